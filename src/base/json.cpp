@@ -1,0 +1,195 @@
+#include "tessera/base/json.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <unordered_set>
+
+namespace tessera {
+namespace {
+
+// Builds a Json from the events of nlohmann's parser; the parser itself knows neither our depth
+// limit nor duplicate keys.
+class Reader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool null() override { return put(Json()); }
+  bool boolean(bool v) override { return put(Json(v)); }
+  bool number_integer(number_integer_t v) override { return put(Json(static_cast<std::int64_t>(v))); }
+  bool number_unsigned(number_unsigned_t v) override {
+    if (v > static_cast<number_unsigned_t>(INT64_MAX)) return put(Json(static_cast<double>(v)));
+    return put(Json(static_cast<std::int64_t>(v)));
+  }
+  bool number_float(number_float_t v, const string_t&) override { return put(Json(v)); }
+  bool string(string_t& v) override { return put(Json(std::move(v))); }
+  bool binary(binary_t&) override { return fail("binary value"); }
+  bool start_object(std::size_t) override {
+    if (!open(Json::object())) return false;
+    keys_.emplace_back();
+    return true;
+  }
+  bool key(string_t& v) override {
+    if (!keys_.back().insert(v).second) return fail("key \"" + v + "\" appears twice in one object");
+    pending_key_.back() = std::move(v);
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return close();
+  }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& e) override {
+    // "[json.exception.parse_error.101] parse error at line 1, column 3: …"
+    std::string text = e.what();
+    if (auto end = text.find("] "); end != std::string::npos) text.erase(0, end + 2);
+    return fail(std::move(text));
+  }
+
+  Json root;
+  std::string error;
+
+ private:
+  bool fail(std::string message) {
+    error = std::move(message);
+    return false;
+  }
+  bool put(Json value) {
+    if (stack_.empty()) {
+      root = std::move(value);
+    } else if (stack_.back().is_array()) {
+      stack_.back().push_back(std::move(value));
+    } else {
+      // Uniqueness was checked in key(), so no search is needed.
+      append(stack_.back(), std::move(pending_key_.back()), std::move(value));
+    }
+    return true;
+  }
+  static void append(Json& object, std::string key, Json value) {
+    const_cast<Json::Object&>(object.as_object()).emplace_back(std::move(key), std::move(value));
+  }
+  bool open(Json container) {
+    if (stack_.size() >= kMaxJsonDepth) return fail("nested deeper than " + std::to_string(kMaxJsonDepth));
+    stack_.push_back(std::move(container));
+    pending_key_.emplace_back();
+    return true;
+  }
+  bool close() {
+    Json done = std::move(stack_.back());
+    stack_.pop_back();
+    pending_key_.pop_back();
+    return put(std::move(done));
+  }
+
+  std::vector<Json> stack_;
+  std::vector<std::string> pending_key_;
+  std::vector<std::unordered_set<std::string>> keys_;
+};
+
+void print_string(const std::string& text, std::string& out) {
+  out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void print(const Json& value, int indent, int level, std::string& out) {
+  auto newline = [&](int at) {
+    if (indent >= 0) out += '\n' + std::string(static_cast<std::size_t>(indent * at), ' ');
+  };
+  if (value.is_array() || value.is_object()) {
+    const bool array = value.is_array();
+    const std::size_t count = array ? value.as_array().size() : value.as_object().size();
+    out += array ? '[' : '{';
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i > 0) out += indent >= 0 ? "," : ", ";
+      newline(level + 1);
+      if (array) {
+        print(value.as_array()[i], indent, level + 1, out);
+      } else {
+        print_string(value.as_object()[i].first, out);
+        out += ": ";
+        print(value.as_object()[i].second, indent, level + 1, out);
+      }
+    }
+    if (count > 0) newline(level);
+    out += array ? ']' : '}';
+  } else if (value.is_string()) {
+    print_string(value.as_string(), out);
+  } else if (value.is_bool()) {
+    out += value.as_bool() ? "true" : "false";
+  } else if (value.is_int()) {
+    out += std::to_string(value.as_int());
+  } else if (value.is_number()) {
+    // JSON has no NaN or infinity; null is what every common printer writes for them.
+    out += std::isfinite(value.as_double()) ? nlohmann::json(value.as_double()).dump() : "null";
+  } else {
+    out += "null";
+  }
+}
+
+}  // namespace
+
+Result<Json> Json::parse(std::string_view text, std::string_view what) {
+  Reader reader;
+  if (!nlohmann::json::sax_parse(text, &reader)) {
+    return invalid_argument(std::string(what) + " is not valid JSON: " + reader.error);
+  }
+  return std::move(reader.root);
+}
+
+Result<Json> Json::read_file(const std::string& path) {
+  const std::string text = TRY(read_text_file(path));
+  return parse(text, path);
+}
+
+std::string_view Json::type_name() const {
+  constexpr std::string_view kNames[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
+  return kNames[value_.index()];
+}
+
+double Json::as_double() const {
+  return is_int() ? static_cast<double>(as_int()) : std::get<double>(value_);
+}
+
+const Json* Json::find(std::string_view key) const {
+  if (!is_object()) return nullptr;
+  const Object& members = as_object();
+  auto it = std::find_if(members.begin(), members.end(), [&](const Member& m) { return m.first == key; });
+  return it == members.end() ? nullptr : &it->second;
+}
+
+Json& Json::set(std::string key, Json value) {
+  Object& members = std::get<Object>(value_);
+  for (Member& m : members) {
+    if (m.first == key) {
+      m.second = std::move(value);
+      return *this;
+    }
+  }
+  members.emplace_back(std::move(key), std::move(value));
+  return *this;
+}
+
+std::string Json::dump(int indent) const {
+  std::string out;
+  print(*this, indent, 0, out);
+  return out;
+}
+
+Result<std::string> read_text_file(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return not_found("cannot open " + path + ": " + std::strerror(errno));
+  std::ostringstream content;
+  content << file.rdbuf();
+  if (file.bad() || content.fail()) {
+    // An empty file sets failbit on the output stream and is no error.
+    file.clear();
+    file.seekg(0, std::ios::end);
+    if (!file || file.tellg() != 0) return data_loss("cannot read " + path + ": " + std::strerror(errno));
+  }
+  return content.str();
+}
+
+}  // namespace tessera

@@ -1,0 +1,83 @@
+// JSON behind one door: an ordered value type, a strict parser and a printer.
+// The parser refuses trailing input, nesting deeper than kMaxJsonDepth, duplicate keys, invalid
+// UTF-8 and numbers out of range, and names byte offset or line of the fault.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+inline constexpr int kMaxJsonDepth = 512;
+
+class Json {
+ public:
+  using Array = std::vector<Json>;
+  using Member = std::pair<std::string, Json>;
+  using Object = std::vector<Member>;  // in the order written; keys are unique
+
+  Json() = default;  // null
+  Json(std::nullptr_t) {}
+  Json(bool v) : value_(v) {}
+  Json(int v) : value_(static_cast<std::int64_t>(v)) {}
+  Json(std::int64_t v) : value_(v) {}
+  Json(std::size_t v) : value_(static_cast<std::int64_t>(v)) {}
+  Json(double v) : value_(v) {}
+  Json(const char* v) : value_(std::string(v)) {}
+  Json(std::string v) : value_(std::move(v)) {}
+  Json(std::string_view v) : value_(std::string(v)) {}
+  Json(Array v) : value_(std::move(v)) {}
+  static Json object() { return Json(Object{}, 0); }
+  static Json object(Object members) { return Json(std::move(members), 0); }
+  static Json array() { return Json(Array{}); }
+
+  // `what` names the input in errors ("config.json").
+  static Result<Json> parse(std::string_view text, std::string_view what);
+  static Result<Json> read_file(const std::string& path);
+
+  bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  bool is_bool() const { return std::holds_alternative<bool>(value_); }
+  bool is_int() const { return std::holds_alternative<std::int64_t>(value_); }
+  bool is_number() const { return is_int() || std::holds_alternative<double>(value_); }
+  bool is_string() const { return std::holds_alternative<std::string>(value_); }
+  bool is_array() const { return std::holds_alternative<Array>(value_); }
+  bool is_object() const { return std::holds_alternative<Object>(value_); }
+  // "null", "boolean", "integer", "number", "string", "array", "object"
+  std::string_view type_name() const;
+
+  // Precondition: the matching is_…().
+  bool as_bool() const { return std::get<bool>(value_); }
+  std::int64_t as_int() const { return std::get<std::int64_t>(value_); }
+  double as_double() const;
+  const std::string& as_string() const { return std::get<std::string>(value_); }
+  const Array& as_array() const { return std::get<Array>(value_); }
+  Array& as_array() { return std::get<Array>(value_); }
+  const Object& as_object() const { return std::get<Object>(value_); }
+
+  // The member, or null where this is no object or has no such key.
+  const Json* find(std::string_view key) const;
+  // Sets or replaces. Precondition: is_object().
+  Json& set(std::string key, Json value);
+  // Precondition: is_array().
+  void push_back(Json value) { std::get<Array>(value_).push_back(std::move(value)); }
+
+  // indent < 0: one line.
+  std::string dump(int indent = -1) const;
+
+  friend bool operator==(const Json&, const Json&) = default;
+
+ private:
+  Json(Object v, int) : value_(std::move(v)) {}
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
+};
+
+// Reads the whole file; the error names path and reason.
+Result<std::string> read_text_file(const std::string& path);
+
+}  // namespace tessera

@@ -1,0 +1,36 @@
+// A progress bar on standard error: redrawn in place on a terminal; elsewhere one line at the end.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+class Progress {
+ public:
+  // `unit` "B" prints byte counts in MiB; any other is printed after the number. enabled = false draws nothing.
+  Progress(std::string title, std::int64_t total, std::string unit, bool enabled);
+  ~Progress();  // finishes the line
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void advance(std::int64_t by) { set(done_ + by); }
+  void set(std::int64_t done, const std::string& note = {});
+  // What is drawn for the present state, `width` columns for the bar itself.
+  std::string render(int width) const;
+
+ private:
+  void draw(bool last);
+  std::string title_;
+  std::int64_t total_;
+  std::string unit_;
+  bool enabled_;
+  bool terminal_;
+  std::int64_t done_ = 0;
+  std::string note_;
+  std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point drawn_{};
+};
+
+}  // namespace tessera

@@ -1,0 +1,151 @@
+// Errors are values: every function that can fail on input, files, memory or a device returns
+// Status or Result<T>. Nothing on the request path throws or aborts.
+//
+//   Result<Config> config = Config::read(path);
+//   if (!config.ok()) return config.status().with_context("reading the model");
+//   // or, in a function that itself returns Status or Result<U>:
+//   Config config = TRY(Config::read(path));
+//
+// A message says what went wrong, with which value, and what is accepted. with_context() adds
+// what the caller was doing, outermost first.
+#pragma once
+
+#include <cassert>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace tessera {
+
+enum class StatusCode {
+  kOk = 0,
+  kInvalidArgument,     // the caller's input is wrong: a flag, a file's content, a request
+  kNotFound,            // a file, tensor, model or entry that should exist does not
+  kFailedPrecondition,  // right input at the wrong time (allocation while recording, use after close)
+  kResourceExhausted,   // memory, pages, slots: fewer or smaller would work
+  kUnimplemented,       // valid, but this engine does not do it
+  kDeviceLost,          // the device needs a restart of the process
+  kDataLoss,            // stored data is corrupt
+  kCancelled,           // the requester went away
+  kInternal,            // a defect of this program
+};
+
+// "invalid argument", "resource exhausted", …
+std::string_view status_code_name(StatusCode code);
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;  // ok
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {
+    assert(code != StatusCode::kOk);
+  }
+
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+  // The same error, told with what was being attempted: "<context>: <message>". Ok stays ok.
+  Status with_context(std::string_view context) &&;
+  Status with_context(std::string_view context) const&;
+
+  // "<code name>: <message>", for logs.
+  std::string to_string() const;
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  std::string message_;
+};
+
+inline Status ok_status() { return {}; }
+Status invalid_argument(std::string message);
+Status not_found(std::string message);
+Status failed_precondition(std::string message);
+Status resource_exhausted(std::string message);
+Status unimplemented(std::string message);
+Status device_lost(std::string message);
+Status data_loss(std::string message);
+Status cancelled(std::string message);
+Status internal_error(std::string message);
+
+// A value, or the Status (never ok) that says why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  static_assert(!std::is_reference_v<T> && !std::is_same_v<std::remove_cv_t<T>, Status>);
+
+  Result(T value) : value_(std::move(value)) {}           // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {    // NOLINT(google-explicit-constructor)
+    assert(!status_.ok() && "a Result made of a Status holds an error");
+  }
+  // Converts what converts to T (a unique_ptr to a derived class, a literal to a string).
+  template <class U>
+    requires(std::is_convertible_v<U &&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
+             !std::is_same_v<std::remove_cvref_t<U>, T> &&
+             !std::is_same_v<std::remove_cvref_t<U>, Status>)
+  Result(U&& value) : value_(std::forward<U>(value)) {}  // NOLINT(google-explicit-constructor)
+
+  bool ok() const { return value_.has_value(); }
+  const Status& status() const& { return status_; }
+  Status status() && { return std::move(status_); }
+
+  // Precondition: ok().
+  T& value() & {
+    assert(ok());
+    return *value_;
+  }
+  const T& value() const& {
+    assert(ok());
+    return *value_;
+  }
+  T&& value() && {
+    assert(ok());
+    return *std::move(value_);
+  }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+  Result with_context(std::string_view context) && {
+    if (ok()) return std::move(*this);
+    return std::move(status_).with_context(context);
+  }
+
+ private:
+  Status status_;  // ok exactly when value_ is set
+  std::optional<T> value_;
+};
+
+namespace internal {
+inline Status take_status(Status&& s) { return std::move(s); }
+inline Status take_status(const Status& s) { return s; }
+template <class T>
+Status take_status(Result<T>&& r) {
+  return std::move(r).status();
+}
+template <class T>
+Status take_status(Result<T>& r) {
+  return r.status();
+}
+inline void take_value(Status&&) {}
+inline void take_value(const Status&) {}
+template <class T>
+T take_value(Result<T>&& r) {
+  return std::move(r).value();
+}
+}  // namespace internal
+
+// Evaluates to the value of a Result, or to nothing for an ok Status; returns the error from the
+// enclosing function otherwise. (A GNU statement expression: g++, clang++ and nvcc accept it.)
+#define TRY(...)                                                                              \
+  __extension__({                                                                             \
+    auto&& try_result_ = (__VA_ARGS__);                                                       \
+    if (!try_result_.ok()) [[unlikely]]                                                       \
+      return ::tessera::internal::take_status(std::forward<decltype(try_result_)>(try_result_)); \
+    ::tessera::internal::take_value(std::move(try_result_));                                  \
+  })
+
+}  // namespace tessera
