@@ -11,10 +11,21 @@ function(tessera_layer NAME)
   endforeach()
   target_link_libraries(tessera_${NAME} PRIVATE ${ARG_PRIVATE_DEPS})
   tessera_compile_options(tessera_${NAME})
+  set_property(GLOBAL APPEND PROPERTY TESSERA_LAYERS ${NAME})
 
   if(TESSERA_BUILD_TESTS AND ARG_TESTS)
     tessera_test(${NAME}_test SRCS ${ARG_TESTS} DEPS tessera_${NAME} ${ARG_PRIVATE_DEPS})
   endif()
+endfunction()
+
+# tessera_program(NAME SRCS … DEPS …): a program at the top of the build folder, installed into bin/.
+function(tessera_program NAME)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${NAME} ${ARG_SRCS})
+  target_link_libraries(${NAME} PRIVATE ${ARG_DEPS})
+  tessera_compile_options(${NAME})
+  set_target_properties(${NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  install(TARGETS ${NAME} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
 # A GoogleTest program registered with CTest. Tests find files of the repository through
@@ -26,12 +37,37 @@ function(tessera_test NAME)
   target_compile_definitions(${NAME} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   tessera_compile_options(${NAME})
   add_test(NAME ${NAME} COMMAND ${NAME} --gtest_output=xml:${PROJECT_BINARY_DIR}/test-results/${NAME}.xml)
+  tessera_test_properties(${NAME})
+endfunction()
+
+# tessera_script_test(NAME COMMAND …): a script registered with CTest as NAME_script, in the repository's root.
+# It may end with a line "N passed, N failed", and skips itself with status 77 and its reason as the last line.
+function(tessera_script_test NAME)
+  cmake_parse_arguments(ARG "" "" "COMMAND" ${ARGN})
+  add_test(NAME ${NAME}_script COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${NAME}_script PROPERTIES SKIP_RETURN_CODE 77)
+  tessera_test_properties(${NAME}_script)
+endfunction()
+
+function(tessera_test_properties TEST)
+  set_tests_properties(${TEST} PROPERTIES TIMEOUT ${TESSERA_TEST_TIMEOUT_S})
+  if(TESSERA_SANITIZE MATCHES thread)
+    set_tests_properties(${TEST} PROPERTIES
+      ENVIRONMENT "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp")
+  endif()
 endfunction()
 
 function(tessera_compile_options TARGET)
   target_compile_options(${TARGET} PRIVATE -Wall -Wextra -Wconversion -Wshadow -Werror)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    # g++ 12 warns of overlap inside std::string's operator+ (GCC bug 105651).
+    target_compile_options(${TARGET} PRIVATE -Wno-restrict)
+  endif()
   # Kernels rely on the compiler's vectoriser; `omp simd` marks reductions it may reorder.
   target_compile_options(${TARGET} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O3> -fno-math-errno -fno-trapping-math)
+  # A program that uses the library may compile our inline functions with other options (without OpenMP, say):
+  # the library keeps its own.
+  target_compile_options(${TARGET} PRIVATE -fvisibility-inlines-hidden)
   if(TESSERA_OPENMP)
     target_link_libraries(${TARGET} PRIVATE OpenMP::OpenMP_CXX)
   else()

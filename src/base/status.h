@@ -75,16 +75,16 @@ class [[nodiscard]] Result {
  public:
   static_assert(!std::is_reference_v<T> && !std::is_same_v<std::remove_cv_t<T>, Status>);
 
-  Result(T value) : value_(std::move(value)) {}           // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {    // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     assert(!status_.ok() && "a Result made of a Status holds an error");
   }
   // Converts what converts to T (a unique_ptr to a derived class, a literal to a string).
   template <class U>
-    requires(std::is_convertible_v<U &&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
-             !std::is_same_v<std::remove_cvref_t<U>, T> &&
-             !std::is_same_v<std::remove_cvref_t<U>, Status>)
-  Result(U&& value) : value_(std::forward<U>(value)) {}  // NOLINT(google-explicit-constructor)
+  requires(std::is_convertible_v<U&&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
+           !std::is_same_v<std::remove_cvref_t<U>, T> && !std::is_same_v<std::remove_cvref_t<U>, Status>)
+      Result(U&& value)
+      : value_(std::forward<U>(value)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const& { return status_; }
@@ -140,12 +140,16 @@ T take_value(Result<T>&& r) {
 
 // Evaluates to the value of a Result, or to nothing for an ok Status; returns the error from the
 // enclosing function otherwise. (A GNU statement expression: g++, clang++ and nvcc accept it.)
-#define TRY(...)                                                                              \
-  __extension__({                                                                             \
-    auto&& try_result_ = (__VA_ARGS__);                                                       \
-    if (!try_result_.ok()) [[unlikely]]                                                       \
-      return ::tessera::internal::take_status(std::forward<decltype(try_result_)>(try_result_)); \
-    ::tessera::internal::take_value(std::move(try_result_));                                  \
+#define TRY(...) TESSERA_TRY_NUMBERED(__COUNTER__, __VA_ARGS__)
+// The number makes the name unique, so that a TRY may stand in another's argument.
+#define TESSERA_TRY_NUMBERED(number, ...) TESSERA_TRY_NUMBERED_(number, __VA_ARGS__)
+#define TESSERA_TRY_NUMBERED_(number, ...) TESSERA_TRY_NAMED(try_result_##number, __VA_ARGS__)
+#define TESSERA_TRY_NAMED(result, ...)                                                 \
+  __extension__({                                                                      \
+    auto&& result = (__VA_ARGS__);                                                     \
+    if (!result.ok()) [[unlikely]]                                                     \
+      return ::tessera::internal::take_status(std::forward<decltype(result)>(result)); \
+    ::tessera::internal::take_value(std::move(result));                                \
   })
 
 }  // namespace tessera

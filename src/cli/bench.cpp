@@ -1,0 +1,50 @@
+#include "tessera/cli/bench.h"
+
+#include <fmt/format.h>
+
+#include "tessera/cli/commands.h"
+#include "tessera/device/cpu/parallel.h"
+
+namespace tessera::cli {
+namespace {
+
+std::string_view kind_name(BenchKind kind) {
+  switch (kind) {
+    case BenchKind::kPrefill: return "prefill";
+    case BenchKind::kDecode: return "decode";
+    case BenchKind::kStartup: return "startup";
+  }
+  return "";
+}
+
+std::string_view dtype_of(const Engine& engine) {
+  const StitchingGraph& graph = engine.runner().prefill().executable().graph();
+  return ir::dtype_name(graph.slots[static_cast<std::size_t>(graph.outputs[0])].type.dtype);
+}
+
+}  // namespace
+
+Json bench_header(const BenchOptions& options, const Engine& engine) {
+  Json json = Json::object();
+  json.set("bench", kind_name(options.kind)).set("model", options.engine.model_path);
+  json.set("parameters", engine.config().parameter_count()).set("dtype", dtype_of(engine));
+  json.set("device", options.engine.device).set("threads", worker_threads()).set("repeat", options.repeat);
+  return json;
+}
+
+std::string bench_title(const BenchOptions& options, const Engine& engine) {
+  return fmt::format("{} of {}: {:.1f} M parameters, {}, {} with {} threads\n\n", kind_name(options.kind),
+                     options.engine.model_path, static_cast<double>(engine.config().parameter_count()) / 1e6,
+                     dtype_of(engine), options.engine.device, worker_threads());
+}
+
+Status run_bench(const BenchOptions& options) {
+  switch (options.kind) {
+    case BenchKind::kPrefill: return bench_prefill(options);
+    case BenchKind::kDecode: return bench_decode(options);
+    case BenchKind::kStartup: return bench_startup(options);
+  }
+  return internal_error("unknown benchmark");
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,22 @@
+// The three benchmarks. Each prints a table, or one JSON object.
+#pragma once
+
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/cli/options.h"
+#include "tessera/engine/engine.h"
+
+namespace tessera::cli {
+
+Status bench_prefill(const BenchOptions& options);
+Status bench_decode(const BenchOptions& options);
+Status bench_startup(const BenchOptions& options);
+
+// What was measured, on what: {"bench", "model", "dtype", "threads", …}
+Json bench_header(const BenchOptions& options, const Engine& engine);
+// The same as a line.
+std::string bench_title(const BenchOptions& options, const Engine& engine);
+
+}  // namespace tessera::cli

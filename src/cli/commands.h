@@ -1,0 +1,18 @@
+// The commands. Each does what its options say, with its answer on standard output, and returns why
+// it could not. An error about a flag begins with the flag's name.
+#pragma once
+
+#include "tessera/base/status.h"
+#include "tessera/cli/options.h"
+
+namespace tessera::cli {
+
+Status run_generate(const GenerateOptions& options);
+Status run_score(const ScoreOptions& options);
+// Fails after its answer where piecewise graphs would be off.
+Status run_explain(const ExplainOptions& options);
+// Fails after its answer where anything differs.
+Status run_verify(const VerifyOptions& options);
+Status run_bench(const BenchOptions& options);
+
+}  // namespace tessera::cli

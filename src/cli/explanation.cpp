@@ -1,0 +1,61 @@
+#include "tessera/cli/explanation.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/ir/picture.h"
+#include "tessera/ops/registry.h"
+#include "tessera/piecewise/splitter.h"
+
+namespace tessera::cli {
+namespace {
+
+std::vector<DispatchExample> examples_for(const RunnerOptions& runner, std::int64_t num_tokens) {
+  const DispatchTable table{.graphs_enabled = runner.graphs.prefill || runner.graphs.decode,
+                            .prefill_enabled = runner.graphs.prefill,
+                            .decode_enabled = runner.graphs.decode,
+                            .decode_padding = runner.decode_padding,
+                            .prefill_sizes = runner.prefill_sizes,
+                            .decode_sizes = runner.decode_sizes};
+  // A prefill of one token has the shape of a decode step.
+  const BatchShape prefill{.tokens = num_tokens, .requests = 1, .one_row_each = num_tokens == 1, .force_eager = false};
+  const BatchShape decode{.tokens = num_tokens, .requests = num_tokens, .one_row_each = true, .force_eager = false};
+  return {{"prefill", num_tokens, dispatch(prefill, table)}, {"decode", num_tokens, dispatch(decode, table)}};
+}
+
+}  // namespace
+
+Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens) {
+  const std::unique_ptr<CpuDevice> device = TRY(CpuDevice::create({}));
+  Explanation e;
+  e.model_path = options.model_path;
+  e.plan = TRY(plan_engine(options, device->properties()));
+  const ModelGraphs& graphs = e.plan.graphs;
+  e.stitching = TRY(split_graph(graphs.body, op_table(), e.plan.runner.split_ops));
+  e.decode_ops = std::ssize(graphs.body.nodes) + std::ssize(graphs.head.nodes) + std::ssize(graphs.sampler.nodes);
+  for (const WeightSpec& weight : graphs.weights) e.weight_bytes += TRY(ir::size_bytes(weight.type, {}));
+  e.page_bytes = TRY(KvStorage::bytes_per_page(graphs.body));
+  e.memory = TRY(predict_memory(graphs, e.plan.runner, *device));
+  if (num_tokens) e.examples = examples_for(e.plan.runner, *num_tokens);
+  return e;
+}
+
+bool rule_applied(const Explanation& explanation, const Rule& rule) {
+  const std::vector<std::string>& messages = explanation.plan.runner.graphs.messages;
+  return std::find(messages.begin(), messages.end(), rule.message) != messages.end();
+}
+
+std::string to_picture(const Explanation& explanation, bool svg) {
+  ir::PictureOptions options;
+  options.ops = &op_table();
+  for (const Part& part : explanation.stitching.parts) {
+    options.cluster_of_node.insert(options.cluster_of_node.end(), part.graph.nodes.size(),
+                                   static_cast<int>(options.clusters.size()));
+    options.clusters.push_back({.title = part.name, .is_split = part.kind == Part::Kind::kSplitOp});
+  }
+  const ir::Graph& body = explanation.plan.graphs.body;
+  return svg ? ir::to_svg(body, options) : ir::to_dot(body, options);
+}
+
+}  // namespace tessera::cli

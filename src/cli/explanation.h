@@ -1,0 +1,46 @@
+// What explain shows, gathered from options and config.json alone, and its forms.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/engine/engine_plan.h"
+#include "tessera/piecewise/stitching.h"
+#include "tessera/runner/dispatch.h"
+#include "tessera/runner/prediction.h"
+
+namespace tessera::cli {
+
+// What dispatch would do with a batch, if every size is captured.
+struct DispatchExample {
+  std::string batch;  // "prefill" "decode"
+  std::int64_t tokens = 0;
+  Decision decision;
+};
+
+struct Explanation {
+  std::string model_path;
+  EnginePlan plan;
+  StitchingGraph stitching;  // of the body, as prefill runs it
+  std::int64_t decode_ops = 0;
+  std::int64_t weight_bytes = 0;
+  std::int64_t page_bytes = 0;
+  Prediction memory;
+  std::vector<DispatchExample> examples;  // for --num-tokens
+};
+
+Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens);
+
+// Whether a rule of piecewise_rules() applied.
+bool rule_applied(const Explanation& explanation, const Rule& rule);
+
+Json to_json(const Explanation& explanation);
+std::string to_text(const Explanation& explanation);
+// The body with its parts as clusters.
+std::string to_picture(const Explanation& explanation, bool svg);
+
+}  // namespace tessera::cli

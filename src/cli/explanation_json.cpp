@@ -1,0 +1,116 @@
+#include "tessera/cli/explanation.h"
+
+namespace tessera::cli {
+namespace {
+
+Json values_json(const ir::Graph& graph, const std::vector<ir::ValueId>& values) {
+  Json array = Json::array();
+  for (const ir::ValueId id : values) {
+    Json value = Json::object();
+    value.set("name", graph.value(id).name).set("type", graph.value(id).type.to_string());
+    array.push_back(std::move(value));
+  }
+  return array;
+}
+
+Json parts_json(const StitchingGraph& stitching) {
+  Json parts = Json::array();
+  for (const Part& part : stitching.parts) {
+    Json ops = Json::array();
+    for (const ir::Node& node : part.graph.nodes) ops.push_back(node.op);
+    Json json = Json::object();
+    json.set("kind", part_kind_name(part.kind)).set("name", part.name).set("ops", std::move(ops));
+    json.set("inputs", values_json(part.graph, part.graph.inputs));
+    json.set("outputs", values_json(part.graph, part.graph.outputs));
+    parts.push_back(std::move(json));
+  }
+  return parts;
+}
+
+Json model_json(const Explanation& e) {
+  const ModelConfig& config = e.plan.config;
+  Json json = Json::object();
+  json.set("path", e.model_path).set("architecture", architecture_name(config.architecture));
+  json.set("parameters", config.parameter_count()).set("layers", config.num_hidden_layers);
+  json.set("vocab_size", config.vocab_size).set("dtype", ir::dtype_name(e.plan.model.dtype));
+  json.set("context_length", e.plan.runner.context_length);
+  return json;
+}
+
+Json runners_json(const Explanation& e) {
+  const RunnerOptions& runner = e.plan.runner;
+  Json prefill = Json::object();
+  prefill.set("enabled", runner.graphs.prefill).set("pieces", e.stitching.num_pieces());
+  prefill.set("split_ops", e.stitching.num_split_ops());
+  prefill.set("sizes", Json::Array(runner.prefill_sizes.begin(), runner.prefill_sizes.end()));
+  Json decode = Json::object();
+  decode.set("enabled", runner.graphs.decode).set("ops", e.decode_ops).set("padding", runner.decode_padding);
+  decode.set("sizes", Json::Array(runner.decode_sizes.begin(), runner.decode_sizes.end()));
+  Json json = Json::object();
+  json.set("prefill", std::move(prefill)).set("decode", std::move(decode));
+  return json;
+}
+
+Json rules_json(const Explanation& e) {
+  Json rules = Json::array();
+  for (const Rule& rule : piecewise_rules()) {
+    Json json = Json::object();
+    json.set("name", rule.name).set("applied", rule_applied(e, rule)).set("message", rule.message);
+    rules.push_back(std::move(json));
+  }
+  return rules;
+}
+
+Json needs_json(const std::vector<SizeNeed>& needs) {
+  Json array = Json::array();
+  for (const SizeNeed& size : needs) {
+    Json json = Json::object();
+    json.set("size", size.size).set("arena_bytes", size.need.arena_bytes);
+    json.set("lower_bound_bytes", size.need.lower_bound_bytes).set("unshared_bytes", size.need.unshared_bytes);
+    json.set("workspace_bytes", size.need.workspace_bytes);
+    array.push_back(std::move(json));
+  }
+  return array;
+}
+
+Json memory_json(const Explanation& e) {
+  const RunnerOptions& runner = e.plan.runner;
+  Json json = Json::object();
+  json.set("weights_bytes", e.weight_bytes).set("kv_cache_bytes", e.page_bytes * runner.num_pages);
+  json.set("kv_cache_tokens", (runner.num_pages - 1) * runner.page_size).set("page_size", runner.page_size);
+  json.set("arena_bytes", e.memory.arena_bytes).set("workspace_bytes", e.memory.workspace_bytes);
+  json.set("plan", memory_plan_kind_name(runner.memory_plan));
+  json.set("prefill", needs_json(e.memory.prefill)).set("decode", needs_json(e.memory.decode));
+  return json;
+}
+
+Json examples_json(const Explanation& e) {
+  Json array = Json::array();
+  for (const DispatchExample& example : e.examples) {
+    const Decision& decision = example.decision;
+    Json json = Json::object();
+    json.set("batch", example.batch).set("tokens", example.tokens);
+    json.set("runner", runner_kind_name(decision.runner)).set("size", decision.size);
+    json.set("padding", decision.padding).set("reason", reason_name(decision.reason));
+    json.set("text", reason_text(decision.reason));
+    array.push_back(std::move(json));
+  }
+  return array;
+}
+
+}  // namespace
+
+Json to_json(const Explanation& e) {
+  Json notes = Json::array();
+  for (const std::string& note : e.plan.notes) notes.push_back(note);
+  Json json = Json::object();
+  json.set("model", model_json(e)).set("pieces", parts_json(e.stitching));
+  json.set("num_pieces", e.stitching.num_pieces()).set("num_split_ops", e.stitching.num_split_ops());
+  json.set("split_ops", Json::Array(e.plan.runner.split_ops.begin(), e.plan.runner.split_ops.end()));
+  json.set("runners", runners_json(e)).set("rules", rules_json(e)).set("notes", std::move(notes));
+  json.set("memory", memory_json(e));
+  if (!e.examples.empty()) json.set("dispatch", examples_json(e));
+  return json;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "tessera/cli/explanation.h"
+#include "tessera/cli/table.h"
+
+namespace tessera::cli {
+namespace {
+
+std::string ops_text(const ir::Graph& graph) {
+  std::string text;
+  for (const ir::Node& node : graph.nodes) text += (text.empty() ? "" : " ") + node.op;
+  return text;
+}
+
+std::string values_text(const ir::Graph& graph, const std::vector<ir::ValueId>& values) {
+  std::string text;
+  for (const ir::ValueId id : values)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", graph.value(id).name, graph.value(id).type.to_string());
+  return text.empty() ? "-" : text;
+}
+
+std::string model_text(const Explanation& e) {
+  const ModelConfig& config = e.plan.config;
+  return fmt::format("{}: {}, {} layers, {:.1f} M parameters, {} on {}\n\n", e.model_path,
+                     architecture_name(config.architecture), config.num_hidden_layers,
+                     static_cast<double>(config.parameter_count()) / 1e6, ir::dtype_name(e.plan.model.dtype), "cpu");
+}
+
+// Every part; layers that repeat are shown once.
+std::string parts_text(const StitchingGraph& stitching) {
+  std::string text = fmt::format("Prefill: {} and {}\n", plural(stitching.num_pieces(), "piece"),
+                                 plural(stitching.num_split_ops(), "split op"));
+  std::string repeated_ops;
+  std::int64_t repeats = 0;
+  for (std::size_t i = 0; i < stitching.parts.size(); ++i) {
+    const Part& part = stitching.parts[i];
+    const std::string ops = ops_text(part.graph);
+    if (i >= 2 && ops == ops_text(stitching.parts[i - 2].graph) && i + 1 < stitching.parts.size()) {
+      ++repeats;
+      continue;
+    }
+    if (repeats > 0) text += fmt::format("  … {} like the two above\n", plural(repeats, "part"));
+    repeats = 0;
+    text += fmt::format("  {}\n", part.name);
+    if (part.kind == Part::Kind::kPiece) text += fmt::format("    ops  {}\n", ops);
+    text += fmt::format("    in   {}\n    out  {}\n", values_text(part.graph, part.graph.inputs),
+                        values_text(part.graph, part.graph.outputs));
+  }
+  return text;
+}
+
+std::string ladders_text(const Explanation& e) {
+  const RunnerOptions& runner = e.plan.runner;
+  const auto line = [](bool on, const std::vector<std::int64_t>& sizes) {
+    return on ? fmt::format("{}", fmt::join(sizes, " ")) : std::string("off");
+  };
+  return fmt::format("Decode: one graph of {}\n\nSizes\n  prefill, tokens    {}\n  decode, requests   {}{}\n\n",
+                     plural(e.decode_ops, "op"), line(runner.graphs.prefill, runner.prefill_sizes),
+                     line(runner.graphs.decode, runner.decode_sizes),
+                     runner.decode_padding ? "" : "\n  decode graphs serve exact sizes only");
+}
+
+std::string rules_text(const Explanation& e) {
+  std::string text = "Rules that turn piecewise graphs off\n";
+  for (const Rule& rule : piecewise_rules())
+    text += fmt::format("  {:<30} {}\n", rule.name, rule_applied(e, rule) ? rule.message : "does not apply");
+  for (const std::string& note : e.plan.notes) {
+    const bool is_rule = std::any_of(piecewise_rules().begin(), piecewise_rules().end(),
+                                     [&](const Rule& rule) { return rule.message == note; });
+    if (!is_rule) text += fmt::format("  note: {}\n", note);
+  }
+  return text + "\n";
+}
+
+void add_needs(const std::string& runner, const std::vector<SizeNeed>& needs, Table& table) {
+  // The largest, the smallest, and what lies between in even steps.
+  const std::size_t step = std::max<std::size_t>(needs.size() / 6, 1);
+  for (std::size_t i = needs.size(); i > 0; i -= std::min(i, step)) {
+    const SizeNeed& n = needs[i - 1];
+    table.add({runner, count_text(n.size), bytes_text(n.need.arena_bytes), bytes_text(n.need.lower_bound_bytes),
+               bytes_text(n.need.unshared_bytes), bytes_text(n.need.workspace_bytes)});
+  }
+}
+
+std::string memory_text(const Explanation& e) {
+  const RunnerOptions& runner = e.plan.runner;
+  std::string text = "Memory\n";
+  text += fmt::format("  weights            {}\n", bytes_text(e.weight_bytes));
+  text +=
+      fmt::format("  KV cache           {} for {} tokens in pages of {}\n", bytes_text(e.page_bytes * runner.num_pages),
+                  count_text((runner.num_pages - 1) * runner.page_size), runner.page_size);
+  text += fmt::format("  arena              {}, shared by all sizes of both runners ({} plan)\n",
+                      bytes_text(e.memory.arena_bytes), memory_plan_kind_name(runner.memory_plan));
+  text += fmt::format("  workspace          {}\n\n", bytes_text(e.memory.workspace_bytes));
+  Table table({"runner", ">size", ">arena", ">lower bound", ">unshared", ">workspace"});
+  add_needs("prefill", e.memory.prefill, table);
+  add_needs("decode", e.memory.decode, table);
+  return table.empty() ? text : text + table.text();
+}
+
+std::string examples_text(const Explanation& e) {
+  if (e.examples.empty()) return "";
+  std::string text = "\nDispatch\n";
+  Table table({"batch", ">tokens", "graph", ">padding", "why"});
+  for (const DispatchExample& example : e.examples) {
+    const Decision& d = example.decision;
+    const std::string graph =
+        d.runner == RunnerKind::kEager ? "eager" : fmt::format("{} {}", runner_kind_name(d.runner), d.size);
+    table.add(
+        {example.batch, count_text(example.tokens), graph, count_text(d.padding), std::string(reason_text(d.reason))});
+  }
+  return text + table.text();
+}
+
+}  // namespace
+
+std::string to_text(const Explanation& e) {
+  return model_text(e) + parts_text(e.stitching) + ladders_text(e) + rules_text(e) + memory_text(e) + examples_text(e);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "tessera/cli/commands.h"
+#include "tessera/cli/graph_report.h"
+#include "tessera/cli/session.h"
+#include "tessera/cli/table.h"
+#include "tessera/text/stream_decoder.h"
+
+namespace tessera::cli {
+namespace {
+
+// Writes tokens as they come: as text, or without a tokenizer as ids.
+class Stream {
+ public:
+  explicit Stream(const Tokenizer* tokenizer) {
+    if (tokenizer != nullptr) decoder_.emplace(*tokenizer);
+  }
+  void push(TokenId id) { write(decoder_ ? decoder_->push(id) : fmt::format("{} ", id.value())); }
+  void finish() { write((decoder_ ? decoder_->finish() : std::string()) + "\n"); }
+
+ private:
+  static void write(const std::string& text) {
+    if (text.empty()) return;
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  }
+  std::optional<StreamDecoder> decoder_;
+};
+
+struct PhaseTimes {
+  double prefill_ms = 0;
+  double decode_ms = 0;
+  std::int64_t decode_tokens = 0;
+};
+
+PhaseTimes phase_times(const RunRecord& record) {
+  PhaseTimes times;
+  for (const ForwardRecord& forward : record.forwards) {
+    (forward.decode ? times.decode_ms : times.prefill_ms) += forward.ms;
+    if (forward.decode) times.decode_tokens += forward.tokens;
+  }
+  return times;
+}
+
+double per_second(std::int64_t tokens, double ms) { return ms > 0 ? 1e3 * static_cast<double>(tokens) / ms : 0; }
+
+Json to_json(const Engine& engine, const RunRecord& record) {
+  const Completion& done = record.completions[0];
+  const PhaseTimes times = phase_times(record);
+  Json ids = Json::array();
+  for (const TokenId id : done.output_ids) ids.push_back(static_cast<std::int64_t>(id.value()));
+  const auto completion_tokens = static_cast<std::int64_t>(done.output_ids.size());
+  Json usage = Json::object();
+  usage.set("prompt_tokens", done.prompt_tokens).set("completion_tokens", completion_tokens);
+  usage.set("total_tokens", done.prompt_tokens + completion_tokens);
+  Json timing = Json::object();
+  timing.set("load", 1e3 * engine.load_seconds()).set("capture", 1e3 * engine.capture_seconds());
+  timing.set("time_to_first_token", done.time_to_first_token_ms);
+  timing.set("prefill", times.prefill_ms).set("decode", times.decode_ms).set("total", record.total_ms);
+
+  Json json = Json::object();
+  json.set("text", text_json(engine, done.output_ids, /*skip_special=*/true));
+  json.set("output_ids", std::move(ids)).set("finish_reason", finish_reason_name(done.finish));
+  json.set("seed", done.seed).set("usage", std::move(usage));
+  json.set("graphs", graphs_json(engine, record.forwards)).set("timing_ms", std::move(timing));
+  return json;
+}
+
+void print_stats(const Engine& engine, const RunRecord& record) {
+  const Completion& done = record.completions[0];
+  const PhaseTimes times = phase_times(record);
+  fmt::print(stderr, "\n{}\n", graphs_text(engine, record.forwards));
+  fmt::print(stderr, "  prefill  {} in {} ms, {} tokens/s\n", plural(done.prompt_tokens, "token"),
+             number_text(times.prefill_ms), number_text(per_second(done.prompt_tokens, times.prefill_ms)));
+  fmt::print(stderr, "  decode   {} in {} ms, {} tokens/s\n", plural(times.decode_tokens, "token"),
+             number_text(times.decode_ms), number_text(per_second(times.decode_tokens, times.decode_ms)));
+}
+
+}  // namespace
+
+Status run_generate(const GenerateOptions& options) {
+  EngineOptions engine_options = options.engine;
+  engine_options.show_progress = progress_wanted();
+  const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
+  const Request request{.prompt = TRY(prompt_ids(*engine, options.prompt, options.chat))[0],
+                        .sampling = options.sampling,
+                        .max_new_tokens = options.max_new_tokens,
+                        .ignore_eos = options.ignore_eos};
+  if (options.json) {
+    const RunRecord record = TRY(run_requests(*engine, {request}));
+    fmt::print("{}\n", to_json(*engine, record).dump(2));
+    if (options.stats) print_stats(*engine, record);
+    return ok_status();
+  }
+  Stream stream(engine->tokenizer());
+  const RunRecord record = TRY(run_requests(*engine, {request}, [&](std::size_t, TokenId id) { stream.push(id); }));
+  stream.finish();
+  if (options.stats) print_stats(*engine, record);
+  return ok_status();
+}
+
+}  // namespace tessera::cli

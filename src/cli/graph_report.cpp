@@ -1,0 +1,124 @@
+#include "tessera/cli/graph_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/cli/table.h"
+
+namespace tessera::cli {
+namespace {
+
+Json runner_json(const GraphRunner& runner, bool enabled) {
+  const CaptureReport& report = runner.report();
+  Json json = Json::object();
+  json.set("enabled", enabled);
+  json.set("sizes", Json::Array(report.captured.begin(), report.captured.end()));
+  Json dropped = Json::array();
+  for (const auto& [size, status] : report.dropped) {
+    Json entry = Json::object();
+    entry.set("size", size).set("error", status.message());
+    dropped.push_back(std::move(entry));
+  }
+  json.set("dropped", std::move(dropped));
+  json.set("nodes", report.graphs.nodes).set("graph_bytes", report.graphs.bytes).set("seconds", report.seconds);
+  return json;
+}
+
+std::string runner_line(const GraphRunner& runner, bool enabled) {
+  if (!enabled) return "off";
+  const CaptureReport& report = runner.report();
+  std::string line = fmt::format("{}, captured in {} s", sizes_text(report.captured), number_text(report.seconds));
+  if (!report.dropped.empty()) line += fmt::format("; {} dropped", plural(std::ssize(report.dropped), "size"));
+  return line;
+}
+
+}  // namespace
+
+std::vector<ForwardGroup> group_forwards(const std::vector<ForwardRecord>& forwards) {
+  std::vector<ForwardGroup> groups;
+  for (const ForwardRecord& f : forwards) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const ForwardGroup& g) {
+      return g.each.decode == f.decode && g.each.runner == f.runner && g.each.size == f.size &&
+             g.each.reason == f.reason;
+    });
+    if (group == groups.end()) {
+      groups.push_back({.each = f, .count = 1});
+      continue;
+    }
+    ++group->count;
+    group->each.tokens += f.tokens;
+    group->each.padding += f.padding;
+    group->each.ms += f.ms;
+  }
+  return groups;
+}
+
+Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forwards) {
+  const ModelRunner& runner = engine.runner();
+  const StitchingGraph& stitching = runner.prefill().executable().graph();
+  Json json = Json::object();
+  json.set("pieces", stitching.num_pieces()).set("split_ops", stitching.num_split_ops());
+  json.set("prefill", runner_json(runner.prefill(), runner.options().graphs.prefill));
+  json.set("decode", runner_json(runner.decode(), runner.options().graphs.decode));
+
+  Json groups = Json::array();
+  for (const ForwardGroup& group : group_forwards(forwards)) {
+    Json entry = Json::object();
+    entry.set("phase", group.each.decode ? "decode" : "prefill");
+    entry.set("runner", runner_kind_name(group.each.runner)).set("size", group.each.size);
+    entry.set("reason", reason_name(group.each.reason)).set("count", group.count);
+    entry.set("tokens", group.each.tokens).set("padding", group.each.padding).set("ms", group.each.ms);
+    groups.push_back(std::move(entry));
+  }
+  json.set("forwards", std::move(groups));
+
+  const ForwardCounters& counters = runner.counters();
+  Json reasons = Json::object();
+  for (std::size_t r = 0; r < counters.by_reason.size(); ++r) {
+    if (counters.by_reason[r] != 0)
+      reasons.set(std::string(reason_name(static_cast<Reason>(r))), counters.by_reason[r]);
+  }
+  json.set("reasons", std::move(reasons)).set("tokens", counters.tokens).set("padding", counters.padded_tokens);
+
+  const MemoryLedger ledger = runner.memory();
+  Json memory = Json::object();
+  memory.set("weights", ledger.weights).set("kv_cache", ledger.kv_cache).set("arena", ledger.arena);
+  memory.set("workspace", ledger.workspace).set("static_inputs", ledger.static_inputs);
+  memory.set("graph_objects", ledger.graph_objects);
+  json.set("memory_bytes", std::move(memory));
+  Json notes = Json::array();
+  for (const std::string& note : engine.notes()) notes.push_back(note);
+  json.set("notes", std::move(notes));
+  return json;
+}
+
+std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& forwards) {
+  const ModelRunner& runner = engine.runner();
+  const GraphSwitches& on = runner.options().graphs;
+  const StitchingGraph& stitching = runner.prefill().executable().graph();
+  const MemoryLedger memory = runner.memory();
+  std::string text = fmt::format(
+      "  model    {}, {:.1f} M parameters, loaded in {} s\n", architecture_name(engine.config().architecture),
+      static_cast<double>(engine.config().parameter_count()) / 1e6, number_text(engine.load_seconds()));
+  text += fmt::format("  forward  {} and {} between them\n", plural(stitching.num_pieces(), "piece"),
+                      plural(stitching.num_split_ops(), "split op"));
+  text += fmt::format("  prefill  {}\n", runner_line(runner.prefill(), on.prefill));
+  text += fmt::format("  decode   {}\n", runner_line(runner.decode(), on.decode));
+  text += fmt::format("  memory   weights {}, KV cache {}, arena {} shared by all graphs, graph objects {}\n\n",
+                      bytes_text(memory.weights), bytes_text(memory.kv_cache), bytes_text(memory.arena),
+                      bytes_text(memory.graph_objects));
+
+  Table table({"forward", ">count", ">tokens", "graph", "why", ">padding", ">ms each"});
+  for (const ForwardGroup& group : group_forwards(forwards)) {
+    const ForwardRecord& f = group.each;
+    const std::string graph =
+        f.runner == RunnerKind::kEager ? "eager" : fmt::format("{} {}", runner_kind_name(f.runner), f.size);
+    table.add({f.decode ? "decode" : "prefill", count_text(group.count), count_text(f.tokens), graph,
+               std::string(reason_text(f.reason)), count_text(f.padding),
+               number_text(f.ms / static_cast<double>(group.count))});
+  }
+  return text + table.text();
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,57 @@
+#include "tessera/cli/memory_bandwidth.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <new>
+
+#include "tessera/device/cpu/parallel.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr int kPasses = 6;
+constexpr std::int64_t kLeastBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
+
+// Independent sums, so that the loop waits for memory and not for additions.
+std::uint64_t sum(const std::uint64_t* words, std::int64_t begin, std::int64_t end) {
+  std::array<std::uint64_t, 32> sums{};
+  std::int64_t i = begin;
+  for (; i + 32 <= end; i += 32) {
+    for (std::size_t lane = 0; lane < sums.size(); ++lane) sums[lane] += words[static_cast<std::size_t>(i) + lane];
+  }
+  std::uint64_t total = 0;
+  for (const std::uint64_t lane : sums) total += lane;
+  for (; i < end; ++i) total += words[i];
+  return total;
+}
+
+}  // namespace
+
+Result<MemoryBandwidth> measure_memory_bandwidth() {
+  const std::int64_t cache = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
+  const std::int64_t bytes = std::clamp(4 * cache, kLeastBytes, kMostBytes);
+  const std::int64_t count = bytes / static_cast<std::int64_t>(sizeof(std::uint64_t));
+  const std::unique_ptr<std::uint64_t[]> words(new (std::nothrow) std::uint64_t[static_cast<std::size_t>(count)]);
+  if (words == nullptr) return resource_exhausted(fmt::format("measuring memory bandwidth takes {} bytes", bytes));
+  parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) { std::fill(&words[begin], &words[end], 1); });
+
+  MemoryBandwidth best{.bytes = bytes, .bytes_per_second = 0};
+  for (int pass = 0; pass < kPasses; ++pass) {
+    std::atomic<std::uint64_t> total{0};
+    const auto start = std::chrono::steady_clock::now();
+    parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) { total += sum(words.get(), begin, end); });
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (total != static_cast<std::uint64_t>(count)) return internal_error("memory read back differently");
+    best.bytes_per_second = std::max(best.bytes_per_second, static_cast<double>(bytes) / seconds);
+  }
+  return best;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,217 @@
+// Catches: a flag that does not reach its option, a spelling of a list that is read wrongly, a wrong
+// command line that is accepted, and an error that does not name its flag.
+#include "tessera/cli/parse.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Result<CommandLine> parse(std::vector<std::string> arguments) { return parse_command_line(std::move(arguments)); }
+
+std::vector<std::string> generate_with(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"generate", "--model-path", "m", "--input-ids", "1,2"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+GenerateOptions generate_options(std::vector<std::string> more) {
+  Result<CommandLine> line = parse(generate_with(std::move(more)));
+  EXPECT_TRUE(line.ok()) << line.status().message();
+  return std::get<GenerateOptions>(line->command);
+}
+
+TEST(Parse, Generate) {
+  const GenerateOptions options =
+      generate_options({"--max-new-tokens", "7", "--temperature", "0.5", "--top-k", "3", "--top-p=0.9", "--seed", "11",
+                        "--ignore-eos", "--json", "--stats"});
+  EXPECT_EQ(options.engine.model_path, "m");
+  ASSERT_EQ(options.prompt.ids.size(), 1U);
+  EXPECT_THAT(options.prompt.ids[0], ElementsAre(TokenId(1), TokenId(2)));
+  EXPECT_EQ(options.max_new_tokens, 7);
+  EXPECT_EQ(options.sampling.temperature, 0.5);
+  EXPECT_EQ(options.sampling.top_k, 3);
+  EXPECT_EQ(options.sampling.top_p, 0.9);
+  EXPECT_EQ(options.sampling.seed, 11);
+  EXPECT_TRUE(options.ignore_eos && options.json && options.stats);
+}
+
+TEST(Parse, GreedyUnlessAskedOtherwise) {
+  EXPECT_EQ(generate_options({}).sampling.temperature, 0);
+  EXPECT_EQ(generate_options({"--seed", "1"}).sampling.temperature, 0);
+  EXPECT_EQ(generate_options({"--top-k", "5"}).sampling.temperature, 1);
+  EXPECT_EQ(generate_options({"--top-p", "0.5", "--temperature", "0"}).sampling.temperature, 0);
+}
+
+TEST(Parse, EngineOptions) {
+  const EngineOptions engine = generate_options({"--tokenizer-path",
+                                                 "t",
+                                                 "--load-format",
+                                                 "dummy",
+                                                 "--dtype",
+                                                 "bfloat16",
+                                                 "--device",
+                                                 "cpu",
+                                                 "--context-length",
+                                                 "100",
+                                                 "--chunked-prefill-size",
+                                                 "64",
+                                                 "--max-running-requests",
+                                                 "3",
+                                                 "--page-size",
+                                                 "8",
+                                                 "--mem-fraction-static",
+                                                 "0.5",
+                                                 "--memory-plan",
+                                                 "isolated",
+                                                 "--random-seed",
+                                                 "9",
+                                                 "--tp-size",
+                                                 "1",
+                                                 "--trust-remote-code"})
+                                   .engine;
+  EXPECT_EQ(engine.tokenizer_path, "t");
+  EXPECT_EQ(engine.load_format, LoadFormat::kDummy);
+  EXPECT_EQ(engine.dtype, "bfloat16");
+  EXPECT_EQ(engine.context_length, 100);
+  EXPECT_EQ(engine.chunked_prefill_size, 64);
+  EXPECT_EQ(engine.max_running_requests, 3);
+  EXPECT_EQ(engine.page_size, 8);
+  EXPECT_EQ(engine.mem_fraction_static, 0.5);
+  EXPECT_EQ(engine.memory_plan, MemoryPlanKind::kIsolated);
+  EXPECT_EQ(engine.random_seed, 9U);
+}
+
+TEST(Parse, GraphOptions) {
+  const GraphOptions graphs =
+      generate_options({"--cuda-graph-mode", "piecewise", "--disable-cuda-graph", "--disable-piecewise-cuda-graph",
+                        "--enforce-piecewise-cuda-graph", "--disable-cuda-graph-padding",
+                        "--piecewise-cuda-graph-max-tokens", "512", "--cuda-graph-schedule", "legacy",
+                        "--cuda-graph-max-bs", "16", "--piecewise-cuda-graph-compiler", "eager",
+                        "--cuda-graph-split-ops", "attention,all_reduce"})
+          .engine.graphs;
+  EXPECT_EQ(graphs.mode, GraphMode::kPiecewise);
+  EXPECT_TRUE(graphs.disable_cuda_graph && graphs.disable_piecewise_cuda_graph && graphs.enforce_piecewise_cuda_graph);
+  EXPECT_TRUE(graphs.disable_cuda_graph_padding);
+  EXPECT_EQ(graphs.piecewise_max_tokens, 512);
+  EXPECT_EQ(graphs.schedule, PrefillSchedule::kLegacy);
+  EXPECT_EQ(graphs.decode_max_batch, 16);
+  EXPECT_THAT(graphs.split_ops, ElementsAre("attention", "all_reduce"));
+}
+
+TEST(Parse, ListsInEverySpelling) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"--piecewise-cuda-graph-tokens", "[128, 64]"},
+                                             {"--piecewise-cuda-graph-tokens", "128,64"},
+                                             {"--piecewise-cuda-graph-tokens=64,128"},
+                                             {"--piecewise-cuda-graph-tokens", "128", "64", "64"},
+                                             {"--piecewise-cuda-graph-tokens", "128", "64", "--json"}}) {
+    EXPECT_THAT(generate_options(words).engine.graphs.piecewise_tokens, ElementsAre(64, 128)) << words[1];
+  }
+}
+
+TEST(Parse, RepeatablePromptsOfScore) {
+  const Result<CommandLine> line =
+      parse({"score", "--model", "m", "--output", "f", "--prompt", "a b", "--prompt", "--json"});
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  EXPECT_THAT(std::get<ScoreOptions>(line->command).prompts.texts, ElementsAre("a b", "--json"));
+}
+
+TEST(Parse, Bench) {
+  const Result<CommandLine> line =
+      parse({"bench", "decode", "--model-path", "m", "--batch-size", "8,1", "--context", "32", "--repeat", "3"});
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  const BenchOptions& options = std::get<BenchOptions>(line->command);
+  EXPECT_EQ(options.kind, BenchKind::kDecode);
+  EXPECT_THAT(options.batch_sizes, ElementsAre(1, 8));
+  EXPECT_EQ(options.context, 32);
+  EXPECT_EQ(options.repeat, 3);
+}
+
+TEST(Parse, DeprecatedFlagWarnsOnce) {
+  EXPECT_THAT(parse(generate_with({"--enable-piecewise-cuda-graph"}))->warnings,
+              ElementsAre(HasSubstr("--enable-piecewise-cuda-graph is deprecated")));
+  EXPECT_THAT(parse(generate_with({"--enable-piecewise-cuda-graph", "--disable-cuda-graph"}))->warnings,
+              ElementsAre(HasSubstr("overruled")));
+}
+
+TEST(Parse, HelpAndVersion) {
+  EXPECT_THAT(std::get<ShowText>(parse({"--help"})->command).text, HasSubstr("Commands:"));
+  EXPECT_THAT(std::get<ShowText>(parse({})->command).text, HasSubstr("Commands:"));
+  EXPECT_THAT(std::get<ShowText>(parse({"generate", "--help"})->command).text, HasSubstr("--max-new-tokens"));
+  EXPECT_THAT(std::get<ShowText>(parse({"--version"})->command).text, HasSubstr("tessera "));
+}
+
+struct WrongLine {
+  std::vector<std::string> arguments;
+  std::string message;  // a part of it
+};
+
+class WrongLines : public ::testing::TestWithParam<WrongLine> {};
+
+TEST_P(WrongLines, AreRefusedByName) {
+  const Result<CommandLine> line = parse(GetParam().arguments);
+  ASSERT_FALSE(line.ok());
+  EXPECT_THAT(line.status().message(), HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Flags, WrongLines,
+    ::testing::Values(
+        WrongLine{{"generat"}, "\"generat\" is no command; accepted are generate, score"},
+        WrongLine{{"generate", "--prompt", "x"}, "--model-path is missing"},
+        WrongLine{{"generate", "--model-path", "m"},
+                  "a prompt is missing: give --prompt, --prompt-file or --input-ids"},
+        WrongLine{{"generate", "--model-path", "m", "--prompt", ""}, "--prompt: the text is empty"},
+        WrongLine{{"generate", "--model-path", "m", "--prompt="}, "--prompt: the text is empty"},
+        WrongLine{generate_with({"--prompt", "x"}), "two kinds of prompt"},
+        WrongLine{generate_with({"--chat"}), "--chat goes with --prompt"},
+        WrongLine{generate_with({"--max-new-token", "3"}),
+                  "unknown flag --max-new-token of generate; did you mean --max-new-tokens?"},
+        WrongLine{generate_with({"--zzz"}), "unknown flag --zzz of generate; tessera generate --help lists"},
+        WrongLine{generate_with({"word"}), "unexpected argument \"word\""},
+        WrongLine{generate_with({"--host", "::"}), "--host is not supported yet"},
+        WrongLine{generate_with({"--kv-cache-dtype=fp8"}), "--kv-cache-dtype is not supported yet"},
+        WrongLine{generate_with({"--tp", "2"}), "--tp-size: 2 is not supported yet; accepted is 1"},
+        WrongLine{generate_with({"--pp-size", "2"}), "--pp-size: 2 is not supported yet"},
+        WrongLine{generate_with({"--device", "cuda"}), "--device: \"cuda\" is not supported; accepted is cpu"},
+        WrongLine{generate_with({"--dtype", "int8"}), "--dtype: \"int8\" is not accepted"},
+        WrongLine{generate_with({"--temperature", "-1"}), "--temperature: -1 is not accepted; 0 (greedy) or more is"},
+        WrongLine{generate_with({"--top-p", "0"}), "--top-p: 0 is not accepted"},
+        WrongLine{generate_with({"--top-k", "-1"}), "--top-k: \"-1\" is not accepted"},
+        WrongLine{generate_with({"--max-new-tokens", "0"}), "--max-new-tokens: \"0\" is not accepted"},
+        WrongLine{generate_with({"--max-new-tokens"}), "--max-new-tokens"},
+        WrongLine{generate_with({"--seed", "1", "--seed", "2"}), "--seed"},
+        WrongLine{generate_with({"--page-size", "2000"}),
+                  "--page-size: \"2000\" is not accepted; a whole number from 1 to 1024 is"},
+        WrongLine{generate_with({"--mem-fraction-static", "1"}),
+                  "--mem-fraction-static: 1 is not accepted; 0.1 to 0.95 is"},
+        WrongLine{generate_with({"--cuda-graph-mode", "fast"}), "--cuda-graph-mode: \"fast\" is none of"},
+        WrongLine{generate_with({"--piecewise-cuda-graph-compiler", "inductor"}),
+                  "--piecewise-cuda-graph-compiler: \"inductor\" is not supported yet"},
+        WrongLine{generate_with({"--piecewise-cuda-graph-tokens", "0"}),
+                  "--piecewise-cuda-graph-tokens: \"0\" is no size"},
+        WrongLine{generate_with({"--piecewise-cuda-graph-tokens", "-4"}),
+                  "--piecewise-cuda-graph-tokens: \"-4\" is no size"},
+        WrongLine{generate_with({"--piecewise-cuda-graph-tokens", "[]"}),
+                  "--piecewise-cuda-graph-tokens: \"\" is no size"},
+        WrongLine{generate_with({"--piecewise-cuda-graph-tokens", "4,x"}),
+                  "--piecewise-cuda-graph-tokens: \"x\" is no size"},
+        WrongLine{generate_with({"--cuda-graph-bs", "1048577"}), "--cuda-graph-bs: \"1048577\" is no size"},
+        WrongLine{generate_with({"--cuda-graph-split-ops", "a,,b"}),
+                  "--cuda-graph-split-ops: \"a,,b\" has an empty name"},
+        WrongLine{{"score", "--model-path", "m", "--input-ids", "1"}, "--output is missing"},
+        WrongLine{{"score", "--model-path", "m", "--output", "f"}, "a prompt is missing: give --prompt or --input-ids"},
+        WrongLine{{"explain", "--model-path", "m", "--format", "svg", "--num-tokens", "3"}, "--num-tokens goes with"},
+        WrongLine{{"bench", "--model-path", "m"}, "bench of what is missing"},
+        WrongLine{{"bench", "speed", "--model-path", "m"},
+                  "bench: \"speed\" is not accepted; prefill, decode, startup is"},
+        WrongLine{{"bench", "startup", "--model-path", "m", "--num-tokens", "3"},
+                  "--num-tokens does not go with bench startup"}));
+
+}  // namespace
+}  // namespace tessera::cli

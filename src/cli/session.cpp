@@ -1,0 +1,117 @@
+#include "tessera/cli/session.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "tessera/text/template.h"
+
+namespace tessera::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+Result<std::string> render_chat(const Engine& engine, const std::string& text) {
+  const TokenizerConfig& config = engine.tokenizer_config();
+  const std::string* source = config.find_template();
+  if (source == nullptr)
+    return not_found("the model has no chat template in tokenizer_config.json, which --chat needs");
+  const ChatTemplate chat = TRY(ChatTemplate::parse(*source));
+  Json message = Json::object();
+  message.set("role", "user").set("content", text);
+  RenderOptions options;
+  options.add_generation_prompt = true;
+  options.bos_token = config.bos_token;
+  options.eos_token = config.eos_token;
+  return chat.render(Json(Json::Array{std::move(message)}), options);
+}
+
+// What the forward between two states of the counters was.
+ForwardRecord difference(const ForwardCounters& before, const ForwardCounters& after) {
+  ForwardRecord record;
+  for (const auto& [bucket, count] : after.by_bucket) {
+    const auto known = before.by_bucket.find(bucket);
+    if (known == before.by_bucket.end() || known->second != count) {
+      record.runner = bucket.first;
+      record.size = bucket.second;
+    }
+  }
+  for (std::size_t r = 0; r < after.by_reason.size(); ++r) {
+    if (after.by_reason[r] != before.by_reason[r]) record.reason = static_cast<Reason>(r);
+  }
+  record.tokens = after.tokens - before.tokens;
+  record.padding = after.padded_tokens - before.padded_tokens;
+  return record;
+}
+
+}  // namespace
+
+bool progress_wanted() { return isatty(STDERR_FILENO) == 1; }
+
+Result<std::vector<std::vector<TokenId>>> prompt_ids(const Engine& engine, const PromptOptions& prompt, bool chat) {
+  if (!prompt.ids.empty()) return prompt.ids;
+  if (engine.tokenizer() == nullptr) {
+    return not_found("the model has no tokenizer.json; give --tokenizer-path, or --input-ids instead of a text");
+  }
+  std::vector<std::string> texts = prompt.texts;
+  std::string source = "--prompt";
+  if (!prompt.file.empty()) {
+    texts = {TRY(read_text_file(prompt.file))};
+    source = prompt.file;
+    if (texts[0].empty()) return invalid_argument(fmt::format("{}: the file is empty", prompt.file));
+  }
+  std::vector<std::vector<TokenId>> ids;
+  for (const std::string& text : texts) {
+    const std::string rendered = chat ? TRY(render_chat(engine, text)) : text;
+    ids.push_back(TRY(engine.tokenizer()->encode(rendered, {.add_special_tokens = !chat}).with_context(source)));
+    if (ids.back().empty()) return invalid_argument(fmt::format("{}: the text \"{}\" has no tokens", source, text));
+  }
+  return ids;
+}
+
+Json text_json(const Engine& engine, std::span<const TokenId> ids, bool skip_special) {
+  if (engine.tokenizer() == nullptr) return {};
+  return engine.tokenizer()->decode(ids, skip_special);
+}
+
+Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& requests,
+                               const std::function<void(std::size_t, TokenId)>& on_token) {
+  const Clock::time_point start = Clock::now();
+  std::vector<RequestId> ids;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    Result<RequestId> id = engine.submit(requests[i]);
+    if (!id.ok()) return requests.size() > 1 ? id.status().with_context(fmt::format("prompt {}", i)) : id.status();
+    ids.push_back(*id);
+  }
+  RunRecord record;
+  Status failure;
+  std::vector<bool> started(ids.size(), false);
+  while (!engine.idle()) {
+    const ForwardCounters before = engine.runner().counters();
+    const bool decode = std::find(started.begin(), started.end(), false) == started.end();
+    const Clock::time_point step_start = Clock::now();
+    const std::vector<RequestEvent> events = TRY(engine.step());
+    ForwardRecord forward = difference(before, engine.runner().counters());
+    forward.ms = ms_since(step_start);
+    forward.decode = decode;
+    record.forwards.push_back(forward);
+    for (const RequestEvent& event : events) {
+      const auto index = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), event.request) - ids.begin());
+      if (event.finish == FinishReason::kError && failure.ok()) failure = event.error;
+      started[index] = started[index] || event.token || event.finish != FinishReason::kNone;
+      if (event.token && on_token) on_token(index, *event.token);
+    }
+  }
+  TRY(failure);
+  for (const RequestId id : ids) record.completions.push_back(*engine.take(id));
+  record.total_ms = ms_since(start);
+  return record;
+}
+
+}  // namespace tessera::cli

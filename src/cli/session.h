@@ -1,0 +1,47 @@
+// What generate and score share: prompts to ids, and requests run with a record of every forward.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/cli/options.h"
+#include "tessera/engine/engine.h"
+
+namespace tessera::cli {
+
+// A progress bar is for people: whether standard error is a terminal.
+bool progress_wanted();
+
+// Ids of every prompt. `chat`: each text is a user's message, and the model's turn is opened.
+Result<std::vector<std::vector<TokenId>>> prompt_ids(const Engine& engine, const PromptOptions& prompt, bool chat);
+
+// What the ids say; null without a tokenizer.
+Json text_json(const Engine& engine, std::span<const TokenId> ids, bool skip_special);
+
+// One forward, as it was dispatched.
+struct ForwardRecord {
+  bool decode = false;  // every request had its first token before
+  RunnerKind runner = RunnerKind::kEager;
+  std::int64_t size = 0;
+  Reason reason = Reason::kGraphsDisabled;
+  std::int64_t tokens = 0;
+  std::int64_t padding = 0;
+  double ms = 0;
+};
+
+struct RunRecord {
+  std::vector<Completion> completions;  // in the order of the requests
+  std::vector<ForwardRecord> forwards;
+  double total_ms = 0;
+};
+
+// Submits all, runs them to their ends. `on_token(request, token)` sees tokens as they come.
+Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& requests,
+                               const std::function<void(std::size_t, TokenId)>& on_token = {});
+
+}  // namespace tessera::cli

@@ -1,0 +1,74 @@
+#include "tessera/cli/values.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+namespace tessera::cli {
+namespace {
+
+template <class T>
+std::optional<T> number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ') || text.starts_with('\n')) text.remove_prefix(1);
+  while (text.ends_with(' ') || text.ends_with('\n')) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+Result<std::int64_t> parse_integer(std::string_view flag, std::string_view text, IntegerRange range) {
+  const std::optional<std::int64_t> value = number<std::int64_t>(text);
+  if (value && *value >= range.min && *value <= range.max) return *value;
+  const bool bounded = range.max != std::numeric_limits<std::int64_t>::max();
+  return invalid_argument(fmt::format(
+      "{}: \"{}\" is not accepted; a whole number {} is", flag, text,
+      bounded ? fmt::format("from {} to {}", range.min, range.max) : fmt::format("of {} or more", range.min)));
+}
+
+Result<double> parse_number(std::string_view flag, std::string_view text) {
+  const std::optional<double> value = number<double>(text);
+  if (value && std::isfinite(*value)) return *value;
+  return invalid_argument(fmt::format("{}: \"{}\" is not a number", flag, text));
+}
+
+Result<std::vector<TokenId>> parse_token_ids(std::string_view flag, std::string_view text) {
+  std::string_view list = trimmed(text);
+  if (list.starts_with('[') && list.ends_with(']')) list = trimmed(list.substr(1, list.size() - 2));
+  std::vector<TokenId> ids;
+  if (list.empty()) {
+    return invalid_argument(fmt::format("{}: \"{}\" has no ids; accepted is a list like \"1,2,3\"", flag, text));
+  }
+  while (true) {
+    const std::size_t comma = list.find(',');
+    const std::string_view item = trimmed(list.substr(0, comma));
+    const std::optional<std::int32_t> id = number<std::int32_t>(item);
+    if (!id || *id < 0) {
+      return invalid_argument(
+          fmt::format("{}: \"{}\" is not a token id; accepted is a list like \"1,2,3\"", flag, item));
+    }
+    ids.emplace_back(*id);
+    if (comma == std::string_view::npos) return ids;
+    list.remove_prefix(comma + 1);
+  }
+}
+
+Result<std::size_t> parse_choice(std::string_view flag, std::string_view text,
+                                 std::span<const std::string_view> choices) {
+  const auto it = std::find(choices.begin(), choices.end(), text);
+  if (it != choices.end()) return static_cast<std::size_t>(it - choices.begin());
+  return invalid_argument(
+      fmt::format("{}: \"{}\" is not accepted; {} is", flag, text, fmt::join(choices.begin(), choices.end(), ", ")));
+}
+
+}  // namespace tessera::cli

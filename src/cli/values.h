@@ -1,0 +1,32 @@
+// Values of flags from their text. Errors name flag, value and what is accepted.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/base/strong_id.h"
+
+namespace tessera::cli {
+
+struct IntegerRange {
+  std::int64_t min = 1;
+  std::int64_t max = std::numeric_limits<std::int64_t>::max();
+};
+Result<std::int64_t> parse_integer(std::string_view flag, std::string_view text, IntegerRange range);
+
+// A finite number.
+Result<double> parse_number(std::string_view flag, std::string_view text);
+
+// "1,2,3" or "[1, 2, 3]": at least one id, none negative. Whether the model has them is the engine's to say.
+Result<std::vector<TokenId>> parse_token_ids(std::string_view flag, std::string_view text);
+
+// The index of `text` among `choices`.
+Result<std::size_t> parse_choice(std::string_view flag, std::string_view text,
+                                 std::span<const std::string_view> choices);
+
+}  // namespace tessera::cli

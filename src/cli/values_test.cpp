@@ -1,0 +1,51 @@
+// Catches: a value that is accepted though it is none (a number with a tail, an id list with a hole),
+// and an error that does not name flag, value and what is accepted.
+#include "tessera/cli/values.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Values, IntegersInRange) {
+  EXPECT_EQ(*parse_integer("--n", "12", {1, 20}), 12);
+  EXPECT_EQ(*parse_integer("--n", "0", {0}), 0);
+  for (const char* text : {"", "x", "1x", "1.5", "0", "21", "-3", "99999999999999999999", " 4"}) {
+    const Result<std::int64_t> value = parse_integer("--n", text, {1, 20});
+    ASSERT_FALSE(value.ok()) << text;
+    EXPECT_EQ(value.status().message(),
+              "--n: \"" + std::string(text) + "\" is not accepted; a whole number from 1 to 20 is");
+  }
+  EXPECT_THAT(parse_integer("--n", "0", {}).status().message(), HasSubstr("of 1 or more"));
+}
+
+TEST(Values, FiniteNumbers) {
+  EXPECT_EQ(*parse_number("--x", "0.5"), 0.5);
+  EXPECT_EQ(*parse_number("--x", "-1"), -1);
+  for (const char* text : {"", "a", "1,5", "nan", "inf", "1e999"})
+    EXPECT_EQ(parse_number("--x", text).status().message(), "--x: \"" + std::string(text) + "\" is not a number");
+}
+
+TEST(Values, TokenIds) {
+  EXPECT_THAT(*parse_token_ids("--input-ids", "1,2,3"), ElementsAre(TokenId(1), TokenId(2), TokenId(3)));
+  EXPECT_THAT(*parse_token_ids("--input-ids", "[ 7, 8 ]\n"), ElementsAre(TokenId(7), TokenId(8)));
+  for (const char* text : {"", "[]", "1,,2", "1,2,", "a", "-1", "1 2", "2147483648", "1.0", "[1,2"}) {
+    const Result<std::vector<TokenId>> ids = parse_token_ids("--input-ids", text);
+    ASSERT_FALSE(ids.ok()) << text;
+    EXPECT_THAT(ids.status().message(), HasSubstr("--input-ids: \""));
+    EXPECT_THAT(ids.status().message(), HasSubstr("accepted is a list like \"1,2,3\""));
+  }
+}
+
+TEST(Values, Choices) {
+  constexpr std::string_view kChoices[] = {"one", "two"};
+  EXPECT_EQ(*parse_choice("--c", "two", kChoices), 1U);
+  EXPECT_EQ(parse_choice("--c", "three", kChoices).status().message(), "--c: \"three\" is not accepted; one, two is");
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,123 @@
+#include "tessera/runner/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "tessera/cli/commands.h"
+#include "tessera/cli/session.h"
+#include "tessera/cli/table.h"
+#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/model/checkpoint.h"
+
+namespace tessera::cli {
+namespace {
+
+// Long enough for cached prefixes in several pages. The whole KV cache is compared after every run, so
+// it is kept as small as a batch of the most requests needs.
+constexpr std::int64_t kContext = 64;
+
+struct Verified {
+  VerifyReport report;
+  std::vector<std::pair<std::string, CaptureReport>> captures;  // of each runner, by its name
+};
+
+Result<Weights> load_weights(const EngineOptions& options, const EnginePlan& plan, Device& device) {
+  if (options.load_format == LoadFormat::kDummy)
+    return Weights::make_dummy(plan.graphs.weights, options.random_seed, device, options.show_progress);
+  const std::filesystem::path path = options.model_path;
+  const std::string folder = std::filesystem::is_directory(path) ? path.string() : path.parent_path().string();
+  return Weights::load(plan.graphs.weights, TRY(Checkpoint::open(folder)), device, options.show_progress);
+}
+
+Result<Verified> verify_model(EngineOptions options) {
+  options.show_progress = progress_wanted();
+  const std::unique_ptr<CpuDevice> device = TRY(CpuDevice::create({}));
+  EnginePlan plan = TRY(plan_engine(options, device->properties()));
+  RunnerOptions& runner_options = plan.runner;
+  if (options.context_length == 0) runner_options.context_length = std::min(kContext, runner_options.context_length);
+  const std::int64_t pages_per_request =
+      (runner_options.context_length + runner_options.page_size - 1) / runner_options.page_size;
+  runner_options.num_pages = std::min(runner_options.num_pages, pages_per_request * runner_options.max_requests + 1);
+
+  Verified verified;
+  Weights weights = TRY(load_weights(options, plan, *device));
+  const std::unique_ptr<ModelRunner> runner =
+      TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device, std::move(runner_options)));
+  TRY(runner->capture());
+  verified.report = TRY(verify(*runner, options.show_progress));
+  for (const GraphRunner* graphs : {&runner->prefill(), &runner->decode()})
+    verified.captures.emplace_back(graphs->name(), graphs->report());
+  return verified;
+}
+
+std::int64_t count_differences(const VerifyReport& report, const std::string& runner) {
+  return std::count_if(report.rows.begin(), report.rows.end(),
+                       [&](const VerifyRow& row) { return row.runner == runner && !row.difference.empty(); });
+}
+
+std::int64_t count_comparisons(const VerifyReport& report, const std::string& runner) {
+  return std::count_if(report.rows.begin(), report.rows.end(),
+                       [&](const VerifyRow& row) { return row.runner == runner; });
+}
+
+Json to_json(const Verified& verified) {
+  Json runners = Json::object();
+  for (const auto& [name, capture] : verified.captures) {
+    Json runner = Json::object();
+    runner.set("sizes", Json::Array(capture.captured.begin(), capture.captured.end()));
+    runner.set("dropped", capture.dropped.size());
+    runner.set("comparisons", count_comparisons(verified.report, name));
+    runner.set("differences", count_differences(verified.report, name));
+    runners.set(name, std::move(runner));
+  }
+  Json rows = Json::array();
+  for (const VerifyRow& row : verified.report.rows) {
+    if (row.difference.empty()) continue;
+    Json json = Json::object();
+    json.set("runner", row.runner).set("size", row.size).set("real", row.real).set("difference", row.difference);
+    rows.push_back(std::move(json));
+  }
+  Json json = Json::object();
+  json.set("equal", verified.report.equal()).set("runners", std::move(runners));
+  json.set("differences", std::move(rows)).set("seconds", verified.report.seconds);
+  return json;
+}
+
+std::string to_text(const Verified& verified) {
+  Table summary({"runner", "sizes", ">comparisons", ">differences"});
+  for (const auto& [name, capture] : verified.captures) {
+    summary.add({name, sizes_text(capture.captured), count_text(count_comparisons(verified.report, name)),
+                 count_text(count_differences(verified.report, name))});
+  }
+  Table failing({"runner", ">size", ">real", "difference"});
+  for (const VerifyRow& row : verified.report.rows) {
+    if (!row.difference.empty()) failing.add({row.runner, count_text(row.size), count_text(row.real), row.difference});
+  }
+  std::string text = summary.text();
+  if (!failing.empty()) text += "\n" + failing.text();
+  return text + fmt::format("  {} s\n", number_text(verified.report.seconds));
+}
+
+}  // namespace
+
+Status run_verify(const VerifyOptions& options) {
+  const Verified verified = TRY(verify_model(options.engine));
+  fmt::print("{}", options.json ? to_json(verified).dump(2) + "\n" : to_text(verified));
+  for (const auto& [name, capture] : verified.captures) {
+    if (!capture.dropped.empty()) {
+      return internal_error(fmt::format("{} of the {} runner were not captured, {} the first: {}",
+                                        plural(std::ssize(capture.dropped), "size"), name, capture.dropped[0].first,
+                                        capture.dropped[0].second.message()));
+    }
+  }
+  if (verified.report.equal()) return ok_status();
+  if (verified.report.rows.empty()) return failed_precondition("there are no graphs to verify");
+  const auto differences = std::count_if(verified.report.rows.begin(), verified.report.rows.end(),
+                                         [](const VerifyRow& row) { return !row.difference.empty(); });
+  return internal_error(fmt::format("{} of {} comparisons differ", differences, verified.report.rows.size()));
+}
+
+}  // namespace tessera::cli

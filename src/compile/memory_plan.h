@@ -1,0 +1,45 @@
+// The memory plan: from the steps in which each value lives to its offset in one arena.
+//
+// Shapes are known for every bucket, so nothing is allocated while a forward runs. Two values may
+// share bytes only if no step needs both; the plan is a pure function, and check() proves the rule
+// for its result. What "lives" means is decided by the caller (piecewise/liveness.h).
+//
+//   steps:     0      1      2      3
+//   a (64 B)   [======]                    a at 0
+//   b (64 B)          [======]             b at 64
+//   c (128 B)                [======]      c at 0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+// One value's need for memory: `bytes` from the start of step `first` to the end of step `last`.
+struct LiveRange {
+  std::int64_t bytes = 0;
+  std::int32_t first = 0;
+  std::int32_t last = 0;
+  std::int64_t fixed_offset = -1;  // >= 0: placed by the caller (outputs, at one place for all buckets)
+};
+
+struct MemoryPlan {
+  std::vector<std::int64_t> offsets;   // of each range, multiples of kDeviceAlignment
+  std::int64_t size_bytes = 0;         // the arena this plan needs
+  std::int64_t lower_bound_bytes = 0;  // the most that is alive in one step: no plan needs less
+};
+
+// Places the largest ranges first, each at the lowest offset that is free for all its steps
+// ("greedy by size", Pisarchyk & Lee, Efficient Memory Management for Deep Neural Net Inference,
+// 2020). O(n²); a 36-layer model has some hundred ranges.
+// Fails where fixed ranges overlap each other.
+Result<MemoryPlan> plan_memory(std::span<const LiveRange> ranges);
+
+// Ok where no two ranges that live in one step share a byte, and all lie in [0, size_bytes).
+Status check_memory_plan(std::span<const LiveRange> ranges, const MemoryPlan& plan);
+
+}  // namespace tessera

@@ -1,0 +1,238 @@
+// Catches: kernels bound to wrong addresses, sizes or attributes, a step left out or in the wrong order, scratch that
+// is too small, graphs that hold on to contents instead of addresses, and errors that do not say where.
+#include "tessera/compile/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/compile/compiler.h"
+#include "tessera/compile/value_memory_test_util.h"
+#include "tessera/device/testing/fake_device.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/registry.h"
+#include "tessera/ops/view.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::parse;
+using testing::tokens;
+using testing::ValueMemory;
+
+// y = 2 (x wᵀ + b), z = y + r
+constexpr const char* kLinearText = R"(graph @g {
+  input %x: f32[T, 3]
+  input %r: f32[T, 2]
+  weight %w: f32[2, 3]
+  weight %b: f32[2]
+  %lin: f32[T, 2] = linear(%x, %w, %b) {bias = true}
+  %y: f32[T, 2] = scale(%lin) {factor = 2.0}
+  %z: f32[T, 2] = add(%y, %r)
+  return %z
+})";
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  Result<Program> compile(std::string_view text, const KernelTable& kernels = cpu_kernels()) {
+    return make_eager_compiler(op_table(), kernels)->compile(parse(text, op_table()));
+  }
+
+  // With the scratch the steps ask for.
+  Result<BoundProgram> bind(const Program& program, const ValueMemory& values, std::int64_t size) {
+    const std::size_t scratch = TRY(program.workspace_bytes(tokens(size), *device_, context_));
+    workspaces_.push_back(TRY(device_->allocate(scratch, "workspace")));
+    return program.bind(values.target(tokens(size), context_, workspaces_.back()->data()));
+  }
+
+  std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
+  std::vector<std::unique_ptr<Allocation>> workspaces_;
+  std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
+  ForwardContext context_;
+};
+
+void write_linear_inputs(ValueMemory& values, float sign) {
+  values.write("x", {sign * 1, 2, 3, 0, -1, sign * 0.5F});
+  values.write("r", {10, 20, 30, 40});
+  values.write("w", {1, 0, 2, -1, 3, 1});
+  values.write("b", {0.5F, -0.5F});
+}
+
+TEST_F(ProgramTest, EnqueueComputesTheFormula) {
+  const Result<Program> program = compile(kLinearText);
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  ValueMemory values(*device_, *stream_, program->graph(), tokens(2), op_table());
+  write_linear_inputs(values, 1);
+  const Result<BoundProgram> bound = bind(*program, values, 2);
+  ASSERT_TRUE(bound.ok()) << bound.status().to_string();
+  EXPECT_EQ(bound->num_kernels(), 3);
+  ASSERT_TRUE(bound->enqueue(*stream_).ok());
+  // x wᵀ = {1+6, -1+6+3}, {1, -3+0.5}
+  EXPECT_THAT(values.read("lin"), ElementsAre(7.5F, 7.5F, 1.5F, -3.0F));
+  EXPECT_THAT(values.read("z"), ElementsAre(25, 35, 33, 34));
+}
+
+TEST_F(ProgramTest, RecordedAndEagerGiveEqualBytesForNewContents) {
+  const Program program = *compile(kLinearText);
+  ValueMemory values(*device_, *stream_, program.graph(), tokens(2), op_table());
+  const BoundProgram bound = *bind(program, values, 2);
+  write_linear_inputs(values, 1);
+  ASSERT_TRUE(stream_->begin_recording("g").ok());
+  ASSERT_TRUE(bound.enqueue(*stream_).ok());
+  const Result<std::unique_ptr<RecordedGraph>> graph = stream_->end_recording();
+  ASSERT_TRUE(graph.ok());
+  EXPECT_EQ((*graph)->stats().nodes, 3);
+  EXPECT_TRUE(std::isnan(values.read("z")[0])) << "recording must not run anything";
+
+  for (const float sign : {-1.0F, 1.0F}) {
+    write_linear_inputs(values, sign);
+    ASSERT_TRUE((*graph)->launch(*stream_).ok());
+    const std::vector<float> replayed = values.read("z");
+    ASSERT_TRUE(stream_->fill(values.addresses()[6], 0xff, 16).ok());
+    ASSERT_TRUE(bound.enqueue(*stream_).ok());
+    EXPECT_EQ(values.read("z"), replayed);
+    EXPECT_EQ(replayed[0], 2 * (sign * 1 + 6 + 0.5F) + 10);
+  }
+}
+
+TEST_F(ProgramTest, OneProgramServesEveryBucketAndSurvivesAMove) {
+  Program program = *compile(kLinearText);
+  ValueMemory one(*device_, *stream_, program.graph(), tokens(1), op_table());
+  ValueMemory two(*device_, *stream_, program.graph(), tokens(2), op_table());
+  const BoundProgram small = *bind(program, one, 1);
+  const BoundProgram large = *bind(program, two, 2);
+  write_linear_inputs(one, 1);
+  write_linear_inputs(two, 1);
+  const Program moved = std::move(program);
+  ASSERT_TRUE(large.enqueue(*stream_).ok());
+  ASSERT_TRUE(small.enqueue(*stream_).ok());
+  EXPECT_THAT(one.read("z"), ElementsAre(25, 35));
+  EXPECT_THAT(two.read("z"), ElementsAre(25, 35, 33, 34));
+}
+
+TEST_F(ProgramTest, ViewsAndAllocationsRunNothing) {
+  const Program program = *compile(R"(graph @g {
+    input %x: f32[T, 4]
+    %s: f32[T, 4] = scale(%x) {factor = 3.0}
+    %v: f32[2*T, 2] = reshape(%s) {shape = "2*T, 2"}
+    %e: f32[2*T, 2] = empty_like(%v)
+    %y: f32[2*T, 2] = add(%v, %v)
+    return %y
+  })");
+  EXPECT_EQ(program.steps().size(), 2u);
+  ValueMemory values(*device_, *stream_, program.graph(), tokens(1), op_table());
+  values.write("x", {1, 2, 3, 4});
+  ASSERT_TRUE(bind(program, values, 1)->enqueue(*stream_).ok());
+  EXPECT_THAT(values.read("y"), ElementsAre(6, 12, 18, 24));
+}
+
+TEST_F(ProgramTest, AMissingKernelIsNamed) {
+  const KernelTable without_scale({kAddCpu});
+  const Result<Program> program =
+      compile("graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} return %y }", without_scale);
+  EXPECT_EQ(program.status().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(program.status().message(), HasSubstr("'scale'"));
+}
+
+Result<std::unique_ptr<BoundOp>> refuse_to_bind(const BindArgs&) { return unimplemented("no such width"); }
+Result<std::size_t> no_scratch(const BindArgs&) { return invalid_argument("no such height"); }
+template <int kFactor>
+Result<std::size_t> scratch(const BindArgs& args) {
+  return static_cast<std::size_t>(args.operands[0].bytes() * kFactor);
+}
+
+// add, scale, add again: which of them asks for most must not matter.
+constexpr const char* kThreeSteps = R"(graph @g {
+  input %x: f32[T, 1]
+  %a: f32[T, 1] = add(%x, %x)
+  %b: f32[T, 1] = scale(%a) {factor = 2.0}
+  %c: f32[T, 1] = mul(%b, %x)
+  return %c
+})";
+
+TEST_F(ProgramTest, WorkspaceIsTheLargestOfTheSteps) {
+  const auto with = [](auto add, auto scale, auto mul) {
+    return KernelTable({{.op = "add", .name = "t", .bind = kAddCpu.bind, .workspace_bytes = add},
+                        {.op = "scale", .name = "t", .bind = kScaleCpu.bind, .workspace_bytes = scale},
+                        {.op = "mul", .name = "t", .bind = kMulCpu.bind, .workspace_bytes = mul}});
+  };
+  const KernelTable tables[] = {with(scratch<7>, scratch<2>, scratch<3>), with(scratch<2>, scratch<7>, nullptr),
+                                with(nullptr, scratch<2>, scratch<7>)};
+  for (const KernelTable& table : tables) {
+    const Program program = *compile(kThreeSteps, table);
+    EXPECT_EQ(*program.workspace_bytes(tokens(5), *device_, context_), 7u * 20);
+    EXPECT_EQ(*program.workspace_bytes(tokens(1), *device_, context_), 7u * 4);
+  }
+  const KernelTable none = with(nullptr, nullptr, nullptr);
+  EXPECT_EQ(*compile(kThreeSteps, none)->workspace_bytes(tokens(5), *device_, context_), 0u);
+}
+
+TEST_F(ProgramTest, BindGivesStepsTheWorkspace) {
+  static std::byte* seen = nullptr;
+  const KernelTable table({{.op = "add", .name = "t", .bind = [](const BindArgs& args) {
+                              seen = args.workspace;
+                              return kAddCpu.bind(args);
+                            }}});
+  const Program program = *compile("graph @g { input %x: f32[T, 2] %y = add(%x, %x) return %y }", table);
+  ValueMemory values(*device_, *stream_, program.graph(), tokens(1), op_table());
+  std::byte workspace{};
+  ASSERT_TRUE(program.bind(values.target(tokens(1), context_, &workspace)).ok());
+  EXPECT_EQ(seen, &workspace);
+}
+
+TEST_F(ProgramTest, ErrorsNameOperatorAndValue) {
+  const KernelTable table({{.op = "add", .name = "t", .bind = kAddCpu.bind, .workspace_bytes = no_scratch},
+                           {.op = "scale", .name = "t", .bind = refuse_to_bind},
+                           {.op = "mul", .name = "t", .bind = kMulCpu.bind}});
+  const Program program = *compile(kThreeSteps, table);
+  ValueMemory values(*device_, *stream_, program.graph(), tokens(2), op_table());
+  EXPECT_THAT(program.bind(values.target(tokens(2), context_)).status().message(),
+              AllOf(HasSubstr("operator scale (%b)"), HasSubstr("no such width")));
+  EXPECT_THAT(program.workspace_bytes(tokens(2), *device_, context_).status().message(),
+              AllOf(HasSubstr("operator add (%a)"), HasSubstr("no such height")));
+}
+
+TEST_F(ProgramTest, ALaunchThatFailsIsNamed) {
+  const Program program = *compile(kThreeSteps);
+  ValueMemory values(*device_, *stream_, program.graph(), tokens(2), op_table());
+  const BoundProgram bound = *program.bind(values.target(tokens(2), context_));
+  const char* const steps[] = {"operator add (%a)", "operator scale (%b)", "operator mul (%c)"};
+  for (int k = 0; k < 3; ++k) {
+    device_->set_plan({.launch_fails_at = k + 1});
+    EXPECT_THAT(bound.enqueue(*stream_).message(), HasSubstr(steps[k]));
+  }
+}
+
+TEST_F(ProgramTest, SizesThatDoNotDivideAreNamed) {
+  const Program program = *compile(R"(graph @g {
+    input %x: f32[T/2, 2]
+    %halved: f32[T/2, 2] = scale(%x) {factor = 2.0}
+    return %halved
+  })");
+  ValueMemory values(*device_, *stream_, program.graph(), tokens(4), op_table());
+  EXPECT_TRUE(program.bind(values.target(tokens(4), context_)).ok());
+  EXPECT_THAT(program.bind(values.target(tokens(3), context_)).status().message(),
+              AllOf(HasSubstr("operator scale (%halved)"), HasSubstr("%x")));
+}
+
+TEST_F(ProgramTest, TooManyDimensionsAreRefused) {
+  const Result<TensorView> view = make_view({ir::DType::kFloat32, {1, 1, 1, 1, 1, 1}}, tokens(1), nullptr);
+  EXPECT_EQ(view.status().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(view.status().message(), HasSubstr("more than 5 dimensions"));
+}
+
+TEST_F(ProgramTest, ViewsHaveTheBucketsNumbers) {
+  std::byte data{};
+  const TensorView view = *make_view({ir::DType::kBFloat16, {ir::Dim(ir::Symbol::kTokens) * 2, 7}}, tokens(3), &data);
+  EXPECT_EQ(view.data, &data);
+  EXPECT_EQ(view.dtype, ir::DType::kBFloat16);
+  EXPECT_EQ(view.rank, 2);
+  EXPECT_EQ(view.dim(0), 6);
+  EXPECT_EQ(view.dim(1), 7);
+  EXPECT_EQ(view.bytes(), 84);
+}
+
+}  // namespace
+}  // namespace tessera

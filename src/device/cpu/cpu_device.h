@@ -1,0 +1,143 @@
+// The CPU as a device. Streams run each item on the calling thread's worker team before the call
+// returns; recording keeps launches in a list and replay walks it.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tessera/device/device.h"
+#include "tessera/device/errors.h"
+
+namespace tessera {
+
+// A kernel launch as kept in a recorded graph: a function and its arguments by value. Arguments are
+// addresses and numbers, so they must be trivially copyable; what they point to must outlive the graph.
+class CpuLaunch {
+ public:
+  static constexpr std::size_t kMaxArgumentBytes = 248;
+
+  template <class F>
+  CpuLaunch(const char* name, const F& kernel)
+      : name_(name), run_([](const std::byte* a) { (*std::launder(reinterpret_cast<const F*>(a)))(); }) {
+    static_assert(std::is_trivially_copyable_v<F>, "a kernel launch captures addresses and numbers by value only");
+    static_assert(sizeof(F) <= kMaxArgumentBytes, "too many arguments for one launch: pass a struct in device memory");
+    static_assert(alignof(F) <= 16, "an argument of a launch needs too large an alignment");
+    std::memcpy(arguments_, &kernel, sizeof(F));
+  }
+  void run() const { run_(arguments_); }
+  const char* name() const { return name_; }
+
+ private:
+  const char* name_;  // a string literal
+  void (*run_)(const std::byte* arguments);
+  alignas(16) std::byte arguments_[kMaxArgumentBytes];
+};
+
+class CpuDevice;
+
+class CpuStream : public Stream {
+ public:
+  CpuStream(CpuDevice& device, std::string name);
+  ~CpuStream() override;
+
+  // Runs `kernel()` now, or keeps it while recording. `name` is a string literal.
+  template <class F>
+  Status launch(const char* name, const F& kernel) {
+    return enqueue(CpuLaunch(name, kernel));
+  }
+
+  Status upload(std::byte* device, const void* host, std::size_t bytes) override;
+  Status download(void* host, const std::byte* device, std::size_t bytes) override;
+  Status copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  Status fill(std::byte* to, std::uint8_t value, std::size_t bytes) override;
+  Status record(Event& event) override;
+  Status wait(Event& event) override;
+  Status synchronize() override;
+  Status begin_recording(std::string what) override;
+  Result<std::unique_ptr<RecordedGraph>> end_recording() override;
+  void abandon_recording() override;
+  bool recording() const override { return recording_; }
+
+ private:
+  friend class CpuGraph;
+  Status enqueue(const CpuLaunch& launch);
+  // First step of every call but launch, begin and end.
+  Status enter(DeviceCall call) const;
+  Status check_addresses(DeviceCall call, const void* to, const void* from, std::size_t bytes) const;
+
+  CpuDevice& device_;
+  std::string name_;
+  bool recording_ = false;
+  std::string recording_what_;
+  std::vector<CpuLaunch> recorded_;
+};
+
+class CpuDevice : public Device {
+ public:
+  struct Options {
+    int threads = 0;  // worker threads of a kernel; 0: one per core this process may use
+  };
+  static constexpr int kMaxThreads = 1024;
+  // kInvalidArgument for a thread count outside 0 … kMaxThreads. Without OpenMP there is one thread.
+  static Result<std::unique_ptr<CpuDevice>> create(Options options);
+
+  const DeviceProperties& properties() const override { return properties_; }
+  // Beside what the system has left, all memory of a device together is held below
+  // properties().memory_bytes, so that overcommitted memory fails here and not when it is touched.
+  Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
+  Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
+  Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
+  Result<std::unique_ptr<Event>> create_event() override;
+  std::int64_t available_bytes() const override;
+
+ protected:
+  explicit CpuDevice(DeviceProperties properties) : properties_(std::move(properties)) {}
+  static Result<DeviceProperties> read_properties(Options options);
+
+  // Called before every operation that is not refused; an error makes it fail (a test's faults).
+  virtual Status before(DeviceCall /*call*/, std::string_view /*object*/) { return ok_status(); }
+
+ private:
+  friend class CpuAllocation;
+  friend class CpuArena;
+  friend class CpuEvent;
+  friend class CpuGraph;
+  friend class CpuStream;
+
+  // Refuses what the thread that records may not do, then asks before().
+  Status enter(DeviceCall call, std::string_view object);
+  bool records_on_this_thread() const;
+
+  // Takes `bytes` from what the device may use, until give_back(). Does not allocate.
+  Status claim(DeviceCall call, std::string_view object, std::size_t bytes);
+  void give_back(std::size_t bytes) { used_bytes_ -= static_cast<std::int64_t>(bytes); }
+
+  Status open_recording(const CpuStream& stream, const std::string& what);
+  // The error tells what made the recording void.
+  Status close_recording(const CpuStream& stream);
+  void note_freed(std::string_view object);
+
+  DeviceProperties properties_;
+  std::atomic<std::int64_t> used_bytes_{0};
+  std::atomic<int> events_{0};
+
+  mutable std::mutex recording_mutex_;
+  std::atomic<const CpuStream*> recording_stream_{nullptr};  // read without the mutex where null is the common case
+  std::thread::id recording_thread_;
+  std::string recording_what_;
+  std::string freed_while_recording_;  // the first one's name
+};
+
+// The stream of a CPU kernel. Precondition: the stream was made by a CpuDevice.
+inline CpuStream& as_cpu(Stream& stream) { return static_cast<CpuStream&>(stream); }
+
+}  // namespace tessera

@@ -1,0 +1,218 @@
+// What is the CPU's own: kernels as lambdas, their order, worker threads, errors' words. The contract
+// itself is checked by the conformance suite, instantiated at the end.
+#include "tessera/device/cpu/cpu_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+
+#include "tessera/device/cpu/parallel.h"
+#include "tessera/device/testing/conformance.h"
+
+namespace tessera {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::unique_ptr<CpuDevice> create_device(int threads = 0) {
+  return std::move(CpuDevice::create({.threads = threads})).value();
+}
+
+// Bug caught: a kernel that runs later than its launch, or out of order, outside a recording.
+TEST(CpuDevice, LaunchRunsAtOnceAndInOrder) {
+  std::unique_ptr<CpuDevice> device = create_device();
+  std::unique_ptr<Stream> stream = device->create_stream("main").value();
+  std::array<int, 3> order{};
+  int count = 0;
+  for (int i = 0; i < 3; ++i) {
+    int* counter = &count;
+    int* out = order.data();
+    ASSERT_TRUE(as_cpu(*stream).launch("note", [=] { out[i] = ++*counter; }).ok());
+    EXPECT_EQ(count, i + 1);
+  }
+  EXPECT_THAT(order, ElementsAre(1, 2, 3));
+}
+
+// Bug caught: a replay that runs kernels in another order, or a launch whose arguments were kept by reference.
+TEST(CpuDevice, ReplayKeepsOrderAndArguments) {
+  std::unique_ptr<CpuDevice> device = create_device();
+  std::unique_ptr<Stream> stream = device->create_stream("main").value();
+  std::int64_t total = 1;
+  std::int64_t* const out = &total;
+  ASSERT_TRUE(stream->begin_recording("sum").ok());
+  for (std::int64_t factor : {3, 5, 7}) {
+    ASSERT_TRUE(as_cpu(*stream).launch("step", [=] { *out = *out * 10 + factor; }).ok());
+    factor = 0;  // the launch has its own copy
+  }
+  EXPECT_EQ(total, 1) << "nothing runs while recording";
+  std::unique_ptr<RecordedGraph> graph = stream->end_recording().value();
+  ASSERT_TRUE(graph->launch(*stream).ok());
+  EXPECT_EQ(total, 1357);
+  total = 0;
+  ASSERT_TRUE(graph->launch(*stream).ok());
+  EXPECT_EQ(total, 357);
+}
+
+// Bug caught: arguments cut off at the largest size a launch takes.
+TEST(CpuDevice, LargestArgumentsArrive) {
+  struct Arguments {
+    std::int64_t* out;
+    std::array<std::int64_t, 30> values;
+  };
+  static_assert(sizeof(Arguments) == CpuLaunch::kMaxArgumentBytes);
+  std::unique_ptr<CpuDevice> device = create_device();
+  std::unique_ptr<Stream> stream = device->create_stream("main").value();
+  std::int64_t out = 0;
+  Arguments arguments{.out = &out, .values = {}};
+  for (std::size_t i = 0; i < arguments.values.size(); ++i) arguments.values[i] = static_cast<std::int64_t>(i);
+  ASSERT_TRUE(as_cpu(*stream)
+                  .launch("sum",
+                          [arguments] {
+                            for (const std::int64_t value : arguments.values) *arguments.out += value;
+                          })
+                  .ok());
+  EXPECT_EQ(out, 29 * 30 / 2);
+}
+
+// Bug caught: a graph replayed on a stream whose device does not hold its memory.
+TEST(CpuDevice, GraphOfAnotherDeviceIsRefused) {
+  std::unique_ptr<CpuDevice> one = create_device();
+  std::unique_ptr<CpuDevice> two = create_device();
+  std::unique_ptr<Stream> here = one->create_stream("here").value();
+  std::unique_ptr<Stream> there = two->create_stream("there").value();
+  ASSERT_TRUE(here->begin_recording("piece 1").ok());
+  std::unique_ptr<RecordedGraph> graph = here->end_recording().value();
+  const Status status = graph->launch(*there);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("piece 1"));
+  std::unique_ptr<Event> event = two->create_event().value();
+  EXPECT_EQ(here->record(*event).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(here->wait(*event).code(), StatusCode::kInvalidArgument);
+  // Recording is exclusive per device, not in the process.
+  ASSERT_TRUE(here->begin_recording("a").ok());
+  ASSERT_TRUE(there->begin_recording("b").ok());
+  EXPECT_TRUE(two->allocate(16, "x").status().code() == StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(here->end_recording().ok());
+  EXPECT_TRUE(there->end_recording().ok());
+}
+
+// Bug caught: a recording handed to another thread half way, against which no refusal helps.
+TEST(CpuDevice, EndOnAnotherThreadDropsTheRecording) {
+  std::unique_ptr<CpuDevice> device = create_device();
+  std::unique_ptr<Stream> stream = device->create_stream("main").value();
+  ASSERT_TRUE(stream->begin_recording("piece 2").ok());
+  Status status;
+  std::thread([&] { status = stream->end_recording().status(); }).join();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("piece 2"));
+  EXPECT_TRUE(device->allocate(16, "x").ok());
+}
+
+// Bug caught: memory of the first allocation of the process not counted back, so that the device runs dry over days.
+TEST(CpuDevice, AvailableBytesFollowAllocations) {
+  std::unique_ptr<CpuDevice> device = create_device();
+  const auto most = static_cast<std::size_t>(device->available_bytes());
+  ASSERT_GT(most, std::size_t{64} << 20);
+  EXPECT_LE(device->available_bytes(), device->properties().memory_bytes);
+  const auto memory = static_cast<std::size_t>(device->properties().memory_bytes);
+  for (int i = 0; i < 100; ++i) {
+    // More than a hundredth each time: not given back, they would not fit together.
+    ASSERT_TRUE(device->allocate(memory / 50, "again").ok()) << i;
+  }
+}
+
+// Bug caught: a thread count that holds on the thread that made the device only (OpenMP keeps it per thread).
+TEST(CpuDevice, ThreadCountHoldsOnEveryThread) {
+#ifdef _OPENMP
+  std::unique_ptr<CpuDevice> device = create_device(3);
+  EXPECT_EQ(device->properties().threads, 3);
+  std::unique_ptr<Stream> stream = device->create_stream("main").value();
+  int seen = 0;
+  int* const out = &seen;
+  ASSERT_TRUE(stream->begin_recording("ask").ok());
+  ASSERT_TRUE(as_cpu(*stream).launch("ask", [=] { *out = worker_threads(); }).ok());
+  std::unique_ptr<RecordedGraph> graph = stream->end_recording().value();
+  std::thread([&] { EXPECT_TRUE(as_cpu(*stream).launch("ask", [=] { *out = worker_threads(); }).ok()); }).join();
+  EXPECT_EQ(seen, 3);
+  seen = 0;
+  std::thread([&] { EXPECT_TRUE(graph->launch(*stream).ok()); }).join();
+  EXPECT_EQ(seen, 3);
+  // Two devices of different widths take turns on one thread.
+  std::unique_ptr<CpuDevice> narrow = create_device(1);
+  std::unique_ptr<Stream> other = narrow->create_stream("narrow").value();
+  EXPECT_TRUE(as_cpu(*other).launch("ask", [=] { *out = worker_threads(); }).ok());
+  EXPECT_EQ(seen, 1);
+  EXPECT_TRUE(as_cpu(*stream).launch("ask", [=] { *out = worker_threads(); }).ok());
+  EXPECT_EQ(seen, 3);
+#else
+  EXPECT_EQ(create_device(3)->properties().threads, 1);
+#endif
+}
+
+// Bug caught: a thread count from the command line that reaches OpenMP unchecked.
+TEST(CpuDevice, RefusesImpossibleThreadCounts) {
+  for (const int threads : {-1, CpuDevice::kMaxThreads + 1, std::numeric_limits<int>::max()}) {
+    const Result<std::unique_ptr<CpuDevice>> device = CpuDevice::create({.threads = threads});
+    ASSERT_FALSE(device.ok());
+    EXPECT_EQ(device.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(device.status().message(), HasSubstr(std::to_string(threads)));
+  }
+}
+
+// Bug caught: a device that reports nothing a user could recognise.
+TEST(CpuDevice, DescribesItself) {
+  std::unique_ptr<CpuDevice> device = create_device(1);
+  const DeviceProperties& properties = device->properties();
+  EXPECT_EQ(properties.kind, DeviceKind::kCpu);
+  EXPECT_EQ(device_kind_name(properties.kind), "cpu");
+  EXPECT_THAT(properties.name, HasSubstr("1 thread"));
+  EXPECT_GT(properties.memory_bytes, std::int64_t{64} << 20);
+}
+
+// Bug caught: ranges that overlap, leave a gap or come in an order that depends on timing.
+TEST(CpuParallel, RangesCoverExactlyOnce) {
+  std::unique_ptr<CpuDevice> device = create_device(4);
+  for (const std::int64_t count : {0, 1, 2, 3, 5, 17, 1000}) {
+    for (const std::int64_t grain : {0, 1, 4, 1000}) {
+      std::vector<int> hits(static_cast<std::size_t>(count), 0);
+      parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) ++hits[static_cast<std::size_t>(i)];
+      });
+      EXPECT_THAT(hits, testing::Each(1)) << count << " by " << grain;
+    }
+    std::vector<int> hits(static_cast<std::size_t>(count), 0);
+    parallel_for_dynamic(count, [&](std::int64_t i) { ++hits[static_cast<std::size_t>(i)]; });
+    EXPECT_THAT(hits, testing::Each(1)) << count;
+  }
+}
+
+// Bug caught: a kernel inside a kernel that starts threads of its own and deadlocks or oversubscribes.
+TEST(CpuParallel, NestsWithoutMoreThreads) {
+  std::unique_ptr<CpuDevice> device = create_device(2);
+  std::vector<int> hits(64, 0);
+  parallel_for(8, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      parallel_for(8, 1, [&](std::int64_t b, std::int64_t e) {
+        for (std::int64_t j = b; j < e; ++j) ++hits[static_cast<std::size_t>(i * 8 + j)];
+      });
+    }
+  });
+  EXPECT_THAT(hits, testing::Each(1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance,
+                         testing::Values(DeviceFactory{"all_threads",
+                                                       []() -> Result<std::unique_ptr<Device>> {
+                                                         return TRY(CpuDevice::create({}));
+                                                       }},
+                                         DeviceFactory{"one_thread",
+                                                       []() -> Result<std::unique_ptr<Device>> {
+                                                         return TRY(CpuDevice::create({.threads = 1}));
+                                                       }}),
+                         device_factory_name);
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,32 @@
+#include "tessera/device/cpu/cpu_graph.h"
+
+#include <fmt/format.h>
+
+#include "tessera/device/cpu/parallel.h"
+
+namespace tessera {
+
+Status CpuEvent::synchronize() {
+  TRY(device_.enter(DeviceCall::kSynchronizeEvent, name_));
+  observe();
+  return ok_status();
+}
+
+Status CpuGraph::launch(Stream& stream) {
+  auto* on = dynamic_cast<CpuStream*>(&stream);
+  if (on == nullptr || &on->device_ != device_) {
+    return invalid_argument(fmt::format("graph '{}' was recorded on another device than the stream's", name_));
+  }
+  if (on->recording_) return refused_while_recording(DeviceCall::kReplay, name_, on->recording_what_);
+  TRY(on->device_.enter(DeviceCall::kReplay, name_));
+  set_worker_threads(on->device_.properties().threads);
+  for (const CpuLaunch& launch : launches_) launch.run();
+  return ok_status();
+}
+
+GraphStats CpuGraph::stats() const {
+  return {.nodes = static_cast<std::int64_t>(launches_.size()),
+          .bytes = static_cast<std::int64_t>(sizeof(*this) + launches_.capacity() * sizeof(CpuLaunch))};
+}
+
+}  // namespace tessera

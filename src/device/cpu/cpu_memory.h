@@ -1,0 +1,45 @@
+// Memory of the CPU device: single allocations and arenas. Both count against the device's limit.
+#pragma once
+
+#include <string>
+
+#include "tessera/device/cpu/cpu_device.h"
+
+namespace tessera {
+
+class CpuAllocation final : public Allocation {
+ public:
+  // Precondition: `bytes` were claimed; on an error the caller gives them back.
+  static Result<std::unique_ptr<CpuAllocation>> create(CpuDevice& device, std::size_t bytes, std::string_view name);
+  ~CpuAllocation() override;
+  CpuAllocation(const CpuAllocation&) = delete;
+  CpuAllocation& operator=(const CpuAllocation&) = delete;
+
+ private:
+  CpuAllocation(CpuDevice& device, std::string_view name) : device_(device), name_(name) {}
+  bool mapped() const;
+
+  CpuDevice& device_;
+  std::string name_;
+};
+
+// Addresses are mapped without access at creation; grow() opens them page by page.
+class CpuArena final : public Arena {
+ public:
+  static Result<std::unique_ptr<CpuArena>> create(CpuDevice& device, ArenaOptions options);
+  ~CpuArena() override;
+  CpuArena(const CpuArena&) = delete;
+  CpuArena& operator=(const CpuArena&) = delete;
+
+  Status grow(std::size_t bytes) override;
+
+ private:
+  CpuArena(CpuDevice& device, std::string name) : device_(device), name_(std::move(name)) {}
+
+  CpuDevice& device_;
+  std::string name_;
+  void* mapping_ = nullptr;  // base_ less what aligns it
+  std::size_t mapping_bytes_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,175 @@
+#include "tessera/device/cpu/host_limits.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+
+std::optional<std::string> read_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  return line;
+}
+
+std::optional<std::int64_t> to_int(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end == text.data()) return std::nullopt;
+  return value;
+}
+
+// The first number of a one-line file; none for "max" or a missing file.
+std::optional<std::int64_t> read_int(const std::string& path) {
+  const std::optional<std::string> line = read_line(path);
+  return line ? to_int(*line) : std::nullopt;
+}
+
+// The number after `key` in a file of lines "<key> <number> …".
+std::optional<std::int64_t> read_field(const std::string& path, std::string_view key) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string name;
+    std::int64_t value = 0;
+    if (words >> name && name == key && words >> value) return value;
+  }
+  return std::nullopt;
+}
+
+// The folders that limit this process for one controller: its own group's and every one above.
+// Version 2 has one hierarchy for all controllers (`version2`), version 1 one for each.
+struct Hierarchy {
+  bool version2 = false;
+  std::vector<std::string> folders;
+};
+
+void add_levels(const std::string& mount, std::string path, std::vector<std::string>& folders) {
+  while (path.size() > 1) {
+    folders.push_back(mount + path);
+    path.resize(path.rfind('/'));
+  }
+  folders.push_back(mount);
+}
+
+std::vector<Hierarchy> read_hierarchies(const std::string& root, std::string_view controller) {
+  const std::string mount = root + "/sys/fs/cgroup";
+  std::vector<Hierarchy> found;
+  std::ifstream file(root + "/proc/self/cgroup");
+  std::string line;  // "<number>:<controllers>:<path>", no controllers in version 2
+  while (std::getline(file, line)) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos || second + 1 >= line.size() || line[second + 1] != '/') continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string path = line.substr(second + 1);
+    Hierarchy hierarchy;
+    if (controllers == ",,") {
+      hierarchy.version2 = true;
+      add_levels(mount, path, hierarchy.folders);
+      add_levels(mount + "/unified", path, hierarchy.folders);
+    } else if (controllers.find("," + std::string(controller) + ",") != std::string::npos) {
+      add_levels(mount + "/" + std::string(controller), path, hierarchy.folders);
+    } else {
+      continue;
+    }
+    found.push_back(std::move(hierarchy));
+  }
+  return found;
+}
+
+// Narrows `memory` by one level's limit. Caches count as used there, but give way.
+void apply_memory_limit(const std::string& folder, bool version2, HostMemory& memory) {
+  const std::optional<std::int64_t> limit = read_int(folder + (version2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  if (!limit) return;
+  memory.total_bytes = std::min(memory.total_bytes, *limit);
+  const std::optional<std::int64_t> used = read_int(folder + (version2 ? "/memory.current" : "/memory.usage_in_bytes"));
+  if (!used) return;
+  const std::string statistics = folder + "/memory.stat";
+  const std::string prefix = version2 ? "" : "total_";
+  const std::int64_t caches = read_field(statistics, prefix + "inactive_file").value_or(0) +
+                              read_field(statistics, prefix + "active_file").value_or(0);
+  memory.available_bytes = std::min(memory.available_bytes, *limit - std::max<std::int64_t>(*used - caches, 0));
+}
+
+// Cores' worth of time per second at one level, rounded up.
+std::int64_t read_core_quota(const std::string& folder, bool version2) {
+  std::optional<std::int64_t> quota;
+  std::optional<std::int64_t> period;
+  if (version2) {
+    const std::string line = read_line(folder + "/cpu.max").value_or("max");  // "<quota or max> <period>"
+    const std::size_t space = line.find(' ');
+    quota = to_int(line);
+    if (space != std::string::npos) period = to_int(std::string_view(line).substr(space + 1));
+  } else {
+    quota = read_int(folder + "/cpu.cfs_quota_us");
+    period = read_int(folder + "/cpu.cfs_period_us");
+  }
+  if (!quota || !period || *quota <= 0 || *period <= 0) return kNoLimit;
+  return (*quota + *period - 1) / *period;
+}
+
+std::int64_t cores_by_affinity() {
+  std::array<cpu_set_t, 16> set{};  // 16384 cores
+  if (sched_getaffinity(0, sizeof(set), set.data()) != 0) return 1;
+  return CPU_COUNT_S(sizeof(set), set.data());
+}
+
+}  // namespace
+
+HostCpu read_host_cpu(const std::string& root) {
+  HostCpu cpu;
+  std::ifstream file(root + "/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line) && !line.empty()) {  // the first core's lines
+    const std::size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    const std::string value = line.substr(colon + 2);
+    if (line.starts_with("model name")) cpu.name = value;
+    if (!line.starts_with("flags")) continue;
+    const std::string flags = " " + value + " ";
+    const auto has = [&](std::string_view flag) {
+      return flags.find(" " + std::string(flag) + " ") != std::string::npos;
+    };
+    cpu.has_native_bf16 = has("avx512_bf16") || has("amx_bf16");
+    cpu.vector_extension = has("avx512f") ? "avx512" : has("avx2") ? "avx2" : "";
+  }
+  return cpu;
+}
+
+HostMemory read_host_memory(const std::string& root) {
+  const std::string meminfo = root + "/proc/meminfo";
+  HostMemory memory;
+  memory.total_bytes = read_field(meminfo, "MemTotal:").value_or(kNoLimit / 1024) * 1024;
+  memory.available_bytes = read_field(meminfo, "MemAvailable:").value_or(kNoLimit / 1024) * 1024;
+  for (const Hierarchy& hierarchy : read_hierarchies(root, "memory")) {
+    for (const std::string& folder : hierarchy.folders) apply_memory_limit(folder, hierarchy.version2, memory);
+  }
+  memory.available_bytes = std::clamp<std::int64_t>(memory.available_bytes, 0, memory.total_bytes);
+  return memory;
+}
+
+int read_usable_cores(const std::string& root) {
+  std::int64_t cores = cores_by_affinity();
+  for (const Hierarchy& hierarchy : read_hierarchies(root, "cpu")) {
+    for (const std::string& folder : hierarchy.folders) {
+      cores = std::min(cores, read_core_quota(folder, hierarchy.version2));
+    }
+  }
+  return static_cast<int>(std::max<std::int64_t>(cores, 1));
+}
+
+}  // namespace tessera

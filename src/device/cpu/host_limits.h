@@ -1,0 +1,28 @@
+// What this process may use of the machine: the smaller of what exists and what the scheduler's
+// affinity and control groups (versions 1 and 2, at every level above the process) allow.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+struct HostCpu {
+  std::string name = "CPU";      // as /proc/cpuinfo calls it
+  std::string vector_extension;  // "avx512", "avx2", or empty
+  bool has_native_bf16 = false;  // AVX512_BF16 or AMX
+};
+
+struct HostMemory {
+  std::int64_t total_bytes = 0;
+  std::int64_t available_bytes = 0;  // free, or taken by file caches that give way
+};
+
+// `root` is "" for this machine; tests give a folder with proc/ and sys/ of their own. A file that
+// is missing or unreadable sets no limit.
+HostCpu read_host_cpu(const std::string& root = "");
+HostMemory read_host_memory(const std::string& root = "");
+// At least 1; a quota of 1.5 cores counts as 2.
+int read_usable_cores(const std::string& root = "");
+
+}  // namespace tessera

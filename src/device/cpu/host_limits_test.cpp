@@ -1,0 +1,117 @@
+#include "tessera/device/cpu/host_limits.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
+// A folder with proc/ and sys/ of its own.
+class HostLimits : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::random_device random;
+    root_ = std::filesystem::temp_directory_path() / ("host_limits_" + std::to_string(random()));
+    write("proc/meminfo", "MemTotal:       4194304 kB\nMemFree:  100 kB\nMemAvailable:   3145728 kB\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  void write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  std::string root() const { return root_.string(); }
+
+  std::filesystem::path root_;
+};
+
+// Bug caught: kB taken for bytes, MemFree for MemAvailable.
+TEST_F(HostLimits, PlainMachine) {
+  const HostMemory memory = read_host_memory(root());
+  EXPECT_EQ(memory.total_bytes, 4096 * kMiB);
+  EXPECT_EQ(memory.available_bytes, 3072 * kMiB);
+  EXPECT_GE(read_usable_cores(root()), 1);
+}
+
+// Bug caught: a container's limit ignored, so that the kernel kills the process instead of allocate() failing;
+// and file caches counted as used, so that a server that has read its weights finds no memory.
+TEST_F(HostLimits, Version2AtEveryLevel) {
+  write("proc/self/cgroup", "0::/outer/inner\n");
+  write("sys/fs/cgroup/outer/memory.max", "1073741824\n");
+  write("sys/fs/cgroup/outer/memory.current", "536870912\n");
+  write("sys/fs/cgroup/outer/memory.stat", "anon 1\ninactive_file 104857600\nactive_file 104857600\n");
+  write("sys/fs/cgroup/outer/inner/memory.max", "max\n");
+  write("sys/fs/cgroup/outer/inner/cpu.max", "max 100000\n");
+  write("sys/fs/cgroup/outer/cpu.max", "50000 100000\n");
+  const HostMemory memory = read_host_memory(root());
+  EXPECT_EQ(memory.total_bytes, 1024 * kMiB);
+  EXPECT_EQ(memory.available_bytes, (1024 - 512 + 200) * kMiB);
+  EXPECT_EQ(read_usable_cores(root()), 1);
+}
+
+// Bug caught: a limit looked for under the host's path only, where a container sees its own group at the mount itself.
+TEST_F(HostLimits, Version2InAContainer) {
+  write("proc/self/cgroup", "0::/not/visible/here\n");
+  write("sys/fs/cgroup/memory.max", "2147483648\n");
+  write("sys/fs/cgroup/memory.current", "3147483648\n");
+  const HostMemory memory = read_host_memory(root());
+  EXPECT_EQ(memory.total_bytes, 2048 * kMiB);
+  EXPECT_EQ(memory.available_bytes, 0) << "over the limit is nothing left, not less";
+}
+
+// Bug caught: version 1's other names, its joint controllers and its "no limit" number.
+TEST_F(HostLimits, Version1) {
+  write("proc/self/cgroup", "4:memory:/job\n3:cpu,cpuacct:/job\n1:name=systemd:/\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1073741824\n");
+  write("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "209715200\n");
+  write("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 104857600\n");
+  write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "100000\n");
+  write("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  const HostMemory memory = read_host_memory(root());
+  EXPECT_EQ(memory.total_bytes, 1024 * kMiB);
+  EXPECT_EQ(memory.available_bytes, 924 * kMiB);
+  EXPECT_EQ(read_usable_cores(root()), 1);
+}
+
+// Bug caught: a division by a period of zero, or garbage taken for a limit of zero.
+TEST_F(HostLimits, GarbageSetsNoLimit) {
+  write("proc/self/cgroup", "nonsense\n0:\n::::\n0::/\n1:cpu:/\n");
+  write("sys/fs/cgroup/memory.max", "");
+  write("sys/fs/cgroup/cpu.max", "1000 0\n");
+  write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(read_host_memory(root()).total_bytes, 4096 * kMiB);
+  EXPECT_EQ(read_usable_cores(root()), read_usable_cores(root_ / "nothing"));
+}
+
+// Bug caught: a flag matched as part of another one ("avx512f" in "avx512fp16"), and the name of no x86 processor.
+TEST_F(HostLimits, CpuNameAndFlags) {
+  EXPECT_EQ(read_host_cpu(root()).name, "CPU");
+  write("proc/cpuinfo",
+        "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu avx2 avx512_bf16x\n\nprocessor\t: 1\n");
+  HostCpu cpu = read_host_cpu(root());
+  EXPECT_EQ(cpu.name, "Some CPU @ 2 GHz");
+  EXPECT_EQ(cpu.vector_extension, "avx2");
+  EXPECT_FALSE(cpu.has_native_bf16);
+  write("proc/cpuinfo", "model name\t: Other\nflags\t\t: avx2 avx512f avx512_bf16\n");
+  cpu = read_host_cpu(root());
+  EXPECT_EQ(cpu.vector_extension, "avx512");
+  EXPECT_TRUE(cpu.has_native_bf16);
+}
+
+// Bug caught: a root that works in tests only.
+TEST(HostLimitsHere, ThisMachineHasMemory) {
+  const HostMemory memory = read_host_memory();
+  EXPECT_GT(memory.total_bytes, 64 * kMiB);
+  EXPECT_GT(memory.available_bytes, 0);
+  EXPECT_LE(memory.available_bytes, memory.total_bytes);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,145 @@
+// The contract of a device: memory, arenas, streams, events and recorded graphs. Backends (cpu/,
+// cuda/) implement it and pass one conformance suite (testing/conformance.h).
+//
+//   std::unique_ptr<Device> device = TRY(CpuDevice::create({}));
+//   std::unique_ptr<Arena> arena = TRY(device->create_arena({.reserve_bytes = 1 << 30, .name = "arena"}));
+//   std::unique_ptr<Stream> stream = TRY(device->create_stream("main"));
+//   TRY(stream->begin_recording("piece 0"));
+//   ... enqueue kernels on *stream: nothing runs, launches are kept with their addresses ...
+//   std::unique_ptr<RecordedGraph> graph = TRY(stream->end_recording());
+//   TRY(graph->launch(*stream));   // runs them again, as often as wanted
+//   TRY(stream->synchronize());
+//
+// Threads: a Device may be used from several threads. A Stream, and everything enqueued on it,
+// belongs to one thread at a time. Ownership: objects hold no reference that keeps the device
+// alive; destroy graphs, then streams, then memory, then the device.
+// Errors: kResourceExhausted for memory, kFailedPrecondition for a call that is not allowed now
+// (allocation, synchronisation or staging while recording), kDeviceLost when only a restart helps.
+// Messages name the call, the object and, where one is in the way, the recording.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+enum class DeviceKind : std::uint8_t { kCpu, kCuda };
+std::string_view device_kind_name(DeviceKind kind);  // "cpu" "cuda"
+
+struct DeviceProperties {
+  DeviceKind kind = DeviceKind::kCpu;
+  std::string name;               // "AMD EPYC, 2 threads, avx512"
+  std::int64_t memory_bytes = 0;  // what this process may use in all
+  int threads = 0;                // CPU: worker threads of a kernel; CUDA: multiprocessors
+  bool has_native_bf16 = false;   // matrix units take bfloat16
+};
+
+// Every address handed out is a multiple of this, enough for 16-byte accesses, cache lines and TMA.
+inline constexpr std::size_t kDeviceAlignment = 256;
+
+// Device memory, freed on destruction.
+class Allocation {
+ public:
+  virtual ~Allocation() = default;
+  std::byte* data() const { return data_; }   // a device address
+  std::size_t size() const { return size_; }  // bytes
+
+ protected:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+struct ArenaOptions {
+  std::size_t reserve_bytes = 0;  // addresses set aside; memory is taken by grow()
+  std::string name;
+};
+
+// One address range that grows and never moves: recorded graphs keep addresses into it.
+class Arena {
+ public:
+  virtual ~Arena() = default;
+  std::byte* base() const { return base_; }
+  std::size_t size() const { return size_; }          // bytes backed by memory, from base()
+  std::size_t reserved() const { return reserved_; }  // bytes of addresses
+  // Makes at least `bytes` usable; never shrinks. kResourceExhausted past reserved() or out of memory.
+  virtual Status grow(std::size_t bytes) = 0;
+
+ protected:
+  std::byte* base_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t reserved_ = 0;
+};
+
+class Stream;
+
+struct GraphStats {
+  std::int64_t nodes = 0;  // kernels, copies and fills
+  std::int64_t bytes = 0;  // memory the graph object itself takes
+};
+
+// Launches kept with their addresses. Replays exactly what was enqueued while recording.
+class RecordedGraph {
+ public:
+  virtual ~RecordedGraph() = default;
+  // Enqueues the whole graph on `stream`, which must not be recording.
+  virtual Status launch(Stream& stream) = 0;
+  virtual GraphStats stats() const = 0;
+};
+
+// A point in a stream's order, which other streams and the host can wait for.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual Status synchronize() = 0;  // host waits; an event never recorded is passed at once
+};
+
+// An ordered queue of work. The CPU's runs each item before the call returns.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  // Between host and device; `host` must stay valid until the copy is done. Refused while recording:
+  // what varies from step to step is staged before a graph, not in it.
+  virtual Status upload(std::byte* device, const void* host, std::size_t bytes) = 0;
+  virtual Status download(void* host, const std::byte* device, std::size_t bytes) = 0;
+  // On the device; may be recorded. The two ranges of a copy must not overlap.
+  virtual Status copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  virtual Status fill(std::byte* to, std::uint8_t value, std::size_t bytes) = 0;
+
+  // Refused while this stream records: an event orders graphs, it is not part of one.
+  virtual Status record(Event& event) = 0;
+  virtual Status wait(Event& event) = 0;
+  virtual Status synchronize() = 0;  // host waits for all work enqueued so far
+
+  // From here work is kept instead of run, and the device refuses allocation, arena growth, new
+  // streams, synchronisation and staging from this thread; a refused call leaves the recording as it
+  // was. A destructor cannot refuse: memory freed meanwhile from this thread makes end_recording()
+  // fail with its name. `what` names the piece in those errors. Recording is exclusive per device: a
+  // second one is refused.
+  virtual Status begin_recording(std::string what) = 0;
+  // On the thread that began. After an error too, no recording is open.
+  virtual Result<std::unique_ptr<RecordedGraph>> end_recording() = 0;
+  // Ends a recording and drops it: what to do after an error in between.
+  virtual void abandon_recording() = 0;
+  virtual bool recording() const = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceProperties& properties() const = 0;
+  // `name` appears in errors and in the memory ledger. bytes may be 0; data() may then be null.
+  virtual Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) = 0;
+  virtual Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) = 0;
+  virtual Result<std::unique_ptr<Stream>> create_stream(std::string name) = 0;
+  virtual Result<std::unique_ptr<Event>> create_event() = 0;
+  // Bytes that allocate() could still give, as far as the system tells.
+  virtual std::int64_t available_bytes() const = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// The errors that every backend words alike.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+// The operations of device.h that can fail, as errors and injected faults name them.
+enum class DeviceCall : std::uint8_t {
+  kAllocate,
+  kCreateArena,
+  kGrowArena,
+  kCreateStream,
+  kCreateEvent,
+  kUpload,
+  kDownload,
+  kLaunch,  // a kernel, copy or fill, whether it runs or is recorded
+  kRecordEvent,
+  kWaitForEvent,      // a stream waits
+  kSynchronizeEvent,  // the host waits
+  kSynchronize,
+  kBeginRecording,
+  kEndRecording,
+  kReplay,
+};
+
+// To be followed by the object's name: "allocation of", "upload on stream", …
+std::string_view device_call_name(DeviceCall call);
+
+// Whether the thread that records may make this call, on this or another stream.
+bool allowed_while_recording(DeviceCall call);
+
+// kFailedPrecondition: `call` on `object` by the thread that records `recording`.
+Status refused_while_recording(DeviceCall call, std::string_view object, std::string_view recording);
+
+// kResourceExhausted: `call` on `object` needs `bytes`, and the device can give `available`.
+Status out_of_device_memory(DeviceCall call, std::string_view object, std::size_t bytes, std::int64_t available);
+
+}  // namespace tessera

@@ -1,0 +1,108 @@
+// What every backend promises, as tests: memory, copies, arenas, order, events and recorded graphs.
+// The tests are in conformance_memory.cpp and conformance_recording.cpp (the object library
+// tessera_device_conformance); a backend's test program links them and instantiates the suite:
+//
+//   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceFactory{"cpu", [] { … }}),
+//   device_factory_name);
+//
+// Kernels differ from backend to backend, so work here is made of copies and fills, which are recorded like kernels.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/device/device.h"
+
+namespace tessera {
+
+struct DeviceFactory {
+  std::string name;
+  // kNotFound: this machine has no such device; the suite is skipped with the message.
+  std::function<Result<std::unique_ptr<Device>>()> create;
+};
+
+inline std::string device_factory_name(const testing::TestParamInfo<DeviceFactory>& info) { return info.param.name; }
+
+inline std::ostream& operator<<(std::ostream& out, const DeviceFactory& factory) { return out << factory.name; }
+
+class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<Device>> device = GetParam().create();
+    if (device.status().code() == StatusCode::kNotFound) GTEST_SKIP() << device.status().message();
+    ASSERT_TRUE(device.ok()) << device.status().message();
+    device_ = std::move(device).value();
+    Result<std::unique_ptr<Stream>> stream = device_->create_stream("main");
+    ASSERT_TRUE(stream.ok()) << stream.status().message();
+    stream_ = std::move(stream).value();
+  }
+
+  // Streams go before memory, as the contract asks.
+  void TearDown() override { stream_.reset(); }
+
+  std::unique_ptr<Allocation> allocate(std::size_t bytes, std::string_view name = "test") {
+    Result<std::unique_ptr<Allocation>> memory = device_->allocate(bytes, name);
+    EXPECT_TRUE(memory.ok()) << memory.status().message();
+    return memory.ok() ? std::move(memory).value() : nullptr;
+  }
+
+  std::unique_ptr<Arena> create_arena(std::size_t reserve_bytes, std::string name = "arena") {
+    Result<std::unique_ptr<Arena>> arena =
+        device_->create_arena({.reserve_bytes = reserve_bytes, .name = std::move(name)});
+    EXPECT_TRUE(arena.ok()) << arena.status().message();
+    return arena.ok() ? std::move(arena).value() : nullptr;
+  }
+
+  void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.to_string(); }
+
+  void expect_refused(const Status& status, const std::vector<std::string>& words) {
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
+    for (const std::string& word : words) EXPECT_THAT(status.message(), testing::HasSubstr(word));
+  }
+
+  void write(std::byte* to, const std::vector<std::uint8_t>& values) {
+    expect_ok(stream_->upload(to, values.data(), values.size()));
+    expect_ok(stream_->synchronize());
+  }
+
+  std::vector<std::uint8_t> read(const std::byte* from, std::size_t bytes) {
+    std::vector<std::uint8_t> values(bytes, 0xEE);
+    expect_ok(stream_->download(values.data(), from, bytes));
+    expect_ok(stream_->synchronize());
+    return values;
+  }
+
+  // Bytes that differ from each other and from one `seed` to the next.
+  static std::vector<std::uint8_t> pattern(std::size_t bytes, unsigned seed) {
+    std::vector<std::uint8_t> values(bytes);
+    unsigned state = seed * 2654435761u + 1;
+    for (std::uint8_t& value : values) {
+      state = state * 1664525u + 1013904223u;
+      value = static_cast<std::uint8_t>(state >> 24);
+    }
+    return values;
+  }
+
+  // Records what `enqueue` puts on the stream; null, with a failed test, where that does not work.
+  std::unique_ptr<RecordedGraph> record(const std::string& what, const std::function<void()>& enqueue) {
+    expect_ok(stream_->begin_recording(what));
+    enqueue();
+    Result<std::unique_ptr<RecordedGraph>> graph = stream_->end_recording();
+    EXPECT_TRUE(graph.ok()) << graph.status().message();
+    return graph.ok() ? std::move(graph).value() : nullptr;
+  }
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,60 @@
+// A CPU device that fails on purpose, for tests of what callers do about it:
+//
+//   for (int n = 1;; ++n) {
+//     auto device = FakeDevice::create({.out_of_memory_at = n}).value();
+//     Status status = the_thing_under_test(*device);
+//     if (device->counts().faults == 0) break;  // n is past the last allocation
+//     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+//   }
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include "tessera/device/cpu/cpu_device.h"
+
+namespace tessera {
+
+// Which call fails, counted from 1; 0: none. Calls that are refused anyway are not counted.
+struct FaultPlan {
+  std::int64_t out_of_memory_at = 0;  // allocation, arena creation or growth
+  std::int64_t begin_recording_fails_at = 0;
+  std::int64_t end_recording_fails_at = 0;  // the recording is dropped
+  std::int64_t launch_fails_at = 0;         // kernel, copy or fill, run or recorded
+  std::int64_t replay_fails_at = 0;         // nothing of the graph runs
+  std::int64_t lost_from = 0;               // this call of any kind and all later ones: kDeviceLost
+};
+
+struct FaultCounts {
+  std::int64_t memory_calls = 0;
+  std::int64_t begun_recordings = 0;
+  std::int64_t ended_recordings = 0;
+  std::int64_t launches = 0;
+  std::int64_t replays = 0;
+  std::int64_t calls = 0;   // of any kind
+  std::int64_t faults = 0;  // injected so far
+};
+
+class FakeDevice final : public CpuDevice {
+ public:
+  static Result<std::unique_ptr<FakeDevice>> create(FaultPlan plan, CpuDevice::Options options = {});
+
+  // Starts anew with another plan, all counts at 0; a lost device is well again.
+  void set_plan(FaultPlan plan);
+  FaultCounts counts() const;
+
+ protected:
+  Status before(DeviceCall call, std::string_view object) override;
+
+ private:
+  FakeDevice(DeviceProperties properties, FaultPlan plan) : CpuDevice(std::move(properties)), plan_(plan) {}
+  Status decide(DeviceCall call, std::string_view object);
+
+  mutable std::mutex mutex_;
+  FaultPlan plan_;
+  FaultCounts counts_;
+};
+
+}  // namespace tessera

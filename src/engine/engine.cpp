@@ -1,0 +1,250 @@
+#include "tessera/engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <random>
+
+#include "tessera/base/log.h"
+#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/engine/scheduler.h"
+#include "tessera/model/checkpoint.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::string model_folder(const std::string& model_path) {
+  return std::filesystem::is_directory(model_path) ? model_path
+                                                   : std::filesystem::path(model_path).parent_path().string();
+}
+
+Result<std::unique_ptr<Device>> make_device(const std::string& name) {
+  if (name == "cpu") return TRY(CpuDevice::create({}));
+  return invalid_argument(fmt::format("--device: \"{}\" is not supported; accepted is cpu", name));
+}
+
+// splitmix64 (Steele et al., 2014): a stream of seeds from one seed.
+std::uint64_t next_random(std::uint64_t& state) {
+  std::uint64_t z = (state += 0x9e3779b97f4a7c15ULL);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
+  std::unique_ptr<Engine> engine(new Engine());
+  TRY(engine->load(options));
+  return engine;
+}
+
+Status Engine::load(const EngineOptions& options) {
+  const Clock::time_point start = Clock::now();
+  device_ = TRY(make_device(options.device));
+  EnginePlan plan = TRY(plan_engine(options, device_->properties()));
+  config_ = plan.config;
+  notes_ = plan.notes;
+  for (const std::string& note : notes_) log_warn("engine", "{}", note);
+  TRY(load_texts(options));
+
+  seed_state_ = options.random_seed != 0 ? options.random_seed : std::random_device{}();
+  Weights weights =
+      options.load_format == LoadFormat::kDummy
+          ? TRY(Weights::make_dummy(plan.graphs.weights, options.random_seed, *device_, options.show_progress))
+          : TRY(Weights::load(plan.graphs.weights, TRY(Checkpoint::open(model_folder(options.model_path))), *device_,
+                              options.show_progress));
+  const SchedulerOptions scheduling{
+      .chunk = plan.runner.max_tokens,
+      .max_running = plan.runner.max_requests,
+      .num_cache_groups = static_cast<std::int64_t>(plan.graphs.body.cache_groups.size())};
+  const PagePool pages(plan.runner.num_pages, plan.runner.page_size);
+  scheduler_ = std::make_unique<Scheduler>(scheduling, pages);
+  runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
+  load_seconds_ = seconds_since(start);
+
+  const Clock::time_point capture_start = Clock::now();
+  TRY(runner_->capture());
+  capture_seconds_ = seconds_since(capture_start);
+  return ok_status();
+}
+
+Status Engine::load_texts(const EngineOptions& options) {
+  const std::string folder = model_folder(options.model_path);
+  generation_config_ = TRY(GenerationConfig::read(folder));
+  end_ids_ = generation_config_.eos_token_ids.empty() ? config_.eos_token_ids : generation_config_.eos_token_ids;
+
+  namespace fs = std::filesystem;
+  const bool given = !options.tokenizer_path.empty();
+  fs::path file = given ? fs::path(options.tokenizer_path) : fs::path(folder);
+  if (fs::is_directory(file)) file /= "tokenizer.json";
+  if (!given && !fs::exists(file)) return ok_status();
+  tokenizer_ = TRY(Tokenizer::load(file.string()));
+  tokenizer_config_ = TRY(TokenizerConfig::load(file.parent_path().string()));
+  return ok_status();
+}
+
+std::int64_t Engine::draw_seed() { return static_cast<std::int64_t>(next_random(seed_state_) >> 1); }
+
+Result<RequestId> Engine::submit(Request request) {
+  TRY(check_sampling(request.sampling));
+  const std::int64_t context = runner_->options().context_length;
+  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  if (length == 0) return invalid_argument("the prompt is empty; at least one token is needed");
+  for (std::size_t i = 0; i < request.prompt.size(); ++i) {
+    const std::int32_t id = request.prompt[i].value();
+    if (id < 0 || id >= config_.vocab_size) {
+      return invalid_argument(
+          fmt::format("prompt token {} has id {}; accepted are 0 to {}", i, id, config_.vocab_size - 1));
+    }
+  }
+  if (request.score) request.max_new_tokens = 0;
+  if (request.max_new_tokens < (request.score ? 0 : 1)) {
+    return invalid_argument(fmt::format("max_new_tokens is {}; accepted is 1 or more", request.max_new_tokens));
+  }
+  if (length > context || (length == context && !request.score)) {
+    return invalid_argument(
+        fmt::format("the prompt has {} tokens, which is too long for a context of {}", length, context));
+  }
+  request.max_new_tokens = std::min(request.max_new_tokens, context - length);
+  const PagePool& pages = scheduler_->pages();
+  const std::int64_t needed = pages.pages_for(length + request.max_new_tokens);
+  if (needed > pages.num_usable()) {
+    return resource_exhausted(fmt::format(
+        "the request needs {} pages of the KV cache, which has {}; ask for fewer tokens or raise --mem-fraction-static",
+        needed, pages.num_usable()));
+  }
+
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = RequestId(next_id_++);
+  sequence->seed = request.sampling.seed ? *request.sampling.seed : draw_seed();
+  sequence->tokens = request.prompt;
+  sequence->request = std::move(request);
+  sequence->arrived = Clock::now();
+  const RequestId id = sequence->id;
+  scheduler_->add(std::move(sequence));
+  return id;
+}
+
+bool Engine::idle() const { return scheduler_->idle(); }
+
+bool Engine::ends_text(const Request& request, TokenId token) const {
+  return !request.ignore_eos && std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end();
+}
+
+void Engine::finish(RequestId id, FinishReason reason) {
+  const std::unique_ptr<Sequence> sequence = scheduler_->remove(id);
+  if (sequence == nullptr) return;
+  Completion done{.output_ids = {sequence->tokens.begin() + sequence->prompt_tokens(), sequence->tokens.end()},
+                  .finish = reason,
+                  .prompt_tokens = sequence->prompt_tokens(),
+                  .seed = sequence->seed,
+                  .logits = std::move(sequence->logits),
+                  .time_to_first_token_ms = sequence->first_token_ms,
+                  .total_ms = 1e3 * seconds_since(sequence->arrived)};
+  finished_.emplace_back(id, std::move(done));
+}
+
+Result<std::vector<RequestEvent>> Engine::step() {
+  ScheduledBatch scheduled = scheduler_->next();
+  std::vector<RequestEvent> events;
+  if (scheduled.entries.empty()) return events;
+
+  const auto vocab = static_cast<std::size_t>(config_.vocab_size);
+  std::vector<float> logits(scheduled.wants_logits ? scheduled.batch.wanted_rows.size() * vocab : 0);
+  // A forward of scored tokens alone may want more rows than can be sampled, and samples none.
+  const bool samples = std::any_of(scheduled.entries.begin(), scheduled.entries.end(),
+                                   [](const auto& e) { return !e.sequence->request.score && e.num_rows > 0; });
+  Result<ForwardOutputs> outputs = runner_->forward(
+      {.batch = scheduled.batch,
+       .sampling = samples ? std::span<const SampleRow>(scheduled.sampling) : std::span<const SampleRow>(),
+       .logits = logits});
+  if (!outputs.ok()) {
+    const Status& error = outputs.status();
+    if (error.code() == StatusCode::kDeviceLost) return error;
+    for (const ScheduledBatch::Entry& entry : scheduled.entries) {
+      const RequestId id = entry.sequence->id;
+      events.push_back({.request = id, .token = std::nullopt, .finish = FinishReason::kError, .error = error});
+      finish(id, FinishReason::kError);
+    }
+    return events;
+  }
+
+  scheduler_->mark_computed(scheduled);
+  for (const ScheduledBatch::Entry& entry : scheduled.entries) {
+    Sequence& sequence = *entry.sequence;
+    RequestEvent event{.request = sequence.id, .token = std::nullopt, .finish = FinishReason::kNone, .error = {}};
+    if (sequence.request.score) {
+      const auto first =
+          logits.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(entry.first_row) * vocab);
+      sequence.logits.insert(sequence.logits.end(), first,
+                             first + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(entry.num_rows) * vocab));
+      if (sequence.computed == sequence.prompt_tokens()) event.finish = FinishReason::kLength;
+    } else if (entry.num_rows > 0) {
+      const TokenId token = outputs->sampled[static_cast<std::size_t>(entry.first_row)];
+      if (sequence.generated() == 0) sequence.first_token_ms = 1e3 * seconds_since(sequence.arrived);
+      if (ends_text(sequence.request, token)) {
+        event.finish = FinishReason::kStop;
+      } else {
+        sequence.tokens.push_back(token);
+        sequence.last_row = static_cast<std::int32_t>(entry.first_row);
+        event.token = token;
+        if (sequence.generated() >= sequence.request.max_new_tokens) event.finish = FinishReason::kLength;
+      }
+    }
+    if (!event.token && event.finish == FinishReason::kNone) continue;
+    const RequestId id = event.request;
+    const FinishReason reason = event.finish;
+    events.push_back(std::move(event));
+    if (reason != FinishReason::kNone) finish(id, reason);
+  }
+  return events;
+}
+
+std::optional<Completion> Engine::take(RequestId id) {
+  const auto it = std::find_if(finished_.begin(), finished_.end(), [&](const auto& f) { return f.first == id; });
+  if (it == finished_.end()) return std::nullopt;
+  Completion done = std::move(it->second);
+  finished_.erase(it);
+  return done;
+}
+
+void Engine::cancel(RequestId id) { finish(id, FinishReason::kCancelled); }
+
+Result<std::vector<Completion>> Engine::run(std::span<const Request> requests,
+                                            const std::function<void(std::size_t, const RequestEvent&)>& on_event) {
+  std::vector<RequestId> ids;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    Result<RequestId> id = submit(requests[i]);
+    if (!id.ok()) {
+      for (const RequestId queued : ids) {
+        cancel(queued);
+        take(queued);
+      }
+      return requests.size() > 1 ? id.status().with_context(fmt::format("request {}", i)) : id.status();
+    }
+    ids.push_back(*id);
+  }
+  Status failure;
+  while (!idle()) {
+    for (const RequestEvent& event : TRY(step())) {
+      const auto index = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), event.request) - ids.begin());
+      if (event.finish == FinishReason::kError && failure.ok()) failure = event.error;
+      if (on_event && index < ids.size()) on_event(index, event);
+    }
+  }
+  std::vector<Completion> completions;
+  for (const RequestId id : ids) completions.push_back(*take(id));
+  TRY(failure);
+  return completions;
+}
+
+}  // namespace tessera

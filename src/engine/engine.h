@@ -1,0 +1,86 @@
+// The engine: a model loaded and captured, requests in, tokens out.
+//
+//   std::unique_ptr<Engine> engine = TRY(Engine::create({.model_path = "models/demo"}));
+//   Request request{.prompt = TRY(engine->tokenizer()->encode("Once upon a time")), .max_new_tokens = 60};
+//   std::vector<Completion> done = TRY(engine->run({&request, 1}));
+//   std::string text = engine->tokenizer()->decode(done[0].output_ids);
+//
+// Threads: one thread owns an engine. Errors of one request (a bad parameter, a prompt that is too
+// long) are submit()'s; an error of step() fails the requests of that step and leaves the others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/engine_plan.h"
+#include "tessera/engine/request.h"
+#include "tessera/model/generation_config.h"
+#include "tessera/text/tokenizer.h"
+#include "tessera/text/tokenizer_config.h"
+
+namespace tessera {
+
+class Scheduler;
+
+class Engine {
+ public:
+  // Reads config and tokenizer (none is fine: then tokenizer() is null and ids are needed), loads or
+  // makes the weights, captures the graphs.
+  static Result<std::unique_ptr<Engine>> create(EngineOptions options);
+  ~Engine();
+
+  const ModelConfig& config() const { return config_; }
+  const GenerationConfig& generation_config() const { return generation_config_; }
+  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  const TokenizerConfig& tokenizer_config() const { return tokenizer_config_; }
+  ModelRunner& runner() { return *runner_; }
+  const ModelRunner& runner() const { return *runner_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+  double load_seconds() const { return load_seconds_; }
+  double capture_seconds() const { return capture_seconds_; }
+
+  // Checks the request and queues it.
+  Result<RequestId> submit(Request request);
+  bool idle() const;
+  // One forward. Events of every request that moved; empty when idle.
+  Result<std::vector<RequestEvent>> step();
+  // What a finished request came to; once.
+  std::optional<Completion> take(RequestId id);
+  // Drops a request; its end is an event of kind kCancelled in no step.
+  void cancel(RequestId id);
+
+  // Submits all, steps until idle, and returns their ends in order. `on_event` sees events as they come.
+  Result<std::vector<Completion>> run(std::span<const Request> requests,
+                                      const std::function<void(std::size_t index, const RequestEvent&)>& on_event = {});
+
+ private:
+  Engine() = default;
+  Status load(const EngineOptions& options);
+  Status load_texts(const EngineOptions& options);
+  bool ends_text(const Request& request, TokenId token) const;
+  void finish(RequestId id, FinishReason reason);
+  std::int64_t draw_seed();
+
+  std::unique_ptr<Device> device_;
+  ModelConfig config_;
+  GenerationConfig generation_config_;
+  std::optional<Tokenizer> tokenizer_;
+  TokenizerConfig tokenizer_config_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::vector<TokenId> end_ids_;
+  std::vector<std::string> notes_;
+  std::vector<std::pair<RequestId, Completion>> finished_;
+  std::int64_t next_id_ = 0;
+  std::uint64_t seed_state_ = 0;
+  double load_seconds_ = 0;
+  double capture_seconds_ = 0;
+};
+
+}  // namespace tessera

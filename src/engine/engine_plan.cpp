@@ -1,0 +1,143 @@
+#include "tessera/engine/engine_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/ops/registry.h"
+#include "tessera/piecewise/splitter.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kCpuChunk = 2048;
+constexpr std::int64_t kDefaultMaxRequests = 256;
+constexpr std::int64_t kCpuMaxKvBytes = std::int64_t{2} << 30;
+
+Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& config, const DeviceProperties& device) {
+  if (name == "float32") return ir::DType::kFloat32;
+  if (name == "bfloat16") return ir::DType::kBFloat16;
+  if (name == "float16" || name == "half") return ir::DType::kFloat16;
+  if (name != "auto")
+    return invalid_argument(fmt::format("--dtype: \"{}\" is none of auto, float32, bfloat16, float16", name));
+  // Without matrix instructions for it, a narrow type only costs conversions on a CPU.
+  if (device.kind == DeviceKind::kCpu && !device.has_native_bf16) return ir::DType::kFloat32;
+  if (config.dtype == StoredDtype::kBF16) return ir::DType::kBFloat16;
+  if (config.dtype == StoredDtype::kF16 && device.kind != DeviceKind::kCpu) return ir::DType::kFloat16;
+  return ir::DType::kFloat32;
+}
+
+Status at_least_one(std::int64_t value, std::string_view flag) {
+  if (value >= 0) return ok_status();
+  return invalid_argument(fmt::format("{}: {} is not accepted; 1 or more is", flag, value));
+}
+
+// Sizes above `max` are dropped with a note.
+std::vector<std::int64_t> capped(std::vector<std::int64_t> sizes, std::int64_t max, std::string_view flag,
+                                 std::vector<std::string>& notes) {
+  const auto end = std::upper_bound(sizes.begin(), sizes.end(), max);
+  if (end != sizes.end()) {
+    notes.push_back(fmt::format("{}: {} sizes above {} are dropped", flag, sizes.end() - end, max));
+    sizes.erase(end, sizes.end());
+  }
+  return sizes;
+}
+
+void plan_ladders(const GraphOptions& graphs, EnginePlan& plan) {
+  RunnerOptions& runner = plan.runner;
+  const std::int64_t chunk = runner.max_tokens;
+  if (graphs.piecewise_tokens.empty()) {
+    runner.prefill_sizes =
+        prefill_ladder(graphs.piecewise_max_tokens > 0 ? graphs.piecewise_max_tokens : chunk, graphs.schedule);
+  } else {
+    runner.prefill_sizes =
+        graphs.piecewise_max_tokens > 0
+            ? capped(graphs.piecewise_tokens, graphs.piecewise_max_tokens, "--piecewise-cuda-graph-tokens", plan.notes)
+            : graphs.piecewise_tokens;
+  }
+  if (!runner.prefill_sizes.empty() && runner.prefill_sizes.back() < chunk) {
+    plan.notes.push_back(
+        fmt::format("the largest prefill graph has {} tokens and a forward may have {}: larger forwards are eager",
+                    runner.prefill_sizes.back(), chunk));
+  }
+  const std::int64_t max_batch =
+      std::min(graphs.decode_max_batch > 0 ? graphs.decode_max_batch : kDefaultMaxRequests, runner.max_requests);
+  runner.decode_sizes = graphs.decode_batches.empty()
+                            ? decode_ladder(max_batch)
+                            : capped(graphs.decode_batches, runner.max_requests, "--cuda-graph-bs", plan.notes);
+}
+
+// Pages for as many tokens as memory allows, as requests can use, and, on a CPU without an explicit
+// share, as 2 GiB hold (B8).
+Result<std::int64_t> plan_pages(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device) {
+  const std::int64_t page_bytes = TRY(KvStorage::bytes_per_page(plan.graphs.body));
+  const std::int64_t pages_per_request =
+      (plan.runner.context_length + plan.runner.page_size - 1) / plan.runner.page_size;
+  const std::int64_t useful = pages_per_request * plan.runner.max_requests;
+  std::int64_t budget = kCpuMaxKvBytes;
+  if (options.mem_fraction_static != 0) {
+    if (!(options.mem_fraction_static >= 0.1 && options.mem_fraction_static <= 0.95)) {
+      return invalid_argument(
+          fmt::format("--mem-fraction-static: {} is not accepted; 0.1 to 0.95 is", options.mem_fraction_static));
+    }
+    const std::int64_t weights =
+        plan.config.parameter_count() * static_cast<std::int64_t>(ir::dtype_size(plan.model.dtype));
+    budget =
+        static_cast<std::int64_t>(options.mem_fraction_static * static_cast<double>(device.memory_bytes)) - weights;
+  }
+  const std::int64_t pages = std::min(useful, budget / page_bytes) + 1;  // and the reserved one
+  if (pages <= 1) {
+    return resource_exhausted(fmt::format(
+        "no memory is left for the KV cache: a page takes {} bytes, {} are available; raise --mem-fraction-static",
+        page_bytes, budget));
+  }
+  // Slots are 32-bit numbers.
+  return std::min<std::int64_t>(pages, INT32_MAX / plan.runner.page_size);
+}
+
+}  // namespace
+
+Result<EnginePlan> plan_engine(const EngineOptions& options, const DeviceProperties& device) {
+  TRY(at_least_one(options.context_length, "--context-length"));
+  TRY(at_least_one(options.chunked_prefill_size, "--chunked-prefill-size"));
+  TRY(at_least_one(options.max_running_requests, "--max-running-requests"));
+  if (options.page_size < 1 || options.page_size > 1024)
+    return invalid_argument(fmt::format("--page-size: {} is not accepted; 1 to 1024 is", options.page_size));
+
+  EnginePlan plan;
+  plan.config = TRY(ModelConfig::read(options.model_path));
+  RunnerOptions& runner = plan.runner;
+  runner.page_size = options.page_size;
+  runner.max_tokens = options.chunked_prefill_size > 0 ? options.chunked_prefill_size : kCpuChunk;
+  runner.max_requests = options.max_running_requests > 0 ? options.max_running_requests : kDefaultMaxRequests;
+  runner.context_length = options.context_length > 0 ? options.context_length : plan.config.max_position_embeddings;
+  if (runner.context_length > plan.config.max_position_embeddings) {
+    return invalid_argument(fmt::format("--context-length: {} is more than the model's {} positions",
+                                        runner.context_length, plan.config.max_position_embeddings));
+  }
+  // Every running request may decode in one forward.
+  runner.max_tokens = std::max(runner.max_tokens, std::int64_t{1});
+  runner.memory_plan = options.memory_plan;
+  runner.decode_padding = !options.graphs.disable_cuda_graph_padding;
+  runner.show_progress = options.show_progress;
+
+  plan.model = {.dtype = TRY(choose_dtype(options.dtype, plan.config, device)),
+                .page_size = runner.page_size,
+                .max_requests = runner.max_requests};
+  plan.graphs = TRY(build_model(plan.config, plan.model, op_table()).with_context(options.model_path));
+
+  runner.graphs = apply_rules({.mode = options.graphs.mode,
+                               .disable_cuda_graph = options.graphs.disable_cuda_graph,
+                               .disable_piecewise_cuda_graph = options.graphs.disable_piecewise_cuda_graph,
+                               .enforce_piecewise_cuda_graph = options.graphs.enforce_piecewise_cuda_graph,
+                               .standard_gqa = plan.config.num_attention_heads % plan.config.num_key_value_heads == 0});
+  plan.notes.insert(plan.notes.end(), runner.graphs.messages.begin(), runner.graphs.messages.end());
+  if (!runner.graphs.prefill_whole)
+    runner.split_ops = options.graphs.split_ops.empty() ? default_split_ops(op_table()) : options.graphs.split_ops;
+  for (const std::string& name : runner.split_ops) TRY(op_table().get(name).with_context("--cuda-graph-split-ops"));
+  plan_ladders(options.graphs, plan);
+  runner.num_pages = TRY(plan_pages(options, plan, device));
+  return plan;
+}
+
+}  // namespace tessera

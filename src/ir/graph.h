@@ -1,0 +1,89 @@
+// A forward as a graph: values, nodes in execution order, and what it reads and keeps.
+//
+// Nodes are in single assignment form except for *mutated* operands: a node may write into an
+// operand (`mut %out`), and every later node sees the new content. Nodes are therefore ordered,
+// and the order of the list is the order of execution.
+//
+// Values come from outside or from a node:
+//   input   a static input buffer, rewritten before every forward        %input_ids: i32[T]
+//   weight  a parameter of the checkpoint, constant                      "model.norm.weight"
+//   state   memory that outlives a forward: a layer's keys and values    %k_cache.0: bf16[P, 16, 8, 128]
+//   result  made by a node of this graph
+//
+// Graph is a value: copying it copies the whole graph. Not thread-safe while it changes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tessera/base/strong_id.h"
+#include "tessera/ir/type.h"
+
+namespace tessera::ir {
+
+using ValueId = StrongId<struct ValueIdTag, std::int32_t>;  // index into Graph::values
+using NodeId = StrongId<struct NodeIdTag, std::int32_t>;    // index into Graph::nodes
+inline constexpr NodeId kNoNode{-1};
+
+enum class ValueKind : std::uint8_t { kInput, kWeight, kState, kResult };
+std::string_view value_kind_name(ValueKind kind);  // "input" "weight" "state" "result"
+
+struct Value {
+  std::string name;  // unique in the graph; inputs, weights and states are found by it
+  Type type = {};
+  ValueKind kind = ValueKind::kResult;
+  NodeId producer = kNoNode;  // for results
+};
+
+using Attribute = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
+
+struct Node {
+  std::string op;
+  std::vector<ValueId> operands = {};
+  std::vector<bool> mutates = {};  // [operands.size()]: which operands the node writes
+  std::vector<ValueId> results = {};
+  std::vector<std::pair<std::string, Attribute>> attributes = {};  // sorted by name
+
+  const Attribute* find_attribute(std::string_view name) const;
+  // The attribute's value, or `fallback` where it is absent. Precondition: right type when present.
+  bool attribute_or(std::string_view name, bool fallback) const;
+  std::int64_t attribute_or(std::string_view name, std::int64_t fallback) const;
+  double attribute_or(std::string_view name, double fallback) const;
+};
+
+// Layers whose caches have one shape and one rule of retention share slots and a page table.
+struct CacheGroup {
+  enum class Kind : std::uint8_t { kFull, kWindow };
+  std::string name;  // "full", "window.4096"
+  Kind kind = Kind::kFull;
+  std::int64_t window = 0;  // tokens a row sees, itself included; 0: all
+  std::vector<std::int64_t> layers = {};
+  friend bool operator==(const CacheGroup&, const CacheGroup&) = default;
+};
+std::string_view cache_group_kind_name(CacheGroup::Kind kind);  // "full" "window"
+
+struct Graph {
+  std::string name;
+  std::vector<Value> values = {};
+  std::vector<Node> nodes = {};      // in execution order
+  std::vector<ValueId> inputs = {};  // in declaration order, as are the next two
+  std::vector<ValueId> weights = {};
+  std::vector<ValueId> states = {};
+  std::vector<ValueId> outputs = {};
+  std::vector<CacheGroup> cache_groups = {};
+
+  const Value& value(ValueId id) const { return values[id.index()]; }
+  Value& value(ValueId id) { return values[id.index()]; }
+  const Node& node(NodeId id) const { return nodes[id.index()]; }
+  const Value* find_value(std::string_view value_name) const;
+};
+
+// Same name, declarations, nodes, outputs and cache groups in the same order, with values matched by name and type;
+// ids may differ. Doubles are compared bit by bit, NaNs are equal. Any graph is accepted, also one verify() refuses.
+bool structurally_equal(const Graph& a, const Graph& b);
+
+}  // namespace tessera::ir

@@ -1,0 +1,36 @@
+// Pictures of a graph: SVG drawn here, and DOT for Graphviz. Both may show pieces as clusters.
+//
+//   PictureOptions options;
+//   options.ops = &ops;
+//   std::string svg = to_svg(graph, options);
+//
+// The SVG is one column in execution order: a rounded box for each node with its operator and results, arrows for
+// results, small labels at the left for inputs, weights and states. It follows the viewer's light or dark scheme.
+// Any graph can be drawn, also one verify() refuses.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/ir/graph.h"
+#include "tessera/ir/op_decl.h"
+
+namespace tessera::ir {
+
+struct PictureCluster {
+  std::string title;      // "piece 3"
+  bool is_split = false;  // runs between recorded graphs
+};
+
+struct PictureOptions {
+  // Borrowed for the call; null: split, view and allocating operators are not told apart.
+  const OpTable* ops = nullptr;
+  std::vector<PictureCluster> clusters;
+  // [nodes] index into clusters, or -1: in none. Empty: no clusters. Neighbours of one cluster share a frame.
+  std::vector<int> cluster_of_node;
+};
+
+std::string to_dot(const Graph& graph, const PictureOptions& options = {});
+std::string to_svg(const Graph& graph, const PictureOptions& options = {});
+
+}  // namespace tessera::ir

@@ -1,0 +1,62 @@
+// The text form of a graph: to look at, to compare in tests, to hash and to write by hand.
+//
+//   graph @llama {
+//     group "full" full layers [0, 1]
+//     input %input_ids: i32[T]
+//     weight %model.norm.weight: bf16[64]
+//     state %k_cache.0: bf16[P, 16, 2, 16]
+//     %h: bf16[T, 64] = embedding(%input_ids, %model.embed_tokens.weight)
+//     %normed: bf16[T, 64], %sum: bf16[T, 64] = add_rms_norm(%h, %x, %w) {eps = 1e-06}
+//     attention(%q, %k_cache.0, %v_cache.0, mut %attn) {group = 0, scale = 0.25}
+//     return %normed
+//   }
+//
+// Grammar ([x] optional, {x} any number of times; line breaks count as spaces, "//" begins a comment up to its line's
+// end):
+//
+//   graph      = "graph" "@"name "{" {statement} "return" [values] "}"
+//   statement  = group | input | weight | state | node
+//   group      = "group" string ("full" | "window" integer) "layers" integers
+//   input      = "input" value ":" type                          likewise "weight" and "state"
+//   node       = [result {"," result} "="] op "(" [operand {"," operand}] ")" ["{" [attribute {"," attribute}] "}"]
+//   result     = value [":" type]                                the type may be left out where declarations are given
+//   operand    = ["mut"] value                                   mut: the node writes this operand
+//   attribute  = (word | string) "=" ("true" | "false" | integer | double | string | integers)
+//   values     = value {"," value}
+//   value      = "%"name
+//   name       = {letter | digit | "_" | "."} | string           bare where it can be
+//   op         = word | string                                   quoted where it is a keyword or no word
+//   type       = dtype "[" [dimension {"," dimension}] "]"       f32 f16 bf16 i32 i64 u8; dimensions as in ir/type.h
+//   integers   = "[" [integer {"," integer}] "]"
+//   word       = (letter | "_") {letter | digit | "_" | "."}
+//   string     = '"' … '"' with \" \\ \n \t and \xHH
+//
+// An integer has neither point nor exponent, a double has one of them or is inf, -inf or nan: `1` and `1.0` differ.
+// Values are defined before they are used; statements may come in any order otherwise. The printer writes groups,
+// inputs, weights, states, nodes, each in the graph's order, and attributes sorted by name: this is the canonical
+// text, and print(parse(text)) == text for it. For a graph, parse(print(graph)) is structurally_equal to it; value ids
+// follow the order of the text. Doubles keep their bits.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/graph.h"
+#include "tessera/ir/op_decl.h"
+
+namespace tessera::ir {
+
+inline constexpr std::size_t kMaxGraphTextBytes = std::size_t{64} << 20;
+
+// Any graph can be printed, also one verify() refuses: an id out of range shows as "%?7", which does not parse.
+std::string to_text(const Graph& graph);
+// One node's statement, without line break: for messages and tooltips.
+std::string to_text(const Graph& graph, const Node& node);
+
+// Errors name line and column (in bytes, from 1), what was found and what is expected. With `ops` (borrowed for the
+// call; null: no operator is checked) every node must agree with its declaration; verify() checks the rest.
+Result<Graph> parse_graph(std::string_view text, const OpTable* ops);
+
+}  // namespace tessera::ir

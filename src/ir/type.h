@@ -1,0 +1,106 @@
+// Element types, symbolic dimensions and shapes.
+//
+// A forward's graph is built once with symbolic sizes; a Bucket later assigns a number to every
+// symbol. Dimensions are affine in the symbols with exact division: (2*T + 8)/4.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+
+namespace tessera::ir {
+
+enum class DType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kInt32, kInt64, kUInt8 };
+
+std::size_t dtype_size(DType dtype);       // bytes
+std::string_view dtype_name(DType dtype);  // "f32" "f16" "bf16" "i32" "i64" "u8", as in the text form
+std::optional<DType> parse_dtype(std::string_view name);
+bool is_floating_point(DType dtype);
+
+enum class Symbol : std::uint8_t {
+  kTokens,       // T: tokens of a forward, all requests together
+  kRequests,     // B: requests of a forward
+  kQueryLength,  // Q: longest query of a request in a forward
+  kRows,         // R: rows whose logits are wanted
+  kVisionRows,   // S: patches of a vision forward
+  kPages,        // P: pages of a KV cache
+};
+inline constexpr int kNumSymbols = 6;
+
+char symbol_letter(Symbol symbol);  // 'T', 'B', …
+std::optional<Symbol> parse_symbol(char letter);
+
+// A number for every symbol; symbols that a graph does not use stay 0. The key of a captured graph.
+struct Bucket {
+  std::array<std::int64_t, kNumSymbols> sizes{};
+
+  std::int64_t operator[](Symbol s) const { return sizes[static_cast<std::size_t>(s)]; }
+  std::int64_t& operator[](Symbol s) { return sizes[static_cast<std::size_t>(s)]; }
+  friend auto operator<=>(const Bucket&, const Bucket&) = default;
+  std::string to_string() const;  // "T=16 B=1"; without any, "no sizes"
+};
+
+// (constant + Σ coefficient·symbol) / divisor, kept in lowest terms; the division must be exact
+// for every bucket it is evaluated with. Arithmetic never overflows: a dimension whose numbers
+// would leave 64 bits becomes unrepresentable, stays so, and fails in evaluate() and parse().
+class Dim {
+ public:
+  constexpr Dim() = default;
+  Dim(std::int64_t constant) : constant_(constant) {}                          // NOLINT(google-explicit-constructor)
+  Dim(int constant) : constant_(constant) {}                                   // NOLINT(google-explicit-constructor)
+  Dim(Symbol symbol) { coefficients_[static_cast<std::size_t>(symbol)] = 1; }  // NOLINT(google-explicit-constructor)
+
+  Dim operator+(const Dim& other) const;
+  Dim operator*(std::int64_t factor) const;
+  // Precondition: divisor > 0.
+  Dim divided_by(std::int64_t divisor) const;
+
+  // The number, where no symbol is involved and the division is exact.
+  std::optional<std::int64_t> constant() const;
+  // Fails where the division leaves a remainder or the result is negative.
+  Result<std::int64_t> evaluate(const Bucket& bucket) const;
+  bool uses(Symbol symbol) const { return coefficients_[static_cast<std::size_t>(symbol)] != 0; }
+  bool representable() const { return divisor_ != 0; }
+
+  friend bool operator==(const Dim&, const Dim&) = default;
+  std::string to_string() const;  // "T", "2*T", "(T + 4)/2", "64"; "unrepresentable"
+  // What to_string prints, in any spacing and not only in lowest terms.
+  static Result<Dim> parse(std::string_view text);
+
+ private:
+  // Numerators: the constant, then one for each symbol.
+  using Wide = std::array<__int128, kNumSymbols + 1>;
+  Wide numerators() const;
+  static Dim reduced(Wide numerators, __int128 divisor);
+  friend bool same_element_count(const std::vector<Dim>& a, const std::vector<Dim>& b);
+
+  std::int64_t constant_ = 0;
+  std::array<std::int64_t, kNumSymbols> coefficients_{};
+  std::int64_t divisor_ = 1;  // 0: unrepresentable
+};
+
+using Shape = std::vector<Dim>;  // outermost first, row-major
+
+struct Type {
+  DType dtype = DType::kFloat32;
+  Shape shape = {};
+
+  friend bool operator==(const Type&, const Type&) = default;
+  std::string to_string() const;  // "bf16[T, 1024]"; a scalar is "f32[]"
+};
+
+// The numbers of a shape; fails as Dim::evaluate does, or where the element count overflows 2^62.
+Result<std::vector<std::int64_t>> evaluate(const Shape& shape, const Bucket& bucket);
+// Bytes of a value of that type, without padding; fails as above.
+Result<std::int64_t> size_bytes(const Type& type, const Bucket& bucket);
+// Whether the shapes have equally many elements for every bucket: the rule of a reshape or view.
+// Exact: [2*T, 64] and [T, 128] agree, [T, 4] and [B, 4] do not.
+bool same_element_count(const Shape& a, const Shape& b);
+
+}  // namespace tessera::ir

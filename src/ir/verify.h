@@ -1,0 +1,28 @@
+// What every graph keeps, checked after it is built, after it is parsed and after each pass.
+#pragma once
+
+#include "tessera/base/status.h"
+#include "tessera/ir/graph.h"
+#include "tessera/ir/op_decl.h"
+
+namespace tessera::ir {
+
+// The first rule that `graph` breaks, with graph, node, operator and value; kInternal, as passes are to blame.
+//
+//   Values      names are unique and not empty; dimensions can be evaluated and are not negative; inputs, weights and
+//               states are listed once, in the list of their kind; a result has one producer, which lists it.
+//   Nodes       the operator is declared and the node agrees with check_node(); result types are the inferred ones;
+//               operands are defined before.
+//   Memory      a view has one result: operand 0 with its element type and count. Inputs and weights are never written,
+//               neither directly nor through a view. A node that writes an operand has no other operand in the same
+//               memory. Memory of an allocating operator is written before a kernel reads it and before it is an
+//               output.
+//   Splitting   an operator that cannot be captured is split by default; one that runs nothing is not.
+//   Outputs     exist and are not weights, nor views of weights.
+//   Groups      cache groups have unique names, a window exactly where they are windowed, and layers of their own;
+//               the integer attribute `group` of a node with a state operand is the index of one.
+//
+// `ops` is borrowed for the call. Cost: linear in the graph.
+Status verify(const Graph& graph, const OpTable& ops);
+
+}  // namespace tessera::ir

@@ -1,0 +1,88 @@
+// What a checkpoint's config.json says, checked: every size is within the limits below, divides what it must divide,
+// and no product of sizes of one tensor or of the whole model overflows.
+//
+//   ModelConfig config = TRY(ModelConfig::read("/models/Qwen3-0.6B"));
+//
+// Both spellings are read: `rope_theta`/`rope_scaling`/`torch_dtype`/`sliding_window` and transformers 5's
+// `rope_parameters`/`dtype`/`layer_types`. An absent field takes the default Hugging Face gives that architecture; the
+// sizes of the model have none and must be there. A key that the architecture does not know is ignored.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/base/strong_id.h"
+#include "tessera/model/rope.h"
+#include "tessera/model/stored_dtype.h"
+
+namespace tessera {
+
+enum class Architecture {
+  kLlama,    // LlamaForCausalLM: Llama 2, 3, and the many models of its form
+  kMistral,  // MistralForCausalLM: sliding window on all layers
+  kQwen2,    // Qwen2ForCausalLM: Qwen 2 and 2.5; biases on q, k, v
+  kQwen3,    // Qwen3ForCausalLM (dense): RMS norm on each head of q and k
+};
+std::string_view architecture_name(Architecture architecture);  // as in config.json
+
+enum class Activation {
+  kSilu,      // x · sigmoid(x)
+  kGelu,      // x · Φ(x), with erf
+  kGeluTanh,  // its tanh approximation ("gelu_pytorch_tanh")
+};
+std::string_view activation_name(Activation activation);
+
+struct ModelConfig {
+  // Limits of what is read. The largest published dense model has 126 layers and a hidden size of 16 384.
+  static constexpr std::int64_t kMaxVocabSize = std::int64_t{1} << 24;
+  static constexpr std::int64_t kMaxHiddenSize = std::int64_t{1} << 18;
+  static constexpr std::int64_t kMaxIntermediateSize = std::int64_t{1} << 20;
+  static constexpr std::int64_t kMaxLayers = 1024;
+  static constexpr std::int64_t kMaxHeads = 4096;
+  static constexpr std::int64_t kMaxHeadDim = 1024;
+  static constexpr std::int64_t kMaxQuerySize = std::int64_t{1} << 20;  // heads × head_dim
+  static constexpr std::int64_t kMaxPositions = std::int64_t{1} << 27;
+
+  Architecture architecture = Architecture::kLlama;
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;  // divides num_attention_heads
+  std::int64_t head_dim = 0;             // even; need not be hidden_size / num_attention_heads
+  std::int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 1e-6;
+  Activation hidden_act = Activation::kSilu;
+  bool tie_word_embeddings = false;  // the LM head is the embedding matrix
+  bool qkv_bias = false;
+  bool o_bias = false;
+  bool mlp_bias = false;  // gate, up and down
+  bool qk_norm = false;
+  // [num_hidden_layers]: 0 for full attention, else w: position p sees p - w + 1 … p.
+  std::vector<std::int64_t> sliding_windows;
+  RopeConfig rope;
+  std::optional<StoredDtype> dtype;  // F32, F16 or BF16, where it says
+  std::optional<TokenId> bos_token_id;
+  std::vector<TokenId> eos_token_ids;   // may be empty
+  std::optional<TokenId> pad_token_id;  // none also where the file has -1 or an id outside the vocabulary
+
+  // `path`: a model folder, or a config.json itself. not_found without one, unimplemented for an architecture or
+  // feature this engine lacks (quantised weights among them), invalid_argument for everything else that is wrong.
+  static Result<ModelConfig> read(const std::string& path);
+  // `file` names the source in messages.
+  static Result<ModelConfig> from_json(const Json& config, const std::string& file);
+
+  std::int64_t query_size() const { return num_attention_heads * head_dim; }      // rows of q, columns of o
+  std::int64_t key_value_size() const { return num_key_value_heads * head_dim; }  // rows of k and of v
+  bool any_sliding_window() const;
+  // Elements of all weights; the tied LM head counts once.
+  std::int64_t parameter_count() const;
+};
+
+}  // namespace tessera

@@ -1,0 +1,322 @@
+// Catches: a config read differently from what Hugging Face makes of it (a missed default, a bias, a window), a real
+// config that is not read, and hostile sizes that would reach an allocation or a division.
+#include "tessera/model/config.h"
+
+#include <cmath>
+
+#include "tessera/model/safetensors.h"
+#include "tessera/model/test_support.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using test::expect_error;
+using testing::Each;
+using testing::ElementsAre;
+
+// A config as small as can be, with `changes` put over it.
+Json small_config(const char* architecture, const char* changes = "{}") {
+  Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
+                               "num_attention_heads": 4, "max_position_embeddings": 2048})",
+                           "base");
+  json.set("architectures", Json::array()).set("architectures", Json(Json::Array{Json(architecture)}));
+  const Result<Json> extra = Json::parse(changes, "changes");
+  EXPECT_TRUE(extra.ok()) << changes;
+  for (const auto& [key, value] : extra->as_object()) json.set(key, value);
+  return json;
+}
+Result<ModelConfig> small(const char* architecture, const char* changes = "{}") {
+  return ModelConfig::from_json(small_config(architecture, changes), "m/config.json");
+}
+
+TEST(ModelConfig, TakesDefaultsOfTheArchitecture) {
+  const ModelConfig llama = *small("LlamaForCausalLM");
+  EXPECT_EQ(llama.num_key_value_heads, 4);
+  EXPECT_EQ(llama.head_dim, 16);
+  EXPECT_EQ(llama.rms_norm_eps, 1e-6);
+  EXPECT_EQ(llama.hidden_act, Activation::kSilu);
+  EXPECT_FALSE(llama.tie_word_embeddings || llama.qkv_bias || llama.o_bias || llama.mlp_bias || llama.qk_norm);
+  EXPECT_THAT(llama.sliding_windows, ElementsAre(0, 0, 0, 0));
+  EXPECT_EQ(llama.rope, RopeConfig{});
+  EXPECT_FALSE(llama.dtype || llama.bos_token_id || llama.pad_token_id);
+  EXPECT_TRUE(llama.eos_token_ids.empty());
+
+  const ModelConfig qwen2 = *small("Qwen2ForCausalLM", R"({"attention_bias": false})");
+  EXPECT_TRUE(qwen2.qkv_bias);
+  EXPECT_FALSE(qwen2.o_bias || qwen2.mlp_bias || qwen2.qk_norm);
+  const ModelConfig qwen3 = *small("Qwen3ForCausalLM");
+  EXPECT_TRUE(qwen3.qk_norm);
+  EXPECT_EQ(qwen3.head_dim, 128);
+  EXPECT_FALSE(qwen3.qkv_bias || qwen3.o_bias);
+  EXPECT_FALSE(small("MistralForCausalLM")->qkv_bias);
+}
+
+TEST(ModelConfig, ReadsBiases) {
+  const ModelConfig llama = *small("LlamaForCausalLM", R"({"attention_bias": true, "mlp_bias": true})");
+  EXPECT_TRUE(llama.qkv_bias && llama.o_bias && llama.mlp_bias);
+  const ModelConfig qwen3 = *small("Qwen3ForCausalLM", R"({"attention_bias": true, "mlp_bias": true})");
+  EXPECT_TRUE(qwen3.qkv_bias && qwen3.o_bias);
+  EXPECT_FALSE(qwen3.mlp_bias) << "Qwen3 has no such key";
+}
+
+TEST(ModelConfig, SlidesTheLayersHuggingFaceSlides) {
+  const auto windows = [](const char* architecture, const char* changes) {
+    const Result<ModelConfig> config = small(architecture, changes);
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    return config.ok() ? config->sliding_windows : std::vector<std::int64_t>{};
+  };
+  EXPECT_THAT(windows("MistralForCausalLM", "{}"), Each(4096));
+  EXPECT_THAT(windows("MistralForCausalLM", R"({"sliding_window": null})"), Each(0));
+  EXPECT_THAT(windows("MistralForCausalLM", R"({"sliding_window": 24})"), Each(24));
+  EXPECT_THAT(windows("MistralForCausalLM", R"({"sliding_window": 8, "layer_types":
+      ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]})"),
+              ElementsAre(8, 0, 8, 0));
+  EXPECT_THAT(windows("Qwen2ForCausalLM", R"({"sliding_window": 24, "max_window_layers": 1})"), Each(0))
+      << "switched off";
+  EXPECT_THAT(
+      windows("Qwen2ForCausalLM", R"({"use_sliding_window": true, "sliding_window": 24, "max_window_layers": 1})"),
+      ElementsAre(0, 24, 24, 24));
+  EXPECT_THAT(windows("Qwen2ForCausalLM", R"({"use_sliding_window": true, "sliding_window": 24})"), Each(0))
+      << "28 layers before";
+  EXPECT_THAT(windows("Qwen3ForCausalLM", R"({"use_sliding_window": true, "max_window_layers": 3})"),
+              ElementsAre(0, 0, 0, 4096));
+  EXPECT_THAT(windows("Qwen3ForCausalLM",
+                      R"({"use_sliding_window": true, "sliding_window": 5, "max_window_layers": 0, "layer_types":
+      ["full_attention", "full_attention", "sliding_attention", "full_attention"]})"),
+              ElementsAre(0, 0, 5, 0));
+  EXPECT_THAT(
+      windows("Qwen3ForCausalLM", R"({"use_sliding_window": true, "sliding_window": null, "max_window_layers": 0})"),
+      Each(0));
+  EXPECT_THAT(windows("LlamaForCausalLM", R"({"sliding_window": 24})"), Each(0)) << "Llama has no such key";
+}
+
+TEST(ModelConfig, ReadsTokensAndTypes) {
+  const ModelConfig config =
+      *small("LlamaForCausalLM", R"({"bos_token_id": 1, "eos_token_id": [2, 5, 7], "pad_token_id": -1,
+      "torch_dtype": "torch.float16", "dtype": "bfloat16", "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": true})");
+  EXPECT_EQ(config.bos_token_id, TokenId(1));
+  EXPECT_THAT(config.eos_token_ids, ElementsAre(TokenId(2), TokenId(5), TokenId(7)));
+  EXPECT_FALSE(config.pad_token_id);
+  EXPECT_EQ(config.dtype, StoredDtype::kBF16);
+  EXPECT_EQ(config.hidden_act, Activation::kGeluTanh);
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_EQ(small("LlamaForCausalLM", R"({"torch_dtype": "torch.float16"})")->dtype, StoredDtype::kF16);
+  EXPECT_EQ(small("LlamaForCausalLM", R"({"eos_token_id": 3, "pad_token_id": 512})")->pad_token_id, std::nullopt)
+      << "never added";
+}
+
+TEST(ModelConfig, RefusesWithFileFieldValueAndWhatIsAccepted) {
+  struct Case {
+    const char* changes;
+    StatusCode code;
+    std::vector<std::string> parts;
+  };
+  const auto kWrong = StatusCode::kInvalidArgument;
+  const auto kUnknown = StatusCode::kUnimplemented;
+  const Case cases[] = {
+      {R"({"architectures": ["GPT2LMHeadModel"]})",
+       kUnknown,
+       {"architectures", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen3ForCausalLM"}},
+      {R"({"architectures": []})", kWrong, {"architectures", "[]"}},
+      {R"({"architectures": "LlamaForCausalLM"})", kWrong, {"architectures"}},
+      {R"({"architectures": null})", kWrong, {"architectures", "null"}},
+      {R"({"architectures": [7]})", kWrong, {"architectures", "[7]"}},
+      {R"({"quantization_config": {"quant_method": "fp8"}})", kUnknown, {"quantization_config", "quantised"}},
+      {R"({"vocab_size": 0})", kWrong, {"\"vocab_size\" is 0", "[1, 16777216]"}},
+      {R"({"vocab_size": -5})", kWrong, {"\"vocab_size\" is -5"}},
+      {R"({"vocab_size": null})", kWrong, {"\"vocab_size\" is null"}},
+      {R"({"vocab_size": 512.0})", kWrong, {"\"vocab_size\" is 512.0", "integer"}},
+      {R"({"vocab_size": "512"})", kWrong, {"\"vocab_size\" is \"512\""}},
+      {R"({"vocab_size": 99999999999999999999})", kWrong, {"vocab_size"}},
+      {R"({"vocab_size": 16777217})", kWrong, {"vocab_size", "16777217"}},
+      {R"({"hidden_size": 0})", kWrong, {"hidden_size"}},
+      {R"({"hidden_size": 9223372036854775807})", kWrong, {"hidden_size", "9223372036854775807"}},
+      {R"({"hidden_size": 66})", kWrong, {"\"hidden_size\" is 66", "num_attention_heads (4)"}},
+      {R"({"hidden_size": 60})", kWrong, {"\"hidden_size\" is 60", "head_dim (now 15)"}},
+      {R"({"intermediate_size": -160})", kWrong, {"\"intermediate_size\" is -160"}},
+      {R"({"num_hidden_layers": 1025})", kWrong, {"\"num_hidden_layers\" is 1025", "[1, 1024]"}},
+      {R"({"num_hidden_layers": 0})", kWrong, {"num_hidden_layers"}},
+      {R"({"num_attention_heads": 0})", kWrong, {"num_attention_heads"}},
+      {R"({"num_key_value_heads": 3})", kWrong, {"\"num_key_value_heads\" is 3", "divisor", "(4)"}},
+      {R"({"num_key_value_heads": 8})", kWrong, {"\"num_key_value_heads\" is 8", "divisor"}},
+      {R"({"num_key_value_heads": 0})", kWrong, {"\"num_key_value_heads\" is 0"}},
+      {R"({"head_dim": 15})", kWrong, {"\"head_dim\" is 15", "even"}},
+      {R"({"head_dim": 0})", kWrong, {"\"head_dim\" is 0"}},
+      {R"({"head_dim": 2048})", kWrong, {"\"head_dim\" is 2048", "1024"}},
+      {R"({"num_attention_heads": 4096, "head_dim": 1024})", kWrong, {"\"num_attention_heads\" is 4096", "1048576"}},
+      {R"({"max_position_embeddings": 0})", kWrong, {"max_position_embeddings"}},
+      {R"({"rms_norm_eps": -1e-6})", kWrong, {"rms_norm_eps", "-1e-06"}},
+      {R"({"rms_norm_eps": "1e-6"})", kWrong, {"rms_norm_eps"}},
+      {R"({"hidden_act": "relu"})", kUnknown, {"\"hidden_act\" is \"relu\"", "silu", "gelu_pytorch_tanh"}},
+      {R"({"hidden_act": 1})", kWrong, {"hidden_act"}},
+      {R"({"tie_word_embeddings": 1})", kWrong, {"\"tie_word_embeddings\" is 1", "true or false"}},
+      {R"({"attention_bias": "no"})", kWrong, {"\"attention_bias\" is \"no\""}},
+      {R"({"sliding_window": 0})", kWrong, {"\"sliding_window\" is 0"}},
+      {R"({"sliding_window": -1})", kWrong, {"\"sliding_window\" is -1"}},
+      {R"({"layer_types": ["full_attention"]})", kWrong, {"layer_types", "num_hidden_layers (4)"}},
+      {R"({"layer_types": ["full_attention", "full_attention", "full_attention", 4]})", kWrong, {"layer_types"}},
+      {R"({"layer_types": ["full_attention", "full_attention", "full_attention", "linear_attention"]})",
+       kUnknown,
+       {"layer_types", "linear_attention"}},
+      {R"({"layer_types": ["full_attention", "full_attention", "full_attention", "sliding_attention"]})",
+       kUnknown,
+       {"layer_types", "LlamaForCausalLM"}},
+      {R"({"torch_dtype": "int8"})", kUnknown, {"\"torch_dtype\" is \"int8\"", "bfloat16"}},
+      {R"({"dtype": 16})", kWrong, {"\"dtype\" is 16"}},
+      {R"({"eos_token_id": 512})", kWrong, {"\"eos_token_id\" is 512", "[0, 511]"}},
+      {R"({"eos_token_id": [2, -1]})", kWrong, {"\"eos_token_id\" is [2, -1]"}},
+      {R"({"eos_token_id": "</s>"})", kWrong, {"eos_token_id"}},
+      {R"({"bos_token_id": [1, 2]})", kWrong, {"bos_token_id"}},
+      {R"({"pad_token_id": -2})", kWrong, {"\"pad_token_id\" is -2"}},
+      {R"({"rope_scaling": {"type": "dynamic", "factor": 2.0}})", kUnknown, {"rope_scaling.type", "dynamic"}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.changes);
+    std::vector<std::string> parts = c.parts;
+    parts.insert(parts.end(), {"m/config.json", "accepted: "});
+    expect_error(small("LlamaForCausalLM", c.changes), c.code, parts);
+  }
+  expect_error(small("Qwen2ForCausalLM", R"({"sliding_window": 24, "layer_types":
+      ["sliding_attention", "full_attention", "full_attention", "full_attention"]})"),
+               kWrong, {"layer_types", "use_sliding_window"});
+}
+
+TEST(ModelConfig, ReadsFolderOrFile) {
+  const test::ScratchDir dir;
+  expect_error(ModelConfig::read(dir.path()), StatusCode::kNotFound, {dir.path(), "config.json"});
+  expect_error(ModelConfig::read(dir.path() + "/absent"), StatusCode::kNotFound, {"absent"});
+  const std::string file = dir.write("config.json", small_config("LlamaForCausalLM").dump());
+  EXPECT_EQ(ModelConfig::read(dir.path())->hidden_size, 64);
+  EXPECT_EQ(ModelConfig::read(file)->hidden_size, 64);
+  expect_error(ModelConfig::read(dir.write("list.json", "[1]")), StatusCode::kInvalidArgument, {"list.json", "array"});
+  expect_error(ModelConfig::read(dir.write("cut.json", "{\"a\": ")), StatusCode::kInvalidArgument, {"cut.json"});
+  expect_error(ModelConfig::read(dir.write("big.bin", std::string((16u << 20) + 1, ' '))), StatusCode::kInvalidArgument,
+               {"big.bin", "16777217"});
+  dir.write("hf_quant_config.json", "{}");
+  expect_error(ModelConfig::read(dir.path()), StatusCode::kUnimplemented, {"hf_quant_config.json"});
+}
+
+TEST(ModelConfig, LargestAcceptedSizesDoNotOverflow) {
+  const ModelConfig config =
+      *small("LlamaForCausalLM", R"({"vocab_size": 16777216, "hidden_size": 262144, "intermediate_size": 1048576,
+      "num_hidden_layers": 1024, "num_attention_heads": 1024, "head_dim": 1024, "attention_bias": true, "mlp_bias": true})");
+  EXPECT_GT(config.parameter_count(), std::int64_t{1} << 50);
+  EXPECT_LT(config.parameter_count(), std::int64_t{1} << 58) << "bytes in float32 must fit too";
+}
+
+// Real configs: dense models of the supported architectures are read, all others refused with a reason.
+TEST(RealConfigs, ReadOrRefusedWithAReason) {
+  const fs::path configs = test::shared_dir() / "data" / "configs";
+  TESSERA_SKIP_WITHOUT(configs);
+  int read = 0, quantised = 0, other_architecture = 0, no_json = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(configs)) {
+    if (entry.path().extension() != ".json") continue;
+    SCOPED_TRACE(entry.path().string());
+    const Result<ModelConfig> config = ModelConfig::read(entry.path().string());
+    const Result<Json> json = Json::read_file(entry.path().string());
+    if (!json.ok()) {
+      // Python writes Infinity, which JSON does not have, into configs of Nemotron-H.
+      expect_error(config, StatusCode::kInvalidArgument, {"not valid JSON", "I"});
+      ++no_json;
+    } else if (config.ok()) {
+      EXPECT_EQ(json->find("architectures")->as_array()[0].as_string(), architecture_name(config->architecture));
+      EXPECT_EQ(config->sliding_windows.size(), static_cast<std::size_t>(config->num_hidden_layers));
+      for (float f : compute_inv_freq(config->rope, config->head_dim)) EXPECT_TRUE(f > 0 && f <= 1);
+      ++read;
+    } else if (json->find("quantization_config") != nullptr &&
+               config.status().message().find("quantised") != std::string::npos) {
+      ++quantised;
+    } else {
+      expect_error(config, StatusCode::kUnimplemented, {"\"architectures\"", "LlamaForCausalLM"});
+      ++other_architecture;
+    }
+  }
+  std::printf("%d configs read, refused: %d quantised, %d of other architectures, %d no JSON\n", read, quantised,
+              other_architecture, no_json);
+  EXPECT_GE(read, 20);
+  EXPECT_LE(no_json, 2);
+}
+
+TEST(RealConfigs, PublishedModelsHaveTheirKnownSizes) {
+  const fs::path configs = test::shared_dir() / "data" / "configs";
+  TESSERA_SKIP_WITHOUT(configs);
+  const auto read = [&](const char* name) { return *ModelConfig::read((configs / name).string()); };
+  // Parameter counts as their model cards state them.
+  EXPECT_EQ(read("mlc_preset/llama2_7b.json").parameter_count(), 6'738'415'616);
+  EXPECT_EQ(read("mlc_preset/llama3_1_8b.json").parameter_count(), 8'030'261'248);
+  EXPECT_EQ(read("mlc_preset/llama3_2_1b.json").parameter_count(), 1'235'814'400);
+  EXPECT_EQ(read("mlc_preset/mistral_7b_v03.json").parameter_count(), 7'248'023'552);
+  EXPECT_EQ(read("mlc_preset/qwen2_0_5b.json").parameter_count(), 494'032'768);
+  EXPECT_EQ(read("mlc_preset/qwen3_0.6b.json").parameter_count(), 596'049'920);
+  EXPECT_THAT(read("mlc_preset/mistral_7b.json").sliding_windows, Each(4096));
+  EXPECT_THAT(read("mlc_preset/llama3_1_8b.json").eos_token_ids,
+              ElementsAre(TokenId(128001), TokenId(128008), TokenId(128009)));
+}
+
+// Every weight of a checkpoint is accounted for by its config: biases, norms, tying and head sizes are read right.
+TEST(RealConfigs, CountTheParametersOfTheirCheckpoints) {
+  const fs::path goldens = test::shared_dir() / "goldens";
+  TESSERA_SKIP_WITHOUT(goldens);
+  int models = 0;
+  for (const auto& entry : fs::directory_iterator(goldens)) {
+    SCOPED_TRACE(entry.path().string());
+    const Result<ModelConfig> config = ModelConfig::read(entry.path().string());
+    if (!config.ok()) {
+      EXPECT_EQ(config.status().code(), StatusCode::kUnimplemented) << config.status().message();
+      continue;
+    }
+    const SafetensorsFile file = *SafetensorsFile::open((entry.path() / "model.safetensors").string());
+    std::int64_t elements = 0;
+    for (const StoredTensor& tensor : file.tensors()) elements += tensor.num_elements();
+    EXPECT_EQ(config->parameter_count(), elements);
+    EXPECT_EQ(config->dtype, StoredDtype::kBF16);
+    EXPECT_EQ(config->any_sliding_window(), entry.path().filename().string().ends_with("-swa"));
+    ++models;
+  }
+  std::printf("%d checkpoints counted\n", models);
+  EXPECT_GE(models, 12);
+}
+
+// Deterministic mutations of text and of single values: no crash, and what is accepted keeps its promises.
+TEST(ModelConfigFuzz, NeverCrashesAndAcceptsOnlySoundConfigs) {
+  std::mt19937 random(20240229);
+  const char* const kArchitectures[] = {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM",
+                                        "Qwen3ForCausalLM"};
+  const Json values = *Json::parse(
+      R"([null, true, -1, 0, 1, 2, 3, 7, 1024, 4294967296, 9223372036854775807, -9223372036854775808, 1e308, -1e-320,
+      0.5, "", "yarn", "full_attention", [], [1], [[]], {}, {"rope_type": "yarn", "factor": 1.5, "beta_fast": 1000000, "beta_slow": 0.001},
+      {"rope_type": "llama3", "factor": 1e6, "low_freq_factor": 0.001, "high_freq_factor": 1e6}])",
+      "values");
+  int accepted = 0;
+  for (int round = 0; round < 4000; ++round) {
+    Json json = small_config(kArchitectures[round % 4],
+                             R"({"num_key_value_heads": 2, "head_dim": 32, "rms_norm_eps": 1e-5, "sliding_window": 24,
+        "use_sliding_window": true, "max_window_layers": 2, "rope_theta": 10000.0, "rope_scaling": {"type": "yarn", "factor": 4,
+        "original_max_position_embeddings": 64}, "torch_dtype": "bfloat16", "eos_token_id": [2, 3], "bos_token_id": 1, "tie_word_embeddings": false})");
+    if (round % 2 == 0) {
+      const Result<Json> changed = Json::parse(test::mutated(json.dump(), random), "mutated");
+      if (!changed.ok()) continue;
+      json = *changed;
+    } else {
+      for (int change = 0; change < 2; ++change) {
+        json.set(json.as_object()[random() % json.as_object().size()].first,
+                 values.as_array()[random() % values.as_array().size()]);
+      }
+    }
+    const Result<ModelConfig> config = ModelConfig::from_json(json, "fuzz");
+    if (!config.ok()) continue;
+    ++accepted;
+    ASSERT_GT(config->parameter_count(), 0) << json.dump();
+    ASSERT_EQ(config->num_attention_heads % config->num_key_value_heads, 0) << json.dump();
+    ASSERT_EQ(config->head_dim % 2, 0) << json.dump();
+    for (float f : compute_inv_freq(config->rope, config->head_dim))
+      ASSERT_TRUE(std::isfinite(f) && f >= 0) << json.dump();
+    ASSERT_TRUE(std::isfinite(attention_scaling(config->rope))) << json.dump();
+  }
+  std::printf("%d of 4000 mutated configs accepted\n", accepted);
+  EXPECT_GT(accepted, 100);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,32 @@
+// generation_config.json: how a checkpoint's authors sample from it. The file is optional, and so is each field.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/base/strong_id.h"
+
+namespace tessera {
+
+struct GenerationConfig {
+  std::optional<TokenId> bos_token_id;
+  std::vector<TokenId> eos_token_ids;  // empty where the file names none: config.json's are valid then
+  std::optional<TokenId> pad_token_id;
+  std::optional<bool> do_sample;  // false: greedy, whatever temperature says
+  std::optional<double> temperature;
+  std::optional<std::int64_t> top_k;  // 0 or -1: off
+  std::optional<double> top_p;
+  std::optional<double> min_p;
+  std::optional<double> repetition_penalty;
+  std::optional<std::int64_t> max_new_tokens;
+
+  // `path`: a model folder or the file itself. A folder without the file gives an empty GenerationConfig.
+  static Result<GenerationConfig> read(const std::string& path);
+  static Result<GenerationConfig> from_json(const Json& config, const std::string& file);
+};
+
+}  // namespace tessera

@@ -1,0 +1,28 @@
+// Reproducible weights without a checkpoint (`--load-format dummy`): element i of a tensor is a function of (seed, i)
+// alone, uniform in [-scale, scale) in steps of scale / 2^15, the same for every rank, thread count and, up to
+// rounding, type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/model/tensor_copy.h"
+
+namespace tessera {
+
+// A seed of its own for each tensor of a model.
+std::uint64_t tensor_seed(std::uint64_t seed, std::string_view tensor_name);
+
+// Elements first_index, first_index + 1, … until `dst` is full. invalid_argument unless dtype is F32, F16 or BF16 and
+// dst a whole number of elements.
+Status fill_random(std::span<std::byte> dst, StoredDtype dtype, std::int64_t first_index, std::uint64_t seed,
+                   float scale);
+
+// What copy_tensor() of that slice would give if the whole tensor had been filled.
+Status fill_random(std::span<std::byte> dst, StoredDtype dtype, std::span<const std::int64_t> shape,
+                   const TensorSlice& slice, std::uint64_t seed, float scale);
+
+}  // namespace tessera

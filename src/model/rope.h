@@ -1,0 +1,60 @@
+// Rotary position embedding: which frequencies a model was trained with.
+//
+// Row p of the rotation table is cos(p·f_i)·s and sin(p·f_i)·s with f = compute_inv_freq(), s = attention_scaling().
+// The variants and their defaults are those of Hugging Face transformers 5 (modeling_rope_utils.py); the papers:
+//   default  Su et al., RoFormer, arXiv 2104.09864
+//   linear   Chen et al., Position Interpolation, arXiv 2306.15595
+//   yarn     Peng et al., YaRN, arXiv 2309.00071
+//   llama3   Llama 3.1 reference code, apply_scaling() in models/llama3/reference_impl/model.py
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+enum class RopeType {
+  kDefault,  // f_i = θ^(-2i/d)
+  kLinear,   // f_i / factor
+  kLlama3,   // long wavelengths divided by factor, short ones kept, a ramp between
+  kYarn,     // the same with YaRN's ramp, and cos and sin scaled
+};
+std::string_view rope_type_name(RopeType type);  // "default", "linear", …
+
+struct RopeConfig {
+  RopeType type = RopeType::kDefault;
+  double theta = 10000.0;
+  double factor = 1.0;                                // linear, llama3, yarn
+  std::int64_t original_max_position_embeddings = 0;  // llama3, yarn: context length before scaling
+  double low_freq_factor = 1.0;                       // llama3
+  double high_freq_factor = 4.0;                      // llama3
+  double beta_fast = 32.0;                            // yarn: rotations over the old context, above which f_i is kept
+  double beta_slow = 1.0;                             // yarn: … below which f_i is divided by factor
+  bool truncate = true;                               // yarn: ramp bounds rounded outwards to whole dimensions
+  std::optional<double> attention_factor = std::nullopt;  // yarn: replaces the formula of attention_scaling()
+  std::optional<double> mscale = std::nullopt;            // yarn: both or neither have an effect
+  std::optional<double> mscale_all_dim = std::nullopt;
+
+  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
+};
+
+// Reads `rope_parameters` (new spelling) or `rope_theta` and `rope_scaling` (old) from the members of config.json.
+// Fails with invalid_argument on wrong values, unimplemented on other variants (dynamic, longrope, mrope, a rotation of
+// part of the head). `file` names the source in messages.
+Result<RopeConfig> read_rope_config(const Json& config, const std::string& file, std::int64_t max_position_embeddings);
+
+// [head_dim / 2] angles per position, for dimension pairs (i, i + head_dim / 2). Computed in float32 in the order
+// transformers computes them, so that the results agree to the last bit or two: at position 100 000 a relative error
+// of 1e-6 would turn the first pair by 0.1 rad. Precondition: head_dim even and > 0.
+std::vector<float> compute_inv_freq(const RopeConfig& rope, std::int64_t head_dim);
+
+// What cos and sin are multiplied with: 1 except for yarn.
+float attention_scaling(const RopeConfig& rope);
+
+}  // namespace tessera

@@ -1,0 +1,130 @@
+// What the tests of this folder share: scratch folders, real data where it is present, files made by hand.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+
+namespace tessera::test {
+
+// Removed with all its content at the end of the scope.
+class ScratchDir {
+ public:
+  ScratchDir() {
+    static std::atomic<int> counter{0};
+    path_ = std::filesystem::temp_directory_path() /
+            ("tessera-model-test-" + std::to_string(::getpid()) + "-" + std::to_string(counter++));
+    std::filesystem::create_directories(path_);
+  }
+  ~ScratchDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchDir(const ScratchDir&) = delete;
+  ScratchDir& operator=(const ScratchDir&) = delete;
+
+  std::string path() const { return path_.string(); }
+  std::string write(const std::string& name, std::string_view content) const {
+    const std::string file = (path_ / name).string();
+    std::ofstream(file, std::ios::binary) << content;
+    return file;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Real checkpoints and configs; empty where absent.
+inline std::filesystem::path shared_dir() {
+  const char* named = std::getenv("TESSERA_SHARED_DIR");
+  const std::filesystem::path path = named != nullptr ? named : TESSERA_SOURCE_DIR "/../shared";
+  return std::filesystem::is_directory(path) ? path : std::filesystem::path();
+}
+
+#define TESSERA_SKIP_WITHOUT(path)                                                                          \
+  do {                                                                                                      \
+    if (!std::filesystem::exists(path)) {                                                                   \
+      GTEST_SKIP() << "no " #path ": set TESSERA_SHARED_DIR to the folder of real models to run this test"; \
+    }                                                                                                       \
+  } while (false)
+
+// A safetensors file: length, header, `data_bytes` bytes 0, 1, 2, …
+inline std::string safetensors_bytes(std::string_view header, std::size_t data_bytes) {
+  const std::uint64_t length = header.size();
+  std::string bytes(sizeof length, '\0');
+  std::memcpy(bytes.data(), &length, sizeof length);
+  bytes += header;
+  for (std::size_t i = 0; i < data_bytes; ++i) bytes += static_cast<char>(i);
+  return bytes;
+}
+
+inline std::span<const std::byte> as_bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// One small change: a bit flipped, bytes removed, doubled, overwritten, or a word put in that parsers stumble over.
+inline std::string mutated(std::string text, std::mt19937& random) {
+  static constexpr std::string_view kWords[] = {"null",
+                                                "-1",
+                                                "0",
+                                                "18446744073709551615",
+                                                "9223372036854775807",
+                                                "1e308",
+                                                "-0.0",
+                                                "true",
+                                                "[]",
+                                                "{}",
+                                                "\"\"",
+                                                "0.5",
+                                                "[[",
+                                                "\\u0000",
+                                                "\xff",
+                                                "{\"",
+                                                ",",
+                                                ":",
+                                                "4611686018427387904"};
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  for (std::size_t changes = 1 + below(3); changes > 0 && !text.empty(); --changes) {
+    const std::size_t at = below(text.size());
+    const std::size_t length = std::min(1 + below(12), text.size() - at);
+    switch (below(5)) {
+      case 0: text[at] = static_cast<char>(text[at] ^ (1 << below(8))); break;
+      case 1: text.erase(at, length); break;
+      case 2: text.insert(at, text.substr(at, length)); break;
+      case 3: text.replace(at, length, kWords[below(std::size(kWords))]); break;
+      default: text.resize(at); break;
+    }
+  }
+  return text;
+}
+
+// The error of a Result or Status has all these parts, and this code.
+template <class R>
+void expect_error(const R& result, StatusCode code, const std::vector<std::string>& parts) {
+  ASSERT_FALSE(result.ok());
+  Status status;
+  if constexpr (std::is_same_v<R, Status>) {
+    status = result;
+  } else {
+    status = result.status();
+  }
+  EXPECT_EQ(status_code_name(status.code()), status_code_name(code)) << status.message();
+  for (const std::string& part : parts) EXPECT_THAT(status.message(), testing::HasSubstr(part));
+  EXPECT_LT(status.message().size(), 1000u) << status.message();
+}
+
+}  // namespace tessera::test

@@ -1,0 +1,69 @@
+// Unified paged attention over a ragged batch: extend and decode rows alike.
+//
+//   attention(q X[T, Hq·D], k_cache Y[P, page_size, Hkv, D], v_cache Y[…], mut out X[T, Hq·D])
+//     {group: int, scale: double, window: int = 0, softcap: double = 0}
+//
+// Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, the
+// rows' own included (kv_store ran before). Its row i stands at position p = kv_len - query_len + i and sees the
+// positions max(0, p - window + 1) … p, or 0 … p where window is 0. With G = Hq / Hkv, query head h reads head h / G:
+//
+//   s_j = scale · q·k_j,  or softcap · tanh(s_j / softcap) where softcap > 0;    out = Σ softmax(s)_j · v_j
+//
+// The operator's first half, plan_attention, runs on the host before every forward and writes lengths and page
+// tables to static buffers; the kernel reads them when it runs, so a recorded graph serves any lengths. Rows past
+// query_starts[num_requests] are not written.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/forward_batch.h"
+#include "tessera/ops/op.h"
+
+namespace tessera {
+
+extern const ir::OpDecl kAttention;
+extern const KernelDef kAttentionCpu;
+
+// One cache group's attention metadata: a device allocation at fixed addresses and its mirror on the host.
+//
+//   AttentionBuffers buffers = TRY(AttentionBuffers::create(device, {.max_requests = 64, .max_pages_per_request = 256,
+//                                                                    .page_size = 16, .num_pages = 4096}));
+//   context.attention.push_back(buffers.metadata());
+//   every step: TRY(plan_attention(batch, /*group=*/0, buffers, stream));
+class AttentionBuffers {
+ public:
+  struct Options {
+    std::int64_t max_requests = 0;
+    std::int64_t max_pages_per_request = 0;
+    std::int64_t page_size = 16;  // tokens
+    std::int64_t num_pages = 0;   // of the cache: page ids are below it
+  };
+  static Result<AttentionBuffers> create(Device& device, const Options& options);
+
+  const Options& options() const { return options_; }
+  // Device addresses, valid as long as this object or what it was moved to.
+  AttentionMetadata metadata() const;
+
+ private:
+  friend Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& buffers, Stream& stream);
+  AttentionBuffers() = default;
+  std::int64_t header_size() const { return 2 * options_.max_requests + 2; }
+
+  Options options_;
+  std::unique_ptr<Allocation> memory_;
+  // i32: num_requests, query_starts [max_requests + 1], kv_lens [max_requests], page_table [max_requests, max_pages].
+  std::vector<std::int32_t> mirror_;
+  bool uploaded_ = false;  // the device has the mirror's page table
+};
+
+// Writes the batch's real requests to `buffers` and what changed of them to the device. kResourceExhausted where
+// requests or pages pass what the buffers were made for, kInternal where the batch contradicts itself. Allocates
+// nothing; cost: one upload of the lengths, and one of the page table's changed range where pages changed.
+// Precondition: the previous plan's uploads from these buffers are done (on a CPU stream they always are).
+Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& buffers, Stream& stream);
+
+}  // namespace tessera

@@ -1,0 +1,343 @@
+// Catches: a causal or window edge off by one, a query head that reads another group's keys, pages read out of order or
+// past a request's length, softmax that overflows or forgets an earlier block, head sizes that are no multiple of a
+// vector, writes to padded rows, lengths baked into a recorded graph, and plans that do not fit their buffers.
+#include "tessera/ops/attention.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "tessera/ops/op_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+using ir::DType;
+using ::testing::HasSubstr;
+
+struct Request {
+  std::int32_t query_len;
+  std::int32_t kv_len;
+};
+
+struct Config {
+  DType dtype = DType::kFloat32;
+  DType cache_dtype = DType::kFloat32;
+  std::int64_t heads = 4;
+  std::int64_t kv_heads = 2;
+  std::int64_t head_dim = 16;
+  std::int64_t page_size = 16;
+  std::int64_t window = 0;
+  double softcap = 0;
+  double scale = 0.25;
+  std::int64_t padded_rows = 3;
+
+  ir::Attributes attributes() const {
+    return {{"group", std::int64_t{0}}, {"scale", scale}, {"window", window}, {"softcap", softcap}};
+  }
+};
+
+constexpr std::int64_t kNumPages = 600;
+constexpr std::int64_t kMaxRequests = 40;
+constexpr std::int64_t kMaxPages = 520;
+
+// Pages in a shuffled order, so that neighbours in a request are strangers in memory.
+ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_t page_size, std::uint32_t seed) {
+  std::vector<std::int32_t> free_pages(static_cast<std::size_t>(kNumPages));
+  std::iota(free_pages.begin(), free_pages.end(), 0);
+  std::shuffle(free_pages.begin(), free_pages.end(), std::mt19937(seed));
+  ForwardBatch batch;
+  batch.groups.emplace_back();
+  for (const Request& request : requests) {
+    batch.query_lens.push_back(request.query_len);
+    batch.kv_lens.push_back(request.kv_len);
+    std::vector<PageId>& pages = batch.groups[0].page_tables.emplace_back();
+    for (std::int64_t filled = 0; filled < request.kv_len; filled += page_size) {
+      pages.emplace_back(free_pages.back());
+      free_pages.pop_back();
+    }
+  }
+  return batch;
+}
+
+std::int64_t count_rows(const std::vector<Request>& requests) {
+  std::int64_t rows = 0;
+  for (const Request& request : requests) rows += request.query_len;
+  return rows;
+}
+
+std::int64_t slot_of(const ForwardBatch& batch, std::size_t request, std::int64_t position, std::int64_t page_size) {
+  const PageId page = batch.groups[0].page_tables[request][static_cast<std::size_t>(position / page_size)];
+  return page.value() * page_size + position % page_size;
+}
+
+// q, k_cache, v_cache, out. Slots of no request are NaN, as are padded query rows.
+std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch& batch, std::int64_t bucket_rows,
+                                      std::uint32_t seed) {
+  HostTensor q = random_tensor(c.dtype, {bucket_rows, c.heads * c.head_dim}, seed, -2, 2);
+  std::int64_t rows = 0;
+  for (const std::int32_t n : batch.query_lens) rows += n;
+  for (std::int64_t i = rows * c.heads * c.head_dim; i < q.size(); ++i) q.set(i, std::nan(""));
+  const std::vector<std::int64_t> cache_dims = {kNumPages, c.page_size, c.kv_heads, c.head_dim};
+  HostTensor k_cache = poisoned_tensor(c.cache_dtype, cache_dims);
+  HostTensor v_cache = k_cache;
+  std::mt19937 generator(seed + 1);
+  std::uniform_real_distribution<double> uniform(-2, 2);
+  const std::int64_t token = c.kv_heads * c.head_dim;
+  for (std::size_t b = 0; b < batch.kv_lens.size(); ++b)
+    for (std::int64_t p = 0; p < batch.kv_lens[b]; ++p)
+      for (std::int64_t i = 0; i < token; ++i) {
+        k_cache.set(slot_of(batch, b, p, c.page_size) * token + i, uniform(generator));
+        v_cache.set(slot_of(batch, b, p, c.page_size) * token + i, uniform(generator));
+      }
+  return {q, k_cache, v_cache, poisoned_tensor(c.dtype, q.dims)};
+}
+
+// One query head of one row: out[head_dim].
+void reference_row(const Config& c, const ForwardBatch& batch, const std::vector<HostTensor>& operands, std::size_t b,
+                   std::int64_t position, const double* q, std::int64_t kv_head, double* out) {
+  const std::int64_t first = c.window > 0 ? std::max<std::int64_t>(0, position - c.window + 1) : 0;
+  std::vector<double> scores;
+  for (std::int64_t p = first; p <= position; ++p) {
+    const std::int64_t at = (slot_of(batch, b, p, c.page_size) * c.kv_heads + kv_head) * c.head_dim;
+    double s = 0;
+    for (std::int64_t d = 0; d < c.head_dim; ++d) s += q[d] * operands[1].at(at + d);
+    s *= c.scale;
+    scores.push_back(c.softcap > 0 ? c.softcap * std::tanh(s / c.softcap) : s);
+  }
+  const double greatest = *std::max_element(scores.begin(), scores.end());
+  double total = 0;
+  for (double& s : scores) total += s = std::exp(s - greatest);
+  std::fill(out, out + c.head_dim, 0.0);
+  for (std::int64_t p = first; p <= position; ++p) {
+    const std::int64_t at = (slot_of(batch, b, p, c.page_size) * c.kv_heads + kv_head) * c.head_dim;
+    for (std::int64_t d = 0; d < c.head_dim; ++d)
+      out[d] += scores[static_cast<std::size_t>(p - first)] / total * operands[2].at(at + d);
+  }
+}
+
+// Padded rows keep what stood there.
+std::vector<double> reference(const Config& c, const ForwardBatch& batch, const std::vector<HostTensor>& operands) {
+  const std::vector<double> q = operands[0].values();
+  std::vector<double> out = operands[3].values();
+  std::int64_t row = 0;
+  for (std::size_t b = 0; b < batch.kv_lens.size(); ++b)
+    for (std::int32_t i = 0; i < batch.query_lens[b]; ++i, ++row)
+      for (std::int64_t h = 0; h < c.heads; ++h) {
+        const std::int64_t at = (row * c.heads + h) * c.head_dim;
+        reference_row(c, batch, operands, b, batch.kv_lens[b] - batch.query_lens[b] + i, q.data() + at,
+                      h / (c.heads / c.kv_heads), out.data() + at);
+      }
+  return out;
+}
+
+// A device with buffers for plans and a context that shows them to the operator.
+struct Bench {
+  static Bench create(std::int64_t page_size) {
+    Result<std::unique_ptr<CpuDevice>> device = CpuDevice::create({});
+    EXPECT_TRUE(device.ok()) << device.status().message();
+    Result<AttentionBuffers> buffers = AttentionBuffers::create(**device, {.max_requests = kMaxRequests,
+                                                                           .max_pages_per_request = kMaxPages,
+                                                                           .page_size = page_size,
+                                                                           .num_pages = kNumPages});
+    EXPECT_TRUE(buffers.ok()) << buffers.status().message();
+    Result<std::unique_ptr<Stream>> stream = (*device)->create_stream("plan");
+    EXPECT_TRUE(stream.ok()) << stream.status().message();
+    Bench bench{*std::move(device), *std::move(buffers), *std::move(stream), {}};
+    bench.context.attention.push_back(bench.buffers.metadata());
+    bench.context.page_size = page_size;
+    return bench;
+  }
+  void plan(const ForwardBatch& batch) {
+    const Status status = plan_attention(batch, 0, buffers, *stream);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  std::unique_ptr<CpuDevice> device;
+  AttentionBuffers buffers;
+  std::unique_ptr<Stream> stream;
+  ForwardContext context;
+};
+
+Tolerance attention_tolerance(DType dtype) {
+  Tolerance allowed = tolerance(dtype);
+  allowed.absolute += 4e-6;
+  return allowed;
+}
+
+void check(const Config& c, const std::vector<Request>& requests, const std::string& what, double slack = 0) {
+  Bench bench = Bench::create(c.page_size);
+  const ForwardBatch batch = make_batch(requests, c.page_size, 5);
+  bench.plan(batch);
+  const std::vector<HostTensor> operands = make_operands(c, batch, count_rows(requests) + c.padded_rows, 6);
+  const OpOutcome outcome = run_op(kAttention, kAttentionCpu, operands, c.attributes(), bench.context);
+  Tolerance allowed = attention_tolerance(c.dtype);
+  allowed.absolute += slack;
+  expect_close(outcome.operands[3], reference(c, batch, operands), allowed, what);
+}
+
+const std::vector<Request> kMixed = {{1, 1}, {5, 5}, {1, 130}, {70, 90}, {1, 64}, {33, 200}, {2, 65}};
+
+class Attention : public ::testing::TestWithParam<DType> {};
+
+TEST_P(Attention, AnyHeadSize) {
+  for (const std::int64_t head_dim : {1, 8, 16, 20, 64, 80, 128, 256})
+    check({.dtype = GetParam(),
+           .cache_dtype = GetParam(),
+           .head_dim = head_dim,
+           .scale = 1 / std::sqrt(static_cast<double>(head_dim))},
+          kMixed, "head size " + std::to_string(head_dim));
+}
+
+TEST_P(Attention, AnyGroup) {
+  for (const std::int64_t group : {1, 2, 3, 4, 5, 6, 7, 8, 71})
+    check({.dtype = GetParam(), .cache_dtype = GetParam(), .heads = 2 * group, .head_dim = 20}, kMixed,
+          "query heads per KV head " + std::to_string(group));
+}
+
+TEST_P(Attention, WindowsAndSoftcap) {
+  for (const std::int64_t window : {1, 2, 16, 63, 64, 65, 100, 1000})
+    for (const double softcap : {0.0, 3.0})
+      check({.dtype = GetParam(), .cache_dtype = GetParam(), .window = window, .softcap = softcap}, kMixed,
+            "window " + std::to_string(window) + " softcap " + std::to_string(softcap));
+}
+
+TEST_P(Attention, PageSizes) {
+  for (const std::int64_t page_size : {1, 3, 16, 64})
+    check({.dtype = GetParam(), .cache_dtype = GetParam(), .page_size = page_size}, kMixed,
+          "page size " + std::to_string(page_size));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Attention, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
+                         [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
+
+TEST(AttentionBatches, EmptyOneAndMany) {
+  check({}, {}, "no request");
+  check({}, {{1, 1}}, "one token");
+  check({.padded_rows = 0}, {{257, 257}}, "one prompt, no padding");
+  check({}, {{1, 4000}}, "one long decode");
+  check({}, std::vector<Request>(40, {1, 37}), "decode of 40");
+}
+
+TEST(AttentionBatches, CacheOfAnotherType) {
+  check({.dtype = DType::kFloat32, .cache_dtype = DType::kBFloat16}, kMixed, "f32 over a bf16 cache");
+  check({.dtype = DType::kBFloat16, .cache_dtype = DType::kFloat16}, kMixed, "bf16 over an f16 cache");
+}
+
+// Scores of hundreds: exp of them is far outside float32. A float32 score of 1000 is off by 1e-4, and so are weights.
+TEST(AttentionBatches, GreatScores) { check({.scale = 30}, kMixed, "great scores", 2e-3); }
+
+// A captured graph has addresses and bucket sizes only: other lengths, pages and requests later.
+TEST(AttentionReplay, ServesOtherLengths) {
+  const Config c{.head_dim = 64};
+  Bench bench = Bench::create(c.page_size);
+  constexpr std::int64_t kBucketRows = 128;
+  const ForwardBatch recorded = make_batch({{3, 3}}, c.page_size, 1);
+  bench.plan(recorded);
+  const std::vector<HostTensor> first = make_operands(c, recorded, kBucketRows, 2);
+  Result<std::unique_ptr<OpCase>> op =
+      OpCase::create(*bench.device, kAttention, kAttentionCpu, first, c.attributes(), bench.context);
+  ASSERT_TRUE(op.ok()) << op.status().message();
+  ASSERT_TRUE((*op)->record().ok());
+
+  std::uint32_t seed = 10;
+  for (const std::vector<Request>& requests :
+       {kMixed, {{1, 500}}, std::vector<Request>(40, {3, 20}), {}, std::vector<Request>{{128, 128}}}) {
+    ++seed;
+    const ForwardBatch batch = make_batch(requests, c.page_size, seed);
+    bench.plan(batch);
+    const std::vector<HostTensor> operands = make_operands(c, batch, kBucketRows, seed);
+    ASSERT_TRUE((*op)->load(operands).ok());
+    ASSERT_TRUE((*op)->replay().ok());
+    Result<std::vector<HostTensor>> after = (*op)->operands();
+    ASSERT_TRUE(after.ok());
+    expect_close((*after)[3], reference(c, batch, operands), attention_tolerance(c.dtype),
+                 "replay with " + std::to_string(requests.size()) + " requests");
+  }
+}
+
+// Rows that do not fit the bucket are a defect elsewhere; here nothing is written out of bounds.
+TEST(AttentionReplay, LeavesOutWhatPassesTheBucket) {
+  const Config c{};
+  Bench bench = Bench::create(c.page_size);
+  const ForwardBatch batch = make_batch({{2, 2}, {3, 3}}, c.page_size, 1);
+  bench.plan(batch);
+  const std::vector<HostTensor> operands = make_operands(c, batch, 4, 2);
+  const OpOutcome outcome = run_op(kAttention, kAttentionCpu, operands, c.attributes(), bench.context);
+  const HostTensor& out = outcome.operands[3];
+  const std::int64_t width = c.heads * c.head_dim;
+  EXPECT_FALSE(std::isnan(out.at(2 * width - 1)));
+  EXPECT_TRUE(std::isnan(out.at(2 * width)));
+}
+
+TEST(AttentionPlan, WritesLengthsAndPages) {
+  Bench bench = Bench::create(16);
+  // Twice, so that the second plan finds the first one's entries in its way.
+  bench.plan(make_batch({{4, 100}, {1, 7}, {1, 3}}, 16, 1));
+  const ForwardBatch batch = make_batch({{1, 50}, {2, 20}}, 16, 2);
+  bench.plan(batch);
+  const AttentionMetadata metadata = bench.buffers.metadata();
+  EXPECT_EQ(*metadata.num_requests, 2);
+  EXPECT_THAT(std::vector<int>(metadata.query_starts, metadata.query_starts + 3), ::testing::ElementsAre(0, 1, 3));
+  EXPECT_THAT(std::vector<int>(metadata.kv_lens, metadata.kv_lens + 2), ::testing::ElementsAre(50, 20));
+  for (std::size_t b = 0; b < 2; ++b)
+    for (std::size_t p = 0; p < batch.groups[0].page_tables[b].size(); ++p)
+      EXPECT_EQ(metadata.page_table[b * static_cast<std::size_t>(metadata.max_pages_per_request) + p],
+                batch.groups[0].page_tables[b][p].value());
+}
+
+TEST(AttentionPlan, RefusesWhatDoesNotFit) {
+  Bench bench = Bench::create(16);
+  const auto error = [&](const ForwardBatch& batch, int group = 0) {
+    return plan_attention(batch, group, bench.buffers, *bench.stream).to_string();
+  };
+  EXPECT_THAT(
+      error(make_batch(std::vector<Request>(41, {1, 1}), 16, 1)),
+      HasSubstr("resource exhausted: attention's plan: 41 requests in a forward; the buffers were made for 40"));
+  EXPECT_THAT(error(make_batch({{1, 1}, {1, 521 * 16}}, 16, 1)),
+              HasSubstr("resource exhausted: attention's plan: request 1: 521 pages; the buffers were made for 520"));
+  EXPECT_THAT(error(make_batch({{1, 1}}, 16, 1), 1), HasSubstr("1 cache groups, not group 1"));
+  ForwardBatch batch = make_batch({{1, 33}}, 16, 1);
+  batch.groups[0].page_tables[0].pop_back();
+  EXPECT_THAT(error(batch), HasSubstr("request 0: 2 pages of 16 tokens do not hold its 33 tokens"));
+  batch.groups[0].page_tables[0].emplace_back(600);
+  EXPECT_THAT(error(batch), HasSubstr("page 600 is outside the cache's 600"));
+  batch.groups[0].page_tables.clear();
+  EXPECT_THAT(error(batch), HasSubstr("0 page tables disagree"));
+  // A refused plan does not spoil the next one.
+  bench.plan(make_batch(kMixed, 16, 3));
+  EXPECT_EQ(bench.buffers.metadata().kv_lens[2], 130);
+
+  EXPECT_FALSE(AttentionBuffers::create(*bench.device, {.max_requests = 0}).ok());
+}
+
+TEST(AttentionShapes, RefusesWhatDoesNotFit) {
+  const ir::Type q{DType::kBFloat16, {ir::Symbol::kTokens, 256}};
+  const ir::Type cache{DType::kBFloat16, {ir::Symbol::kPages, 16, 2, 32}};
+  const ir::Attributes good = {{"group", std::int64_t{0}}, {"scale", 1.0}};
+  EXPECT_EQ(infer_error(kAttention, {q, cache, cache, q}, good), "");
+  const ir::Type narrow{DType::kBFloat16, {ir::Symbol::kTokens, 32}};
+  EXPECT_THAT(infer_error(kAttention, {narrow, cache, cache, narrow}, good), HasSubstr("no multiple of the cache's 2"));
+  EXPECT_THAT(infer_error(kAttention, {q, cache, cache, narrow}, good), HasSubstr("writes to bf16[T, 32]"));
+  EXPECT_THAT(infer_error(kAttention, {q, q, q, q}, good), HasSubstr("not bf16[T, 256]"));
+  const ir::Type other{DType::kBFloat16, {ir::Symbol::kPages, 16, 1, 32}};
+  EXPECT_THAT(infer_error(kAttention, {q, cache, other, q}, good), HasSubstr("must agree"));
+  const ir::Type symbolic{DType::kBFloat16, {ir::Symbol::kPages, ir::Symbol::kTokens, 2, 32}};
+  EXPECT_THAT(infer_error(kAttention, {q, symbolic, symbolic, q}, good), HasSubstr("needs constant page size"));
+  EXPECT_THAT(infer_error(kAttention, {q, cache, cache, q}, {{"group", std::int64_t{-1}}, {"scale", 1.0}}),
+              HasSubstr("group is -1"));
+  EXPECT_THAT(infer_error(kAttention, {q, cache, cache, q}, {{"window", std::int64_t{-5}}}), HasSubstr("window is -5"));
+  EXPECT_THAT(infer_error(kAttention, {q, cache, cache, q}, {{"softcap", -1.0}}), HasSubstr("softcap is -1"));
+}
+
+TEST(AttentionShapes, NeedsItsCacheGroup) {
+  const Config c{};
+  Bench bench = Bench::create(c.page_size);
+  const ForwardBatch batch = make_batch({{1, 1}}, c.page_size, 1);
+  const std::vector<HostTensor> operands = make_operands(c, batch, 1, 2);
+  const Result<OpOutcome> outcome =
+      try_run_op(kAttention, kAttentionCpu, operands, {{"group", std::int64_t{1}}, {"scale", 1.0}}, bench.context);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("reads cache group 1, but the forward context has 1"));
+}
+
+}  // namespace
+}  // namespace tessera::testing

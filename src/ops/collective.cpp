@@ -1,0 +1,218 @@
+#include "tessera/ops/collective.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "tessera/ops/cpu_math.h"
+#include "tessera/ops/cpu_op.h"
+
+namespace tessera {
+namespace {
+
+// For i in [begin, end): element i of every tensor = the sum of all tensors' elements i, in order.
+template <class T>
+TESSERA_CPU_CLONES void reduce_range(const std::vector<TensorView>& tensors, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kBlock = 256;
+  float sum[kBlock];
+  for (std::int64_t first = begin; first < end; first += kBlock) {
+    const std::int64_t n = end - first < kBlock ? end - first : kBlock;
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = 0.0f;
+    for (const TensorView& tensor : tensors) {
+      const T* x = tensor.as<T>() + first;
+      for (std::int64_t i = 0; i < n; ++i) sum[i] += to_float(x[i]);
+    }
+    for (const TensorView& tensor : tensors) {
+      T* x = tensor.as<T>() + first;
+      for (std::int64_t i = 0; i < n; ++i) x[i] = from_float<T>(sum[i]);
+    }
+  }
+}
+
+}  // namespace
+
+struct Communicator::Group {
+  explicit Group(int ranks) : tensors(static_cast<std::size_t>(ranks)), calls(static_cast<std::size_t>(ranks)) {}
+
+  int size() const { return static_cast<int>(tensors.size()); }
+  // The last rank to arrive sends all of them on. Precondition: the mutex is held.
+  bool arrive() {
+    if (++arrived < size()) return false;
+    arrived = 0;
+    ++generation;
+    moved.notify_all();
+    return true;
+  }
+
+  std::mutex mutex;
+  std::condition_variable moved;
+  int arrived = 0;              // at the present meeting or parting
+  std::int64_t generation = 0;  // meetings and partings so far
+  Status ended;                 // not ok once a rank has aborted
+  // Entry r is written by rank r in enter(); all are read between enter() and leave().
+  std::vector<TensorView> tensors;
+  std::vector<std::string_view> calls;
+};
+
+Communicator::Communicator(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
+
+Communicator::~Communicator() { abort("its communicator is gone"); }
+
+std::vector<std::unique_ptr<Communicator>> Communicator::create_group(int ranks) {
+  const auto group = std::make_shared<Group>(ranks);
+  std::vector<std::unique_ptr<Communicator>> members;
+  for (int r = 0; r < ranks; ++r) members.push_back(std::unique_ptr<Communicator>(new Communicator(group, r)));
+  return members;
+}
+
+int Communicator::ranks() const { return group_->size(); }
+
+void Communicator::abort(std::string_view reason) {
+  const std::lock_guard lock(group_->mutex);
+  if (!group_->ended.ok()) return;
+  group_->ended = cancelled(fmt::format("rank {} of {} left the group: {}", rank_, ranks(), reason));
+  group_->moved.notify_all();
+}
+
+Status Communicator::status() const {
+  const std::lock_guard lock(group_->mutex);
+  return group_->ended;
+}
+
+Status Communicator::enter(std::string_view call, const TensorView& x) {
+  std::unique_lock lock(group_->mutex);
+  if (!group_->ended.ok()) return group_->ended;
+  group_->tensors[static_cast<std::size_t>(rank_)] = x;
+  group_->calls[static_cast<std::size_t>(rank_)] = call;
+  const std::int64_t generation = group_->generation;
+  if (group_->arrive()) return ok_status();
+  group_->moved.wait(lock, [&] { return group_->generation != generation || !group_->ended.ok(); });
+  // Where all ranks came in time they all go on, even if one aborted right after.
+  return group_->generation != generation ? ok_status() : group_->ended;
+}
+
+void Communicator::leave() {
+  // Not ended by abort(): all ranks are between enter() and here and wait for nothing else, and no rank may
+  // give its memory away while another still works on it.
+  std::unique_lock lock(group_->mutex);
+  const std::int64_t generation = group_->generation;
+  if (group_->arrive()) return;
+  group_->moved.wait(lock, [&] { return group_->generation != generation; });
+}
+
+Status Communicator::check_agreement() const {
+  const TensorView& first = group_->tensors[0];
+  for (std::size_t r = 1; r < group_->tensors.size(); ++r) {
+    const TensorView& other = group_->tensors[r];
+    if (group_->calls[r] == group_->calls[0] && other.dtype == first.dtype && other.rank == first.rank &&
+        other.dims == first.dims)
+      continue;
+    return internal_error(fmt::format("ranks disagree: rank 0 is in {} with {} elements {}, rank {} in {} with {} {}",
+                                      group_->calls[0], first.elements(), ir::dtype_name(first.dtype), r,
+                                      group_->calls[r], other.elements(), ir::dtype_name(other.dtype)));
+  }
+  return ok_status();
+}
+
+template <class Body>
+Status Communicator::together(std::string_view call, const TensorView& x, const Body& body) {
+  TRY(enter(call, x));
+  const Status agreed = check_agreement();
+  if (agreed.ok()) body();
+  leave();
+  if (!agreed.ok()) abort(agreed.message());
+  return agreed;
+}
+
+Status Communicator::all_reduce(const TensorView& x) {
+  // Rank r adds up its share of the elements and writes it to every rank: no element is touched by two.
+  const std::int64_t begin = x.elements() * rank_ / ranks();
+  const std::int64_t end = x.elements() * (rank_ + 1) / ranks();
+  return dispatch_dtype(x.dtype, "all_reduce", [&]<class T>() -> Status {
+    return together("all_reduce", x, [&] { reduce_range<T>(group_->tensors, begin, end); });
+  });
+}
+
+Status Communicator::all_gather(const TensorView& x, const TensorView& y) {
+  const std::size_t row_bytes = static_cast<std::size_t>(x.dim(1)) * ir::dtype_size(x.dtype);
+  return together("all_gather", x, [&] {
+    if (row_bytes == 0) return;
+    std::byte* to = y.data;
+    for (std::size_t row = 0; row < static_cast<std::size_t>(x.dim(0)); ++row)
+      for (const TensorView& tensor : group_->tensors) {
+        std::memcpy(to, tensor.data + row * row_bytes, row_bytes);
+        to += row_bytes;
+      }
+  });
+}
+
+namespace {
+
+Result<std::vector<ir::Type>> infer_all_reduce(const ir::OpSignature& signature) {
+  const ir::Type& x = signature.operands[0];
+  if (!ir::is_floating_point(x.dtype) || x.shape.empty())
+    return invalid_argument(
+        fmt::format("all_reduce takes f32, bf16 or f16 of at least one dimension, not {}", x.to_string()));
+  return std::vector<ir::Type>{};
+}
+
+Result<std::vector<ir::Type>> infer_all_gather(const ir::OpSignature& signature) {
+  const ir::Type& x = signature.operands[0];
+  const std::int64_t ranks = signature.node.attribute_or("ranks", std::int64_t{0});
+  if (x.shape.size() != 2) return invalid_argument(fmt::format("all_gather takes X[R, N], not {}", x.to_string()));
+  if (ranks < 1) return invalid_argument(fmt::format("all_gather's ranks is {}; at least 1 is needed", ranks));
+  return std::vector<ir::Type>{{x.dtype, {x.shape[0], x.shape[1] * ranks}}};
+}
+
+Result<std::unique_ptr<BoundOp>> bind_all_reduce(const BindArgs& args) {
+  const TensorView x = args.operands[0];
+  Communicator* communicator = args.context.communicator;
+  return make_cpu_op("all_reduce", [=] {
+    // The error stays in Communicator::status().
+    if (communicator && !communicator->all_reduce(x).ok()) return;
+  });
+}
+
+Result<std::unique_ptr<BoundOp>> bind_all_gather(const BindArgs& args) {
+  const TensorView x = args.operands[0];
+  const TensorView y = args.results[0];
+  Communicator* communicator = args.context.communicator;
+  const std::int64_t ranks = args.node.attribute_or("ranks", std::int64_t{0});
+  const std::int64_t present = communicator ? communicator->ranks() : 1;
+  if (ranks != present)
+    return failed_precondition(fmt::format("all_gather was built for {} ranks, but {} run", ranks, present));
+  return make_cpu_op("all_gather", [=] {
+    if (!communicator) {
+      if (x.bytes() > 0) std::memcpy(y.data, x.data, static_cast<std::size_t>(x.bytes()));
+      return;
+    }
+    // The error stays in Communicator::status().
+    if (!communicator->all_gather(x, y).ok()) return;
+  });
+}
+
+}  // namespace
+
+const ir::OpDecl kAllReduce{
+    .name = "all_reduce",
+    .summary = "x[*, N] = sum over ranks of x, in rank order",
+    .operands = {{.name = "x", .mutated = true}},
+    .attributes = {},
+    .infer = infer_all_reduce,
+};
+
+const ir::OpDecl kAllGather{
+    .name = "all_gather",
+    .summary = "x[R, N] of every rank side by side: y[R, N*ranks]",
+    .operands = {{.name = "x"}},
+    .attributes = {{.name = "ranks", .kind = ir::AttributeKind::kInt, .required = true}},
+    .infer = infer_all_gather,
+};
+
+const KernelDef kAllReduceCpu{.op = "all_reduce", .name = "cpu", .bind = bind_all_reduce};
+const KernelDef kAllGatherCpu{.op = "all_gather", .name = "cpu", .bind = bind_all_gather};
+
+}  // namespace tessera

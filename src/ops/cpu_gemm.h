@@ -1,0 +1,26 @@
+// A float32 matrix product of blocks that fit the cache, on one thread: what attention's prefill and
+// linear's own kernel are made of. Callers convert, pack and share out the work.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+
+// c[m, n] = a[m, k] · b[k, n], plus c where `accumulate` is set. Strides are in floats between rows.
+// Every element is summed in the order of k, whatever m and n are.
+struct GemmBlock {
+  const float* a;
+  std::int64_t a_stride;
+  const float* b;
+  std::int64_t b_stride;
+  float* c;
+  std::int64_t c_stride;
+  std::int64_t m;
+  std::int64_t n;  // a multiple of 16: callers pad
+  std::int64_t k;
+  bool accumulate;
+};
+
+void gemm_block(const GemmBlock& block);
+
+}  // namespace tessera

@@ -1,0 +1,152 @@
+// What CPU kernels share: storage types and their conversions, exp/tanh/sigmoid that vectorise, and
+// the macro that compiles a kernel once per instruction set.
+//
+//   template <class T>
+//   TESSERA_CPU_CLONES void silu_row(const T* x, T* y, std::int64_t n) {
+//     for (std::int64_t i = 0; i < n; ++i) {
+//       const float v = to_float(x[i]);
+//       y[i] = from_float<T>(v * sigmoid(v));
+//     }
+//   }
+//
+// Everything here is inlined, so it takes on the instruction set of the function that uses it.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/type.h"
+
+// Compiles a function for AVX-512, AVX2 and the baseline; the loader picks one. Vector loops must
+// stand in the function itself or in TESSERA_INLINE functions: the body of a lambda is not cloned.
+// Sanitizers start after the loader's choice, and only g++ on x86-64 does this for templates.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define TESSERA_CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define TESSERA_CPU_CLONES
+#endif
+#define TESSERA_INLINE inline __attribute__((always_inline))
+
+namespace tessera {
+
+struct BFloat16 {
+  std::uint16_t bits;
+};
+struct Float16 {
+  std::uint16_t bits;
+};
+
+TESSERA_INLINE float to_float(float x) { return x; }
+TESSERA_INLINE float to_float(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
+// Branch-free, and exact for subnormals, infinities and NaN.
+TESSERA_INLINE float to_float(Float16 x) {
+  const std::uint32_t magnitude = static_cast<std::uint32_t>(x.bits & 0x7fff) << 13;
+  const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000) << 16;
+  const std::uint32_t normal = magnitude + ((127u - 15u) << 23);
+  const std::uint32_t special = magnitude + ((255u - 31u) << 23);
+  // A subnormal m·2^-24 as the difference of two normal floats, so that flush-to-zero does not touch it.
+  const float base = std::bit_cast<float>(113u << 23);  // 2^-14
+  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude + (113u << 23)) - base);
+  std::uint32_t bits = magnitude >= (31u << 23) ? special : normal;
+  bits = magnitude < (1u << 23) ? subnormal : bits;
+  return std::bit_cast<float>(bits | sign);
+}
+
+// To nearest, ties to even; NaN stays NaN.
+template <class T>
+TESSERA_INLINE T from_float(float x);
+template <>
+TESSERA_INLINE float from_float<float>(float x) {
+  return x;
+}
+template <>
+TESSERA_INLINE BFloat16 from_float<BFloat16>(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const std::uint32_t quiet_nan = (bits >> 16) | 0x40u;
+  return {static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded)};
+}
+template <>
+TESSERA_INLINE Float16 from_float<Float16>(float x) {
+  const std::uint32_t all = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t bits = all & 0x7fffffffu;
+  // Values of 65520 and above carry into the exponent 31: infinity.
+  const std::uint32_t normal = (bits - ((127u - 15u) << 23) + 0xfffu + ((bits >> 13) & 1u)) >> 13;
+  // Adding 0.5 leaves the half's last bit, 2^-24, in the float's last bit; the addition rounds.
+  const std::uint32_t subnormal =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + 0.5f) - std::bit_cast<std::uint32_t>(0.5f);
+  const std::uint32_t special = bits > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  std::uint32_t half = bits < (113u << 23) ? subnormal : normal;
+  half = bits >= (143u << 23) ? special : half;
+  return {static_cast<std::uint16_t>(half | ((all >> 16) & 0x8000u))};
+}
+
+// e^x to about 1e-7 relative; 0 for -inf, inf past 88.72, NaN for NaN.
+TESSERA_INLINE float fast_exp(float x) {
+  x = x < -104.0f ? -104.0f : x;
+  x = x > 89.0f ? 89.0f : x;
+  // n = round(x / ln 2): adding 1.5·2^23 leaves n in the low bits.
+  const float magic = 12582912.0f;
+  const float shifted = x * 1.44269504088896341f + magic;
+  const float n = shifted - magic;
+  // r = x - n ln 2 in two parts, |r| <= ln 2 / 2.
+  float r = x - n * 0.693145751953125f;
+  r = r - n * 1.42860677e-6f;
+  // Taylor's series to r^7 / 7!: the rest is below 6e-9.
+  float p = 1.0f / 5040.0f;
+  p = p * r + 1.0f / 720.0f;
+  p = p * r + 1.0f / 120.0f;
+  p = p * r + 1.0f / 24.0f;
+  p = p * r + 1.0f / 6.0f;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  // 2^n in two factors, so that n = 128 and subnormal results come out right.
+  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(magic);
+  const std::int32_t half = exponent >> 1;
+  const float scale_a = std::bit_cast<float>(static_cast<std::uint32_t>(half + 127) << 23);
+  const float scale_b = std::bit_cast<float>(static_cast<std::uint32_t>(exponent - half + 127) << 23);
+  return p * scale_a * scale_b;
+}
+
+// 1 / (1 + e^-x), to about 2e-7 relative.
+TESSERA_INLINE float sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
+
+// To about 4e-7 relative, small arguments included.
+TESSERA_INLINE float fast_tanh(float x) {
+  const float large = 1.0f - 2.0f / (fast_exp(2.0f * x) + 1.0f);
+  const float s = x * x;
+  float p = 62.0f / 2835.0f;
+  p = p * s - 17.0f / 315.0f;
+  p = p * s + 2.0f / 15.0f;
+  p = p * s - 1.0f / 3.0f;
+  const float small = x + x * s * p;
+  return s < 0.09f ? small : large;
+}
+
+template <class T>
+inline constexpr ir::DType kDTypeOf = std::is_same_v<T, float>      ? ir::DType::kFloat32
+                                      : std::is_same_v<T, BFloat16> ? ir::DType::kBFloat16
+                                                                    : ir::DType::kFloat16;
+
+// Calls f.operator()<T>() with the storage type of a floating-point dtype and returns what it
+// returns (a Status or a Result); kUnimplemented for any other dtype. `what` begins the message.
+//   return dispatch_dtype(x.dtype, "rms_norm", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> { … });
+template <class F>
+auto dispatch_dtype(ir::DType dtype, std::string_view what, F&& f) -> decltype(f.template operator()<float>()) {
+  switch (dtype) {
+    case ir::DType::kFloat32: return f.template operator()<float>();
+    case ir::DType::kBFloat16: return f.template operator()<BFloat16>();
+    case ir::DType::kFloat16: return f.template operator()<Float16>();
+    default: break;
+  }
+  return unimplemented(std::string(what) + " takes f32, bf16 and f16, not " + std::string(ir::dtype_name(dtype)));
+}
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+// Catches: reads outside the table for ids that padding or a defect brings, rows from the wrong step's ids.
+#include "tessera/ops/embedding.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tessera/ops/row_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ir::DType;
+using ir::Symbol;
+using testing::HostTensor;
+using testing::infer_error;
+using testing::int_tensor;
+using ::testing::HasSubstr;
+
+constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
+constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
+
+TEST(Embedding, CopiesRowsAndZerosForIdsOutside) {
+  for (const DType dtype : testing::kFloatingDTypes) {
+    const HostTensor table = testing::random_tensor(dtype, {11, 67}, 1);
+    const std::vector<std::int32_t> ids{0, 10, 3, 3, -1, 11, kMax, kMin, 7};
+    const auto out = testing::run_op(kEmbedding, kEmbeddingCpu, {int_tensor({9}, ids), table});
+    for (std::int64_t t = 0; t < 9; ++t) {
+      const std::int32_t id = ids[static_cast<std::size_t>(t)];
+      for (std::int64_t i = 0; i < 67; ++i)
+        ASSERT_EQ(out.results[0].at(t * 67 + i), id >= 0 && id < 11 ? table.at(id * 67 + i) : 0) << "id " << id;
+    }
+  }
+}
+
+TEST(Embedding, NoTokens) {
+  const HostTensor table = testing::random_tensor(DType::kFloat32, {11, 8}, 1);
+  EXPECT_EQ(testing::run_op(kEmbedding, kEmbeddingCpu, {int_tensor({0}, {}), table}).results[0].size(), 0);
+}
+
+// The check that the engine runs on padding: the unused id's row is NaN, and only its rows see it.
+TEST(Embedding, RowsAreIndependent) {
+  HostTensor table = testing::random_tensor(DType::kBFloat16, {11, 1024}, 1);
+  std::vector<std::int32_t> ids(64);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 11);
+  testing::expect_rows_independent(kEmbedding, kEmbeddingCpu, {int_tensor({64}, ids), table}, {0});
+}
+
+TEST(Embedding, ResolveIds) {
+  const HostTensor ids = int_tensor({6}, {100, 101, 102, 103, 104, 105});
+  const HostTensor rows = int_tensor({6}, {-1, 2, 0, kMin, 3, kMax});
+  const HostTensor last = int_tensor({3}, {7, 8, 9});
+  const auto out = testing::run_op(kResolveIds, kResolveIdsCpu, {ids, rows, last});
+  EXPECT_EQ(out.results[0].values(), (std::vector<double>{100, 9, 7, 103, -1, -1}));
+  testing::expect_rows_independent(kResolveIds, kResolveIdsCpu, {ids, rows, last}, {0, 1});
+}
+
+TEST(Embedding, RefusesWhatKernelsCannotTake) {
+  const ir::Type ids{DType::kInt32, {Symbol::kTokens}};
+  const ir::Type table{DType::kBFloat16, {1000, 64}};
+  EXPECT_EQ(testing::infer_types(kEmbedding, {ids, table}).value()[0].to_string(), "bf16[T, 64]");
+  EXPECT_THAT(infer_error(kEmbedding, {{DType::kInt64, {4}}, table}), HasSubstr("ids is i64[4]; it must be i32[4]"));
+  EXPECT_THAT(infer_error(kEmbedding, {{DType::kInt32, {4, 4}}, table}), HasSubstr("must have 1 dimensions"));
+  EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kInt32, {1000, 64}}}), HasSubstr("table is i32"));
+  EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kFloat32, {64}}}), HasSubstr("table is f32[64]"));
+  EXPECT_EQ(infer_error(kResolveIds, {ids, ids, {DType::kInt32, {Symbol::kRows}}}), "");
+  EXPECT_THAT(infer_error(kResolveIds, {ids, {DType::kInt32, {4}}, ids}), HasSubstr("rows is i32[4]; it must be i32[T]"));
+  EXPECT_THAT(infer_error(kResolveIds, {ids, ids, {DType::kInt64, {4}}}), HasSubstr("last_ids is i64[4]"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// What one forward computes: the host's description (ForwardBatch), and the device-side view of it
+// that captured kernels read (ForwardContext). Everything that varies from step to step travels in
+// device memory at fixed addresses; graphs hold those addresses.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/base/strong_id.h"
+#include "tessera/ir/type.h"
+
+namespace tessera {
+
+// The pages of one cache group.
+struct CacheGroupBatch {
+  std::vector<SlotId> slots;                     // [T]: where each token's keys and values go
+  std::vector<std::vector<PageId>> page_tables;  // [B]: pages of each request, position p in page p / page_size
+};
+
+// A ragged batch of requests, extend and decode rows alike; tokens of a request are neighbours.
+struct ForwardBatch {
+  std::vector<TokenId> input_ids;       // [T]; ignored where input_rows names a row
+  std::vector<std::int32_t> input_rows;  // [T]: the id is what row r of the last step sampled; -1: input_ids
+  std::vector<std::int32_t> positions;   // [T]: of each token in its request, from 0
+  std::vector<std::int32_t> query_lens;  // [B]: tokens of each request in this forward, at least 1; sum = T
+  std::vector<std::int32_t> kv_lens;     // [B]: tokens of each request in the cache after this forward
+  std::vector<std::int32_t> wanted_rows;  // [R]: tokens whose logits are wanted
+  std::vector<CacheGroupBatch> groups;   // one for each cache group of the graph
+
+  std::int64_t num_tokens() const { return static_cast<std::int64_t>(input_ids.size()); }
+  std::int64_t num_requests() const { return static_cast<std::int64_t>(query_lens.size()); }
+  std::int64_t num_wanted_rows() const { return static_cast<std::int64_t>(wanted_rows.size()); }
+  // Every request adds one token.
+  bool is_decode() const { return num_tokens() == num_requests(); }
+  // Lengths agree, rows and lengths are in range. An error here is the engine's defect.
+  Status check() const;
+};
+
+// One cache group's attention metadata in device memory, at the same addresses for the runner's life.
+// Attention's plan() fills it before a forward; kernels read it while they run.
+struct AttentionMetadata {
+  // [1]: requests that are real; kernels go no further.
+  const std::int32_t* num_requests = nullptr;
+  const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: first token of each request; the last is T
+  const std::int32_t* kv_lens = nullptr;       // [max_requests]
+  const std::int32_t* page_table = nullptr;    // [max_requests, max_pages_per_request]
+  std::int64_t max_requests = 0;
+  std::int64_t max_pages_per_request = 0;
+};
+
+// In-process ranks of one tensor-parallel group meet here; ops/collective.h.
+class Communicator;
+
+// What operators read beyond their operands (C4): set up once per runner, so that addresses stay.
+struct ForwardContext {
+  std::vector<AttentionMetadata> attention;  // one for each cache group
+  std::int64_t page_size = 16;               // tokens of a page
+  Communicator* communicator = nullptr;      // null: one rank
+};
+
+}  // namespace tessera

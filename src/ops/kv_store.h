@@ -1,0 +1,17 @@
+// kv_store: writes the keys and values of a forward's tokens to their slots of the paged cache.
+//
+//   kv_store(k X[T, Hkv·D], v X[T, Hkv·D], slots i32[T], mut k_cache Y[P, page_size, Hkv, D], mut v_cache Y[…])
+//   k_cache[slots[t] / page_size, slots[t] mod page_size] = k[t], the same for v
+//
+// A row whose slot is negative or past the cache is skipped, so padded rows carry slot -1.
+#pragma once
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/op.h"
+
+namespace tessera {
+
+extern const ir::OpDecl kKvStore;
+extern const KernelDef kKvStoreCpu;
+
+}  // namespace tessera

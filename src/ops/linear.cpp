@@ -1,0 +1,119 @@
+#include "tessera/ops/linear.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/ops/cpu_math.h"
+#include "tessera/ops/cpu_op.h"
+#include "tessera/ops/linear_cpu.h"
+
+namespace tessera {
+namespace {
+
+struct Optional {
+  bool bias;
+  bool residual;
+};
+
+Optional optional_operands(const ir::Node& node) {
+  return {node.attribute_or("bias", false), node.attribute_or("residual", false)};
+}
+
+Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
+  const ir::Type& x = signature.operands[0];
+  const ir::Type& w = signature.operands[1];
+  const auto [bias, residual] = optional_operands(signature.node);
+  const std::size_t expected = 2 + std::size_t{bias} + std::size_t{residual};
+  if (signature.operands.size() != expected)
+    return invalid_argument(fmt::format("linear with bias = {} and residual = {} takes {} operands, not {}", bias,
+                                        residual, expected, signature.operands.size()));
+  if (!ir::is_floating_point(x.dtype) || x.shape.empty())
+    return invalid_argument(fmt::format("linear takes x X[*, K], not {}", x.to_string()));
+  if (w.dtype != x.dtype || w.shape.size() != 2 || w.shape[1] != x.shape.back())
+    return invalid_argument(fmt::format("linear takes w X[N, K] for x {}, not {}", x.to_string(), w.to_string()));
+  ir::Type y = x;
+  y.shape.back() = w.shape[0];
+  const ir::Type bias_type{x.dtype, {w.shape[0]}};
+  if (bias && signature.operands[2] != bias_type)
+    return invalid_argument(
+        fmt::format("linear takes a bias {}, not {}", bias_type.to_string(), signature.operands[2].to_string()));
+  if (residual && signature.operands.back() != y)
+    return invalid_argument(
+        fmt::format("linear takes a residual {}, not {}", y.to_string(), signature.operands.back().to_string()));
+  return std::vector<ir::Type>{y};
+}
+
+LinearProblem make_problem(const BindArgs& args) {
+  const TensorView& x = args.operands[0];
+  const TensorView& w = args.operands[1];
+  const TensorView& y = args.results[0];
+  const auto [bias, residual] = optional_operands(args.node);
+  std::int64_t rows = 1;
+  for (int i = 0; i + 1 < x.rank; ++i) rows *= x.dim(i);
+  return {.x = x.data,
+          .w = w.data,
+          .bias = bias ? args.operands[2].data : nullptr,
+          .residual = residual ? args.operands.back().data : nullptr,
+          .y = y.data,
+          .m = rows,
+          .n = w.dim(0),
+          .k = w.dim(1),
+          .dtype = x.dtype,
+          .workspace = args.workspace,
+          .workers = std::max(1, args.device.properties().threads)};
+}
+
+enum class Way { kNothing, kFewRows, kOneDnn, kBlocked };
+
+// One core of a Zen 5 EPYC, 4096 x 2048: from 5 rows on oneDNN streams bfloat16 weights faster (19.9 against 13.6 GB/s;
+// 28.0 against 20.0 the other way for one row), and float32's likewise.
+constexpr std::int64_t kFewRowsBeforeOneDnn = 4;
+
+Way choose(const LinearProblem& p) {
+  if (p.m == 0 || p.n == 0) return Way::kNothing;
+  const bool onednn = p.k > 0 && onednn_takes(p.dtype);
+  if (p.m <= (onednn ? kFewRowsBeforeOneDnn : kMaxFewRows)) return Way::kFewRows;
+  return onednn ? Way::kOneDnn : Way::kBlocked;
+}
+
+Result<std::size_t> workspace_bytes(const BindArgs& args) {
+  const LinearProblem p = make_problem(args);
+  const auto [bias, residual] = optional_operands(args.node);
+  switch (choose(p)) {
+    case Way::kNothing: break;
+    case Way::kFewRows: return few_rows_workspace_bytes(p);
+    case Way::kOneDnn: return onednn_workspace_bytes(p, bias, residual);
+    case Way::kBlocked: return blocked_workspace_bytes(p);
+  }
+  return std::size_t{0};
+}
+
+Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
+  const LinearProblem p = make_problem(args);
+  switch (choose(p)) {
+    case Way::kNothing: break;
+    case Way::kFewRows: return bind_few_rows(p);
+    case Way::kOneDnn: return bind_onednn(p);
+    case Way::kBlocked: return bind_blocked(p);
+  }
+  return make_cpu_op("linear", [] {});
+}
+
+}  // namespace
+
+const ir::OpDecl kLinear{
+    .name = "linear",
+    .summary = "y = x w^T + bias + residual; x [*, K], w [N, K], bias [N], residual and y [*, N]",
+    .operands = {{.name = "x"},
+                 {.name = "w"},
+                 {.name = "bias", .optional = true},
+                 {.name = "residual", .optional = true}},
+    .attributes = {{.name = "bias", .kind = ir::AttributeKind::kBool},
+                   {.name = "residual", .kind = ir::AttributeKind::kBool}},
+    .infer = infer,
+};
+
+const KernelDef kLinearCpu{.op = "linear", .name = "cpu", .bind = bind, .workspace_bytes = workspace_bytes};
+
+}  // namespace tessera

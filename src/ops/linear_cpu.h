@@ -1,0 +1,42 @@
+// The CPU's ways to compute a linear; linear.cpp chooses among them at bind time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tessera/base/status.h"
+#include "tessera/ops/op.h"
+
+namespace tessera {
+
+// y[m, n] = x[m, k] · w[n, k]ᵀ + bias[n] + residual[m, n], all of one dtype. bias and residual may be null.
+struct LinearProblem {
+  const std::byte* x;
+  const std::byte* w;
+  const std::byte* bias;
+  const std::byte* residual;
+  std::byte* y;
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+  ir::DType dtype;
+  std::byte* workspace;
+  std::int64_t workers;  // threads to count on
+};
+
+// For a few rows: one pass over w, at the speed of memory. Precondition: 1 <= m <= kMaxFewRows.
+inline constexpr std::int64_t kMaxFewRows = 8;
+std::size_t few_rows_workspace_bytes(const LinearProblem& problem);
+Result<std::unique_ptr<BoundOp>> bind_few_rows(const LinearProblem& problem);
+
+// For any size and floating-point dtype: blocks converted to float32.
+std::size_t blocked_workspace_bytes(const LinearProblem& problem);
+Result<std::unique_ptr<BoundOp>> bind_blocked(const LinearProblem& problem);
+
+// oneDNN: float32, and bfloat16 with AVX-512. Precondition: m, n, k >= 1.
+bool onednn_takes(ir::DType dtype);
+Result<std::size_t> onednn_workspace_bytes(const LinearProblem& problem, bool has_bias, bool has_residual);
+Result<std::unique_ptr<BoundOp>> bind_onednn(const LinearProblem& problem);
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// RMS normalisation. The mean of squares is taken in float32; as in Hugging Face's models the
+// normalised value is rounded to the storage type X before it is multiplied by the weight:
+//   rms_norm(x) = X(x · 1/√(mean(x²) + eps)) · w
+#pragma once
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/op.h"
+
+namespace tessera {
+
+// rms_norm(x X[*, D], w X[D]) {eps} → X[*, D]
+extern const ir::OpDecl kRmsNorm;
+extern const KernelDef kRmsNormCpu;
+
+// add_rms_norm(x X[*, D], residual X[*, D], w X[D]) {eps} → normed X[*, D], sum X[*, D]
+//   sum = X(x + residual), normed = rms_norm(sum, w). Native form: add, rms_norm.
+extern const ir::OpDecl kAddRmsNorm;
+extern const KernelDef kAddRmsNormCpu;
+
+// head_norm(x X[T, H·D], w X[D]) {eps} → X[T, H·D]
+//   rms_norm of each head's D values. Native form: reshape, rms_norm, reshape.
+extern const ir::OpDecl kHeadNorm;
+extern const KernelDef kHeadNormCpu;
+
+}  // namespace tessera

@@ -1,0 +1,94 @@
+// The second half of an operator: its kernels. The first half, the declaration, is ir/op_decl.h.
+//
+// A kernel is bound once for a bucket: every address, grid and matmul algorithm is decided then.
+// The bound operator's enqueue() is all that runs afterwards, eagerly or while a stream records:
+// it sees device addresses, bucket constants and attributes, and nothing of the batch on the host.
+//
+// What varies from step to step is written to static buffers by the runner before the forward:
+// token inputs by input staging, attention's metadata by plan() (ops/attention.h).
+//
+// To add an operator: docs/adding-an-op.md.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ir/graph.h"
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/forward_batch.h"
+
+namespace tessera {
+
+inline constexpr int kMaxRank = 5;
+
+// A value in device memory, row-major and contiguous. Trivially copyable: kernels capture it.
+struct TensorView {
+  std::byte* data = nullptr;
+  ir::DType dtype = ir::DType::kFloat32;
+  std::int32_t rank = 0;
+  std::array<std::int64_t, kMaxRank> dims{};
+
+  std::int64_t dim(int i) const { return dims[static_cast<std::size_t>(i)]; }
+  std::int64_t elements() const {
+    std::int64_t n = 1;
+    for (int i = 0; i < rank; ++i) n *= dim(i);
+    return n;
+  }
+  std::int64_t bytes() const { return elements() * static_cast<std::int64_t>(ir::dtype_size(dtype)); }
+  // Rows of a matrix view: all but the last dimension.
+  std::int64_t rows() const { return rank == 0 || dim(rank - 1) == 0 ? 0 : elements() / dim(rank - 1); }
+  std::int64_t cols() const { return rank == 0 ? 1 : dim(rank - 1); }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+};
+
+// A kernel with everything decided. Immutable; lives as long as graphs that recorded it.
+class BoundOp {
+ public:
+  virtual ~BoundOp() = default;
+  // Asynchronous on `stream`. Allocates nothing, synchronises nothing, reads no host data.
+  virtual Status enqueue(Stream& stream) const = 0;
+};
+
+// What bind() gets. All spans and references are valid during the call only; addresses are valid
+// as long as the BoundOp.
+struct BindArgs {
+  const ir::Node& node;                  // attributes
+  std::span<const TensorView> operands;  // in declaration order; a left-out optional operand is absent
+  std::span<const TensorView> results;
+  std::byte* workspace = nullptr;  // scratch of workspace_bytes(), shared by all kernels of the stream
+  Device& device;
+  const ForwardContext& context;  // outlives the BoundOp
+};
+
+// A device's implementation of an operator.
+struct KernelDef {
+  std::string_view op;
+  // Name of the implementation, shown by explain and errors: "onednn", "cpu".
+  std::string_view name;
+  Result<std::unique_ptr<BoundOp>> (*bind)(const BindArgs& args) = nullptr;
+  // Scratch the bound kernel needs, from the same arguments (addresses null); null: none.
+  Result<std::size_t> (*workspace_bytes)(const BindArgs& args) = nullptr;
+};
+
+// The kernels of one device.
+class KernelTable {
+ public:
+  explicit KernelTable(std::vector<KernelDef> kernels);
+  // Error naming operator and device where there is none.
+  Result<const KernelDef*> get(std::string_view op) const;
+
+ private:
+  std::vector<KernelDef> kernels_;  // sorted by op
+};
+
+}  // namespace tessera

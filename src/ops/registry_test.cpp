@@ -1,0 +1,87 @@
+// Catches: an operator that was declared and not listed, or listed without its kernel; declarations that
+// contradict themselves; operators that can neither be captured nor cut out.
+#include "tessera/ops/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAreArray;
+
+// The contract with models and passes: an operator comes and goes here too.
+TEST(Registry, Names) {
+  std::vector<std::string_view> names;
+  for (const ir::OpDecl* decl : op_table().all()) {
+    names.push_back(decl->name);
+    std::printf("  %-13s %s\n", std::string(decl->name).c_str(), std::string(decl->summary).c_str());
+  }
+  EXPECT_THAT(names, ElementsAreArray({"add",         "add_rms_norm", "all_gather",   "all_reduce",  "argmax",
+                                       "attention",   "cast",         "copy",         "embedding",   "empty",
+                                       "empty_like",  "gather_rows",  "gelu",         "gelu_mul",    "head_norm",
+                                       "kv_store",    "linear",       "log_softmax",  "mul",         "reshape",
+                                       "resolve_ids", "rms_norm",     "rotary",       "rotary_table", "sample",
+                                       "scale",       "silu",         "silu_mul",     "softcap",     "split"}));
+  EXPECT_EQ(std::set(names.begin(), names.end()).size(), names.size());
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+}
+
+TEST(Registry, EveryOperatorThatRunsHasACpuKernel) {
+  for (const ir::OpDecl* decl : op_table().all()) {
+    const Result<const KernelDef*> kernel = cpu_kernels().get(decl->name);
+    ASSERT_EQ(kernel.ok(), decl->execution == ir::Execution::kKernel) << decl->name;
+    if (!kernel.ok()) continue;
+    EXPECT_EQ((*kernel)->op, decl->name);
+    EXPECT_FALSE((*kernel)->name.empty()) << decl->name;
+    EXPECT_NE((*kernel)->bind, nullptr) << decl->name;
+  }
+}
+
+TEST(Registry, DeclarationsAreComplete) {
+  for (const ir::OpDecl* decl : op_table().all()) {
+    EXPECT_FALSE(decl->summary.empty()) << decl->name;
+    EXPECT_EQ(decl->summary.find('\n'), std::string_view::npos) << decl->name;
+    EXPECT_NE(decl->infer, nullptr) << decl->name;
+    std::set<std::string_view> operands;
+    bool optional = false;
+    for (const ir::OperandDecl& operand : decl->operands) {
+      EXPECT_TRUE(operands.insert(operand.name).second) << decl->name << " has two operands " << operand.name;
+      EXPECT_TRUE(operand.optional || !optional) << decl->name << ": " << operand.name << " follows an optional operand";
+      optional = operand.optional;
+    }
+    std::set<std::string_view> attributes;
+    for (const ir::AttributeDecl& attribute : decl->attributes)
+      EXPECT_TRUE(attributes.insert(attribute.name).second) << decl->name << " has two attributes " << attribute.name;
+  }
+}
+
+TEST(Registry, WhatCannotBeCapturedIsCutOut) {
+  for (const ir::OpDecl* decl : op_table().all()) {
+    EXPECT_TRUE(decl->capturable || decl->split_by_default) << decl->name;
+    EXPECT_TRUE(decl->execution == ir::Execution::kKernel || decl->capturable) << decl->name << ": nothing of it runs";
+    EXPECT_EQ(decl->split_by_default, decl->name == "attention") << decl->name;
+  }
+}
+
+// A view has one operand whose memory its result is.
+TEST(Registry, ViewsAndAllocationsMutateNothing) {
+  for (const ir::OpDecl* decl : op_table().all()) {
+    if (decl->execution == ir::Execution::kKernel) continue;
+    for (const ir::OperandDecl& operand : decl->operands) EXPECT_FALSE(operand.mutated) << decl->name;
+    if (decl->execution == ir::Execution::kView) {
+      EXPECT_EQ(decl->operands.size(), 1u) << decl->name;
+    }
+  }
+}
+
+TEST(Registry, UnknownOperatorsAreErrors) {
+  EXPECT_EQ(op_table().get("rms_nrom").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(cpu_kernels().get("rms_nrom").status().code(), StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,115 @@
+// Catches: an oracle that does not see a broken memory plan. Each planner here breaks one rule; the comparison with the
+// isolated twin must show it, and must show nothing for the real planner.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tessera/piecewise/executable_test_util.h"
+
+namespace tessera {
+namespace {
+
+using testing::ExecutableBench;
+using testing::kCuts;
+using testing::tokens;
+using testing::two_cuts;
+
+using Ranges = std::vector<LiveRange>;
+
+// The real planner on ranges that `change` has falsified.
+template <class Change>
+Planner planner_of(const Change& change) {
+  return [change](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+    Ranges changed(ranges.begin(), ranges.end());
+    for (LiveRange& r : changed) change(r);
+    return plan_memory(changed);
+  };
+}
+
+// The values of kTwoCuts in the order of their ranges.
+enum : std::size_t { kA, kR, kOut1, kB, kEarly, kC, kOut2, kD, kE };
+
+Planner planner_that_puts(std::size_t value, std::size_t onto) {
+  return [=](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+    MemoryPlan plan = TRY(plan_memory(ranges));
+    plan.offsets[value] = plan.offsets[onto];
+    plan.size_bytes = std::max(plan.size_bytes, plan.offsets[value] + ranges[value].bytes);
+    return plan;
+  };
+}
+
+// Sizes for which the replay, after all were captured, differs from the isolated run.
+std::vector<std::int64_t> differing_sizes(Planner planner, const std::vector<std::string>& split_ops) {
+  ExecutableBench bench = two_cuts();
+  const std::unique_ptr<Executable> planned = *bench.create(split_ops, {.largest = {}, .planner = std::move(planner)});
+  const std::unique_ptr<Executable> isolated = *bench.create(split_ops, {.largest = {}, .memory = MemoryPlanKind::kIsolated});
+  const std::vector<std::int64_t> sizes = {24, 9, 1};
+  for (const std::int64_t size : sizes) {
+    EXPECT_TRUE(planned->bind(tokens(size)).ok());
+    EXPECT_TRUE(planned->capture(tokens(size)).ok());
+    EXPECT_TRUE(isolated->bind(tokens(size)).ok());
+  }
+  std::vector<std::int64_t> differing;
+  for (const std::int64_t size : sizes)
+    if (bench.replay(*planned, size, 7) != bench.run(*isolated, size, 7)) differing.push_back(size);
+  return differing;
+}
+
+TEST(BrokenPlans, TheRealPlanDiffersNowhere) {
+  EXPECT_THAT(differing_sizes(plan_memory, kCuts), ::testing::IsEmpty());
+  EXPECT_THAT(differing_sizes(plan_memory, {}), ::testing::IsEmpty());
+}
+
+TEST(BrokenPlans, AreCaughtAtEverySize) {
+  const struct {
+    const char* what;
+    Planner planner;
+  } cases[] = {
+      {"two live values at one place", planner_that_puts(kB, kR)},
+      {"a residual under the memory a split op writes", planner_that_puts(kOut1, kR)},
+      {"a split op's result under its input", planner_that_puts(kOut2, kB)},
+      {"a value on an output that was written early", planner_that_puts(kD, kEarly)},
+      {"operands freed in the step that reads them",
+       planner_of([](LiveRange& r) { r.last = std::max(r.first, r.last - 1); })},
+      {"outputs freed at once", planner_of([](LiveRange& r) { r.last = r.fixed_offset >= 0 ? r.first : r.last; })},
+      {"values made one step late", planner_of([](LiveRange& r) { r.first = std::min(r.first + 1, r.last); })},
+      {"everything at one place",
+       [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+         MemoryPlan plan = TRY(plan_memory(ranges));
+         for (std::size_t i = 0; i < ranges.size(); ++i)
+           if (ranges[i].fixed_offset < 0) plan.offsets[i] = 8192;
+         plan.size_bytes = 16384;
+         return plan;
+       }},
+  };
+  for (const auto& c : cases) {
+    EXPECT_THAT(differing_sizes(c.planner, kCuts), ::testing::SizeIs(3)) << c.what << ", cut";
+    EXPECT_THAT(differing_sizes(c.planner, {}), ::testing::SizeIs(3)) << c.what << ", whole";
+  }
+}
+
+TEST(BrokenPlans, TooSmallPlacesAreCaughtWhereTheyMatter) {
+  // Half of the bytes: rounded up, the smallest bucket still fits.
+  EXPECT_THAT(differing_sizes(planner_of([](LiveRange& r) { r.bytes /= 2; }), kCuts), ::testing::Contains(24));
+}
+
+// A planner's own error reaches the caller and leaves the executable usable.
+TEST(BrokenPlans, APlannersErrorIsReported) {
+  ExecutableBench bench = two_cuts();
+  bool fails = true;
+  const std::unique_ptr<Executable> executable =
+      *bench.create(kCuts, {.largest = {}, .planner = [&](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+        if (fails) return internal_error("no plan today");
+        return plan_memory(ranges);
+      }});
+  EXPECT_THAT(executable->bind(tokens(4)).message(), ::testing::HasSubstr("no plan today"));
+  EXPECT_FALSE(executable->bound(tokens(4)));
+  EXPECT_FALSE(executable->memory_need(tokens(4)).ok());
+  fails = false;
+  ASSERT_TRUE(executable->bind(tokens(4)).ok());
+  EXPECT_EQ(bench.run(*executable, 4, 1), bench.reference(4, 1));
+}
+
+}  // namespace
+}  // namespace tessera

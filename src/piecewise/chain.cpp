@@ -1,0 +1,77 @@
+#include "tessera/piecewise/chain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+namespace tessera {
+namespace {
+
+class Chain {
+ public:
+  explicit Chain(std::string name) { graph_.name = std::move(name); }
+
+  Status append(const ir::Graph& next) {
+    std::vector<ir::ValueId> to;  // [next.values.size()]: the chain's values
+    const auto base = static_cast<std::int32_t>(graph_.nodes.size());
+    for (const ir::Value& value : next.values) to.push_back(TRY(place(value, base, next.name)));
+    for (ir::Node node : next.nodes) {
+      for (ir::ValueId& operand : node.operands) operand = to[operand.index()];
+      for (ir::ValueId& result : node.results) result = to[result.index()];
+      graph_.nodes.push_back(std::move(node));
+    }
+    for (const ir::ValueId output : next.outputs) {
+      const ir::ValueId id = to[output.index()];
+      graph_.outputs.push_back(id);
+      linkable_.insert_or_assign(next.value(output).name, id);
+    }
+    for (const ir::CacheGroup& group : next.cache_groups) {
+      if (std::find(graph_.cache_groups.begin(), graph_.cache_groups.end(), group) == graph_.cache_groups.end())
+        graph_.cache_groups.push_back(group);
+    }
+    return ok_status();
+  }
+
+  ir::Graph take() { return std::move(graph_); }
+
+ private:
+  Result<ir::ValueId> place(const ir::Value& value, std::int32_t node_base, const std::string& source) {
+    if (value.kind != ir::ValueKind::kResult) {
+      if (const auto it = linkable_.find(value.name); it != linkable_.end()) {
+        const ir::Type& have = graph_.value(it->second).type;
+        if (have == value.type) return it->second;
+        return invalid_argument(fmt::format("chaining {}: %{} is {} before and {} in {}", graph_.name, value.name,
+                                            have.to_string(), value.type.to_string(), source));
+      }
+    }
+    ir::Value copy = value;
+    if (copy.kind == ir::ValueKind::kResult) {
+      copy.producer = ir::NodeId(copy.producer.value() + node_base);
+      while (names_.count(copy.name) != 0) copy.name = source + "." + copy.name;
+    }
+    const ir::ValueId id(static_cast<std::int32_t>(graph_.values.size()));
+    if (copy.kind == ir::ValueKind::kInput) graph_.inputs.push_back(id);
+    if (copy.kind == ir::ValueKind::kWeight) graph_.weights.push_back(id);
+    if (copy.kind == ir::ValueKind::kState) graph_.states.push_back(id);
+    if (copy.kind != ir::ValueKind::kResult) linkable_.emplace(copy.name, id);
+    names_.insert(copy.name);
+    graph_.values.push_back(std::move(copy));
+    return id;
+  }
+
+  ir::Graph graph_;
+  std::map<std::string, ir::ValueId> linkable_;  // what a later graph finds by name
+  std::unordered_set<std::string> names_;
+};
+
+}  // namespace
+
+Result<ir::Graph> chain(std::string name, std::span<const ir::Graph* const> graphs) {
+  Chain chained(std::move(name));
+  for (const ir::Graph* graph : graphs) TRY(chained.append(*graph));
+  return chained.take();
+}
+
+}  // namespace tessera

@@ -1,0 +1,214 @@
+#include "tessera/piecewise/executable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace tessera {
+namespace {
+
+std::int64_t align_up(std::int64_t bytes) {
+  constexpr auto kAlignment = static_cast<std::int64_t>(kDeviceAlignment);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+std::string_view memory_plan_kind_name(MemoryPlanKind kind) {
+  return kind == MemoryPlanKind::kPlanned ? "planned" : "isolated";
+}
+
+Result<std::unique_ptr<Executable>> Executable::create(StitchingGraph graph, const Compiler& compiler,
+                                                       const ir::OpTable& ops, const ExecutionEnvironment& environment,
+                                                       ExecutableOptions options) {
+  std::unique_ptr<Executable> executable(new Executable(std::move(graph), environment, std::move(options)));
+  executable->liveness_ = TRY(analyze_liveness(executable->graph_, ops));
+  for (const Part& part : executable->graph_.parts) {
+    executable->parts_.emplace_back(part.kind, part.name, TRY(compiler.compile(part.graph).with_context(part.name)));
+  }
+  TRY(executable->place_outputs());
+  return executable;
+}
+
+// One after another from where the arena is free, each as large as the largest bucket makes it.
+Status Executable::place_outputs() {
+  std::int64_t offset = align_up(options_.reserved_bytes);
+  for (const std::int32_t output : graph_.outputs) {
+    output_offsets_.push_back(offset);
+    offset += align_up(TRY(ir::size_bytes(graph_.slots[static_cast<std::size_t>(output)].type, options_.largest)));
+  }
+  return ok_status();
+}
+
+Result<MemoryPlan> Executable::plan(const ir::Bucket& bucket) const {
+  for (std::size_t s = 0; s < bucket.sizes.size(); ++s) {
+    if (bucket.sizes[s] > options_.largest.sizes[s]) {
+      return internal_error(fmt::format("{}: bucket {} exceeds the largest, {}", graph_.name, bucket.to_string(),
+                                        options_.largest.to_string()));
+    }
+  }
+  std::vector<LiveRange> ranges = TRY(live_ranges(graph_, liveness_, bucket, output_offsets_));
+  constexpr std::int32_t kLastStep = std::numeric_limits<std::int32_t>::max() - 1;
+  if (options_.reserved_bytes > 0) {
+    ranges.push_back({.bytes = options_.reserved_bytes, .first = 0, .last = kLastStep, .fixed_offset = 0});
+  }
+  return options_.planner(ranges);
+}
+
+Result<MemoryNeed> Executable::memory_need(const ir::Bucket& bucket) const {
+  const MemoryPlan planned = TRY(plan(bucket));
+  MemoryNeed need{.arena_bytes = planned.size_bytes, .lower_bound_bytes = planned.lower_bound_bytes};
+  for (const Liveness::Range& r : liveness_.ranges) {
+    need.unshared_bytes += align_up(TRY(ir::size_bytes(graph_.slots[static_cast<std::size_t>(r.slot)].type, bucket)));
+  }
+  need.workspace_bytes = TRY(workspace_bytes(bucket));
+  return need;
+}
+
+Result<std::int64_t> Executable::workspace_bytes(const ir::Bucket& bucket) const {
+  std::size_t most = 0;
+  for (const PartBackend& part : parts_) {
+    most = std::max(most,
+                    TRY(part.program().workspace_bytes(bucket, env_.device, env_.context).with_context(part.name())));
+  }
+  return static_cast<std::int64_t>(most);
+}
+
+Status Executable::resolve_externals(std::vector<std::byte*>& addresses) const {
+  for (std::size_t s = 0; s < graph_.slots.size(); ++s) {
+    const Slot& slot = graph_.slots[s];
+    if (slot.kind == ir::ValueKind::kResult) continue;
+    const auto it = env_.externals.find(slot.name);
+    if (it == env_.externals.end()) {
+      return internal_error(
+          fmt::format("{}: no address is known for {} %{}", graph_.name, ir::value_kind_name(slot.kind), slot.name));
+    }
+    addresses[s] = it->second;
+  }
+  return ok_status();
+}
+
+Result<std::vector<std::byte*>> Executable::planned_addresses(const ir::Bucket& bucket) {
+  const MemoryPlan planned = TRY(plan(bucket));
+  TRY(env_.arena.grow(static_cast<std::size_t>(planned.size_bytes)));
+  std::vector<std::byte*> addresses(graph_.slots.size(), nullptr);
+  for (std::size_t s = 0; s < addresses.size(); ++s) {
+    const std::int32_t range = liveness_.range_of_slot[s];
+    if (range >= 0) addresses[s] = env_.arena.base() + planned.offsets[static_cast<std::size_t>(range)];
+  }
+  return addresses;
+}
+
+Result<std::vector<std::byte*>> Executable::isolated_addresses(const ir::Bucket& bucket, IsolatedMemory& memory) {
+  std::vector<std::byte*> of_range;
+  for (const Liveness::Range& r : liveness_.ranges) {
+    const Slot& slot = graph_.slots[static_cast<std::size_t>(r.slot)];
+    const std::int64_t bytes = TRY(ir::size_bytes(slot.type, bucket));
+    of_range.push_back(TRY(memory.allocate(slot.name, static_cast<std::size_t>(bytes), env_.stream)));
+  }
+  std::vector<std::byte*> addresses(graph_.slots.size(), nullptr);
+  for (std::size_t s = 0; s < addresses.size(); ++s) {
+    const std::int32_t range = liveness_.range_of_slot[s];
+    if (range >= 0) addresses[s] = of_range[static_cast<std::size_t>(range)];
+  }
+  return addresses;
+}
+
+Status Executable::bind(const ir::Bucket& bucket) {
+  drop(bucket);
+  BoundBucket entry;
+  if (options_.memory == MemoryPlanKind::kIsolated) {
+    entry.isolated = std::make_unique<IsolatedMemory>(env_.device);
+    entry.slot_addresses = TRY(isolated_addresses(bucket, *entry.isolated));
+  } else {
+    entry.slot_addresses = TRY(planned_addresses(bucket));
+  }
+  TRY(resolve_externals(entry.slot_addresses));
+  TRY(env_.workspace.grow(static_cast<std::size_t>(TRY(workspace_bytes(bucket)))));
+
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    const Part& part = graph_.parts[p];
+    std::vector<std::byte*> addresses(part.slots.size());
+    std::transform(part.slots.begin(), part.slots.end(), addresses.begin(),
+                   [&](std::int32_t slot) { return entry.slot_addresses[static_cast<std::size_t>(slot)]; });
+    TRY(parts_[p].bind({.bucket = bucket,
+                        .addresses = addresses,
+                        .workspace = env_.workspace.base(),
+                        .device = env_.device,
+                        .context = env_.context}));
+  }
+  bound_.emplace(bucket, std::move(entry));
+  return ok_status();
+}
+
+void Executable::drop(const ir::Bucket& bucket) {
+  if (captured(bucket)) --num_captured_;
+  for (PartBackend& part : parts_) part.drop(bucket);
+  bound_.erase(bucket);
+}
+
+Status Executable::run(const ir::Bucket& bucket) const {
+  for (const PartBackend& part : parts_) TRY(part.enqueue(bucket, env_.stream));
+  return ok_status();
+}
+
+Status Executable::capture(const ir::Bucket& bucket) {
+  const auto entry = bound_.find(bucket);
+  if (entry == bound_.end())
+    return internal_error(fmt::format("{} is not bound for {}", graph_.name, bucket.to_string()));
+  for (PartBackend& part : parts_) {
+    if (Status status = part.capture(bucket, env_.stream); !status.ok()) {
+      // A forward that is part graph, part eager would hide the failure: bind again without graphs.
+      TRY(bind(bucket));
+      return status;
+    }
+  }
+  entry->second.captured = true;
+  ++num_captured_;
+  return ok_status();
+}
+
+Status Executable::replay(const ir::Bucket& bucket) const {
+  for (const PartBackend& part : parts_) TRY(part.replay(bucket, env_.stream));
+  return ok_status();
+}
+
+bool Executable::captured(const ir::Bucket& bucket) const {
+  const auto entry = bound_.find(bucket);
+  return entry != bound_.end() && entry->second.captured;
+}
+
+Result<TensorView> Executable::output(const ir::Bucket& bucket, std::size_t index) const {
+  const auto entry = bound_.find(bucket);
+  if (entry == bound_.end())
+    return internal_error(fmt::format("{} is not bound for {}", graph_.name, bucket.to_string()));
+  const auto slot = static_cast<std::size_t>(graph_.outputs[index]);
+  return make_view(graph_.slots[slot].type, bucket, entry->second.slot_addresses[slot]);
+}
+
+Status Executable::poison(const ir::Bucket& bucket) {
+  const auto entry = bound_.find(bucket);
+  if (entry == bound_.end() || entry->second.isolated == nullptr)
+    return internal_error(fmt::format("{}: {} has no isolated memory", graph_.name, bucket.to_string()));
+  return entry->second.isolated->poison(env_.stream);
+}
+
+Status Executable::check_guards(const ir::Bucket& bucket) const {
+  const auto entry = bound_.find(bucket);
+  if (entry == bound_.end() || entry->second.isolated == nullptr)
+    return internal_error(fmt::format("{}: {} has no isolated memory", graph_.name, bucket.to_string()));
+  return entry->second.isolated->check_guards(env_.stream);
+}
+
+GraphStats Executable::graph_stats() const {
+  GraphStats total;
+  for (const PartBackend& part : parts_) {
+    const GraphStats stats = part.graph_stats();
+    total.nodes += stats.nodes;
+    total.bytes += stats.bytes;
+  }
+  return total;
+}
+
+}  // namespace tessera

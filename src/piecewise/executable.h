@@ -1,0 +1,122 @@
+// A stitching graph made runnable: every part compiled, and for each bucket bound to addresses of
+// one memory plan. run() enqueues all parts; capture() records the pieces; replay() launches them
+// and runs the split operators between.
+//
+// Several executables (prefill, decode, head) share one arena and one workspace: forwards are
+// ordered on one stream, and what outlives a forward is copied out of the arena by the runner.
+// Not thread-safe: one thread owns the executables of an arena.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/compile/compiler.h"
+#include "tessera/compile/isolated_memory.h"
+#include "tessera/compile/memory_plan.h"
+#include "tessera/device/device.h"
+#include "tessera/ir/op_decl.h"
+#include "tessera/piecewise/backend.h"
+#include "tessera/piecewise/liveness.h"
+#include "tessera/piecewise/stitching.h"
+
+namespace tessera {
+
+// Addresses of a forward's inputs, weights and states, by name. Fixed for the executable's life.
+using ExternalValues = std::map<std::string, std::byte*, std::less<>>;
+
+enum class MemoryPlanKind : std::uint8_t { kPlanned, kIsolated };
+std::string_view memory_plan_kind_name(MemoryPlanKind kind);  // "planned" "isolated"
+
+using Planner = std::function<Result<MemoryPlan>(std::span<const LiveRange>)>;
+
+// What an executable runs on; everything outlives it.
+struct ExecutionEnvironment {
+  Device& device;
+  Stream& stream;  // the one stream of the arena
+  const ForwardContext& context;
+  const ExternalValues& externals;
+  Arena& arena;      // values
+  Arena& workspace;  // kernels' scratch
+};
+
+struct ExecutableOptions {
+  ir::Bucket largest;  // no bucket exceeds it in any symbol; fixes the place of the outputs
+  MemoryPlanKind memory = MemoryPlanKind::kPlanned;
+  std::int64_t reserved_bytes = 0;  // the arena's first bytes, which another executable's output occupies
+  Planner planner = plan_memory;
+};
+
+struct MemoryNeed {
+  std::int64_t arena_bytes = 0;
+  std::int64_t lower_bound_bytes = 0;  // the most alive at once: what a perfect plan would take
+  std::int64_t unshared_bytes = 0;     // if nothing shared memory
+  std::int64_t workspace_bytes = 0;
+};
+
+class Executable {
+ public:
+  static Result<std::unique_ptr<Executable>> create(StitchingGraph graph, const Compiler& compiler,
+                                                    const ir::OpTable& ops, const ExecutionEnvironment& environment,
+                                                    ExecutableOptions options);
+
+  const StitchingGraph& graph() const { return graph_; }
+  const ir::Bucket& largest() const { return options_.largest; }
+
+  // From shapes alone; nothing is taken.
+  Result<MemoryNeed> memory_need(const ir::Bucket& bucket) const;
+
+  // Plans the bucket, grows arena and workspace where they are too small, and decides every kernel.
+  Status bind(const ir::Bucket& bucket);
+  bool bound(const ir::Bucket& bucket) const { return bound_.count(bucket) != 0; }
+  // Forgets the bucket's kernels and graphs.
+  void drop(const ir::Bucket& bucket);
+
+  // Precondition of all: bound(bucket).
+  Status run(const ir::Bucket& bucket) const;
+  // On failure the bucket keeps no graph, and run() still works.
+  Status capture(const ir::Bucket& bucket);
+  Status replay(const ir::Bucket& bucket) const;
+  bool captured(const ir::Bucket& bucket) const;
+  // Output i, in the order of the source graph. Valid until the next forward in this arena.
+  Result<TensorView> output(const ir::Bucket& bucket, std::size_t index) const;
+
+  // Isolated memory only: refill with NaN; find writes outside of values.
+  Status poison(const ir::Bucket& bucket);
+  Status check_guards(const ir::Bucket& bucket) const;
+
+  GraphStats graph_stats() const;
+  std::int64_t num_captured() const { return num_captured_; }
+
+ private:
+  struct BoundBucket {
+    std::vector<std::byte*> slot_addresses;    // [slots]
+    std::unique_ptr<IsolatedMemory> isolated;  // null for the planned memory
+    bool captured = false;
+  };
+
+  Executable(StitchingGraph graph, const ExecutionEnvironment& environment, ExecutableOptions options)
+      : graph_(std::move(graph)), env_(environment), options_(std::move(options)) {}
+
+  Status place_outputs();
+  Result<MemoryPlan> plan(const ir::Bucket& bucket) const;
+  Result<std::vector<std::byte*>> planned_addresses(const ir::Bucket& bucket);
+  Result<std::vector<std::byte*>> isolated_addresses(const ir::Bucket& bucket, IsolatedMemory& memory);
+  Status resolve_externals(std::vector<std::byte*>& addresses) const;
+  Result<std::int64_t> workspace_bytes(const ir::Bucket& bucket) const;
+
+  StitchingGraph graph_;
+  ExecutionEnvironment env_;
+  ExecutableOptions options_;
+  Liveness liveness_;
+  std::vector<std::int64_t> output_offsets_;  // [outputs]
+  std::vector<PartBackend> parts_;            // [graph_.parts]
+  std::map<ir::Bucket, BoundBucket> bound_;
+  std::int64_t num_captured_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,149 @@
+// Catches: memory given away while a later step still reads it through another name, a view or another part; and
+// outputs that do not last to the end.
+#include "tessera/piecewise/liveness.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tessera/compile/value_memory_test_util.h"
+#include "tessera/ops/registry.h"
+#include "tessera/piecewise/splitter.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::tokens;
+
+StitchingGraph split_text(std::string_view text, const std::vector<std::string>& split_ops = {}) {
+  return *split_graph(testing::parse(text, op_table()), op_table(), split_ops);
+}
+
+// "q 0-3, out 2-5": each range by the slot that owns its memory.
+std::string ranges_of(const StitchingGraph& graph) {
+  const Result<Liveness> live = analyze_liveness(graph, op_table());
+  if (!live.ok()) return live.status().message();
+  std::ostringstream text;
+  for (const Liveness::Range& r : live->ranges) {
+    text << (text.tellp() > 0 ? ", " : "") << graph.slots[static_cast<std::size_t>(r.slot)].name << " " << r.first
+         << "-" << r.last;
+  }
+  return text.str();
+}
+
+TEST(Liveness, FromTheStepThatMakesToTheLastThatReads) {
+  EXPECT_EQ(ranges_of(split_text(R"(graph @g {
+    input %x: f32[T, 4] weight %w: f32[4, 4]
+    %a = linear(%x, %w)
+    %b = linear(%a, %w)
+    %unused = linear(%a, %w)
+    %c = add(%b, %a)
+    return %c })")),
+            "a 0-3, b 1-3, unused 2-2, c 3-4");
+}
+
+TEST(Liveness, OutputsLastToTheEndWhereverTheyAreMade) {
+  EXPECT_EQ(ranges_of(split_text(R"(graph @g {
+    input %x: f32[T, 4] weight %w: f32[4, 4]
+    %early = linear(%x, %w)
+    %b = linear(%x, %w)
+    %c = linear(%b, %w)
+    return %c, %early })")),
+            "early 0-3, b 1-2, c 2-3");
+}
+
+TEST(Liveness, AViewKeepsWhatItViews) {
+  EXPECT_EQ(ranges_of(split_text(R"(graph @g {
+    input %x: f32[T, 4] weight %w: f32[4, 4] weight %w2: f32[2, 2]
+    %a = linear(%x, %w)
+    %v: f32[2*T, 2] = reshape(%a) {shape = "2*T, 2"}
+    %b = linear(%x, %w)
+    %vv: f32[T, 4] = reshape(%v) {shape = "T, 4"}
+    %c = add(%b, %vv)
+    return %c })")),
+            "a 0-4, b 2-4, c 4-5");
+}
+
+TEST(Liveness, AnOutputThatIsAViewKeepsWhatItViews) {
+  EXPECT_EQ(ranges_of(split_text(R"(graph @g {
+    input %x: f32[T, 4] weight %w: f32[4, 4]
+    %a = linear(%x, %w)
+    %v: f32[2*T, 2] = reshape(%a) {shape = "2*T, 2"}
+    %b = linear(%x, %w)
+    return %v, %b })")),
+            "a 0-3, b 2-3");
+}
+
+TEST(Liveness, AMutatedValueLivesFromItsAllocation) {
+  constexpr const char* kText = R"(graph @g {
+    input %x: f32[T, 8] weight %w: f32[8, 8]
+    state %k: f32[P, 16, 1, 8] state %v: f32[P, 16, 1, 8] group "full" full layers [0]
+    %out: f32[T, 8] = empty_like(%x)
+    %q = linear(%x, %w)
+    attention(%q, %k, %v, mut %out) {group = 0, scale = 1.0}
+    %y = linear(%out, %w)
+    return %y })";
+  EXPECT_EQ(ranges_of(split_text(kText)), "out 0-3, q 1-2, y 3-4");
+  EXPECT_EQ(ranges_of(split_text(kText, {"attention"})), "out 0-3, q 1-2, y 3-4") << "steps count through all parts";
+}
+
+TEST(Liveness, CutsChangeNothing) {
+  constexpr const char* kText = R"(graph @g {
+    input %x: f32[T, 4] weight %w: f32[4, 4]
+    %a = linear(%x, %w)
+    %v: f32[2*T, 2] = reshape(%a) {shape = "2*T, 2"}
+    %b = scale(%x) {factor = 2.0}
+    %c = linear(%b, %w)
+    %vv: f32[T, 4] = reshape(%v) {shape = "T, 4"}
+    %d = add(%c, %vv)
+    return %d })";
+  const std::string whole = ranges_of(split_text(kText));
+  for (const std::vector<std::string>& cuts :
+       {std::vector<std::string>{"scale"}, {"linear"}, {"reshape"}, {"scale", "add", "reshape", "linear"}})
+    EXPECT_EQ(ranges_of(split_text(kText, cuts)), whole);
+}
+
+TEST(Liveness, RefusesWhatHasNoMemoryOfItsOwn) {
+  EXPECT_THAT(ranges_of(split_text(R"(graph @g { input %x: f32[T, 4]
+    %v: f32[2*T, 2] = reshape(%x) {shape = "2*T, 2"} %y = add(%v, %v) return %y })")),
+              AllOf(HasSubstr("%v"), HasSubstr("view of an input, weight or state")));
+  EXPECT_THAT(ranges_of(split_text("graph @g { input %x: f32[T] return %x }")),
+              AllOf(HasSubstr("%x"), HasSubstr("not made by the forward")));
+}
+
+TEST(LiveRanges, HaveTheBucketsBytesAndTheFixedPlacesOfOutputs) {
+  const StitchingGraph graph = split_text(R"(graph @g {
+    input %x: f32[T, 4] weight %w: f32[8, 4] weight %w2: f32[4, 8]
+    %a = linear(%x, %w)
+    %b = linear(%a, %w2)
+    %v: f32[4*T] = reshape(%b) {shape = "4*T"}
+    return %v })");
+  const Liveness live = *analyze_liveness(graph, op_table());
+  const std::vector<LiveRange> free = *live_ranges(graph, live, tokens(3), {});
+  ASSERT_EQ(free.size(), 2u);
+  EXPECT_EQ(free[0].bytes, 96);
+  EXPECT_EQ(free[1].bytes, 48);
+  EXPECT_EQ(free[0].fixed_offset, -1);
+  EXPECT_EQ(free[1].fixed_offset, -1);
+
+  const std::vector<LiveRange> fixed = *live_ranges(graph, live, tokens(5), std::vector<std::int64_t>{1024});
+  EXPECT_EQ(fixed[0].bytes, 160);
+  EXPECT_EQ(fixed[0].fixed_offset, -1);
+  EXPECT_EQ(fixed[1].fixed_offset, 1024);
+  EXPECT_EQ(fixed[1].first, 0) << "an output's place is free from the start";
+  EXPECT_EQ(fixed[1].last, live.ranges[1].last);
+}
+
+TEST(LiveRanges, SizesThatDoNotDivideAreAnError) {
+  const StitchingGraph graph =
+      split_text("graph @g { input %x: f32[T/2, 4] %y = scale(%x) {factor = 2.0} return %y }");
+  const Liveness live = *analyze_liveness(graph, op_table());
+  EXPECT_TRUE(live_ranges(graph, live, tokens(4), {}).ok());
+  EXPECT_FALSE(live_ranges(graph, live, tokens(5), {}).ok());
+}
+
+}  // namespace
+}  // namespace tessera

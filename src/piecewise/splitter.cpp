@@ -1,0 +1,120 @@
+#include "tessera/piecewise/splitter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace tessera {
+namespace {
+
+// Copies nodes of the source graph into one part's graph.
+class PartBuilder {
+ public:
+  PartBuilder(const ir::Graph& source, Part::Kind kind) : source_(source) { part_.kind = kind; }
+
+  void add(const ir::Node& node) {
+    ir::Node copy = node;
+    const ir::NodeId id(static_cast<std::int32_t>(part_.graph.nodes.size()));
+    for (ir::ValueId& operand : copy.operands) operand = local(operand, ir::kNoNode);
+    for (ir::ValueId& result : copy.results) result = local(result, id);
+    part_.graph.nodes.push_back(std::move(copy));
+  }
+
+  // `needed_later(value)`: another part or the forward's outputs read the value.
+  template <class NeededLater>
+  Part finish(std::string name, const NeededLater& needed_later) {
+    ir::Graph& graph = part_.graph;
+    graph.name = source_.name + "." + name;
+    graph.cache_groups = source_.cache_groups;
+    for (std::size_t i = 0; i < graph.values.size(); ++i) {
+      const ir::ValueId id(static_cast<std::int32_t>(i));
+      if (graph.value(id).kind == ir::ValueKind::kResult && needed_later(ir::ValueId(part_.slots[i])))
+        graph.outputs.push_back(id);
+    }
+    part_.name = std::move(name);
+    return std::move(part_);
+  }
+
+ private:
+  // The part's value for a value of the source; made at its first use. `producer` is set for results.
+  ir::ValueId local(ir::ValueId outer, ir::NodeId producer) {
+    if (const auto it = local_.find(outer); it != local_.end()) return it->second;
+    ir::Graph& graph = part_.graph;
+    const ir::ValueId id(static_cast<std::int32_t>(graph.values.size()));
+    ir::Value value = source_.value(outer);
+    value.producer = producer;
+    if (value.kind == ir::ValueKind::kResult && producer == ir::kNoNode)
+      value.kind = ir::ValueKind::kInput;  // from another part
+    if (value.kind == ir::ValueKind::kInput) graph.inputs.push_back(id);
+    if (value.kind == ir::ValueKind::kWeight) graph.weights.push_back(id);
+    if (value.kind == ir::ValueKind::kState) graph.states.push_back(id);
+    graph.values.push_back(std::move(value));
+    part_.slots.push_back(outer.value());
+    local_.emplace(outer, id);
+    return id;
+  }
+
+  const ir::Graph& source_;
+  Part part_;
+  std::unordered_map<ir::ValueId, ir::ValueId> local_;
+};
+
+// The last node that reads or writes each value; nodes.size() for outputs of the graph.
+std::vector<std::size_t> last_uses(const ir::Graph& graph) {
+  std::vector<std::size_t> last(graph.values.size(), 0);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const ir::ValueId operand : graph.nodes[i].operands) last[operand.index()] = i;
+  }
+  for (const ir::ValueId output : graph.outputs) last[output.index()] = graph.nodes.size();
+  return last;
+}
+
+}  // namespace
+
+std::vector<std::string> default_split_ops(const ir::OpTable& ops) {
+  std::vector<std::string> names;
+  for (const ir::OpDecl* decl : ops.all()) {
+    if (decl->split_by_default) names.emplace_back(decl->name);
+  }
+  return names;
+}
+
+Result<StitchingGraph> split_graph(const ir::Graph& graph, const ir::OpTable& ops,
+                                   std::span<const std::string> split_ops) {
+  for (const std::string& name : split_ops) TRY(ops.get(name).with_context("split op"));
+
+  StitchingGraph stitched;
+  stitched.name = graph.name;
+  stitched.cache_groups = graph.cache_groups;
+  for (const ir::Value& value : graph.values) stitched.slots.push_back({value.name, value.type, value.kind});
+  for (const ir::ValueId output : graph.outputs) stitched.outputs.push_back(output.value());
+
+  const std::vector<std::size_t> last_use = last_uses(graph);
+  std::size_t next = 0;
+  while (next < graph.nodes.size()) {
+    const auto is_split = [&](std::size_t i) {
+      return std::find(split_ops.begin(), split_ops.end(), graph.nodes[i].op) != split_ops.end();
+    };
+    const bool split = is_split(next);
+    PartBuilder part(graph, split ? Part::Kind::kSplitOp : Part::Kind::kPiece);
+    const std::size_t first = next;
+    do {
+      const ir::OpDecl* decl = TRY(ops.get(graph.nodes[next].op));
+      if (!decl->capturable && !split) {
+        return invalid_argument(
+            fmt::format("operator {} cannot be captured and must be among the split ops", decl->name));
+      }
+      part.add(graph.nodes[next++]);
+    } while (!split && next < graph.nodes.size() && !is_split(next));
+
+    const std::size_t index = stitched.parts.size();
+    std::string name =
+        split ? fmt::format("split op {}: {}", index, graph.nodes[first].op) : fmt::format("piece {}", index);
+    stitched.parts.push_back(
+        part.finish(std::move(name), [&](ir::ValueId outer) { return last_use[outer.index()] >= next; }));
+  }
+  return stitched;
+}
+
+}  // namespace tessera

@@ -1,0 +1,178 @@
+// Catches: nodes lost, doubled or out of order at a cut, a split op that takes neighbours along, values that do not
+// cross a cut or change their slot there, and an operator that cannot be captured inside a piece.
+#include "tessera/piecewise/splitter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tessera/ir/graph_test_util.h"
+#include "tessera/ir/verify.h"
+#include "tessera/ops/registry.h"
+#include "tessera/piecewise/stitching_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::names;
+using testing::part_words;
+using testing::parts_are;
+using testing::Piece;
+using testing::split;
+using testing::SplitOp;
+using testing::word_table;
+using testing::words_graph;
+
+TEST(Splitter, CutsAtSplitOps) {
+  EXPECT_THAT(split("a b attention c"), parts_are(Piece("a b"), SplitOp("attention"), Piece("c")));
+  EXPECT_THAT(split("a attention b attention c"),
+              parts_are(Piece("a"), SplitOp("attention"), Piece("b"), SplitOp("attention"), Piece("c")));
+  EXPECT_THAT(split("a b c"), parts_are(Piece("a b c")));
+  EXPECT_THAT(split("attention a"), parts_are(SplitOp("attention"), Piece("a")));
+  EXPECT_THAT(split("a attention"), parts_are(Piece("a"), SplitOp("attention")));
+  EXPECT_THAT(split("attention"), parts_are(SplitOp("attention")));
+  EXPECT_THAT(split("a attention attention b"),
+              parts_are(Piece("a"), SplitOp("attention"), SplitOp("attention"), Piece("b")));
+}
+
+TEST(Splitter, TheUserNamesTheSplitOps) {
+  EXPECT_THAT(split("a attention b moe c", {}), parts_are(Piece("a attention b moe c")));
+  EXPECT_THAT(split("a attention b moe c", {"moe"}), parts_are(Piece("a attention b"), SplitOp("moe"), Piece("c")));
+  EXPECT_THAT(split("a attention moe c", {"moe", "attention", "moe"}),
+              parts_are(Piece("a"), SplitOp("attention"), SplitOp("moe"), Piece("c")));
+  EXPECT_THAT(split("a b", {"a", "b"}), parts_are(SplitOp("a"), SplitOp("b")));
+}
+
+TEST(Splitter, PartsAreNamedByTheirPlace) {
+  const StitchingGraph graph = *split_graph(words_graph("a attention b"), word_table(), std::vector<std::string>{"attention"});
+  EXPECT_EQ(graph.name, "words");
+  EXPECT_EQ(graph.parts[0].name, "piece 0");
+  EXPECT_EQ(graph.parts[1].name, "split op 1: attention");
+  EXPECT_EQ(graph.parts[2].name, "piece 2");
+  EXPECT_EQ(graph.num_pieces(), 2);
+  EXPECT_EQ(graph.num_split_ops(), 1);
+}
+
+TEST(Splitter, DefaultsAreWhatOperatorsDeclare) {
+  EXPECT_THAT(default_split_ops(word_table()), ElementsAre("attention", "host_read"));
+  EXPECT_THAT(default_split_ops(op_table()), ElementsAre("attention"));
+}
+
+TEST(Splitter, AnUnknownSplitOpIsAnErrorNamingTheRegisteredOnes) {
+  const auto error = [](const std::string& name) {
+    return split_graph(words_graph("a b"), word_table(), std::vector{name}).status();
+  };
+  EXPECT_EQ(error("atention").code(), StatusCode::kNotFound);
+  EXPECT_THAT(error("atention").message(), AllOf(HasSubstr("split op"), HasSubstr("'atention'"), HasSubstr("attention")));
+  // Nothing is near: the error must say what there is all the same.
+  for (const char* registered : {"attention", "host_read", "moe"})
+    EXPECT_THAT(error("q").message(), HasSubstr(registered));
+  EXPECT_FALSE(error("").ok());
+}
+
+TEST(Splitter, WhatCannotBeCapturedMustBeASplitOp) {
+  const Status status = split_graph(words_graph("a host_read b"), word_table(), std::vector<std::string>{"attention"}).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("host_read"), HasSubstr("cannot be captured")));
+  EXPECT_THAT(split("a host_read b", {"host_read"}), parts_are(Piece("a"), SplitOp("host_read"), Piece("b")));
+}
+
+TEST(Splitter, AGraphWithoutNodesHasNoParts) {
+  EXPECT_THAT(split_graph(ir::Graph{.name = "empty"}, word_table(), std::vector<std::string>{})->parts, IsEmpty());
+}
+
+// Memory made before the cut, written by the split op, read after it.
+constexpr const char* kAcrossTheCut = R"(graph @g {
+  input %x: f32[T, 8]
+  weight %w: f32[8, 8]
+  state %k: f32[P, 16, 1, 8]
+  state %v: f32[P, 16, 1, 8]
+  group "full" full layers [0]
+  %q: f32[T, 8] = linear(%x, %w)
+  %flat: f32[8*T] = reshape(%q) {shape = "8*T"}
+  %out: f32[T, 8] = empty_like(%q)
+  attention(%q, %k, %v, mut %out) {group = 0, scale = 1.0}
+  %back: f32[T, 8] = reshape(%flat) {shape = "T, 8"}
+  %sum: f32[T, 8] = add(%back, %out)
+  %end: f32[T, 8] = linear(%sum, %w)
+  return %end, %q
+})";
+
+StitchingGraph split_across() {
+  const ir::Graph graph = *ir::parse_graph(kAcrossTheCut, &op_table());
+  EXPECT_TRUE(ir::verify(graph, op_table()).ok());
+  StitchingGraph stitched = *split_graph(graph, op_table(), std::vector<std::string>{"attention"});
+  EXPECT_EQ(testing::broken_rule(graph, stitched), "");
+  return stitched;
+}
+
+TEST(Splitter, ValuesCrossCutsAsInputsAndOutputs) {
+  const StitchingGraph graph = split_across();
+  ASSERT_EQ(graph.parts.size(), 3u);
+  const auto& [before, attention, after] = std::tie(graph.parts[0].graph, graph.parts[1].graph, graph.parts[2].graph);
+  EXPECT_THAT(names(before, before.inputs), ElementsAre("x"));
+  EXPECT_THAT(names(before, before.outputs), ElementsAre("q", "flat", "out"));
+  EXPECT_THAT(names(attention, attention.inputs), ElementsAre("q", "out"));
+  EXPECT_THAT(names(attention, attention.states), ElementsAre("k", "v"));
+  EXPECT_THAT(attention.outputs, IsEmpty());
+  EXPECT_THAT(names(after, after.inputs), ElementsAre("flat", "out"));
+  EXPECT_THAT(names(after, after.weights), ElementsAre("w"));
+  EXPECT_THAT(names(after, after.outputs), ElementsAre("end"));
+  EXPECT_EQ(graph.slots[static_cast<std::size_t>(graph.outputs[0])].name, "end");
+  EXPECT_EQ(graph.slots[static_cast<std::size_t>(graph.outputs[1])].name, "q");
+  EXPECT_EQ(graph.cache_groups.size(), 1u);
+}
+
+TEST(Splitter, AMutatedValueKeepsItsSlotOnBothSides) {
+  const StitchingGraph graph = split_across();
+  const auto slot_of = [&](std::size_t part, std::string_view name) {
+    const Part& p = graph.parts[part];
+    for (std::size_t i = 0; i < p.slots.size(); ++i)
+      if (p.graph.values[i].name == name) return p.slots[i];
+    return -1;
+  };
+  EXPECT_GE(slot_of(0, "out"), 0);
+  EXPECT_EQ(slot_of(0, "out"), slot_of(1, "out"));
+  EXPECT_EQ(slot_of(1, "out"), slot_of(2, "out"));
+  EXPECT_EQ(slot_of(0, "w"), slot_of(2, "w"));
+  EXPECT_EQ(graph.parts[1].graph.nodes[0].mutates, (std::vector<bool>{false, false, false, true}));
+}
+
+TEST(Splitter, TextShowsPartsAndWhatCrosses) {
+  EXPECT_EQ(to_text(split_across()), R"(stitching graph @g: 2 pieces, 1 split ops
+piece 0
+  in:  %x: f32[T, 8]
+  ops: linear reshape empty_like
+  out: %q: f32[T, 8], %flat: f32[8*T], %out: f32[T, 8]
+split op 1: attention
+  in:  %q: f32[T, 8], %out: f32[T, 8]
+  out: -
+piece 2
+  in:  %flat: f32[8*T], %out: f32[T, 8]
+  ops: reshape add linear
+  out: %end: f32[T, 8]
+)");
+}
+
+TEST(Splitter, KeepsItsRulesOnRandomGraphs) {
+  const ir::OpTable ops = ir::test_op_table();
+  std::mt19937_64 random(7);
+  const std::vector<std::string> all = {"add", "linear", "add_rms_norm", "store", "mark", "split_columns", "empty_like"};
+  for (int i = 0; i < 500; ++i) {
+    const ir::Graph graph = ir::RandomGraph(random).make(ops, static_cast<int>(random() % 40));
+    std::vector<std::string> split_ops = {"attention"};
+    for (const std::string& name : all)
+      if (random() % 4 == 0) split_ops.push_back(name);
+    const Result<StitchingGraph> stitched = split_graph(graph, ops, split_ops);
+    ASSERT_TRUE(stitched.ok()) << stitched.status().to_string();
+    ASSERT_EQ(testing::broken_rule(graph, *stitched), "") << "case " << i << "\n" << ir::to_text(graph);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

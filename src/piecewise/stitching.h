@@ -1,0 +1,47 @@
+// The stitching graph (C3): a forward cut into parts that run one after another. A *piece* is
+// compiled and captured; a *split op* is one operator alone, never captured. Values that cross a cut
+// live in slots of the whole forward; each part's graph refers to them by its own value ids.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/graph.h"
+
+namespace tessera {
+
+// A value of the whole forward.
+struct Slot {
+  std::string name;
+  ir::Type type;
+  ir::ValueKind kind = ir::ValueKind::kResult;
+};
+
+struct Part {
+  enum class Kind : std::uint8_t { kPiece, kSplitOp };
+  Kind kind = Kind::kPiece;
+  std::string name;  // "piece 0", "split op 1: attention"
+  // What the part reads from other parts are its inputs; what others read of it are its outputs.
+  ir::Graph graph;
+  std::vector<std::int32_t> slots;  // [graph.values.size()]: index into StitchingGraph::slots
+};
+
+struct StitchingGraph {
+  std::string name;
+  std::vector<Slot> slots;
+  std::vector<Part> parts;            // in execution order
+  std::vector<std::int32_t> outputs;  // slots, in the order of the source graph's outputs
+  std::vector<ir::CacheGroup> cache_groups;
+
+  std::int64_t num_pieces() const;
+  std::int64_t num_split_ops() const;
+};
+
+std::string_view part_kind_name(Part::Kind kind);  // "piece" "split_op"
+
+// One paragraph per part: kind, operators, values in and out.
+std::string to_text(const StitchingGraph& graph);
+
+}  // namespace tessera

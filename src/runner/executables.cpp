@@ -1,0 +1,72 @@
+#include "tessera/runner/executables.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "tessera/ops/registry.h"
+#include "tessera/piecewise/chain.h"
+#include "tessera/piecewise/splitter.h"
+
+namespace tessera {
+
+using ir::Symbol;
+
+ir::Bucket prefill_bucket(const RunnerOptions& options, std::int64_t tokens) {
+  ir::Bucket bucket;
+  bucket[Symbol::kTokens] = tokens;
+  bucket[Symbol::kPages] = options.num_pages;
+  return bucket;
+}
+
+ir::Bucket decode_bucket(const RunnerOptions& options, std::int64_t requests) {
+  ir::Bucket bucket = prefill_bucket(options, requests);
+  bucket[Symbol::kRequests] = requests;
+  bucket[Symbol::kRows] = requests;
+  return bucket;
+}
+
+ir::Bucket head_bucket(const RunnerOptions& options, std::int64_t rows) {
+  ir::Bucket bucket;
+  bucket[Symbol::kTokens] = max_padded_tokens(options);  // rows are gathered from wherever they are
+  bucket[Symbol::kRows] = rows;
+  return bucket;
+}
+
+std::int64_t max_padded_tokens(const RunnerOptions& options) {
+  std::int64_t most = options.max_tokens;
+  if (!options.prefill_sizes.empty()) most = std::max(most, options.prefill_sizes.back());
+  if (!options.decode_sizes.empty()) most = std::max(most, options.decode_sizes.back());
+  return most;
+}
+
+std::int64_t max_head_rows(const RunnerOptions& options) {
+  return std::max(kMaxHeadRows, options.decode_sizes.empty() ? 0 : options.decode_sizes.back());
+}
+
+Result<std::int64_t> hidden_bytes(const ModelGraphs& graphs, const RunnerOptions& options) {
+  return ir::size_bytes(graphs.body.value(graphs.body.outputs[0]).type,
+                        prefill_bucket(options, max_padded_tokens(options)));
+}
+
+Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const RunnerOptions& options,
+                                           const ExecutionEnvironment& environment, MemoryPlanKind memory) {
+  const std::unique_ptr<Compiler> compiler = make_eager_compiler(op_table(), cpu_kernels());
+  const auto make = [&](const ir::Graph& graph, std::span<const std::string> split_ops, const ir::Bucket& largest,
+                        std::int64_t reserved_bytes) -> Result<std::unique_ptr<Executable>> {
+    StitchingGraph stitched = TRY(split_graph(graph, op_table(), split_ops));
+    return Executable::create(
+        std::move(stitched), *compiler, op_table(), environment,
+        {.largest = largest, .memory = memory, .reserved_bytes = reserved_bytes, .planner = options.planner});
+  };
+  const ir::Graph head = TRY(chain("head", std::vector{&graphs.head, &graphs.sampler}));
+  const ir::Graph decode = TRY(chain("decode", std::vector{&graphs.body, &graphs.head, &graphs.sampler}));
+  const std::int64_t max_rows = max_head_rows(options);
+
+  RunnerExecutables made;
+  made.prefill = TRY(make(graphs.body, options.split_ops, prefill_bucket(options, max_padded_tokens(options)), 0));
+  made.head = TRY(make(head, {}, head_bucket(options, max_rows), TRY(hidden_bytes(graphs, options))));
+  made.decode = TRY(make(decode, {}, decode_bucket(options, max_rows), 0));
+  return made;
+}
+
+}  // namespace tessera

@@ -1,0 +1,40 @@
+// The three executables of a model: body for prefill, cut at attention; head and sampler on wanted
+// rows; and decode, which is all of them in one piece.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tessera/base/status.h"
+#include "tessera/model/model.h"
+#include "tessera/piecewise/executable.h"
+#include "tessera/runner/runner_options.h"
+
+namespace tessera {
+
+// Wanted rows of one run of the head: bounds the memory that logits take when every token's are wanted.
+inline constexpr std::int64_t kMaxHeadRows = 256;
+
+struct RunnerExecutables {
+  std::unique_ptr<Executable> prefill;  // outputs: hidden
+  std::unique_ptr<Executable> head;     // outputs: logits, sampled_ids
+  std::unique_ptr<Executable> decode;   // outputs: hidden, logits, sampled_ids
+};
+
+// `memory` is options.memory_plan, or isolated for the oracle. In the planned memory the body's output
+// lies at the arena's start, and the head leaves it alone.
+Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const RunnerOptions& options,
+                                           const ExecutionEnvironment& environment, MemoryPlanKind memory);
+
+// What each size means for the graphs' symbols.
+ir::Bucket prefill_bucket(const RunnerOptions& options, std::int64_t tokens);
+ir::Bucket decode_bucket(const RunnerOptions& options, std::int64_t requests);
+ir::Bucket head_bucket(const RunnerOptions& options, std::int64_t rows);
+
+// The most rows of a forward, padding included, and the most rows of the head at once.
+std::int64_t max_padded_tokens(const RunnerOptions& options);
+std::int64_t max_head_rows(const RunnerOptions& options);
+// Bytes of the body's output at its largest.
+Result<std::int64_t> hidden_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,126 @@
+#include "tessera/runner/input_buffers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tessera/model/model.h"
+
+namespace tessera {
+namespace {
+
+std::size_t align_up(std::size_t bytes) { return (bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment; }
+
+std::string slots_name(std::string_view group) { return std::string(input_names::kSlots) + std::string(group); }
+
+}  // namespace
+
+Result<InputBuffers> InputBuffers::create(Device& device, InputLimits limits) {
+  InputBuffers buffers;
+  const auto add = [&](std::string_view name, std::int64_t elements, std::int64_t element_bytes) {
+    buffers.fields_.push_back({.name = std::string(name), .elements = elements, .element_bytes = element_bytes});
+  };
+  add(input_names::kInputIds, limits.max_tokens, 4);
+  add(input_names::kInputRows, limits.max_tokens, 4);
+  add(input_names::kPositions, limits.max_tokens, 4);
+  for (const std::string& group : limits.cache_groups) add(slots_name(group), limits.max_tokens, 4);
+  add(input_names::kLastIds, limits.max_requests, 4);
+  add(input_names::kWantedRows, limits.max_rows, 4);
+  add(input_names::kTemperature, limits.max_rows, 4);
+  add(input_names::kTopK, limits.max_rows, 4);
+  add(input_names::kTopP, limits.max_rows, 4);
+  add(input_names::kSeed, limits.max_rows, 8);
+  add(input_names::kChoice, limits.max_rows, 4);
+  add(input_names::kSamplePosition, limits.max_rows, 4);
+
+  std::size_t total = 0;
+  for (const Field& field : buffers.fields_)
+    total += align_up(static_cast<std::size_t>(field.elements * field.element_bytes));
+  buffers.memory_ = TRY(device.allocate(total, "static input buffers"));
+  buffers.host_.resize(total);
+  std::byte* next = buffers.memory_->data();
+  for (Field& field : buffers.fields_) {
+    field.address = next;
+    next += align_up(static_cast<std::size_t>(field.elements * field.element_bytes));
+  }
+  buffers.limits_ = std::move(limits);
+  return buffers;
+}
+
+void InputBuffers::add_to(ExternalValues& externals) const {
+  for (const Field& field : fields_) externals[field.name] = field.address;
+}
+
+InputBuffers::Field& InputBuffers::field(std::string_view name) {
+  return *std::find_if(fields_.begin(), fields_.end(), [&](const Field& f) { return f.name == name; });
+}
+
+template <class T, class ValueAt>
+Status InputBuffers::upload(std::string_view name, std::int64_t count, const ValueAt& value_at, Stream& stream) {
+  Field& to = field(name);
+  if (count > to.elements)
+    return internal_error(fmt::format("static input {} holds {} elements, {} were staged", name, to.elements, count));
+  std::byte* staged = host_.data() + (to.address - memory_->data());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T value = value_at(static_cast<std::size_t>(i));
+    std::memcpy(staged + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
+  }
+  return stream.upload(to.address, staged, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+Status InputBuffers::stage_tokens(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id,
+                                  Stream& stream) {
+  const auto tokens = static_cast<std::size_t>(batch.num_tokens());
+  const auto or_padding = [&](const auto& values, auto padding) {
+    return [&values, padding, tokens](std::size_t i) { return i < tokens ? values[i] : padding; };
+  };
+  TRY(upload<TokenId>(input_names::kInputIds, padded_tokens, or_padding(batch.input_ids, padding_id), stream));
+  TRY(upload<std::int32_t>(input_names::kInputRows, padded_tokens, or_padding(batch.input_rows, std::int32_t{-1}),
+                           stream));
+  TRY(upload<std::int32_t>(input_names::kPositions, padded_tokens, or_padding(batch.positions, std::int32_t{0}),
+                           stream));
+  for (std::size_t g = 0; g < limits_.cache_groups.size(); ++g) {
+    TRY(upload<SlotId>(slots_name(limits_.cache_groups[g]), padded_tokens, or_padding(batch.groups[g].slots, SlotId(0)),
+                       stream));
+  }
+  return ok_status();
+}
+
+Status InputBuffers::stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling,
+                                std::int64_t padded_rows, Stream& stream) {
+  const auto row = [&](std::size_t i) { return i < rows.size() ? rows[i] : 0; };
+  const auto sample = [&](std::size_t i) { return i < sampling.size() ? sampling[i] : SampleRow{}; };
+  TRY(upload<std::int32_t>(input_names::kWantedRows, padded_rows, row, stream));
+  TRY(upload<float>(
+      input_names::kTemperature, padded_rows, [&](std::size_t i) { return sample(i).temperature; }, stream));
+  TRY(upload<std::int32_t>(
+      input_names::kTopK, padded_rows, [&](std::size_t i) { return sample(i).top_k; }, stream));
+  TRY(upload<float>(
+      input_names::kTopP, padded_rows, [&](std::size_t i) { return sample(i).top_p; }, stream));
+  TRY(upload<std::int64_t>(
+      input_names::kSeed, padded_rows, [&](std::size_t i) { return sample(i).seed; }, stream));
+  TRY(upload<std::int32_t>(
+      input_names::kChoice, padded_rows, [&](std::size_t i) { return sample(i).choice; }, stream));
+  return upload<std::int32_t>(
+      input_names::kSamplePosition, padded_rows, [&](std::size_t i) { return sample(i).position; }, stream);
+}
+
+Status InputBuffers::keep_sampled(const std::byte* sampled_ids, std::int64_t first, std::int64_t count,
+                                  Stream& stream) {
+  const Field& last_ids = field(input_names::kLastIds);
+  // Rows past what last_ids holds belong to no request: scoring wants many rows and samples none.
+  const std::int64_t kept = std::clamp<std::int64_t>(last_ids.elements - first, 0, count);
+  return stream.copy(last_ids.address + first * 4, sampled_ids, static_cast<std::size_t>(kept) * 4);
+}
+
+Status InputBuffers::read_sampled(std::span<TokenId> ids, Stream& stream) const {
+  const auto it =
+      std::find_if(fields_.begin(), fields_.end(), [](const Field& f) { return f.name == input_names::kLastIds; });
+  if (static_cast<std::int64_t>(ids.size()) > it->elements)
+    return internal_error(fmt::format("last_ids holds {} ids, {} are wanted", it->elements, ids.size()));
+  TRY(stream.download(ids.data(), it->address, ids.size_bytes()));
+  return stream.synchronize();
+}
+
+}  // namespace tessera

@@ -1,0 +1,75 @@
+// Static input buffers (D6): every input of a forward at its maximum size and at one address for the
+// runner's life. Before a forward the real values are staged and the padding set, so that a replayed
+// graph sees defined rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ops/forward_batch.h"
+#include "tessera/piecewise/executable.h"
+
+namespace tessera {
+
+// How one wanted row becomes a token; ops/sample.h has the meaning.
+struct SampleRow {
+  float temperature = 0;   // 0: the most probable token
+  std::int32_t top_k = 0;  // 0: all
+  float top_p = 1;
+  std::int64_t seed = 0;
+  std::int32_t choice = 0;    // of the request's n choices
+  std::int32_t position = 0;  // of the new token in its request
+};
+
+struct InputLimits {
+  std::int64_t max_tokens = 0;    // of a forward, padding included
+  std::int64_t max_requests = 0;  // length of last_ids
+  std::int64_t max_rows = 0;      // wanted rows of one run of the head
+  std::vector<std::string> cache_groups;
+};
+
+class InputBuffers {
+ public:
+  static Result<InputBuffers> create(Device& device, InputLimits limits);
+
+  // Adds the address of every input, by the graph's names.
+  void add_to(ExternalValues& externals) const;
+  const InputLimits& limits() const { return limits_; }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
+
+  // Token inputs of `batch` in the first rows; rows up to padded_tokens get `padding_id`, position 0
+  // and slot 0, which no request owns. Precondition: batch.num_tokens() <= padded_tokens <= max_tokens.
+  Status stage_tokens(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id, Stream& stream);
+  // Rows of the body's output for the head; padding takes row 0. `sampling` is as long as `rows`, or empty: greedy.
+  Status stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling, std::int64_t padded_rows,
+                    Stream& stream);
+  // Copies sampled ids out of the arena: row r of last_ids from `first` on. On the device.
+  Status keep_sampled(const std::byte* sampled_ids, std::int64_t first, std::int64_t count, Stream& stream);
+  // The ids kept last, [count]. Synchronises.
+  Status read_sampled(std::span<TokenId> ids, Stream& stream) const;
+
+ private:
+  struct Field {
+    std::string name;
+    std::int64_t elements;
+    std::int64_t element_bytes;
+    std::byte* address = nullptr;
+  };
+  InputBuffers() = default;
+  Field& field(std::string_view name);
+  template <class T, class ValueAt>
+  Status upload(std::string_view name, std::int64_t count, const ValueAt& value_at, Stream& stream);
+
+  InputLimits limits_;
+  std::vector<Field> fields_;
+  std::unique_ptr<Allocation> memory_;
+  std::vector<std::byte> host_;  // as memory_: each field is staged at its own offset, so uploads may overlap
+};
+
+}  // namespace tessera

@@ -1,0 +1,144 @@
+// Catches: padding that keeps the last step's rows, a field staged into its neighbour or with the wrong width, addresses
+// that graphs would miss, and an overflow that is written all the same.
+#include "tessera/runner/input_buffers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tessera/device/testing/fake_device.h"
+#include "tessera/model/model.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class InputBuffersTest : public ::testing::Test {
+ protected:
+  InputBuffersTest() { buffers_.add_to(addresses_); }
+
+  template <class T>
+  std::vector<T> read(std::string_view name, std::size_t count) {
+    std::vector<T> values(count);
+    EXPECT_TRUE(stream_->download(values.data(), addresses_.find(name)->second, count * sizeof(T)).ok());
+    return values;
+  }
+  std::vector<std::int32_t> ints(std::string_view name, std::size_t count) { return read<std::int32_t>(name, count); }
+  // Everything is as a former step could have left it.
+  void dirty() {
+    ForwardBatch full = batch(8);
+    ASSERT_TRUE(buffers_.stage_tokens(full, 8, TokenId(77), *stream_).ok());
+    const std::vector<std::int32_t> rows = {7, 7, 7, 7};
+    const std::vector<SampleRow> sampling(4, {.temperature = 7, .top_k = 7, .top_p = 7, .seed = 7, .choice = 7, .position = 7});
+    ASSERT_TRUE(buffers_.stage_rows(rows, sampling, 4, *stream_).ok());
+  }
+  static ForwardBatch batch(std::int32_t tokens) {
+    ForwardBatch b;
+    CacheGroupBatch full, window;
+    for (std::int32_t i = 0; i < tokens; ++i) {
+      b.input_ids.emplace_back(100 + i);
+      b.input_rows.push_back(i % 2 == 0 ? i : -1);
+      b.positions.push_back(20 + i);
+      full.slots.emplace_back(40 + i);
+      window.slots.emplace_back(60 + i);
+    }
+    b.groups = {full, window};
+    return b;
+  }
+
+  std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
+  std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
+  InputBuffers buffers_ =
+      InputBuffers::create(*device_, {.max_tokens = 8, .max_requests = 3, .max_rows = 4, .cache_groups = {"full", "window.24"}})
+          .value();
+  ExternalValues addresses_;
+};
+
+TEST_F(InputBuffersTest, StagesTokensAndClearsThePadding) {
+  dirty();
+  ASSERT_TRUE(buffers_.stage_tokens(batch(3), 6, TokenId(9), *stream_).ok());
+  EXPECT_THAT(ints("input_ids", 6), ElementsAre(100, 101, 102, 9, 9, 9));
+  EXPECT_THAT(ints("input_rows", 6), ElementsAre(0, -1, 2, -1, -1, -1));
+  EXPECT_THAT(ints("positions", 6), ElementsAre(20, 21, 22, 0, 0, 0));
+  EXPECT_THAT(ints("slots.full", 6), ElementsAre(40, 41, 42, 0, 0, 0)) << "slot 0 is no request's";
+  EXPECT_THAT(ints("slots.window.24", 6), ElementsAre(60, 61, 62, 0, 0, 0));
+}
+
+TEST_F(InputBuffersTest, StagesRowsAndClearsThePadding) {
+  dirty();
+  const std::vector<std::int32_t> rows = {2, 5};
+  const std::vector<SampleRow> sampling = {
+      {.temperature = 0.5F, .top_k = 3, .top_p = 0.25F, .seed = std::numeric_limits<std::int64_t>::max(), .choice = 1, .position = 11},
+      {.temperature = 0.75F, .top_k = 4, .top_p = 0.5F, .seed = -5, .choice = 2, .position = 12}};
+  ASSERT_TRUE(buffers_.stage_rows(rows, sampling, 4, *stream_).ok());
+  EXPECT_THAT(ints("wanted_rows", 4), ElementsAre(2, 5, 0, 0));
+  EXPECT_THAT(read<float>("temperature", 4), ElementsAre(0.5F, 0.75F, 0, 0));
+  EXPECT_THAT(ints("top_k", 4), ElementsAre(3, 4, 0, 0));
+  EXPECT_THAT(read<float>("top_p", 4), ElementsAre(0.25F, 0.5F, 1, 1));
+  EXPECT_THAT(read<std::int64_t>("seed", 4), ElementsAre(std::numeric_limits<std::int64_t>::max(), -5, 0, 0));
+  EXPECT_THAT(ints("choice", 4), ElementsAre(1, 2, 0, 0));
+  EXPECT_THAT(ints("sample_position", 4), ElementsAre(11, 12, 0, 0));
+}
+
+TEST_F(InputBuffersTest, WithoutSamplingEveryRowIsGreedy) {
+  dirty();
+  const std::vector<std::int32_t> rows = {2, 5};
+  ASSERT_TRUE(buffers_.stage_rows(rows, {}, 3, *stream_).ok());
+  EXPECT_THAT(read<float>("temperature", 3), Each(0.0F));
+  EXPECT_THAT(ints("wanted_rows", 3), ElementsAre(2, 5, 0));
+}
+
+TEST_F(InputBuffersTest, AFullBufferIsFullAndOneMoreIsRefused) {
+  ASSERT_TRUE(buffers_.stage_tokens(batch(8), 8, TokenId(0), *stream_).ok());
+  EXPECT_EQ(ints("input_ids", 8).back(), 107);
+  const Status tokens = buffers_.stage_tokens(batch(9), 9, TokenId(0), *stream_);
+  EXPECT_THAT(tokens.message(), AllOf(HasSubstr("input_ids"), HasSubstr("holds 8"), HasSubstr("9 were staged")));
+  const Status rows = buffers_.stage_rows({}, {}, 5, *stream_);
+  EXPECT_THAT(rows.message(), AllOf(HasSubstr("wanted_rows"), HasSubstr("holds 4"), HasSubstr("5 were staged")));
+  EXPECT_EQ(ints("input_ids", 8).back(), 107) << "a refused step writes nothing";
+}
+
+TEST_F(InputBuffersTest, EveryInputHasAnAlignedPlaceOfItsOwn) {
+  std::vector<std::byte*> places;
+  for (const auto& [name, address] : addresses_) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address) % kDeviceAlignment, 0u) << name;
+    places.push_back(address);
+  }
+  EXPECT_EQ(places.size(), 13u);
+  std::sort(places.begin(), places.end());
+  EXPECT_EQ(std::adjacent_find(places.begin(), places.end()), places.end());
+  EXPECT_EQ(buffers_.bytes(), 13 * static_cast<std::int64_t>(kDeviceAlignment));
+  const InputBuffers moved = std::move(buffers_);
+  ExternalValues after;
+  moved.add_to(after);
+  EXPECT_EQ(after, addresses_);
+}
+
+TEST_F(InputBuffersTest, KeepsSampledIdsUpToWhatThereAreRequests) {
+  const std::vector<std::int32_t> sampled = {5, 6, 7, 8};
+  const auto* bytes = reinterpret_cast<const std::byte*>(sampled.data());
+  std::vector<TokenId> ids(3);
+  ASSERT_TRUE(buffers_.keep_sampled(bytes, 0, 2, *stream_).ok());
+  ASSERT_TRUE(buffers_.keep_sampled(bytes + 8, 2, 2, *stream_).ok()) << "one of two has a place";
+  ASSERT_TRUE(buffers_.keep_sampled(bytes, 3, 2, *stream_).ok()) << "none has";
+  ASSERT_TRUE(buffers_.keep_sampled(bytes, 30, 2, *stream_).ok());
+  ASSERT_TRUE(buffers_.read_sampled(ids, *stream_).ok());
+  EXPECT_THAT(ids, ElementsAre(TokenId(5), TokenId(6), TokenId(7)));
+  ids.resize(4);
+  EXPECT_THAT(buffers_.read_sampled(ids, *stream_).message(), AllOf(HasSubstr("3"), HasSubstr("4")));
+}
+
+TEST_F(InputBuffersTest, NoMemoryIsAnError) {
+  device_->set_plan({.out_of_memory_at = 1});
+  const auto made = InputBuffers::create(*device_, {.max_tokens = 8, .max_requests = 3, .max_rows = 4, .cache_groups = {}});
+  EXPECT_EQ(made.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(made.status().message(), HasSubstr("static input buffers"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,43 @@
+#include "tessera/runner/kv_storage.h"
+
+namespace tessera {
+namespace {
+
+Result<std::int64_t> state_bytes(const ir::Value& state, std::int64_t num_pages) {
+  ir::Bucket bucket;
+  bucket[ir::Symbol::kPages] = num_pages;
+  const std::int64_t bytes = TRY(ir::size_bytes(state.type, bucket).with_context("%" + state.name));
+  constexpr auto kAlignment = static_cast<std::int64_t>(kDeviceAlignment);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Result<std::int64_t> total_bytes(const ir::Graph& graph, std::int64_t num_pages) {
+  std::int64_t total = 0;
+  for (const ir::ValueId id : graph.states) total += TRY(state_bytes(graph.value(id), num_pages));
+  return total;
+}
+
+}  // namespace
+
+Result<std::int64_t> KvStorage::bytes_per_page(const ir::Graph& graph) {
+  // Alignment is paid once per state, not per page.
+  constexpr std::int64_t kPages = 4096;
+  return TRY(total_bytes(graph, kPages)) / kPages;
+}
+
+Result<KvStorage> KvStorage::create(const ir::Graph& graph, std::int64_t num_pages, Device& device, Stream& stream) {
+  KvStorage storage;
+  storage.num_pages_ = num_pages;
+  storage.memory_ = TRY(device.allocate(static_cast<std::size_t>(TRY(total_bytes(graph, num_pages))), "KV cache"));
+  TRY(stream.fill(storage.memory_->data(), 0, storage.memory_->size()));
+  std::byte* next = storage.memory_->data();
+  for (const ir::ValueId id : graph.states) {
+    storage.states_[graph.value(id).name] = next;
+    next += TRY(state_bytes(graph.value(id), num_pages));
+  }
+  return storage;
+}
+
+void KvStorage::add_to(ExternalValues& externals) const { externals.insert(states_.begin(), states_.end()); }
+
+}  // namespace tessera

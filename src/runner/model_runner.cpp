@@ -1,0 +1,285 @@
+#include "tessera/runner/model_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tessera/base/log.h"
+#include "tessera/ops/collective.h"
+#include "tessera/piecewise/ladder.h"
+#include "tessera/runner/executables.h"
+
+namespace tessera {
+namespace {
+
+// Outputs of the head and decode graphs, in the order of their chains.
+constexpr std::size_t kHeadLogits = 0;
+constexpr std::size_t kHeadSampled = 1;
+constexpr std::size_t kDecodeLogits = 1;
+constexpr std::size_t kDecodeSampled = 2;
+
+}  // namespace
+
+ModelRunner::ModelRunner(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options)
+    : device_(device), options_(std::move(options)), graphs_(std::move(graphs)), weights_(std::move(weights)) {}
+
+ModelRunner::~ModelRunner() = default;
+
+Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Weights weights, Device& device,
+                                                         RunnerOptions options) {
+  std::unique_ptr<ModelRunner> runner(
+      new ModelRunner(std::move(graphs), std::move(weights), device, std::move(options)));
+  TRY(runner->allocate());
+  TRY(runner->build_executables());
+  return runner;
+}
+
+Status ModelRunner::allocate() {
+  stream_ = TRY(device_.create_stream("main"));
+  kv_ = std::make_unique<KvStorage>(TRY(KvStorage::create(graphs_.body, options_.num_pages, device_, *stream_)));
+
+  InputLimits limits{.max_tokens = max_padded_tokens(options_),
+                     .max_requests = options_.max_requests,
+                     .max_rows = max_head_rows(options_),
+                     .cache_groups = {}};
+  for (const ir::CacheGroup& group : graphs_.body.cache_groups) limits.cache_groups.push_back(group.name);
+  inputs_ = std::make_unique<InputBuffers>(TRY(InputBuffers::create(device_, std::move(limits))));
+
+  context_.page_size = options_.page_size;
+  context_.communicator = options_.communicator;
+  const std::int64_t pages_per_request = (options_.context_length + options_.page_size - 1) / options_.page_size;
+  for (std::size_t g = 0; g < graphs_.body.cache_groups.size(); ++g) {
+    attention_.push_back(TRY(AttentionBuffers::create(device_, {.max_requests = options_.max_requests,
+                                                                .max_pages_per_request = pages_per_request,
+                                                                .page_size = options_.page_size,
+                                                                .num_pages = options_.num_pages})));
+    context_.attention.push_back(attention_.back().metadata());
+  }
+
+  vocab_size_ = *graphs_.head.value(graphs_.head.outputs[0]).type.shape.back().constant();
+  hidden_bytes_ = TRY(hidden_bytes(graphs_, options_));
+  return ok_status();
+}
+
+ExecutionEnvironment ModelRunner::environment() {
+  return {.device = device_,
+          .stream = *stream_,
+          .context = context_,
+          .externals = externals_,
+          .arena = *arena_,
+          .workspace = *workspace_};
+}
+
+Status ModelRunner::build_executables() {
+  // Addresses only: how much of the range is used follows from the plans.
+  constexpr std::size_t kReserve = std::size_t{1} << 38;
+  arena_ = TRY(device_.create_arena({.reserve_bytes = kReserve, .name = "arena"}));
+  workspace_ = TRY(device_.create_arena({.reserve_bytes = kReserve, .name = "workspace"}));
+  externals_.insert(weights_.addresses().begin(), weights_.addresses().end());
+  kv_->add_to(externals_);
+  inputs_->add_to(externals_);
+  externals_["hidden"] = arena_->base();  // the body's only output is placed first
+
+  RunnerExecutables made = TRY(make_executables(graphs_, options_, environment(), options_.memory_plan));
+  prefill_ = std::make_unique<GraphRunner>("prefill", std::move(made.prefill),
+                                           [this](std::int64_t size) { return prefill_bucket(options_, size); });
+  head_ = std::make_unique<GraphRunner>("head", std::move(made.head),
+                                        [this](std::int64_t size) { return head_bucket(options_, size); });
+  decode_ = std::make_unique<GraphRunner>("decode", std::move(made.decode),
+                                          [this](std::int64_t size) { return decode_bucket(options_, size); });
+  head_sizes_ = decode_ladder(max_head_rows(options_));
+  table_.graphs_enabled = false;  // until capture()
+  return ok_status();
+}
+
+Status ModelRunner::capture() {
+  const GraphSwitches& on = options_.graphs;
+  table_ = {.graphs_enabled = on.prefill || on.decode,
+            .prefill_enabled = on.prefill,
+            .decode_enabled = on.decode,
+            .decode_padding = options_.decode_padding,
+            .prefill_sizes = {},
+            .decode_sizes = {}};
+  if (!table_.graphs_enabled) return ok_status();
+  TRY(warm_up().with_context("warming up"));
+  if (on.prefill) {
+    log_info("capture", "Capture piecewise CUDA graph begin. {} sizes up to {} tokens", options_.prefill_sizes.size(),
+             options_.prefill_sizes.back());
+    TRY(prefill_->capture(options_.prefill_sizes, options_.show_progress));
+    const CaptureReport& report = prefill_->report();
+    log_info("capture", "Capture piecewise CUDA graph end. {} sizes, {:.2f} s, arena {:.3f} GB", report.captured.size(),
+             report.seconds, static_cast<double>(arena_->size()) / 1e9);
+    table_.prefill_sizes = report.captured;
+  }
+  if (on.decode) {
+    TRY(decode_->capture(options_.decode_sizes, options_.show_progress));
+    table_.decode_sizes = decode_->report().captured;
+    log_info("capture", "Captured decode graphs for {} batch sizes, {:.2f} s", table_.decode_sizes.size(),
+             decode_->report().seconds);
+  }
+  return ok_status();
+}
+
+// Every kernel runs once, at the smallest size, on the reserved page (F1: dummy batch).
+Status ModelRunner::warm_up() {
+  ForwardBatch dummy;
+  dummy.input_ids = {TokenId(0)};
+  dummy.input_rows = {-1};
+  dummy.positions = {0};
+  dummy.query_lens = {1};
+  dummy.kv_lens = {1};
+  dummy.wanted_rows = {0};
+  for (std::size_t g = 0; g < attention_.size(); ++g)
+    dummy.groups.push_back({.slots = {SlotId(0)}, .page_tables = {{PageId(0)}}});
+  const SampleRow row;
+  const ForwardInputs inputs{.batch = dummy, .sampling = std::span(&row, 1), .force_eager = true};
+  TRY(run_body(inputs, {.runner = RunnerKind::kEager, .size = 1}));
+  TRY(run_head(inputs));
+  return stream_->synchronize();
+}
+
+Status ModelRunner::check(const ForwardInputs& inputs) const {
+  const ForwardBatch& batch = inputs.batch;
+  TRY(batch.check());
+  if (batch.num_tokens() > options_.max_tokens) {
+    return invalid_argument(
+        fmt::format("a forward of {} tokens; at most {} are accepted", batch.num_tokens(), options_.max_tokens));
+  }
+  if (batch.groups.size() != attention_.size()) {
+    return internal_error(
+        fmt::format("a batch with {} cache groups for a model with {}", batch.groups.size(), attention_.size()));
+  }
+  const auto rows = static_cast<std::size_t>(batch.num_wanted_rows());
+  if (!inputs.sampling.empty() && inputs.sampling.size() != rows) {
+    return internal_error(fmt::format("{} sampling rows for {} wanted rows", inputs.sampling.size(), rows));
+  }
+  if (!inputs.sampling.empty() && static_cast<std::int64_t>(rows) > options_.max_requests) {
+    return internal_error(fmt::format("{} rows to sample; at most {} are accepted", rows, options_.max_requests));
+  }
+  if (!inputs.logits.empty() && inputs.logits.size() != rows * static_cast<std::size_t>(vocab_size_)) {
+    return internal_error(
+        fmt::format("space for {} logits, {} rows of {} are wanted", inputs.logits.size(), rows, vocab_size_));
+  }
+  return ok_status();
+}
+
+Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {
+  TRY(check(inputs));
+  const ForwardBatch& batch = inputs.batch;
+  bool in_order = batch.num_wanted_rows() == batch.num_tokens();
+  for (std::size_t i = 0; in_order && i < batch.wanted_rows.size(); ++i)
+    in_order = batch.wanted_rows[i] == static_cast<std::int32_t>(i);
+
+  ForwardOutputs outputs;
+  outputs.decision = dispatch({.tokens = batch.num_tokens(),
+                               .requests = batch.num_requests(),
+                               .one_row_each = in_order && batch.is_decode(),
+                               .force_eager = inputs.force_eager},
+                              table_);
+  if (outputs.decision.runner == RunnerKind::kEager) {
+    log_debug("dispatch", "fallback to eager: {}", reason_text(outputs.decision.reason));
+  }
+  if (outputs.decision.runner == RunnerKind::kDecode) {
+    TRY(run_decode(inputs, outputs.decision.size));
+  } else {
+    TRY(run_body(inputs, outputs.decision));
+    TRY(run_head(inputs));
+  }
+  if (!inputs.sampling.empty()) {
+    outputs.sampled.resize(inputs.sampling.size());
+    TRY(inputs_->read_sampled(outputs.sampled, *stream_));
+  } else {
+    TRY(stream_->synchronize());
+  }
+  if (options_.communicator != nullptr) TRY(options_.communicator->status());
+  count(batch, outputs.decision);
+  return outputs;
+}
+
+Status ModelRunner::stage(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id) {
+  for (std::size_t g = 0; g < attention_.size(); ++g)
+    TRY(plan_attention(batch, static_cast<int>(g), attention_[g], *stream_));
+  return inputs_->stage_tokens(batch, padded_tokens, padding_id, *stream_);
+}
+
+Status ModelRunner::run_decode(const ForwardInputs& inputs, std::int64_t size) {
+  const std::int64_t rows = inputs.batch.num_wanted_rows();
+  TRY(stage(inputs.batch, size, TokenId(0)));
+  std::vector<std::int32_t> in_order(static_cast<std::size_t>(size));
+  std::iota(in_order.begin(), in_order.end(), 0);
+  TRY(inputs_->stage_rows(in_order, inputs.sampling, size, *stream_));
+  TRY(decode_->replay(size));
+  const ir::Bucket bucket = decode_->bucket(size);
+  if (!inputs.logits.empty())
+    TRY(read_logits(TRY(decode_->executable().output(bucket, kDecodeLogits)), 0, rows, inputs.logits));
+  if (inputs.sampling.empty()) return ok_status();
+  return inputs_->keep_sampled(TRY(decode_->executable().output(bucket, kDecodeSampled)).data, 0, rows, *stream_);
+}
+
+Status ModelRunner::run_body(const ForwardInputs& inputs, const Decision& decision) {
+  TRY(stage(inputs.batch, decision.size, TokenId(0)));
+  if (decision.runner == RunnerKind::kPrefill) {
+    TRY(prefill_->replay(decision.size));
+  } else {
+    TRY(prefill_->make_ready(decision.size));
+    TRY(prefill_->run(decision.size));
+  }
+  // In the planned memory the output lies where the head reads it; isolated, it has a place of its own.
+  const TensorView hidden = TRY(prefill_->executable().output(prefill_->bucket(decision.size), 0));
+  if (hidden.data == arena_->base()) return ok_status();
+  TRY(arena_->grow(static_cast<std::size_t>(hidden_bytes_)));
+  return stream_->copy(arena_->base(), hidden.data, static_cast<std::size_t>(hidden.bytes()));
+}
+
+Status ModelRunner::run_head(const ForwardInputs& inputs) {
+  const std::span<const std::int32_t> wanted = inputs.batch.wanted_rows;
+  const auto chunk = static_cast<std::size_t>(head_sizes_.back());
+  for (std::size_t first = 0; first < wanted.size(); first += chunk) {
+    const std::span<const std::int32_t> rows = wanted.subspan(first, std::min(chunk, wanted.size() - first));
+    const std::span<const SampleRow> sampling =
+        inputs.sampling.empty() ? inputs.sampling : inputs.sampling.subspan(first, rows.size());
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const std::int64_t size = *round_up(head_sizes_, count);
+    TRY(inputs_->stage_rows(rows, sampling, size, *stream_));
+    TRY(head_->make_ready(size));
+    TRY(head_->run(size));
+    const ir::Bucket bucket = head_->bucket(size);
+    if (!inputs.logits.empty()) {
+      TRY(read_logits(TRY(head_->executable().output(bucket, kHeadLogits)), static_cast<std::int64_t>(first), count,
+                      inputs.logits));
+    }
+    if (!inputs.sampling.empty()) {
+      TRY(inputs_->keep_sampled(TRY(head_->executable().output(bucket, kHeadSampled)).data,
+                                static_cast<std::int64_t>(first), count, *stream_));
+    }
+  }
+  return ok_status();
+}
+
+Status ModelRunner::read_logits(const TensorView& logits, std::int64_t first_row, std::int64_t rows,
+                                std::span<float> to) {
+  const std::span<float> part =
+      to.subspan(static_cast<std::size_t>(first_row * vocab_size_), static_cast<std::size_t>(rows * vocab_size_));
+  TRY(stream_->download(part.data(), logits.data, part.size_bytes()));
+  return stream_->synchronize();  // the next chunk overwrites the logits
+}
+
+void ModelRunner::count(const ForwardBatch& batch, const Decision& decision) {
+  ++counters_.by_reason[static_cast<std::size_t>(decision.reason)];
+  // Eager sizes are as many as there are lengths; they are counted together.
+  ++counters_.by_bucket[{decision.runner, decision.runner == RunnerKind::kEager ? 0 : decision.size}];
+  counters_.tokens += batch.num_tokens();
+  counters_.padded_tokens += decision.padding;
+}
+
+MemoryLedger ModelRunner::memory() const {
+  return {.weights = weights_.total_bytes(),
+          .kv_cache = kv_->bytes(),
+          .arena = static_cast<std::int64_t>(arena_->size()),
+          .workspace = static_cast<std::int64_t>(workspace_->size()),
+          .static_inputs = inputs_->bytes(),
+          .graph_objects = prefill_->executable().graph_stats().bytes + decode_->executable().graph_stats().bytes};
+}
+
+}  // namespace tessera

@@ -1,0 +1,127 @@
+// One model on one device: weights, KV cache, arena, and its forwards through graphs or eagerly.
+//
+//   std::unique_ptr<ModelRunner> runner = TRY(ModelRunner::create(graphs, weights, device, options));
+//   TRY(runner->capture());
+//   ForwardOutputs out = TRY(runner->forward({.batch = batch, .sampling = rows}));
+//
+// A forward: dispatch picks runner and size; attention's plan and the static inputs are staged; the
+// prefill graphs are replayed piece by piece and the head run on the wanted rows, or the decode graph,
+// which holds body, head and sampler, is replayed whole; sampled ids are copied out of the arena.
+//
+// Threads: one thread owns a runner. Errors of a forward leave the runner usable unless kDeviceLost.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/model/model.h"
+#include "tessera/ops/attention.h"
+#include "tessera/ops/forward_batch.h"
+#include "tessera/runner/dispatch.h"
+#include "tessera/runner/graph_runner.h"
+#include "tessera/runner/input_buffers.h"
+#include "tessera/runner/kv_storage.h"
+#include "tessera/runner/runner_options.h"
+
+namespace tessera {
+
+struct ForwardInputs {
+  const ForwardBatch& batch;
+  std::span<const SampleRow> sampling = {};  // [wanted rows]; empty: nothing is sampled
+  std::span<float> logits = {};              // [wanted rows × vocab], filled; empty: not wanted
+  bool force_eager = false;
+};
+
+struct ForwardOutputs {
+  Decision decision;
+  std::vector<TokenId> sampled;  // [wanted rows] where sampling was given
+};
+
+// Forwards counted since the start.
+struct ForwardCounters {
+  std::array<std::int64_t, kNumReasons> by_reason{};
+  std::map<std::pair<RunnerKind, std::int64_t>, std::int64_t> by_bucket;
+  std::int64_t tokens = 0;
+  std::int64_t padded_tokens = 0;  // computed for nothing
+};
+
+// Memory by what takes it, bytes.
+struct MemoryLedger {
+  std::int64_t weights = 0;
+  std::int64_t kv_cache = 0;
+  std::int64_t arena = 0;
+  std::int64_t workspace = 0;
+  std::int64_t static_inputs = 0;
+  std::int64_t graph_objects = 0;
+};
+
+class ModelRunner {
+ public:
+  // Takes graphs and weights; `device` outlives the runner.
+  static Result<std::unique_ptr<ModelRunner>> create(ModelGraphs graphs, Weights weights, Device& device,
+                                                     RunnerOptions options);
+  ~ModelRunner();
+
+  // Warms the kernels up at the smallest size and captures all sizes of both runners. Once, before the
+  // first forward; without it every forward is eager.
+  Status capture();
+
+  Result<ForwardOutputs> forward(const ForwardInputs& inputs);
+
+  const RunnerOptions& options() const { return options_; }
+  std::int64_t vocab_size() const { return vocab_size_; }
+  const DispatchTable& dispatch_table() const { return table_; }
+  const ForwardCounters& counters() const { return counters_; }
+  MemoryLedger memory() const;
+  const GraphRunner& prefill() const { return *prefill_; }
+  const GraphRunner& decode() const { return *decode_; }
+  const GraphRunner& head() const { return *head_; }
+
+ private:
+  friend class Verifier;  // runs the same graphs over isolated memory
+  ModelRunner(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options);
+
+  Status allocate();
+  Status build_executables();
+  ExecutionEnvironment environment();
+
+  Status check(const ForwardInputs& inputs) const;
+  Status warm_up();
+  Status stage(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id);
+  Status run_decode(const ForwardInputs& inputs, std::int64_t size);
+  Status run_body(const ForwardInputs& inputs, const Decision& decision);
+  Status run_head(const ForwardInputs& inputs);
+  Status read_logits(const TensorView& logits, std::int64_t first_row, std::int64_t rows, std::span<float> to);
+  void count(const ForwardBatch& batch, const Decision& decision);
+
+  // In order of creation; destroyed in reverse: graphs first, then buffers, then the stream (D8).
+  Device& device_;
+  RunnerOptions options_;
+  ModelGraphs graphs_;
+  Weights weights_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<KvStorage> kv_;
+  std::unique_ptr<InputBuffers> inputs_;
+  std::vector<AttentionBuffers> attention_;  // [cache groups]
+  ForwardContext context_;
+  ExternalValues externals_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Arena> workspace_;
+  std::unique_ptr<GraphRunner> prefill_;
+  std::unique_ptr<GraphRunner> head_;
+  std::unique_ptr<GraphRunner> decode_;
+  std::vector<std::int64_t> head_sizes_;
+  std::int64_t vocab_size_ = 0;
+  std::int64_t hidden_bytes_ = 0;  // of the largest body output, at the arena's start
+  DispatchTable table_;
+  ForwardCounters counters_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+#include "tessera/runner/rules.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace tessera {
+namespace {
+
+constexpr std::array<std::string_view, 4> kModeNames = {"off", "piecewise", "full", "full_and_piecewise"};
+
+constexpr std::array<Rule, 4> kRules = {{
+    {"disable_cuda_graph", [](const RuleInputs& in) { return in.disable_cuda_graph; },
+     "Disable piecewise CUDA graph because disable_cuda_graph is set", true},
+    {"disable_piecewise_cuda_graph", [](const RuleInputs& in) { return in.disable_piecewise_cuda_graph; },
+     "Disable piecewise CUDA graph because disable_piecewise_cuda_graph is set", true},
+    {"cuda_graph_mode", [](const RuleInputs& in) { return in.mode == GraphMode::kOff; },
+     "Disable piecewise CUDA graph because cuda_graph_mode is off", true},
+    {"standard_gqa", [](const RuleInputs& in) { return !in.standard_gqa; },
+     "Disable piecewise CUDA graph because some layers do not apply Standard GQA", false},
+}};
+
+}  // namespace
+
+std::string_view graph_mode_name(GraphMode mode) { return kModeNames[static_cast<std::size_t>(mode)]; }
+
+Result<GraphMode> parse_graph_mode(std::string_view text) {
+  for (std::size_t i = 0; i < kModeNames.size(); ++i) {
+    if (kModeNames[i] == text) return static_cast<GraphMode>(i);
+  }
+  return invalid_argument(
+      fmt::format("--cuda-graph-mode: \"{}\" is none of off, piecewise, full, full_and_piecewise", text));
+}
+
+std::span<const Rule> piecewise_rules() { return kRules; }
+
+GraphSwitches apply_rules(const RuleInputs& inputs) {
+  GraphSwitches switches;
+  switches.prefill_whole = inputs.mode == GraphMode::kFull;
+  for (const Rule& rule : kRules) {
+    if (!rule.applies(inputs) || (inputs.enforce_piecewise_cuda_graph && !rule.by_user)) continue;
+    switches.prefill = false;
+    switches.messages.emplace_back(rule.message);
+  }
+  // Decode follows the user's switch and mode alone; in piecewise mode decode batches replay prefill graphs.
+  switches.decode =
+      !inputs.disable_cuda_graph && inputs.mode != GraphMode::kOff && inputs.mode != GraphMode::kPiecewise;
+  return switches;
+}
+
+}  // namespace tessera

@@ -1,0 +1,32 @@
+// What a runner is made with. The engine decides it (engine/engine_plan.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/piecewise/executable.h"
+#include "tessera/runner/rules.h"
+
+namespace tessera {
+
+class Communicator;
+
+struct RunnerOptions {
+  GraphSwitches graphs;
+  std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
+  std::vector<std::int64_t> decode_sizes;   // requests, ascending
+  bool decode_padding = true;
+  std::vector<std::string> split_ops;  // of the prefill runner; empty with graphs.prefill_whole
+  MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
+  Planner planner = plan_memory;       // tests plan wrongly on purpose
+  std::int64_t max_tokens = 2048;      // of one forward
+  std::int64_t max_requests = 256;     // of one forward
+  std::int64_t context_length = 2048;  // of one request
+  std::int64_t page_size = 16;
+  std::int64_t num_pages = 0;            // of the KV cache, reserved page 0 included
+  Communicator* communicator = nullptr;  // tensor-parallel ranks; null: one
+  bool show_progress = false;
+};
+
+}  // namespace tessera

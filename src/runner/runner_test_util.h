@@ -1,0 +1,141 @@
+// For tests of runners: a small checkpoint on a device that can fail, batches of requests with cached prefixes, and
+// their logits.
+//
+//   RunnerBench bench = make_bench("llama", small_options());
+//   ASSERT_TRUE(bench.runner->capture().ok());
+//   std::vector<float> logits = bench.logits({{.ids = ids(9), .computed = 0}});
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/device/testing/fake_device.h"
+#include "tessera/model/checkpoint.h"
+#include "tessera/ops/registry.h"
+#include "tessera/piecewise/splitter.h"
+#include "tessera/runner/model_runner.h"
+
+namespace tessera::testing {
+
+inline constexpr std::int64_t kTestPageSize = 8;
+inline constexpr std::int64_t kTestContext = 64;
+inline constexpr std::int64_t kPagesPerRequest = kTestContext / kTestPageSize;
+
+inline RunnerOptions small_options() {
+  RunnerOptions options;
+  options.prefill_sizes = {4, 16, 40};
+  options.decode_sizes = {1, 2, 4};
+  options.split_ops = default_split_ops(op_table());
+  options.max_tokens = 48;
+  options.max_requests = 4;
+  options.context_length = kTestContext;
+  options.page_size = kTestPageSize;
+  options.num_pages = 4 * kPagesPerRequest + 1;
+  return options;
+}
+
+// `ids` up to now, of which the first `computed` are in the cache.
+struct TestRequest {
+  std::vector<std::int32_t> ids;
+  std::int64_t computed = 0;
+};
+
+inline std::vector<std::int32_t> ids(std::int64_t count, std::int32_t seed = 1) {
+  std::vector<std::int32_t> made;
+  for (std::int32_t i = 0; i < count; ++i) made.push_back((seed * 97 + i * 31 + i * i) % 500);
+  return made;
+}
+
+enum class Rows { kNone, kLast, kAll };
+
+// Request b of the batch owns the pages 1 + 8b … 8 + 8b.
+inline ForwardBatch make_batch(const std::vector<TestRequest>& requests, Rows rows, std::size_t groups = 1) {
+  ForwardBatch batch;
+  CacheGroupBatch group;
+  for (std::size_t b = 0; b < requests.size(); ++b) {
+    const TestRequest& request = requests[b];
+    const auto length = static_cast<std::int64_t>(request.ids.size());
+    std::vector<PageId> pages;
+    for (std::int64_t p = 0; p * kTestPageSize < length; ++p)
+      pages.emplace_back(static_cast<std::int32_t>(1 + static_cast<std::int64_t>(b) * kPagesPerRequest + p));
+    for (std::int64_t position = request.computed; position < length; ++position) {
+      if (rows == Rows::kAll || (rows == Rows::kLast && position + 1 == length))
+        batch.wanted_rows.push_back(static_cast<std::int32_t>(batch.input_ids.size()));
+      batch.input_ids.emplace_back(request.ids[static_cast<std::size_t>(position)]);
+      batch.input_rows.push_back(-1);
+      batch.positions.push_back(static_cast<std::int32_t>(position));
+      const PageId page = pages[static_cast<std::size_t>(position / kTestPageSize)];
+      group.slots.emplace_back(
+          static_cast<std::int32_t>(page.value() * kTestPageSize + position % kTestPageSize));
+    }
+    batch.query_lens.push_back(static_cast<std::int32_t>(length - request.computed));
+    batch.kv_lens.push_back(static_cast<std::int32_t>(length));
+    group.page_tables.push_back(std::move(pages));
+  }
+  batch.groups.assign(groups, group);
+  return batch;
+}
+
+struct RunnerBench {
+  std::unique_ptr<FakeDevice> device;
+  std::unique_ptr<ModelRunner> runner;
+
+  Result<ForwardOutputs> forward(const ForwardBatch& batch, std::vector<float>& logits, bool force_eager = false) {
+    logits.assign(batch.wanted_rows.size() * static_cast<std::size_t>(runner->vocab_size()), NAN);
+    return runner->forward({.batch = batch, .sampling = {}, .logits = logits, .force_eager = force_eager});
+  }
+  // Of the rows wanted; `decision`, where given, is dispatch's.
+  std::vector<float> logits(const std::vector<TestRequest>& requests, Rows rows = Rows::kAll, bool force_eager = false,
+                            Decision* decision = nullptr) {
+    std::vector<float> made;
+    const Result<ForwardOutputs> outputs = forward(make_batch(requests, rows), made, force_eager);
+    EXPECT_TRUE(outputs.ok()) << outputs.status().to_string();
+    if (outputs.ok() && decision != nullptr) *decision = outputs->decision;
+    return made;
+  }
+};
+
+inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptions options,
+                                          ir::DType dtype = ir::DType::kFloat32, FaultPlan faults = {}) {
+  const std::string folder = std::string(TESSERA_SOURCE_DIR "/tests/data/goldens/") + golden;
+  const ModelConfig config = TRY(ModelConfig::read(folder));
+  ModelGraphs graphs = TRY(build_model(
+      config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests}, op_table()));
+  RunnerBench bench;
+  bench.device = TRY(FakeDevice::create(faults, {.threads = 1}));
+  Weights weights = TRY(Weights::load(graphs.weights, TRY(Checkpoint::open(folder)), *bench.device, false));
+  bench.runner = TRY(ModelRunner::create(std::move(graphs), std::move(weights), *bench.device, std::move(options)));
+  return bench;
+}
+inline RunnerBench make_bench(const std::string& golden, RunnerOptions options,
+                              ir::DType dtype = ir::DType::kFloat32) {
+  Result<RunnerBench> bench = try_make_bench(golden, std::move(options), dtype);
+  EXPECT_TRUE(bench.ok()) << bench.status().to_string();
+  return bench.ok() ? *std::move(bench) : RunnerBench{};
+}
+inline RunnerBench make_captured(const std::string& golden, RunnerOptions options,
+                                 ir::DType dtype = ir::DType::kFloat32) {
+  RunnerBench bench = make_bench(golden, std::move(options), dtype);
+  const Status status = bench.runner->capture();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return bench;
+}
+
+// The greatest absolute difference; infinite where a number is not finite or one is missing.
+inline double greatest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double greatest = a.size() == b.size() && !a.empty() ? 0 : INFINITY;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    greatest = std::isfinite(d) ? std::max(greatest, d) : INFINITY;
+  }
+  return greatest;
+}
+
+}  // namespace tessera::testing

@@ -1,0 +1,294 @@
+#include "tessera/runner/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "tessera/base/progress.h"
+#include "tessera/runner/executables.h"
+
+namespace tessera {
+namespace {
+
+// What a run left behind, on the host.
+struct Outcome {
+  std::vector<std::vector<std::byte>> outputs;  // real rows of each
+  std::vector<std::byte> kv_cache;
+};
+
+std::vector<std::byte> first_rows(const std::vector<std::byte>& bytes, const TensorView& view, std::int64_t rows) {
+  const auto row_bytes = static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1));
+  return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rows) * row_bytes)};
+}
+
+float to_float(const std::byte* at, ir::DType dtype) {
+  if (dtype == ir::DType::kFloat32) {
+    float value;
+    std::memcpy(&value, at, sizeof(value));
+    return value;
+  }
+  std::uint16_t half;
+  std::memcpy(&half, at, sizeof(half));
+  if (dtype == ir::DType::kBFloat16) {
+    const std::uint32_t bits = std::uint32_t{half} << 16;
+    float value;
+    std::memcpy(&value, &bits, sizeof(value));
+    return value;
+  }
+  // float16: all exponent bits set is NaN or infinity; any finite number will do for the check below.
+  return (half & 0x7c00) == 0x7c00 ? NAN : 0.0F;
+}
+
+// Lengths of a batch of `tokens` tokens: uneven requests with cached prefixes, none longer than `context`.
+struct Lengths {
+  std::vector<std::int32_t> query;
+  std::vector<std::int32_t> prefix;
+};
+
+Lengths uneven_lengths(std::int64_t tokens, std::int64_t context, std::int64_t max_requests) {
+  Lengths lengths;
+  std::int64_t left = tokens;
+  const std::int64_t share = std::max<std::int64_t>((tokens + 2) / 3, (tokens + max_requests - 1) / max_requests);
+  for (std::int64_t i = 0; left > 0; ++i) {
+    const std::int64_t query =
+        std::min({left, std::max<std::int64_t>(share - (i % 2 == 0 ? share / 4 : 0), 1), context});
+    lengths.query.push_back(static_cast<std::int32_t>(query));
+    lengths.prefix.push_back(static_cast<std::int32_t>(std::min<std::int64_t>(context - query, 5 + 11 * (i % 4))));
+    left -= query;
+  }
+  return lengths;
+}
+
+}  // namespace
+
+bool VerifyReport::equal() const {
+  return !rows.empty() &&
+         std::all_of(rows.begin(), rows.end(), [](const VerifyRow& r) { return r.difference.empty(); });
+}
+
+class Verifier {
+ public:
+  Verifier(ModelRunner& runner, bool show_progress) : r_(runner), show_progress_(show_progress) {}
+
+  Result<VerifyReport> run() {
+    const auto start = std::chrono::steady_clock::now();
+    TRY(poison_padding_id());
+    const Status compared = compare_all();
+    TRY(restore_padding_id());
+    TRY(compared);
+    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(report_);
+  }
+
+ private:
+  Status compare_all() {
+    RunnerExecutables isolated =
+        TRY(make_executables(r_.graphs_, r_.options_, r_.environment(), MemoryPlanKind::kIsolated));
+    TRY(compare_sizes(*r_.prefill_, *isolated.prefill, r_.table_.prefill_sizes));
+    return compare_sizes(*r_.decode_, *isolated.decode, r_.table_.decode_sizes);
+  }
+
+  Status compare_sizes(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
+    Progress progress("Verifying " + runner.name(), static_cast<std::int64_t>(sizes.size()), "sizes", show_progress_);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const std::int64_t size = sizes[i];
+      const std::int64_t below = i == 0 ? 0 : sizes[i - 1];
+      TRY(isolated.bind(runner.bucket(size)));
+      // Full, and padded as far as dispatch pads.
+      TRY(compare(runner, isolated, size, size));
+      if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1));
+      isolated.drop(runner.bucket(size));
+      progress.advance(1);
+    }
+    return ok_status();
+  }
+
+  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real) {
+    const bool decode = &runner == r_.decode_.get();
+    const ForwardBatch batch = make_batch(real, decode);
+    const ir::Bucket bucket = runner.bucket(size);
+
+    TRY(prepare(batch, size));
+    TRY(runner.executable().replay(bucket));
+    const Outcome replayed = TRY(read(runner.executable(), bucket, real));
+
+    TRY(prepare(batch, size));
+    TRY(isolated.poison(bucket));
+    TRY(isolated.run(bucket));
+    const Outcome expected = TRY(read(isolated, bucket, real));
+
+    std::string difference = TRY(first_difference(isolated, bucket, replayed, expected));
+    if (const Status guards = isolated.check_guards(bucket); !guards.ok() && difference.empty())
+      difference = guards.message();
+    report_.rows.push_back({.runner = runner.name(), .size = size, .real = real, .difference = std::move(difference)});
+    return ok_status();
+  }
+
+  ForwardBatch make_batch(std::int64_t tokens, bool decode) const {
+    // Requests may share pages: what is compared is that two runs read and write the same, and every
+    // token's slot is its own where the pages suffice.
+    const std::int64_t page_size = r_.options_.page_size;
+    const std::int64_t usable_pages = r_.options_.num_pages - 1;
+    const std::int64_t context = std::min(r_.options_.context_length, usable_pages * page_size);
+    Lengths lengths;
+    if (decode) {
+      lengths.query.assign(static_cast<std::size_t>(tokens), 1);
+      for (std::int64_t i = 0; i < tokens; ++i)
+        lengths.prefix.push_back(static_cast<std::int32_t>((i * 37 + 3) % std::min<std::int64_t>(context, 200)));
+    } else {
+      lengths = uneven_lengths(tokens, context, r_.options_.max_requests);
+    }
+
+    ForwardBatch batch;
+    std::vector<std::vector<PageId>> page_tables;
+    std::vector<SlotId> slots;
+    std::int64_t next_page = 0;
+    for (std::size_t b = 0; b < lengths.query.size(); ++b) {
+      const std::int32_t kv_len = lengths.prefix[b] + lengths.query[b];
+      std::vector<PageId> pages;
+      for (std::int64_t p = 0; p * page_size < kv_len; ++p)
+        pages.emplace_back(static_cast<std::int32_t>(1 + next_page++ % usable_pages));
+      for (std::int32_t position = lengths.prefix[b]; position < kv_len; ++position) {
+        const auto token = static_cast<std::int64_t>(batch.input_ids.size());
+        batch.input_ids.emplace_back(static_cast<std::int32_t>((token * 7919 + 13) % poisoned_id_.value()));
+        batch.input_rows.push_back(-1);
+        batch.positions.push_back(position);
+        const auto page = static_cast<std::size_t>(position / page_size);
+        slots.emplace_back(static_cast<std::int32_t>(pages[page].value() * page_size + position % page_size));
+      }
+      batch.query_lens.push_back(lengths.query[b]);
+      batch.kv_lens.push_back(kv_len);
+      page_tables.push_back(std::move(pages));
+    }
+    batch.wanted_rows.resize(batch.input_ids.size());
+    std::iota(batch.wanted_rows.begin(), batch.wanted_rows.end(), 0);
+    batch.groups.assign(r_.attention_.size(), {.slots = slots, .page_tables = page_tables});
+    return batch;
+  }
+
+  // Stages the batch and gives the KV cache the same pseudo-random content every time.
+  Status prepare(const ForwardBatch& batch, std::int64_t size) {
+    TRY(fill_kv_cache());
+    TRY(r_.stage(batch, size, poisoned_id_));
+    const auto rows =
+        std::min<std::size_t>(batch.wanted_rows.size(), static_cast<std::size_t>(r_.inputs_->limits().max_rows));
+    std::vector<SampleRow> sampling(rows);
+    for (std::size_t i = 0; i < rows; ++i) {
+      sampling[i] = {.temperature = i % 2 == 0 ? 0.0F : 0.8F,
+                     .top_k = i % 3 == 0 ? 0 : 20,
+                     .top_p = 0.95F,
+                     .seed = static_cast<std::int64_t>(i) * 31 + 7};
+    }
+    return r_.inputs_->stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
+                                  std::min(size, r_.inputs_->limits().max_rows), *r_.stream_);
+  }
+
+  Status fill_kv_cache() {
+    const ir::DType dtype = r_.graphs_.body.value(r_.graphs_.body.states[0]).type.dtype;
+    const std::size_t element = ir::dtype_size(dtype);
+    if (kv_content_.empty()) {
+      kv_content_.resize(static_cast<std::size_t>(r_.kv_->bytes()));
+      std::uint32_t state = 12345;
+      for (std::size_t i = 0; i + element <= kv_content_.size(); i += element) {
+        state = state * 1664525U + 1013904223U;
+        // Small finite numbers of either sign in every floating-point type: exponent bits well below the top.
+        const std::uint32_t bits =
+            dtype == ir::DType::kFloat32    ? (0x3e000000U | (state >> 9) | (state & 0x80000000U)) & 0xbfffffffU
+            : dtype == ir::DType::kBFloat16 ? (0x3e00U | (state >> 25) | ((state >> 16) & 0x8000U))
+                                            : (0x3000U | (state >> 22) | ((state >> 16) & 0x8000U));
+        std::memcpy(kv_content_.data() + i, &bits, element);
+      }
+    }
+    return r_.stream_->upload(r_.kv_->data(), kv_content_.data(), kv_content_.size());
+  }
+
+  Result<Outcome> read(const Executable& executable, const ir::Bucket& bucket, std::int64_t real) {
+    Outcome outcome;
+    for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
+      const TensorView view = TRY(executable.output(bucket, i));
+      std::vector<std::byte> bytes(static_cast<std::size_t>(view.bytes()));
+      TRY(r_.stream_->download(bytes.data(), view.data, bytes.size()));
+      TRY(r_.stream_->synchronize());
+      outcome.outputs.push_back(first_rows(bytes, view, real));
+    }
+    outcome.kv_cache.resize(static_cast<std::size_t>(r_.kv_->bytes()));
+    TRY(r_.stream_->download(outcome.kv_cache.data(), r_.kv_->data(), outcome.kv_cache.size()));
+    TRY(r_.stream_->synchronize());
+    clear_reserved_page(outcome.kv_cache);
+    return outcome;
+  }
+
+  // Page 0 takes the padding's keys and values, which nobody reads.
+  void clear_reserved_page(std::vector<std::byte>& kv_cache) const {
+    for (const ir::ValueId id : r_.graphs_.body.states) {
+      const ir::Value& state = r_.graphs_.body.value(id);
+      const auto begin = static_cast<std::size_t>(r_.externals_.find(state.name)->second - r_.kv_->data());
+      std::int64_t page_bytes = static_cast<std::int64_t>(ir::dtype_size(state.type.dtype));
+      for (std::size_t d = 1; d < state.type.shape.size(); ++d) page_bytes *= *state.type.shape[d].constant();
+      std::memset(kv_cache.data() + begin, 0, static_cast<std::size_t>(page_bytes));
+    }
+  }
+
+  Result<std::string> first_difference(const Executable& executable, const ir::Bucket& bucket, const Outcome& got,
+                                       const Outcome& want) {
+    for (std::size_t i = 0; i < want.outputs.size(); ++i) {
+      const Slot& slot = executable.graph().slots[static_cast<std::size_t>(executable.graph().outputs[i])];
+      const TensorView view = TRY(executable.output(bucket, i));
+      const std::size_t element = ir::dtype_size(slot.type.dtype);
+      const std::vector<std::byte>& expected = want.outputs[i];
+      for (std::size_t at = 0; at < expected.size(); at += element) {
+        const auto index = static_cast<std::int64_t>(at / element);
+        const std::int64_t row = index / std::max<std::int64_t>(view.elements() / view.dim(0), 1);
+        const std::int64_t col = index % std::max<std::int64_t>(view.elements() / view.dim(0), 1);
+        if (std::memcmp(expected.data() + at, got.outputs[i].data() + at, element) != 0) {
+          return fmt::format("%{} row {} column {} differs from the isolated run", slot.name, row, col);
+        }
+        // A tied head gives the poisoned id's own logit NaN; nothing else may be.
+        const bool poisoned_logit = slot.name == "logits" && col == poisoned_id_.value();
+        if (ir::is_floating_point(slot.type.dtype) && !poisoned_logit &&
+            std::isnan(to_float(expected.data() + at, slot.type.dtype))) {
+          return fmt::format("%{} row {} column {} is NaN: padding reached a real row", slot.name, row, col);
+        }
+      }
+    }
+    const auto [a, b] = std::mismatch(got.kv_cache.begin(), got.kv_cache.end(), want.kv_cache.begin());
+    if (a != got.kv_cache.end())
+      return fmt::format("the KV cache differs from the isolated run at byte {}", a - got.kv_cache.begin());
+    return std::string();
+  }
+
+  // The last id of the vocabulary pads; its embedding row is NaN meanwhile.
+  Status poison_padding_id() {
+    const ir::Value* table = r_.graphs_.body.find_value("model.embed_tokens.weight");
+    if (table == nullptr) return internal_error("the model has no model.embed_tokens.weight");
+    const std::int64_t rows = *table->type.shape[0].constant();
+    row_bytes_ = static_cast<std::size_t>(*table->type.shape[1].constant()) * ir::dtype_size(table->type.dtype);
+    poisoned_id_ = TokenId(static_cast<std::int32_t>(rows - 1));
+    row_ = r_.externals_.find(table->name)->second + static_cast<std::size_t>(rows - 1) * row_bytes_;
+    saved_row_.resize(row_bytes_);
+    TRY(r_.stream_->download(saved_row_.data(), row_, row_bytes_));
+    TRY(r_.stream_->synchronize());
+    return r_.stream_->fill(row_, IsolatedMemory::kPoison, row_bytes_);
+  }
+  Status restore_padding_id() {
+    TRY(r_.stream_->upload(row_, saved_row_.data(), row_bytes_));
+    return r_.stream_->synchronize();
+  }
+
+  ModelRunner& r_;
+  bool show_progress_;
+  VerifyReport report_;
+  std::vector<std::byte> kv_content_;
+  TokenId poisoned_id_;
+  std::byte* row_ = nullptr;
+  std::size_t row_bytes_ = 0;
+  std::vector<std::byte> saved_row_;
+};
+
+Result<VerifyReport> verify(ModelRunner& runner, bool show_progress) { return Verifier(runner, show_progress).run(); }
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// The oracle (A4): every captured size of every runner, after all captures, against the same kernels
+// on isolated memory.
+//
+// Eager and graph share program and memory plan, so a fault of the plan would corrupt both alike.
+// Here each size's replay is compared, bit for bit, with a run in which every value has a NaN-poisoned,
+// guarded allocation of its own. Padded rows carry an id whose embedding row is NaN, and rows past the
+// real count of attention's output are NaN there: if a padded row could touch a real one, it would show.
+// The batches have other lengths than those the graphs were captured with, several requests, and cached
+// prefixes. KV cache content is compared too.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/runner/model_runner.h"
+
+namespace tessera {
+
+struct VerifyRow {
+  std::string runner;  // "prefill" "decode" "head"
+  std::int64_t size = 0;
+  std::int64_t real = 0;   // rows that are not padding
+  std::string difference;  // empty: equal
+};
+
+struct VerifyReport {
+  std::vector<VerifyRow> rows;
+  double seconds = 0;
+  bool equal() const;  // and not empty
+};
+
+// Precondition: runner.capture() ran. Overwrites the KV cache; needs room for one isolated copy of the
+// largest size. An error is a failure to compare; a difference is a row of the report.
+Result<VerifyReport> verify(ModelRunner& runner, bool show_progress);
+
+}  // namespace tessera

@@ -1,0 +1,75 @@
+// Byte-pair encoding: joins the neighbours of a piece that form the best-ranked merge, again and
+// again, until no merge applies. The model of every tokenizer this engine reads.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/base/strong_id.h"
+#include "tessera/text/tokenizer_json.h"
+#include "tessera/text/vocabulary.h"
+
+namespace tessera {
+
+// Const functions are thread-safe.
+class Bpe {
+ public:
+  // The symbols of one piece while they are being joined: a doubly linked list in arrays, where a
+  // joined symbol stays at its left part's index. Kept by the caller to save allocations; one thread
+  // at a time.
+  struct Workspace {
+    std::vector<std::int32_t> ids;
+    std::vector<std::int32_t> previous;
+    std::vector<std::int32_t> next;  // -1: the last
+  };
+
+  // Errors: a merge whose parts or result are no tokens, a token or id twice, an unknown unk_token,
+  // dropout other than 0, fields of the wrong type.
+  static Result<Bpe> create(const TokenizerJson& file);
+
+  // Appends the ids of one piece (no added tokens in it). A character that is no token becomes its
+  // bytes' tokens (byte_fallback) or the unknown token; where the model has neither, it gives nothing,
+  // as in Hugging Face's library.
+  // Cost: O(n log n) in the piece's length; a piece that is itself a token is one hash look-up.
+  void encode(std::string_view piece, Workspace& symbols, std::vector<TokenId>& out) const;
+
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+
+ private:
+  struct Merge {
+    std::uint64_t pair = kNoPair;  // left id << 32 | right id
+    std::int32_t rank = 0;
+    std::int32_t result = 0;
+  };
+  // Whether a token's own text merges to that token: a bounded cache for the most frequent pieces.
+  enum class Whole : std::uint8_t { kUnknown, kYes, kNo };
+  static constexpr std::uint64_t kNoPair = ~std::uint64_t{0};
+
+  Bpe() = default;
+  Status read_options(const TokenizerJson& file);
+  Status read_merges(const TokenizerJson& file);
+  const Merge* find_merge(std::int32_t left, std::int32_t right) const;
+  void merge_piece(std::string_view piece, Workspace& symbols) const;
+  void split_characters(std::string_view piece, Workspace& symbols) const;
+  void merge_few(Workspace& symbols) const;
+  void merge_many(Workspace& symbols) const;
+
+  Vocabulary vocabulary_;
+  std::vector<Merge> merges_;  // open hash table, a power of two, at most half full
+  std::array<std::int32_t, 256> byte_tokens_{};  // "<0x00>"…; -1: none
+  std::int32_t unknown_ = -1;
+  bool fuse_unknown_ = false;
+  bool byte_fallback_ = false;
+  bool ignore_merges_ = false;
+  std::string prefix_;  // continuing_subword_prefix
+  std::string suffix_;  // end_of_word_suffix
+  std::unique_ptr<std::atomic<Whole>[]> whole_;  // by id
+};
+
+}  // namespace tessera

@@ -1,0 +1,67 @@
+// A value inside a JSON configuration file together with where it is, so that every error can name
+// file, field, value and what is accepted:
+//
+//   tokenizer.json: pre_tokenizer.pretokenizers[1].behavior: "isolated" is not accepted; accepted: …
+//
+// A Field borrows the Json, which must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+// How deep "Sequence" inside "Sequence" may go in normalizers, pre-tokenizers, decoders, post-processors.
+inline constexpr int kMaxSequenceDepth = 16;
+
+class Field {
+ public:
+  // `path`: "pre_tokenizer". `value` null: the field is absent.
+  Field(std::string file, std::string path, const Json* value)
+      : file_(std::move(file)), path_(std::move(path)), value_(value) {}
+
+  bool absent() const { return value_ == nullptr || value_->is_null(); }
+  const Json& json() const { return *value_; }
+  const std::string& path() const { return path_; }
+
+  // The member `key` of an object; absent where there is none.
+  Field member(std::string_view key) const;
+  // The elements of an array.
+  Result<std::vector<Field>> elements() const;
+
+  Result<std::string> string() const;
+  Result<std::string> string_or(std::string_view otherwise) const;
+  Result<bool> boolean_or(bool otherwise) const;
+  Result<std::int64_t> integer() const;
+  Result<std::int64_t> integer_or(std::int64_t otherwise) const;
+  // A string of exactly one character, decoded.
+  Result<char32_t> character() const;
+  // Nested deeper than kMaxSequenceDepth is an error.
+  Status check_depth(int depth) const;
+
+  // "<file>: <path>: <value>: <why>"; long values are cut.
+  Status invalid(std::string_view why) const;
+  // A value of a fixed set: "… is not supported; accepted: a, b, c".
+  Status unsupported(std::initializer_list<std::string_view> accepted) const;
+
+ private:
+  Status wrong_type(std::string_view wanted) const;
+  std::string where() const;
+
+  std::string file_;
+  std::string path_;
+  const Json* value_;
+};
+
+// A value for an error message: JSON on one line, cut to about 80 bytes at a character boundary.
+std::string quote_json(const Json& value);
+std::string quote_for_error(std::string_view text);
+
+}  // namespace tessera

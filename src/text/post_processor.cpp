@@ -1,0 +1,64 @@
+#include "tessera/text/post_processor.h"
+
+#include "tessera/text/tokenizer_json.h"
+
+namespace tessera {
+namespace {
+
+Result<std::vector<TokenId>> special_token_ids(const Field& special_tokens, const std::string& name) {
+  std::vector<TokenId> out;
+  for (const Field& item : TRY(special_tokens.member(name).member("ids").elements())) {
+    const std::int64_t id = TRY(item.integer());
+    if (id < 0 || id >= kMaxVocabularySize) {
+      return item.invalid("accepted: an id from 0 to " + std::to_string(kMaxVocabularySize - 1));
+    }
+    out.emplace_back(static_cast<std::int32_t>(id));
+  }
+  return out;
+}
+
+Result<PostProcessor> make_template(const Field& field) {
+  PostProcessor out;
+  bool behind_text = false;
+  const Field single = field.member("single");
+  for (const Field& item : TRY(single.elements())) {
+    if (!item.member("Sequence").absent()) {
+      if (behind_text) return single.invalid("accepted: a template with one Sequence");
+      behind_text = true;
+      continue;
+    }
+    const Field id = item.member("SpecialToken").member("id");
+    const std::vector<TokenId> ids = TRY(special_token_ids(field.member("special_tokens"), TRY(id.string())));
+    std::vector<TokenId>& side = behind_text ? out.after : out.before;
+    side.insert(side.end(), ids.begin(), ids.end());
+  }
+  if (!behind_text) return single.invalid("accepted: a template with one Sequence");
+  return out;
+}
+
+Result<PostProcessor> make(const Field& field, int depth) {
+  TRY(field.check_depth(depth));
+  const Field type_field = field.member("type");
+  const std::string type = TRY(type_field.string());
+  if (type == "ByteLevel") return PostProcessor{};  // it moves offsets only
+  if (type == "TemplateProcessing") return make_template(field);
+  if (type == "Sequence") {
+    PostProcessor out;
+    for (const Field& item : TRY(field.member("processors").elements())) {
+      const PostProcessor step = TRY(make(item, depth + 1));
+      out.before.insert(out.before.begin(), step.before.begin(), step.before.end());
+      out.after.insert(out.after.end(), step.after.begin(), step.after.end());
+    }
+    return out;
+  }
+  return type_field.unsupported({"TemplateProcessing", "ByteLevel", "Sequence"});
+}
+
+}  // namespace
+
+Result<PostProcessor> make_post_processor(const Field& field) {
+  if (field.absent()) return PostProcessor{};
+  return make(field, 0);
+}
+
+}  // namespace tessera

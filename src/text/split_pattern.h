@@ -1,0 +1,44 @@
+// A regular expression of a tokenizer file, compiled once with PCRE2 (UTF, Unicode properties, JIT).
+//
+// The files are written for Oniguruma; regex_dialect.h says how they are read.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+struct TextRange {
+  std::size_t begin;
+  std::size_t end;
+};
+
+class SplitPattern {
+ public:
+  // The error names the pattern and the reason.
+  static Result<SplitPattern> compile(std::string_view regex);
+  // A pattern that matches `text` literally. Precondition: not empty.
+  static SplitPattern literal(std::string text);
+
+  SplitPattern(SplitPattern&&) noexcept;
+  SplitPattern& operator=(SplitPattern&&) noexcept;
+  ~SplitPattern();
+
+  // All non-overlapping matches of `text`, leftmost first, appended to `out`. Empty matches are left
+  // out. `text` must be well-formed UTF-8. resource_exhausted: PCRE2's backtracking limits.
+  Status find_all(std::string_view text, std::vector<TextRange>& out) const;
+
+ private:
+  struct Compiled;
+  SplitPattern() = default;
+  Status find_regex(std::string_view text, std::vector<TextRange>& out) const;
+  std::string source_;
+  std::unique_ptr<Compiled> compiled_;  // null: literal
+};
+
+}  // namespace tessera

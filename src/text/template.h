@@ -1,0 +1,75 @@
+// Chat templates: the Jinja program of a model that turns messages into the model's prompt text.
+//
+//   ChatTemplate chat = TRY(ChatTemplate::parse(*config.find_template()));
+//   RenderOptions options;
+//   options.add_generation_prompt = true;
+//   std::string prompt = TRY(chat.render(messages, options));
+//   std::vector<TokenId> ids = TRY(tokenizer.encode(prompt, {.add_special_tokens = false}));
+//
+// The language is Jinja2 as Hugging Face's apply_chat_template sets it up: trim_blocks and
+// lstrip_blocks on, loop controls, `tojson` without HTML escapes, `raise_exception`,
+// `strftime_now`, values that templates cannot change. Results print as Python prints them.
+// Whatever is not supported is an error with line and column, at parse() where it can be seen there.
+//
+// Templates come with models and are not trusted: nesting, steps, output and value sizes are bounded
+// (TemplateLimits), and a template reaches nothing but its variables.
+//
+// Threads: a ChatTemplate never changes after parse(); render() may run on several threads at once.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+struct TemplateProgram;
+
+// Far above what conversations need, small enough that no template stalls a server.
+struct TemplateLimits {
+  std::int64_t max_steps = 20'000'000;             // evaluated nodes, loop rounds, compared and printed elements
+  std::size_t max_output_bytes = 64 * 1024 * 1024;  // the rendered text, and any string on the way
+};
+
+struct RenderOptions {
+  bool add_generation_prompt = false;
+  // An array of tool descriptions. Null: the template sees `tools` as none.
+  Json tools;
+  std::string bos_token;
+  std::string eos_token;
+  // An object: further variables ("enable_thinking": false, "documents": […]). They win over those above.
+  Json extra = Json::object();
+  // What strftime_now() formats, in local time; unset: the time of the call.
+  std::optional<std::time_t> now;
+  TemplateLimits limits;
+};
+
+class ChatTemplate {
+ public:
+  // `name` stands for the template in errors: "<name>: line 3, column 14: …". invalid_argument for a
+  // syntax error, unimplemented for a valid construct this interpreter does not have.
+  static Result<ChatTemplate> parse(std::string source, std::string name = "chat template");
+
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+  ~ChatTemplate();
+
+  // `messages`: an array of objects with "role" and "content" as in the OpenAI API.
+  // invalid_argument: the template refused (raise_exception) or failed on these values;
+  // resource_exhausted: a limit was reached.
+  Result<std::string> render(const Json& messages, const RenderOptions& options = {}) const;
+
+  // Renders with exactly these variables (an object) and nothing predefined but the built-in functions.
+  Result<std::string> render_variables(const Json& variables, const RenderOptions& options = {}) const;
+
+ private:
+  explicit ChatTemplate(std::unique_ptr<const TemplateProgram> program);
+  std::unique_ptr<const TemplateProgram> program_;
+};
+
+}  // namespace tessera

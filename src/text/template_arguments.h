@@ -1,0 +1,43 @@
+// The arguments of a call, matched to the names a built-in function gives its parameters.
+//
+//   const Arguments a = TRY(Arguments::bind("replace", call, {"old", "new", "count"}, 2));
+//   const std::string& old = TRY(a.string(0));
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/text/template_value.h"
+
+namespace tessera::jinja {
+
+// Borrows the call's values.
+class Arguments {
+ public:
+  // The first `required` parameters must be given. Errors are worded as Python's TypeErrors.
+  static Result<Arguments> bind(std::string_view function, const CallArguments& call,
+                                std::initializer_list<std::string_view> parameters, std::size_t required = 0);
+
+  bool given(std::size_t i) const { return values_[i] != nullptr; }
+  // Precondition: given(i).
+  const Value& operator[](std::size_t i) const { return *values_[i]; }
+
+  // Typed access; the error names function, parameter, type and what is accepted.
+  Result<std::string> string(std::size_t i) const;
+  Result<std::string> string_or(std::size_t i, std::string_view otherwise) const;  // none: otherwise
+  Result<std::int64_t> integer(std::size_t i) const;
+  Result<std::int64_t> integer_or(std::size_t i, std::int64_t otherwise) const;  // none: otherwise
+  bool truthy_or(std::size_t i, bool otherwise) const;
+
+ private:
+  Status wrong_type(std::size_t i, std::string_view accepted) const;
+  std::string function_;
+  std::vector<std::string_view> parameters_;
+  std::vector<const Value*> values_;
+};
+
+}  // namespace tessera::jinja

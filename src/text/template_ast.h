@@ -1,0 +1,120 @@
+// A parsed template. Never changes after parsing, so that several threads may render it at once.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/text/template_lexer.h"
+#include "tessera/text/template_value.h"
+
+namespace tessera::jinja {
+
+// Expressions and statements nested deeper than this are refused at parse time; so is an operator
+// chain with more links.
+inline constexpr int kMaxSyntaxDepth = 150;
+
+struct Expression;
+using ExpressionPtr = std::unique_ptr<const Expression>;
+
+enum class BinaryOperator { kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kModulo, kPower };
+enum class CompareOperator { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kIn, kNotIn };
+
+// (a, *b, c=d, **e)
+struct CallSyntax {
+  std::vector<ExpressionPtr> positional;
+  std::vector<std::pair<std::string, ExpressionPtr>> named;
+  ExpressionPtr star;        // null: none
+  ExpressionPtr star_star;
+};
+
+struct Expression {
+  enum class Kind {
+    kConstant,     // constant
+    kName,         // name
+    kBlockText,    // the text a filter block or set block captured
+    kList,         // parts
+    kTuple,        // parts
+    kDict,         // parts: key, value, key, value, …
+    kAttribute,    // parts[0].name
+    kItem,         // parts[0][parts[1]]
+    kSlice,        // parts[0][parts[1]:parts[2]:parts[3]]; a null part is absent
+    kCall,         // parts[0](call)
+    kFilter,       // parts[0] | name(call)
+    kTest,         // parts[0] is name(call)
+    kNot,          // not parts[0]
+    kNegative,     // -parts[0]
+    kPositive,     // +parts[0]
+    kBinary,       // parts[0] binary parts[1]
+    kCompare,      // parts[0] compare[0] parts[1] compare[1] parts[2] …
+    kAnd,          // parts[0] and parts[1]
+    kOr,           // parts[0] or parts[1]
+    kConcat,       // parts[0] ~ parts[1] ~ …
+    kConditional,  // parts[0] if parts[1] else parts[2]; parts[2] null: undefined
+  };
+  Kind kind;
+  std::size_t offset;  // in the source
+  int depth = 1;
+  std::string name{};
+  Value constant{};
+  std::vector<ExpressionPtr> parts{};
+  CallSyntax call{};
+  BinaryOperator binary{};
+  std::vector<CompareOperator> compare{};
+};
+
+// What an assignment writes to.
+struct Target {
+  enum class Kind { kName, kMember, kTuple };
+  Kind kind = Kind::kName;
+  std::size_t offset = 0;
+  std::string name{};
+  std::string member{};         // kMember: name.member of a namespace
+  std::vector<Target> parts{};  // kTuple
+};
+
+// (a, b, c=1): the last defaults.size() names have defaults.
+struct Signature {
+  std::vector<std::string> names;
+  std::vector<ExpressionPtr> defaults;
+  bool uses_caller = false;  // what the body mentions
+  bool uses_varargs = false;
+  bool uses_kwargs = false;
+};
+
+struct Statement;
+using Body = std::vector<std::unique_ptr<const Statement>>;
+
+struct Statement {
+  enum class Kind {
+    kText,         // name: the text
+    kPrint,        // expressions
+    kFor,          // for targets[0] in expressions[0] if expressions[1] (or null); bodies[0], else bodies[1]
+    kIf,           // if expressions[i]: bodies[i] …, else bodies.back() (one more than expressions)
+    kSet,          // targets[0] = expressions[0]
+    kSetBlock,     // targets[0] = bodies[0] through expressions[0] (or null)
+    kMacro,        // name, signature, bodies[0]
+    kCallBlock,    // expressions[0] (a kCall) with caller: signature, bodies[0]
+    kFilterBlock,  // bodies[0] through expressions[0]
+    kWith,         // targets[i] = expressions[i]; bodies[0]
+    kBreak,
+    kContinue,
+    kBlock,  // bodies[0], as it is
+  };
+  Kind kind;
+  std::size_t offset;
+  std::string name{};
+  std::vector<Target> targets{};
+  std::vector<ExpressionPtr> expressions{};
+  std::vector<Body> bodies{};
+  Signature signature{};
+  bool recursive = false;  // kFor
+};
+
+struct Program {
+  Source source;
+  Body body;
+};
+
+}  // namespace tessera::jinja

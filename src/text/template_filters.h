@@ -1,0 +1,29 @@
+// The filters of {{ value | filter(…) }}: Jinja's, with `tojson` as Hugging Face defines it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/text/template_value.h"
+
+namespace tessera::jinja {
+
+using Filter = Result<Value> (*)(Interpreter&, const Value& input, const CallArguments&);
+
+struct NamedFilter {
+  std::string_view name;
+  Filter filter;
+};
+
+// Of text and single values; of sequences.
+std::span<const NamedFilter> text_filters();
+std::span<const NamedFilter> sequence_filters();
+
+// Null where there is none of this name.
+Filter find_filter(std::string_view name);
+// All names, for errors.
+std::string filter_names();
+
+}  // namespace tessera::jinja

@@ -1,0 +1,17 @@
+// Python's "%" formatting: "%d of %s" % (3, "x").
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/text/template_value.h"
+
+namespace tessera::jinja {
+
+// Conversions s r d i u x X o f F e E g G c %, with flags, width and precision. Mapping keys
+// ("%(name)s") and "*" are unimplemented. Arguments left over or missing are errors.
+Result<std::string> format_percent(std::string_view format, const std::vector<Value>& arguments, Budget& budget);
+
+}  // namespace tessera::jinja

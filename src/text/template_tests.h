@@ -1,0 +1,19 @@
+// The tests of {% if value is test(…) %}: Jinja's.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/text/template_value.h"
+
+namespace tessera::jinja {
+
+using Test = Result<bool> (*)(Interpreter&, const Value& value, const CallArguments&);
+
+// Null where there is none of this name.
+Test find_test(std::string_view name);
+// All names, for errors.
+std::string test_names();
+
+}  // namespace tessera::jinja

@@ -1,0 +1,31 @@
+// How values print: Python's str() and repr(), and JSON as json.dumps writes it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tessera/text/template_value.h"
+
+namespace tessera::jinja {
+
+// Appends what {{ value }} prints. Spends for every byte and element. Values that print differently
+// in each run of Python (functions, generators) are unimplemented.
+Status append_str(const Value& value, std::string& out, Budget& budget);
+Result<std::string> str(const Value& value, Budget& budget);
+// 'text' in quotes; other values as str().
+Status append_repr(const Value& value, std::string& out, Budget& budget);
+
+// The shortest decimal form that reads back equal, spelled as Python spells it: 1.0, 1e-07, 1e+16, inf.
+std::string float_repr(double value);
+
+struct JsonStyle {
+  std::optional<std::string> indent;  // one level; unset: all on one line
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+};
+Status append_json(const Value& value, const JsonStyle& style, std::string& out, Budget& budget);
+
+}  // namespace tessera::jinja

@@ -1,0 +1,87 @@
+// Catches: any difference from Jinja2 in chat templates as models ship them: white space around tags,
+// scopes, slices, filters, the order of attributes. Needs the shared data.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tessera/text/template.h"
+#include "tessera/text/test_data.h"
+#include "tessera/text/tokenizer_config.h"
+
+namespace tessera {
+namespace {
+
+using test::shared_data;
+
+bool flag(const Json& item, const char* name) {
+  const Json* value = item.find(name);
+  return value != nullptr && value->is_bool() && value->as_bool();
+}
+
+TEST(SharedTemplates, UnitCasesAreEqual) {
+  const std::string path = shared_data("chat_templates/unit_cases.json");
+  if (path.empty()) GTEST_SKIP() << "no shared data: chat_templates";
+  const Json cases = *Json::read_file(path);
+  int equal = 0;
+  for (const Json& item : cases.as_array()) {
+    if (!flag(item, "python_jinja2_equal")) continue;
+    const std::string& name = item.find("name")->as_string();
+    const auto chat = ChatTemplate::parse(item.find("template")->as_string(), name);
+    ASSERT_TRUE(chat.ok()) << chat.status().to_string();
+    const auto text = chat->render_variables(*item.find("context"));
+    ASSERT_TRUE(text.ok()) << text.status().to_string();
+    EXPECT_EQ(*text, item.find("expected")->as_string()) << name;
+    ++equal;
+  }
+  EXPECT_GE(equal, 98);
+  fmt::print("{} unit cases equal\n", equal);
+}
+
+TEST(SharedTemplates, ModelCasesAreEqual) {
+  const std::string path = shared_data("chat_templates/llama.cpp/test-chat-template_cases.json");
+  if (path.empty()) GTEST_SKIP() << "no shared data: chat_templates";
+  const Json file = *Json::read_file(path);
+  int equal = 0;
+  for (const Json& item : file.find("cases")->as_array()) {
+    if (!flag(item, "python_jinja2_equal")) continue;
+    const std::string& name = item.find("name")->as_string();
+    const auto chat = ChatTemplate::parse(item.find("template_str")->as_string(), name);
+    ASSERT_TRUE(chat.ok()) << chat.status().to_string();
+    RenderOptions options;
+    options.add_generation_prompt = file.find("add_generation_prompt")->as_bool();
+    options.bos_token = item.find("bos_token")->as_string();
+    options.eos_token = item.find("eos_token")->as_string();
+    const auto text = chat->render(*file.find("messages"), options);
+    ASSERT_TRUE(text.ok()) << text.status().to_string();
+    const std::string& jinja = item.find("expected_output_jinja")->as_string();
+    EXPECT_EQ(*text, jinja.empty() ? item.find("expected_output")->as_string() : jinja) << name;
+    ++equal;
+  }
+  EXPECT_GE(equal, 22);
+  fmt::print("{} model cases equal\n", equal);
+}
+
+TEST(SharedTemplates, EveryModelTemplateParses) {
+  const std::string folder = shared_data("chat_templates/llama.cpp");
+  if (folder.empty()) GTEST_SKIP() << "no shared data: chat_templates";
+  int parsed = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".jinja") continue;
+    const auto chat = ChatTemplate::parse(test::read_bytes(entry.path()), entry.path().filename());
+    EXPECT_TRUE(chat.ok()) << chat.status().to_string();
+    ++parsed;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(shared_data("tokenizers/tokenizer_configs"))) {
+    const auto config = TokenizerConfig::load(entry.path());
+    ASSERT_TRUE(config.ok()) << config.status().to_string();
+    for (const auto& named : config->chat_templates) {
+      const auto chat = ChatTemplate::parse(named.source, entry.path().filename());
+      EXPECT_TRUE(chat.ok()) << chat.status().to_string();
+      ++parsed;
+    }
+  }
+  EXPECT_GE(parsed, 20);
+  fmt::print("{} model templates parse\n", parsed);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,66 @@
+// Where the tests of this folder find data: the repository's own, and real tokenizers where a
+// directory of shared data is present. For tests only.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/strong_id.h"
+
+namespace tessera::test {
+
+inline std::string own_data(const std::string& name) { return std::string(TESSERA_SOURCE_DIR) + "/tests/data/text/" + name; }
+
+// "" where there is no shared data.
+inline std::string shared_data(const std::string& name) {
+  const char* set = std::getenv("TESSERA_SHARED_DIR");
+  const std::string path =
+      (set != nullptr ? std::string(set) : std::string(TESSERA_SOURCE_DIR) + "/../shared") + "/data/" + name;
+  return std::filesystem::exists(path) ? path : "";
+}
+
+// The shared file `name` + ".xz", unpacked into the temporary directory; "" where that cannot be done.
+inline std::string unpacked_shared_data(const std::string& name) {
+  const std::string packed = shared_data(name + ".xz");
+  if (packed.empty()) return "";
+  const std::filesystem::path out = std::filesystem::temp_directory_path() / "tessera_text_test" / name;
+  std::filesystem::create_directories(out.parent_path());
+  if (!std::filesystem::exists(out)) {
+    // Written aside and renamed, so that two test programs at once see a whole file or none.
+    const std::string part = out.string() + "." + std::to_string(std::random_device{}());
+    if (std::system(("xz -dc '" + packed + "' > '" + part + "'").c_str()) != 0) return "";
+    std::filesystem::rename(part, out);
+  }
+  return out.string();
+}
+
+inline std::string read_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+inline std::vector<int> values(const std::vector<TokenId>& ids) {
+  std::vector<int> out;
+  for (const TokenId id : ids) out.push_back(id.value());
+  return out;
+}
+
+inline std::vector<int> values(const Json& array) {
+  std::vector<int> out;
+  for (const Json& item : array.as_array()) out.push_back(static_cast<int>(item.as_int()));
+  return out;
+}
+
+inline std::vector<TokenId> ids_of(const std::vector<int>& values) {
+  std::vector<TokenId> out;
+  for (const int value : values) out.emplace_back(value);
+  return out;
+}
+
+}  // namespace tessera::test

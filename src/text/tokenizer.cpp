@@ -1,0 +1,140 @@
+#include "tessera/text/tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/base/json.h"
+#include "tessera/text/stream_decoder.h"
+#include "tessera/text/tokenizer_json.h"
+#include "tessera/text/tokenizer_parts.h"
+#include "tessera/text/unicode.h"
+
+namespace tessera {
+namespace {
+
+// Positions inside a piece are 32-bit.
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
+
+// One encode() call.
+class Encoding {
+ public:
+  Encoding(const TokenizerParts& parts, const EncodeOptions& options, std::vector<TokenId>& out)
+      : parts_(parts), options_(options), out_(out) {}
+
+  // Added tokens of the text as given, then those of the normalised text, then the model.
+  Status add(std::string_view text) {
+    for (const AddedSpan& span : parts_.added.split(text, false, options_.parse_special)) {
+      if (span.id >= 0) {
+        out_.emplace_back(span.id);
+      } else {
+        TRY(add_normalized(text.substr(span.begin, span.end - span.begin), span.begin == 0));
+      }
+    }
+    return ok_status();
+  }
+
+ private:
+  Status add_normalized(std::string_view raw, bool at_start) {
+    std::string text(raw);
+    if (parts_.normalizer != nullptr) TRY(parts_.normalizer->apply(text));
+    for (const AddedSpan& span : parts_.added.split(text, true, options_.parse_special)) {
+      if (span.id >= 0) {
+        out_.emplace_back(span.id);
+      } else {
+        TRY(add_model(text.substr(span.begin, span.end - span.begin), at_start && span.begin == 0));
+      }
+    }
+    return ok_status();
+  }
+
+  Status add_model(std::string text, bool at_start) {
+    Pieces pieces;
+    pieces.ranges.push_back({0, text.size()});
+    pieces.text = std::move(text);
+    pieces.at_start = at_start;
+    if (parts_.pre_tokenizer != nullptr) TRY(parts_.pre_tokenizer->apply(pieces));
+    for (const TextRange& range : pieces.ranges) parts_.bpe.encode(pieces.view(range), workspace_, out_);
+    return ok_status();
+  }
+
+  const TokenizerParts& parts_;
+  const EncodeOptions& options_;
+  std::vector<TokenId>& out_;
+  Bpe::Workspace workspace_;
+};
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::unique_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Result<Tokenizer> Tokenizer::load(const std::string& path) {
+  const std::string text = TRY(read_text_file(path));
+  return parse(text, path);
+}
+
+Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
+  const TokenizerJson file = TRY(TokenizerJson::parse(json, name));
+  const auto field = [&](const char* path, const Json& value) { return Field(file.file, path, &value); };
+  std::unique_ptr<Normalizer> normalizer = TRY(make_normalizer(field("normalizer", file.normalizer)));
+  std::unique_ptr<PreTokenizer> pre_tokenizer = TRY(make_pre_tokenizer(field("pre_tokenizer", file.pre_tokenizer)));
+  PostProcessor post_processor = TRY(make_post_processor(field("post_processor", file.post_processor)));
+  Decoder decoder = TRY(Decoder::create(field("decoder", file.decoder)));
+  Bpe bpe = TRY(Bpe::create(file));
+  AddedTokens added =
+      TRY(AddedTokens::create(field("added_tokens", file.added_tokens), bpe.vocabulary(), normalizer.get()));
+  Tokenizer tokenizer(std::make_unique<const TokenizerParts>(
+      TokenizerParts{std::move(normalizer), std::move(pre_tokenizer), std::move(bpe), std::move(added),
+                     std::move(post_processor), std::move(decoder)}));
+  for (const auto* side : {&tokenizer.parts_->post_processor.before, &tokenizer.parts_->post_processor.after}) {
+    for (const TokenId id : *side) {
+      if (tokenizer.id_to_token(id)) continue;
+      return field("post_processor", file.post_processor)
+          .invalid("id " + std::to_string(id.value()) + " has no token; accepted: ids of the vocabulary");
+    }
+  }
+  return tokenizer;
+}
+
+Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  if (text.size() > kMaxTextBytes) {
+    return invalid_argument("text of " + std::to_string(text.size()) + " bytes; accepted: at most " +
+                            std::to_string(kMaxTextBytes));
+  }
+  if (const std::size_t fault = find_invalid_utf8(text); fault != std::string_view::npos) {
+    return invalid_argument("text is not UTF-8: byte " + std::to_string(fault) + " of " + std::to_string(text.size()) +
+                            " begins no character");
+  }
+  std::vector<TokenId> out;
+  if (options.add_special_tokens) out = parts_->post_processor.before;
+  TRY(Encoding(*parts_, options, out).add(text));
+  if (options.add_special_tokens) {
+    const std::vector<TokenId>& after = parts_->post_processor.after;
+    out.insert(out.end(), after.begin(), after.end());
+  }
+  return out;
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
+  std::string out;
+  StreamDecoder stream(*this, skip_special);
+  for (const TokenId id : ids) stream.push_to(id, out);
+  out += stream.finish();
+  return out;
+}
+
+std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const {
+  if (const AddedToken* added = parts_->added.find(token)) return TokenId(added->id);
+  const std::int32_t id = parts_->bpe.vocabulary().find(token);
+  if (id < 0) return std::nullopt;
+  return TokenId(id);
+}
+
+std::optional<std::string_view> Tokenizer::id_to_token(TokenId id) const { return parts_->token(id); }
+bool Tokenizer::is_special(TokenId id) const { return parts_->is_special(id); }
+
+std::int64_t Tokenizer::vocab_size() const { return std::max(parts_->bpe.vocabulary().size(), parts_->added.size()); }
+
+}  // namespace tessera

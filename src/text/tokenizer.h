@@ -1,0 +1,74 @@
+// Text to token ids and back, as a model's tokenizer.json says.
+//
+//   Tokenizer tokenizer = TRY(Tokenizer::load(model_dir + "/tokenizer.json"));
+//   std::vector<TokenId> ids = TRY(tokenizer.encode("Hello, world!"));
+//   std::string text = tokenizer.decode(ids);
+//
+// Reads Hugging Face's tokenizer.json with a BPE model: byte-level (Qwen, Llama 3, GPT-2, …) and
+// SentencePiece style with byte fallback (Llama 2, Mistral, …). Same ids as Hugging Face's library.
+// The fields `truncation` and `padding` are not applied.
+//
+// Threads: a Tokenizer never changes after load(); all const functions may run at the same time.
+// Ownership: owns everything it needs; the file may go after load(). Movable, not copyable.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/base/strong_id.h"
+
+namespace tessera {
+
+class StreamDecoder;
+struct TokenizerParts;
+
+struct EncodeOptions {
+  // Adds what the file's post_processor adds around a text (a beginning-of-sequence token).
+  // Off for text rendered by a chat template, which writes these tokens itself.
+  bool add_special_tokens = true;
+  // "<|im_end|>" in the text becomes that token. Off: it is encoded as ordinary text, which is
+  // what untrusted text outside a chat template wants. Added tokens that are not special always match.
+  bool parse_special = true;
+};
+
+class Tokenizer {
+ public:
+  // Errors name file, field, value and what is accepted: not_found (no such file), invalid_argument
+  // (malformed content), unimplemented (a type this engine does not know).
+  // Cost: about 0.2 s for a vocabulary of 150 000.
+  static Result<Tokenizer> load(const std::string& path);
+  // The same from memory; `name` stands for the file in errors.
+  static Result<Tokenizer> parse(std::string_view json, const std::string& name);
+
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  // invalid_argument where `text` is not well-formed UTF-8 (the message gives the offset);
+  // resource_exhausted where the split pattern needs more backtracking than PCRE2's limits.
+  Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // Always well-formed UTF-8: bytes that form no character become U+FFFD. Ids without a token (a
+  // model's padded vocabulary) give no text. skip_special leaves out special tokens.
+  std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
+
+  std::optional<TokenId> token_to_id(std::string_view token) const;
+  // The token as the file writes it ("Ġthe", "▁the", "<0x0A>"); valid as long as the tokenizer.
+  std::optional<std::string_view> id_to_token(TokenId id) const;
+  bool is_special(TokenId id) const;
+  // One more than the greatest id. A model's embedding may have more rows.
+  std::int64_t vocab_size() const;
+
+ private:
+  friend class StreamDecoder;
+  explicit Tokenizer(std::unique_ptr<const TokenizerParts> parts);
+  std::unique_ptr<const TokenizerParts> parts_;
+};
+
+}  // namespace tessera

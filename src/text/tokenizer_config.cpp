@@ -1,0 +1,78 @@
+#include "tessera/text/tokenizer_config.h"
+
+#include <algorithm>
+
+#include "tessera/base/json.h"
+#include "tessera/text/field.h"
+
+namespace tessera {
+namespace {
+
+// "<s>", {"content": "<s>", …} or null.
+Result<std::string> read_token(const Field& field) {
+  if (field.absent()) return std::string();
+  if (field.json().is_object()) return field.member("content").string();
+  if (!field.json().is_string()) return field.invalid("accepted: a string, an object with \"content\", or null");
+  return field.string();
+}
+
+Result<std::optional<bool>> read_flag(const Field& field) {
+  if (field.absent()) return std::optional<bool>();
+  return std::optional<bool>(TRY(field.boolean_or(false)));
+}
+
+Status read_templates(const Field& field, std::vector<TokenizerConfig::NamedTemplate>& out) {
+  if (field.absent()) return ok_status();
+  if (field.json().is_string()) {
+    out.push_back({"default", TRY(field.string())});
+    return ok_status();
+  }
+  if (!field.json().is_array()) {
+    return field.invalid("accepted: a string, or an array of {\"name\": …, \"template\": …}");
+  }
+  for (const Field& item : TRY(field.elements())) {
+    std::string name = TRY(item.member("name").string());
+    out.push_back({std::move(name), TRY(item.member("template").string())});
+  }
+  return ok_status();
+}
+
+// The file's text, or nothing where there is no such file.
+Result<std::optional<std::string>> read_if_present(const std::string& path) {
+  Result<std::string> text = read_text_file(path);
+  if (text.ok()) return std::optional<std::string>(*std::move(text));
+  if (text.status().code() == StatusCode::kNotFound) return std::optional<std::string>();
+  return std::move(text).status();
+}
+
+}  // namespace
+
+Result<TokenizerConfig> TokenizerConfig::load(const std::string& directory) {
+  TokenizerConfig config;
+  const std::string path = directory + "/tokenizer_config.json";
+  if (const auto text = TRY(read_if_present(path))) {
+    const Json json = TRY(Json::parse(*text, path));
+    if (!json.is_object()) return Field(path, "the document", &json).invalid("accepted: an object");
+    const auto field = [&](const char* key) { return Field(path, key, json.find(key)); };
+    config.bos_token = TRY(read_token(field("bos_token")));
+    config.eos_token = TRY(read_token(field("eos_token")));
+    config.pad_token = TRY(read_token(field("pad_token")));
+    config.unk_token = TRY(read_token(field("unk_token")));
+    config.add_bos_token = TRY(read_flag(field("add_bos_token")));
+    config.add_eos_token = TRY(read_flag(field("add_eos_token")));
+    TRY(read_templates(field("chat_template"), config.chat_templates));
+  }
+  if (auto text = TRY(read_if_present(directory + "/chat_template.jinja"))) {
+    std::erase_if(config.chat_templates, [](const NamedTemplate& entry) { return entry.name == "default"; });
+    config.chat_templates.insert(config.chat_templates.begin(), {"default", *std::move(text)});
+  }
+  return config;
+}
+
+const std::string* TokenizerConfig::find_template(std::string_view name) const {
+  const auto it = std::find_if(chat_templates.begin(), chat_templates.end(),
+                               [&](const NamedTemplate& entry) { return entry.name == name; });
+  return it == chat_templates.end() ? nullptr : &it->source;
+}
+
+}  // namespace tessera

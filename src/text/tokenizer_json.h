@@ -1,0 +1,44 @@
+// tokenizer.json as plain data. The two long lists (vocabulary, merges) are views into the parsed
+// document, so that a vocabulary of 150 000 loads without a copy; everything else is a small Json.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+struct TokenizerJson {
+  struct VocabEntry {
+    std::string_view token;
+    std::int32_t id;
+  };
+  struct MergeEntry {
+    std::string_view left;
+    std::string_view right;
+  };
+
+  std::string file;  // for errors
+  Json normalizer;   // null where the file has none; so for the others
+  Json pre_tokenizer;
+  Json post_processor;
+  Json decoder;
+  Json added_tokens;
+  Json model;  // without vocab and merges
+  std::vector<VocabEntry> vocab;
+  std::vector<MergeEntry> merges;  // in order of rank
+  std::shared_ptr<void> owner;     // keeps the views alive
+
+  // `file` is used in errors only. Ids are checked to be in [0, kMaxVocabularySize).
+  static Result<TokenizerJson> parse(std::string_view text, const std::string& file);
+};
+
+// No model comes near; a larger id in a file is a mistake that would cost gigabytes.
+inline constexpr std::int64_t kMaxVocabularySize = 1 << 24;
+
+}  // namespace tessera

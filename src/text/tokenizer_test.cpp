@@ -1,0 +1,3 @@
+#include "tessera/text/tokenizer.h"
+
+#include <gtest/gtest.h>

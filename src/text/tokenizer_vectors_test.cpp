@@ -1,0 +1,174 @@
+// Catches: any difference from the reference tokenizers of real models on real multilingual text:
+// a split pattern read differently, a merge in the wrong order, a wrong normal form, spaces of added
+// tokens, a decoder that loses text. Also prints the encoding speed. Needs the shared data.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <sstream>
+
+#include "tessera/text/stream_decoder.h"
+#include "tessera/text/test_data.h"
+#include "tessera/text/tokenizer.h"
+
+namespace tessera {
+namespace {
+
+using test::shared_data;
+using test::unpacked_shared_data;
+using test::values;
+
+constexpr EncodeOptions kPlain{.add_special_tokens = false};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Each text, ended by a line with the mark.
+std::vector<std::string> read_texts(const std::string& path) {
+  const std::string mark = "\n__ggml_vocab_test__\n";
+  const std::string all = test::read_bytes(path);
+  std::vector<std::string> out;
+  for (std::size_t pos = 0; pos < all.size();) {
+    const std::size_t end = all.find(mark, pos);
+    if (end == std::string::npos) break;
+    out.push_back(all.substr(pos, end - pos));
+    pos = end + mark.size();
+  }
+  return out;
+}
+
+std::vector<std::vector<int>> read_id_lines(const std::string& path) {
+  std::istringstream file(test::read_bytes(path));
+  std::vector<std::vector<int>> out;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream numbers(line);
+    out.emplace_back(std::istream_iterator<int>(numbers), std::istream_iterator<int>());
+  }
+  return out;
+}
+
+struct VectorCase {
+  const char* vectors;    // under tokenizers/vectors/
+  const char* tokenizer;  // under tokenizers/, packed
+};
+
+class LineVectors : public testing::TestWithParam<VectorCase> {};
+
+TEST_P(LineVectors, AreEqual) {
+  const std::string path = unpacked_shared_data("tokenizers/" + std::string(GetParam().tokenizer));
+  if (path.empty()) GTEST_SKIP() << "no shared data (or no xz): " << GetParam().tokenizer;
+  const Tokenizer tokenizer = *Tokenizer::load(path);
+  const std::string base = shared_data("tokenizers/vectors") + "/ggml-vocab-" + GetParam().vectors + ".gguf";
+  const auto texts = read_texts(base + ".inp");
+  const auto expected = read_id_lines(base + ".out");
+  ASSERT_EQ(texts.size(), expected.size());
+  ASSERT_GT(texts.size(), 40u);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto ids = tokenizer.encode(texts[i], kPlain);
+    ASSERT_TRUE(ids.ok()) << ids.status().to_string();
+    EXPECT_EQ(values(*ids), expected[i]) << "text " << i << ": " << texts[i];
+  }
+  fmt::print("{}: {} texts equal\n", GetParam().vectors, texts.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Shared, LineVectors,
+                         testing::Values(VectorCase{"qwen2", "qwen3.json"}, VectorCase{"deepseek-r1-qwen", "qwen3.json"},
+                                         VectorCase{"llama-bpe", "llama3.1.json"}, VectorCase{"gpt-2", "gpt2.json"}));
+
+class JsonVectors : public testing::TestWithParam<VectorCase> {};
+
+TEST_P(JsonVectors, EncodeAndDecodeAreEqual) {
+  const std::string path = unpacked_shared_data("tokenizers/" + std::string(GetParam().tokenizer));
+  if (path.empty()) GTEST_SKIP() << "no shared data (or no xz): " << GetParam().tokenizer;
+  const Tokenizer tokenizer = *Tokenizer::load(path);
+  const std::string folder = shared_data("tokenizers/vectors") + "/";
+  std::map<std::string, std::string> texts;
+  const Json inputs = *Json::read_file(folder + "multilingual2_inputs.json");
+  for (const Json& item : inputs.as_array()) {
+    texts[item.find("id")->as_string()] = item.find("text")->as_string();
+  }
+  const Json file = *Json::read_file(folder + GetParam().vectors);
+  const Json::Array& entries = file.find("entries")->as_array();
+  ASSERT_GT(entries.size(), 50u);
+  for (const Json& entry : entries) {
+    const std::string& name = entry.find("id")->as_string();
+    const std::vector<int> expected = values(*entry.find("input_ids"));
+    const auto ids = tokenizer.encode(texts.at(name));
+    ASSERT_TRUE(ids.ok()) << ids.status().to_string();
+    EXPECT_EQ(values(*ids), expected) << name << ": " << texts.at(name);
+    const auto expected_ids = test::ids_of(expected);
+    EXPECT_EQ(tokenizer.decode(expected_ids, false), entry.find("decoded_with_special")->as_string()) << name;
+    EXPECT_EQ(tokenizer.decode(expected_ids, true), entry.find("decoded_skip_special")->as_string()) << name;
+  }
+  fmt::print("{}: {} texts equal\n", GetParam().vectors, entries.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Shared, JsonVectors,
+                         testing::Values(VectorCase{"multilingual2_qwen2_5.json", "qwen3.json"},
+                                         VectorCase{"multilingual2_gpt2.json", "gpt2.json"}));
+
+TEST(Stories260k, VectorsAreEqual) {
+  const std::string folder = shared_data("models/stories260k");
+  if (folder.empty()) GTEST_SKIP() << "no shared data: models/stories260k";
+  const Tokenizer tokenizer = *Tokenizer::load(folder + "/tokenizer.json");
+  const Json vectors = *Json::read_file(folder + "/tokenizer_vectors.json");
+  for (const Json& entry : vectors.as_array()) {
+    const std::string& text = entry.find("text")->as_string();
+    std::vector<int> expected = values(*entry.find("ids_no_bos"));
+    const auto ids = tokenizer.encode(text, kPlain);
+    ASSERT_TRUE(ids.ok()) << ids.status().to_string();
+    EXPECT_EQ(values(*ids), expected) << text;
+    EXPECT_EQ(tokenizer.decode(*ids), text);
+    expected.insert(expected.begin(), 1);
+    EXPECT_EQ(values(*tokenizer.encode(text)), expected) << text;
+  }
+}
+
+TEST(Llama3, SpecialTokensAreAddedAndParsed) {
+  const std::string path = unpacked_shared_data("tokenizers/llama3.1.json");
+  if (path.empty()) GTEST_SKIP() << "no shared data (or no xz): llama3.1.json";
+  const Tokenizer tokenizer = *Tokenizer::load(path);
+  EXPECT_EQ(values(*tokenizer.encode("Hello<|eot_id|>")), (std::vector<int>{128000, 9906, 128009}));
+  const auto as_text = *tokenizer.encode("<|eot_id|>", {.add_special_tokens = false, .parse_special = false});
+  EXPECT_GT(as_text.size(), 1u);
+  EXPECT_EQ(tokenizer.decode(as_text), "<|eot_id|>");
+  EXPECT_EQ(tokenizer.decode(*tokenizer.encode("a<|eot_id|>b")), "ab");
+  EXPECT_TRUE(tokenizer.is_special(TokenId(128009)));
+  EXPECT_EQ(tokenizer.vocab_size(), 128256);
+}
+
+// About one million bytes of prose in several languages, code and numbers.
+std::string mixed_text() {
+  std::string out;
+  const Json inputs = *Json::read_file(shared_data("tokenizers/vectors/multilingual2_inputs.json"));
+  std::istringstream questions(test::read_bytes(shared_data("eval/gsm8k_test.jsonl")));
+  std::string line;
+  for (std::size_t i = 0; out.size() < 1'000'000 && std::getline(questions, line); ++i) {
+    out += line + "\n" + inputs.as_array()[i % inputs.as_array().size()].find("text")->as_string() + "\n";
+  }
+  return out;
+}
+
+TEST(Speed, LoadEncodeAndDecode) {
+  const std::string path = unpacked_shared_data("tokenizers/qwen3.json");
+  if (path.empty()) GTEST_SKIP() << "no shared data (or no xz): qwen3.json";
+  const auto load_start = std::chrono::steady_clock::now();
+  const Tokenizer tokenizer = *Tokenizer::load(path);
+  const double load = seconds_since(load_start);
+  const std::string text = mixed_text();
+  const double mb = static_cast<double>(text.size()) * 1e-6;
+  const auto encode_start = std::chrono::steady_clock::now();
+  const auto ids = *tokenizer.encode(text, kPlain);
+  const double encode = seconds_since(encode_start);
+  const auto decode_start = std::chrono::steady_clock::now();
+  const std::string back = tokenizer.decode(ids);
+  const double decode = seconds_since(decode_start);
+  EXPECT_EQ(back, text);
+  fmt::print("Qwen3: load {:.3f} s; {:.2f} MB, {} tokens: encode {:.1f} MB/s, decode {:.1f} MB/s, one thread\n", load, mb,
+             ids.size(), mb / encode, mb / decode);
+}
+
+}  // namespace
+}  // namespace tessera

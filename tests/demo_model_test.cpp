@@ -1,0 +1,103 @@
+// Catches: a change anywhere that alters the text of the bundled model, which users see first.
+//
+// tests/data/demo/golden.json: 20 prompts with the greedy ids and text that Hugging Face computes from
+// models/demo in float32; golden.safetensors: logits of two of them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "tessera/base/json.h"
+#include "tessera/engine/engine.h"
+#include "tessera/model/safetensors.h"
+#include "tessera/runner/verify.h"
+#include "tessera/text/template.h"
+#include "test_paths.h"
+
+namespace tessera {
+namespace {
+
+using testing::data_path;
+
+std::unique_ptr<Engine> make_engine(const std::string& dtype = "float32") {
+  auto engine =
+      Engine::create({.model_path = TESSERA_SOURCE_DIR "/models/demo", .dtype = dtype, .max_running_requests = 32});
+  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
+  return *std::move(engine);
+}
+
+std::vector<TokenId> ids_of(const Json& list) {
+  std::vector<TokenId> ids;
+  for (const Json& id : list.as_array()) ids.emplace_back(static_cast<std::int32_t>(id.as_int()));
+  return ids;
+}
+
+TEST(DemoModel, GreedyTextIsPinned) {
+  const std::unique_ptr<Engine> engine = make_engine();
+  const Json golden = *Json::read_file(data_path("demo/golden.json"));
+  std::vector<Request> requests;
+  for (const Json& entry : golden.as_array()) {
+    const auto ids = *engine->tokenizer()->encode(entry.find("prompt")->as_string(), {.add_special_tokens = false});
+    EXPECT_EQ(ids, ids_of(*entry.find("input_ids")));
+    requests.push_back({.prompt = ids, .sampling = {}, .max_new_tokens = 60});
+  }
+  const std::vector<Completion> done = *engine->run(requests);
+  for (std::size_t i = 0; i < done.size(); ++i) {
+    const Json& entry = golden.as_array()[i];
+    EXPECT_EQ(engine->tokenizer()->decode(done[i].output_ids), entry.find("text")->as_string()) << "prompt " << i;
+    std::vector<TokenId> want = ids_of(*entry.find("output_ids"));
+    if (done[i].finish == FinishReason::kStop) want.pop_back();  // the token that ends the text is not handed out
+    EXPECT_EQ(done[i].output_ids, want) << "prompt " << i;
+  }
+}
+
+TEST(DemoModel, LogitsEqualHuggingFace) {
+  const std::unique_ptr<Engine> engine = make_engine();
+  const Json golden = *Json::read_file(data_path("demo/golden.json"));
+  const SafetensorsFile stored = *SafetensorsFile::open(data_path("demo/golden.safetensors"));
+  for (const std::size_t i : {std::size_t{0}, std::size_t{19}}) {
+    std::vector<TokenId> ids = ids_of(*golden.as_array()[i].find("input_ids"));
+    const std::vector<TokenId> output = ids_of(*golden.as_array()[i].find("output_ids"));
+    ids.insert(ids.end(), output.begin(), output.end() - 1);
+    const StoredTensor* want = stored.find("logits." + std::to_string(i));
+    const Request request{.prompt = ids, .sampling = {}, .score = true};
+    const std::vector<float> logits = (*engine->run({&request, 1}))[0].logits;
+    ASSERT_EQ(logits.size() * sizeof(float), want->data.size());
+    double worst = 0;
+    for (std::size_t k = 0; k < logits.size(); ++k) {
+      float value;
+      std::memcpy(&value, want->data.data() + k * sizeof(float), sizeof(float));
+      worst = std::max(worst, std::abs(static_cast<double>(value) - static_cast<double>(logits[k])));
+    }
+    std::printf("prompt %zu: greatest difference %.2e\n", i, worst);
+    EXPECT_LE(worst, 1e-4);
+  }
+}
+
+TEST(DemoModel, ChatTemplateRendersTheGoldenPrompts) {
+  const std::unique_ptr<Engine> engine = make_engine();
+  const ChatTemplate chat = *ChatTemplate::parse(*engine->tokenizer_config().find_template());
+  const Json golden = *Json::read_file(data_path("demo/golden.json"));
+  int rendered = 0;
+  for (const Json& entry : golden.as_array()) {
+    if (entry.find("messages") == nullptr) continue;
+    RenderOptions options;
+    options.add_generation_prompt = true;
+    EXPECT_EQ(*chat.render(*entry.find("messages"), options), entry.find("prompt")->as_string());
+    ++rendered;
+  }
+  EXPECT_EQ(rendered, 7);
+}
+
+TEST(DemoModel, VerifyPassesOnTheFullLadder) {
+  const std::unique_ptr<Engine> engine = make_engine();
+  const Result<VerifyReport> report = verify(engine->runner(), false);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_TRUE(report->equal());
+  for (const VerifyRow& row : report->rows)
+    EXPECT_EQ(row.difference, "") << row.runner << " " << row.size << " real " << row.real;
+  std::printf("%zu comparisons in %.1f s\n", report->rows.size(), report->seconds);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,188 @@
+// Catches: a model family computed differently from Hugging Face, on any way a prompt can take through
+// the engine: graphs or eager, whole or in chunks, alone or in a batch, float32 or bfloat16.
+//
+// tests/data/goldens holds random-weight checkpoints and the logits that Hugging Face transformers
+// computed from them in float32 (logits_i for prompt i, or its last 16 rows as logits_i_tail), and
+// the 12 greedy tokens after each prompt.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "tessera/base/json.h"
+#include "tessera/engine/engine.h"
+#include "tessera/model/safetensors.h"
+#include "test_paths.h"
+
+namespace tessera {
+namespace {
+
+using testing::data_path;
+using testing::shared_exists;
+using testing::shared_path;
+
+std::vector<TokenId> ids_of(const Json& list) {
+  std::vector<TokenId> ids;
+  for (const Json& id : list.as_array()) ids.emplace_back(static_cast<std::int32_t>(id.as_int()));
+  return ids;
+}
+
+struct Golden {
+  std::string folder;
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::vector<TokenId>> greedy;  // after each prompt
+  SafetensorsFile logits;
+};
+
+Golden read_golden(const std::string& name) {
+  const std::string folder = data_path("goldens/" + name);
+  const Json json = *Json::read_file(folder + "/golden.json");
+  Golden golden{
+      .folder = folder, .prompts = {}, .greedy = {}, .logits = *SafetensorsFile::open(folder + "/golden.safetensors")};
+  for (const Json& prompt : json.find("prompts")->as_array()) golden.prompts.push_back(ids_of(prompt));
+  for (const Json& greedy : json.find("greedy")->as_array()) golden.greedy.push_back(ids_of(greedy));
+  return golden;
+}
+
+// The stored rows of prompt i: the last ones of its logits.
+std::vector<float> stored_rows(const Golden& golden, std::size_t i) {
+  const StoredTensor* tensor = golden.logits.find("logits_" + std::to_string(i));
+  if (tensor == nullptr) tensor = golden.logits.find("logits_" + std::to_string(i) + "_tail");
+  std::vector<float> rows(tensor->data.size() / sizeof(float));
+  std::memcpy(rows.data(), tensor->data.data(), tensor->data.size());
+  return rows;
+}
+
+enum class Way { kGraphs, kEager, kChunked, kChunkedEager, kFullGraph };
+
+EngineOptions options_for(const std::string& folder, Way way, const std::string& dtype) {
+  EngineOptions options{.model_path = folder, .dtype = dtype};
+  options.context_length = 1600;
+  options.max_running_requests = 16;
+  options.chunked_prefill_size = 1600;
+  if (way == Way::kChunked || way == Way::kChunkedEager) options.chunked_prefill_size = 16;
+  // A short ladder: every prompt is padded to one of these, which is what is tested here.
+  options.graphs.piecewise_tokens = {4, 16, 48, 256, 1600};
+  if (options.chunked_prefill_size == 16) options.graphs.piecewise_tokens = {4, 16};
+  options.graphs.disable_cuda_graph = way == Way::kEager || way == Way::kChunkedEager;
+  if (way == Way::kFullGraph) options.graphs.mode = GraphMode::kFull;
+  return options;
+}
+
+std::vector<Completion> score(Engine& engine, const std::vector<std::vector<TokenId>>& prompts, bool together) {
+  std::vector<Request> requests;
+  for (const auto& prompt : prompts) requests.push_back({.prompt = prompt, .sampling = {}, .score = true});
+  if (together) return *engine.run(requests);
+  std::vector<Completion> completions;
+  for (const Request& request : requests) completions.push_back((*engine.run({&request, 1}))[0]);
+  return completions;
+}
+
+// The greatest absolute difference over all stored rows, and the relative one, ‖a−b‖/‖b‖.
+struct Distance {
+  double absolute = 0;
+  double relative = 0;
+};
+Distance distance(const Golden& golden, const std::vector<Completion>& got) {
+  Distance worst;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    const std::vector<float> want = stored_rows(golden, i);
+    const std::vector<float>& logits = got[i].logits;
+    EXPECT_GE(logits.size(), want.size());
+    double difference2 = 0;
+    double norm2 = 0;
+    for (std::size_t k = 0; k < want.size(); ++k) {
+      const double d = static_cast<double>(logits[logits.size() - want.size() + k]) - static_cast<double>(want[k]);
+      worst.absolute = std::isnan(d) ? INFINITY : std::max(worst.absolute, std::abs(d));
+      difference2 += d * d;
+      norm2 += static_cast<double>(want[k]) * static_cast<double>(want[k]);
+    }
+    worst.relative = std::max(worst.relative, std::sqrt(difference2 / norm2));
+  }
+  return worst;
+}
+
+class Goldens : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Goldens, Float32LogitsOnEveryWay) {
+  const Golden golden = read_golden(GetParam());
+  for (const Way way : {Way::kGraphs, Way::kEager, Way::kChunked, Way::kChunkedEager, Way::kFullGraph}) {
+    auto engine = Engine::create(options_for(golden.folder, way, "float32"));
+    ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+    for (const bool together : {false, true}) {
+      const Distance d = distance(golden, score(**engine, golden.prompts, together));
+      std::printf("%s way %d %s: greatest difference %.2e\n", GetParam(), static_cast<int>(way),
+                  together ? "batched" : "alone", d.absolute);
+      EXPECT_LE(d.absolute, 1e-4);
+    }
+    const ForwardCounters& counters = (*engine)->runner().counters();
+    const bool graphs = way == Way::kGraphs || way == Way::kChunked || way == Way::kFullGraph;
+    for (const auto& [bucket, forwards] : counters.by_bucket) {
+      EXPECT_EQ(bucket.first == RunnerKind::kEager, !graphs) << runner_kind_name(bucket.first) << " " << bucket.second;
+    }
+  }
+}
+
+TEST_P(Goldens, GreedyTokensThroughGraphsAndEagerly) {
+  const Golden golden = read_golden(GetParam());
+  for (const Way way : {Way::kGraphs, Way::kEager, Way::kChunked}) {
+    auto engine = Engine::create(options_for(golden.folder, way, "float32"));
+    ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+    std::vector<Request> requests;
+    for (const auto& prompt : golden.prompts)
+      requests.push_back({.prompt = prompt, .sampling = {}, .max_new_tokens = 12, .ignore_eos = true});
+    const auto together = (*engine)->run(requests);
+    ASSERT_TRUE(together.ok()) << together.status().to_string();
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ((*together)[i].output_ids, golden.greedy[i]) << "prompt " << i << " batched";
+      const auto alone = (*engine)->run({&requests[i], 1});
+      ASSERT_TRUE(alone.ok());
+      EXPECT_EQ((*alone)[0].output_ids, golden.greedy[i]) << "prompt " << i << " alone";
+    }
+  }
+}
+
+TEST_P(Goldens, Bfloat16Logits) {
+  const Golden golden = read_golden(GetParam());
+  for (const Way way : {Way::kGraphs, Way::kChunkedEager}) {
+    auto engine = Engine::create(options_for(golden.folder, way, "bfloat16"));
+    ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+    const Distance d = distance(golden, score(**engine, golden.prompts, true));
+    std::printf("%s bfloat16 way %d: relative difference %.2e\n", GetParam(), static_cast<int>(way), d.relative);
+    EXPECT_LE(d.relative, 2e-2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dense, Goldens,
+                         ::testing::Values("llama", "llama-bias", "llama-d64", "llama-d128", "llama-linear",
+                                           "llama-yarn", "llama3-rope-tied", "mistral-swa", "qwen2", "qwen2-swa",
+                                           "qwen3", "qwen3-d128"),
+                         [](const auto& name) {
+                           std::string text = name.param;
+                           for (char& c : text) c = c == '-' ? '_' : c;
+                           return text;
+                         });
+
+// A trained model; greedy_ids includes the prompt.
+TEST(Stories260k, GreedyTextEqualsTheReference) {
+  if (!shared_exists("data/models/stories260k")) GTEST_SKIP() << "needs ../shared/data/models/stories260k";
+  const std::string folder = shared_path("data/models/stories260k");
+  auto engine = Engine::create({.model_path = folder, .dtype = "float32"});
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  const Json cases = *Json::read_file(folder + "/expected.json");
+  for (const Json& expected : cases.as_array()) {
+    const std::vector<TokenId> want = ids_of(*expected.find("greedy_ids"));
+    Request request{.prompt = ids_of(*expected.find("prompt_ids")), .sampling = {}, .ignore_eos = true};
+    request.max_new_tokens = static_cast<std::int64_t>(want.size() - request.prompt.size());
+    const auto done = (*engine)->run({&request, 1});
+    ASSERT_TRUE(done.ok()) << done.status().to_string();
+    std::vector<TokenId> got = request.prompt;
+    got.insert(got.end(), (*done)[0].output_ids.begin(), (*done)[0].output_ids.end());
+    EXPECT_EQ(got, want) << expected.find("name")->as_string();
+  }
+}
+
+}  // namespace
+}  // namespace tessera

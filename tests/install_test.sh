@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Installs a built Tessera, builds examples/generate against it and runs it: tests/install_test.sh BUILD_FOLDER
+# Catches: a header that is not installed or includes one that is not, a symbol missing from the library, a package
+# that names paths of the build, and an installation that does not work after it was moved.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+build=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+# check WHAT COMMAND …: counts; shows the command's output where it fails.
+check() {
+  local what=$1
+  shift
+  if "$@" >"$work/output" 2>&1; then
+    passed=$((passed + 1))
+    echo "ok: $what"
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $what"
+    cat "$work/output"
+  fi
+}
+
+compile_headers() {
+  local header
+  find "$1/include/tessera" -name '*.h' | sort >"$work/headers"
+  [[ -s "$work/headers" ]] || return 1
+  while read -r header; do
+    echo "#include \"${header#"$1/include/"}\""
+  done <"$work/headers" >"$work/all_headers.cpp"
+  c++ -std=gnu++20 -fsyntax-only -Wall -Wextra -Werror -I "$1/include" "$work/all_headers.cpp"
+}
+
+generates_text() {
+  local text
+  text=$("$1" models/demo "Once upon a time") || return 1
+  echo "$text"
+  [[ ${#text} -gt 20 ]]
+}
+
+names_no_path_of_the_build() {
+  ! grep -rnF -e "$build" -e "$PWD" "$1/lib/cmake" "$1/include"
+}
+
+check "install" cmake --install "$build" --prefix "$work/first"
+# Moved before its first use, so that nothing can depend on where it was.
+check "move" mv "$work/first" "$work/moved"
+lib=$(dirname "$(find "$work/moved" -name 'libtessera.so' | head -n 1)")
+check "package names no path of the build" names_no_path_of_the_build "$work/moved"
+check "every header compiles in one file" compile_headers "$work/moved"
+check "library resolves its symbols" bash -c "! ldd -r '$lib/libtessera.so' 2>&1 | grep -E 'not found|undefined'"
+check "program runs" "$work/moved/bin/tessera" --help
+check "example configures" cmake -S examples/generate -B "$work/example" -DCMAKE_PREFIX_PATH="$work/moved"
+check "example builds" cmake --build "$work/example"
+check "example writes text" generates_text "$work/example/generate"
+
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 ]]

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Checks the folders of src/ as layers: tools/check_layers.py [REPOSITORY]
+
+- A file includes headers of its own layer and of lower ones only.
+- What a layer's sources include stands in the DEPS of its CMakeLists.txt.
+- No source is longer than 600 lines.
+Prints each fault as "file:line: what", then "N passed, N failed" over the files looked at."""
+
+import pathlib
+import re
+import sys
+
+# Highest first.
+LAYERS = ["cli", "server", "engine", "runner", "piecewise", "compile", "model", "ops", "ir", "device", "text", "base"]
+MAX_LINES = 600
+CODE = {".h", ".cpp", ".cu", ".cuh"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+"tessera/([^/"]+)/[^"]*"')
+LAYER_CALL = re.compile(r"tessera_layer\s*\(\s*(\w+)(.*?)\)", re.DOTALL)
+KEYWORDS = {"SRCS", "TESTS", "DEPS", "PRIVATE_DEPS"}
+
+
+def read_deps(cmake_file):
+    """The DEPS that tessera_layer(…) names, or None where the folder has no such call yet."""
+    text = re.sub(r"#.*", "", cmake_file.read_text()) if cmake_file.exists() else ""
+    call = LAYER_CALL.search(text)
+    if call is None:
+        return None
+    deps, keyword = set(), None
+    for word in call.group(2).split():
+        if word in KEYWORDS:
+            keyword = word
+        elif keyword == "DEPS":
+            deps.add(word)
+    return deps
+
+
+def is_test(path):
+    return path.stem.endswith("_test") or "testing" in path.parts
+
+
+def check_includes(path, layer, deps, lines):
+    """Faults of one file, as (line number, words)."""
+    for number, line in enumerate(lines, 1):
+        match = INCLUDE.match(line)
+        if not match or match.group(1) == layer:
+            continue
+        included = match.group(1)
+        if included not in LAYERS:
+            yield number, f"'{included}' is no layer"
+        elif LAYERS.index(included) < LAYERS.index(layer):
+            yield number, f"layer {layer} includes {included}, which is above it"
+        elif deps is not None and included not in deps and not is_test(path):
+            yield number, f"layer {layer} includes {included}: add it to DEPS in src/{layer}/CMakeLists.txt"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+    passed = failed = 0
+    for folder in sorted(p for p in (root / "src").iterdir() if p.is_dir()):
+        layer = folder.name
+        if layer not in LAYERS:
+            print(f"src/{layer}: no layer of this name; it belongs in LAYERS of tools/check_layers.py, in its place")
+            failed += 1
+            continue
+        deps = read_deps(folder / "CMakeLists.txt")
+        for path in sorted(p for p in folder.rglob("*") if p.suffix in CODE):
+            lines = path.read_text().splitlines()
+            faults = list(check_includes(path, layer, deps, lines))
+            if len(lines) > MAX_LINES:
+                faults.append((MAX_LINES, f"{len(lines)} lines: split it (at most {MAX_LINES})"))
+            for number, words in faults:
+                print(f"{path.relative_to(root)}:{number}: {words}")
+            failed += bool(faults)
+            passed += not faults
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(0 if passed > 0 and failed == 0 else 1)
+
+
+if __name__ == "__main__":
+    main()

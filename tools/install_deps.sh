@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Installs what building and testing need on Debian 12, and nothing that is there already.
+#   tools/install_deps.sh        for building and testing
+#   tools/install_deps.sh dev    also what `make format` and `make tidy` need
+set -euo pipefail
+
+build_packages=(
+  make cmake ninja-build g++ ccache pkg-config
+  libdnnl-dev
+  ocl-icd-opencl-dev # libdnnl-dev's CMake package asks for it and does not bring it
+  libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev libcli11-dev libpcre2-dev libutf8proc-dev
+)
+test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 xz-utils)
+dev_packages=(clang-format clang-tidy-19)
+
+packages=("${build_packages[@]}" "${test_packages[@]}")
+case "${1:-}" in
+  "") ;;
+  dev) packages+=("${dev_packages[@]}") ;;
+  *)
+    echo "usage: $0 [dev]" >&2
+    exit 2
+    ;;
+esac
+
+id=unknown
+if [[ -r /etc/os-release ]]; then
+  id=$(. /etc/os-release && echo "${ID:-unknown}")
+fi
+if [[ "$id" != debian ]] || ! command -v dpkg-query >/dev/null; then
+  echo "This script installs packages of Debian 12; this system is '$id'. Install the like of these yourself:" >&2
+  printf '  %s\n' "${packages[@]}" >&2
+  exit 1
+fi
+
+is_installed() {
+  [[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
+}
+
+missing=()
+for package in "${packages[@]}"; do
+  is_installed "$package" || missing+=("$package")
+done
+if ((${#missing[@]} == 0)); then
+  echo "All ${#packages[@]} packages are installed."
+  exit 0
+fi
+
+as_root=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    echo "Packages are missing, and installing them needs root (there is no sudo): ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+printf 'installing %s\n' "${missing[@]}"
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Runs the tests of a configured and built folder: tools/run_tests.py BUILD_FOLDER [CTEST_ARGUMENT …]
+
+Prints failing programs' output as they fail, then skipped and failed cases with their reasons, and as its last line
+"N passed, N failed", which counts cases: each GoogleTest case, what a script reports in a line of this form, and else
+one for a script. A program that crashes, times out or fails without a failed case counts as one failed; so does one that
+runs nothing. Exit status 0 only if something passed and nothing failed."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+JOBS = 2
+PROGRAM_TIMEOUT_S = 300
+SKIP_STATUS = "notrun"
+
+
+class Tally:
+    def __init__(self):
+        self.passed = 0
+        self.failed = []  # "case: reason"
+        self.skipped = []
+
+
+def first_line(text):
+    lines = (text or "").strip().splitlines()
+    return lines[0] if lines else "no reason given"
+
+
+def last_line(text):
+    lines = (text or "").strip().splitlines()
+    return lines[-1] if lines else "no reason given"
+
+
+def count_googletest(program, report, succeeded, tally):
+    """Counts the cases of one program from the report it wrote."""
+    failed_before = len(tally.failed)
+    ran = 0
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        name = f"{program}: {case.get('classname')}.{case.get('name')}"
+        failure = case.find("failure")
+        skip = case.find("skipped")
+        if failure is not None:
+            reason = (failure.get("message") or "").replace("\n", "\n    ")
+            tally.failed.append(f"{name}: {reason}")
+        elif skip is not None:
+            tally.skipped.append(f"{name}: {last_line(skip.get('message'))}")
+        elif case.get("status") == "notrun":
+            tally.skipped.append(f"{name}: disabled in the source")
+        else:
+            tally.passed += 1
+        ran += 1
+    if not succeeded and len(tally.failed) == failed_before:
+        tally.failed.append(f"{program}: failed although every case passed (its output is above)")
+    if succeeded and ran == 0:
+        tally.failed.append(f"{program}: holds no test")
+
+
+def count_script(name, output, succeeded, tally):
+    counts = re.findall(r"^(\d+) passed, (\d+) failed$", output, re.MULTILINE)
+    passed, failed = (int(n) for n in counts[-1]) if counts else (int(succeeded), int(not succeeded))
+    tally.passed += passed
+    tally.failed += [f"{name}: {last_line(output)}"] * failed
+    if not succeeded and failed == 0:
+        tally.failed.append(f"{name}: {last_line(output)}")
+    if succeeded and passed + failed == 0:
+        tally.failed.append(f"{name}: ran nothing")
+
+
+def count_program(case, reports, tally):
+    name = case.get("name")
+    status = case.get("status")
+    output = case.findtext("system-out") or ""
+    report = reports / f"{name}.xml"
+    if status == SKIP_STATUS and case.find("skipped") is not None and "SKIP_RETURN_CODE" in (case.find("skipped").get("message") or ""):
+        tally.skipped.append(f"{name}: {last_line(output)}")
+    elif status not in ("run", "fail"):
+        tally.failed.append(f"{name}: did not run ({status})")
+    elif report.exists():
+        try:
+            count_googletest(name, report, status == "run", tally)
+        except ElementTree.ParseError as error:
+            tally.failed.append(f"{name}: its report is cut off: {error}")
+    elif name.endswith("_script"):
+        count_script(name, output, status == "run", tally)
+    else:
+        failure = case.find("failure")
+        reason = failure.get("message") if failure is not None else "ended without a report"
+        tally.failed.append(f"{name}: crashed, timed out or could not start: {reason or last_line(output)}")
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    build = pathlib.Path(sys.argv[1]).resolve()
+    reports = build / "test-results"
+    shutil.rmtree(reports, ignore_errors=True)
+    reports.mkdir(parents=True)
+    summary = reports / "ctest.xml"
+    environment = dict(os.environ)
+    # Programs run side by side: a worker thread that waits must not hold a core.
+    environment.setdefault("OMP_WAIT_POLICY", "passive")
+    command = ["ctest", "--test-dir", str(build), "-j", str(JOBS), "--timeout", str(PROGRAM_TIMEOUT_S),
+               "--output-on-failure", "--no-tests=error", "--output-junit", str(summary)] + sys.argv[2:]
+    ctest_status = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+
+    tally = Tally()
+    if summary.exists():
+        for case in ElementTree.parse(summary).getroot().iter("testcase"):
+            count_program(case, reports, tally)
+    if ctest_status != 0 and not tally.failed:
+        tally.failed.append(f"ctest ended with status {ctest_status}")
+    if tally.passed == 0 and not tally.failed:
+        tally.failed.append("no test ran")
+
+    for title, lines in (("skipped", tally.skipped), ("failed", tally.failed)):
+        if lines:
+            print(f"\n{len(lines)} {title}:")
+            for line in lines:
+                print(f"  {line}")
+    print(f"\n{tally.passed} passed, {len(tally.failed)} failed", flush=True)
+    sys.exit(1 if tally.failed else 0)
+
+
+if __name__ == "__main__":
+    main()

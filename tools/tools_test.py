@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Tests of check_layers.py and run_tests.py on made-up inputs. Catches: a checker that lets a fault pass, and a count
+that hides a crash, an empty program or a failed script."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOLS = pathlib.Path(__file__).parent.resolve()
+sys.path.insert(0, str(TOOLS))
+
+import run_tests  # noqa: E402  (found through the path above)
+
+
+class CheckLayers(unittest.TestCase):
+    def run_on(self, files):
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in files.items():
+                path = pathlib.Path(root) / "src" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            done = subprocess.run([sys.executable, TOOLS / "check_layers.py", root], capture_output=True, text=True,
+                                  check=False)
+            return done.returncode, done.stdout
+
+    def test_good_tree_passes(self):
+        status, output = self.run_on({
+            "base/a.h": "#pragma once\n",
+            "ir/CMakeLists.txt": "tessera_layer(ir\n  SRCS g.cpp\n  DEPS base\n  PRIVATE_DEPS fmt::fmt)\n",
+            "ir/g.cpp": '#include <vector>\n#include "tessera/base/a.h"\n#include "tessera/ir/g.h"\n',
+        })
+        self.assertEqual((status, output), (0, "2 passed, 0 failed\n"))
+
+    def test_upward_include_fails(self):
+        status, output = self.run_on({"base/a.h": '#pragma once\n  #  include "tessera/ir/g.h"\n'})
+        self.assertEqual(status, 1)
+        self.assertIn("src/base/a.h:2: layer base includes ir, which is above it", output)
+        self.assertTrue(output.endswith("0 passed, 1 failed\n"))
+
+    def test_upward_include_of_a_test_fails(self):
+        self.assertEqual(self.run_on({"device/cpu/a_test.cpp": '#include "tessera/ops/op.h"\n'})[0], 1)
+
+    def test_missing_dep_fails(self):
+        status, output = self.run_on({
+            "ops/CMakeLists.txt": "tessera_layer(ops SRCS op.cpp DEPS base  # not device\n PRIVATE_DEPS ir)\n",
+            "ops/op.cpp": '#include "tessera/base/a.h"\n#include "tessera/device/d.h"\n#include "tessera/ir/g.h"\n',
+        })
+        self.assertEqual(status, 1)
+        self.assertIn("op.cpp:2: layer ops includes device: add it to DEPS", output)
+        self.assertIn("op.cpp:3: layer ops includes ir", output)
+
+    def test_long_file_and_unknown_folder_fail(self):
+        self.assertEqual(self.run_on({"base/a.cpp": "\n" * 600})[0], 0)
+        self.assertEqual(self.run_on({"base/a.cpp": "\n" * 601})[0], 1)
+        self.assertEqual(self.run_on({"base/a.h": "", "helpers/a.h": ""})[0], 1)
+        self.assertEqual(self.run_on({"base/a.txt": ""})[0], 1, "nothing looked at is no success")
+
+
+class RunTests(unittest.TestCase):
+    """Runs ctest on programs written for the purpose."""
+
+    def run_on(self, tests):
+        """tests: name → (script, properties of the test). Returns exit status and the output's lines."""
+        with tempfile.TemporaryDirectory() as build:
+            lines = []
+            for name, (script, properties) in tests.items():
+                path = pathlib.Path(build) / name
+                path.write_text("#!/bin/sh\n" + script)
+                path.chmod(0o755)
+                lines.append(f'add_test({name} "{path}")\nset_tests_properties({name} PROPERTIES {properties or "TIMEOUT 20"})\n')
+            (pathlib.Path(build) / "CTestTestfile.cmake").write_text("".join(lines))
+            done = subprocess.run([sys.executable, TOOLS / "run_tests.py", build], capture_output=True, text=True,
+                                  check=False)
+            return done.returncode, done.stdout.rstrip("\n").split("\n")
+
+    @staticmethod
+    def report(name, cases):
+        return f"cat > test-results/{name}.xml <<'E'\n<testsuites><testsuite>{cases}</testsuite></testsuites>\nE\n"
+
+    PASSED = '<testcase classname="A" name="ok" status="run" result="completed"/>'
+    FAILED = '<testcase classname="A" name="bad" status="run"><failure message="x.cpp:3&#10;1 is not 2"/></testcase>'
+    SKIPPED = '<testcase classname="A" name="rest" status="run"><skipped message="x.cpp:4&#10;no GPU here"/></testcase>'
+
+    def test_counts_cases(self):
+        status, lines = self.run_on({
+            "a_test": (self.report("a_test", self.PASSED * 3 + self.SKIPPED), ""),
+            "one_script": ("echo done\n", ""),
+            "two_script": ("echo 4 passed, 0 failed\n", ""),
+            "three_script": ("echo no model; exit 77\n", "SKIP_RETURN_CODE 77"),
+        })
+        self.assertEqual(status, 0, lines)
+        self.assertEqual(lines[-1], "8 passed, 0 failed")
+        self.assertIn("  a_test: A.rest: no GPU here", lines)
+        self.assertIn("  three_script: no model", lines)
+
+    def test_failed_case_and_script(self):
+        status, lines = self.run_on({
+            "a_test": (self.report("a_test", self.PASSED + self.FAILED) + "exit 1\n", ""),
+            "b_script": ("echo 2 passed, 3 failed\nexit 1\n", ""),
+            "c_script": ("echo broken\nexit 1\n", ""),
+        })
+        self.assertEqual((status, lines[-1]), (1, "3 passed, 5 failed"))
+        self.assertIn("1 is not 2", "\n".join(lines))
+        self.assertIn("  c_script: broken", lines)
+
+    def test_crash_timeout_and_silence_are_failures(self):
+        for script, properties in (
+            ("kill -SEGV $$\n", ""),
+            ("sleep 30\n", "TIMEOUT 1"),
+            ("exit 0\n", ""),  # no report
+            (self.report("a_test", self.PASSED) + "kill -ABRT $$\n", ""),  # dies after its cases
+            (self.report("a_test", ""), ""),  # no case
+            ("printf '<testsuites><testsuite>' > test-results/a_test.xml\n", ""),  # half a report
+        ):
+            status, lines = self.run_on({"a_test": (script, properties), "b_script": ("exit 0\n", "")})
+            self.assertEqual(status, 1, script)
+            self.assertRegex(lines[-1], r"^[12] passed, 1 failed$", script)
+
+    def test_nothing_to_run_is_a_failure(self):
+        status, lines = self.run_on({})
+        self.assertEqual((status, lines[-1]), (1, "0 passed, 1 failed"))
+
+    def test_cause_of_a_crash_is_named(self):
+        tally = run_tests.Tally()
+        run_tests.count_script("x_script", "first\nthe reason\n", False, tally)
+        self.assertEqual(tally.failed, ["x_script: the reason"])
+
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False, testRunner=unittest.TextTestRunner(stream=sys.stdout)).result
+    bad = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - bad} passed, {bad} failed")
+    sys.exit(1 if bad else 0)
