@@ -1,6 +1,6 @@
 # What `cmake --install` lays out, all of it movable as a whole:
 #   bin/tessera                     the program
-#   lib/libtessera.so               all layers in one library
+#   lib/libtessera.so               all layers below cli in one library
 #   include/tessera/<layer>/*.h     every header of src/ except the tests'
 #   lib/cmake/tessera/              find_package(tessera), target tessera::tessera
 include(CMakePackageConfigHelpers)
@@ -8,6 +8,7 @@ include(CMakePackageConfigHelpers)
 # The layers' objects, every one of them; their archives then only bring third-party libraries along. (Whole archives
 # would do the same, but where one layer brings another CMake 3.25 names it twice.)
 get_property(layers GLOBAL PROPERTY TESSERA_LAYERS)
+list(REMOVE_ITEM layers cli)  # the program's own
 add_library(tessera_library SHARED)
 add_library(tessera::tessera ALIAS tessera_library)
 foreach(layer IN LISTS layers)

@@ -4,12 +4,11 @@
 // models/demo in float32; golden.safetensors: logits of two of them.
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <cstdio>
 #include <cstring>
 
-#include "tessera/base/json.h"
+#include "golden.h"
 #include "tessera/engine/engine.h"
-#include "tessera/model/safetensors.h"
 #include "tessera/runner/verify.h"
 #include "tessera/text/template.h"
 #include "test_paths.h"
@@ -18,18 +17,14 @@ namespace tessera {
 namespace {
 
 using testing::data_path;
+using testing::distance;
+using testing::ids_of;
 
 std::unique_ptr<Engine> make_engine(const std::string& dtype = "float32") {
   auto engine =
       Engine::create({.model_path = TESSERA_SOURCE_DIR "/models/demo", .dtype = dtype, .max_running_requests = 32});
   EXPECT_TRUE(engine.ok()) << engine.status().to_string();
   return *std::move(engine);
-}
-
-std::vector<TokenId> ids_of(const Json& list) {
-  std::vector<TokenId> ids;
-  for (const Json& id : list.as_array()) ids.emplace_back(static_cast<std::int32_t>(id.as_int()));
-  return ids;
 }
 
 TEST(DemoModel, GreedyTextIsPinned) {
@@ -62,15 +57,12 @@ TEST(DemoModel, LogitsEqualHuggingFace) {
     const StoredTensor* want = stored.find("logits." + std::to_string(i));
     const Request request{.prompt = ids, .sampling = {}, .score = true};
     const std::vector<float> logits = (*engine->run({&request, 1}))[0].logits;
-    ASSERT_EQ(logits.size() * sizeof(float), want->data.size());
-    double worst = 0;
-    for (std::size_t k = 0; k < logits.size(); ++k) {
-      float value;
-      std::memcpy(&value, want->data.data() + k * sizeof(float), sizeof(float));
-      worst = std::max(worst, std::abs(static_cast<double>(value) - static_cast<double>(logits[k])));
-    }
-    std::printf("prompt %zu: greatest difference %.2e\n", i, worst);
-    EXPECT_LE(worst, 1e-4);
+    std::vector<float> rows(want->data.size() / sizeof(float));
+    std::memcpy(rows.data(), want->data.data(), want->data.size());
+    ASSERT_EQ(logits.size(), rows.size());
+    const testing::Distance d = distance(logits, rows);
+    std::printf("prompt %zu: greatest difference %.2e\n", i, d.absolute);
+    EXPECT_LE(d.absolute, 1e-4);
   }
 }
 

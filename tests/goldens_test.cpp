@@ -1,59 +1,22 @@
 // Catches: a model family computed differently from Hugging Face, on any way a prompt can take through
 // the engine: graphs or eager, whole or in chunks, alone or in a batch, float32 or bfloat16.
-//
-// tests/data/goldens holds random-weight checkpoints and the logits that Hugging Face transformers
-// computed from them in float32 (logits_i for prompt i, or its last 16 rows as logits_i_tail), and
-// the 12 greedy tokens after each prompt.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdio>
-#include <cstring>
 
-#include "tessera/base/json.h"
+#include "golden.h"
 #include "tessera/engine/engine.h"
-#include "tessera/model/safetensors.h"
 #include "test_paths.h"
 
 namespace tessera {
 namespace {
 
-using testing::data_path;
+using testing::Distance;
+using testing::Golden;
+using testing::ids_of;
+using testing::read_golden;
 using testing::shared_exists;
 using testing::shared_path;
-
-std::vector<TokenId> ids_of(const Json& list) {
-  std::vector<TokenId> ids;
-  for (const Json& id : list.as_array()) ids.emplace_back(static_cast<std::int32_t>(id.as_int()));
-  return ids;
-}
-
-struct Golden {
-  std::string folder;
-  std::vector<std::vector<TokenId>> prompts;
-  std::vector<std::vector<TokenId>> greedy;  // after each prompt
-  SafetensorsFile logits;
-};
-
-Golden read_golden(const std::string& name) {
-  const std::string folder = data_path("goldens/" + name);
-  const Json json = *Json::read_file(folder + "/golden.json");
-  Golden golden{
-      .folder = folder, .prompts = {}, .greedy = {}, .logits = *SafetensorsFile::open(folder + "/golden.safetensors")};
-  for (const Json& prompt : json.find("prompts")->as_array()) golden.prompts.push_back(ids_of(prompt));
-  for (const Json& greedy : json.find("greedy")->as_array()) golden.greedy.push_back(ids_of(greedy));
-  return golden;
-}
-
-// The stored rows of prompt i: the last ones of its logits.
-std::vector<float> stored_rows(const Golden& golden, std::size_t i) {
-  const StoredTensor* tensor = golden.logits.find("logits_" + std::to_string(i));
-  if (tensor == nullptr) tensor = golden.logits.find("logits_" + std::to_string(i) + "_tail");
-  std::vector<float> rows(tensor->data.size() / sizeof(float));
-  std::memcpy(rows.data(), tensor->data.data(), tensor->data.size());
-  return rows;
-}
 
 enum class Way { kGraphs, kEager, kChunked, kChunkedEager, kFullGraph };
 
@@ -80,26 +43,12 @@ std::vector<Completion> score(Engine& engine, const std::vector<std::vector<Toke
   return completions;
 }
 
-// The greatest absolute difference over all stored rows, and the relative one, ‖a−b‖/‖b‖.
-struct Distance {
-  double absolute = 0;
-  double relative = 0;
-};
+// The greatest over all prompts.
 Distance distance(const Golden& golden, const std::vector<Completion>& got) {
   Distance worst;
   for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
-    const std::vector<float> want = stored_rows(golden, i);
-    const std::vector<float>& logits = got[i].logits;
-    EXPECT_GE(logits.size(), want.size());
-    double difference2 = 0;
-    double norm2 = 0;
-    for (std::size_t k = 0; k < want.size(); ++k) {
-      const double d = static_cast<double>(logits[logits.size() - want.size() + k]) - static_cast<double>(want[k]);
-      worst.absolute = std::isnan(d) ? INFINITY : std::max(worst.absolute, std::abs(d));
-      difference2 += d * d;
-      norm2 += static_cast<double>(want[k]) * static_cast<double>(want[k]);
-    }
-    worst.relative = std::max(worst.relative, std::sqrt(difference2 / norm2));
+    const Distance d = testing::distance(got[i].logits, golden.stored_rows(i));
+    worst = {std::max(worst.absolute, d.absolute), std::max(worst.relative, d.relative)};
   }
   return worst;
 }

@@ -118,7 +118,7 @@ Status bench_prefill(const BenchOptions& options) {
   }
   Json json = bench_header(options, *engine);
   json.set("rows", std::move(rows));
-  fmt::print("{}", options.json ? json.dump(2) + "\n" : bench_title(options, *engine) + table.text());
+  fmt::print("{}", options.json ? json.dump() + "\n" : bench_title(options, *engine) + table.text());
   return ok_status();
 }
 
@@ -154,7 +154,7 @@ Status bench_decode(const BenchOptions& options) {
   json.set("context", options.context).set("memory_bytes_per_s", memory.bytes_per_second);
   json.set("rows", std::move(rows));
   if (options.json) {
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json.dump());
     return ok_status();
   }
   fmt::print("{}{}\n  {} tokens cached by each request; this machine reads memory at {} GB/s\n",

@@ -46,7 +46,7 @@ Status bench_startup(const BenchOptions& options) {
   json.set("runners", std::move(runners)).set("arena_bytes", memory.arena).set("weights_bytes", memory.weights);
   json.set("kv_cache_bytes", memory.kv_cache).set("graph_bytes", memory.graph_objects);
   if (options.json) {
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json.dump());
     return ok_status();
   }
   fmt::print(

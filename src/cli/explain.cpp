@@ -14,7 +14,7 @@ namespace {
 std::string render(const Explanation& explanation, ExplainFormat format) {
   switch (format) {
     case ExplainFormat::kText: return to_text(explanation);
-    case ExplainFormat::kJson: return to_json(explanation).dump(2) + "\n";
+    case ExplainFormat::kJson: return to_json(explanation).dump() + "\n";
     case ExplainFormat::kDot: return to_picture(explanation, /*svg=*/false);
     case ExplainFormat::kSvg: return to_picture(explanation, /*svg=*/true);
   }

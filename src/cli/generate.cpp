@@ -51,8 +51,8 @@ double per_second(std::int64_t tokens, double ms) { return ms > 0 ? 1e3 * static
 Json to_json(const Engine& engine, const RunRecord& record) {
   const Completion& done = record.completions[0];
   const PhaseTimes times = phase_times(record);
-  Json ids = Json::array();
-  for (const TokenId id : done.output_ids) ids.push_back(static_cast<std::int64_t>(id.value()));
+  Json::Array ids;
+  for (const TokenId id : done.output_ids) ids.emplace_back(id.value());
   const auto completion_tokens = static_cast<std::int64_t>(done.output_ids.size());
   Json usage = Json::object();
   usage.set("prompt_tokens", done.prompt_tokens).set("completion_tokens", completion_tokens);
@@ -92,7 +92,7 @@ Status run_generate(const GenerateOptions& options) {
                         .ignore_eos = options.ignore_eos};
   if (options.json) {
     const RunRecord record = TRY(run_requests(*engine, {request}));
-    fmt::print("{}\n", to_json(*engine, record).dump(2));
+    fmt::print("{}\n", to_json(*engine, record).dump());
     if (options.stats) print_stats(*engine, record);
     return ok_status();
   }

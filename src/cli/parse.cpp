@@ -282,7 +282,7 @@ class Commands {
  public:
   Commands() : app_("Tessera: runs language models through piecewise graphs.", "tessera") {
     app_.set_help_flag("--help,-h", "this text");
-    app_.set_version_flag("--version", "tessera " TESSERA_VERSION);
+    app_.set_version_flag("--version", "tessera " TESSERA_VERSION, "the version of this program");
     app_.allow_extras();
     app_.require_subcommand(0, 1);
     app_.get_formatter()->column_width(46);
@@ -303,7 +303,7 @@ class Commands {
     try {
       app_.parse(std::move(words));
     } catch (const CLI::CallForHelp&) {
-      return CommandLine{.command = ShowText{app_.help()}, .log_levels = {}, .warnings = {}};
+      return CommandLine{.command = ShowText{help_text()}, .log_levels = {}, .warnings = {}};
     } catch (const CLI::CallForVersion& version) {
       return CommandLine{.command = ShowText{std::string(version.what()) + "\n"}, .log_levels = {}, .warnings = {}};
     } catch (const CLI::ParseError& error) {
@@ -313,6 +313,13 @@ class Commands {
   }
 
  private:
+  // Of the command that was named, else of the program; groups one line apart.
+  std::string help_text() const {
+    std::string text = app_.help();
+    for (std::size_t at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n", at)) text.erase(at, 1);
+    return text;
+  }
+
   CLI::App* command(const std::string& name, const std::string& description) {
     CLI::App* app = app_.add_subcommand(name, description);
     app->group("Commands");

@@ -101,7 +101,7 @@ Status run_score(const ScoreOptions& options) {
   }
   TRY(write_scores(options.output, scores, vocab));
   if (options.json) {
-    fmt::print("{}\n", to_json(options, *engine, prompts, scores, record).dump(2));
+    fmt::print("{}\n", to_json(options, *engine, prompts, scores, record).dump());
     return ok_status();
   }
   Table table({"prompt", ">tokens", ">log-probability", ">perplexity"});

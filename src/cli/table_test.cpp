@@ -26,7 +26,7 @@ TEST(Table, Numbers) {
   EXPECT_EQ(number_text(0.1234), "0.123");
   EXPECT_EQ(number_text(1.234), "1.23");
   EXPECT_EQ(number_text(12.34), "12.3");
-  EXPECT_EQ(number_text(1234.5), "1,234");
+  EXPECT_EQ(number_text(1234.4), "1,234");
   EXPECT_EQ(bytes_text(512), "512 B");
   EXPECT_EQ(bytes_text(1536), "1.5 KiB");
   EXPECT_EQ(plural(1, "piece"), "1 piece");

@@ -15,9 +15,8 @@
 namespace tessera::cli {
 namespace {
 
-// Long enough for cached prefixes in several pages. The whole KV cache is compared after every run, so
-// it is kept as small as a batch of the most requests needs.
-constexpr std::int64_t kContext = 64;
+// Of the KV cache: what verify()'s batches have at most. The engine's own cache would be needlessly large.
+constexpr std::int64_t kCachedTokensPerRequest = 64;
 
 struct Verified {
   VerifyReport report;
@@ -37,10 +36,9 @@ Result<Verified> verify_model(EngineOptions options) {
   const std::unique_ptr<CpuDevice> device = TRY(CpuDevice::create({}));
   EnginePlan plan = TRY(plan_engine(options, device->properties()));
   RunnerOptions& runner_options = plan.runner;
-  if (options.context_length == 0) runner_options.context_length = std::min(kContext, runner_options.context_length);
-  const std::int64_t pages_per_request =
-      (runner_options.context_length + runner_options.page_size - 1) / runner_options.page_size;
-  runner_options.num_pages = std::min(runner_options.num_pages, pages_per_request * runner_options.max_requests + 1);
+  const std::int64_t tokens = runner_options.max_requests * kCachedTokensPerRequest + runner_options.max_tokens;
+  const std::int64_t pages = tokens / runner_options.page_size + runner_options.max_requests + 2;
+  runner_options.num_pages = std::min(runner_options.num_pages, pages);
 
   Verified verified;
   Weights weights = TRY(load_weights(options, plan, *device));
@@ -105,7 +103,7 @@ std::string to_text(const Verified& verified) {
 
 Status run_verify(const VerifyOptions& options) {
   const Verified verified = TRY(verify_model(options.engine));
-  fmt::print("{}", options.json ? to_json(verified).dump(2) + "\n" : to_text(verified));
+  fmt::print("{}", options.json ? to_json(verified).dump() + "\n" : to_text(verified));
   for (const auto& [name, capture] : verified.captures) {
     if (!capture.dropped.empty()) {
       return internal_error(fmt::format("{} of the {} runner were not captured, {} the first: {}",

@@ -99,8 +99,7 @@ TEST_F(IsolatedMemoryTest, AnEmptyValueHasGuardsToo) {
 }
 
 TEST_F(IsolatedMemoryTest, AddressesAreAlignedAndCounted) {
-  for (int i = 0; i < 8; ++i)
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(allocate("x", 100)) % kDeviceAlignment, 0u);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(allocate("x", 100)) % kDeviceAlignment, 0u);
   EXPECT_EQ(memory_.total_bytes(), 8 * static_cast<std::int64_t>(100 + 2 * IsolatedMemory::kGuardBytes));
 }
 

@@ -71,11 +71,7 @@ class ValueMemory {
 
   const std::vector<std::byte*>& addresses() const { return addresses_; }
   BindTarget target(const ir::Bucket& bucket, const ForwardContext& context, std::byte* workspace = nullptr) const {
-    return {.bucket = bucket,
-            .addresses = addresses_,
-            .workspace = workspace,
-            .device = device_,
-            .context = context};
+    return {.bucket = bucket, .addresses = addresses_, .workspace = workspace, .device = device_, .context = context};
   }
 
   void write_bytes(std::string_view name, const Bytes& bytes) {

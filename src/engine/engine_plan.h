@@ -18,7 +18,7 @@ namespace tessera {
 
 enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy };  // kAuto: safetensors
 
-// Graph options as the flags of the same names have them (docs/cuda-graphs.md).
+// Graph options as the flags of the same names have them.
 struct GraphOptions {
   GraphMode mode = GraphMode::kFullAndPiecewise;
   bool disable_cuda_graph = false;

@@ -1,0 +1,176 @@
+// Catches: options that are ignored, silently changed or let through though they cannot be carried out, and caps that
+// nobody is told of.
+#include "tessera/engine/engine_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::string kGoldens = TESSERA_SOURCE_DIR "/tests/data/goldens/";
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+DeviceProperties cpu(bool native_bf16 = false) {
+  return {
+      .kind = DeviceKind::kCpu, .name = "test", .memory_bytes = 8 * kGiB, .threads = 2, .has_native_bf16 = native_bf16};
+}
+
+using Change = std::function<void(EngineOptions&)>;
+Result<EnginePlan> try_plan(const Change& change, const DeviceProperties& device = cpu()) {
+  EngineOptions options{.model_path = kGoldens + "llama"};
+  change(options);
+  return plan_engine(options, device);
+}
+EnginePlan plan(
+    const Change& change = [](EngineOptions&) {}, const DeviceProperties& device = cpu()) {
+  Result<EnginePlan> made = try_plan(change, device);
+  EXPECT_TRUE(made.ok()) << made.status().to_string();
+  return made.ok() ? *std::move(made) : EnginePlan{};
+}
+
+TEST(EnginePlan, DefaultsAreTheCpus) {
+  const EnginePlan p = plan();
+  EXPECT_EQ(p.runner.max_tokens, 2048);
+  EXPECT_EQ(p.runner.max_requests, 256);
+  EXPECT_EQ(p.runner.context_length, 2048) << "the model's";
+  EXPECT_EQ(p.runner.page_size, 16);
+  EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(2048));
+  EXPECT_EQ(p.runner.decode_sizes, decode_ladder(256));
+  EXPECT_THAT(p.runner.split_ops, ElementsAre("attention"));
+  EXPECT_TRUE(p.runner.graphs.prefill && p.runner.graphs.decode && p.runner.decode_padding);
+  EXPECT_THAT(p.notes, IsEmpty());
+}
+
+TEST(EnginePlan, DtypeFollowsOptionCheckpointAndDevice) {
+  const struct {
+    const char* dtype;
+    bool native_bf16;
+    ir::DType want;
+  } cases[] = {{"auto", false, ir::DType::kFloat32},    {"auto", true, ir::DType::kBFloat16},
+               {"float32", true, ir::DType::kFloat32},  {"bfloat16", false, ir::DType::kBFloat16},
+               {"float16", false, ir::DType::kFloat16}, {"half", false, ir::DType::kFloat16}};
+  for (const auto& c : cases) {
+    const EnginePlan p = plan([&](EngineOptions& o) { o.dtype = c.dtype; }, cpu(c.native_bf16));
+    EXPECT_EQ(p.model.dtype, c.want) << c.dtype;
+    EXPECT_EQ(p.graphs.body.value(p.graphs.body.outputs[0]).type.dtype, c.want);
+  }
+}
+
+TEST(EnginePlan, RefusesByFlagAndValue) {
+  const struct {
+    Change change;
+    const char* message;
+  } cases[] = {
+      {[](EngineOptions& o) { o.dtype = "int8"; }, "--dtype: \"int8\" is none of"},
+      {[](EngineOptions& o) { o.context_length = -1; }, "--context-length: -1"},
+      {[](EngineOptions& o) { o.context_length = 4096; }, "--context-length: 4096 is more than the model's 2048"},
+      {[](EngineOptions& o) { o.chunked_prefill_size = -8; }, "--chunked-prefill-size: -8"},
+      {[](EngineOptions& o) { o.max_running_requests = -1; }, "--max-running-requests: -1"},
+      {[](EngineOptions& o) { o.page_size = 0; }, "--page-size: 0"},
+      {[](EngineOptions& o) { o.page_size = 1025; }, "--page-size: 1025"},
+      {[](EngineOptions& o) { o.mem_fraction_static = 0.05; }, "--mem-fraction-static: 0.05"},
+      {[](EngineOptions& o) { o.mem_fraction_static = 0.96; }, "--mem-fraction-static: 0.96"},
+      {[](EngineOptions& o) { o.mem_fraction_static = -1; }, "--mem-fraction-static: -1"},
+      {[](EngineOptions& o) { o.graphs.split_ops = {"atention"}; }, "--cuda-graph-split-ops"},
+      {[](EngineOptions& o) { o.model_path = "/nowhere"; }, "/nowhere"},
+      {[](EngineOptions& o) {
+         o.graphs.piecewise_tokens = {64, 128};
+         o.graphs.piecewise_max_tokens = 32;
+       },
+       "--piecewise-cuda-graph-tokens"},
+  };
+  for (const auto& c : cases) EXPECT_THAT(try_plan(c.change).status().message(), HasSubstr(c.message));
+}
+
+TEST(EnginePlan, LaddersFollowTheirOptions) {
+  EXPECT_EQ(plan([](EngineOptions& o) { o.chunked_prefill_size = 100; }).runner.prefill_sizes, prefill_ladder(100));
+  EXPECT_EQ(plan([](EngineOptions& o) { o.graphs.piecewise_max_tokens = 4096; }).runner.prefill_sizes,
+            prefill_ladder(4096));
+  EXPECT_EQ(plan([](EngineOptions& o) { o.graphs.schedule = PrefillSchedule::kLegacy; }).runner.prefill_sizes,
+            prefill_ladder(2048, PrefillSchedule::kLegacy));
+  EXPECT_THAT(plan([](EngineOptions& o) { o.graphs.decode_max_batch = 3; }).runner.decode_sizes, ElementsAre(1, 2, 3));
+  EXPECT_EQ(plan([](EngineOptions& o) { o.max_running_requests = 5; }).runner.decode_sizes, decode_ladder(5));
+  EXPECT_EQ(plan([](EngineOptions& o) {
+              o.max_running_requests = 768;
+              o.graphs.decode_max_batch = 768;
+            }).runner.decode_sizes,
+            decode_ladder(768));
+  EXPECT_FALSE(plan([](EngineOptions& o) { o.graphs.disable_cuda_graph_padding = true; }).runner.decode_padding);
+}
+
+TEST(EnginePlan, SizesThatAreDroppedAreNoted) {
+  EnginePlan p = plan([](EngineOptions& o) {
+    o.graphs.piecewise_tokens = {64, 128, 2048, 4096};
+    o.graphs.piecewise_max_tokens = 2048;
+  });
+  EXPECT_THAT(p.runner.prefill_sizes, ElementsAre(64, 128, 2048));
+  EXPECT_THAT(p.notes, ElementsAre("--piecewise-cuda-graph-tokens: 1 sizes above 2048 are dropped"));
+
+  p = plan([](EngineOptions& o) {
+    o.graphs.decode_batches = {1, 4, 8};
+    o.max_running_requests = 4;
+  });
+  EXPECT_THAT(p.runner.decode_sizes, ElementsAre(1, 4));
+  EXPECT_THAT(p.notes, ElementsAre(HasSubstr("--cuda-graph-bs: 1 sizes above 4")));
+
+  p = plan([](EngineOptions& o) { o.graphs.piecewise_tokens = {64, 128}; });
+  EXPECT_THAT(p.notes, ElementsAre(AllOf(HasSubstr("128 tokens"), HasSubstr("2048"), HasSubstr("eager"))));
+}
+
+TEST(EnginePlan, RulesAreNotedWordForWord) {
+  const EnginePlan off = plan([](EngineOptions& o) { o.graphs.disable_cuda_graph = true; });
+  EXPECT_THAT(off.notes, Contains("Disable piecewise CUDA graph because disable_cuda_graph is set"));
+  EXPECT_FALSE(off.runner.graphs.prefill || off.runner.graphs.decode);
+  const EnginePlan whole = plan([](EngineOptions& o) { o.graphs.mode = GraphMode::kFull; });
+  EXPECT_THAT(whole.runner.split_ops, IsEmpty());
+  EXPECT_TRUE(whole.runner.graphs.prefill_whole);
+  EXPECT_THAT(plan([](EngineOptions& o) {
+                o.graphs.split_ops = {"linear", "attention"};
+              }).runner.split_ops,
+              ElementsAre("linear", "attention"));
+}
+
+// A page of the llama golden: 3 layers, keys and values of 2 heads of 16 floats, 16 tokens.
+constexpr std::int64_t kPageBytes = 3 * 2 * 2 * 16 * 4 * 16;
+
+TEST(EnginePlan, PagesAreWhatRequestsCanUseAndMemoryHolds) {
+  const auto pages = [](const Change& change, const DeviceProperties& device = cpu()) {
+    return plan(change, device).runner.num_pages;
+  };
+  // 256 requests of 2048 tokens would take 128 pages each; 2 GiB hold more than that.
+  EXPECT_EQ(pages([](EngineOptions&) {}), 256 * 128 + 1);
+  EXPECT_EQ(pages([](EngineOptions& o) { o.max_running_requests = 2; }), 2 * 128 + 1);
+  EXPECT_EQ(pages([](EngineOptions& o) {
+              o.max_running_requests = 2;
+              o.context_length = 33;
+            }),
+            2 * 3 + 1);
+  // More requests than the default share of 2 GiB holds.
+  EXPECT_EQ(pages([](EngineOptions& o) { o.max_running_requests = 100000; }), 2 * kGiB / kPageBytes + 1);
+  // An explicit share, of which weights take their part.
+  DeviceProperties small = cpu();
+  small.memory_bytes = 64 << 20;
+  const std::int64_t weights = plan().config.parameter_count() * 4;
+  EXPECT_EQ(pages([](EngineOptions& o) { o.mem_fraction_static = 0.5; }, small),
+            ((32 << 20) - weights) / kPageBytes + 1);
+}
+
+TEST(EnginePlan, TooLittleMemoryForTheCacheIsAnError) {
+  DeviceProperties tiny = cpu();
+  tiny.memory_bytes = 1 << 20;
+  const Result<EnginePlan> p = try_plan([](EngineOptions& o) { o.mem_fraction_static = 0.5; }, tiny);
+  EXPECT_EQ(p.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(p.status().message(), AllOf(HasSubstr("KV cache"), HasSubstr("--mem-fraction-static")));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -14,12 +14,12 @@ namespace {
 
 using ir::DType;
 using testing::expect_close;
+using ::testing::HasSubstr;
 using testing::HostTensor;
 using testing::infer_error;
 using testing::random_tensor;
 using testing::Tolerance;
 using testing::tolerance;
-using ::testing::HasSubstr;
 
 double silu(double x) { return x / (1 + std::exp(-x)); }
 double gelu_erf(double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }
@@ -68,7 +68,8 @@ TEST(Activation, SiluAndGeluOverAllMagnitudes) {
 void check_gated(const ir::OpDecl& decl, const KernelDef& kernel, double (*f)(double), const ir::Attributes& attributes,
                  const std::string& what) {
   for (const DType dtype : testing::kFloatingDTypes) {
-    for (const auto& [rows, half] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 17}, {5, 64}, {40, 1030}, {0, 8}}) {
+    for (const auto& [rows, half] :
+         {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 17}, {5, 64}, {40, 1030}, {0, 8}}) {
       const HostTensor x = random_tensor(dtype, {rows, 2 * half}, 5, -4, 4);
       const auto out = testing::run_op(decl, kernel, {x}, attributes);
       std::vector<double> expected;

@@ -167,12 +167,16 @@ Result<std::vector<ir::Type>> infer_all_gather(const ir::OpSignature& signature)
   return std::vector<ir::Type>{{x.dtype, {x.shape[0], x.shape[1] * ranks}}};
 }
 
+// A launch returns nothing: an error that has not ended the group yet ends it, and so stays in status().
+void keep_error(Communicator& communicator, const Status& status) {
+  if (!status.ok()) communicator.abort(status.message());
+}
+
 Result<std::unique_ptr<BoundOp>> bind_all_reduce(const BindArgs& args) {
   const TensorView x = args.operands[0];
   Communicator* communicator = args.context.communicator;
   return make_cpu_op("all_reduce", [=] {
-    // The error stays in Communicator::status().
-    if (communicator && !communicator->all_reduce(x).ok()) return;
+    if (communicator) keep_error(*communicator, communicator->all_reduce(x));
   });
 }
 
@@ -185,12 +189,10 @@ Result<std::unique_ptr<BoundOp>> bind_all_gather(const BindArgs& args) {
   if (ranks != present)
     return failed_precondition(fmt::format("all_gather was built for {} ranks, but {} run", ranks, present));
   return make_cpu_op("all_gather", [=] {
-    if (!communicator) {
-      if (x.bytes() > 0) std::memcpy(y.data, x.data, static_cast<std::size_t>(x.bytes()));
-      return;
-    }
-    // The error stays in Communicator::status().
-    if (!communicator->all_gather(x, y).ok()) return;
+    if (communicator)
+      keep_error(*communicator, communicator->all_gather(x, y));
+    else if (x.bytes() > 0)
+      std::memcpy(y.data, x.data, static_cast<std::size_t>(x.bytes()));
   });
 }
 

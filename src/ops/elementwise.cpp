@@ -131,9 +131,8 @@ Result<std::unique_ptr<BoundOp>> bind_cast(const BindArgs& args) {
       To* y = args.results[0].as<To>();
       const std::int64_t n = args.operands[0].elements();
       return make_cpu_op("cast", [=] {
-        parallel_rows(n, sizeof(From) + sizeof(To), [&](std::int64_t begin, std::int64_t end) {
-          cast_run(x + begin, y + begin, end - begin);
-        });
+        parallel_rows(n, sizeof(From) + sizeof(To),
+                      [&](std::int64_t begin, std::int64_t end) { cast_run(x + begin, y + begin, end - begin); });
       });
     });
   });

@@ -12,11 +12,11 @@ namespace {
 
 using ir::DType;
 using testing::expect_close;
+using ::testing::HasSubstr;
 using testing::HostTensor;
 using testing::infer_error;
 using testing::random_tensor;
 using testing::tolerance;
-using ::testing::HasSubstr;
 
 void check_binary(const ir::OpDecl& decl, const KernelDef& kernel, double (*f)(double, double)) {
   for (const DType dtype : testing::kFloatingDTypes) {
@@ -81,13 +81,15 @@ TEST(Elementwise, CastToFloat32AndBackIsExact) {
 
 // Halfway between two neighbours goes to the even one, the next float on either side to the nearer.
 TEST(Elementwise, CastRoundsToNearestEven) {
-  for (const auto& [dtype, name, ulp] : {std::tuple{DType::kFloat16, "f16", 0x1p-10}, {DType::kBFloat16, "bf16", 0x1p-7}}) {
+  for (const auto& [dtype, name, ulp] :
+       {std::tuple{DType::kFloat16, "f16", 0x1p-10}, {DType::kBFloat16, "bf16", 0x1p-7}}) {
     std::vector<double> from;
     std::vector<double> expected;
     for (int i = 0; i < 8; ++i) {
       const double low = 1 + i * ulp;
       const double even = i % 2 == 0 ? low : low + ulp;
-      for (const auto& [x, y] : {std::pair{low + ulp / 2, even}, {low + ulp / 2 - 0x1p-23, low}, {low + ulp / 2 + 0x1p-23, low + ulp}}) {
+      for (const auto& [x, y] :
+           {std::pair{low + ulp / 2, even}, {low + ulp / 2 - 0x1p-23, low}, {low + ulp / 2 + 0x1p-23, low + ulp}}) {
         from.insert(from.end(), {x, -x});
         expected.insert(expected.end(), {y, -y});
       }
@@ -119,7 +121,8 @@ TEST(Elementwise, RefusesWhatKernelsCannotTake) {
   const ir::Type x{DType::kFloat32, {ir::Symbol::kTokens, 64}};
   EXPECT_EQ(infer_error(kAdd, {x, x}), "");
   EXPECT_EQ(infer_error(kAdd, {x, {DType::kFloat32, {64}}}), "");
-  EXPECT_THAT(infer_error(kAdd, {x, {DType::kBFloat16, {64}}}), HasSubstr("b is bf16[64]; it must be as a, f32[T, 64]"));
+  EXPECT_THAT(infer_error(kAdd, {x, {DType::kBFloat16, {64}}}),
+              HasSubstr("b is bf16[64]; it must be as a, f32[T, 64]"));
   EXPECT_THAT(infer_error(kMul, {x, {DType::kFloat32, {ir::Symbol::kTokens}}}), HasSubstr("b is f32[T]"));
   EXPECT_THAT(infer_error(kMul, {{DType::kInt32, {4}}, {DType::kInt32, {4}}}), HasSubstr("a is i32[4]"));
   EXPECT_THAT(infer_error(kScale, {x}, {{"factor", std::nan("")}}), HasSubstr("factor = nan"));

@@ -13,10 +13,10 @@ namespace {
 
 using ir::DType;
 using ir::Symbol;
+using ::testing::HasSubstr;
 using testing::HostTensor;
 using testing::infer_error;
 using testing::int_tensor;
-using ::testing::HasSubstr;
 
 constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
@@ -65,7 +65,8 @@ TEST(Embedding, RefusesWhatKernelsCannotTake) {
   EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kInt32, {1000, 64}}}), HasSubstr("table is i32"));
   EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kFloat32, {64}}}), HasSubstr("table is f32[64]"));
   EXPECT_EQ(infer_error(kResolveIds, {ids, ids, {DType::kInt32, {Symbol::kRows}}}), "");
-  EXPECT_THAT(infer_error(kResolveIds, {ids, {DType::kInt32, {4}}, ids}), HasSubstr("rows is i32[4]; it must be i32[T]"));
+  EXPECT_THAT(infer_error(kResolveIds, {ids, {DType::kInt32, {4}}, ids}),
+              HasSubstr("rows is i32[4]; it must be i32[T]"));
   EXPECT_THAT(infer_error(kResolveIds, {ids, ids, {DType::kInt64, {4}}}), HasSubstr("last_ids is i64[4]"));
 }
 

@@ -11,10 +11,10 @@ namespace {
 
 using ir::DType;
 using ir::Symbol;
+using ::testing::HasSubstr;
 using testing::HostTensor;
 using testing::infer_error;
 using testing::int_tensor;
-using ::testing::HasSubstr;
 
 TEST(Gather, CopiesRowsAndZerosForRowsOutside) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt32}) {

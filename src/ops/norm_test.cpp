@@ -12,11 +12,11 @@ namespace {
 
 using ir::DType;
 using testing::expect_close;
+using ::testing::HasSubstr;
 using testing::HostTensor;
 using testing::infer_error;
 using testing::random_tensor;
 using testing::tolerance;
-using ::testing::HasSubstr;
 
 constexpr double kEps = 1e-5;
 
@@ -112,11 +112,13 @@ TEST(Norm, RefusesWhatKernelsCannotTake) {
   const ir::Type w{DType::kBFloat16, {64}};
   const ir::Attributes eps{{"eps", kEps}};
   EXPECT_EQ(infer_error(kRmsNorm, {x, w}, eps), "");
-  EXPECT_THAT(infer_error(kRmsNorm, {x, {DType::kBFloat16, {63}}}, eps), HasSubstr("w is bf16[63]; it must be bf16[64]"));
+  EXPECT_THAT(infer_error(kRmsNorm, {x, {DType::kBFloat16, {63}}}, eps),
+              HasSubstr("w is bf16[63]; it must be bf16[64]"));
   EXPECT_THAT(infer_error(kRmsNorm, {x, {DType::kFloat32, {64}}}, eps), HasSubstr("w is f32[64]"));
   EXPECT_THAT(infer_error(kRmsNorm, {{DType::kInt32, {4, 64}}, w}, eps), HasSubstr("f32, bf16 or f16"));
   EXPECT_THAT(infer_error(kRmsNorm, {{DType::kBFloat16, {}}, w}, eps), HasSubstr("at least 1 dimensions"));
-  EXPECT_THAT(infer_error(kRmsNorm, {{DType::kBFloat16, {64, ir::Symbol::kTokens}}, w}, eps), HasSubstr("a number above 0"));
+  EXPECT_THAT(infer_error(kRmsNorm, {{DType::kBFloat16, {64, ir::Symbol::kTokens}}, w}, eps),
+              HasSubstr("a number above 0"));
   EXPECT_THAT(infer_error(kRmsNorm, {x, w}, {{"eps", -1.0}}), HasSubstr("eps = -1"));
   EXPECT_EQ(infer_error(kAddRmsNorm, {x, x, w}, eps), "");
   EXPECT_THAT(infer_error(kAddRmsNorm, {x, w, w}, eps), HasSubstr("residual is bf16[64]; it must be bf16[T, 64]"));

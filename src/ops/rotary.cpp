@@ -38,8 +38,8 @@ Result<std::vector<ir::Type>> infer_rotary(const ir::OpSignature& s) {
   if (head_dim <= 0 || cols % head_dim != 0)
     return refuse(s, fmt::format("head_dim = {} does not divide the {} columns of x", head_dim, cols));
   if (rotated % 2 != 0 || rotated > head_dim)
-    return refuse(s, fmt::format("the table has {} columns; it must be even and at most head_dim = {}", rotated,
-                                 head_dim));
+    return refuse(
+        s, fmt::format("the table has {} columns; it must be even and at most head_dim = {}", rotated, head_dim));
   return std::vector{x};
 }
 

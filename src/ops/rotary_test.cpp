@@ -13,12 +13,12 @@ namespace {
 using ir::DType;
 using ir::Symbol;
 using testing::expect_close;
+using ::testing::HasSubstr;
 using testing::HostTensor;
 using testing::infer_error;
 using testing::int_tensor;
 using testing::random_tensor;
 using testing::tolerance;
-using ::testing::HasSubstr;
 
 HostTensor inverse_frequencies(std::int64_t half, double base) {
   HostTensor f = testing::poisoned_tensor(DType::kFloat32, {half});
@@ -64,7 +64,8 @@ std::vector<double> reference(const HostTensor& x, const HostTensor& table, std:
         turned = i % 2 == 0 ? -x.at(first + i + 1) : x.at(first + i - 1);
       else
         turned = i < half ? -x.at(first + i + half) : x.at(first + i - half);
-      y[static_cast<std::size_t>(first + i)] = x.at(first + i) * table.at(row + angle) + turned * table.at(row + half + angle);
+      y[static_cast<std::size_t>(first + i)] =
+          x.at(first + i) * table.at(row + angle) + turned * table.at(row + half + angle);
     }
   }
   return y;
@@ -74,8 +75,11 @@ TEST(Rotary, AgreesWithHuggingFace) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const bool interleaved : {false, true}) {
       // head_dim, rotated of it, heads
-      for (const auto& [d, rotated, heads] :
-           {std::tuple<std::int64_t, std::int64_t, std::int64_t>{64, 64, 3}, {128, 128, 16}, {80, 20, 2}, {10, 6, 5}, {2, 2, 1}}) {
+      for (const auto& [d, rotated, heads] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{64, 64, 3},
+                                              {128, 128, 16},
+                                              {80, 20, 2},
+                                              {10, 6, 5},
+                                              {2, 2, 1}}) {
         for (const std::int64_t rows : {0, 1, 7, 33}) {
           const HostTensor x = random_tensor(dtype, {rows, heads * d}, 1, -2, 2);
           const HostTensor table = random_tensor(DType::kFloat32, {rows, rotated}, 2);
@@ -85,7 +89,8 @@ TEST(Rotary, AgreesWithHuggingFace) {
           auto allowed = tolerance(dtype);
           allowed.absolute = 1e-6;
           expect_close(out.results[0], reference(x, table, d, interleaved), allowed,
-                       "rotary " + x.type().to_string() + (interleaved ? " interleaved" : "") + " of " + std::to_string(rotated));
+                       "rotary " + x.type().to_string() + (interleaved ? " interleaved" : "") + " of " +
+                           std::to_string(rotated));
         }
       }
     }
@@ -132,10 +137,13 @@ TEST(Rotary, RefusesWhatKernelsCannotTake) {
   EXPECT_THAT(infer_error(kRotary, {x, {DType::kFloat32, {4, 64}}}, head_dim), HasSubstr("it must be f32[T, 64]"));
   EXPECT_THAT(infer_error(kRotary, {x, {DType::kBFloat16, {Symbol::kTokens, 64}}}, head_dim), HasSubstr("f32[T, 64]"));
   const ir::Type positions{DType::kInt32, {Symbol::kTokens}};
-  EXPECT_EQ(testing::infer_types(kRotaryTable, {positions, {DType::kFloat32, {32}}}).value()[0].to_string(), "f32[T, 64]");
+  EXPECT_EQ(testing::infer_types(kRotaryTable, {positions, {DType::kFloat32, {32}}}).value()[0].to_string(),
+            "f32[T, 64]");
   EXPECT_THAT(infer_error(kRotaryTable, {positions, {DType::kBFloat16, {32}}}), HasSubstr("inv_freq is bf16"));
-  EXPECT_THAT(infer_error(kRotaryTable, {{DType::kInt64, {4}}, {DType::kFloat32, {32}}}), HasSubstr("positions is i64"));
-  EXPECT_THAT(infer_error(kRotaryTable, {positions, {DType::kFloat32, {32}}}, {{"scale", 0.0}}), HasSubstr("scale = 0"));
+  EXPECT_THAT(infer_error(kRotaryTable, {{DType::kInt64, {4}}, {DType::kFloat32, {32}}}),
+              HasSubstr("positions is i64"));
+  EXPECT_THAT(infer_error(kRotaryTable, {positions, {DType::kFloat32, {32}}}, {{"scale", 0.0}}),
+              HasSubstr("scale = 0"));
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // From logits to token ids.
 //
 // The draw is exact and a pure function of one row: of its logits, parameters and random number, not of
-// the row's place, the batch or the number of threads. To that end weights are integers: a token of
-// logit x weighs ⌊2^42 · e^((x - max) / temperature)⌉ units, so that sums do not depend on their order.
-// (Less than half a unit, 1e-13 of the most probable token, is never drawn.)
+// the row's place, the batch or the number of threads. To that end weights are integers (token_order.h): a
+// token of logit x weighs ⌊2^42 · e^((x - max) / temperature)⌉ units, so that sums depend on no order.
+// Less than half a unit, 1e-13 of the most probable token, is never drawn.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -17,10 +17,10 @@ namespace tessera {
 namespace {
 
 using ir::DType;
+using ::testing::HasSubstr;
 using testing::HostTensor;
 using testing::infer_error;
 using testing::random_tensor;
-using ::testing::HasSubstr;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -40,7 +40,9 @@ TEST(Philox, SamplingBitsUseSeedChoiceAndPosition) {
   EXPECT_EQ(bits.size(), 5u);
 }
 
-std::vector<double> argmax(const HostTensor& x) { return testing::run_op(kArgmax, kArgmaxCpu, {x}).results[0].values(); }
+std::vector<double> argmax(const HostTensor& x) {
+  return testing::run_op(kArgmax, kArgmaxCpu, {x}).results[0].values();
+}
 
 TEST(Argmax, AllSizes) {
   for (const std::int64_t n : {1, 2, 63, 64, 65, 4095, 4096, 4097, 8191, 151936}) {
@@ -48,7 +50,8 @@ TEST(Argmax, AllSizes) {
     std::vector<double> expected;
     const std::vector<double> v = x.values();
     for (std::int64_t r = 0; r < 3; ++r)
-      expected.push_back(static_cast<double>(std::max_element(v.begin() + r * n, v.begin() + (r + 1) * n) - (v.begin() + r * n)));
+      expected.push_back(
+          static_cast<double>(std::max_element(v.begin() + r * n, v.begin() + (r + 1) * n) - (v.begin() + r * n)));
     EXPECT_EQ(argmax(x), expected) << n;
   }
   EXPECT_EQ(argmax(random_tensor(DType::kFloat32, {0, 5}, 1)).size(), 0u);
@@ -58,11 +61,11 @@ TEST(Argmax, LowestIndexWinsAndNaNDoesNot) {
   const double nan = std::nan("");
   for (const std::int64_t n : {7, 100, 9000}) {
     HostTensor x = testing::filled_tensor(DType::kFloat32, {5, n}, -1);
-    x.set(n - 1, 2), x.set(n - 2, 2);               // row 0: a tie
-    x.set(n + n - 1, 3), x.set(n, nan);             // row 1: NaN first
-    for (std::int64_t i = 0; i < n; ++i) x.set(2 * n + i, nan);         // row 2: NaN alone
+    x.set(n - 1, 2), x.set(n - 2, 2);                                            // row 0: a tie
+    x.set(n + n - 1, 3), x.set(n, nan);                                          // row 1: NaN first
+    for (std::int64_t i = 0; i < n; ++i) x.set(2 * n + i, nan);                  // row 2: NaN alone
     for (std::int64_t i = 0; i < n; ++i) x.set(3 * n + i, i < 3 ? nan : -kInf);  // row 3: NaN, then -inf
-    x.set(4 * n + 5, kInf), x.set(4 * n + 6, kInf);  // row 4: inf
+    x.set(4 * n + 5, kInf), x.set(4 * n + 6, kInf);                              // row 4: inf
     EXPECT_EQ(argmax(x), (std::vector<double>{static_cast<double>(n - 2), static_cast<double>(n - 1), 0, 3, 5})) << n;
   }
 }
@@ -86,7 +89,8 @@ std::vector<HostTensor> operands(HostTensor logits, const std::vector<Draw>& dra
     for (std::int64_t r = 0; r < rows; ++r) logits.bytes.insert(logits.bytes.end(), row.begin(), row.end());
   }
   std::vector<HostTensor> out{std::move(logits)};
-  for (const DType dtype : {DType::kFloat32, DType::kInt32, DType::kFloat32, DType::kInt64, DType::kInt32, DType::kInt32})
+  for (const DType dtype :
+       {DType::kFloat32, DType::kInt32, DType::kFloat32, DType::kInt64, DType::kInt32, DType::kInt32})
     out.push_back(testing::poisoned_tensor(dtype, {rows}));
   for (std::int64_t r = 0; r < rows; ++r) {
     const Draw& d = draws[static_cast<std::size_t>(r)];
@@ -122,7 +126,8 @@ Expected reference(const std::vector<double>& logits, const Draw& d) {
   const double greatest = logits[static_cast<std::size_t>(order[0])];
   std::vector<double> sums;
   double sum = 0;
-  for (const int i : order) sums.push_back(sum += std::exp((logits[static_cast<std::size_t>(i)] - greatest) / d.temperature));
+  for (const int i : order)
+    sums.push_back(sum += std::exp((logits[static_cast<std::size_t>(i)] - greatest) / d.temperature));
   const auto near = [&](double a, double b) { return std::abs(a - b) < 1e-6 * sum; };
   bool sure = true;
   if (d.top_p < 1) {
@@ -133,7 +138,8 @@ Expected reference(const std::vector<double>& logits, const Draw& d) {
     sums.resize(last + 1);
   }
   const double u = static_cast<double>(sampling_bits(d.seed, d.choice, d.position)) * 0x1p-64 * sums.back();
-  const std::size_t at = std::min(sums.size() - 1, static_cast<std::size_t>(std::upper_bound(sums.begin(), sums.end(), u) - sums.begin()));
+  const std::size_t at =
+      std::min(sums.size() - 1, static_cast<std::size_t>(std::upper_bound(sums.begin(), sums.end(), u) - sums.begin()));
   for (std::size_t i = at > 0 ? at - 1 : 0; i + 1 < sums.size() && i <= at; ++i) sure = sure && !near(sums[i], u);
   return {order[at], sure};
 }
@@ -147,7 +153,9 @@ void check_draws(const HostTensor& logits, const std::vector<Draw>& draws, const
   std::size_t unsure = 0;
   for (std::size_t r = 0; r < draws.size(); ++r) {
     const std::size_t row = logits.dims[0] == 1 ? 0 : r * vocab;
-    const Expected expected = reference({all.begin() + static_cast<std::ptrdiff_t>(row), all.begin() + static_cast<std::ptrdiff_t>(row + vocab)}, draws[r]);
+    const Expected expected = reference(
+        {all.begin() + static_cast<std::ptrdiff_t>(row), all.begin() + static_cast<std::ptrdiff_t>(row + vocab)},
+        draws[r]);
     if (!expected.sure)
       ++unsure;
     else
@@ -164,8 +172,9 @@ std::vector<Draw> various_draws(int count, std::uint32_t seed) {
   const int top_ks[] = {0, 0, 1, 2, 20, 50, 1000000, -1};
   const double top_ps[] = {1, 1, 0.95, 0.5, 0.01, 0, 0.999};
   for (int i = 0; i < count; ++i)
-    draws.push_back({temperatures[random() % 6], top_ks[random() % 8], top_ps[random() % 7], static_cast<std::int64_t>(random()),
-                     static_cast<int>(random() % 5), static_cast<int>(random() % 100000)});
+    draws.push_back({temperatures[random() % 6], top_ks[random() % 8], top_ps[random() % 7],
+                     static_cast<std::int64_t>(random()), static_cast<int>(random() % 5),
+                     static_cast<int>(random() % 100000)});
   return draws;
 }
 
@@ -312,9 +321,12 @@ TEST(Sample, RefusesWhatTheKernelCannotTake) {
   const ir::Type i64{DType::kInt64, {ir::Symbol::kRows}};
   EXPECT_EQ(testing::infer_types(kSample, {logits, f32, i32, f32, i64, i32, i32}).value()[0].to_string(), "i32[R]");
   EXPECT_THAT(infer_error(kSample, {logits, i32, i32, f32, i64, i32, i32}), HasSubstr("temperature is i32[R]"));
-  EXPECT_THAT(infer_error(kSample, {logits, f32, i32, f32, i32, i32, i32}), HasSubstr("seed is i32[R]; it must be i64[R]"));
-  EXPECT_THAT(infer_error(kSample, {{DType::kBFloat16, {4, 10}}, f32, i32, f32, i64, i32, i32}), HasSubstr("logits is bf16"));
-  EXPECT_THAT(infer_error(kSample, {{DType::kFloat32, {4, 1 << 22}}, f32, i32, f32, i64, i32, i32}), HasSubstr("at most 2097152"));
+  EXPECT_THAT(infer_error(kSample, {logits, f32, i32, f32, i32, i32, i32}),
+              HasSubstr("seed is i32[R]; it must be i64[R]"));
+  EXPECT_THAT(infer_error(kSample, {{DType::kBFloat16, {4, 10}}, f32, i32, f32, i64, i32, i32}),
+              HasSubstr("logits is bf16"));
+  EXPECT_THAT(infer_error(kSample, {{DType::kFloat32, {4, 1 << 22}}, f32, i32, f32, i64, i32, i32}),
+              HasSubstr("at most 2097152"));
   EXPECT_THAT(infer_error(kArgmax, {{DType::kFloat32, {4}}}), HasSubstr("must have 2 dimensions"));
   EXPECT_THAT(infer_error(kArgmax, {{DType::kFloat16, {4, 4}}}), HasSubstr("it must be f32[4, 4]"));
 }

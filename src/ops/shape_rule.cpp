@@ -34,8 +34,8 @@ Status expect_type(const ir::OpSignature& s, std::size_t i, std::string_view nam
 Result<std::int64_t> constant_cols(const ir::OpSignature& s, std::size_t i, std::string_view name) {
   const std::optional<std::int64_t> cols = s.operands[i].shape.back().constant();
   if (cols && *cols > 0) return *cols;
-  return refuse(s, fmt::format("{} is {}; its last dimension must be a number above 0", name,
-                               s.operands[i].to_string()));
+  return refuse(s,
+                fmt::format("{} is {}; its last dimension must be a number above 0", name, s.operands[i].to_string()));
 }
 
 Status expect_positive(const ir::OpSignature& s, std::string_view attribute) {

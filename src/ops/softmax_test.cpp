@@ -12,10 +12,10 @@ namespace {
 
 using ir::DType;
 using testing::expect_close;
+using ::testing::HasSubstr;
 using testing::HostTensor;
 using testing::infer_error;
 using testing::random_tensor;
-using ::testing::HasSubstr;
 
 std::vector<double> reference(const HostTensor& x) {
   std::vector<double> y = x.values();

@@ -79,7 +79,8 @@ Result<std::vector<ir::Type>> infer_split(const ir::OpSignature& s) {
     types.push_back(x);
     types.back().shape.back() = size;
   }
-  if (rest != 0) return refuse(s, fmt::format("sizes {} leave {} of the {} columns of x", fmt::join(*sizes, ", "), rest, cols));
+  if (rest != 0)
+    return refuse(s, fmt::format("sizes {} leave {} of the {} columns of x", fmt::join(*sizes, ", "), rest, cols));
   return types;
 }
 

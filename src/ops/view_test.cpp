@@ -12,10 +12,10 @@ namespace {
 
 using ir::DType;
 using ir::Symbol;
+using ::testing::HasSubstr;
 using testing::HostTensor;
 using testing::infer_error;
 using testing::infer_types;
-using ::testing::HasSubstr;
 
 ir::Attributes shape(std::string text) { return {{"shape", std::move(text)}}; }
 ir::Attributes sizes(std::vector<std::int64_t> values) { return {{"sizes", std::move(values)}}; }

@@ -127,7 +127,7 @@ TEST(Chain, MutationStaysInPlace) {
       %z: f32[T, 8] = scale(%y) {factor = 2.0} return %z })"});
   EXPECT_THAT(text, AllOf(HasSubstr("kv_store(%k, %k, %slots, mut %kc, mut %vc)"),
                           HasSubstr("kv_store(%y, %y, %slots, mut %kc, mut %vc)"),
-                          HasSubstr("state %kc: f32[P, 4, 1, 8]\n  state %vc: f32[P, 4, 1, 8]\n  %y")))
+                          HasSubstr("state %kc: f32[P, 4, 1, 8]\n  state %vc: f32[P, 4, 1, 8]\n  kv_store(%k")))
       << text;
 }
 

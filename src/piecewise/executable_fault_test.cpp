@@ -9,8 +9,8 @@ namespace tessera {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::ExecutableBench;
+using ::testing::HasSubstr;
 using testing::kCuts;
 using testing::tokens;
 using testing::two_cuts;
@@ -54,7 +54,8 @@ TEST_P(CaptureFault, OfAnyPieceLeavesTheBucketWithoutGraphs) {
 INSTANTIATE_TEST_SUITE_P(Executable, CaptureFault,
                          ::testing::Values(&FaultPlan::begin_recording_fails_at, &FaultPlan::end_recording_fails_at),
                          [](const auto& parameter) {
-                           return std::string(parameter.param == &FaultPlan::begin_recording_fails_at ? "Begin" : "End");
+                           return std::string(parameter.param == &FaultPlan::begin_recording_fails_at ? "Begin"
+                                                                                                      : "End");
                          });
 
 TEST(ExecutableFaults, AnyLaunchThatFailsWhileRecordingEndsTheCapture) {

@@ -13,9 +13,9 @@ namespace tessera {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::Bytes;
 using testing::ExecutableBench;
+using ::testing::HasSubstr;
 using testing::kCuts;
 using testing::Outcome;
 using testing::tokens;
@@ -67,7 +67,8 @@ TEST(Executable, OutputsHaveOneAddressForAllBuckets) {
 TEST(Executable, IsolatedMemoryGivesTheSameBits) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> planned = captured(bench, kCuts);
-  const std::unique_ptr<Executable> isolated = captured(bench, kCuts, {.largest = {}, .memory = MemoryPlanKind::kIsolated});
+  const std::unique_ptr<Executable> isolated =
+      captured(bench, kCuts, {.largest = {}, .memory = MemoryPlanKind::kIsolated});
   for (const std::int64_t size : kSizes) {
     ASSERT_TRUE(isolated->poison(tokens(size)).ok());
     EXPECT_EQ(bench.run(*isolated, size, 3), bench.replay(*planned, size, 3)) << size;
@@ -90,7 +91,7 @@ TEST(Executable, RecordsPiecesAndNothingElse) {
   EXPECT_EQ(recordings({}), 1);
   EXPECT_EQ(recordings(kCuts), 3);
   // The empty_like before each store is a piece that runs nothing.
-  EXPECT_EQ(recordings({"store", "linear", "add", "scale", "accumulate"}), 0);
+  EXPECT_EQ(recordings({"store", "linear", "matmul", "add", "scale", "accumulate"}), 0);
 }
 
 TEST(Executable, CountsGraphsAndTheirNodes) {
@@ -176,7 +177,8 @@ TEST(Executable, MemoryNeedIsWhatBindingTakes) {
 TEST(Executable, ErrorsSayWhatIsMissing) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);
-  EXPECT_THAT(executable->bind(tokens(25)).message(), AllOf(HasSubstr("two_cuts"), HasSubstr("T=25"), HasSubstr("T=24")));
+  EXPECT_THAT(executable->bind(tokens(25)).message(),
+              AllOf(HasSubstr("two_cuts"), HasSubstr("T=25"), HasSubstr("T=24")));
   EXPECT_THAT(executable->run(tokens(4)).message(), AllOf(HasSubstr("piece 0 is not bound"), HasSubstr("T=4")));
   EXPECT_THAT(executable->replay(tokens(4)).message(), HasSubstr("not bound"));
   EXPECT_THAT(executable->capture(tokens(4)).message(), HasSubstr("not bound"));

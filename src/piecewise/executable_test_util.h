@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,8 +24,9 @@
 
 namespace tessera::testing {
 
-// store(x, mut y): y = x. accumulate(x, mut y): y = y + x.
-namespace mutating_ops {
+// store(x, mut y): y = x. accumulate(x, mut y): y = y + x. matmul(x, w): x wᵀ, summed up in the result's memory, so
+// that an operand that shares memory with the result is lost before it is read.
+namespace test_ops {
 inline Result<std::vector<ir::Type>> no_result(const ir::OpSignature& s) {
   if (s.operands[0] != s.operands[1]) return invalid_argument("x and y must have one type");
   return std::vector<ir::Type>{};
@@ -47,11 +49,29 @@ inline const ir::OpDecl kAccumulate{.name = "accumulate",
                                     .summary = "y = y + x",
                                     .operands = {{"x"}, {.name = "y", .mutated = true}},
                                     .infer = no_result};
-}  // namespace mutating_ops
+
+inline Result<std::vector<ir::Type>> matmul_type(const ir::OpSignature& s) {
+  return std::vector{ir::Type{s.operands[0].dtype, {s.operands[0].shape[0], s.operands[1].shape[0]}}};
+}
+inline Result<std::unique_ptr<BoundOp>> bind_matmul(const BindArgs& args) {
+  const float* x = args.operands[0].as<float>();
+  const float* w = args.operands[1].as<float>();
+  float* y = args.results[0].as<float>();
+  const std::int64_t rows = args.operands[0].dim(0);
+  const std::int64_t inner = args.operands[0].dim(1);
+  const std::int64_t cols = args.operands[1].dim(0);
+  return make_cpu_op("matmul", [=] {
+    std::fill(y, y + rows * cols, 0.0F);
+    for (std::int64_t k = 0; k < inner; ++k)
+      for (std::int64_t i = 0; i < rows * cols; ++i) y[i] += x[i / cols * inner + k] * w[i % cols * inner + k];
+  });
+}
+inline const ir::OpDecl kMatmul{.name = "matmul", .summary = "x wᵀ", .operands = {{"x"}, {"w"}}, .infer = matmul_type};
+}  // namespace test_ops
 
 inline const ir::OpTable& bench_ops() {
   static const ir::OpTable table({&kAdd, &kMul, &kScale, &kCopy, &kReshape, &kSplit, &kEmptyLike, &kLinear,
-                                  &mutating_ops::kStore, &mutating_ops::kAccumulate});
+                                  &test_ops::kStore, &test_ops::kAccumulate, &test_ops::kMatmul});
   return table;
 }
 inline const KernelTable& bench_kernels() {
@@ -61,8 +81,9 @@ inline const KernelTable& bench_kernels() {
                                   kCopyCpu,
                                   kSplitCpu,
                                   kLinearCpu,
-                                  {.op = "store", .name = "test", .bind = mutating_ops::bind<false>},
-                                  {.op = "accumulate", .name = "test", .bind = mutating_ops::bind<true>}});
+                                  {.op = "store", .name = "test", .bind = test_ops::bind<false>},
+                                  {.op = "matmul", .name = "test", .bind = test_ops::bind_matmul},
+                                  {.op = "accumulate", .name = "test", .bind = test_ops::bind<true>}});
   return table;
 }
 
@@ -87,7 +108,8 @@ class ExecutableBench {
   ExternalValues& externals() { return externals_; }
   const ir::Graph& graph() const { return graph_; }
 
-  Result<std::unique_ptr<Executable>> create(const std::vector<std::string>& split_ops, ExecutableOptions options = {}) {
+  Result<std::unique_ptr<Executable>> create(const std::vector<std::string>& split_ops,
+                                             ExecutableOptions options = {}) {
     options.largest = largest_;
     const ExecutionEnvironment environment{.device = *device_,
                                            .stream = *stream_,
@@ -187,9 +209,9 @@ inline constexpr const char* kTwoCuts = R"(graph @two_cuts {
   %r: f32[T, 8] = add(%a, %x)
   %out1: f32[T, 8] = empty_like(%r)
   store(%a, mut %out1)
-  %b: f32[T, 16] = linear(%out1, %w2)
+  %b: f32[T, 16] = matmul(%out1, %w2)
   %early: f32[T, 16] = scale(%b) {factor = 0.5}
-  %c: f32[T, 8] = linear(%b, %w3)
+  %c: f32[T, 8] = matmul(%b, %w3)
   %out2: f32[T, 8] = empty_like(%c)
   store(%c, mut %out2)
   accumulate(%r, mut %s)

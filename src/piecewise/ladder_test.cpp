@@ -18,8 +18,8 @@ using ::testing::IsEmpty;
 using Sizes = std::vector<std::int64_t>;
 
 // 42 sizes.
-const Sizes kTo2048 = {4,   8,   12,  16,  20,  24,  28,  32,  48,  64,  80,  96,   112,  128,
-                       144, 160, 176, 192, 208, 224, 240, 256, 288, 320, 352, 384,  416,  448,
+const Sizes kTo2048 = {4,   8,   12,  16,  20,  24,  28,  32,  48,  64,   80,   96,   112,  128,
+                       144, 160, 176, 192, 208, 224, 240, 256, 288, 320,  352,  384,  416,  448,
                        480, 512, 576, 640, 704, 768, 832, 896, 960, 1024, 1280, 1536, 1792, 2048};
 
 Sizes and_then(Sizes sizes, std::int64_t last, std::int64_t step) {
@@ -73,7 +73,8 @@ TEST(DecodeLadder, HasTheScheduledSizes) {
 
 TEST(Ladders, AscendStrictlyToTheirMaximum) {
   for (std::int64_t max = 1; max <= 9000; max += max < 300 ? 1 : 37) {
-    for (const Sizes& sizes : {prefill_ladder(max), prefill_ladder(max, PrefillSchedule::kLegacy), decode_ladder(max)}) {
+    for (const Sizes& sizes :
+         {prefill_ladder(max), prefill_ladder(max, PrefillSchedule::kLegacy), decode_ladder(max)}) {
       ASSERT_EQ(sizes.back(), max);
       for (std::size_t i = 1; i < sizes.size(); ++i) ASSERT_LT(sizes[i - 1], sizes[i]) << max;
     }
@@ -111,21 +112,21 @@ TEST(ParseLadder, RefusesEveryOtherAndNamesFlagAndValue) {
     std::vector<std::string> values;
     const char* named;
   } cases[] = {
-      {{"0"}, "\"0\""},         {{"-4"}, "\"-4\""},        {{"64,-128"}, "\"-128\""},
-      {{"1048577"}, "1048577"}, {{"abc"}, "\"abc\""},      {{"64,abc"}, "\"abc\""},
-      {{""}, "\"\""},           {{"[]"}, "\"\""},          {{" "}, "\"\""},
-      {{"64,,128"}, "\"\""},    {{"64,"}, "\"\""},         {{",64"}, "\"\""},
-      {{"[64"}, "\"[64\""},     {{"64]"}, "\"64]\""},      {{"[[64]]"}, "\"[64]\""},
-      {{"["}, "\"[\""},         {{"]"}, "\"]\""},          {{"6.5"}, "\"6.5\""},
-      {{"64 128"}, "64 128"},   {{"0x40"}, "\"0x40\""},    {{"1e3"}, "\"1e3\""},
-      {{"+64"}, "\"+64\""},     {{"64", "zwei"}, "zwei"},  {{"99999999999999999999"}, "99999999999999999999"},
-      {{"\"64\""}, "\"64\""},   {{"64;128"}, "64;128"},    {{}, "\"\""},
+      {{"0"}, "\"0\""},         {{"-4"}, "\"-4\""},       {{"64,-128"}, "\"-128\""},
+      {{"1048577"}, "1048577"}, {{"abc"}, "\"abc\""},     {{"64,abc"}, "\"abc\""},
+      {{""}, "\"\""},           {{"[]"}, "\"\""},         {{" "}, "\"\""},
+      {{"64,,128"}, "\"\""},    {{"64,"}, "\"\""},        {{",64"}, "\"\""},
+      {{"[64"}, "\"[64\""},     {{"64]"}, "\"64]\""},     {{"[[64]]"}, "\"[64]\""},
+      {{"["}, "\"[\""},         {{"]"}, "\"]\""},         {{"6.5"}, "\"6.5\""},
+      {{"64 128"}, "64 128"},   {{"0x40"}, "\"0x40\""},   {{"1e3"}, "\"1e3\""},
+      {{"+64"}, "\"+64\""},     {{"64", "zwei"}, "zwei"}, {{"99999999999999999999"}, "99999999999999999999"},
+      {{"\"64\""}, "\"64\""},   {{"64;128"}, "64;128"},   {{}, "\"\""},
   };
   for (const auto& c : cases) {
     const Result<Sizes> sizes = parse_ladder(c.values, "--piecewise-cuda-graph-tokens");
     EXPECT_EQ(sizes.status().code(), StatusCode::kInvalidArgument) << c.named;
-    EXPECT_THAT(sizes.status().message(), AllOf(HasSubstr("--piecewise-cuda-graph-tokens"), HasSubstr(c.named),
-                                                HasSubstr("1 to 1048576")));
+    EXPECT_THAT(sizes.status().message(),
+                AllOf(HasSubstr("--piecewise-cuda-graph-tokens"), HasSubstr(c.named), HasSubstr("1 to 1048576")));
   }
 }
 

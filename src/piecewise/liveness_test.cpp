@@ -138,8 +138,7 @@ TEST(LiveRanges, HaveTheBucketsBytesAndTheFixedPlacesOfOutputs) {
 }
 
 TEST(LiveRanges, SizesThatDoNotDivideAreAnError) {
-  const StitchingGraph graph =
-      split_text("graph @g { input %x: f32[T/2, 4] %y = scale(%x) {factor = 2.0} return %y }");
+  const StitchingGraph graph = split_text("graph @g { input %x: f32[T/2, 4] %y = scale(%x) {factor = 2.0} return %y }");
   const Liveness live = *analyze_liveness(graph, op_table());
   EXPECT_TRUE(live_ranges(graph, live, tokens(4), {}).ok());
   EXPECT_FALSE(live_ranges(graph, live, tokens(5), {}).ok());

@@ -48,17 +48,15 @@ class RandomForward {
     wide_.push_back(value);
     made_.push_back(value);
   }
-  ValueId weight() {
-    return b_.weight("w" + std::to_string(below(3)), {DType::kFloat32, {8, 8}});
-  }
+  ValueId weight() { return b_.weight("w" + std::to_string(below(3)), {DType::kFloat32, {8, 8}}); }
 
   void add_node(ValueId state) {
     switch (below(9)) {
       case 0: return result(b_.op("add", {any(), any()}));
       case 1: return result(b_.op("mul", {any(), any()}));
       case 2: return result(b_.op("scale", {any()}, {{"factor", 0.5}}));
-      case 3:
-      case 4: return result(b_.op("linear", {any(), weight()}));
+      case 3: return result(b_.op("linear", {any(), weight()}));
+      case 4: return result(b_.op("matmul", {any(), weight()}));
       case 5: return split_and_join();
       case 6: return view_and_back();
       case 7: {

@@ -1,5 +1,5 @@
-// Catches: padding that keeps the last step's rows, a field staged into its neighbour or with the wrong width, addresses
-// that graphs would miss, and an overflow that is written all the same.
+// Catches: padding that keeps the last step's rows, a field staged into its neighbour or with the wrong width,
+// addresses that graphs would miss, and an overflow that is written all the same.
 #include "tessera/runner/input_buffers.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,8 @@ class InputBuffersTest : public ::testing::Test {
     ForwardBatch full = batch(8);
     ASSERT_TRUE(buffers_.stage_tokens(full, 8, TokenId(77), *stream_).ok());
     const std::vector<std::int32_t> rows = {7, 7, 7, 7};
-    const std::vector<SampleRow> sampling(4, {.temperature = 7, .top_k = 7, .top_p = 7, .seed = 7, .choice = 7, .position = 7});
+    const std::vector<SampleRow> sampling(
+        4, {.temperature = 7, .top_k = 7, .top_p = 7, .seed = 7, .choice = 7, .position = 7});
     ASSERT_TRUE(buffers_.stage_rows(rows, sampling, 4, *stream_).ok());
   }
   static ForwardBatch batch(std::int32_t tokens) {
@@ -54,7 +55,8 @@ class InputBuffersTest : public ::testing::Test {
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
   std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
   InputBuffers buffers_ =
-      InputBuffers::create(*device_, {.max_tokens = 8, .max_requests = 3, .max_rows = 4, .cache_groups = {"full", "window.24"}})
+      InputBuffers::create(*device_,
+                           {.max_tokens = 8, .max_requests = 3, .max_rows = 4, .cache_groups = {"full", "window.24"}})
           .value();
   ExternalValues addresses_;
 };
@@ -73,7 +75,12 @@ TEST_F(InputBuffersTest, StagesRowsAndClearsThePadding) {
   dirty();
   const std::vector<std::int32_t> rows = {2, 5};
   const std::vector<SampleRow> sampling = {
-      {.temperature = 0.5F, .top_k = 3, .top_p = 0.25F, .seed = std::numeric_limits<std::int64_t>::max(), .choice = 1, .position = 11},
+      {.temperature = 0.5F,
+       .top_k = 3,
+       .top_p = 0.25F,
+       .seed = std::numeric_limits<std::int64_t>::max(),
+       .choice = 1,
+       .position = 11},
       {.temperature = 0.75F, .top_k = 4, .top_p = 0.5F, .seed = -5, .choice = 2, .position = 12}};
   ASSERT_TRUE(buffers_.stage_rows(rows, sampling, 4, *stream_).ok());
   EXPECT_THAT(ints("wanted_rows", 4), ElementsAre(2, 5, 0, 0));
@@ -135,7 +142,8 @@ TEST_F(InputBuffersTest, KeepsSampledIdsUpToWhatThereAreRequests) {
 
 TEST_F(InputBuffersTest, NoMemoryIsAnError) {
   device_->set_plan({.out_of_memory_at = 1});
-  const auto made = InputBuffers::create(*device_, {.max_tokens = 8, .max_requests = 3, .max_rows = 4, .cache_groups = {}});
+  const auto made =
+      InputBuffers::create(*device_, {.max_tokens = 8, .max_requests = 3, .max_rows = 4, .cache_groups = {}});
   EXPECT_EQ(made.status().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(made.status().message(), HasSubstr("static input buffers"));
 }

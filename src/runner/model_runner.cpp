@@ -103,7 +103,7 @@ Status ModelRunner::capture() {
             .decode_sizes = {}};
   if (!table_.graphs_enabled) return ok_status();
   TRY(warm_up().with_context("warming up"));
-  if (on.prefill) {
+  if (on.prefill && !options_.prefill_sizes.empty()) {
     log_info("capture", "Capture piecewise CUDA graph begin. {} sizes up to {} tokens", options_.prefill_sizes.size(),
              options_.prefill_sizes.back());
     TRY(prefill_->capture(options_.prefill_sizes, options_.show_progress));
@@ -112,7 +112,7 @@ Status ModelRunner::capture() {
              report.seconds, static_cast<double>(arena_->size()) / 1e9);
     table_.prefill_sizes = report.captured;
   }
-  if (on.decode) {
+  if (on.decode && !options_.decode_sizes.empty()) {
     TRY(decode_->capture(options_.decode_sizes, options_.show_progress));
     table_.decode_sizes = decode_->report().captured;
     log_info("capture", "Captured decode graphs for {} batch sizes, {:.2f} s", table_.decode_sizes.size(),

@@ -1,0 +1,293 @@
+// Catches: a forward that computes something else through graphs than eagerly, whole, in chunks or in a batch; rows
+// given to the wrong request; counters that do not count; and input that is taken instead of refused.
+#include "tessera/runner/model_runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tessera/runner/prediction.h"
+#include "tessera/runner/runner_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::greatest_difference;
+using ::testing::HasSubstr;
+using testing::ids;
+using ::testing::IsEmpty;
+using testing::make_batch;
+using testing::make_bench;
+using testing::make_captured;
+using ::testing::Pair;
+using testing::Rows;
+using testing::RunnerBench;
+using testing::small_options;
+using testing::TestRequest;
+
+// float32 with other shapes: kernels may add in another order.
+constexpr double kTolerance = 1e-4;
+
+// 40 tokens, which is a captured size: 9, 17 and 14.
+const std::vector<TestRequest> kThree = {{ids(9, 1)}, {ids(17, 2)}, {ids(14, 3)}};
+
+class ForwardWays : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ForwardWays, AtOneSizeAllGiveTheSameBits) {
+  RunnerBench graphs = make_captured(GetParam(), small_options());
+  Decision decision;
+  const std::vector<float> want = graphs.logits(kThree, Rows::kAll, false, &decision);
+  EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
+  EXPECT_EQ(decision.reason, Reason::kExactSize);
+  EXPECT_LT(greatest_difference(want, want), 1) << "all are numbers";
+
+  EXPECT_EQ(graphs.logits(kThree, Rows::kAll, true, &decision), want) << "eager on the same runner";
+  EXPECT_EQ(decision.reason, Reason::kEagerRequested);
+  EXPECT_EQ(make_bench(GetParam(), small_options()).logits(kThree, Rows::kAll, false, &decision), want) << "uncaptured";
+  EXPECT_EQ(decision.reason, Reason::kGraphsDisabled);
+  RunnerOptions isolated = small_options();
+  isolated.memory_plan = MemoryPlanKind::kIsolated;
+  EXPECT_EQ(make_captured(GetParam(), isolated).logits(kThree), want) << "isolated memory";
+  RunnerOptions whole = small_options();
+  whole.split_ops.clear();
+  whole.graphs.prefill_whole = true;
+  EXPECT_EQ(make_captured(GetParam(), whole).logits(kThree), want) << "one graph";
+  RunnerOptions cut = small_options();
+  cut.split_ops = {"attention", "linear", "kv_store", "empty_like", "reshape"};
+  EXPECT_EQ(make_captured(GetParam(), cut).logits(kThree), want) << "many cuts";
+}
+
+TEST_P(ForwardWays, PaddingChunksAndBatchesStayWithinTheTolerance) {
+  RunnerBench bench = make_captured(GetParam(), small_options());
+  const std::vector<TestRequest> one = {{ids(13, 5)}};
+  Decision decision;
+  const std::vector<float> eager = bench.logits(one, Rows::kAll, true);
+  EXPECT_LE(greatest_difference(bench.logits(one, Rows::kAll, false, &decision), eager), kTolerance) << "padded";
+  EXPECT_EQ(decision.padding, 3);
+
+  const auto row = [&](const std::vector<float>& all, std::size_t r) {
+    const auto vocab = static_cast<std::ptrdiff_t>(bench.runner->vocab_size());
+    return std::vector<float>(all.begin() + static_cast<std::ptrdiff_t>(r) * vocab,
+                              all.begin() + static_cast<std::ptrdiff_t>(r + 1) * vocab);
+  };
+  bench.logits({{ids(7, 5)}}, Rows::kNone);
+  EXPECT_LE(greatest_difference(bench.logits({{ids(13, 5), 7}}, Rows::kLast), row(eager, 12)), kTolerance) << "chunks";
+  // Its last token beside other requests' decodes, and beside a prompt.
+  bench.logits({{ids(8, 6)}, {ids(12, 5)}, {ids(5, 7)}}, Rows::kNone);
+  const std::vector<float> decoded =
+      bench.logits({{ids(9, 6), 8}, {ids(13, 5), 12}, {ids(6, 7), 5}}, Rows::kAll, false, &decision);
+  EXPECT_EQ(decision.runner, RunnerKind::kDecode);
+  EXPECT_LE(greatest_difference(row(decoded, 1), row(eager, 12)), kTolerance) << "decode graph";
+  const std::vector<float> mixed = bench.logits({{ids(11, 8)}, {ids(13, 5), 12}}, Rows::kLast, false, &decision);
+  EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
+  EXPECT_LE(greatest_difference(row(mixed, 1), row(eager, 12)), kTolerance) << "mixed batch";
+}
+
+INSTANTIATE_TEST_SUITE_P(ModelRunner, ForwardWays, ::testing::Values("llama", "qwen3", "mistral-swa"),
+                         [](const auto& name) {
+                           std::string text = name.param;
+                           std::replace(text.begin(), text.end(), '-', '_');
+                           return text;
+                         });
+
+TEST(ModelRunner, MoreRowsThanTheHeadTakesComeInOrder) {
+  RunnerOptions options = small_options();
+  options.max_tokens = 600;
+  options.context_length = 600;
+  options.num_pages = 80;
+  options.prefill_sizes = {600};
+  RunnerBench bench = make_captured("llama", options);
+  // One request of 600 tokens: more than two runs of the head.
+  std::vector<TestRequest> one = {{ids(600, 4)}};
+  ForwardBatch batch = make_batch(one, Rows::kAll);
+  std::vector<float> all;
+  ASSERT_TRUE(bench.forward(batch, all).ok());
+  const auto vocab = static_cast<std::size_t>(bench.runner->vocab_size());
+  for (const std::int32_t first : {0, 250, 509, 596}) {
+    batch.wanted_rows = {first, first + 3, first + 1};
+    std::vector<float> some;
+    ASSERT_TRUE(bench.forward(batch, some).ok());
+    for (std::size_t i = 0; i < 3; ++i) {
+      const auto at = all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(batch.wanted_rows[i]) * vocab);
+      const auto got = some.begin() + static_cast<std::ptrdiff_t>(i * vocab);
+      EXPECT_LE(greatest_difference({got, got + static_cast<std::ptrdiff_t>(vocab)},
+                                    {at, at + static_cast<std::ptrdiff_t>(vocab)}),
+                kTolerance)
+          << "row " << batch.wanted_rows[i];
+    }
+  }
+}
+
+TEST(ModelRunner, GreedySamplingTakesTheGreatestLogitAndTheNextStepFindsIt) {
+  RunnerBench bench = make_captured("llama", small_options());
+  const ForwardBatch prompts = make_batch(kThree, Rows::kLast);
+  const std::vector<SampleRow> greedy(3);
+  std::vector<float> logits(3 * static_cast<std::size_t>(bench.runner->vocab_size()));
+  const Result<ForwardOutputs> step = bench.runner->forward({.batch = prompts, .sampling = greedy, .logits = logits});
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  ASSERT_EQ(step->sampled.size(), 3u);
+  std::vector<TestRequest> next = kThree;
+  for (std::size_t r = 0; r < 3; ++r) {
+    const auto row = logits.begin() + static_cast<std::ptrdiff_t>(r) * bench.runner->vocab_size();
+    EXPECT_EQ(step->sampled[r].value(), std::max_element(row, row + bench.runner->vocab_size()) - row);
+    next[r].computed = static_cast<std::int64_t>(next[r].ids.size());
+    next[r].ids.push_back(step->sampled[r].value());
+  }
+  // The same step with ids from the host, and with ids from where the last step left them.
+  const std::vector<float> given = bench.logits(next);
+  ASSERT_TRUE(bench.runner->forward({.batch = prompts, .sampling = greedy}).ok());
+  ForwardBatch from_rows = make_batch(next, Rows::kAll);
+  from_rows.input_rows = {0, 1, 2};
+  for (TokenId& id : from_rows.input_ids) id = TokenId(0);
+  std::vector<float> taken;
+  ASSERT_TRUE(bench.forward(from_rows, taken).ok());
+  EXPECT_EQ(taken, given);
+}
+
+TEST(ModelRunner, SampledIdsOfADecodeGraphAreKeptToo) {
+  RunnerBench bench = make_captured("llama", small_options());
+  bench.logits({{ids(5, 1)}, {ids(6, 2)}, {ids(7, 3)}}, Rows::kNone);
+  const ForwardBatch batch = make_batch({{ids(6, 1), 5}, {ids(7, 2), 6}, {ids(8, 3), 7}}, Rows::kAll);
+  const std::vector<SampleRow> sampling = {
+      {.temperature = 1, .seed = 5, .position = 6}, {}, {.temperature = 1, .seed = 6}};
+  const Result<ForwardOutputs> first = bench.runner->forward({.batch = batch, .sampling = sampling});
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->decision.runner, RunnerKind::kDecode);
+  EXPECT_EQ(first->decision.padding, 1);
+  const Result<ForwardOutputs> again = bench.runner->forward({.batch = batch, .sampling = sampling});
+  EXPECT_EQ(first->sampled, again->sampled) << "drawn from seed and position alone";
+  const Result<ForwardOutputs> eager =
+      bench.runner->forward({.batch = batch, .sampling = sampling, .logits = {}, .force_eager = true});
+  EXPECT_EQ(first->sampled, eager->sampled);
+}
+
+TEST(ModelRunner, CountsForwardsByReasonAndBucket) {
+  RunnerBench bench = make_captured("llama", small_options());
+  EXPECT_THAT(bench.runner->counters().by_bucket, IsEmpty()) << "warming up does not count";
+  bench.logits(kThree);
+  bench.logits({{ids(13)}});
+  bench.logits({{ids(13)}}, Rows::kAll, true);
+  bench.logits({{ids(41)}});
+  bench.logits({{ids(6), 5}, {ids(6), 5}, {ids(6), 5}});
+  const ForwardCounters& counters = bench.runner->counters();
+  const auto of = [&](Reason reason) { return counters.by_reason[static_cast<std::size_t>(reason)]; };
+  EXPECT_EQ(of(Reason::kExactSize), 1);
+  EXPECT_EQ(of(Reason::kPaddedToSize), 2);
+  EXPECT_EQ(of(Reason::kEagerRequested), 1);
+  EXPECT_EQ(of(Reason::kAboveLargestSize), 1);
+  EXPECT_THAT(counters.by_bucket,
+              ElementsAre(Pair(Pair(RunnerKind::kEager, 0), 2), Pair(Pair(RunnerKind::kPrefill, 16), 1),
+                          Pair(Pair(RunnerKind::kPrefill, 40), 1), Pair(Pair(RunnerKind::kDecode, 4), 1)));
+  EXPECT_EQ(counters.tokens, 40 + 13 + 13 + 41 + 3);
+  EXPECT_EQ(counters.padded_tokens, 3 + 1);
+}
+
+TEST(ModelRunner, ManyEagerSizesDoNotEvictCapturedOnes) {
+  RunnerOptions options = small_options();
+  options.max_tokens = 60;
+  options.prefill_sizes = {1, 4};  // 1 is also the size that warms the kernels up
+  options.graphs.decode = false;
+  RunnerBench bench = make_captured("llama", options);
+  const std::vector<float> before = bench.logits({{ids(1)}});
+  for (std::int64_t tokens = 5; tokens <= 60; ++tokens) bench.logits({{ids(tokens)}}, Rows::kNone);
+  Decision decision;
+  EXPECT_EQ(bench.logits({{ids(1)}}, Rows::kAll, false, &decision), before);
+  EXPECT_EQ(decision.reason, Reason::kExactSize);
+  EXPECT_EQ(bench.runner->prefill().executable().num_captured(), 2);
+}
+
+TEST(ModelRunner, MemoryIsWhatWasPredicted) {
+  const RunnerOptions options = small_options();
+  RunnerBench bench = make_captured("llama", options);
+  const ModelConfig config = *ModelConfig::read(TESSERA_SOURCE_DIR "/tests/data/goldens/llama");
+  const ModelGraphs graphs =
+      *build_model(config, {.page_size = options.page_size, .max_requests = options.max_requests}, op_table());
+  const Result<Prediction> prediction = predict_memory(graphs, options, *bench.device);
+  ASSERT_TRUE(prediction.ok()) << prediction.status().to_string();
+  const MemoryLedger ledger = bench.runner->memory();
+  constexpr std::int64_t kPage = 4096;
+  EXPECT_LE(ledger.arena, prediction->arena_bytes + kPage);
+  EXPECT_LE(ledger.workspace, prediction->workspace_bytes + kPage);
+  std::int64_t most = 0;
+  for (const SizeNeed& need : prediction->prefill) most = std::max(most, need.need.arena_bytes);
+  for (const SizeNeed& need : prediction->decode) most = std::max(most, need.need.arena_bytes);
+  EXPECT_GE(ledger.arena, most) << "every captured size lies in the arena";
+  EXPECT_EQ(bench.runner->prefill().report().predicted.arena_bytes, prediction->prefill.back().need.arena_bytes);
+  EXPECT_EQ(prediction->prefill.size(), 3u);
+  EXPECT_EQ(prediction->prefill[1].size, 16);
+
+  // Keys and values: 3 layers of 33 pages of 8 tokens of 2 heads of 16 floats.
+  EXPECT_EQ(ledger.kv_cache, 3 * 2 * 33 * 8 * 2 * 16 * 4);
+  EXPECT_GT(ledger.weights, config.parameter_count() * 4 - 1);
+  EXPECT_GT(ledger.graph_objects, 0);
+  EXPECT_GT(ledger.static_inputs, 0);
+  EXPECT_EQ(make_bench("llama", options).runner->memory().graph_objects, 0);
+}
+
+TEST(ModelRunner, ReportsWhatItCaptured) {
+  RunnerBench bench = make_captured("llama", small_options());
+  EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(4, 16, 40));
+  EXPECT_THAT(bench.runner->prefill().report().dropped, IsEmpty());
+  EXPECT_THAT(bench.runner->decode().report().captured, ElementsAre(1, 2, 4));
+  EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, ElementsAre(4, 16, 40));
+  EXPECT_THAT(bench.runner->dispatch_table().decode_sizes, ElementsAre(1, 2, 4));
+  EXPECT_GT(bench.runner->prefill().report().graphs.nodes, 0);
+}
+
+TEST(ModelRunner, SwitchesDecideWhatIsCaptured) {
+  const auto decided = [](bool prefill, bool decode, const std::vector<TestRequest>& requests) {
+    RunnerOptions options = small_options();
+    options.graphs.prefill = prefill;
+    options.graphs.decode = decode;
+    RunnerBench bench = make_captured("llama", options);
+    Decision decision;
+    bench.logits(requests, Rows::kAll, false, &decision);
+    return decision.reason;
+  };
+  const std::vector<TestRequest> prompt = {{ids(5)}};
+  const std::vector<TestRequest> next = {{ids(5), 4}, {ids(6), 5}};
+  EXPECT_EQ(decided(true, true, prompt), Reason::kPaddedToSize);
+  EXPECT_EQ(decided(false, true, prompt), Reason::kPrefillGraphsDisabled);
+  EXPECT_EQ(decided(false, true, next), Reason::kExactSize);
+  EXPECT_EQ(decided(true, false, next), Reason::kPaddedToSize);
+  EXPECT_EQ(decided(false, false, prompt), Reason::kGraphsDisabled);
+}
+
+TEST(ModelRunner, RefusesForwardsThatContradictItself) {
+  RunnerBench bench = make_captured("llama", small_options());
+  const auto refused = [&](const ForwardInputs& inputs) { return bench.runner->forward(inputs).status().message(); };
+  EXPECT_THAT(refused({.batch = make_batch({{ids(49)}}, Rows::kLast)}),
+              AllOf(HasSubstr("49"), HasSubstr("at most 48")));
+  EXPECT_THAT(refused({.batch = make_batch({{ids(4)}}, Rows::kLast, 2)}),
+              HasSubstr("2 cache groups for a model with 1"));
+  ForwardBatch batch = make_batch({{ids(4)}}, Rows::kAll);
+  std::vector<SampleRow> sampling(3);
+  EXPECT_THAT(refused({.batch = batch, .sampling = sampling}), HasSubstr("3 sampling rows for 4 wanted rows"));
+  std::vector<float> logits(7);
+  EXPECT_THAT(refused({.batch = batch, .sampling = {}, .logits = logits}), HasSubstr("4 rows of 512"));
+  const ForwardBatch five = make_batch({{ids(5)}}, Rows::kAll);
+  sampling.resize(5);
+  EXPECT_THAT(refused({.batch = five, .sampling = sampling}), HasSubstr("at most 4"));
+  batch.wanted_rows = {4};
+  EXPECT_THAT(refused({.batch = batch}), HasSubstr("wanted_rows[0] is 4"));
+  batch = make_batch({{ids(4)}}, Rows::kLast);
+  batch.groups[0].page_tables[0] = {PageId(33)};
+  EXPECT_THAT(refused({.batch = batch}), HasSubstr("page 33"));
+  // Five requests, of which buffers hold four.
+  EXPECT_THAT(refused({.batch = make_batch(std::vector<TestRequest>(5, {ids(2)}), Rows::kNone)}), Not(IsEmpty()));
+  EXPECT_LT(greatest_difference(bench.logits(kThree), bench.logits(kThree)), 1e-9) << "still usable";
+}
+
+TEST(ModelRunner, NoWantedRowsIsAForwardToo) {
+  RunnerBench bench = make_captured("llama", small_options());
+  const Result<ForwardOutputs> outputs = bench.runner->forward({.batch = make_batch({{ids(4)}}, Rows::kNone)});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+  EXPECT_THAT(outputs->sampled, IsEmpty());
+  EXPECT_EQ(outputs->decision.reason, Reason::kExactSize);
+}
+
+}  // namespace
+}  // namespace tessera

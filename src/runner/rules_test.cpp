@@ -42,10 +42,8 @@ TEST(Rules, EveryRuleFiresAloneWithItsMessage) {
 }
 
 TEST(Rules, MessagesComeInTheTablesOrder) {
-  const RuleInputs all{.mode = GraphMode::kOff,
-                       .disable_cuda_graph = true,
-                       .disable_piecewise_cuda_graph = true,
-                       .standard_gqa = false};
+  const RuleInputs all{
+      .mode = GraphMode::kOff, .disable_cuda_graph = true, .disable_piecewise_cuda_graph = true, .standard_gqa = false};
   EXPECT_THAT(apply_rules(all).messages, ElementsAre(kDisabled, kPiecewiseDisabled, kModeOff, kNoGqa));
 }
 
@@ -78,7 +76,11 @@ TEST(Rules, SwitchesFollowTheMatrix) {
       {"mode full", {.mode = kFull}, true, true, true},
       {"mode full_and_piecewise", {.mode = kFullAndPiecewise}, true, true, false},
       {"full, piecewise disabled", {.mode = kFull, .disable_piecewise_cuda_graph = true}, true, false, true},
-      {"piecewise, piecewise disabled", {.mode = kPiecewise, .disable_piecewise_cuda_graph = true}, false, false, false},
+      {"piecewise, piecewise disabled",
+       {.mode = kPiecewise, .disable_piecewise_cuda_graph = true},
+       false,
+       false,
+       false},
       {"full, all disabled", {.mode = kFull, .disable_cuda_graph = true}, false, false, true},
   };
   for (const auto& c : cases) {
@@ -95,8 +97,9 @@ TEST(GraphModes, ParseWhatTheyPrint) {
   for (const char* wrong : {"", "Full", "full ", "piecewise,full", "on"}) {
     const Result<GraphMode> mode = parse_graph_mode(wrong);
     EXPECT_EQ(mode.status().code(), StatusCode::kInvalidArgument) << wrong;
-    EXPECT_THAT(mode.status().message(), AllOf(HasSubstr("--cuda-graph-mode"), HasSubstr('"' + std::string(wrong) + '"'),
-                                               HasSubstr("off, piecewise, full, full_and_piecewise")));
+    EXPECT_THAT(mode.status().message(),
+                AllOf(HasSubstr("--cuda-graph-mode"), HasSubstr('"' + std::string(wrong) + '"'),
+                      HasSubstr("off, piecewise, full, full_and_piecewise")));
   }
 }
 

@@ -72,8 +72,7 @@ inline ForwardBatch make_batch(const std::vector<TestRequest>& requests, Rows ro
       batch.input_rows.push_back(-1);
       batch.positions.push_back(static_cast<std::int32_t>(position));
       const PageId page = pages[static_cast<std::size_t>(position / kTestPageSize)];
-      group.slots.emplace_back(
-          static_cast<std::int32_t>(page.value() * kTestPageSize + position % kTestPageSize));
+      group.slots.emplace_back(static_cast<std::int32_t>(page.value() * kTestPageSize + position % kTestPageSize));
     }
     batch.query_lens.push_back(static_cast<std::int32_t>(length - request.computed));
     batch.kv_lens.push_back(static_cast<std::int32_t>(length));
@@ -114,8 +113,7 @@ inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptio
   bench.runner = TRY(ModelRunner::create(std::move(graphs), std::move(weights), *bench.device, std::move(options)));
   return bench;
 }
-inline RunnerBench make_bench(const std::string& golden, RunnerOptions options,
-                              ir::DType dtype = ir::DType::kFloat32) {
+inline RunnerBench make_bench(const std::string& golden, RunnerOptions options, ir::DType dtype = ir::DType::kFloat32) {
   Result<RunnerBench> bench = try_make_bench(golden, std::move(options), dtype);
   EXPECT_TRUE(bench.ok()) << bench.status().to_string();
   return bench.ok() ? *std::move(bench) : RunnerBench{};

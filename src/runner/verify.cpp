@@ -43,22 +43,38 @@ float to_float(const std::byte* at, ir::DType dtype) {
   return (half & 0x7c00) == 0x7c00 ? NAN : 0.0F;
 }
 
-// Lengths of a batch of `tokens` tokens: uneven requests with cached prefixes, none longer than `context`.
+// Query and cached lengths of each request of a batch.
 struct Lengths {
   std::vector<std::int32_t> query;
   std::vector<std::int32_t> prefix;
+
+  std::int64_t pages(std::int64_t page_size) const {
+    std::int64_t total = 0;
+    for (std::size_t b = 0; b < query.size(); ++b) total += (query[b] + prefix[b] + page_size - 1) / page_size;
+    return total;
+  }
 };
 
-Lengths uneven_lengths(std::int64_t tokens, std::int64_t context, std::int64_t max_requests) {
+// `tokens` tokens in uneven requests, none longer than `context`.
+Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t max_requests) {
   Lengths lengths;
-  std::int64_t left = tokens;
-  const std::int64_t share = std::max<std::int64_t>((tokens + 2) / 3, (tokens + max_requests - 1) / max_requests);
-  for (std::int64_t i = 0; left > 0; ++i) {
+  const std::int64_t share =
+      std::max<std::int64_t>((tokens + 2) / 3, (4 * tokens + 3 * max_requests - 1) / (3 * max_requests));
+  for (std::int64_t i = 0, left = tokens; left > 0; ++i) {
     const std::int64_t query =
         std::min({left, std::max<std::int64_t>(share - (i % 2 == 0 ? share / 4 : 0), 1), context});
     lengths.query.push_back(static_cast<std::int32_t>(query));
     lengths.prefix.push_back(static_cast<std::int32_t>(std::min<std::int64_t>(context - query, 5 + 11 * (i % 4))));
     left -= query;
+  }
+  return lengths;
+}
+
+// One token each, after caches of different lengths.
+Lengths decode_lengths(std::int64_t requests, std::int64_t context) {
+  Lengths lengths{.query = std::vector<std::int32_t>(static_cast<std::size_t>(requests), 1), .prefix = {}};
+  for (std::int64_t i = 0; i < requests; ++i) {
+    lengths.prefix.push_back(static_cast<std::int32_t>((i * 37 + 3) % std::min<std::int64_t>(context, 40)));
   }
   return lengths;
 }
@@ -109,7 +125,7 @@ class Verifier {
 
   Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real) {
     const bool decode = &runner == r_.decode_.get();
-    const ForwardBatch batch = make_batch(real, decode);
+    const ForwardBatch batch = TRY(make_batch(real, decode));
     const ir::Bucket bucket = runner.bucket(size);
 
     TRY(prepare(batch, size));
@@ -128,20 +144,19 @@ class Verifier {
     return ok_status();
   }
 
-  ForwardBatch make_batch(std::int64_t tokens, bool decode) const {
-    // Requests may share pages: what is compared is that two runs read and write the same, and every
-    // token's slot is its own where the pages suffice.
+  // Requests own the pages from 1 on, in order; sets used_pages_.
+  Result<ForwardBatch> make_batch(std::int64_t tokens, bool decode) {
     const std::int64_t page_size = r_.options_.page_size;
-    const std::int64_t usable_pages = r_.options_.num_pages - 1;
-    const std::int64_t context = std::min(r_.options_.context_length, usable_pages * page_size);
-    Lengths lengths;
-    if (decode) {
-      lengths.query.assign(static_cast<std::size_t>(tokens), 1);
-      for (std::int64_t i = 0; i < tokens; ++i)
-        lengths.prefix.push_back(static_cast<std::int32_t>((i * 37 + 3) % std::min<std::int64_t>(context, 200)));
-    } else {
-      lengths = uneven_lengths(tokens, context, r_.options_.max_requests);
+    const std::int64_t usable = r_.options_.num_pages - 1;
+    Lengths lengths = decode ? decode_lengths(tokens, r_.options_.context_length)
+                             : prefill_lengths(tokens, r_.options_.context_length, r_.options_.max_requests);
+    if (lengths.pages(page_size) > usable) lengths.prefix.assign(lengths.prefix.size(), 0);
+    if (lengths.pages(page_size) > usable) {
+      return resource_exhausted(
+          fmt::format("verifying a forward of {} tokens needs {} pages of the KV cache, which has {}", tokens,
+                      lengths.pages(page_size), usable));
     }
+    used_pages_ = 1 + lengths.pages(page_size);
 
     ForwardBatch batch;
     std::vector<std::vector<PageId>> page_tables;
@@ -151,7 +166,7 @@ class Verifier {
       const std::int32_t kv_len = lengths.prefix[b] + lengths.query[b];
       std::vector<PageId> pages;
       for (std::int64_t p = 0; p * page_size < kv_len; ++p)
-        pages.emplace_back(static_cast<std::int32_t>(1 + next_page++ % usable_pages));
+        pages.emplace_back(static_cast<std::int32_t>(1 + next_page++));
       for (std::int32_t position = lengths.prefix[b]; position < kv_len; ++position) {
         const auto token = static_cast<std::int64_t>(batch.input_ids.size());
         batch.input_ids.emplace_back(static_cast<std::int32_t>((token * 7919 + 13) % poisoned_id_.value()));
@@ -187,23 +202,42 @@ class Verifier {
                                   std::min(size, r_.inputs_->limits().max_rows), *r_.stream_);
   }
 
+  // The used pages of one state: they lie at its start.
+  struct KvRange {
+    std::byte* data;
+    std::size_t bytes;
+    std::size_t page_bytes;
+  };
+  KvRange used_range(const ir::Value& state) const {
+    auto page_bytes = static_cast<std::int64_t>(ir::dtype_size(state.type.dtype));
+    for (std::size_t d = 1; d < state.type.shape.size(); ++d) page_bytes *= *state.type.shape[d].constant();
+    return {r_.externals_.find(state.name)->second, static_cast<std::size_t>(used_pages_ * page_bytes),
+            static_cast<std::size_t>(page_bytes)};
+  }
+
   Status fill_kv_cache() {
-    const ir::DType dtype = r_.graphs_.body.value(r_.graphs_.body.states[0]).type.dtype;
-    const std::size_t element = ir::dtype_size(dtype);
-    if (kv_content_.empty()) {
-      kv_content_.resize(static_cast<std::size_t>(r_.kv_->bytes()));
-      std::uint32_t state = 12345;
-      for (std::size_t i = 0; i + element <= kv_content_.size(); i += element) {
-        state = state * 1664525U + 1013904223U;
-        // Small finite numbers of either sign in every floating-point type: exponent bits well below the top.
-        const std::uint32_t bits =
-            dtype == ir::DType::kFloat32    ? (0x3e000000U | (state >> 9) | (state & 0x80000000U)) & 0xbfffffffU
-            : dtype == ir::DType::kBFloat16 ? (0x3e00U | (state >> 25) | ((state >> 16) & 0x8000U))
-                                            : (0x3000U | (state >> 22) | ((state >> 16) & 0x8000U));
-        std::memcpy(kv_content_.data() + i, &bits, element);
-      }
+    for (const ir::ValueId id : r_.graphs_.body.states) {
+      const ir::Value& state = r_.graphs_.body.value(id);
+      const KvRange range = used_range(state);
+      extend_kv_content(range.bytes, state.type.dtype);
+      TRY(r_.stream_->upload(range.data, kv_content_.data(), range.bytes));
     }
-    return r_.stream_->upload(r_.kv_->data(), kv_content_.data(), kv_content_.size());
+    return ok_status();
+  }
+
+  // Small finite numbers of either sign in every floating-point type: exponent bits well below the top.
+  void extend_kv_content(std::size_t bytes, ir::DType dtype) {
+    const std::size_t element = ir::dtype_size(dtype);
+    while (kv_content_.size() < bytes) {
+      random_state_ = random_state_ * 1664525U + 1013904223U;
+      const std::uint32_t random = random_state_;
+      const std::uint32_t bits = dtype == ir::DType::kFloat32 ? 0x3e000000U | (random >> 9) | (random & 0x80000000U)
+                                 : dtype == ir::DType::kBFloat16
+                                     ? 0x3e00U | (random >> 25) | ((random >> 16) & 0x8000U)
+                                     : 0x3000U | (random >> 22) | ((random >> 16) & 0x8000U);
+      kv_content_.resize(kv_content_.size() + element);
+      std::memcpy(kv_content_.data() + kv_content_.size() - element, &bits, element);
+    }
   }
 
   Result<Outcome> read(const Executable& executable, const ir::Bucket& bucket, std::int64_t real) {
@@ -215,22 +249,16 @@ class Verifier {
       TRY(r_.stream_->synchronize());
       outcome.outputs.push_back(first_rows(bytes, view, real));
     }
-    outcome.kv_cache.resize(static_cast<std::size_t>(r_.kv_->bytes()));
-    TRY(r_.stream_->download(outcome.kv_cache.data(), r_.kv_->data(), outcome.kv_cache.size()));
-    TRY(r_.stream_->synchronize());
-    clear_reserved_page(outcome.kv_cache);
-    return outcome;
-  }
-
-  // Page 0 takes the padding's keys and values, which nobody reads.
-  void clear_reserved_page(std::vector<std::byte>& kv_cache) const {
+    // Page 0 takes the padding's keys and values, which nobody reads.
     for (const ir::ValueId id : r_.graphs_.body.states) {
-      const ir::Value& state = r_.graphs_.body.value(id);
-      const auto begin = static_cast<std::size_t>(r_.externals_.find(state.name)->second - r_.kv_->data());
-      std::int64_t page_bytes = static_cast<std::int64_t>(ir::dtype_size(state.type.dtype));
-      for (std::size_t d = 1; d < state.type.shape.size(); ++d) page_bytes *= *state.type.shape[d].constant();
-      std::memset(kv_cache.data() + begin, 0, static_cast<std::size_t>(page_bytes));
+      const KvRange range = used_range(r_.graphs_.body.value(id));
+      const std::size_t at = outcome.kv_cache.size();
+      outcome.kv_cache.resize(at + range.bytes - range.page_bytes);
+      TRY(r_.stream_->download(outcome.kv_cache.data() + at, range.data + range.page_bytes,
+                               range.bytes - range.page_bytes));
     }
+    TRY(r_.stream_->synchronize());
+    return outcome;
   }
 
   Result<std::string> first_difference(const Executable& executable, const ir::Bucket& bucket, const Outcome& got,
@@ -282,7 +310,9 @@ class Verifier {
   ModelRunner& r_;
   bool show_progress_;
   VerifyReport report_;
-  std::vector<std::byte> kv_content_;
+  std::int64_t used_pages_ = 0;        // of the batch at hand, page 0 included
+  std::vector<std::byte> kv_content_;  // what every state starts with
+  std::uint32_t random_state_ = 12345;
   TokenId poisoned_id_;
   std::byte* row_ = nullptr;
   std::size_t row_bytes_ = 0;

@@ -19,7 +19,7 @@
 namespace tessera {
 
 struct VerifyRow {
-  std::string runner;  // "prefill" "decode" "head"
+  std::string runner;  // "prefill" "decode"
   std::int64_t size = 0;
   std::int64_t real = 0;   // rows that are not padding
   std::string difference;  // empty: equal

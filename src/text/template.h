@@ -39,14 +39,14 @@ struct TemplateLimits {
 struct RenderOptions {
   bool add_generation_prompt = false;
   // An array of tool descriptions. Null: the template sees `tools` as none.
-  Json tools;
-  std::string bos_token;
-  std::string eos_token;
+  Json tools = {};
+  std::string bos_token = {};
+  std::string eos_token = {};
   // An object: further variables ("enable_thinking": false, "documents": […]). They win over those above.
   Json extra = Json::object();
   // What strftime_now() formats, in local time; unset: the time of the call.
-  std::optional<std::time_t> now;
-  TemplateLimits limits;
+  std::optional<std::time_t> now = {};
+  TemplateLimits limits = {};
 };
 
 class ChatTemplate {

@@ -1,0 +1,72 @@
+// One row of logits as a distribution over tokens in the order of the draw: descending logit, equal logits
+// by id, NaN left out. Answers "which first tokens weigh so much" exactly, without sorting the row:
+// a histogram of weights finds the 1/16 nat in which the answer lies, and only its tokens are looked at.
+//
+// Weights are integers, so that sums depend on no order: ⌊2^42 · e^((logit - greatest) / temperature)⌉.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tessera {
+
+inline constexpr int kWeightBits = 42;
+inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 21;  // the sum of all weights stays below 2^64
+
+struct LogitRow {
+  const float* logits;  // [vocab]
+  std::int64_t vocab;   // at most kMaxVocab
+  float greatest;       // of the logits; finite
+  float temperature;    // above 0
+};
+
+// The first tokens of the order.
+struct TokenPrefix {
+  std::uint64_t count = 0;
+  std::uint64_t weight = 0;
+  std::int32_t last = -1;  // id of the last one of them
+};
+
+class TokenOrder {
+ public:
+  static std::size_t scratch_bytes(std::int64_t vocab);
+
+  // Weighs all tokens. `scratch` has scratch_bytes(row.vocab) bytes, aligned to 16; row and scratch are borrowed.
+  TokenOrder(const LogitRow& row, std::byte* scratch);
+
+  // All tokens within reach: a weight of less than half a unit is none.
+  std::uint64_t count() const { return count_; }
+  std::uint64_t weight() const { return weight_; }
+
+  // The first n tokens. Precondition: 1 <= n <= count().
+  TokenPrefix first(std::uint64_t n) const;
+  // The fewest first tokens that weigh at least that. Precondition: 1 <= weight <= weight().
+  TokenPrefix lightest(std::uint64_t weight) const;
+
+ private:
+  // Bins of 1/16 nat below the greatest logit, and one for what is out of reach.
+  static constexpr int kBins = 480;
+  struct Bin {
+    std::uint64_t count = 0;
+    std::uint64_t weight = 0;
+  };
+  enum class Measure { kCount, kWeight };
+  struct Candidate;
+
+  template <Measure kMeasure>
+  TokenPrefix select(std::uint64_t need) const;
+  template <Measure kMeasure>
+  static std::uint64_t measure(const Candidate& c);
+  template <Measure kMeasure>
+  static TokenPrefix select_candidate(Candidate* c, std::int64_t n, std::uint64_t need);
+  std::int64_t collect(int bin) const;
+
+  LogitRow row_;
+  Candidate* candidates_;     // [vocab], scratch
+  std::uint16_t* token_bin_;  // [vocab]
+  Bin bins_[kBins + 1];
+  std::uint64_t count_ = 0;
+  std::uint64_t weight_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,175 @@
+// Catches: a start that dies of one size, a size without a graph that is dispatched to, wrong results after a fault,
+// a lost device taken for a small mishap, and memory errors that crash.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/runner/runner_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::greatest_difference;
+using ::testing::HasSubstr;
+using testing::ids;
+using testing::make_bench;
+using testing::make_captured;
+using testing::Rows;
+using testing::RunnerBench;
+using ::testing::SizeIs;
+using testing::small_options;
+using testing::TestRequest;
+using testing::try_make_bench;
+
+const std::vector<TestRequest> kPrompt = {{ids(16, 2)}};
+const std::vector<TestRequest> kNext = {{ids(17, 2), 16}};
+
+// 3 layers are 4 pieces a prefill size, and a decode size is one: 40, 16, 4, then 4, 2, 1.
+constexpr int kRecordings = 3 * 4 + 3;
+
+TEST(ModelRunnerFaults, ASizeThatCannotBeCapturedIsDroppedAndServedEagerly) {
+  RunnerBench sound = make_captured("llama", small_options());
+  const std::vector<float> want = sound.logits(kPrompt);
+  const std::vector<float> want_next = sound.logits(kNext);
+  for (int k = 1; k <= kRecordings + 1; ++k) {
+    RunnerBench bench = make_bench("llama", small_options());
+    bench.device->set_plan({.end_recording_fails_at = k});
+    const Status captured = bench.runner->capture();
+    ASSERT_TRUE(captured.ok()) << captured.to_string();
+    const auto& prefill = bench.runner->prefill().report();
+    const auto& decode = bench.runner->decode().report();
+    ASSERT_EQ(prefill.dropped.size() + decode.dropped.size(), k <= kRecordings ? 1u : 0u) << k;
+    EXPECT_EQ(prefill.captured.size() + decode.captured.size() + (k <= kRecordings ? 1 : 0), 6u);
+    EXPECT_EQ(bench.runner->dispatch_table().prefill_sizes, prefill.captured);
+    EXPECT_EQ(bench.runner->dispatch_table().decode_sizes, decode.captured);
+    if (k <= 12) {
+      EXPECT_EQ(prefill.dropped[0].first, k <= 4 ? 40 : k <= 8 ? 16 : 4);
+      EXPECT_THAT(prefill.dropped[0].second.message(), HasSubstr("injected"));
+    } else if (k <= kRecordings) {
+      EXPECT_EQ(decode.dropped[0].first, k == 13 ? 4 : k == 14 ? 2 : 1);
+    }
+    bench.device->set_plan({});
+    EXPECT_LE(greatest_difference(bench.logits(kPrompt), want), 1e-4) << k;
+    EXPECT_LE(greatest_difference(bench.logits(kNext), want_next), 1e-4) << k;
+  }
+}
+
+TEST(ModelRunnerFaults, DispatchKnowsWhatWasDropped) {
+  RunnerBench bench = make_bench("llama", small_options());
+  bench.device->set_plan({.begin_recording_fails_at = 1});
+  ASSERT_TRUE(bench.runner->capture().ok());
+  EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, ElementsAre(4, 16));
+  Decision decision;
+  bench.logits({{ids(40)}}, Rows::kLast, false, &decision);
+  EXPECT_EQ(decision.reason, Reason::kAboveLargestSize);
+  bench.logits({{ids(16)}}, Rows::kLast, false, &decision);
+  EXPECT_EQ(decision.reason, Reason::kExactSize);
+}
+
+TEST(ModelRunnerFaults, NoMemoryForTheLargestSizeDropsIt) {
+  RunnerBench bench = make_bench("llama", small_options());
+  // Warming up takes memory too; the first size is the first that grows the arena beyond it.
+  bool dropped = false;
+  for (int n = 1; n <= 40 && !dropped; ++n) {
+    bench = make_bench("llama", small_options());
+    bench.device->set_plan({.out_of_memory_at = n});
+    const Status captured = bench.runner->capture();
+    if (!captured.ok()) {
+      EXPECT_EQ(captured.code(), StatusCode::kResourceExhausted);
+      EXPECT_THAT(captured.message(), HasSubstr("warming up"));
+      continue;
+    }
+    ASSERT_THAT(bench.runner->prefill().report().dropped, SizeIs(1));
+    EXPECT_EQ(bench.runner->prefill().report().dropped[0].first, 40);
+    EXPECT_EQ(bench.runner->prefill().report().dropped[0].second.code(), StatusCode::kResourceExhausted);
+    dropped = true;
+  }
+  EXPECT_TRUE(dropped);
+  EXPECT_LT(greatest_difference(bench.logits({{ids(40)}}), bench.logits({{ids(40)}}, Rows::kAll, true)), 1e-4);
+}
+
+TEST(ModelRunnerFaults, OutOfMemoryAnywhereIsAnErrorAndNeverACrash) {
+  RunnerOptions options = small_options();
+  options.prefill_sizes = {4};
+  options.decode_sizes = {1};
+  for (int n = 1;; ++n) {
+    ASSERT_LT(n, 100);
+    Result<RunnerBench> bench = try_make_bench("llama", options, ir::DType::kFloat32, {.out_of_memory_at = n});
+    if (!bench.ok()) {
+      EXPECT_EQ(bench.status().code(), StatusCode::kResourceExhausted) << bench.status().to_string();
+      EXPECT_THAT(bench.status().message(), HasSubstr("injected"));
+      continue;
+    }
+    const Status captured = bench->runner->capture();
+    if (bench->device->counts().faults == 0) break;
+    EXPECT_TRUE(captured.ok() || captured.code() == StatusCode::kResourceExhausted) << captured.to_string();
+    bench->device->set_plan({});
+    EXPECT_FALSE(bench->logits(kPrompt).empty());
+  }
+}
+
+TEST(ModelRunnerFaults, AForwardThatFailsLeavesTheNextOneRight) {
+  RunnerBench bench = make_captured("llama", small_options());
+  const std::vector<float> want = bench.logits(kPrompt);
+  const std::vector<float> want_eager = bench.logits(kPrompt, Rows::kAll, true);
+  const auto fails = [&](const FaultPlan& faults, bool eager) {
+    bench.device->set_plan(faults);
+    std::vector<float> logits;
+    const Result<ForwardOutputs> outputs = bench.forward(make_batch(kPrompt, Rows::kAll), logits, eager);
+    EXPECT_EQ(bench.device->counts().faults, 1);
+    bench.device->set_plan({});
+    EXPECT_EQ(bench.logits(kPrompt), want);
+    EXPECT_EQ(bench.logits(kPrompt, Rows::kAll, true), want_eager);
+    return !outputs.ok();
+  };
+  for (int n = 1; n <= 4; ++n) EXPECT_TRUE(fails({.replay_fails_at = n}, false)) << n;
+  for (int n = 1; n <= 20; n += 4) EXPECT_TRUE(fails({.launch_fails_at = n}, true)) << n;
+  EXPECT_EQ(bench.runner->counters().by_reason[static_cast<std::size_t>(Reason::kExactSize)], 1 + 4 + 5)
+      << "forwards that failed do not count";
+}
+
+TEST(ModelRunnerFaults, NoMemoryForAnEagerSizeFailsThatForwardAlone) {
+  RunnerOptions options = small_options();
+  options.prefill_sizes = {4};
+  for (int n = 1; n <= 3; ++n) {
+    RunnerBench bench = make_captured("llama", options);
+    bench.device->set_plan({.out_of_memory_at = n});
+    std::vector<float> logits;
+    const Result<ForwardOutputs> outputs = bench.forward(make_batch(kPrompt, Rows::kAll), logits);
+    EXPECT_EQ(outputs.status().code(), StatusCode::kResourceExhausted) << n;
+    bench.device->set_plan({});
+    EXPECT_EQ(bench.logits(kPrompt), make_captured("llama", options).logits(kPrompt));
+  }
+}
+
+TEST(ModelRunnerFaults, ALostDeviceEndsCaptureAndForward) {
+  RunnerBench bench = make_bench("llama", small_options());
+  for (const int call : {1, 100, 200}) {
+    bench.device->set_plan({.lost_from = call});
+    EXPECT_EQ(bench.runner->capture().code(), StatusCode::kDeviceLost) << call;
+    bench = make_bench("llama", small_options());
+  }
+  bench.device->set_plan({});
+  ASSERT_TRUE(bench.runner->capture().ok());
+  bench.device->set_plan({.lost_from = 20});
+  std::vector<float> logits;
+  EXPECT_EQ(bench.forward(make_batch(kPrompt, Rows::kAll), logits).status().code(), StatusCode::kDeviceLost);
+}
+
+// A user's limits may leave no size at all. In a process of its own, since the bug this caught was a crash.
+TEST(ModelRunnerFaults, WithoutSizesEverythingIsEager) {
+  const auto serve = [] {
+    RunnerOptions options = small_options();
+    options.prefill_sizes.clear();
+    options.decode_sizes.clear();
+    RunnerBench bench = make_captured("llama", options);
+    Decision decision;
+    bench.logits(kPrompt, Rows::kAll, false, &decision);
+    std::exit(decision.reason == Reason::kNothingCaptured ? 0 : 1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(serve(), ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,97 @@
+// Catches: crashes, hangs and sanitizer findings on damaged files: thousands of deterministic
+// mutations of this folder's tokenizers and templates are loaded, and used where they load.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tessera/text/template.h"
+#include "tessera/text/test_data.h"
+#include "tessera/text/test_tokenizers.h"
+#include "tessera/text/tokenizer.h"
+#include "tessera/text/unicode.h"
+
+namespace tessera {
+namespace {
+
+using Random = std::mt19937;
+
+std::size_t below(Random& random, std::size_t limit) { return limit == 0 ? 0 : random() % limit; }
+
+// One change: a byte replaced, a part removed, doubled or moved, or a word of the language put in.
+template <std::size_t size>
+void mutate(std::string& text, const char* const (&words)[size], Random& random) {
+  const std::size_t at = below(random, text.size() + 1);
+  const std::size_t length = below(random, 12);
+  switch (random() % 5) {
+    case 0:
+      if (at < text.size()) text[at] = static_cast<char>(random() % 256);
+      break;
+    case 1: text.erase(at, length); break;
+    case 2: text.insert(at, text.substr(at, length)); break;
+    case 3: text.insert(at, text.substr(below(random, text.size()), length)); break;
+    default: text.insert(at, words[random() % size]);
+  }
+}
+
+TEST(Mutation, TokenizersNeverCrash) {
+  constexpr const char* kWords[] = {"null", "-1", "4294967296", "1e400", "\"\"", "{}", "[", "]", "{\"type\": \"Sequence\"}", "\\u0000",
+                                    "\\ud800", "[[", "\"Regex\"", "\"String\"", "(", "(?i", "{1,99999}", "\\\\p{L}", "\\\\K", "(a*)*"};
+  // Everything but the long lists, which would take most of the mutations.
+  std::vector<std::string> seeds;
+  for (const auto& tokenizers : {test::step_cases(), test::sentencepiece_cases()}) {
+    for (const auto& entry : tokenizers) {
+      Json file = *Json::parse(entry.json, entry.name);
+      Json model = *file.find("model");
+      model.set("vocab", *Json::parse(R"({"a": 0, "b": 1, "ab": 2, "<0x0A>": 3, "Ġ": 4, "▁": 5, "<unk>": 6, "Ġa": 7})", "vocab"))
+          .set("merges", *Json::parse(R"(["a b", ["Ġ", "a"]])", "merges"));
+      file.set("model", model)
+          .set("added_tokens", *Json::parse(R"([{"id": 9, "content": "<x>", "lstrip": true}])", "added"))
+          .set("post_processor", Json());
+      seeds.push_back(file.dump());
+    }
+  }
+  Random random(1);
+  int loaded = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string json = seeds[random() % seeds.size()];
+    for (std::size_t i = 0; i <= below(random, 4); ++i) mutate(json, kWords, random);
+    const auto tokenizer = Tokenizer::parse(json, "mutated");
+    if (!tokenizer.ok()) {
+      EXPECT_FALSE(tokenizer.status().message().empty());
+      continue;
+    }
+    ++loaded;
+    const auto ids = tokenizer->encode("ab ba <x> a\n1,2 é世😀  b");
+    if (ids.ok()) {
+      EXPECT_EQ(find_invalid_utf8(tokenizer->decode(*ids)), std::string::npos);
+    }
+    tokenizer->decode(test::ids_of({0, 3, 3, 9, -1, 99, 5}), false);
+  }
+  EXPECT_GT(loaded, 200);
+}
+
+TEST(Mutation, TemplatesNeverCrash) {
+  constexpr const char* kWords[] = {"{%", "%}", "{{", "}}", "{#", "#}", "-", "|", "(", ")", "[", "]", "loop", "for", "in", "if", "else",
+                                    "endfor", "endif", "macro", "set", "namespace()", "range(9)", "'", "\"", "\\", "recursive", "**",
+                                    "//", "%", "~", "is", "not", "1e9", "9223372036854775807", "none", ".", ":", ",", "caller()", "messages"};
+  const Json file = *Json::read_file(test::own_data("template_cases.json"));
+  const Json::Array& cases = file.find("cases")->as_array();
+  RenderOptions options;
+  options.limits = {.max_steps = 20'000, .max_output_bytes = 100'000};
+  Random random(2);
+  int rendered = 0;
+  for (int round = 0; round < 12'000; ++round) {
+    std::string source = cases[random() % cases.size()].find("template")->as_string();
+    for (std::size_t i = 0; i <= below(random, 3); ++i) mutate(source, kWords, random);
+    const auto chat = ChatTemplate::parse(source, "mutated");
+    if (!chat.ok()) continue;
+    const auto text = chat->render_variables(*file.find("variables"), options);
+    if (!text.ok()) continue;
+    ++rendered;
+    EXPECT_EQ(find_invalid_utf8(*text), std::string::npos);
+  }
+  EXPECT_GT(rendered, 500);
+}
+
+}  // namespace
+}  // namespace tessera

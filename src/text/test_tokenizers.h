@@ -1,0 +1,54 @@
+// The small tokenizers under tests/data/text, put together from their shared vocabularies. For tests only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/text/test_data.h"
+
+namespace tessera::test {
+
+struct TokenizerCase {
+  std::string name;
+  std::string json;  // a tokenizer.json
+  Json item;         // the case with its expectations
+};
+
+// "qwen", "llama3" or "gpt2" of byte_level.json.
+inline std::string byte_level_json(const std::string& name) {
+  const Json file = *Json::read_file(own_data("byte_level.json"));
+  for (const Json& item : file.as_array()) {
+    if (item.find("name")->as_string() == name) return item.find("tokenizer")->dump();
+  }
+  return "";
+}
+
+// One vocabulary with many normalizers and pre-tokenizers.
+inline std::vector<TokenizerCase> step_cases() {
+  const Json file = *Json::read_file(own_data("steps.json"));
+  std::vector<TokenizerCase> out;
+  for (const Json& item : file.find("cases")->as_array()) {
+    Json tokenizer = Json::object();
+    for (const char* key : {"model", "added_tokens", "decoder"}) tokenizer.set(key, *file.find(key));
+    for (const char* key : {"normalizer", "pre_tokenizer"}) tokenizer.set(key, *item.find(key));
+    out.push_back({item.find("name")->as_string(), tokenizer.dump(), item});
+  }
+  return out;
+}
+
+// SentencePiece style: the first ("llama2") has everything, the others change fields of it.
+inline std::vector<TokenizerCase> sentencepiece_cases() {
+  const Json file = *Json::read_file(own_data("sentencepiece.json"));
+  std::vector<TokenizerCase> out;
+  for (const Json& item : file.find("cases")->as_array()) {
+    Json tokenizer = *file.find("tokenizer");
+    Json model = *tokenizer.find("model");
+    for (const auto& [key, value] : item.find("model")->as_object()) model.set(key, value);
+    for (const auto& [key, value] : item.find("changes")->as_object()) tokenizer.set(key, value);
+    tokenizer.set("model", model).set("added_tokens", *item.find("added_tokens"));
+    out.push_back({item.find("name")->as_string(), tokenizer.dump(), item});
+  }
+  return out;
+}
+
+}  // namespace tessera::test

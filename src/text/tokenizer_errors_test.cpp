@@ -1,0 +1,181 @@
+// Catches: malformed or unknown content of a tokenizer's files that is read as something else, crashes,
+// or gives an error from which one cannot tell what to repair.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "tessera/text/test_data.h"
+#include "tessera/text/tokenizer.h"
+#include "tessera/text/tokenizer_config.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// The smallest file that loads, with `changed` in place of the member `key` (of model: "model.…").
+std::string with(const std::string& key, const std::string& changed) {
+  Json file = *Json::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "<0x0A>": 3},
+    "merges": ["a b"]}, "added_tokens": [{"id": 4, "content": "<x>", "special": true}]})", "base");
+  const Json value = *Json::parse(changed, "changed");
+  if (key.starts_with("model.")) {
+    Json model = *file.find("model");
+    model.set(key.substr(6), value);
+    file.set("model", model);
+  } else {
+    file.set(key, value);
+  }
+  return file.dump();
+}
+
+Status load(const std::string& json) { return Tokenizer::parse(json, "tokenizer.json").status(); }
+
+struct BadFile {
+  const char* key;
+  const char* value;
+  std::vector<const char*> message;  // parts of it
+};
+
+TEST(TokenizerErrors, NameFileFieldValueAndWhatIsAccepted) {
+  ASSERT_TRUE(load(with("version", "1")).ok()) << load(with("version", "1")).message();
+  const BadFile files[] = {
+      {"model.type", R"("Unigram")", {"model.type: \"Unigram\" is not supported", "accepted: BPE"}},
+      {"model.type", "7", {"model.type: 7 is of type integer", "accepted: a string"}},
+      {"model.vocab", R"([["a", -1.5]])", {"model.vocab: [[\"a\", -1.5]]", "accepted: an object"}},
+      {"model.vocab", R"({"a": -1})", {"model.vocab[\"a\"]: -1", "accepted: an id from 0 to 16777215"}},
+      {"model.vocab", R"({"a": 99999999999})", {"model.vocab[\"a\"]: 99999999999", "accepted: an id"}},
+      {"model.vocab", R"({"a": "0"})", {"model.vocab[\"a\"]: \"0\"", "accepted: an id"}},
+      {"model.vocab", R"({"a": 0, "b": 0})", {"model.vocab", "id 0 belongs to token \"a\" and to token \"b\""}},
+      {"model.merges", R"(["a c"])", {"model.merges[0]", "\"c\" is not in model.vocab", "accepted: merges whose"}},
+      {"model.merges", R"(["b a"])", {"model.merges[0]", "\"ba\" is not in model.vocab"}},
+      {"model.merges", R"(["a b", "a  b"])", {"model.merges[1]: \"a  b\"", "accepted: \"a b\" with exactly one space"}},
+      {"model.merges", R"([["a"]])", {"model.merges[0]: [\"a\"]", "accepted:"}},
+      {"model.merges", R"([["a", 1]])", {"model.merges[0]", "accepted:"}},
+      {"model.merges", "{}", {"model.merges: {}", "accepted: an array"}},
+      {"model.dropout", "0.1", {"model.dropout: 0.1", "accepted: null or 0"}},
+      {"model.unk_token", R"("<u>")", {"model.unk_token: \"<u>\"", "accepted: null or a token of model.vocab"}},
+      {"model.byte_fallback", "1", {"model.byte_fallback: 1 is of type integer", "accepted: true or false"}},
+      {"model", "[]", {"model: []", "accepted: an object"}},
+      {"normalizer", R"({"type": "Precompiled"})", {"normalizer.type: \"Precompiled\" is not supported", "accepted: NFC"}},
+      {"normalizer", R"({"a": 1})", {"normalizer.type: missing", "accepted: a string"}},
+      {"normalizer", R"({"type": "Replace", "pattern": {}, "content": ""})", {"normalizer.pattern: {}", "accepted: {\"String\""}},
+      {"normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": ""})", {"normalizer.pattern.String", "not empty"}},
+      {"pre_tokenizer", R"({"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated"})",
+       {"pre_tokenizer.pattern.Regex: \"(a\"", "does not compile", "parenthesis"}},
+      {"pre_tokenizer", R"({"type": "Split", "pattern": {"Regex": "[a&&b]"}, "behavior": "Isolated"})",
+       {"pre_tokenizer.pattern.Regex", "class intersection"}},
+      {"pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"String": "a"}, "behavior": "isolated"}]})",
+       {"pre_tokenizer.pretokenizers[0].behavior: \"isolated\"", "accepted: Removed, Isolated"}},
+      {"pre_tokenizer", R"({"type": "UnicodeScripts"})", {"pre_tokenizer.type: \"UnicodeScripts\"", "accepted: Split"}},
+      {"pre_tokenizer", R"({"type": "Metaspace", "replacement": "ab"})", {"pre_tokenizer.replacement: \"ab\"", "exactly one character"}},
+      {"decoder", R"({"type": "WordPiece"})", {"decoder.type: \"WordPiece\"", "accepted: ByteLevel"}},
+      {"decoder", R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "ByteFallback"}]})",
+       {"decoder.decoders[1].type: \"ByteFallback\"", "behind Fuse"}},
+      {"decoder", R"({"type": "Strip", "content": " ", "start": -1})", {"decoder.start: -1", "accepted: 0 or more"}},
+      {"post_processor", R"({"type": "BertProcessing"})", {"post_processor.type: \"BertProcessing\"", "accepted: TemplateProcessing"}},
+      {"post_processor", R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<q>"}}, {"Sequence": {}}]})",
+       {"post_processor.special_tokens.<q>.ids: missing", "accepted: an array"}},
+      {"post_processor",
+       R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "q"}}, {"Sequence": {}}], "special_tokens": {"q": {"ids": [77]}}})",
+       {"post_processor", "id 77 has no token"}},
+      {"added_tokens", R"([{"id": 9}])", {"added_tokens[0].content: missing", "accepted: a string"}},
+      {"added_tokens", R"([{"id": -3, "content": "x"}])", {"added_tokens[0].id: -3", "accepted: an id from 0"}},
+      {"added_tokens", R"([{"id": 1, "content": "x"}])", {"added_tokens[0]", "has this id for token \"b\""}},
+      {"added_tokens", R"([{"id": 9, "content": "a"}])", {"added_tokens[0]", "has this token with id 0"}},
+      {"added_tokens", R"([{"id": 9, "content": "x"}, {"id": 9, "content": "y"}])", {"added_tokens[1]", "id appears twice"}},
+      {"added_tokens", R"([{"id": 9, "content": "x"}, {"id": 8, "content": "x"}])", {"added_tokens[1]", "content appears twice"}},
+      {"added_tokens", R"({"id": 9})", {"added_tokens: {\"id\": 9}", "accepted: an array"}},
+  };
+  for (const BadFile& bad : files) {
+    const Status status = load(with(bad.key, bad.value));
+    ASSERT_FALSE(status.ok()) << bad.key << " = " << bad.value;
+    EXPECT_THAT(status.message(), HasSubstr("tokenizer.json: ")) << bad.value;
+    for (const char* part : bad.message) EXPECT_THAT(status.message(), HasSubstr(part)) << bad.value;
+  }
+}
+
+TEST(TokenizerErrors, DocumentsThatAreNoTokenizer) {
+  EXPECT_THAT(load("[]").message(), HasSubstr("accepted: an object"));
+  EXPECT_THAT(load("{}").message(), HasSubstr("model: missing"));
+  EXPECT_THAT(load(R"({"model": {"type": "BPE"}})").message(), HasSubstr("model.vocab: missing"));
+  EXPECT_THAT(load(R"({"model": {"type": "BPE", "vocab": {}}})").message(), HasSubstr("model.merges: missing"));
+  EXPECT_THAT(load(R"({"model": {}})").message(), HasSubstr("model.type: missing"));
+  const std::string whole = with("version", "1");
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    EXPECT_THAT(load(whole.substr(0, length)).message(), HasSubstr("tokenizer.json is not valid JSON")) << length;
+  }
+  EXPECT_THAT(Tokenizer::load("/nonexistent/tokenizer.json").status().message(), HasSubstr("/nonexistent/tokenizer.json"));
+}
+
+TEST(TokenizerErrors, DeepNestingIsAnError) {
+  for (const auto& [key, list] : {std::pair{"normalizer", "normalizers"}, std::pair{"pre_tokenizer", "pretokenizers"},
+                                  std::pair{"decoder", "decoders"}, std::pair{"post_processor", "processors"}}) {
+    std::string value = "[]";
+    for (int i = 0; i < 100; ++i) value = std::string(R"([{"type": "Sequence", ")") + list + "\": " + value + "}]";
+    value = value.substr(1, value.size() - 2);
+    EXPECT_THAT(load(with(key, value)).message(), HasSubstr("nested deeper than 16")) << key;
+  }
+  EXPECT_FALSE(load("{\"model\": " + std::string(100'000, '[')).ok());
+}
+
+// A directory of its own for each use, gone at the end.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory()
+      : path_(std::filesystem::temp_directory_path() / ("tessera_text_" + std::to_string(std::random_device{}()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  void write(const char* name, const std::string& text) const { std::ofstream(path_ / name) << text; }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(TokenizerConfig, ReadsEveryFormOfEachField) {
+  const TemporaryDirectory directory;
+  EXPECT_TRUE(TokenizerConfig::load(directory.path())->chat_templates.empty());
+  directory.write("tokenizer_config.json", R"({"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>",
+    "pad_token": null, "add_bos_token": true, "model_max_length": 1000000000000000019884624838656,
+    "chat_template": [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T"}]})");
+  const TokenizerConfig config = *TokenizerConfig::load(directory.path());
+  EXPECT_EQ(config.bos_token, "<s>");
+  EXPECT_EQ(config.eos_token, "</s>");
+  EXPECT_EQ(config.pad_token, "");
+  EXPECT_EQ(config.add_bos_token, true);
+  EXPECT_EQ(config.add_eos_token, std::nullopt);
+  EXPECT_EQ(*config.find_template(), "D");
+  EXPECT_EQ(*config.find_template("tool_use"), "T");
+  EXPECT_EQ(config.find_template("rag"), nullptr);
+  directory.write("chat_template.jinja", "J");
+  EXPECT_EQ(*TokenizerConfig::load(directory.path())->find_template(), "J");
+  EXPECT_EQ(*TokenizerConfig::load(directory.path())->find_template("tool_use"), "T");
+}
+
+TEST(TokenizerConfig, ErrorsNameTheField) {
+  const TemporaryDirectory directory;
+  const std::pair<const char*, const char*> files[] = {
+      {R"({"bos_token": 1})", "bos_token: 1: accepted: a string"},
+      {R"({"eos_token": {}})", "eos_token.content: missing"},
+      {R"({"add_bos_token": "yes"})", "add_bos_token: \"yes\" is of type string; accepted: true or false"},
+      {R"({"chat_template": 5})", "chat_template: 5: accepted: a string, or an array"},
+      {R"({"chat_template": [{"name": "x"}]})", "chat_template[0].template: missing"},
+      {"[]", "accepted: an object"},
+      {"{", "is not valid JSON"},
+  };
+  for (const auto& [text, message] : files) {
+    directory.write("tokenizer_config.json", text);
+    EXPECT_THAT(TokenizerConfig::load(directory.path()).status().message(),
+                AllOf(HasSubstr("tokenizer_config.json"), HasSubstr(message)));
+  }
+}
+
+}  // namespace
+}  // namespace tessera

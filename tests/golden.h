@@ -1,0 +1,75 @@
+// A golden checkpoint: prompts, and what Hugging Face computes from them in float32.
+//
+// golden.json holds prompts and the 12 greedy tokens after each; golden.safetensors the logits of every
+// token of prompt i (logits_i), or of its last 16 (logits_i_tail).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/strong_id.h"
+#include "tessera/model/safetensors.h"
+#include "test_paths.h"
+
+namespace tessera::testing {
+
+inline std::vector<TokenId> ids_of(const Json& list) {
+  std::vector<TokenId> ids;
+  for (const Json& id : list.as_array()) ids.emplace_back(static_cast<std::int32_t>(id.as_int()));
+  return ids;
+}
+
+struct Golden {
+  std::string folder;
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::vector<TokenId>> greedy;  // after each prompt
+  SafetensorsFile logits;
+
+  // The stored rows of prompt i: the last ones of its logits.
+  std::vector<float> stored_rows(std::size_t i) const {
+    const StoredTensor* tensor = logits.find("logits_" + std::to_string(i));
+    if (tensor == nullptr) tensor = logits.find("logits_" + std::to_string(i) + "_tail");
+    std::vector<float> rows(tensor->data.size() / sizeof(float));
+    std::memcpy(rows.data(), tensor->data.data(), tensor->data.size());
+    return rows;
+  }
+};
+
+inline Golden read_golden(const std::string& name) {
+  const std::string folder = data_path("goldens/" + name);
+  const Json json = *Json::read_file(folder + "/golden.json");
+  Golden golden{
+      .folder = folder, .prompts = {}, .greedy = {}, .logits = *SafetensorsFile::open(folder + "/golden.safetensors")};
+  for (const Json& prompt : json.find("prompts")->as_array()) golden.prompts.push_back(ids_of(prompt));
+  for (const Json& greedy : json.find("greedy")->as_array()) golden.greedy.push_back(ids_of(greedy));
+  return golden;
+}
+
+// How far logits are from stored rows: the greatest absolute difference, and ‖a−b‖/‖b‖.
+struct Distance {
+  double absolute = 0;
+  double relative = 0;
+};
+
+// `logits` ends with the rows that `want` holds; fewer are infinitely far.
+inline Distance distance(std::span<const float> logits, std::span<const float> want) {
+  if (logits.size() < want.size() || want.empty()) return {INFINITY, INFINITY};
+  const std::span<const float> got = logits.last(want.size());
+  Distance d;
+  double difference2 = 0;
+  double norm2 = 0;
+  for (std::size_t k = 0; k < want.size(); ++k) {
+    const double difference = static_cast<double>(got[k]) - static_cast<double>(want[k]);
+    d.absolute = std::isnan(difference) ? INFINITY : std::max(d.absolute, std::abs(difference));
+    difference2 += difference * difference;
+    norm2 += static_cast<double>(want[k]) * static_cast<double>(want[k]);
+  }
+  d.relative = std::isnan(difference2) ? INFINITY : std::sqrt(difference2 / norm2);
+  return d;
+}
+
+}  // namespace tessera::testing
