@@ -75,7 +75,7 @@ class [[nodiscard]] Result {
  public:
   static_assert(!std::is_reference_v<T> && !std::is_same_v<std::remove_cv_t<T>, Status>);
 
-  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
+  Result(T v) : value_(std::move(v)) {}                 // NOLINT(google-explicit-constructor)
   Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     assert(!status_.ok() && "a Result made of a Status holds an error");
   }

@@ -9,7 +9,9 @@
 namespace tessera::cli {
 namespace {
 
-// Adds one request to the batch.
+std::int64_t pages_for(std::int64_t tokens, std::int64_t page_size) { return (tokens + page_size - 1) / page_size; }
+
+// Adds one request after another.
 class BatchBuilder {
  public:
   explicit BatchBuilder(const ModelRunner& runner)
@@ -21,7 +23,7 @@ class BatchBuilder {
 
   void add(std::int64_t query, std::int64_t prefix) {
     std::vector<PageId> pages;
-    for (std::int64_t p = 0; p * page_size_ < prefix + query; ++p)
+    for (std::int64_t p = 0; p < pages_for(prefix + query, page_size_); ++p)
       pages.emplace_back(static_cast<std::int32_t>(next_page_++));
     for (std::int64_t position = prefix; position < prefix + query; ++position) {
       batch_.input_ids.emplace_back(random_id_(random_));
@@ -55,12 +57,6 @@ class BatchBuilder {
 
 }  // namespace
 
-Result<ForwardBatch> make_batch(const ModelRunner& runner, const BatchPlan& plan) {
-  BatchBuilder builder(runner);
-  for (std::int64_t i = 0; i < plan.requests; ++i) builder.add(plan.query, plan.prefix);
-  return std::move(builder).finish();
-}
-
 Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t tokens) {
   BatchBuilder builder(runner);
   for (std::int64_t left = tokens; left > 0;) {
@@ -69,6 +65,25 @@ Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t 
     left -= query;
   }
   return std::move(builder).finish();
+}
+
+Result<ForwardBatch> make_decode_batch(const ModelRunner& runner, std::int64_t requests, std::int64_t context) {
+  BatchBuilder builder(runner);
+  for (std::int64_t i = 0; i < requests; ++i) builder.add(1, context - 1);
+  return std::move(builder).finish();
+}
+
+std::int64_t max_prefill_tokens(const ModelRunner& runner) {
+  const RunnerOptions& options = runner.options();
+  const std::int64_t per_request = pages_for(options.context_length, options.page_size);
+  const std::int64_t full_requests = (options.num_pages - 1) / per_request;
+  const std::int64_t rest = (options.num_pages - 1) % per_request * options.page_size;
+  return std::min(options.max_tokens, full_requests * options.context_length + rest);
+}
+
+std::int64_t max_decode_requests(const ModelRunner& runner, std::int64_t context) {
+  const RunnerOptions& options = runner.options();
+  return std::min(options.max_requests, (options.num_pages - 1) / pages_for(context, options.page_size));
 }
 
 }  // namespace tessera::cli

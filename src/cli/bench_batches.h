@@ -10,17 +10,14 @@
 
 namespace tessera::cli {
 
-// Requests of `query` new tokens each after `prefix` cached ones.
-struct BatchPlan {
-  std::int64_t requests = 1;
-  std::int64_t query = 1;
-  std::int64_t prefix = 0;
-};
-
-// The logits of each request's last token are wanted. Fails where the KV cache has too few pages.
-Result<ForwardBatch> make_batch(const ModelRunner& runner, const BatchPlan& plan);
-
+// The logits of each request's last token are wanted. Both fail where the KV cache has too few pages.
 // `tokens` new ones, of as few requests as the context length allows.
 Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t tokens);
+// Requests with `context` tokens each, of which the last is new.
+Result<ForwardBatch> make_decode_batch(const ModelRunner& runner, std::int64_t requests, std::int64_t context);
+
+// The largest of each that the runner takes.
+std::int64_t max_prefill_tokens(const ModelRunner& runner);
+std::int64_t max_decode_requests(const ModelRunner& runner, std::int64_t context);
 
 }  // namespace tessera::cli

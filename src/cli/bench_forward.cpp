@@ -9,6 +9,7 @@
 #include "tessera/cli/bench.h"
 #include "tessera/cli/bench_batches.h"
 #include "tessera/cli/memory_bandwidth.h"
+#include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
 
@@ -71,7 +72,7 @@ Json row_json(const Comparison& c) {
   return row;
 }
 
-// The sizes asked for, else those of `usual` that the runner takes.
+// The sizes asked for, else those of `usual` up to `most`.
 std::vector<std::int64_t> sizes_or(const std::vector<std::int64_t>& asked, std::vector<std::int64_t> usual,
                                    std::int64_t most) {
   if (!asked.empty()) return asked;
@@ -108,7 +109,7 @@ Status bench_prefill(const BenchOptions& options) {
   Table table({">tokens", ">eager ms", ">graph ms", ">eager tok/s", ">graph tok/s", ">speed-up", "graph", ">padding"});
   Json rows = Json::array();
   for (const std::int64_t tokens :
-       sizes_or(options.num_tokens, {16, 64, 256, 1024, 2048}, runner.options().max_tokens)) {
+       sizes_or(options.num_tokens, {16, 64, 256, 1024, 2048}, max_prefill_tokens(runner))) {
     const ForwardBatch batch = TRY(make_prefill_batch(runner, tokens));
     const Comparison c = TRY(compare(runner, batch, options.repeat));
     table.add({count_text(tokens), number_text(c.eager_ms), number_text(c.graph_ms),
@@ -118,8 +119,7 @@ Status bench_prefill(const BenchOptions& options) {
   }
   Json json = bench_header(options, *engine);
   json.set("rows", std::move(rows));
-  fmt::print("{}", options.json ? json.dump() + "\n" : bench_title(options, *engine) + table.text());
-  return ok_status();
+  return write_output(options.json ? json.dump() + "\n" : bench_title(options, *engine) + table.text());
 }
 
 Status bench_decode(const BenchOptions& options) {
@@ -136,11 +136,12 @@ Status bench_decode(const BenchOptions& options) {
   Table table({">requests", ">eager ms", ">graph ms", ">eager tok/s", ">graph tok/s", ">speed-up", "graph", ">read",
                ">GB/s", ">of memory"});
   Json rows = Json::array();
-  for (const std::int64_t requests : sizes_or(options.batch_sizes, {1, 4, 16, 64}, runner.options().max_requests)) {
-    const ForwardBatch batch =
-        TRY(make_batch(runner, {.requests = requests, .query = 1, .prefix = options.context - 1}));
+  for (const std::int64_t requests :
+       sizes_or(options.batch_sizes, {1, 4, 16, 64}, max_decode_requests(runner, options.context))) {
+    const ForwardBatch batch = TRY(make_decode_batch(runner, requests, options.context));
     const Comparison c = TRY(compare(runner, batch, options.repeat));
     const std::int64_t bytes = step_bytes(*engine, requests, options.context);
+    const bool fits_cache = bytes <= memory.cache_bytes;
     const double rate = 1e3 * static_cast<double>(bytes) / c.graph_ms;
     table.add({count_text(requests), number_text(c.eager_ms), number_text(c.graph_ms),
                number_text(c.per_second(c.eager_ms)), number_text(c.per_second(c.graph_ms)),
@@ -148,18 +149,16 @@ Status bench_decode(const BenchOptions& options) {
                fmt::format("{:.0f} %", 100 * rate / memory.bytes_per_second)});
     Json row = row_json(c);
     row.set("bytes_read", bytes).set("bytes_per_s", rate).set("memory_share", rate / memory.bytes_per_second);
+    row.set("fits_cache", fits_cache);
     rows.push_back(std::move(row));
   }
   Json json = bench_header(options, *engine);
   json.set("context", options.context).set("memory_bytes_per_s", memory.bytes_per_second);
   json.set("rows", std::move(rows));
-  if (options.json) {
-    fmt::print("{}\n", json.dump());
-    return ok_status();
-  }
-  fmt::print("{}{}\n  {} tokens cached by each request; this machine reads memory at {} GB/s\n",
-             bench_title(options, *engine), table.text(), options.context, number_text(memory.bytes_per_second / 1e9));
-  return ok_status();
+  if (options.json) return write_output(json.dump() + "\n");
+  return write_output(fmt::format("{}{}\n  {} tokens cached by each request; this machine reads memory at {} GB/s\n",
+                                  bench_title(options, *engine), table.text(), options.context,
+                                  number_text(memory.bytes_per_second / 1e9)));
 }
 
 }  // namespace tessera::cli

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tessera/cli/bench.h"
+#include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/device/cpu/cpu_device.h"
@@ -33,7 +34,7 @@ Status bench_startup(const BenchOptions& options) {
   Json runners = Json::object();
   for (const GraphRunner* graphs : {&runner.prefill(), &runner.decode()}) {
     const CaptureReport& report = graphs->report();
-    const std::int64_t count = graphs->executable().num_captured();
+    const std::int64_t count = graphs->executable().num_captured() * graphs->executable().graph().num_pieces();
     table.add({graphs->name(), count_text(std::ssize(report.captured)), count_text(count),
                count_text(report.graphs.nodes), bytes_text(report.graphs.bytes), number_text(report.seconds)});
     Json json = Json::object();
@@ -45,16 +46,12 @@ Status bench_startup(const BenchOptions& options) {
   json.set("plan_s", plan_seconds).set("load_s", engine->load_seconds()).set("capture_s", engine->capture_seconds());
   json.set("runners", std::move(runners)).set("arena_bytes", memory.arena).set("weights_bytes", memory.weights);
   json.set("kv_cache_bytes", memory.kv_cache).set("graph_bytes", memory.graph_objects);
-  if (options.json) {
-    fmt::print("{}\n", json.dump());
-    return ok_status();
-  }
-  fmt::print(
-      "{}  plan     {} s\n  load     {} s, plan included: weights {}, KV cache {}\n  capture  {} s: arena {}\n\n{}",
-      bench_title(options, *engine), number_text(plan_seconds), number_text(engine->load_seconds()),
+  if (options.json) return write_output(json.dump() + "\n");
+  return write_output(fmt::format(
+      "{}  plan     {} ms\n  load     {} s, plan included: weights {}, KV cache {}\n  capture  {} s: arena {}\n\n{}",
+      bench_title(options, *engine), number_text(1e3 * plan_seconds), number_text(engine->load_seconds()),
       bytes_text(memory.weights), bytes_text(memory.kv_cache), number_text(engine->capture_seconds()),
-      bytes_text(memory.arena), table.text());
-  return ok_status();
+      bytes_text(memory.arena), table.text()));
 }
 
 }  // namespace tessera::cli

@@ -7,6 +7,7 @@
 
 #include "tessera/cli/commands.h"
 #include "tessera/cli/explanation.h"
+#include "tessera/cli/output.h"
 
 namespace tessera::cli {
 namespace {
@@ -35,7 +36,7 @@ Status run_explain(const ExplainOptions& options) {
   const Explanation explanation = TRY(explain(options.engine, options.num_tokens));
   const std::string text = render(explanation, options.format);
   if (options.output.empty()) {
-    fmt::print("{}", text);
+    TRY(write_output(text));
   } else {
     TRY(write_file(options.output, text));
   }

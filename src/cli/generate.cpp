@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <memory>
 #include <optional>
 
 #include "tessera/cli/commands.h"
 #include "tessera/cli/graph_report.h"
+#include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/text/stream_decoder.h"
@@ -19,15 +19,10 @@ class Stream {
   explicit Stream(const Tokenizer* tokenizer) {
     if (tokenizer != nullptr) decoder_.emplace(*tokenizer);
   }
-  void push(TokenId id) { write(decoder_ ? decoder_->push(id) : fmt::format("{} ", id.value())); }
-  void finish() { write((decoder_ ? decoder_->finish() : std::string()) + "\n"); }
+  Status push(TokenId id) { return write_output(decoder_ ? decoder_->push(id) : fmt::format("{} ", id.value())); }
+  Status finish() { return write_output((decoder_ ? decoder_->finish() : std::string()) + "\n"); }
 
  private:
-  static void write(const std::string& text) {
-    if (text.empty()) return;
-    fmt::print("{}", text);
-    std::fflush(stdout);
-  }
   std::optional<StreamDecoder> decoder_;
 };
 
@@ -73,11 +68,12 @@ Json to_json(const Engine& engine, const RunRecord& record) {
 void print_stats(const Engine& engine, const RunRecord& record) {
   const Completion& done = record.completions[0];
   const PhaseTimes times = phase_times(record);
-  fmt::print(stderr, "\n{}\n", graphs_text(engine, record.forwards));
-  fmt::print(stderr, "  prefill  {} in {} ms, {} tokens/s\n", plural(done.prompt_tokens, "token"),
-             number_text(times.prefill_ms), number_text(per_second(done.prompt_tokens, times.prefill_ms)));
-  fmt::print(stderr, "  decode   {} in {} ms, {} tokens/s\n", plural(times.decode_tokens, "token"),
-             number_text(times.decode_ms), number_text(per_second(times.decode_tokens, times.decode_ms)));
+  std::string text = "\n" + graphs_text(engine, record.forwards) + "\n";
+  text += fmt::format("  prefill  {} in {} ms, {} tokens/s\n", plural(done.prompt_tokens, "token"),
+                      number_text(times.prefill_ms), number_text(per_second(done.prompt_tokens, times.prefill_ms)));
+  text += fmt::format("  decode   {} in {} ms, {} tokens/s\n", plural(times.decode_tokens, "token"),
+                      number_text(times.decode_ms), number_text(per_second(times.decode_tokens, times.decode_ms)));
+  write_error(text);
 }
 
 }  // namespace
@@ -90,15 +86,15 @@ Status run_generate(const GenerateOptions& options) {
                         .sampling = options.sampling,
                         .max_new_tokens = options.max_new_tokens,
                         .ignore_eos = options.ignore_eos};
+  RunRecord record;
   if (options.json) {
-    const RunRecord record = TRY(run_requests(*engine, {request}));
-    fmt::print("{}\n", to_json(*engine, record).dump());
-    if (options.stats) print_stats(*engine, record);
-    return ok_status();
+    record = TRY(run_requests(*engine, {request}));
+    TRY(write_output(to_json(*engine, record).dump() + "\n"));
+  } else {
+    Stream stream(engine->tokenizer());
+    record = TRY(run_requests(*engine, {request}, [&](std::size_t, TokenId id) { return stream.push(id); }));
+    TRY(stream.finish());
   }
-  Stream stream(engine->tokenizer());
-  const RunRecord record = TRY(run_requests(*engine, {request}, [&](std::size_t, TokenId id) { stream.push(id); }));
-  stream.finish();
   if (options.stats) print_stats(*engine, record);
   return ok_status();
 }

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Result<CommandLine> parse(std::vector<std::string> arguments) { return parse_command_line(std::move(arguments)); }
+Result<CommandLine> parse(const std::vector<std::string>& arguments) { return parse_command_line(arguments); }
 
 std::vector<std::string> generate_with(std::vector<std::string> more) {
   std::vector<std::string> arguments = {"generate", "--model-path", "m", "--input-ids", "1,2"};
@@ -176,16 +176,17 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{generate_with({"word"}), "unexpected argument \"word\""},
         WrongLine{generate_with({"--host", "::"}), "--host is not supported yet"},
         WrongLine{generate_with({"--kv-cache-dtype=fp8"}), "--kv-cache-dtype is not supported yet"},
-        WrongLine{generate_with({"--tp", "2"}), "--tp-size: 2 is not supported yet; accepted is 1"},
-        WrongLine{generate_with({"--pp-size", "2"}), "--pp-size: 2 is not supported yet"},
-        WrongLine{generate_with({"--device", "cuda"}), "--device: \"cuda\" is not supported; accepted is cpu"},
+        WrongLine{generate_with({"--tp", "2"}), "--tp-size: \"2\" is not supported yet; accepted is 1"},
+        WrongLine{generate_with({"--pp-size", "2"}), "--pp-size: \"2\" is not supported yet"},
+        WrongLine{generate_with({"--device", "cuda"}), "--device: \"cuda\" is not supported yet; accepted is cpu"},
         WrongLine{generate_with({"--dtype", "int8"}), "--dtype: \"int8\" is not accepted"},
         WrongLine{generate_with({"--temperature", "-1"}), "--temperature: -1 is not accepted; 0 (greedy) or more is"},
         WrongLine{generate_with({"--top-p", "0"}), "--top-p: 0 is not accepted"},
         WrongLine{generate_with({"--top-k", "-1"}), "--top-k: \"-1\" is not accepted"},
         WrongLine{generate_with({"--max-new-tokens", "0"}), "--max-new-tokens: \"0\" is not accepted"},
-        WrongLine{generate_with({"--max-new-tokens"}), "--max-new-tokens"},
-        WrongLine{generate_with({"--seed", "1", "--seed", "2"}), "--seed"},
+        WrongLine{generate_with({"--max-new-tokens"}), "--max-new-tokens: the value is missing"},
+        WrongLine{generate_with({"--seed", "1", "--seed", "2"}), "--seed: given more than once"},
+        WrongLine{generate_with({"--json=yes"}), "--json: a value is given, and none is taken"},
         WrongLine{generate_with({"--page-size", "2000"}),
                   "--page-size: \"2000\" is not accepted; a whole number from 1 to 1024 is"},
         WrongLine{generate_with({"--mem-fraction-static", "1"}),

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "tessera/base/log.h"
 #include "tessera/base/status.h"
 #include "tessera/cli/commands.h"
+#include "tessera/cli/output.h"
 #include "tessera/cli/parse.h"
 
 namespace tessera::cli {
@@ -20,7 +22,7 @@ constexpr int kWrongCommandLine = 2;
 int report(const Status& status, int exit_code) {
   std::string message = status.message();
   std::replace(message.begin(), message.end(), '\n', ' ');
-  fmt::print(stderr, "tessera: error: {}\n", message);
+  write_error(fmt::format("tessera: error: {}\n", message));
   return exit_code;
 }
 
@@ -33,31 +35,35 @@ Status start_logging(const CommandLine& line) {
 
 Status run_command(const Command& command) {
   struct Runner {
-    Status operator()(const ShowText& show) const {
-      fmt::print("{}", show.text);
-      return ok_status();
-    }
+    Status operator()(const ShowText& show) const { return write_output(show.text); }
     Status operator()(const GenerateOptions& options) const { return run_generate(options); }
     Status operator()(const ScoreOptions& options) const { return run_score(options); }
     Status operator()(const ExplainOptions& options) const { return run_explain(options); }
     Status operator()(const VerifyOptions& options) const { return run_verify(options); }
     Status operator()(const BenchOptions& options) const { return run_bench(options); }
   };
-  TRY(std::visit(Runner{}, command));
-  // A full disk or a closed pipe shows here at the latest.
-  if (std::fflush(stdout) != 0) return data_loss("standard output could not be written");
-  return ok_status();
+  return std::visit(Runner{}, command);
+}
+
+// What the standard library throws below, which is memory that cannot be had for the most part.
+Status run_command_or_catch(const Command& command) {
+  try {
+    return run_command(command);
+  } catch (const std::bad_alloc&) {
+    return resource_exhausted("out of memory");
+  } catch (const std::exception& error) {
+    return internal_error(error.what());
+  }
 }
 
 }  // namespace
 
-int run(std::vector<std::string> arguments) {
-  const Result<CommandLine> line = parse_command_line(std::move(arguments));
+int run(const std::vector<std::string>& arguments) {
+  const Result<CommandLine> line = parse_command_line(arguments);
   if (!line.ok()) return report(line.status(), kWrongCommandLine);
   if (const Status status = start_logging(*line); !status.ok()) return report(status, kWrongCommandLine);
-  const Status status = run_command(line->command);
+  const Status status = run_command_or_catch(line->command);
   if (status.ok()) return 0;
-  std::fflush(stdout);
   return report(status, status.message().starts_with("--") ? kWrongCommandLine : kFailed);
 }
 

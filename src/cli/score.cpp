@@ -6,6 +6,7 @@
 
 #include "tessera/cli/commands.h"
 #include "tessera/cli/graph_report.h"
+#include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/model/safetensors.h"
@@ -100,17 +101,13 @@ Status run_score(const ScoreOptions& options) {
     scores.push_back(score_of(std::move(record.completions[i].logits), prompts[i], static_cast<std::size_t>(vocab)));
   }
   TRY(write_scores(options.output, scores, vocab));
-  if (options.json) {
-    fmt::print("{}\n", to_json(options, *engine, prompts, scores, record).dump());
-    return ok_status();
-  }
+  if (options.json) return write_output(to_json(options, *engine, prompts, scores, record).dump() + "\n");
   Table table({"prompt", ">tokens", ">log-probability", ">perplexity"});
   for (std::size_t i = 0; i < scores.size(); ++i) {
     table.add({fmt::format("{}", i), count_text(std::ssize(prompts[i])), fmt::format("{:.4f}", scores[i].sum()),
                number_text(scores[i].perplexity())});
   }
-  fmt::print("{}  written to {}\n", table.text(), options.output);
-  return ok_status();
+  return write_output(fmt::format("{}  written to {}\n", table.text(), options.output));
 }
 
 }  // namespace tessera::cli

@@ -81,7 +81,7 @@ Json text_json(const Engine& engine, std::span<const TokenId> ids, bool skip_spe
 }
 
 Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& requests,
-                               const std::function<void(std::size_t, TokenId)>& on_token) {
+                               const std::function<Status(std::size_t, TokenId)>& on_token) {
   const Clock::time_point start = Clock::now();
   std::vector<RequestId> ids;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -105,7 +105,7 @@ Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& reque
       const auto index = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), event.request) - ids.begin());
       if (event.finish == FinishReason::kError && failure.ok()) failure = event.error;
       started[index] = started[index] || event.token || event.finish != FinishReason::kNone;
-      if (event.token && on_token) on_token(index, *event.token);
+      if (event.token && on_token) TRY(on_token(index, *event.token));
     }
   }
   TRY(failure);

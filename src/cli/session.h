@@ -40,8 +40,9 @@ struct RunRecord {
   double total_ms = 0;
 };
 
-// Submits all, runs them to their ends. `on_token(request, token)` sees tokens as they come.
+// Submits all, runs them to their ends. `on_token(request, token)` sees tokens as they come; its error ends
+// the run.
 Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& requests,
-                               const std::function<void(std::size_t, TokenId)>& on_token = {});
+                               const std::function<Status(std::size_t, TokenId)>& on_token = {});
 
 }  // namespace tessera::cli

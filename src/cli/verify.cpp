@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tessera/cli/commands.h"
+#include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/device/cpu/cpu_device.h"
@@ -27,7 +28,8 @@ Result<Weights> load_weights(const EngineOptions& options, const EnginePlan& pla
   if (options.load_format == LoadFormat::kDummy)
     return Weights::make_dummy(plan.graphs.weights, options.random_seed, device, options.show_progress);
   const std::filesystem::path path = options.model_path;
-  const std::string folder = std::filesystem::is_directory(path) ? path.string() : path.parent_path().string();
+  std::error_code ignored;
+  const std::string folder = std::filesystem::is_directory(path, ignored) ? path.string() : path.parent_path().string();
   return Weights::load(plan.graphs.weights, TRY(Checkpoint::open(folder)), device, options.show_progress);
 }
 
@@ -103,7 +105,7 @@ std::string to_text(const Verified& verified) {
 
 Status run_verify(const VerifyOptions& options) {
   const Verified verified = TRY(verify_model(options.engine));
-  fmt::print("{}", options.json ? to_json(verified).dump() + "\n" : to_text(verified));
+  TRY(write_output(options.json ? to_json(verified).dump() + "\n" : to_text(verified)));
   for (const auto& [name, capture] : verified.captures) {
     if (!capture.dropped.empty()) {
       return internal_error(fmt::format("{} of the {} runner were not captured, {} the first: {}",

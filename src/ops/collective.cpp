@@ -167,16 +167,18 @@ Result<std::vector<ir::Type>> infer_all_gather(const ir::OpSignature& signature)
   return std::vector<ir::Type>{{x.dtype, {x.shape[0], x.shape[1] * ranks}}};
 }
 
-// A launch returns nothing: an error that has not ended the group yet ends it, and so stays in status().
-void keep_error(Communicator& communicator, const Status& status) {
+// A rank that fails ends the group, so that the others do not wait for it.
+Status abort_on_error(Communicator& communicator, Status status) {
   if (!status.ok()) communicator.abort(status.message());
+  return status;
 }
 
 Result<std::unique_ptr<BoundOp>> bind_all_reduce(const BindArgs& args) {
   const TensorView x = args.operands[0];
   Communicator* communicator = args.context.communicator;
-  return make_cpu_op("all_reduce", [=] {
-    if (communicator) keep_error(*communicator, communicator->all_reduce(x));
+  return make_cpu_op("all_reduce", [=]() -> Status {
+    if (communicator == nullptr) return ok_status();
+    return abort_on_error(*communicator, communicator->all_reduce(x));
   });
 }
 
@@ -188,11 +190,10 @@ Result<std::unique_ptr<BoundOp>> bind_all_gather(const BindArgs& args) {
   const std::int64_t present = communicator ? communicator->ranks() : 1;
   if (ranks != present)
     return failed_precondition(fmt::format("all_gather was built for {} ranks, but {} run", ranks, present));
-  return make_cpu_op("all_gather", [=] {
-    if (communicator)
-      keep_error(*communicator, communicator->all_gather(x, y));
-    else if (x.bytes() > 0)
-      std::memcpy(y.data, x.data, static_cast<std::size_t>(x.bytes()));
+  return make_cpu_op("all_gather", [=]() -> Status {
+    if (communicator != nullptr) return abort_on_error(*communicator, communicator->all_gather(x, y));
+    if (x.bytes() > 0) std::memcpy(y.data, x.data, static_cast<std::size_t>(x.bytes()));
+    return ok_status();
   });
 }
 

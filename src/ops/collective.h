@@ -1,18 +1,16 @@
 // Tensor parallelism: a group of ranks that run in lockstep, and the operators in which they meet.
 //
-//   all_reduce(mut x X[*, N])                 x = Σ over ranks of x, added in rank order in float32 and rounded once:
-//   the
-//                                             same bits on every rank. One rank (no communicator): nothing happens.
+//   all_reduce(mut x X[*, N])   x = Σ over ranks of x, added in rank order in float32 and rounded once: the same
+//                               bits on every rank. One rank (no communicator): nothing happens.
 //   all_gather(x X[R, N]) {ranks} → X[R, N·ranks]   the ranks' columns side by side, in rank order
 //
 // Ranks are threads of this process, each with its own device and stream:
 //
 //   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
-//   // thread r: ForwardContext{.communicator = group[r].get()}; forwards; then check group[r]->status()
+//   // thread r: ForwardContext{.communicator = group[r].get()}
 //
 // A rank that fails calls abort(), and a communicator's destruction is one: the others, waiting or yet to
-// come, get kCancelled. A kernel launch returns nothing, so the error stays in status(), which the runner
-// reads after every forward; what a forward computed after it is undefined and to be dropped.
+// come, get kCancelled from the collective they are in, and the group is over.
 #pragma once
 
 #include <memory>

@@ -2,10 +2,8 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstring>
 #include <dnnl.hpp>
 
-#include "tessera/base/log.h"
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/ops/linear_cpu.h"
 
@@ -55,7 +53,7 @@ class OneDnnLinear final : public BoundOp {
 
   Status enqueue(Stream& stream) const override {
     const OneDnnLinear* self = this;
-    return as_cpu(stream).launch("linear", [self] { self->run(); });
+    return as_cpu(stream).launch("linear", [self] { return self->run(); });
   }
 
  private:
@@ -66,15 +64,13 @@ class OneDnnLinear final : public BoundOp {
     ++num_arguments_;
   }
 
-  void run() const {
+  Status run() const {
     // The C function: no map of arguments is built, nothing throws.
     const dnnl_status_t status =
         dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(num_arguments_), arguments_.data());
-    if (status == dnnl_success) return;
-    // A launch returns nothing: NaN rather than what stood there before.
-    log_error("ops", "linear {}x{}x{}: oneDNN failed with status {}; its result is NaN", problem_.m, problem_.n,
-              problem_.k, static_cast<int>(status));
-    std::memset(problem_.y, 0xff, static_cast<std::size_t>(problem_.m * problem_.n) * ir::dtype_size(problem_.dtype));
+    if (status == dnnl_success) return ok_status();
+    return internal_error(fmt::format("oneDNN failed with status {} in a matmul {}x{}x{}", static_cast<int>(status),
+                                      problem_.m, problem_.n, problem_.k));
   }
 
   LinearProblem problem_;

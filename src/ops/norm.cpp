@@ -74,20 +74,21 @@ TESSERA_INLINE float square(T x) {
   return v * v;
 }
 
-// Four sums at a time: one alone would wait for its own last addition.
+// As many sums as several vectors have lanes: one alone would wait for its own last addition.
 template <class T>
 TESSERA_INLINE float sum_of_squares(const T* x, std::int64_t n) {
-  const std::int64_t quarter = n / 4;
-  float a = 0, b = 0, c = 0, d = 0;
-#pragma omp simd reduction(+ : a, b, c, d)
-  for (std::int64_t i = 0; i < quarter; ++i) {
-    a += square(x[i]);
-    b += square(x[i + quarter]);
-    c += square(x[i + 2 * quarter]);
-    d += square(x[i + 3 * quarter]);
+  constexpr std::int64_t kLanes = 32;
+  float lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+#pragma omp simd
+    for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] += square(x[i + j]);
   }
-  for (std::int64_t i = 4 * quarter; i < n; ++i) a += square(x[i]);
-  return (a + b) + (c + d);
+  float sum = 0;
+  for (; i < n; ++i) sum += square(x[i]);
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t j = 0; j < kLanes; ++j) sum += lanes[j];
+  return sum;
 }
 
 template <class T>

@@ -29,10 +29,10 @@ Result<KvStorage> KvStorage::create(const ir::Graph& graph, std::int64_t num_pag
   KvStorage storage;
   storage.num_pages_ = num_pages;
   storage.memory_ = TRY(device.allocate(static_cast<std::size_t>(TRY(total_bytes(graph, num_pages))), "KV cache"));
-  TRY(stream.fill(storage.memory_->data(), 0, storage.memory_->size()));
   std::byte* next = storage.memory_->data();
   for (const ir::ValueId id : graph.states) {
     storage.states_[graph.value(id).name] = next;
+    TRY(stream.fill(next, 0, static_cast<std::size_t>(TRY(state_bytes(graph.value(id), 1)))));
     next += TRY(state_bytes(graph.value(id), num_pages));
   }
   return storage;

@@ -16,7 +16,7 @@ class KvStorage {
  public:
   // Bytes one page takes over all states of `graph` (whose shapes use P, the number of pages).
   static Result<std::int64_t> bytes_per_page(const ir::Graph& graph);
-  // Zeroed, so that reserved page 0 holds finite numbers.
+  // Page 0 is zeroed, so that padding reads finite numbers; others are written before they are read.
   static Result<KvStorage> create(const ir::Graph& graph, std::int64_t num_pages, Device& device, Stream& stream);
 
   void add_to(ExternalValues& externals) const;

@@ -165,6 +165,13 @@ Status ModelRunner::check(const ForwardInputs& inputs) const {
 }
 
 Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {
+  Result<ForwardOutputs> outputs = compute(inputs);
+  // The other ranks must not wait for one that failed.
+  if (!outputs.ok() && options_.communicator != nullptr) options_.communicator->abort(outputs.status().message());
+  return outputs;
+}
+
+Result<ForwardOutputs> ModelRunner::compute(const ForwardInputs& inputs) {
   TRY(check(inputs));
   const ForwardBatch& batch = inputs.batch;
   bool in_order = batch.num_wanted_rows() == batch.num_tokens();
@@ -192,7 +199,6 @@ Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {
   } else {
     TRY(stream_->synchronize());
   }
-  if (options_.communicator != nullptr) TRY(options_.communicator->status());
   count(batch, outputs.decision);
   return outputs;
 }

@@ -93,6 +93,7 @@ class ModelRunner {
   ExecutionEnvironment environment();
 
   Status check(const ForwardInputs& inputs) const;
+  Result<ForwardOutputs> compute(const ForwardInputs& inputs);
   Status warm_up();
   Status stage(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id);
   Status run_decode(const ForwardInputs& inputs, std::int64_t size);

@@ -182,7 +182,10 @@ TEST(Verify, CatchesAHeadThatOverwritesItsInput) {
     for (std::int64_t& offset : plan.offsets) offset = 0;
     return plan;
   };
-  EXPECT_FALSE(verified(make_captured("llama", options)).equal());
+  const std::vector<testing::TestRequest> requests = {{testing::ids(9)}, {testing::ids(7, 2)}};
+  RunnerBench broken = make_captured("llama", options);
+  ASSERT_NE(broken.logits(requests), make_captured("llama", small_options()).logits(requests)) << "forwards are wrong";
+  EXPECT_FALSE(verified(broken).equal());
 }
 
 TEST(Verify, AnErrorWhileComparingIsAnErrorAndRestoresTheModel) {

@@ -116,6 +116,8 @@ Result<AddedTokens> AddedTokens::create(const Field& field, const Vocabulary& mo
     }
     const auto index = out.tokens_.size();
     if (out.by_id_.contains(token.id)) return item.invalid("this id appears twice; accepted: ids that differ");
+    token.written = token.content;
+    if (token.normalized && normalizer != nullptr) TRY(normalizer->apply(token.written));
     out.tokens_.push_back(std::move(token));
     const AddedToken& added = out.tokens_.back();
     if (!out.by_content_.emplace(added.content, index).second) {
@@ -123,9 +125,7 @@ Result<AddedTokens> AddedTokens::create(const Field& field, const Vocabulary& mo
     }
     out.by_id_.emplace(added.id, index);
     out.size_ = std::max(out.size_, added.id + 1);
-    std::string content = added.content;
-    if (added.normalized && normalizer != nullptr) TRY(normalizer->apply(content));
-    (added.normalized ? out.normalized_ : out.raw_).add(content, static_cast<std::int32_t>(index));
+    (added.normalized ? out.normalized_ : out.raw_).add(added.written, static_cast<std::int32_t>(index));
   }
   return out;
 }

@@ -17,6 +17,7 @@ namespace tessera {
 
 struct AddedToken {
   std::string content;
+  std::string written;  // what it decodes to: the content, through the normalizer where `normalized`
   std::int32_t id = 0;
   bool special = false;
   bool normalized = false;   // found in the normalised text, else in the text as given

@@ -210,7 +210,8 @@ void Bpe::merge_many(Workspace& symbols) const {
     if (at < 0) return;
     const std::int32_t right = symbols.next[static_cast<std::size_t>(at)];
     if (right < 0) return;
-    const Merge* merge = find_merge(symbols.ids[static_cast<std::size_t>(at)], symbols.ids[static_cast<std::size_t>(right)]);
+    const Merge* merge =
+        find_merge(symbols.ids[static_cast<std::size_t>(at)], symbols.ids[static_cast<std::size_t>(right)]);
     if (merge != nullptr) queue.push({merge->rank, at, merge->result});
   };
   for (std::size_t i = 0; i < symbols.ids.size(); ++i) propose(static_cast<std::int32_t>(i));

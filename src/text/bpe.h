@@ -61,14 +61,14 @@ class Bpe {
   void merge_many(Workspace& symbols) const;
 
   Vocabulary vocabulary_;
-  std::vector<Merge> merges_;  // open hash table, a power of two, at most half full
+  std::vector<Merge> merges_;                    // open hash table, a power of two, at most half full
   std::array<std::int32_t, 256> byte_tokens_{};  // "<0x00>"…; -1: none
   std::int32_t unknown_ = -1;
   bool fuse_unknown_ = false;
   bool byte_fallback_ = false;
   bool ignore_merges_ = false;
-  std::string prefix_;  // continuing_subword_prefix
-  std::string suffix_;  // end_of_word_suffix
+  std::string prefix_;                           // continuing_subword_prefix
+  std::string suffix_;                           // end_of_word_suffix
   std::unique_ptr<std::atomic<Whole>[]> whole_;  // by id
 };
 

@@ -34,15 +34,22 @@ void mutate(std::string& text, const char* const (&words)[size], Random& random)
 }
 
 TEST(Mutation, TokenizersNeverCrash) {
-  constexpr const char* kWords[] = {"null", "-1", "4294967296", "1e400", "\"\"", "{}", "[", "]", "{\"type\": \"Sequence\"}", "\\u0000",
-                                    "\\ud800", "[[", "\"Regex\"", "\"String\"", "(", "(?i", "{1,99999}", "\\\\p{L}", "\\\\K", "(a*)*"};
+  constexpr const char* kWords[] = {"null",      "-1",         "4294967296",
+                                    "1e400",     "\"\"",       "{}",
+                                    "[",         "]",          "{\"type\": \"Sequence\"}",
+                                    "\\u0000",   "\\ud800",    "[[",
+                                    "\"Regex\"", "\"String\"", "(",
+                                    "(?i",       "{1,99999}",  "\\\\p{L}",
+                                    "\\\\K",     "(a*)*"};
   // Everything but the long lists, which would take most of the mutations.
   std::vector<std::string> seeds;
   for (const auto& tokenizers : {test::step_cases(), test::sentencepiece_cases()}) {
     for (const auto& entry : tokenizers) {
       Json file = *Json::parse(entry.json, entry.name);
       Json model = *file.find("model");
-      model.set("vocab", *Json::parse(R"({"a": 0, "b": 1, "ab": 2, "<0x0A>": 3, "Ġ": 4, "▁": 5, "<unk>": 6, "Ġa": 7})", "vocab"))
+      model
+          .set("vocab",
+               *Json::parse(R"({"a": 0, "b": 1, "ab": 2, "<0x0A>": 3, "Ġ": 4, "▁": 5, "<unk>": 6, "Ġa": 7})", "vocab"))
           .set("merges", *Json::parse(R"(["a b", ["Ġ", "a"]])", "merges"));
       file.set("model", model)
           .set("added_tokens", *Json::parse(R"([{"id": 9, "content": "<x>", "lstrip": true}])", "added"))
@@ -71,9 +78,13 @@ TEST(Mutation, TokenizersNeverCrash) {
 }
 
 TEST(Mutation, TemplatesNeverCrash) {
-  constexpr const char* kWords[] = {"{%", "%}", "{{", "}}", "{#", "#}", "-", "|", "(", ")", "[", "]", "loop", "for", "in", "if", "else",
-                                    "endfor", "endif", "macro", "set", "namespace()", "range(9)", "'", "\"", "\\", "recursive", "**",
-                                    "//", "%", "~", "is", "not", "1e9", "9223372036854775807", "none", ".", ":", ",", "caller()", "messages"};
+  constexpr const char* kWords[] = {
+      "{%",          "%}",       "{{",   "}}",     "{#",       "#}",        "-",
+      "|",           "(",        ")",    "[",      "]",        "loop",      "for",
+      "in",          "if",       "else", "endfor", "endif",    "macro",     "set",
+      "namespace()", "range(9)", "'",    "\"",     "\\",       "recursive", "**",
+      "//",          "%",        "~",    "is",     "not",      "1e9",       "9223372036854775807",
+      "none",        ".",        ":",    ",",      "caller()", "messages"};
   const Json file = *Json::read_file(test::own_data("template_cases.json"));
   const Json::Array& cases = file.find("cases")->as_array();
   RenderOptions options;

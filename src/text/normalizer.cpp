@@ -58,7 +58,7 @@ void lowercase(char32_t code, std::string_view, std::string& out) {
 }
 
 void strip_accent(char32_t code, std::string_view bytes, std::string& out) {
-  if (!is_nonspacing_mark(code)) out += bytes;
+  if (!is_mark(code)) out += bytes;
 }
 
 void to_symbols(char32_t, std::string_view bytes, std::string& out) { append_symbols(out, bytes); }

@@ -17,6 +17,9 @@ using PreTokenizerPtr = std::unique_ptr<PreTokenizer>;
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+// Words and what is between them. The reference's engine counts the two joiners as word characters here.
+constexpr std::string_view kWords = R"([\w\x{200c}\x{200d}]+|[^\w\s\x{200c}\x{200d}]+)";
+
 // What becomes of the matches of a split.
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
@@ -161,7 +164,8 @@ class Metaspace : public PreTokenizer {
   Metaspace(std::string replacement, PrependScheme scheme, bool split)
       : replacement_(std::move(replacement)), scheme_(scheme) {
     if (split) {
-      split_ = std::make_unique<Split>(find_pattern(SplitPattern::literal(replacement_)), Behavior::kMergedWithNext, false);
+      split_ =
+          std::make_unique<Split>(find_pattern(SplitPattern::literal(replacement_)), Behavior::kMergedWithNext, false);
     }
   }
   Status apply(Pieces& pieces) const override {
@@ -254,12 +258,13 @@ Result<PreTokenizerPtr> make(const Field& field, int depth) {
     return split(find_characters(is_number), individual ? Behavior::kIsolated : Behavior::kContiguous);
   }
   if (type == "Whitespace") {
-    return split(find_pattern(TRY(SplitPattern::compile(R"(\w+|[^\w\s]+)"))), Behavior::kRemoved, true);
+    return split(find_pattern(TRY(SplitPattern::compile(kWords))), Behavior::kRemoved, true);
   }
   if (type == "WhitespaceSplit") return split(find_characters(is_whitespace), Behavior::kRemoved);
   if (type == "Punctuation") {
     const Field behavior = field.member("behavior");
-    return split(find_characters(is_punctuation), behavior.absent() ? Behavior::kIsolated : TRY(make_behavior(behavior)));
+    return split(find_characters(is_punctuation),
+                 behavior.absent() ? Behavior::kIsolated : TRY(make_behavior(behavior)));
   }
   if (type == "CharDelimiterSplit") {
     const char32_t delimiter = TRY(field.member("delimiter").character());

@@ -8,6 +8,8 @@ namespace {
 // As class members: White_Space, and the word characters of Unicode's regular expression report.
 constexpr std::string_view kSpace = R"(\p{Z}\x{09}-\x{0d}\x{85})";
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Outside a class Oniguruma's \w takes these numbers of Latin-1 besides: ² ³ ¹ ¼ ½ ¾.
+constexpr std::string_view kWordLatin1 = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 class Translator {
  public:
@@ -60,6 +62,7 @@ class Translator {
     if (c == 's' || c == 'S' || c == 'w') {
       out_ += c == 'S' ? "[^" : "[";
       out_ += c == 'w' ? kWord : kSpace;
+      if (c == 'w') out_ += kWordLatin1;
       out_ += ']';
       pos_ += 2;
       return ok_status();

@@ -23,7 +23,7 @@ std::vector<test::TokenizerCase> all_tokenizers() {
 TEST(StreamDecoder, PiecesAreUtf8AndTogetherEqualDecode) {
   std::mt19937 random(5);
   for (const auto& [name, json, item] : all_tokenizers()) {
-    const Tokenizer tokenizer = *Tokenizer::parse(json, name);
+    const Tokenizer tokenizer = test::load_case(json, name);
     StreamDecoder stream(tokenizer);  // used again and again: finish() starts a new text
     for (int round = 0; round < 300; ++round) {
       std::vector<TokenId> ids;
@@ -48,8 +48,8 @@ TEST(StreamDecoder, PiecesAreUtf8AndTogetherEqualDecode) {
 TEST(StreamDecoder, EveryCutOfOneTextGivesTheText) {
   const std::string text = "héllo 世界 👩‍👩‍👧 end";
   for (const auto& [name, json, item] : all_tokenizers()) {
-    if (name == "no_decoder" || name == "dropped" || name.starts_with("unk") || name == "strip_tokens") continue;
-    const Tokenizer tokenizer = *Tokenizer::parse(json, name);
+    if (name != "llama2" && name != "qwen") continue;  // the others cannot say every character
+    const Tokenizer tokenizer = test::load_case(json, name);
     const auto ids = *tokenizer.encode(text, {.add_special_tokens = false});
     StreamDecoder stream(tokenizer);
     std::string together;
@@ -59,7 +59,7 @@ TEST(StreamDecoder, EveryCutOfOneTextGivesTheText) {
 }
 
 TEST(StreamDecoder, HoldsBackOnlyTheUnfinishedCharacter) {
-  const Tokenizer tokenizer = *Tokenizer::parse(test::sentencepiece_cases()[0].json, "llama2");
+  const Tokenizer tokenizer = test::load_case(test::sentencepiece_cases()[0].json, "llama2");
   const auto byte = [&](const char* token) { return *tokenizer.token_to_id(token); };
   StreamDecoder stream(tokenizer);
   EXPECT_EQ(stream.push(byte("<0xE4>")), "");
@@ -73,7 +73,7 @@ TEST(StreamDecoder, HoldsBackOnlyTheUnfinishedCharacter) {
 }
 
 TEST(StreamDecoder, OutlivesAMoveOfTheTokenizer) {
-  Tokenizer first = *Tokenizer::parse(test::byte_level_json("qwen"), "qwen");
+  Tokenizer first = test::load_case(test::byte_level_json("qwen"), "qwen");
   const auto ids = *first.encode("hello <|end|>world");
   StreamDecoder stream(first, false);
   const Tokenizer second = std::move(first);

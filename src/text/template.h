@@ -32,7 +32,7 @@ struct TemplateProgram;
 
 // Far above what conversations need, small enough that no template stalls a server.
 struct TemplateLimits {
-  std::int64_t max_steps = 20'000'000;             // evaluated nodes, loop rounds, compared and printed elements
+  std::int64_t max_steps = 20'000'000;              // evaluated nodes, loop rounds, compared and printed elements
   std::size_t max_output_bytes = 64 * 1024 * 1024;  // the rendered text, and any string on the way
 };
 

@@ -24,7 +24,8 @@ Result<Arguments> Arguments::bind(std::string_view function, const CallArguments
     slot = &value;
   }
   for (std::size_t i = 0; i < required; ++i) {
-    if (!out.given(i)) return invalid_argument(prefix + " needs the argument '" + std::string(out.parameters_[i]) + "'");
+    if (!out.given(i))
+      return invalid_argument(prefix + " needs the argument '" + std::string(out.parameters_[i]) + "'");
   }
   return out;
 }

@@ -25,7 +25,7 @@ enum class CompareOperator { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGr
 struct CallSyntax {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
-  ExpressionPtr star;        // null: none
+  ExpressionPtr star;  // null: none
   ExpressionPtr star_star;
 };
 

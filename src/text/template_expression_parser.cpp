@@ -78,7 +78,8 @@ Result<ExpressionPtr> ExpressionParser::join(Kind kind, ExpressionPtr left, Expr
 
 template <class Parse>
 auto ExpressionParser::nested(Parse parse) -> decltype(parse()) {
-  if (depth_ >= kMaxSyntaxDepth) return tokens_.fail("an expression nested deeper than " + std::to_string(kMaxSyntaxDepth));
+  if (depth_ >= kMaxSyntaxDepth)
+    return tokens_.fail("an expression nested deeper than " + std::to_string(kMaxSyntaxDepth));
   ++depth_;
   auto result = parse();
   --depth_;
@@ -292,7 +293,7 @@ Result<ExpressionPtr> ExpressionParser::parse_number() {
       return tokens_.fail_at(offset, "an integer that begins with 0: " + token.text);
     }
     const Result<std::optional<std::int64_t>> value = parse_integer(token.text, 10);
-    if (!value.ok()) return tokens_.fail_at(offset, value.status().message());
+    if (!value.ok()) return tokens_.error_at(offset, value.status());
     out->constant = Value((*value).value_or(0));
   }
   return finish(std::move(out));
@@ -417,9 +418,8 @@ Result<ExpressionPtr> ExpressionParser::parse_test(ExpressionPtr left) {
              token.kind == Token::Kind::kFloat || tokens_.at_operator("[") || tokens_.at_operator("{") ||
              (token.kind == Token::Kind::kName && token.text != "else" && token.text != "or" && token.text != "and")) {
     if (tokens_.at_name("is")) return tokens_.fail("tests cannot be chained with 'is'");
-    out->call.positional.push_back(TRY(nested([&]() -> Result<ExpressionPtr> {
-      return parse_postfix(TRY(parse_primary()), false);
-    })));
+    out->call.positional.push_back(
+        TRY(nested([&]() -> Result<ExpressionPtr> { return parse_postfix(TRY(parse_primary()), false); })));
   }
   ExpressionPtr test = TRY(finish(std::move(out)));
   if (!negated) return test;

@@ -29,9 +29,12 @@ class TokenStream {
   Status expect_operator(std::string_view op);
 
   Status fail(std::string message) const { return fail_at(current().offset, std::move(message)); }
-  Status fail_at(std::size_t offset, std::string message) const { return source_.syntax_error(offset, std::move(message)); }
+  Status fail_at(std::size_t offset, std::string message) const {
+    return source_.syntax_error(offset, std::move(message));
+  }
+  Status error_at(std::size_t offset, const Status& why) const { return source_.error(offset, why); }
   Status fail_unimplemented(std::string message) const {
-    return source_.error(current().offset, unimplemented(std::move(message)));
+    return error_at(current().offset, unimplemented(std::move(message)));
   }
   // "unexpected 'x'"
   std::string unexpected() const;

@@ -21,14 +21,22 @@ Result<Value> make_string(std::string text, Interpreter& interpreter) {
   return Value(std::move(text));
 }
 
-template <std::string (*convert)(std::string_view)>
+template <std::string (*convert)(std::string_view), bool keeps_safe>
 Result<Value> convert_text(Interpreter& interpreter, const Value& input, const CallArguments& call) {
   TRY(Arguments::bind("the filter", call, {}));
-  return make_string(convert(TRY(str(input, interpreter.budget()))), interpreter);
+  std::string text = convert(TRY(str(input, interpreter.budget())));
+  TRY(interpreter.budget().spend_bytes(text.size()));
+  return keeps_safe ? Value::text_like(input, std::move(text)) : Value(std::move(text));
+}
+
+Status refuse_safe(const Value& input, std::string_view filter) {
+  if (!input.is_safe()) return ok_status();
+  return unimplemented(std::string(filter) + " of a text marked safe is not supported");
 }
 
 // A filter that is the method of the same name on str(input).
-Result<Value> call_method(Interpreter& interpreter, const Value& input, std::string_view name, const CallArguments& call) {
+Result<Value> call_method(Interpreter& interpreter, const Value& input, std::string_view name,
+                          const CallArguments& call) {
   const Value self(TRY(str(input, interpreter.budget())));
   const std::optional<Value> method = TRY(find_method(self, name));
   if (!method) return internal_error("no string method for the filter " + std::string(name));
@@ -36,7 +44,8 @@ Result<Value> call_method(Interpreter& interpreter, const Value& input, std::str
 }
 
 Result<Value> trim(Interpreter& interpreter, const Value& input, const CallArguments& call) {
-  return call_method(interpreter, input, "strip", call);
+  const Value text = TRY(call_method(interpreter, input, "strip", call));
+  return Value::text_like(input, text.as_string());
 }
 
 Result<Value> replace_filter(Interpreter& interpreter, const Value& input, const CallArguments& call) {
@@ -48,6 +57,7 @@ Result<Value> replace_filter(Interpreter& interpreter, const Value& input, const
 }
 
 Result<Value> center(Interpreter& interpreter, const Value& input, const CallArguments& call) {
+  TRY(refuse_safe(input, "center"));
   const Arguments a = TRY(Arguments::bind("center", call, {"width"}));
   return call_method(interpreter, input, "center", {{Value(TRY(a.integer_or(0, 80)))}, {}});
 }
@@ -94,11 +104,14 @@ Result<Value> indent(Interpreter& interpreter, const Value& input, const CallArg
     at_first = false;
     if (out.size() > interpreter.budget().max_bytes()) break;
   }
-  return make_string(std::move(out), interpreter);
+  TRY(interpreter.budget().spend_bytes(out.size()));
+  return Value::text_like(input, std::move(out));
 }
 
 Result<Value> truncate(Interpreter& interpreter, const Value& input, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("truncate", call, {"length", "killwords", "end", "leeway"}));
+  TRY(refuse_safe(input, "truncate"));
+  if (!input.is_string()) return unimplemented("truncate of a value of type '" + std::string(type_name(input)) + "'");
   const std::int64_t length = TRY(a.integer_or(0, 255));
   const std::string end = TRY(a.string_or(2, "..."));
   const std::int64_t leeway = TRY(a.integer_or(3, 5));
@@ -106,7 +119,7 @@ Result<Value> truncate(Interpreter& interpreter, const Value& input, const CallA
   if (length < end_length || leeway < 0) {
     return invalid_argument("truncate: accepted: a length of at least that of its end, a leeway of at least 0");
   }
-  const std::string text = TRY(str(input, interpreter.budget()));
+  const std::string& text = input.as_string();
   if (static_cast<std::int64_t>(count_characters(text)) - leeway <= length) return Value(text);
   std::string kept = text.substr(0, byte_offset(text, static_cast<std::size_t>(length - end_length)));
   if (!a.truthy_or(1, false)) kept = kept.substr(0, kept.rfind(' '));
@@ -129,6 +142,7 @@ Result<Value> word_count(Interpreter& interpreter, const Value& input, const Cal
 }
 
 Result<Value> format_filter(Interpreter& interpreter, const Value& input, const CallArguments& call) {
+  TRY(refuse_safe(input, "format"));
   if (!call.named.empty()) return unimplemented("format: keyword arguments are not supported");
   return make_string(TRY(format_percent(TRY(str(input, interpreter.budget())), call.positional, interpreter.budget())),
                      interpreter);
@@ -203,8 +217,7 @@ Result<Value> round_filter(Interpreter&, const Value& input, const CallArguments
 }
 
 Result<Value> to_json(Interpreter& interpreter, const Value& input, const CallArguments& call) {
-  const Arguments a =
-      TRY(Arguments::bind("tojson", call, {"ensure_ascii", "indent", "separators", "sort_keys"}));
+  const Arguments a = TRY(Arguments::bind("tojson", call, {"ensure_ascii", "indent", "separators", "sort_keys"}));
   JsonStyle style;
   style.ensure_ascii = a.truthy_or(0, false);
   style.sort_keys = a.truthy_or(3, false);
@@ -232,7 +245,7 @@ Result<Value> to_json(Interpreter& interpreter, const Value& input, const CallAr
 
 constexpr NamedFilter kTextFilters[] = {
     {"abs", absolute},
-    {"capitalize", convert_text<capitalize>},
+    {"capitalize", convert_text<capitalize, true>},
     {"center", center},
     {"d", default_filter},
     {"default", default_filter},
@@ -243,16 +256,16 @@ constexpr NamedFilter kTextFilters[] = {
     {"format", format_filter},
     {"indent", indent},
     {"int", int_filter},
-    {"lower", convert_text<lower>},
+    {"lower", convert_text<lower, true>},
     {"replace", replace_filter},
     {"round", round_filter},
     {"safe", safe},
     {"string", string_filter},
-    {"title", convert_text<title_words>},
+    {"title", convert_text<title_words, false>},
     {"tojson", to_json},
     {"trim", trim},
     {"truncate", truncate},
-    {"upper", convert_text<upper>},
+    {"upper", convert_text<upper, true>},
     {"wordcount", word_count},
 };
 

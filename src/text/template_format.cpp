@@ -60,12 +60,15 @@ Result<Spec> read_spec(std::string_view format, std::size_t& pos) {
   return spec;
 }
 
-std::string sign_of(bool negative, const Spec& spec) { return negative ? "-" : (spec.plus ? "+" : (spec.space ? " " : "")); }
+std::string sign_of(bool negative, const Spec& spec) {
+  return negative ? "-" : (spec.plus ? "+" : (spec.space ? " " : ""));
+}
 
 std::string pad(std::string sign, std::string body, const Spec& spec, bool number) {
   const std::size_t length = sign.size() + count_characters(body);
   const auto width = static_cast<std::size_t>(spec.width);
-  const std::string fill = length < width ? std::string(width - length, spec.zero && number && !spec.left ? '0' : ' ') : "";
+  const std::string fill =
+      length < width ? std::string(width - length, spec.zero && number && !spec.left ? '0' : ' ') : "";
   if (spec.left) return sign + body + fill;
   return spec.zero && number ? sign + fill + body : fill + sign + body;
 }
@@ -75,15 +78,26 @@ Result<std::string> format_integer(const Value& value, const Spec& spec) {
     return invalid_argument(std::string("%") + spec.type + " format: a number is required, not " +
                             std::string(type_name(value)));
   }
-  if (value.is_float() && !(std::abs(value.as_double()) < 9.2e18)) return invalid_argument("a float out of range for %d");
+  if (value.is_float() && !(std::abs(value.as_double()) < 9.2e18))
+    return invalid_argument("a float out of range for %d");
   const std::int64_t number = value.is_float() ? static_cast<std::int64_t>(value.as_double()) : value.as_int();
-  const std::uint64_t magnitude = number < 0 ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
+  const std::uint64_t magnitude =
+      number < 0 ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
   std::string digits;
   std::string prefix;
   switch (spec.type) {
-    case 'x': digits = fmt::format("{:x}", magnitude); prefix = "0x"; break;
-    case 'X': digits = fmt::format("{:X}", magnitude); prefix = "0X"; break;
-    case 'o': digits = fmt::format("{:o}", magnitude); prefix = "0o"; break;
+    case 'x':
+      digits = fmt::format("{:x}", magnitude);
+      prefix = "0x";
+      break;
+    case 'X':
+      digits = fmt::format("{:X}", magnitude);
+      prefix = "0X";
+      break;
+    case 'o':
+      digits = fmt::format("{:o}", magnitude);
+      prefix = "0o";
+      break;
     default: digits = std::to_string(magnitude);
   }
   if (spec.precision > 0 && digits.size() < static_cast<std::size_t>(spec.precision)) {
@@ -170,7 +184,8 @@ Result<std::string> format_percent(std::string_view format, const std::vector<Va
   }
   // Python lets a single mapping or list be left over, as it could be looked up by key.
   const bool lenient = arguments.size() == 1 && (arguments[0].is_dict() || arguments[0].is_list());
-  if (used < arguments.size() && !lenient) return invalid_argument("not all arguments converted during string formatting");
+  if (used < arguments.size() && !lenient)
+    return invalid_argument("not all arguments converted during string formatting");
   return out;
 }
 

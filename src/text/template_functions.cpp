@@ -30,7 +30,8 @@ Result<Value> range(Interpreter& interpreter, const CallArguments& call) {
   TRY(interpreter.budget().spend(static_cast<std::int64_t>(count)));
   std::vector<Value> items;
   for (std::uint64_t i = 0; i < count; ++i) {
-    items.emplace_back(static_cast<std::int64_t>(static_cast<std::uint64_t>(start) + i * static_cast<std::uint64_t>(step)));
+    items.emplace_back(
+        static_cast<std::int64_t>(static_cast<std::uint64_t>(start) + i * static_cast<std::uint64_t>(step)));
   }
   return Value::list(std::move(items), List::Kind::kRange);
 }
@@ -38,7 +39,8 @@ Result<Value> range(Interpreter& interpreter, const CallArguments& call) {
 // dict(other, a=1): the items of `other`, then the named ones.
 Result<std::vector<std::pair<Value, Value>>> pairs_of(const char* function, const CallArguments& call) {
   std::vector<std::pair<Value, Value>> out;
-  if (call.positional.size() > 1) return invalid_argument(std::string(function) + "() takes at most 1 positional argument");
+  if (call.positional.size() > 1)
+    return invalid_argument(std::string(function) + "() takes at most 1 positional argument");
   if (call.positional.size() == 1) {
     const Value& other = call.positional[0];
     if (!other.is_dict()) {

@@ -10,7 +10,7 @@ namespace {
 // Statements, expressions and calls inside one another. A macro that calls itself uses about ten for
 // each call; a level takes at most a few KiB of stack, also in builds with sanitizers.
 constexpr int kMaxRunDepth = 700;
-// Scopes that outlive their block because a macro or caller was defined inside.
+// Scopes that outlive their block because something defined inside may still be called.
 constexpr std::size_t kMaxKeptScopes = 100'000;
 
 }  // namespace
@@ -37,6 +37,21 @@ Status Interpreter::Nested::check() const {
   if (interpreter_.depth_ <= kMaxRunDepth) return ok_status();
   return resource_exhausted("the template calls itself, or nests, deeper than it may");
 }
+
+// Ends a loop on every way out of it.
+class Interpreter::LoopGuard {
+ public:
+  explicit LoopGuard(std::shared_ptr<Loop> loop) : loop_(std::move(loop)) {}
+  ~LoopGuard() {
+    loop_->running = false;
+    loop_->changed.clear();
+  }
+  LoopGuard(const LoopGuard&) = delete;
+  LoopGuard& operator=(const LoopGuard&) = delete;
+
+ private:
+  std::shared_ptr<Loop> loop_;
+};
 
 class Interpreter::ScopeGuard {
  public:
@@ -111,7 +126,7 @@ Result<Interpreter::Flow> Interpreter::run_kind(const Statement& statement, std:
     case Statement::Kind::kIf: return run_if(statement, out);
     case Statement::Kind::kSet: TRY(assign(statement.targets[0], TRY(eval(*statement.expressions[0])))); break;
     case Statement::Kind::kSetBlock: TRY(run_set_block(statement)); break;
-    case Statement::Kind::kMacro: scope_->set(statement.name, make_macro(statement, statement.name)); break;
+    case Statement::Kind::kMacro: scope_->set(statement.name, TRY(make_macro(statement, statement.name))); break;
     case Statement::Kind::kCallBlock: TRY(run_call_block(statement, out)); break;
     case Statement::Kind::kFilterBlock: TRY(run_filter_block(statement, out)); break;
     case Statement::Kind::kWith: TRY(run_with(statement, out)); break;
@@ -163,8 +178,9 @@ Status Interpreter::run_loop(const Statement& statement, const Value& sequence, 
   auto loop = std::make_shared<Loop>();
   loop->items = items;
   loop->depth = depth;
+  const LoopGuard guard(loop);
   if (statement.recursive) {
-    Scope* around = scope_;
+    Scope* around = TRY(keep_scope());
     loop->recurse.name = "loop";
     loop->recurse.call = [&statement, around, depth](Interpreter& self, const CallArguments& call) -> Result<Value> {
       if (call.positional.size() != 1 || !call.named.empty()) return invalid_argument("loop() takes one sequence");
@@ -223,7 +239,7 @@ Status Interpreter::run_call_block(const Statement& statement, std::string& out)
   const Expression& call = *statement.expressions[0];
   const Value function = TRY(eval(*call.parts[0]));
   CallArguments arguments = TRY(eval_arguments(call.call));
-  arguments.named.emplace_back("caller", make_macro(statement, "caller"));
+  arguments.named.emplace_back("caller", TRY(make_macro(statement, "caller")));
   Result<Value> value = this->call(function, arguments);
   if (!value.ok()) return place(call.offset, std::move(value).status());
   return append_str(*value, out, budget_);
@@ -271,14 +287,20 @@ Status Interpreter::assign(const Target& target, const Value& value) {
   return ok_status();
 }
 
-Value Interpreter::make_macro(const Statement& statement, const std::string& name) {
+Result<Scope*> Interpreter::keep_scope() {
+  if (kept_.size() > kMaxKeptScopes) return resource_exhausted("too many macros, callers and recursive loops");
   for (Scope* scope = scope_; scope != nullptr && !scope->captured; scope = scope->parent) scope->captured = true;
+  return scope_;
+}
+
+Result<Value> Interpreter::make_macro(const Statement& statement, const std::string& name) {
+  Scope* around = TRY(keep_scope());
   auto function = std::make_shared<Function>();
   function->name = name;
-  function->call = [&statement, name, around = scope_](Interpreter& self, const CallArguments& call) {
+  function->call = [&statement, name, around](Interpreter& self, const CallArguments& call) {
     return self.call_macro(statement, name, around, call);
   };
-  return {std::shared_ptr<const Function>(std::move(function))};
+  return Value(std::shared_ptr<const Function>(std::move(function)));
 }
 
 Result<Value> Interpreter::call_macro(const Statement& statement, const std::string& name, Scope* around,
@@ -335,7 +357,6 @@ Status Interpreter::bind_macro_arguments(const Statement& statement, const std::
 }
 
 Result<Value> Interpreter::call(const Value& function, const CallArguments& arguments) {
-  if (kept_.size() > kMaxKeptScopes) return resource_exhausted("too many macros and callers are defined in loops");
   if (function.is_function()) return function.as_function().call(*this, arguments);
   if (function.is_loop()) {
     // A copy: the loop may end while its function runs.

@@ -20,7 +20,7 @@ namespace tessera::jinja {
 struct Scope {
   std::vector<std::pair<std::string, Value>> names;
   Scope* parent = nullptr;
-  bool captured = false;  // a macro or caller defined inside may still look names up here
+  bool captured = false;  // a function defined inside may still look names up here
 
   const Value* find(std::string_view name) const;  // here and around; null: nowhere
   void set(std::string_view name, Value value);    // here
@@ -58,6 +58,7 @@ class Interpreter {
     Interpreter& interpreter_;
   };
   class ScopeGuard;  // a scope for the length of a block
+  class LoopGuard;
 
   Result<Flow> run(const Body& body, std::string& out);
   Result<Flow> run(const Statement& statement, std::string& out);
@@ -72,7 +73,9 @@ class Interpreter {
   Status run_filter_block(const Statement& statement, std::string& out);
   Status run_with(const Statement& statement, std::string& out);
   Status assign(const Target& target, const Value& value);
-  Value make_macro(const Statement& statement, const std::string& name);
+  // The current scope, which from now on lives as long as this object: a function will refer to it.
+  Result<Scope*> keep_scope();
+  Result<Value> make_macro(const Statement& statement, const std::string& name);
   Result<Value> call_macro(const Statement& statement, const std::string& name, Scope* around,
                            const CallArguments& arguments);
   Status bind_macro_arguments(const Statement& statement, const std::string& name, const CallArguments& arguments);

@@ -150,7 +150,8 @@ class Lexer {
 
   // Digits with single "_" between them.
   std::size_t digits(std::size_t i) const {
-    while (i < text_.size() && (is_digit(text_[i]) || (text_[i] == '_' && i + 1 < text_.size() && is_digit(text_[i + 1])))) {
+    while (i < text_.size() &&
+           (is_digit(text_[i]) || (text_[i] == '_' && i + 1 < text_.size() && is_digit(text_[i + 1])))) {
       ++i;
     }
     return i;
@@ -236,8 +237,7 @@ Status Source::error(std::size_t offset, const Status& why) const {
   const std::string_view before = std::string_view(text).substr(0, std::min(offset, text.size()));
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const std::size_t newline = before.rfind('\n');
-  const std::size_t column =
-      1 + count_characters(before.substr(newline == std::string_view::npos ? 0 : newline + 1));
+  const std::size_t column = 1 + count_characters(before.substr(newline == std::string_view::npos ? 0 : newline + 1));
   return why.with_context(name + ": line " + std::to_string(line) + ", column " + std::to_string(column));
 }
 

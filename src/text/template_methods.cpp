@@ -213,11 +213,10 @@ Result<Value> justify(Interpreter& interpreter, const Value& self, const CallArg
   const Arguments a = TRY(Arguments::bind("the method", call, {"width", "fillchar"}, 1));
   const std::string fill = TRY(a.string_or(1, " "));
   if (count_characters(fill) != 1) return invalid_argument("the fill character must be exactly one character long");
-  return pad(interpreter, self.as_string(), TRY(a.integer(0)), fill,
-             [](std::int64_t missing, std::int64_t width) {
-               if (where < 0) return std::int64_t{0};
-               return where > 0 ? missing : missing / 2 + (missing & width & 1);
-             });
+  return pad(interpreter, self.as_string(), TRY(a.integer(0)), fill, [](std::int64_t missing, std::int64_t width) {
+    if (where < 0) return std::int64_t{0};
+    return where > 0 ? missing : missing / 2 + (missing & width & 1);
+  });
 }
 
 Result<Value> zfill(Interpreter& interpreter, const Value& self, const CallArguments& call) {
@@ -302,6 +301,7 @@ Result<Value> dict_items(Interpreter& interpreter, const Value& self, const Call
 
 Result<Value> get(Interpreter& interpreter, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("get", call, {"key", "default"}, 1));
+  TRY(check_hashable(a[0]));
   const Value* found = TRY(find_key(self.as_dict(), a[0], interpreter.budget()));
   if (found != nullptr) return *found;
   return a.given(1) ? a[1] : Value();
@@ -312,7 +312,8 @@ Result<Value> copy(Interpreter&, const Value& self, const CallArguments& call) {
   return self;
 }
 
-constexpr NamedMethod kDictMethods[] = {{"keys", keys}, {"values", dict_values}, {"items", dict_items}, {"get", get}, {"copy", copy}};
+constexpr NamedMethod kDictMethods[] = {
+    {"keys", keys}, {"values", dict_values}, {"items", dict_items}, {"get", get}, {"copy", copy}};
 
 Result<Value> index_of(Interpreter& interpreter, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("index", call, {"value"}, 1));
@@ -333,12 +334,15 @@ Result<Value> count_items(Interpreter& interpreter, const Value& self, const Cal
 constexpr NamedMethod kListMethods[] = {{"index", index_of}, {"count", count_items}, {"copy", copy}};
 
 // What Python has besides.
-constexpr std::string_view kOtherStringMethods[] = {"casefold",  "encode",      "expandtabs",   "format",
-                                                    "format_map", "isascii",     "isdecimal",    "isidentifier",
-                                                    "isnumeric", "isprintable", "istitle",      "maketrans",
-                                                    "translate"};
-constexpr std::string_view kChangingMethods[] = {"append", "clear",   "extend",     "insert", "pop", "popitem",
+constexpr std::string_view kOtherStringMethods[] = {"casefold", "encode",    "expandtabs",   "format",    "format_map",
+                                                    "isascii",  "isdecimal", "isidentifier", "isnumeric", "isprintable",
+                                                    "istitle",  "maketrans", "translate"};
+constexpr std::string_view kChangingMethods[] = {"append", "clear",   "extend",     "insert", "pop",   "popitem",
                                                  "remove", "reverse", "setdefault", "sort",   "update"};
+
+// Those that take no other text in: on safe text they give safe text.
+constexpr std::string_view kPlainMethods[] = {"strip", "lstrip", "rstrip",     "upper",
+                                              "lower", "title",  "capitalize", "swapcase"};
 
 template <std::size_t size>
 bool is_among(std::string_view name, const std::string_view (&names)[size]) {
@@ -351,8 +355,13 @@ std::optional<Value> bind(const Value& self, std::string_view name, const NamedM
     if (entry.name != name) continue;
     auto function = std::make_shared<Function>();
     function->name = name;
-    function->call = [self, method = entry.method](Interpreter& interpreter, const CallArguments& call) {
-      return method(interpreter, self, call);
+    function->call = [self, entry](Interpreter& interpreter, const CallArguments& call) -> Result<Value> {
+      Value out = TRY(entry.method(interpreter, self, call));
+      if (!self.is_safe()) return out;
+      if (out.is_list() || (out.is_string() && !is_among(entry.name, kPlainMethods))) {
+        return unimplemented("the method '" + std::string(entry.name) + "' of a text marked safe is not supported");
+      }
+      return out.is_string() ? Value::safe_text(out.as_string()) : out;
     };
     return Value(std::shared_ptr<const Function>(std::move(function)));
   }
@@ -376,12 +385,14 @@ Result<std::optional<Value>> find_method(const Value& self, std::string_view nam
     return bind(self, name, kStringMethods);
   }
   if (self.is_dict()) {
-    if (name == "clear" || name == "pop" || name == "popitem" || name == "setdefault" || name == "update") return changes();
+    if (name == "clear" || name == "pop" || name == "popitem" || name == "setdefault" || name == "update")
+      return changes();
     if (name == "fromkeys") return unsupported();
     return bind(self, name, kDictMethods);
   }
   if (self.is_kind(List::Kind::kList)) {
-    if (is_among(name, kChangingMethods) && name != "popitem" && name != "setdefault" && name != "update") return changes();
+    if (is_among(name, kChangingMethods) && name != "popitem" && name != "setdefault" && name != "update")
+      return changes();
     return bind(self, name, kListMethods);
   }
   if (self.is_kind(List::Kind::kTuple) && name != "copy") return bind(self, name, kListMethods);

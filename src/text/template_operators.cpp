@@ -97,7 +97,7 @@ Result<Value> repeat(const Value& value, std::int64_t times, Budget& budget) {
     if (!text.empty()) {
       for (std::size_t i = 0; i < count; ++i) out += text;
     }
-    return Value(std::move(out));
+    return Value::text_like(value, std::move(out));
   }
   const auto& items = value.as_list().items;
   std::vector<Value> out;
@@ -118,6 +118,17 @@ Result<Value> add_lists(const Value& left, const Value& right, Budget& budget) {
   items.insert(items.end(), more.begin(), more.end());
   TRY(budget.spend(static_cast<std::int64_t>(items.size())));
   return Value::list(std::move(items), left.as_list().kind);
+}
+
+// Where one side is marked safe, so is the result, and the other side is escaped.
+Result<Value> add_texts(const Value& left, const Value& right, Budget& budget) {
+  const bool safe = left.is_safe() || right.is_safe();
+  const auto part = [&](const Value& text) {
+    return safe && !text.is_safe() ? escape_html(text.as_string()) : text.as_string();
+  };
+  TRY(budget.spend_bytes(left.as_string().size() + right.as_string().size()));
+  std::string out = part(left) + part(right);
+  return safe ? Value::safe_text(std::move(out)) : Value(std::move(out));
 }
 
 // A position in Python's slices: negative counts from the end, outside is clamped to [low, high].
@@ -172,6 +183,7 @@ Result<Value> loop_attribute(const Value& value, std::string_view name) {
     };
   } else {
     function->call = [loop](Interpreter& interpreter, const CallArguments& call) -> Result<Value> {
+      if (!loop->running) return unimplemented("loop.changed() behind the end of its loop is not supported");
       bool same = loop->has_changed && loop->changed.size() == call.positional.size();
       for (std::size_t i = 0; same && i < call.positional.size(); ++i) {
         same = TRY(equal(loop->changed[i], call.positional[i], interpreter.budget()));
@@ -208,18 +220,19 @@ Result<std::optional<Value>> element(const Value& value, const Value& key, Budge
     const Value* found = TRY(find_key(value.as_dict(), key, budget));
     return found == nullptr ? Out() : Out(*found);
   }
-  const bool list = value.is_kind(List::Kind::kList) || value.is_kind(List::Kind::kTuple) || value.is_kind(List::Kind::kRange);
+  const bool list =
+      value.is_kind(List::Kind::kList) || value.is_kind(List::Kind::kTuple) || value.is_kind(List::Kind::kRange);
   if ((!list && !value.is_string()) || !(key.is_int() || key.is_bool())) return Out();
   TRY(budget.spend_bytes(value.is_string() ? value.as_string().size() : 0));
-  const auto size = static_cast<std::int64_t>(value.is_string() ? count_characters(value.as_string())
-                                                                : value.as_list().items.size());
+  const auto size =
+      static_cast<std::int64_t>(value.is_string() ? count_characters(value.as_string()) : value.as_list().items.size());
   std::int64_t index = key.as_int();
   if (index < -size || index >= size) return Out();
   if (index < 0) index += size;
   if (!value.is_string()) return Out(value.as_list().items[static_cast<std::size_t>(index)]);
   const std::string& text = value.as_string();
   const std::size_t at = byte_offset(text, static_cast<std::size_t>(index));
-  return Out(Value(text.substr(at, decode_utf8(text, at).length)));
+  return Out(Value::text_like(value, text.substr(at, decode_utf8(text, at).length)));
 }
 
 }  // namespace
@@ -227,8 +240,10 @@ Result<std::optional<Value>> element(const Value& value, const Value& key, Budge
 Result<Value> apply_binary(BinaryOperator op, const Value& left, const Value& right, Budget& budget) {
   if (left.is_undefined()) return invalid_argument(left.why_undefined());
   if (op == BinaryOperator::kModulo && left.is_string()) {
+    if (left.is_safe()) return unimplemented("% of a text marked safe is not supported");
     const bool tuple = right.is_kind(List::Kind::kTuple);
-    return Value(TRY(format_percent(left.as_string(), tuple ? right.as_list().items : std::vector<Value>{right}, budget)));
+    return Value(
+        TRY(format_percent(left.as_string(), tuple ? right.as_list().items : std::vector<Value>{right}, budget)));
   }
   if (right.is_undefined()) return invalid_argument(right.why_undefined());
   if (left.is_number() && right.is_number()) {
@@ -236,14 +251,16 @@ Result<Value> apply_binary(BinaryOperator op, const Value& left, const Value& ri
     return integer_arithmetic(op, left.as_int(), right.as_int());
   }
   if (op == BinaryOperator::kAdd) {
-    if (left.is_string() && right.is_string()) return concatenate({left, right}, budget);
+    if (left.is_string() && right.is_string()) return add_texts(left, right, budget);
     const bool lists = left.is_kind(List::Kind::kList) && right.is_kind(List::Kind::kList);
     const bool tuples = left.is_kind(List::Kind::kTuple) && right.is_kind(List::Kind::kTuple);
     if (lists || tuples) return add_lists(left, right, budget);
   }
   const auto integer = [](const Value& v) { return v.is_int() || v.is_bool(); };
-  if (op == BinaryOperator::kMultiply && is_sequence(left) && integer(right)) return repeat(left, right.as_int(), budget);
-  if (op == BinaryOperator::kMultiply && integer(left) && is_sequence(right)) return repeat(right, left.as_int(), budget);
+  if (op == BinaryOperator::kMultiply && is_sequence(left) && integer(right))
+    return repeat(left, right.as_int(), budget);
+  if (op == BinaryOperator::kMultiply && integer(left) && is_sequence(right))
+    return repeat(right, left.as_int(), budget);
   return invalid_argument("unsupported operand types for " + std::string(symbol(op)) + ": '" +
                           std::string(type_name(left)) + "' and '" + std::string(type_name(right)) + "'");
 }
@@ -271,19 +288,9 @@ Result<bool> apply_compare(CompareOperator op, const Value& left, const Value& r
 
 Result<Value> concatenate(const std::vector<Value>& pieces, Budget& budget) {
   std::string out;
-  bool some_safe = false;
-  bool some_escapable = false;
-  for (const Value& piece : pieces) {
-    const std::size_t before = out.size();
-    TRY(append_str(piece, out, budget));
-    some_safe = some_safe || piece.is_safe();
-    some_escapable = some_escapable || (!piece.is_safe() && needs_html_escape(std::string_view(out).substr(before)));
-  }
-  if (some_safe && some_escapable) {
-    return unimplemented("joining text marked safe with text that needs HTML escapes is not supported");
-  }
+  for (const Value& piece : pieces) TRY(append_str(piece, out, budget));
   TRY(budget.spend_bytes(out.size()));
-  return some_safe ? Value::safe_text(std::move(out)) : Value(std::move(out));
+  return Value(std::move(out));
 }
 
 Result<Value> get_attribute(const Value& value, std::string_view name, Budget& budget) {
@@ -308,7 +315,7 @@ Result<Value> get_item(const Value& value, const Value& key, Budget& budget) {
 Result<Value> get_slice(const Value& value, const Value& start, const Value& stop, const Value& step, Budget& budget) {
   if (value.is_undefined()) return invalid_argument(value.why_undefined());
   if (!is_sequence(value) && !value.is_kind(List::Kind::kRange)) {
-    return invalid_argument("'" + std::string(type_name(value)) + "' object cannot be sliced");
+    return Value::undefined("'" + std::string(type_name(value)) + "' object cannot be sliced");
   }
   const auto from = TRY(slice_index(start));
   const auto to = TRY(slice_index(stop));
@@ -328,15 +335,23 @@ Result<Value> get_slice(const Value& value, const Value& start, const Value& sto
   if (!value.is_string()) return Value::list(std::move(out), value.as_list().kind);
   std::string text;
   for (const Value& letter : out) text += letter.as_string();
-  return Value(std::move(text));
+  return Value::text_like(value, std::move(text));
 }
 
-Result<Value> get_path(const Value& value, const Value& path, Budget& budget) {
-  if (!path.is_string()) return get_item(value, path, budget);
+Result<Value> get_path(const Value& value, const Value& path, const Value* otherwise, Budget& budget) {
+  std::vector<Value> steps = {path};
+  if (path.is_string()) {
+    steps.clear();
+    for (const std::string& part : split(path.as_string(), ".", -1, false)) {
+      const bool number =
+          !part.empty() && part.find_first_not_of("0123456789") == std::string::npos && part.size() < 18;
+      steps.push_back(number ? Value(std::int64_t{std::stoll(part)}) : Value(part));
+    }
+  }
   Value at = value;
-  for (const std::string& part : split(path.as_string(), ".", -1, false)) {
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos && part.size() < 18;
-    at = TRY(get_item(at, number ? Value(std::int64_t{std::stoll(part)}) : Value(part), budget));
+  for (const Value& step : steps) {
+    at = TRY(get_item(at, step, budget));
+    if (at.is_undefined() && otherwise != nullptr) at = *otherwise;
   }
   return at;
 }

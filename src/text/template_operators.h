@@ -13,8 +13,7 @@ namespace tessera::jinja {
 Result<Value> apply_binary(BinaryOperator op, const Value& left, const Value& right, Budget& budget);
 Result<Value> negate(const Value& value);
 Result<bool> apply_compare(CompareOperator op, const Value& left, const Value& right, Budget& budget);
-// The text of `pieces` one behind the other; text that is marked safe is not joined with text that
-// Jinja would escape.
+// a ~ b ~ c: the text of all, one behind the other.
 Result<Value> concatenate(const std::vector<Value>& pieces, Budget& budget);
 
 // value.name: a method or attribute, else the member; undefined where there is none.
@@ -23,7 +22,8 @@ Result<Value> get_attribute(const Value& value, std::string_view name, Budget& b
 Result<Value> get_item(const Value& value, const Value& key, Budget& budget);
 Result<Value> get_slice(const Value& value, const Value& start, const Value& stop, const Value& step, Budget& budget);
 
-// Undefined where `value` has no attribute or element of this name: "a.b.0", as filters take it.
-Result<Value> get_path(const Value& value, const Value& path, Budget& budget);
+// The member a filter's `attribute` names: "a.b.0", or a number. `otherwise` (or null) takes the place
+// of every undefined step on the way.
+Result<Value> get_path(const Value& value, const Value& path, const Value* otherwise, Budget& budget);
 
 }  // namespace tessera::jinja

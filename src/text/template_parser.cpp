@@ -91,7 +91,8 @@ class StatementParser {
       block->bodies.push_back(TRY(parse_body_and_end("endgeneration")));
       return StatementPtr(std::move(block));
     }
-    for (const std::string_view known : {"block", "extends", "include", "import", "from", "autoescape", "do", "trans"}) {
+    for (const std::string_view known :
+         {"block", "extends", "include", "import", "from", "autoescape", "do", "trans"}) {
       if (name == known) return tokens_.fail_unimplemented("the tag '" + name + "' is not supported");
     }
     std::string message = "unknown tag '" + name + "'";

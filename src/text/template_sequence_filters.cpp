@@ -25,15 +25,14 @@ struct KeyRule {
 
   Result<Value> key(const Value& item, Budget& budget) const {
     Value out = item;
-    if (attribute != nullptr) out = TRY(get_path(item, *attribute, budget));
+    if (attribute != nullptr) out = TRY(get_path(item, *attribute, nullptr, budget));
     if (!case_sensitive && out.is_string()) out = Value(lower(out.as_string()));
     return out;
   }
-  // Keys for sort: an attribute "a,b" gives a list of two.
+  // Keys for sort are lists, also of one: "a,b" means by a, then by b. Lists compare equal elements
+  // without asking for their order.
   Result<Value> sort_key(const Value& item, Budget& budget) const {
-    if (attribute == nullptr || !attribute->is_string() || attribute->as_string().find(',') == std::string::npos) {
-      return key(item, budget);
-    }
+    if (attribute == nullptr || !attribute->is_string()) return Value::list({TRY(key(item, budget))});
     std::vector<Value> parts;
     for (const std::string& name : split(attribute->as_string(), ",", -1, false)) {
       const Value path(name);
@@ -203,7 +202,7 @@ Result<Value> join_filter(Interpreter& interpreter, const Value& input, const Ca
   std::string out;
   for (const Value& item : items->items) {
     if (&item != &items->items.front()) out += between;
-    const Value part = a.given(1) && !a[1].is_none() ? TRY(get_path(item, a[1], budget)) : item;
+    const Value part = a.given(1) && !a[1].is_none() ? TRY(get_path(item, a[1], nullptr, budget)) : item;
     TRY(append_str(part, out, budget));
   }
   TRY(budget.spend_bytes(out.size()));
@@ -216,7 +215,7 @@ Result<Value> sum(Interpreter& interpreter, const Value& input, const CallArgume
   const ListPointer items = TRY(iterate(input, budget));
   Value out = a.given(1) ? a[1] : Value(std::int64_t{0});
   for (const Value& item : items->items) {
-    const Value part = a.given(0) && !a[0].is_none() ? TRY(get_path(item, a[0], budget)) : item;
+    const Value part = a.given(0) && !a[0].is_none() ? TRY(get_path(item, a[0], nullptr, budget)) : item;
     out = TRY(apply_binary(BinaryOperator::kAdd, out, part, budget));
   }
   return out;
@@ -241,14 +240,13 @@ Result<Value> map_attribute(Interpreter& interpreter, const ListPointer& items, 
   const Arguments a = TRY(Arguments::bind("map", call, {"attribute", "default"}, 1));
   std::vector<Value> out;
   for (const Value& item : items->items) {
-    Value value = TRY(get_path(item, a[0], interpreter.budget()));
-    if (value.is_undefined() && a.given(1)) value = a[1];
-    out.push_back(std::move(value));
+    out.push_back(TRY(get_path(item, a[0], a.given(1) && !a[1].is_none() ? &a[1] : nullptr, interpreter.budget())));
   }
   return generator(std::move(out));
 }
 
 Result<Value> map_filter(Interpreter& interpreter, const Value& input, const CallArguments& call) {
+  if (!truthy(input)) return generator({});  // also of none, and with any arguments: as in Jinja
   const ListPointer items = TRY(iterate(input, interpreter.budget()));
   if (call.positional.empty() && !call.named.empty()) return map_attribute(interpreter, items, call);
   const std::string name = TRY(name_argument(call, 0, "a filter"));
@@ -263,6 +261,7 @@ Result<Value> map_filter(Interpreter& interpreter, const Value& input, const Cal
 // select, reject, selectattr, rejectattr: the items for which a test gives `wanted`.
 template <bool wanted, bool by_attribute>
 Result<Value> select(Interpreter& interpreter, const Value& input, const CallArguments& call) {
+  if (!truthy(input)) return generator({});  // as for map
   const ListPointer items = TRY(iterate(input, interpreter.budget()));
   constexpr std::size_t kName = by_attribute ? 1 : 0;
   if (by_attribute && call.positional.empty()) return invalid_argument("accepted: the name of an attribute");
@@ -277,7 +276,7 @@ Result<Value> select(Interpreter& interpreter, const Value& input, const CallArg
   std::vector<Value> out;
   for (const Value& item : items->items) {
     TRY(interpreter.budget().spend());
-    const Value value = by_attribute ? TRY(get_path(item, call.positional[0], interpreter.budget())) : item;
+    const Value value = by_attribute ? TRY(get_path(item, call.positional[0], nullptr, interpreter.budget())) : item;
     const bool passes = test == nullptr ? truthy(value) : TRY(test(interpreter, value, rest));
     if (passes == wanted) out.push_back(item);
   }

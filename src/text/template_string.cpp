@@ -107,7 +107,8 @@ std::string_view trim_end(std::string_view text) {
   return trim_end_if(text, [](char32_t code, std::string_view) { return is_space(code); });
 }
 std::string_view trim_start(std::string_view text, std::string_view set) {
-  return trim_start_if(text, [&](char32_t, std::string_view bytes) { return set.find(bytes) != std::string_view::npos; });
+  return trim_start_if(text,
+                       [&](char32_t, std::string_view bytes) { return set.find(bytes) != std::string_view::npos; });
 }
 std::string_view trim_end(std::string_view text, std::string_view set) {
   return trim_end_if(text, [&](char32_t, std::string_view bytes) { return set.find(bytes) != std::string_view::npos; });
@@ -187,13 +188,12 @@ std::vector<std::string> split_space(std::string_view text, std::int64_t limit, 
   text = from_right ? trim_end(text) : trim_start(text);
   while (!text.empty()) {
     if (limit == 0) {
-      out.emplace_back(from_right ? trim_start(text).empty() ? text : text : text);
+      out.emplace_back(text);
       break;
     }
     std::string_view word = text;
     if (from_right) {
-      const std::string_view rest =
-          trim_end_if(text, [](char32_t code, std::string_view) { return !is_space(code); });
+      const std::string_view rest = trim_end_if(text, [](char32_t code, std::string_view) { return !is_space(code); });
       word = text.substr(rest.size());
       text = trim_end(rest);
     } else {
@@ -241,8 +241,6 @@ std::vector<std::string> split_lines(std::string_view text, bool keep_ends) {
   return out;
 }
 
-bool needs_html_escape(std::string_view text) { return text.find_first_of("<>&'\"") != std::string_view::npos; }
-
 std::string escape_html(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -275,7 +273,8 @@ Result<std::string> unescape(std::string_view literal) {
     } else if (c >= '0' && c <= '7') {
       char32_t code = 0;
       const std::size_t end = std::min(i + 3, literal.size());
-      for (; i < end && literal[i] >= '0' && literal[i] <= '7'; ++i) code = code * 8 + static_cast<char32_t>(literal[i] - '0');
+      for (; i < end && literal[i] >= '0' && literal[i] <= '7'; ++i)
+        code = code * 8 + static_cast<char32_t>(literal[i] - '0');
       --i;
       append_utf8(out, code);
     } else if (c == 'x' || c == 'u' || c == 'U') {
@@ -283,7 +282,8 @@ Result<std::string> unescape(std::string_view literal) {
       char32_t code = 0;
       for (std::size_t k = 1; k <= count; ++k) {
         const int digit = i + k < literal.size() ? hex_value(literal[i + k]) : -1;
-        if (digit < 0) return invalid_argument(std::string("\\") + c + " needs " + std::to_string(count) + " hexadecimal digits");
+        if (digit < 0)
+          return invalid_argument(std::string("\\") + c + " needs " + std::to_string(count) + " hexadecimal digits");
         code = code * 16 + static_cast<char32_t>(digit);
       }
       if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) {

@@ -40,7 +40,6 @@ std::vector<std::string> split_lines(std::string_view text, bool keep_ends);
 
 // <, >, &, ', " as HTML entities, spelled as MarkupSafe spells them.
 std::string escape_html(std::string_view text);
-bool needs_html_escape(std::string_view text);
 
 // The inside of a string literal with its escapes resolved.
 Result<std::string> unescape(std::string_view literal);

@@ -15,10 +15,10 @@
 namespace tessera {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::MatchesRegex;
 using test::own_data;
 using test::shared_data;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 // strftime_now() formats local time.
 void use_utc() {
@@ -26,7 +26,8 @@ void use_utc() {
   ::tzset();
 }
 
-Result<std::string> render(const std::string& source, const Json& variables = Json::object(), RenderOptions options = {}) {
+Result<std::string> render(const std::string& source, const Json& variables = Json::object(),
+                           RenderOptions options = {}) {
   const ChatTemplate chat = TRY(ChatTemplate::parse(source, "t"));
   return chat.render_variables(variables, options);
 }
@@ -143,7 +144,7 @@ TEST(Template, WhatIsNotSupportedIsAnErrorAndNotAWrongText) {
   for (const char* source :
        {"{% extends 'a' %}", "{% block a %}{% endblock %}", "{% from 'a' import b %}", "{{ range(3) }}",
         "{{ [1] | map('string') }}", "{{ raise_exception }}", "{{ '{}'.format(1) }}", "{{ '%(a)s' % {'a': 1} }}",
-        "{{ ('<a>' | safe) + '<b>' }}", "{{ 9223372036854775807 + 1 }}", "{{ 99999999999999999999 }}",
+        "{{ ('<a>' | safe) % 1 }}", "{{ 9223372036854775807 + 1 }}", "{{ 99999999999999999999 }}",
         "{% set g = [1, 2] | select %}{{ g | first }}{{ g | list }}", "{% set ns = namespace() %}{% set ns.a = ns %}",
         "{% set ns = namespace() %}{{ [ns] }}", "{{ 'a' is sameas 'a' }}"}) {
     const auto text = render(source);
@@ -176,18 +177,26 @@ TEST(Template, RunawayTemplatesStop) {
   for (const char* source : {
            "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
            "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}",
-           "{% set r = range(100000) %}{% for a in r %}{% for b in r %}{% for c in r %}{% endfor %}{% endfor %}{% endfor %}",
+           "{% set r = range(100000) %}{% for a in r %}{% for b in r %}{% for c in r %}{% endfor %}{% endfor %}{% "
+           "endfor %}",
            "{% set ns = namespace(x='a') %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
            "{% set ns = namespace(x=[1]) %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
            "{% set ns = namespace(x=[1]) %}{% for i in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
-           "{% set ns = namespace(x=[1]) %}{% for i in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}",
+           "{% set ns = namespace(x=[1]) %}{% for i in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | "
+           "tojson }}",
            "{% set ns = namespace(x=[1]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}",
-           "{% set ns = namespace(x=[1],y=[1]) %}{% for i in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}"
+           "{% set ns = namespace(x=[1],y=[1]) %}{% for i in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% set ns.y = "
+           "[ns.y, ns.y] %}"
            "{% endfor %}{{ ns.x == ns.y }}",
-           "{{ 'a' * 1000000000000 }}", "{{ [1] * 1000000000000 }}", "{{ 'a' | center(1000000000000) }}",
-           "{{ range(100001) }}", "{{ ('a' * 60000000).replace('a', 'bbbbbbbbbbbbbbbbbbbb') }}",
-           "{{ '%1000000000d' % 1 }}", "{{ 'a' | indent(1000000000000) }}",
-           "{% set ns = namespace(f=[]) %}{% for i in range(100000) %}{% macro f() %}{% endmacro %}{% set ns.f = f %}{% endfor %}"
+           "{{ 'a' * 1000000000000 }}",
+           "{{ [1] * 1000000000000 }}",
+           "{{ 'a' | center(1000000000000) }}",
+           "{{ range(100001) }}",
+           "{{ ('a' * 60000000).replace('a', 'bbbbbbbbbbbbbbbbbbbb') }}",
+           "{{ '%1000000000d' % 1 }}",
+           "{{ 'a' | indent(1000000000000) }}",
+           "{% set ns = namespace(f=[]) %}{% for i in range(100000) %}{% macro f() %}{% endmacro %}{% set ns.f = f "
+           "%}{% endfor %}"
            "{% for i in range(100000) %}{% macro f() %}{% endmacro %}{{ f() }}{% endfor %}",
            "{% set x = 'a' * 50000000 %}{{ x }}{{ x }}",
        }) {
@@ -201,6 +210,11 @@ TEST(Template, ValuesOutliveTheLoopTheyWereMadeIn) {
   EXPECT_EQ(*render("{% set ns = namespace() %}{% for i in [1, 2] %}{% macro f() %}{{ i }}{% endmacro %}"
                     "{% set ns.f = f %}{% set ns.l = loop %}{% endfor %}{{ ns.f() }}{{ ns.l.index }}"),
             "22");
+  EXPECT_EQ(*render("{% set ns = namespace() %}{% for a in [1, 2] %}{% for x in [7] recursive %}{{ x }}{{ a }}"
+                    "{% set ns.l = loop %}{% endfor %}{% endfor %};{{ ns.l([8]) }}"),
+            "7172;82");
+  // A loop that would hold itself.
+  EXPECT_EQ(*render("{% for a in [1] %}{{ loop.changed(loop, [loop.cycle]) }}{% endfor %}"), "True");
 }
 
 }  // namespace

@@ -32,7 +32,9 @@ bool is_mapping(const Value& v) { return v.is_dict(); }
 bool is_escaped(const Value& v) { return v.is_safe(); }
 // Python's Undefined can be called (and then fails), iterated (it is empty) and has a length.
 bool is_callable(const Value& v) { return v.is_function() || v.is_loop() || v.is_undefined(); }
-bool is_iterable(const Value& v) { return v.is_string() || v.is_list() || v.is_dict() || v.is_undefined() || v.is_loop(); }
+bool is_iterable(const Value& v) {
+  return v.is_string() || v.is_list() || v.is_dict() || v.is_undefined() || v.is_loop();
+}
 bool is_sequence(const Value& v) {
   return v.is_string() || v.is_dict() || v.is_undefined() || v.is_kind(List::Kind::kList) ||
          v.is_kind(List::Kind::kTuple) || v.is_kind(List::Kind::kRange);
@@ -74,7 +76,8 @@ Result<bool> same_as(Interpreter&, const Value& value, const CallArguments& call
   const Arguments a = TRY(Arguments::bind("sameas", call, {"other"}, 1));
   const Value& other = a[0];
   if (value.is_none() || other.is_none()) return value.is_none() && other.is_none();
-  if (value.is_bool() || other.is_bool()) return value.is_bool() && other.is_bool() && value.as_bool() == other.as_bool();
+  if (value.is_bool() || other.is_bool())
+    return value.is_bool() && other.is_bool() && value.as_bool() == other.as_bool();
   if (value.is_dict() && other.is_dict()) return &value.as_dict() == &other.as_dict();
   if (value.is_list() && other.is_list()) return &value.as_list() == &other.as_list();
   if (value.is_namespace() && other.is_namespace()) return &value.as_namespace() == &other.as_namespace();
@@ -85,11 +88,13 @@ Result<bool> same_as(Interpreter&, const Value& value, const CallArguments& call
 
 Result<bool> is_filter_name(Interpreter&, const Value& value, const CallArguments& call) {
   TRY(Arguments::bind("filter", call, {}));
+  TRY(check_hashable(value));
   return value.is_string() && find_filter(value.as_string()) != nullptr;
 }
 
 Result<bool> is_test_name(Interpreter&, const Value& value, const CallArguments& call) {
   TRY(Arguments::bind("test", call, {}));
+  TRY(check_hashable(value));
   return value.is_string() && find_test(value.as_string()) != nullptr;
 }
 

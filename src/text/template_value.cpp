@@ -192,7 +192,7 @@ Result<int> compare(const Value& a, const Value& b, Budget& budget) {
   // The order of UTF-8 bytes is the order of code points.
   if (a.is_string() && b.is_string()) {
     const int order = a.as_string().compare(b.as_string());
-    return sign(order < 0, order > 0);
+    return sign(order<0, order> 0);
   }
   if (both_sequences(a, b) && a.as_list().kind != List::Kind::kRange) {
     const auto& left = a.as_list().items;
@@ -204,6 +204,11 @@ Result<int> compare(const Value& a, const Value& b, Budget& budget) {
   }
   return invalid_argument("values of type '" + std::string(type_name(a)) + "' and '" + std::string(type_name(b)) +
                           "' have no order");
+}
+
+Status check_hashable(const Value& value) {
+  if (!value.is_dict() && !value.is_kind(List::Kind::kList)) return ok_status();
+  return invalid_argument("unhashable type: '" + std::string(type_name(value)) + "'");
 }
 
 const Value* find_key(const Dict& dict, std::string_view key) {
@@ -228,10 +233,15 @@ Result<bool> contains(const Value& haystack, const Value& needle, Budget& budget
     TRY(budget.spend_bytes(haystack.as_string().size()));
     return haystack.as_string().find(needle.as_string()) != std::string::npos;
   }
-  if (haystack.is_dict()) return TRY(find_key(haystack.as_dict(), needle, budget)) != nullptr;
+  if (haystack.is_dict()) {
+    TRY(check_hashable(needle));
+    return TRY(find_key(haystack.as_dict(), needle, budget)) != nullptr;
+  }
   const std::shared_ptr<const List> items = TRY(iterate(haystack, budget));
   for (const Value& item : items->items) {
-    if (TRY(equal(item, needle, budget))) return true;
+    if (!TRY(equal(item, needle, budget))) continue;
+    if (haystack.is_kind(List::Kind::kGenerator)) haystack.as_list().use = List::Use::kPartly;
+    return true;
   }
   return false;
 }

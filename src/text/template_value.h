@@ -64,7 +64,7 @@ struct List {
 };
 
 struct Dict {
-  std::vector<std::pair<Value, Value>> items;              // in the order inserted; keys differ
+  std::vector<std::pair<Value, Value>> items;               // in the order inserted; keys differ
   std::unordered_map<std::string_view, std::size_t> index;  // of the keys that are strings
   int depth = 1;
 };
@@ -84,7 +84,9 @@ struct Loop {
   std::shared_ptr<const List> items;
   std::size_t index = 0;
   int depth = 1;
-  std::vector<Value> changed;  // last arguments of loop.changed()
+  bool running = true;
+  // Last arguments of loop.changed(); dropped when the loop ends, as they could hold the loop itself.
+  std::vector<Value> changed;
   bool has_changed = false;
   Function recurse;  // loop(…) of a recursive loop; no call otherwise
 };
@@ -92,11 +94,11 @@ struct Loop {
 class Value {
  public:
   Value() : data_(None{}) {}
-  Value(bool v) : data_(v) {}                       // NOLINT(google-explicit-constructor)
-  Value(std::int64_t v) : data_(v) {}               // NOLINT(google-explicit-constructor)
-  Value(double v) : data_(v) {}                     // NOLINT(google-explicit-constructor)
-  Value(std::string v);                             // NOLINT(google-explicit-constructor)
-  Value(const char* v) : Value(std::string(v)) {}   // NOLINT(google-explicit-constructor)
+  Value(bool v) : data_(v) {}                                        // NOLINT(google-explicit-constructor)
+  Value(std::int64_t v) : data_(v) {}                                // NOLINT(google-explicit-constructor)
+  Value(double v) : data_(v) {}                                      // NOLINT(google-explicit-constructor)
+  Value(std::string v);                                              // NOLINT(google-explicit-constructor)
+  Value(const char* v) : Value(std::string(v)) {}                    // NOLINT(google-explicit-constructor)
   Value(std::shared_ptr<const Text> v) : data_(std::move(v)) {}      // NOLINT(google-explicit-constructor)
   Value(std::shared_ptr<const List> v) : data_(std::move(v)) {}      // NOLINT(google-explicit-constructor)
   Value(std::shared_ptr<const Dict> v) : data_(std::move(v)) {}      // NOLINT(google-explicit-constructor)
@@ -105,6 +107,10 @@ class Value {
   Value(std::shared_ptr<Loop> v) : data_(std::move(v)) {}            // NOLINT(google-explicit-constructor)
   static Value undefined(std::string why);
   static Value safe_text(std::string bytes);
+  // Safe where `origin` is.
+  static Value text_like(const Value& origin, std::string bytes) {
+    return origin.is_safe() ? safe_text(std::move(bytes)) : Value(std::move(bytes));
+  }
 
   // A container of these items; an error where it would be nested too deep or hold a namespace.
   static Result<Value> list(std::vector<Value> items, List::Kind kind = List::Kind::kList);
@@ -129,7 +135,7 @@ class Value {
   const std::string& why_undefined() const { return get<std::shared_ptr<const Undefined>>()->why; }
   bool as_bool() const { return get<bool>(); }
   std::int64_t as_int() const { return is_bool() ? std::int64_t{as_bool()} : get<std::int64_t>(); }  // or is_bool()
-  double as_double() const { return is_float() ? get<double>() : static_cast<double>(as_int()); }  // is_number()
+  double as_double() const { return is_float() ? get<double>() : static_cast<double>(as_int()); }    // is_number()
   const std::string& as_string() const { return get<std::shared_ptr<const Text>>()->bytes; }
   bool is_safe() const { return is_string() && get<std::shared_ptr<const Text>>()->safe; }
   const List& as_list() const { return *get<std::shared_ptr<const List>>(); }
@@ -175,6 +181,9 @@ Result<int> compare(const Value& a, const Value& b, Budget& budget);
 // The value of a key, or null.
 Result<const Value*> find_key(const Dict& dict, const Value& key, Budget& budget);
 const Value* find_key(const Dict& dict, std::string_view key);
+
+// Lists and dicts cannot be keys, nor be looked up as keys.
+Status check_hashable(const Value& value);
 
 // needle in haystack.
 Result<bool> contains(const Value& haystack, const Value& needle, Budget& budget);

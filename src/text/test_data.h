@@ -15,7 +15,9 @@
 
 namespace tessera::test {
 
-inline std::string own_data(const std::string& name) { return std::string(TESSERA_SOURCE_DIR) + "/tests/data/text/" + name; }
+inline std::string own_data(const std::string& name) {
+  return std::string(TESSERA_SOURCE_DIR) + "/tests/data/text/" + name;
+}
 
 // "" where there is no shared data.
 inline std::string shared_data(const std::string& name) {
@@ -29,7 +31,8 @@ inline std::string shared_data(const std::string& name) {
 inline std::string unpacked_shared_data(const std::string& name) {
   const std::string packed = shared_data(name + ".xz");
   if (packed.empty()) return "";
-  const std::filesystem::path out = std::filesystem::temp_directory_path() / "tessera_text_test" / name;
+  const std::filesystem::path out = std::filesystem::temp_directory_path() / "tessera_text_test" /
+                                    (name + "." + std::to_string(std::filesystem::file_size(packed)));
   std::filesystem::create_directories(out.parent_path());
   if (!std::filesystem::exists(out)) {
     // Written aside and renamed, so that two test programs at once see a whole file or none.

@@ -1,10 +1,12 @@
 // The small tokenizers under tests/data/text, put together from their shared vocabularies. For tests only.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "tessera/text/test_data.h"
+#include "tessera/text/tokenizer.h"
 
 namespace tessera::test {
 
@@ -13,6 +15,13 @@ struct TokenizerCase {
   std::string json;  // a tokenizer.json
   Json item;         // the case with its expectations
 };
+
+// The tokenizer of a file that must load; where it does not, the test program stops with the error.
+inline Tokenizer load_case(const std::string& json, const std::string& name) {
+  Result<Tokenizer> tokenizer = Tokenizer::parse(json, name);
+  if (!tokenizer.ok()) throw std::runtime_error(tokenizer.status().to_string());
+  return *std::move(tokenizer);
+}
 
 // "qwen", "llama3" or "gpt2" of byte_level.json.
 inline std::string byte_level_json(const std::string& name) {

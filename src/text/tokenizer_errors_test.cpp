@@ -20,7 +20,8 @@ using ::testing::HasSubstr;
 // The smallest file that loads, with `changed` in place of the member `key` (of model: "model.…").
 std::string with(const std::string& key, const std::string& changed) {
   Json file = *Json::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "<0x0A>": 3},
-    "merges": ["a b"]}, "added_tokens": [{"id": 4, "content": "<x>", "special": true}]})", "base");
+    "merges": ["a b"]}, "added_tokens": [{"id": 4, "content": "<x>", "special": true}]})",
+                           "base");
   const Json value = *Json::parse(changed, "changed");
   if (key.starts_with("model.")) {
     Json model = *file.find("model");
@@ -60,24 +61,39 @@ TEST(TokenizerErrors, NameFileFieldValueAndWhatIsAccepted) {
       {"model.unk_token", R"("<u>")", {"model.unk_token: \"<u>\"", "accepted: null or a token of model.vocab"}},
       {"model.byte_fallback", "1", {"model.byte_fallback: 1 is of type integer", "accepted: true or false"}},
       {"model", "[]", {"model: []", "accepted: an object"}},
-      {"normalizer", R"({"type": "Precompiled"})", {"normalizer.type: \"Precompiled\" is not supported", "accepted: NFC"}},
+      {"normalizer",
+       R"({"type": "Precompiled"})",
+       {"normalizer.type: \"Precompiled\" is not supported", "accepted: NFC"}},
       {"normalizer", R"({"a": 1})", {"normalizer.type: missing", "accepted: a string"}},
-      {"normalizer", R"({"type": "Replace", "pattern": {}, "content": ""})", {"normalizer.pattern: {}", "accepted: {\"String\""}},
-      {"normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": ""})", {"normalizer.pattern.String", "not empty"}},
-      {"pre_tokenizer", R"({"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated"})",
+      {"normalizer",
+       R"({"type": "Replace", "pattern": {}, "content": ""})",
+       {"normalizer.pattern: {}", "accepted: {\"String\""}},
+      {"normalizer",
+       R"({"type": "Replace", "pattern": {"String": ""}, "content": ""})",
+       {"normalizer.pattern.String", "not empty"}},
+      {"pre_tokenizer",
+       R"({"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated"})",
        {"pre_tokenizer.pattern.Regex: \"(a\"", "does not compile", "parenthesis"}},
-      {"pre_tokenizer", R"({"type": "Split", "pattern": {"Regex": "[a&&b]"}, "behavior": "Isolated"})",
+      {"pre_tokenizer",
+       R"({"type": "Split", "pattern": {"Regex": "[a&&b]"}, "behavior": "Isolated"})",
        {"pre_tokenizer.pattern.Regex", "class intersection"}},
-      {"pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"String": "a"}, "behavior": "isolated"}]})",
+      {"pre_tokenizer",
+       R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"String": "a"}, "behavior": "isolated"}]})",
        {"pre_tokenizer.pretokenizers[0].behavior: \"isolated\"", "accepted: Removed, Isolated"}},
       {"pre_tokenizer", R"({"type": "UnicodeScripts"})", {"pre_tokenizer.type: \"UnicodeScripts\"", "accepted: Split"}},
-      {"pre_tokenizer", R"({"type": "Metaspace", "replacement": "ab"})", {"pre_tokenizer.replacement: \"ab\"", "exactly one character"}},
+      {"pre_tokenizer",
+       R"({"type": "Metaspace", "replacement": "ab"})",
+       {"pre_tokenizer.replacement: \"ab\"", "exactly one character"}},
       {"decoder", R"({"type": "WordPiece"})", {"decoder.type: \"WordPiece\"", "accepted: ByteLevel"}},
-      {"decoder", R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "ByteFallback"}]})",
+      {"decoder",
+       R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "ByteFallback"}]})",
        {"decoder.decoders[1].type: \"ByteFallback\"", "behind Fuse"}},
       {"decoder", R"({"type": "Strip", "content": " ", "start": -1})", {"decoder.start: -1", "accepted: 0 or more"}},
-      {"post_processor", R"({"type": "BertProcessing"})", {"post_processor.type: \"BertProcessing\"", "accepted: TemplateProcessing"}},
-      {"post_processor", R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<q>"}}, {"Sequence": {}}]})",
+      {"post_processor",
+       R"({"type": "BertProcessing"})",
+       {"post_processor.type: \"BertProcessing\"", "accepted: TemplateProcessing"}},
+      {"post_processor",
+       R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<q>"}}, {"Sequence": {}}]})",
        {"post_processor.special_tokens.<q>.ids: missing", "accepted: an array"}},
       {"post_processor",
        R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "q"}}, {"Sequence": {}}], "special_tokens": {"q": {"ids": [77]}}})",
@@ -86,8 +102,12 @@ TEST(TokenizerErrors, NameFileFieldValueAndWhatIsAccepted) {
       {"added_tokens", R"([{"id": -3, "content": "x"}])", {"added_tokens[0].id: -3", "accepted: an id from 0"}},
       {"added_tokens", R"([{"id": 1, "content": "x"}])", {"added_tokens[0]", "has this id for token \"b\""}},
       {"added_tokens", R"([{"id": 9, "content": "a"}])", {"added_tokens[0]", "has this token with id 0"}},
-      {"added_tokens", R"([{"id": 9, "content": "x"}, {"id": 9, "content": "y"}])", {"added_tokens[1]", "id appears twice"}},
-      {"added_tokens", R"([{"id": 9, "content": "x"}, {"id": 8, "content": "x"}])", {"added_tokens[1]", "content appears twice"}},
+      {"added_tokens",
+       R"([{"id": 9, "content": "x"}, {"id": 9, "content": "y"}])",
+       {"added_tokens[1]", "id appears twice"}},
+      {"added_tokens",
+       R"([{"id": 9, "content": "x"}, {"id": 8, "content": "x"}])",
+       {"added_tokens[1]", "content appears twice"}},
       {"added_tokens", R"({"id": 9})", {"added_tokens: {\"id\": 9}", "accepted: an array"}},
   };
   for (const BadFile& bad : files) {
@@ -108,7 +128,8 @@ TEST(TokenizerErrors, DocumentsThatAreNoTokenizer) {
   for (std::size_t length = 0; length < whole.size(); ++length) {
     EXPECT_THAT(load(whole.substr(0, length)).message(), HasSubstr("tokenizer.json is not valid JSON")) << length;
   }
-  EXPECT_THAT(Tokenizer::load("/nonexistent/tokenizer.json").status().message(), HasSubstr("/nonexistent/tokenizer.json"));
+  EXPECT_THAT(Tokenizer::load("/nonexistent/tokenizer.json").status().message(),
+              HasSubstr("/nonexistent/tokenizer.json"));
 }
 
 TEST(TokenizerErrors, DeepNestingIsAnError) {

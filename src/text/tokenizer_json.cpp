@@ -66,7 +66,8 @@ class Reader {
 
   Status read_vocab(dom::element vocab) {
     dom::object entries;
-    if (vocab.get(entries) != simdjson::SUCCESS) return invalid("model.vocab", vocab, "accepted: an object of token: id");
+    if (vocab.get(entries) != simdjson::SUCCESS)
+      return invalid("model.vocab", vocab, "accepted: an object of token: id");
     out_.vocab.reserve(entries.size());
     for (const auto& [token, value] : entries) {
       std::int64_t id = 0;

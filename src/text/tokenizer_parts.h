@@ -15,15 +15,15 @@
 namespace tessera {
 
 struct TokenizerParts {
-  std::unique_ptr<Normalizer> normalizer;        // null: none
-  std::unique_ptr<PreTokenizer> pre_tokenizer;   // null: none
+  std::unique_ptr<Normalizer> normalizer;       // null: none
+  std::unique_ptr<PreTokenizer> pre_tokenizer;  // null: none
   Bpe bpe;
   AddedTokens added;
   PostProcessor post_processor;
   Decoder decoder;
 
   std::optional<std::string_view> token(TokenId id) const {
-    if (const AddedToken* token = added.find(id.value())) return token->content;
+    if (const AddedToken* token = added.find(id.value())) return token->written;
     return bpe.vocabulary().token(id.value());
   }
   bool is_special(TokenId id) const {

@@ -16,9 +16,9 @@
 namespace tessera {
 namespace {
 
-using ::testing::HasSubstr;
 using test::own_data;
 using test::values;
+using ::testing::HasSubstr;
 
 constexpr EncodeOptions kPlain{.add_special_tokens = false};
 constexpr EncodeOptions kAsText{.add_special_tokens = false, .parse_special = false};
@@ -51,7 +51,7 @@ TEST(Tokenizer, ByteLevelEqualsReference) {
   const Json file = *Json::read_file(own_data("byte_level.json"));
   for (const Json& item : file.as_array()) {
     const std::string& name = string_of(item, "name");
-    const Tokenizer tokenizer = *Tokenizer::parse(item.find("tokenizer")->dump(), name);
+    const Tokenizer tokenizer = test::load_case(item.find("tokenizer")->dump(), name);
     expect_rows_equal(tokenizer, item.find("rows")->as_array(), name);
     // Random ids make ill-formed UTF-8, split characters and ids without a token.
     for (const Json& row : item.find("random")->as_array()) {
@@ -85,8 +85,8 @@ TEST(Tokenizer, EveryNormalizerAndPreTokenizerEqualsReference) {
 
 TEST(Tokenizer, RandomUnicodeSurvivesARoundTrip) {
   std::mt19937 random(11);
-  const Tokenizer byte_level = *Tokenizer::parse(test::byte_level_json("llama3"), "llama3");
-  const Tokenizer pieces = *Tokenizer::parse(test::sentencepiece_cases()[0].json, "llama2");
+  const Tokenizer byte_level = test::load_case(test::byte_level_json("llama3"), "llama3");
+  const Tokenizer pieces = test::load_case(test::sentencepiece_cases()[0].json, "llama2");
   for (int round = 0; round < 500; ++round) {
     std::string text;
     const auto length = random() % 40;
@@ -108,14 +108,14 @@ TEST(Tokenizer, RandomUnicodeSurvivesARoundTrip) {
 
 TEST(Tokenizer, LongPiecesTakeAboutLinearTime) {
   // One piece of 400 000 characters: a quadratic merge would take minutes.
-  const Tokenizer tokenizer = *Tokenizer::parse(test::sentencepiece_cases()[0].json, "llama2");
+  const Tokenizer tokenizer = test::load_case(test::sentencepiece_cases()[0].json, "llama2");
   std::string text;
   for (int i = 0; i < 100'000; ++i) text += "hell";
   EXPECT_EQ(tokenizer.decode(*tokenizer.encode(text)), text);
 }
 
 TEST(Tokenizer, LooksTokensUpBothWays) {
-  const Tokenizer tokenizer = *Tokenizer::parse(test::byte_level_json("qwen"), "qwen");
+  const Tokenizer tokenizer = test::load_case(test::byte_level_json("qwen"), "qwen");
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const auto token = tokenizer.id_to_token(TokenId(id));
     ASSERT_TRUE(token.has_value()) << id;
@@ -130,16 +130,16 @@ TEST(Tokenizer, LooksTokensUpBothWays) {
 }
 
 TEST(Tokenizer, TextThatIsNoUtf8IsAnError) {
-  const Tokenizer tokenizer = *Tokenizer::parse(test::byte_level_json("qwen"), "qwen");
+  const Tokenizer tokenizer = test::load_case(test::byte_level_json("qwen"), "qwen");
   for (const char* bad : {"ab\xff", "ab\xe4\xbd", "ab\xc0\x80", "ab\xed\xa0\x80", "ab\xf4\x90\x80\x80"}) {
     EXPECT_THAT(tokenizer.encode(bad).status().message(), HasSubstr("byte 2 of")) << bad;
   }
 }
 
 TEST(Tokenizer, ThreadsShareOneTokenizer) {
-  const Tokenizer tokenizer = *Tokenizer::parse(test::byte_level_json("qwen"), "qwen");
+  const Tokenizer tokenizer = test::load_case(test::byte_level_json("qwen"), "qwen");
   const std::string text = "Hello there, the quick brown fox! 你好世界 12345 <|end|>";
-  const auto expected = values(*Tokenizer::parse(test::byte_level_json("qwen"), "qwen")->encode(text));
+  const auto expected = values(*test::load_case(test::byte_level_json("qwen"), "qwen").encode(text));
   std::vector<std::thread> threads;
   std::vector<int> wrong(4);
   for (std::size_t t = 0; t < wrong.size(); ++t) {

@@ -59,7 +59,9 @@ class LineVectors : public testing::TestWithParam<VectorCase> {};
 TEST_P(LineVectors, AreEqual) {
   const std::string path = unpacked_shared_data("tokenizers/" + std::string(GetParam().tokenizer));
   if (path.empty()) GTEST_SKIP() << "no shared data (or no xz): " << GetParam().tokenizer;
-  const Tokenizer tokenizer = *Tokenizer::load(path);
+  const Result<Tokenizer> loaded = Tokenizer::load(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  const Tokenizer& tokenizer = *loaded;
   const std::string base = shared_data("tokenizers/vectors") + "/ggml-vocab-" + GetParam().vectors + ".gguf";
   const auto texts = read_texts(base + ".inp");
   const auto expected = read_id_lines(base + ".out");
@@ -74,7 +76,8 @@ TEST_P(LineVectors, AreEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shared, LineVectors,
-                         testing::Values(VectorCase{"qwen2", "qwen3.json"}, VectorCase{"deepseek-r1-qwen", "qwen3.json"},
+                         testing::Values(VectorCase{"qwen2", "qwen3.json"},
+                                         VectorCase{"deepseek-r1-qwen", "qwen3.json"},
                                          VectorCase{"llama-bpe", "llama3.1.json"}, VectorCase{"gpt-2", "gpt2.json"}));
 
 class JsonVectors : public testing::TestWithParam<VectorCase> {};
@@ -82,7 +85,9 @@ class JsonVectors : public testing::TestWithParam<VectorCase> {};
 TEST_P(JsonVectors, EncodeAndDecodeAreEqual) {
   const std::string path = unpacked_shared_data("tokenizers/" + std::string(GetParam().tokenizer));
   if (path.empty()) GTEST_SKIP() << "no shared data (or no xz): " << GetParam().tokenizer;
-  const Tokenizer tokenizer = *Tokenizer::load(path);
+  const Result<Tokenizer> loaded = Tokenizer::load(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  const Tokenizer& tokenizer = *loaded;
   const std::string folder = shared_data("tokenizers/vectors") + "/";
   std::map<std::string, std::string> texts;
   const Json inputs = *Json::read_file(folder + "multilingual2_inputs.json");
@@ -112,7 +117,9 @@ INSTANTIATE_TEST_SUITE_P(Shared, JsonVectors,
 TEST(Stories260k, VectorsAreEqual) {
   const std::string folder = shared_data("models/stories260k");
   if (folder.empty()) GTEST_SKIP() << "no shared data: models/stories260k";
-  const Tokenizer tokenizer = *Tokenizer::load(folder + "/tokenizer.json");
+  const Result<Tokenizer> loaded = Tokenizer::load(folder + "/tokenizer.json");
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  const Tokenizer& tokenizer = *loaded;
   const Json vectors = *Json::read_file(folder + "/tokenizer_vectors.json");
   for (const Json& entry : vectors.as_array()) {
     const std::string& text = entry.find("text")->as_string();
@@ -129,7 +136,9 @@ TEST(Stories260k, VectorsAreEqual) {
 TEST(Llama3, SpecialTokensAreAddedAndParsed) {
   const std::string path = unpacked_shared_data("tokenizers/llama3.1.json");
   if (path.empty()) GTEST_SKIP() << "no shared data (or no xz): llama3.1.json";
-  const Tokenizer tokenizer = *Tokenizer::load(path);
+  const Result<Tokenizer> loaded = Tokenizer::load(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  const Tokenizer& tokenizer = *loaded;
   EXPECT_EQ(values(*tokenizer.encode("Hello<|eot_id|>")), (std::vector<int>{128000, 9906, 128009}));
   const auto as_text = *tokenizer.encode("<|eot_id|>", {.add_special_tokens = false, .parse_special = false});
   EXPECT_GT(as_text.size(), 1u);
@@ -155,7 +164,9 @@ TEST(Speed, LoadEncodeAndDecode) {
   const std::string path = unpacked_shared_data("tokenizers/qwen3.json");
   if (path.empty()) GTEST_SKIP() << "no shared data (or no xz): qwen3.json";
   const auto load_start = std::chrono::steady_clock::now();
-  const Tokenizer tokenizer = *Tokenizer::load(path);
+  const Result<Tokenizer> loaded = Tokenizer::load(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  const Tokenizer& tokenizer = *loaded;
   const double load = seconds_since(load_start);
   const std::string text = mixed_text();
   const double mb = static_cast<double>(text.size()) * 1e-6;
@@ -166,8 +177,8 @@ TEST(Speed, LoadEncodeAndDecode) {
   const std::string back = tokenizer.decode(ids);
   const double decode = seconds_since(decode_start);
   EXPECT_EQ(back, text);
-  fmt::print("Qwen3: load {:.3f} s; {:.2f} MB, {} tokens: encode {:.1f} MB/s, decode {:.1f} MB/s, one thread\n", load, mb,
-             ids.size(), mb / encode, mb / decode);
+  fmt::print("Qwen3: load {:.3f} s; {:.2f} MB, {} tokens: encode {:.1f} MB/s, decode {:.1f} MB/s, one thread\n", load,
+             mb, ids.size(), mb / encode, mb / decode);
 }
 
 }  // namespace

@@ -143,7 +143,10 @@ bool is_letter(char32_t code) {
   return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
 }
 
-bool is_nonspacing_mark(char32_t code) { return category(code) == UTF8PROC_CATEGORY_MN; }
+bool is_mark(char32_t code) {
+  const auto c = category(code);
+  return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
+}
 
 bool is_punctuation(char32_t code) {
   if (code < 0x80) {

@@ -49,9 +49,7 @@ Status Vocabulary::add(std::string_view token, std::int32_t id) {
   return ok_status();
 }
 
-std::int32_t Vocabulary::find(std::string_view token) const {
-  return slots_.empty() ? -1 : slots_[slot_of(token)];
-}
+std::int32_t Vocabulary::find(std::string_view token) const { return slots_.empty() ? -1 : slots_[slot_of(token)]; }
 
 std::optional<std::string_view> Vocabulary::token(std::int32_t id) const {
   if (id < 0 || id >= size() || !tokens_[static_cast<std::size_t>(id)].present) return std::nullopt;

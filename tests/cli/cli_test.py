@@ -26,7 +26,8 @@ SHARED_CONFIGS = pathlib.Path(os.environ.get("TESSERA_SHARED_DIR", ROOT.parent /
 PROGRAM = None
 
 # Few sizes: what is tested here does not depend on how many there are.
-FEW_SIZES = ["--piecewise-cuda-graph-tokens", "8,32", "--cuda-graph-bs", "1,4", "--max-running-requests", "4"]
+FEW_SIZES = ["--piecewise-cuda-graph-tokens", "8,32", "--cuda-graph-bs", "1,4", "--max-running-requests", "4",
+             "--chunked-prefill-size", "32"]
 
 
 def tessera(*arguments):
@@ -270,7 +271,7 @@ class Explain(CliTest):
 
     def test_text(self):
         text = self.ok("explain", "--model-path", DEMO, "--num-tokens", 100).stdout
-        for words in ("7 pieces and 6 split ops", "piece 0", "KV cache", "padded to the next captured size", "42",
+        for words in ("7 pieces and 6 split ops", "piece 0", "KV cache", "padded to the next captured size", "1792 2048",
                       "disable_cuda_graph"):
             self.assertIn(words, text)
 
@@ -335,6 +336,7 @@ class Bench(CliTest):
         layers = json.loads((LLAMA / "config.json").read_text())["num_hidden_layers"]
         self.assertEqual(answer["runners"]["prefill"]["graphs"], 2 * (layers + 1))
         self.assertEqual(answer["runners"]["decode"]["graphs"], 2)
+        self.assertGreater(answer["runners"]["prefill"]["nodes"], answer["runners"]["prefill"]["graphs"])
 
     def test_tables(self):
         for what in ("prefill", "decode", "startup"):
@@ -536,6 +538,25 @@ class BadModel(CliTest):
         file = self.folder / "empty"
         file.write_text("")
         self.fails(1, ["empty", str(file)], "generate", "--model-path", DEMO, "--prompt-file", file, *FEW_SIZES)
+
+    def test_paths_that_no_system_takes(self):
+        path = "a" * 5000
+        self.generate_fails([path], path)
+        self.generate_fails(["File name too long"], LLAMA, "--tokenizer-path", path)
+        self.generate_fails(["config.json/x"], LLAMA / "config.json" / "x")
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full")
+    def test_full_standard_output(self):
+        few = ["--model-path", LLAMA, *FEW_SIZES, "--log-level", "error"]
+        for command in (["generate", *few, "--input-ids", "1", "--max-new-tokens", 3],
+                        ["generate", *few, "--input-ids", "1", "--json"],
+                        ["explain", "--model-path", LLAMA, "--format", "json"], ["--help"]):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([str(PROGRAM), *map(str, command)], stdout=full, stderr=subprocess.PIPE,
+                                        text=True, timeout=200, check=False)
+            self.assertEqual(result.returncode, 1, command)
+            self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+            self.assertIn("standard output cannot be written", result.stderr)
 
     def test_output_that_cannot_be_written(self):
         self.fails(1, ["/no/folder"], "score", "--model-path", LLAMA, "--input-ids", "1", "--output",

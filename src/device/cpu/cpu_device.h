@@ -21,24 +21,35 @@ namespace tessera {
 
 // A kernel launch as kept in a recorded graph: a function and its arguments by value. Arguments are
 // addresses and numbers, so they must be trivially copyable; what they point to must outlive the graph.
+// A kernel that can fail while it runs (a library's, a collective) returns Status, any other nothing.
 class CpuLaunch {
  public:
   static constexpr std::size_t kMaxArgumentBytes = 248;
 
   template <class F>
-  CpuLaunch(const char* name, const F& kernel)
-      : name_(name), run_([](const std::byte* a) { (*std::launder(reinterpret_cast<const F*>(a)))(); }) {
+  CpuLaunch(const char* name, const F& kernel) : name_(name), run_(&call<F>) {
     static_assert(std::is_trivially_copyable_v<F>, "a kernel launch captures addresses and numbers by value only");
     static_assert(sizeof(F) <= kMaxArgumentBytes, "too many arguments for one launch: pass a struct in device memory");
     static_assert(alignof(F) <= 16, "an argument of a launch needs too large an alignment");
     std::memcpy(arguments_, &kernel, sizeof(F));
   }
-  void run() const { run_(arguments_); }
+  Status run() const { return run_(arguments_); }
   const char* name() const { return name_; }
 
  private:
+  template <class F>
+  static Status call(const std::byte* arguments) {
+    const F& kernel = *std::launder(reinterpret_cast<const F*>(arguments));
+    if constexpr (std::is_same_v<std::invoke_result_t<const F&>, Status>) {
+      return kernel();
+    } else {
+      kernel();
+      return ok_status();
+    }
+  }
+
   const char* name_;  // a string literal
-  void (*run_)(const std::byte* arguments);
+  Status (*run_)(const std::byte* arguments);
   alignas(16) std::byte arguments_[kMaxArgumentBytes];
 };
 
@@ -49,7 +60,7 @@ class CpuStream : public Stream {
   CpuStream(CpuDevice& device, std::string name);
   ~CpuStream() override;
 
-  // Runs `kernel()` now, or keeps it while recording. `name` is a string literal.
+  // Runs `kernel()` now and returns its error, or keeps it while recording. `name` is a string literal.
   template <class F>
   Status launch(const char* name, const F& kernel) {
     return enqueue(CpuLaunch(name, kernel));

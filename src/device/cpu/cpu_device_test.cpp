@@ -56,6 +56,31 @@ TEST(CpuDevice, ReplayKeepsOrderAndArguments) {
   EXPECT_EQ(total, 357);
 }
 
+// Bug caught: a library's error inside a kernel that is dropped, or a replay that goes on after it.
+TEST(CpuDevice, KernelErrorsComeBackByName) {
+  std::unique_ptr<CpuDevice> device = create_device();
+  std::unique_ptr<Stream> stream = device->create_stream("main").value();
+  bool fail = true;
+  int after = 0;
+  const bool* const failing = &fail;
+  int* const ran = &after;
+  const auto kernel = [=]() -> Status { return *failing ? internal_error("no primitive") : ok_status(); };
+  Status status = as_cpu(*stream).launch("matmul", kernel);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_EQ(status.message(), "matmul: no primitive");
+  ASSERT_TRUE(stream->begin_recording("piece 5").ok());
+  EXPECT_TRUE(as_cpu(*stream).launch("matmul", kernel).ok()) << "recorded, not run";
+  EXPECT_TRUE(as_cpu(*stream).launch("after", [=] { ++*ran; }).ok());
+  std::unique_ptr<RecordedGraph> graph = stream->end_recording().value();
+  status = graph->launch(*stream);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_THAT(status.message(), testing::AllOf(HasSubstr("piece 5"), HasSubstr("matmul"), HasSubstr("no primitive")));
+  EXPECT_EQ(after, 0);
+  fail = false;
+  EXPECT_TRUE(graph->launch(*stream).ok());
+  EXPECT_EQ(after, 1);
+}
+
 // Bug caught: arguments cut off at the largest size a launch takes.
 TEST(CpuDevice, LargestArgumentsArrive) {
   struct Arguments {
@@ -122,6 +147,24 @@ TEST(CpuDevice, AvailableBytesFollowAllocations) {
     // More than a hundredth each time: not given back, they would not fit together.
     ASSERT_TRUE(device->allocate(memory / 50, "again").ok()) << i;
   }
+}
+
+// Bug caught: pieces too small to ask the system about, which pass the device's limit together.
+TEST(CpuDevice, SmallAllocationsCountToo) {
+  constexpr std::size_t kSmall = std::size_t{64} << 10;
+  std::unique_ptr<CpuDevice> device = create_device();
+  std::vector<std::unique_ptr<Allocation>> held;
+  while (device->available_bytes() > std::int64_t{4} << 20) {
+    held.push_back(device->allocate(static_cast<std::size_t>(device->available_bytes() / 2), "half").value());
+  }
+  Status status;
+  for (int i = 0; i < 100 && status.ok(); ++i) {
+    Result<std::unique_ptr<Allocation>> memory = device->allocate(kSmall, "small");
+    status = memory.status();
+    if (memory.ok()) held.push_back(std::move(memory).value());
+  }
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("small"));
 }
 
 // Bug caught: a thread count that holds on the thread that made the device only (OpenMP keeps it per thread).

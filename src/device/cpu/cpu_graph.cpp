@@ -20,7 +20,11 @@ Status CpuGraph::launch(Stream& stream) {
   if (on->recording_) return refused_while_recording(DeviceCall::kReplay, name_, on->recording_what_);
   TRY(on->device_.enter(DeviceCall::kReplay, name_));
   set_worker_threads(on->device_.properties().threads);
-  for (const CpuLaunch& launch : launches_) launch.run();
+  for (const CpuLaunch& launch : launches_) {
+    Status status = launch.run();
+    if (!status.ok()) [[unlikely]]
+      return std::move(status).with_context(launch.name());
+  }
   return ok_status();
 }
 

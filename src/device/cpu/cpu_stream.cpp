@@ -28,8 +28,10 @@ Status CpuStream::enqueue(const CpuLaunch& launch) {
     return ok_status();
   }
   set_worker_threads(device_.properties().threads);
-  launch.run();
-  return ok_status();
+  Status status = launch.run();
+  if (!status.ok()) [[unlikely]]
+    return std::move(status).with_context(launch.name());
+  return status;
 }
 
 Status CpuStream::upload(std::byte* device, const void* host, std::size_t bytes) {

@@ -23,8 +23,7 @@ inline int worker_threads() {
 
 inline void set_worker_threads([[maybe_unused]] int threads) {
 #ifdef _OPENMP
-  if (omp_get_max_threads() != threads)
-    omp_set_num_threads(threads);
+  if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
 #endif
 }
 
@@ -32,14 +31,11 @@ inline void set_worker_threads([[maybe_unused]] int threads) {
 // where count is more than `grain`. Ranges depend on count, grain and the
 // thread count alone. body must not throw.
 template <class Body>
-void parallel_for(std::int64_t count, [[maybe_unused]] std::int64_t grain,
-                  const Body &body) {
-  if (count <= 0)
-    return;
+void parallel_for(std::int64_t count, [[maybe_unused]] std::int64_t grain, const Body& body) {
+  if (count <= 0) return;
 #ifdef _OPENMP
-  const std::int64_t threads = std::min<std::int64_t>(
-      omp_get_max_threads(),
-      (count + grain - 1) / std::max<std::int64_t>(grain, 1));
+  const std::int64_t threads =
+      std::min<std::int64_t>(omp_get_max_threads(), (count + grain - 1) / std::max<std::int64_t>(grain, 1));
   if (threads > 1 && !omp_in_parallel()) {
 #pragma omp parallel num_threads(static_cast <int>(threads))
     {
@@ -47,8 +43,7 @@ void parallel_for(std::int64_t count, [[maybe_unused]] std::int64_t grain,
       const std::int64_t i = omp_get_thread_num();
       const std::int64_t begin = count * i / n;
       const std::int64_t end = count * (i + 1) / n;
-      if (begin < end)
-        body(begin, end);
+      if (begin < end) body(begin, end);
     }
     return;
   }
@@ -58,17 +53,15 @@ void parallel_for(std::int64_t count, [[maybe_unused]] std::int64_t grain,
 
 // The same for items of uneven cost: body(item) for each, taken one at a time.
 template <class Body>
-void parallel_for_dynamic(std::int64_t count, const Body &body) {
+void parallel_for_dynamic(std::int64_t count, const Body& body) {
 #ifdef _OPENMP
   if (count > 1 && omp_get_max_threads() > 1 && !omp_in_parallel()) {
 #pragma omp parallel for schedule(dynamic, 1)
-    for (std::int64_t i = 0; i < count; ++i)
-      body(i);
+    for (std::int64_t i = 0; i < count; ++i) body(i);
     return;
   }
 #endif
-  for (std::int64_t i = 0; i < count; ++i)
-    body(i);
+  for (std::int64_t i = 0; i < count; ++i) body(i);
 }
 
-} // namespace tessera
+}  // namespace tessera

@@ -71,6 +71,10 @@ TEST_P(DeviceConformance, MemoryIsBoundedInAllAndGivenBack) {
       held.push_back(std::move(memory).value());
     }
     EXPECT_LT(held.size(), 3u);
+    held.clear();
+    std::unique_ptr<Arena> arena = create_arena(third);
+    ASSERT_NE(arena, nullptr);
+    expect_ok(arena->grow(third));
   }
   EXPECT_NE(allocate(1 << 20), nullptr);
 }

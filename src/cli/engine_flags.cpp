@@ -1,0 +1,124 @@
+#include "tessera/cli/engine_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tessera/piecewise/ladder.h"
+
+namespace tessera::cli {
+namespace {
+
+Status take_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
+  static constexpr std::array<std::string_view, 5> kNames = {"auto", "float32", "bfloat16", "float16", "half"};
+  engine.dtype = kNames[TRY(parse_choice(flag, text, kNames))];
+  return ok_status();
+}
+
+Status take_split_ops(const std::string& flag, const std::string& text, GraphOptions& graphs) {
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end == begin) return invalid_argument(fmt::format("{}: \"{}\" has an empty name", flag, text));
+    graphs.split_ops.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return ok_status();
+}
+
+// Takes one value and refuses others as not supported yet.
+CommandFlags::Take only(const std::string& accepted) {
+  return [accepted](const std::string& flag, const std::string& text) {
+    if (text == accepted) return ok_status();
+    return unimplemented(fmt::format("{}: \"{}\" is not supported yet; accepted is {}", flag, text, accepted));
+  };
+}
+
+void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common) {
+  add.group("Model");
+  add.text("--model-path,--model", "DIR", "model folder in Hugging Face's layout", engine.model_path);
+  add.text("--tokenizer-path", "PATH", "tokenizer folder or tokenizer.json, if elsewhere", engine.tokenizer_path);
+  add.choice("--load-format", "dummy: random weights, config.json is enough", {"auto", "safetensors", "dummy"},
+             engine.load_format);
+  add.value("--dtype", "auto|float32|bfloat16|float16", "of weights, activations and KV cache",
+            [&engine](const std::string& flag, const std::string& text) { return take_dtype(flag, text, engine); });
+  add.value("--device", "cpu", "where it runs", only("cpu"));
+  add.group("");
+  add.flag("--trust-remote-code", "accepted: nothing remote is ever run", common.trust_remote_code);
+  for (const char* names : {"--tp-size,--tp,--tensor-parallel-size", "--pp-size", "--dp-size"})
+    add.value(names, "1", "", only("1"));
+}
+
+void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
+  add.group("Memory and batches");
+  add.integer("--context-length", "tokens of one request (the model's)", {}, engine.context_length);
+  add.integer("--chunked-prefill-size", "most tokens of a forward (2048)", {1, kMaxLadderSize},
+              engine.chunked_prefill_size);
+  add.integer("--max-running-requests", "most requests of a forward (256)", {1, 65536}, engine.max_running_requests);
+  add.integer("--page-size", "tokens of a KV cache page (16)", {1, 1024}, engine.page_size);
+  add.value("--mem-fraction-static", "X", "share of memory for weights and KV cache, 0.1 to 0.95",
+            [&engine](const std::string& flag, const std::string& text) {
+              engine.mem_fraction_static = TRY(parse_number(flag, text));
+              if (engine.mem_fraction_static >= 0.1 && engine.mem_fraction_static <= 0.95) return ok_status();
+              return invalid_argument(fmt::format("{}: {} is not accepted; 0.1 to 0.95 is", flag, text));
+            });
+  add.choice("--memory-plan", "isolated: each value in guarded memory of its own", {"planned", "isolated"},
+             engine.memory_plan);
+  add.value("--random-seed", "N", "of everything drawn at random",
+            [&engine](const std::string& flag, const std::string& text) {
+              engine.random_seed = static_cast<std::uint64_t>(TRY(parse_integer(flag, text, {0})));
+              return ok_status();
+            });
+}
+
+void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& common) {
+  constexpr IntegerRange kSize{1, kMaxLadderSize};
+  add.group("Graphs");
+  add.value("--cuda-graph-mode", "MODE", "off, piecewise, full, full_and_piecewise (default)",
+            [&graphs](const std::string&, const std::string& text) {
+              graphs.mode = TRY(parse_graph_mode(text));
+              return ok_status();
+            });
+  add.flag("--disable-cuda-graph", "no graphs at all", graphs.disable_cuda_graph);
+  add.flag("--disable-piecewise-cuda-graph", "prefill runs eagerly", graphs.disable_piecewise_cuda_graph);
+  add.flag("--enforce-piecewise-cuda-graph", "skip the rules that turn them off (testing)",
+           graphs.enforce_piecewise_cuda_graph);
+  add.integer("--piecewise-cuda-graph-max-tokens", "largest prefill graph (the chunk size)", kSize,
+              graphs.piecewise_max_tokens);
+  add.sizes("--piecewise-cuda-graph-tokens", "sizes of prefill graphs: [64,128], 64,128 or 64 128",
+            graphs.piecewise_tokens);
+  add.value("--piecewise-cuda-graph-compiler", "eager", "how pieces are compiled", only("eager"));
+  add.choice("--cuda-graph-schedule", "how prefill sizes are spaced", {"default", "legacy"}, graphs.schedule);
+  add.integer("--cuda-graph-max-bs", "largest decode graph (256)", kSize, graphs.decode_max_batch);
+  add.sizes("--cuda-graph-bs", "sizes of decode graphs", graphs.decode_batches);
+  add.flag("--disable-cuda-graph-padding", "decode graphs serve exact sizes only", graphs.disable_cuda_graph_padding);
+  add.values(
+      "--cuda-graph-split-ops", "OPS", "operators that run between pieces",
+      [&graphs](const std::string& flag, const std::string& text) { return take_split_ops(flag, text, graphs); });
+  add.group("");
+  add.flag("--enable-piecewise-cuda-graph", "deprecated", common.enable_piecewise);
+}
+
+}  // namespace
+
+void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common) {
+  add_model_flags(add, engine, common);
+  add_memory_flags(add, engine);
+  add_graph_flags(add, engine.graphs, common);
+  add.group("Other");
+  add.values("--log-level", "LEVEL", "debug, info, warn, error, off; or topic=level; repeatable",
+             [&common](const std::string&, const std::string& text) {
+               common.log_levels.push_back(text);
+               return ok_status();
+             });
+  add.help();
+}
+
+std::vector<std::string> warnings_about(const EngineOptions& engine, const CommonFlags& common) {
+  if (!common.enable_piecewise) return {};
+  if (engine.graphs.disable_cuda_graph || engine.graphs.disable_piecewise_cuda_graph)
+    return {"--enable-piecewise-cuda-graph is overruled by the flag that disables it"};
+  return {"--enable-piecewise-cuda-graph is deprecated: piecewise graphs are on by default"};
+}
+
+}  // namespace tessera::cli

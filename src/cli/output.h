@@ -1,0 +1,17 @@
+// Standard output and standard error of the command.
+#pragma once
+
+#include <string_view>
+
+#include "tessera/base/status.h"
+
+namespace tessera::cli {
+
+// Writes at once, not when a buffer is full. Fails where standard output takes no more: a full disk, a
+// closed descriptor.
+Status write_output(std::string_view text);
+
+// To standard error. There is nobody to tell of a failure.
+void write_error(std::string_view text);
+
+}  // namespace tessera::cli
