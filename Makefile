@@ -1,6 +1,6 @@
 # make deps       install what is missing from Debian 12 (DEV=1: also for format and tidy)
-# make build      the program, build/tessera, and the library
-# make run        build, then let the demo model write
+# make build      the program, build/tessera, and the library; installs what is missing first, as run and test do
+# make run        build, then let the bundled model write (PROMPT="…": your own beginning)
 # make test       build everything and run all tests; the last line is "N passed, N failed"
 # make install    into PREFIX (default /usr/local; DESTDIR is heeded)
 # make format     format the sources (CHECK=1: only say what is not formatted)
@@ -9,7 +9,6 @@
 # make tsan       all tests under ThreadSanitizer
 # make clean      remove the build folders
 PREFIX ?= /usr/local
-PROMPT ?= Once upon a time
 
 .PHONY: deps build run test install format tidy asan tsan clean help
 .DEFAULT_GOAL := build
@@ -20,14 +19,14 @@ help:
 deps:
 	tools/install_deps.sh $(if $(DEV),dev)
 
-build:
+build: deps
 	cmake --preset release -DTESSERA_BUILD_TESTS=OFF
 	cmake --build --preset release
 
 run: build
-	tools/run_demo.sh "$(PROMPT)"
+	tools/run_demo.sh $(if $(PROMPT),"$(PROMPT)")
 
-test:
+test: deps
 	cmake --preset release -DTESSERA_BUILD_TESTS=ON
 	cmake --build --preset release
 	tools/run_tests.py build
@@ -42,7 +41,7 @@ tidy:
 	cmake --preset tidy
 	tools/tidy.sh
 
-asan tsan:
+asan tsan: deps
 	cmake --preset $@
 	cmake --build --preset $@
 	tools/run_tests.py build-$@

@@ -86,6 +86,14 @@ struct RunnerBench {
   std::unique_ptr<FakeDevice> device;
   std::unique_ptr<ModelRunner> runner;
 
+  RunnerBench() = default;
+  RunnerBench(RunnerBench&&) = default;
+  RunnerBench& operator=(RunnerBench&& other) noexcept {
+    runner = std::move(other.runner);  // before the device it was made on
+    device = std::move(other.device);
+    return *this;
+  }
+
   Result<ForwardOutputs> forward(const ForwardBatch& batch, std::vector<float>& logits, bool force_eager = false) {
     logits.assign(batch.wanted_rows.size() * static_cast<std::size_t>(runner->vocab_size()), NAN);
     return runner->forward({.batch = batch, .sampling = {}, .logits = logits, .force_eager = force_eager});

@@ -183,7 +183,8 @@ Result<std::string> format_percent(std::string_view format, const std::vector<Va
     TRY(budget.spend_bytes(out.size()));
   }
   // Python lets a single mapping or list be left over, as it could be looked up by key.
-  const bool lenient = arguments.size() == 1 && (arguments[0].is_dict() || arguments[0].is_list());
+  const bool lenient = arguments.size() == 1 && (arguments[0].is_dict() || arguments[0].is_kind(List::Kind::kList) ||
+                                                 arguments[0].is_kind(List::Kind::kRange));
   if (used < arguments.size() && !lenient)
     return invalid_argument("not all arguments converted during string formatting");
   return out;

@@ -88,16 +88,6 @@ Result<Value> convert_case(Interpreter& interpreter, const Value& self, const Ca
   return make_string(convert(self.as_string()), interpreter);
 }
 
-std::string swap_case(std::string_view text) {
-  std::string out;
-  for (std::size_t pos = 0; pos < text.size();) {
-    const Utf8Step step = decode_utf8(text, pos);
-    append_utf8(out, is_upper(step.code) ? to_lower(step.code) : to_upper(step.code));
-    pos += step.length;
-  }
-  return out;
-}
-
 template <bool at_end>
 Result<Value> starts_or_ends_with(Interpreter&, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind(at_end ? "endswith" : "startswith", call, {"prefix"}, 1));

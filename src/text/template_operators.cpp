@@ -315,7 +315,7 @@ Result<Value> get_item(const Value& value, const Value& key, Budget& budget) {
 Result<Value> get_slice(const Value& value, const Value& start, const Value& stop, const Value& step, Budget& budget) {
   if (value.is_undefined()) return invalid_argument(value.why_undefined());
   if (!is_sequence(value) && !value.is_kind(List::Kind::kRange)) {
-    return Value::undefined("'" + std::string(type_name(value)) + "' object cannot be sliced");
+    return invalid_argument("'" + std::string(type_name(value)) + "' object cannot be sliced");
   }
   const auto from = TRY(slice_index(start));
   const auto to = TRY(slice_index(stop));

@@ -109,6 +109,7 @@ Result<Value> unique(Interpreter& interpreter, const Value& input, const CallArg
   std::vector<Value> out;
   for (const Value& item : items->items) {
     const Value key = TRY(rule.key(item, interpreter.budget()));
+    TRY(check_hashable(key));
     bool found = false;
     for (std::size_t i = 0; i < seen.size() && !found; ++i) found = TRY(equal(seen[i], key, interpreter.budget()));
     if (found) continue;

@@ -130,6 +130,18 @@ std::string capitalize(std::string_view text) {
   return out + lower(text.substr(first.length));
 }
 
+std::string swap_case(std::string_view text) {
+  std::string out;
+  for_each_character(text, [&](char32_t code, std::string_view) {
+    if (is_upper(code)) {
+      append_lower(out, code);
+    } else {
+      append_upper(out, code);
+    }
+  });
+  return out;
+}
+
 std::string title(std::string_view text) {
   std::string out;
   bool in_word = false;

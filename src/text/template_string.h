@@ -23,6 +23,7 @@ std::string_view trim_end(std::string_view text, std::string_view set);
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);  // the first character upper, the others lower
+std::string swap_case(std::string_view text);
 // str.title(): letters behind anything that is no cased letter become upper, the others lower.
 std::string title(std::string_view text);
 // The filter `title`: words end at white space, hyphens and opening brackets only.

@@ -22,8 +22,9 @@ Status CpuGraph::launch(Stream& stream) {
   set_worker_threads(on->device_.properties().threads);
   for (const CpuLaunch& launch : launches_) {
     Status status = launch.run();
-    if (!status.ok()) [[unlikely]]
-      return std::move(status).with_context(launch.name());
+    if (!status.ok()) [[unlikely]] {
+      return std::move(status).with_context(fmt::format("replay of graph '{}', kernel '{}'", name_, launch.name()));
+    }
   }
   return ok_status();
 }
