@@ -25,10 +25,8 @@ class Hasher {
   void add(std::string_view bytes);
   void add(const char* text) { add(std::string_view(text)); }
   template <class T>
-    requires std::is_integral_v<T> || std::is_enum_v<T>
-  void add(T value) {
-    add_word(static_cast<std::uint64_t>(value));
-  }
+  requires std::is_integral_v<T> || std::is_enum_v<T>
+  void add(T value) { add_word(static_cast<std::uint64_t>(value)); }
   void add(double value);
   Hash128 finish() const;
 

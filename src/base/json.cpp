@@ -148,9 +148,7 @@ std::string_view Json::type_name() const {
   return kNames[value_.index()];
 }
 
-double Json::as_double() const {
-  return is_int() ? static_cast<double>(as_int()) : std::get<double>(value_);
-}
+double Json::as_double() const { return is_int() ? static_cast<double>(as_int()) : std::get<double>(value_); }
 
 const Json* Json::find(std::string_view key) const {
   if (!is_object()) return nullptr;

@@ -23,6 +23,7 @@ class Json {
   using Object = std::vector<Member>;  // in the order written; keys are unique
 
   Json() = default;  // null
+  // NOLINTBEGIN(google-explicit-constructor): a Json is written as what it holds
   Json(std::nullptr_t) {}
   Json(bool v) : value_(v) {}
   Json(int v) : value_(static_cast<std::int64_t>(v)) {}
@@ -33,6 +34,7 @@ class Json {
   Json(std::string v) : value_(std::move(v)) {}
   Json(std::string_view v) : value_(std::string(v)) {}
   Json(Array v) : value_(std::move(v)) {}
+  // NOLINTEND(google-explicit-constructor)
   static Json object() { return Json(Object{}, 0); }
   static Json object(Object members) { return Json(std::move(members), 0); }
   static Json array() { return Json(Array{}); }

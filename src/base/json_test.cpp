@@ -22,7 +22,8 @@ TEST(Json, RoundTripKeepsOrderTypesAndPrecision) {
 }
 
 TEST(Json, RefusesWhatIsNotStrictJson) {
-  for (const char* bad : {"", "{", "[1,]", "{\"a\":1,}", "1 2", "nul", "\"\xff\"", "{\"a\":1,\"a\":2}", "01", "[1e999]"}) {
+  for (const char* bad :
+       {"", "{", "[1,]", "{\"a\":1,}", "1 2", "nul", "\"\xff\"", "{\"a\":1,\"a\":2}", "01", "[1e999]"}) {
     const auto r = Json::parse(bad, "input.json");
     ASSERT_FALSE(r.ok()) << bad;
     EXPECT_THAT(r.status().message(), HasSubstr("input.json is not valid JSON")) << bad;

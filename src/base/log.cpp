@@ -52,7 +52,8 @@ Status set_log_level(std::string_view spec) {
     }
     return ok_status();
   }
-  return invalid_argument(fmt::format("log level \"{}\" is none of debug, info, warn, error, off (or topic=level)", spec));
+  return invalid_argument(
+      fmt::format("log level \"{}\" is none of debug, info, warn, error, off (or topic=level)", spec));
 }
 
 bool log_enabled(std::string_view topic, LogLevel level) {
@@ -65,7 +66,8 @@ bool log_enabled(std::string_view topic, LogLevel level) {
 }
 
 void log_line(std::string_view topic, LogLevel level, std::string_view line) {
-  constexpr spdlog::level::level_enum kTo[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn, spdlog::level::err, spdlog::level::off};
+  constexpr spdlog::level::level_enum kTo[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                                               spdlog::level::err, spdlog::level::off};
   sink().log(kTo[static_cast<int>(level)], "{}: {}", topic, line);
 }
 

@@ -23,19 +23,23 @@ void log_line(std::string_view topic, LogLevel level, std::string_view line);
 
 template <class... Args>
 void log_debug(std::string_view topic, fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(topic, LogLevel::kDebug)) log_line(topic, LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
+  if (log_enabled(topic, LogLevel::kDebug))
+    log_line(topic, LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
 void log_info(std::string_view topic, fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(topic, LogLevel::kInfo)) log_line(topic, LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
+  if (log_enabled(topic, LogLevel::kInfo))
+    log_line(topic, LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
 void log_warn(std::string_view topic, fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(topic, LogLevel::kWarn)) log_line(topic, LogLevel::kWarn, fmt::format(format, std::forward<Args>(args)...));
+  if (log_enabled(topic, LogLevel::kWarn))
+    log_line(topic, LogLevel::kWarn, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
 void log_error(std::string_view topic, fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(topic, LogLevel::kError)) log_line(topic, LogLevel::kError, fmt::format(format, std::forward<Args>(args)...));
+  if (log_enabled(topic, LogLevel::kError))
+    log_line(topic, LogLevel::kError, fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace tessera

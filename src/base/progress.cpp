@@ -35,9 +35,9 @@ std::string Progress::render(int width) const {
   const std::string bar = std::string(filled, '#') + std::string(static_cast<std::size_t>(width) - filled, '.');
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   constexpr double kMiB = 1024.0 * 1024.0;
-  const std::string amount = unit_ == "B"
-                                 ? fmt::format("{:.1f}/{:.1f} MiB", static_cast<double>(done_) / kMiB, static_cast<double>(total_) / kMiB)
-                                 : fmt::format("{}/{} {}", done_, total_, unit_);
+  const std::string amount = unit_ == "B" ? fmt::format("{:.1f}/{:.1f} MiB", static_cast<double>(done_) / kMiB,
+                                                        static_cast<double>(total_) / kMiB)
+                                          : fmt::format("{}/{} {}", done_, total_, unit_);
   return fmt::format("{} [{}] {} {:.2f} s{}{}", title_, bar, amount, seconds, note_.empty() ? "" : "  ", note_);
 }
 

@@ -75,16 +75,17 @@ class [[nodiscard]] Result {
  public:
   static_assert(!std::is_reference_v<T> && !std::is_same_v<std::remove_cv_t<T>, Status>);
 
-  Result(T v) : value_(std::move(v)) {}                 // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
+  // NOLINTBEGIN(google-explicit-constructor): functions return a value or a Status where they return a Result
+  Result(T v) : value_(std::move(v)) {}
+  Result(Status status) : status_(std::move(status)) {
     assert(!status_.ok() && "a Result made of a Status holds an error");
   }
   // Converts what converts to T (a unique_ptr to a derived class, a literal to a string).
   template <class U>
   requires(std::is_convertible_v<U&&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
-           !std::is_same_v<std::remove_cvref_t<U>, T> && !std::is_same_v<std::remove_cvref_t<U>, Status>)
-      Result(U&& value)
-      : value_(std::forward<U>(value)) {}  // NOLINT(google-explicit-constructor)
+           !std::is_same_v<std::remove_cvref_t<U>, T> && !std::is_same_v<std::remove_cvref_t<U>, Status>) Result(U&& v)
+      : value_(std::forward<U>(v)) {}
+  // NOLINTEND(google-explicit-constructor)
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const& { return status_; }

@@ -22,9 +22,8 @@ class BatchBuilder {
   }
 
   void add(std::int64_t query, std::int64_t prefix) {
-    std::vector<PageId> pages;
-    for (std::int64_t p = 0; p < pages_for(prefix + query, page_size_); ++p)
-      pages.emplace_back(static_cast<std::int32_t>(next_page_++));
+    std::vector<PageId> pages(static_cast<std::size_t>(pages_for(prefix + query, page_size_)));
+    for (PageId& page : pages) page = PageId(static_cast<std::int32_t>(next_page_++));
     for (std::int64_t position = prefix; position < prefix + query; ++position) {
       batch_.input_ids.emplace_back(random_id_(random_));
       batch_.input_rows.push_back(-1);

@@ -33,7 +33,6 @@ std::string model_text(const Explanation& e) {
 std::string parts_text(const StitchingGraph& stitching) {
   std::string text = fmt::format("Prefill: {} and {}\n", plural(stitching.num_pieces(), "piece"),
                                  plural(stitching.num_split_ops(), "split op"));
-  std::string repeated_ops;
   std::int64_t repeats = 0;
   for (std::size_t i = 0; i < stitching.parts.size(); ++i) {
     const Part& part = stitching.parts[i];

@@ -177,6 +177,7 @@ std::string FlagParser::help_text() const {
 
 Status FlagParser::unknown_command() const {
   std::vector<std::string> names;
+  names.reserve(commands_.size());
   for (const CommandFlags& command : commands_) names.push_back(command.name());
   const std::string accepted = fmt::format("accepted are {}", fmt::join(names, ", "));
   const std::vector<std::string> extras = app_->remaining();

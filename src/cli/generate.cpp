@@ -14,9 +14,9 @@ namespace tessera::cli {
 namespace {
 
 // Writes tokens as they come: as text, or without a tokenizer as ids.
-class Stream {
+class TokenPrinter {
  public:
-  explicit Stream(const Tokenizer* tokenizer) {
+  explicit TokenPrinter(const Tokenizer* tokenizer) {
     if (tokenizer != nullptr) decoder_.emplace(*tokenizer);
   }
   Status push(TokenId id) { return write_output(decoder_ ? decoder_->push(id) : fmt::format("{} ", id.value())); }
@@ -91,9 +91,9 @@ Status run_generate(const GenerateOptions& options) {
     record = TRY(run_requests(*engine, {request}));
     TRY(write_output(to_json(*engine, record).dump() + "\n"));
   } else {
-    Stream stream(engine->tokenizer());
-    record = TRY(run_requests(*engine, {request}, [&](std::size_t, TokenId id) { return stream.push(id); }));
-    TRY(stream.finish());
+    TokenPrinter printer(engine->tokenizer());
+    record = TRY(run_requests(*engine, {request}, [&](std::size_t, TokenId id) { return printer.push(id); }));
+    TRY(printer.finish());
   }
   if (options.stats) print_stats(*engine, record);
   return ok_status();

@@ -42,7 +42,7 @@ Result<MemoryBandwidth> measure_memory_bandwidth() {
   if (words == nullptr) return resource_exhausted(fmt::format("measuring memory bandwidth takes {} bytes", bytes));
   parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) { std::fill(&words[begin], &words[end], 1); });
 
-  MemoryBandwidth best{.cache_bytes = cache, .bytes = bytes, .bytes_per_second = 0};
+  MemoryBandwidth best{.bytes = bytes, .bytes_per_second = 0};
   for (int pass = 0; pass < kPasses; ++pass) {
     std::atomic<std::uint64_t> total{0};
     const auto start = std::chrono::steady_clock::now();

@@ -9,9 +9,8 @@
 namespace tessera::cli {
 
 struct MemoryBandwidth {
-  std::int64_t cache_bytes = 0;  // the last-level cache, of which less is read faster; 0: unknown
-  std::int64_t bytes = 0;        // read in one pass: 1 GiB or 4 × L3, whichever is more
-  double bytes_per_second = 0;   // of the fastest pass
+  std::int64_t bytes = 0;       // read in one pass: 1 GiB or 4 × L3, whichever is more
+  double bytes_per_second = 0;  // of the fastest pass
 };
 
 // Reads a block far larger than the caches with as many threads as kernels use. About a second. Fails

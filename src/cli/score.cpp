@@ -97,6 +97,7 @@ Status run_score(const ScoreOptions& options) {
 
   const std::int64_t vocab = engine->config().vocab_size;
   std::vector<Score> scores;
+  scores.reserve(prompts.size());
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     scores.push_back(score_of(std::move(record.completions[i].logits), prompts[i], static_cast<std::size_t>(vocab)));
   }

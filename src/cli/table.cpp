@@ -43,6 +43,7 @@ std::string Table::text() const {
   };
   add_line(headings_);
   std::vector<std::string> rule;
+  rule.reserve(widths.size());
   for (const std::size_t w : widths) rule.emplace_back(w, '-');
   add_line(rule);
   for (const std::vector<std::string>& row : rows_) add_line(row);

@@ -47,7 +47,7 @@ Result<std::vector<TokenId>> parse_token_ids(std::string_view flag, std::string_
   if (list.starts_with('[') && list.ends_with(']')) list = trimmed(list.substr(1, list.size() - 2));
   std::vector<TokenId> ids;
   if (list.empty()) {
-    return invalid_argument(fmt::format("{}: \"{}\" has no ids; accepted is a list like \"1,2,3\"", flag, text));
+    return invalid_argument(fmt::format(R"({}: "{}" has no ids; accepted is a list like "1,2,3")", flag, text));
   }
   while (true) {
     const std::size_t comma = list.find(',');
@@ -55,7 +55,7 @@ Result<std::vector<TokenId>> parse_token_ids(std::string_view flag, std::string_
     const std::optional<std::int32_t> id = number<std::int32_t>(item);
     if (!id || *id < 0) {
       return invalid_argument(
-          fmt::format("{}: \"{}\" is not a token id; accepted is a list like \"1,2,3\"", flag, item));
+          fmt::format(R"({}: "{}" is not a token id; accepted is a list like "1,2,3")", flag, item));
     }
     ids.emplace_back(*id);
     if (comma == std::string_view::npos) return ids;

@@ -32,10 +32,13 @@ Status at_least_one(std::int64_t value, std::string_view flag) {
   return invalid_argument(fmt::format("{}: {} is not accepted; 1 or more is", flag, value));
 }
 
-// Sizes above `max` are dropped with a note.
-std::vector<std::int64_t> capped(std::vector<std::int64_t> sizes, std::int64_t max, std::string_view flag,
-                                 std::vector<std::string>& notes) {
+// Sizes above `max` are dropped with a note; an error where none is left.
+Result<std::vector<std::int64_t>> capped(std::vector<std::int64_t> sizes, std::int64_t max, std::string_view flag,
+                                         std::vector<std::string>& notes) {
   const auto end = std::upper_bound(sizes.begin(), sizes.end(), max);
+  if (end == sizes.begin()) {
+    return invalid_argument(fmt::format("{}: all sizes are above {}, the smallest is {}", flag, max, sizes.front()));
+  }
   if (end != sizes.end()) {
     notes.push_back(fmt::format("{}: {} sizes above {} are dropped", flag, sizes.end() - end, max));
     sizes.erase(end, sizes.end());
@@ -43,19 +46,17 @@ std::vector<std::int64_t> capped(std::vector<std::int64_t> sizes, std::int64_t m
   return sizes;
 }
 
-void plan_ladders(const GraphOptions& graphs, EnginePlan& plan) {
+Status plan_ladders(const GraphOptions& graphs, EnginePlan& plan) {
   RunnerOptions& runner = plan.runner;
   const std::int64_t chunk = runner.max_tokens;
+  const std::int64_t max_tokens = graphs.piecewise_max_tokens;  // 0: not given
   if (graphs.piecewise_tokens.empty()) {
-    runner.prefill_sizes =
-        prefill_ladder(graphs.piecewise_max_tokens > 0 ? graphs.piecewise_max_tokens : chunk, graphs.schedule);
+    runner.prefill_sizes = prefill_ladder(max_tokens > 0 ? max_tokens : chunk, graphs.schedule);
   } else {
-    runner.prefill_sizes =
-        graphs.piecewise_max_tokens > 0
-            ? capped(graphs.piecewise_tokens, graphs.piecewise_max_tokens, "--piecewise-cuda-graph-tokens", plan.notes)
-            : graphs.piecewise_tokens;
+    runner.prefill_sizes = TRY(capped(graphs.piecewise_tokens, max_tokens > 0 ? max_tokens : kMaxLadderSize,
+                                      "--piecewise-cuda-graph-tokens", plan.notes));
   }
-  if (!runner.prefill_sizes.empty() && runner.prefill_sizes.back() < chunk) {
+  if (runner.prefill_sizes.back() < chunk) {
     plan.notes.push_back(
         fmt::format("the largest prefill graph has {} tokens and a forward may have {}: larger forwards are eager",
                     runner.prefill_sizes.back(), chunk));
@@ -64,7 +65,8 @@ void plan_ladders(const GraphOptions& graphs, EnginePlan& plan) {
       std::min(graphs.decode_max_batch > 0 ? graphs.decode_max_batch : kDefaultMaxRequests, runner.max_requests);
   runner.decode_sizes = graphs.decode_batches.empty()
                             ? decode_ladder(max_batch)
-                            : capped(graphs.decode_batches, runner.max_requests, "--cuda-graph-bs", plan.notes);
+                            : TRY(capped(graphs.decode_batches, runner.max_requests, "--cuda-graph-bs", plan.notes));
+  return ok_status();
 }
 
 // Pages for as many tokens as memory allows, as requests can use, and, on a CPU without an explicit
@@ -134,8 +136,8 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const DevicePropert
   plan.notes.insert(plan.notes.end(), runner.graphs.messages.begin(), runner.graphs.messages.end());
   if (!runner.graphs.prefill_whole)
     runner.split_ops = options.graphs.split_ops.empty() ? default_split_ops(op_table()) : options.graphs.split_ops;
-  for (const std::string& name : runner.split_ops) TRY(op_table().get(name).with_context("--cuda-graph-split-ops"));
-  plan_ladders(options.graphs, plan);
+  TRY(check_split_ops(op_table(), runner.split_ops).with_context("--cuda-graph-split-ops"));
+  TRY(plan_ladders(options.graphs, plan));
   runner.num_pages = TRY(plan_pages(options, plan, device));
   return plan;
 }

@@ -18,25 +18,28 @@ void Scheduler::admit() {
   }
 }
 
+// Whether the next forward is of scored sequences; where both kinds wait, the one that did not run last.
+bool Scheduler::scores_next() const {
+  const auto scores = [](const std::unique_ptr<Sequence>& s) { return s->request.score; };
+  if (std::none_of(running_.begin(), running_.end(), scores)) return false;
+  return std::all_of(running_.begin(), running_.end(), scores) || !scored_last_;
+}
+
 ScheduledBatch Scheduler::next() {
   admit();
   ScheduledBatch scheduled;
   scheduled.batch.groups.resize(static_cast<std::size_t>(options_.num_cache_groups));
+  scored_last_ = scores_next();
   std::int64_t budget = options_.chunk;
   const auto uncomputed = [](const Sequence& s) { return static_cast<std::int64_t>(s.tokens.size()) - s.computed; };
   const auto is_decode = [&](const Sequence& s) { return s.generated() > 0 && uncomputed(s) == 1; };
-  for (const auto& sequence : running_) {
-    if (!is_decode(*sequence) || budget == 0) continue;
-    append(*sequence, 1, scheduled);
-    --budget;
-  }
-  for (const auto& sequence : running_) {
-    if (is_decode(*sequence) || budget == 0) continue;
-    // Scored requests want more rows than can be sampled: they have forwards of their own.
-    if (!scheduled.entries.empty() && scheduled.wants_logits != sequence->request.score) continue;
-    const std::int64_t count = std::min(budget, uncomputed(*sequence));
-    append(*sequence, count, scheduled);
-    budget -= count;
+  for (const bool decodes : {true, false}) {
+    for (const auto& sequence : running_) {
+      if (sequence->request.score != scored_last_ || is_decode(*sequence) != decodes || budget == 0) continue;
+      const std::int64_t count = std::min(budget, uncomputed(*sequence));
+      append(*sequence, count, scheduled);
+      budget -= count;
+    }
   }
   return scheduled;
 }
@@ -85,6 +88,10 @@ void Scheduler::append(Sequence& sequence, std::int64_t count, ScheduledBatch& s
 }
 
 void Scheduler::mark_computed(const ScheduledBatch& scheduled) {
+  // A forward that samples writes last_ids anew: rows of sequences that were not in it are gone.
+  if (!scheduled.wants_logits && scheduled.batch.num_wanted_rows() > 0) {
+    for (const auto& sequence : running_) sequence->last_row = -1;
+  }
   for (const ScheduledBatch::Entry& entry : scheduled.entries) entry.sequence->computed += entry.new_tokens;
 }
 

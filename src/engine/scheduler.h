@@ -3,7 +3,7 @@
 //
 // A step takes one decode token of every running sequence, then fills up to `chunk` tokens with
 // prompts, oldest first, so that a long prompt is computed in chunks beside running decodes.
-// Scored and generating sequences are not mixed in one forward.
+// Scored sequences want more rows than can be sampled: they and generating ones take turns.
 // A sequence is admitted when pages for its prompt and all of its new tokens are free, so it can
 // always finish.
 #pragma once
@@ -76,12 +76,14 @@ class Scheduler {
 
  private:
   void admit();
+  bool scores_next() const;
   void append(Sequence& sequence, std::int64_t count, ScheduledBatch& scheduled) const;
 
   SchedulerOptions options_;
   PagePool pages_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // oldest first
+  bool scored_last_ = false;                        // what the last forward did
 };
 
 }  // namespace tessera

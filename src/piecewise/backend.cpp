@@ -40,6 +40,10 @@ Status PartBackend::capture(const ir::Bucket& bucket, Stream& stream) {
   return ok_status();
 }
 
+void PartBackend::drop_graph(const ir::Bucket& bucket) {
+  if (const auto it = entries_.find(bucket); it != entries_.end()) it->second.graph.reset();
+}
+
 Status PartBackend::replay(const ir::Bucket& bucket, Stream& stream) const {
   const Entry* entry = find(bucket);
   if (entry == nullptr || entry->graph == nullptr) return enqueue(bucket, stream);

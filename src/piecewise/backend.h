@@ -24,6 +24,7 @@ class PartBackend {
   // Makes the bucket's entry; an entry that exists is replaced and its graph dropped.
   Status bind(const BindTarget& target);
   void drop(const ir::Bucket& bucket) { entries_.erase(bucket); }
+  void drop_graph(const ir::Bucket& bucket);  // and stays bound
 
   // Runs the kernels now, or records them where the stream records. Precondition: bound.
   Status enqueue(const ir::Bucket& bucket, Stream& stream) const;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_set>
+#include <unordered_map>
 
 namespace tessera {
 namespace {
@@ -49,21 +49,33 @@ class Chain {
     ir::Value copy = value;
     if (copy.kind == ir::ValueKind::kResult) {
       copy.producer = ir::NodeId(copy.producer.value() + node_base);
-      while (names_.count(copy.name) != 0) copy.name = source + "." + copy.name;
+      copy.name = free_name(source + ".", copy.name);
+    } else if (const auto taken = names_.find(copy.name); taken != names_.end()) {
+      // What comes from outside is found by its name; an inner result gives way.
+      ir::Value& inner = graph_.value(taken->second);
+      inner.name = free_name("inner.", inner.name);
+      names_.emplace(inner.name, taken->second);
+      names_.erase(copy.name);
     }
     const ir::ValueId id(static_cast<std::int32_t>(graph_.values.size()));
     if (copy.kind == ir::ValueKind::kInput) graph_.inputs.push_back(id);
     if (copy.kind == ir::ValueKind::kWeight) graph_.weights.push_back(id);
     if (copy.kind == ir::ValueKind::kState) graph_.states.push_back(id);
     if (copy.kind != ir::ValueKind::kResult) linkable_.emplace(copy.name, id);
-    names_.insert(copy.name);
+    names_.emplace(copy.name, id);
     graph_.values.push_back(std::move(copy));
     return id;
   }
 
+  // `name`, with `prefix` before it as often as it takes.
+  std::string free_name(const std::string& prefix, std::string name) const {
+    while (names_.count(name) != 0) name.insert(0, prefix);
+    return name;
+  }
+
   ir::Graph graph_;
   std::map<std::string, ir::ValueId> linkable_;  // what a later graph finds by name
-  std::unordered_set<std::string> names_;
+  std::unordered_map<std::string, ir::ValueId> names_;
 };
 
 }  // namespace

@@ -157,10 +157,11 @@ Status Executable::capture(const ir::Bucket& bucket) {
   const auto entry = bound_.find(bucket);
   if (entry == bound_.end())
     return internal_error(fmt::format("{} is not bound for {}", graph_.name, bucket.to_string()));
+  if (entry->second.captured) return ok_status();
   for (PartBackend& part : parts_) {
     if (Status status = part.capture(bucket, env_.stream); !status.ok()) {
-      // A forward that is part graph, part eager would hide the failure: bind again without graphs.
-      TRY(bind(bucket));
+      // A forward that is part graph, part eager would hide the failure.
+      for (PartBackend& captured : parts_) captured.drop_graph(bucket);
       return status;
     }
   }

@@ -72,6 +72,17 @@ std::vector<std::size_t> last_uses(const ir::Graph& graph) {
 
 }  // namespace
 
+Status check_split_ops(const ir::OpTable& ops, std::span<const std::string> split_ops) {
+  for (const std::string& name : split_ops) {
+    if (ops.find(name) != nullptr) continue;
+    std::string registered;
+    for (const ir::OpDecl* decl : ops.all())
+      registered += fmt::format("{}{}", registered.empty() ? "" : ", ", decl->name);
+    return not_found(fmt::format("split op: no operator is named '{}'; registered are {}", name, registered));
+  }
+  return ok_status();
+}
+
 std::vector<std::string> default_split_ops(const ir::OpTable& ops) {
   std::vector<std::string> names;
   for (const ir::OpDecl* decl : ops.all()) {
@@ -82,7 +93,7 @@ std::vector<std::string> default_split_ops(const ir::OpTable& ops) {
 
 Result<StitchingGraph> split_graph(const ir::Graph& graph, const ir::OpTable& ops,
                                    std::span<const std::string> split_ops) {
-  for (const std::string& name : split_ops) TRY(ops.get(name).with_context("split op"));
+  TRY(check_split_ops(ops, split_ops));
 
   StitchingGraph stitched;
   stitched.name = graph.name;

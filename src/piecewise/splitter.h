@@ -19,6 +19,9 @@ namespace tessera {
 Result<StitchingGraph> split_graph(const ir::Graph& graph, const ir::OpTable& ops,
                                    std::span<const std::string> split_ops);
 
+// Ok where all names are operators of `ops`; the error names those that are.
+Status check_split_ops(const ir::OpTable& ops, std::span<const std::string> split_ops);
+
 // Names of the operators that are cut at unless the user names others.
 std::vector<std::string> default_split_ops(const ir::OpTable& ops);
 

@@ -28,6 +28,7 @@ Status GraphRunner::capture(std::span<const std::int64_t> sizes, bool show_progr
     Status status = executable_->bind(bucket(size));
     if (status.ok()) status = executable_->capture(bucket(size));
     if (status.ok()) {
+      std::erase(uncaptured_, size);
       report_.captured.push_back(size);
     } else {
       if (status.code() == StatusCode::kDeviceLost) return status;

@@ -102,10 +102,39 @@ class Verifier {
 
  private:
   Status compare_all() {
+    if (r_.table_.prefill_sizes.empty() && r_.table_.decode_sizes.empty()) return ok_status();  // nothing to verify
     RunnerExecutables isolated =
         TRY(make_executables(r_.graphs_, r_.options_, r_.environment(), MemoryPlanKind::kIsolated));
     TRY(compare_sizes(*r_.prefill_, *isolated.prefill, r_.table_.prefill_sizes));
-    return compare_sizes(*r_.decode_, *isolated.decode, r_.table_.decode_sizes);
+    TRY(compare_sizes(*r_.decode_, *isolated.decode, r_.table_.decode_sizes));
+    return compare_heads(*isolated.head);
+  }
+
+  // The head has no graphs; its plan leaves the body's output alone, and that is compared.
+  Status compare_heads(Executable& isolated) {
+    const ir::Type& type = r_.graphs_.body.value(r_.graphs_.body.outputs[0]).type;
+    const TensorView hidden = TRY(make_view(type, r_.prefill_->executable().largest(), r_.arena_->base()));
+    extend_kv_content(static_cast<std::size_t>(hidden.bytes()), hidden.dtype);
+    for (const std::int64_t rows : r_.head_sizes_) {
+      const ir::Bucket bucket = r_.head_->bucket(rows);
+      std::vector<std::int32_t> wanted(static_cast<std::size_t>(rows));
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        wanted[i] = static_cast<std::int32_t>(i * 7 % static_cast<std::size_t>(hidden.dim(0)));
+      const auto run = [&](Executable& head) -> Result<Outcome> {
+        TRY(r_.stream_->upload(hidden.data, kv_content_.data(), static_cast<std::size_t>(hidden.bytes())));
+        TRY(r_.inputs_->stage_rows(wanted, {}, rows, *r_.stream_));
+        TRY(head.run(bucket));
+        return read_outputs(head, bucket, rows);
+      };
+      TRY(r_.head_->make_ready(rows));
+      const Outcome got = TRY(run(r_.head_->executable()));
+      TRY(isolated.bind(bucket));
+      const Outcome want = TRY(run(isolated));
+      std::string difference = TRY(first_difference(isolated, bucket, got, want));
+      isolated.drop(bucket);
+      report_.rows.push_back({.runner = "head", .size = rows, .real = rows, .difference = std::move(difference)});
+    }
+    return ok_status();
   }
 
   Status compare_sizes(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
@@ -240,7 +269,7 @@ class Verifier {
     }
   }
 
-  Result<Outcome> read(const Executable& executable, const ir::Bucket& bucket, std::int64_t real) {
+  Result<Outcome> read_outputs(const Executable& executable, const ir::Bucket& bucket, std::int64_t real) {
     Outcome outcome;
     for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
       const TensorView view = TRY(executable.output(bucket, i));
@@ -249,6 +278,11 @@ class Verifier {
       TRY(r_.stream_->synchronize());
       outcome.outputs.push_back(first_rows(bytes, view, real));
     }
+    return outcome;
+  }
+
+  Result<Outcome> read(const Executable& executable, const ir::Bucket& bucket, std::int64_t real) {
+    Outcome outcome = TRY(read_outputs(executable, bucket, real));
     // Page 0 takes the padding's keys and values, which nobody reads.
     for (const ir::ValueId id : r_.graphs_.body.states) {
       const KvRange range = used_range(r_.graphs_.body.value(id));

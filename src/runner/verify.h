@@ -6,7 +6,7 @@
 // guarded allocation of its own. Padded rows carry an id whose embedding row is NaN, and rows past the
 // real count of attention's output are NaN there: if a padded row could touch a real one, it would show.
 // The batches have other lengths than those the graphs were captured with, several requests, and cached
-// prefixes. KV cache content is compared too.
+// prefixes. KV cache content is compared too. The head, which is not captured, is compared for its sizes.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace tessera {
 
 struct VerifyRow {
-  std::string runner;  // "prefill" "decode"
+  std::string runner;  // "prefill" "decode" "head"
   std::int64_t size = 0;
   std::int64_t real = 0;   // rows that are not padding
   std::string difference;  // empty: equal
