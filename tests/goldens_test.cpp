@@ -6,6 +6,7 @@
 
 #include "golden.h"
 #include "tessera/engine/engine.h"
+#include "tessera/runner/verify.h"
 #include "test_paths.h"
 
 namespace tessera {
@@ -102,6 +103,18 @@ TEST_P(Goldens, Bfloat16Logits) {
     std::printf("%s bfloat16 way %d: relative difference %.2e\n", GetParam(), static_cast<int>(way), d.relative);
     EXPECT_LE(d.relative, 2e-2);
   }
+}
+
+TEST_P(Goldens, VerifyPassesOnTheDefaultLadder) {
+  EngineOptions options{.model_path = read_golden(GetParam()).folder, .dtype = "float32"};
+  options.max_running_requests = 32;
+  auto engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  const auto report = verify((*engine)->runner(), /*show_progress=*/false);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_TRUE(report->equal());
+  for (const VerifyRow& row : report->rows) EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
+  std::printf("%s: %zu comparisons in %.1f s\n", GetParam(), report->rows.size(), report->seconds);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dense, Goldens,

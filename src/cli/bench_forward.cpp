@@ -146,7 +146,7 @@ Status bench_decode(const BenchOptions& options) {
     table.add({count_text(requests), number_text(c.eager_ms), number_text(c.graph_ms),
                number_text(c.per_second(c.eager_ms)), number_text(c.per_second(c.graph_ms)),
                fmt::format("{:.2f}x", c.speedup()), graph_name(c.decision), bytes_text(bytes), number_text(rate / 1e9),
-               fmt::format("{:.0f} %", 100 * rate / memory.bytes_per_second)});
+               share > 1 ? "from cache" : fmt::format("{:.0f} %", 100 * share)});
     Json row = row_json(c);
     row.set("bytes_read", bytes).set("bytes_per_s", rate).set("memory_share", share);
     rows.push_back(std::move(row));

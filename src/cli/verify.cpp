@@ -21,7 +21,7 @@ constexpr std::int64_t kCachedTokensPerRequest = 64;
 
 struct Verified {
   VerifyReport report;
-  std::vector<std::pair<std::string, CaptureReport>> captures;  // of each runner, by its name
+  std::vector<std::string> dropped;  // sizes that could not be captured, and why
 };
 
 Result<Weights> load_weights(const EngineOptions& options, const EnginePlan& plan, Device& device) {
@@ -48,30 +48,41 @@ Result<Verified> verify_model(EngineOptions options) {
       TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device, std::move(runner_options)));
   TRY(runner->capture());
   verified.report = TRY(verify(*runner, options.show_progress));
-  for (const GraphRunner* graphs : {&runner->prefill(), &runner->decode()})
-    verified.captures.emplace_back(graphs->name(), graphs->report());
+  for (const GraphRunner* graphs : {&runner->prefill(), &runner->decode()}) {
+    for (const auto& [size, status] : graphs->report().dropped)
+      verified.dropped.push_back(fmt::format("{} size {}: {}", graphs->name(), size, status.message()));
+  }
   return verified;
 }
 
-std::int64_t count_differences(const VerifyReport& report, const std::string& runner) {
-  return std::count_if(report.rows.begin(), report.rows.end(),
-                       [&](const VerifyRow& row) { return row.runner == runner && !row.difference.empty(); });
-}
+// What was compared of one runner.
+struct Summary {
+  std::string runner;
+  std::vector<std::int64_t> sizes;
+  std::int64_t comparisons = 0;
+  std::int64_t differences = 0;
+};
 
-std::int64_t count_comparisons(const VerifyReport& report, const std::string& runner) {
-  return std::count_if(report.rows.begin(), report.rows.end(),
-                       [&](const VerifyRow& row) { return row.runner == runner; });
+std::vector<Summary> summarize(const VerifyReport& report) {
+  std::vector<Summary> summaries;
+  for (const VerifyRow& row : report.rows) {
+    if (summaries.empty() || summaries.back().runner != row.runner)
+      summaries.push_back({.runner = row.runner, .sizes = {}});
+    Summary& summary = summaries.back();
+    if (summary.sizes.empty() || summary.sizes.back() != row.size) summary.sizes.push_back(row.size);
+    ++summary.comparisons;
+    summary.differences += !row.difference.empty();
+  }
+  return summaries;
 }
 
 Json to_json(const Verified& verified) {
   Json runners = Json::object();
-  for (const auto& [name, capture] : verified.captures) {
+  for (const Summary& summary : summarize(verified.report)) {
     Json runner = Json::object();
-    runner.set("sizes", Json::Array(capture.captured.begin(), capture.captured.end()));
-    runner.set("dropped", capture.dropped.size());
-    runner.set("comparisons", count_comparisons(verified.report, name));
-    runner.set("differences", count_differences(verified.report, name));
-    runners.set(name, std::move(runner));
+    runner.set("sizes", Json::Array(summary.sizes.begin(), summary.sizes.end()));
+    runner.set("comparisons", summary.comparisons).set("differences", summary.differences);
+    runners.set(summary.runner, std::move(runner));
   }
   Json rows = Json::array();
   for (const VerifyRow& row : verified.report.rows) {
@@ -82,16 +93,16 @@ Json to_json(const Verified& verified) {
   }
   Json json = Json::object();
   json.set("equal", verified.report.equal()).set("runners", std::move(runners));
-  json.set("differences", std::move(rows)).set("seconds", verified.report.seconds);
+  json.set("differences", std::move(rows))
+      .set("dropped", Json::Array(verified.dropped.begin(), verified.dropped.end()))
+      .set("seconds", verified.report.seconds);
   return json;
 }
 
 std::string to_text(const Verified& verified) {
   Table summary({"runner", "sizes", ">comparisons", ">differences"});
-  for (const auto& [name, capture] : verified.captures) {
-    summary.add({name, sizes_text(capture.captured), count_text(count_comparisons(verified.report, name)),
-                 count_text(count_differences(verified.report, name))});
-  }
+  for (const Summary& s : summarize(verified.report))
+    summary.add({s.runner, sizes_text(s.sizes), count_text(s.comparisons), count_text(s.differences)});
   Table failing({"runner", ">size", ">real", "difference"});
   for (const VerifyRow& row : verified.report.rows) {
     if (!row.difference.empty()) failing.add({row.runner, count_text(row.size), count_text(row.real), row.difference});
@@ -106,12 +117,9 @@ std::string to_text(const Verified& verified) {
 Status run_verify(const VerifyOptions& options) {
   const Verified verified = TRY(verify_model(options.engine));
   TRY(write_output(options.json ? to_json(verified).dump() + "\n" : to_text(verified)));
-  for (const auto& [name, capture] : verified.captures) {
-    if (!capture.dropped.empty()) {
-      return internal_error(fmt::format("{} of the {} runner were not captured, {} the first: {}",
-                                        plural(std::ssize(capture.dropped), "size"), name, capture.dropped[0].first,
-                                        capture.dropped[0].second.message()));
-    }
+  if (!verified.dropped.empty()) {
+    return internal_error(
+        fmt::format("{} not captured, {}", plural(std::ssize(verified.dropped), "size"), verified.dropped[0]));
   }
   if (verified.report.equal()) return ok_status();
   if (verified.report.rows.empty()) return failed_precondition("there are no graphs to verify");

@@ -19,9 +19,16 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+// A path that cannot be looked at (too long, no permission) is no folder; reading it gives the error.
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
 std::string model_folder(const std::string& model_path) {
-  return std::filesystem::is_directory(model_path) ? model_path
-                                                   : std::filesystem::path(model_path).parent_path().string();
+  if (is_folder(model_path)) return model_path;
+  const std::string parent = std::filesystem::path(model_path).parent_path().string();
+  return parent.empty() ? "." : parent;  // config.json itself, here
 }
 
 Result<std::unique_ptr<Device>> make_device(const std::string& name) {
@@ -85,8 +92,9 @@ Status Engine::load_texts(const EngineOptions& options) {
   namespace fs = std::filesystem;
   const bool given = !options.tokenizer_path.empty();
   fs::path file = given ? fs::path(options.tokenizer_path) : fs::path(folder);
-  if (fs::is_directory(file)) file /= "tokenizer.json";
-  if (!given && !fs::exists(file)) return ok_status();
+  if (is_folder(file)) file /= "tokenizer.json";
+  std::error_code unreadable;
+  if (!given && !fs::exists(file, unreadable)) return ok_status();
   tokenizer_ = TRY(Tokenizer::load(file.string()));
   tokenizer_config_ = TRY(TokenizerConfig::load(file.parent_path().string()));
   return ok_status();

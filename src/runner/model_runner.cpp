@@ -73,9 +73,9 @@ ExecutionEnvironment ModelRunner::environment() {
 
 Status ModelRunner::build_executables() {
   // Addresses only: how much of the range is used follows from the plans.
-  constexpr std::size_t kReserve = std::size_t{1} << 38;
-  arena_ = TRY(device_.create_arena({.reserve_bytes = kReserve, .name = "arena"}));
-  workspace_ = TRY(device_.create_arena({.reserve_bytes = kReserve, .name = "workspace"}));
+  const auto reserve = static_cast<std::size_t>(device_.properties().memory_bytes);
+  arena_ = TRY(device_.create_arena({.reserve_bytes = reserve, .name = "arena"}));
+  workspace_ = TRY(device_.create_arena({.reserve_bytes = reserve, .name = "workspace"}));
   externals_.insert(weights_.addresses().begin(), weights_.addresses().end());
   kv_->add_to(externals_);
   inputs_->add_to(externals_);

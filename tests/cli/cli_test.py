@@ -305,6 +305,8 @@ class Verify(CliTest):
         answer = self.ok_json("verify", "--model-path", LLAMA, *FEW_SIZES, "--log-level", "error")
         self.assertTrue(answer["equal"])
         self.assertEqual(answer["differences"], [])
+        self.assertEqual(answer["dropped"], [])
+        self.assertIn("head", answer["runners"])
         for runner, sizes in (("prefill", [8, 32]), ("decode", [1, 4])):
             self.assertEqual(answer["runners"][runner]["sizes"], sizes)
             self.assertGreaterEqual(answer["runners"][runner]["comparisons"], len(sizes))
