@@ -230,6 +230,7 @@ void Engine::cancel(RequestId id) { finish(id, FinishReason::kCancelled); }
 Result<std::vector<Completion>> Engine::run(std::span<const Request> requests,
                                             const std::function<void(std::size_t, const RequestEvent&)>& on_event) {
   std::vector<RequestId> ids;
+  ids.reserve(requests.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Result<RequestId> id = submit(requests[i]);
     if (!id.ok()) {
@@ -250,6 +251,7 @@ Result<std::vector<Completion>> Engine::run(std::span<const Request> requests,
     }
   }
   std::vector<Completion> completions;
+  completions.reserve(ids.size());
   for (const RequestId id : ids) completions.push_back(*take(id));
   TRY(failure);
   return completions;

@@ -78,7 +78,8 @@ Result<std::int64_t> plan_pages(const EngineOptions& options, const EnginePlan& 
   const std::int64_t useful = pages_per_request * plan.runner.max_requests;
   std::int64_t budget = kCpuMaxKvBytes;
   if (options.mem_fraction_static != 0) {
-    if (!(options.mem_fraction_static >= 0.1 && options.mem_fraction_static <= 0.95)) {
+    const bool accepted = options.mem_fraction_static >= 0.1 && options.mem_fraction_static <= 0.95;  // false for NaN
+    if (!accepted) {
       return invalid_argument(
           fmt::format("--mem-fraction-static: {} is not accepted; 0.1 to 0.95 is", options.mem_fraction_static));
     }

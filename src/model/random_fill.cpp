@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
+#include "tessera/base/float16.h"
 #include "tessera/base/hash.h"
-#include "tessera/model/float_convert.h"
 
 namespace tessera {
 namespace {
@@ -45,8 +45,8 @@ void fill_block(std::byte* dst, StoredDtype dtype, std::int64_t first, std::int6
   };
   switch (dtype) {
     case StoredDtype::kF32: return each([](float v) { return v; });
-    case StoredDtype::kF16: return each([](float v) { return f16_from_float(v); });
-    default: return each([](float v) { return bf16_from_float(v); });
+    case StoredDtype::kF16: return each([](float v) { return from_float<Float16>(v).bits; });
+    default: return each([](float v) { return from_float<BFloat16>(v).bits; });
   }
 }
 

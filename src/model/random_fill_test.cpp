@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "tessera/model/float_convert.h"
+#include "tessera/base/float16.h"
 #include "tessera/model/test_support.h"
 
 namespace tessera {

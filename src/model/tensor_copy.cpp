@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tessera/model/float_convert.h"
+#include "tessera/base/float16.h"
 
 namespace tessera {
 namespace {
@@ -24,14 +24,14 @@ struct Codec<StoredDtype::kF32> {
 template <>
 struct Codec<StoredDtype::kBF16> {
   using Bits = std::uint16_t;
-  static float decode(std::uint16_t v) { return float_from_bf16(v); }
-  static std::uint16_t encode(float v) { return bf16_from_float(v); }
+  static float decode(std::uint16_t v) { return to_float(BFloat16{v}); }
+  static std::uint16_t encode(float v) { return from_float<BFloat16>(v).bits; }
 };
 template <>
 struct Codec<StoredDtype::kF16> {
   using Bits = std::uint16_t;
-  static float decode(std::uint16_t v) { return float_from_f16(v); }
-  static std::uint16_t encode(float v) { return f16_from_float(v); }
+  static float decode(std::uint16_t v) { return to_float(Float16{v}); }
+  static std::uint16_t encode(float v) { return from_float<Float16>(v).bits; }
 };
 
 // memcpy of single elements: the mapping may have any alignment, and compilers make vector loads of it all the same.

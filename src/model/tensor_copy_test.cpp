@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "tessera/model/float_convert.h"
+#include "tessera/base/float16.h"
 #include "tessera/model/test_support.h"
 
 namespace tessera {
@@ -30,13 +30,13 @@ double rounded_bf16(double x) { return rounded(x, 7, -126, 3.3895313892515355e38
 TEST(FloatConvert, EveryHalfSurvivesTheRoundTrip) {
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);
-    const float f16 = float_from_f16(half);
-    const float bf16 = float_from_bf16(half);
+    const float f16 = to_float(Float16{half});
+    const float bf16 = to_float(BFloat16{half});
     if (std::isnan(f16)) {
       EXPECT_TRUE((bits & 0x7c00) == 0x7c00 && (bits & 0x3ff) != 0);
-      EXPECT_TRUE(std::isnan(float_from_f16(f16_from_float(f16))));
+      EXPECT_TRUE(std::isnan(to_float(Float16{from_float<Float16>(f16).bits})));
     } else {
-      ASSERT_EQ(f16_from_float(f16), half);
+      ASSERT_EQ(from_float<Float16>(f16).bits, half);
       const int exponent = static_cast<int>(bits >> 10 & 31);
       const double mantissa = static_cast<double>(bits & 1023) / 1024;
       const double want = exponent == 31  ? std::numeric_limits<double>::infinity()
@@ -46,9 +46,9 @@ TEST(FloatConvert, EveryHalfSurvivesTheRoundTrip) {
       ASSERT_EQ(std::signbit(f16), (bits & 0x8000) != 0);
     }
     if (std::isnan(bf16)) {
-      EXPECT_TRUE(std::isnan(float_from_bf16(bf16_from_float(bf16))));
+      EXPECT_TRUE(std::isnan(to_float(BFloat16{from_float<BFloat16>(bf16).bits})));
     } else {
-      ASSERT_EQ(bf16_from_float(bf16), half);
+      ASSERT_EQ(from_float<BFloat16>(bf16).bits, half);
     }
   }
 }
@@ -78,14 +78,14 @@ TEST(FloatConvert, RoundsToNearestEven) {
                                -std::numeric_limits<float>::infinity()};
   for (int i = 0; i < 200000; ++i) values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
   for (std::uint32_t half = 0; half < 0x7c00; ++half) {  // each value, each midpoint and their neighbours
-    const float low = float_from_f16(static_cast<std::uint16_t>(half));
-    const float high = half == 0x7bff ? 65536.0f : float_from_f16(static_cast<std::uint16_t>(half + 1));
+    const float low = to_float(Float16{static_cast<std::uint16_t>(half)});
+    const float high = half == 0x7bff ? 65536.0f : to_float(Float16{static_cast<std::uint16_t>(half + 1)});
     const float middle = low + (high - low) / 2;
     values.insert(values.end(), {low, middle, std::nextafter(middle, 0.0f), std::nextafter(middle, 1e9f), -middle});
   }
   for (float value : values) {
-    const float f16 = float_from_f16(f16_from_float(value));
-    const float bf16 = float_from_bf16(bf16_from_float(value));
+    const float f16 = to_float(Float16{from_float<Float16>(value).bits});
+    const float bf16 = to_float(BFloat16{from_float<BFloat16>(value).bits});
     if (std::isnan(value)) {
       ASSERT_TRUE(std::isnan(f16) && std::isnan(bf16));
       continue;
@@ -105,7 +105,8 @@ struct Counting {
     storage.resize(1 + static_cast<std::size_t>(count * stored_dtype_bytes(dtype)));
     for (std::int64_t i = 0; i < count; ++i) {
       const auto value = static_cast<float>(i % 251);
-      const std::uint16_t half = dtype == StoredDtype::kF16 ? f16_from_float(value) : bf16_from_float(value);
+      const std::uint16_t half =
+          dtype == StoredDtype::kF16 ? from_float<Float16>(value).bits : from_float<BFloat16>(value).bits;
       std::byte* at = storage.data() + 1 + i * stored_dtype_bytes(dtype);
       if (dtype == StoredDtype::kF32) std::memcpy(at, &value, sizeof value);
       if (dtype == StoredDtype::kF16 || dtype == StoredDtype::kBF16) std::memcpy(at, &half, sizeof half);
@@ -143,7 +144,7 @@ TEST(CopyTensor, SlicesAndConverts) {
           if (to == StoredDtype::kF32) std::memcpy(&value, &got[4 * i], 4);
           if (to != StoredDtype::kF32) {
             std::memcpy(&half, &got[2 * i], 2);
-            value = to == StoredDtype::kF16 ? float_from_f16(half) : float_from_bf16(half);
+            value = to == StoredDtype::kF16 ? to_float(Float16{half}) : to_float(BFloat16{half});
           }
           ASSERT_EQ(static_cast<double>(value), want[i]) << i;
         }
@@ -160,7 +161,7 @@ TEST(CopyTensor, LongRunsAreCutWithoutSeams) {
     for (std::int64_t i = 0; i < 70000; ++i) {
       std::uint16_t half = 0;
       std::memcpy(&half, &got[static_cast<std::size_t>(2 * (row * 70000 + i))], 2);
-      ASSERT_EQ(half, bf16_from_float(static_cast<float>((row * 70001 + i + 1) % 251))) << row << " " << i;
+      ASSERT_EQ(half, from_float<BFloat16>(static_cast<float>((row * 70001 + i + 1) % 251)).bits) << row << " " << i;
     }
   }
 }

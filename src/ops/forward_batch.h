@@ -23,13 +23,13 @@ struct CacheGroupBatch {
 
 // A ragged batch of requests, extend and decode rows alike; tokens of a request are neighbours.
 struct ForwardBatch {
-  std::vector<TokenId> input_ids;       // [T]; ignored where input_rows names a row
-  std::vector<std::int32_t> input_rows;  // [T]: the id is what row r of the last step sampled; -1: input_ids
-  std::vector<std::int32_t> positions;   // [T]: of each token in its request, from 0
-  std::vector<std::int32_t> query_lens;  // [B]: tokens of each request in this forward, at least 1; sum = T
-  std::vector<std::int32_t> kv_lens;     // [B]: tokens of each request in the cache after this forward
+  std::vector<TokenId> input_ids;         // [T]; ignored where input_rows names a row
+  std::vector<std::int32_t> input_rows;   // [T]: the id is what row r of the last step sampled; -1: input_ids
+  std::vector<std::int32_t> positions;    // [T]: of each token in its request, from 0
+  std::vector<std::int32_t> query_lens;   // [B]: tokens of each request in this forward, at least 1; sum = T
+  std::vector<std::int32_t> kv_lens;      // [B]: tokens of each request in the cache after this forward
   std::vector<std::int32_t> wanted_rows;  // [R]: tokens whose logits are wanted
-  std::vector<CacheGroupBatch> groups;   // one for each cache group of the graph
+  std::vector<CacheGroupBatch> groups;    // one for each cache group of the graph
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(input_ids.size()); }
   std::int64_t num_requests() const { return static_cast<std::int64_t>(query_lens.size()); }

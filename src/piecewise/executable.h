@@ -72,7 +72,7 @@ class Executable {
 
   // Plans the bucket, grows arena and workspace where they are too small, and decides every kernel.
   Status bind(const ir::Bucket& bucket);
-  bool bound(const ir::Bucket& bucket) const { return bound_.count(bucket) != 0; }
+  bool bound(const ir::Bucket& bucket) const { return bound_.contains(bucket); }
   // Forgets the bucket's kernels and graphs.
   void drop(const ir::Bucket& bucket);
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "tessera/base/float16.h"
 #include "tessera/base/progress.h"
 #include "tessera/runner/executables.h"
 
@@ -25,22 +26,15 @@ std::vector<std::byte> first_rows(const std::vector<std::byte>& bytes, const Ten
   return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rows) * row_bytes)};
 }
 
-float to_float(const std::byte* at, ir::DType dtype) {
+bool is_nan(const std::byte* at, ir::DType dtype) {
   if (dtype == ir::DType::kFloat32) {
     float value;
     std::memcpy(&value, at, sizeof(value));
-    return value;
+    return std::isnan(value);
   }
-  std::uint16_t half;
-  std::memcpy(&half, at, sizeof(half));
-  if (dtype == ir::DType::kBFloat16) {
-    const std::uint32_t bits = std::uint32_t{half} << 16;
-    float value;
-    std::memcpy(&value, &bits, sizeof(value));
-    return value;
-  }
-  // float16: all exponent bits set is NaN or infinity; any finite number will do for the check below.
-  return (half & 0x7c00) == 0x7c00 ? NAN : 0.0F;
+  std::uint16_t bits;
+  std::memcpy(&bits, at, sizeof(bits));
+  return std::isnan(dtype == ir::DType::kBFloat16 ? to_float(BFloat16{bits}) : to_float(Float16{bits}));
 }
 
 // Query and cached lengths of each request of a batch.
@@ -312,7 +306,7 @@ class Verifier {
         // A tied head gives the poisoned id's own logit NaN; nothing else may be.
         const bool poisoned_logit = slot.name == "logits" && col == poisoned_id_.value();
         if (ir::is_floating_point(slot.type.dtype) && !poisoned_logit &&
-            std::isnan(to_float(expected.data() + at, slot.type.dtype))) {
+            is_nan(expected.data() + at, slot.type.dtype)) {
           return fmt::format("%{} row {} column {} is NaN: padding reached a real row", slot.name, row, col);
         }
       }
