@@ -15,7 +15,7 @@ class Compiler {
  public:
   virtual ~Compiler() = default;
   virtual std::string_view name() const = 0;  // as --piecewise-cuda-graph-compiler spells it
-  // `piece` is a verified graph; the result serves every bucket.
+  // `piece` is a part of a verified graph; the result serves every bucket.
   virtual Result<Program> compile(ir::Graph piece) const = 0;
 };
 

@@ -68,6 +68,9 @@ Result<MemoryPlan> plan_memory(std::span<const LiveRange> ranges) {
 }
 
 Status check_memory_plan(std::span<const LiveRange> ranges, const MemoryPlan& plan) {
+  if (plan.offsets.size() != ranges.size()) {
+    return internal_error(fmt::format("memory plan: {} offsets for {} ranges", plan.offsets.size(), ranges.size()));
+  }
   std::vector<std::size_t> by_offset(ranges.size());
   std::iota(by_offset.begin(), by_offset.end(), std::size_t{0});
   std::sort(by_offset.begin(), by_offset.end(),

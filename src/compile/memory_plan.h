@@ -5,9 +5,9 @@
 // for its result. What "lives" means is decided by the caller (piecewise/liveness.h).
 //
 //   steps:     0      1      2      3
-//   a (64 B)   [======]                    a at 0
-//   b (64 B)          [======]             b at 64
-//   c (128 B)                [======]      c at 0
+//   a (256 B)  [======]                    a at 0
+//   b (256 B)         [======]             b at 256
+//   c (512 B)                [======]      c at 0
 #pragma once
 
 #include <cstdint>

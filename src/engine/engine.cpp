@@ -124,7 +124,7 @@ Result<RequestId> Engine::submit(Request request) {
   }
   request.max_new_tokens = std::min(request.max_new_tokens, context - length);
   const PagePool& pages = scheduler_->pages();
-  const std::int64_t needed = pages.pages_for(length + request.max_new_tokens);
+  const std::int64_t needed = pages.pages_for(length + std::max<std::int64_t>(request.max_new_tokens - 1, 0));
   if (needed > pages.num_usable()) {
     return resource_exhausted(fmt::format(
         "the request needs {} pages of the KV cache, which has {}; ask for fewer tokens or raise --mem-fraction-static",

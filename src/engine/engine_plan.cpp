@@ -56,7 +56,7 @@ Status plan_ladders(const GraphOptions& graphs, EnginePlan& plan) {
     runner.prefill_sizes = TRY(capped(graphs.piecewise_tokens, max_tokens > 0 ? max_tokens : kMaxLadderSize,
                                       "--piecewise-cuda-graph-tokens", plan.notes));
   }
-  if (runner.prefill_sizes.back() < chunk) {
+  if (runner.graphs.prefill && runner.prefill_sizes.back() < chunk) {
     plan.notes.push_back(
         fmt::format("the largest prefill graph has {} tokens and a forward may have {}: larger forwards are eager",
                     runner.prefill_sizes.back(), chunk));
@@ -118,8 +118,6 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const DevicePropert
     return invalid_argument(fmt::format("--context-length: {} is more than the model's {} positions",
                                         runner.context_length, plan.config.max_position_embeddings));
   }
-  // Every running request may decode in one forward.
-  runner.max_tokens = std::max(runner.max_tokens, std::int64_t{1});
   runner.memory_plan = options.memory_plan;
   runner.decode_padding = !options.graphs.disable_cuda_graph_padding;
   runner.show_progress = options.show_progress;

@@ -69,7 +69,7 @@ class Scheduler {
   // The next forward; empty (no entries) when idle.
   ScheduledBatch next();
   // After the forward: the cache has the batch's tokens.
-  void mark_computed(const ScheduledBatch& batch);
+  void mark_computed(const ScheduledBatch& scheduled);
   // Takes a sequence out, wherever it is, and frees its pages; null where it is unknown.
   std::unique_ptr<Sequence> remove(RequestId id);
   const PagePool& pages() const { return pages_; }

@@ -117,6 +117,12 @@ Result<std::vector<std::byte*>> Executable::isolated_addresses(const ir::Bucket&
 
 Status Executable::bind(const ir::Bucket& bucket) {
   drop(bucket);
+  Status status = bind_parts(bucket);
+  if (!status.ok()) drop(bucket);  // parts that were bound before the one that failed
+  return status;
+}
+
+Status Executable::bind_parts(const ir::Bucket& bucket) {
   BoundBucket entry;
   if (options_.memory == MemoryPlanKind::kIsolated) {
     entry.isolated = std::make_unique<IsolatedMemory>(env_.device);

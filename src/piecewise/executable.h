@@ -103,6 +103,7 @@ class Executable {
       : graph_(std::move(graph)), env_(environment), options_(std::move(options)) {}
 
   Status place_outputs();
+  Status bind_parts(const ir::Bucket& bucket);
   Result<MemoryPlan> plan(const ir::Bucket& bucket) const;
   Result<std::vector<std::byte*>> planned_addresses(const ir::Bucket& bucket);
   Result<std::vector<std::byte*>> isolated_addresses(const ir::Bucket& bucket, IsolatedMemory& memory);

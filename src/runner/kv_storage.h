@@ -1,5 +1,5 @@
 // Memory of the KV cache: keys and values of every layer, [pages, page_size, kv_heads, head_dim].
-// Which page belongs to which request is the engine's affair (engine/kv_cache.h).
+// Which page belongs to which request is the engine's affair (engine/page_pool.h).
 #pragma once
 
 #include <cstdint>
