@@ -25,7 +25,7 @@ class FlowBuilder {
  public:
   FlowBuilder(const Graph& graph, const PictureOptions& options) : graph_(graph), options_(options) {
     for (std::size_t i = 0; i < graph.values.size(); ++i) {
-      memory_.push_back(ValueId{static_cast<std::int32_t>(i)});
+      memory_.emplace_back(static_cast<std::int32_t>(i));
       writer_.push_back(graph.values[i].producer);
     }
   }

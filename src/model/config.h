@@ -76,7 +76,7 @@ struct ModelConfig {
   // feature this engine lacks (quantised weights among them), invalid_argument for everything else that is wrong.
   static Result<ModelConfig> read(const std::string& path);
   // `file` names the source in messages.
-  static Result<ModelConfig> from_json(const Json& config, const std::string& file);
+  static Result<ModelConfig> from_json(const Json& json, const std::string& file);
 
   std::int64_t query_size() const { return num_attention_heads * head_dim; }      // rows of q, columns of o
   std::int64_t key_value_size() const { return num_key_value_heads * head_dim; }  // rows of k and of v

@@ -26,7 +26,7 @@ struct GenerationConfig {
 
   // `path`: a model folder or the file itself. A folder without the file gives an empty GenerationConfig.
   static Result<GenerationConfig> read(const std::string& path);
-  static Result<GenerationConfig> from_json(const Json& config, const std::string& file);
+  static Result<GenerationConfig> from_json(const Json& json, const std::string& file);
 };
 
 }  // namespace tessera
