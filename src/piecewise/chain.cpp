@@ -69,7 +69,7 @@ class Chain {
 
   // `name`, with `prefix` before it as often as it takes.
   std::string free_name(const std::string& prefix, std::string name) const {
-    while (names_.count(name) != 0) name.insert(0, prefix);
+    while (names_.contains(name)) name.insert(0, prefix);
     return name;
   }
 
