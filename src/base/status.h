@@ -141,6 +141,8 @@ T take_value(Result<T>&& r) {
 
 // Evaluates to the value of a Result, or to nothing for an ok Status; returns the error from the
 // enclosing function otherwise. (A GNU statement expression: g++, clang++ and nvcc accept it.)
+// g++ 12 does not destroy temporaries of the expression around a TRY that returns: give TRY a statement of its own
+// where its neighbours own something (not `new X(TRY(f()))`).
 #define TRY(...) TESSERA_TRY_NUMBERED(__COUNTER__, __VA_ARGS__)
 // The number makes the name unique, so that a TRY may stand in another's argument.
 #define TESSERA_TRY_NUMBERED(number, ...) TESSERA_TRY_NUMBERED_(number, __VA_ARGS__)

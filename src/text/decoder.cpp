@@ -251,8 +251,9 @@ class Chain : public TokenStream {
 Result<StepSpec> make_replace(const Field& field) {
   const Field text = field.member("pattern").member("String");
   if (text.absent()) return field.member("pattern").invalid("accepted: {\"String\": …}");
-  StepSpec spec{
-      .step = Step::kReplace, .pattern = TRY(text.string()), .content = TRY(field.member("content").string())};
+  StepSpec spec{.step = Step::kReplace};
+  spec.pattern = TRY(text.string());
+  spec.content = TRY(field.member("content").string());
   if (spec.pattern.empty()) return text.invalid("accepted: a string that is not empty");
   return spec;
 }

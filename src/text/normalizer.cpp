@@ -158,10 +158,14 @@ Result<NormalizerPtr> make(const Field& field, int depth) {
     const bool right = TRY(field.member("strip_right").boolean_or(true));
     return NormalizerPtr(new Strip(left, right));
   }
-  if (type == "Prepend") return NormalizerPtr(new Prepend(TRY(field.member("prepend").string())));
+  if (type == "Prepend") {
+    std::string prefix = TRY(field.member("prepend").string());
+    return NormalizerPtr(new Prepend(std::move(prefix)));
+  }
   if (type == "Replace") {
     SplitPattern pattern = TRY(make_pattern(field.member("pattern")));
-    return NormalizerPtr(new Replace(std::move(pattern), TRY(field.member("content").string())));
+    std::string content = TRY(field.member("content").string());
+    return NormalizerPtr(new Replace(std::move(pattern), std::move(content)));
   }
   if (type == "Sequence") {
     std::vector<NormalizerPtr> steps;

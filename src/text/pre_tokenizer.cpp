@@ -237,13 +237,15 @@ Result<PreTokenizerPtr> make_metaspace(const Field& field) {
       return scheme_field.unsupported({"always", "first", "never"});
     }
   }
-  return PreTokenizerPtr(new Metaspace(std::move(replacement), scheme, TRY(field.member("split").boolean_or(true))));
+  const bool split = TRY(field.member("split").boolean_or(true));
+  return PreTokenizerPtr(new Metaspace(std::move(replacement), scheme, split));
 }
 
 Result<PreTokenizerPtr> make_split(const Field& field) {
   Finder find = find_pattern(TRY(make_pattern(field.member("pattern"))));
   const Behavior behavior = TRY(make_behavior(field.member("behavior")));
-  return split(std::move(find), behavior, TRY(field.member("invert").boolean_or(false)));
+  const bool invert = TRY(field.member("invert").boolean_or(false));
+  return split(std::move(find), behavior, invert);
 }
 
 Result<PreTokenizerPtr> make(const Field& field, int depth) {
@@ -262,9 +264,10 @@ Result<PreTokenizerPtr> make(const Field& field, int depth) {
   }
   if (type == "WhitespaceSplit") return split(find_characters(is_whitespace), Behavior::kRemoved);
   if (type == "Punctuation") {
-    const Field behavior = field.member("behavior");
-    return split(find_characters(is_punctuation),
-                 behavior.absent() ? Behavior::kIsolated : TRY(make_behavior(behavior)));
+    const Field behavior_field = field.member("behavior");
+    Behavior behavior = Behavior::kIsolated;
+    if (!behavior_field.absent()) behavior = TRY(make_behavior(behavior_field));
+    return split(find_characters(is_punctuation), behavior);
   }
   if (type == "CharDelimiterSplit") {
     const char32_t delimiter = TRY(field.member("delimiter").character());

@@ -127,7 +127,8 @@ Result<ExpressionPtr> ExpressionParser::parse_conditional() {
 Result<ExpressionPtr> ExpressionParser::parse_or() {
   ExpressionPtr left = TRY(parse_and());
   for (std::size_t offset; offset = tokens_.current().offset, tokens_.take_name("or");) {
-    left = TRY(join(Kind::kOr, std::move(left), TRY(parse_and()), offset));
+    ExpressionPtr right = TRY(parse_and());
+    left = TRY(join(Kind::kOr, std::move(left), std::move(right), offset));
   }
   return left;
 }
@@ -135,7 +136,8 @@ Result<ExpressionPtr> ExpressionParser::parse_or() {
 Result<ExpressionPtr> ExpressionParser::parse_and() {
   ExpressionPtr left = TRY(parse_not());
   for (std::size_t offset; offset = tokens_.current().offset, tokens_.take_name("and");) {
-    left = TRY(join(Kind::kAnd, std::move(left), TRY(parse_not()), offset));
+    ExpressionPtr right = TRY(parse_not());
+    left = TRY(join(Kind::kAnd, std::move(left), std::move(right), offset));
   }
   return left;
 }

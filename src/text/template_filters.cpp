@@ -51,7 +51,7 @@ Result<Value> trim(Interpreter& interpreter, const Value& input, const CallArgum
 Result<Value> replace_filter(Interpreter& interpreter, const Value& input, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("replace", call, {"old", "new", "count"}, 2));
   CallArguments texts;
-  texts.positional = {Value(TRY(str(a[0], interpreter.budget()))), Value(TRY(str(a[1], interpreter.budget())))};
+  for (std::size_t i = 0; i < 2; ++i) texts.positional.emplace_back(TRY(str(a[i], interpreter.budget())));
   if (a.given(2)) texts.positional.push_back(a[2]);
   return call_method(interpreter, input, "replace", texts);
 }
@@ -59,7 +59,8 @@ Result<Value> replace_filter(Interpreter& interpreter, const Value& input, const
 Result<Value> center(Interpreter& interpreter, const Value& input, const CallArguments& call) {
   TRY(refuse_safe(input, "center"));
   const Arguments a = TRY(Arguments::bind("center", call, {"width"}));
-  return call_method(interpreter, input, "center", {{Value(TRY(a.integer_or(0, 80)))}, {}});
+  const std::int64_t width = TRY(a.integer_or(0, 80));
+  return call_method(interpreter, input, "center", {{Value(width)}, {}});
 }
 
 Result<Value> string_filter(Interpreter& interpreter, const Value& input, const CallArguments& call) {

@@ -203,9 +203,10 @@ Result<Value> justify(Interpreter& interpreter, const Value& self, const CallArg
   const Arguments a = TRY(Arguments::bind("the method", call, {"width", "fillchar"}, 1));
   const std::string fill = TRY(a.string_or(1, " "));
   if (count_characters(fill) != 1) return invalid_argument("the fill character must be exactly one character long");
-  return pad(interpreter, self.as_string(), TRY(a.integer(0)), fill, [](std::int64_t missing, std::int64_t width) {
+  const std::int64_t width = TRY(a.integer(0));
+  return pad(interpreter, self.as_string(), width, fill, [](std::int64_t missing, std::int64_t wanted) {
     if (where < 0) return std::int64_t{0};
-    return where > 0 ? missing : missing / 2 + (missing & width & 1);
+    return where > 0 ? missing : missing / 2 + (missing & wanted & 1);
   });
 }
 
@@ -213,7 +214,8 @@ Result<Value> zfill(Interpreter& interpreter, const Value& self, const CallArgum
   const Arguments a = TRY(Arguments::bind("zfill", call, {"width"}, 1));
   const std::string& text = self.as_string();
   const bool sign = text.starts_with('-') || text.starts_with('+');
-  const Value padded = TRY(pad(interpreter, text.substr(sign ? 1 : 0), TRY(a.integer(0)) - (sign ? 1 : 0), "0",
+  const std::int64_t width = TRY(a.integer(0)) - (sign ? 1 : 0);
+  const Value padded = TRY(pad(interpreter, text.substr(sign ? 1 : 0), width, "0",
                                [](std::int64_t missing, std::int64_t) { return missing; }));
   return make_string((sign ? text.substr(0, 1) : "") + padded.as_string(), interpreter);
 }

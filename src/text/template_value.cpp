@@ -111,7 +111,8 @@ Result<Value> Value::from_json(const Json& json) {
     std::vector<std::pair<Value, Value>> items;
     items.reserve(json.as_object().size());
     for (const auto& [key, value] : json.as_object()) {
-      items.emplace_back(Value(replace_invalid_utf8(key)), TRY(from_json(value)));
+      Value member = TRY(from_json(value));
+      items.emplace_back(Value(replace_invalid_utf8(key)), std::move(member));
     }
     return dict(std::move(items));
   }

@@ -24,7 +24,8 @@ Result<std::optional<bool>> read_flag(const Field& field) {
 Status read_templates(const Field& field, std::vector<TokenizerConfig::NamedTemplate>& out) {
   if (field.absent()) return ok_status();
   if (field.json().is_string()) {
-    out.push_back({"default", TRY(field.string())});
+    std::string source = TRY(field.string());
+    out.push_back({"default", std::move(source)});
     return ok_status();
   }
   if (!field.json().is_array()) {
@@ -32,7 +33,8 @@ Status read_templates(const Field& field, std::vector<TokenizerConfig::NamedTemp
   }
   for (const Field& item : TRY(field.elements())) {
     std::string name = TRY(item.member("name").string());
-    out.push_back({std::move(name), TRY(item.member("template").string())});
+    std::string source = TRY(item.member("template").string());
+    out.push_back({std::move(name), std::move(source)});
   }
   return ok_status();
 }

@@ -50,7 +50,8 @@ class Reader {
         merges = value;
         has_merges = true;
       } else {
-        out_.model.set(std::string(key), TRY(convert(value, 0)));
+        Json member = TRY(convert(value, 0));
+        out_.model.set(std::string(key), std::move(member));
       }
     }
     // A model of another type has its vocabulary in another shape: name the type, not the shape.
@@ -127,7 +128,8 @@ class Reader {
       case dom::element_type::OBJECT: {
         Json::Object members;
         for (const auto& [key, item] : dom::object(value)) {
-          members.emplace_back(std::string(key), TRY(convert(item, depth + 1)));
+          Json member = TRY(convert(item, depth + 1));
+          members.emplace_back(std::string(key), std::move(member));
         }
         return Json::object(std::move(members));
       }
