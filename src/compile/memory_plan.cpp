@@ -6,15 +6,10 @@
 #include <map>
 #include <numeric>
 
-#include "tessera/device/device.h"
+#include "tessera/device/alignment.h"
 
 namespace tessera {
 namespace {
-
-std::int64_t align_up(std::int64_t bytes) {
-  constexpr auto kAlignment = static_cast<std::int64_t>(kDeviceAlignment);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 
 bool live_together(const LiveRange& a, const LiveRange& b) { return a.first <= b.last && b.first <= a.last; }
 

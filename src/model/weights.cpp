@@ -7,12 +7,11 @@
 #include <numeric>
 
 #include "tessera/base/progress.h"
+#include "tessera/device/alignment.h"
 #include "tessera/model/random_fill.h"
 
 namespace tessera {
 namespace {
-
-std::size_t align_up(std::size_t bytes) { return (bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment; }
 
 Result<StoredDtype> stored_dtype_of(ir::DType dtype) {
   switch (dtype) {

@@ -5,15 +5,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "tessera/device/alignment.h"
+
 namespace tessera {
-namespace {
-
-std::int64_t align_up(std::int64_t bytes) {
-  constexpr auto kAlignment = static_cast<std::int64_t>(kDeviceAlignment);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-}  // namespace
 
 std::string_view memory_plan_kind_name(MemoryPlanKind kind) {
   return kind == MemoryPlanKind::kPlanned ? "planned" : "isolated";

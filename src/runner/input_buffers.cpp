@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tessera/device/alignment.h"
 #include "tessera/model/model.h"
 
 namespace tessera {
 namespace {
-
-std::size_t align_up(std::size_t bytes) { return (bytes + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment; }
 
 std::string slots_name(std::string_view group) { return std::string(input_names::kSlots) + std::string(group); }
 

@@ -1,5 +1,7 @@
 #include "tessera/runner/kv_storage.h"
 
+#include "tessera/device/alignment.h"
+
 namespace tessera {
 namespace {
 
@@ -7,8 +9,7 @@ Result<std::int64_t> state_bytes(const ir::Value& state, std::int64_t num_pages)
   ir::Bucket bucket;
   bucket[ir::Symbol::kPages] = num_pages;
   const std::int64_t bytes = TRY(ir::size_bytes(state.type, bucket).with_context("%" + state.name));
-  constexpr auto kAlignment = static_cast<std::int64_t>(kDeviceAlignment);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return align_up(bytes);
 }
 
 Result<std::int64_t> total_bytes(const ir::Graph& graph, std::int64_t num_pages) {
