@@ -2,6 +2,10 @@
 # make build      the program, build/tessera, and the library; installs what is missing first, as run and test do
 # make run        build, then let the bundled model write (PROMPT="…": your own beginning)
 # make test       build everything and run all tests; the last line is "N passed, N failed"
+# make build-cuda the program with the CUDA backend, libtessera_cuda.so, where nvcc is installed (make build does so too)
+# make test-cuda  build everything and run on this machine's GPU: conformance, operators, goldens, verify (DEVICE=cuda:1)
+# make dist       build/tessera-VERSION.tar.xz, which runs on another Linux without installing anything
+# make dist-tests build/tessera-tests.tar.xz, which tests on a machine with a GPU: tools/test_cuda.sh bin
 # make install    into PREFIX (default /usr/local; DESTDIR is heeded)
 # make format     format the sources (CHECK=1: only say what is not formatted)
 # make tidy       clang-tidy over the sources
@@ -9,8 +13,9 @@
 # make tsan       all tests under ThreadSanitizer
 # make clean      remove the build folders
 PREFIX ?= /usr/local
+VERSION = $(shell sed -nE 's/^project\(tessera VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
 
-.PHONY: deps build run test install format tidy asan tsan clean help
+.PHONY: deps build build-cuda run test test-cuda dist dist-tests install format tidy asan tsan clean help
 .DEFAULT_GOAL := build
 
 help:
@@ -30,6 +35,25 @@ test: deps
 	cmake --preset release -DTESSERA_BUILD_TESTS=ON
 	cmake --build --preset release
 	tools/run_tests.py build
+
+build-cuda: deps
+	@PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc >/dev/null \
+	  || echo "The CUDA backend is not built: there is no nvcc on the PATH or in /usr/local/cuda/bin."
+	cmake --preset release
+	cmake --build --preset release --target tessera $(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc >/dev/null && echo tessera_cuda)
+
+test-cuda: deps
+	cmake --preset release -DTESSERA_BUILD_TESTS=ON -DTESSERA_CUDA=ON
+	cmake --build --preset release
+	tools/test_cuda.sh build
+
+dist: build
+	tools/pack.py program build build/tessera-$(VERSION).tar.xz
+
+dist-tests: deps
+	cmake --preset release -DTESSERA_BUILD_TESTS=ON -DTESSERA_CUDA=ON
+	cmake --build --preset release
+	tools/pack.py tests build build/tessera-tests.tar.xz
 
 install: build
 	cmake --install build --prefix "$(PREFIX)"

@@ -36,6 +36,11 @@ install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MAT
   PATTERN "*.h"
   PATTERN "cli" EXCLUDE  # the program's own
   PATTERN "testing" EXCLUDE
+  PATTERN "cuda*" EXCLUDE  # the CUDA backend is a library of its own, without headers
+  PATTERN "*_cuda*" EXCLUDE
+  PATTERN "cudnn" EXCLUDE
+  PATTERN "flashinfer" EXCLUDE
+  PATTERN "cpu_norm.h" EXCLUDE  # kernels' insides
   PATTERN "test_*" EXCLUDE
   PATTERN "*_test*" EXCLUDE)
 

@@ -58,7 +58,7 @@ function(tessera_test_properties TEST)
 endfunction()
 
 function(tessera_compile_options TARGET)
-  target_compile_options(${TARGET} PRIVATE -Wall -Wextra -Wconversion -Wshadow -Werror)
+  target_compile_options(${TARGET} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow -Werror>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # g++ 12 warns of overlap inside std::string's operator+ (GCC bug 105651).
     target_compile_options(${TARGET} PRIVATE -Wno-restrict)

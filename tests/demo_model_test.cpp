@@ -19,16 +19,25 @@ namespace {
 using testing::data_path;
 using testing::distance;
 using testing::ids_of;
+using testing::source_path;
 
-std::unique_ptr<Engine> make_engine(const std::string& dtype = "float32") {
-  auto engine =
-      Engine::create({.model_path = TESSERA_SOURCE_DIR "/models/demo", .dtype = dtype, .max_running_requests = 32});
+std::unique_ptr<Engine> make_engine(const std::string& dtype = "float32",
+                                    std::optional<bool> overlap_schedule = std::nullopt) {
+  auto engine = Engine::create({.model_path = source_path("models/demo"),
+                                .device = testing::test_device(),
+                                .dtype = dtype,
+                                .max_running_requests = 32,
+                                .overlap_schedule = overlap_schedule});
   EXPECT_TRUE(engine.ok()) << engine.status().to_string();
   return *std::move(engine);
 }
 
-TEST(DemoModel, GreedyTextIsPinned) {
-  const std::unique_ptr<Engine> engine = make_engine();
+class DemoModelText : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(, DemoModelText, ::testing::Bool(),
+                         [](const auto& overlap) { return overlap.param ? "ahead" : "in_step"; });
+
+TEST_P(DemoModelText, IsPinned) {
+  const std::unique_ptr<Engine> engine = make_engine("float32", GetParam());
   const Json golden = *Json::read_file(data_path("demo/golden.json"));
   std::vector<Request> requests;
   for (const Json& entry : golden.as_array()) {

@@ -50,8 +50,9 @@ Result<std::vector<std::vector<float>>> run_rank(const Golden& golden, int rank,
   const ModelConfig config = TRY(ModelConfig::read(golden.folder));
   ModelGraphs graphs = TRY(
       build_model(config, {.page_size = kPageSize, .max_requests = 8, .tp_rank = rank, .tp_size = ranks}, op_table()));
-  const Checkpoint checkpoint = TRY(Checkpoint::open(golden.folder));
-  Weights weights = TRY(Weights::load(graphs.weights, checkpoint, *device, false));
+
+  Weights weights =
+      TRY(Weights::load(graphs.weights, checkpoint_source(TRY(Checkpoint::open(golden.folder))), *device, false));
   const std::size_t cache_groups = graphs.body.cache_groups.size();
 
   RunnerOptions options;

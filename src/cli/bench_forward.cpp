@@ -1,8 +1,9 @@
-// Forwards of one shape, eagerly and through graphs in turn, so that both see the same machine.
+// Forwards of one shape: the kernels alone, eagerly and through graphs, and the whole forward.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,16 +17,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr int kWarmUps = 2;
-
-struct Comparison {
-  std::int64_t tokens = 0;
-  double eager_ms = 0;  // medians
-  double graph_ms = 0;
-  Decision decision;  // of the run that was not forced to be eager
-  double speedup() const { return eager_ms / graph_ms; }
-  double per_second(double ms) const { return 1e3 * static_cast<double>(tokens) / ms; }
-};
+constexpr int kWarmUps = 5;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
@@ -33,28 +25,75 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+using Clock = std::chrono::steady_clock;
+double ms_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+// Medians, in milliseconds.
+struct Timing {
+  double wall = 0;    // from the first call to when the device is done
+  double device = 0;  // between the first and the last kernel, by the device's own clock
+  double host = 0;    // until everything is enqueued
+};
+
+// Runs `enqueue` back to back, waiting for the device after each.
+Result<Timing> time_runs(ModelRunner& runner, std::int64_t repeat, const std::function<Status()>& enqueue) {
+  const std::unique_ptr<Event> begin = TRY(runner.device().create_event(EventKind::kTime));
+  const std::unique_ptr<Event> end = TRY(runner.device().create_event(EventKind::kTime));
+  std::vector<double> wall, device, host;
+  for (std::int64_t i = -kWarmUps; i < repeat; ++i) {
+    const Clock::time_point start = Clock::now();
+    TRY(runner.stream().record(*begin));
+    TRY(enqueue());
+    TRY(runner.stream().record(*end));
+    const Clock::time_point enqueued = Clock::now();
+    TRY(runner.stream().synchronize());
+    const Clock::time_point done = Clock::now();
+    if (i < 0) continue;
+    wall.push_back(ms_between(start, done));
+    device.push_back(TRY(end->milliseconds_since(*begin)));
+    host.push_back(ms_between(start, enqueued));
+  }
+  return Timing{median(std::move(wall)), median(std::move(device)), median(std::move(host))};
+}
+
+struct Comparison {
+  std::int64_t tokens = 0;
+  Timing eager;
+  Timing graph;
+  double forward_ms = 0;  // a whole forward: staging, plan, graphs, sampled ids back on the host
+  std::int64_t cuts = 0;  // between graphs
+  Decision decision;
+  double speedup() const { return eager.wall / graph.wall; }
+  double per_second(double ms) const { return 1e3 * static_cast<double>(tokens) / ms; }
+};
+
+// The kernels of one forward, whose inputs are staged: body and head, or the decode graph.
+Status run_kernels(ModelRunner& runner, const ForwardBatch& batch, const Decision& decision, bool eager) {
+  if (decision.runner == RunnerKind::kDecode)
+    return eager ? runner.decode().run(decision.size) : runner.decode().replay(decision.size);
+  const bool replays = !eager && decision.runner == RunnerKind::kPrefill;
+  TRY(replays ? runner.prefill().replay(decision.size) : runner.prefill().run(decision.size));
+  return runner.head().run(runner.head_size(batch.num_wanted_rows()));
+}
+
 Result<Comparison> compare(ModelRunner& runner, const ForwardBatch& batch, std::int64_t repeat) {
   const std::vector<SampleRow> greedy(batch.wanted_rows.size());
-  Comparison result{.tokens = batch.num_tokens(), .eager_ms = 0, .graph_ms = 0, .decision = {}};
-  const auto run = [&](bool force_eager) -> Result<double> {
-    const auto start = std::chrono::steady_clock::now();
-    const ForwardOutputs outputs =
-        TRY(runner.forward({.batch = batch, .sampling = greedy, .logits = {}, .force_eager = force_eager}));
-    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    if (!force_eager) result.decision = outputs.decision;
-    return ms;
-  };
-  std::vector<double> eager;
-  std::vector<double> graph;
+  Comparison result{.tokens = batch.num_tokens(), .eager = {}, .graph = {}, .decision = {}};
+  std::vector<double> forwards;
   for (std::int64_t i = -kWarmUps; i < repeat; ++i) {
-    const double eager_ms = TRY(run(/*force_eager=*/true));
-    const double graph_ms = TRY(run(/*force_eager=*/false));
-    if (i < 0) continue;
-    eager.push_back(eager_ms);
-    graph.push_back(graph_ms);
+    const Clock::time_point start = Clock::now();
+    result.decision = TRY(runner.forward({.batch = batch, .sampling = greedy, .logits = {}})).decision;
+    if (i >= 0) forwards.push_back(ms_between(start, Clock::now()));
   }
-  result.eager_ms = median(std::move(eager));
-  result.graph_ms = median(std::move(graph));
+  result.forward_ms = median(std::move(forwards));
+  result.graph =
+      TRY(time_runs(runner, repeat, [&] { return run_kernels(runner, batch, result.decision, /*eager=*/false); }));
+  result.eager =
+      TRY(time_runs(runner, repeat, [&] { return run_kernels(runner, batch, result.decision, /*eager=*/true); }));
+  if (result.decision.runner == RunnerKind::kPrefill)
+    result.cuts = runner.prefill().executable().graph().num_split_ops();
   return result;
 }
 
@@ -65,8 +104,11 @@ std::string graph_name(const Decision& decision) {
 
 Json row_json(const Comparison& c) {
   Json row = Json::object();
-  row.set("tokens", c.tokens).set("eager_ms", c.eager_ms).set("graph_ms", c.graph_ms);
-  row.set("eager_tokens_per_s", c.per_second(c.eager_ms)).set("graph_tokens_per_s", c.per_second(c.graph_ms));
+  row.set("tokens", c.tokens).set("eager_ms", c.eager.wall).set("graph_ms", c.graph.wall);
+  row.set("eager_device_ms", c.eager.device).set("graph_device_ms", c.graph.device);
+  row.set("eager_host_ms", c.eager.host).set("graph_host_ms", c.graph.host).set("forward_ms", c.forward_ms);
+  row.set("eager_tokens_per_s", c.per_second(c.eager.wall)).set("graph_tokens_per_s", c.per_second(c.graph.wall));
+  row.set("cuts", c.cuts);
   row.set("speedup", c.speedup()).set("runner", runner_kind_name(c.decision.runner)).set("size", c.decision.size);
   row.set("padding", c.decision.padding).set("reason", reason_name(c.decision.reason));
   return row;
@@ -106,15 +148,17 @@ Status bench_prefill(const BenchOptions& options) {
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
   ModelRunner& runner = engine->runner();
 
-  Table table({">tokens", ">eager ms", ">graph ms", ">eager tok/s", ">graph tok/s", ">speed-up", "graph", ">padding"});
+  Table table({">tokens", ">eager ms", ">graph ms", ">device ms", ">host ms", ">forward ms", ">tok/s", ">speed-up",
+               "graph", ">cuts", ">padding"});
   Json rows = Json::array();
   for (const std::int64_t tokens :
        sizes_or(options.num_tokens, {16, 64, 256, 1024, 2048}, max_prefill_tokens(runner))) {
     const ForwardBatch batch = TRY(make_prefill_batch(runner, tokens));
     const Comparison c = TRY(compare(runner, batch, options.repeat));
-    table.add({count_text(tokens), number_text(c.eager_ms), number_text(c.graph_ms),
-               number_text(c.per_second(c.eager_ms)), number_text(c.per_second(c.graph_ms)),
-               fmt::format("{:.2f}x", c.speedup()), graph_name(c.decision), count_text(c.decision.padding)});
+    table.add({count_text(tokens), number_text(c.eager.wall), number_text(c.graph.wall), number_text(c.graph.device),
+               number_text(c.graph.host), number_text(c.forward_ms), number_text(c.per_second(c.graph.wall)),
+               fmt::format("{:.2f}x", c.speedup()), graph_name(c.decision), count_text(c.cuts),
+               count_text(c.decision.padding)});
     rows.push_back(row_json(c));
   }
   Json json = bench_header(options, *engine);
@@ -131,20 +175,20 @@ Status bench_decode(const BenchOptions& options) {
     return invalid_argument(fmt::format("--context: {} is more than the context length of {}", options.context,
                                         runner.options().context_length));
   }
-  const MemoryBandwidth memory = TRY(measure_memory_bandwidth());
+  const MemoryBandwidth memory = TRY(measure_memory_bandwidth(runner.device()));
 
-  Table table({">requests", ">eager ms", ">graph ms", ">eager tok/s", ">graph tok/s", ">speed-up", "graph", ">read",
-               ">GB/s", ">of memory"});
+  Table table({">requests", ">eager ms", ">graph ms", ">device ms", ">host ms", ">forward ms", ">tok/s", ">speed-up",
+               "graph", ">read", ">GB/s", ">of memory"});
   Json rows = Json::array();
   for (const std::int64_t requests :
        sizes_or(options.batch_sizes, {1, 4, 16, 64}, max_decode_requests(runner, options.context))) {
     const ForwardBatch batch = TRY(make_decode_batch(runner, requests, options.context));
     const Comparison c = TRY(compare(runner, batch, options.repeat));
     const std::int64_t bytes = step_bytes(*engine, requests, options.context);
-    const double rate = 1e3 * static_cast<double>(bytes) / c.graph_ms;
+    const double rate = 1e3 * static_cast<double>(bytes) / c.graph.wall;
     const double share = rate / memory.bytes_per_second;  // above 1: weights stay in the cache from step to step
-    table.add({count_text(requests), number_text(c.eager_ms), number_text(c.graph_ms),
-               number_text(c.per_second(c.eager_ms)), number_text(c.per_second(c.graph_ms)),
+    table.add({count_text(requests), number_text(c.eager.wall), number_text(c.graph.wall), number_text(c.graph.device),
+               number_text(c.graph.host), number_text(c.forward_ms), number_text(c.per_second(c.graph.wall)),
                fmt::format("{:.2f}x", c.speedup()), graph_name(c.decision), bytes_text(bytes), number_text(rate / 1e9),
                share > 1 ? "from cache" : fmt::format("{:.0f} %", 100 * share)});
     Json row = row_json(c);

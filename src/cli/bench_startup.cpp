@@ -7,14 +7,14 @@
 #include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
-#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/ops/backend.h"
 
 namespace tessera::cli {
 namespace {
 
 // Seconds from options and config.json to a plan: graphs built, ladders and memory decided.
 Result<double> time_plan(const EngineOptions& options) {
-  const std::unique_ptr<CpuDevice> device = TRY(CpuDevice::create({}));
+  const std::unique_ptr<Device> device = TRY(open_device(options.device));
   const auto start = std::chrono::steady_clock::now();
   TRY(plan_engine(options, device->properties()));
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tessera/ops/backend.h"
 #include "tessera/piecewise/ladder.h"
 
 namespace tessera::cli {
@@ -42,7 +43,12 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
              engine.load_format);
   add.value("--dtype", "auto|float32|bfloat16|float16", "of weights, activations and KV cache",
             [&engine](const std::string& flag, const std::string& text) { return take_dtype(flag, text, engine); });
-  add.value("--device", "cpu", "where it runs", only("cpu"));
+  add.value("--device", "cpu|cuda|cuda:N", "where it runs (cpu)",
+            [&engine](const std::string& flag, const std::string& text) -> Status {
+              TRY(parse_device_name(text).with_context(flag));
+              engine.device = text;
+              return ok_status();
+            });
   add.group("");
   add.flag("--trust-remote-code", "accepted: nothing remote is ever run", common.trust_remote_code);
   for (const char* names : {"--tp-size,--tp,--tensor-parallel-size", "--pp-size", "--dp-size"})
@@ -52,8 +58,8 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
 void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
   add.group("Memory and batches");
   add.integer("--context-length", "tokens of one request (the model's)", {}, engine.context_length);
-  add.integer("--chunked-prefill-size", "most tokens of a forward (2048)", {1, kMaxLadderSize},
-              engine.chunked_prefill_size);
+  add.integer("--chunked-prefill-size", "most tokens of a forward (2048 on the CPU, 8192 on a GPU)",
+              {1, kMaxLadderSize}, engine.chunked_prefill_size);
   add.integer("--max-running-requests", "most requests of a forward (256)", {1, 65536}, engine.max_running_requests);
   add.integer("--page-size", "tokens of a KV cache page (16)", {1, 1024}, engine.page_size);
   add.value("--mem-fraction-static", "X", "share of memory for weights and KV cache, 0.1 to 0.95",

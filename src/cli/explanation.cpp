@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "tessera/device/cpu/cpu_device.h"
 #include "tessera/ir/picture.h"
+#include "tessera/ops/backend.h"
 #include "tessera/ops/registry.h"
 #include "tessera/piecewise/splitter.h"
 
@@ -27,7 +27,7 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, std::int6
 }  // namespace
 
 Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens) {
-  const std::unique_ptr<CpuDevice> device = TRY(CpuDevice::create({}));
+  const std::unique_ptr<Device> device = TRY(open_device(options.device));
   Explanation e;
   e.model_path = options.model_path;
   e.plan = TRY(plan_engine(options, device->properties()));

@@ -32,9 +32,27 @@ std::uint64_t sum(const std::uint64_t* words, std::int64_t begin, std::int64_t e
   return total;
 }
 
-}  // namespace
+Result<MemoryBandwidth> measure_copies(Device& device) {
+  constexpr std::size_t kBytes = kLeastBytes / 2;
+  const std::unique_ptr<Allocation> from = TRY(device.allocate(kBytes, "bandwidth test"));
+  const std::unique_ptr<Allocation> to = TRY(device.allocate(kBytes, "bandwidth test"));
+  const std::unique_ptr<Event> begin = TRY(device.create_event(EventKind::kTime));
+  const std::unique_ptr<Event> end = TRY(device.create_event(EventKind::kTime));
+  const std::unique_ptr<Stream> stream = TRY(device.create_stream("bandwidth test"));
+  TRY(stream->fill(from->data(), 0x5a, kBytes));
+  MemoryBandwidth best{.bytes = 2 * kBytes, .bytes_per_second = 0};
+  for (int pass = 0; pass < kPasses; ++pass) {
+    TRY(stream->record(*begin));
+    TRY(stream->copy(to->data(), from->data(), kBytes));
+    TRY(stream->record(*end));
+    TRY(stream->synchronize());
+    const double milliseconds = TRY(end->milliseconds_since(*begin));
+    best.bytes_per_second = std::max(best.bytes_per_second, 1e3 * static_cast<double>(best.bytes) / milliseconds);
+  }
+  return best;
+}
 
-Result<MemoryBandwidth> measure_memory_bandwidth() {
+Result<MemoryBandwidth> measure_reads() {
   const std::int64_t cache = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
   const std::int64_t bytes = std::clamp(4 * cache, kLeastBytes, kMostBytes);
   const std::int64_t count = bytes / static_cast<std::int64_t>(sizeof(std::uint64_t));
@@ -52,6 +70,12 @@ Result<MemoryBandwidth> measure_memory_bandwidth() {
     best.bytes_per_second = std::max(best.bytes_per_second, static_cast<double>(bytes) / seconds);
   }
   return best;
+}
+
+}  // namespace
+
+Result<MemoryBandwidth> measure_memory_bandwidth(Device& device) {
+  return device.properties().kind == DeviceKind::kCpu ? measure_reads() : measure_copies(device);
 }
 
 }  // namespace tessera::cli

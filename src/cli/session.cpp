@@ -96,7 +96,7 @@ Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& reque
     const ForwardCounters before = engine.runner().counters();
     const bool decode = std::find(started.begin(), started.end(), false) == started.end();
     const Clock::time_point step_start = Clock::now();
-    const std::vector<RequestEvent> events = TRY(engine.step());
+    const std::span<const RequestEvent> events = TRY(engine.step());
     ForwardRecord forward = difference(before, engine.runner().counters());
     forward.ms = ms_since(step_start);
     forward.decode = decode;

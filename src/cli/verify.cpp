@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 
 #include "tessera/cli/commands.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
-#include "tessera/device/cpu/cpu_device.h"
-#include "tessera/model/checkpoint.h"
+#include "tessera/ops/backend.h"
 
 namespace tessera::cli {
 namespace {
@@ -24,18 +22,9 @@ struct Verified {
   std::vector<std::string> dropped;  // sizes that could not be captured, and why
 };
 
-Result<Weights> load_weights(const EngineOptions& options, const EnginePlan& plan, Device& device) {
-  if (options.load_format == LoadFormat::kDummy)
-    return Weights::make_dummy(plan.graphs.weights, options.random_seed, device, options.show_progress);
-  const std::filesystem::path path = options.model_path;
-  std::error_code ignored;
-  const std::string folder = std::filesystem::is_directory(path, ignored) ? path.string() : path.parent_path().string();
-  return Weights::load(plan.graphs.weights, TRY(Checkpoint::open(folder)), device, options.show_progress);
-}
-
 Result<Verified> verify_model(EngineOptions options) {
   options.show_progress = progress_wanted();
-  const std::unique_ptr<CpuDevice> device = TRY(CpuDevice::create({}));
+  const std::unique_ptr<Device> device = TRY(open_device(options.device));
   EnginePlan plan = TRY(plan_engine(options, device->properties()));
   RunnerOptions& runner_options = plan.runner;
   const std::int64_t tokens = runner_options.max_requests * kCachedTokensPerRequest + runner_options.max_tokens;
@@ -43,7 +32,8 @@ Result<Verified> verify_model(EngineOptions options) {
   runner_options.num_pages = std::min(runner_options.num_pages, pages);
 
   Verified verified;
-  Weights weights = TRY(load_weights(options, plan, *device));
+  const WeightSource source = TRY(weight_source(options));
+  Weights weights = TRY(Weights::load(plan.graphs.weights, source, *device, options.show_progress));
   const std::unique_ptr<ModelRunner> runner =
       TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device, std::move(runner_options)));
   TRY(runner->capture());

@@ -7,11 +7,10 @@
 
 namespace tessera {
 
-// The next multiple of kDeviceAlignment. Precondition: bytes >= 0.
+// The next multiple of `multiple`. Preconditions: bytes >= 0, multiple > 0.
 template <class Int>
-constexpr Int align_up(Int bytes) {
-  constexpr auto kAlignment = static_cast<Int>(kDeviceAlignment);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+constexpr Int align_up(Int bytes, Int multiple = static_cast<Int>(kDeviceAlignment)) {
+  return (bytes + multiple - 1) / multiple * multiple;
 }
 
 }  // namespace tessera

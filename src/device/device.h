@@ -36,6 +36,7 @@ struct DeviceProperties {
   std::string name;               // "AMD EPYC, 2 threads, avx512"
   std::int64_t memory_bytes = 0;  // what this process may use in all
   int threads = 0;                // CPU: worker threads of a kernel; CUDA: multiprocessors
+  int compute_capability = 0;     // CUDA: 10 · major + minor, 90 on an H200
   bool has_native_bf16 = false;   // matrix units take bfloat16
 };
 
@@ -57,6 +58,9 @@ class Allocation {
 struct ArenaOptions {
   std::size_t reserve_bytes = 0;  // addresses set aside; memory is taken by grow()
   std::string name;
+  // The first grow() takes all that is reserved as one piece of physical memory, which other devices can be given
+  // (CUDA: one handle). The CPU's memory needs no such care, and grows as ever.
+  bool single_handle = false;
 };
 
 // One address range that grows and never moves: recorded graphs keep addresses into it.
@@ -79,7 +83,9 @@ class Stream;
 
 struct GraphStats {
   std::int64_t nodes = 0;  // kernels, copies and fills
-  std::int64_t bytes = 0;  // memory the graph object itself takes
+  // Memory the graph object itself takes; 0 where the device does not tell for one graph (CUDA: its driver takes
+  // blocks for many; Device::available_bytes() before and after a ladder of captures shows the sum).
+  std::int64_t bytes = 0;
 };
 
 // Launches kept with their addresses. Replays exactly what was enqueued while recording.
@@ -96,6 +102,14 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual Status synchronize() = 0;  // host waits; an event never recorded is passed at once
+  // Milliseconds on the device from when `earlier` was passed to when this was. kFailedPrecondition unless both take
+  // the time, were recorded and are passed.
+  virtual Result<double> milliseconds_since(const Event& earlier) const = 0;
+};
+
+enum class EventKind : std::uint8_t {
+  kOrder,
+  kTime,  // takes the time too, which costs a little
 };
 
 // An ordered queue of work. The CPU's runs each item before the call returns.
@@ -103,8 +117,11 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  // Between host and device; `host` must stay valid until the copy is done. Refused while recording:
-  // what varies from step to step is staged before a graph, not in it.
+  // Between host and device. upload() has read `host` when it returns, download() has filled it when
+  // synchronize(), or an event recorded after it, has passed. Host memory of allocate_host() is read and
+  // written while the stream runs instead: neither call waits for the stream, and what is uploaded must not
+  // change until the stream has passed it. Refused while recording: what varies from step to step is staged
+  // before a graph, not in it.
   virtual Status upload(std::byte* device, const void* host, std::size_t bytes) = 0;
   virtual Status download(void* host, const std::byte* device, std::size_t bytes) = 0;
   // On the device; may be recorded. The two ranges of a copy must not overlap.
@@ -135,9 +152,12 @@ class Device {
   virtual const DeviceProperties& properties() const = 0;
   // `name` appears in errors and in the memory ledger. bytes may be 0; data() may then be null.
   virtual Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) = 0;
+  // Host memory that copies from and to the device fastest (CUDA: pinned).
+  virtual Result<std::unique_ptr<Allocation>> allocate_host(std::size_t bytes, std::string_view name) = 0;
   virtual Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) = 0;
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string name) = 0;
-  virtual Result<std::unique_ptr<Event>> create_event() = 0;
+  virtual Result<std::unique_ptr<Event>> create_event(EventKind kind) = 0;
+  Result<std::unique_ptr<Event>> create_event() { return create_event(EventKind::kOrder); }
   // Bytes that allocate() could still give, as far as the system tells.
   virtual std::int64_t available_bytes() const = 0;
 };

@@ -11,6 +11,7 @@ double to_mib(double bytes) { return bytes / (1024.0 * 1024.0); }
 
 std::string_view device_call_name(DeviceCall call) {
   switch (call) {
+    case DeviceCall::kOpenDevice: return "opening of device";
     case DeviceCall::kAllocate: return "allocation of";
     case DeviceCall::kCreateArena: return "creation of arena";
     case DeviceCall::kGrowArena: return "growth of arena";
@@ -41,6 +42,7 @@ bool allowed_while_recording(DeviceCall call) {
     case DeviceCall::kSynchronizeEvent:
     case DeviceCall::kSynchronize:
     case DeviceCall::kBeginRecording: return false;
+    case DeviceCall::kOpenDevice:
     case DeviceCall::kCreateEvent:
     case DeviceCall::kLaunch:
     case DeviceCall::kRecordEvent:
@@ -62,6 +64,38 @@ Status out_of_device_memory(DeviceCall call, std::string_view object, std::size_
   return resource_exhausted(fmt::format("{} '{}' needs {} bytes ({:.1f} MiB), and {:.1f} MiB are available",
                                         device_call_name(call), object, bytes, to_mib(static_cast<double>(bytes)),
                                         to_mib(static_cast<double>(available))));
+}
+
+Status out_of_addresses(std::string_view arena, std::size_t bytes) {
+  return resource_exhausted(fmt::format("{} '{}': the system does not give {} bytes of addresses; reserve less",
+                                        device_call_name(DeviceCall::kCreateArena), arena, bytes));
+}
+
+Status past_reserved(std::string_view arena, std::size_t bytes, std::size_t reserved) {
+  return resource_exhausted(fmt::format("{} '{}' to {} bytes goes past the {} bytes reserved for it",
+                                        device_call_name(DeviceCall::kGrowArena), arena, bytes, reserved));
+}
+
+Status check_addresses(DeviceCall call, std::string_view stream, const void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0 || (to != nullptr && from != nullptr)) return ok_status();
+  return invalid_argument(fmt::format("{} '{}': {} bytes {} a null address", device_call_name(call), stream, bytes,
+                                      to == nullptr ? "to" : "from"));
+}
+
+Status event_of_another_device(DeviceCall call, std::string_view stream) {
+  return invalid_argument(fmt::format("{} '{}': the event is another device's", device_call_name(call), stream));
+}
+
+Status graph_of_another_device(std::string_view graph) {
+  return invalid_argument(fmt::format("graph '{}' was recorded on another device than the stream's", graph));
+}
+
+Status event_without_time(std::string_view event) {
+  return failed_precondition(fmt::format("event '{}' takes no time, or it or the earlier one is not passed", event));
+}
+
+Status no_open_recording(std::string_view stream) {
+  return failed_precondition(fmt::format("stream '{}' has no open recording to end", stream));
 }
 
 }  // namespace tessera

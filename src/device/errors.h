@@ -11,6 +11,7 @@ namespace tessera {
 
 // The operations of device.h that can fail, as errors and injected faults name them.
 enum class DeviceCall : std::uint8_t {
+  kOpenDevice,
   kAllocate,
   kCreateArena,
   kGrowArena,
@@ -39,5 +40,22 @@ Status refused_while_recording(DeviceCall call, std::string_view object, std::st
 
 // kResourceExhausted: `call` on `object` needs `bytes`, and the device can give `available`.
 Status out_of_device_memory(DeviceCall call, std::string_view object, std::size_t bytes, std::int64_t available);
+
+// kResourceExhausted: `arena` wants more addresses than the system gives, or to grow past what it reserved.
+Status out_of_addresses(std::string_view arena, std::size_t bytes);
+Status past_reserved(std::string_view arena, std::size_t bytes, std::size_t reserved);
+
+// kInvalidArgument where one of the addresses is null and there is something to copy.
+Status check_addresses(DeviceCall call, std::string_view stream, const void* to, const void* from, std::size_t bytes);
+
+// kInvalidArgument: events and graphs work on streams of their own device.
+Status event_of_another_device(DeviceCall call, std::string_view stream);
+Status graph_of_another_device(std::string_view graph);
+
+// kFailedPrecondition: a time of an event that takes none, or that is not passed.
+Status event_without_time(std::string_view event);
+
+// kFailedPrecondition: the end of a recording that was not begun.
+Status no_open_recording(std::string_view stream);
 
 }  // namespace tessera

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <random>
 
 #include "tessera/base/log.h"
-#include "tessera/device/cpu/cpu_device.h"
-#include "tessera/engine/scheduler.h"
-#include "tessera/model/checkpoint.h"
+#include "tessera/ops/backend.h"
 
 namespace tessera {
 namespace {
@@ -19,23 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// A path that cannot be looked at (too long, no permission) is no folder; reading it gives the error.
-bool is_folder(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::is_directory(path, error);
-}
-
-std::string model_folder(const std::string& model_path) {
-  if (is_folder(model_path)) return model_path;
-  const std::string parent = std::filesystem::path(model_path).parent_path().string();
-  return parent.empty() ? "." : parent;  // config.json itself, here
-}
-
-Result<std::unique_ptr<Device>> make_device(const std::string& name) {
-  if (name == "cpu") return TRY(CpuDevice::create({}));
-  return invalid_argument(fmt::format("--device: \"{}\" is not supported; accepted is cpu", name));
-}
-
 // splitmix64 (Steele et al., 2014): a stream of seeds from one seed.
 std::uint64_t next_random(std::uint64_t& state) {
   std::uint64_t z = (state += 0x9e3779b97f4a7c15ULL);
@@ -43,6 +25,48 @@ std::uint64_t next_random(std::uint64_t& state) {
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
   return z ^ (z >> 31);
 }
+
+// Weights on their way while the graphs that will read them are built and captured. On a CPU both would fight for the
+// same cores, and the weights come first.
+class WeightLoad {
+ public:
+  WeightLoad(std::vector<WeightSpec> specs, Weights::Addresses addresses, WeightSource source, Device& device,
+             bool show_progress)
+      : specs_(std::move(specs)),
+        addresses_(std::move(addresses)),
+        source_(std::move(source)),
+        device_(device),
+        show_progress_(show_progress) {}
+
+  Status start() {
+    if (device_.properties().kind != DeviceKind::kCpu) {
+      seconds_ = std::async(std::launch::async, [this] { return run(); });
+      return ok_status();
+    }
+    std::promise<Result<double>> done;
+    Result<double> seconds = run();
+    const Status status = seconds.status();
+    done.set_value(std::move(seconds));
+    seconds_ = done.get_future();
+    return status;
+  }
+  // Seconds that it took. Once.
+  Result<double> wait() { return seconds_.get(); }
+
+ private:
+  Result<double> run() {
+    const Clock::time_point start = Clock::now();
+    TRY(fill_weights(specs_, addresses_, source_, device_, show_progress_));
+    return seconds_since(start);
+  }
+
+  std::vector<WeightSpec> specs_;
+  Weights::Addresses addresses_;
+  WeightSource source_;
+  Device& device_;
+  bool show_progress_;
+  std::future<Result<double>> seconds_;  // last: its destructor waits for the thread
+};
 
 }  // namespace
 
@@ -56,7 +80,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
 
 Status Engine::load(const EngineOptions& options) {
   const Clock::time_point start = Clock::now();
-  device_ = TRY(make_device(options.device));
+  device_ = TRY(open_device(options.device));
   EnginePlan plan = TRY(plan_engine(options, device_->properties()));
   config_ = plan.config;
   notes_ = plan.notes;
@@ -64,23 +88,25 @@ Status Engine::load(const EngineOptions& options) {
   TRY(load_texts(options));
 
   seed_state_ = options.random_seed != 0 ? options.random_seed : std::random_device{}();
-  Weights weights =
-      options.load_format == LoadFormat::kDummy
-          ? TRY(Weights::make_dummy(plan.graphs.weights, options.random_seed, *device_, options.show_progress))
-          : TRY(Weights::load(plan.graphs.weights, TRY(Checkpoint::open(model_folder(options.model_path))), *device_,
-                              options.show_progress));
+  Weights weights = TRY(Weights::allocate(plan.graphs.weights, *device_));
+  WeightLoad load(plan.graphs.weights, weights.addresses(), TRY(weight_source(options)), *device_,
+                  options.show_progress);
+  TRY(load.start());
   const SchedulerOptions scheduling{
       .chunk = plan.runner.max_tokens,
       .max_running = plan.runner.max_requests,
       .num_cache_groups = static_cast<std::int64_t>(plan.graphs.body.cache_groups.size())};
+  // On a CPU a forward is over when it is enqueued: nothing would overlap, and ends would be seen a step late.
+  overlap_ = options.overlap_schedule.value_or(device_->properties().kind != DeviceKind::kCpu);
   const PagePool pages(plan.runner.num_pages, plan.runner.page_size);
   scheduler_ = std::make_unique<Scheduler>(scheduling, pages);
   runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
-  load_seconds_ = seconds_since(start);
+  prepare_seconds_ = seconds_since(start);
 
   const Clock::time_point capture_start = Clock::now();
   TRY(runner_->capture());
   capture_seconds_ = seconds_since(capture_start);
+  load_seconds_ = TRY(load.wait());
   return ok_status();
 }
 
@@ -92,8 +118,8 @@ Status Engine::load_texts(const EngineOptions& options) {
   namespace fs = std::filesystem;
   const bool given = !options.tokenizer_path.empty();
   fs::path file = given ? fs::path(options.tokenizer_path) : fs::path(folder);
-  if (is_folder(file)) file /= "tokenizer.json";
   std::error_code unreadable;
+  if (fs::is_directory(file, unreadable)) file /= "tokenizer.json";
   if (!given && !fs::exists(file, unreadable)) return ok_status();
   tokenizer_ = TRY(Tokenizer::load(file.string()));
   tokenizer_config_ = TRY(TokenizerConfig::load(file.parent_path().string()));
@@ -142,7 +168,7 @@ Result<RequestId> Engine::submit(Request request) {
   return id;
 }
 
-bool Engine::idle() const { return scheduler_->idle(); }
+bool Engine::idle() const { return scheduler_->idle() && runner_->in_flight() == 0; }
 
 bool Engine::ends_text(const Request& request, TokenId token) const {
   return !request.ignore_eos && std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end();
@@ -151,70 +177,105 @@ bool Engine::ends_text(const Request& request, TokenId token) const {
 void Engine::finish(RequestId id, FinishReason reason) {
   const std::unique_ptr<Sequence> sequence = scheduler_->remove(id);
   if (sequence == nullptr) return;
-  Completion done{.output_ids = {sequence->tokens.begin() + sequence->prompt_tokens(), sequence->tokens.end()},
-                  .finish = reason,
-                  .prompt_tokens = sequence->prompt_tokens(),
-                  .seed = sequence->seed,
-                  .logits = std::move(sequence->logits),
-                  .time_to_first_token_ms = sequence->first_token_ms,
-                  .total_ms = 1e3 * seconds_since(sequence->arrived)};
+  for (ScheduledBatch& batch : batches_) {
+    for (ScheduledBatch::Entry& entry : batch.entries)
+      if (entry.sequence == sequence.get()) entry.sequence = nullptr;
+  }
+  Completion done{
+      .output_ids = {sequence->tokens.begin() + sequence->prompt_tokens(), sequence->tokens.end() - sequence->pending},
+      .finish = reason,
+      .prompt_tokens = sequence->prompt_tokens(),
+      .seed = sequence->seed,
+      .logits = std::move(sequence->logits),
+      .time_to_first_token_ms = sequence->first_token_ms,
+      .total_ms = 1e3 * seconds_since(sequence->arrived)};
   finished_.emplace_back(id, std::move(done));
 }
 
-Result<std::vector<RequestEvent>> Engine::step() {
-  ScheduledBatch scheduled = scheduler_->next();
-  std::vector<RequestEvent> events;
-  if (scheduled.entries.empty()) return events;
+Result<std::span<const RequestEvent>> Engine::step() {
+  events_.clear();
+  // What scored sequences wait for is read before anything else is scheduled.
+  const bool overlap = overlap_ && !scheduler_->has_scored();
+  if (!overlap && runner_->in_flight() > 0) TRY(collect_oldest());
+  const int before = runner_->in_flight();
+  TRY(submit_next());
+  const bool runs_ahead = overlap && runner_->in_flight() > before;
+  if (runner_->in_flight() > (runs_ahead ? 1 : 0)) TRY(collect_oldest());
+  return std::span<const RequestEvent>(events_);
+}
 
+// Schedules into the batch behind those in flight and enqueues it. Its failure is its requests' own.
+Status Engine::submit_next() {
+  ScheduledBatch& next = batches_[static_cast<std::size_t>(runner_->in_flight())];
+  scheduler_->next(next);
+  if (next.entries.empty()) return ok_status();
   const auto vocab = static_cast<std::size_t>(config_.vocab_size);
-  std::vector<float> logits(scheduled.wants_logits ? scheduled.batch.wanted_rows.size() * vocab : 0);
+  logits_.resize(next.wants_logits ? next.batch.wanted_rows.size() * vocab : 0);
   // A forward of scored tokens alone may want more rows than can be sampled, and samples none.
-  const bool samples = std::any_of(scheduled.entries.begin(), scheduled.entries.end(),
+  const bool samples = std::any_of(next.entries.begin(), next.entries.end(),
                                    [](const auto& e) { return !e.sequence->request.score && e.num_rows > 0; });
-  Result<ForwardOutputs> outputs = runner_->forward(
-      {.batch = scheduled.batch,
-       .sampling = samples ? std::span<const SampleRow>(scheduled.sampling) : std::span<const SampleRow>(),
-       .logits = logits});
-  if (!outputs.ok()) {
-    const Status& error = outputs.status();
-    if (error.code() == StatusCode::kDeviceLost) return error;
-    for (const ScheduledBatch::Entry& entry : scheduled.entries) {
-      const RequestId id = entry.sequence->id;
-      events.push_back({.request = id, .token = std::nullopt, .finish = FinishReason::kError, .error = error});
-      finish(id, FinishReason::kError);
-    }
-    return events;
+  const Result<Decision> decision =
+      runner_->submit({.batch = next.batch,
+                       .sampling = samples ? std::span<const SampleRow>(next.sampling) : std::span<const SampleRow>(),
+                       .logits = logits_});
+  if (decision.ok()) {
+    scheduler_->mark_submitted(next);
+    return ok_status();
   }
+  if (decision.status().code() == StatusCode::kDeviceLost) return decision.status();
+  fail(next, decision.status());
+  return ok_status();
+}
 
-  scheduler_->mark_computed(scheduled);
-  for (const ScheduledBatch::Entry& entry : scheduled.entries) {
-    Sequence& sequence = *entry.sequence;
-    RequestEvent event{.request = sequence.id, .token = std::nullopt, .finish = FinishReason::kNone, .error = {}};
-    if (sequence.request.score) {
-      const auto first =
-          logits.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(entry.first_row) * vocab);
-      sequence.logits.insert(sequence.logits.end(), first,
-                             first + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(entry.num_rows) * vocab));
-      if (sequence.computed == sequence.prompt_tokens()) event.finish = FinishReason::kLength;
-    } else if (entry.num_rows > 0) {
-      const TokenId token = outputs->sampled[static_cast<std::size_t>(entry.first_row)];
-      if (sequence.generated() == 0) sequence.first_token_ms = 1e3 * seconds_since(sequence.arrived);
-      if (ends_text(sequence.request, token)) {
-        event.finish = FinishReason::kStop;
-      } else {
-        sequence.tokens.push_back(token);
-        sequence.last_row = static_cast<std::int32_t>(entry.first_row);
-        event.token = token;
-        if (sequence.generated() >= sequence.request.max_new_tokens) event.finish = FinishReason::kLength;
-      }
-    }
-    if (!event.token && event.finish == FinishReason::kNone) continue;
-    const RequestId id = event.request;
-    const FinishReason reason = event.finish;
-    events.push_back(std::move(event));
-    if (reason != FinishReason::kNone) finish(id, reason);
+Status Engine::collect_oldest() {
+  const Result<std::span<const TokenId>> sampled = runner_->collect();
+  if (sampled.ok()) {
+    for (const ScheduledBatch::Entry& entry : batches_.front().entries)
+      if (entry.sequence != nullptr) collect_entry(entry, *sampled);
+  } else {
+    if (sampled.status().code() == StatusCode::kDeviceLost) return sampled.status();
+    fail(batches_.front(), sampled.status());
   }
-  return events;
+  std::rotate(batches_.begin(), batches_.begin() + 1, batches_.end());
+  batches_.back().entries.clear();
+  return ok_status();
+}
+
+void Engine::fail(const ScheduledBatch& scheduled, const Status& error) {
+  for (const ScheduledBatch::Entry& entry : scheduled.entries) {
+    if (entry.sequence == nullptr) continue;
+    const RequestId id = entry.sequence->id;
+    events_.push_back({.request = id, .token = std::nullopt, .finish = FinishReason::kError, .error = error});
+    finish(id, FinishReason::kError);
+  }
+}
+
+void Engine::collect_entry(const ScheduledBatch::Entry& entry, std::span<const TokenId> sampled) {
+  Sequence& sequence = *entry.sequence;
+  RequestEvent event{.request = sequence.id, .token = std::nullopt, .finish = FinishReason::kNone, .error = {}};
+  if (sequence.request.score) {
+    const auto vocab = static_cast<std::size_t>(config_.vocab_size);
+    const auto first = logits_.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(entry.first_row) * vocab);
+    sequence.logits.insert(sequence.logits.end(), first,
+                           first + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(entry.num_rows) * vocab));
+    if (sequence.computed == sequence.prompt_tokens()) event.finish = FinishReason::kLength;
+  } else if (entry.num_rows > 0) {
+    const TokenId token = sampled[static_cast<std::size_t>(entry.first_row)];
+    if (entry.next_token == sequence.prompt_tokens()) sequence.first_token_ms = 1e3 * seconds_since(sequence.arrived);
+    if (ends_text(sequence.request, token)) {
+      event.finish = FinishReason::kStop;  // the token, and those a later forward samples, stay pending for ever
+    } else {
+      Scheduler::settle(entry, token);
+      event.token = token;
+      if (entry.next_token + 1 - sequence.prompt_tokens() >= sequence.request.max_new_tokens)
+        event.finish = FinishReason::kLength;
+    }
+  }
+  if (!event.token && event.finish == FinishReason::kNone) return;
+  const RequestId id = event.request;
+  const FinishReason reason = event.finish;
+  events_.push_back(std::move(event));
+  if (reason != FinishReason::kNone) finish(id, reason);
 }
 
 std::optional<Completion> Engine::take(RequestId id) {

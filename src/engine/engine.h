@@ -9,6 +9,7 @@
 // long) are submit()'s; an error of step() fails the requests of that step and leaves the others.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,13 +21,12 @@
 #include "tessera/base/status.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/engine/request.h"
+#include "tessera/engine/scheduler.h"
 #include "tessera/model/generation_config.h"
 #include "tessera/text/tokenizer.h"
 #include "tessera/text/tokenizer_config.h"
 
 namespace tessera {
-
-class Scheduler;
 
 class Engine {
  public:
@@ -42,14 +42,19 @@ class Engine {
   ModelRunner& runner() { return *runner_; }
   const ModelRunner& runner() const { return *runner_; }
   const std::vector<std::string>& notes() const { return notes_; }
+  // Of the start: device, plan and memory; then the weights' load and the capture of graphs, which overlap where the
+  // device is not the CPU.
+  double prepare_seconds() const { return prepare_seconds_; }
   double load_seconds() const { return load_seconds_; }
   double capture_seconds() const { return capture_seconds_; }
 
   // Checks the request and queues it.
   Result<RequestId> submit(Request request);
   bool idle() const;
-  // One forward. Events of every request that moved; empty when idle.
-  Result<std::vector<RequestEvent>> step();
+  // Schedules and enqueues one forward, and takes what the one before it, or this one, came to: where the device
+  // runs beside the host, the next step is on its way before the last one's tokens are read. Events of every request
+  // that moved, valid until the next call; there may be none. Allocates nothing in a steady decode.
+  Result<std::span<const RequestEvent>> step();
   // What a finished request came to; once.
   std::optional<Completion> take(RequestId id);
   // Drops a request; its end is an event of kind kCancelled in no step.
@@ -65,6 +70,10 @@ class Engine {
   Status load_texts(const EngineOptions& options);
   bool ends_text(const Request& request, TokenId token) const;
   void finish(RequestId id, FinishReason reason);
+  Status submit_next();
+  Status collect_oldest();
+  void collect_entry(const ScheduledBatch::Entry& entry, std::span<const TokenId> sampled);
+  void fail(const ScheduledBatch& scheduled, const Status& error);
   std::int64_t draw_seed();
 
   std::unique_ptr<Device> device_;
@@ -74,11 +83,17 @@ class Engine {
   TokenizerConfig tokenizer_config_;
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<Scheduler> scheduler_;
+  bool overlap_ = false;
+  // Forwards in flight, oldest first, and after them the batch that is being scheduled.
+  std::array<ScheduledBatch, ModelRunner::kMaxInFlight> batches_;
+  std::vector<float> logits_;  // of the forward at hand
+  std::vector<RequestEvent> events_;
   std::vector<TokenId> end_ids_;
   std::vector<std::string> notes_;
   std::vector<std::pair<RequestId, Completion>> finished_;
   std::int64_t next_id_ = 0;
   std::uint64_t seed_state_ = 0;
+  double prepare_seconds_ = 0;
   double load_seconds_ = 0;
   double capture_seconds_ = 0;
 };

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
+#include "tessera/model/checkpoint.h"
 #include "tessera/ops/registry.h"
 #include "tessera/piecewise/splitter.h"
 
@@ -11,6 +13,10 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kCpuChunk = 2048;
+constexpr std::int64_t kCudaChunk = 8192;
+// Of a GPU's memory, for weights and KV cache, where nothing else is said: the rest is for activations, graphs,
+// workspaces and what the driver keeps.
+constexpr double kCudaMemFraction = 0.85;
 constexpr std::int64_t kDefaultMaxRequests = 256;
 constexpr std::int64_t kCpuMaxKvBytes = std::int64_t{2} << 30;
 
@@ -69,24 +75,24 @@ Status plan_ladders(const GraphOptions& graphs, EnginePlan& plan) {
   return ok_status();
 }
 
-// Pages for as many tokens as memory allows, as requests can use, and, on a CPU without an explicit
-// share, as 2 GiB hold (B8).
+// Pages for as many tokens as memory allows, as requests can use, and, without an explicit share, as 2 GiB hold on a
+// CPU (B8).
 Result<std::int64_t> plan_pages(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device) {
   const std::int64_t page_bytes = TRY(KvStorage::bytes_per_page(plan.graphs.body));
   const std::int64_t pages_per_request =
       (plan.runner.context_length + plan.runner.page_size - 1) / plan.runner.page_size;
   const std::int64_t useful = pages_per_request * plan.runner.max_requests;
   std::int64_t budget = kCpuMaxKvBytes;
-  if (options.mem_fraction_static != 0) {
-    const bool accepted = options.mem_fraction_static >= 0.1 && options.mem_fraction_static <= 0.95;  // false for NaN
+  if (options.mem_fraction_static != 0 || device.kind != DeviceKind::kCpu) {
+    const double fraction = options.mem_fraction_static != 0 ? options.mem_fraction_static : kCudaMemFraction;
+    const bool accepted = fraction >= 0.1 && fraction <= 0.95;  // false for NaN
     if (!accepted) {
       return invalid_argument(
           fmt::format("--mem-fraction-static: {} is not accepted; 0.1 to 0.95 is", options.mem_fraction_static));
     }
     const std::int64_t weights =
         plan.config.parameter_count() * static_cast<std::int64_t>(ir::dtype_size(plan.model.dtype));
-    budget =
-        static_cast<std::int64_t>(options.mem_fraction_static * static_cast<double>(device.memory_bytes)) - weights;
+    budget = static_cast<std::int64_t>(fraction * static_cast<double>(device.memory_bytes)) - weights;
   }
   const std::int64_t pages = std::min(useful, budget / page_bytes) + 1;  // and the reserved one
   if (pages <= 1) {
@@ -98,7 +104,24 @@ Result<std::int64_t> plan_pages(const EngineOptions& options, const EnginePlan& 
   return std::min<std::int64_t>(pages, INT32_MAX / plan.runner.page_size);
 }
 
+// A path that cannot be looked at (too long, no permission) is no folder; reading it gives the error.
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
 }  // namespace
+
+std::string model_folder(const std::string& model_path) {
+  if (is_folder(model_path)) return model_path;
+  const std::string parent = std::filesystem::path(model_path).parent_path().string();
+  return parent.empty() ? "." : parent;  // config.json itself, here
+}
+
+Result<WeightSource> weight_source(const EngineOptions& options) {
+  if (options.load_format == LoadFormat::kDummy) return dummy_source(options.random_seed);
+  return checkpoint_source(TRY(Checkpoint::open(model_folder(options.model_path))));
+}
 
 Result<EnginePlan> plan_engine(const EngineOptions& options, const DeviceProperties& device) {
   TRY(at_least_one(options.context_length, "--context-length"));
@@ -111,7 +134,9 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const DevicePropert
   plan.config = TRY(ModelConfig::read(options.model_path));
   RunnerOptions& runner = plan.runner;
   runner.page_size = options.page_size;
-  runner.max_tokens = options.chunked_prefill_size > 0 ? options.chunked_prefill_size : kCpuChunk;
+  runner.max_tokens = options.chunked_prefill_size > 0  ? options.chunked_prefill_size
+                      : device.kind == DeviceKind::kCpu ? kCpuChunk
+                                                        : kCudaChunk;
   runner.max_requests = options.max_running_requests > 0 ? options.max_running_requests : kDefaultMaxRequests;
   runner.context_length = options.context_length > 0 ? options.context_length : plan.config.max_position_embeddings;
   if (runner.context_length > plan.config.max_position_embeddings) {

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/model/config.h"
 #include "tessera/model/model.h"
+#include "tessera/model/weights.h"
 #include "tessera/piecewise/ladder.h"
 #include "tessera/runner/model_runner.h"
 #include "tessera/runner/rules.h"
@@ -40,11 +42,13 @@ struct EngineOptions {
   std::string dtype = "auto";  // auto, float32, bfloat16, float16
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;        // 0: the model's
-  std::int64_t chunked_prefill_size = 0;  // tokens of a forward; 0: 2048 on the CPU
+  std::int64_t chunked_prefill_size = 0;  // tokens of a forward; 0: 2048 on the CPU, 8192 on a GPU
   std::int64_t max_running_requests = 0;  // 0: 256
   std::int64_t page_size = 16;
   double mem_fraction_static = 0;  // of the memory, for weights and KV cache; 0: chosen
   std::uint64_t random_seed = 0;   // 0: drawn
+  // Schedule and enqueue a step while the one before it runs; none: where the device runs beside the host.
+  std::optional<bool> overlap_schedule{};
   GraphOptions graphs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   bool show_progress = false;
@@ -60,5 +64,10 @@ struct EnginePlan {
 
 // Fails where the command would: unknown architecture, bad sizes, a dtype or device that is not there.
 Result<EnginePlan> plan_engine(const EngineOptions& options, const DeviceProperties& device);
+
+// The model's weights as the options say: of its folder, or random.
+Result<WeightSource> weight_source(const EngineOptions& options);
+// The folder of config.json and what lies beside it.
+std::string model_folder(const std::string& model_path);
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 namespace tessera {
@@ -16,10 +17,16 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const std::string kGoldens = TESSERA_SOURCE_DIR "/tests/data/goldens/";
+// The machine that tests were carried to says where, and on which device.
+std::string environment_or(const char* variable, const char* fallback) {
+  const char* given = std::getenv(variable);
+  return given != nullptr ? given : fallback;
+}
+const std::string kGoldens = environment_or("TESSERA_SOURCE_DIR", TESSERA_SOURCE_DIR) + "/tests/data/goldens/";
 
 EngineOptions small_options() {
-  EngineOptions options{.model_path = kGoldens + "llama", .dtype = "float32"};
+  EngineOptions options{
+      .model_path = kGoldens + "llama", .device = environment_or("TESSERA_TEST_DEVICE", "cpu"), .dtype = "float32"};
   options.context_length = 64;
   options.chunked_prefill_size = 32;
   options.max_running_requests = 4;
@@ -63,6 +70,17 @@ class ForwardFault {
   std::int64_t& limit_;
   std::int64_t saved_;
 };
+
+// What an engine does, step by step and with each step scheduled while the one before it runs.
+class EngineRuns : public ::testing::TestWithParam<bool> {
+ protected:
+  static std::unique_ptr<Engine> make(EngineOptions options = small_options()) {
+    options.overlap_schedule = GetParam();
+    return tessera::make(options);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, EngineRuns, ::testing::Bool(),
+                         [](const auto& overlap) { return overlap.param ? "ahead" : "in_step"; });
 
 TEST(EngineSubmit, RefusesBadInputByFieldAndValue) {
   const std::unique_ptr<Engine> engine = make();
@@ -109,7 +127,7 @@ TEST(EngineSubmit, AWholeContextFitsTheSmallestCache) {
   EXPECT_THAT(run_one(*engine, request(20, 41)).output_ids, SizeIs(41));
 }
 
-TEST(Engine, TextsEndAtTheirLimitAndAtTheContexts) {
+TEST_P(EngineRuns, TextsEndAtTheirLimitAndAtTheContexts) {
   const std::unique_ptr<Engine> engine = make();
   for (const std::int64_t count : {1, 2, 7}) {
     const Completion done = run_one(*engine, request(5, count));
@@ -123,7 +141,7 @@ TEST(Engine, TextsEndAtTheirLimitAndAtTheContexts) {
   EXPECT_THAT(run_one(*engine, request(63, 100)).output_ids, SizeIs(1));
 }
 
-TEST(Engine, AnEndTokenStopsTheTextAndIsNotHandedOut) {
+TEST_P(EngineRuns, AnEndTokenStopsTheTextAndIsNotHandedOut) {
   // Whatever greedy decoding says third becomes the end token of a copy of the engine's answer: the same prompt with
   // eos 2 in the checkpoint ends only if 2 comes, so a seed is searched that draws it.
   const std::unique_ptr<Engine> engine = make();
@@ -143,7 +161,7 @@ TEST(Engine, AnEndTokenStopsTheTextAndIsNotHandedOut) {
   EXPECT_TRUE(stopped);
 }
 
-TEST(Engine, SameSeedSameTextWhateverTheBatch) {
+TEST_P(EngineRuns, SameSeedSameTextWhateverTheBatch) {
   const std::unique_ptr<Engine> engine = make();
   const std::vector<Request> requests = {sampled(5, 20, 11), request(33, 12),    sampled(17, 9, 12),
                                          sampled(5, 20, 13), sampled(9, 15, 11), request(1, 30)};
@@ -155,7 +173,7 @@ TEST(Engine, SameSeedSameTextWhateverTheBatch) {
   EXPECT_EQ(make()->run(requests)->at(4).output_ids, (*together)[4].output_ids) << "in another engine";
 }
 
-TEST(Engine, ASeedIsDrawnAndReturned) {
+TEST_P(EngineRuns, ASeedIsDrawnAndReturned) {
   const std::unique_ptr<Engine> engine = make();
   EXPECT_EQ(run_one(*engine, sampled(5, 4, -77)).seed, -77);
   Request unseeded = sampled(5, 20, 0);
@@ -168,7 +186,7 @@ TEST(Engine, ASeedIsDrawnAndReturned) {
   EXPECT_EQ(run_one(*make(), unseeded).seed, first.seed) << "--random-seed gives the same drawn seeds";
 }
 
-TEST(Engine, ScoringReturnsEveryPromptTokensLogits) {
+TEST_P(EngineRuns, ScoringReturnsEveryPromptTokensLogits) {
   const std::unique_ptr<Engine> engine = make();
   Request score = request(40, 5);  // more than a chunk
   score.score = true;
@@ -185,7 +203,7 @@ TEST(Engine, ScoringReturnsEveryPromptTokensLogits) {
   EXPECT_EQ(run_one(*engine, whole).logits.size(), 64u * 512) << "a prompt that fills the context can be scored";
 }
 
-TEST(Engine, EventsCarryTheTokensInOrder) {
+TEST_P(EngineRuns, EventsCarryTheTokensInOrder) {
   const std::unique_ptr<Engine> engine = make();
   const std::vector<Request> requests = {request(5, 4), request(9, 7, 2), sampled(3, 5, 8)};
   std::map<std::size_t, std::vector<TokenId>> seen;
@@ -202,7 +220,7 @@ TEST(Engine, EventsCarryTheTokensInOrder) {
   }
 }
 
-TEST(Engine, CancellingEndsARequestAndReturnsItsPages) {
+TEST_P(EngineRuns, CancellingEndsARequestAndReturnsItsPages) {
   const std::unique_ptr<Engine> engine = make();
   const std::vector<TokenId> want = run_one(*engine, request(6, 10)).output_ids;
   const RequestId running = *engine->submit(request(20, 30));
@@ -214,7 +232,7 @@ TEST(Engine, CancellingEndsARequestAndReturnsItsPages) {
   engine->cancel(waiting);
   engine->cancel(RequestId(999));
   while (!engine->idle()) {
-    const Result<std::vector<RequestEvent>> events = engine->step();
+    const Result<std::span<const RequestEvent>> events = engine->step();
     ASSERT_TRUE(events.ok());
     for (const RequestEvent& event : *events) EXPECT_EQ(event.request, kept);
   }
@@ -226,14 +244,14 @@ TEST(Engine, CancellingEndsARequestAndReturnsItsPages) {
   EXPECT_TRUE(engine->run(std::vector<Request>(4, request(40, 24))).ok());
 }
 
-TEST(Engine, AFailedForwardFailsItsRequestsAndTheNextOneWorks) {
+TEST_P(EngineRuns, AFailedForwardFailsItsRequestsAndTheNextOneWorks) {
   const std::unique_ptr<Engine> engine = make();
   const std::vector<TokenId> want = run_one(*engine, request(20, 5)).output_ids;
   const RequestId first = *engine->submit(request(20, 5));
   const RequestId second = *engine->submit(request(9, 5));
   {
     const ForwardFault fault(*engine, 8);
-    const Result<std::vector<RequestEvent>> events = engine->step();
+    const Result<std::span<const RequestEvent>> events = engine->step();
     ASSERT_TRUE(events.ok()) << "the engine itself is fine";
     ASSERT_THAT(*events, SizeIs(2));
     for (const RequestEvent& event : *events) {
@@ -248,7 +266,7 @@ TEST(Engine, AFailedForwardFailsItsRequestsAndTheNextOneWorks) {
   EXPECT_TRUE(engine->run(std::vector<Request>(4, request(40, 24))).ok()) << "their pages are back";
 }
 
-TEST(Engine, RunReportsTheFailureOfItsRequests) {
+TEST_P(EngineRuns, RunReportsTheFailureOfItsRequests) {
   const std::unique_ptr<Engine> engine = make();
   const Request r = request(20, 5);
   {
@@ -262,7 +280,7 @@ TEST(Engine, RunReportsTheFailureOfItsRequests) {
   EXPECT_TRUE(engine->run({&r, 1}).ok());
 }
 
-TEST(Engine, ChunksBelowTheNumberOfRunningRequestsChangeNothing) {
+TEST_P(EngineRuns, ChunksBelowTheNumberOfRunningRequestsChangeNothing) {
   EngineOptions options = small_options();
   options.chunked_prefill_size = 2;
   options.graphs.piecewise_tokens = {1, 2};
@@ -274,7 +292,7 @@ TEST(Engine, ChunksBelowTheNumberOfRunningRequestsChangeNothing) {
     EXPECT_EQ((*together)[i].output_ids, run_one(*engine, requests[i]).output_ids) << i;
 }
 
-TEST(Engine, ExtremeSamplingParametersStillGiveTokens) {
+TEST_P(EngineRuns, ExtremeSamplingParametersStillGiveTokens) {
   const std::unique_ptr<Engine> engine = make();
   for (const SamplingParams& params :
        {SamplingParams{.temperature = 1e300, .seed = 1}, SamplingParams{.temperature = 1e-300, .seed = 1},

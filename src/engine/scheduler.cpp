@@ -13,6 +13,7 @@ void Scheduler::admit() {
     Result<std::vector<PageId>> pages = pages_.take(pages_.pages_for(tokens));
     if (!pages.ok()) return;  // first come, first served: nobody overtakes
     sequence.pages = *std::move(pages);
+    sequence.tokens.reserve(static_cast<std::size_t>(sequence.prompt_tokens() + sequence.request.max_new_tokens));
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
@@ -25,23 +26,32 @@ bool Scheduler::scores_next() const {
   return std::all_of(running_.begin(), running_.end(), scores) || !scored_last_;
 }
 
-ScheduledBatch Scheduler::next() {
+bool Scheduler::has_scored() const {
+  const auto scores = [](const std::unique_ptr<Sequence>& s) { return s->request.score; };
+  return std::any_of(running_.begin(), running_.end(), scores) || std::any_of(waiting_.begin(), waiting_.end(), scores);
+}
+
+// Its last token is sampled, or will be.
+bool Scheduler::is_done(const Sequence& sequence) {
+  return !sequence.request.score && sequence.generated() >= sequence.request.max_new_tokens;
+}
+
+void Scheduler::next(ScheduledBatch& scheduled) {
   admit();
-  ScheduledBatch scheduled;
-  scheduled.batch.groups.resize(static_cast<std::size_t>(options_.num_cache_groups));
+  scheduled.clear(static_cast<std::size_t>(options_.num_cache_groups));
   scored_last_ = scores_next();
   std::int64_t budget = options_.chunk;
   const auto uncomputed = [](const Sequence& s) { return static_cast<std::int64_t>(s.tokens.size()) - s.computed; };
   const auto is_decode = [&](const Sequence& s) { return s.generated() > 0 && uncomputed(s) == 1; };
   for (const bool decodes : {true, false}) {
     for (const auto& sequence : running_) {
-      if (sequence->request.score != scored_last_ || is_decode(*sequence) != decodes || budget == 0) continue;
-      const std::int64_t count = std::min(budget, uncomputed(*sequence));
-      append(*sequence, count, scheduled);
+      if (sequence->request.score != scored_last_ || is_decode(*sequence) != decodes) continue;
+      const std::int64_t count = is_done(*sequence) ? 0 : std::min(budget, uncomputed(*sequence));
+      if (count > 0) append(*sequence, count, scheduled);
       budget -= count;
     }
   }
-  return scheduled;
+  for (CacheGroupBatch& group : scheduled.batch.groups) group.page_tables.resize(scheduled.entries.size());
 }
 
 void Scheduler::append(Sequence& sequence, std::int64_t count, ScheduledBatch& scheduled) const {
@@ -63,11 +73,18 @@ void Scheduler::append(Sequence& sequence, std::int64_t count, ScheduledBatch& s
   batch.query_lens.push_back(static_cast<std::int32_t>(count));
   batch.kv_lens.push_back(static_cast<std::int32_t>(kv_len));
   const auto used_pages = static_cast<std::ptrdiff_t>(pages_.pages_for(kv_len));
-  for (CacheGroupBatch& group : batch.groups)
-    group.page_tables.emplace_back(sequence.pages.begin(), sequence.pages.begin() + used_pages);
+  for (CacheGroupBatch& group : batch.groups) {
+    if (group.page_tables.size() <= scheduled.entries.size()) group.page_tables.emplace_back();
+    std::vector<PageId>& table = group.page_tables[scheduled.entries.size()];
+    table.reserve(sequence.pages.size());  // it grows with the sequence, and not by a page at a time
+    table.assign(sequence.pages.begin(), sequence.pages.begin() + used_pages);
+  }
 
-  ScheduledBatch::Entry entry{
-      .sequence = &sequence, .new_tokens = count, .first_row = batch.num_wanted_rows(), .num_rows = 0};
+  ScheduledBatch::Entry entry{.sequence = &sequence,
+                              .new_tokens = count,
+                              .first_row = batch.num_wanted_rows(),
+                              .num_rows = 0,
+                              .next_token = total};
   const bool score = sequence.request.score;
   scheduled.wants_logits |= score;
   for (std::int64_t i = score ? 0 : count - 1; i < count; ++i) {
@@ -87,12 +104,38 @@ void Scheduler::append(Sequence& sequence, std::int64_t count, ScheduledBatch& s
   scheduled.entries.push_back(entry);
 }
 
-void Scheduler::mark_computed(const ScheduledBatch& scheduled) {
-  // A forward that samples writes last_ids anew: rows of sequences that were not in it are gone.
+void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
+  // A forward that samples writes last_ids anew: rows of sequences that are not in it are gone.
   if (!scheduled.wants_logits && scheduled.batch.num_wanted_rows() > 0) {
     for (const auto& sequence : running_) sequence->last_row = -1;
   }
-  for (const ScheduledBatch::Entry& entry : scheduled.entries) entry.sequence->computed += entry.new_tokens;
+  for (const ScheduledBatch::Entry& entry : scheduled.entries) {
+    Sequence& sequence = *entry.sequence;
+    sequence.computed += entry.new_tokens;
+    if (sequence.request.score || entry.num_rows == 0) continue;
+    sequence.tokens.emplace_back(0);
+    ++sequence.pending;
+    sequence.last_row = static_cast<std::int32_t>(entry.first_row);
+  }
+}
+
+void Scheduler::settle(const ScheduledBatch::Entry& entry, TokenId token) {
+  entry.sequence->tokens[static_cast<std::size_t>(entry.next_token)] = token;
+  --entry.sequence->pending;
+}
+
+void ScheduledBatch::clear(std::size_t num_cache_groups) {
+  batch.input_ids.clear();
+  batch.input_rows.clear();
+  batch.positions.clear();
+  batch.query_lens.clear();
+  batch.kv_lens.clear();
+  batch.wanted_rows.clear();
+  batch.groups.resize(num_cache_groups);
+  for (CacheGroupBatch& group : batch.groups) group.slots.clear();  // page tables keep their memory
+  sampling.clear();
+  entries.clear();
+  wants_logits = false;
 }
 
 std::unique_ptr<Sequence> Scheduler::remove(RequestId id) {

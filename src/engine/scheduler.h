@@ -6,6 +6,9 @@
 // Scored sequences want more rows than can be sampled: they and generating ones take turns.
 // A sequence is admitted when pages for its prompt and all of its new tokens are free, so it can
 // always finish.
+//
+// Steps may be scheduled before the one before them is done: mark_submitted() counts its tokens as computed, and
+// gives each row that is to be sampled a place in its sequence, which settle() fills when the token is known.
 #pragma once
 
 #include <chrono>
@@ -28,7 +31,8 @@ struct Sequence {
   RequestId id;
   Request request;
   std::vector<TokenId> tokens;  // prompt and output
-  std::int64_t computed = 0;    // tokens whose keys and values are in the cache
+  std::int64_t pending = 0;     // the last so many tokens are still to be sampled by forwards in flight
+  std::int64_t computed = 0;    // tokens whose keys and values are in the cache, or will be after those forwards
   std::vector<PageId> pages;
   std::int64_t seed = 0;
   std::int32_t last_row = -1;  // row of the last step that sampled its newest token; -1: none
@@ -37,21 +41,25 @@ struct Sequence {
   double first_token_ms = 0;
 
   std::int64_t prompt_tokens() const { return static_cast<std::int64_t>(request.prompt.size()); }
+  // Pending ones included.
   std::int64_t generated() const { return static_cast<std::int64_t>(tokens.size()) - prompt_tokens(); }
 };
 
 // A forward, and whose rows it has.
 struct ScheduledBatch {
   struct Entry {
-    Sequence* sequence;       // valid until the sequence finishes
+    Sequence* sequence;       // null once the sequence has left
     std::int64_t new_tokens;  // of it in this forward
     std::int64_t first_row;   // of its wanted rows; rows follow each other
     std::int64_t num_rows;
+    std::int64_t next_token;  // index in the sequence of the token that is sampled
   };
   ForwardBatch batch;
   std::vector<SampleRow> sampling;  // [wanted rows]; scored rows are greedy and ignored
   std::vector<Entry> entries;
   bool wants_logits = false;
+
+  void clear(std::size_t num_cache_groups);
 };
 
 struct SchedulerOptions {
@@ -66,10 +74,14 @@ class Scheduler {
 
   void add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
   bool idle() const { return waiting_.empty() && running_.empty(); }
-  // The next forward; empty (no entries) when idle.
-  ScheduledBatch next();
-  // After the forward: the cache has the batch's tokens.
-  void mark_computed(const ScheduledBatch& scheduled);
+  // The next forward; no entries where there is nothing to do now. Reuses the batch's memory.
+  void next(ScheduledBatch& scheduled);
+  // Whether a sequence whose logits are wanted waits or runs: its forwards cannot be scheduled ahead.
+  bool has_scored() const;
+  // The forward was enqueued: it will have happened before any other.
+  void mark_submitted(const ScheduledBatch& scheduled);
+  // The token that the entry's row came to. Precondition: entries of a sequence are settled in their order.
+  static void settle(const ScheduledBatch::Entry& entry, TokenId token);
   // Takes a sequence out, wherever it is, and frees its pages; null where it is unknown.
   std::unique_ptr<Sequence> remove(RequestId id);
   const PagePool& pages() const { return pages_; }
@@ -78,6 +90,7 @@ class Scheduler {
   void admit();
   bool scores_next() const;
   void append(Sequence& sequence, std::int64_t count, ScheduledBatch& scheduled) const;
+  static bool is_done(const Sequence& sequence);
 
   SchedulerOptions options_;
   PagePool pages_;

@@ -32,9 +32,15 @@ std::unique_ptr<Sequence> sequence(std::int64_t id, std::int64_t prompt, std::in
   return made;
 }
 
+ScheduledBatch next_step(Scheduler& scheduler) {
+  ScheduledBatch step;
+  scheduler.next(step);
+  return step;
+}
+
 // What the engine does with the forward: every generating row gets a token; finished ones leave.
 std::vector<std::int64_t> finish_step(Scheduler& scheduler, const ScheduledBatch& step) {
-  scheduler.mark_computed(step);
+  scheduler.mark_submitted(step);
   std::vector<std::int64_t> finished;
   for (const ScheduledBatch::Entry& entry : step.entries) {
     Sequence& s = *entry.sequence;
@@ -42,8 +48,7 @@ std::vector<std::int64_t> finish_step(Scheduler& scheduler, const ScheduledBatch
     if (s.request.score) {
       done = s.computed == s.prompt_tokens();
     } else if (entry.num_rows > 0) {
-      s.tokens.emplace_back(static_cast<std::int32_t>(1000 + s.tokens.size()));
-      s.last_row = static_cast<std::int32_t>(entry.first_row);
+      Scheduler::settle(entry, TokenId(static_cast<std::int32_t>(1000 + entry.next_token)));
       done = s.generated() >= s.request.max_new_tokens;
     }
     if (done) finished.push_back(s.id.value());
@@ -64,7 +69,7 @@ std::string shown(const ScheduledBatch& step) {
 std::vector<std::string> all_steps(Scheduler& scheduler) {
   std::vector<std::string> steps;
   while (!scheduler.idle() && steps.size() < 100) {
-    const ScheduledBatch step = scheduler.next();
+    const ScheduledBatch step = next_step(scheduler);
     steps.push_back(shown(step));
     finish_step(scheduler, step);
   }
@@ -82,7 +87,7 @@ TEST(Scheduler, ALongPromptIsComputedInChunks) {
 TEST(Scheduler, DecodesComeFirstAndPromptsFillTheChunk) {
   Scheduler scheduler = make({.chunk = 8});
   scheduler.add(sequence(1, 3, 4));
-  EXPECT_EQ(shown(scheduler.next()), "1:3*");
+  EXPECT_EQ(shown(next_step(scheduler)), "1:3*");
   scheduler = make({.chunk = 8});
   scheduler.add(sequence(1, 3, 4));
   scheduler.add(sequence(2, 12, 2));
@@ -116,7 +121,7 @@ TEST(Scheduler, RunsNoMoreThanItMay) {
 TEST(Scheduler, IdleWithoutSequences) {
   Scheduler scheduler = make({});
   EXPECT_TRUE(scheduler.idle());
-  EXPECT_THAT(scheduler.next().entries, IsEmpty());
+  EXPECT_THAT(next_step(scheduler).entries, IsEmpty());
   EXPECT_EQ(scheduler.remove(RequestId(1)), nullptr);
   scheduler.add(sequence(1, 2, 2));
   EXPECT_FALSE(scheduler.idle());
@@ -126,7 +131,7 @@ TEST(Scheduler, RemovingReturnsPagesWhereverTheSequenceIs) {
   Scheduler scheduler = make({.chunk = 8, .max_running = 1});
   scheduler.add(sequence(1, 20, 3));
   scheduler.add(sequence(2, 4, 3));
-  scheduler.next();
+  next_step(scheduler);
   EXPECT_LT(scheduler.pages().num_free(), 99);
   EXPECT_EQ(scheduler.remove(RequestId(2))->id, RequestId(2));
   EXPECT_EQ(scheduler.remove(RequestId(1))->id, RequestId(1));
@@ -141,7 +146,7 @@ TEST(Scheduler, SamplingRowsAreTheSequences) {
       .temperature = 0.5, .top_k = std::numeric_limits<std::int64_t>::max(), .top_p = 0.25, .seed = 4};
   one->seed = 4;
   scheduler.add(std::move(one));
-  ScheduledBatch step = scheduler.next();
+  ScheduledBatch step = next_step(scheduler);
   ASSERT_EQ(step.sampling.size(), 1u);
   EXPECT_EQ(step.sampling[0].temperature, 0.5F);
   EXPECT_EQ(step.sampling[0].top_k, std::numeric_limits<std::int32_t>::max());
@@ -149,7 +154,7 @@ TEST(Scheduler, SamplingRowsAreTheSequences) {
   EXPECT_EQ(step.sampling[0].seed, 4);
   EXPECT_EQ(step.sampling[0].position, 5) << "of the token to come";
   finish_step(scheduler, step);
-  EXPECT_EQ(scheduler.next().sampling[0].position, 6);
+  EXPECT_EQ(next_step(scheduler).sampling[0].position, 6);
 }
 
 // What a naive reader of the batch expects, token by token, kept beside the scheduler.
@@ -223,7 +228,7 @@ std::string run_random(std::uint64_t seed, SchedulerOptions options, std::int64_
     }
     if (step < 400 && below(20) == 0) scheduler.remove(RequestId(below(next_id)));
     const bool idle = scheduler.idle();
-    const ScheduledBatch batch = scheduler.next();
+    const ScheduledBatch batch = next_step(scheduler);
     if (batch.entries.empty() != idle) return "a step without tokens";
     if (idle) continue;
     if (std::string fault = naive.check(batch, options); !fault.empty())
@@ -253,12 +258,12 @@ TEST(Scheduler, AgreesWithANaiveModelWhereNotAllDecodesFitAChunk) {
 TEST(Scheduler, AScoredSequenceDoesNotWaitForEver) {
   Scheduler scheduler = make({.chunk = 8, .max_running = 4});
   scheduler.add(sequence(1, 3, 30));
-  scheduler.next();
+  next_step(scheduler);
   scheduler.add(sequence(2, 4, 0, true));
   bool scored = false;
   for (std::int64_t id = 3; id < 200 && !scored; ++id) {
     scheduler.add(sequence(id, 2, 2));  // there is always something to generate
-    const ScheduledBatch step = scheduler.next();
+    const ScheduledBatch step = next_step(scheduler);
     for (const std::int64_t finished : finish_step(scheduler, step)) scored |= finished == 2;
   }
   EXPECT_TRUE(scored);
@@ -267,7 +272,7 @@ TEST(Scheduler, AScoredSequenceDoesNotWaitForEver) {
 TEST(Scheduler, EveryCacheGroupHasSlotsAndPages) {
   Scheduler scheduler = make({.chunk = 64, .num_cache_groups = 2});
   scheduler.add(sequence(1, 6, 2));
-  const ScheduledBatch step = scheduler.next();
+  const ScheduledBatch step = next_step(scheduler);
   ASSERT_EQ(step.batch.groups.size(), 2u);
   EXPECT_EQ(step.batch.groups[0].slots, step.batch.groups[1].slots);
   EXPECT_EQ(step.batch.groups[1].slots.size(), 6u);

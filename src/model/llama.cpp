@@ -111,19 +111,6 @@ class LlamaBody {
                                    {p + "k_proj", config_.key_value_size(), config_.num_key_value_heads},
                                    {p + "v_proj", config_.key_value_size(), config_.num_key_value_heads}},
                                   config_.qkv_bias, Parallel::kColumn);
-    std::vector<ValueId> parts =
-        g().multi_op("split", {qkv},
-                     {{"sizes", std::vector<std::int64_t>{heads * config_.head_dim, kv_heads * config_.head_dim,
-                                                          kv_heads * config_.head_dim}}});
-    if (parts.size() != 3) return x;
-    auto [q, k, v] = std::tuple(parts[0], parts[1], parts[2]);
-    if (config_.qk_norm) {
-      q = g().op("head_norm", {q, b_.norm_weight(p + "q_norm.weight", config_.head_dim)}, eps());
-      k = g().op("head_norm", {k, b_.norm_weight(p + "k_norm.weight", config_.head_dim)}, eps());
-    }
-    q = g().op("rotary", {q, rope_table_}, {{"head_dim", config_.head_dim}});
-    k = g().op("rotary", {k, rope_table_}, {{"head_dim", config_.head_dim}});
-
     const ir::Type cache{
         options.dtype,
         {ir::Dim(Symbol::kPages), ir::Dim(options.page_size), ir::Dim(kv_heads), ir::Dim(config_.head_dim)}};
@@ -133,8 +120,13 @@ class LlamaBody {
     const auto group =
         std::find_if(groups_.begin(), groups_.end(), [&](const ir::CacheGroup& c) { return c.window == window; }) -
         groups_.begin();
-    g().op("kv_store", {k, v, slots_[static_cast<std::size_t>(group)], k_cache, v_cache});
-
+    std::vector<ValueId> operands{qkv, rope_table_, slots_[static_cast<std::size_t>(group)], k_cache, v_cache};
+    if (config_.qk_norm) {
+      operands.push_back(b_.norm_weight(p + "q_norm.weight", config_.head_dim));
+      operands.push_back(b_.norm_weight(p + "k_norm.weight", config_.head_dim));
+    }
+    const ValueId q = g().op("qkv_rope_store", operands,
+                             {{"heads", heads}, {"eps", config_.rms_norm_eps}, {"qk_norm", config_.qk_norm}});
     const ValueId out = g().op("empty_like", {q});
     g().op("attention", {q, k_cache, v_cache, out},
            {{"group", static_cast<std::int64_t>(group)},

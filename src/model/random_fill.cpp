@@ -79,26 +79,15 @@ std::uint64_t tensor_seed(std::uint64_t seed, std::string_view tensor_name) {
   return hasher.finish().low;
 }
 
-Status fill_random(std::span<std::byte> dst, StoredDtype dtype, std::int64_t first_index, std::uint64_t seed,
-                   float scale) {
-  TRY(check_dtype(dtype));
-  const std::int64_t bytes = stored_dtype_bytes(dtype);
-  const auto size = static_cast<std::int64_t>(dst.size());
-  if (first_index < 0 || size % bytes != 0) {
-    return invalid_argument(
-        fmt::format("random fill of {} bytes of {} from element {}; accepted: whole elements from 0 on", size,
-                    stored_dtype_name(dtype), first_index));
-  }
-  const std::int64_t count = size / bytes;
-  const SliceRuns whole{.num_runs = 1, .run = count, .stride = count, .start = first_index};
-  fill_runs(dst.data(), dtype, whole, seed, scale);
-  return ok_status();
-}
-
 Status fill_random(std::span<std::byte> dst, StoredDtype dtype, std::span<const std::int64_t> shape,
                    const TensorSlice& slice, std::uint64_t seed, float scale) {
-  TRY(check_dtype(dtype));
   const SliceRuns runs = TRY(slice_runs(shape, slice));
+  return fill_random_runs(dst, dtype, runs, seed, scale);
+}
+
+Status fill_random_runs(std::span<std::byte> dst, StoredDtype dtype, const SliceRuns& runs, std::uint64_t seed,
+                        float scale) {
+  TRY(check_dtype(dtype));
   const std::int64_t bytes = runs.num_elements() * stored_dtype_bytes(dtype);
   if (static_cast<std::int64_t>(dst.size()) != bytes) {
     return invalid_argument(fmt::format("random fill of {} bytes; accepted: {} for {} elements of {}", dst.size(),

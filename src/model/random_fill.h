@@ -16,12 +16,10 @@ namespace tessera {
 // A seed of its own for each tensor of a model.
 std::uint64_t tensor_seed(std::uint64_t seed, std::string_view tensor_name);
 
-// Elements first_index, first_index + 1, … until `dst` is full. invalid_argument unless dtype is F32, F16 or BF16 and
-// dst a whole number of elements.
-Status fill_random(std::span<std::byte> dst, StoredDtype dtype, std::int64_t first_index, std::uint64_t seed,
-                   float scale);
-
-// What copy_tensor() of that slice would give if the whole tensor had been filled.
+// What copy_tensor() of that slice would give if the whole tensor had been filled. invalid_argument unless dtype is
+// F32, F16 or BF16 and dst as long as the slice.
+Status fill_random_runs(std::span<std::byte> dst, StoredDtype dtype, const SliceRuns& runs, std::uint64_t seed,
+                        float scale);
 Status fill_random(std::span<std::byte> dst, StoredDtype dtype, std::span<const std::int64_t> shape,
                    const TensorSlice& slice, std::uint64_t seed, float scale);
 

@@ -11,11 +11,16 @@
 namespace tessera {
 namespace {
 
+SliceRuns elements_from(std::int64_t first, std::int64_t count) {
+  return {.num_runs = 1, .run = count, .stride = count, .start = first};
+}
+
 using test::expect_error;
 
 std::vector<float> filled(std::int64_t first, std::size_t count, std::uint64_t seed, float scale) {
   std::vector<float> values(count);
-  const Status status = fill_random(std::as_writable_bytes(std::span(values)), StoredDtype::kF32, first, seed, scale);
+  const Status status = fill_random_runs(std::as_writable_bytes(std::span(values)), StoredDtype::kF32,
+                                         elements_from(first, std::ssize(values)), seed, scale);
   EXPECT_TRUE(status.ok()) << status.message();
   return values;
 }
@@ -79,9 +84,10 @@ TEST(FillRandom, FirstValuesStayWhatTheyAre) {
 
 TEST(FillRandom, RefusesOtherTypesAndSizes) {
   std::vector<std::byte> buffer(10);
-  expect_error(fill_random(buffer, StoredDtype::kI32, 0, 1, 1.0f), StatusCode::kInvalidArgument, {"I32", "BF16"});
-  expect_error(fill_random(buffer, StoredDtype::kF32, 0, 1, 1.0f), StatusCode::kInvalidArgument, {"10 bytes", "F32"});
-  expect_error(fill_random(buffer, StoredDtype::kBF16, -1, 1, 1.0f), StatusCode::kInvalidArgument, {"element -1"});
+  expect_error(fill_random_runs(buffer, StoredDtype::kI32, elements_from(0, 2), 1, 1.0f), StatusCode::kInvalidArgument,
+               {"I32", "BF16"});
+  expect_error(fill_random_runs(buffer, StoredDtype::kF32, elements_from(0, 2), 1, 1.0f), StatusCode::kInvalidArgument,
+               {"10 bytes", "F32"});
   const std::vector<std::int64_t> shape = {2, 3};
   expect_error(fill_random(buffer, StoredDtype::kBF16, shape, {}, 1, 1.0f), StatusCode::kInvalidArgument,
                {"10 bytes", "12"});
@@ -95,7 +101,9 @@ TEST(FillRandom, Speed) {
     double best = 1e9;
     for (int round = 0; round < 4; ++round) {
       const auto start = std::chrono::steady_clock::now();
-      ASSERT_TRUE(fill_random(buffer, dtype, 0, 5, 0.02f).ok());
+      ASSERT_TRUE(
+          fill_random_runs(buffer, dtype, elements_from(0, std::ssize(buffer) / stored_dtype_bytes(dtype)), 5, 0.02f)
+              .ok());
       best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     std::printf("fill %s: %.0f MB/s\n", std::string(stored_dtype_name(dtype)).c_str(),

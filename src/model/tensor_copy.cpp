@@ -95,14 +95,29 @@ Result<SliceRuns> slice_runs(std::span<const std::int64_t> shape, const TensorSl
   return runs;
 }
 
+SliceRuns SliceRuns::piece(std::int64_t first, std::int64_t count) const {
+  const std::int64_t row = first / run;
+  const std::int64_t in_row = first % run;
+  SliceRuns piece{.num_runs = 1, .run = run - in_row, .stride = stride, .start = start + row * stride + in_row};
+  if (in_row != 0 || count < run) {
+    piece.run = std::min(count, piece.run);
+  } else {
+    piece.num_runs = std::min(count / run, num_runs - row);
+  }
+  return piece;
+}
+
 Status copy_tensor(const StoredTensor& src, const TensorSlice& slice, StoredDtype dst_dtype, std::span<std::byte> dst) {
-  const Result<SliceRuns> sliced = slice_runs(src.shape, slice);
-  if (!sliced.ok()) return sliced.status().with_context(fmt::format("tensor \"{}\"", src.name));
+  const Result<SliceRuns> runs = slice_runs(src.shape, slice);
+  if (!runs.ok()) return runs.status().with_context(fmt::format("tensor \"{}\"", src.name));
+  return copy_runs(src, *runs, dst_dtype, dst);
+}
+
+Status copy_runs(const StoredTensor& src, const SliceRuns& runs, StoredDtype dst_dtype, std::span<std::byte> dst) {
   if (tensor_bytes(src.shape, src.dtype) != static_cast<std::int64_t>(src.data.size())) {
     return invalid_argument(fmt::format("tensor \"{}\" has {} bytes; accepted: what {} and shape {} need", src.name,
                                         src.data.size(), stored_dtype_name(src.dtype), shape_text(src.shape)));
   }
-  const SliceRuns& runs = *sliced;
   const Convert run_convert = converter(src.dtype, dst_dtype);
   if (run_convert == nullptr && src.dtype != dst_dtype) {
     return unimplemented(fmt::format("tensor \"{}\": conversion from {} to {}; accepted: between F32, F16 and BF16",

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
+#include <memory>
+#include <utility>
 
 #include "tessera/base/progress.h"
 #include "tessera/device/alignment.h"
 #include "tessera/model/random_fill.h"
+#include "tessera/model/weight_upload.h"
 
 namespace tessera {
 namespace {
@@ -30,12 +32,11 @@ Result<std::size_t> bytes_of(const WeightSpec& spec) {
 // A uniform distribution with Hugging Face's usual standard deviation of 0.02.
 constexpr float kDummyScale = 0.0346F;
 
-Status fill_dummy(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, std::uint64_t seed,
-                  std::span<std::byte> to) {
-  if (spec.dummy_init == WeightSpec::Init::kUniform) {
-    return fill_random(to, dtype, part.shape, part.slice, tensor_seed(seed, part.tensor), kDummyScale);
-  }
-  const std::vector<float> ones(to.size() / static_cast<std::size_t>(stored_dtype_bytes(dtype)), 1.0F);
+Status fill_dummy(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
+                  std::uint64_t seed, std::span<std::byte> to) {
+  if (spec.dummy_init == WeightSpec::Init::kUniform)
+    return fill_random_runs(to, dtype, runs, tensor_seed(seed, part.tensor), kDummyScale);
+  const std::vector<float> ones(static_cast<std::size_t>(runs.num_elements()), 1.0F);
   const StoredTensor source{.name = part.tensor,
                             .dtype = StoredDtype::kF32,
                             .shape = {static_cast<std::int64_t>(ones.size())},
@@ -43,60 +44,88 @@ Status fill_dummy(const WeightSpec& spec, const WeightPart& part, StoredDtype dt
   return copy_tensor(source, dtype, to);
 }
 
+// The part's bytes at `to`, in pieces of a buffer's size.
+Status upload_part(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
+                   const WeightSource& source, std::byte* to, WeightUpload& upload) {
+  const std::int64_t element = stored_dtype_bytes(dtype);
+  const std::int64_t most = static_cast<std::int64_t>(WeightUpload::kBufferBytes) / element;
+  for (std::int64_t first = 0; first < runs.num_elements();) {
+    const SliceRuns piece = runs.piece(first, most);
+    TRY(upload.write(to + first * element, static_cast<std::size_t>(piece.num_elements() * element),
+                     [&](std::span<std::byte> host) { return source(spec, part, dtype, piece, host); }));
+    first += piece.num_elements();
+  }
+  return ok_status();
+}
+
+Status upload_weight(const WeightSpec& spec, const WeightSource& source, std::byte* to, WeightUpload& upload) {
+  const std::size_t bytes = TRY(bytes_of(spec));
+  if (spec.parts.empty()) {
+    return upload.write(to, bytes, [&](std::span<std::byte> host) {
+      std::memcpy(host.data(), spec.constant.data(), std::min(bytes, spec.constant.size() * sizeof(float)));
+      return ok_status();
+    });
+  }
+  const StoredDtype dtype = TRY(stored_dtype_of(spec.type.dtype));
+  const std::byte* end = to + bytes;
+  for (const WeightPart& part : spec.parts) {
+    const SliceRuns runs = TRY(slice_runs(part.shape, part.slice).with_context(part.tensor));
+    const std::int64_t part_bytes = runs.num_elements() * stored_dtype_bytes(dtype);
+    if (to + part_bytes > end)
+      return internal_error(fmt::format("the parts of {} do not fit its type {}", spec.name, spec.type.to_string()));
+    TRY(upload_part(spec, part, dtype, runs, source, to, upload));
+    to += part_bytes;
+  }
+  return ok_status();
+}
+
 }  // namespace
 
-// Lays the weights out in one allocation and fills every part through `fill_part(spec, part, dtype, to)`.
-template <class FillPart>
-Result<Weights> Weights::fill(std::span<const WeightSpec> specs, Device& device, bool show_progress,
-                              const FillPart& fill_part) {
-  if (device.properties().kind != DeviceKind::kCpu)
-    return unimplemented("loading weights to a device other than the CPU");
+WeightSource checkpoint_source(Checkpoint checkpoint) {
+  const auto shared = std::make_shared<const Checkpoint>(std::move(checkpoint));
+  return [shared](const WeightSpec&, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
+                  std::span<std::byte> to) -> Status {
+    const StoredTensor tensor = TRY(shared->get(part.tensor, part.shape));
+    return copy_runs(tensor, runs, dtype, to);
+  };
+}
+
+WeightSource dummy_source(std::uint64_t seed) {
+  return [seed](const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
+                std::span<std::byte> to) { return fill_dummy(spec, part, dtype, runs, seed, to); };
+}
+
+Result<Weights> Weights::allocate(std::span<const WeightSpec> specs, Device& device) {
   std::size_t total = 0;
   for (const WeightSpec& spec : specs) total += align_up(TRY(bytes_of(spec)));
-
   Weights weights;
   weights.memory_ = TRY(device.allocate(total, "weights"));
-  Progress progress("Loading weights", static_cast<std::int64_t>(total), "B", show_progress);
   std::byte* next = weights.memory_->data();
   for (const WeightSpec& spec : specs) {
-    const std::size_t bytes = TRY(bytes_of(spec));
     weights.addresses_.emplace(spec.name, next);
-    if (spec.parts.empty()) {
-      std::memcpy(next, spec.constant.data(), std::min(bytes, spec.constant.size() * sizeof(float)));
-    } else {
-      const StoredDtype dtype = TRY(stored_dtype_of(spec.type.dtype));
-      std::byte* to = next;
-      for (const WeightPart& part : spec.parts) {
-        const auto part_bytes = static_cast<std::size_t>(TRY(slice_runs(part.shape, part.slice)).num_elements() *
-                                                         stored_dtype_bytes(dtype));
-        if (to + part_bytes > next + bytes)
-          return internal_error(
-              fmt::format("the parts of {} do not fit its type {}", spec.name, spec.type.to_string()));
-        TRY(fill_part(spec, part, dtype, std::span(to, part_bytes)));
-        to += part_bytes;
-      }
-    }
-    next += align_up(bytes);
-    progress.advance(static_cast<std::int64_t>(align_up(bytes)));
+    next += align_up(TRY(bytes_of(spec)));
   }
   return weights;
 }
 
-Result<Weights> Weights::load(std::span<const WeightSpec> specs, const Checkpoint& checkpoint, Device& device,
-                              bool show_progress) {
-  return fill(specs, device, show_progress,
-              [&](const WeightSpec&, const WeightPart& part, StoredDtype dtype, std::span<std::byte> to) -> Status {
-                const StoredTensor tensor = TRY(checkpoint.get(part.tensor, part.shape));
-                return copy_tensor(tensor, part.slice, dtype, to);
-              });
+Status fill_weights(std::span<const WeightSpec> specs, const Weights::Addresses& addresses, const WeightSource& source,
+                    Device& device, bool show_progress) {
+  std::size_t total = 0;
+  for (const WeightSpec& spec : specs) total += TRY(bytes_of(spec));
+  Progress progress("Loading weights", static_cast<std::int64_t>(total), "B", show_progress);
+  WeightUpload upload = TRY(WeightUpload::create(device));
+  for (const WeightSpec& spec : specs) {
+    TRY(upload_weight(spec, source, addresses.find(spec.name)->second, upload));
+    progress.advance(static_cast<std::int64_t>(TRY(bytes_of(spec))));
+  }
+  return upload.finish();
 }
 
-Result<Weights> Weights::make_dummy(std::span<const WeightSpec> specs, std::uint64_t seed, Device& device,
-                                    bool show_progress) {
-  return fill(specs, device, show_progress,
-              [&](const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, std::span<std::byte> to) {
-                return fill_dummy(spec, part, dtype, seed, to);
-              });
+Result<Weights> Weights::load(std::span<const WeightSpec> specs, const WeightSource& source, Device& device,
+                              bool show_progress) {
+  Weights weights = TRY(allocate(specs, device));
+  TRY(fill_weights(specs, weights.addresses(), source, device, show_progress));
+  return weights;
 }
 
 }  // namespace tessera

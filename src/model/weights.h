@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -36,27 +37,38 @@ struct WeightSpec {
   Init dummy_init = Init::kUniform;  // what --load-format dummy fills it with: norms get ones
 };
 
-// All weights in one allocation. Addresses are fixed for the object's life.
+// Where the content of weights comes from: writes the elements `runs` of the part's tensor, converted to `dtype`, to
+// `to`, which is exactly as long. Called from one thread.
+using WeightSource = std::function<Status(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype,
+                                          const SliceRuns& runs, std::span<std::byte> to)>;
+// A missing, misshapen or mistyped tensor is an error that names it.
+WeightSource checkpoint_source(Checkpoint checkpoint);
+// Random content from `seed` alone (`--load-format dummy`).
+WeightSource dummy_source(std::uint64_t seed);
+
+// All weights in one allocation. Addresses are fixed for the object's life: graphs may be captured before, or while,
+// the content is filled in.
 class Weights {
  public:
-  // Copies every part, converted to the weight's type; a missing, misshapen or mistyped tensor is an
-  // error that names it. A progress bar on standard error where `show_progress`.
-  static Result<Weights> load(std::span<const WeightSpec> specs, const Checkpoint& checkpoint, Device& device,
-                              bool show_progress);
-  // Random content from `seed` alone (`--load-format dummy`).
-  static Result<Weights> make_dummy(std::span<const WeightSpec> specs, std::uint64_t seed, Device& device,
-                                    bool show_progress);
+  using Addresses = std::map<std::string, std::byte*, std::less<>>;
 
-  const std::map<std::string, std::byte*, std::less<>>& addresses() const { return addresses_; }
+  // Space for the weights, of undefined content.
+  static Result<Weights> allocate(std::span<const WeightSpec> specs, Device& device);
+  // allocate() and fill_weights().
+  static Result<Weights> load(std::span<const WeightSpec> specs, const WeightSource& source, Device& device,
+                              bool show_progress);
+
+  const Addresses& addresses() const { return addresses_; }
   std::int64_t total_bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
  private:
-  template <class FillPart>
-  static Result<Weights> fill(std::span<const WeightSpec> specs, Device& device, bool show_progress,
-                              const FillPart& fill_part);
-
   std::unique_ptr<Allocation> memory_;
-  std::map<std::string, std::byte*, std::less<>> addresses_;
+  Addresses addresses_;
 };
+
+// Fills every weight at its address; the content is there when the call returns. May run on a thread of its own
+// beside captures. A progress bar on standard error where `show_progress`.
+Status fill_weights(std::span<const WeightSpec> specs, const Weights::Addresses& addresses, const WeightSource& source,
+                    Device& device, bool show_progress);
 
 }  // namespace tessera

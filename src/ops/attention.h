@@ -15,11 +15,13 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/ir/op_decl.h"
+#include "tessera/ops/attention_planner.h"
 #include "tessera/ops/forward_batch.h"
 #include "tessera/ops/op.h"
 
@@ -27,8 +29,10 @@ namespace tessera {
 
 extern const ir::OpDecl kAttention;
 extern const KernelDef kAttentionCpu;
+extern const KernelDef kAttentionCuda;
 
-// One cache group's attention metadata: a device allocation at fixed addresses and its mirror on the host.
+// One cache group's attention metadata: a device allocation at fixed addresses and its mirror on the host, and the
+// device's own planner where it has one and shapes are given.
 //
 //   AttentionBuffers buffers = TRY(AttentionBuffers::create(device, {.max_requests = 64, .max_pages_per_request = 256,
 //                                                                    .page_size = 16, .num_pages = 4096}));
@@ -41,6 +45,10 @@ class AttentionBuffers {
     std::int64_t max_pages_per_request = 0;
     std::int64_t page_size = 16;  // tokens
     std::int64_t num_pages = 0;   // of the cache: page ids are below it
+    std::int64_t max_tokens = 0;  // query rows of a forward, padding included
+    // The group's layers, for the device's own plan; none: kernels that need no plan run.
+    std::vector<AttentionShape> shapes = {};
+    std::string kernel = {};  // AttentionPlannerOptions::kernel
   };
   static Result<AttentionBuffers> create(Device& device, const Options& options);
 
@@ -49,7 +57,8 @@ class AttentionBuffers {
   AttentionMetadata metadata() const;
 
  private:
-  friend Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& buffers, Stream& stream);
+  friend Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& buffers, Stream& stream,
+                               BatchKind kind, std::int64_t padded_requests);
   AttentionBuffers() = default;
   std::int64_t header_size() const { return 2 * options_.max_requests + 2; }
 
@@ -58,12 +67,14 @@ class AttentionBuffers {
   // i32: num_requests, query_starts [max_requests + 1], kv_lens [max_requests], page_table [max_requests, max_pages].
   std::vector<std::int32_t> mirror_;
   bool uploaded_ = false;  // the device has the mirror's page table
+  std::unique_ptr<AttentionPlanner> planner_;
 };
 
-// Writes the batch's real requests to `buffers` and what changed of them to the device. kResourceExhausted where
-// requests or pages pass what the buffers were made for, kInternal where the batch contradicts itself. Allocates
-// nothing; cost: one upload of the lengths, and one of the page table's changed range where pages changed.
-// Precondition: the previous plan's uploads from these buffers are done (on a CPU stream they always are).
-Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& buffers, Stream& stream);
+// Writes the batch's real requests to `buffers` and what changed of them to the device, then lets the device's own
+// planner decide. `kind` and `padded_requests` as in AttentionPlanner::plan. kResourceExhausted where requests or
+// pages pass what the buffers were made for, kInternal where the batch contradicts itself. Allocates nothing; cost:
+// one upload of the lengths, and one of the page table's changed range where pages changed.
+Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& buffers, Stream& stream,
+                      BatchKind kind = BatchKind::kExtend, std::int64_t padded_requests = 0);
 
 }  // namespace tessera

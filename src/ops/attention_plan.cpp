@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tessera/ops/attention.h"
+#include "tessera/ops/backend.h"
 
 namespace tessera {
 
@@ -19,6 +20,16 @@ Result<AttentionBuffers> AttentionBuffers::create(Device& device, const Options&
   const std::int64_t entries = buffers.header_size() + options.max_requests * options.max_pages_per_request;
   buffers.mirror_.resize(static_cast<std::size_t>(entries));
   buffers.memory_ = TRY(device.allocate(buffers.mirror_.size() * sizeof(std::int32_t), "attention metadata"));
+  const Backend* backend = TRY(backend_of(device.properties().kind));
+  if (backend->make_attention_planner != nullptr && !options.shapes.empty()) {
+    buffers.planner_ =
+        TRY(backend->make_attention_planner(device, {.shapes = options.shapes,
+                                                     .max_requests = options.max_requests,
+                                                     .max_tokens = options.max_tokens,
+                                                     .max_pages_per_request = options.max_pages_per_request,
+                                                     .page_size = options.page_size,
+                                                     .kernel = options.kernel}));
+  }
   return buffers;
 }
 
@@ -29,7 +40,8 @@ AttentionMetadata AttentionBuffers::metadata() const {
           .kv_lens = base + 2 + options_.max_requests,
           .page_table = base + header_size(),
           .max_requests = options_.max_requests,
-          .max_pages_per_request = options_.max_pages_per_request};
+          .max_pages_per_request = options_.max_pages_per_request,
+          .planner = planner_.get()};
 }
 
 namespace {
@@ -63,7 +75,8 @@ Status check_pages(std::span<const PageId> pages, std::int64_t kv_len, const Att
 
 }  // namespace
 
-Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& buffers, Stream& stream) {
+Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& buffers, Stream& stream, BatchKind kind,
+                      std::int64_t padded_requests) {
   const AttentionBuffers::Options& options = buffers.options_;
   TRY(check_sizes(batch, group, options).with_context("attention's plan"));
   const auto& page_tables = batch.groups[static_cast<std::size_t>(group)].page_tables;
@@ -102,7 +115,7 @@ Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& bu
     TRY(stream.upload(buffers.memory_->data() + first * sizeof(std::int32_t), buffers.mirror_.data() + first,
                       (last - first) * sizeof(std::int32_t)));
   buffers.uploaded_ = true;
-  return ok_status();
+  return buffers.planner_ == nullptr ? ok_status() : buffers.planner_->plan(batch, kind, padded_requests, stream);
 }
 
 }  // namespace tessera

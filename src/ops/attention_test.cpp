@@ -5,158 +5,13 @@
 
 #include <gmock/gmock.h>
 
-#include <numeric>
-
-#include "tessera/ops/op_test_util.h"
+#include "tessera/ops/attention_test_util.h"
 
 namespace tessera::testing {
 namespace {
 
 using ir::DType;
 using ::testing::HasSubstr;
-
-struct Request {
-  std::int32_t query_len;
-  std::int32_t kv_len;
-};
-
-struct Config {
-  DType dtype = DType::kFloat32;
-  DType cache_dtype = DType::kFloat32;
-  std::int64_t heads = 4;
-  std::int64_t kv_heads = 2;
-  std::int64_t head_dim = 16;
-  std::int64_t page_size = 16;
-  std::int64_t window = 0;
-  double softcap = 0;
-  double scale = 0.25;
-  std::int64_t padded_rows = 3;
-
-  ir::Attributes attributes() const {
-    return {{"group", std::int64_t{0}}, {"scale", scale}, {"window", window}, {"softcap", softcap}};
-  }
-};
-
-constexpr std::int64_t kNumPages = 600;
-constexpr std::int64_t kMaxRequests = 40;
-constexpr std::int64_t kMaxPages = 520;
-
-// Pages in a shuffled order, so that neighbours in a request are strangers in memory.
-ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_t page_size, std::uint32_t seed) {
-  std::vector<std::int32_t> free_pages(static_cast<std::size_t>(kNumPages));
-  std::iota(free_pages.begin(), free_pages.end(), 0);
-  std::shuffle(free_pages.begin(), free_pages.end(), std::mt19937(seed));
-  ForwardBatch batch;
-  batch.groups.emplace_back();
-  for (const Request& request : requests) {
-    batch.query_lens.push_back(request.query_len);
-    batch.kv_lens.push_back(request.kv_len);
-    std::vector<PageId>& pages = batch.groups[0].page_tables.emplace_back();
-    for (std::int64_t filled = 0; filled < request.kv_len; filled += page_size) {
-      pages.emplace_back(free_pages.back());
-      free_pages.pop_back();
-    }
-  }
-  return batch;
-}
-
-std::int64_t count_rows(const std::vector<Request>& requests) {
-  std::int64_t rows = 0;
-  for (const Request& request : requests) rows += request.query_len;
-  return rows;
-}
-
-std::int64_t slot_of(const ForwardBatch& batch, std::size_t request, std::int64_t position, std::int64_t page_size) {
-  const PageId page = batch.groups[0].page_tables[request][static_cast<std::size_t>(position / page_size)];
-  return page.value() * page_size + position % page_size;
-}
-
-// q, k_cache, v_cache, out. Slots of no request are NaN, as are padded query rows.
-std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch& batch, std::int64_t bucket_rows,
-                                      std::uint32_t seed) {
-  HostTensor q = random_tensor(c.dtype, {bucket_rows, c.heads * c.head_dim}, seed, -2, 2);
-  std::int64_t rows = 0;
-  for (const std::int32_t n : batch.query_lens) rows += n;
-  for (std::int64_t i = rows * c.heads * c.head_dim; i < q.size(); ++i) q.set(i, std::nan(""));
-  const std::vector<std::int64_t> cache_dims = {kNumPages, c.page_size, c.kv_heads, c.head_dim};
-  HostTensor k_cache = poisoned_tensor(c.cache_dtype, cache_dims);
-  HostTensor v_cache = k_cache;
-  std::mt19937 generator(seed + 1);
-  std::uniform_real_distribution<double> uniform(-2, 2);
-  const std::int64_t token = c.kv_heads * c.head_dim;
-  for (std::size_t b = 0; b < batch.kv_lens.size(); ++b)
-    for (std::int64_t p = 0; p < batch.kv_lens[b]; ++p)
-      for (std::int64_t i = 0; i < token; ++i) {
-        k_cache.set(slot_of(batch, b, p, c.page_size) * token + i, uniform(generator));
-        v_cache.set(slot_of(batch, b, p, c.page_size) * token + i, uniform(generator));
-      }
-  return {q, k_cache, v_cache, poisoned_tensor(c.dtype, q.dims)};
-}
-
-// One query head of one row: out[head_dim].
-void reference_row(const Config& c, const ForwardBatch& batch, const std::vector<HostTensor>& operands, std::size_t b,
-                   std::int64_t position, const double* q, std::int64_t kv_head, double* out) {
-  const std::int64_t first = c.window > 0 ? std::max<std::int64_t>(0, position - c.window + 1) : 0;
-  std::vector<double> scores;
-  for (std::int64_t p = first; p <= position; ++p) {
-    const std::int64_t at = (slot_of(batch, b, p, c.page_size) * c.kv_heads + kv_head) * c.head_dim;
-    double s = 0;
-    for (std::int64_t d = 0; d < c.head_dim; ++d) s += q[d] * operands[1].at(at + d);
-    s *= c.scale;
-    scores.push_back(c.softcap > 0 ? c.softcap * std::tanh(s / c.softcap) : s);
-  }
-  const double greatest = *std::max_element(scores.begin(), scores.end());
-  double total = 0;
-  for (double& s : scores) total += s = std::exp(s - greatest);
-  std::fill(out, out + c.head_dim, 0.0);
-  for (std::int64_t p = first; p <= position; ++p) {
-    const std::int64_t at = (slot_of(batch, b, p, c.page_size) * c.kv_heads + kv_head) * c.head_dim;
-    for (std::int64_t d = 0; d < c.head_dim; ++d)
-      out[d] += scores[static_cast<std::size_t>(p - first)] / total * operands[2].at(at + d);
-  }
-}
-
-// Padded rows keep what stood there.
-std::vector<double> reference(const Config& c, const ForwardBatch& batch, const std::vector<HostTensor>& operands) {
-  const std::vector<double> q = operands[0].values();
-  std::vector<double> out = operands[3].values();
-  std::int64_t row = 0;
-  for (std::size_t b = 0; b < batch.kv_lens.size(); ++b)
-    for (std::int32_t i = 0; i < batch.query_lens[b]; ++i, ++row)
-      for (std::int64_t h = 0; h < c.heads; ++h) {
-        const std::int64_t at = (row * c.heads + h) * c.head_dim;
-        reference_row(c, batch, operands, b, batch.kv_lens[b] - batch.query_lens[b] + i, q.data() + at,
-                      h / (c.heads / c.kv_heads), out.data() + at);
-      }
-  return out;
-}
-
-// A device with buffers for plans and a context that shows them to the operator.
-struct Bench {
-  static Bench create(std::int64_t page_size) {
-    Result<std::unique_ptr<CpuDevice>> device = CpuDevice::create({});
-    EXPECT_TRUE(device.ok()) << device.status().message();
-    Result<AttentionBuffers> buffers = AttentionBuffers::create(**device, {.max_requests = kMaxRequests,
-                                                                           .max_pages_per_request = kMaxPages,
-                                                                           .page_size = page_size,
-                                                                           .num_pages = kNumPages});
-    EXPECT_TRUE(buffers.ok()) << buffers.status().message();
-    Result<std::unique_ptr<Stream>> stream = (*device)->create_stream("plan");
-    EXPECT_TRUE(stream.ok()) << stream.status().message();
-    Bench bench{*std::move(device), *std::move(buffers), *std::move(stream), {}};
-    bench.context.attention.push_back(bench.buffers.metadata());
-    bench.context.page_size = page_size;
-    return bench;
-  }
-  void plan(const ForwardBatch& batch) {
-    const Status status = plan_attention(batch, 0, buffers, *stream);
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
-  std::unique_ptr<CpuDevice> device;
-  AttentionBuffers buffers;
-  std::unique_ptr<Stream> stream;
-  ForwardContext context;
-};
 
 Tolerance attention_tolerance(DType dtype) {
   Tolerance allowed = tolerance(dtype);
@@ -174,8 +29,6 @@ void check(const Config& c, const std::vector<Request>& requests, const std::str
   allowed.absolute += slack;
   expect_close(outcome.operands[3], reference(c, batch, operands), allowed, what);
 }
-
-const std::vector<Request> kMixed = {{1, 1}, {5, 5}, {1, 130}, {70, 90}, {1, 64}, {33, 200}, {2, 65}};
 
 class Attention : public ::testing::TestWithParam<DType> {};
 
@@ -234,8 +87,10 @@ TEST(AttentionReplay, ServesOtherLengths) {
   const ForwardBatch recorded = make_batch({{3, 3}}, c.page_size, 1);
   bench.plan(recorded);
   const std::vector<HostTensor> first = make_operands(c, recorded, kBucketRows, 2);
+  Result<const KernelDef*> kernel = kernel_under_test(kAttentionCpu);
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
   Result<std::unique_ptr<OpCase>> op =
-      OpCase::create(*bench.device, kAttention, kAttentionCpu, first, c.attributes(), bench.context);
+      OpCase::create(test_device(), kAttention, **kernel, first, c.attributes(), bench.context);
   ASSERT_TRUE(op.ok()) << op.status().message();
   ASSERT_TRUE((*op)->record().ok());
 
@@ -275,20 +130,22 @@ TEST(AttentionPlan, WritesLengthsAndPages) {
   bench.plan(make_batch({{4, 100}, {1, 7}, {1, 3}}, 16, 1));
   const ForwardBatch batch = make_batch({{1, 50}, {2, 20}}, 16, 2);
   bench.plan(batch);
-  const AttentionMetadata metadata = bench.buffers.metadata();
-  EXPECT_EQ(*metadata.num_requests, 2);
-  EXPECT_THAT(std::vector<int>(metadata.query_starts, metadata.query_starts + 3), ::testing::ElementsAre(0, 1, 3));
-  EXPECT_THAT(std::vector<int>(metadata.kv_lens, metadata.kv_lens + 2), ::testing::ElementsAre(50, 20));
-  for (std::size_t b = 0; b < 2; ++b)
-    for (std::size_t p = 0; p < batch.groups[0].page_tables[b].size(); ++p)
-      EXPECT_EQ(metadata.page_table[b * static_cast<std::size_t>(metadata.max_pages_per_request) + p],
-                batch.groups[0].page_tables[b][p].value());
+  const AttentionMetadata metadata = bench.buffers[0].metadata();
+  EXPECT_THAT(bench.read(metadata.num_requests, 1), ::testing::ElementsAre(2));
+  EXPECT_THAT(bench.read(metadata.query_starts, 3), ::testing::ElementsAre(0, 1, 3));
+  EXPECT_THAT(bench.read(metadata.kv_lens, 2), ::testing::ElementsAre(50, 20));
+  for (std::size_t b = 0; b < 2; ++b) {
+    const std::vector<PageId>& pages = batch.groups[0].page_tables[b];
+    const std::vector<std::int32_t> row =
+        bench.read(metadata.page_table + b * static_cast<std::size_t>(metadata.max_pages_per_request), pages.size());
+    for (std::size_t p = 0; p < pages.size(); ++p) EXPECT_EQ(row[p], pages[p].value());
+  }
 }
 
 TEST(AttentionPlan, RefusesWhatDoesNotFit) {
   Bench bench = Bench::create(16);
   const auto error = [&](const ForwardBatch& batch, int group = 0) {
-    return plan_attention(batch, group, bench.buffers, *bench.stream).to_string();
+    return plan_attention(batch, group, bench.buffers[0], *bench.stream).to_string();
   };
   EXPECT_THAT(
       error(make_batch(std::vector<Request>(41, {1, 1}), 16, 1)),
@@ -305,9 +162,9 @@ TEST(AttentionPlan, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error(batch), HasSubstr("0 page tables disagree"));
   // A refused plan does not spoil the next one.
   bench.plan(make_batch(kMixed, 16, 3));
-  EXPECT_EQ(bench.buffers.metadata().kv_lens[2], 130);
+  EXPECT_THAT(bench.read(bench.buffers[0].metadata().kv_lens + 2, 1), ::testing::ElementsAre(130));
 
-  EXPECT_FALSE(AttentionBuffers::create(*bench.device, {.max_requests = 0}).ok());
+  EXPECT_FALSE(AttentionBuffers::create(test_device(), {.max_requests = 0}).ok());
 }
 
 TEST(AttentionShapes, RefusesWhatDoesNotFit) {

@@ -9,19 +9,24 @@ namespace tessera {
 // add(a X[*, D], b) → X[*, D], mul likewise: a + b, a · b. b has a's type, or is X[D], taken for every row.
 extern const ir::OpDecl kAdd;
 extern const KernelDef kAddCpu;
+extern const KernelDef kAddCuda;
 extern const ir::OpDecl kMul;
 extern const KernelDef kMulCpu;
+extern const KernelDef kMulCuda;
 
 // scale(x X[*]) {factor} → X[*]: x · factor, the factor as float32
 extern const ir::OpDecl kScale;
 extern const KernelDef kScaleCpu;
+extern const KernelDef kScaleCuda;
 
 // copy(x) → the same type, any dtype
 extern const ir::OpDecl kCopy;
 extern const KernelDef kCopyCpu;
+extern const KernelDef kCopyCuda;
 
 // cast(x X[*]) {dtype = "f32"} → that floating-point dtype, to nearest even
 extern const ir::OpDecl kCast;
 extern const KernelDef kCastCpu;
+extern const KernelDef kCastCuda;
 
 }  // namespace tessera

@@ -10,11 +10,13 @@ namespace tessera {
 // [0, V). The engine refuses such ids; the kernel only stays within the table.
 extern const ir::OpDecl kEmbedding;
 extern const KernelDef kEmbeddingCpu;
+extern const KernelDef kEmbeddingCuda;
 
 // resolve_ids(ids i32[T], rows i32[T], last_ids i32[R']) → i32[T]
 //   rows[t] < 0: ids[t]; otherwise last_ids[rows[t]], what row rows[t] of the last step sampled. A row
 //   past last_ids gives -1, which embedding turns into zeros.
 extern const ir::OpDecl kResolveIds;
 extern const KernelDef kResolveIdsCpu;
+extern const KernelDef kResolveIdsCuda;
 
 }  // namespace tessera

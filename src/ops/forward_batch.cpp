@@ -77,8 +77,10 @@ Status check_group(const ForwardBatch& batch, const CacheGroupBatch& group) {
 Status ForwardBatch::check() const {
   TRY(check_tokens(*this).with_context("forward batch"));
   TRY(check_requests(*this).with_context("forward batch"));
-  for (std::size_t g = 0; g < groups.size(); ++g)
-    TRY(check_group(*this, groups[g]).with_context(fmt::format("forward batch: cache group {}", g)));
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (Status status = check_group(*this, groups[g]); !status.ok()) [[unlikely]]
+      return std::move(status).with_context(fmt::format("forward batch: cache group {}", g));
+  }
   return ok_status();
 }
 

@@ -40,6 +40,14 @@ struct ForwardBatch {
   Status check() const;
 };
 
+// What the kernels of an executable may assume of its batches.
+enum class BatchKind : std::uint8_t {
+  kExtend,  // nothing: any number of requests with any query lengths
+  kDecode,  // row t is the only one of request t; rows past the real requests are padding
+};
+
+class AttentionPlanner;
+
 // One cache group's attention metadata in device memory, at the same addresses for the runner's life.
 // Attention's plan() fills it before a forward; kernels read it while they run.
 struct AttentionMetadata {
@@ -50,6 +58,8 @@ struct AttentionMetadata {
   const std::int32_t* page_table = nullptr;    // [max_requests, max_pages_per_request]
   std::int64_t max_requests = 0;
   std::int64_t max_pages_per_request = 0;
+  // The device's own plans beside these lists; null where its kernels need none. Outlives the kernels.
+  const AttentionPlanner* planner = nullptr;
 };
 
 // In-process ranks of one tensor-parallel group meet here; ops/collective.h.
@@ -58,6 +68,7 @@ class Communicator;
 // What operators read beyond their operands (C4): set up once per runner, so that addresses stay.
 struct ForwardContext {
   std::vector<AttentionMetadata> attention;  // one for each cache group
+  BatchKind batch_kind = BatchKind::kExtend;
   std::int64_t page_size = 16;               // tokens of a page
   Communicator* communicator = nullptr;      // null: one rank
 };

@@ -10,6 +10,7 @@ namespace tessera {
 // Any dtype.
 extern const ir::OpDecl kGatherRows;
 extern const KernelDef kGatherRowsCpu;
+extern const KernelDef kGatherRowsCuda;
 
 // Copies table[rows[i]] to out[i] for every i in [0, count); zeros where rows[i] is outside
 // [0, table_rows). Runs on the worker threads.

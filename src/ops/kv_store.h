@@ -13,5 +13,6 @@ namespace tessera {
 
 extern const ir::OpDecl kKvStore;
 extern const KernelDef kKvStoreCpu;
+extern const KernelDef kKvStoreCuda;
 
 }  // namespace tessera

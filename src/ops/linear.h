@@ -18,5 +18,6 @@ namespace tessera {
 
 extern const ir::OpDecl kLinear;
 extern const KernelDef kLinearCpu;
+extern const KernelDef kLinearCuda;
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include "tessera/ops/registry.h"
@@ -14,98 +15,142 @@ namespace {
 using ir::DType;
 using testing::HostTensor;
 
+constexpr std::int64_t kRows = 5;  // as a first dimension: the tokens, T in a model
+
+struct Operand {
+  std::vector<std::int64_t> dims;
+  std::optional<DType> dtype = std::nullopt;  // the case's where there is none
+
+  ir::Type type(DType of_case) const { return {dtype.value_or(of_case), ir::Shape(dims.begin(), dims.end())}; }
+};
+
 struct Case {
   std::string op;
-  std::vector<std::vector<std::int64_t>> operands;
+  std::vector<Operand> operands;
   ir::Attributes attributes;
 };
 
 std::vector<Case> cases() {
-  const std::int64_t rows = 5;
   const std::int64_t cols = 96;
+  const Operand x{{kRows, cols}};
+  // Heads of 32: 4 of queries, 2 of keys and of values; all or 20 values of each rotated.
+  const Operand qkv{{kRows, 8 * 32}};
+  const Operand slots{{kRows}, DType::kInt32};
+  const Operand cache{{2, 8, 2, 32}};
+  const Operand table{{kRows, 32}, DType::kFloat32};
+  const Operand part_table{{kRows, 20}, DType::kFloat32};
+  const Operand half_cache{{2, 8, 2, 32}, DType::kFloat16};
+  const Operand head_weight{{32}};
   return {
-      {"add_rms_norm", {{rows, cols}, {rows, cols}, {cols}}, {{"eps", 1e-5}}},
-      {"gelu_mul", {{rows, cols}}, {}},
-      {"gelu_mul", {{rows, cols}}, {{"tanh", false}}},
-      {"head_norm", {{rows, cols}, {24}}, {{"eps", 1e-5}}},
-      {"silu_mul", {{rows, cols}}, {}},
+      {"add_rms_norm", {x, x, {{cols}}}, {{"eps", 1e-5}}},
+      {"gelu_mul", {x}, {}},
+      {"gelu_mul", {x}, {{"tanh", false}}},
+      {"head_norm", {x, {{24}}}, {{"eps", 1e-5}}},
+      {"qkv_rope_store", {qkv, table, slots, cache, cache}, {{"heads", std::int64_t{4}}}},
+      {"qkv_rope_store", {qkv, part_table, slots, half_cache, half_cache}, {{"heads", std::int64_t{4}}}},
+      {"qkv_rope_store",
+       {qkv, table, slots, cache, cache, head_weight, head_weight},
+       {{"heads", std::int64_t{4}}, {"qk_norm", true}}},
+      {"qkv_rope_store",
+       {qkv, part_table, slots, half_cache, half_cache, head_weight, head_weight},
+       {{"heads", std::int64_t{4}}, {"qk_norm", true}, {"eps", 1e-2}}},
+      {"silu_mul", {x}, {}},
   };
 }
 
-// The graph that consists of the operator's native form alone.
-Result<ir::Graph> native_form(const ir::OpDecl& decl, const std::vector<HostTensor>& operands,
-                              const ir::Attributes& attributes) {
+// Random; integers are slots of the cache, each another one.
+std::vector<HostTensor> contents(const Case& c, DType dtype) {
+  std::vector<HostTensor> tensors;
+  for (const Operand& operand : c.operands) {
+    const DType type = operand.dtype.value_or(dtype);
+    tensors.push_back(testing::random_tensor(type, operand.dims, static_cast<std::uint32_t>(tensors.size()), -3, 3));
+    if (type != DType::kInt32) continue;
+    for (std::int64_t i = 0; i < tensors.back().size(); ++i) tensors.back().set(i, static_cast<double>(13 - 3 * i));
+  }
+  return tensors;
+}
+
+// The graph that consists of the operator's native form alone; `ids` are the operands' values in it. What the
+// operator writes outlives a forward.
+Result<ir::Graph> native_form(const ir::OpDecl& decl, const std::vector<ir::Type>& operands,
+                              const ir::Attributes& attributes, std::vector<ir::ValueId>& ids) {
   ir::GraphBuilder b("native", op_table());
-  std::vector<ir::ValueId> ids;
-  for (const HostTensor& t : operands) ids.push_back(b.input("x" + std::to_string(ids.size()), t.type()));
+  for (const ir::Type& type : operands) {
+    const std::string name = "x" + std::to_string(ids.size());
+    ids.push_back(decl.operands[ids.size()].mutated ? b.state(name, type) : b.input(name, type));
+  }
   const ir::Node node = testing::make_node(decl, operands.size(), attributes);
   for (const ir::ValueId id : TRY(decl.decompose(b, node, ids))) b.output(id);
   return b.finish();
 }
 
-// Runs a graph's nodes one by one.
-std::vector<HostTensor> run(const ir::Graph& graph, const std::vector<HostTensor>& inputs) {
-  std::map<ir::ValueId, HostTensor> values;
-  for (std::size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i]] = inputs[i];
+// Runs a graph's nodes one by one. `values` holds the operands before, and every value after.
+void run(const ir::Graph& graph, std::map<ir::ValueId, HostTensor>& values) {
   for (const ir::Node& node : graph.nodes) {
     std::vector<HostTensor> operands;
     for (const ir::ValueId id : node.operands) operands.push_back(values.at(id));
     const ir::OpDecl& decl = *op_table().find(node.op);
-    std::vector<HostTensor> results;
     if (decl.execution == ir::Execution::kView) {
       HostTensor view = operands[0];
       view.dims = ir::evaluate(graph.value(node.results[0]).type.shape, {}).value();
-      results.push_back(std::move(view));
-    } else {
-      results = testing::run_op(decl, *cpu_kernels().get(node.op).value(), operands, node.attributes).results;
+      values[node.results[0]] = std::move(view);
+      continue;
     }
-    for (std::size_t i = 0; i < node.results.size(); ++i) values[node.results[i]] = std::move(results[i]);
+    const auto outcome = testing::run_op(decl, *cpu_kernels().get(node.op).value(), operands, node.attributes);
+    for (std::size_t i = 0; i < node.results.size(); ++i) values[node.results[i]] = outcome.results[i];
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      if (decl.operands[i].mutated) values[node.operands[i]] = outcome.operands[i];
   }
-  std::vector<HostTensor> outputs;
-  for (const ir::ValueId id : graph.outputs) outputs.push_back(values.at(id));
-  return outputs;
+}
+
+void compare(const Case& c, DType dtype) {
+  const ir::OpDecl& decl = *op_table().find(c.op);
+  const std::vector<HostTensor> operands = contents(c, dtype);
+  std::vector<ir::Type> types;
+  for (const HostTensor& t : operands) types.push_back(t.type());
+  std::vector<ir::ValueId> ids;
+  const Result<ir::Graph> graph = native_form(decl, types, c.attributes, ids);
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  std::map<ir::ValueId, HostTensor> native;
+  for (std::size_t i = 0; i < ids.size(); ++i) native[ids[i]] = operands[i];
+  run(*graph, native);
+
+  const auto fused = testing::run_op(decl, *cpu_kernels().get(c.op).value(), operands, c.attributes);
+  ASSERT_EQ(graph->outputs.size(), fused.results.size()) << c.op;
+  const auto expect_same = [&](const HostTensor& actual, ir::ValueId id) {
+    ASSERT_EQ(native.at(id).type(), actual.type()) << c.op;
+    testing::expect_close(actual, native.at(id).values(), testing::tolerance(actual.dtype, 2),
+                          c.op + " against its native form");
+  };
+  for (std::size_t i = 0; i < fused.results.size(); ++i) expect_same(fused.results[i], graph->outputs[i]);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (decl.operands[i].mutated) {
+      EXPECT_NE(fused.operands[i].bytes, operands[i].bytes) << c.op << " wrote nothing to operand " << i;
+      expect_same(fused.operands[i], ids[i]);
+    }
 }
 
 TEST(NativeForm, ComputesWhatTheKernelDoes) {
-  for (const Case& c : cases()) {
-    const ir::OpDecl& decl = *op_table().find(c.op);
-    for (const DType dtype : testing::kFloatingDTypes) {
-      std::vector<HostTensor> operands;
-      for (const auto& dims : c.operands)
-        operands.push_back(testing::random_tensor(dtype, dims, static_cast<std::uint32_t>(operands.size()), -3, 3));
-      const Result<ir::Graph> graph = native_form(decl, operands, c.attributes);
-      ASSERT_TRUE(graph.ok()) << graph.status().to_string();
-      const std::vector<HostTensor> native = run(*graph, operands);
-      const auto fused = testing::run_op(decl, *cpu_kernels().get(c.op).value(), operands, c.attributes);
-      ASSERT_EQ(native.size(), fused.results.size()) << c.op;
-      for (std::size_t i = 0; i < native.size(); ++i) {
-        ASSERT_EQ(native[i].type(), fused.results[i].type()) << c.op;
-        testing::expect_close(fused.results[i], native[i].values(), testing::tolerance(dtype),
-                              c.op + " against its native form");
-      }
-    }
-  }
+  for (const Case& c : cases())
+    for (const DType dtype : testing::kFloatingDTypes) compare(c, dtype);
 }
 
 // Also with a symbol for the rows, as in a model.
 TEST(NativeForm, KeepsSymbols) {
   for (const Case& c : cases()) {
     const ir::OpDecl& decl = *op_table().find(c.op);
-    ir::GraphBuilder b("native", op_table());
-    std::vector<ir::ValueId> ids;
     std::vector<ir::Type> types;
-    for (const auto& dims : c.operands) {
-      ir::Type type{DType::kBFloat16, ir::Shape(dims.begin(), dims.end())};
-      if (dims.size() == 2) type.shape[0] = ir::Symbol::kTokens;
-      types.push_back(type);
-      ids.push_back(b.input("x" + std::to_string(ids.size()), type));
+    for (const Operand& operand : c.operands) {
+      types.push_back(operand.type(DType::kBFloat16));
+      if (operand.dims[0] == kRows) types.back().shape[0] = ir::Symbol::kTokens;
     }
-    const ir::Node node = testing::make_node(decl, types.size(), c.attributes);
-    const Result<std::vector<ir::ValueId>> results = decl.decompose(b, node, ids);
-    ASSERT_TRUE(results.ok() && b.ok()) << c.op;
+    std::vector<ir::ValueId> ids;
+    const Result<ir::Graph> graph = native_form(decl, types, c.attributes, ids);
+    ASSERT_TRUE(graph.ok()) << graph.status().to_string();
     const std::vector<ir::Type> declared = testing::infer_types(decl, types, c.attributes).value();
-    ASSERT_EQ(results->size(), declared.size()) << c.op;
-    for (std::size_t i = 0; i < declared.size(); ++i) EXPECT_EQ(b.type((*results)[i]), declared[i]) << c.op;
+    ASSERT_EQ(graph->outputs.size(), declared.size()) << c.op;
+    for (std::size_t i = 0; i < declared.size(); ++i)
+      EXPECT_EQ(graph->value(graph->outputs[i]).type, declared[i]) << c.op;
   }
 }
 

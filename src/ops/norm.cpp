@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "tessera/ir/builder.h"
-#include "tessera/ops/cpu_math.h"
+#include "tessera/ops/cpu_norm.h"
 #include "tessera/ops/cpu_op.h"
 #include "tessera/ops/row_loop.h"
 #include "tessera/ops/shape_rule.h"
@@ -69,34 +67,10 @@ Result<std::vector<ir::ValueId>> decompose_head_norm(ir::GraphBuilder& b, const 
 }
 
 template <class T>
-TESSERA_INLINE float square(T x) {
-  const float v = to_float(x);
-  return v * v;
-}
-
-// As many sums as several vectors have lanes: one alone would wait for its own last addition.
-template <class T>
-TESSERA_INLINE float sum_of_squares(const T* x, std::int64_t n) {
-  constexpr std::int64_t kLanes = 32;
-  float lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-#pragma omp simd
-    for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] += square(x[i + j]);
-  }
-  float sum = 0;
-  for (; i < n; ++i) sum += square(x[i]);
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t j = 0; j < kLanes; ++j) sum += lanes[j];
-  return sum;
-}
-
-template <class T>
 TESSERA_INLINE void normalise_row(const T* x, const T* w, T* y, std::int64_t n, float eps) {
-  const float factor = 1.0f / std::sqrt(sum_of_squares(x, n) / static_cast<float>(n) + eps);
+  const float scale = rms_scale(x, n, eps);
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i)
-    y[i] = from_float<T>(to_float(from_float<T>(to_float(x[i]) * factor)) * to_float(w[i]));
+  for (std::int64_t i = 0; i < n; ++i) y[i] = from_float<T>(normalised(x[i], w[i], scale));
 }
 
 template <class T>

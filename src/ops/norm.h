@@ -11,15 +11,18 @@ namespace tessera {
 // rms_norm(x X[*, D], w X[D]) {eps} → X[*, D]
 extern const ir::OpDecl kRmsNorm;
 extern const KernelDef kRmsNormCpu;
+extern const KernelDef kRmsNormCuda;
 
 // add_rms_norm(x X[*, D], residual X[*, D], w X[D]) {eps} → normed X[*, D], sum X[*, D]
 //   sum = X(x + residual), normed = rms_norm(sum, w). Native form: add, rms_norm.
 extern const ir::OpDecl kAddRmsNorm;
 extern const KernelDef kAddRmsNormCpu;
+extern const KernelDef kAddRmsNormCuda;
 
 // head_norm(x X[T, H·D], w X[D]) {eps} → X[T, H·D]
 //   rms_norm of each head's D values. Native form: reshape, rms_norm, reshape.
 extern const ir::OpDecl kHeadNorm;
 extern const KernelDef kHeadNormCpu;
+extern const KernelDef kHeadNormCuda;
 
 }  // namespace tessera

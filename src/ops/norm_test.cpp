@@ -33,7 +33,8 @@ std::vector<double> reference(const std::vector<double>& x, const std::vector<do
 }
 
 std::vector<std::vector<std::int64_t>> shapes() {
-  return {{1}, {67}, {1, 1}, {3, 7}, {5, 64}, {2, 3, 130}, {9, 1024}, {2, 8191}, {0, 64}};
+  return {{1},       {67},      {1, 1},    {3, 7},     {5, 64},    {2, 3, 130},
+          {9, 1024}, {2, 8191}, {3, 4096}, {2, 16384}, {1, 40000}, {0, 64}};
 }
 
 std::string title(const std::string& op, const HostTensor& x) { return op + " " + x.type().to_string(); }

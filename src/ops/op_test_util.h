@@ -1,5 +1,5 @@
-// For operators' tests: tensors on the host, one operator run on a CPU device, and comparison with a
-// double-precision reference.
+// For operators' tests: tensors on the host, one operator run on a device, and comparison with a
+// double-precision reference. TESSERA_TEST_DEVICE=cuda runs the same tests on the CUDA kernels.
 //
 //   const HostTensor x = random_tensor(DType::kBFloat16, {7, 64}, /*seed=*/1);
 //   const OpOutcome out = run_op(kSiluMul, kSiluMulCpu, {x});
@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -26,6 +27,7 @@
 
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/ir/builder.h"
+#include "tessera/ops/backend.h"
 #include "tessera/ops/cpu_math.h"
 #include "tessera/ops/op.h"
 
@@ -171,11 +173,33 @@ inline std::string infer_error(const ir::OpDecl& decl, const std::vector<ir::Typ
   return infer_types(decl, operands, std::move(attributes)).status().message();
 }
 
+// The device under test: the CPU, or the one that TESSERA_TEST_DEVICE names. One for the process.
+inline Device& test_device() {
+  static const std::unique_ptr<Device> device = [] {
+    const char* name = std::getenv("TESSERA_TEST_DEVICE");
+    Result<std::unique_ptr<Device>> opened = open_device(name == nullptr ? "cpu" : name);
+    if (!opened.ok()) {
+      std::fprintf(stderr, "%s\n", opened.status().to_string().c_str());
+      std::exit(1);
+    }
+    return std::move(opened).value();
+  }();
+  return *device;
+}
+inline bool on_cuda() { return test_device().properties().kind == DeviceKind::kCuda; }
+
+// The kernel that a test names by the CPU's, on the device under test.
+inline Result<const KernelDef*> kernel_under_test(const KernelDef& cpu_kernel) {
+  if (!on_cuda()) return &cpu_kernel;
+  const Backend* backend = TRY(backend_of(DeviceKind::kCuda));
+  return backend->kernels->get(cpu_kernel.op);
+}
+
 // One operator bound on a device of its own, for tests that run it more than once.
 class OpCase {
  public:
   // `context` and `kernel` are borrowed for the case's life.
-  static Result<std::unique_ptr<OpCase>> create(CpuDevice& device, const ir::OpDecl& decl, const KernelDef& kernel,
+  static Result<std::unique_ptr<OpCase>> create(Device& device, const ir::OpDecl& decl, const KernelDef& kernel,
                                                 const std::vector<HostTensor>& operands, ir::Attributes attributes,
                                                 const ForwardContext& context) {
     std::unique_ptr<OpCase> c(new OpCase);
@@ -223,7 +247,7 @@ class OpCase {
 
  private:
   OpCase() = default;
-  Result<TensorView> place(CpuDevice& device, const HostTensor& t) {
+  Result<TensorView> place(Device& device, const HostTensor& t) {
     memory_.push_back(TRY(device.allocate(t.bytes.size(), "test tensor")));
     return t.view(memory_.back()->data());
   }
@@ -254,8 +278,8 @@ struct OpOutcome {
 inline Result<OpOutcome> try_run_op(const ir::OpDecl& decl, const KernelDef& kernel,
                                     const std::vector<HostTensor>& operands, ir::Attributes attributes = {},
                                     const ForwardContext& context = {}) {
-  std::unique_ptr<CpuDevice> device = TRY(CpuDevice::create({}));
-  std::unique_ptr<OpCase> c = TRY(OpCase::create(*device, decl, kernel, operands, std::move(attributes), context));
+  const KernelDef* tested = TRY(kernel_under_test(kernel));
+  std::unique_ptr<OpCase> c = TRY(OpCase::create(test_device(), decl, *tested, operands, std::move(attributes), context));
   std::vector<HostTensor> others = operands;
   for (HostTensor& t : others) std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0});
   TRY(c->load(others));

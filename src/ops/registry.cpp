@@ -9,6 +9,7 @@
 #include "tessera/ops/kv_store.h"
 #include "tessera/ops/linear.h"
 #include "tessera/ops/norm.h"
+#include "tessera/ops/qkv_rope_store.h"
 #include "tessera/ops/rotary.h"
 #include "tessera/ops/sample.h"
 #include "tessera/ops/softmax.h"
@@ -18,20 +19,20 @@ namespace tessera {
 
 const ir::OpTable& op_table() {
   static const ir::OpTable table({
-      &kAdd,       &kAddRmsNorm, &kAllGather, &kAllReduce,  &kArgmax,     &kAttention, &kCast,     &kCopy,
-      &kEmbedding, &kEmpty,      &kEmptyLike, &kGatherRows, &kGelu,       &kGeluMul,   &kHeadNorm, &kKvStore,
-      &kLinear,    &kLogSoftmax, &kMul,       &kReshape,    &kResolveIds, &kRmsNorm,   &kRotary,   &kRotaryTable,
-      &kSample,    &kScale,      &kSilu,      &kSiluMul,    &kSoftcap,    &kSplit,
+      &kAdd,         &kAddRmsNorm, &kAllGather, &kAllReduce,    &kArgmax,  &kAttention,  &kCast,     &kCopy,
+      &kEmbedding,   &kEmpty,      &kEmptyLike, &kGatherRows,   &kGelu,    &kGeluMul,    &kHeadNorm, &kKvStore,
+      &kLinear,      &kLogSoftmax, &kMul,       &kQkvRopeStore, &kReshape, &kResolveIds, &kRmsNorm,  &kRotary,
+      &kRotaryTable, &kSample,     &kScale,     &kSilu,         &kSiluMul, &kSoftcap,    &kSplit,
   });
   return table;
 }
 
 const KernelTable& cpu_kernels() {
   static const KernelTable table({
-      kAddCpu,    kAddRmsNormCpu, kAllGatherCpu,  kAllReduceCpu,  kArgmaxCpu,  kAttentionCpu, kCastCpu,
-      kCopyCpu,   kEmbeddingCpu,  kGatherRowsCpu, kGeluCpu,       kGeluMulCpu, kHeadNormCpu,  kKvStoreCpu,
-      kLinearCpu, kLogSoftmaxCpu, kMulCpu,        kResolveIdsCpu, kRmsNormCpu, kRotaryCpu,    kRotaryTableCpu,
-      kSampleCpu, kScaleCpu,      kSiluCpu,       kSiluMulCpu,    kSoftcapCpu, kSplitCpu,
+      kAddCpu,         kAddRmsNormCpu, kAllGatherCpu,  kAllReduceCpu,    kArgmaxCpu,     kAttentionCpu, kCastCpu,
+      kCopyCpu,        kEmbeddingCpu,  kGatherRowsCpu, kGeluCpu,         kGeluMulCpu,    kHeadNormCpu,  kKvStoreCpu,
+      kLinearCpu,      kLogSoftmaxCpu, kMulCpu,        kQkvRopeStoreCpu, kResolveIdsCpu, kRmsNormCpu,   kRotaryCpu,
+      kRotaryTableCpu, kSampleCpu,     kScaleCpu,      kSiluCpu,         kSiluMulCpu,    kSoftcapCpu,   kSplitCpu,
   });
   return table;
 }

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <set>
 
+#include "tessera/ops/op_test_util.h"
+
 namespace tessera {
 namespace {
 
@@ -20,25 +22,37 @@ TEST(Registry, Names) {
     names.push_back(decl->name);
     std::printf("  %-13s %s\n", std::string(decl->name).c_str(), std::string(decl->summary).c_str());
   }
-  EXPECT_THAT(names,
-              ElementsAreArray({"add",    "add_rms_norm", "all_gather",  "all_reduce", "argmax",     "attention",
-                                "cast",   "copy",         "embedding",   "empty",      "empty_like", "gather_rows",
-                                "gelu",   "gelu_mul",     "head_norm",   "kv_store",   "linear",     "log_softmax",
-                                "mul",    "reshape",      "resolve_ids", "rms_norm",   "rotary",     "rotary_table",
-                                "sample", "scale",        "silu",        "silu_mul",   "softcap",    "split"}));
+  EXPECT_THAT(names, ElementsAreArray({"add",        "add_rms_norm", "all_gather",  "all_reduce", "argmax",
+                                       "attention",  "cast",         "copy",        "embedding",  "empty",
+                                       "empty_like", "gather_rows",  "gelu",        "gelu_mul",   "head_norm",
+                                       "kv_store",   "linear",       "log_softmax", "mul",        "qkv_rope_store",
+                                       "reshape",    "resolve_ids",  "rms_norm",    "rotary",     "rotary_table",
+                                       "sample",     "scale",        "silu",        "silu_mul",   "softcap",
+                                       "split"}));
   EXPECT_EQ(std::set(names.begin(), names.end()).size(), names.size());
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
 }
 
-TEST(Registry, EveryOperatorThatRunsHasACpuKernel) {
+// `absent` names operators that run, and of which the table has no kernel.
+void check_kernels(const KernelTable& kernels, const std::set<std::string_view>& absent) {
   for (const ir::OpDecl* decl : op_table().all()) {
-    const Result<const KernelDef*> kernel = cpu_kernels().get(decl->name);
-    ASSERT_EQ(kernel.ok(), decl->execution == ir::Execution::kKernel) << decl->name;
+    const Result<const KernelDef*> kernel = kernels.get(decl->name);
+    ASSERT_EQ(kernel.ok(), decl->execution == ir::Execution::kKernel && !absent.contains(decl->name)) << decl->name;
     if (!kernel.ok()) continue;
     EXPECT_EQ((*kernel)->op, decl->name);
     EXPECT_FALSE((*kernel)->name.empty()) << decl->name;
     EXPECT_NE((*kernel)->bind, nullptr) << decl->name;
   }
+}
+
+TEST(Registry, EveryOperatorThatRunsHasACpuKernel) { check_kernels(cpu_kernels(), {}); }
+
+// Ranks meet on the CPU alone.
+TEST(Registry, EveryOperatorButTheCollectivesHasACudaKernel) {
+  if (!testing::on_cuda()) GTEST_SKIP() << "TESSERA_TEST_DEVICE is not cuda";
+  const Result<const Backend*> backend = backend_of(DeviceKind::kCuda);
+  ASSERT_TRUE(backend.ok()) << backend.status().to_string();
+  check_kernels(*(*backend)->kernels, {"all_gather", "all_reduce"});
 }
 
 TEST(Registry, DeclarationsAreComplete) {

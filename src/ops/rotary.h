@@ -12,11 +12,13 @@ namespace tessera {
 //   float32 as in Hugging Face's models; its sine and cosine are right to float32 for |p·f| < 2^24.
 extern const ir::OpDecl kRotaryTable;
 extern const KernelDef kRotaryTableCpu;
+extern const KernelDef kRotaryTableCuda;
 
 // rotary(x X[T, H·D], table f32[T, Dr]) {head_dim = D, interleaved = false} → X[T, H·D]
 //   Rotates pairs (a, b) of each head's first Dr values, Dr <= D, to (a·cos - b·sin, b·cos + a·sin); the
 //   other values are copied. Pair i is (x[i], x[i + Dr/2]), interleaved (x[2i], x[2i + 1]).
 extern const ir::OpDecl kRotary;
 extern const KernelDef kRotaryCpu;
+extern const KernelDef kRotaryCuda;
 
 }  // namespace tessera

@@ -14,6 +14,7 @@ namespace tessera {
 // argmax(x f32[R, V]) → i32[R]: the lowest index of the greatest value. NaN wins only where all are NaN: 0.
 extern const ir::OpDecl kArgmax;
 extern const KernelDef kArgmaxCpu;
+extern const KernelDef kArgmaxCuda;
 
 // sample(logits f32[R, V], temperature f32[R], top_k i32[R], top_p f32[R], seed i64[R], choice i32[R],
 //        position i32[R]) → i32[R]
@@ -26,5 +27,6 @@ extern const KernelDef kArgmaxCpu;
 // A row whose greatest logit is infinite takes the argmax. V is at most 2^21.
 extern const ir::OpDecl kSample;
 extern const KernelDef kSampleCpu;
+extern const KernelDef kSampleCuda;
 
 }  // namespace tessera

@@ -10,5 +10,6 @@ namespace tessera {
 // +inf or of -inf alone gives NaN.
 extern const ir::OpDecl kLogSoftmax;
 extern const KernelDef kLogSoftmaxCpu;
+extern const KernelDef kLogSoftmaxCuda;
 
 }  // namespace tessera

@@ -14,6 +14,7 @@ extern const ir::OpDecl kReshape;
 // the sizes add up to N. Any dtype.
 extern const ir::OpDecl kSplit;
 extern const KernelDef kSplitCpu;
+extern const KernelDef kSplitCuda;
 
 // empty() {dtype, shape} and empty_like(x) → memory whose content a later node writes. No kernel.
 extern const ir::OpDecl kEmpty;

@@ -138,6 +138,10 @@ Status Executable::bind_parts(const ir::Bucket& bucket) {
                         .device = env_.device,
                         .context = env_.context}));
   }
+  for (const std::int32_t output : graph_.outputs) {
+    const auto slot = static_cast<std::size_t>(output);
+    entry.outputs.push_back(TRY(make_view(graph_.slots[slot].type, bucket, entry.slot_addresses[slot])));
+  }
   bound_.emplace(bucket, std::move(entry));
   return ok_status();
 }
@@ -184,8 +188,7 @@ Result<TensorView> Executable::output(const ir::Bucket& bucket, std::size_t inde
   const auto entry = bound_.find(bucket);
   if (entry == bound_.end())
     return internal_error(fmt::format("{} is not bound for {}", graph_.name, bucket.to_string()));
-  const auto slot = static_cast<std::size_t>(graph_.outputs[index]);
-  return make_view(graph_.slots[slot].type, bucket, entry->second.slot_addresses[slot]);
+  return entry->second.outputs[index];
 }
 
 Status Executable::poison(const ir::Bucket& bucket) {

@@ -95,6 +95,7 @@ class Executable {
  private:
   struct BoundBucket {
     std::vector<std::byte*> slot_addresses;    // [slots]
+    std::vector<TensorView> outputs;           // in the order of the source graph
     std::unique_ptr<IsolatedMemory> isolated;  // null for the planned memory
     bool captured = false;
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tessera/ops/backend.h"
 #include "tessera/ops/registry.h"
 #include "tessera/piecewise/chain.h"
 #include "tessera/piecewise/splitter.h"
@@ -49,13 +50,21 @@ Result<std::int64_t> hidden_bytes(const ModelGraphs& graphs, const RunnerOptions
 }
 
 Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const RunnerOptions& options,
-                                           const ExecutionEnvironment& environment, MemoryPlanKind memory) {
-  const std::unique_ptr<Compiler> compiler = make_eager_compiler(op_table(), cpu_kernels());
-  const auto make = [&](const ir::Graph& graph, std::span<const std::string> split_ops, const ir::Bucket& largest,
-                        std::int64_t reserved_bytes) -> Result<std::unique_ptr<Executable>> {
+                                           const ExecutionEnvironment& environment,
+                                           const ForwardContext& decode_context, MemoryPlanKind memory) {
+  const Backend* backend = TRY(backend_of(environment.device.properties().kind));
+  const std::unique_ptr<Compiler> compiler = make_eager_compiler(op_table(), *backend->kernels);
+  const auto make = [&](const ir::Graph& graph, std::span<const std::string> split_ops, const ForwardContext& context,
+                        const ir::Bucket& largest, std::int64_t reserved_bytes) -> Result<std::unique_ptr<Executable>> {
     StitchingGraph stitched = TRY(split_graph(graph, op_table(), split_ops));
+    const ExecutionEnvironment on{.device = environment.device,
+                                  .stream = environment.stream,
+                                  .context = context,
+                                  .externals = environment.externals,
+                                  .arena = environment.arena,
+                                  .workspace = environment.workspace};
     return Executable::create(
-        std::move(stitched), *compiler, op_table(), environment,
+        std::move(stitched), *compiler, op_table(), on,
         {.largest = largest, .memory = memory, .reserved_bytes = reserved_bytes, .planner = options.planner});
   };
   const ir::Graph head = TRY(chain("head", std::vector{&graphs.head, &graphs.sampler}));
@@ -63,9 +72,11 @@ Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const Runn
   const std::int64_t max_rows = max_head_rows(options);
 
   RunnerExecutables made;
-  made.prefill = TRY(make(graphs.body, options.split_ops, prefill_bucket(options, max_padded_tokens(options)), 0));
-  made.head = TRY(make(head, {}, head_bucket(options, max_rows), TRY(hidden_bytes(graphs, options))));
-  made.decode = TRY(make(decode, {}, decode_bucket(options, max_rows), 0));
+  const ForwardContext& context = environment.context;
+  made.prefill =
+      TRY(make(graphs.body, options.split_ops, context, prefill_bucket(options, max_padded_tokens(options)), 0));
+  made.head = TRY(make(head, {}, context, head_bucket(options, max_rows), TRY(hidden_bytes(graphs, options))));
+  made.decode = TRY(make(decode, {}, decode_context, decode_bucket(options, max_rows), 0));
   return made;
 }
 

@@ -21,10 +21,12 @@ struct RunnerExecutables {
   std::unique_ptr<Executable> decode;   // outputs: hidden, logits, sampled_ids
 };
 
-// `memory` is options.memory_plan, or isolated for the oracle. In the planned memory the body's output
-// lies at the arena's start, and the head leaves it alone.
+// `environment.context` is that of prefill and head; `decode_context` the same with BatchKind::kDecode, and outlives
+// the executables. `memory` is options.memory_plan, or isolated for the oracle. In the planned memory the body's
+// output lies at the arena's start, and the head leaves it alone.
 Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const RunnerOptions& options,
-                                           const ExecutionEnvironment& environment, MemoryPlanKind memory);
+                                           const ExecutionEnvironment& environment,
+                                           const ForwardContext& decode_context, MemoryPlanKind memory);
 
 // What each size means for the graphs' symbols.
 ir::Bucket prefill_bucket(const RunnerOptions& options, std::int64_t tokens);

@@ -23,7 +23,10 @@ Result<InputBuffers> InputBuffers::create(Device& device, InputLimits limits) {
   add(input_names::kInputIds, limits.max_tokens, 4);
   add(input_names::kInputRows, limits.max_tokens, 4);
   add(input_names::kPositions, limits.max_tokens, 4);
-  for (const std::string& group : limits.cache_groups) add(slots_name(group), limits.max_tokens, 4);
+  for (const std::string& group : limits.cache_groups) {
+    buffers.slot_fields_.push_back(slots_name(group));
+    add(buffers.slot_fields_.back(), limits.max_tokens, 4);
+  }
   add(input_names::kLastIds, limits.max_requests, 4);
   add(input_names::kWantedRows, limits.max_rows, 4);
   add(input_names::kTemperature, limits.max_rows, 4);
@@ -56,7 +59,7 @@ InputBuffers::Field& InputBuffers::field(std::string_view name) {
 }
 
 template <class T, class ValueAt>
-Status InputBuffers::upload(std::string_view name, std::int64_t count, const ValueAt& value_at, Stream& stream) {
+Status InputBuffers::write(std::string_view name, std::int64_t count, const ValueAt& value_at) {
   Field& to = field(name);
   if (count > to.elements)
     return internal_error(fmt::format("static input {} holds {} elements, {} were staged", name, to.elements, count));
@@ -65,7 +68,13 @@ Status InputBuffers::upload(std::string_view name, std::int64_t count, const Val
     const T value = value_at(static_cast<std::size_t>(i));
     std::memcpy(staged + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
   }
-  return stream.upload(to.address, staged, static_cast<std::size_t>(count) * sizeof(T));
+  return ok_status();
+}
+
+Status InputBuffers::upload(std::string_view name, std::int64_t count, Stream& stream) {
+  const Field& from = field(name);
+  return stream.upload(from.address, host_.data() + (from.address - memory_->data()),
+                       static_cast<std::size_t>(count * from.element_bytes));
 }
 
 Status InputBuffers::stage_tokens(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id,
@@ -74,14 +83,14 @@ Status InputBuffers::stage_tokens(const ForwardBatch& batch, std::int64_t padded
   const auto or_padding = [&](const auto& values, auto padding) {
     return [&values, padding, tokens](std::size_t i) { return i < tokens ? values[i] : padding; };
   };
-  TRY(upload<TokenId>(input_names::kInputIds, padded_tokens, or_padding(batch.input_ids, padding_id), stream));
-  TRY(upload<std::int32_t>(input_names::kInputRows, padded_tokens, or_padding(batch.input_rows, std::int32_t{-1}),
-                           stream));
-  TRY(upload<std::int32_t>(input_names::kPositions, padded_tokens, or_padding(batch.positions, std::int32_t{0}),
-                           stream));
-  for (std::size_t g = 0; g < limits_.cache_groups.size(); ++g) {
-    TRY(upload<SlotId>(slots_name(limits_.cache_groups[g]), padded_tokens, or_padding(batch.groups[g].slots, SlotId(0)),
-                       stream));
+  TRY(write<TokenId>(input_names::kInputIds, padded_tokens, or_padding(batch.input_ids, padding_id)));
+  TRY(write<std::int32_t>(input_names::kInputRows, padded_tokens, or_padding(batch.input_rows, std::int32_t{-1})));
+  TRY(write<std::int32_t>(input_names::kPositions, padded_tokens, or_padding(batch.positions, std::int32_t{0})));
+  for (const std::string_view name : {input_names::kInputIds, input_names::kInputRows, input_names::kPositions})
+    TRY(upload(name, padded_tokens, stream));
+  for (std::size_t g = 0; g < slot_fields_.size(); ++g) {
+    TRY(write<SlotId>(slot_fields_[g], padded_tokens, or_padding(batch.groups[g].slots, SlotId(0))));
+    TRY(upload(slot_fields_[g], padded_tokens, stream));
   }
   return ok_status();
 }
@@ -90,19 +99,20 @@ Status InputBuffers::stage_rows(std::span<const std::int32_t> rows, std::span<co
                                 std::int64_t padded_rows, Stream& stream) {
   const auto row = [&](std::size_t i) { return i < rows.size() ? rows[i] : 0; };
   const auto sample = [&](std::size_t i) { return i < sampling.size() ? sampling[i] : SampleRow{}; };
-  TRY(upload<std::int32_t>(input_names::kWantedRows, padded_rows, row, stream));
-  TRY(upload<float>(
-      input_names::kTemperature, padded_rows, [&](std::size_t i) { return sample(i).temperature; }, stream));
-  TRY(upload<std::int32_t>(
-      input_names::kTopK, padded_rows, [&](std::size_t i) { return sample(i).top_k; }, stream));
-  TRY(upload<float>(
-      input_names::kTopP, padded_rows, [&](std::size_t i) { return sample(i).top_p; }, stream));
-  TRY(upload<std::int64_t>(
-      input_names::kSeed, padded_rows, [&](std::size_t i) { return sample(i).seed; }, stream));
-  TRY(upload<std::int32_t>(
-      input_names::kChoice, padded_rows, [&](std::size_t i) { return sample(i).choice; }, stream));
-  return upload<std::int32_t>(
-      input_names::kSamplePosition, padded_rows, [&](std::size_t i) { return sample(i).position; }, stream);
+  TRY(write<std::int32_t>(input_names::kWantedRows, padded_rows, row));
+  TRY(write<float>(input_names::kTemperature, padded_rows, [&](std::size_t i) { return sample(i).temperature; }));
+  TRY(write<std::int32_t>(input_names::kTopK, padded_rows, [&](std::size_t i) { return sample(i).top_k; }));
+  TRY(write<float>(input_names::kTopP, padded_rows, [&](std::size_t i) { return sample(i).top_p; }));
+  TRY(write<std::int64_t>(input_names::kSeed, padded_rows, [&](std::size_t i) { return sample(i).seed; }));
+  TRY(write<std::int32_t>(input_names::kChoice, padded_rows, [&](std::size_t i) { return sample(i).choice; }));
+  TRY(write<std::int32_t>(input_names::kSamplePosition, padded_rows,
+                          [&](std::size_t i) { return sample(i).position; }));
+  // The fields of rows are neighbours and short: one copy takes them all.
+  const std::byte* first = field(input_names::kWantedRows).address;
+  const Field& last = field(input_names::kSamplePosition);
+  const auto bytes = static_cast<std::size_t>(last.address + padded_rows * last.element_bytes - first);
+  const std::ptrdiff_t offset = first - memory_->data();
+  return stream.upload(memory_->data() + offset, host_.data() + offset, bytes);
 }
 
 Status InputBuffers::keep_sampled(const std::byte* sampled_ids, std::int64_t first, std::int64_t count,
@@ -113,13 +123,12 @@ Status InputBuffers::keep_sampled(const std::byte* sampled_ids, std::int64_t fir
   return stream.copy(last_ids.address + first * 4, sampled_ids, static_cast<std::size_t>(kept) * 4);
 }
 
-Status InputBuffers::read_sampled(std::span<TokenId> ids, Stream& stream) const {
+Status InputBuffers::download_sampled(std::span<TokenId> ids, Stream& stream) const {
   const auto it =
       std::find_if(fields_.begin(), fields_.end(), [](const Field& f) { return f.name == input_names::kLastIds; });
   if (static_cast<std::int64_t>(ids.size()) > it->elements)
     return internal_error(fmt::format("last_ids holds {} ids, {} are wanted", it->elements, ids.size()));
-  TRY(stream.download(ids.data(), it->address, ids.size_bytes()));
-  return stream.synchronize();
+  return stream.download(ids.data(), it->address, ids.size_bytes());
 }
 
 }  // namespace tessera

@@ -51,8 +51,8 @@ class InputBuffers {
                     Stream& stream);
   // Copies sampled ids out of the arena: row r of last_ids from `first` on. On the device.
   Status keep_sampled(const std::byte* sampled_ids, std::int64_t first, std::int64_t count, Stream& stream);
-  // The ids kept last, [count]. Synchronises.
-  Status read_sampled(std::span<TokenId> ids, Stream& stream) const;
+  // The ids kept last, [count], once the stream has passed.
+  Status download_sampled(std::span<TokenId> ids, Stream& stream) const;
 
  private:
   struct Field {
@@ -64,12 +64,14 @@ class InputBuffers {
   InputBuffers() = default;
   Field& field(std::string_view name);
   template <class T, class ValueAt>
-  Status upload(std::string_view name, std::int64_t count, const ValueAt& value_at, Stream& stream);
+  Status write(std::string_view name, std::int64_t count, const ValueAt& value_at);
+  Status upload(std::string_view name, std::int64_t count, Stream& stream);
 
   InputLimits limits_;
   std::vector<Field> fields_;
+  std::vector<std::string> slot_fields_;  // [cache groups]
   std::unique_ptr<Allocation> memory_;
-  std::vector<std::byte> host_;  // as memory_: each field is staged at its own offset, so uploads may overlap
+  std::vector<std::byte> host_;  // as memory_: each field is written at its own offset, then uploaded
 };
 
 }  // namespace tessera

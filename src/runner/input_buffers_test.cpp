@@ -134,10 +134,10 @@ TEST_F(InputBuffersTest, KeepsSampledIdsUpToWhatThereAreRequests) {
   ASSERT_TRUE(buffers_.keep_sampled(bytes + 8, 2, 2, *stream_).ok()) << "one of two has a place";
   ASSERT_TRUE(buffers_.keep_sampled(bytes, 3, 2, *stream_).ok()) << "none has";
   ASSERT_TRUE(buffers_.keep_sampled(bytes, 30, 2, *stream_).ok());
-  ASSERT_TRUE(buffers_.read_sampled(ids, *stream_).ok());
+  ASSERT_TRUE(buffers_.download_sampled(ids, *stream_).ok());
   EXPECT_THAT(ids, ElementsAre(TokenId(5), TokenId(6), TokenId(7)));
   ids.resize(4);
-  EXPECT_THAT(buffers_.read_sampled(ids, *stream_).message(), AllOf(HasSubstr("3"), HasSubstr("4")));
+  EXPECT_THAT(buffers_.download_sampled(ids, *stream_).message(), AllOf(HasSubstr("3"), HasSubstr("4")));
 }
 
 TEST_F(InputBuffersTest, NoMemoryIsAnError) {

@@ -1,9 +1,11 @@
 #include "tessera/runner/model_runner.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "tessera/base/log.h"
 #include "tessera/ops/collective.h"
@@ -19,12 +21,35 @@ constexpr std::size_t kHeadSampled = 1;
 constexpr std::size_t kDecodeLogits = 1;
 constexpr std::size_t kDecodeSampled = 2;
 
+// The attention layers of a cache group, each shape once.
+std::vector<AttentionShape> attention_shapes(const ir::Graph& body, std::size_t group) {
+  std::vector<AttentionShape> shapes;
+  for (const ir::Node& node : body.nodes) {
+    if (node.op != kAttention.name || node.attribute_or("group", std::int64_t{0}) != static_cast<std::int64_t>(group))
+      continue;
+    const ir::Type& cache = body.value(node.operands[1]).type;
+    const std::int64_t kv_heads = *cache.shape[2].constant();
+    const std::int64_t head_dim = *cache.shape[3].constant();
+    const AttentionShape shape{.dtype = cache.dtype,
+                               .heads = *body.value(node.operands[0]).type.shape[1].constant() / head_dim,
+                               .kv_heads = kv_heads,
+                               .head_dim = head_dim,
+                               .window = node.attribute_or("window", std::int64_t{0}),
+                               .softcap = node.attribute_or("softcap", 0.0)};
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+  }
+  return shapes;
+}
+
 }  // namespace
 
 ModelRunner::ModelRunner(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options)
     : device_(device), options_(std::move(options)), graphs_(std::move(graphs)), weights_(std::move(weights)) {}
 
-ModelRunner::~ModelRunner() = default;
+ModelRunner::~ModelRunner() {
+  // Forwards in flight still use the memory that goes now; what failed there matters to nobody any more.
+  if (in_flight_ > 0) static_cast<void>(stream_->synchronize());
+}
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Weights weights, Device& device,
                                                          RunnerOptions options) {
@@ -53,9 +78,20 @@ Status ModelRunner::allocate() {
     attention_.push_back(TRY(AttentionBuffers::create(device_, {.max_requests = options_.max_requests,
                                                                 .max_pages_per_request = pages_per_request,
                                                                 .page_size = options_.page_size,
-                                                                .num_pages = options_.num_pages})));
+                                                                .num_pages = options_.num_pages,
+                                                                .max_tokens = max_padded_tokens(options_),
+                                                                .shapes = attention_shapes(graphs_.body, g)})));
     context_.attention.push_back(attention_.back().metadata());
   }
+
+  decode_context_ = context_;
+  decode_context_.batch_kind = BatchKind::kDecode;
+
+  in_order_.resize(static_cast<std::size_t>(max_head_rows(options_)));
+  std::iota(in_order_.begin(), in_order_.end(), 0);
+  const auto sampled_bytes = static_cast<std::size_t>(kMaxInFlight * options_.max_requests) * sizeof(TokenId);
+  sampled_ = TRY(device_.allocate_host(sampled_bytes, "sampled ids"));
+  for (InFlight& flight : flights_) flight.done = TRY(device_.create_event());
 
   vocab_size_ = *graphs_.head.value(graphs_.head.outputs[0]).type.shape.back().constant();
   hidden_bytes_ = TRY(hidden_bytes(graphs_, options_));
@@ -81,7 +117,8 @@ Status ModelRunner::build_executables() {
   inputs_->add_to(externals_);
   externals_["hidden"] = arena_->base();  // the body's only output is placed first
 
-  RunnerExecutables made = TRY(make_executables(graphs_, options_, environment(), options_.memory_plan));
+  RunnerExecutables made =
+      TRY(make_executables(graphs_, options_, environment(), decode_context_, options_.memory_plan));
   prefill_ = std::make_unique<GraphRunner>("prefill", std::move(made.prefill),
                                            [this](std::int64_t size) { return prefill_bucket(options_, size); });
   head_ = std::make_unique<GraphRunner>("head", std::move(made.head),
@@ -103,6 +140,16 @@ Status ModelRunner::capture() {
             .decode_sizes = {}};
   if (!table_.graphs_enabled) return ok_status();
   TRY(warm_up().with_context("warming up"));
+  const auto left = [&] {
+    return device_.available_bytes() + static_cast<std::int64_t>(arena_->size() + workspace_->size());
+  };
+  const std::int64_t before = left();
+  TRY(capture_graphs(on));
+  measured_graph_bytes_ = std::max<std::int64_t>(before - left(), 0);
+  return ok_status();
+}
+
+Status ModelRunner::capture_graphs(const GraphSwitches& on) {
   if (on.prefill && !options_.prefill_sizes.empty()) {
     log_info("capture", "Capture piecewise CUDA graph begin. {} sizes up to {} tokens", options_.prefill_sizes.size(),
              options_.prefill_sizes.back());
@@ -165,56 +212,73 @@ Status ModelRunner::check(const ForwardInputs& inputs) const {
 }
 
 Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {
-  Result<ForwardOutputs> outputs = compute(inputs);
-  // The other ranks must not wait for one that failed.
-  if (!outputs.ok() && options_.communicator != nullptr) options_.communicator->abort(outputs.status().message());
+  ForwardOutputs outputs;
+  outputs.decision = TRY(submit(inputs));
+  outputs.sampled = TRY(collect());
   return outputs;
 }
 
-Result<ForwardOutputs> ModelRunner::compute(const ForwardInputs& inputs) {
+Result<Decision> ModelRunner::submit(const ForwardInputs& inputs) {
+  if (in_flight_ == kMaxInFlight)
+    return internal_error(fmt::format("{} forwards are in flight, and none was collected", in_flight_));
+  Result<Decision> decision = enqueue(inputs);
+  if (decision.ok()) {
+    next_flight_ = (next_flight_ + 1) % kMaxInFlight;
+    ++in_flight_;
+    count(inputs.batch, *decision);
+  } else if (options_.communicator != nullptr) {
+    options_.communicator->abort(decision.status().message());  // the other ranks must not wait for one that failed
+  }
+  return decision;
+}
+
+Result<std::span<const TokenId>> ModelRunner::collect() {
+  if (in_flight_ == 0) return internal_error("no forward is in flight to be collected");
+  InFlight& oldest = flights_[static_cast<std::size_t>((next_flight_ + kMaxInFlight - in_flight_) % kMaxInFlight)];
+  --in_flight_;
+  TRY(oldest.done->synchronize());
+  return std::span<const TokenId>(oldest.sampled);
+}
+
+Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
   TRY(check(inputs));
   const ForwardBatch& batch = inputs.batch;
   bool in_order = batch.num_wanted_rows() == batch.num_tokens();
   for (std::size_t i = 0; in_order && i < batch.wanted_rows.size(); ++i)
     in_order = batch.wanted_rows[i] == static_cast<std::int32_t>(i);
 
-  ForwardOutputs outputs;
-  outputs.decision = dispatch({.tokens = batch.num_tokens(),
-                               .requests = batch.num_requests(),
-                               .one_row_each = in_order && batch.is_decode(),
-                               .force_eager = inputs.force_eager},
-                              table_);
-  if (outputs.decision.runner == RunnerKind::kEager) {
-    log_debug("dispatch", "fallback to eager: {}", reason_text(outputs.decision.reason));
+  const Decision decision = dispatch({.tokens = batch.num_tokens(),
+                                      .requests = batch.num_requests(),
+                                      .one_row_each = in_order && batch.is_decode(),
+                                      .force_eager = inputs.force_eager},
+                                     table_);
+  if (decision.runner == RunnerKind::kEager) {
+    log_debug("dispatch", "fallback to eager: {}", reason_text(decision.reason));
   }
-  if (outputs.decision.runner == RunnerKind::kDecode) {
-    TRY(run_decode(inputs, outputs.decision.size));
+  if (decision.runner == RunnerKind::kDecode) {
+    TRY(run_decode(inputs, decision.size));
   } else {
-    TRY(run_body(inputs, outputs.decision));
+    TRY(run_body(inputs, decision));
     TRY(run_head(inputs));
   }
-  if (!inputs.sampling.empty()) {
-    outputs.sampled.resize(inputs.sampling.size());
-    TRY(inputs_->read_sampled(outputs.sampled, *stream_));
-  } else {
-    TRY(stream_->synchronize());
-  }
-  count(batch, outputs.decision);
-  return outputs;
+  InFlight& flight = flights_[static_cast<std::size_t>(next_flight_)];
+  auto* ids = reinterpret_cast<TokenId*>(sampled_->data()) + next_flight_ * options_.max_requests;
+  flight.sampled = std::span(ids, inputs.sampling.size());
+  if (!flight.sampled.empty()) TRY(inputs_->download_sampled(flight.sampled, *stream_));
+  TRY(stream_->record(*flight.done));
+  return decision;
 }
 
-Status ModelRunner::stage(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id) {
+Status ModelRunner::stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id) {
   for (std::size_t g = 0; g < attention_.size(); ++g)
-    TRY(plan_attention(batch, static_cast<int>(g), attention_[g], *stream_));
+    TRY(plan_attention(batch, static_cast<int>(g), attention_[g], *stream_, kind, padded_tokens));
   return inputs_->stage_tokens(batch, padded_tokens, padding_id, *stream_);
 }
 
 Status ModelRunner::run_decode(const ForwardInputs& inputs, std::int64_t size) {
   const std::int64_t rows = inputs.batch.num_wanted_rows();
-  TRY(stage(inputs.batch, size, TokenId(0)));
-  std::vector<std::int32_t> in_order(static_cast<std::size_t>(size));
-  std::iota(in_order.begin(), in_order.end(), 0);
-  TRY(inputs_->stage_rows(in_order, inputs.sampling, size, *stream_));
+  TRY(stage(inputs.batch, BatchKind::kDecode, size, TokenId(0)));
+  TRY(inputs_->stage_rows(std::span(in_order_).first(static_cast<std::size_t>(size)), inputs.sampling, size, *stream_));
   TRY(decode_->replay(size));
   const ir::Bucket bucket = decode_->bucket(size);
   if (!inputs.logits.empty())
@@ -224,7 +288,7 @@ Status ModelRunner::run_decode(const ForwardInputs& inputs, std::int64_t size) {
 }
 
 Status ModelRunner::run_body(const ForwardInputs& inputs, const Decision& decision) {
-  TRY(stage(inputs.batch, decision.size, TokenId(0)));
+  TRY(stage(inputs.batch, BatchKind::kExtend, decision.size, TokenId(0)));
   if (decision.runner == RunnerKind::kPrefill) {
     TRY(prefill_->replay(decision.size));
   } else {
@@ -246,7 +310,7 @@ Status ModelRunner::run_head(const ForwardInputs& inputs) {
     const std::span<const SampleRow> sampling =
         inputs.sampling.empty() ? inputs.sampling : inputs.sampling.subspan(first, rows.size());
     const auto count = static_cast<std::int64_t>(rows.size());
-    const std::int64_t size = *round_up(head_sizes_, count);
+    const std::int64_t size = head_size(count);
     TRY(inputs_->stage_rows(rows, sampling, size, *stream_));
     TRY(head_->make_ready(size));
     TRY(head_->run(size));
@@ -271,6 +335,20 @@ Status ModelRunner::read_logits(const TensorView& logits, std::int64_t first_row
   return stream_->synchronize();  // the next chunk overwrites the logits
 }
 
+std::int64_t ModelRunner::head_size(std::int64_t rows) const {
+  return round_up(head_sizes_, rows).value_or(head_sizes_.back());
+}
+
+std::string ModelRunner::attention_kernels(BatchKind kind) const {
+  std::set<std::string_view> names;
+  for (std::size_t g = 0; g < attention_.size(); ++g) {
+    const AttentionPlanner* planner = context_.attention[g].planner;
+    for (const AttentionShape& shape : attention_[g].options().shapes)
+      names.insert(planner == nullptr ? device_kind_name(device_.properties().kind) : planner->kernel(shape, kind));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 void ModelRunner::count(const ForwardBatch& batch, const Decision& decision) {
   ++counters_.by_reason[static_cast<std::size_t>(decision.reason)];
   // Eager sizes are as many as there are lengths; they are counted together.
@@ -280,12 +358,13 @@ void ModelRunner::count(const ForwardBatch& batch, const Decision& decision) {
 }
 
 MemoryLedger ModelRunner::memory() const {
+  const std::int64_t told = prefill_->executable().graph_stats().bytes + decode_->executable().graph_stats().bytes;
   return {.weights = weights_.total_bytes(),
           .kv_cache = kv_->bytes(),
           .arena = static_cast<std::int64_t>(arena_->size()),
           .workspace = static_cast<std::int64_t>(workspace_->size()),
           .static_inputs = inputs_->bytes(),
-          .graph_objects = prefill_->executable().graph_stats().bytes + decode_->executable().graph_stats().bytes};
+          .graph_objects = told > 0 || device_.properties().kind == DeviceKind::kCpu ? told : measured_graph_bytes_};
 }
 
 }  // namespace tessera

@@ -41,7 +41,7 @@ struct ForwardInputs {
 
 struct ForwardOutputs {
   Decision decision;
-  std::vector<TokenId> sampled;  // [wanted rows] where sampling was given
+  std::span<const TokenId> sampled;  // [wanted rows] where sampling was given; see ModelRunner::collect
 };
 
 // Forwards counted since the start.
@@ -59,6 +59,8 @@ struct MemoryLedger {
   std::int64_t arena = 0;
   std::int64_t workspace = 0;
   std::int64_t static_inputs = 0;
+  // Where the device does not tell: what captures took of its memory beside arena and workspace, kernels that were
+  // loaded meanwhile included.
   std::int64_t graph_objects = 0;
 };
 
@@ -73,13 +75,32 @@ class ModelRunner {
   // first forward; without it every forward is eager.
   Status capture();
 
+  // submit() and collect() of one forward. Precondition: none is in flight.
   Result<ForwardOutputs> forward(const ForwardInputs& inputs);
+
+  // Enqueues a forward and returns, where the device runs beside the host, before it has run: the host can stage and
+  // enqueue the next one, whose rows may name this one's samples (ForwardBatch::input_rows). Where logits are wanted
+  // it waits for them. Precondition: fewer than kMaxInFlight forwards are in flight. Allocates nothing once the
+  // sizes in use have been seen.
+  static constexpr int kMaxInFlight = 2;
+  Result<Decision> submit(const ForwardInputs& inputs);
+  // Waits for the oldest forward in flight: its sampled ids, valid until kMaxInFlight more were submitted; empty
+  // where it sampled nothing. After an error too it is in flight no more. Precondition: one is in flight.
+  Result<std::span<const TokenId>> collect();
+  int in_flight() const { return in_flight_; }
 
   const RunnerOptions& options() const { return options_; }
   std::int64_t vocab_size() const { return vocab_size_; }
   const DispatchTable& dispatch_table() const { return table_; }
   const ForwardCounters& counters() const { return counters_; }
   MemoryLedger memory() const;
+  // The one stream that forwards run on.
+  Stream& stream() const { return *stream_; }
+  Device& device() const { return device_; }
+  // The kernels that attention runs on, as results name them: "fa3", "cpu", "fa3, tessera" where layers differ.
+  std::string attention_kernels(BatchKind kind) const;
+  // The size at which the head runs for so many wanted rows, at most the largest.
+  std::int64_t head_size(std::int64_t rows) const;
   const GraphRunner& prefill() const { return *prefill_; }
   const GraphRunner& decode() const { return *decode_; }
   const GraphRunner& head() const { return *head_; }
@@ -93,9 +114,10 @@ class ModelRunner {
   ExecutionEnvironment environment();
 
   Status check(const ForwardInputs& inputs) const;
-  Result<ForwardOutputs> compute(const ForwardInputs& inputs);
+  Result<Decision> enqueue(const ForwardInputs& inputs);
   Status warm_up();
-  Status stage(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id);
+  Status capture_graphs(const GraphSwitches& on);
+  Status stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id);
   Status run_decode(const ForwardInputs& inputs, std::int64_t size);
   Status run_body(const ForwardInputs& inputs, const Decision& decision);
   Status run_head(const ForwardInputs& inputs);
@@ -112,6 +134,7 @@ class ModelRunner {
   std::unique_ptr<InputBuffers> inputs_;
   std::vector<AttentionBuffers> attention_;  // [cache groups]
   ForwardContext context_;
+  ForwardContext decode_context_;  // the same, of batches with one row a request
   ExternalValues externals_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Arena> workspace_;
@@ -119,8 +142,18 @@ class ModelRunner {
   std::unique_ptr<GraphRunner> head_;
   std::unique_ptr<GraphRunner> decode_;
   std::vector<std::int64_t> head_sizes_;
+  std::vector<std::int32_t> in_order_;   // 0, 1, 2, …: the wanted rows of decode graphs
+  std::unique_ptr<Allocation> sampled_;  // on the host: [kMaxInFlight][max_requests]
+  struct InFlight {
+    std::unique_ptr<Event> done;
+    std::span<TokenId> sampled;
+  };
+  std::array<InFlight, kMaxInFlight> flights_;
+  int next_flight_ = 0;
+  int in_flight_ = 0;
   std::int64_t vocab_size_ = 0;
-  std::int64_t hidden_bytes_ = 0;  // of the largest body output, at the arena's start
+  std::int64_t measured_graph_bytes_ = 0;  // by the memory that captures left
+  std::int64_t hidden_bytes_ = 0;          // of the largest body output, at the arena's start
   DispatchTable table_;
   ForwardCounters counters_;
 };

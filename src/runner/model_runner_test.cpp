@@ -56,7 +56,7 @@ TEST_P(ForwardWays, AtOneSizeAllGiveTheSameBits) {
   whole.graphs.prefill_whole = true;
   EXPECT_EQ(make_captured(GetParam(), whole).logits(kThree), want) << "one graph";
   RunnerOptions cut = small_options();
-  cut.split_ops = {"attention", "linear", "kv_store", "empty_like", "reshape"};
+  cut.split_ops = {"attention", "linear", "qkv_rope_store", "empty_like", "reshape"};
   EXPECT_EQ(make_captured(GetParam(), cut).logits(kThree), want) << "many cuts";
 }
 
@@ -153,15 +153,39 @@ TEST(ModelRunner, SampledIdsOfADecodeGraphAreKeptToo) {
   const ForwardBatch batch = make_batch({{ids(6, 1), 5}, {ids(7, 2), 6}, {ids(8, 3), 7}}, Rows::kAll);
   const std::vector<SampleRow> sampling = {
       {.temperature = 1, .seed = 5, .position = 6}, {}, {.temperature = 1, .seed = 6}};
-  const Result<ForwardOutputs> first = bench.runner->forward({.batch = batch, .sampling = sampling});
-  ASSERT_TRUE(first.ok());
-  EXPECT_EQ(first->decision.runner, RunnerKind::kDecode);
-  EXPECT_EQ(first->decision.padding, 1);
-  const Result<ForwardOutputs> again = bench.runner->forward({.batch = batch, .sampling = sampling});
-  EXPECT_EQ(first->sampled, again->sampled) << "drawn from seed and position alone";
-  const Result<ForwardOutputs> eager =
-      bench.runner->forward({.batch = batch, .sampling = sampling, .logits = {}, .force_eager = true});
-  EXPECT_EQ(first->sampled, eager->sampled);
+  const auto sampled = [&](RunnerKind expected, bool force_eager) {
+    const Result<ForwardOutputs> outputs =
+        bench.runner->forward({.batch = batch, .sampling = sampling, .logits = {}, .force_eager = force_eager});
+    EXPECT_TRUE(outputs.ok()) << outputs.status().to_string();
+    EXPECT_EQ(outputs->decision.runner, expected);
+    EXPECT_EQ(outputs->decision.padding, force_eager ? 0 : 1);
+    return std::vector<TokenId>(outputs->sampled.begin(), outputs->sampled.end());
+  };
+  const std::vector<TokenId> first = sampled(RunnerKind::kDecode, false);
+  EXPECT_EQ(first, sampled(RunnerKind::kDecode, false)) << "drawn from seed and position alone";
+  EXPECT_EQ(first, sampled(RunnerKind::kEager, true));
+}
+
+TEST(ModelRunner, ASecondForwardMayBeSubmittedBeforeTheFirstIsCollected) {
+  RunnerBench bench = make_captured("llama", small_options());
+  const std::vector<SampleRow> greedy(1);
+  const ForwardBatch prompt = make_batch({{ids(5)}}, Rows::kLast);
+  const ForwardOutputs alone = bench.runner->forward({.batch = prompt, .sampling = greedy}).value();
+  std::vector<std::int32_t> longer = ids(5);
+  longer.push_back(alone.sampled[0].value());
+  const ForwardBatch given = make_batch({{longer, 5}}, Rows::kLast);
+  const TokenId second = bench.runner->forward({.batch = given, .sampling = greedy}).value().sampled[0];
+
+  EXPECT_EQ(bench.runner->collect().status().code(), StatusCode::kInternal) << "nothing is in flight";
+  ForwardBatch from_row = given;
+  from_row.input_ids[0] = TokenId(0);
+  from_row.input_rows[0] = 0;
+  ASSERT_TRUE(bench.runner->submit({.batch = prompt, .sampling = greedy}).ok());
+  ASSERT_TRUE(bench.runner->submit({.batch = from_row, .sampling = greedy}).ok());
+  EXPECT_EQ(bench.runner->submit({.batch = from_row, .sampling = greedy}).status().code(), StatusCode::kInternal);
+  EXPECT_EQ(bench.runner->in_flight(), 2);
+  EXPECT_THAT(bench.runner->collect().value(), ElementsAre(TokenId(longer.back())));
+  EXPECT_THAT(bench.runner->collect().value(), ElementsAre(second));
 }
 
 TEST(ModelRunner, CountsForwardsByReasonAndBucket) {

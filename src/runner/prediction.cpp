@@ -20,7 +20,7 @@ Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions
                                          .externals = externals,
                                          .arena = *arena,
                                          .workspace = *arena};
-  const RunnerExecutables made = TRY(make_executables(graphs, options, environment, MemoryPlanKind::kPlanned));
+  const RunnerExecutables made = TRY(make_executables(graphs, options, environment, context, MemoryPlanKind::kPlanned));
 
   Prediction prediction;
   const auto add = [&](const Executable& executable, const ir::Bucket& bucket) -> Result<MemoryNeed> {

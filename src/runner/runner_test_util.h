@@ -117,7 +117,8 @@ inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptio
       config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests}, op_table()));
   RunnerBench bench;
   bench.device = TRY(FakeDevice::create(faults, {.threads = 1}));
-  Weights weights = TRY(Weights::load(graphs.weights, TRY(Checkpoint::open(folder)), *bench.device, false));
+  Weights weights =
+      TRY(Weights::load(graphs.weights, checkpoint_source(TRY(Checkpoint::open(folder))), *bench.device, false));
   bench.runner = TRY(ModelRunner::create(std::move(graphs), std::move(weights), *bench.device, std::move(options)));
   return bench;
 }

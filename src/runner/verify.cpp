@@ -98,7 +98,7 @@ class Verifier {
   Status compare_all() {
     if (r_.table_.prefill_sizes.empty() && r_.table_.decode_sizes.empty()) return ok_status();  // nothing to verify
     RunnerExecutables isolated =
-        TRY(make_executables(r_.graphs_, r_.options_, r_.environment(), MemoryPlanKind::kIsolated));
+        TRY(make_executables(r_.graphs_, r_.options_, r_.environment(), r_.decode_context_, MemoryPlanKind::kIsolated));
     TRY(compare_sizes(*r_.prefill_, *isolated.prefill, r_.table_.prefill_sizes));
     TRY(compare_sizes(*r_.decode_, *isolated.decode, r_.table_.decode_sizes));
     return compare_heads(*isolated.head);
@@ -151,11 +151,11 @@ class Verifier {
     const ForwardBatch batch = TRY(make_batch(real, decode));
     const ir::Bucket bucket = runner.bucket(size);
 
-    TRY(prepare(batch, size));
+    TRY(prepare(batch, decode, size));
     TRY(runner.executable().replay(bucket));
     const Outcome replayed = TRY(read(runner.executable(), bucket, real));
 
-    TRY(prepare(batch, size));
+    TRY(prepare(batch, decode, size));
     TRY(isolated.poison(bucket));
     TRY(isolated.run(bucket));
     const Outcome expected = TRY(read(isolated, bucket, real));
@@ -209,9 +209,9 @@ class Verifier {
   }
 
   // Stages the batch and gives the KV cache the same pseudo-random content every time.
-  Status prepare(const ForwardBatch& batch, std::int64_t size) {
+  Status prepare(const ForwardBatch& batch, bool decode, std::int64_t size) {
     TRY(fill_kv_cache());
-    TRY(r_.stage(batch, size, poisoned_id_));
+    TRY(r_.stage(batch, decode ? BatchKind::kDecode : BatchKind::kExtend, size, poisoned_id_));
     const auto rows =
         std::min<std::size_t>(batch.wanted_rows.size(), static_cast<std::size_t>(r_.inputs_->limits().max_rows));
     std::vector<SampleRow> sampling(rows);

@@ -1,10 +1,10 @@
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 
+#include "tessera/device/alignment.h"
 #include "tessera/device/cpu/cpu_memory.h"
 
 namespace tessera {
@@ -13,8 +13,6 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 // From here on memory is mapped, so that freeing gives it back to the system at once.
 constexpr std::size_t kMapFrom = std::size_t{1} << 20;
-
-std::size_t round_up(std::size_t bytes, std::size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
@@ -36,7 +34,7 @@ Result<std::unique_ptr<CpuAllocation>> CpuAllocation::create(CpuDevice& device, 
     if (data == MAP_FAILED) data = nullptr;
     if (data != nullptr) advise_huge_pages(data, bytes);
   } else if (bytes > 0) {
-    data = std::aligned_alloc(kDeviceAlignment, round_up(bytes, kDeviceAlignment));
+    data = std::aligned_alloc(kDeviceAlignment, align_up(bytes));
   }
   if (data == nullptr && bytes > 0) {
     return out_of_device_memory(DeviceCall::kAllocate, name, bytes, device.available_bytes());
@@ -48,7 +46,7 @@ Result<std::unique_ptr<CpuAllocation>> CpuAllocation::create(CpuDevice& device, 
 
 CpuAllocation::~CpuAllocation() {
   if (data_ == nullptr) return;
-  device_.note_freed(name_);
+  device_.recording_.note_freed(name_);
   device_.give_back(size_);
   if (mapped()) {
     munmap(data_, size_);
@@ -62,25 +60,21 @@ Result<std::unique_ptr<CpuArena>> CpuArena::create(CpuDevice& device, ArenaOptio
   std::unique_ptr<CpuArena> arena(new CpuArena(device, std::move(options.name)));
   void* mapping = MAP_FAILED;
   if (options.reserve_bytes <= kMostBytes) {
-    arena->reserved_ = round_up(options.reserve_bytes, page_bytes());
+    arena->reserved_ = align_up(options.reserve_bytes, page_bytes());
     arena->mapping_bytes_ = arena->reserved_ + kHugePage;
     mapping = mmap(nullptr, arena->mapping_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   }
-  if (mapping == MAP_FAILED) {
-    return resource_exhausted(fmt::format("{} '{}': the system does not give {} bytes of addresses; reserve less",
-                                          device_call_name(DeviceCall::kCreateArena), arena->name_,
-                                          options.reserve_bytes));
-  }
+  if (mapping == MAP_FAILED) return out_of_addresses(arena->name_, options.reserve_bytes);
   arena->mapping_ = mapping;
   const std::size_t address = reinterpret_cast<std::size_t>(mapping);
-  arena->base_ = static_cast<std::byte*>(mapping) + (round_up(address, kHugePage) - address);
+  arena->base_ = static_cast<std::byte*>(mapping) + (align_up(address, kHugePage) - address);
   advise_huge_pages(arena->base_, arena->reserved_);
   return arena;
 }
 
 CpuArena::~CpuArena() {
   if (mapping_ == nullptr) return;
-  if (size_ > 0) device_.note_freed(name_);
+  if (size_ > 0) device_.recording_.note_freed(name_);
   device_.give_back(size_);
   munmap(mapping_, mapping_bytes_);
 }
@@ -88,11 +82,8 @@ CpuArena::~CpuArena() {
 Status CpuArena::grow(std::size_t bytes) {
   TRY(device_.enter(DeviceCall::kGrowArena, name_));
   if (bytes <= size_) return ok_status();
-  if (bytes > reserved_) {
-    return resource_exhausted(fmt::format("{} '{}' to {} bytes goes past the {} bytes reserved for it",
-                                          device_call_name(DeviceCall::kGrowArena), name_, bytes, reserved_));
-  }
-  const std::size_t size = round_up(bytes, page_bytes());
+  if (bytes > reserved_) return past_reserved(name_, bytes, reserved_);
+  const std::size_t size = align_up(bytes, page_bytes());
   const std::size_t more = size - size_;
   TRY(device_.claim(DeviceCall::kGrowArena, name_, more));
   if (mprotect(base_ + size_, more, PROT_READ | PROT_WRITE) != 0) {

@@ -59,10 +59,10 @@ Result<std::unique_ptr<Stream>> CpuDevice::create_stream(std::string name) {
   return std::make_unique<CpuStream>(*this, std::move(name));
 }
 
-Result<std::unique_ptr<Event>> CpuDevice::create_event() {
+Result<std::unique_ptr<Event>> CpuDevice::create_event(EventKind kind) {
   std::string name = fmt::format("event {}", ++events_);
   TRY(enter(DeviceCall::kCreateEvent, name));
-  return std::make_unique<CpuEvent>(*this, std::move(name));
+  return std::make_unique<CpuEvent>(*this, std::move(name), kind);
 }
 
 std::int64_t CpuDevice::available_bytes() const {
@@ -86,51 +86,8 @@ Status CpuDevice::claim(DeviceCall call, std::string_view object, std::size_t by
 }
 
 Status CpuDevice::enter(DeviceCall call, std::string_view object) {
-  if (!allowed_while_recording(call) && records_on_this_thread()) {
-    std::lock_guard lock(recording_mutex_);
-    return refused_while_recording(call, object, recording_what_);
-  }
+  TRY(recording_.check(call, object));
   return before(call, object);
-}
-
-bool CpuDevice::records_on_this_thread() const {
-  if (recording_stream_.load(std::memory_order_relaxed) == nullptr) return false;
-  std::lock_guard lock(recording_mutex_);
-  return recording_stream_ != nullptr && recording_thread_ == std::this_thread::get_id();
-}
-
-Status CpuDevice::open_recording(const CpuStream& stream, const std::string& what) {
-  std::lock_guard lock(recording_mutex_);
-  if (recording_stream_ != nullptr) {
-    return refused_while_recording(DeviceCall::kBeginRecording, what, recording_what_);
-  }
-  recording_stream_ = &stream;
-  recording_thread_ = std::this_thread::get_id();
-  recording_what_ = what;
-  freed_while_recording_.clear();
-  return ok_status();
-}
-
-Status CpuDevice::close_recording(const CpuStream& stream) {
-  std::lock_guard lock(recording_mutex_);
-  if (recording_stream_ != &stream) return ok_status();
-  recording_stream_ = nullptr;
-  if (recording_thread_ != std::this_thread::get_id()) {
-    return failed_precondition(
-        fmt::format("recording '{}' ended on another thread than it began on, and is dropped", recording_what_));
-  }
-  if (!freed_while_recording_.empty()) {
-    return failed_precondition(
-        fmt::format("recording '{}' is dropped: '{}' was freed while it was open, and a graph may hold its address",
-                    recording_what_, freed_while_recording_));
-  }
-  return ok_status();
-}
-
-void CpuDevice::note_freed(std::string_view object) {
-  if (!records_on_this_thread()) return;
-  std::lock_guard lock(recording_mutex_);
-  if (freed_while_recording_.empty()) freed_while_recording_ = object.empty() ? "(unnamed memory)" : object;
 }
 
 }  // namespace tessera

@@ -5,17 +5,16 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "tessera/device/device.h"
 #include "tessera/device/errors.h"
+#include "tessera/device/recording.h"
 
 namespace tessera {
 
@@ -83,7 +82,6 @@ class CpuStream : public Stream {
   Status enqueue(const CpuLaunch& launch);
   // First step of every call but launch, begin and end.
   Status enter(DeviceCall call) const;
-  Status check_addresses(DeviceCall call, const void* to, const void* from, std::size_t bytes) const;
 
   CpuDevice& device_;
   std::string name_;
@@ -105,9 +103,14 @@ class CpuDevice : public Device {
   // Beside what the system has left, all memory of a device together is held below
   // properties().memory_bytes, so that overcommitted memory fails here and not when it is touched.
   Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
+  // The same memory: host and device are one.
+  Result<std::unique_ptr<Allocation>> allocate_host(std::size_t bytes, std::string_view name) override {
+    return allocate(bytes, name);
+  }
   Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
   Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
-  Result<std::unique_ptr<Event>> create_event() override;
+  using Device::create_event;
+  Result<std::unique_ptr<Event>> create_event(EventKind kind) override;
   std::int64_t available_bytes() const override;
 
  protected:
@@ -126,26 +129,15 @@ class CpuDevice : public Device {
 
   // Refuses what the thread that records may not do, then asks before().
   Status enter(DeviceCall call, std::string_view object);
-  bool records_on_this_thread() const;
 
   // Takes `bytes` from what the device may use, until give_back(). Does not allocate.
   Status claim(DeviceCall call, std::string_view object, std::size_t bytes);
   void give_back(std::size_t bytes) { used_bytes_ -= static_cast<std::int64_t>(bytes); }
 
-  Status open_recording(const CpuStream& stream, const std::string& what);
-  // The error tells what made the recording void.
-  Status close_recording(const CpuStream& stream);
-  void note_freed(std::string_view object);
-
   DeviceProperties properties_;
   std::atomic<std::int64_t> used_bytes_{0};
   std::atomic<int> events_{0};
-
-  mutable std::mutex recording_mutex_;
-  std::atomic<const CpuStream*> recording_stream_{nullptr};  // read without the mutex where null is the common case
-  std::thread::id recording_thread_;
-  std::string recording_what_;
-  std::string freed_while_recording_;  // the first one's name
+  OpenRecording recording_;
 };
 
 // The stream of a CPU kernel. Precondition: the stream was made by a CpuDevice.

@@ -12,11 +12,18 @@ Status CpuEvent::synchronize() {
   return ok_status();
 }
 
+Result<double> CpuEvent::milliseconds_since(const Event& earlier) const {
+  const auto& first = static_cast<const CpuEvent&>(earlier);
+  const Clock::rep from = first.passed_.load(std::memory_order_acquire);
+  const Clock::rep to = passed_.load(std::memory_order_acquire);
+  const bool timed = kind_ == EventKind::kTime && first.kind_ == EventKind::kTime;
+  if (!timed || from == 0 || to == 0) return event_without_time(name_);
+  return std::chrono::duration<double, std::milli>(Clock::duration(to - from)).count();
+}
+
 Status CpuGraph::launch(Stream& stream) {
   auto* on = dynamic_cast<CpuStream*>(&stream);
-  if (on == nullptr || &on->device_ != device_) {
-    return invalid_argument(fmt::format("graph '{}' was recorded on another device than the stream's", name_));
-  }
+  if (on == nullptr || &on->device_ != device_) return graph_of_another_device(name_);
   if (on->recording_) return refused_while_recording(DeviceCall::kReplay, name_, on->recording_what_);
   TRY(on->device_.enter(DeviceCall::kReplay, name_));
   set_worker_threads(on->device_.properties().threads);

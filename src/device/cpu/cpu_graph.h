@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,17 +15,22 @@ namespace tessera {
 // between threads: what its recorder wrote is seen by whoever waited.
 class CpuEvent final : public Event {
  public:
-  CpuEvent(CpuDevice& device, std::string name) : device_(device), name_(std::move(name)) {}
+  CpuEvent(CpuDevice& device, std::string name, EventKind kind)
+      : device_(device), name_(std::move(name)), kind_(kind) {}
   Status synchronize() override;
+  Result<double> milliseconds_since(const Event& earlier) const override;
 
   const CpuDevice* device() const { return &device_; }
-  void mark() { marks_.fetch_add(1, std::memory_order_release); }
-  void observe() const { (void)marks_.load(std::memory_order_acquire); }
+  void mark() { passed_.store(Clock::now().time_since_epoch().count(), std::memory_order_release); }
+  void observe() const { (void)passed_.load(std::memory_order_acquire); }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   CpuDevice& device_;
   std::string name_;
-  std::atomic<std::uint64_t> marks_{0};
+  EventKind kind_;
+  std::atomic<Clock::rep> passed_{0};  // ticks of the clock; 0: never recorded
 };
 
 class CpuGraph final : public RecordedGraph {

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/cpu/cpu_graph.h"
 #include "tessera/device/cpu/parallel.h"
@@ -13,12 +11,6 @@ CpuStream::~CpuStream() { CpuStream::abandon_recording(); }
 Status CpuStream::enter(DeviceCall call) const {
   if (recording_) return refused_while_recording(call, name_, recording_what_);
   return device_.enter(call, name_);
-}
-
-Status CpuStream::check_addresses(DeviceCall call, const void* to, const void* from, std::size_t bytes) const {
-  if (bytes == 0 || (to != nullptr && from != nullptr)) return ok_status();
-  return invalid_argument(fmt::format("{} '{}': {} bytes {} a null address", device_call_name(call), name_, bytes,
-                                      to == nullptr ? "to" : "from"));
 }
 
 Status CpuStream::enqueue(const CpuLaunch& launch) {
@@ -36,26 +28,26 @@ Status CpuStream::enqueue(const CpuLaunch& launch) {
 
 Status CpuStream::upload(std::byte* device, const void* host, std::size_t bytes) {
   TRY(enter(DeviceCall::kUpload));
-  TRY(check_addresses(DeviceCall::kUpload, device, host, bytes));
+  TRY(check_addresses(DeviceCall::kUpload, name_, device, host, bytes));
   if (bytes > 0) std::memcpy(device, host, bytes);
   return ok_status();
 }
 
 Status CpuStream::download(void* host, const std::byte* device, std::size_t bytes) {
   TRY(enter(DeviceCall::kDownload));
-  TRY(check_addresses(DeviceCall::kDownload, host, device, bytes));
+  TRY(check_addresses(DeviceCall::kDownload, name_, host, device, bytes));
   if (bytes > 0) std::memcpy(host, device, bytes);
   return ok_status();
 }
 
 Status CpuStream::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  TRY(check_addresses(DeviceCall::kLaunch, to, from, bytes));
+  TRY(check_addresses(DeviceCall::kLaunch, name_, to, from, bytes));
   if (bytes == 0) return ok_status();
   return launch("copy", [to, from, bytes] { std::memcpy(to, from, bytes); });
 }
 
 Status CpuStream::fill(std::byte* to, std::uint8_t value, std::size_t bytes) {
-  TRY(check_addresses(DeviceCall::kLaunch, to, to, bytes));
+  TRY(check_addresses(DeviceCall::kLaunch, name_, to, to, bytes));
   if (bytes == 0) return ok_status();
   return launch("fill", [to, value, bytes] { std::memset(to, value, bytes); });
 }
@@ -63,10 +55,7 @@ Status CpuStream::fill(std::byte* to, std::uint8_t value, std::size_t bytes) {
 Status CpuStream::record(Event& event) {
   TRY(enter(DeviceCall::kRecordEvent));
   auto* mine = dynamic_cast<CpuEvent*>(&event);
-  if (mine == nullptr || mine->device() != &device_) {
-    return invalid_argument(
-        fmt::format("{} '{}': the event is another device's", device_call_name(DeviceCall::kRecordEvent), name_));
-  }
+  if (mine == nullptr || mine->device() != &device_) return event_of_another_device(DeviceCall::kRecordEvent, name_);
   mine->mark();
   return ok_status();
 }
@@ -74,10 +63,7 @@ Status CpuStream::record(Event& event) {
 Status CpuStream::wait(Event& event) {
   TRY(enter(DeviceCall::kWaitForEvent));
   auto* mine = dynamic_cast<CpuEvent*>(&event);
-  if (mine == nullptr || mine->device() != &device_) {
-    return invalid_argument(
-        fmt::format("{} '{}': the event is another device's", device_call_name(DeviceCall::kWaitForEvent), name_));
-  }
+  if (mine == nullptr || mine->device() != &device_) return event_of_another_device(DeviceCall::kWaitForEvent, name_);
   mine->observe();
   return ok_status();
 }
@@ -85,11 +71,11 @@ Status CpuStream::wait(Event& event) {
 Status CpuStream::synchronize() { return enter(DeviceCall::kSynchronize); }
 
 Status CpuStream::begin_recording(std::string what) {
-  // Refused by open_recording(), which names both recordings, rather than by enter().
-  TRY(device_.open_recording(*this, what));
+  // Refused by OpenRecording, which names both recordings, rather than by enter().
+  TRY(device_.recording_.open(*this, what));
   Status allowed = device_.before(DeviceCall::kBeginRecording, what);
   if (!allowed.ok()) {
-    (void)device_.close_recording(*this);
+    (void)device_.recording_.close(*this);
     return allowed;
   }
   recording_ = true;
@@ -98,13 +84,11 @@ Status CpuStream::begin_recording(std::string what) {
 }
 
 Result<std::unique_ptr<RecordedGraph>> CpuStream::end_recording() {
-  if (!recording_) {
-    return failed_precondition(fmt::format("stream '{}' has no open recording to end", name_));
-  }
+  if (!recording_) return no_open_recording(name_);
   recording_ = false;
   std::vector<CpuLaunch> launches;
   launches.swap(recorded_);
-  TRY(device_.close_recording(*this));
+  TRY(device_.recording_.close(*this));
   TRY(device_.enter(DeviceCall::kEndRecording, recording_what_));
   launches.shrink_to_fit();
   return std::make_unique<CpuGraph>(device_, recording_what_, std::move(launches));
@@ -115,7 +99,7 @@ void CpuStream::abandon_recording() {
   recording_ = false;
   recorded_.clear();
   // What would have made the recording void matters no more.
-  (void)device_.close_recording(*this);
+  (void)device_.recording_.close(*this);
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // What every backend promises, as tests: memory, copies, arenas, order, events and recorded graphs.
-// The tests are in conformance_memory.cpp and conformance_recording.cpp (the object library
+// The tests are in conformance_memory.cpp, conformance_transfer.cpp and conformance_recording.cpp (the object library
 // tessera_device_conformance); a backend's test program links them and instantiates the suite:
 //
 //   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceFactory{"cpu", [] { … }}),
@@ -55,6 +55,12 @@ class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
     return memory.ok() ? std::move(memory).value() : nullptr;
   }
 
+  std::unique_ptr<Allocation> allocate_host(std::size_t bytes, std::string_view name = "test") {
+    Result<std::unique_ptr<Allocation>> memory = device_->allocate_host(bytes, name);
+    EXPECT_TRUE(memory.ok()) << memory.status().message();
+    return memory.ok() ? std::move(memory).value() : nullptr;
+  }
+
   std::unique_ptr<Arena> create_arena(std::size_t reserve_bytes, std::string name = "arena") {
     Result<std::unique_ptr<Arena>> arena =
         device_->create_arena({.reserve_bytes = reserve_bytes, .name = std::move(name)});
@@ -79,6 +85,11 @@ class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
     expect_ok(stream_->download(values.data(), from, bytes));
     expect_ok(stream_->synchronize());
     return values;
+  }
+
+  static std::vector<std::uint8_t> content(const Allocation& host) {
+    const auto* const data = reinterpret_cast<const std::uint8_t*>(host.data());
+    return {data, data + host.size()};
   }
 
   // Bytes that differ from each other and from one `seed` to the next.

@@ -57,6 +57,7 @@ Status FakeDevice::decide(DeviceCall call, std::string_view object) {
     case DeviceCall::kReplay:
       if (!fails(counts_.replays, plan_.replay_fails_at)) return ok_status();
       return internal_error(what + ": injected fault: replay failed");
+    case DeviceCall::kOpenDevice:
     case DeviceCall::kCreateStream:
     case DeviceCall::kCreateEvent:
     case DeviceCall::kUpload:

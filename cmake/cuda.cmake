@@ -1,0 +1,69 @@
+# The CUDA backend: libtessera_cuda.so, loaded by the program at run time (src/ops/backend.h). Built where nvcc is
+# found, unless TESSERA_CUDA says OFF; ON makes its absence an error.
+#
+# TESSERA_CUDA_FOUND tells whether it is built, TESSERA_CUDA_LIBRARIES whether the header libraries of
+# tools/cuda_headers.txt are there (without them attention runs on our own kernels alone).
+set(TESSERA_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where nvcc is found), ON or OFF")
+set(TESSERA_CUDA_ARCHITECTURES "80;89;90a" CACHE STRING "GPU architectures; 80 brings PTX for newer ones")
+
+set(TESSERA_CUDA_FOUND OFF)
+if(NOT TESSERA_CUDA STREQUAL "OFF")
+  find_program(nvcc_program nvcc PATHS /usr/local/cuda/bin)
+  if(nvcc_program)
+    set(CMAKE_CUDA_COMPILER ${nvcc_program})
+    if(ccache_program AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+      set(CMAKE_CUDA_COMPILER_LAUNCHER ${ccache_program})
+    endif()
+    set(CMAKE_CUDA_ARCHITECTURES OFF)  # written out in TESSERA_CUDA_GENCODE
+    enable_language(CUDA)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know nvcc's
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+    endif()
+    find_package(CUDAToolkit 12.8 REQUIRED)
+    set(TESSERA_CUDA_FOUND ON)
+    message(STATUS "CUDA backend: ${CMAKE_CUDA_COMPILER_VERSION}, for ${TESSERA_CUDA_ARCHITECTURES}")
+  elseif(TESSERA_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "TESSERA_CUDA is ON, and there is no nvcc on the PATH or in /usr/local/cuda/bin")
+  else()
+    message(STATUS "CUDA backend: not built, there is no nvcc")
+  endif()
+endif()
+if(NOT TESSERA_CUDA_FOUND)
+  return()
+endif()
+
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # the driver is all that the backend needs of the machine, and cuBLASLt
+
+set(TESSERA_CUDA_GENCODE "")
+foreach(arch IN LISTS TESSERA_CUDA_ARCHITECTURES)
+  if(arch STREQUAL "80")
+    list(APPEND TESSERA_CUDA_GENCODE -gencode=arch=compute_80,code=[sm_80,compute_80])
+  else()
+    list(APPEND TESSERA_CUDA_GENCODE -gencode=arch=compute_${arch},code=sm_${arch})
+  endif()
+endforeach()
+# For kernels that only Hopper can run.
+set(TESSERA_CUDA_GENCODE_SM90 -gencode=arch=compute_90a,code=sm_90a)
+
+set(cuda_headers ${PROJECT_BINARY_DIR}/third_party)
+execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/fetch_cuda_headers.sh ${cuda_headers}
+                RESULT_VARIABLE fetch_result ERROR_VARIABLE fetch_error OUTPUT_QUIET)
+if(fetch_result EQUAL 0)
+  set(TESSERA_CUDA_LIBRARIES ON)
+  add_library(tessera_flashinfer INTERFACE)
+  target_include_directories(tessera_flashinfer SYSTEM INTERFACE
+    ${cuda_headers}/flashinfer/include ${cuda_headers}/flashinfer/cutlass)
+  add_library(tessera_cudnn_frontend INTERFACE)
+  target_include_directories(tessera_cudnn_frontend SYSTEM INTERFACE ${cuda_headers}/cudnn_frontend/include)
+else()
+  set(TESSERA_CUDA_LIBRARIES OFF)
+  message(WARNING "CUDA backend without FlashInfer and cuDNN's frontend, attention is slower: ${fetch_error}")
+endif()
+
+# Options of a target with CUDA sources. Warnings of g++ for host code come on top (tessera_compile_options).
+function(tessera_cuda_options TARGET)
+  target_compile_options(${TARGET} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:-O3;--expt-relaxed-constexpr;--expt-extended-lambda;-Xcompiler=-Wall,-Wextra;-Wno-deprecated-gpu-targets>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:--diag-suppress=20012;-lineinfo>")
+endfunction()

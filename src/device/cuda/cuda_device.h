@@ -1,0 +1,113 @@
+// An NVIDIA GPU as a device, through the driver API. Its context is the GPU's primary one, which the runtime API,
+// kernels and libraries of this process share.
+//
+//   std::unique_ptr<CudaDevice> device = TRY(CudaDevice::create({.ordinal = 0}));
+//
+// The driver has a current context per thread. Every call of the device makes its own current where it is not, and
+// leaves it so; code that makes another context current to a thread must restore the former one.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/device/cuda/driver.h"
+#include "tessera/device/device.h"
+#include "tessera/device/errors.h"
+#include "tessera/device/recording.h"
+
+namespace tessera {
+
+class CudaDevice final : public Device {
+ public:
+  struct Options {
+    int ordinal = 0;                 // among the GPUs that this process sees
+    const Driver* driver = nullptr;  // a test's, copied; null: the system's
+  };
+  // 10 · major + minor. Kernels are built for this and newer ones.
+  static constexpr int kOldestComputeCapability = 80;
+
+  // kNotFound: no driver, one that is too old, or no such GPU. kUnimplemented: a GPU that is too old.
+  static Result<std::unique_ptr<CudaDevice>> create(Options options);
+  ~CudaDevice() override;
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  const DeviceProperties& properties() const override { return properties_; }
+  Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
+  Result<std::unique_ptr<Allocation>> allocate_host(std::size_t bytes, std::string_view name) override;
+  // Backed by cuMemCreate, where the GPU can with handles that other processes and network cards take.
+  Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
+  Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
+  using Device::create_event;
+  Result<std::unique_ptr<Event>> create_event(EventKind kind) override;
+  std::int64_t available_bytes() const override;
+
+  CUdevice handle() const { return device_; }
+  // Makes the device's context current to the calling thread; no driver call where it is.
+  Status make_current() const;
+
+  // For the parts of this device, which follow: memory, arenas, streams, events, graphs.
+  const Driver& driver() const { return driver_; }
+  OpenRecording& recording() { return recording_; }
+
+  // First step of every call: fails at once on a lost device, and makes the context current.
+  Status begin(DeviceCall call, std::string_view object) const {
+    if (is_lost_.load(std::memory_order_acquire)) [[unlikely]]
+      return lost_before(call, object);
+    return make_current();
+  }
+  // The same, and refuses what the recording thread may not do.
+  Status enter(DeviceCall call, std::string_view object) const;
+  // The Status of a driver call. The first error that only a restart helps with makes the device lost for good.
+  Status check(CUresult result, const DriverCall& call) {
+    if (result == CUDA_SUCCESS) [[likely]]
+      return ok_status();
+    return fail(result, call);
+  }
+  // Runs `release`, which gives something back to the driver: now, or after the recording that this thread has open,
+  // because freeing waits for the device and would make the capture invalid.
+  void release(std::function<void()> release);
+  // To be called when a recording has ended: runs what release() put off.
+  void release_deferred();
+
+  // Pinned memory that transfers may read and write while the stream runs.
+  void add_pinned(const std::byte* data, std::size_t bytes);
+  void remove_pinned(const std::byte* data);
+  bool is_pinned(const void* data, std::size_t bytes) const;
+
+  // Keeps `error` as what lost the device, if it is the first, and returns it.
+  Status lose(Status error);
+
+ private:
+  explicit CudaDevice(const Driver& driver);
+  Status open(int ordinal);
+  Status read_properties();
+  Result<int> read_attribute(CUdevice_attribute attribute);
+  Status fail(CUresult result, const DriverCall& call);
+  Status lost_before(DeviceCall call, std::string_view object) const;
+
+  Driver driver_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  std::string name_;        // "cuda:0"
+  const std::uint64_t id_;  // never given twice, as context handles are
+  DeviceProperties properties_;
+  std::atomic<int> events_{0};
+  OpenRecording recording_;
+
+  std::atomic<bool> is_lost_{false};
+  mutable std::mutex mutex_;                        // of what follows
+  Status lost_;                                     // what lost the device
+  std::vector<std::function<void()>> deferred_;     // releases, in order
+  std::map<const std::byte*, std::size_t> pinned_;  // start → bytes
+};
+
+}  // namespace tessera

@@ -1,0 +1,56 @@
+#include "tessera/device/cuda/cuda_memory.h"
+
+#include "tessera/device/cpu/host_limits.h"
+
+namespace tessera {
+
+Result<std::unique_ptr<CudaAllocation>> CudaAllocation::create(CudaDevice& device, std::size_t bytes,
+                                                               std::string_view name) {
+  std::unique_ptr<CudaAllocation> allocation(new CudaAllocation(device, name));
+  if (bytes == 0) return allocation;
+  // Some sizes are too large even for the driver's arithmetic.
+  if (bytes > static_cast<std::size_t>(device.properties().memory_bytes)) {
+    return out_of_device_memory(DeviceCall::kAllocate, name, bytes, device.available_bytes());
+  }
+  CUdeviceptr address = 0;
+  TRY(device.check(device.driver().cuMemAlloc(&address, bytes), {"cuMemAlloc", DeviceCall::kAllocate, name, bytes}));
+  allocation->data_ = pointer_of(address);
+  allocation->size_ = bytes;
+  return allocation;
+}
+
+CudaAllocation::~CudaAllocation() {
+  if (data_ == nullptr) return;
+  device_.recording().note_freed(name_);
+  device_.release([&driver = device_.driver(), address = address_of(data_)] { (void)driver.cuMemFree(address); });
+}
+
+Result<std::unique_ptr<PinnedAllocation>> PinnedAllocation::create(CudaDevice& device, std::size_t bytes,
+                                                                   std::string_view name) {
+  std::unique_ptr<PinnedAllocation> allocation(new PinnedAllocation(device, name));
+  if (bytes == 0) return allocation;
+  // Pinned pages count at once: the system ends a process that pins more than its control group may have.
+  const std::int64_t available = read_host_memory().available_bytes;
+  if (available < 0 || bytes > static_cast<std::size_t>(available)) {
+    return out_of_device_memory(DeviceCall::kAllocate, name, bytes, available);
+  }
+  void* data = nullptr;
+  const CUresult result = device.driver().cuMemHostAlloc(&data, bytes, CU_MEMHOSTALLOC_PORTABLE);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    return out_of_device_memory(DeviceCall::kAllocate, name, bytes, available).with_context("cuMemHostAlloc");
+  }
+  TRY(device.check(result, {"cuMemHostAlloc", DeviceCall::kAllocate, name, bytes}));
+  allocation->data_ = static_cast<std::byte*>(data);
+  allocation->size_ = bytes;
+  device.add_pinned(allocation->data_, bytes);
+  return allocation;
+}
+
+PinnedAllocation::~PinnedAllocation() {
+  if (data_ == nullptr) return;
+  device_.recording().note_freed(name_);
+  device_.remove_pinned(data_);
+  device_.release([&driver = device_.driver(), data = data_] { (void)driver.cuMemFreeHost(data); });
+}
+
+}  // namespace tessera

@@ -1,0 +1,42 @@
+// Memory of the CUDA device that is taken at once: on the GPU, and pinned on the host.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tessera/device/cuda/cuda_device.h"
+
+namespace tessera {
+
+class CudaAllocation final : public Allocation {
+ public:
+  static Result<std::unique_ptr<CudaAllocation>> create(CudaDevice& device, std::size_t bytes, std::string_view name);
+  // Waits for the work that the GPU has, as cuMemFree does.
+  ~CudaAllocation() override;
+  CudaAllocation(const CudaAllocation&) = delete;
+  CudaAllocation& operator=(const CudaAllocation&) = delete;
+
+ private:
+  CudaAllocation(CudaDevice& device, std::string_view name) : device_(device), name_(name) {}
+
+  CudaDevice& device_;
+  std::string name_;
+};
+
+// Host memory that the GPU reads and writes by itself, from any context.
+class PinnedAllocation final : public Allocation {
+ public:
+  static Result<std::unique_ptr<PinnedAllocation>> create(CudaDevice& device, std::size_t bytes, std::string_view name);
+  ~PinnedAllocation() override;
+  PinnedAllocation(const PinnedAllocation&) = delete;
+  PinnedAllocation& operator=(const PinnedAllocation&) = delete;
+
+ private:
+  PinnedAllocation(CudaDevice& device, std::string_view name) : device_(device), name_(name) {}
+
+  CudaDevice& device_;
+  std::string name_;
+};
+
+}  // namespace tessera

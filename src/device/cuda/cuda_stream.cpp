@@ -1,0 +1,174 @@
+#include "tessera/device/cuda/cuda_stream.h"
+
+#include <fmt/format.h>
+
+#include "tessera/device/cuda/cuda_device.h"
+#include "tessera/device/cuda/cuda_graph.h"
+#include "tessera/device/cuda/staging.h"
+
+namespace tessera {
+namespace {
+
+// The event as one of `device`'s; null if it is not.
+CudaEvent* event_of(CudaDevice& device, Event& event) {
+  auto* mine = dynamic_cast<CudaEvent*>(&event);
+  return mine != nullptr && mine->device() == &device ? mine : nullptr;
+}
+
+}  // namespace
+
+CudaStream::CudaStream(CudaDevice& device, std::string name) : device_(device), name_(std::move(name)) {}
+
+Result<std::unique_ptr<CudaStream>> CudaStream::create(CudaDevice& device, std::string name) {
+  std::unique_ptr<CudaStream> stream(new CudaStream(device, std::move(name)));
+  TRY(device.check(device.driver().cuStreamCreate(&stream->handle_, CU_STREAM_NON_BLOCKING),
+                   {"cuStreamCreate", DeviceCall::kCreateStream, stream->name_}));
+  stream->staging_ = TRY(StagingRing::create(device, stream->name_));
+  return stream;
+}
+
+CudaStream::~CudaStream() {
+  CudaStream::abandon_recording();
+  if (handle_ == nullptr) return;
+  // Before staging_, which the stream may still read.
+  device_.release([&driver = device_.driver(), handle = handle_] {
+    (void)driver.cuStreamSynchronize(handle);
+    (void)driver.cuStreamDestroy(handle);
+  });
+}
+
+Status CudaStream::begin_launch(const char* kernel) { return device_.begin(DeviceCall::kLaunch, kernel); }
+
+Status CudaStream::launch_error(const char* kernel, cudaError_t error) const {
+  std::string message = fmt::format("{} '{}' on stream '{}': {}, {}", device_call_name(DeviceCall::kLaunch), kernel,
+                                    name_, cudaGetErrorName(error), cudaGetErrorString(error));
+  if (recording_) message += fmt::format(" (while '{}' is being recorded)", recording_what_);
+  if (error == cudaErrorMemoryAllocation) return resource_exhausted(std::move(message));
+  // The runtime numbers the errors of the driver as the driver does.
+  if (is_device_lost(static_cast<CUresult>(error))) return device_.lose(device_lost(std::move(message)));
+  return internal_error(std::move(message));
+}
+
+Status CudaStream::enter(DeviceCall call) const {
+  if (recording_) return refused_while_recording(call, name_, recording_what_);
+  return device_.enter(call, name_);
+}
+
+Status CudaStream::upload(std::byte* device, const void* host, std::size_t bytes) {
+  TRY(enter(DeviceCall::kUpload));
+  TRY(check_addresses(DeviceCall::kUpload, name_, device, host, bytes));
+  if (bytes == 0) return ok_status();
+  if (!device_.is_pinned(host, bytes)) {
+    return staging_->upload(handle_, device, static_cast<const std::byte*>(host), bytes);
+  }
+  return device_.check(device_.driver().cuMemcpyHtoDAsync(address_of(device), host, bytes, handle_),
+                       {"cuMemcpyHtoDAsync", DeviceCall::kUpload, name_, bytes});
+}
+
+Status CudaStream::download(void* host, const std::byte* device, std::size_t bytes) {
+  TRY(enter(DeviceCall::kDownload));
+  TRY(check_addresses(DeviceCall::kDownload, name_, host, device, bytes));
+  if (bytes == 0) return ok_status();
+  // Returns at once for pinned memory, and when the copy is done for other memory.
+  return device_.check(device_.driver().cuMemcpyDtoHAsync(host, address_of(device), bytes, handle_),
+                       {"cuMemcpyDtoHAsync", DeviceCall::kDownload, name_, bytes});
+}
+
+Status CudaStream::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  TRY(check_addresses(DeviceCall::kLaunch, name_, to, from, bytes));
+  if (bytes == 0) return ok_status();
+  TRY(begin_launch("copy"));
+  return device_.check(device_.driver().cuMemcpyDtoDAsync(address_of(to), address_of(from), bytes, handle_),
+                       {"cuMemcpyDtoDAsync", DeviceCall::kLaunch, "copy", bytes});
+}
+
+Status CudaStream::fill(std::byte* to, std::uint8_t value, std::size_t bytes) {
+  TRY(check_addresses(DeviceCall::kLaunch, name_, to, to, bytes));
+  if (bytes == 0) return ok_status();
+  TRY(begin_launch("fill"));
+  return device_.check(device_.driver().cuMemsetD8Async(address_of(to), value, bytes, handle_),
+                       {"cuMemsetD8Async", DeviceCall::kLaunch, "fill", bytes});
+}
+
+Status CudaStream::record(Event& event) {
+  TRY(enter(DeviceCall::kRecordEvent));
+  CudaEvent* const mine = event_of(device_, event);
+  if (mine == nullptr) return event_of_another_device(DeviceCall::kRecordEvent, name_);
+  return mine->record(handle_, name_);
+}
+
+Status CudaStream::wait(Event& event) {
+  TRY(enter(DeviceCall::kWaitForEvent));
+  CudaEvent* const mine = event_of(device_, event);
+  if (mine == nullptr) return event_of_another_device(DeviceCall::kWaitForEvent, name_);
+  return device_.check(device_.driver().cuStreamWaitEvent(handle_, mine->handle(), CU_EVENT_WAIT_DEFAULT),
+                       {"cuStreamWaitEvent", DeviceCall::kWaitForEvent, name_});
+}
+
+Status CudaStream::synchronize() {
+  TRY(enter(DeviceCall::kSynchronize));
+  return device_.check(device_.driver().cuStreamSynchronize(handle_),
+                       {"cuStreamSynchronize", DeviceCall::kSynchronize, name_});
+}
+
+Status CudaStream::begin_recording(std::string what) {
+  // Refused by OpenRecording, which names both recordings, rather than by enter().
+  TRY(device_.recording().open(*this, what));
+  Status begun = device_.begin(DeviceCall::kBeginRecording, what);
+  if (begun.ok()) {
+    begun = device_.check(device_.driver().cuStreamBeginCapture(handle_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                          {"cuStreamBeginCapture", DeviceCall::kBeginRecording, what});
+  }
+  if (!begun.ok()) {
+    (void)device_.recording().close(*this);
+    return begun;
+  }
+  recording_ = true;
+  recording_what_ = std::move(what);
+  return ok_status();
+}
+
+Result<std::unique_ptr<RecordedGraph>> CudaStream::end_recording() {
+  if (!recording_) return no_open_recording(name_);
+  CUgraph graph = nullptr;
+  Status ended = end_capture(&graph);
+  const Status closed = device_.recording().close(*this);
+  device_.release_deferred();
+  if (!closed.ok()) ended = closed;
+  Result<std::unique_ptr<CudaGraph>> recorded = ended.ok() ? CudaGraph::create(device_, recording_what_, graph, handle_)
+                                                           : Result<std::unique_ptr<CudaGraph>>(ended);
+  if (graph != nullptr) (void)device_.driver().cuGraphDestroy(graph);
+  if (!recorded.ok()) return recorded.status();
+  return std::move(recorded).value();
+}
+
+void CudaStream::abandon_recording() {
+  if (!recording_) return;
+  CUgraph graph = nullptr;
+  // What would have made the recording void matters no more.
+  (void)end_capture(&graph);
+  if (graph != nullptr) (void)device_.driver().cuGraphDestroy(graph);
+  (void)device_.recording().close(*this);
+  device_.release_deferred();
+}
+
+Status CudaStream::end_capture(CUgraph* graph) {
+  recording_ = false;
+  TRY(device_.make_current());
+  if (!device_.recording().on_this_thread()) return replace_handle();
+  return device_.check(device_.driver().cuStreamEndCapture(handle_, graph),
+                       {"cuStreamEndCapture", DeviceCall::kEndRecording, recording_what_});
+}
+
+// A capture ends on the thread that began it or with its stream, and a defect has brought us to another thread.
+Status CudaStream::replace_handle() {
+  const Driver& driver = device_.driver();
+  TRY(device_.check(driver.cuStreamDestroy(handle_), {"cuStreamDestroy", DeviceCall::kEndRecording, recording_what_}));
+  handle_ = nullptr;
+  // What the old stream had to do comes before what the new one will.
+  TRY(device_.check(driver.cuCtxSynchronize(), {"cuCtxSynchronize", DeviceCall::kEndRecording, recording_what_}));
+  return device_.check(driver.cuStreamCreate(&handle_, CU_STREAM_NON_BLOCKING),
+                       {"cuStreamCreate", DeviceCall::kEndRecording, recording_what_});
+}
+
+}  // namespace tessera

@@ -1,0 +1,71 @@
+// A CUDA stream behind the device contract.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <string>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/device/errors.h"
+
+namespace tessera {
+
+class CudaDevice;
+class StagingRing;
+
+// Does not wait for the legacy default stream, nor it for this one. Uploads of ordinary memory go through a ring of
+// pinned memory; downloads to ordinary memory may wait for the stream.
+class CudaStream final : public Stream {
+ public:
+  static Result<std::unique_ptr<CudaStream>> create(CudaDevice& device, std::string name);
+  // Waits for the stream's work.
+  ~CudaStream() override;
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  // The driver's CUstream and the runtime's cudaStream_t are one type.
+  CUstream handle() const { return handle_; }
+  CudaDevice& device() const { return device_; }
+
+  // Before a kernel launch from any thread: makes the device current to the thread.
+  Status begin_launch(const char* kernel);
+  // The Status of a launch that failed: kDeviceLost where only a restart helps.
+  Status launch_error(const char* kernel, cudaError_t error) const;
+
+  Status upload(std::byte* device, const void* host, std::size_t bytes) override;
+  Status download(void* host, const std::byte* device, std::size_t bytes) override;
+  Status copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  Status fill(std::byte* to, std::uint8_t value, std::size_t bytes) override;
+  Status record(Event& event) override;
+  Status wait(Event& event) override;
+  Status synchronize() override;
+  Status begin_recording(std::string what) override;
+  Result<std::unique_ptr<RecordedGraph>> end_recording() override;
+  void abandon_recording() override;
+  bool recording() const override { return recording_; }
+  // Empty before the first recording.
+  const std::string& recording_what() const { return recording_what_; }
+
+ private:
+  CudaStream(CudaDevice& device, std::string name);
+  // First step of every call but launches, begin and end.
+  Status enter(DeviceCall call) const;
+  // The driver's graph, null where there is nothing to keep; the capture is over in any case.
+  Status end_capture(CUgraph* graph);
+  Status replace_handle();
+
+  CudaDevice& device_;
+  std::string name_;
+  CUstream handle_ = nullptr;
+  std::unique_ptr<StagingRing> staging_;
+  bool recording_ = false;
+  std::string recording_what_;
+};
+
+// The stream of a CUDA kernel. Precondition: the stream was made by a CudaDevice.
+inline CudaStream& as_cuda(Stream& stream) { return static_cast<CudaStream&>(stream); }
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// Uploads from ordinary host memory without waiting for the stream: bytes are copied to a ring of pinned memory,
+// from where the GPU fetches them when the stream gets there.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "tessera/device/cuda/cuda_device.h"
+
+namespace tessera {
+
+// The ring of one stream. Its segments are filled in turn; an event after the last copy out of a segment guards it, so
+// the host waits only where it is a whole ring ahead of the GPU. upload() allocates nothing.
+class StagingRing {
+ public:
+  static constexpr std::size_t kSegmentBytes = std::size_t{256} << 10;
+  static constexpr std::size_t kSegments = 16;  // 4 MiB in all
+
+  // `stream` names the ring in errors.
+  static Result<std::unique_ptr<StagingRing>> create(CudaDevice& device, const std::string& stream);
+  ~StagingRing();
+  StagingRing(const StagingRing&) = delete;
+  StagingRing& operator=(const StagingRing&) = delete;
+
+  // `host` has been read when it returns. Preconditions: the device is current to the thread, and the ring is used
+  // with one stream at a time.
+  Status upload(CUstream stream, std::byte* device, const std::byte* host, std::size_t bytes);
+
+ private:
+  StagingRing(CudaDevice& device, const std::string& stream) : device_(device), stream_(stream) {}
+  Status enter_next_segment(CUstream stream);
+
+  struct Segment {
+    CUevent fetched = nullptr;
+    bool in_flight = false;  // `fetched` was recorded and not yet waited for
+  };
+
+  CudaDevice& device_;
+  std::string stream_;
+  std::byte* ring_ = nullptr;
+  std::array<Segment, kSegments> segments_;
+  std::size_t current_ = 0;  // segment
+  std::size_t offset_ = 0;   // bytes of it that are taken
+};
+
+}  // namespace tessera

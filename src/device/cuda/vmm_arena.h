@@ -1,0 +1,48 @@
+// An arena on the driver's virtual memory: addresses are reserved once, each grow() maps one more piece of physical
+// memory behind them. Pieces can be exported as POSIX file descriptors and read by network cards (GPUDirect RDMA)
+// where the GPU and the system allow it; where they refuse, the arena does without, first without RDMA.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/device/cuda/cuda_device.h"
+
+namespace tessera {
+
+class VmmArena final : public Arena {
+ public:
+  static Result<std::unique_ptr<VmmArena>> create(CudaDevice& device, ArenaOptions options);
+  // Waits for the work that the GPU has, as cuMemUnmap does.
+  ~VmmArena() override;
+  VmmArena(const VmmArena&) = delete;
+  VmmArena& operator=(const VmmArena&) = delete;
+
+  // Takes memory in multiples of the driver's granularity (2 MiB as a rule).
+  Status grow(std::size_t bytes) override;
+
+  // What was granted for the pieces so far.
+  bool exportable() const { return properties_.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE; }
+  bool rdma_capable() const { return properties_.allocFlags.gpuDirectRDMACapable != 0; }
+
+ private:
+  struct Piece {
+    CUdeviceptr address = 0;
+    std::size_t bytes = 0;
+    CUmemGenericAllocationHandle handle = 0;
+  };
+
+  VmmArena(CudaDevice& device, ArenaOptions options) : device_(device), options_(std::move(options)) {}
+  Status read_properties();
+  Status create_handle(Piece& piece);
+  Status map(const Piece& piece);
+
+  CudaDevice& device_;
+  ArenaOptions options_;
+  CUmemAllocationProp properties_{};
+  std::size_t granularity_ = 0;  // bytes
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,174 @@
+// Copies between host and device, on the device, their order, and events.
+#include <algorithm>
+#include <cstring>
+
+#include "tessera/device/testing/conformance.h"
+
+namespace tessera {
+
+// Bug caught: a copy that loses the tail, or a byte count taken for an element count.
+TEST_P(DeviceConformance, TransfersRoundTrip) {
+  for (const std::size_t bytes : {1ul, 7ul, 4096ul, 100003ul, 3ul << 20, (9ul << 20) + 5}) {
+    std::unique_ptr<Allocation> memory = allocate(bytes + 2);
+    ASSERT_NE(memory, nullptr);
+    write(memory->data(), std::vector<std::uint8_t>(bytes + 2, 0xAB));
+    write(memory->data() + 1, pattern(bytes, 5));
+    std::vector<std::uint8_t> expected = pattern(bytes, 5);
+    expected.insert(expected.begin(), 0xAB);
+    expected.push_back(0xAB);
+    EXPECT_EQ(read(memory->data(), bytes + 2), expected) << bytes;
+  }
+}
+
+// Bug caught: source and destination exchanged, and a fill that passes its end.
+TEST_P(DeviceConformance, CopyAndFillTouchWhatTheySay) {
+  std::unique_ptr<Allocation> from = allocate(64);
+  std::unique_ptr<Allocation> to = allocate(64);
+  ASSERT_TRUE(from != nullptr && to != nullptr);
+  const std::vector<std::uint8_t> values = pattern(64, 1);
+  write(from->data(), values);
+  expect_ok(stream_->fill(to->data(), 0x11, 64));
+  expect_ok(stream_->copy(to->data() + 8, from->data() + 16, 24));
+  expect_ok(stream_->fill(to->data() + 40, 0x7F, 3));
+  std::vector<std::uint8_t> expected(64, 0x11);
+  std::copy_n(values.begin() + 16, 24, expected.begin() + 8);
+  std::fill_n(expected.begin() + 40, 3, std::uint8_t{0x7F});
+  EXPECT_EQ(read(to->data(), 64), expected);
+  EXPECT_EQ(read(from->data(), 64), values);
+}
+
+// Bug caught: work that overtakes what was enqueued before it on the same stream.
+TEST_P(DeviceConformance, StreamKeepsOrder) {
+  std::unique_ptr<Allocation> memory = allocate(1 << 16);
+  ASSERT_NE(memory, nullptr);
+  const std::size_t half = 1 << 15;
+  for (unsigned i = 0; i < 200; ++i) {
+    expect_ok(stream_->fill(memory->data(), static_cast<std::uint8_t>(i), half));
+    expect_ok(stream_->copy(memory->data() + half, memory->data(), half));
+  }
+  EXPECT_EQ(read(memory->data(), 1 << 16), std::vector<std::uint8_t>(1 << 16, 199));
+}
+
+// Bug caught: a second stream that reads before the first has written, or a host that does.
+TEST_P(DeviceConformance, EventsOrderStreamsAndHost) {
+  std::unique_ptr<Allocation> memory = allocate(2 << 20);
+  ASSERT_NE(memory, nullptr);
+  std::unique_ptr<Stream> second = device_->create_stream("second").value();
+  std::unique_ptr<Event> written = device_->create_event().value();
+  std::unique_ptr<Event> copied = device_->create_event().value();
+  const std::size_t half = 1 << 20;
+  for (unsigned i = 1; i < 20; ++i) {
+    expect_ok(stream_->fill(memory->data(), static_cast<std::uint8_t>(i), half));
+    expect_ok(stream_->record(*written));
+    expect_ok(second->wait(*written));
+    expect_ok(second->copy(memory->data() + half, memory->data(), half));
+    expect_ok(second->record(*copied));
+    expect_ok(copied->synchronize());
+    EXPECT_EQ(read(memory->data() + half, half), std::vector<std::uint8_t>(half, static_cast<std::uint8_t>(i)));
+  }
+}
+
+// Bug caught: a wait for an event that nobody recorded, which never ends.
+TEST_P(DeviceConformance, UnrecordedEventHasPassed) {
+  std::unique_ptr<Event> event = device_->create_event().value();
+  expect_ok(event->synchronize());
+  expect_ok(stream_->wait(*event));
+  expect_ok(stream_->synchronize());
+}
+
+// Bug caught: a time that is made up, or that of an event from before.
+TEST_P(DeviceConformance, EventsTakeTime) {
+  std::unique_ptr<Allocation> memory = allocate(32 << 20);
+  std::unique_ptr<Event> begin = device_->create_event(EventKind::kTime).value();
+  std::unique_ptr<Event> end = device_->create_event(EventKind::kTime).value();
+  std::unique_ptr<Event> order = device_->create_event().value();
+  ASSERT_NE(memory, nullptr);
+  expect_refused(end->milliseconds_since(*begin).status(), {"event"});
+  expect_ok(stream_->record(*begin));
+  expect_refused(end->milliseconds_since(*begin).status(), {"event"});
+  expect_ok(stream_->fill(memory->data(), 1, memory->size()));
+  expect_ok(stream_->record(*end));
+  expect_ok(stream_->record(*order));
+  expect_ok(stream_->synchronize());
+  const Result<double> milliseconds = end->milliseconds_since(*begin);
+  ASSERT_TRUE(milliseconds.ok()) << milliseconds.status().message();
+  EXPECT_GT(*milliseconds, 0);
+  EXPECT_LT(*milliseconds, 10000);
+  expect_refused(order->milliseconds_since(*begin).status(), {"event"});
+}
+
+// Bug caught: a null address that kills the process instead of the call.
+TEST_P(DeviceConformance, NullAddressesAreRefused) {
+  std::unique_ptr<Allocation> memory = allocate(16);
+  ASSERT_NE(memory, nullptr);
+  std::uint8_t host = 0;
+  EXPECT_EQ(stream_->upload(nullptr, &host, 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(stream_->upload(memory->data(), nullptr, 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(stream_->download(nullptr, memory->data(), 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(stream_->copy(memory->data(), nullptr, 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(stream_->fill(nullptr, 0, 1).code(), StatusCode::kInvalidArgument);
+}
+
+// Bug caught: an upload that reads its source when the stream gets there, from memory that has another content by then.
+TEST_P(DeviceConformance, UploadHasReadHostMemoryWhenItReturns) {
+  std::vector<std::unique_ptr<Allocation>> memory;
+  const std::vector<std::size_t> sizes{4, 100, 4096, 250001, 1 << 20, (6 << 20) + 3};
+  std::unique_ptr<Allocation> busy = allocate(64 << 20);
+  ASSERT_NE(busy, nullptr);
+  for (const std::size_t bytes : sizes) {
+    for (int i = 0; i < 8; ++i) memory.push_back(allocate(bytes));
+  }
+  std::vector<std::uint8_t> host(sizes.back());
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    ASSERT_NE(memory[i], nullptr);
+    // Keeps the stream behind the host.
+    expect_ok(stream_->fill(busy->data(), 1, busy->size()));
+    const std::vector<std::uint8_t> values = pattern(memory[i]->size(), static_cast<unsigned>(i));
+    std::copy(values.begin(), values.end(), host.begin());
+    expect_ok(stream_->upload(memory[i]->data(), host.data(), values.size()));
+    std::fill(host.begin(), host.end(), std::uint8_t{0xCC});
+  }
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    EXPECT_EQ(read(memory[i]->data(), memory[i]->size()), pattern(memory[i]->size(), static_cast<unsigned>(i))) << i;
+  }
+}
+
+// Bug caught: transfers of pinned memory that go to the wrong place, or that an event does not cover.
+TEST_P(DeviceConformance, HostMemoryTransfersWhileTheStreamRuns) {
+  const std::size_t bytes = (5 << 20) + 11;
+  std::unique_ptr<Allocation> from = allocate_host(bytes, "from");
+  std::unique_ptr<Allocation> to = allocate_host(bytes, "to");
+  std::unique_ptr<Allocation> memory = allocate(bytes);
+  std::unique_ptr<Event> done = device_->create_event().value();
+  ASSERT_TRUE(from != nullptr && to != nullptr && memory != nullptr);
+  for (unsigned i = 0; i < 5; ++i) {
+    const std::vector<std::uint8_t> values = pattern(bytes, i);
+    std::memcpy(from->data(), values.data(), bytes);
+    std::memset(to->data(), 0, bytes);
+    // In two parts, which meet at an odd place.
+    expect_ok(stream_->upload(memory->data(), from->data(), 1001));
+    expect_ok(stream_->upload(memory->data() + 1001, from->data() + 1001, bytes - 1001));
+    expect_ok(stream_->download(to->data() + 77, memory->data() + 77, bytes - 77));
+    expect_ok(stream_->download(to->data(), memory->data(), 77));
+    expect_ok(stream_->record(*done));
+    expect_ok(done->synchronize());
+    EXPECT_EQ(content(*to), values);
+  }
+}
+
+// Bug caught: ordinary memory taken for pinned memory because it follows it, or has its address after it was freed.
+TEST_P(DeviceConformance, HostMemoryIsKnownByItsRange) {
+  std::unique_ptr<Allocation> memory = allocate(4096);
+  ASSERT_NE(memory, nullptr);
+  for (unsigned i = 0; i < 20; ++i) {
+    std::unique_ptr<Allocation> pinned = allocate_host(4096);
+    ASSERT_NE(pinned, nullptr);
+    pinned.reset();
+    std::vector<std::uint8_t> host = pattern(4096, i);
+    expect_ok(stream_->upload(memory->data(), host.data(), host.size()));
+    std::fill(host.begin(), host.end(), std::uint8_t{0});
+    EXPECT_EQ(read(memory->data(), 4096), pattern(4096, i));
+  }
+}
+
+}  // namespace tessera

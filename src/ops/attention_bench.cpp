@@ -1,0 +1,249 @@
+// Times attention's kernels on a GPU, one beside the other:
+//
+//   attention_bench [DEVICE]      cuda by default
+//
+// A line for each case, a column of microseconds for each kernel ("-": does not serve the shape), and the host's time
+// for one plan. Launches of several layers are recorded as one graph, with enough layers that their keys and values do
+// not stay in the cache of the device; the figure is the least of some replays, divided by the layers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tessera/ops/attention.h"
+#include "tessera/ops/backend.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kPageSize = 16;
+constexpr int kReplays = 10;
+
+struct Model {
+  const char* name;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  std::int64_t head_dim;
+};
+
+struct Case {
+  BatchKind kind;
+  std::int64_t requests;
+  std::int32_t query_len;
+  std::int32_t cached;
+
+  std::int32_t kv_len() const { return query_len + cached; }
+  std::int64_t rows() const { return requests * query_len; }
+  std::string name() const {
+    if (kind == BatchKind::kDecode) return fmt::format("decode {} at {}", requests, kv_len());
+    return fmt::format("extend {} x {} after {}", requests, query_len, cached);
+  }
+};
+
+using Clock = std::chrono::steady_clock;
+double microseconds(Clock::duration d) { return std::chrono::duration<double, std::micro>(d).count(); }
+
+ForwardBatch make_batch(const Case& c, std::int64_t pages) {
+  ForwardBatch batch;
+  CacheGroupBatch& group = batch.groups.emplace_back();
+  std::int64_t page = 0;
+  for (std::int64_t b = 0; b < c.requests; ++b) {
+    batch.query_lens.push_back(c.query_len);
+    batch.kv_lens.push_back(c.kv_len());
+    std::vector<PageId>& table = group.page_tables.emplace_back();
+    // Neighbours in a request are strangers in memory: steps of a number that shares no factor with the pages.
+    for (std::int64_t filled = 0; filled < c.kv_len(); filled += kPageSize)
+      table.emplace_back(static_cast<std::int32_t>(page++ * 7919 % pages));
+  }
+  return batch;
+}
+
+ir::Node make_node(const Model& model) {
+  ir::Node node;
+  node.op = std::string(kAttention.name);
+  for (std::int32_t i = 0; i < 4; ++i) {
+    node.operands.emplace_back(i);
+    node.mutates.push_back(i == 3);
+  }
+  node.attributes = {{"group", std::int64_t{0}}, {"scale", 1 / std::sqrt(static_cast<double>(model.head_dim))}};
+  return node;
+}
+
+TensorView view(const Allocation& memory, std::vector<std::int64_t> dims) {
+  TensorView v{
+      .data = memory.data(), .dtype = ir::DType::kBFloat16, .rank = static_cast<std::int32_t>(dims.size()), .dims = {}};
+  std::copy(dims.begin(), dims.end(), v.dims.begin());
+  return v;
+}
+
+struct Figures {
+  double device_us = 0;  // of one layer
+  double plan_us = 0;    // of the host
+};
+
+// One case on one kernel: as many layers as the memory's caches need to be passed by.
+class Measurement {
+ public:
+  static Result<Figures> run(Device& device, const Model& model, const Case& c, const std::string& kernel) {
+    Measurement m(device, model, c);
+    TRY(m.prepare(kernel));
+    return m.time();
+  }
+
+ private:
+  Measurement(Device& device, const Model& model, const Case& c) : device_(device), model_(model), case_(c) {}
+
+  Result<std::byte*> allocate(std::int64_t elements) {
+    memory_.push_back(TRY(device_.allocate(static_cast<std::size_t>(elements) * 2, "bench")));
+    // A small number in bfloat16.
+    TRY(stream_->fill(memory_.back()->data(), 0x3c, memory_.back()->size()));
+    return memory_.back()->data();
+  }
+
+  Status prepare(const std::string& kernel) {
+    stream_ = TRY(device_.create_stream("bench"));
+    const AttentionShape shape{
+        .dtype = ir::DType::kBFloat16, .heads = model_.heads, .kv_heads = model_.kv_heads, .head_dim = model_.head_dim};
+    const std::int64_t pages_each = (case_.kv_len() + kPageSize - 1) / kPageSize;
+    pages_ = case_.requests * pages_each + 1;
+    if (pages_ % 7919 == 0) ++pages_;
+    buffers_ = std::make_unique<AttentionBuffers>(
+        TRY(AttentionBuffers::create(device_, {.max_requests = std::max<std::int64_t>(case_.requests, 128),
+                                               .max_pages_per_request = std::max<std::int64_t>(pages_each, 128),
+                                               .page_size = kPageSize,
+                                               .num_pages = pages_,
+                                               .max_tokens = std::max<std::int64_t>(case_.rows(), 8192),
+                                               .shapes = {shape},
+                                               .kernel = kernel})));
+    context_.attention.push_back(buffers_->metadata());
+    context_.batch_kind = case_.kind;
+    context_.page_size = kPageSize;
+    if (context_.attention[0].planner->kernel(shape, case_.kind) != kernel)
+      return unimplemented(kernel + " does not serve this shape");
+    return bind_layers();
+  }
+
+  Status bind_layers() {
+    constexpr std::int64_t kPassedBy = std::int64_t{256} << 20;  // bytes, several times the device's cache
+    const Backend* backend = TRY(backend_of(DeviceKind::kCuda));
+    const KernelDef* def = TRY(backend->kernels->get("attention"));
+    const std::int64_t cache_elements = pages_ * kPageSize * model_.kv_heads * model_.head_dim;
+    const std::int64_t layers = std::clamp<std::int64_t>(kPassedBy / (4 * cache_elements), 2, 28);
+    const ir::Node node = make_node(model_);
+    const std::int64_t width = model_.heads * model_.head_dim;
+    TRY(allocate(case_.rows() * width));
+    TRY(allocate(case_.rows() * width));
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      TRY(allocate(cache_elements));
+      TRY(allocate(cache_elements));
+      const std::vector<std::int64_t> cache{pages_, kPageSize, model_.kv_heads, model_.head_dim};
+      const std::vector<TensorView> operands{view(*memory_[0], {case_.rows(), width}),
+                                             view(*memory_[memory_.size() - 2], cache), view(*memory_.back(), cache),
+                                             view(*memory_[1], {case_.rows(), width})};
+      BindArgs args{node, operands, {}, nullptr, device_, context_};
+      if (layer == 0) workspace_ = TRY(device_.allocate(TRY(def->workspace_bytes(args)), "bench"));
+      args.workspace = workspace_->data();
+      layers_.push_back(TRY(def->bind(args)));
+    }
+    return ok_status();
+  }
+
+  Status plan(const ForwardBatch& batch) {
+    return plan_attention(batch, 0, *buffers_, *stream_, case_.kind,
+                          case_.kind == BatchKind::kDecode ? case_.requests : 0);
+  }
+
+  Result<Figures> time() {
+    const ForwardBatch batch = make_batch(case_, pages_);
+    TRY(plan(batch));
+    TRY(stream_->begin_recording("attention"));
+    for (const std::unique_ptr<BoundOp>& layer : layers_) TRY(layer->enqueue(*stream_));
+    graph_ = TRY(stream_->end_recording());
+    TRY(graph_->launch(*stream_));
+    TRY(stream_->synchronize());
+    Figures best{1e30, 1e30};
+    for (int i = 0; i < kReplays; ++i) {
+      const Clock::time_point before = Clock::now();
+      TRY(plan(batch));
+      const Clock::time_point planned = Clock::now();
+      TRY(stream_->synchronize());
+      const Clock::time_point begin = Clock::now();
+      TRY(graph_->launch(*stream_));
+      TRY(stream_->synchronize());
+      best.device_us =
+          std::min(best.device_us, microseconds(Clock::now() - begin) / static_cast<double>(layers_.size()));
+      best.plan_us = std::min(best.plan_us, microseconds(planned - before));
+    }
+    return best;
+  }
+
+  Device& device_;
+  const Model& model_;
+  const Case& case_;
+  std::int64_t pages_ = 0;
+  // Destroyed in reverse: graph, operators, buffers, memory, stream.
+  std::unique_ptr<Stream> stream_;
+  std::vector<std::unique_ptr<Allocation>> memory_;  // q, out, then keys and values of each layer
+  std::unique_ptr<Allocation> workspace_;
+  std::unique_ptr<AttentionBuffers> buffers_;
+  ForwardContext context_;
+  std::vector<std::unique_ptr<BoundOp>> layers_;
+  std::unique_ptr<RecordedGraph> graph_;
+};
+
+Status print_table(Device& device, const Model& model, const std::vector<Case>& cases,
+                   const std::vector<std::string>& kernels) {
+  std::string head =
+      fmt::format("{:<34}", fmt::format("{} {}/{} d{}", model.name, model.heads, model.kv_heads, model.head_dim));
+  for (const std::string& kernel : kernels) head += fmt::format("{:>12}{:>8}", kernel, "plan");
+  std::puts(head.c_str());
+  for (const Case& c : cases) {
+    std::string line = fmt::format("{:<34}", c.name());
+    for (const std::string& kernel : kernels) {
+      const Result<Figures> figures = Measurement::run(device, model, c, kernel);
+      if (figures.ok()) {
+        line += fmt::format("{:>12.1f}{:>8.1f}", figures->device_us, figures->plan_us);
+      } else if (figures.status().code() == StatusCode::kUnimplemented) {
+        line += fmt::format("{:>12}{:>8}", "-", "");
+      } else {
+        return figures.status().with_context(fmt::format("{} on {}", c.name(), kernel));
+      }
+    }
+    std::puts(line.c_str());
+    std::fflush(stdout);
+  }
+  return ok_status();
+}
+
+Status run(const std::string& device_name) {
+  const std::unique_ptr<Device> device = TRY(open_device(device_name));
+  if (device->properties().kind != DeviceKind::kCuda) return invalid_argument("attention_bench measures a GPU");
+  std::printf("%s, bfloat16, pages of 16 tokens; microseconds\n", device->properties().name.c_str());
+  constexpr BatchKind kExtend = BatchKind::kExtend;
+  constexpr BatchKind kDecode = BatchKind::kDecode;
+  const std::vector<Case> extend = {{kExtend, 1, 128, 0},    {kExtend, 1, 512, 0}, {kExtend, 1, 2048, 0},
+                                    {kExtend, 1, 512, 1536}, {kExtend, 4, 512, 0}, {kExtend, 16, 128, 1024},
+                                    {kExtend, 64, 1, 1024},  {kExtend, 1, 8192, 0}};
+  std::vector<Case> decode;
+  for (const std::int64_t requests : {1, 2, 4, 8, 16, 32, 64, 128}) decode.push_back({kDecode, requests, 1, 1023});
+  for (const std::int64_t requests : {1, 16}) decode.push_back({kDecode, requests, 1, 8191});
+  for (const Model& model : {Model{"Qwen3-0.6B", 16, 8, 128}, Model{"Llama-3-8B", 32, 8, 128}}) {
+    TRY(print_table(*device, model, extend, {"fa3", "fa2", "cudnn", "tessera"}));
+    TRY(print_table(*device, model, decode, {"decode", "fa2", "cudnn", "tessera"}));
+  }
+  return ok_status();
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  const tessera::Status status = tessera::run(argc > 1 ? argv[1] : "cuda");
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "attention_bench: %s\n", status.to_string().c_str());
+  return 1;
+}

@@ -1,0 +1,247 @@
+// Attention as engines run it: with the device's planner, on each kernel that the device has. Catches: lists that leave
+// out or repeat work, launches that lengths are baked into, chunks that are merged wrongly, padding that reaches real
+// rows or rows that are written past the real ones, and plans of one cache group read by another.
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "tessera/ops/attention_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+using ir::DType;
+using ::testing::HasSubstr;
+
+// Library kernels round weights and parts of sums to the storage type: errors are of the size of the row's greatest
+// element, not of each one's own.
+constexpr double kLibraryTolerance = 2e-2;
+
+void expect_rows_close(const HostTensor& actual, const std::vector<double>& expected, std::int64_t rows,
+                       std::int64_t head_dim, const std::string& what) {
+  double worst = 0;
+  std::int64_t worst_at = 0;
+  for (std::int64_t at = 0; at < rows * actual.dims[1]; at += head_dim) {
+    double magnitude = 1e-3;
+    double difference = 0;
+    for (std::int64_t i = at; i < at + head_dim; ++i) {
+      const double e = expected[static_cast<std::size_t>(i)];
+      magnitude = std::max(magnitude, std::abs(e));
+      const double d = std::abs(actual.at(i) - e);
+      difference = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(difference, d);
+    }
+    if (difference / magnitude <= worst) continue;
+    worst = difference / magnitude;
+    worst_at = at;
+  }
+  EXPECT_LE(worst, kLibraryTolerance) << what << ": row " << worst_at / actual.dims[1] << ", head "
+                                      << worst_at % actual.dims[1] / head_dim;
+  std::printf("  %-56s %-4s greatest difference of a row %.3g\n", what.c_str(),
+              std::string(ir::dtype_name(actual.dtype)).c_str(), worst);
+}
+
+// The kernels to try; the CPU has one, whatever is asked for.
+std::vector<std::string> kernels(BatchKind kind) {
+  if (!on_cuda()) return {""};
+  return kind == BatchKind::kExtend ? std::vector<std::string>{"fa3", "fa2", "cudnn", "tessera"}
+                                    : std::vector<std::string>{"decode", "fa2", "cudnn", "tessera"};
+}
+
+Config make_config(DType dtype, std::int64_t head_dim, std::int64_t kv_heads, std::int64_t group) {
+  return {.dtype = dtype,
+          .cache_dtype = dtype,
+          .heads = kv_heads * group,
+          .kv_heads = kv_heads,
+          .head_dim = head_dim,
+          .scale = 1 / std::sqrt(static_cast<double>(head_dim))};
+}
+
+std::string describe(const Config& c, const std::string& kernel) {
+  return kernel + " d" + std::to_string(c.head_dim) + " heads " + std::to_string(c.heads) + "/" +
+         std::to_string(c.kv_heads) + (c.window > 0 ? " window " + std::to_string(c.window) : "") +
+         (c.softcap > 0 ? " softcap" : "");
+}
+
+// One operator with plans, recorded for one batch and replayed for others.
+struct Recorded {
+  static Recorded create(const Config& c, BatchKind kind, const std::string& kernel, const ForwardBatch& batch,
+                         std::int64_t rows) {
+    Recorded r{Bench::create(c.page_size, {{c.shape()}}, kind, kernel), nullptr};
+    r.bench.plan(batch, rows);
+    Result<const KernelDef*> def = kernel_under_test(kAttentionCpu);
+    EXPECT_TRUE(def.ok()) << def.status().message();
+    Result<std::unique_ptr<OpCase>> op = OpCase::create(
+        test_device(), kAttention, **def, make_operands(c, batch, rows, 2), c.attributes(), r.bench.context);
+    EXPECT_TRUE(op.ok()) << op.status().message();
+    r.op = *std::move(op);
+    const Status recorded = r.op->record();
+    EXPECT_TRUE(recorded.ok()) << recorded.message();
+    return r;
+  }
+  HostTensor replay(const ForwardBatch& batch, const std::vector<HostTensor>& operands, std::int64_t rows) {
+    bench.plan(batch, rows);
+    EXPECT_TRUE(op->load(operands).ok());
+    EXPECT_TRUE(op->replay().ok());
+    Result<std::vector<HostTensor>> after = op->operands();
+    EXPECT_TRUE(after.ok()) << after.status().message();
+    return (*after)[3];
+  }
+  Bench bench;
+  std::unique_ptr<OpCase> op;
+};
+
+// On every kernel: recorded with one prompt, replayed with `requests`; rows past the real ones stay as they were.
+void check_extend(const Config& c, const std::vector<Request>& requests) {
+  const std::int64_t rows = count_rows(requests) + c.padded_rows;
+  const ForwardBatch batch = make_batch(requests, c.page_size, 5);
+  const std::vector<HostTensor> operands = make_operands(c, batch, rows, 6);
+  const std::vector<double> expected = reference(c, batch, operands);
+  for (const std::string& kernel : kernels(BatchKind::kExtend)) {
+    Recorded recorded = Recorded::create(c, BatchKind::kExtend, kernel, make_batch({{3, 3}}, c.page_size, 1), rows);
+    if (recorded.bench.kernel(c) != kernel) continue;  // does not serve the shape: another one was chosen
+    const HostTensor out = recorded.replay(batch, operands, rows);
+    const std::string what = "extend " + describe(c, kernel);
+    expect_rows_close(out, expected, count_rows(requests), c.head_dim, what);
+    for (std::int64_t i = count_rows(requests) * out.dims[1]; i < out.size(); ++i)
+      ASSERT_TRUE(std::isnan(out.at(i))) << what << " wrote to padding";
+  }
+}
+
+const std::vector<Request> kRagged = {{1, 1},  {5, 5},  {1, 130},   {70, 90},    {1, 64},   {33, 200},
+                                      {2, 65}, {1, 97}, {193, 193}, {129, 1000}, {1, 1500}, {96, 192}};
+
+class AttentionLibrary : public ::testing::TestWithParam<DType> {};
+
+TEST_P(AttentionLibrary, ExtendHeadSizes) {
+  for (const std::int64_t head_dim : {64, 128, 256}) check_extend(make_config(GetParam(), head_dim, 2, 2), kRagged);
+}
+
+TEST_P(AttentionLibrary, ExtendGroups) {
+  for (const std::int64_t group : {1, 4, 5, 8}) check_extend(make_config(GetParam(), 128, 2, group), kMixed);
+}
+
+TEST_P(AttentionLibrary, ExtendWindowsAndSoftcap) {
+  for (const std::int64_t window : {1, 64, 100, 2000})
+    for (const double softcap : {0.0, 3.0}) {
+      Config c = make_config(GetParam(), 64, 2, 4);
+      c.window = window;
+      c.softcap = softcap;
+      check_extend(c, kRagged);
+    }
+}
+
+TEST_P(AttentionLibrary, ExtendPageSizes) {
+  for (const std::int64_t page_size : {1, 64}) {
+    Config c = make_config(GetParam(), 128, 2, 2);
+    c.page_size = page_size;
+    check_extend(c, {{5, 5}, {70, 90}, {1, 64}, {33, 200}});
+  }
+}
+
+TEST_P(AttentionLibrary, ExtendOfNothingAndOfOneRow) {
+  check_extend(make_config(GetParam(), 128, 2, 2), {});
+  check_extend(make_config(GetParam(), 128, 2, 2), {{1, 1}});
+}
+
+// On every kernel: a graph of `rows` requests recorded with a short one, replayed with those of each batch.
+void check_decode(const Config& c, std::int64_t rows, const std::vector<std::vector<std::int32_t>>& batches) {
+  struct Step {
+    ForwardBatch batch;
+    std::vector<HostTensor> operands;
+    std::vector<double> expected;
+  };
+  std::vector<Step> steps;
+  for (const std::vector<std::int32_t>& kv_lens : batches) {
+    std::vector<Request> requests;
+    for (const std::int32_t kv_len : kv_lens) requests.push_back({1, kv_len});
+    const auto seed = static_cast<std::uint32_t>(20 + steps.size());
+    Step& step = steps.emplace_back();
+    step.batch = make_batch(requests, c.page_size, seed);
+    step.operands = make_operands(c, step.batch, rows, seed);
+    step.expected = reference(c, step.batch, step.operands);
+  }
+  for (const std::string& kernel : kernels(BatchKind::kDecode)) {
+    Recorded recorded = Recorded::create(c, BatchKind::kDecode, kernel, make_batch({{1, 1}}, c.page_size, 1), rows);
+    if (recorded.bench.kernel(c) != kernel) continue;
+    for (const Step& step : steps)
+      expect_rows_close(recorded.replay(step.batch, step.operands, rows), step.expected, step.batch.num_requests(),
+                        c.head_dim,
+                        "decode " + describe(c, kernel) + " " + std::to_string(step.batch.num_requests()) + " of " +
+                            std::to_string(rows));
+  }
+}
+
+TEST_P(AttentionLibrary, DecodeHeadSizesAndGroups) {
+  for (const std::int64_t head_dim : {64, 128, 256})
+    for (const std::int64_t group : {1, 2, 4, 8, 5})
+      check_decode(make_config(GetParam(), head_dim, 2, group), 4, {{2000}, {17, 129, 1000}});
+}
+
+// So many requests that none is cut: no merging.
+TEST_P(AttentionLibrary, DecodeOfManyRequests) {
+  std::vector<std::int32_t> kv_lens(40);
+  for (std::size_t b = 0; b < kv_lens.size(); ++b) kv_lens[b] = static_cast<std::int32_t>(1 + b * 5);
+  check_decode(make_config(GetParam(), 64, 16, 1), 40, {kv_lens, {130, 4}});
+  check_decode(make_config(GetParam(), 64, 2, 4), 40, {kv_lens, {130, 4}});
+}
+
+TEST_P(AttentionLibrary, DecodeWindowsAndSoftcap) {
+  for (const std::int64_t window : {1, 100, 600})
+    for (const double softcap : {0.0, 3.0}) {
+      Config c = make_config(GetParam(), 128, 2, 4);
+      c.window = window;
+      c.softcap = softcap;
+      check_decode(c, 4, {{300, 7, 1}, {2000}});
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, AttentionLibrary, ::testing::Values(DType::kBFloat16, DType::kFloat16),
+                         [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
+
+// Two shapes in one group and two groups with page tables and windows of their own.
+TEST(AttentionGroups, ReadTheirOwnPlans) {
+  Config narrow = make_config(DType::kBFloat16, 64, 2, 2);
+  Config wide = make_config(DType::kBFloat16, 128, 2, 4);
+  Config windowed = wide;
+  windowed.group = 1;
+  windowed.window = 50;
+  Bench bench = Bench::create(16, {{narrow.shape(), wide.shape()}, {windowed.shape()}});
+  const ForwardBatch batch = make_batch(kMixed, 16, 3, /*groups=*/2);
+  bench.plan(batch);
+  for (const Config& c : {narrow, wide, windowed}) {
+    const std::vector<HostTensor> operands = make_operands(c, batch, count_rows(kMixed) + 3, 4);
+    const OpOutcome outcome = run_op(kAttention, kAttentionCpu, operands, c.attributes(), bench.context);
+    expect_rows_close(outcome.operands[3], reference(c, batch, operands), count_rows(kMixed), c.head_dim,
+                      "group " + std::to_string(c.group) + " " + describe(c, bench.kernel(c)));
+  }
+}
+
+// A shape that the planner does not know, and a cache of another type, run without its lists.
+TEST(AttentionGroups, WhatIsNotPlannedStillRuns) {
+  Config c = make_config(DType::kBFloat16, 64, 2, 2);
+  Bench bench = Bench::create(16, {{make_config(DType::kBFloat16, 128, 2, 2).shape()}});
+  const ForwardBatch batch = make_batch(kMixed, 16, 3);
+  bench.plan(batch);
+  for (const DType cache : {DType::kBFloat16, DType::kFloat32}) {
+    c.cache_dtype = cache;
+    const std::vector<HostTensor> operands = make_operands(c, batch, count_rows(kMixed) + 3, 4);
+    const OpOutcome outcome = run_op(kAttention, kAttentionCpu, operands, c.attributes(), bench.context);
+    expect_rows_close(outcome.operands[3], reference(c, batch, operands), count_rows(kMixed), c.head_dim, "unplanned");
+  }
+}
+
+TEST(AttentionPlanner, RefusesWhatDoesNotFit) {
+  if (!on_cuda()) GTEST_SKIP() << "the CPU has no planner";
+  const Config c = make_config(DType::kBFloat16, 128, 2, 2);
+  Bench bench = Bench::create(16, {{c.shape()}});
+  const auto error = [&](const std::vector<Request>& requests, BatchKind kind, std::int64_t padded) {
+    return plan_attention(make_batch(requests, 16, 1), 0, bench.buffers[0], *bench.stream, kind, padded).to_string();
+  };
+  EXPECT_THAT(error({{1025, 1025}}, BatchKind::kExtend, 0), HasSubstr("made for 40 and 1024"));
+  EXPECT_THAT(error({{1, 1}}, BatchKind::kDecode, 41), HasSubstr("41 requests"));
+  EXPECT_THAT(error({{2, 2}}, BatchKind::kDecode, 4), HasSubstr("a decode batch of 1 requests has 2 tokens"));
+  EXPECT_EQ(error({{2, 2}}, BatchKind::kExtend, 0), "ok");
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,49 @@
+// What a device's attention kernels want decided on the host before every forward, beside the lists that all
+// devices read: how the work is split over the multiprocessors, say. plan_attention() calls it; the kernels it
+// decides for find what it wrote at addresses that stay.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ir/type.h"
+#include "tessera/ops/forward_batch.h"
+
+namespace tessera {
+
+// One kind of attention layer of a cache group.
+struct AttentionShape {
+  ir::DType dtype = ir::DType::kBFloat16;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t window = 0;  // 0: none
+  double softcap = 0;       // 0: none
+
+  bool operator==(const AttentionShape&) const = default;
+};
+
+struct AttentionPlannerOptions {
+  std::vector<AttentionShape> shapes;  // of the group's layers, each once
+  std::int64_t max_requests = 0;
+  std::int64_t max_tokens = 0;  // query rows of a forward, padding included
+  std::int64_t max_pages_per_request = 0;
+  std::int64_t page_size = 16;
+  std::string kernel{};  // the one to use wherever it serves the shape; empty: the fastest known
+};
+
+class AttentionPlanner {
+ public:
+  virtual ~AttentionPlanner() = default;
+  // Decides for `batch`. `padded_requests`: kDecode: rows of the graph that will run, at least the batch's
+  // requests; kExtend: unused. Asynchronous on `stream`; allocates nothing.
+  virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) = 0;
+  // The kernel that attention of this shape runs on, as results and logs name it.
+  virtual std::string_view kernel(const AttentionShape& shape, BatchKind kind) const = 0;
+};
+
+}  // namespace tessera

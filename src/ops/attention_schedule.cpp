@@ -1,0 +1,146 @@
+#include "tessera/ops/attention_schedule.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tessera {
+namespace {
+
+std::int64_t ceil_div(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+std::int64_t keys_seen(std::int64_t kv_len, std::int64_t window) {
+  return window > 0 ? std::min(kv_len, window) : kv_len;
+}
+
+}  // namespace
+
+TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads,
+                           std::int64_t tile_rows, std::int64_t workers)
+    : heads_(heads), tile_rows_(tile_rows), loads_(static_cast<std::size_t>(workers)) {
+  const auto most = static_cast<std::size_t>(most_tiles(max_tokens, max_requests, tile_rows));
+  tiles_.reserve(most);
+  worker_of_.resize(most * static_cast<std::size_t>(heads));
+}
+
+std::int32_t TileSchedule::give(std::int64_t cost) {
+  const std::int32_t worker = loads_[0].worker;
+  Load load{loads_[0].cost + cost, worker};
+  // Its new place in the heap: sink until no child is less loaded.
+  std::size_t at = 0;
+  for (std::size_t child = 1; child < loads_.size(); child = 2 * at + 1) {
+    if (child + 1 < loads_.size() && loads_[child + 1].cost < loads_[child].cost) ++child;
+    if (load.cost <= loads_[child].cost) break;
+    loads_[at] = loads_[child];
+    at = child;
+  }
+  loads_[at] = load;
+  return worker;
+}
+
+std::int64_t TileSchedule::assign(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
+                                  std::span<std::int32_t> starts, std::span<TileWork> works) {
+  tiles_.clear();
+  for (std::size_t b = 0; b < query_lens.size(); ++b) {
+    const std::int64_t rows = query_lens[b];
+    for (std::int64_t tile = 0; tile * tile_rows_ < rows; ++tile) {
+      // Keys that the tile's last row sees, and a part that every tile costs.
+      const std::int64_t keys = kv_lens[b] - rows + std::min(rows, (tile + 1) * tile_rows_);
+      tiles_.push_back({keys + 2 * tile_rows_, static_cast<std::int32_t>(b), static_cast<std::uint16_t>(tile)});
+    }
+  }
+  std::sort(tiles_.begin(), tiles_.end(), [](const Tile& a, const Tile& b) {
+    if (a.cost != b.cost) return a.cost > b.cost;
+    return a.request != b.request ? a.request < b.request : a.index > b.index;
+  });
+
+  for (std::size_t w = 0; w < loads_.size(); ++w) loads_[w] = {0, static_cast<std::int32_t>(w)};
+  std::fill(starts.begin(), starts.end(), 0);
+  std::size_t count = 0;
+  for (const Tile& tile : tiles_)
+    for (std::int64_t head = 0; head < heads_; ++head) {
+      worker_of_[count] = give(tile.cost);
+      ++starts[static_cast<std::size_t>(worker_of_[count]) + 1];
+      ++count;
+    }
+  for (std::size_t w = 1; w < starts.size(); ++w) starts[w] += starts[w - 1];
+
+  // Each worker's works from its start on: `starts` counts up meanwhile and is shifted back afterwards.
+  std::size_t work = 0;
+  for (const Tile& tile : tiles_)
+    for (std::int64_t head = 0; head < heads_; ++head) {
+      std::int32_t& next = starts[static_cast<std::size_t>(worker_of_[work++])];
+      works[static_cast<std::size_t>(next++)] = {tile.request, tile.index, static_cast<std::uint16_t>(head)};
+    }
+  std::copy_backward(starts.begin(), starts.end() - 1, starts.end());
+  starts[0] = 0;
+  return static_cast<std::int64_t>(count);
+}
+
+void plan_tiles(std::span<const std::int32_t> query_lens, std::int64_t group, std::int64_t tile_rows,
+                std::int64_t blocks, const BlockPlan& plan) {
+  std::int64_t block = 0;
+  const auto add = [&](std::size_t request, std::int64_t tile, std::uint8_t valid) {
+    plan.requests[block] = static_cast<std::int32_t>(request);
+    plan.tiles[block] = static_cast<std::int32_t>(tile);
+    plan.chunks[block] = 0;
+    plan.valid[block++] = valid;
+  };
+  for (std::size_t b = 0; b < query_lens.size(); ++b)
+    // The last tile sees the most keys and goes first.
+    for (std::int64_t tile = ceil_div(query_lens[b] * group, tile_rows) - 1; tile >= 0; --tile) add(b, tile, 1);
+  while (block < blocks) add(0, 0, 0);
+  *plan.chunk_size = std::numeric_limits<std::int32_t>::max();
+}
+
+ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits) {
+  const std::int64_t blocks = limits.resident_blocks / limits.kv_heads;
+  if (requests >= blocks) return {requests, false};
+  return {std::min(blocks, requests * std::max<std::int64_t>(1, ceil_div(limits.max_kv_len, kLeastChunk))), true};
+}
+
+namespace {
+
+// The least chunk with which all rows fit in the blocks.
+std::int64_t find_chunk_size(std::span<const std::int32_t> kv_lens, std::int64_t blocks, std::int64_t window) {
+  std::int64_t size = 1;
+  for (const std::int32_t kv_len : kv_lens) size = std::max(size, keys_seen(kv_len, window));
+  std::int64_t low = std::min(size, kLeastChunk);
+  while (low < size) {
+    const std::int64_t middle = (low + size) / 2;
+    std::int64_t needed = 0;
+    for (const std::int32_t kv_len : kv_lens) needed += ceil_div(keys_seen(kv_len, window), middle);
+    if (needed > blocks) {
+      low = middle + 1;
+    } else {
+      size = middle;
+    }
+  }
+  return size;
+}
+
+}  // namespace
+
+void plan_chunks(std::span<const std::int32_t> kv_lens, std::int64_t rows, const ChunkGrid& grid, std::int64_t window,
+                 const BlockPlan& plan) {
+  constexpr std::int64_t kWhole = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t size = grid.split ? find_chunk_size(kv_lens, grid.blocks, window) : kWhole;
+  *plan.chunk_size = static_cast<std::int32_t>(size);
+
+  std::int64_t block = 0;
+  const auto add = [&](std::int64_t request, std::int64_t chunk, std::uint8_t valid) {
+    plan.requests[block] = static_cast<std::int32_t>(request);
+    plan.tiles[block] = 0;
+    plan.chunks[block] = static_cast<std::int32_t>(chunk);
+    plan.valid[block++] = valid;
+  };
+  const auto requests = static_cast<std::int64_t>(kv_lens.size());
+  for (std::int64_t b = 0; b < requests; ++b) {
+    plan.starts[b] = static_cast<std::int32_t>(block);
+    const std::int64_t chunks = ceil_div(keys_seen(kv_lens[static_cast<std::size_t>(b)], window), size);
+    for (std::int64_t chunk = 0; chunk < std::max<std::int64_t>(chunks, 1); ++chunk) add(b, chunk, 1);
+  }
+  std::fill(plan.starts + requests, plan.starts + rows + 1, static_cast<std::int32_t>(block));
+  while (block < grid.blocks) add(0, 0, 0);
+}
+
+}  // namespace tessera

@@ -1,0 +1,98 @@
+// How attention's library kernels share a forward's work, decided on the host. Pure functions of lengths: no device,
+// and no allocation after construction.
+//
+// A tile is up to `tile_rows` neighbouring query rows of one request. A chunk is a range of one request's keys; rows
+// that are cut into several chunks are merged afterwards.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tessera {
+
+// One tile and one query head.
+struct TileWork {
+  std::int32_t request;
+  std::uint16_t tile;
+  std::uint16_t head;
+};
+
+// At most so many tiles have any requests of `tokens` rows in all.
+inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::int64_t tile_rows) {
+  return tokens / tile_rows + requests;
+}
+
+// Deals causal tiles to workers that run at once, so that all end at about the same time: the greatest first, each to
+// the worker with the least so far.
+class TileSchedule {
+ public:
+  TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads, std::int64_t tile_rows,
+               std::int64_t workers);
+
+  std::int64_t workers() const { return static_cast<std::int64_t>(loads_.size()); }
+  std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()); }
+
+  // Writes the works of worker w to works[starts[w]] … works[starts[w + 1] - 1], in the order it should take them.
+  // `starts` has workers() + 1 entries, `works` max_works(). Returns the number of works.
+  // Precondition: query rows and requests are within the limits of the constructor.
+  std::int64_t assign(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
+                      std::span<std::int32_t> starts, std::span<TileWork> works);
+
+ private:
+  struct Tile {
+    std::int64_t cost;
+    std::int32_t request;
+    std::uint16_t index;
+  };
+  struct Load {
+    std::int64_t cost;
+    std::int32_t worker;
+  };
+  std::int32_t give(std::int64_t cost);  // to the least loaded worker, which it returns
+
+  std::int64_t heads_;
+  std::int64_t tile_rows_;
+  std::vector<Tile> tiles_;              // scratch
+  std::vector<Load> loads_;              // a heap, the least loaded worker first
+  std::vector<std::int32_t> worker_of_;  // scratch: of each work, in the order of giving
+};
+
+// What each block of a launch does, in arrays that host and device lay out alike.
+struct BlockPlan {
+  std::int32_t* requests;    // [blocks]
+  std::int32_t* tiles;       // [blocks]: of its request
+  std::int32_t* chunks;      // [blocks]: of its request
+  std::int32_t* starts;      // [rows + 1]: decode: first block of each row; the rows of padding have none
+  std::int32_t* chunk_size;  // [1]: keys
+  std::uint8_t* valid;       // [blocks]: 0 does nothing
+};
+
+// A block for each tile, where a row of the tile is one query head of one token: `group` rows a token.
+// Precondition: the requests have at most `blocks` tiles.
+void plan_tiles(std::span<const std::int32_t> query_lens, std::int64_t group, std::int64_t tile_rows,
+                std::int64_t blocks, const BlockPlan& plan);
+
+// The launch of a decode step: blocks for each KV head. A function of the padded size alone, so that one recorded
+// launch serves any lengths.
+struct ChunkGrid {
+  std::int64_t blocks;
+  bool split;  // rows may be cut into chunks; else block b is request b
+};
+
+struct ChunkLimits {
+  std::int64_t kv_heads = 1;
+  std::int64_t max_kv_len = 0;       // of a request
+  std::int64_t resident_blocks = 0;  // that the device runs at once
+};
+
+inline constexpr std::int64_t kLeastChunk = 128;  // keys; shorter ones cost more in merging than they save
+
+ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
+
+// A row for each length, padded to `rows`, for which `grid` was made. `window`: keys that a row sees at most, 0 for
+// all.
+void plan_chunks(std::span<const std::int32_t> kv_lens, std::int64_t rows, const ChunkGrid& grid, std::int64_t window,
+                 const BlockPlan& plan);
+
+}  // namespace tessera

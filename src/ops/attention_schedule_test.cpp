@@ -1,0 +1,197 @@
+// Catches: a tile or chunk that is left out, given twice or past its request, one worker with far more than another,
+// grids that depend on lengths, chunks that do not fit the grid, and blocks of padding that would compute.
+#include "tessera/ops/attention_schedule.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <set>
+#include <tuple>
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kTileRows = 128;
+
+std::vector<std::int32_t> random_lens(std::size_t count, std::int32_t greatest, std::uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::uniform_int_distribution<std::int32_t> uniform(1, greatest);
+  std::vector<std::int32_t> lens(count);
+  for (std::int32_t& len : lens) len = uniform(generator);
+  return lens;
+}
+
+struct Assignment {
+  std::vector<std::int32_t> starts;
+  std::vector<TileWork> works;
+};
+
+Assignment assign(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
+                  std::int64_t heads, std::int64_t workers) {
+  std::int64_t tokens = 0;
+  for (const std::int32_t len : query_lens) tokens += len;
+  TileSchedule schedule(tokens, static_cast<std::int64_t>(query_lens.size()), heads, kTileRows, workers);
+  Assignment out;
+  out.starts.resize(static_cast<std::size_t>(schedule.workers()) + 1, -1);
+  out.works.resize(static_cast<std::size_t>(schedule.max_works()));
+  const std::int64_t count = schedule.assign(query_lens, kv_lens, out.starts, out.works);
+  EXPECT_LE(count, schedule.max_works());
+  out.works.resize(static_cast<std::size_t>(count));
+  return out;
+}
+
+TEST(TileSchedule, GivesEveryTileAndHeadOnce) {
+  for (const std::int64_t workers : {1, 3, 132}) {
+    const std::vector<std::int32_t> query_lens = {1, 128, 129, 1000, 5};
+    const std::vector<std::int32_t> kv_lens = {700, 128, 2000, 1000, 6};
+    const Assignment a = assign(query_lens, kv_lens, 4, workers);
+    EXPECT_EQ(a.starts.front(), 0);
+    EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
+    EXPECT_TRUE(std::is_sorted(a.starts.begin(), a.starts.end()));
+    std::set<std::tuple<int, int, int>> given;
+    for (const TileWork& work : a.works) {
+      const auto b = static_cast<std::size_t>(work.request);
+      ASSERT_LT(b, query_lens.size());
+      EXPECT_LT(work.tile * kTileRows, query_lens[b]);
+      EXPECT_LT(work.head, 4);
+      EXPECT_TRUE(given.emplace(work.request, work.tile, work.head).second) << "given twice";
+    }
+    EXPECT_EQ(given.size(), (1U + 1 + 2 + 8 + 1) * 4);
+  }
+}
+
+TEST(TileSchedule, NothingToDo) {
+  const Assignment a = assign({}, {}, 4, 5);
+  EXPECT_TRUE(a.works.empty());
+  EXPECT_THAT(a.starts, ::testing::Each(0));
+}
+
+// Greatest first to the least loaded: nobody has more than the mean and one tile.
+TEST(TileSchedule, BalancesKeys) {
+  const std::vector<std::int32_t> query_lens = {4096, 300, 1, 1, 2048};
+  const std::vector<std::int32_t> kv_lens = {4096, 5000, 900, 40, 3000};
+  const Assignment a = assign(query_lens, kv_lens, 16, 132);
+  std::vector<std::int64_t> loads;
+  std::int64_t greatest = 0;
+  for (std::size_t w = 0; w + 1 < a.starts.size(); ++w) {
+    std::int64_t load = 0;
+    std::int64_t before = std::numeric_limits<std::int64_t>::max();
+    for (auto i = a.starts[w]; i < a.starts[w + 1]; ++i) {
+      const TileWork& work = a.works[static_cast<std::size_t>(i)];
+      const auto b = static_cast<std::size_t>(work.request);
+      const std::int64_t end = std::min<std::int64_t>(query_lens[b], (work.tile + 1) * kTileRows);
+      const std::int64_t cost = kv_lens[b] - query_lens[b] + end + 2 * kTileRows;
+      EXPECT_LE(cost, before) << "the greatest go first";
+      before = cost;
+      load += cost;
+      greatest = std::max(greatest, cost);
+    }
+    loads.push_back(load);
+  }
+  std::int64_t total = 0;
+  for (const std::int64_t load : loads) total += load;
+  EXPECT_LE(*std::max_element(loads.begin(), loads.end()), total / 132 + greatest);
+}
+
+// Lists for a launch, with what nobody wrote showing.
+struct Blocks {
+  explicit Blocks(std::int64_t blocks, std::int64_t rows)
+      : requests(static_cast<std::size_t>(blocks), -1),
+        tiles(requests),
+        chunks(requests),
+        starts(static_cast<std::size_t>(rows) + 1, -1),
+        valid(static_cast<std::size_t>(blocks), 9) {}
+  BlockPlan plan() { return {requests.data(), tiles.data(), chunks.data(), starts.data(), &chunk_size, valid.data()}; }
+  std::vector<std::int32_t> requests, tiles, chunks, starts;
+  std::int32_t chunk_size = -1;
+  std::vector<std::uint8_t> valid;
+};
+
+TEST(PlanTiles, PacksTheHeadsOfAToken) {
+  Blocks blocks(10, 0);
+  plan_tiles(std::vector<std::int32_t>{1, 33, 16}, /*group=*/4, /*tile_rows=*/64, 10, blocks.plan());
+  EXPECT_THAT(blocks.requests, ::testing::ElementsAre(0, 1, 1, 1, 2, 0, 0, 0, 0, 0));
+  EXPECT_THAT(blocks.tiles, ::testing::ElementsAre(0, 2, 1, 0, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 1, 1, 1, 1, 0, 0, 0, 0, 0));
+}
+
+TEST(PlanTiles, AlwaysFits) {
+  for (std::uint32_t seed = 0; seed < 50; ++seed) {
+    const std::vector<std::int32_t> lens = random_lens(1 + seed % 7, 300, seed);
+    std::int64_t rows = 0;
+    std::int64_t tiles = 0;
+    for (const std::int32_t len : lens) {
+      rows += len * 3;
+      tiles += (len * 3 + 63) / 64;
+    }
+    const std::int64_t most = most_tiles(rows, static_cast<std::int64_t>(lens.size()), 64);
+    ASSERT_LE(tiles, most);
+    Blocks blocks(most, 0);
+    plan_tiles(lens, 3, 64, most, blocks.plan());
+    EXPECT_EQ(std::count(blocks.valid.begin(), blocks.valid.end(), 1), tiles);
+    EXPECT_EQ(std::count(blocks.valid.begin(), blocks.valid.end(), 9), 0);
+  }
+}
+
+constexpr ChunkLimits kLimits{.kv_heads = 8, .max_kv_len = 4096, .resident_blocks = 264};
+
+TEST(ChunkGrid, SplitsWhereRequestsAreFew) {
+  EXPECT_EQ(chunk_grid(1, kLimits).blocks, 32) << "no more chunks than a request can have";
+  EXPECT_EQ(chunk_grid(2, kLimits).blocks, 33) << "what the device runs at once";
+  EXPECT_TRUE(chunk_grid(32, kLimits).split);
+  EXPECT_FALSE(chunk_grid(33, kLimits).split);
+  EXPECT_EQ(chunk_grid(100, kLimits).blocks, 100);
+}
+
+void check_chunks(const std::vector<std::int32_t>& kv_lens, std::int64_t rows, std::int64_t window) {
+  const ChunkGrid grid = chunk_grid(rows, kLimits);
+  Blocks blocks(grid.blocks, rows);
+  plan_chunks(kv_lens, rows, grid, window, blocks.plan());
+  std::size_t block = 0;
+  for (std::size_t b = 0; b < kv_lens.size(); ++b) {
+    EXPECT_EQ(blocks.starts[b], static_cast<std::int32_t>(block));
+    const std::int64_t keys = window > 0 ? std::min<std::int64_t>(window, kv_lens[b]) : kv_lens[b];
+    for (std::int64_t chunk = 0; chunk * blocks.chunk_size < keys; ++chunk, ++block) {
+      ASSERT_LT(block, blocks.valid.size()) << "chunks pass the grid";
+      EXPECT_EQ(blocks.requests[block], static_cast<std::int32_t>(b));
+      EXPECT_EQ(blocks.chunks[block], chunk);
+      EXPECT_EQ(blocks.tiles[block], 0);
+      EXPECT_EQ(blocks.valid[block], 1);
+    }
+  }
+  for (auto row = kv_lens.size(); row <= static_cast<std::size_t>(rows); ++row)
+    EXPECT_EQ(blocks.starts[row], static_cast<std::int32_t>(block)) << "padding has no chunk";
+  for (; block < blocks.valid.size(); ++block) EXPECT_EQ(blocks.valid[block], 0) << block;
+}
+
+TEST(PlanChunks, CoversEveryKeyOnce) {
+  for (const std::int64_t rows : {1, 2, 5, 32, 33, 64})
+    for (const std::int64_t window : {0, 1, 500})
+      for (std::uint32_t seed = 0; seed < 20; ++seed) {
+        const auto requests = static_cast<std::size_t>(1 + seed % rows);
+        check_chunks(random_lens(requests, 4096, seed), rows, window);
+      }
+  check_chunks({}, 4, 0);
+}
+
+TEST(PlanChunks, BlockIsRequestWhereNothingIsSplit) {
+  const std::vector<std::int32_t> kv_lens = random_lens(40, 4096, 1);
+  const ChunkGrid grid = chunk_grid(40, kLimits);
+  ASSERT_FALSE(grid.split);
+  Blocks blocks(grid.blocks, 40);
+  plan_chunks(kv_lens, 40, grid, 0, blocks.plan());
+  for (std::int32_t b = 0; b < 40; ++b) EXPECT_EQ(blocks.requests[static_cast<std::size_t>(b)], b);
+}
+
+TEST(PlanChunks, UsesTheGridWithoutTinyChunks) {
+  Blocks blocks(chunk_grid(2, kLimits).blocks, 2);
+  plan_chunks(std::vector<std::int32_t>{4096, 4096}, 2, chunk_grid(2, kLimits), 0, blocks.plan());
+  EXPECT_EQ(blocks.chunk_size, 256) << "16 chunks each, of 33 blocks";
+  plan_chunks(std::vector<std::int32_t>{100, 300}, 2, chunk_grid(2, kLimits), 0, blocks.plan());
+  EXPECT_EQ(blocks.chunk_size, kLeastChunk);
+}
+
+}  // namespace
+}  // namespace tessera

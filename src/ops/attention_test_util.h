@@ -1,0 +1,213 @@
+// For attention's tests: ragged batches over a shuffled paged cache, a double-precision reference, and buffers with
+// plans on the device under test.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tessera/ops/attention.h"
+#include "tessera/ops/op_test_util.h"
+
+namespace tessera::testing {
+
+struct Request {
+  std::int32_t query_len;
+  std::int32_t kv_len;
+};
+
+struct Config {
+  ir::DType dtype = ir::DType::kFloat32;
+  ir::DType cache_dtype = ir::DType::kFloat32;
+  std::int64_t heads = 4;
+  std::int64_t kv_heads = 2;
+  std::int64_t head_dim = 16;
+  std::int64_t page_size = 16;
+  std::int64_t window = 0;
+  double softcap = 0;
+  double scale = 0.25;
+  std::int64_t padded_rows = 3;
+  std::int64_t group = 0;  // of the cache
+
+  ir::Attributes attributes() const {
+    return {{"group", group}, {"scale", scale}, {"window", window}, {"softcap", softcap}};
+  }
+  AttentionShape shape() const { return {dtype, heads, kv_heads, head_dim, window, softcap}; }
+};
+
+inline constexpr std::int64_t kNumPages = 600;
+inline constexpr std::int64_t kMaxRequests = 40;
+inline constexpr std::int64_t kMaxPages = 520;
+inline constexpr std::int64_t kMaxTokens = 1024;
+
+// Pages in a shuffled order of its own in each cache group, so that neighbours in a request are strangers in memory.
+inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_t page_size, std::uint32_t seed,
+                               std::size_t groups = 1) {
+  ForwardBatch batch;
+  for (const Request& request : requests) {
+    batch.query_lens.push_back(request.query_len);
+    batch.kv_lens.push_back(request.kv_len);
+  }
+  for (std::size_t g = 0; g < groups; ++g) {
+    std::vector<std::int32_t> free_pages(static_cast<std::size_t>(kNumPages));
+    std::iota(free_pages.begin(), free_pages.end(), 0);
+    std::shuffle(free_pages.begin(), free_pages.end(), std::mt19937(seed + static_cast<std::uint32_t>(100 * g)));
+    CacheGroupBatch& group = batch.groups.emplace_back();
+    for (const Request& request : requests) {
+      std::vector<PageId>& pages = group.page_tables.emplace_back();
+      for (std::int64_t filled = 0; filled < request.kv_len; filled += page_size) {
+        pages.emplace_back(free_pages.back());
+        free_pages.pop_back();
+      }
+    }
+  }
+  return batch;
+}
+
+inline std::int64_t count_rows(const std::vector<Request>& requests) {
+  std::int64_t rows = 0;
+  for (const Request& request : requests) rows += request.query_len;
+  return rows;
+}
+
+inline std::int64_t slot_of(const Config& c, const ForwardBatch& batch, std::size_t request, std::int64_t position) {
+  const auto& tables = batch.groups[static_cast<std::size_t>(c.group)].page_tables;
+  const PageId page = tables[request][static_cast<std::size_t>(position / c.page_size)];
+  return page.value() * c.page_size + position % c.page_size;
+}
+
+// q, k_cache, v_cache, out. Slots of no request are NaN, as are padded query rows.
+inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch& batch, std::int64_t bucket_rows,
+                                             std::uint32_t seed) {
+  HostTensor q = random_tensor(c.dtype, {bucket_rows, c.heads * c.head_dim}, seed, -2, 2);
+  std::int64_t rows = 0;
+  for (const std::int32_t n : batch.query_lens) rows += n;
+  for (std::int64_t i = rows * c.heads * c.head_dim; i < q.size(); ++i) q.set(i, std::nan(""));
+  const std::vector<std::int64_t> cache_dims = {kNumPages, c.page_size, c.kv_heads, c.head_dim};
+  HostTensor k_cache = poisoned_tensor(c.cache_dtype, cache_dims);
+  HostTensor v_cache = k_cache;
+  std::mt19937 generator(seed + 1);
+  std::uniform_real_distribution<double> uniform(-2, 2);
+  const std::int64_t token = c.kv_heads * c.head_dim;
+  for (std::size_t b = 0; b < batch.kv_lens.size(); ++b)
+    for (std::int64_t p = 0; p < batch.kv_lens[b]; ++p)
+      for (std::int64_t i = 0; i < token; ++i) {
+        k_cache.set(slot_of(c, batch, b, p) * token + i, uniform(generator));
+        v_cache.set(slot_of(c, batch, b, p) * token + i, uniform(generator));
+      }
+  return {q, k_cache, v_cache, poisoned_tensor(c.dtype, q.dims)};
+}
+
+// A request's keys or values in order of position: [kv_len, kv_heads, head_dim].
+inline std::vector<double> gather(const Config& c, const ForwardBatch& batch, const HostTensor& cache, std::size_t b) {
+  const std::int64_t token = c.kv_heads * c.head_dim;
+  std::vector<double> out;
+  out.reserve(static_cast<std::size_t>(batch.kv_lens[b] * token));
+  for (std::int64_t p = 0; p < batch.kv_lens[b]; ++p)
+    for (std::int64_t i = 0; i < token; ++i) out.push_back(cache.at(slot_of(c, batch, b, p) * token + i));
+  return out;
+}
+
+// One query head of one row: out[head_dim]. `keys` and `values` start at its KV head.
+inline void reference_row(const Config& c, std::int64_t position, const double* q, const double* keys,
+                          const double* values, double* out) {
+  const std::int64_t first = c.window > 0 ? std::max<std::int64_t>(0, position - c.window + 1) : 0;
+  const std::int64_t stride = c.kv_heads * c.head_dim;
+  std::vector<double> scores;
+  for (std::int64_t p = first; p <= position; ++p) {
+    double s = 0;
+    for (std::int64_t d = 0; d < c.head_dim; ++d) s += q[d] * keys[p * stride + d];
+    s *= c.scale;
+    scores.push_back(c.softcap > 0 ? c.softcap * std::tanh(s / c.softcap) : s);
+  }
+  const double greatest = *std::max_element(scores.begin(), scores.end());
+  double total = 0;
+  for (double& s : scores) total += s = std::exp(s - greatest);
+  std::fill(out, out + c.head_dim, 0.0);
+  for (std::int64_t p = first; p <= position; ++p)
+    for (std::int64_t d = 0; d < c.head_dim; ++d)
+      out[d] += scores[static_cast<std::size_t>(p - first)] / total * values[p * stride + d];
+}
+
+// Padded rows keep what stood there.
+inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
+                                     const std::vector<HostTensor>& operands) {
+  const std::vector<double> q = operands[0].values();
+  std::vector<double> out = operands[3].values();
+  std::int64_t row = 0;
+  for (std::size_t b = 0; b < batch.kv_lens.size(); row += batch.query_lens[b++]) {
+    const std::vector<double> keys = gather(c, batch, operands[1], b);
+    const std::vector<double> values = gather(c, batch, operands[2], b);
+    const std::int64_t heads = batch.query_lens[b] * c.heads;
+#pragma omp parallel for schedule(dynamic, 8)
+    for (std::int64_t i = 0; i < heads; ++i) {
+      const std::int64_t at = (row * c.heads + i) * c.head_dim;
+      const std::int64_t kv_head = i % c.heads / (c.heads / c.kv_heads);
+      reference_row(c, batch.kv_lens[b] - batch.query_lens[b] + i / c.heads, q.data() + at,
+                    keys.data() + kv_head * c.head_dim, values.data() + kv_head * c.head_dim, out.data() + at);
+    }
+  }
+  return out;
+}
+
+// The device under test with buffers for plans, one for each cache group, and a context that shows them to operators.
+struct Bench {
+  // `shapes` of every group; none: no planner. `kernel` as AttentionPlannerOptions::kernel.
+  static Bench create(std::int64_t page_size, const std::vector<std::vector<AttentionShape>>& shapes = {{}},
+                      BatchKind kind = BatchKind::kExtend, const std::string& kernel = "") {
+    Bench bench;
+    bench.context.page_size = page_size;
+    bench.context.batch_kind = kind;
+    for (const std::vector<AttentionShape>& group : shapes) {
+      Result<AttentionBuffers> buffers = AttentionBuffers::create(test_device(), {.max_requests = kMaxRequests,
+                                                                                  .max_pages_per_request = kMaxPages,
+                                                                                  .page_size = page_size,
+                                                                                  .num_pages = kNumPages,
+                                                                                  .max_tokens = kMaxTokens,
+                                                                                  .shapes = group,
+                                                                                  .kernel = kernel});
+      EXPECT_TRUE(buffers.ok()) << buffers.status().message();
+      bench.buffers.push_back(*std::move(buffers));
+      bench.context.attention.push_back(bench.buffers.back().metadata());
+    }
+    Result<std::unique_ptr<Stream>> stream = test_device().create_stream("plan");
+    EXPECT_TRUE(stream.ok()) << stream.status().message();
+    bench.stream = *std::move(stream);
+    return bench;
+  }
+  void plan(const ForwardBatch& batch, std::int64_t padded_requests = 0) {
+    for (std::size_t g = 0; g < buffers.size(); ++g) {
+      const Status status =
+          plan_attention(batch, static_cast<int>(g), buffers[g], *stream, context.batch_kind, padded_requests);
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    EXPECT_TRUE(stream->synchronize().ok());  // operators run on a stream of their own
+  }
+  // `count` integers of a group's metadata as the device has them.
+  std::vector<std::int32_t> read(const std::int32_t* device, std::size_t count) {
+    std::vector<std::int32_t> out(count);
+    EXPECT_TRUE(
+        stream->download(out.data(), reinterpret_cast<const std::byte*>(device), count * sizeof(std::int32_t)).ok());
+    EXPECT_TRUE(stream->synchronize().ok());
+    return out;
+  }
+  // The kernel that a layer runs on; "" without a planner.
+  std::string kernel(const Config& c) const {
+    const AttentionPlanner* planner = context.attention[static_cast<std::size_t>(c.group)].planner;
+    return planner == nullptr ? "" : std::string(planner->kernel(c.shape(), context.batch_kind));
+  }
+
+  std::vector<AttentionBuffers> buffers;
+  std::unique_ptr<Stream> stream;
+  ForwardContext context;
+};
+
+inline const std::vector<Request> kMixed = {{1, 1}, {5, 5}, {1, 130}, {70, 90}, {1, 64}, {33, 200}, {2, 65}};
+
+}  // namespace tessera::testing

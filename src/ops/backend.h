@@ -1,0 +1,49 @@
+// A device's whole side of the engine: how to open one, its kernels, its attention planner. The CPU's is
+// part of the program; CUDA's is a library, libtessera_cuda.so, loaded when it is first asked for, so that one
+// program runs on machines without a driver.
+//
+//   std::unique_ptr<Device> device = TRY(open_device("cuda:1"));
+//   const Backend& backend = *TRY(backend_of(device->properties().kind));
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ops/attention_planner.h"
+#include "tessera/ops/op.h"
+
+namespace tessera {
+
+// Immutable, and valid to the end of the process.
+struct Backend {
+  DeviceKind kind = DeviceKind::kCpu;
+  Result<std::unique_ptr<Device>> (*create_device)(int ordinal) = nullptr;
+  const KernelTable* kernels = nullptr;
+  // Null: the kernels need no plan of their own.
+  Result<std::unique_ptr<AttentionPlanner>> (*make_attention_planner)(Device& device,
+                                                                      AttentionPlannerOptions options) = nullptr;
+};
+
+// Thread-safe. kUnimplemented where this build has no such backend or its library cannot be loaded, with the reason.
+Result<const Backend*> backend_of(DeviceKind kind);
+
+struct DeviceName {
+  DeviceKind kind = DeviceKind::kCpu;
+  int ordinal = 0;
+};
+// "cpu", "cuda" (the first GPU that this process sees) or "cuda:N". kInvalidArgument for another name.
+Result<DeviceName> parse_device_name(std::string_view name);
+Result<std::unique_ptr<Device>> open_device(std::string_view name);
+
+// What libtessera_cuda.so exports, under kBackendSymbol. `interface` must equal kBackendInterface of the program:
+// the two share C++ types and come from one build.
+struct BackendExport {
+  const char* interface = nullptr;
+  const Backend* backend = nullptr;
+};
+inline constexpr const char* kBackendSymbol = "tessera_backend";  // extern "C" const BackendExport tessera_backend
+extern const char* const kBackendInterface;              // version and compiler
+
+}  // namespace tessera

@@ -1,0 +1,137 @@
+// The choice of attention's kernel on CUDA, and its binding.
+#include "tessera/ops/cuda_attention.h"
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tessera/device/cuda/cuda_device.h"
+#include "tessera/ops/attention.h"
+#include "tessera/ops/cuda_attention_planner.h"
+#include "tessera/ops/cudnn/attention.h"
+#include "tessera/ops/flashinfer/kernels.h"
+
+namespace tessera {
+namespace {
+
+// In order of preference.
+constexpr std::array kForExtend{AttentionKernel::kFa3, AttentionKernel::kFa2, AttentionKernel::kTessera,
+                                AttentionKernel::kCudnn};
+constexpr std::array kForDecode{AttentionKernel::kDecode, AttentionKernel::kFa2, AttentionKernel::kTessera,
+                                AttentionKernel::kCudnn};
+
+Result<const AttentionMetadata*> find_metadata(const BindArgs& args) {
+  const std::int64_t group = args.node.attribute_or("group", std::int64_t{0});
+  if (group >= static_cast<std::int64_t>(args.context.attention.size()))
+    return internal_error(fmt::format("attention reads cache group {}, but the forward context has {}", group,
+                                      args.context.attention.size()));
+  return &args.context.attention[static_cast<std::size_t>(group)];
+}
+
+Result<CudaAttention> describe(const BindArgs& args) {
+  const TensorView& q = args.operands[0];
+  const TensorView& cache = args.operands[1];
+  const AttentionMetadata* metadata = TRY(find_metadata(args));
+  return CudaAttention{.q = q.data,
+                       .k_cache = cache.data,
+                       .v_cache = args.operands[2].data,
+                       .out = args.operands[3].data,
+                       .shape = {.dtype = q.dtype,
+                                 .heads = q.dim(1) / cache.dim(3),
+                                 .kv_heads = cache.dim(2),
+                                 .head_dim = cache.dim(3),
+                                 .window = args.node.attribute_or("window", std::int64_t{0}),
+                                 .softcap = args.node.attribute_or("softcap", 0.0)},
+                       .cache_dtype = cache.dtype,
+                       .num_rows = q.dim(0),
+                       .num_pages = cache.dim(0),
+                       .page_size = cache.dim(1),
+                       .scale = static_cast<float>(args.node.attribute_or("scale", 1.0)),
+                       .kind = args.context.batch_kind,
+                       .metadata = *metadata,
+                       .workspace = args.workspace};
+}
+
+int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
+
+// The same with and without a planner: the memory's prediction has none.
+Result<std::size_t> workspace_bytes(const BindArgs& args) {
+  const CudaAttention attention = TRY(describe(args));
+  return own_attention_workspace_bytes(attention, multiprocessors(args));
+}
+
+Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
+  const CudaAttention attention = TRY(describe(args));
+  TRY(static_cast<CudaDevice&>(args.device).make_current());  // kernels' attributes are the current device's
+  const auto* planner = static_cast<const CudaAttentionPlanner*>(attention.metadata.planner);
+  AttentionKernel kernel = AttentionKernel::kTessera;
+  if (planner != nullptr && attention.cache_dtype == attention.shape.dtype)
+    kernel = planner->choice(attention.shape, attention.kind);
+  switch (kernel) {
+    case AttentionKernel::kFa3: return flashinfer::bind_fa3(attention, *planner);
+    case AttentionKernel::kFa2: return flashinfer::bind_fa2(attention, *planner);
+    case AttentionKernel::kDecode: return flashinfer::bind_decode(attention, *planner);
+    case AttentionKernel::kCudnn: return cudnn::bind_attention(attention, *planner, args.device);
+    case AttentionKernel::kTessera: break;
+  }
+  return bind_own_attention(attention, multiprocessors(args));
+}
+
+}  // namespace
+
+std::string_view attention_kernel_name(AttentionKernel kernel) {
+  switch (kernel) {
+    case AttentionKernel::kTessera: return "tessera";
+    case AttentionKernel::kFa3: return "fa3";
+    case AttentionKernel::kFa2: return "fa2";
+    case AttentionKernel::kDecode: return "decode";
+    case AttentionKernel::kCudnn: return "cudnn";
+  }
+  return "?";
+}
+
+bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
+                             int compute_capability) {
+  switch (kernel) {
+    case AttentionKernel::kTessera: return true;
+    case AttentionKernel::kFa3: return kind == BatchKind::kExtend && flashinfer::fa3_serves(shape, compute_capability);
+    case AttentionKernel::kFa2: return flashinfer::fa2_serves(shape, kind, compute_capability);
+    case AttentionKernel::kDecode:
+      return kind == BatchKind::kDecode && flashinfer::decode_serves(shape, compute_capability);
+    case AttentionKernel::kCudnn: return cudnn::attention_serves(shape, compute_capability);
+  }
+  return false;
+}
+
+AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, int compute_capability,
+                                        std::string_view wanted) {
+  const auto& kernels = kind == BatchKind::kExtend ? kForExtend : kForDecode;
+  const auto serves = [&](AttentionKernel kernel) {
+    return attention_kernel_serves(kernel, shape, kind, compute_capability);
+  };
+  for (const AttentionKernel kernel : kernels)
+    if (attention_kernel_name(kernel) == wanted && serves(kernel)) return kernel;
+  return *std::find_if(kernels.begin(), kernels.end(), serves);  // our own serves all: cuDNN has to be asked for
+}
+
+Status allow_shared_memory(const void* kernel, std::size_t bytes, std::string_view name) {
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (error == cudaSuccess) return ok_status();
+  return internal_error(fmt::format("{} needs {} bytes of shared memory: {}", name, bytes, cudaGetErrorString(error)));
+}
+
+Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size_t shared_bytes,
+                                      std::string_view name) {
+  TRY(allow_shared_memory(kernel, shared_bytes, name));
+  int blocks = 0;
+  const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes);
+  if (error != cudaSuccess) return internal_error(fmt::format("{}: {}", name, cudaGetErrorString(error)));
+  return std::max(blocks, 1);
+}
+
+const KernelDef kAttentionCuda{.op = "attention", .name = "cuda", .bind = bind, .workspace_bytes = workspace_bytes};
+
+}  // namespace tessera

@@ -1,0 +1,66 @@
+// Attention on CUDA: which kernel runs, and what its launch needs.
+//
+//   "tessera"  our own (attention.cu): every head size, dtype, window and softcap; needs no plan
+//   "fa3"      FlashInfer's FlashAttention-3 for Hopper: extend
+//   "fa2"      FlashInfer's FlashAttention-2, for any GPU: extend, and decode with a KV head's query heads as one tile
+//   "decode"   FlashInfer's decode on CUDA cores
+//   "cudnn"    cuDNN's, where the machine has it and it is asked for: extend and decode
+//
+// All but our own need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without one, our own runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ops/attention_planner.h"
+#include "tessera/ops/op.h"
+
+namespace tessera {
+
+Result<std::unique_ptr<AttentionPlanner>> make_cuda_attention_planner(Device& device, AttentionPlannerOptions options);
+
+enum class AttentionKernel : std::uint8_t { kTessera, kFa3, kFa2, kDecode, kCudnn };
+std::string_view attention_kernel_name(AttentionKernel kernel);
+
+// What this build and a GPU of `compute_capability` (10 · major + minor) can run.
+bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
+                             int compute_capability);
+// The fastest that serves, or `wanted` where it names one that does.
+AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, int compute_capability,
+                                        std::string_view wanted);
+
+// One bound attention: addresses in device memory and sizes of the bucket. Lengths are in the metadata.
+struct CudaAttention {
+  std::byte* q = nullptr;        // X[num_rows, heads, head_dim]
+  std::byte* k_cache = nullptr;  // Y[pages, page_size, kv_heads, head_dim]
+  std::byte* v_cache = nullptr;
+  std::byte* out = nullptr;  // X[num_rows, heads, head_dim]
+  AttentionShape shape;      // X is shape.dtype
+  ir::DType cache_dtype = ir::DType::kBFloat16;
+  std::int64_t num_rows = 0;  // T of the bucket
+  std::int64_t num_pages = 0;
+  std::int64_t page_size = 16;
+  float scale = 1;
+  BatchKind kind = BatchKind::kExtend;
+  AttentionMetadata metadata;
+  std::byte* workspace = nullptr;
+
+  std::int64_t group() const { return shape.heads / shape.kv_heads; }
+  // Requests that a forward of num_rows rows can have.
+  std::int64_t max_requests() const { return num_rows < metadata.max_requests ? num_rows : metadata.max_requests; }
+};
+
+// Lets a kernel have `bytes` of dynamic shared memory, more than 48 KiB too. `name` begins the error.
+Status allow_shared_memory(const void* kernel, std::size_t bytes, std::string_view name);
+// Blocks of a kernel that one multiprocessor of the current device runs at once, at least 1.
+Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size_t shared_bytes, std::string_view name);
+
+// Our own kernel. `multiprocessors` of the device that it will run on.
+std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors);
+Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors);
+
+}  // namespace tessera

@@ -1,0 +1,274 @@
+#include "tessera/ops/cuda_attention_planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "tessera/device/cuda/cuda_device.h"
+#include "tessera/ops/flashinfer/kernels.h"
+
+namespace tessera {
+namespace {
+
+std::size_t aligned(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+std::size_t ints(std::int64_t count) { return aligned(static_cast<std::size_t>(count) * sizeof(std::int32_t)); }
+
+// Whether it takes a decode step in chunks.
+bool has_chunks(AttentionKernel kernel) {
+  return kernel == AttentionKernel::kFa2 || kernel == AttentionKernel::kDecode;
+}
+
+std::int64_t most_blocks(const ChunkLimits& limits, std::int64_t max_requests) {
+  return std::max(limits.resident_blocks / limits.kv_heads, max_requests);
+}
+
+}  // namespace
+
+std::size_t CudaAttentionPlanner::BlockRange::bytes() const {
+  return 3 * ints(blocks) + ints(rows + 1) + ints(1) + aligned(static_cast<std::size_t>(blocks));
+}
+
+BlockPlan CudaAttentionPlanner::BlockRange::at(std::byte* memory) const {
+  std::byte* next = memory + offset;
+  const auto take = [&](std::int64_t count) {
+    auto* list = reinterpret_cast<std::int32_t*>(next);
+    next += ints(count);
+    return list;
+  };
+  BlockPlan plan{};
+  plan.requests = take(blocks);
+  plan.tiles = take(blocks);
+  plan.chunks = take(blocks);
+  plan.starts = take(rows + 1);
+  plan.chunk_size = take(1);
+  plan.valid = reinterpret_cast<std::uint8_t*>(next);
+  return plan;
+}
+
+std::size_t CudaAttentionPlanner::SequenceRange::bytes() const { return 2 * ints(requests) + ints(requests + 1); }
+
+SequencePlan CudaAttentionPlanner::SequenceRange::at(std::byte* memory) const {
+  std::byte* base = memory + offset;
+  return {.query_lens = reinterpret_cast<std::int32_t*>(base),
+          .kv_lens = reinterpret_cast<std::int32_t*>(base + ints(requests)),
+          .query_offsets = reinterpret_cast<std::int32_t*>(base + 2 * ints(requests))};
+}
+
+std::int32_t* CudaAttentionPlanner::ShapePlan::tile_starts(std::byte* memory) const {
+  return reinterpret_cast<std::int32_t*>(memory + tiles_offset);
+}
+TileWork* CudaAttentionPlanner::ShapePlan::tile_works(std::byte* memory) const {
+  return reinterpret_cast<TileWork*>(memory + tiles_offset + ints(tiles->workers() + 1));
+}
+
+// Decides the kernels of a shape and where its lists lie from `offset` on; returns where they end.
+Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t offset,
+                                                  std::int64_t multiprocessors) const {
+  const AttentionShape& shape = plan.shape;
+  if (plan.extend == AttentionKernel::kFa3) {
+    plan.tiles.emplace(options_.max_tokens, options_.max_requests, shape.heads,
+                       flashinfer::fa3_tile_rows(shape.head_dim), multiprocessors);
+    plan.tiles_offset = offset;
+    offset += ints(plan.tiles->workers() + 1) + static_cast<std::size_t>(plan.tiles->max_works()) * sizeof(TileWork);
+    offset = aligned(offset);
+  } else if (plan.extend == AttentionKernel::kFa2) {
+    const std::int64_t rows = options_.max_tokens * (shape.heads / shape.kv_heads);
+    plan.blocks = {offset, most_tiles(rows, options_.max_requests, flashinfer::kFa2TileRows), 0};
+    offset += plan.blocks.bytes();
+  }
+  if (has_chunks(plan.decode)) {
+    const int blocks = TRY(flashinfer::decode_blocks_per_multiprocessor(plan.decode, shape));
+    plan.limits = {.kv_heads = shape.kv_heads,
+                   .max_kv_len = options_.max_pages_per_request * options_.page_size,
+                   .resident_blocks = blocks * multiprocessors};
+    plan.chunks = {offset, most_blocks(plan.limits, options_.max_requests), options_.max_requests};
+    offset += plan.chunks.bytes();
+  }
+  if (plan.extend == AttentionKernel::kCudnn || plan.decode == AttentionKernel::kCudnn) {
+    plan.sequences = {offset, options_.max_requests};
+    offset += plan.sequences.bytes();
+  }
+  return offset;
+}
+
+Status CudaAttentionPlanner::allocate(Device& device, std::size_t bytes) {
+  lists_ = TRY(device.allocate(bytes, "attention's lists"));
+  for (HostSlot& slot : ring_) {
+    slot.memory = TRY(device.allocate_host(bytes, "attention's lists on the host"));
+    slot.read = TRY(device.create_event());
+  }
+  std::size_t values = 0;
+  std::size_t lse = 0;
+  for (const ShapePlan& plan : shapes_) {
+    if (!has_chunks(plan.decode)) continue;
+    const std::int64_t chunk_heads = plan.limits.resident_blocks / plan.limits.kv_heads * plan.shape.heads;
+    values = std::max(values, aligned(static_cast<std::size_t>(chunk_heads * plan.shape.head_dim) *
+                                      ir::dtype_size(plan.shape.dtype)));
+    lse = std::max(lse, static_cast<std::size_t>(chunk_heads) * sizeof(float));
+  }
+  partial_lse_offset_ = values;
+  partials_ = TRY(device.allocate(values + lse, "attention of chunks"));
+  return ok_status();
+}
+
+// What does not change, and empty lists for launches that come before the first plan.
+Status CudaAttentionPlanner::write_initial(Device& device) {
+  std::vector<std::int32_t> starts(static_cast<std::size_t>(options_.max_requests) + 1);
+  for (std::size_t b = 0; b < starts.size(); ++b)
+    starts[b] = static_cast<std::int32_t>(static_cast<std::int64_t>(b) * options_.max_pages_per_request);
+  page_starts_memory_ = TRY(device.allocate(starts.size() * sizeof(std::int32_t), "attention's page starts"));
+  page_starts_ = reinterpret_cast<const std::int32_t*>(page_starts_memory_->data());
+  const std::unique_ptr<Stream> stream = TRY(device.create_stream("attention's planner"));
+  TRY(stream->upload(page_starts_memory_->data(), starts.data(), starts.size() * sizeof(std::int32_t)));
+  if (lists_->size() > 0) TRY(stream->fill(lists_->data(), 0, lists_->size()));
+  return stream->synchronize();
+}
+
+Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Device& device,
+                                                                           AttentionPlannerOptions options) {
+  if (options.max_requests < 1 || options.max_tokens < 1 || options.max_pages_per_request < 1)
+    return invalid_argument(
+        fmt::format("attention's planner needs at least one request, token and page, not {}, {} "
+                    "and {}",
+                    options.max_requests, options.max_tokens, options.max_pages_per_request));
+  TRY(static_cast<CudaDevice&>(device).make_current());
+  std::unique_ptr<CudaAttentionPlanner> planner(new CudaAttentionPlanner);
+  planner->options_ = std::move(options);
+  const int capability = device.properties().compute_capability;
+  const std::int64_t multiprocessors = std::max(1, device.properties().threads);
+  std::size_t bytes = 0;
+  for (const AttentionShape& shape : planner->options_.shapes) {
+    ShapePlan plan;
+    plan.shape = shape;
+    plan.extend = choose_attention_kernel(shape, BatchKind::kExtend, capability, planner->options_.kernel);
+    plan.decode = choose_attention_kernel(shape, BatchKind::kDecode, capability, planner->options_.kernel);
+    bytes = TRY(planner->lay_out(plan, bytes, multiprocessors));
+    planner->shapes_.push_back(std::move(plan));
+  }
+  TRY(planner->allocate(device, bytes));
+  TRY(planner->write_initial(device));
+  return planner;
+}
+
+Result<std::unique_ptr<AttentionPlanner>> make_cuda_attention_planner(Device& device, AttentionPlannerOptions options) {
+  return TRY(CudaAttentionPlanner::create(device, std::move(options)));
+}
+
+Status CudaAttentionPlanner::check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const {
+  std::int64_t tokens = 0;
+  for (const std::int32_t query_len : batch.query_lens) tokens += query_len;
+  const std::int64_t requests = std::max(batch.num_requests(), kind == BatchKind::kDecode ? padded_requests : 0);
+  if (requests > options_.max_requests || tokens > options_.max_tokens)
+    return resource_exhausted(fmt::format("{} requests with {} tokens; attention's planner was made for {} and {}",
+                                          requests, tokens, options_.max_requests, options_.max_tokens));
+  if (kind == BatchKind::kDecode && tokens != batch.num_requests())
+    return internal_error(fmt::format("a decode batch of {} requests has {} tokens", batch.num_requests(), tokens));
+  return ok_status();
+}
+
+Status CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batch, std::byte* host, Stream& stream) {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  if (plan.extend == AttentionKernel::kFa3) {
+    const std::span starts(plan.tile_starts(host), static_cast<std::size_t>(plan.tiles->workers()) + 1);
+    const std::span works(plan.tile_works(host), static_cast<std::size_t>(plan.tiles->max_works()));
+    const std::int64_t count = plan.tiles->assign(batch.query_lens, batch.kv_lens, starts, works);
+    offset = plan.tiles_offset;
+    bytes = ints(plan.tiles->workers() + 1) + static_cast<std::size_t>(count) * sizeof(TileWork);
+  } else if (plan.extend == AttentionKernel::kFa2) {
+    plan_tiles(batch.query_lens, plan.shape.heads / plan.shape.kv_heads, flashinfer::kFa2TileRows, plan.blocks.blocks,
+               plan.blocks.at(host));
+    offset = plan.blocks.offset;
+    bytes = plan.blocks.bytes();
+  } else if (plan.extend == AttentionKernel::kCudnn) {
+    write_sequences(plan, batch, host);
+    offset = plan.sequences.offset;
+    bytes = plan.sequences.bytes();
+  }
+  if (bytes == 0) return ok_status();
+  return stream.upload(lists_->data() + offset, host + offset, bytes);
+}
+
+void CudaAttentionPlanner::write_sequences(const ShapePlan& plan, const ForwardBatch& batch, std::byte* host) const {
+  const SequencePlan to = plan.sequences.at(host);
+  const std::int64_t row = plan.shape.heads * plan.shape.head_dim;
+  std::int64_t offset = 0;
+  for (std::int64_t b = 0; b < plan.sequences.requests; ++b) {
+    const bool real = b < batch.num_requests();
+    to.query_lens[b] = real ? batch.query_lens[static_cast<std::size_t>(b)] : 0;
+    to.kv_lens[b] = real ? batch.kv_lens[static_cast<std::size_t>(b)] : 0;
+    to.query_offsets[b] = static_cast<std::int32_t>(offset);
+    offset += to.query_lens[b] * row;
+  }
+  to.query_offsets[plan.sequences.requests] = static_cast<std::int32_t>(offset);
+}
+
+Status CudaAttentionPlanner::plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows,
+                                         std::byte* host, Stream& stream) {
+  if (plan.decode == AttentionKernel::kCudnn) {
+    write_sequences(plan, batch, host);
+    const std::size_t offset = plan.sequences.offset;
+    return stream.upload(lists_->data() + offset, host + offset, plan.sequences.bytes());
+  }
+  if (!has_chunks(plan.decode)) return ok_status();
+  plan_chunks(batch.kv_lens, rows, chunk_grid(rows, plan.limits), plan.shape.window, plan.chunks.at(host));
+  return stream.upload(lists_->data() + plan.chunks.offset, host + plan.chunks.offset, plan.chunks.bytes());
+}
+
+Status CudaAttentionPlanner::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests,
+                                  Stream& stream) {
+  TRY(check(batch, kind, padded_requests));
+  HostSlot& slot = ring_[next_slot_];
+  next_slot_ = (next_slot_ + 1) % ring_.size();
+  TRY(slot.read->synchronize());
+  std::byte* host = slot.memory->data();
+  const std::int64_t rows = std::max(batch.num_requests(), padded_requests);
+  for (ShapePlan& plan : shapes_) {
+    if (kind == BatchKind::kExtend) {
+      TRY(plan_extend(plan, batch, host, stream));
+    } else {
+      TRY(plan_decode(plan, batch, rows, host, stream));
+    }
+  }
+  return stream.record(*slot.read);
+}
+
+const CudaAttentionPlanner::ShapePlan* CudaAttentionPlanner::find(const AttentionShape& shape) const {
+  const auto at = std::find_if(shapes_.begin(), shapes_.end(), [&](const ShapePlan& p) { return p.shape == shape; });
+  return at == shapes_.end() ? nullptr : &*at;
+}
+
+AttentionKernel CudaAttentionPlanner::choice(const AttentionShape& shape, BatchKind kind) const {
+  const ShapePlan* plan = find(shape);
+  if (plan == nullptr) return AttentionKernel::kTessera;
+  return kind == BatchKind::kExtend ? plan->extend : plan->decode;
+}
+
+std::string_view CudaAttentionPlanner::kernel(const AttentionShape& shape, BatchKind kind) const {
+  return attention_kernel_name(choice(shape, kind));
+}
+
+TilePlan CudaAttentionPlanner::tile_plan(const AttentionShape& shape) const {
+  const ShapePlan& plan = *find(shape);
+  return {plan.tile_starts(lists_->data()), plan.tile_works(lists_->data()), plan.tiles->workers()};
+}
+
+BlockPlan CudaAttentionPlanner::block_plan(const AttentionShape& shape) const {
+  return find(shape)->blocks.at(lists_->data());
+}
+
+SequencePlan CudaAttentionPlanner::sequence_plan(const AttentionShape& shape) const {
+  return find(shape)->sequences.at(lists_->data());
+}
+
+ChunkedPlan CudaAttentionPlanner::chunked_plan(const AttentionShape& shape) const {
+  const ShapePlan& plan = *find(shape);
+  return {.blocks = plan.chunks.at(lists_->data()),
+          .limits = plan.limits,
+          .partial_values = partials_->data(),
+          .partial_lse = reinterpret_cast<float*>(partials_->data() + partial_lse_offset_)};
+}
+
+}  // namespace tessera

@@ -1,0 +1,114 @@
+// FlashInfer's lists for one cache group: made on the host before every forward, read by bound kernels at fixed
+// addresses. Host memory is a ring, so that step n + 1 plans while the copy of step n is pending; nothing is
+// allocated after create().
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tessera/ops/attention_planner.h"
+#include "tessera/ops/attention_schedule.h"
+#include "tessera/ops/cuda_attention.h"
+
+namespace tessera {
+
+// What FA3's persistent blocks take, in device memory.
+struct TilePlan {
+  const std::int32_t* starts;  // [workers + 1]
+  const TileWork* works;
+  std::int64_t workers;
+};
+
+// What a decode launch reads and writes beside its operands, in device memory.
+struct ChunkedPlan {
+  BlockPlan blocks;
+  ChunkLimits limits;
+  std::byte* partial_values;  // X[blocks, heads, head_dim]: of each chunk, where rows are split
+  float* partial_lse;         // [blocks, heads]: log2 of each chunk's Σ exp
+};
+
+// What cuDNN reads in place of attention's metadata, in device memory: padding has lengths of zero.
+struct SequencePlan {
+  std::int32_t* query_lens;     // [max_requests]
+  std::int32_t* kv_lens;        // [max_requests]
+  std::int32_t* query_offsets;  // [max_requests + 1]: elements from q's start to the request's first row
+};
+
+class CudaAttentionPlanner final : public AttentionPlanner {
+ public:
+  static Result<std::unique_ptr<CudaAttentionPlanner>> create(Device& device, AttentionPlannerOptions options);
+
+  Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
+  std::string_view kernel(const AttentionShape& shape, BatchKind kind) const override;
+
+  // kTessera for a shape that is not in the options.
+  AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
+  // Device addresses, valid as long as the planner. Precondition: choice() is the kernel that reads them.
+  TilePlan tile_plan(const AttentionShape& shape) const;          // kFa3, extend
+  BlockPlan block_plan(const AttentionShape& shape) const;        // kFa2, extend
+  ChunkedPlan chunked_plan(const AttentionShape& shape) const;    // kFa2 or kDecode, decode
+  SequencePlan sequence_plan(const AttentionShape& shape) const;  // kCudnn, of both kinds
+  // [max_requests + 1]: where each request's row of the page table starts.
+  const std::int32_t* page_starts() const { return page_starts_; }
+
+ private:
+  // The bytes of one list, at the same offset in the device's memory and in each of the ring's.
+  struct BlockRange {
+    std::size_t offset = 0;
+    std::int64_t blocks = 0;
+    std::int64_t rows = 0;
+    std::size_t bytes() const;
+    BlockPlan at(std::byte* memory) const;
+  };
+  struct SequenceRange {
+    std::size_t offset = 0;
+    std::int64_t requests = 0;
+    std::size_t bytes() const;
+    SequencePlan at(std::byte* memory) const;
+  };
+  struct ShapePlan {
+    AttentionShape shape;
+    AttentionKernel extend = AttentionKernel::kTessera;
+    AttentionKernel decode = AttentionKernel::kTessera;
+    std::optional<TileSchedule> tiles;  // kFa3
+    std::size_t tiles_offset = 0;       // starts, then works
+    BlockRange blocks;                  // kFa2, extend
+    BlockRange chunks;                  // decode
+    ChunkLimits limits;
+    SequenceRange sequences;  // kCudnn, of both kinds
+    // A pair of lists in `memory`.
+    std::int32_t* tile_starts(std::byte* memory) const;
+    TileWork* tile_works(std::byte* memory) const;
+  };
+  struct HostSlot {
+    std::unique_ptr<Allocation> memory;
+    std::unique_ptr<Event> read;  // the device has read the memory
+  };
+
+  CudaAttentionPlanner() = default;
+  Result<std::size_t> lay_out(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
+  Status allocate(Device& device, std::size_t bytes);
+  Status write_initial(Device& device);
+  Status check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const;
+  Status plan_extend(ShapePlan& plan, const ForwardBatch& batch, std::byte* host, Stream& stream);
+  void write_sequences(const ShapePlan& plan, const ForwardBatch& batch, std::byte* host) const;
+  Status plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows, std::byte* host,
+                     Stream& stream);
+  const ShapePlan* find(const AttentionShape& shape) const;
+
+  AttentionPlannerOptions options_;
+  std::vector<ShapePlan> shapes_;
+  std::unique_ptr<Allocation> lists_;
+  std::unique_ptr<Allocation> partials_;
+  std::size_t partial_lse_offset_ = 0;
+  std::unique_ptr<Allocation> page_starts_memory_;
+  const std::int32_t* page_starts_ = nullptr;
+  std::array<HostSlot, 4> ring_;
+  std::size_t next_slot_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// The one symbol of libtessera_cuda.so.
+#include "tessera/device/cuda/cuda_device.h"
+#include "tessera/ops/activation.h"
+#include "tessera/ops/attention.h"
+#include "tessera/ops/backend.h"
+#include "tessera/ops/cuda_attention.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/embedding.h"
+#include "tessera/ops/gather.h"
+#include "tessera/ops/kv_store.h"
+#include "tessera/ops/linear.h"
+#include "tessera/ops/norm.h"
+#include "tessera/ops/qkv_rope_store.h"
+#include "tessera/ops/rotary.h"
+#include "tessera/ops/sample.h"
+#include "tessera/ops/softmax.h"
+#include "tessera/ops/view.h"
+
+namespace tessera {
+namespace {
+
+const KernelTable& cuda_kernels() {
+  static const KernelTable table({
+      kAddCuda,       kAddRmsNormCuda,  kArgmaxCuda, kAttentionCuda,    kCastCuda,       kCopyCuda,
+      kEmbeddingCuda, kGatherRowsCuda,  kGeluCuda,   kGeluMulCuda,      kHeadNormCuda,   kKvStoreCuda,
+      kLinearCuda,    kLogSoftmaxCuda,  kMulCuda,    kQkvRopeStoreCuda, kResolveIdsCuda, kRmsNormCuda,
+      kRotaryCuda,    kRotaryTableCuda, kSampleCuda, kScaleCuda,        kSiluCuda,       kSiluMulCuda,
+      kSoftcapCuda,   kSplitCuda,
+  });
+  return table;
+}
+
+Result<std::unique_ptr<Device>> create_cuda_device(int ordinal) {
+  return TRY(CudaDevice::create({.ordinal = ordinal}));
+}
+
+const Backend kCudaBackend{.kind = DeviceKind::kCuda,
+                           .create_device = create_cuda_device,
+                           .kernels = &cuda_kernels(),
+                           .make_attention_planner = make_cuda_attention_planner};
+
+}  // namespace
+}  // namespace tessera
+
+extern "C" {
+__attribute__((visibility("default"))) extern const tessera::BackendExport tessera_backend;
+const tessera::BackendExport tessera_backend{TESSERA_BACKEND_INTERFACE, &tessera::kCudaBackend};
+}

@@ -1,0 +1,96 @@
+// What CUDA kernels share: storage types and their conversions, 16-byte accesses, sums over warps and blocks.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/type.h"
+
+namespace tessera::cuda {
+
+inline constexpr int kWarp = 32;
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float to_float(__half x) { return __half2float(x); }
+
+// Rounded to nearest even.
+template <class T>
+__device__ inline T from_float(float x);
+template <>
+__device__ inline float from_float<float>(float x) {
+  return x;
+}
+template <>
+__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+template <>
+__device__ inline __half from_float<__half>(float x) {
+  return __float2half_rn(x);
+}
+
+// The value as it would be after storing: intermediate results are rounded where the native form stores them.
+template <class T>
+__device__ inline float rounded(float x) {
+  return to_float(from_float<T>(x));
+}
+
+// N neighbouring elements, loaded and stored in one access of at most 16 bytes. Address and row length must be
+// multiples of N elements.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  static_assert(sizeof(T) * N <= 16);
+  T at[N];
+};
+template <class T>
+inline constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
+
+template <class T, int N>
+__device__ inline Pack<T, N> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+template <class T, int N>
+__device__ inline void store_pack(T* to, const Pack<T, N>& values) {
+  *reinterpret_cast<Pack<T, N>*>(to) = values;
+}
+
+// The sum over a group of `width` neighbouring lanes (a power of two), in every one of them.
+__device__ inline float warp_sum(float x, int width = kWarp) {
+  for (int step = width / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step, kWarp);
+  return x;
+}
+
+// The sum over a block of whole warps, in every thread. `scratch` is shared memory for 32 floats; two calls with
+// the same scratch need a barrier between them.
+__device__ inline float block_sum(float x, float* scratch) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int warps = static_cast<int>(blockDim.x) / kWarp;
+  x = warp_sum(x);
+  if (warps == 1) return x;
+  if (lane == 0) scratch[warp] = x;
+  __syncthreads();
+  return warp_sum(lane < warps ? scratch[lane] : 0.0f);
+}
+
+// Calls f.operator()<T>() with the device type of a floating-point dtype; kUnimplemented for any other dtype.
+// `what` begins the message.
+template <class F>
+auto dispatch_dtype(ir::DType dtype, std::string_view what, F&& f) -> decltype(f.template operator()<float>()) {
+  switch (dtype) {
+    case ir::DType::kFloat32: return f.template operator()<float>();
+    case ir::DType::kBFloat16: return f.template operator()<__nv_bfloat16>();
+    case ir::DType::kFloat16: return f.template operator()<__half>();
+    default: break;
+  }
+  return unimplemented(std::string(what) + " takes f32, bf16 and f16, not " + std::string(ir::dtype_name(dtype)));
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,38 @@
+// The parts of an RMS norm (norm.h), shared by the norms and the operators that contain one.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/cuda_math.cuh"
+
+namespace tessera::cuda {
+
+template <class T, int N>
+__device__ inline float sum_of_squares(const Pack<T, N>& values) {
+  float sum = 0;
+#pragma unroll
+  for (int j = 0; j < N; ++j) sum += to_float(values.at[j]) * to_float(values.at[j]);
+  return sum;
+}
+
+// The sum over the threads of a row, in each of them: a power of two of neighbouring lanes up to a warp, or else a
+// block of whole warps, which has no other row. blockDim.x is their number; `scratch` is shared memory for 32 floats.
+__device__ inline float row_sum(float x, float* scratch) {
+  return blockDim.x <= kWarp ? warp_sum(x, static_cast<int>(blockDim.x)) : block_sum(x, scratch);
+}
+
+// 1/√(mean + eps) of n values.
+__device__ inline float rms_scale(float squares, std::int64_t n, float eps) {
+  return 1.0f / sqrtf(squares / static_cast<float>(n) + eps);
+}
+
+// T(values · scale) · w
+template <class T, int N>
+__device__ inline Pack<T, N> normalised(const Pack<T, N>& values, const Pack<T, N>& w, float scale) {
+  Pack<T, N> out;
+#pragma unroll
+  for (int j = 0; j < N; ++j) out.at[j] = from_float<T>(rounded<T>(to_float(values.at[j]) * scale) * to_float(w.at[j]));
+  return out;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,177 @@
+// The search for "the first tokens that count, or weigh, so much" in a row whose RowBins are filled: a bin of 1/16 nat
+// first, then digits of the keys in it, each found in one pass over the row, until one token is left.
+#pragma once
+
+#include <cooperative_groups.h>
+
+#include "tessera/ops/cuda_token_order.cuh"
+
+namespace tessera::cuda {
+
+inline constexpr int kSearchThreads = 1024;  // of a block; and digits of a pass
+inline constexpr int kDigitBits = 10;
+static_assert(kSearchThreads == 1 << kDigitBits && kNatBins <= kSearchThreads && kSearchThreads == kWarp * kWarp);
+
+// The blocks that share a row: a cluster in code for Hopper, one block in code for older devices.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+struct RowBlocks {
+  __device__ static unsigned count() { return cooperative_groups::this_cluster().num_blocks(); }
+  __device__ static unsigned rank() { return cooperative_groups::this_cluster().block_rank(); }
+  __device__ static void sync() { cooperative_groups::this_cluster().sync(); }
+  // The block's own of what stands in shared memory.
+  template <class T>
+  __device__ static T* shared_of(T* mine, unsigned rank) {
+    return cooperative_groups::this_cluster().map_shared_rank(mine, rank);
+  }
+};
+#else
+struct RowBlocks {
+  __device__ static unsigned count() { return 1; }
+  __device__ static unsigned rank() { return 0; }
+  __device__ static void sync() { __syncthreads(); }
+  template <class T>
+  __device__ static T* shared_of(T* mine, unsigned) {
+    return mine;
+  }
+};
+#endif
+
+enum class Measure { kCount, kWeight };
+__device__ inline std::uint64_t measure_of(const Tally& tally, Measure measure) {
+  return measure == Measure::kCount ? tally.count : tally.weight;
+}
+
+// One of a block's bins, which are one to a thread.
+struct Bin {
+  Tally tally;
+  int token;  // the greatest id
+};
+
+struct FoundBin {
+  int index;
+  Tally before;  // of all bins before it
+  Bin bin;
+};
+
+struct SearchScratch {
+  Histogram<kSearchThreads> digits;
+  Tally warps[kWarp];
+  FoundBin found;
+};
+
+// Sums up to and with the lane's.
+__device__ inline Tally warp_prefix(Tally sum) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int step = 1; step < kWarp; step *= 2) {
+    const Tally other{__shfl_up_sync(0xffffffffu, sum.count, step), __shfl_up_sync(0xffffffffu, sum.weight, step)};
+    if (lane >= step) sum = sum + other;
+  }
+  return sum;
+}
+
+struct BlockPrefix {
+  Tally up_to;  // and with the thread's
+  Tally total;
+};
+
+__device__ inline BlockPrefix block_prefix(const Tally& mine, SearchScratch& scratch) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const Tally in_warp = warp_prefix(mine);
+  if (lane == kWarp - 1) scratch.warps[warp] = in_warp;
+  __syncthreads();
+  const Tally warps = warp_prefix(scratch.warps[lane]);
+  const auto up_to = [&](int w) {
+    return Tally{__shfl_sync(0xffffffffu, warps.count, w), __shfl_sync(0xffffffffu, warps.weight, w)};
+  };
+  const Tally total = up_to(kWarp - 1);
+  const Tally before = up_to(warp > 0 ? warp - 1 : 0);
+  return {warp > 0 ? before + in_warp : in_warp, total};
+}
+
+// The bin in which the sum of all tallies reaches `need`, in every thread.
+// Precondition: 1 <= need, and all bins together reach it.
+__device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure measure, SearchScratch& scratch) {
+  const Tally up_to = block_prefix(mine.tally, scratch).up_to;
+  const Tally before = up_to - mine.tally;
+  if (measure_of(before, measure) < need && need <= measure_of(up_to, measure))
+    scratch.found = {static_cast<int>(threadIdx.x), before, mine};
+  __syncthreads();
+  return scratch.found;
+}
+
+// The thread's digit, summed over the blocks that share the row. Their histograms must be complete.
+__device__ inline Bin merged_digit(SearchScratch& scratch) {
+  const int digit = static_cast<int>(threadIdx.x);
+  Bin sum{{0, 0}, -1};
+  for (unsigned rank = 0; rank < RowBlocks::count(); ++rank) {
+    const Histogram<kSearchThreads>& part = *RowBlocks::shared_of(&scratch.digits, rank);
+    sum.tally = sum.tally + part.at(digit);
+    sum.token = part.token[digit] > sum.token ? part.token[digit] : sum.token;
+  }
+  return sum;
+}
+
+struct SearchRow {
+  const float* logits;  // [vocab]
+  std::int64_t vocab;
+  RowScale scale;
+  const RowBins& bins;
+  Bin bin;  // the calling thread's of them
+};
+
+// Keys that may still be the answer.
+struct KeyRange {
+  std::uint64_t first;
+  std::uint64_t last;
+};
+
+// One pass over this block's part of the row: tallies of the range's digits, key bits from `shift` on.
+template <int N>
+__device__ void count_digits(const SearchRow& row, const KeyRange& range, int shift,
+                             Histogram<kSearchThreads>& digits) {
+  const float most = key_logit(range.first);
+  const float least = key_logit(range.last);
+  const std::int64_t share = (row.vocab + RowBlocks::count() * N - 1) / (RowBlocks::count() * N) * N;
+  const std::int64_t begin = RowBlocks::rank() * share;
+  const std::int64_t end = begin + share < row.vocab ? begin + share : row.vocab;
+  digits.clear();
+  __syncthreads();
+  for_each_token<N>(row.logits, begin, end, [&](std::int64_t id, float logit) {
+    if (!(logit <= most && logit >= least)) return;
+    const std::uint64_t key = token_key(logit, id);
+    if (key < range.first || key > range.last) return;
+    const int digit = static_cast<int>((key - range.first) >> shift);
+    digits.add(digit, token_weight(row.scale.nats(logit)), static_cast<int>(id));
+  });
+}
+
+// The first tokens of the order.
+struct TokenPrefix {
+  std::uint64_t weight;
+  int last;  // id of the last one of them
+};
+
+// The fewest first tokens that measure `need`.
+template <int N>
+__device__ TokenPrefix search(const SearchRow& row, std::uint64_t need, Measure measure, SearchScratch& scratch) {
+  FoundBin found = find_bin(row.bin, need, measure, scratch);
+  Tally before = found.before;
+  KeyRange range{std::uint64_t{row.bins.first[found.index]} << kIdBits,
+                 std::uint64_t{row.bins.last[found.index]} << kIdBits | static_cast<std::uint64_t>(row.vocab - 1)};
+  while (found.bin.tally.count > 1 && range.first < range.last) {
+    const int bits = 64 - __clzll(static_cast<long long>(range.last - range.first));
+    const int shift = bits > kDigitBits ? bits - kDigitBits : 0;
+    count_digits<N>(row, range, shift, scratch.digits);
+    RowBlocks::sync();
+    found = find_bin(merged_digit(scratch), need - measure_of(before, measure), measure, scratch);
+    before = before + found.before;
+    range.first += static_cast<std::uint64_t>(found.index) << shift;
+    const std::uint64_t end = range.first + ((std::uint64_t{1} << shift) - 1);
+    range.last = end < range.last ? end : range.last;
+    RowBlocks::sync();  // all have read this block's digits
+  }
+  return {before.weight + found.bin.tally.weight, found.bin.token};
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,169 @@
+// FlashInfer's FlashAttention-2 over our page table. A tile packs the query heads of one KV head, so the same kernel
+// serves extend (tiles of 64 rows) and decode (16 rows, keys cut into chunks).
+//
+// Grids depend on the bucket alone; blocks that a forward does not need find a 0 in `valid`.
+#pragma once
+
+#include <flashinfer/attention/mask.cuh>
+#include <flashinfer/attention/prefill.cuh>
+#include <flashinfer/attention/variants.cuh>
+
+#include "tessera/ops/cuda_attention_planner.h"
+#include "tessera/ops/cuda_op.h"
+#include "tessera/ops/flashinfer/kernels.h"
+#include "tessera/ops/flashinfer/merge.cuh"
+
+namespace tessera::flashinfer {
+
+namespace fi = ::flashinfer;
+
+// What FlashInfer's kernel reads, under its names. Lengths come from attention's metadata; `paged_kv` has the whole
+// page table, a row of it for each request.
+template <class T>
+struct Fa2Params {
+  using DTypeQ = T;
+  using DTypeKV = T;
+  using DTypeO = T;
+  using IdType = std::int32_t;
+
+  T* q;
+  fi::paged_kv_t<T, std::int32_t> paged_kv;
+  std::int32_t* q_indptr;
+  T* o;
+  float* lse;
+  fi::uint_fastdiv group_size;
+  float sm_scale;
+  float logits_soft_cap;
+  std::uint32_t num_qo_heads;
+  std::int32_t q_stride_n;
+  std::int32_t q_stride_h;
+  std::int32_t window_left;  // -1: none
+  std::int32_t* request_indices;
+  std::int32_t* qo_tile_indices;
+  std::int32_t* kv_tile_indices;
+  std::int32_t* o_indptr;
+  bool* block_valid_mask;
+  std::int32_t* kv_chunk_size_ptr;
+  bool partition_kv;
+  const std::int32_t* kv_lens;
+  std::int32_t num_rows;
+
+  // A request that passes the bucket is a defect of the runner: no row of it is computed.
+  __host__ __device__ std::uint32_t get_qo_len(std::uint32_t b) const {
+    return q_indptr[b + 1] <= num_rows ? static_cast<std::uint32_t>(q_indptr[b + 1] - q_indptr[b]) : 0;
+  }
+  __host__ __device__ std::uint32_t get_kv_len(std::uint32_t b) const { return static_cast<std::uint32_t>(kv_lens[b]); }
+};
+
+// FlashInfer takes pointers to mutable; it writes o and lse alone.
+template <class T>
+T* writable(const T* p) {
+  return const_cast<T*>(p);
+}
+
+template <class T, int kHeadDim>
+Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner& planner, const BlockPlan& blocks) {
+  Fa2Params<T> p;
+  p.q = reinterpret_cast<T*>(a.q);
+  p.paged_kv = fi::paged_kv_t<T, std::int32_t>(
+      static_cast<std::uint32_t>(a.shape.kv_heads), static_cast<std::uint32_t>(a.page_size), kHeadDim,
+      static_cast<std::uint32_t>(a.metadata.max_requests), fi::QKVLayout::kNHD, reinterpret_cast<T*>(a.k_cache),
+      reinterpret_cast<T*>(a.v_cache), writable(a.metadata.page_table), writable(planner.page_starts()),
+      /*last_page_len=*/nullptr);
+  p.q_indptr = writable(a.metadata.query_starts);
+  p.o = reinterpret_cast<T*>(a.out);
+  p.lse = nullptr;
+  p.group_size = fi::uint_fastdiv(static_cast<std::uint32_t>(a.group()));
+  p.sm_scale = a.scale;
+  p.logits_soft_cap = 0;
+  p.num_qo_heads = static_cast<std::uint32_t>(a.shape.heads);
+  p.q_stride_n = static_cast<std::int32_t>(a.shape.heads) * kHeadDim;
+  p.q_stride_h = kHeadDim;
+  p.window_left = static_cast<std::int32_t>(a.shape.window) - 1;
+  p.request_indices = blocks.requests;
+  p.qo_tile_indices = blocks.tiles;
+  p.kv_tile_indices = blocks.chunks;
+  p.o_indptr = p.q_indptr;
+  p.block_valid_mask = reinterpret_cast<bool*>(blocks.valid);
+  p.kv_chunk_size_ptr = blocks.chunk_size;
+  p.partition_kv = false;
+  p.kv_lens = a.metadata.kv_lens;
+  p.num_rows = static_cast<std::int32_t>(a.num_rows);
+  return p;
+}
+
+template <int kTileRows, int kHeadDim, class T>
+struct Fa2Kernel {
+  // Without a window, window_left -1 masks nothing.
+  using Variant = fi::DefaultAttention</*custom_mask=*/false, /*sliding_window=*/true, /*soft_cap=*/false,
+                                       /*alibi=*/false>;
+  static constexpr std::uint32_t kWarpsKeys = fi::get_num_warps_kv(kTileRows);
+  // 16 · kWarpsKeys · kMmaKeys keys are in shared memory at once: what 99 KiB hold, two blocks of extend where they
+  // fit.
+  static constexpr std::uint32_t kMmaKeys = kTileRows == 16   ? 256 / kHeadDim
+                                            : kHeadDim == 64  ? 8
+                                            : kHeadDim == 128 ? 4
+                                                              : 2;
+  using Traits = fi::KernelTraits<fi::MaskMode::kCausal, kTileRows, fi::get_num_mma_q(kTileRows), kMmaKeys,
+                                  kHeadDim / 16, kHeadDim / 16, fi::get_num_warps_q(kTileRows), kWarpsKeys,
+                                  fi::PosEncodingMode::kNone, T, T, T, float, std::int32_t, Variant>;
+  static_assert(!Traits::IsInvalid());
+  static constexpr auto kKernel = fi::BatchPrefillWithPagedKVCacheKernel<Traits, Fa2Params<T>>;
+  static constexpr std::size_t kBytes = sizeof(typename Traits::SharedStorage);
+
+  static Status prepare() {
+    return allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention (fa2)");
+  }
+  static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, cudaStream_t stream) {
+    const dim3 grid(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads));
+    const dim3 threads(32, fi::get_num_warps_q(kTileRows), kWarpsKeys);
+    kKernel<<<grid, threads, kBytes, stream>>>(p);
+  }
+};
+
+template <class T, int kHeadDim>
+Result<std::unique_ptr<BoundOp>> make_fa2_extend(const CudaAttention& a, const CudaAttentionPlanner& planner) {
+  using Kernel = Fa2Kernel<kFa2TileRows, kHeadDim, T>;
+  TRY(Kernel::prepare());
+  const Fa2Params<T> p = make_fa2_params<T, kHeadDim>(a, planner, planner.block_plan(a.shape));
+  const std::int64_t blocks = most_tiles(a.num_rows * a.group(), a.max_requests(), kFa2TileRows);
+  return make_cuda_op("attention (fa2)", [p, blocks, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
+    if (blocks > 0) Kernel::launch(p, blocks, kv_heads, stream);
+  });
+}
+
+template <class T, int kHeadDim>
+Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const CudaAttentionPlanner& planner) {
+  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
+  TRY(Kernel::prepare());
+  const ChunkedPlan plan = planner.chunked_plan(a.shape);
+  const ChunkGrid grid = chunk_grid(a.num_rows, plan.limits);
+  Fa2Params<T> p = make_fa2_params<T, kHeadDim>(a, planner, plan.blocks);
+  const cuda::MergeStates merge = make_merge(a, plan);
+  if (grid.split) {
+    p.partition_kv = true;
+    p.o = reinterpret_cast<T*>(plan.partial_values);
+    p.lse = plan.partial_lse;
+    p.o_indptr = plan.blocks.starts;
+  }
+  return make_cuda_op("attention (fa2)", [p, grid, merge, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
+    if (grid.blocks == 0) return;
+    Kernel::launch(p, grid.blocks, kv_heads, stream);
+    if (grid.split) cuda::launch_merge_states<T, T>(merge, stream);
+  });
+}
+
+template <class T, int kHeadDim>
+Result<int> fa2_decode_residency() {
+  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
+  return blocks_per_multiprocessor(reinterpret_cast<const void*>(Kernel::kKernel), Kernel::Traits::NUM_THREADS,
+                                   Kernel::kBytes, "attention (fa2)");
+}
+
+template <class T, int kHeadDim>
+Result<std::unique_ptr<BoundOp>> make_fa2(const CudaAttention& a, const CudaAttentionPlanner& planner) {
+  if (a.kind == BatchKind::kDecode) return make_fa2_decode<T, kHeadDim>(a, planner);
+  return make_fa2_extend<T, kHeadDim>(a, planner);
+}
+
+}  // namespace tessera::flashinfer

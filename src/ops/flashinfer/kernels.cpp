@@ -1,0 +1,120 @@
+// Which instantiation serves a shape. TESSERA_WITH_FLASHINFER: FlashInfer's headers were there when this was built;
+// TESSERA_WITH_FA3: so was sm_90a among the architectures.
+#include "tessera/ops/flashinfer/kernels.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <string>
+
+namespace tessera::flashinfer {
+namespace {
+
+bool is_half_width(const AttentionShape& shape) {
+  return shape.dtype == ir::DType::kBFloat16 || shape.dtype == ir::DType::kFloat16;
+}
+bool has_tuned_head_dim(const AttentionShape& shape) {
+  return shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
+}
+
+// Never reached where *_serves was asked first.
+[[maybe_unused]] Status not_built(const char* kernel) {
+  return internal_error(std::string("attention (") + kernel + ") does not serve this shape");
+}
+
+}  // namespace
+
+bool fa3_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] int compute_capability) {
+#ifdef TESSERA_WITH_FA3
+  // Code for sm_90a runs on 9.0 and on nothing else.
+  return compute_capability == 90 && is_half_width(shape) && has_tuned_head_dim(shape) && shape.window == 0 &&
+         shape.softcap == 0;
+#else
+  return false;
+#endif
+}
+
+bool fa2_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] BatchKind kind,
+                [[maybe_unused]] int compute_capability) {
+#ifdef TESSERA_WITH_FLASHINFER
+  const bool fits_tile = kind == BatchKind::kExtend || shape.heads / shape.kv_heads <= kFa2DecodeTileRows;
+  return compute_capability >= 80 && is_half_width(shape) && has_tuned_head_dim(shape) && shape.softcap == 0 &&
+         fits_tile;
+#else
+  return false;
+#endif
+}
+
+bool decode_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] int compute_capability) {
+#ifdef TESSERA_WITH_FLASHINFER
+  const std::int64_t group = shape.heads / shape.kv_heads;
+  return compute_capability >= 80 && shape.dtype == ir::DType::kBFloat16 &&
+         (shape.head_dim == 64 || shape.head_dim == 128) && shape.window == 0 && shape.softcap == 0 &&
+         (group == 1 || group == 2 || group == 4 || group == 8);
+#else
+  return false;
+#endif
+}
+
+#ifdef TESSERA_WITH_FLASHINFER
+namespace {
+
+// Calls f.operator()<T, kHeadDim>() for a shape that FA2 and FA3 serve.
+template <class F>
+auto with_instantiation(const AttentionShape& shape, F&& f) -> decltype(f.template operator()<__nv_bfloat16, 64>()) {
+  const bool bf16 = shape.dtype == ir::DType::kBFloat16;
+  switch (shape.head_dim) {
+    case 64: return bf16 ? f.template operator()<__nv_bfloat16, 64>() : f.template operator()<__half, 64>();
+    case 128: return bf16 ? f.template operator()<__nv_bfloat16, 128>() : f.template operator()<__half, 128>();
+    case 256: return bf16 ? f.template operator()<__nv_bfloat16, 256>() : f.template operator()<__half, 256>();
+    default: return internal_error("attention: FlashInfer has no head size of " + std::to_string(shape.head_dim));
+  }
+}
+
+}  // namespace
+#endif
+
+Result<std::unique_ptr<BoundOp>> bind_fa3([[maybe_unused]] const CudaAttention& attention,
+                                          [[maybe_unused]] const CudaAttentionPlanner& planner) {
+#ifdef TESSERA_WITH_FA3
+  return with_instantiation(attention.shape,
+                            [&]<class T, int kHeadDim>() { return make_fa3<T, kHeadDim>(attention, planner); });
+#else
+  return not_built("fa3");
+#endif
+}
+
+Result<std::unique_ptr<BoundOp>> bind_fa2([[maybe_unused]] const CudaAttention& attention,
+                                          [[maybe_unused]] const CudaAttentionPlanner& planner) {
+#ifdef TESSERA_WITH_FLASHINFER
+  return with_instantiation(attention.shape,
+                            [&]<class T, int kHeadDim>() { return make_fa2<T, kHeadDim>(attention, planner); });
+#else
+  return not_built("fa2");
+#endif
+}
+
+Result<std::unique_ptr<BoundOp>> bind_decode([[maybe_unused]] const CudaAttention& attention,
+                                             [[maybe_unused]] const CudaAttentionPlanner& planner) {
+#ifdef TESSERA_WITH_FLASHINFER
+  if (attention.shape.head_dim == 64) return make_decode<__nv_bfloat16, 64>(attention, planner);
+  return make_decode<__nv_bfloat16, 128>(attention, planner);
+#else
+  return not_built("decode");
+#endif
+}
+
+Result<int> decode_blocks_per_multiprocessor([[maybe_unused]] AttentionKernel kernel,
+                                             [[maybe_unused]] const AttentionShape& shape) {
+#ifdef TESSERA_WITH_FLASHINFER
+  if (kernel == AttentionKernel::kFa2)
+    return with_instantiation(shape, [&]<class T, int kHeadDim>() { return fa2_decode_residency<T, kHeadDim>(); });
+  const std::int64_t group = shape.heads / shape.kv_heads;
+  if (shape.head_dim == 64) return decode_residency<__nv_bfloat16, 64>(group);
+  return decode_residency<__nv_bfloat16, 128>(group);
+#else
+  return not_built("decode");
+#endif
+}
+
+}  // namespace tessera::flashinfer

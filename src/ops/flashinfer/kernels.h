@@ -1,0 +1,50 @@
+// FlashInfer's attention kernels behind BoundOp. Each family is a template in NAME.cuh, instantiated by small files of
+// their own (an instantiation of FA3 takes half a minute and 3 GB to compile) and dispatched in kernels.cpp.
+//
+// Every launch is a function of addresses and of sizes of the bucket: lengths, and what is planned from them, are read
+// from device memory when the kernel runs. So each may be recorded once and replayed with any lengths.
+#pragma once
+
+#include <memory>
+
+#include "tessera/base/status.h"
+#include "tessera/ops/cuda_attention.h"
+
+namespace tessera {
+
+class CudaAttentionPlanner;
+
+namespace flashinfer {
+
+inline constexpr std::int64_t kFa2TileRows = 64;        // of extend; a row is one query head of one token
+inline constexpr std::int64_t kFa2DecodeTileRows = 16;  // at most so many query heads read one KV head
+
+// FA3's rows of a tile, which is of one query head.
+constexpr std::int64_t fa3_tile_rows(std::int64_t head_dim) { return head_dim == 64 ? 192 : 128; }
+
+bool fa3_serves(const AttentionShape& shape, int compute_capability);
+bool fa2_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
+bool decode_serves(const AttentionShape& shape, int compute_capability);
+
+// Precondition: it serves the shape, and the planner chose it.
+Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
+Result<std::unique_ptr<BoundOp>> bind_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
+Result<std::unique_ptr<BoundOp>> bind_decode(const CudaAttention& attention, const CudaAttentionPlanner& planner);
+
+// Blocks of a decode launch that one multiprocessor runs at once: kFa2 or kDecode.
+Result<int> decode_blocks_per_multiprocessor(AttentionKernel kernel, const AttentionShape& shape);
+
+// The instantiations. T: __nv_bfloat16 or __half.
+template <class T, int kHeadDim>
+Result<std::unique_ptr<BoundOp>> make_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
+template <class T, int kHeadDim>
+Result<std::unique_ptr<BoundOp>> make_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
+template <class T, int kHeadDim>
+Result<int> fa2_decode_residency();
+template <class T, int kHeadDim>
+Result<std::unique_ptr<BoundOp>> make_decode(const CudaAttention& attention, const CudaAttentionPlanner& planner);
+template <class T, int kHeadDim>
+Result<int> decode_residency(std::int64_t group);
+
+}  // namespace flashinfer
+}  // namespace tessera

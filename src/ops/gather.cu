@@ -1,0 +1,55 @@
+#include "tessera/ops/gather.h"
+
+#include "tessera/ops/cuda_launch.cuh"
+#include "tessera/ops/cuda_op.h"
+#include "tessera/ops/cuda_rows.cuh"
+
+namespace tessera {
+namespace cuda {
+namespace {
+
+// table [table_rows, words], rows [count], out [count, words]
+template <class Word>
+__global__ void copy_rows(const Word* table, const std::int32_t* rows, Word* out, std::int64_t table_rows,
+                          std::int64_t count, std::int64_t words) {
+  const std::int64_t i = row_of_thread();
+  if (i >= count) return;
+  const std::int64_t row = rows[i];
+  const bool inside = row >= 0 && row < table_rows;
+  for (std::int64_t j = item_of_thread(); j < words; j += item_step())
+    out[i * words + j] = inside ? table[row * words + j] : Word{};
+}
+
+}  // namespace
+
+std::unique_ptr<BoundOp> make_row_copy(const char* name, const RowCopy& copy) {
+  return dispatch_word(copy.row_bytes, [&]<class Word>() -> std::unique_ptr<BoundOp> {
+    const std::int64_t words = copy.row_bytes / static_cast<std::int64_t>(sizeof(Word));
+    const LaunchShape shape = row_shape(copy.count, words);
+    return make_cuda_op(name, [copy, words, shape](cudaStream_t stream) {
+      launch(copy_rows<Word>, shape, stream, reinterpret_cast<const Word*>(copy.table), copy.rows,
+             reinterpret_cast<Word*>(copy.out), copy.table_rows, copy.count, words);
+    });
+  });
+}
+
+}  // namespace cuda
+
+namespace {
+
+Result<std::unique_ptr<BoundOp>> bind_gather_rows(const BindArgs& args) {
+  const TensorView& x = args.operands[0];
+  return cuda::make_row_copy("gather_rows",
+                             {.table = x.data,
+                              .rows = args.operands[1].as<std::int32_t>(),
+                              .out = args.results[0].data,
+                              .table_rows = x.dim(0),
+                              .count = args.operands[1].dim(0),
+                              .row_bytes = x.cols() * static_cast<std::int64_t>(ir::dtype_size(x.dtype))});
+}
+
+}  // namespace
+
+const KernelDef kGatherRowsCuda{.op = "gather_rows", .name = "cuda", .bind = bind_gather_rows};
+
+}  // namespace tessera

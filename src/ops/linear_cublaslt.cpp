@@ -1,0 +1,173 @@
+#include <cublasLt.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "tessera/ops/cuda_op.h"
+#include "tessera/ops/linear_cuda.h"
+
+namespace tessera {
+namespace {
+
+Status to_status(cublasStatus_t status, std::string_view call, const CudaLinearProblem& p) {
+  if (status == CUBLAS_STATUS_SUCCESS) return ok_status();
+  const std::string message = fmt::format("{} for linear {} [{}, {}] x [{}, {}]: {}", call, ir::dtype_name(p.dtype),
+                                          p.m, p.k, p.n, p.k, cublasLtGetStatusString(status));
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) return resource_exhausted(message);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return unimplemented(message);
+  return internal_error(message);
+}
+
+// Owns a handle or descriptor of the library.
+template <class T, cublasStatus_t (*kDestroy)(T)>
+class Owned {
+ public:
+  Owned() = default;
+  Owned(Owned&& other) noexcept : value_(std::exchange(other.value_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Owned() {
+    if (value_ != nullptr) kDestroy(value_);
+  }
+  T get() const { return value_; }
+  T* out() { return &value_; }
+
+ private:
+  T value_ = nullptr;
+};
+using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+// One for each GPU, of the one that is current to the thread. It lasts to the process's end: at exit the driver may go
+// first.
+Result<cublasLtHandle_t> library_handle(const CudaLinearProblem& p) {
+  static std::mutex mutex;
+  static auto* handles = new std::map<int, cublasLtHandle_t>;
+  int ordinal = 0;
+  if (const cudaError_t error = cudaGetDevice(&ordinal); error != cudaSuccess)
+    return internal_error(fmt::format("cudaGetDevice: {}", cudaGetErrorString(error)));
+  const std::lock_guard lock(mutex);
+  cublasLtHandle_t& handle = (*handles)[ordinal];
+  if (handle == nullptr) TRY(to_status(cublasLtCreate(&handle), "cublasLtCreate", p));
+  return handle;
+}
+
+cudaDataType_t data_type(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::kBFloat16: return CUDA_R_16BF;
+    case ir::DType::kFloat16: return CUDA_R_16F;
+    default: return CUDA_R_32F;
+  }
+}
+
+// Everything of a product but its addresses. cuBLAS counts columns first, so it computes yᵀ = (wᵀ)ᵀ · xᵀ with w as its
+// first matrix: [k, n] transposed, xᵀ [k, m], yᵀ [n, m].
+struct Choice {
+  MatmulDesc matmul;
+  Layout w, x, y;
+  cublasLtMatmulAlgo_t algorithm;
+};
+
+Status describe(const CudaLinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y) {
+  const cudaDataType_t type = data_type(p.dtype);
+  const auto m = static_cast<std::uint64_t>(p.m);
+  const auto n = static_cast<std::uint64_t>(p.n);
+  const auto k = static_cast<std::uint64_t>(p.k);
+  TRY(to_status(cublasLtMatmulDescCreate(matmul.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate", p));
+  const cublasOperation_t transposed = CUBLAS_OP_T;
+  TRY(to_status(
+      cublasLtMatmulDescSetAttribute(matmul.get(), CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
+      "cublasLtMatmulDescSetAttribute", p));
+  if (p.bias != nullptr) {
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    TRY(to_status(
+        cublasLtMatmulDescSetAttribute(matmul.get(), CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)),
+        "cublasLtMatmulDescSetAttribute", p));
+  }
+  TRY(to_status(cublasLtMatrixLayoutCreate(w.out(), type, k, n, p.k), "cublasLtMatrixLayoutCreate", p));
+  TRY(to_status(cublasLtMatrixLayoutCreate(x.out(), type, k, m, p.k), "cublasLtMatrixLayoutCreate", p));
+  return to_status(cublasLtMatrixLayoutCreate(y.out(), type, n, m, p.n), "cublasLtMatrixLayoutCreate", p);
+}
+
+Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const CudaLinearProblem& p) {
+  auto choice = std::make_shared<Choice>();
+  TRY(describe(p, choice->matmul, choice->w, choice->x, choice->y));
+  Preference preference;
+  TRY(to_status(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate", p));
+  TRY(to_status(cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                     &kCublasLtWorkspaceBytes, sizeof(kCublasLtWorkspaceBytes)),
+                "cublasLtMatmulPreferenceSetAttribute", p));
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  TRY(to_status(cublasLtMatmulAlgoGetHeuristic(handle, choice->matmul.get(), choice->w.get(), choice->x.get(),
+                                               choice->y.get(), choice->y.get(), preference.get(), 1, &best, &found),
+                "cublasLtMatmulAlgoGetHeuristic", p));
+  if (found == 0) return to_status(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p);
+  choice->algorithm = best.algo;
+  return std::shared_ptr<const Choice>(std::move(choice));
+}
+
+// A forward has four or five shapes in dozens of layers: the library is asked once for each.
+Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, const CudaLinearProblem& p) {
+  using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool>;
+  static std::mutex mutex;
+  static auto* choices = new std::map<Key, std::shared_ptr<const Choice>>;
+  const Key key{handle, p.m, p.n, p.k, p.dtype, p.bias != nullptr};
+  const std::lock_guard lock(mutex);
+  if (const auto it = choices->find(key); it != choices->end()) return it->second;
+  std::shared_ptr<const Choice> choice = TRY(choose(handle, p));
+  choices->emplace(key, choice);
+  return choice;
+}
+
+class CublasLtLinear final : public BoundOp {
+ public:
+  CublasLtLinear(const CudaLinearProblem& problem, cublasLtHandle_t handle, std::shared_ptr<const Choice> choice)
+      : p_(problem), handle_(handle), choice_(std::move(choice)) {}
+
+  // The bias's address is an attribute of the descriptor, which all layers of a shape share: it gets its own.
+  Status own_descriptor() {
+    Layout w, x, y;
+    TRY(describe(p_, matmul_, w, x, y));
+    return to_status(
+        cublasLtMatmulDescSetAttribute(matmul_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p_.bias, sizeof(p_.bias)),
+        "cublasLtMatmulDescSetAttribute", p_);
+  }
+
+  Status enqueue(Stream& stream) const override {
+    CudaStream& cuda = as_cuda(stream);
+    TRY(cuda.begin_launch("linear, cuBLASLt"));
+    const float one = 1;
+    const float beta = p_.residual == nullptr ? 0 : 1;
+    const std::byte* c = p_.residual == nullptr ? p_.y : p_.residual;
+    return to_status(
+        cublasLtMatmul(handle_, p_.bias == nullptr ? choice_->matmul.get() : matmul_.get(), &one, p_.w,
+                       choice_->w.get(), p_.x, choice_->x.get(), &beta, c, choice_->y.get(), p_.y, choice_->y.get(),
+                       &choice_->algorithm, p_.workspace, kCublasLtWorkspaceBytes, cuda.handle()),
+        "cublasLtMatmul", p_);
+  }
+
+ private:
+  CudaLinearProblem p_;
+  cublasLtHandle_t handle_;
+  std::shared_ptr<const Choice> choice_;
+  MatmulDesc matmul_;  // where there is a bias
+};
+
+}  // namespace
+
+Result<std::unique_ptr<BoundOp>> bind_cublaslt(const CudaLinearProblem& problem) {
+  cublasLtHandle_t handle = TRY(library_handle(problem));
+  std::shared_ptr<const Choice> choice = TRY(cached_choice(handle, problem));
+  auto bound = std::make_unique<CublasLtLinear>(problem, handle, std::move(choice));
+  if (problem.bias != nullptr) TRY(bound->own_descriptor());
+  return bound;
+}
+
+}  // namespace tessera

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Makes an archive that runs on another Linux (glibc 2.36 or newer) without installing anything:
+
+  tools/pack.py program BUILD_FOLDER ARCHIVE.tar.xz   what is installed, and the libraries it needs
+  tools/pack.py tests BUILD_FOLDER ARCHIVE.tar.xz     the programs that tools/test_cuda.sh runs, with their data
+
+Libraries lie beside the programs or in lib/, where $ORIGIN finds them. Not packed are glibc, the compiler's run-time
+library and CUDA's own libraries: those are the system's. Fails where the archive is larger than LIMIT_MIB."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+LIMIT_MIB = {"program": 50, "tests": 48}
+SYSTEM = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|"
+                    r"cublas\w*|cudart|cudnn\w*|cuda|nvrtc\S*))\.so")
+TEST_PROGRAMS = ["src/device/cuda_device_test", "src/ops/ops_test", "src/engine/engine_test", "tests/goldens_test",
+                 "tests/demo_model_test", "tests/steady_decode_test"]
+TEST_DATA = ["tests/data/goldens", "tests/data/demo", "models/demo", "tools/test_cuda.sh"]
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def needed_libraries(program):
+    """Paths of the shared libraries that are not the system's."""
+    listing = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
+    found = {}
+    for line in listing.splitlines():
+        match = re.match(r"\s*(\S+) => (\S+|not found)", line)
+        if not match or SYSTEM.match(match.group(1)):
+            continue
+        if match.group(2) == "not found":
+            sys.exit(f"{program} needs {match.group(1)}, which is not found")
+        found[match.group(1)] = pathlib.Path(match.group(2)).resolve()
+    return found
+
+
+def copy_stripped(source, target):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["strip", "--strip-unneeded", "-o", target, source], check=True)
+    shutil.copymode(source, target)
+
+
+def copy_libraries(programs, folder):
+    for program in programs:
+        for name, path in needed_libraries(program).items():
+            if not (folder / name).exists():
+                copy_stripped(path, folder / name)
+
+
+def stage_program(build, stage):
+    subprocess.run(["cmake", "--install", build, "--prefix", stage, "--strip"], check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(stage / "include")
+    shutil.rmtree(stage / "lib" / "cmake")
+    for library in (stage / "lib").glob("libtessera.so*"):  # for programs that link it; this archive has none
+        library.unlink()
+    shutil.copytree(ROOT / "models" / "demo", stage / "models" / "demo")
+    for name in ["README.md", "LICENSE", "CHANGELOG.md"]:
+        shutil.copy(ROOT / name, stage / name)
+    copy_libraries([stage / "bin" / "tessera", *(stage / "lib").glob("*.so")], stage / "lib")
+
+
+def stage_tests(build, stage):
+    programs = [build / "tessera", build / "libtessera_cuda.so", *(build / name for name in TEST_PROGRAMS)]
+    for program in programs:
+        copy_stripped(program, stage / "bin" / program.name)
+    copy_libraries(programs, stage / "bin")
+    for name in TEST_DATA:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, stage / name)
+        else:
+            (stage / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, stage / name)
+
+
+def main():
+    if len(sys.argv) != 4 or sys.argv[1] not in LIMIT_MIB:
+        sys.exit(__doc__)
+    kind, build, archive = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
+    if kind == "tests" and not (build / "libtessera_cuda.so").exists():
+        sys.exit(f"{build} has no libtessera_cuda.so: `make build-cuda` makes it where there is nvcc")
+    with tempfile.TemporaryDirectory() as scratch:
+        stage = pathlib.Path(scratch) / archive.name.removesuffix(".tar.xz")
+        stage.mkdir()
+        (stage_program if kind == "program" else stage_tests)(build, stage)
+        subprocess.run(["tar", "-C", scratch, "-I", "xz -T0 -6", "-cf", archive, stage.name], check=True)
+    size = archive.stat().st_size / 2**20
+    print(f"{archive.name}: {size:.1f} MiB")
+    if size > LIMIT_MIB[kind]:
+        sys.exit(f"{archive.name} is larger than the {LIMIT_MIB[kind]} MiB that it may be")
+
+
+if __name__ == "__main__":
+    main()

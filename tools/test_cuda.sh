@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Runs on a GPU: conformance of the device, every operator, goldens, the bundled model, and verify.
+#   tools/test_cuda.sh FOLDER
+# FOLDER holds tessera, libtessera_cuda.so and the test programs, as a build folder or an unpacked archive of
+# `make dist-tests` does. The last line is "N passed, N failed". DEVICE=cuda:1 chooses another GPU.
+set -uo pipefail
+if (($# != 1)) || [[ ! -d "$1" ]]; then
+  echo "usage: $0 FOLDER" >&2
+  exit 2
+fi
+folder=$(cd "$1" && pwd)
+device=${DEVICE:-cuda}
+root=$(cd "$(dirname "$0")/.." && pwd)
+export TESSERA_TEST_DEVICE=$device TESSERA_SOURCE_DIR=$root
+
+passed=0
+failed=0
+
+find_program() { find "$folder" -maxdepth 3 -type f -name "$1" -perm -u+x | head -1; }
+
+run_test() {
+  local name=$1 program output status
+  program=$(find_program "$name")
+  if [[ -z "$program" ]]; then
+    echo "$name: not in $folder"
+    failed=$((failed + 1))
+    return
+  fi
+  output=$("$program" --gtest_brief=1 2>&1)
+  status=$?
+  local ran ok
+  ran=$(sed -nE 's/^\[==========\] ([0-9]+) tests? from .*/\1/p' <<<"$output" | tail -1)
+  ok=$(sed -nE 's/^\[  PASSED  \] ([0-9]+) tests?.*/\1/p' <<<"$output" | tail -1)
+  if ((status != 0)); then
+    echo "$output"
+    local bad
+    bad=$(sed -nE 's/^ *([0-9]+) FAILED TESTS?$/\1/p' <<<"$output" | tail -1)
+    failed=$((failed + ${bad:-1}))
+  fi
+  passed=$((passed + ${ok:-0}))
+  echo "$name: ${ok:-0} of ${ran:-0} passed"
+}
+
+run_command() {
+  if "$@" >/tmp/test_cuda.$$ 2>&1; then
+    passed=$((passed + 1))
+    echo "passed: ${*:2}"
+  else
+    failed=$((failed + 1))
+    cat /tmp/test_cuda.$$
+    echo "failed: ${*:2}"
+  fi
+  rm -f /tmp/test_cuda.$$
+}
+
+for name in cuda_device_test ops_test engine_test goldens_test demo_model_test steady_decode_test; do run_test "$name"; done
+tessera=$(find_program tessera)
+for dtype in float32 bfloat16; do
+  run_command "$tessera" verify --model-path "$root/models/demo" --device "$device" --dtype "$dtype"
+done
+echo "$passed passed, $failed failed"
+((failed == 0 && passed > 0))
