@@ -28,7 +28,9 @@ build: deps
 	cmake --preset release -DTESSERA_BUILD_TESTS=OFF
 	cmake --build --preset release
 
-run: build
+run: deps
+	cmake --preset release -DTESSERA_BUILD_TESTS=OFF
+	cmake --build --preset release --target tessera
 	tools/run_demo.sh $(if $(PROMPT),"$(PROMPT)")
 
 test: deps

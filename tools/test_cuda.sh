@@ -42,15 +42,15 @@ run_test() {
 }
 
 run_command() {
-  if "$@" >/tmp/test_cuda.$$ 2>&1; then
+  local output
+  if output=$("$@" 2>&1); then
     passed=$((passed + 1))
     echo "passed: ${*:2}"
   else
     failed=$((failed + 1))
-    cat /tmp/test_cuda.$$
+    echo "$output"
     echo "failed: ${*:2}"
   fi
-  rm -f /tmp/test_cuda.$$
 }
 
 for name in cuda_device_test ops_test engine_test goldens_test demo_model_test steady_decode_test; do run_test "$name"; done

@@ -62,8 +62,9 @@ struct Comparison {
   std::int64_t tokens = 0;
   Timing eager;
   Timing graph;
-  double forward_ms = 0;  // a whole forward: staging, plan, graphs, sampled ids back on the host
-  std::int64_t cuts = 0;  // between graphs
+  double forward_ms = 0;    // a whole forward: staging, plan, graphs, sampled ids back on the host
+  std::int64_t cuts = 0;    // between graphs
+  std::string attention{};  // the kernels it ran on
   Decision decision;
   double speedup() const { return eager.wall / graph.wall; }
   double per_second(double ms) const { return 1e3 * static_cast<double>(tokens) / ms; }
@@ -94,6 +95,8 @@ Result<Comparison> compare(ModelRunner& runner, const ForwardBatch& batch, std::
       TRY(time_runs(runner, repeat, [&] { return run_kernels(runner, batch, result.decision, /*eager=*/true); }));
   if (result.decision.runner == RunnerKind::kPrefill)
     result.cuts = runner.prefill().executable().graph().num_split_ops();
+  result.attention =
+      runner.attention_kernels(result.decision.runner == RunnerKind::kDecode ? BatchKind::kDecode : BatchKind::kExtend);
   return result;
 }
 
@@ -108,7 +111,7 @@ Json row_json(const Comparison& c) {
   row.set("eager_device_ms", c.eager.device).set("graph_device_ms", c.graph.device);
   row.set("eager_host_ms", c.eager.host).set("graph_host_ms", c.graph.host).set("forward_ms", c.forward_ms);
   row.set("eager_tokens_per_s", c.per_second(c.eager.wall)).set("graph_tokens_per_s", c.per_second(c.graph.wall));
-  row.set("cuts", c.cuts);
+  row.set("cuts", c.cuts).set("attention", c.attention);
   row.set("speedup", c.speedup()).set("runner", runner_kind_name(c.decision.runner)).set("size", c.decision.size);
   row.set("padding", c.decision.padding).set("reason", reason_name(c.decision.reason));
   return row;
@@ -149,7 +152,7 @@ Status bench_prefill(const BenchOptions& options) {
   ModelRunner& runner = engine->runner();
 
   Table table({">tokens", ">eager ms", ">graph ms", ">device ms", ">host ms", ">forward ms", ">tok/s", ">speed-up",
-               "graph", ">cuts", ">padding"});
+               "graph", ">cuts", ">padding", "attention"});
   Json rows = Json::array();
   for (const std::int64_t tokens :
        sizes_or(options.num_tokens, {16, 64, 256, 1024, 2048}, max_prefill_tokens(runner))) {
@@ -158,7 +161,7 @@ Status bench_prefill(const BenchOptions& options) {
     table.add({count_text(tokens), number_text(c.eager.wall), number_text(c.graph.wall), number_text(c.graph.device),
                number_text(c.graph.host), number_text(c.forward_ms), number_text(c.per_second(c.graph.wall)),
                fmt::format("{:.2f}x", c.speedup()), graph_name(c.decision), count_text(c.cuts),
-               count_text(c.decision.padding)});
+               count_text(c.decision.padding), c.attention});
     rows.push_back(row_json(c));
   }
   Json json = bench_header(options, *engine);
@@ -178,7 +181,7 @@ Status bench_decode(const BenchOptions& options) {
   const MemoryBandwidth memory = TRY(measure_memory_bandwidth(runner.device()));
 
   Table table({">requests", ">eager ms", ">graph ms", ">device ms", ">host ms", ">forward ms", ">tok/s", ">speed-up",
-               "graph", ">read", ">GB/s", ">of memory"});
+               "graph", ">read", ">GB/s", ">of memory", "attention"});
   Json rows = Json::array();
   for (const std::int64_t requests :
        sizes_or(options.batch_sizes, {1, 4, 16, 64}, max_decode_requests(runner, options.context))) {
@@ -190,7 +193,7 @@ Status bench_decode(const BenchOptions& options) {
     table.add({count_text(requests), number_text(c.eager.wall), number_text(c.graph.wall), number_text(c.graph.device),
                number_text(c.graph.host), number_text(c.forward_ms), number_text(c.per_second(c.graph.wall)),
                fmt::format("{:.2f}x", c.speedup()), graph_name(c.decision), bytes_text(bytes), number_text(rate / 1e9),
-               share > 1 ? "from cache" : fmt::format("{:.0f} %", 100 * share)});
+               share > 1 ? "from cache" : fmt::format("{:.0f} %", 100 * share), c.attention});
     Json row = row_json(c);
     row.set("bytes_read", bytes).set("bytes_per_s", rate).set("memory_share", share);
     rows.push_back(std::move(row));

@@ -20,6 +20,26 @@ Result<double> time_plan(const EngineOptions& options) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Bytes a second from the host's fastest memory to the device: the most that loading weights could do. 0 on a CPU,
+// whose weights are not copied.
+Result<double> measure_host_copies(Device& device) {
+  if (device.properties().kind == DeviceKind::kCpu) return 0.0;
+  constexpr std::size_t kBytes = std::size_t{256} << 20;
+  constexpr int kCopies = 8;
+  const std::unique_ptr<Allocation> from = TRY(device.allocate_host(kBytes, "bandwidth test"));
+  const std::unique_ptr<Allocation> to = TRY(device.allocate(kBytes, "bandwidth test"));
+  const std::unique_ptr<Event> begin = TRY(device.create_event(EventKind::kTime));
+  const std::unique_ptr<Event> end = TRY(device.create_event(EventKind::kTime));
+  const std::unique_ptr<Stream> stream = TRY(device.create_stream("bandwidth test"));
+  TRY(stream->upload(to->data(), from->data(), kBytes));
+  TRY(stream->record(*begin));
+  for (int i = 0; i < kCopies; ++i) TRY(stream->upload(to->data(), from->data(), kBytes));
+  TRY(stream->record(*end));
+  TRY(stream->synchronize());
+  const double milliseconds = TRY(end->milliseconds_since(*begin));
+  return 1e3 * kCopies * static_cast<double>(kBytes) / milliseconds;
+}
+
 }  // namespace
 
 Status bench_startup(const BenchOptions& options) {
@@ -30,28 +50,37 @@ Status bench_startup(const BenchOptions& options) {
   const ModelRunner& runner = engine->runner();
   const MemoryLedger memory = runner.memory();
 
-  Table table({"runner", ">sizes", ">graphs", ">nodes", ">graph bytes", ">seconds"});
+  Table table({"runner", ">sizes", ">graphs", ">nodes", ">seconds"});
   Json runners = Json::object();
   for (const GraphRunner* graphs : {&runner.prefill(), &runner.decode()}) {
     const CaptureReport& report = graphs->report();
     const std::int64_t count = graphs->executable().num_captured() * graphs->executable().graph().num_pieces();
     table.add({graphs->name(), count_text(std::ssize(report.captured)), count_text(count),
-               count_text(report.graphs.nodes), bytes_text(report.graphs.bytes), number_text(report.seconds)});
+               count_text(report.graphs.nodes), number_text(report.seconds)});
     Json json = Json::object();
     json.set("sizes", report.captured.size()).set("graphs", count).set("nodes", report.graphs.nodes);
     json.set("graph_bytes", report.graphs.bytes).set("seconds", report.seconds);
     runners.set(graphs->name(), std::move(json));
   }
   Json json = bench_header(options, *engine);
-  json.set("plan_s", plan_seconds).set("load_s", engine->load_seconds()).set("capture_s", engine->capture_seconds());
+  const double load_rate = static_cast<double>(memory.weights) / engine->load_seconds();
+  const double host_copies = TRY(measure_host_copies(runner.device()));
+  json.set("plan_s", plan_seconds).set("prepare_s", engine->prepare_seconds());
+  json.set("load_s", engine->load_seconds()).set("capture_s", engine->capture_seconds());
+  json.set("load_bytes_per_s", load_rate).set("host_copy_bytes_per_s", host_copies);
   json.set("runners", std::move(runners)).set("arena_bytes", memory.arena).set("weights_bytes", memory.weights);
   json.set("kv_cache_bytes", memory.kv_cache).set("graph_bytes", memory.graph_objects);
+  json.set("workspace_bytes", memory.workspace).set("static_input_bytes", memory.static_inputs);
   if (options.json) return write_output(json.dump() + "\n");
+  const std::string pinned =
+      host_copies > 0 ? fmt::format("; copies from pinned memory: {} GB/s", number_text(host_copies / 1e9)) : "";
   return write_output(fmt::format(
-      "{}  plan     {} ms\n  load     {} s, plan included: weights {}, KV cache {}\n  capture  {} s: arena {}\n\n{}",
-      bench_title(options, *engine), number_text(1e3 * plan_seconds), number_text(engine->load_seconds()),
-      bytes_text(memory.weights), bytes_text(memory.kv_cache), number_text(engine->capture_seconds()),
-      bytes_text(memory.arena), table.text()));
+      "{}  plan     {} ms\n  prepare  {} s: device, plan and memory\n  load     {} s: weights at {} GB/s{}\n"
+      "  capture  {} s\n  memory   weights {}, KV cache {}, arena {}, workspace {}, inputs {}, graphs {}\n\n{}",
+      bench_title(options, *engine), number_text(1e3 * plan_seconds), number_text(engine->prepare_seconds()),
+      number_text(engine->load_seconds()), number_text(load_rate / 1e9), pinned, number_text(engine->capture_seconds()),
+      bytes_text(memory.weights), bytes_text(memory.kv_cache), bytes_text(memory.arena), bytes_text(memory.workspace),
+      bytes_text(memory.static_inputs), bytes_text(memory.graph_objects), table.text()));
 }
 
 }  // namespace tessera::cli

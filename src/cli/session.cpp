@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 
 #include "tessera/text/template.h"
 
@@ -91,20 +92,25 @@ Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& reque
   }
   RunRecord record;
   Status failure;
-  std::vector<bool> started(ids.size(), false);
+  std::int64_t prompt_tokens = 0;  // not computed yet
+  for (const Request& request : requests) prompt_tokens += std::ssize(request.prompt);
+  std::deque<ForwardRecord> in_flight;
+  Clock::time_point last_done = start;
   while (!engine.idle()) {
     const ForwardCounters before = engine.runner().counters();
-    const bool decode = std::find(started.begin(), started.end(), false) == started.end();
-    const Clock::time_point step_start = Clock::now();
     const std::span<const RequestEvent> events = TRY(engine.step());
     ForwardRecord forward = difference(before, engine.runner().counters());
-    forward.ms = ms_since(step_start);
-    forward.decode = decode;
-    record.forwards.push_back(forward);
+    forward.decode = prompt_tokens <= 0;
+    prompt_tokens -= forward.tokens;
+    if (forward.tokens > 0) in_flight.push_back(forward);
+    for (; std::ssize(in_flight) > engine.runner().in_flight(); in_flight.pop_front()) {
+      in_flight.front().ms = ms_since(last_done);
+      last_done = Clock::now();
+      record.forwards.push_back(in_flight.front());
+    }
     for (const RequestEvent& event : events) {
       const auto index = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), event.request) - ids.begin());
       if (event.finish == FinishReason::kError && failure.ok()) failure = event.error;
-      started[index] = started[index] || event.token || event.finish != FinishReason::kNone;
       if (event.token && on_token) TRY(on_token(index, *event.token));
     }
   }

@@ -25,13 +25,13 @@ Json text_json(const Engine& engine, std::span<const TokenId> ids, bool skip_spe
 
 // One forward, as it was dispatched.
 struct ForwardRecord {
-  bool decode = false;  // every request had its first token before
+  bool decode = false;  // every request's prompt was computed before
   RunnerKind runner = RunnerKind::kEager;
   std::int64_t size = 0;
   Reason reason = Reason::kGraphsDisabled;
   std::int64_t tokens = 0;
   std::int64_t padding = 0;
-  double ms = 0;
+  double ms = 0;  // from when the forward before it was done to when this one was
 };
 
 struct RunRecord {

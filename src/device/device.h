@@ -12,7 +12,7 @@
 //
 // Threads: a Device may be used from several threads. A Stream, and everything enqueued on it,
 // belongs to one thread at a time. Ownership: objects hold no reference that keeps the device
-// alive; destroy graphs, then streams, then memory, then the device.
+// alive: destroy graphs before what they use, memory when no stream works on it any more, the device last.
 // Errors: kResourceExhausted for memory, kFailedPrecondition for a call that is not allowed now
 // (allocation, synchronisation or staging while recording), kDeviceLost when only a restart helps.
 // Messages name the call, the object and, where one is in the way, the recording.

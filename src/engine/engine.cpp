@@ -9,6 +9,7 @@
 #include <random>
 
 #include "tessera/base/log.h"
+#include "tessera/device/cpu/parallel.h"
 #include "tessera/ops/backend.h"
 
 namespace tessera {
@@ -30,10 +31,11 @@ std::uint64_t next_random(std::uint64_t& state) {
 // same cores, and the weights come first.
 class WeightLoad {
  public:
-  WeightLoad(std::vector<WeightSpec> specs, Weights::Addresses addresses, WeightSource source, Device& device,
+  WeightLoad(std::vector<WeightSpec> specs, const Weights& weights, WeightSource source, Device& device,
              bool show_progress)
       : specs_(std::move(specs)),
-        addresses_(std::move(addresses)),
+        memory_(weights.memory()),
+        addresses_(weights.addresses()),
         source_(std::move(source)),
         device_(device),
         show_progress_(show_progress) {}
@@ -55,12 +57,16 @@ class WeightLoad {
 
  private:
   Result<double> run() {
+    // Some cores are left to the thread that captures: a team that waits for a member whose core is taken loses
+    // whole time slices.
+    if (device_.properties().kind != DeviceKind::kCpu) set_worker_threads(std::max(1, worker_threads() * 3 / 4));
     const Clock::time_point start = Clock::now();
     TRY(fill_weights(specs_, addresses_, source_, device_, show_progress_));
     return seconds_since(start);
   }
 
   std::vector<WeightSpec> specs_;
+  std::shared_ptr<const Allocation> memory_;  // a runner that cannot be made frees its own share
   Weights::Addresses addresses_;
   WeightSource source_;
   Device& device_;
@@ -88,9 +94,10 @@ Status Engine::load(const EngineOptions& options) {
   TRY(load_texts(options));
 
   seed_state_ = options.random_seed != 0 ? options.random_seed : std::random_device{}();
+  // One bar at a time: where both overlap, loading is what takes long.
+  if (device_->properties().kind != DeviceKind::kCpu) plan.runner.show_progress = false;
   Weights weights = TRY(Weights::allocate(plan.graphs.weights, *device_));
-  WeightLoad load(plan.graphs.weights, weights.addresses(), TRY(weight_source(options)), *device_,
-                  options.show_progress);
+  WeightLoad load(plan.graphs.weights, weights, TRY(weight_source(options)), *device_, options.show_progress);
   TRY(load.start());
   const SchedulerOptions scheduling{
       .chunk = plan.runner.max_tokens,
@@ -224,6 +231,9 @@ Status Engine::submit_next() {
   }
   if (decision.status().code() == StatusCode::kDeviceLost) return decision.status();
   fail(next, decision.status());
+  // What it enqueued before it failed may have overwritten the ids that the step before it left on the device.
+  if (runner_->in_flight() > 0) TRY(collect_oldest());
+  scheduler_->forget_rows();
   return ok_status();
 }
 

@@ -106,9 +106,7 @@ void Scheduler::append(Sequence& sequence, std::int64_t count, ScheduledBatch& s
 
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
   // A forward that samples writes last_ids anew: rows of sequences that are not in it are gone.
-  if (!scheduled.wants_logits && scheduled.batch.num_wanted_rows() > 0) {
-    for (const auto& sequence : running_) sequence->last_row = -1;
-  }
+  if (!scheduled.wants_logits && scheduled.batch.num_wanted_rows() > 0) forget_rows();
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {
     Sequence& sequence = *entry.sequence;
     sequence.computed += entry.new_tokens;
@@ -117,6 +115,10 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     ++sequence.pending;
     sequence.last_row = static_cast<std::int32_t>(entry.first_row);
   }
+}
+
+void Scheduler::forget_rows() {
+  for (const auto& sequence : running_) sequence->last_row = -1;
 }
 
 void Scheduler::settle(const ScheduledBatch::Entry& entry, TokenId token) {

@@ -80,6 +80,8 @@ class Scheduler {
   bool has_scored() const;
   // The forward was enqueued: it will have happened before any other.
   void mark_submitted(const ScheduledBatch& scheduled);
+  // The ids that the last step left on the device are not to be read. Precondition: no token is pending.
+  void forget_rows();
   // The token that the entry's row came to. Precondition: entries of a sequence are settled in their order.
   static void settle(const ScheduledBatch::Entry& entry, TokenId token);
   // Takes a sequence out, wherever it is, and frees its pages; null where it is unknown.

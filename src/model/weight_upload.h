@@ -16,7 +16,7 @@ namespace tessera {
 class WeightUpload {
  public:
   // Bytes of one write() at most.
-  static constexpr std::size_t kBufferBytes = std::size_t{32} << 20;
+  static constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
 
   // `device` outlives the object.
   static Result<WeightUpload> create(Device& device);
@@ -31,9 +31,9 @@ class WeightUpload {
     std::unique_ptr<Allocation> memory;
     std::unique_ptr<Event> copied;
   };
-  bool direct_ = false;  // host memory is device memory
+  bool direct_ = false;            // host memory is device memory
+  std::array<Buffer, 4> buffers_;  // freed after the stream, which waits for its copies
   std::unique_ptr<Stream> stream_;
-  std::array<Buffer, 4> buffers_;
   std::size_t next_ = 0;
 };
 

@@ -60,9 +60,11 @@ class Weights {
 
   const Addresses& addresses() const { return addresses_; }
   std::int64_t total_bytes() const { return static_cast<std::int64_t>(memory_->size()); }
+  // For who fills the memory on a thread of its own, which may outlive this object.
+  std::shared_ptr<const Allocation> memory() const { return memory_; }
 
  private:
-  std::unique_ptr<Allocation> memory_;
+  std::shared_ptr<Allocation> memory_;
   Addresses addresses_;
 };
 

@@ -171,8 +171,10 @@ struct Sums {
   float total[kRows];  // Σ exp(s - greatest)
 };
 
+// Only the rows ty + 16·i with i < used: a decode step fills a tile's first rows alone.
 template <int kDim>
-__device__ inline void multiply(const Tile<kDim>& tile, int tx, int ty, float (&scores)[Sums<kDim>::kRows][4]) {
+__device__ inline void multiply(const Tile<kDim>& tile, int tx, int ty, int used,
+                                float (&scores)[Sums<kDim>::kRows][4]) {
   constexpr int kKeys = Tile<kDim>::kKeys / 16;
 #pragma unroll 4
   for (int d = 0; d < kDim; d += 4) {
@@ -181,6 +183,7 @@ __device__ inline void multiply(const Tile<kDim>& tile, int tx, int ty, float (&
     for (int j = 0; j < kKeys; ++j) k[j] = *reinterpret_cast<const float4*>(&tile.keys[tx + 16 * j][d]);
 #pragma unroll
     for (int i = 0; i < Sums<kDim>::kRows; ++i) {
+      if (i >= used) break;
       const float4 q = *reinterpret_cast<const float4*>(&tile.q[ty + 16 * i][d]);
 #pragma unroll
       for (int j = 0; j < kKeys; ++j) scores[i][j] += q.x * k[j].x + q.y * k[j].y + q.z * k[j].z + q.w * k[j].w;
@@ -223,7 +226,7 @@ __device__ inline void soften(const Problem& p, const Rows& rows, int first_key,
 }
 
 template <int kDim>
-__device__ inline void add_values(const Tile<kDim>& tile, int tx, int ty, Sums<kDim>& sums) {
+__device__ inline void add_values(const Tile<kDim>& tile, int tx, int ty, int used, Sums<kDim>& sums) {
 #pragma unroll 4
   for (int key = 0; key < Tile<kDim>::kKeys; ++key) {
     float weight[Sums<kDim>::kRows];
@@ -234,6 +237,7 @@ __device__ inline void add_values(const Tile<kDim>& tile, int tx, int ty, Sums<k
       const float4 v = *reinterpret_cast<const float4*>(&tile.values[key][4 * tx + 64 * j]);
 #pragma unroll
       for (int i = 0; i < Sums<kDim>::kRows; ++i) {
+        if (i >= used) break;
         float4& x = sums.values[i][j];
         x = {x.x + weight[i] * v.x, x.y + weight[i] * v.y, x.z + weight[i] * v.z, x.w + weight[i] * v.w};
       }
@@ -304,6 +308,7 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
     sums.greatest[i] = -INFINITY;
     sums.total[i] = 0;
   }
+  const int used = ceil_div(rows.rows, 16);
   const int* pages = p.page_table + static_cast<long>(rows.request) * p.max_pages;
   for (int first_key = begin; first_key < end; first_key += Shared::kKeys) {
     if (threadIdx.x < Shared::kKeys) {
@@ -319,10 +324,10 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
     with_type(p.cache_dtype, [&]<class Y>() { load_keys<Y>(p, tile); });
     __syncthreads();
     float scores[Sums<kDim>::kRows][4] = {};
-    multiply(tile, tx, ty, scores);
+    multiply(tile, tx, ty, used, scores);
     soften(p, rows, first_key, tx, ty, scores, sums, tile);
     __syncwarp();  // a row's weights are written and read by one half of a warp
-    add_values(tile, tx, ty, sums);
+    add_values(tile, tx, ty, used, sums);
     __syncthreads();
   }
   store(p, rows, kv_head, split, tx, ty, sums);
@@ -421,8 +426,9 @@ Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attenti
     case 256: return bind<256>(attention, p);
     default: break;
   }
-  if (attention.shape.head_dim > 512)
-    return unimplemented("attention on CUDA takes head sizes to 512, not " + std::to_string(attention.shape.head_dim));
+  if (attention.shape.head_dim > kGreatestOwnHeadDim)
+    return unimplemented("attention on CUDA takes head sizes to " + std::to_string(kGreatestOwnHeadDim) + ", not " +
+                         std::to_string(attention.shape.head_dim));
   return bind<512>(attention, p);
 }
 

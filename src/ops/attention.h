@@ -31,6 +31,9 @@ extern const ir::OpDecl kAttention;
 extern const KernelDef kAttentionCpu;
 extern const KernelDef kAttentionCuda;
 
+// For kernels' bind(): the metadata of the node's cache group. kFailedPrecondition where the context has none.
+Result<const AttentionMetadata*> find_attention_metadata(const BindArgs& args);
+
 // One cache group's attention metadata: a device allocation at fixed addresses and its mirror on the host, and the
 // device's own planner where it has one and shapes are given.
 //

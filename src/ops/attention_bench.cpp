@@ -3,8 +3,9 @@
 //   attention_bench [DEVICE]      cuda by default
 //
 // A line for each case, a column of microseconds for each kernel ("-": does not serve the shape), and the host's time
-// for one plan. Launches of several layers are recorded as one graph, with enough layers that their keys and values do
-// not stay in the cache of the device; the figure is the least of some replays, divided by the layers.
+// for one plan and for binding the first layer. Launches of several layers are recorded as one graph, with enough
+// layers that their keys and values do not stay in the cache of the device; the figure is the least of some replays,
+// divided by the layers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,6 +29,7 @@ struct Model {
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
+  ir::DType dtype = ir::DType::kBFloat16;
 };
 
 struct Case {
@@ -73,9 +75,8 @@ ir::Node make_node(const Model& model) {
   return node;
 }
 
-TensorView view(const Allocation& memory, std::vector<std::int64_t> dims) {
-  TensorView v{
-      .data = memory.data(), .dtype = ir::DType::kBFloat16, .rank = static_cast<std::int32_t>(dims.size()), .dims = {}};
+TensorView view(const Allocation& memory, ir::DType dtype, std::vector<std::int64_t> dims) {
+  TensorView v{.data = memory.data(), .dtype = dtype, .rank = static_cast<std::int32_t>(dims.size()), .dims = {}};
   std::copy(dims.begin(), dims.end(), v.dims.begin());
   return v;
 }
@@ -83,6 +84,7 @@ TensorView view(const Allocation& memory, std::vector<std::int64_t> dims) {
 struct Figures {
   double device_us = 0;  // of one layer
   double plan_us = 0;    // of the host
+  double bind_us = 0;    // of the host, for the first layer
 };
 
 // One case on one kernel: as many layers as the memory's caches need to be passed by.
@@ -107,7 +109,7 @@ class Measurement {
   Status prepare(const std::string& kernel) {
     stream_ = TRY(device_.create_stream("bench"));
     const AttentionShape shape{
-        .dtype = ir::DType::kBFloat16, .heads = model_.heads, .kv_heads = model_.kv_heads, .head_dim = model_.head_dim};
+        .dtype = model_.dtype, .heads = model_.heads, .kv_heads = model_.kv_heads, .head_dim = model_.head_dim};
     const std::int64_t pages_each = (case_.kv_len() + kPageSize - 1) / kPageSize;
     pages_ = case_.requests * pages_each + 1;
     if (pages_ % 7919 == 0) ++pages_;
@@ -141,13 +143,16 @@ class Measurement {
       TRY(allocate(cache_elements));
       TRY(allocate(cache_elements));
       const std::vector<std::int64_t> cache{pages_, kPageSize, model_.kv_heads, model_.head_dim};
-      const std::vector<TensorView> operands{view(*memory_[0], {case_.rows(), width}),
-                                             view(*memory_[memory_.size() - 2], cache), view(*memory_.back(), cache),
-                                             view(*memory_[1], {case_.rows(), width})};
+      const std::vector<TensorView> operands{view(*memory_[0], model_.dtype, {case_.rows(), width}),
+                                             view(*memory_[memory_.size() - 2], model_.dtype, cache),
+                                             view(*memory_.back(), model_.dtype, cache),
+                                             view(*memory_[1], model_.dtype, {case_.rows(), width})};
       BindArgs args{node, operands, {}, nullptr, device_, context_};
       if (layer == 0) workspace_ = TRY(device_.allocate(TRY(def->workspace_bytes(args)), "bench"));
       args.workspace = workspace_->data();
+      const Clock::time_point before = Clock::now();
       layers_.push_back(TRY(def->bind(args)));
+      if (layer == 0) bind_us_ = microseconds(Clock::now() - before);
     }
     return ok_status();
   }
@@ -165,7 +170,7 @@ class Measurement {
     graph_ = TRY(stream_->end_recording());
     TRY(graph_->launch(*stream_));
     TRY(stream_->synchronize());
-    Figures best{1e30, 1e30};
+    Figures best{1e30, 1e30, bind_us_};
     for (int i = 0; i < kReplays; ++i) {
       const Clock::time_point before = Clock::now();
       TRY(plan(batch));
@@ -185,6 +190,7 @@ class Measurement {
   const Model& model_;
   const Case& case_;
   std::int64_t pages_ = 0;
+  double bind_us_ = 0;
   // Destroyed in reverse: graph, operators, buffers, memory, stream.
   std::unique_ptr<Stream> stream_;
   std::vector<std::unique_ptr<Allocation>> memory_;  // q, out, then keys and values of each layer
@@ -199,16 +205,16 @@ Status print_table(Device& device, const Model& model, const std::vector<Case>& 
                    const std::vector<std::string>& kernels) {
   std::string head =
       fmt::format("{:<34}", fmt::format("{} {}/{} d{}", model.name, model.heads, model.kv_heads, model.head_dim));
-  for (const std::string& kernel : kernels) head += fmt::format("{:>12}{:>8}", kernel, "plan");
+  for (const std::string& kernel : kernels) head += fmt::format("{:>10}{:>7}{:>8}", kernel, "plan", "bind");
   std::puts(head.c_str());
   for (const Case& c : cases) {
     std::string line = fmt::format("{:<34}", c.name());
     for (const std::string& kernel : kernels) {
       const Result<Figures> figures = Measurement::run(device, model, c, kernel);
       if (figures.ok()) {
-        line += fmt::format("{:>12.1f}{:>8.1f}", figures->device_us, figures->plan_us);
+        line += fmt::format("{:>10.1f}{:>7.1f}{:>8.0f}", figures->device_us, figures->plan_us, figures->bind_us);
       } else if (figures.status().code() == StatusCode::kUnimplemented) {
-        line += fmt::format("{:>12}{:>8}", "-", "");
+        line += fmt::format("{:>10}{:>7}{:>8}", "-", "", "");
       } else {
         return figures.status().with_context(fmt::format("{} on {}", c.name(), kernel));
       }
@@ -225,15 +231,19 @@ Status run(const std::string& device_name) {
   std::printf("%s, bfloat16, pages of 16 tokens; microseconds\n", device->properties().name.c_str());
   constexpr BatchKind kExtend = BatchKind::kExtend;
   constexpr BatchKind kDecode = BatchKind::kDecode;
-  const std::vector<Case> extend = {{kExtend, 1, 128, 0},    {kExtend, 1, 512, 0}, {kExtend, 1, 2048, 0},
-                                    {kExtend, 1, 512, 1536}, {kExtend, 4, 512, 0}, {kExtend, 16, 128, 1024},
-                                    {kExtend, 64, 1, 1024},  {kExtend, 1, 8192, 0}};
+  const std::vector<Case> extend = {{kExtend, 1, 128, 0},    {kExtend, 1, 512, 0},   {kExtend, 1, 2048, 0},
+                                    {kExtend, 1, 512, 1536}, {kExtend, 4, 512, 0},   {kExtend, 16, 128, 1024},
+                                    {kExtend, 1, 16, 1024},  {kExtend, 1, 64, 1024}, {kExtend, 1, 128, 1024},
+                                    {kExtend, 8, 16, 1024},  {kExtend, 1, 256, 0},   {kExtend, 1, 256, 1024},
+                                    {kExtend, 2, 128, 256},  {kExtend, 64, 1, 1024}, {kExtend, 1, 8192, 0}};
   std::vector<Case> decode;
   for (const std::int64_t requests : {1, 2, 4, 8, 16, 32, 64, 128}) decode.push_back({kDecode, requests, 1, 1023});
   for (const std::int64_t requests : {1, 16}) decode.push_back({kDecode, requests, 1, 8191});
-  for (const Model& model : {Model{"Qwen3-0.6B", 16, 8, 128}, Model{"Llama-3-8B", 32, 8, 128}}) {
-    TRY(print_table(*device, model, extend, {"fa3", "fa2", "cudnn", "tessera"}));
-    TRY(print_table(*device, model, decode, {"decode", "fa2", "cudnn", "tessera"}));
+  for (const Model& model : {Model{"Qwen3-0.6B", 16, 8, 128}, Model{"Llama-3-8B", 32, 8, 128},
+                             Model{"Qwen3-0.6B f16", 16, 8, 128, ir::DType::kFloat16},
+                             Model{"Llama-3-8B f16", 32, 8, 128, ir::DType::kFloat16}}) {
+    TRY(print_table(*device, model, extend, {"fa3", "fa2", "tessera"}));
+    TRY(print_table(*device, model, decode, {"fa2", "cudnn", "tessera"}));
   }
   return ok_status();
 }

@@ -67,18 +67,10 @@ void run(const AttentionProblem& p, AttendTile attend) {
   });
 }
 
-Result<const AttentionMetadata*> find_metadata(const BindArgs& args) {
-  const std::int64_t group = args.node.attribute_or("group", std::int64_t{0});
-  if (static_cast<std::size_t>(group) >= args.context.attention.size())
-    return failed_precondition(fmt::format("attention reads cache group {}, but the forward context has {}", group,
-                                           args.context.attention.size()));
-  return &args.context.attention[static_cast<std::size_t>(group)];
-}
-
 std::int64_t workers(const Device& device) { return std::max(1, device.properties().threads); }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  const AttentionMetadata* metadata = TRY(find_metadata(args));
+  const AttentionMetadata* metadata = TRY(find_attention_metadata(args));
   AttentionProblem sizes{};
   sizes.head_dim = args.operands[1].dim(3);
   return static_cast<std::size_t>(index_bytes(*metadata) +
@@ -88,7 +80,7 @@ Result<std::size_t> workspace_bytes(const BindArgs& args) {
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const TensorView& q = args.operands[0];
   const TensorView& cache = args.operands[1];
-  const AttentionMetadata* metadata = TRY(find_metadata(args));
+  const AttentionMetadata* metadata = TRY(find_attention_metadata(args));
   const AttentionProblem p{.q = q.data,
                            .k_cache = cache.data,
                            .v_cache = args.operands[2].data,

@@ -43,8 +43,8 @@ void expect_rows_close(const HostTensor& actual, const std::vector<double>& expe
 // The kernels to try; the CPU has one, whatever is asked for.
 std::vector<std::string> kernels(BatchKind kind) {
   if (!on_cuda()) return {""};
-  return kind == BatchKind::kExtend ? std::vector<std::string>{"fa3", "fa2", "cudnn", "tessera"}
-                                    : std::vector<std::string>{"decode", "fa2", "cudnn", "tessera"};
+  return kind == BatchKind::kExtend ? std::vector<std::string>{"fa3", "fa2", "tessera"}
+                                    : std::vector<std::string>{"fa2", "cudnn", "tessera"};
 }
 
 Config make_config(DType dtype, std::int64_t head_dim, std::int64_t kv_heads, std::int64_t group) {
@@ -241,6 +241,15 @@ TEST(AttentionPlanner, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error({{1, 1}}, BatchKind::kDecode, 41), HasSubstr("41 requests"));
   EXPECT_THAT(error({{2, 2}}, BatchKind::kDecode, 4), HasSubstr("a decode batch of 1 requests has 2 tokens"));
   EXPECT_EQ(error({{2, 2}}, BatchKind::kExtend, 0), "ok");
+
+  const auto unknown = AttentionBuffers::create(test_device(), {.max_requests = 1,
+                                                                .max_pages_per_request = 1,
+                                                                .page_size = 16,
+                                                                .num_pages = 1,
+                                                                .max_tokens = 1,
+                                                                .shapes = {c.shape()},
+                                                                .kernel = "fa9"});
+  EXPECT_THAT(unknown.status().message(), HasSubstr("no kernel \"fa9\"; there are fa3, fa2, cudnn and tessera"));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ __device__ inline int count_real_rows(const int* num_requests, const int* query_
 
 // Parts of row r: r · parts_per_row and on, or part_starts[r] … part_starts[r + 1] - 1 where part_starts is given; a
 // row of padding has none. Without part_starts, the metadata tells how many rows are real. values Part[parts, heads,
-// head_dim], lse [parts, heads]: log2 of the part's Σ exp, -inf where it has no key.
+// head_dim], finite; lse [parts, heads]: log2 of the part's Σ exp, -inf where it has no key.
 struct MergeStates {
   const void* values;
   const float* lse;
@@ -28,11 +28,24 @@ struct MergeStates {
   int head_dim;
 };
 
-// Grid [heads, rows]; a thread for each element of the head, or for several.
-template <class Part, class X>
-__global__ void merge_states(const MergeStates m) {
+inline constexpr int kMergeThreads = 128;
+
+// Over the block, in every thread. `scratch` is shared memory for a float of every warp.
+__device__ inline float merge_max(float x, float* scratch) {
+  for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step, kWarp));
+  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  for (int warp = 0; warp < kMergeThreads / kWarp; ++warp) x = fmaxf(x, scratch[warp]);
+  return x;
+}
+
+// Grid [heads, rows]. `lanes` neighbouring threads take kPack elements each of one part, and so many parts as fit are
+// taken at once: the loads of a row are in flight together.
+template <class Part, class X, int kPack>
+__global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates m) {
   const int head = static_cast<int>(blockIdx.x);
   const int row = static_cast<int>(blockIdx.y);
+  const int thread = static_cast<int>(threadIdx.x);
   int begin = row * m.parts_per_row;
   int end = begin + m.parts_per_row;
   if (m.part_starts != nullptr) {
@@ -43,31 +56,58 @@ __global__ void merge_states(const MergeStates m) {
     return;
   }
 
+  __shared__ float scratch[kMergeThreads / kWarp];
+  __shared__ float sums[kMergeThreads][kPack + 1];  // values and, last, the sum of weights
   const auto lse_at = [&](int part) { return m.lse[static_cast<long>(part) * m.heads + head]; };
   float greatest = -INFINITY;
-  for (int part = begin; part < end; ++part) greatest = fmaxf(greatest, lse_at(part));
-  float total = 0;
-  for (int part = begin; part < end; ++part) total += exp2f(lse_at(part) - greatest);
+  for (int part = begin + thread; part < end; part += kMergeThreads) greatest = fmaxf(greatest, lse_at(part));
+  greatest = merge_max(greatest, scratch);
 
   const auto* values = static_cast<const Part*>(m.values);
   X* out = static_cast<X*>(m.out) + (static_cast<long>(row) * m.heads + head) * m.head_dim;
-  for (int d = static_cast<int>(threadIdx.x); d < m.head_dim; d += static_cast<int>(blockDim.x)) {
-    float sum = 0;
+  const int packs = m.head_dim / kPack;
+  const int lanes = min(packs, kMergeThreads);
+  const int groups = kMergeThreads / lanes;
+  const int group = thread / lanes;
+  for (int first = 0; first < packs; first += lanes) {
+    const int pack = first + thread % lanes;
+    float sum[kPack + 1] = {};
+    if (group < groups && pack < packs) {
 #pragma unroll 4
-    for (int part = begin; part < end; ++part) {
-      const float weight = exp2f(lse_at(part) - greatest);
-      // A part without keys may hold anything.
-      if (weight > 0) sum += weight * to_float(values[(static_cast<long>(part) * m.heads + head) * m.head_dim + d]);
+      for (int part = begin + group; part < end; part += groups) {
+        const float weight = exp2f(lse_at(part) - greatest);
+        const auto x =
+            load_pack<Part, kPack>(values + (static_cast<long>(part) * m.heads + head) * m.head_dim + pack * kPack);
+#pragma unroll
+        for (int i = 0; i < kPack; ++i) sum[i] += weight * to_float(x.at[i]);
+        sum[kPack] += weight;
+      }
     }
-    out[d] = from_float<X>(sum / total);
+#pragma unroll
+    for (int i = 0; i <= kPack; ++i) sums[thread][i] = sum[i];
+    __syncthreads();
+    if (group == 0 && pack < packs) {
+      for (int other = 1; other < groups; ++other)
+#pragma unroll
+        for (int i = 0; i <= kPack; ++i) sum[i] += sums[other * lanes + thread][i];
+      Pack<X, kPack> y;
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) y.at[i] = from_float<X>(sum[i] / sum[kPack]);
+      store_pack(out + pack * kPack, y);
+    }
+    __syncthreads();
   }
 }
 
 template <class Part, class X>
 inline void launch_merge_states(const MergeStates& m, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(m.heads), static_cast<unsigned>(m.rows));
-  const int threads = m.head_dim < 128 ? (m.head_dim + kWarp - 1) / kWarp * kWarp : 128;
-  merge_states<Part, X><<<grid, static_cast<unsigned>(threads), 0, stream>>>(m);
+  constexpr int kWide = kPackSize<Part>;
+  if (m.head_dim % kWide == 0) {
+    merge_states<Part, X, kWide><<<grid, kMergeThreads, 0, stream>>>(m);
+  } else {
+    merge_states<Part, X, 1><<<grid, kMergeThreads, 0, stream>>>(m);
+  }
 }
 
 }  // namespace tessera::cuda

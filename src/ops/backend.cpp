@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kCudaLibrary = "libtessera_cuda.so";
 
-Result<std::unique_ptr<Device>> create_cpu(int) { return TRY(CpuDevice::create({})); }
+Result<std::unique_ptr<Device>> create_cpu(int /*ordinal*/, int /*act_as*/) { return TRY(CpuDevice::create({})); }
 
 const Backend& cpu_backend() {
   static const Backend backend{.kind = DeviceKind::kCpu,
@@ -27,7 +27,7 @@ const Backend& cpu_backend() {
   return backend;
 }
 
-// dlopen looks in the RUNPATH of this program or library: beside it, and in ../lib.
+// dlopen looks in the RPATH of this program or library: beside it, and in ../lib.
 Result<const Backend*> load_cuda_backend() {
   void* library = dlopen(kCudaLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
@@ -54,21 +54,31 @@ Result<const Backend*> backend_of(DeviceKind kind) {
 
 Result<DeviceName> parse_device_name(std::string_view name) {
   if (name == "cpu") return DeviceName{};
-  constexpr std::string_view kCuda = "cuda";
+  // A number of one to four digits after `prefix`, which is taken off `rest`.
+  const auto take = [](std::string_view& rest, std::string_view prefix, int& number) {
+    if (!rest.starts_with(prefix)) return false;
+    const char* first = rest.data() + prefix.size();
+    const auto [end, error] = std::from_chars(first, rest.data() + rest.size(), number);
+    if (error != std::errc{} || number < 0 || end - first > 4) return false;
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    return true;
+  };
   DeviceName device{.kind = DeviceKind::kCuda};
-  if (name == kCuda) return device;
-  if (name.starts_with("cuda:")) {
-    const char* end = name.data() + name.size();
-    const auto [rest, error] = std::from_chars(name.data() + kCuda.size() + 1, end, device.ordinal);
-    if (error == std::errc{} && rest == end && device.ordinal >= 0) return device;
+  std::string_view rest = name;
+  if (rest.starts_with("cuda")) {
+    rest.remove_prefix(4);
+    take(rest, ":", device.ordinal);
+    if (take(rest, ",sm_", device.act_as) && device.act_as < 80) rest = name;
+    if (rest.empty()) return device;
   }
-  return invalid_argument(fmt::format("\"{}\" is no device; accepted are cpu, cuda and cuda:N", name));
+  return invalid_argument(fmt::format(
+      "\"{}\" is no device; accepted are cpu, cuda and cuda:N, or with \",sm_80\" to act as an older GPU", name));
 }
 
 Result<std::unique_ptr<Device>> open_device(std::string_view name) {
   const DeviceName device = TRY(parse_device_name(name));
   const Backend* backend = TRY(backend_of(device.kind));
-  return backend->create_device(device.ordinal);
+  return backend->create_device(device.ordinal, device.act_as);
 }
 
 }  // namespace tessera

@@ -19,7 +19,8 @@ namespace tessera {
 // Immutable, and valid to the end of the process.
 struct Backend {
   DeviceKind kind = DeviceKind::kCpu;
-  Result<std::unique_ptr<Device>> (*create_device)(int ordinal) = nullptr;
+  // `act_as`: choose kernels as for this older compute capability; 0: the device's own.
+  Result<std::unique_ptr<Device>> (*create_device)(int ordinal, int act_as) = nullptr;
   const KernelTable* kernels = nullptr;
   // Null: the kernels need no plan of their own.
   Result<std::unique_ptr<AttentionPlanner>> (*make_attention_planner)(Device& device,
@@ -32,18 +33,21 @@ Result<const Backend*> backend_of(DeviceKind kind);
 struct DeviceName {
   DeviceKind kind = DeviceKind::kCpu;
   int ordinal = 0;
+  int act_as = 0;
 };
-// "cpu", "cuda" (the first GPU that this process sees) or "cuda:N". kInvalidArgument for another name.
+// "cpu", "cuda" (the first GPU that this process sees) or "cuda:N". "cuda,sm_80" and "cuda:N,sm_80" choose kernels as
+// for that older GPU, to test what it will run (with CUDA_FORCE_PTX_JIT=1 in the environment, from the PTX that was
+// made for it). kInvalidArgument for another name.
 Result<DeviceName> parse_device_name(std::string_view name);
 Result<std::unique_ptr<Device>> open_device(std::string_view name);
 
 // What libtessera_cuda.so exports, under kBackendSymbol. `interface` must equal kBackendInterface of the program:
-// the two share C++ types and come from one build.
+// the two share C++ types, which a version and a compiler fix.
 struct BackendExport {
   const char* interface = nullptr;
   const Backend* backend = nullptr;
 };
 inline constexpr const char* kBackendSymbol = "tessera_backend";  // extern "C" const BackendExport tessera_backend
-extern const char* const kBackendInterface;              // version and compiler
+extern const char* const kBackendInterface;                       // version and compiler
 
 }  // namespace tessera

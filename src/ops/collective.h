@@ -61,7 +61,9 @@ class Communicator {
 
 extern const ir::OpDecl kAllReduce;
 extern const KernelDef kAllReduceCpu;
+extern const KernelDef kAllReduceCuda;
 extern const ir::OpDecl kAllGather;
 extern const KernelDef kAllGatherCpu;
+extern const KernelDef kAllGatherCuda;
 
 }  // namespace tessera

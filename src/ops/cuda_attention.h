@@ -1,10 +1,9 @@
 // Attention on CUDA: which kernel runs, and what its launch needs.
 //
-//   "tessera"  our own (attention.cu): every head size, dtype, window and softcap; needs no plan
+//   "tessera"  our own (attention.cu): head sizes to 512, every dtype, window and softcap; needs no plan
 //   "fa3"      FlashInfer's FlashAttention-3 for Hopper: extend
 //   "fa2"      FlashInfer's FlashAttention-2, for any GPU: extend, and decode with a KV head's query heads as one tile
-//   "decode"   FlashInfer's decode on CUDA cores
-//   "cudnn"    cuDNN's, where the machine has it and it is asked for: extend and decode
+//   "cudnn"    cuDNN's decode, where the machine has cuDNN and it is asked for
 //
 // All but our own need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without one, our own runs.
 #pragma once
@@ -23,12 +22,17 @@ namespace tessera {
 
 Result<std::unique_ptr<AttentionPlanner>> make_cuda_attention_planner(Device& device, AttentionPlannerOptions options);
 
-enum class AttentionKernel : std::uint8_t { kTessera, kFa3, kFa2, kDecode, kCudnn };
+enum class AttentionKernel : std::uint8_t { kTessera, kFa3, kFa2, kCudnn };
 std::string_view attention_kernel_name(AttentionKernel kernel);
+
+inline constexpr std::int64_t kGreatestOwnHeadDim = 512;
 
 // What this build and a GPU of `compute_capability` (10 · major + minor) can run.
 bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
                              int compute_capability);
+// kInvalidArgument where no kernel has this name; "" asks for none. Where cuDNN is asked for and the machine does not
+// have it, the log says why.
+Status check_attention_kernel(std::string_view wanted);
 // The fastest that serves, or `wanted` where it names one that does.
 AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, int compute_capability,
                                         std::string_view wanted);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include "tessera/device/cuda/cuda_device.h"
@@ -14,11 +15,6 @@ namespace {
 std::size_t aligned(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 std::size_t ints(std::int64_t count) { return aligned(static_cast<std::size_t>(count) * sizeof(std::int32_t)); }
-
-// Whether it takes a decode step in chunks.
-bool has_chunks(AttentionKernel kernel) {
-  return kernel == AttentionKernel::kFa2 || kernel == AttentionKernel::kDecode;
-}
 
 std::int64_t most_blocks(const ChunkLimits& limits, std::int64_t max_requests) {
   return std::max(limits.resident_blocks / limits.kv_heads, max_requests);
@@ -47,13 +43,12 @@ BlockPlan CudaAttentionPlanner::BlockRange::at(std::byte* memory) const {
   return plan;
 }
 
-std::size_t CudaAttentionPlanner::SequenceRange::bytes() const { return 2 * ints(requests) + ints(requests + 1); }
+std::size_t CudaAttentionPlanner::SequenceRange::bytes() const { return 2 * ints(requests); }
 
 SequencePlan CudaAttentionPlanner::SequenceRange::at(std::byte* memory) const {
   std::byte* base = memory + offset;
   return {.query_lens = reinterpret_cast<std::int32_t*>(base),
-          .kv_lens = reinterpret_cast<std::int32_t*>(base + ints(requests)),
-          .query_offsets = reinterpret_cast<std::int32_t*>(base + 2 * ints(requests))};
+          .kv_lens = reinterpret_cast<std::int32_t*>(base + ints(requests))};
 }
 
 std::int32_t* CudaAttentionPlanner::ShapePlan::tile_starts(std::byte* memory) const {
@@ -78,15 +73,15 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
     plan.blocks = {offset, most_tiles(rows, options_.max_requests, flashinfer::kFa2TileRows), 0};
     offset += plan.blocks.bytes();
   }
-  if (has_chunks(plan.decode)) {
-    const int blocks = TRY(flashinfer::decode_blocks_per_multiprocessor(plan.decode, shape));
+  if (plan.decode == AttentionKernel::kFa2) {
+    const int blocks = TRY(flashinfer::fa2_decode_residency(shape));
     plan.limits = {.kv_heads = shape.kv_heads,
                    .max_kv_len = options_.max_pages_per_request * options_.page_size,
                    .resident_blocks = blocks * multiprocessors};
     plan.chunks = {offset, most_blocks(plan.limits, options_.max_requests), options_.max_requests};
     offset += plan.chunks.bytes();
   }
-  if (plan.extend == AttentionKernel::kCudnn || plan.decode == AttentionKernel::kCudnn) {
+  if (plan.decode == AttentionKernel::kCudnn) {
     plan.sequences = {offset, options_.max_requests};
     offset += plan.sequences.bytes();
   }
@@ -102,7 +97,7 @@ Status CudaAttentionPlanner::allocate(Device& device, std::size_t bytes) {
   std::size_t values = 0;
   std::size_t lse = 0;
   for (const ShapePlan& plan : shapes_) {
-    if (!has_chunks(plan.decode)) continue;
+    if (plan.decode != AttentionKernel::kFa2) continue;
     const std::int64_t chunk_heads = plan.limits.resident_blocks / plan.limits.kv_heads * plan.shape.heads;
     values = std::max(values, aligned(static_cast<std::size_t>(chunk_heads * plan.shape.head_dim) *
                                       ir::dtype_size(plan.shape.dtype)));
@@ -133,6 +128,15 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
         fmt::format("attention's planner needs at least one request, token and page, not {}, {} "
                     "and {}",
                     options.max_requests, options.max_tokens, options.max_pages_per_request));
+  // FlashInfer counts the page table's entries in 32 bits with a sign, and their tokens in 32 without.
+  const std::int64_t entries = options.max_requests * options.max_pages_per_request;
+  if (entries > std::numeric_limits<std::int32_t>::max() ||
+      entries * options.page_size > std::numeric_limits<std::uint32_t>::max())
+    return resource_exhausted(
+        fmt::format("{} requests of {} pages of {} tokens are more than attention's page table "
+                    "can count; fewer requests or a shorter context are needed",
+                    options.max_requests, options.max_pages_per_request, options.page_size));
+  TRY(check_attention_kernel(options.kernel));
   TRY(static_cast<CudaDevice&>(device).make_current());
   std::unique_ptr<CudaAttentionPlanner> planner(new CudaAttentionPlanner);
   planner->options_ = std::move(options);
@@ -182,10 +186,6 @@ Status CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& ba
                plan.blocks.at(host));
     offset = plan.blocks.offset;
     bytes = plan.blocks.bytes();
-  } else if (plan.extend == AttentionKernel::kCudnn) {
-    write_sequences(plan, batch, host);
-    offset = plan.sequences.offset;
-    bytes = plan.sequences.bytes();
   }
   if (bytes == 0) return ok_status();
   return stream.upload(lists_->data() + offset, host + offset, bytes);
@@ -193,16 +193,11 @@ Status CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& ba
 
 void CudaAttentionPlanner::write_sequences(const ShapePlan& plan, const ForwardBatch& batch, std::byte* host) const {
   const SequencePlan to = plan.sequences.at(host);
-  const std::int64_t row = plan.shape.heads * plan.shape.head_dim;
-  std::int64_t offset = 0;
   for (std::int64_t b = 0; b < plan.sequences.requests; ++b) {
     const bool real = b < batch.num_requests();
     to.query_lens[b] = real ? batch.query_lens[static_cast<std::size_t>(b)] : 0;
     to.kv_lens[b] = real ? batch.kv_lens[static_cast<std::size_t>(b)] : 0;
-    to.query_offsets[b] = static_cast<std::int32_t>(offset);
-    offset += to.query_lens[b] * row;
   }
-  to.query_offsets[plan.sequences.requests] = static_cast<std::int32_t>(offset);
 }
 
 Status CudaAttentionPlanner::plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows,
@@ -212,7 +207,7 @@ Status CudaAttentionPlanner::plan_decode(const ShapePlan& plan, const ForwardBat
     const std::size_t offset = plan.sequences.offset;
     return stream.upload(lists_->data() + offset, host + offset, plan.sequences.bytes());
   }
-  if (!has_chunks(plan.decode)) return ok_status();
+  if (plan.decode != AttentionKernel::kFa2) return ok_status();
   plan_chunks(batch.kv_lens, rows, chunk_grid(rows, plan.limits), plan.shape.window, plan.chunks.at(host));
   return stream.upload(lists_->data() + plan.chunks.offset, host + plan.chunks.offset, plan.chunks.bytes());
 }
@@ -225,14 +220,13 @@ Status CudaAttentionPlanner::plan(const ForwardBatch& batch, BatchKind kind, std
   TRY(slot.read->synchronize());
   std::byte* host = slot.memory->data();
   const std::int64_t rows = std::max(batch.num_requests(), padded_requests);
-  for (ShapePlan& plan : shapes_) {
-    if (kind == BatchKind::kExtend) {
-      TRY(plan_extend(plan, batch, host, stream));
-    } else {
-      TRY(plan_decode(plan, batch, rows, host, stream));
-    }
-  }
-  return stream.record(*slot.read);
+  Status planned;
+  for (std::size_t i = 0; i < shapes_.size() && planned.ok(); ++i)
+    planned = kind == BatchKind::kExtend ? plan_extend(shapes_[i], batch, host, stream)
+                                         : plan_decode(shapes_[i], batch, rows, host, stream);
+  // After a failure too: what was enqueued before it still reads the slot.
+  const Status recorded = stream.record(*slot.read);
+  return planned.ok() ? recorded : planned;
 }
 
 const CudaAttentionPlanner::ShapePlan* CudaAttentionPlanner::find(const AttentionShape& shape) const {

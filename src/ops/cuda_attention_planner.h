@@ -13,6 +13,7 @@
 #include "tessera/ops/attention_planner.h"
 #include "tessera/ops/attention_schedule.h"
 #include "tessera/ops/cuda_attention.h"
+#include "tessera/ops/cudnn/attention.h"
 
 namespace tessera {
 
@@ -33,9 +34,8 @@ struct ChunkedPlan {
 
 // What cuDNN reads in place of attention's metadata, in device memory: padding has lengths of zero.
 struct SequencePlan {
-  std::int32_t* query_lens;     // [max_requests]
-  std::int32_t* kv_lens;        // [max_requests]
-  std::int32_t* query_offsets;  // [max_requests + 1]: elements from q's start to the request's first row
+  std::int32_t* query_lens;  // [max_requests]
+  std::int32_t* kv_lens;     // [max_requests]
 };
 
 class CudaAttentionPlanner final : public AttentionPlanner {
@@ -50,8 +50,10 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   // Device addresses, valid as long as the planner. Precondition: choice() is the kernel that reads them.
   TilePlan tile_plan(const AttentionShape& shape) const;          // kFa3, extend
   BlockPlan block_plan(const AttentionShape& shape) const;        // kFa2, extend
-  ChunkedPlan chunked_plan(const AttentionShape& shape) const;    // kFa2 or kDecode, decode
-  SequencePlan sequence_plan(const AttentionShape& shape) const;  // kCudnn, of both kinds
+  ChunkedPlan chunked_plan(const AttentionShape& shape) const;    // kFa2, decode
+  SequencePlan sequence_plan(const AttentionShape& shape) const;  // kCudnn, decode
+  // Shared by the ops that are bound with this planner.
+  cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
   // [max_requests + 1]: where each request's row of the page table starts.
   const std::int32_t* page_starts() const { return page_starts_; }
 
@@ -77,9 +79,9 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::optional<TileSchedule> tiles;  // kFa3
     std::size_t tiles_offset = 0;       // starts, then works
     BlockRange blocks;                  // kFa2, extend
-    BlockRange chunks;                  // decode
+    BlockRange chunks;                  // kFa2, decode
     ChunkLimits limits;
-    SequenceRange sequences;  // kCudnn, of both kinds
+    SequenceRange sequences;  // kCudnn, decode
     // A pair of lists in `memory`.
     std::int32_t* tile_starts(std::byte* memory) const;
     TileWork* tile_works(std::byte* memory) const;
@@ -109,6 +111,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   const std::int32_t* page_starts_ = nullptr;
   std::array<HostSlot, 4> ring_;
   std::size_t next_slot_ = 0;
+  std::unique_ptr<cudnn::PlanCache> cudnn_plans_ = std::make_unique<cudnn::PlanCache>();
 };
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include "tessera/ops/activation.h"
 #include "tessera/ops/attention.h"
 #include "tessera/ops/backend.h"
+#include "tessera/ops/collective.h"
 #include "tessera/ops/cuda_attention.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/embedding.h"
@@ -21,17 +22,17 @@ namespace {
 
 const KernelTable& cuda_kernels() {
   static const KernelTable table({
-      kAddCuda,       kAddRmsNormCuda,  kArgmaxCuda, kAttentionCuda,    kCastCuda,       kCopyCuda,
-      kEmbeddingCuda, kGatherRowsCuda,  kGeluCuda,   kGeluMulCuda,      kHeadNormCuda,   kKvStoreCuda,
-      kLinearCuda,    kLogSoftmaxCuda,  kMulCuda,    kQkvRopeStoreCuda, kResolveIdsCuda, kRmsNormCuda,
-      kRotaryCuda,    kRotaryTableCuda, kSampleCuda, kScaleCuda,        kSiluCuda,       kSiluMulCuda,
-      kSoftcapCuda,   kSplitCuda,
+      kAllGatherCuda,  kAllReduceCuda, kAddCuda,       kAddRmsNormCuda,  kArgmaxCuda, kAttentionCuda,
+      kCastCuda,       kCopyCuda,      kEmbeddingCuda, kGatherRowsCuda,  kGeluCuda,   kGeluMulCuda,
+      kHeadNormCuda,   kKvStoreCuda,   kLinearCuda,    kLogSoftmaxCuda,  kMulCuda,    kQkvRopeStoreCuda,
+      kResolveIdsCuda, kRmsNormCuda,   kRotaryCuda,    kRotaryTableCuda, kSampleCuda, kScaleCuda,
+      kSiluCuda,       kSiluMulCuda,   kSoftcapCuda,   kSplitCuda,
   });
   return table;
 }
 
-Result<std::unique_ptr<Device>> create_cuda_device(int ordinal) {
-  return TRY(CudaDevice::create({.ordinal = ordinal}));
+Result<std::unique_ptr<Device>> create_cuda_device(int ordinal, int act_as) {
+  return TRY(CudaDevice::create({.ordinal = ordinal, .act_as = act_as}));
 }
 
 const Backend kCudaBackend{.kind = DeviceKind::kCuda,

@@ -29,8 +29,10 @@ class CudaOp final : public BoundOp {
     if constexpr (std::is_same_v<Outcome, Status>) {
       TRY(launch_(cuda.handle()));
     } else if constexpr (std::is_same_v<Outcome, cudaError_t>) {
-      if (const cudaError_t error = launch_(cuda.handle()); error != cudaSuccess)
+      if (const cudaError_t error = launch_(cuda.handle()); error != cudaSuccess) {
+        static_cast<void>(cudaGetLastError());  // or the next launch is blamed for it
         return cuda.launch_error(name_, error);
+      }
     } else {
       launch_(cuda.handle());
     }

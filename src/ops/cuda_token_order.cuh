@@ -64,22 +64,38 @@ __device__ inline std::uint64_t token_weight(float nats) {
   return __float2ull_rn(p * __int_as_float((exponent + kWeightBits + 127) << 23));
 }
 
-// Calls f(id, logit) for ids [begin, end), dealt out to the block's threads. Both are multiples of N.
-template <int N, class F>
-__device__ void for_each_token(const float* logits, std::int64_t begin, std::int64_t end, const F& f) {
-  constexpr int kAhead = 4;  // loads in flight
-  const std::int64_t step = static_cast<std::int64_t>(blockDim.x) * N;
-  for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * N; i < end; i += kAhead * step) {
-    Pack<float, N> ahead[kAhead];
+// Some of the calling thread's logits, loaded together.
+template <int N, int kPacks>
+struct TokenBatch {
+  static constexpr int kSize = kPacks * N;
+  static_assert(kSize <= 32);  // bits of a mask
+
+  Pack<float, N> packs[kPacks];  // past the last logit: NaN
+  std::int64_t first;            // id of packs[0].at[0]
+  std::int64_t step;             // ids from one pack to the next
+
+  __device__ float logit(int i) const { return packs[i / N].at[i % N]; }
+  __device__ std::int64_t id(int i) const { return first + i / N * step + i % N; }
+};
+
+// Calls f(batch) for the logits [begin, end) of a row, dealt out to the block's threads. Both are multiples of N.
+template <int N, int kPacks, class F>
+__device__ void for_each_batch(const float* logits, std::int64_t begin, std::int64_t end, const F& f) {
+  TokenBatch<N, kPacks> batch;
+  batch.step = static_cast<std::int64_t>(blockDim.x) * N;
+  for (batch.first = begin + static_cast<std::int64_t>(threadIdx.x) * N; batch.first < end;
+       batch.first += kPacks * batch.step) {
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a)
-      if (i + a * step < end) ahead[a] = load_pack<float, N>(logits + i + a * step);
+    for (int p = 0; p < kPacks; ++p) {
+      const std::int64_t at = batch.first + p * batch.step;
+      if (at < end) {
+        batch.packs[p] = load_pack<float, N>(logits + at);
+      } else {
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a)
-      if (i + a * step < end) {
-#pragma unroll
-        for (int j = 0; j < N; ++j) f(i + a * step + j, ahead[a].at[j]);
+        for (int j = 0; j < N; ++j) batch.packs[p].at[j] = NAN;
       }
+    }
+    f(batch);
   }
 }
 

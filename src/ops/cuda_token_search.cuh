@@ -12,6 +12,8 @@ inline constexpr int kSearchThreads = 1024;  // of a block; and digits of a pass
 inline constexpr int kDigitBits = 10;
 static_assert(kSearchThreads == 1 << kDigitBits && kNatBins <= kSearchThreads && kSearchThreads == kWarp * kWarp);
 
+inline constexpr unsigned kMostRowBlocks = 8;  // of a portable cluster
+
 // The blocks that share a row: a cluster in code for Hopper, one block in code for older devices.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 struct RowBlocks {
@@ -100,11 +102,19 @@ __device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure
   return scratch.found;
 }
 
-// The thread's digit, summed over the blocks that share the row. Their histograms must be complete.
+// The thread's digit, summed over the blocks that share the row. Their histograms must be complete. Most digits are
+// empty, and shared memory of other blocks is far away.
 __device__ inline Bin merged_digit(SearchScratch& scratch) {
   const int digit = static_cast<int>(threadIdx.x);
+  unsigned filled = 0;  // a bit for each block
+#pragma unroll
+  for (unsigned rank = 0; rank < kMostRowBlocks; ++rank)
+    if (rank < RowBlocks::count() && RowBlocks::shared_of(&scratch.digits, rank)->count[digit] != 0)
+      filled |= 1u << rank;
   Bin sum{{0, 0}, -1};
-  for (unsigned rank = 0; rank < RowBlocks::count(); ++rank) {
+#pragma unroll 1
+  for (; filled != 0; filled &= filled - 1) {
+    const unsigned rank = static_cast<unsigned>(__ffs(static_cast<int>(filled))) - 1;
     const Histogram<kSearchThreads>& part = *RowBlocks::shared_of(&scratch.digits, rank);
     sum.tally = sum.tally + part.at(digit);
     sum.token = part.token[digit] > sum.token ? part.token[digit] : sum.token;
@@ -120,58 +130,80 @@ struct SearchRow {
   Bin bin;  // the calling thread's of them
 };
 
-// Keys that may still be the answer.
+// Keys that may still be the answer, cut into digits of 2^shift of them each.
 struct KeyRange {
   std::uint64_t first;
   std::uint64_t last;
+  int shift;
 };
 
-// One pass over this block's part of the row: tallies of the range's digits, key bits from `shift` on.
+// [first, last] in as many digits as there are threads, or fewer.
+__device__ inline KeyRange cut(std::uint64_t first, std::uint64_t last) {
+  const int bits = 64 - __clzll(static_cast<long long>(last - first));
+  return {first, last, bits > kDigitBits ? bits - kDigitBits : 0};
+}
+__device__ inline KeyRange range_of_bin(const SearchRow& row, int bin) {
+  return cut(std::uint64_t{row.bins.first[bin]} << kIdBits,
+             std::uint64_t{row.bins.last[bin]} << kIdBits | static_cast<std::uint64_t>(row.vocab - 1));
+}
+__device__ inline KeyRange range_of_digit(const KeyRange& range, int digit) {
+  const std::uint64_t first = range.first + (static_cast<std::uint64_t>(digit) << range.shift);
+  const std::uint64_t last = first + ((std::uint64_t{1} << range.shift) - 1);
+  return cut(first, last < range.last ? last : range.last);
+}
+
+// One pass over this block's part of the row. Few of its tokens are in the range as a rule, so what is done with one
+// stands in the code once: a kernel that does not fit the instruction cache waits for it most of its time.
 template <int N>
-__device__ void count_digits(const SearchRow& row, const KeyRange& range, int shift,
-                             Histogram<kSearchThreads>& digits) {
+__device__ void count_digits(const SearchRow& row, const KeyRange& range, Histogram<kSearchThreads>& digits) {
+  using Batch = TokenBatch<N, 4>;
   const float most = key_logit(range.first);
   const float least = key_logit(range.last);
-  const std::int64_t share = (row.vocab + RowBlocks::count() * N - 1) / (RowBlocks::count() * N) * N;
+  const int unit = static_cast<int>(RowBlocks::count()) * N;
+  const std::int64_t share = (static_cast<int>(row.vocab) + unit - 1) / unit * N;
   const std::int64_t begin = RowBlocks::rank() * share;
   const std::int64_t end = begin + share < row.vocab ? begin + share : row.vocab;
   digits.clear();
   __syncthreads();
-  for_each_token<N>(row.logits, begin, end, [&](std::int64_t id, float logit) {
-    if (!(logit <= most && logit >= least)) return;
-    const std::uint64_t key = token_key(logit, id);
-    if (key < range.first || key > range.last) return;
-    const int digit = static_cast<int>((key - range.first) >> shift);
-    digits.add(digit, token_weight(row.scale.nats(logit)), static_cast<int>(id));
+  for_each_batch<N, 4>(row.logits, begin, end, [&](const Batch& batch) {
+    unsigned near = 0;  // a bit for each logit
+#pragma unroll
+    for (int i = 0; i < Batch::kSize; ++i) near |= batch.logit(i) <= most && batch.logit(i) >= least ? 1u << i : 0u;
+#pragma unroll 1
+    for (; near != 0; near &= near - 1) {
+      const std::int64_t id = batch.id(__ffs(static_cast<int>(near)) - 1);
+      const float logit = row.logits[id];
+      const std::uint64_t key = token_key(logit, id);
+      if (key < range.first || key > range.last) continue;
+      const int digit = static_cast<int>((key - range.first) >> range.shift);
+      digits.add(digit, token_weight(row.scale.nats(logit)), static_cast<int>(id));
+    }
   });
 }
 
 // The first tokens of the order.
-struct TokenPrefix {
+struct FirstTokens {
   std::uint64_t weight;
   int last;  // id of the last one of them
 };
 
 // The fewest first tokens that measure `need`.
 template <int N>
-__device__ TokenPrefix search(const SearchRow& row, std::uint64_t need, Measure measure, SearchScratch& scratch) {
-  FoundBin found = find_bin(row.bin, need, measure, scratch);
-  Tally before = found.before;
-  KeyRange range{std::uint64_t{row.bins.first[found.index]} << kIdBits,
-                 std::uint64_t{row.bins.last[found.index]} << kIdBits | static_cast<std::uint64_t>(row.vocab - 1)};
-  while (found.bin.tally.count > 1 && range.first < range.last) {
-    const int bits = 64 - __clzll(static_cast<long long>(range.last - range.first));
-    const int shift = bits > kDigitBits ? bits - kDigitBits : 0;
-    count_digits<N>(row, range, shift, scratch.digits);
-    RowBlocks::sync();
-    found = find_bin(merged_digit(scratch), need - measure_of(before, measure), measure, scratch);
+__device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure measure, SearchScratch& scratch) {
+  Tally before{0, 0};
+  KeyRange range{};
+  Bin mine = row.bin;
+  for (bool in_bins = true;; in_bins = false) {
+    const FoundBin found = find_bin(mine, need - measure_of(before, measure), measure, scratch);
     before = before + found.before;
-    range.first += static_cast<std::uint64_t>(found.index) << shift;
-    const std::uint64_t end = range.first + ((std::uint64_t{1} << shift) - 1);
-    range.last = end < range.last ? end : range.last;
+    range = in_bins ? range_of_bin(row, found.index) : range_of_digit(range, found.index);
+    if (found.bin.tally.count <= 1 || range.first >= range.last)
+      return {before.weight + found.bin.tally.weight, found.bin.token};
+    count_digits<N>(row, range, scratch.digits);
+    RowBlocks::sync();
+    mine = merged_digit(scratch);
     RowBlocks::sync();  // all have read this block's digits
   }
-  return {before.weight + found.bin.tally.weight, found.bin.token};
 }
 
 }  // namespace tessera::cuda

@@ -50,8 +50,10 @@ Result<cublasLtHandle_t> library_handle(const CudaLinearProblem& p) {
   static std::mutex mutex;
   static auto* handles = new std::map<int, cublasLtHandle_t>;
   int ordinal = 0;
-  if (const cudaError_t error = cudaGetDevice(&ordinal); error != cudaSuccess)
+  if (const cudaError_t error = cudaGetDevice(&ordinal); error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // or the next launch is blamed for it
     return internal_error(fmt::format("cudaGetDevice: {}", cudaGetErrorString(error)));
+  }
   const std::lock_guard lock(mutex);
   cublasLtHandle_t& handle = (*handles)[ordinal];
   if (handle == nullptr) TRY(to_status(cublasLtCreate(&handle), "cublasLtCreate", p));

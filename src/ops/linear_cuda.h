@@ -25,8 +25,9 @@ struct CudaLinearProblem {
   int multiprocessors;
 };
 
-// Streams the weights once for every four rows, at the speed of memory: what a decode of few requests is bound by.
-// Takes any sizes; a row's bits do not depend on the number of rows.
+// Streams the weights once for every four rows (for each row where k is no whole number of 16-byte packs), at the
+// speed of memory: what a decode of few requests is bound by. Takes any sizes; a row's bits do not depend on the number
+// of rows.
 Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const CudaLinearProblem& problem);
 
 // What cuBLASLt is recommended to get on Hopper, for its split-k and stream-k kernels.

@@ -15,7 +15,8 @@ struct Shape {
   std::int64_t m;
   std::int64_t n;
   std::int64_t k;
-  int split;  // warps that share one row of w, a divisor of kWarps
+  std::int64_t first_row;  // of the launch
+  int split;               // warps that share one row of w, a divisor of kWarps
 };
 
 // A group of `split` warps takes one row of w and kRows rows of x; a lane's loads are N elements wide.
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int part = warp % shape.split;
   const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * kWarps + warp) / shape.split;  // of y
-  const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * kRows;
+  const std::int64_t first_row = shape.first_row + static_cast<std::int64_t>(blockIdx.y) * kRows;
 
   float sum[kRows] = {};
   if (column < shape.n) {
@@ -76,16 +77,21 @@ int choose_split(const CudaLinearProblem& p, int pack) {
 
 template <class T, int kRows, int N>
 std::unique_ptr<BoundOp> bind_rows(const CudaLinearProblem& p) {
-  const Shape shape{p.m, p.n, p.k, choose_split(p, N)};
-  const dim3 grid(static_cast<unsigned>((p.n * shape.split + kWarps - 1) / kWarps),
-                  static_cast<unsigned>((p.m + kRows - 1) / kRows));
+  const Shape shape{p.m, p.n, p.k, 0, choose_split(p, N)};
+  const auto columns = static_cast<unsigned>((p.n * shape.split + kWarps - 1) / kWarps);
   const auto* x = reinterpret_cast<const T*>(p.x);
   const auto* w = reinterpret_cast<const T*>(p.w);
   const auto* bias = reinterpret_cast<const T*>(p.bias);
   const auto* residual = reinterpret_cast<const T*>(p.residual);
   auto* y = reinterpret_cast<T*>(p.y);
   return make_cuda_op("linear, few rows", [=](cudaStream_t stream) {
-    few_rows<T, kRows, N><<<grid, kWarps * kWarp, 0, stream>>>(x, w, bias, residual, y, shape);
+    constexpr std::int64_t kMostGroups = 65535;  // of a grid's second dimension
+    Shape part = shape;
+    for (; part.first_row < shape.m; part.first_row += kMostGroups * kRows) {
+      const std::int64_t groups = std::min((shape.m - part.first_row + kRows - 1) / kRows, kMostGroups);
+      const dim3 grid(columns, static_cast<unsigned>(groups));
+      few_rows<T, kRows, N><<<grid, kWarps * kWarp, 0, stream>>>(x, w, bias, residual, y, part);
+    }
   });
 }
 

@@ -41,9 +41,13 @@ __global__ void best_of_chunks(const float* x, std::int64_t vocab, Chunks chunks
   const std::int64_t begin = chunk * chunks.length;
   const std::int64_t end = begin + chunks.length < vocab ? begin + chunks.length : vocab;
   std::uint64_t key = kNoToken;
-  for_each_token<N>(x + row * vocab, begin, end, [&](std::int64_t id, float logit) {
-    const std::uint64_t here = greatest_key(logit, id);
-    key = here < key ? here : key;
+  using Batch = TokenBatch<N, 4>;
+  for_each_batch<N, 4>(x + row * vocab, begin, end, [&](const Batch& batch) {
+#pragma unroll
+    for (int i = 0; i < Batch::kSize; ++i) {
+      const std::uint64_t here = greatest_key(batch.logit(i), batch.id(i));
+      key = here < key ? here : key;
+    }
   });
   const auto least_of_warp = [&] {
     for (int step = kWarp / 2; step > 0; step /= 2) {
@@ -159,14 +163,21 @@ __global__ void fill_bins(const __grid_constant__ Sample s) {
   __syncthreads();
   const std::int64_t begin = blockIdx.x % static_cast<unsigned>(s.chunks.count) * s.chunks.length;
   const std::int64_t end = begin + s.chunks.length < s.vocab ? begin + s.chunks.length : s.vocab;
-  for_each_token<N>(s.logits + row * s.vocab, begin, end, [&](std::int64_t id, float logit) {
-    const float nats = scale.nats(logit);
-    if (!(nats > -kReach)) return;
-    const int bin = static_cast<int>(-nats * kBinsPerNat);
-    const unsigned key = static_cast<unsigned>(token_key(logit, id) >> kIdBits);
-    sums.add(bin, token_weight(nats), static_cast<int>(id));
-    atomicMin(&first[bin], key);
-    atomicMax(&last[bin], key);
+  // Farther than reach, whichever way it is rounded: spares the others a division.
+  const float least = scale.greatest - 1.03f * kReach * temperature;
+  using Batch = TokenBatch<N, 1>;
+  for_each_batch<N, 1>(s.logits + row * s.vocab, begin, end, [&](const Batch& batch) {
+#pragma unroll
+    for (int i = 0; i < Batch::kSize; ++i) {
+      if (!(batch.logit(i) >= least)) continue;
+      const float nats = scale.nats(batch.logit(i));
+      if (!(nats > -kReach)) continue;
+      const int bin = static_cast<int>(-nats * kBinsPerNat);
+      const unsigned key = static_cast<unsigned>(token_key(batch.logit(i), batch.id(i)) >> kIdBits);
+      sums.add(bin, token_weight(nats), static_cast<int>(batch.id(i)));
+      atomicMin(&first[bin], key);
+      atomicMax(&last[bin], key);
+    }
   });
   __syncthreads();
 
@@ -180,6 +191,31 @@ __global__ void fill_bins(const __grid_constant__ Sample s) {
     atomicMax(&bins.last[b], last[b]);
     atomicMax(&bins.token[b], sums.token[b]);
   }
+}
+
+// What is cut off, or drawn, one after the other.
+enum DrawStep { kTopK, kTopP, kToken, kDrawSteps };
+
+struct Need {
+  std::uint64_t amount;  // of the first tokens; 0: the step is left out
+  Measure measure;
+};
+
+// `kept` are the tokens that the steps before have left.
+__device__ Need need_of(int step, const Sample& s, std::int64_t row, const Tally& kept) {
+  if (step == kTopK) {
+    const std::int32_t top_k = s.top_k[row];
+    const bool cuts = top_k > 0 && static_cast<std::uint64_t>(top_k) < kept.count;
+    return {cuts ? static_cast<std::uint64_t>(top_k) : 0, Measure::kCount};
+  }
+  if (step == kTopP) {
+    const float top_p = s.top_p[row];
+    if (!(top_p < 1.0f)) return {0, Measure::kWeight};
+    const double share = ceil(static_cast<double>(top_p) * static_cast<double>(kept.weight));
+    return {share > 1.0 ? min(kept.weight, static_cast<std::uint64_t>(share)) : 1, Measure::kWeight};
+  }
+  const std::uint64_t bits = sampling_bits(s.seed[row], s.choice[row], s.position[row]);
+  return {__umul64hi(bits, kept.weight) + 1, Measure::kWeight};
 }
 
 // A cluster of blocks to a row: the argmax, or top_k, top_p and the draw.
@@ -199,19 +235,17 @@ __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ S
   if (threadIdx.x < kNatBins) bin = {{bins.count[threadIdx.x], bins.weight[threadIdx.x]}, bins.token[threadIdx.x]};
   const SearchRow search_row{s.logits + row * s.vocab, s.vocab, scale, bins, bin};
 
-  const Tally all = block_prefix(bin.tally, scratch).total;
-  __syncthreads();                    // the scratch is used again
-  std::uint64_t weight = all.weight;  // of the tokens kept so far
-  const std::int32_t top_k = s.top_k[row];
-  if (top_k > 0 && static_cast<std::uint64_t>(top_k) < all.count)
-    weight = search<N>(search_row, static_cast<std::uint64_t>(top_k), Measure::kCount, scratch).weight;
-  if (const float top_p = s.top_p[row]; top_p < 1.0f) {
-    const double share = ceil(static_cast<double>(top_p) * static_cast<double>(weight));
-    const std::uint64_t need = share > 1.0 ? min(weight, static_cast<std::uint64_t>(share)) : 1;
-    weight = search<N>(search_row, need, Measure::kWeight, scratch).weight;
+  Tally kept = block_prefix(bin.tally, scratch).total;
+  __syncthreads();  // the scratch is used again
+  int token = 0;
+#pragma unroll 1  // the search stands in the code once, for the instruction cache
+  for (int step = kTopK; step < kDrawSteps; ++step) {
+    const Need need = need_of(step, s, row, kept);
+    if (need.amount == 0) continue;
+    const FirstTokens prefix = search<N>(search_row, need.amount, need.measure, scratch);
+    kept.weight = prefix.weight;
+    token = prefix.last;
   }
-  const std::uint64_t u = __umul64hi(sampling_bits(s.seed[row], s.choice[row], s.position[row]), weight);
-  const std::int32_t token = search<N>(search_row, u + 1, Measure::kWeight, scratch).last;
   if (writes) s.out[row] = token;
 }
 
@@ -238,15 +272,16 @@ Result<std::size_t> sample_workspace(const BindArgs& args) { return sample_scrat
 // runs was made for one without clusters.
 template <int N>
 Result<unsigned> row_blocks_of(std::int64_t rows, Device& device) {
-  constexpr std::int64_t kMostBlocks = 8;  // of a portable cluster
   TRY(static_cast<const CudaDevice&>(device).make_current());
   cudaFuncAttributes code{};
-  if (const cudaError_t error = cudaFuncGetAttributes(&code, draw<N>); error != cudaSuccess)
+  if (const cudaError_t error = cudaFuncGetAttributes(&code, draw<N>); error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // or the next launch is blamed for it
     return internal_error(std::string("sample: cudaFuncGetAttributes: ") + cudaGetErrorString(error));
+  }
   if (code.ptxVersion < 90) return 1u;
   const std::int64_t wanted = device.properties().threads / std::max<std::int64_t>(rows, 1);
   return static_cast<unsigned>(
-      std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(wanted, 1, kMostBlocks))));
+      std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(wanted, 1, kMostRowBlocks))));
 }
 
 template <int N>

@@ -47,8 +47,8 @@ ModelRunner::ModelRunner(ModelGraphs graphs, Weights weights, Device& device, Ru
     : device_(device), options_(std::move(options)), graphs_(std::move(graphs)), weights_(std::move(weights)) {}
 
 ModelRunner::~ModelRunner() {
-  // Forwards in flight still use the memory that goes now; what failed there matters to nobody any more.
-  if (in_flight_ > 0) static_cast<void>(stream_->synchronize());
+  // What was enqueued still uses the memory that goes now; what fails there matters to nobody any more.
+  if (stream_ != nullptr) static_cast<void>(stream_->synchronize());
 }
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Weights weights, Device& device,

@@ -84,8 +84,8 @@ class ModelRunner {
   // sizes in use have been seen.
   static constexpr int kMaxInFlight = 2;
   Result<Decision> submit(const ForwardInputs& inputs);
-  // Waits for the oldest forward in flight: its sampled ids, valid until kMaxInFlight more were submitted; empty
-  // where it sampled nothing. After an error too it is in flight no more. Precondition: one is in flight.
+  // Waits for the oldest forward in flight: its sampled ids, valid until kMaxInFlight forwards were submitted after it;
+  // empty where it sampled nothing. After an error too it is in flight no more. Precondition: one is in flight.
   Result<std::span<const TokenId>> collect();
   int in_flight() const { return in_flight_; }
 

@@ -15,26 +15,61 @@
 namespace tessera {
 namespace {
 
-// What a run left behind, on the host.
-struct Outcome {
-  std::vector<std::vector<std::byte>> outputs;  // real rows of each
-  std::vector<std::byte> kv_cache;
+// What a run left behind, on the host: the real rows of each output, then the used pages of each state. Its memory is
+// the device's fastest to copy to, and is kept from run to run.
+class Outcome {
+ public:
+  explicit Outcome(Device& device) : device_(device) {}
+
+  // Forgets the last run, and makes room for `bytes`.
+  Status begin(std::size_t bytes) {
+    sections_.clear();
+    used_ = 0;
+    if (memory_ != nullptr && memory_->size() >= bytes) return ok_status();
+    memory_ = nullptr;
+    memory_ = TRY(device_.allocate_host(bytes + bytes / 2, "verified rows"));
+    return ok_status();
+  }
+  // Valid once the stream has passed.
+  Status download(const std::byte* from, std::size_t bytes, Stream& stream) {
+    sections_.push_back({memory_->data() + used_, bytes});
+    used_ += bytes;
+    return stream.download(sections_.back().data(), from, bytes);
+  }
+  std::span<const std::byte> section(std::size_t i) const { return sections_[i]; }
+  std::size_t num_sections() const { return sections_.size(); }
+
+ private:
+  Device& device_;
+  std::unique_ptr<Allocation> memory_;
+  std::vector<std::span<std::byte>> sections_;
+  std::size_t used_ = 0;
 };
 
-std::vector<std::byte> first_rows(const std::vector<std::byte>& bytes, const TensorView& view, std::int64_t rows) {
-  const auto row_bytes = static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1));
-  return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(rows) * row_bytes)};
+// Of a row-major [*, cols] array: the first element that is NaN outside `ignored_col`; -1: none.
+template <class T>
+std::int64_t find_nan(std::span<const std::byte> bytes, std::int64_t cols, std::int64_t ignored_col) {
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, bytes.data() + at, sizeof(T));
+    const auto index = static_cast<std::int64_t>(at / sizeof(T));
+    if (std::isnan(to_float(value)) && index % cols != ignored_col) return index;
+  }
+  return -1;
+}
+std::int64_t find_nan(std::span<const std::byte> bytes, ir::DType dtype, std::int64_t cols, std::int64_t ignored_col) {
+  switch (dtype) {
+    case ir::DType::kFloat32: return find_nan<float>(bytes, cols, ignored_col);
+    case ir::DType::kBFloat16: return find_nan<BFloat16>(bytes, cols, ignored_col);
+    case ir::DType::kFloat16: return find_nan<Float16>(bytes, cols, ignored_col);
+    default: return -1;
+  }
 }
 
-bool is_nan(const std::byte* at, ir::DType dtype) {
-  if (dtype == ir::DType::kFloat32) {
-    float value;
-    std::memcpy(&value, at, sizeof(value));
-    return std::isnan(value);
-  }
-  std::uint16_t bits;
-  std::memcpy(&bits, at, sizeof(bits));
-  return std::isnan(dtype == ir::DType::kBFloat16 ? to_float(BFloat16{bits}) : to_float(Float16{bits}));
+// The first byte in which two runs differ; -1: none.
+std::int64_t find_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
+  if (std::memcmp(a.data(), b.data(), a.size()) == 0) return -1;
+  return std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
 }
 
 // Query and cached lengths of each request of a batch.
@@ -82,7 +117,8 @@ bool VerifyReport::equal() const {
 
 class Verifier {
  public:
-  Verifier(ModelRunner& runner, bool show_progress) : r_(runner), show_progress_(show_progress) {}
+  Verifier(ModelRunner& runner, bool show_progress)
+      : r_(runner), show_progress_(show_progress), replayed_(runner.device()), expected_(runner.device()) {}
 
   Result<VerifyReport> run() {
     const auto start = std::chrono::steady_clock::now();
@@ -108,23 +144,23 @@ class Verifier {
   Status compare_heads(Executable& isolated) {
     const ir::Type& type = r_.graphs_.body.value(r_.graphs_.body.outputs[0]).type;
     const TensorView hidden = TRY(make_view(type, r_.prefill_->executable().largest(), r_.arena_->base()));
-    extend_kv_content(static_cast<std::size_t>(hidden.bytes()), hidden.dtype);
+    TRY(provide_content(static_cast<std::size_t>(hidden.bytes()), hidden.dtype));
     for (const std::int64_t rows : r_.head_sizes_) {
       const ir::Bucket bucket = r_.head_->bucket(rows);
       std::vector<std::int32_t> wanted(static_cast<std::size_t>(rows));
       for (std::size_t i = 0; i < wanted.size(); ++i)
         wanted[i] = static_cast<std::int32_t>(i * 7 % static_cast<std::size_t>(hidden.dim(0)));
-      const auto run = [&](Executable& head) -> Result<Outcome> {
-        TRY(r_.stream_->upload(hidden.data, kv_content_.data(), static_cast<std::size_t>(hidden.bytes())));
+      const auto run = [&](Executable& head, Outcome& outcome) -> Status {
+        TRY(r_.stream_->copy(hidden.data, content_->data(), static_cast<std::size_t>(hidden.bytes())));
         TRY(r_.inputs_->stage_rows(wanted, {}, rows, *r_.stream_));
         TRY(head.run(bucket));
-        return read_outputs(head, bucket, rows);
+        return read(head, bucket, rows, /*states=*/false, outcome);
       };
       TRY(r_.head_->make_ready(rows));
-      const Outcome got = TRY(run(r_.head_->executable()));
+      TRY(run(r_.head_->executable(), replayed_));
       TRY(isolated.bind(bucket));
-      const Outcome want = TRY(run(isolated));
-      std::string difference = TRY(first_difference(isolated, bucket, got, want));
+      TRY(run(isolated, expected_));
+      std::string difference = TRY(first_difference(isolated, bucket));
       isolated.drop(bucket);
       report_.rows.push_back({.runner = "head", .size = rows, .real = rows, .difference = std::move(difference)});
     }
@@ -153,14 +189,14 @@ class Verifier {
 
     TRY(prepare(batch, decode, size));
     TRY(runner.executable().replay(bucket));
-    const Outcome replayed = TRY(read(runner.executable(), bucket, real));
+    TRY(read(runner.executable(), bucket, real, /*states=*/true, replayed_));
 
     TRY(prepare(batch, decode, size));
     TRY(isolated.poison(bucket));
     TRY(isolated.run(bucket));
-    const Outcome expected = TRY(read(isolated, bucket, real));
+    TRY(read(isolated, bucket, real, /*states=*/true, expected_));
 
-    std::string difference = TRY(first_difference(isolated, bucket, replayed, expected));
+    std::string difference = TRY(first_difference(isolated, bucket));
     if (const Status guards = isolated.check_guards(bucket); !guards.ok() && difference.empty())
       difference = guards.message();
     report_.rows.push_back({.runner = runner.name(), .size = size, .real = real, .difference = std::move(difference)});
@@ -242,78 +278,77 @@ class Verifier {
     for (const ir::ValueId id : r_.graphs_.body.states) {
       const ir::Value& state = r_.graphs_.body.value(id);
       const KvRange range = used_range(state);
-      extend_kv_content(range.bytes, state.type.dtype);
-      TRY(r_.stream_->upload(range.data, kv_content_.data(), range.bytes));
+      TRY(provide_content(range.bytes, state.type.dtype));
+      TRY(r_.stream_->copy(range.data, content_->data(), range.bytes));
     }
     return ok_status();
   }
 
-  // Small finite numbers of either sign in every floating-point type: exponent bits well below the top.
-  void extend_kv_content(std::size_t bytes, ir::DType dtype) {
+  // Makes content_ at least so long: small finite numbers of either sign in every floating-point type, with exponent
+  // bits well below the top.
+  Status provide_content(std::size_t bytes, ir::DType dtype) {
+    if (content_ != nullptr && content_->size() >= bytes) return ok_status();
+    std::vector<std::byte> made(bytes + bytes / 2);
     const std::size_t element = ir::dtype_size(dtype);
-    while (kv_content_.size() < bytes) {
-      random_state_ = random_state_ * 1664525U + 1013904223U;
-      const std::uint32_t random = random_state_;
+    std::uint32_t random = 12345;
+    for (std::size_t at = 0; at + element <= made.size(); at += element) {
+      random = random * 1664525U + 1013904223U;
       const std::uint32_t bits = dtype == ir::DType::kFloat32 ? 0x3e000000U | (random >> 9) | (random & 0x80000000U)
                                  : dtype == ir::DType::kBFloat16
                                      ? 0x3e00U | (random >> 25) | ((random >> 16) & 0x8000U)
                                      : 0x3000U | (random >> 22) | ((random >> 16) & 0x8000U);
-      kv_content_.resize(kv_content_.size() + element);
-      std::memcpy(kv_content_.data() + kv_content_.size() - element, &bits, element);
+      std::memcpy(made.data() + at, &bits, element);
     }
+    content_ = TRY(r_.device().allocate(made.size(), "verified content"));
+    return r_.stream_->upload(content_->data(), made.data(), made.size());
   }
 
-  Result<Outcome> read_outputs(const Executable& executable, const ir::Bucket& bucket, std::int64_t real) {
-    Outcome outcome;
+  // The real rows of every output, then, of each state, the used pages past page 0, which takes the padding's keys and
+  // values and which nobody reads.
+  Status read(const Executable& executable, const ir::Bucket& bucket, std::int64_t real, bool states,
+              Outcome& outcome) {
+    std::vector<std::span<const std::byte>> parts;
     for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
       const TensorView view = TRY(executable.output(bucket, i));
-      std::vector<std::byte> bytes(static_cast<std::size_t>(view.bytes()));
-      TRY(r_.stream_->download(bytes.data(), view.data, bytes.size()));
-      TRY(r_.stream_->synchronize());
-      outcome.outputs.push_back(first_rows(bytes, view, real));
+      parts.emplace_back(view.data,
+                         static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1) * real));
     }
-    return outcome;
-  }
-
-  Result<Outcome> read(const Executable& executable, const ir::Bucket& bucket, std::int64_t real) {
-    Outcome outcome = TRY(read_outputs(executable, bucket, real));
-    // Page 0 takes the padding's keys and values, which nobody reads.
     for (const ir::ValueId id : r_.graphs_.body.states) {
+      if (!states) break;
       const KvRange range = used_range(r_.graphs_.body.value(id));
-      const std::size_t at = outcome.kv_cache.size();
-      outcome.kv_cache.resize(at + range.bytes - range.page_bytes);
-      TRY(r_.stream_->download(outcome.kv_cache.data() + at, range.data + range.page_bytes,
-                               range.bytes - range.page_bytes));
+      parts.emplace_back(range.data + range.page_bytes, range.bytes - range.page_bytes);
     }
-    TRY(r_.stream_->synchronize());
-    return outcome;
+    std::size_t total = 0;
+    for (const std::span<const std::byte> part : parts) total += part.size();
+    TRY(outcome.begin(total));
+    for (const std::span<const std::byte> part : parts) TRY(outcome.download(part.data(), part.size(), *r_.stream_));
+    return r_.stream_->synchronize();
   }
 
-  Result<std::string> first_difference(const Executable& executable, const ir::Bucket& bucket, const Outcome& got,
-                                       const Outcome& want) {
-    for (std::size_t i = 0; i < want.outputs.size(); ++i) {
+  // Of replayed_ and expected_, which `executable` was read to last.
+  Result<std::string> first_difference(const Executable& executable, const ir::Bucket& bucket) {
+    const std::size_t num_outputs = executable.graph().outputs.size();
+    for (std::size_t i = 0; i < num_outputs; ++i) {
       const Slot& slot = executable.graph().slots[static_cast<std::size_t>(executable.graph().outputs[i])];
       const TensorView view = TRY(executable.output(bucket, i));
-      const std::size_t element = ir::dtype_size(slot.type.dtype);
-      const std::vector<std::byte>& expected = want.outputs[i];
-      for (std::size_t at = 0; at < expected.size(); at += element) {
-        const auto index = static_cast<std::int64_t>(at / element);
-        const std::int64_t row = index / std::max<std::int64_t>(view.elements() / view.dim(0), 1);
-        const std::int64_t col = index % std::max<std::int64_t>(view.elements() / view.dim(0), 1);
-        if (std::memcmp(expected.data() + at, got.outputs[i].data() + at, element) != 0) {
-          return fmt::format("%{} row {} column {} differs from the isolated run", slot.name, row, col);
-        }
-        // A tied head gives the poisoned id's own logit NaN; nothing else may be.
-        const bool poisoned_logit = slot.name == "logits" && col == poisoned_id_.value();
-        if (ir::is_floating_point(slot.type.dtype) && !poisoned_logit &&
-            is_nan(expected.data() + at, slot.type.dtype)) {
-          return fmt::format("%{} row {} column {} is NaN: padding reached a real row", slot.name, row, col);
-        }
-      }
+      const std::int64_t cols = std::max<std::int64_t>(view.elements() / std::max<std::int64_t>(view.dim(0), 1), 1);
+      const auto place = [&](std::int64_t index) {
+        return fmt::format("%{} row {} column {}", slot.name, index / cols, index % cols);
+      };
+      const auto element = static_cast<std::int64_t>(ir::dtype_size(slot.type.dtype));
+      if (const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i)); at >= 0)
+        return fmt::format("{} differs from the isolated run", place(at / element));
+      // A tied head gives the poisoned id's own logit NaN; nothing else may be.
+      const std::int64_t poisoned_col = slot.name == "logits" ? poisoned_id_.value() : -1;
+      if (const std::int64_t at = find_nan(expected_.section(i), slot.type.dtype, cols, poisoned_col); at >= 0)
+        return fmt::format("{} is NaN: padding reached a real row", place(at));
     }
-    const auto [a, b] = std::mismatch(got.kv_cache.begin(), got.kv_cache.end(), want.kv_cache.begin());
-    if (a != got.kv_cache.end())
-      return fmt::format("the KV cache differs from the isolated run at byte {}", a - got.kv_cache.begin());
+    for (std::size_t i = num_outputs; i < expected_.num_sections(); ++i) {
+      const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i));
+      const ir::ValueId state = r_.graphs_.body.states[i - num_outputs];
+      if (at >= 0)
+        return fmt::format("%{} differs from the isolated run at byte {}", r_.graphs_.body.value(state).name, at);
+    }
     return std::string();
   }
 
@@ -338,9 +373,10 @@ class Verifier {
   ModelRunner& r_;
   bool show_progress_;
   VerifyReport report_;
-  std::int64_t used_pages_ = 0;        // of the batch at hand, page 0 included
-  std::vector<std::byte> kv_content_;  // what every state starts with
-  std::uint32_t random_state_ = 12345;
+  Outcome replayed_;
+  Outcome expected_;
+  std::int64_t used_pages_ = 0;          // of the batch at hand, page 0 included
+  std::unique_ptr<Allocation> content_;  // what every state starts with, on the device
   TokenId poisoned_id_;
   std::byte* row_ = nullptr;
   std::size_t row_bytes_ = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -35,6 +36,8 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::create(Options options) {
   }
   std::unique_ptr<CudaDevice> device(new CudaDevice(driver));
   TRY(device->open(options.ordinal));
+  int& capability = device->properties_.compute_capability;
+  if (options.act_as > 0) capability = std::min(capability, options.act_as);
   return device;
 }
 

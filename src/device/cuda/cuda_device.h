@@ -30,6 +30,7 @@ class CudaDevice final : public Device {
   struct Options {
     int ordinal = 0;                 // among the GPUs that this process sees
     const Driver* driver = nullptr;  // a test's, copied; null: the system's
+    int act_as = 0;                  // properties() tell this older compute capability; 0: the GPU's own
   };
   // 10 · major + minor. Kernels are built for this and newer ones.
   static constexpr int kOldestComputeCapability = 80;

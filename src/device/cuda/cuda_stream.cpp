@@ -166,9 +166,16 @@ Status CudaStream::replace_handle() {
   TRY(device_.check(driver.cuStreamDestroy(handle_), {"cuStreamDestroy", DeviceCall::kEndRecording, recording_what_}));
   handle_ = nullptr;
   // What the old stream had to do comes before what the new one will.
-  TRY(device_.check(driver.cuCtxSynchronize(), {"cuCtxSynchronize", DeviceCall::kEndRecording, recording_what_}));
-  return device_.check(driver.cuStreamCreate(&handle_, CU_STREAM_NON_BLOCKING),
-                       {"cuStreamCreate", DeviceCall::kEndRecording, recording_what_});
+  Status made =
+      device_.check(driver.cuCtxSynchronize(), {"cuCtxSynchronize", DeviceCall::kEndRecording, recording_what_});
+  if (made.ok()) {
+    made = device_.check(driver.cuStreamCreate(&handle_, CU_STREAM_NON_BLOCKING),
+                         {"cuStreamCreate", DeviceCall::kEndRecording, recording_what_});
+  }
+  if (made.ok()) return made;
+  // Without a stream of its own, work would go to the context's default one unseen.
+  handle_ = nullptr;
+  return device_.lose(device_lost(fmt::format("stream '{}' is gone with its recording: {}", name_, made.message())));
 }
 
 }  // namespace tessera

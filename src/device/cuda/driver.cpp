@@ -42,7 +42,7 @@ Result<Driver> load_driver() {
   // An old driver explains it better than a missing symbol.
   if (driver.cuDriverGetVersion != nullptr) TRY(check_driver_version(driver));
   return not_found(fmt::format("the NVIDIA driver lacks '{}' in {}; install a driver for CUDA {} or newer", missing,
-                               kLibrary, version_text(kOldestDriver)));
+                               kLibrary, version_text(CUDA_VERSION)));
 }
 
 Status check_driver_version(const Driver& driver) {

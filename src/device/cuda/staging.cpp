@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tessera/device/alignment.h"
+#include "tessera/device/cpu/host_limits.h"
 
 namespace tessera {
 
@@ -11,8 +12,13 @@ Result<std::unique_ptr<StagingRing>> StagingRing::create(CudaDevice& device, con
   std::unique_ptr<StagingRing> ring(new StagingRing(device, stream));
   const Driver& driver = device.driver();
   void* data = nullptr;
-  TRY(device.check(driver.cuMemHostAlloc(&data, kSegments * kSegmentBytes, CU_MEMHOSTALLOC_PORTABLE),
-                   {"cuMemHostAlloc", DeviceCall::kCreateStream, stream, kSegments * kSegmentBytes}));
+  const CUresult result = driver.cuMemHostAlloc(&data, kSegments * kSegmentBytes, CU_MEMHOSTALLOC_PORTABLE);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {  // of the host's memory, not the GPU's
+    return out_of_device_memory(DeviceCall::kCreateStream, stream, kSegments * kSegmentBytes,
+                                read_host_memory().available_bytes)
+        .with_context("cuMemHostAlloc");
+  }
+  TRY(device.check(result, {"cuMemHostAlloc", DeviceCall::kCreateStream, stream, kSegments * kSegmentBytes}));
   ring->ring_ = static_cast<std::byte*>(data);
   for (Segment& segment : ring->segments_) {
     TRY(device.check(driver.cuEventCreate(&segment.fetched, CU_EVENT_DISABLE_TIMING),

@@ -6,9 +6,11 @@
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
+#include "tessera/device/cuda/cuda_device.h"
 #include "tessera/device/cuda/cuda_stream.h"
 #include "tessera/ops/cuda_attention_planner.h"
 
@@ -23,10 +25,11 @@ namespace tessera::cudnn {
 namespace {
 
 namespace fe = cudnn_frontend;
-using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+using Attributes = fe::graph::Tensor_attributes;
+using Tensor = std::shared_ptr<Attributes>;
 
 constexpr const char* kLibrary = "libcudnn.so.9";
-constexpr std::size_t kOldestVersion = 90700;  // of ragged queries over a paged cache
+constexpr std::size_t kOldestVersion = 90700;
 
 Status load_library() {
   fe::cudnn_dlhandle = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // stays loaded
@@ -36,133 +39,182 @@ Status load_library() {
   return unimplemented(fmt::format("attention on cuDNN: version {} is too old, {} is needed", version, kOldestVersion));
 }
 
+Status to_status(cudnnStatus_t status, const char* what) {
+  if (status == CUDNN_STATUS_SUCCESS) return ok_status();
+  return internal_error(fmt::format("attention (cudnn): {}: {}", what, fe::detail::get_error_string(status)));
+}
 Status to_status(fe::error_t error, const char* what) {
   if (error.is_good()) return ok_status();
   return internal_error(fmt::format("attention (cudnn): {}: {}", what, error.get_message()));
 }
 
-// Identifiers of the graph's tensors in a launch.
-enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kQueryOffsets, kQueryLens, kKvLens, kPages };
+// Tensors of the graph, as a launch names them.
+enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kQueryLens, kKvLens, kPages };
+using Addresses = std::unordered_map<std::int64_t, void*>;
+
+// A handle of cuDNN, used by one stream at a time. The device outlives it.
+class Handle {
+ public:
+  static Result<std::shared_ptr<const Handle>> create(const CudaDevice& device) {
+    auto handle = std::make_shared<Handle>(device);
+    TRY(to_status(fe::detail::create_handle(&handle->handle_), "cudnnCreate"));
+    return handle;
+  }
+  explicit Handle(const CudaDevice& device) : device_(device) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() {
+    if (handle_ == nullptr || !device_.make_current().ok()) return;  // without its device there is nothing to free
+    fe::detail::destroy_handle(handle_);
+  }
+  cudnnHandle_t get() const { return handle_; }
+
+ private:
+  const CudaDevice& device_;
+  cudnnHandle_t handle_ = nullptr;
+};
+
+// What cuDNN compiled for a number of rows, and its scratch memory. Used by one stream.
+class Plan {
+ public:
+  static Result<std::shared_ptr<const Plan>> create(const CudaAttention& a, std::shared_ptr<const Handle> handle,
+                                                    Device& device) {
+    auto plan = std::make_shared<Plan>();
+    plan->handle_ = std::move(handle);
+    plan->describe(a);
+    TRY(to_status(plan->graph_.validate(), "validate"));
+    TRY(to_status(plan->graph_.build_operation_graph(plan->handle_->get()), "build_operation_graph"));
+    TRY(to_status(plan->graph_.create_execution_plans({fe::HeurMode_t::A}), "create_execution_plans"));
+    TRY(to_status(plan->graph_.check_support(plan->handle_->get()), "check_support"));
+    TRY(to_status(plan->graph_.build_plans(plan->handle_->get()), "build_plans"));
+    std::int64_t bytes = 0;
+    TRY(to_status(plan->graph_.get_workspace_size(bytes), "get_workspace_size"));
+    plan->workspace_ = TRY(device.allocate(static_cast<std::size_t>(bytes), "cuDNN's workspace"));
+    return plan;
+  }
+
+  Status execute(Addresses addresses, cudaStream_t stream) const {
+    TRY(to_status(fe::detail::set_stream(handle_->get(), stream), "cudnnSetStream"));
+    return to_status(graph_.execute(handle_->get(), addresses, workspace_->data()), "execute");
+  }
+
+ private:
+  static Attributes matrix(const char* name, Uid uid, std::vector<std::int64_t> dims,
+                           std::vector<std::int64_t> strides) {
+    return Attributes().set_name(name).set_uid(uid).set_dim(dims).set_stride(strides);
+  }
+  // Integers: a row of `columns` for each request.
+  Tensor integers(const char* name, Uid uid, std::int64_t requests, std::int64_t columns = 1) {
+    return graph_.tensor(
+        matrix(name, uid, {requests, 1, columns, 1}, {columns, columns, 1, 1}).set_data_type(fe::DataType_t::INT32));
+  }
+
+  // One query row of each request over its pages. Padding has lengths of zero.
+  void describe(const CudaAttention& a) {
+    const AttentionShape& shape = a.shape;
+    const std::int64_t rows = a.num_rows;
+    const std::int64_t dim = shape.head_dim;
+    const std::int64_t max_pages = a.metadata.max_pages_per_request;
+    graph_.set_io_data_type(shape.dtype == ir::DType::kBFloat16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+
+    const std::vector<std::int64_t> row_dims{rows, shape.heads, 1, dim};
+    const std::vector<std::int64_t> row_strides{shape.heads * dim, dim, shape.heads * dim, 1};
+    const std::vector<std::int64_t> cache_dims{a.num_pages, shape.kv_heads, a.page_size, dim};
+    const std::int64_t token = shape.kv_heads * dim;
+    const std::vector<std::int64_t> cache_strides{a.page_size * token, dim, token, 1};
+    const Tensor q = graph_.tensor(matrix("q", kQ, row_dims, row_strides));
+    const Tensor k = graph_.tensor(matrix("k", kK, cache_dims, cache_strides));
+    const Tensor v = graph_.tensor(matrix("v", kV, cache_dims, cache_strides));
+    const Tensor pages = integers("pages", kPages, rows, max_pages);
+    const auto [out, stats] =
+        graph_.sdpa(q, k, v,
+                    fe::graph::SDPA_attributes()
+                        .set_name("attention")
+                        .set_generate_stats(false)
+                        .set_attn_scale(a.scale)
+                        .set_padding_mask(true)
+                        .set_seq_len_q(integers("query lengths", kQueryLens, rows))
+                        .set_seq_len_kv(integers("kv lengths", kKvLens, rows))
+                        .set_paged_attention_k_table(pages)
+                        .set_paged_attention_v_table(pages)
+                        .set_paged_attention_max_seq_len_kv(static_cast<int>(max_pages * a.page_size)));
+    out->set_output(true).set_uid(kOut).set_dim(row_dims).set_stride(row_strides);
+  }
+
+  std::shared_ptr<const Handle> handle_;
+  fe::graph::Graph graph_;
+  std::unique_ptr<Allocation> workspace_;
+};
 
 class CudnnAttention final : public BoundOp {
  public:
-  ~CudnnAttention() override {
-    if (handle_ != nullptr) fe::detail::destroy_handle(handle_);
-  }
-
-  static Result<std::unique_ptr<BoundOp>> create(const CudaAttention& a, const SequencePlan& plan, Device& device) {
-    auto op = std::make_unique<CudnnAttention>();
-    if (const cudnnStatus_t status = fe::detail::create_handle(&op->handle_); status != CUDNN_STATUS_SUCCESS)
-      return internal_error(fmt::format("cudnnCreate: {}", fe::detail::get_error_string(status)));
-    op->describe(a);
-    TRY(to_status(op->graph_.validate(), "validate"));
-    TRY(to_status(op->graph_.build_operation_graph(op->handle_), "build_operation_graph"));
-    TRY(to_status(op->graph_.create_execution_plans({fe::HeurMode_t::A}), "create_execution_plans"));
-    TRY(to_status(op->graph_.check_support(op->handle_), "check_support"));
-    TRY(to_status(op->graph_.build_plans(op->handle_), "build_plans"));
-    std::int64_t bytes = 0;
-    TRY(to_status(op->graph_.get_workspace_size(bytes), "get_workspace_size"));
-    op->workspace_ = TRY(device.allocate(static_cast<std::size_t>(bytes), "cuDNN's workspace"));
-    op->memory_ = {{kQ, a.q},
-                   {kK, a.k_cache},
-                   {kV, a.v_cache},
-                   {kOut, a.out},
-                   {kQueryOffsets, plan.query_offsets},
-                   {kQueryLens, plan.query_lens},
-                   {kKvLens, plan.kv_lens},
-                   {kPages, const_cast<std::int32_t*>(a.metadata.page_table)}};
-    return op;
-  }
+  CudnnAttention(std::shared_ptr<const Plan> plan, Addresses addresses)
+      : plan_(std::move(plan)), addresses_(std::move(addresses)) {}
 
   Status enqueue(Stream& stream) const override {
     CudaStream& cuda = as_cuda(stream);
     TRY(cuda.begin_launch("attention (cudnn)"));
     try {
-      if (const cudnnStatus_t status = fe::detail::set_stream(handle_, cuda.handle()); status != CUDNN_STATUS_SUCCESS)
-        return internal_error(fmt::format("cudnnSetStream: {}", fe::detail::get_error_string(status)));
-      std::unordered_map<std::int64_t, void*> memory = memory_;
-      return to_status(graph_.execute(handle_, memory, workspace_->data()), "execute");
+      return plan_->execute(addresses_, cuda.handle());
     } catch (const std::exception& error) {
       return internal_error(fmt::format("attention (cudnn): {}", error.what()));
     }
   }
 
  private:
-  // A tensor of integers, one for each request or page.
-  Tensor lengths(const char* name, Uid uid, std::int64_t requests, std::int64_t columns = 1) {
-    return graph_.tensor(fe::graph::Tensor_attributes()
-                             .set_name(name)
-                             .set_uid(uid)
-                             .set_dim({requests, 1, columns, 1})
-                             .set_stride({columns, columns, 1, 1})
-                             .set_data_type(fe::DataType_t::INT32));
-  }
-
-  void describe(const CudaAttention& a) {
-    const std::int64_t heads = a.shape.heads;
-    const std::int64_t kv_heads = a.shape.kv_heads;
-    const std::int64_t dim = a.shape.head_dim;
-    const bool decode = a.kind == BatchKind::kDecode;
-    const std::int64_t requests = decode ? a.num_rows : a.max_requests();
-    const std::int64_t rows = decode ? 1 : a.num_rows;  // of a request, at most
-    const std::int64_t max_pages = a.metadata.max_pages_per_request;
-    graph_.set_io_data_type(a.shape.dtype == ir::DType::kBFloat16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
-        .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
-
-    const auto matrix = [&](const char* name, Uid uid) {
-      return fe::graph::Tensor_attributes().set_name(name).set_uid(uid);
-    };
-    auto q_attributes =
-        matrix("q", kQ).set_dim({requests, heads, rows, dim}).set_stride({rows * heads * dim, dim, heads * dim, 1});
-    const Tensor offsets = decode ? nullptr : lengths("query offsets", kQueryOffsets, requests + 1);
-    if (!decode) q_attributes.set_ragged_offset(offsets);
-    const std::vector<std::int64_t> cache_dims{a.num_pages, kv_heads, a.page_size, dim};
-    const std::vector<std::int64_t> cache_strides{a.page_size * kv_heads * dim, dim, kv_heads * dim, 1};
-    const Tensor q = graph_.tensor(q_attributes);
-    const Tensor k = graph_.tensor(matrix("k", kK).set_dim(cache_dims).set_stride(cache_strides));
-    const Tensor v = graph_.tensor(matrix("v", kV).set_dim(cache_dims).set_stride(cache_strides));
-    const Tensor pages = lengths("pages", kPages, requests, max_pages);
-
-    auto options = fe::graph::SDPA_attributes()
-                       .set_name("attention")
-                       .set_generate_stats(false)
-                       .set_attn_scale(a.scale)
-                       .set_padding_mask(true)
-                       .set_seq_len_q(lengths("query lengths", kQueryLens, requests))
-                       .set_seq_len_kv(lengths("kv lengths", kKvLens, requests))
-                       .set_paged_attention_k_table(pages)
-                       .set_paged_attention_v_table(pages)
-                       .set_paged_attention_max_seq_len_kv(static_cast<int>(max_pages * a.page_size));
-    if (!decode) options.set_causal_mask_bottom_right(true);
-    const auto [out, stats] = graph_.sdpa(q, k, v, options);
-    out->set_output(true).set_uid(kOut).set_dim(q->get_dim()).set_stride(q->get_stride());
-    if (!decode) out->set_ragged_offset(offsets);
-  }
-
-  fe::graph::Graph graph_;
-  cudnnHandle_t handle_ = nullptr;
-  std::unique_ptr<Allocation> workspace_;
-  std::unordered_map<std::int64_t, void*> memory_;
+  std::shared_ptr<const Plan> plan_;
+  Addresses addresses_;
 };
 
 }  // namespace
+
+struct PlanCache::Entries {
+  struct Entry {
+    AttentionShape shape;
+    float scale;
+    std::int64_t num_rows;
+    std::shared_ptr<const Plan> plan;
+  };
+  std::shared_ptr<const Handle> handle;
+  std::vector<Entry> all;
+
+  Result<std::shared_ptr<const Plan>> find_or_make(const CudaAttention& a, Device& device) {
+    for (const Entry& entry : all)
+      if (entry.shape == a.shape && entry.scale == a.scale && entry.num_rows == a.num_rows) return entry.plan;
+    if (handle == nullptr) handle = TRY(Handle::create(static_cast<const CudaDevice&>(device)));
+    std::shared_ptr<const Plan> plan = TRY(Plan::create(a, handle, device));
+    all.push_back({a.shape, a.scale, a.num_rows, plan});
+    return plan;
+  }
+};
 
 Status check_available() {
   static const Status status = load_library();
   return status;
 }
 
-bool attention_serves(const AttentionShape& shape, int compute_capability) {
+bool attention_serves(const AttentionShape& shape, BatchKind kind, int compute_capability) {
   const bool half_width = shape.dtype == ir::DType::kBFloat16 || shape.dtype == ir::DType::kFloat16;
-  return compute_capability >= 90 && half_width && (shape.head_dim == 64 || shape.head_dim == 128) &&
-         shape.window == 0 && shape.softcap == 0 && check_available().ok();
+  return kind == BatchKind::kDecode && compute_capability >= 90 && half_width &&
+         (shape.head_dim == 64 || shape.head_dim == 128) && shape.window == 0 && shape.softcap == 0 &&
+         check_available().ok();
 }
 
-Result<std::unique_ptr<BoundOp>> bind_attention(const CudaAttention& attention, const CudaAttentionPlanner& planner,
-                                                Device& device) {
+Result<std::unique_ptr<BoundOp>> bind_attention(const CudaAttention& a, const CudaAttentionPlanner& planner,
+                                                PlanCache& plans, Device& device) {
   try {
-    return CudnnAttention::create(attention, planner.sequence_plan(attention.shape), device);
+    std::shared_ptr<const Plan> plan = TRY(plans.entries_->find_or_make(a, device));
+    const SequencePlan lengths = planner.sequence_plan(a.shape);
+    return std::make_unique<CudnnAttention>(std::move(plan),
+                                            Addresses{{kQ, a.q},
+                                                      {kK, a.k_cache},
+                                                      {kV, a.v_cache},
+                                                      {kOut, a.out},
+                                                      {kQueryLens, lengths.query_lens},
+                                                      {kKvLens, lengths.kv_lens},
+                                                      {kPages, const_cast<std::int32_t*>(a.metadata.page_table)}});
   } catch (const std::exception& error) {
     return internal_error(fmt::format("attention (cudnn): {}", error.what()));
   }
@@ -170,12 +222,17 @@ Result<std::unique_ptr<BoundOp>> bind_attention(const CudaAttention& attention, 
 
 #else
 
+struct PlanCache::Entries {};
 Status check_available() { return unimplemented("attention on cuDNN: not built in, its headers were missing"); }
-bool attention_serves(const AttentionShape&, int) { return false; }
-Result<std::unique_ptr<BoundOp>> bind_attention(const CudaAttention&, const CudaAttentionPlanner&, Device&) {
+bool attention_serves(const AttentionShape&, BatchKind, int) { return false; }
+Result<std::unique_ptr<BoundOp>> bind_attention(const CudaAttention&, const CudaAttentionPlanner&, PlanCache&,
+                                                Device&) {
   return check_available();
 }
 
 #endif
+
+PlanCache::PlanCache() : entries_(std::make_unique<Entries>()) {}
+PlanCache::~PlanCache() = default;
 
 }  // namespace tessera::cudnn

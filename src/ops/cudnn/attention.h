@@ -1,5 +1,8 @@
-// cuDNN's fused attention behind BoundOp, over the paged cache. libcudnn is loaded when it is first asked for: on a
-// machine without it, this kernel serves nothing, and says why.
+// cuDNN's fused attention for decode, over the paged cache, behind BoundOp. libcudnn is loaded when it is first asked
+// for: on a machine without it, this kernel serves nothing, and says why.
+//
+// Extend is left to others: cuDNN's kernel was slower than FA3 at every size measured on an H200 (attention_bench), and
+// its result has NaN where unused slots of a request's last page have.
 #pragma once
 
 #include <memory>
@@ -15,12 +18,26 @@ namespace cudnn {
 
 // Why attention cannot run on cuDNN here: not built in, no library, or one that is too old. Thread-safe.
 Status check_available();
-bool attention_serves(const AttentionShape& shape, int compute_capability);
+bool attention_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
 
-// Builds cuDNN's plan for the bucket: some tens of milliseconds. Launches allocate on the host.
-// Precondition: it serves the shape, and the planner chose it.
+// Plans of cuDNN by number of rows, so that a model's layers share them: one takes some tens of milliseconds to make.
+class PlanCache {
+ public:
+  PlanCache();
+  ~PlanCache();
+
+ private:
+  friend Result<std::unique_ptr<BoundOp>> bind_attention(const CudaAttention& attention,
+                                                         const CudaAttentionPlanner& planner, PlanCache& plans,
+                                                         Device& device);
+  struct Entries;
+  std::unique_ptr<Entries> entries_;
+};
+
+// Launches allocate on the host: they are meant to be recorded. Precondition: it serves the shape, and the planner
+// chose it; `plans` is of that planner.
 Result<std::unique_ptr<BoundOp>> bind_attention(const CudaAttention& attention, const CudaAttentionPlanner& planner,
-                                                Device& device);
+                                                PlanCache& plans, Device& device);
 
 }  // namespace cudnn
 }  // namespace tessera

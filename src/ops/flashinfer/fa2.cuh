@@ -8,10 +8,10 @@
 #include <flashinfer/attention/prefill.cuh>
 #include <flashinfer/attention/variants.cuh>
 
+#include "tessera/ops/attention_merge.cuh"
 #include "tessera/ops/cuda_attention_planner.h"
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/flashinfer/kernels.h"
-#include "tessera/ops/flashinfer/merge.cuh"
 
 namespace tessera::flashinfer {
 
@@ -132,6 +132,20 @@ Result<std::unique_ptr<BoundOp>> make_fa2_extend(const CudaAttention& a, const C
   });
 }
 
+// Joins the chunks of a decode step.
+inline cuda::MergeStates make_merge(const CudaAttention& a, const ChunkedPlan& plan) {
+  return {.values = plan.partial_values,
+          .lse = plan.partial_lse,
+          .part_starts = plan.blocks.starts,
+          .parts_per_row = 0,
+          .num_requests = a.metadata.num_requests,
+          .query_starts = a.metadata.query_starts,
+          .out = a.out,
+          .rows = static_cast<int>(a.num_rows),
+          .heads = static_cast<int>(a.shape.heads),
+          .head_dim = static_cast<int>(a.shape.head_dim)};
+}
+
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const CudaAttentionPlanner& planner) {
   using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
@@ -154,7 +168,7 @@ Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const C
 }
 
 template <class T, int kHeadDim>
-Result<int> fa2_decode_residency() {
+Result<int> find_fa2_decode_residency() {
   using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
   return blocks_per_multiprocessor(reinterpret_cast<const void*>(Kernel::kKernel), Kernel::Traits::NUM_THREADS,
                                    Kernel::kBytes, "attention (fa2)");

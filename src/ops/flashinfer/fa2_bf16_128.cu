@@ -3,5 +3,5 @@
 namespace tessera::flashinfer {
 template Result<std::unique_ptr<BoundOp>> make_fa2<__nv_bfloat16, 128>(const CudaAttention&,
                                                                        const CudaAttentionPlanner&);
-template Result<int> fa2_decode_residency<__nv_bfloat16, 128>();
+template Result<int> find_fa2_decode_residency<__nv_bfloat16, 128>();
 }  // namespace tessera::flashinfer

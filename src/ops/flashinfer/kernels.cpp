@@ -45,17 +45,6 @@ bool fa2_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] B
 #endif
 }
 
-bool decode_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] int compute_capability) {
-#ifdef TESSERA_WITH_FLASHINFER
-  const std::int64_t group = shape.heads / shape.kv_heads;
-  return compute_capability >= 80 && shape.dtype == ir::DType::kBFloat16 &&
-         (shape.head_dim == 64 || shape.head_dim == 128) && shape.window == 0 && shape.softcap == 0 &&
-         (group == 1 || group == 2 || group == 4 || group == 8);
-#else
-  return false;
-#endif
-}
-
 #ifdef TESSERA_WITH_FLASHINFER
 namespace {
 
@@ -94,26 +83,11 @@ Result<std::unique_ptr<BoundOp>> bind_fa2([[maybe_unused]] const CudaAttention& 
 #endif
 }
 
-Result<std::unique_ptr<BoundOp>> bind_decode([[maybe_unused]] const CudaAttention& attention,
-                                             [[maybe_unused]] const CudaAttentionPlanner& planner) {
+Result<int> fa2_decode_residency([[maybe_unused]] const AttentionShape& shape) {
 #ifdef TESSERA_WITH_FLASHINFER
-  if (attention.shape.head_dim == 64) return make_decode<__nv_bfloat16, 64>(attention, planner);
-  return make_decode<__nv_bfloat16, 128>(attention, planner);
+  return with_instantiation(shape, [&]<class T, int kHeadDim>() { return find_fa2_decode_residency<T, kHeadDim>(); });
 #else
-  return not_built("decode");
-#endif
-}
-
-Result<int> decode_blocks_per_multiprocessor([[maybe_unused]] AttentionKernel kernel,
-                                             [[maybe_unused]] const AttentionShape& shape) {
-#ifdef TESSERA_WITH_FLASHINFER
-  if (kernel == AttentionKernel::kFa2)
-    return with_instantiation(shape, [&]<class T, int kHeadDim>() { return fa2_decode_residency<T, kHeadDim>(); });
-  const std::int64_t group = shape.heads / shape.kv_heads;
-  if (shape.head_dim == 64) return decode_residency<__nv_bfloat16, 64>(group);
-  return decode_residency<__nv_bfloat16, 128>(group);
-#else
-  return not_built("decode");
+  return not_built("fa2");
 #endif
 }
 

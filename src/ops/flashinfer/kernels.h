@@ -24,15 +24,13 @@ constexpr std::int64_t fa3_tile_rows(std::int64_t head_dim) { return head_dim ==
 
 bool fa3_serves(const AttentionShape& shape, int compute_capability);
 bool fa2_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
-bool decode_serves(const AttentionShape& shape, int compute_capability);
 
 // Precondition: it serves the shape, and the planner chose it.
 Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 Result<std::unique_ptr<BoundOp>> bind_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
-Result<std::unique_ptr<BoundOp>> bind_decode(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 
-// Blocks of a decode launch that one multiprocessor runs at once: kFa2 or kDecode.
-Result<int> decode_blocks_per_multiprocessor(AttentionKernel kernel, const AttentionShape& shape);
+// Blocks of FA2's decode that one multiprocessor of the current device runs at once.
+Result<int> fa2_decode_residency(const AttentionShape& shape);
 
 // The instantiations. T: __nv_bfloat16 or __half.
 template <class T, int kHeadDim>
@@ -40,11 +38,7 @@ Result<std::unique_ptr<BoundOp>> make_fa3(const CudaAttention& attention, const 
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 template <class T, int kHeadDim>
-Result<int> fa2_decode_residency();
-template <class T, int kHeadDim>
-Result<std::unique_ptr<BoundOp>> make_decode(const CudaAttention& attention, const CudaAttentionPlanner& planner);
-template <class T, int kHeadDim>
-Result<int> decode_residency(std::int64_t group);
+Result<int> find_fa2_decode_residency();
 
 }  // namespace flashinfer
 }  // namespace tessera
