@@ -13,6 +13,11 @@ build_packages=(
 test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 xz-utils)
 dev_packages=(clang-format clang-tidy-19)
 
+# The CUDA backend's header libraries come from PyPI (tools/fetch_cuda_headers.sh).
+if PATH="$PATH:/usr/local/cuda/bin" command -v nvcc >/dev/null && ! python3 -m pip --version >/dev/null 2>&1; then
+  build_packages+=(python3 python3-pip)
+fi
+
 packages=("${build_packages[@]}" "${test_packages[@]}")
 case "${1:-}" in
   "") ;;

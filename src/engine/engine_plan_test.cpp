@@ -7,6 +7,8 @@
 
 #include <functional>
 
+#include "tessera/engine/engine_test_util.h"
+
 namespace tessera {
 namespace {
 
@@ -15,8 +17,8 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::kGoldens;
 
-const std::string kGoldens = TESSERA_SOURCE_DIR "/tests/data/goldens/";
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 DeviceProperties cpu(bool native_bf16 = false) {

@@ -6,8 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
+
+#include "tessera/engine/engine_test_util.h"
 
 namespace tessera {
 namespace {
@@ -17,12 +18,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// The machine that tests were carried to says where, and on which device.
-std::string environment_or(const char* variable, const char* fallback) {
-  const char* given = std::getenv(variable);
-  return given != nullptr ? given : fallback;
-}
-const std::string kGoldens = environment_or("TESSERA_SOURCE_DIR", TESSERA_SOURCE_DIR) + "/tests/data/goldens/";
+using testing::environment_or;
+using testing::kGoldens;
 
 EngineOptions small_options() {
   EngineOptions options{

@@ -16,7 +16,7 @@ namespace tessera {
 class WeightUpload {
  public:
   // Bytes of one write() at most.
-  static constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
+  static constexpr std::size_t kBufferBytes = std::size_t{8} << 20;
 
   // `device` outlives the object.
   static Result<WeightUpload> create(Device& device);

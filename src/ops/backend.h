@@ -36,8 +36,8 @@ struct DeviceName {
   int act_as = 0;
 };
 // "cpu", "cuda" (the first GPU that this process sees) or "cuda:N". "cuda,sm_80" and "cuda:N,sm_80" choose kernels as
-// for that older GPU, to test what it will run (with CUDA_FORCE_PTX_JIT=1 in the environment, from the PTX that was
-// made for it). kInvalidArgument for another name.
+// for that older GPU, to test what it will run (a library built for it alone brings the PTX that the driver compiles
+// for the GPU at hand). kInvalidArgument for another name.
 Result<DeviceName> parse_device_name(std::string_view name);
 Result<std::unique_ptr<Device>> open_device(std::string_view name);
 

@@ -10,10 +10,10 @@
 namespace tessera::flashinfer {
 namespace {
 
-bool is_half_width(const AttentionShape& shape) {
+[[maybe_unused]] bool is_half_width(const AttentionShape& shape) {
   return shape.dtype == ir::DType::kBFloat16 || shape.dtype == ir::DType::kFloat16;
 }
-bool has_tuned_head_dim(const AttentionShape& shape) {
+[[maybe_unused]] bool has_tuned_head_dim(const AttentionShape& shape) {
   return shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
 }
 
