@@ -279,7 +279,8 @@ inline Result<OpOutcome> try_run_op(const ir::OpDecl& decl, const KernelDef& ker
                                     const std::vector<HostTensor>& operands, ir::Attributes attributes = {},
                                     const ForwardContext& context = {}) {
   const KernelDef* tested = TRY(kernel_under_test(kernel));
-  std::unique_ptr<OpCase> c = TRY(OpCase::create(test_device(), decl, *tested, operands, std::move(attributes), context));
+  std::unique_ptr<OpCase> c =
+      TRY(OpCase::create(test_device(), decl, *tested, operands, std::move(attributes), context));
   std::vector<HostTensor> others = operands;
   for (HostTensor& t : others) std::fill(t.bytes.begin(), t.bytes.end(), std::byte{0});
   TRY(c->load(others));
