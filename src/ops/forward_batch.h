@@ -69,8 +69,8 @@ class Communicator;
 struct ForwardContext {
   std::vector<AttentionMetadata> attention;  // one for each cache group
   BatchKind batch_kind = BatchKind::kExtend;
-  std::int64_t page_size = 16;               // tokens of a page
-  Communicator* communicator = nullptr;      // null: one rank
+  std::int64_t page_size = 16;           // tokens of a page
+  Communicator* communicator = nullptr;  // null: one rank
 };
 
 }  // namespace tessera
