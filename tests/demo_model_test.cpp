@@ -24,7 +24,7 @@ using testing::source_path;
 std::unique_ptr<Engine> make_engine(const std::string& dtype = "float32",
                                     std::optional<bool> overlap_schedule = std::nullopt) {
   auto engine = Engine::create({.model_path = source_path("models/demo"),
-                                .device = testing::test_device(),
+                                .device = testing::test_device_name(),
                                 .dtype = dtype,
                                 .max_running_requests = 32,
                                 .overlap_schedule = overlap_schedule});

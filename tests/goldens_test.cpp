@@ -18,12 +18,12 @@ using testing::ids_of;
 using testing::read_golden;
 using testing::shared_exists;
 using testing::shared_path;
-using testing::test_device;
+using testing::test_device_name;
 
 enum class Way { kGraphs, kEager, kChunked, kChunkedEager, kFullGraph };
 
 EngineOptions options_for(const std::string& folder, Way way, const std::string& dtype) {
-  EngineOptions options{.model_path = folder, .device = test_device(), .dtype = dtype};
+  EngineOptions options{.model_path = folder, .device = test_device_name(), .dtype = dtype};
   options.context_length = 1600;
   options.max_running_requests = 16;
   options.chunked_prefill_size = 1600;
@@ -107,7 +107,7 @@ TEST_P(Goldens, Bfloat16Logits) {
 }
 
 TEST_P(Goldens, VerifyPassesOnTheDefaultLadder) {
-  EngineOptions options{.model_path = read_golden(GetParam()).folder, .device = test_device(), .dtype = "float32"};
+  EngineOptions options{.model_path = read_golden(GetParam()).folder, .device = test_device_name(), .dtype = "float32"};
   options.max_running_requests = 32;
   auto engine = Engine::create(options);
   ASSERT_TRUE(engine.ok()) << engine.status().to_string();
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Dense, Goldens,
 TEST(Stories260k, GreedyTextEqualsTheReference) {
   if (!shared_exists("data/models/stories260k")) GTEST_SKIP() << "needs ../shared/data/models/stories260k";
   const std::string folder = shared_path("data/models/stories260k");
-  auto engine = Engine::create({.model_path = folder, .device = test_device(), .dtype = "float32"});
+  auto engine = Engine::create({.model_path = folder, .device = test_device_name(), .dtype = "float32"});
   ASSERT_TRUE(engine.ok()) << engine.status().to_string();
   const Json cases = *Json::read_file(folder + "/expected.json");
   for (const Json& expected : cases.as_array()) {

@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(, SteadyDecode, ::testing::Bool(),
 TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) {
   constexpr int kSteps = 1000;
   EngineOptions options{.model_path = testing::data_path("goldens/llama/config.json"),
-                        .device = testing::test_device(),
+                        .device = testing::test_device_name(),
                         .dtype = "float32",
                         .load_format = LoadFormat::kDummy};
   options.context_length = 1200;

@@ -9,8 +9,6 @@
 namespace tessera::cli {
 namespace {
 
-std::int64_t pages_for(std::int64_t tokens, std::int64_t page_size) { return (tokens + page_size - 1) / page_size; }
-
 // Adds one request after another.
 class BatchBuilder {
  public:

@@ -41,18 +41,11 @@ class WeightLoad {
         show_progress_(show_progress) {}
 
   Status start() {
-    if (device_.properties().kind != DeviceKind::kCpu) {
-      seconds_ = std::async(std::launch::async, [this] { return run(); });
-      return ok_status();
-    }
-    std::promise<Result<double>> done;
-    Result<double> seconds = run();
-    const Status status = seconds.status();
-    done.set_value(std::move(seconds));
-    seconds_ = done.get_future();
-    return status;
+    const bool beside = device_.properties().kind != DeviceKind::kCpu;
+    seconds_ = std::async(beside ? std::launch::async : std::launch::deferred, [this] { return run(); });
+    return beside ? ok_status() : seconds_.get().status();
   }
-  // Seconds that it took. Once.
+  // Seconds that it took.
   Result<double> wait() { return seconds_.get(); }
 
  private:
@@ -71,7 +64,7 @@ class WeightLoad {
   WeightSource source_;
   Device& device_;
   bool show_progress_;
-  std::future<Result<double>> seconds_;  // last: its destructor waits for the thread
+  std::shared_future<Result<double>> seconds_;  // last: its destructor waits for the thread
 };
 
 }  // namespace

@@ -79,8 +79,7 @@ Status plan_ladders(const GraphOptions& graphs, EnginePlan& plan) {
 // CPU (B8).
 Result<std::int64_t> plan_pages(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device) {
   const std::int64_t page_bytes = TRY(KvStorage::bytes_per_page(plan.graphs.body));
-  const std::int64_t pages_per_request =
-      (plan.runner.context_length + plan.runner.page_size - 1) / plan.runner.page_size;
+  const std::int64_t pages_per_request = pages_for(plan.runner.context_length, plan.runner.page_size);
   const std::int64_t useful = pages_per_request * plan.runner.max_requests;
   std::int64_t budget = kCpuMaxKvBytes;
   if (options.mem_fraction_static != 0 || device.kind != DeviceKind::kCpu) {

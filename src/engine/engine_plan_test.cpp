@@ -7,7 +7,7 @@
 
 #include <functional>
 
-#include "tessera/engine/engine_test_util.h"
+#include "tessera/device/testing/environment.h"
 
 namespace tessera {
 namespace {
@@ -17,8 +17,8 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::kGoldens;
 
+const std::string kGoldens = testing::data_path("goldens/");
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 DeviceProperties cpu(bool native_bf16 = false) {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <map>
 
-#include "tessera/engine/engine_test_util.h"
+#include "tessera/device/testing/environment.h"
 
 namespace tessera {
 namespace {
@@ -18,12 +18,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-using testing::environment_or;
-using testing::kGoldens;
+const std::string kGoldens = testing::data_path("goldens/");
 
 EngineOptions small_options() {
-  EngineOptions options{
-      .model_path = kGoldens + "llama", .device = environment_or("TESSERA_TEST_DEVICE", "cpu"), .dtype = "float32"};
+  EngineOptions options{.model_path = kGoldens + "llama", .device = testing::test_device_name(), .dtype = "float32"};
   options.context_length = 64;
   options.chunked_prefill_size = 32;
   options.max_running_requests = 4;

@@ -6,6 +6,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
+#include "tessera/ops/forward_batch.h"
 
 namespace tessera {
 
@@ -17,7 +18,7 @@ class PagePool {
   std::int64_t page_size() const { return page_size_; }
   std::int64_t num_free() const { return static_cast<std::int64_t>(free_.size()); }
   std::int64_t num_usable() const { return num_usable_; }
-  std::int64_t pages_for(std::int64_t tokens) const { return (tokens + page_size_ - 1) / page_size_; }
+  std::int64_t pages_for(std::int64_t tokens) const { return tessera::pages_for(tokens, page_size_); }
 
   // kResourceExhausted where fewer are free; then none is taken.
   Result<std::vector<PageId>> take(std::int64_t count);

@@ -2,14 +2,13 @@
 //
 //   return make_cuda_op("silu_mul", [=](cudaStream_t stream) { silu_mul<<<grid, block, 0, stream>>>(…); });
 //
-// The callable may return cudaError_t or Status; launch errors are found either way. It is called eagerly and
-// while the stream records, and must enqueue the same launches each time.
+// Launch errors are found in the runtime's last error. The callable is called eagerly and while the stream records, and
+// must enqueue the same launches each time.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 #include "tessera/device/cuda/cuda_stream.h"
@@ -25,17 +24,7 @@ class CudaOp final : public BoundOp {
   Status enqueue(Stream& stream) const override {
     CudaStream& cuda = as_cuda(stream);
     TRY(cuda.begin_launch(name_));
-    using Outcome = std::invoke_result_t<const F&, cudaStream_t>;
-    if constexpr (std::is_same_v<Outcome, Status>) {
-      TRY(launch_(cuda.handle()));
-    } else if constexpr (std::is_same_v<Outcome, cudaError_t>) {
-      if (const cudaError_t error = launch_(cuda.handle()); error != cudaSuccess) {
-        static_cast<void>(cudaGetLastError());  // or the next launch is blamed for it
-        return cuda.launch_error(name_, error);
-      }
-    } else {
-      launch_(cuda.handle());
-    }
+    launch_(cuda.handle());
     if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return cuda.launch_error(name_, error);
     return ok_status();
   }

@@ -15,6 +15,11 @@
 
 namespace tessera {
 
+// Pages that hold so many tokens.
+constexpr std::int64_t pages_for(std::int64_t tokens, std::int64_t page_size) {
+  return (tokens + page_size - 1) / page_size;
+}
+
 // The pages of one cache group.
 struct CacheGroupBatch {
   std::vector<SlotId> slots;                     // [T]: where each token's keys and values go

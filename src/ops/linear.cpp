@@ -44,26 +44,6 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
   return std::vector<ir::Type>{y};
 }
 
-LinearProblem make_problem(const BindArgs& args) {
-  const TensorView& x = args.operands[0];
-  const TensorView& w = args.operands[1];
-  const TensorView& y = args.results[0];
-  const auto [bias, residual] = optional_operands(args.node);
-  std::int64_t rows = 1;
-  for (int i = 0; i + 1 < x.rank; ++i) rows *= x.dim(i);
-  return {.x = x.data,
-          .w = w.data,
-          .bias = bias ? args.operands[2].data : nullptr,
-          .residual = residual ? args.operands.back().data : nullptr,
-          .y = y.data,
-          .m = rows,
-          .n = w.dim(0),
-          .k = w.dim(1),
-          .dtype = x.dtype,
-          .workspace = args.workspace,
-          .workers = std::max(1, args.device.properties().threads)};
-}
-
 enum class Way { kNothing, kFewRows, kOneDnn, kBlocked };
 
 // One core of a Zen 5 EPYC, 4096 x 2048: from 5 rows on oneDNN streams bfloat16 weights faster (19.9 against 13.6 GB/s;
@@ -78,7 +58,7 @@ Way choose(const LinearProblem& p) {
 }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  const LinearProblem p = make_problem(args);
+  const LinearProblem p = make_linear_problem(args);
   const auto [bias, residual] = optional_operands(args.node);
   switch (choose(p)) {
     case Way::kNothing: break;
@@ -90,7 +70,7 @@ Result<std::size_t> workspace_bytes(const BindArgs& args) {
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
-  const LinearProblem p = make_problem(args);
+  const LinearProblem p = make_linear_problem(args);
   switch (choose(p)) {
     case Way::kNothing: break;
     case Way::kFewRows: return bind_few_rows(p);

@@ -7,42 +7,25 @@
 namespace tessera {
 namespace {
 
-// On an H200 our kernel is faster up to here (docs/benchmarks.md); above, cuBLASLt's tensor cores are.
+// So few rows are bound by the weights' way through memory, which our kernel streams. From where on cuBLASLt would be
+// the faster one has not been measured.
 constexpr std::int64_t kMaxFewRows = 4;
 
 // With rows that are no whole 16 bytes cuBLASLt rounds a product to the storage type before it adds the bias. No model
 // in use has such rows; those of tests are small.
-bool rounds_twice(const CudaLinearProblem& p) {
+bool rounds_twice(const LinearProblem& p) {
   const auto element = static_cast<std::int64_t>(ir::dtype_size(p.dtype));
   return p.bias != nullptr && p.dtype != ir::DType::kFloat32 && (p.k * element % 16 != 0 || p.n * element % 16 != 0);
 }
 
-bool takes_few_rows(const CudaLinearProblem& p) { return p.m <= kMaxFewRows || p.k == 0 || rounds_twice(p); }
-
-CudaLinearProblem make_problem(const BindArgs& args) {
-  const TensorView& x = args.operands[0];
-  const TensorView& w = args.operands[1];
-  std::int64_t rows = 1;
-  for (int i = 0; i + 1 < x.rank; ++i) rows *= x.dim(i);
-  return {.x = x.data,
-          .w = w.data,
-          .bias = args.node.attribute_or("bias", false) ? args.operands[2].data : nullptr,
-          .residual = args.node.attribute_or("residual", false) ? args.operands.back().data : nullptr,
-          .y = args.results[0].data,
-          .m = rows,
-          .n = w.dim(0),
-          .k = w.dim(1),
-          .dtype = x.dtype,
-          .workspace = args.workspace,
-          .multiprocessors = args.device.properties().threads};
-}
+bool takes_few_rows(const LinearProblem& p) { return p.m <= kMaxFewRows || p.k == 0 || rounds_twice(p); }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  return takes_few_rows(make_problem(args)) ? std::size_t{0} : kCublasLtWorkspaceBytes;
+  return takes_few_rows(make_linear_problem(args)) ? std::size_t{0} : kCublasLtWorkspaceBytes;
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
-  const CudaLinearProblem p = make_problem(args);
+  const LinearProblem p = make_linear_problem(args);
   if (p.m == 0 || p.n == 0) return make_cuda_op("linear", [](cudaStream_t) {});
   if (takes_few_rows(p)) return bind_cuda_few_rows(p);
   TRY(static_cast<CudaDevice&>(args.device).make_current());

@@ -6,24 +6,10 @@
 #include <memory>
 
 #include "tessera/base/status.h"
+#include "tessera/ops/linear_problem.h"
 #include "tessera/ops/op.h"
 
 namespace tessera {
-
-// y[m, n] = x[m, k] · w[n, k]ᵀ + bias[n] + residual[m, n], all of one dtype. bias and residual may be null.
-struct LinearProblem {
-  const std::byte* x;
-  const std::byte* w;
-  const std::byte* bias;
-  const std::byte* residual;
-  std::byte* y;
-  std::int64_t m;
-  std::int64_t n;
-  std::int64_t k;
-  ir::DType dtype;
-  std::byte* workspace;
-  std::int64_t workers;  // threads to count on
-};
 
 // For a few rows: one pass over w, at the speed of memory. Precondition: 1 <= m <= kMaxFewRows.
 inline constexpr std::int64_t kMaxFewRows = 8;

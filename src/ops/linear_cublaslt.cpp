@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-Status to_status(cublasStatus_t status, std::string_view call, const CudaLinearProblem& p) {
+Status to_status(cublasStatus_t status, std::string_view call, const LinearProblem& p) {
   if (status == CUBLAS_STATUS_SUCCESS) return ok_status();
   const std::string message = fmt::format("{} for linear {} [{}, {}] x [{}, {}]: {}", call, ir::dtype_name(p.dtype),
                                           p.m, p.k, p.n, p.k, cublasLtGetStatusString(status));
@@ -46,7 +46,7 @@ using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDes
 
 // One for each GPU, of the one that is current to the thread. It lasts to the process's end: at exit the driver may go
 // first.
-Result<cublasLtHandle_t> library_handle(const CudaLinearProblem& p) {
+Result<cublasLtHandle_t> library_handle(const LinearProblem& p) {
   static std::mutex mutex;
   static auto* handles = new std::map<int, cublasLtHandle_t>;
   int ordinal = 0;
@@ -76,7 +76,7 @@ struct Choice {
   cublasLtMatmulAlgo_t algorithm;
 };
 
-Status describe(const CudaLinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y) {
+Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y) {
   const cudaDataType_t type = data_type(p.dtype);
   const auto m = static_cast<std::uint64_t>(p.m);
   const auto n = static_cast<std::uint64_t>(p.n);
@@ -97,7 +97,7 @@ Status describe(const CudaLinearProblem& p, MatmulDesc& matmul, Layout& w, Layou
   return to_status(cublasLtMatrixLayoutCreate(y.out(), type, n, m, p.n), "cublasLtMatrixLayoutCreate", p);
 }
 
-Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const CudaLinearProblem& p) {
+Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const LinearProblem& p) {
   auto choice = std::make_shared<Choice>();
   TRY(describe(p, choice->matmul, choice->w, choice->x, choice->y));
   Preference preference;
@@ -116,7 +116,7 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Cuda
 }
 
 // A forward has four or five shapes in dozens of layers: the library is asked once for each.
-Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, const CudaLinearProblem& p) {
+Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, const LinearProblem& p) {
   using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool>;
   static std::mutex mutex;
   static auto* choices = new std::map<Key, std::shared_ptr<const Choice>>;
@@ -130,7 +130,7 @@ Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, con
 
 class CublasLtLinear final : public BoundOp {
  public:
-  CublasLtLinear(const CudaLinearProblem& problem, cublasLtHandle_t handle, std::shared_ptr<const Choice> choice)
+  CublasLtLinear(const LinearProblem& problem, cublasLtHandle_t handle, std::shared_ptr<const Choice> choice)
       : p_(problem), handle_(handle), choice_(std::move(choice)) {}
 
   // The bias's address is an attribute of the descriptor, which all layers of a shape share: it gets its own.
@@ -156,7 +156,7 @@ class CublasLtLinear final : public BoundOp {
   }
 
  private:
-  CudaLinearProblem p_;
+  LinearProblem p_;
   cublasLtHandle_t handle_;
   std::shared_ptr<const Choice> choice_;
   MatmulDesc matmul_;  // where there is a bias
@@ -164,7 +164,7 @@ class CublasLtLinear final : public BoundOp {
 
 }  // namespace
 
-Result<std::unique_ptr<BoundOp>> bind_cublaslt(const CudaLinearProblem& problem) {
+Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem) {
   cublasLtHandle_t handle = TRY(library_handle(problem));
   std::shared_ptr<const Choice> choice = TRY(cached_choice(handle, problem));
   auto bound = std::make_unique<CublasLtLinear>(problem, handle, std::move(choice));

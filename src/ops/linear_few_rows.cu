@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_math.cuh"
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/linear_cuda.h"
@@ -68,15 +69,15 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 }
 
 // Enough blocks to keep every multiprocessor's loads in flight, as long as a warp has two loads of its own.
-int choose_split(const CudaLinearProblem& p, int pack) {
+int choose_split(const LinearProblem& p, int pack) {
   int split = 1;
-  const std::int64_t wanted_blocks = 4LL * p.multiprocessors;
+  const std::int64_t wanted_blocks = 4 * p.workers;
   while (split < kWarps && p.n * split / kWarps < wanted_blocks && p.k >= 2LL * (2 * split) * kWarp * pack) split *= 2;
   return split;
 }
 
 template <class T, int kRows, int N>
-std::unique_ptr<BoundOp> bind_rows(const CudaLinearProblem& p) {
+std::unique_ptr<BoundOp> bind_rows(const LinearProblem& p) {
   const Shape shape{p.m, p.n, p.k, 0, choose_split(p, N)};
   const auto columns = static_cast<unsigned>((p.n * shape.split + kWarps - 1) / kWarps);
   const auto* x = reinterpret_cast<const T*>(p.x);
@@ -85,10 +86,9 @@ std::unique_ptr<BoundOp> bind_rows(const CudaLinearProblem& p) {
   const auto* residual = reinterpret_cast<const T*>(p.residual);
   auto* y = reinterpret_cast<T*>(p.y);
   return make_cuda_op("linear, few rows", [=](cudaStream_t stream) {
-    constexpr std::int64_t kMostGroups = 65535;  // of a grid's second dimension
     Shape part = shape;
-    for (; part.first_row < shape.m; part.first_row += kMostGroups * kRows) {
-      const std::int64_t groups = std::min((shape.m - part.first_row + kRows - 1) / kRows, kMostGroups);
+    for (; part.first_row < shape.m; part.first_row += cuda::kMaxGridY * kRows) {
+      const std::int64_t groups = std::min((shape.m - part.first_row + kRows - 1) / kRows, cuda::kMaxGridY);
       const dim3 grid(columns, static_cast<unsigned>(groups));
       few_rows<T, kRows, N><<<grid, kWarps * kWarp, 0, stream>>>(x, w, bias, residual, y, part);
     }
@@ -97,7 +97,7 @@ std::unique_ptr<BoundOp> bind_rows(const CudaLinearProblem& p) {
 
 }  // namespace
 
-Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const CudaLinearProblem& p) {
+Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const LinearProblem& p) {
   return cuda::dispatch_dtype(p.dtype, "linear", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     constexpr int kPack = cuda::kPackSize<T>;
     if (p.k % kPack != 0) return bind_rows<T, 1, 1>(p);

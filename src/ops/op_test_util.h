@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "tessera/device/cpu/cpu_device.h"
+#include "tessera/device/testing/environment.h"
 #include "tessera/ir/builder.h"
 #include "tessera/ops/backend.h"
 #include "tessera/ops/cpu_math.h"
@@ -176,8 +177,7 @@ inline std::string infer_error(const ir::OpDecl& decl, const std::vector<ir::Typ
 // The device under test: the CPU, or the one that TESSERA_TEST_DEVICE names. One for the process.
 inline Device& test_device() {
   static const std::unique_ptr<Device> device = [] {
-    const char* name = std::getenv("TESSERA_TEST_DEVICE");
-    Result<std::unique_ptr<Device>> opened = open_device(name == nullptr ? "cpu" : name);
+    Result<std::unique_ptr<Device>> opened = open_device(test_device_name());
     if (!opened.ok()) {
       std::fprintf(stderr, "%s\n", opened.status().to_string().c_str());
       std::exit(1);

@@ -73,7 +73,7 @@ Status ModelRunner::allocate() {
 
   context_.page_size = options_.page_size;
   context_.communicator = options_.communicator;
-  const std::int64_t pages_per_request = (options_.context_length + options_.page_size - 1) / options_.page_size;
+  const std::int64_t pages_per_request = pages_for(options_.context_length, options_.page_size);
   for (std::size_t g = 0; g < graphs_.body.cache_groups.size(); ++g) {
     attention_.push_back(TRY(AttentionBuffers::create(device_, {.max_requests = options_.max_requests,
                                                                 .max_pages_per_request = pages_per_request,

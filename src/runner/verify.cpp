@@ -79,7 +79,7 @@ struct Lengths {
 
   std::int64_t pages(std::int64_t page_size) const {
     std::int64_t total = 0;
-    for (std::size_t b = 0; b < query.size(); ++b) total += (query[b] + prefix[b] + page_size - 1) / page_size;
+    for (std::size_t b = 0; b < query.size(); ++b) total += pages_for(query[b] + prefix[b], page_size);
     return total;
   }
 };
