@@ -7,9 +7,9 @@
 namespace tessera {
 namespace {
 
-// So few rows are bound by the weights' way through memory, which our kernel streams. From where on cuBLASLt would be
-// the faster one has not been measured.
-constexpr std::int64_t kMaxFewRows = 4;
+// One row is bound by the weights' way through memory, which our kernel streams faster than cuBLASLt; from two rows on
+// the library is as fast or faster on large matrices (docs/benchmarks.md).
+constexpr std::int64_t kMaxFewRows = 1;
 
 // With rows that are no whole 16 bytes cuBLASLt rounds a product to the storage type before it adds the bias. No model
 // in use has such rows; those of tests are small.
