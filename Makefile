@@ -39,10 +39,8 @@ test: deps
 	tools/run_tests.py build
 
 build-cuda: deps
-	@PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc >/dev/null \
-	  || echo "The CUDA backend is not built: there is no nvcc on the PATH or in /usr/local/cuda/bin."
 	cmake --preset release
-	cmake --build --preset release --target tessera $(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc >/dev/null && echo tessera_cuda)
+	cmake --build --preset release --target tessera tessera_cuda
 
 test-cuda: deps
 	cmake --preset release -DTESSERA_BUILD_TESTS=ON -DTESSERA_CUDA=ON

@@ -30,6 +30,8 @@ if(NOT TESSERA_CUDA STREQUAL "OFF")
   endif()
 endif()
 if(NOT TESSERA_CUDA_FOUND)
+  add_custom_target(tessera_cuda COMMAND ${CMAKE_COMMAND} -E echo
+    "The CUDA backend is not built: there is no nvcc of CUDA 12.8 or newer on the PATH or in /usr/local/cuda/bin." VERBATIM)
   return()
 endif()
 
