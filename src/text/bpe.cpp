@@ -56,11 +56,7 @@ Status Bpe::read_options(const TokenizerJson& file) {
     unknown_ = vocabulary_.find(TRY(unknown.string()));
     if (unknown_ < 0) return unknown.invalid("accepted: null or a token of model.vocab");
   }
-  constexpr char kHex[] = "0123456789ABCDEF";
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    const char name[] = {'<', '0', 'x', kHex[byte >> 4], kHex[byte & 15], '>'};
-    byte_tokens_[byte] = vocabulary_.find(std::string_view(name, sizeof name));
-  }
+  byte_tokens_ = find_byte_tokens(vocabulary_);
   return ok_status();
 }
 
@@ -102,7 +98,13 @@ const Bpe::Merge* Bpe::find_merge(std::int32_t left, std::int32_t right) const {
   }
 }
 
-void Bpe::encode(std::string_view piece, Workspace& symbols, std::vector<TokenId>& out) const {
+Status Bpe::encode(const Pieces& pieces, std::vector<TokenId>& out) const {
+  Workspace symbols;
+  for (const TextRange& range : pieces.ranges) encode_piece(pieces.view(range), symbols, out);
+  return ok_status();
+}
+
+void Bpe::encode_piece(std::string_view piece, Workspace& symbols, std::vector<TokenId>& out) const {
   const std::int32_t whole = vocabulary_.find(piece);
   Whole known = Whole::kUnknown;
   if (whole >= 0) {

@@ -1,5 +1,5 @@
 // Byte-pair encoding: joins the neighbours of a piece that form the best-ranked merge, again and
-// again, until no merge applies. The model of every tokenizer this engine reads.
+// again, until no merge applies.
 #pragma once
 
 #include <array>
@@ -10,38 +10,31 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/base/status.h"
-#include "tessera/base/strong_id.h"
-#include "tessera/text/tokenizer_json.h"
-#include "tessera/text/vocabulary.h"
+#include "tessera/text/token_model.h"
 
 namespace tessera {
 
-// Const functions are thread-safe.
-class Bpe {
+class Bpe : public TokenModel {
  public:
+  // Errors: a merge whose parts or result are no tokens, a token or id twice, an unknown unk_token,
+  // dropout other than 0, fields of the wrong type.
+  static Result<Bpe> create(const TokenizerJson& file);
+
+  // A character that is no token becomes its bytes' tokens (byte_fallback) or the unknown token; where
+  // the model has neither, it gives nothing, as in Hugging Face's library.
+  // Cost: O(n log n) in a piece's length; a piece that is itself a token is one hash look-up.
+  Status encode(const Pieces& pieces, std::vector<TokenId>& out) const override;
+
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+ private:
   // The symbols of one piece while they are being joined: a doubly linked list in arrays, where a
-  // joined symbol stays at its left part's index. Kept by the caller to save allocations; one thread
-  // at a time.
+  // joined symbol stays at its left part's index. Used for piece after piece to save allocations.
   struct Workspace {
     std::vector<std::int32_t> ids;
     std::vector<std::int32_t> previous;
     std::vector<std::int32_t> next;  // -1: the last
   };
-
-  // Errors: a merge whose parts or result are no tokens, a token or id twice, an unknown unk_token,
-  // dropout other than 0, fields of the wrong type.
-  static Result<Bpe> create(const TokenizerJson& file);
-
-  // Appends the ids of one piece (no added tokens in it). A character that is no token becomes its
-  // bytes' tokens (byte_fallback) or the unknown token; where the model has neither, it gives nothing,
-  // as in Hugging Face's library.
-  // Cost: O(n log n) in the piece's length; a piece that is itself a token is one hash look-up.
-  void encode(std::string_view piece, Workspace& symbols, std::vector<TokenId>& out) const;
-
-  const Vocabulary& vocabulary() const { return vocabulary_; }
-
- private:
   struct Merge {
     std::uint64_t pair = kNoPair;  // left id << 32 | right id
     std::int32_t rank = 0;
@@ -55,6 +48,7 @@ class Bpe {
   Status read_options(const TokenizerJson& file);
   Status read_merges(const TokenizerJson& file);
   const Merge* find_merge(std::int32_t left, std::int32_t right) const;
+  void encode_piece(std::string_view piece, Workspace& symbols, std::vector<TokenId>& out) const;
   void merge_piece(std::string_view piece, Workspace& symbols) const;
   void split_characters(std::string_view piece, Workspace& symbols) const;
   void merge_few(Workspace& symbols) const;

@@ -57,6 +57,19 @@ TEST(Mutation, TokenizersNeverCrash) {
       seeds.push_back(file.dump());
     }
   }
+  const Json families = *Json::read_file(test::own_data("families.json"));
+  for (const Json& group : families.find("groups")->as_array()) {
+    if (*group.find("model")->find("type") != Json("Unigram")) continue;
+    for (const Json& item : group.find("cases")->as_array()) {
+      Json file = *item.find("parts");
+      file.set("added_tokens", Json::array())
+          .set("post_processor", Json())
+          .set("model", *Json::parse(R"({"type": "Unigram", "unk_id": 4, "byte_fallback": true, "vocab": [["a", -1],
+            ["b", -2.5], ["ab", -1], ["▁", -3], ["<unk>", 0], ["<0x0A>", 0], ["世", -7]]})",
+                                     "model"));
+      seeds.push_back(file.dump());
+    }
+  }
   Random random(1);
   int loaded = 0;
   for (int round = 0; round < 4000; ++round) {

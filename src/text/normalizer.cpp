@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tessera/text/byte_alphabet.h"
+#include "tessera/text/charsmap.h"
 #include "tessera/text/pattern_field.h"
 #include "tessera/text/unicode.h"
 
@@ -128,6 +129,18 @@ class Replace : public Normalizer {
   std::string content_;
 };
 
+class Precompiled : public Normalizer {
+ public:
+  explicit Precompiled(Charsmap map) : map_(std::move(map)) {}
+  Status apply(std::string& text) const override {
+    text = map_.replace_graphemes(text);
+    return ok_status();
+  }
+
+ private:
+  Charsmap map_;
+};
+
 class Sequence : public Normalizer {
  public:
   explicit Sequence(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
@@ -142,6 +155,42 @@ class Sequence : public Normalizer {
 
 using NormalizerPtr = std::unique_ptr<Normalizer>;
 
+// -1 where `c` is no digit of base64.
+int base64_digit(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == '+') return 62;
+  return c == '/' ? 63 : -1;
+}
+
+// The bytes of a string field in base64.
+Result<std::string> read_base64(const Field& field) {
+  std::string digits = TRY(field.string());
+  while (digits.ends_with('=')) digits.pop_back();
+  std::string out;
+  unsigned bits = 0;
+  int count = 0;
+  for (const char c : digits) {
+    const int digit = base64_digit(c);
+    if (digit < 0) return field.invalid("accepted: base64");
+    bits = (bits << 6) | static_cast<unsigned>(digit);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    out += static_cast<char>(static_cast<unsigned char>(bits >> count));
+  }
+  return out;
+}
+
+Result<NormalizerPtr> make_precompiled(const Field& field) {
+  const Field map_field = field.member("precompiled_charsmap");
+  const std::string blob = TRY(read_base64(map_field));
+  Result<Charsmap> map = Charsmap::parse(blob, "the table of replacements");
+  if (!map.ok()) return map_field.invalid(map.status().message());
+  return NormalizerPtr(new Precompiled(*std::move(map)));
+}
+
 Result<NormalizerPtr> make(const Field& field, int depth) {
   TRY(field.check_depth(depth));
   const Field type_field = field.member("type");
@@ -153,6 +202,7 @@ Result<NormalizerPtr> make(const Field& field, int depth) {
   if (type == "Lowercase") return NormalizerPtr(new PerCharacter(lowercase));
   if (type == "StripAccents") return NormalizerPtr(new PerCharacter(strip_accent));
   if (type == "ByteLevel") return NormalizerPtr(new PerCharacter(to_symbols));
+  if (type == "Precompiled") return make_precompiled(field);
   if (type == "Strip") {
     const bool left = TRY(field.member("strip_left").boolean_or(true));
     const bool right = TRY(field.member("strip_right").boolean_or(true));
@@ -173,7 +223,7 @@ Result<NormalizerPtr> make(const Field& field, int depth) {
     return NormalizerPtr(new Sequence(std::move(steps)));
   }
   return type_field.unsupported({"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "StripAccents", "Prepend",
-                                 "Replace", "ByteLevel", "Sequence"});
+                                 "Replace", "ByteLevel", "Precompiled", "Sequence"});
 }
 
 }  // namespace

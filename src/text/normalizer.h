@@ -18,7 +18,7 @@ class Normalizer {
 };
 
 // Null (no normalisation) where the field is absent. Types: NFC, NFD, NFKC, NFKD, Lowercase, Strip,
-// StripAccents, Prepend, Replace, ByteLevel, Sequence; another is unimplemented.
+// StripAccents, Prepend, Replace, ByteLevel, Precompiled, Sequence; another is unimplemented.
 Result<std::unique_ptr<Normalizer>> make_normalizer(const Field& field);
 
 }  // namespace tessera

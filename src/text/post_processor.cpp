@@ -5,14 +5,18 @@
 namespace tessera {
 namespace {
 
+Result<TokenId> read_id(const Field& item) {
+  const std::int64_t id = TRY(item.integer());
+  if (id < 0 || id >= kMaxVocabularySize) {
+    return item.invalid("accepted: an id from 0 to " + std::to_string(kMaxVocabularySize - 1));
+  }
+  return TokenId(static_cast<std::int32_t>(id));
+}
+
 Result<std::vector<TokenId>> special_token_ids(const Field& special_tokens, const std::string& name) {
   std::vector<TokenId> out;
   for (const Field& item : TRY(special_tokens.member(name).member("ids").elements())) {
-    const std::int64_t id = TRY(item.integer());
-    if (id < 0 || id >= kMaxVocabularySize) {
-      return item.invalid("accepted: an id from 0 to " + std::to_string(kMaxVocabularySize - 1));
-    }
-    out.emplace_back(static_cast<std::int32_t>(id));
+    out.push_back(TRY(read_id(item)));
   }
   return out;
 }
@@ -36,12 +40,27 @@ Result<PostProcessor> make_template(const Field& field) {
   return out;
 }
 
+// The id of ["</s>", 2].
+Result<TokenId> token_of_pair(const Field& field) {
+  const std::vector<Field> pair = TRY(field.elements());
+  if (pair.size() != 2) return field.invalid("accepted: [token, id]");
+  return read_id(pair[1]);
+}
+
+Result<PostProcessor> make_classifier(const Field& field) {
+  PostProcessor out;
+  out.before.push_back(TRY(token_of_pair(field.member("cls"))));
+  out.after.push_back(TRY(token_of_pair(field.member("sep"))));
+  return out;
+}
+
 Result<PostProcessor> make(const Field& field, int depth) {
   TRY(field.check_depth(depth));
   const Field type_field = field.member("type");
   const std::string type = TRY(type_field.string());
   if (type == "ByteLevel") return PostProcessor{};  // it moves offsets only
   if (type == "TemplateProcessing") return make_template(field);
+  if (type == "BertProcessing" || type == "RobertaProcessing") return make_classifier(field);
   if (type == "Sequence") {
     PostProcessor out;
     for (const Field& item : TRY(field.member("processors").elements())) {
@@ -51,7 +70,7 @@ Result<PostProcessor> make(const Field& field, int depth) {
     }
     return out;
   }
-  return type_field.unsupported({"TemplateProcessing", "ByteLevel", "Sequence"});
+  return type_field.unsupported({"TemplateProcessing", "ByteLevel", "BertProcessing", "RobertaProcessing", "Sequence"});
 }
 
 }  // namespace

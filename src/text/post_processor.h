@@ -15,7 +15,8 @@ struct PostProcessor {
   std::vector<TokenId> after;
 };
 
-// Types: TemplateProcessing, ByteLevel (adds nothing), Sequence; another is unimplemented.
+// Types: TemplateProcessing, ByteLevel (adds nothing), BertProcessing, RobertaProcessing, Sequence;
+// another is unimplemented.
 Result<PostProcessor> make_post_processor(const Field& field);
 
 }  // namespace tessera

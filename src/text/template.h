@@ -30,10 +30,12 @@ namespace tessera {
 
 struct TemplateProgram;
 
-// Far above what conversations need, small enough that no template stalls a server.
+// Far above what conversations need (64 MB of text handled in all), small enough that every template
+// ends within a second.
 struct TemplateLimits {
-  std::int64_t max_steps = 20'000'000;              // evaluated nodes, loop rounds, compared and printed elements
-  std::size_t max_output_bytes = 64 * 1024 * 1024;  // the rendered text, and any string on the way
+  // Evaluated nodes, loop rounds, compared and printed elements, and 16 bytes of text read or written.
+  std::int64_t max_steps = 4'000'000;
+  std::size_t max_output_bytes = 16 * 1024 * 1024;  // the rendered text, and any string on the way
 };
 
 struct RenderOptions {

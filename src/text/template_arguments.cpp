@@ -4,6 +4,15 @@
 
 namespace tessera::jinja {
 
+Status spend_texts(const CallArguments& call, Budget& budget) {
+  const auto spend = [&](const Value& value) {
+    return value.is_string() ? budget.spend_bytes(value.as_string().size()) : ok_status();
+  };
+  for (const Value& value : call.positional) TRY(spend(value));
+  for (const auto& [name, value] : call.named) TRY(spend(value));
+  return ok_status();
+}
+
 Result<Arguments> Arguments::bind(std::string_view function, const CallArguments& call,
                                   std::initializer_list<std::string_view> parameters, std::size_t required) {
   Arguments out;

@@ -15,6 +15,9 @@
 
 namespace tessera::jinja {
 
+// For the texts among the arguments, which are read or copied in whole.
+Status spend_texts(const CallArguments& call, Budget& budget);
+
 // Borrows the call's values.
 class Arguments {
  public:

@@ -93,7 +93,9 @@ Result<Value> Interpreter::eval_slice(const Expression& expression) {
 Result<Value> Interpreter::eval_call(const Expression& expression) {
   const Value subject = TRY(eval(*expression.parts[0]));
   const CallArguments arguments = TRY(eval_arguments(expression.call));
-  if (expression.kind == Expression::Kind::kFilter) return find_filter(expression.name)(*this, subject, arguments);
+  if (expression.kind == Expression::Kind::kFilter) {
+    return apply_filter(find_filter(expression.name), *this, subject, arguments);
+  }
   if (expression.kind == Expression::Kind::kTest) {
     return Value(TRY(find_test(expression.name)(*this, subject, arguments)));
   }

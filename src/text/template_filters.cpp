@@ -283,6 +283,12 @@ Filter find_filter(std::string_view name) {
   return nullptr;
 }
 
+Result<Value> apply_filter(Filter filter, Interpreter& interpreter, const Value& input, const CallArguments& call) {
+  TRY(spend_texts(call, interpreter.budget()));
+  if (input.is_string()) TRY(interpreter.budget().spend_bytes(input.as_string().size()));
+  return filter(interpreter, input, call);
+}
+
 std::string filter_names() {
   std::string out;
   for (const auto& list : {text_filters(), sequence_filters()}) {

@@ -23,6 +23,8 @@ std::span<const NamedFilter> sequence_filters();
 
 // Null where there is none of this name.
 Filter find_filter(std::string_view name);
+// Runs it, and takes what reading the texts costs off the budget.
+Result<Value> apply_filter(Filter filter, Interpreter& interpreter, const Value& input, const CallArguments& call);
 // All names, for errors.
 std::string filter_names();
 

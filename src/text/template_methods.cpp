@@ -53,8 +53,10 @@ template <bool from_right>
 Result<Value> split_method(Interpreter& interpreter, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("split", call, {"sep", "maxsplit"}));
   const std::string& text = self.as_string();
-  TRY(interpreter.budget().spend_bytes(text.size()));
-  const std::int64_t limit = TRY(a.integer_or(1, -1));
+  // More parts than there are steps left are not made.
+  const std::int64_t most = interpreter.budget().steps_left() + 1;
+  std::int64_t limit = TRY(a.integer_or(1, -1));
+  if (limit < 0 || limit > most) limit = most;
   if (!a.given(0) || a[0].is_none()) return make_strings(split_space(text, limit, from_right), interpreter);
   const std::string separator = TRY(a.string(0));
   if (separator.empty()) return invalid_argument("split(): empty separator");
@@ -63,7 +65,14 @@ Result<Value> split_method(Interpreter& interpreter, const Value& self, const Ca
 
 Result<Value> splitlines(Interpreter& interpreter, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("splitlines", call, {"keepends"}));
-  return make_strings(split_lines(self.as_string(), a.truthy_or(0, false)), interpreter);
+  const std::string& text = self.as_string();
+  // Paid for before they are made; all bytes that end lines, or begin such a character, are counted.
+  const auto lines = std::count_if(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte >= 0x0A && byte <= 0x1E) || byte == 0xC2 || byte == 0xE2;
+  });
+  TRY(interpreter.budget().spend(lines));
+  return make_strings(split_lines(text, a.truthy_or(0, false)), interpreter);
 }
 
 template <bool at_end>
@@ -72,7 +81,7 @@ Result<Value> partition(Interpreter& interpreter, const Value& self, const CallA
   const std::string separator = TRY(a.string(0));
   if (separator.empty()) return invalid_argument("partition(): empty separator");
   const std::string& text = self.as_string();
-  const std::size_t at = at_end ? text.rfind(separator) : text.find(separator);
+  const std::size_t at = at_end ? find_last(text, separator) : find_first(text, separator);
   std::vector<std::string> parts = {text, "", ""};
   if (at != std::string::npos) {
     parts = {text.substr(0, at), separator, text.substr(at + separator.size())};
@@ -120,7 +129,7 @@ Result<Value> find_text(Interpreter&, const Value& self, const CallArguments& ca
   const Arguments a = TRY(Arguments::bind("find", call, {"sub"}, 1));
   const std::string part = TRY(a.string(0));
   const std::string& text = self.as_string();
-  const std::size_t at = last ? text.rfind(part) : text.find(part);
+  const std::size_t at = last ? find_last(text, part) : find_first(text, part);
   if (at == std::string::npos) {
     if (required) return invalid_argument("index(): substring not found");
     return Value(std::int64_t{-1});
@@ -134,7 +143,7 @@ Result<Value> count_text(Interpreter&, const Value& self, const CallArguments& c
   const std::string& text = self.as_string();
   if (part.empty()) return Value(static_cast<std::int64_t>(count_characters(text) + 1));
   std::int64_t count = 0;
-  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  for (std::size_t at = 0; (at = find_first(text, part, at)) != std::string::npos; at += part.size()) ++count;
   return Value(count);
 }
 
@@ -348,6 +357,9 @@ std::optional<Value> bind(const Value& self, std::string_view name, const NamedM
     auto function = std::make_shared<Function>();
     function->name = name;
     function->call = [self, entry](Interpreter& interpreter, const CallArguments& call) -> Result<Value> {
+      const bool reads_ends_only = entry.name == "startswith" || entry.name == "endswith";
+      TRY(spend_texts(call, interpreter.budget()));
+      if (self.is_string() && !reads_ends_only) TRY(interpreter.budget().spend_bytes(self.as_string().size()));
       Value out = TRY(entry.method(interpreter, self, call));
       if (!self.is_safe()) return out;
       if (out.is_list() || (out.is_string() && !is_among(entry.name, kPlainMethods))) {

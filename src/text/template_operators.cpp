@@ -235,6 +235,20 @@ Result<std::optional<Value>> element(const Value& value, const Value& key, Budge
   return Out(Value::text_like(value, text.substr(at, decode_utf8(text, at).length)));
 }
 
+// The characters [from, to) of a text.
+Result<Value> slice_text(const Value& value, std::optional<std::int64_t> from, std::optional<std::int64_t> to,
+                         Budget& budget) {
+  const std::string& text = value.as_string();
+  TRY(budget.spend_bytes(text.size()));
+  const auto size = static_cast<std::int64_t>(count_characters(text));
+  const std::int64_t begin = from ? clamp_index(*from, size, 0, size) : 0;
+  const std::int64_t end = to ? clamp_index(*to, size, 0, size) : size;
+  if (begin >= end) return Value::text_like(value, "");
+  const std::size_t first = byte_offset(text, static_cast<std::size_t>(begin));
+  const std::string_view rest = std::string_view(text).substr(first);
+  return Value::text_like(value, std::string(rest.substr(0, byte_offset(rest, static_cast<std::size_t>(end - begin)))));
+}
+
 }  // namespace
 
 Result<Value> apply_binary(BinaryOperator op, const Value& left, const Value& right, Budget& budget) {
@@ -319,12 +333,14 @@ Result<Value> get_slice(const Value& value, const Value& start, const Value& sto
   }
   const auto from = TRY(slice_index(start));
   const auto to = TRY(slice_index(stop));
-  const std::int64_t by = TRY(slice_index(step)).value_or(1);
+  std::int64_t by = TRY(slice_index(step)).value_or(1);
   if (by == 0) return invalid_argument("slice step cannot be zero");
+  if (value.is_string() && by == 1) return slice_text(value, from, to, budget);
   TRY(budget.spend(value.is_string() ? static_cast<std::int64_t>(value.as_string().size()) : 0));
   const std::vector<Value> letters = value.is_string() ? characters(value.as_string()) : std::vector<Value>();
   const std::vector<Value>& items = value.is_string() ? letters : value.as_list().items;
   const auto size = static_cast<std::int64_t>(items.size());
+  by = std::clamp(by, -size - 1, size + 1);  // as good as any step beyond, and cannot overflow
   const std::int64_t low = by > 0 ? 0 : -1;
   const std::int64_t high = by > 0 ? size : size - 1;
   const std::int64_t begin = from ? clamp_index(*from, size, low, high) : (by > 0 ? 0 : size - 1);

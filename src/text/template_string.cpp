@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <limits>
 
 #include "tessera/text/unicode.h"
@@ -96,6 +97,16 @@ int hex_value(char c) {
   return -1;
 }
 
+// Whether a character is one of those of `set`.
+auto one_of(std::string_view set) {
+  std::vector<char32_t> codes;
+  for_each_character(set, [&](char32_t code, std::string_view) { codes.push_back(code); });
+  std::sort(codes.begin(), codes.end());
+  return [codes = std::move(codes)](char32_t code, std::string_view) {
+    return std::binary_search(codes.begin(), codes.end(), code);
+  };
+}
+
 }  // namespace
 
 bool is_space(char32_t code) { return is_whitespace(code) || (code >= 0x1C && code <= 0x1F); }
@@ -106,13 +117,8 @@ std::string_view trim_start(std::string_view text) {
 std::string_view trim_end(std::string_view text) {
   return trim_end_if(text, [](char32_t code, std::string_view) { return is_space(code); });
 }
-std::string_view trim_start(std::string_view text, std::string_view set) {
-  return trim_start_if(text,
-                       [&](char32_t, std::string_view bytes) { return set.find(bytes) != std::string_view::npos; });
-}
-std::string_view trim_end(std::string_view text, std::string_view set) {
-  return trim_end_if(text, [&](char32_t, std::string_view bytes) { return set.find(bytes) != std::string_view::npos; });
-}
+std::string_view trim_start(std::string_view text, std::string_view set) { return trim_start_if(text, one_of(set)); }
+std::string_view trim_end(std::string_view text, std::string_view set) { return trim_end_if(text, one_of(set)); }
 
 std::string upper(std::string_view text) {
   std::string out;
@@ -171,6 +177,35 @@ std::string title_words(std::string_view text) {
   return out;
 }
 
+std::size_t find_first(std::string_view text, std::string_view part, std::size_t from) {
+  // std::string_view's search takes the product of both sizes at worst, glibc's their sum. (Not for short parts: a
+  // sanitizer looks at all of the text at each of its calls.)
+  constexpr std::size_t kShort = 16;
+  if (part.size() <= kShort || from > text.size()) return text.find(part, from);
+  const void* at = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  if (at == nullptr) return std::string_view::npos;
+  return static_cast<std::size_t>(static_cast<const char*>(at) - text.data());
+}
+
+std::size_t find_last(std::string_view text, std::string_view part) {
+  if (part.empty()) return text.size();
+  // Knuth, Morris and Pratt from the right: borders[i] is how much of the end of `part` still matches when
+  // its last i bytes did and the next one does not.
+  const auto from_end = [](std::string_view bytes, std::size_t i) { return bytes[bytes.size() - 1 - i]; };
+  std::vector<std::size_t> borders(part.size() + 1, 0);
+  for (std::size_t i = 1, matched = 0; i < part.size(); ++i) {
+    while (matched > 0 && from_end(part, i) != from_end(part, matched)) matched = borders[matched];
+    if (from_end(part, i) == from_end(part, matched)) ++matched;
+    borders[i + 1] = matched;
+  }
+  for (std::size_t i = 0, matched = 0; i < text.size(); ++i) {
+    while (matched > 0 && from_end(text, i) != from_end(part, matched)) matched = borders[matched];
+    if (from_end(text, i) == from_end(part, matched)) ++matched;
+    if (matched == part.size()) return text.size() - 1 - i;
+  }
+  return std::string_view::npos;
+}
+
 std::string replace(std::string_view text, std::string_view from, std::string_view to, std::int64_t count) {
   std::string out;
   std::size_t done = 0;
@@ -186,7 +221,7 @@ std::string replace(std::string_view text, std::string_view from, std::string_vi
     }
     return out.append(text.substr(done));
   }
-  for (std::size_t at; count != 0 && (at = text.find(from, done)) != std::string_view::npos;) {
+  for (std::size_t at; count != 0 && (at = find_first(text, from, done)) != std::string_view::npos;) {
     out.append(text, done, at - done);
     out += to;
     done = at + from.size();
@@ -224,7 +259,7 @@ std::vector<std::string> split_space(std::string_view text, std::int64_t limit, 
 std::vector<std::string> split(std::string_view text, std::string_view separator, std::int64_t limit, bool from_right) {
   std::vector<std::string> out;
   for (; limit != 0; limit -= limit > 0 ? 1 : 0) {
-    const std::size_t at = from_right ? text.rfind(separator) : text.find(separator);
+    const std::size_t at = from_right ? find_last(text, separator) : find_first(text, separator);
     if (at == std::string_view::npos) break;
     out.emplace_back(from_right ? text.substr(at + separator.size()) : text.substr(0, at));
     text = from_right ? text.substr(0, at) : text.substr(at + separator.size());

@@ -29,6 +29,11 @@ std::string title(std::string_view text);
 // The filter `title`: words end at white space, hyphens and opening brackets only.
 std::string title_words(std::string_view text);
 
+// The offset of the first occurrence of `part` at or behind `from`, and of the last one; npos where there
+// is none. Cost: linear in the sizes, whatever the texts.
+std::size_t find_first(std::string_view text, std::string_view part, std::size_t from = 0);
+std::size_t find_last(std::string_view text, std::string_view part);
+
 // str.replace; count < 0: all.
 std::string replace(std::string_view text, std::string_view from, std::string_view to, std::int64_t count);
 

@@ -173,6 +173,12 @@ TEST(Template, DeepNestingIsAnError) {
   }
 }
 
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+constexpr double kMostSeconds = 1;
+#else
+constexpr double kMostSeconds = 30;
+#endif
+
 TEST(Template, RunawayTemplatesStop) {
   for (const char* source : {
            "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
@@ -198,12 +204,47 @@ TEST(Template, RunawayTemplatesStop) {
            "{% set ns = namespace(f=[]) %}{% for i in range(100000) %}{% macro f() %}{% endmacro %}{% set ns.f = f "
            "%}{% endfor %}"
            "{% for i in range(100000) %}{% macro f() %}{% endmacro %}{{ f() }}{% endfor %}",
-           "{% set x = 'a' * 50000000 %}{{ x }}{{ x }}",
+           "{% set x = 'a' * 12000000 %}{{ x }}{{ x }}",
+           // Texts that are read again and again, by what looks cheap.
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{% if s.find('a' * 30000 ~ 'b') == 0 %}{% endif %}{% "
+           "endfor %}",
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ s.rfind('b' ~ 'a' * 30000) }}{% endfor %}",
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ s.count('a' * 30000 ~ 'b') }}{% endfor %}",
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ ('a' * 30000 ~ 'b') in s }}{% endfor %}",
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ s.isalpha() }}{{ s.islower() }}{% endfor %}",
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ 'x'.startswith(s) }}{% endfor %}",
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ s.strip('b' * 900000 ~ 'a') }}{% endfor %}",
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ s | wordcount }}{% endfor %}",
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ 'x' | default(s) | replace(s, s) }}{% endfor %}",
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ s[1:2] }}{{ s[-1] }}{% endfor %}",
+           "{% set s = 'a' * 9000000 %}{% set t = s ~ '' %}{% for i in range(99999) %}{{ s == t }}{{ s < t }}{% endfor "
+           "%}",
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ {'a': 1}[s] }}{% endfor %}",
+           "{% set s = '\n' * 16000000 %}{{ s.splitlines() | length }}",
+           "{% set s = '\n' * 16000000 %}{{ s.split('\n') | length }}",
+           "{% set s = 'a ' * 8000000 %}{{ s.split() | length }}",
+           "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{% set t %}{{ s }}{% endset %}{% endfor %}",
        }) {
+    const std::clock_t start = std::clock();
     const auto text = render(source);
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, kMostSeconds) << source;
     ASSERT_FALSE(text.ok()) << source << " gives " << text->size() << " bytes";
     EXPECT_EQ(text.status().code(), StatusCode::kResourceExhausted) << source << ": " << text.status().message();
   }
+}
+
+TEST(Template, StepsOfSlicesMayBeAnyInteger) {
+  EXPECT_EQ(
+      *render("{{ 'abc'[1::9223372036854775807] }}{{ [1, 2, 3][1::9223372036854775807] }}"
+              "{{ 'abc'[1::-9223372036854775807] }}{{ 'äöü'[1:] }}{{ 'äöü'[:-2] }}{{ 'äöü'[2:1] }}{{ 'äöü'[-9:9] }}"),
+      "b[2]böüääöü");
+}
+
+TEST(Template, SearchesFromTheRight) {
+  EXPECT_EQ(
+      *render("{{ 'abcabd'.rfind('ab') }}{{ 'aabaab'.rfind('aab') }}{{ 'aaa'.rfind('aa') }}{{ 'a'.rfind('ab') }}"
+              "{{ 'abab'.rfind('') }}{{ 'äbä'.rfind('ä') }}{{ 'a,b,,c'.rsplit(',', 1) }}{{ 'xaxb'.rpartition('xa') }}"),
+      "331-142['a,b,', 'c']('', 'xa', 'xb')");
 }
 
 TEST(Template, ValuesOutliveTheLoopTheyWereMadeIn) {

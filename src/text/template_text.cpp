@@ -15,7 +15,7 @@ namespace {
 // many times cannot grow without bound.
 Status spend_growth(const std::string& out, std::size_t before, Budget& budget) {
   if (out.size() > budget.max_bytes()) return budget.spend_bytes(out.size());
-  return budget.spend(1 + static_cast<std::int64_t>((out.size() - before) / 64));
+  return budget.spend(1 + static_cast<std::int64_t>((out.size() - before) / Budget::kBytesOfStep));
 }
 
 void append_quoted(std::string_view text, std::string& out) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/text/template_string.h"
 #include "tessera/text/unicode.h"
 
 namespace tessera::jinja {
@@ -51,7 +52,7 @@ Status Budget::spend_bytes(std::size_t bytes) {
     return resource_exhausted("a text of " + std::to_string(bytes) + " bytes; accepted: at most " +
                               std::to_string(max_bytes_) + " (TemplateLimits::max_output_bytes)");
   }
-  return spend(static_cast<std::int64_t>(bytes / 64));
+  return spend(static_cast<std::int64_t>(bytes / kBytesOfStep));
 }
 
 Value::Value(std::string v) : data_(std::make_shared<const Text>(Text{std::move(v), false})) {}
@@ -161,7 +162,8 @@ Result<bool> equal(const Value& a, const Value& b, Budget& budget) {
     return a.as_double() == b.as_double();
   }
   if (a.is_string() && b.is_string()) {
-    TRY(budget.spend_bytes(std::min(a.as_string().size(), budget.max_bytes())));
+    if (a.as_string().size() != b.as_string().size()) return false;
+    TRY(budget.spend_bytes(a.as_string().size()));
     return a.as_string() == b.as_string();
   }
   if (a.is_none() || a.is_undefined()) return a.is_none() ? b.is_none() : b.is_undefined();
@@ -192,6 +194,7 @@ Result<int> compare(const Value& a, const Value& b, Budget& budget) {
   }
   // The order of UTF-8 bytes is the order of code points.
   if (a.is_string() && b.is_string()) {
+    TRY(budget.spend_bytes(std::min(a.as_string().size(), b.as_string().size())));
     const int order = a.as_string().compare(b.as_string());
     return sign(order<0, order> 0);
   }
@@ -218,7 +221,10 @@ const Value* find_key(const Dict& dict, std::string_view key) {
 }
 
 Result<const Value*> find_key(const Dict& dict, const Value& key, Budget& budget) {
-  if (key.is_string()) return find_key(dict, std::string_view(key.as_string()));
+  if (key.is_string()) {
+    TRY(budget.spend_bytes(key.as_string().size()));
+    return find_key(dict, std::string_view(key.as_string()));
+  }
   if (dict.index.size() == dict.items.size()) return nullptr;
   for (const auto& [other, value] : dict.items) {
     if (!other.is_string() && TRY(equal(other, key, budget))) return &value;
@@ -232,7 +238,7 @@ Result<bool> contains(const Value& haystack, const Value& needle, Budget& budget
       return invalid_argument("'in <string>' requires string as left operand, not " + std::string(type_name(needle)));
     }
     TRY(budget.spend_bytes(haystack.as_string().size()));
-    return haystack.as_string().find(needle.as_string()) != std::string::npos;
+    return find_first(haystack.as_string(), needle.as_string()) != std::string::npos;
   }
   if (haystack.is_dict()) {
     TRY(check_hashable(needle));

@@ -33,8 +33,11 @@ class Budget {
   Budget(std::int64_t steps, std::size_t max_bytes) : steps_left_(steps), max_bytes_(max_bytes) {}
   // resource_exhausted when the steps are used up.
   Status spend(std::int64_t steps = 1);
-  // For a new string of `bytes`: one step for 64 bytes, and no single string above the limit.
+  // For a string of `bytes` that is read or made: one step for kBytesOfStep, and no single string above
+  // the limit.
   Status spend_bytes(std::size_t bytes);
+  static constexpr std::size_t kBytesOfStep = 16;
+  std::int64_t steps_left() const { return steps_left_; }
   std::size_t max_bytes() const { return max_bytes_; }
 
  private:

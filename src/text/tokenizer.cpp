@@ -1,9 +1,11 @@
 #include "tessera/text/tokenizer.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "tessera/base/json.h"
+#include "tessera/text/sentencepiece_tokenizer.h"
 #include "tessera/text/stream_decoder.h"
 #include "tessera/text/tokenizer_json.h"
 #include "tessera/text/tokenizer_parts.h"
@@ -53,15 +55,24 @@ class Encoding {
     pieces.text = std::move(text);
     pieces.at_start = at_start;
     if (parts_.pre_tokenizer != nullptr) TRY(parts_.pre_tokenizer->apply(pieces));
-    for (const TextRange& range : pieces.ranges) parts_.bpe.encode(pieces.view(range), workspace_, out_);
-    return ok_status();
+    return parts_.model->encode(pieces, out_);
   }
 
   const TokenizerParts& parts_;
   const EncodeOptions& options_;
   std::vector<TokenId>& out_;
-  Bpe::Workspace workspace_;
 };
+
+// The tokenizer of a folder, or the file itself.
+Result<std::filesystem::path> find_file(const std::string& path) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(path, unreadable)) return std::filesystem::path(path);
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    std::filesystem::path file = std::filesystem::path(path) / name;
+    if (std::filesystem::exists(file, unreadable)) return file;
+  }
+  return not_found(path + " has no tokenizer; accepted: a folder with tokenizer.json or tokenizer.model");
+}
 
 }  // namespace
 
@@ -71,23 +82,27 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::load(const std::string& path) {
-  const std::string text = TRY(read_text_file(path));
-  return parse(text, path);
+  const std::filesystem::path file = TRY(find_file(path));
+  if (file.extension() == ".model") {
+    TokenizerParts parts = TRY(load_sentencepiece(file.string()));
+    return Tokenizer(std::make_unique<const TokenizerParts>(std::move(parts)));
+  }
+  const std::string text = TRY(read_text_file(file.string()));
+  return parse(text, file.string());
 }
 
 Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
   const TokenizerJson file = TRY(TokenizerJson::parse(json, name));
   const auto field = [&](const char* path, const Json& value) { return Field(file.file, path, &value); };
-  std::unique_ptr<Normalizer> normalizer = TRY(make_normalizer(field("normalizer", file.normalizer)));
-  std::unique_ptr<PreTokenizer> pre_tokenizer = TRY(make_pre_tokenizer(field("pre_tokenizer", file.pre_tokenizer)));
-  PostProcessor post_processor = TRY(make_post_processor(field("post_processor", file.post_processor)));
-  Decoder decoder = TRY(Decoder::create(field("decoder", file.decoder)));
-  Bpe bpe = TRY(Bpe::create(file));
-  AddedTokens added =
-      TRY(AddedTokens::create(field("added_tokens", file.added_tokens), bpe.vocabulary(), normalizer.get()));
-  Tokenizer tokenizer(std::make_unique<const TokenizerParts>(
-      TokenizerParts{std::move(normalizer), std::move(pre_tokenizer), std::move(bpe), std::move(added),
-                     std::move(post_processor), std::move(decoder)}));
+  TokenizerParts parts;
+  parts.normalizer = TRY(make_normalizer(field("normalizer", file.normalizer)));
+  parts.pre_tokenizer = TRY(make_pre_tokenizer(field("pre_tokenizer", file.pre_tokenizer)));
+  parts.post_processor = TRY(make_post_processor(field("post_processor", file.post_processor)));
+  parts.decoder = TRY(Decoder::create(field("decoder", file.decoder)));
+  parts.model = TRY(make_token_model(file));
+  parts.added = TRY(
+      AddedTokens::create(field("added_tokens", file.added_tokens), parts.model->vocabulary(), parts.normalizer.get()));
+  Tokenizer tokenizer(std::make_unique<const TokenizerParts>(std::move(parts)));
   for (const auto* side : {&tokenizer.parts_->post_processor.before, &tokenizer.parts_->post_processor.after}) {
     for (const TokenId id : *side) {
       if (tokenizer.id_to_token(id)) continue;
@@ -125,16 +140,12 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) c
   return out;
 }
 
-std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const {
-  if (const AddedToken* added = parts_->added.find(token)) return TokenId(added->id);
-  const std::int32_t id = parts_->bpe.vocabulary().find(token);
-  if (id < 0) return std::nullopt;
-  return TokenId(id);
-}
-
+std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const { return parts_->find(token); }
 std::optional<std::string_view> Tokenizer::id_to_token(TokenId id) const { return parts_->token(id); }
 bool Tokenizer::is_special(TokenId id) const { return parts_->is_special(id); }
 
-std::int64_t Tokenizer::vocab_size() const { return std::max(parts_->bpe.vocabulary().size(), parts_->added.size()); }
+std::int64_t Tokenizer::vocab_size() const {
+  return std::max(parts_->model->vocabulary().size(), parts_->added.size());
+}
 
 }  // namespace tessera

@@ -1,12 +1,14 @@
-// Text to token ids and back, as a model's tokenizer.json says.
+// Text to token ids and back, as a model's tokenizer.json or SentencePiece file says.
 //
-//   Tokenizer tokenizer = TRY(Tokenizer::load(model_dir + "/tokenizer.json"));
+//   Tokenizer tokenizer = TRY(Tokenizer::load(model_dir));
 //   std::vector<TokenId> ids = TRY(tokenizer.encode("Hello, world!"));
 //   std::string text = tokenizer.decode(ids);
 //
-// Reads Hugging Face's tokenizer.json with a BPE model: byte-level (Qwen, Llama 3, GPT-2, …) and
-// SentencePiece style with byte fallback (Llama 2, Mistral, …). Same ids as Hugging Face's library.
-// The fields `truncation` and `padding` are not applied.
+// Reads Hugging Face's tokenizer.json with a BPE model, byte-level (Qwen, Llama 3, GPT-2, DeepSeek, …)
+// or SentencePiece style with byte fallback (Llama 2, Mistral, Gemma, …), or a Unigram model. Same ids as
+// Hugging Face's library. The fields `truncation` and `padding` are not applied.
+// A file "….model" is a SentencePiece model, with tokenizer_config.json and added_tokens.json beside it
+// where there are such (sentencepiece_tokenizer.h): same ids as Hugging Face's Llama tokenizer.
 //
 // Threads: a Tokenizer never changes after load(); all const functions may run at the same time.
 // Ownership: owns everything it needs; the file may go after load(). Movable, not copyable.
@@ -39,6 +41,8 @@ struct EncodeOptions {
 
 class Tokenizer {
  public:
+  // `path`: tokenizer.json, a file that ends in ".model", or a folder with tokenizer.json or, failing
+  // that, tokenizer.model.
   // Errors name file, field, value and what is accepted: not_found (no such file), invalid_argument
   // (malformed content), unimplemented (a type this engine does not know).
   // Cost: about 0.2 s for a vocabulary of 150 000.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tessera/base/json.h"
 #include "tessera/text/field.h"
 
 namespace tessera {
@@ -62,6 +61,8 @@ Result<TokenizerConfig> TokenizerConfig::load(const std::string& directory) {
     config.unk_token = TRY(read_token(field("unk_token")));
     config.add_bos_token = TRY(read_flag(field("add_bos_token")));
     config.add_eos_token = TRY(read_flag(field("add_eos_token")));
+    config.legacy = TRY(read_flag(field("legacy")));
+    if (const Json* added = json.find("added_tokens_decoder")) config.added_tokens = *added;
     TRY(read_templates(field("chat_template"), config.chat_templates));
   }
   if (auto text = TRY(read_if_present(directory + "/chat_template.jinja"))) {

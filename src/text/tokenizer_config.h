@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/json.h"
 #include "tessera/base/status.h"
 
 namespace tessera {
@@ -23,6 +24,9 @@ struct TokenizerConfig {
   std::string unk_token;
   std::optional<bool> add_bos_token;  // unset where the file does not say
   std::optional<bool> add_eos_token;
+  // What a SentencePiece file beside it is read with:
+  std::optional<bool> legacy;  // a space behind each added token too
+  Json added_tokens;           // added_tokens_decoder: an object of id: token; null where the file has none
   std::vector<NamedTemplate> chat_templates;  // a single template is named "default"
 
   // Reads `directory`/tokenizer_config.json, then `directory`/chat_template.jinja, which replaces the

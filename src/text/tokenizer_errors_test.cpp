@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <functional>
 
+#include "tessera/text/temporary_directory.h"
 #include "tessera/text/test_data.h"
 #include "tessera/text/tokenizer.h"
 #include "tessera/text/tokenizer_config.h"
@@ -14,6 +13,7 @@
 namespace tessera {
 namespace {
 
+using test::TemporaryDirectory;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -44,7 +44,18 @@ struct BadFile {
 TEST(TokenizerErrors, NameFileFieldValueAndWhatIsAccepted) {
   ASSERT_TRUE(load(with("version", "1")).ok()) << load(with("version", "1")).message();
   const BadFile files[] = {
-      {"model.type", R"("Unigram")", {"model.type: \"Unigram\" is not supported", "accepted: BPE"}},
+      {"model.type", R"("WordPiece")", {"model.type: \"WordPiece\" is not supported", "accepted: BPE, Unigram"}},
+      {"model.type", R"("Unigram")", {"model.vocab: {", "accepted: an array of fewer than"}},
+      {"model", R"({"type": "Unigram"})", {"model.vocab: missing", "accepted: an array of [token, score]"}},
+      {"model", R"({"type": "Unigram", "vocab": [["a"]]})", {"model.vocab[0]: [\"a\"]", "accepted: [token, score]"}},
+      {"model", R"({"type": "Unigram", "vocab": [["a", "1"]]})", {"model.vocab[0]", "accepted: [token, score]"}},
+      {"model", R"({"type": "Unigram", "vocab": [["", 1]]})", {"model.vocab[0]: \"\"", "not empty"}},
+      {"model",
+       R"({"type": "Unigram", "vocab": [["a", 1], ["a", 2]]})",
+       {"model.vocab: token \"a\" has id 1 and id 0", "accepted: one id"}},
+      {"model",
+       R"({"type": "Unigram", "vocab": [["a", 1]], "unk_id": 1})",
+       {"model.unk_id: 1", "accepted: null or an id from 0 to 0"}},
       {"model.type", "7", {"model.type: 7 is of type integer", "accepted: a string"}},
       {"model.vocab", R"([["a", -1.5]])", {"model.vocab: [[\"a\", -1.5]]", "accepted: an object"}},
       {"model.vocab", R"({"a": -1})", {"model.vocab[\"a\"]: -1", "accepted: an id from 0 to 16777215"}},
@@ -62,8 +73,18 @@ TEST(TokenizerErrors, NameFileFieldValueAndWhatIsAccepted) {
       {"model.byte_fallback", "1", {"model.byte_fallback: 1 is of type integer", "accepted: true or false"}},
       {"model", "[]", {"model: []", "accepted: an object"}},
       {"normalizer",
-       R"({"type": "Precompiled"})",
-       {"normalizer.type: \"Precompiled\" is not supported", "accepted: NFC"}},
+       R"({"type": "BertNormalizer"})",
+       {"normalizer.type: \"BertNormalizer\" is not supported", "accepted: NFC"}},
+      {"normalizer", R"({"type": "Precompiled"})", {"normalizer.precompiled_charsmap: missing", "accepted: a string"}},
+      {"normalizer",
+       R"({"type": "Precompiled", "precompiled_charsmap": "a-b"})",
+       {"normalizer.precompiled_charsmap: \"a-b\"", "accepted: base64"}},
+      {"normalizer",
+       R"({"type": "Precompiled", "precompiled_charsmap": "AAA="})",
+       {"normalizer.precompiled_charsmap", "2 bytes; accepted: 4 or more"}},
+      {"normalizer",
+       R"({"type": "Precompiled", "precompiled_charsmap": "CAAAAAAAAAA="})",
+       {"normalizer.precompiled_charsmap", "a trie of 8 bytes where 4 follow"}},
       {"normalizer", R"({"a": 1})", {"normalizer.type: missing", "accepted: a string"}},
       {"normalizer",
        R"({"type": "Replace", "pattern": {}, "content": ""})",
@@ -90,8 +111,11 @@ TEST(TokenizerErrors, NameFileFieldValueAndWhatIsAccepted) {
        {"decoder.decoders[1].type: \"ByteFallback\"", "behind Fuse"}},
       {"decoder", R"({"type": "Strip", "content": " ", "start": -1})", {"decoder.start: -1", "accepted: 0 or more"}},
       {"post_processor",
-       R"({"type": "BertProcessing"})",
-       {"post_processor.type: \"BertProcessing\"", "accepted: TemplateProcessing"}},
+       R"({"type": "PairProcessing"})",
+       {"post_processor.type: \"PairProcessing\"", "accepted: TemplateProcessing"}},
+      {"post_processor",
+       R"({"type": "BertProcessing", "cls": ["a"]})",
+       {"post_processor.cls: [\"a\"]", "accepted: [token, id]"}},
       {"post_processor",
        R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<q>"}}, {"Sequence": {}}]})",
        {"post_processor.special_tokens.<q>.ids: missing", "accepted: an array"}},
@@ -142,23 +166,6 @@ TEST(TokenizerErrors, DeepNestingIsAnError) {
   }
   EXPECT_FALSE(load("{\"model\": " + std::string(100'000, '[')).ok());
 }
-
-// A directory of its own for each use, gone at the end.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory()
-      : path_(std::filesystem::temp_directory_path() / ("tessera_text_" + std::to_string(std::random_device{}()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  void write(const char* name, const std::string& text) const { std::ofstream(path_ / name) << text; }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 TEST(TokenizerConfig, ReadsEveryFormOfEachField) {
   const TemporaryDirectory directory;

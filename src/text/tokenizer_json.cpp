@@ -56,9 +56,15 @@ class Reader {
     }
     // A model of another type has its vocabulary in another shape: name the type, not the shape.
     const Json* type = out_.model.find("type");
-    if (type == nullptr && !has_merges) return missing("model.type", "\"BPE\"");
+    if (type == nullptr && !has_merges) return missing("model.type", "\"BPE\" or \"Unigram\"");
     const Field field(out_.file, "model.type", type);
-    if (type != nullptr && TRY(field.string()) != "BPE") return field.unsupported({"BPE"});
+    const std::string name = TRY(field.string_or("BPE"));
+    if (name == "Unigram") {
+      out_.model_type = TokenizerJson::ModelType::kUnigram;
+      if (!has_vocab) return missing("model.vocab", "an array of [token, score]");
+      return read_scored_vocab(vocab);
+    }
+    if (name != "BPE") return field.unsupported({"BPE", "Unigram"});
     if (!has_vocab) return missing("model.vocab", "an object of token: id");
     if (!has_merges) return missing("model.merges", "an array of \"a b\" or [\"a\", \"b\"]");
     TRY(read_vocab(vocab));
@@ -77,6 +83,26 @@ class Reader {
                        "accepted: an id from 0 to " + std::to_string(kMaxVocabularySize - 1));
       }
       out_.vocab.push_back({token, static_cast<std::int32_t>(id)});
+    }
+    return ok_status();
+  }
+
+  // The position is the id.
+  Status read_scored_vocab(dom::element vocab) {
+    dom::array entries;
+    if (vocab.get(entries) != simdjson::SUCCESS || entries.size() >= kMaxVocabularySize) {
+      return invalid("model.vocab", vocab,
+                     "accepted: an array of fewer than " + std::to_string(kMaxVocabularySize) + " [token, score]");
+    }
+    out_.vocab.reserve(entries.size());
+    for (const dom::element entry : entries) {
+      TokenizerJson::VocabEntry token{{}, static_cast<std::int32_t>(out_.vocab.size())};
+      dom::array pair;
+      if (entry.get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
+          pair.at(0).get(token.token) != simdjson::SUCCESS || pair.at(1).get(token.score) != simdjson::SUCCESS) {
+        return invalid("model.vocab[" + std::to_string(out_.vocab.size()) + "]", entry, "accepted: [token, score]");
+      }
+      out_.vocab.push_back(token);
     }
     return ok_status();
   }

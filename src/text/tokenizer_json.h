@@ -14,9 +14,11 @@
 namespace tessera {
 
 struct TokenizerJson {
+  enum class ModelType { kBpe, kUnigram };
   struct VocabEntry {
     std::string_view token;
     std::int32_t id;
+    double score = 0;  // kUnigram
   };
   struct MergeEntry {
     std::string_view left;
@@ -29,9 +31,10 @@ struct TokenizerJson {
   Json post_processor;
   Json decoder;
   Json added_tokens;
+  ModelType model_type = ModelType::kBpe;
   Json model;  // without vocab and merges
   std::vector<VocabEntry> vocab;
-  std::vector<MergeEntry> merges;  // in order of rank
+  std::vector<MergeEntry> merges;  // kBpe, in order of rank
   std::shared_ptr<void> owner;     // keeps the views alive
 
   // `file` is used in errors only. Ids are checked to be in [0, kMaxVocabularySize).

@@ -1,4 +1,4 @@
-// What a Tokenizer is made of; private to tokenizer.cpp and stream_decoder.cpp.
+// What a Tokenizer is made of; private to this folder.
 #pragma once
 
 #include <memory>
@@ -6,25 +6,31 @@
 #include <string_view>
 
 #include "tessera/text/added_tokens.h"
-#include "tessera/text/bpe.h"
 #include "tessera/text/decoder.h"
 #include "tessera/text/normalizer.h"
 #include "tessera/text/post_processor.h"
 #include "tessera/text/pre_tokenizer.h"
+#include "tessera/text/token_model.h"
 
 namespace tessera {
 
 struct TokenizerParts {
   std::unique_ptr<Normalizer> normalizer;       // null: none
   std::unique_ptr<PreTokenizer> pre_tokenizer;  // null: none
-  Bpe bpe;
+  std::unique_ptr<TokenModel> model;
   AddedTokens added;
   PostProcessor post_processor;
   Decoder decoder;
 
   std::optional<std::string_view> token(TokenId id) const {
     if (const AddedToken* token = added.find(id.value())) return token->written;
-    return bpe.vocabulary().token(id.value());
+    return model->vocabulary().token(id.value());
+  }
+  std::optional<TokenId> find(std::string_view token) const {
+    if (const AddedToken* entry = added.find(token)) return TokenId(entry->id);
+    const std::int32_t id = model->vocabulary().find(token);
+    if (id < 0) return std::nullopt;
+    return TokenId(id);
   }
   bool is_special(TokenId id) const {
     const AddedToken* token = added.find(id.value());

@@ -6,11 +6,13 @@
 
 #include <chrono>
 #include <map>
+#include <random>
 #include <sstream>
 
 #include "tessera/text/stream_decoder.h"
 #include "tessera/text/test_data.h"
 #include "tessera/text/tokenizer.h"
+#include "tessera/text/unicode.h"
 
 namespace tessera {
 namespace {
@@ -23,6 +25,12 @@ constexpr EncodeOptions kPlain{.add_special_tokens = false};
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// A shared tokenizer's path; "" where it is not there.
+std::string tokenizer_file(const std::string& name) {
+  const std::string plain = shared_data("tokenizers/" + name);
+  return plain.empty() ? unpacked_shared_data("tokenizers/" + name) : plain;
 }
 
 // Each text, ended by a line with the mark.
@@ -51,13 +59,13 @@ std::vector<std::vector<int>> read_id_lines(const std::string& path) {
 
 struct VectorCase {
   const char* vectors;    // under tokenizers/vectors/
-  const char* tokenizer;  // under tokenizers/, packed
+  const char* tokenizer;  // under tokenizers/, plain or packed
 };
 
 class LineVectors : public testing::TestWithParam<VectorCase> {};
 
 TEST_P(LineVectors, AreEqual) {
-  const std::string path = unpacked_shared_data("tokenizers/" + std::string(GetParam().tokenizer));
+  const std::string path = tokenizer_file(GetParam().tokenizer);
   if (path.empty()) GTEST_SKIP() << "no shared data (or no xz): " << GetParam().tokenizer;
   const Result<Tokenizer> loaded = Tokenizer::load(path);
   ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
@@ -78,12 +86,13 @@ TEST_P(LineVectors, AreEqual) {
 INSTANTIATE_TEST_SUITE_P(Shared, LineVectors,
                          testing::Values(VectorCase{"qwen2", "qwen3.json"},
                                          VectorCase{"deepseek-r1-qwen", "qwen3.json"},
-                                         VectorCase{"llama-bpe", "llama3.1.json"}, VectorCase{"gpt-2", "gpt2.json"}));
+                                         VectorCase{"llama-bpe", "llama3.1.json"}, VectorCase{"gpt-2", "gpt2.json"},
+                                         VectorCase{"llama-spm", "llama2.model"}));
 
 class JsonVectors : public testing::TestWithParam<VectorCase> {};
 
 TEST_P(JsonVectors, EncodeAndDecodeAreEqual) {
-  const std::string path = unpacked_shared_data("tokenizers/" + std::string(GetParam().tokenizer));
+  const std::string path = tokenizer_file(GetParam().tokenizer);
   if (path.empty()) GTEST_SKIP() << "no shared data (or no xz): " << GetParam().tokenizer;
   const Result<Tokenizer> loaded = Tokenizer::load(path);
   ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
@@ -112,7 +121,79 @@ TEST_P(JsonVectors, EncodeAndDecodeAreEqual) {
 
 INSTANTIATE_TEST_SUITE_P(Shared, JsonVectors,
                          testing::Values(VectorCase{"multilingual2_qwen2_5.json", "qwen3.json"},
-                                         VectorCase{"multilingual2_gpt2.json", "gpt2.json"}));
+                                         VectorCase{"multilingual2_gpt2.json", "gpt2.json"},
+                                         VectorCase{"multilingual2_tinyllama.json", "llama2.model"}));
+
+// What a tokenizer may do to a text that is encoded and decoded.
+enum class Change { kNone, kNfc, kMetaspace };
+
+struct RoundTripCase {
+  const char* tokenizer;
+  Change change;
+};
+
+class RoundTrip : public testing::TestWithParam<RoundTripCase> {};
+
+std::string random_text(std::mt19937& random) {
+  constexpr char32_t kRanges[] = {0x80, 0x250, 0x800, 0x3000, 0x10000, 0x20000, 0x110000};
+  constexpr char32_t kFrequent[] = {U' ', U'\n', U'▁', U'é', U'\u0301', U'\u200d', U'中', U'😀'};
+  std::string text;
+  for (auto length = random() % 60; length > 0; --length) {
+    const auto range = random() % 10;
+    append_utf8(text, range < 7 ? static_cast<char32_t>(random() % kRanges[range]) : kFrequent[random() % 8]);
+  }
+  return text;
+}
+
+std::string changed(std::string text, Change change) {
+  if (change == Change::kNfc) return *normalize(text, NormalForm::kNfc);
+  if (change == Change::kMetaspace) {
+    // U+2581 is decoded as the space that it stands for.
+    for (std::size_t at; (at = text.find("▁")) != std::string::npos;) text.replace(at, 3, " ");
+  }
+  return text;
+}
+
+TEST_P(RoundTrip, RandomUnicodeSurvives) {
+  const std::string path = tokenizer_file(GetParam().tokenizer);
+  if (path.empty()) GTEST_SKIP() << "no shared data (or no xz): " << GetParam().tokenizer;
+  const Result<Tokenizer> tokenizer = Tokenizer::load(path);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
+  std::mt19937 random(3);
+  constexpr int kTexts = 3000;
+  std::size_t characters = 0;
+  for (int i = 0; i < kTexts; ++i) {
+    const std::string text = random_text(random);
+    const auto ids = tokenizer->encode(text);
+    ASSERT_TRUE(ids.ok()) << ids.status().to_string();
+    const std::string back = tokenizer->decode(*ids);
+    EXPECT_EQ(back, changed(text, GetParam().change)) << Json(text).dump();
+    StreamDecoder stream(*tokenizer);
+    std::string streamed;
+    for (const TokenId id : *ids) streamed += stream.push(id);
+    EXPECT_EQ(streamed + stream.finish(), back);
+    characters += count_characters(text);
+  }
+  fmt::print("{}: {} random texts of {} characters survive\n", GetParam().tokenizer, kTexts, characters);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shared, RoundTrip,
+                         testing::Values(RoundTripCase{"qwen3.json", Change::kNfc},
+                                         RoundTripCase{"llama3.1.json", Change::kNone},
+                                         RoundTripCase{"gpt2.json", Change::kNone},
+                                         RoundTripCase{"llama2.model", Change::kMetaspace},
+                                         RoundTripCase{"mistral-v3.model", Change::kMetaspace},
+                                         RoundTripCase{"../models/stories260k/tokenizer.json", Change::kMetaspace}));
+
+TEST(MistralV3, ControlTokens) {
+  const std::string path = tokenizer_file("mistral-v3.model");
+  if (path.empty()) GTEST_SKIP() << "no shared data: mistral-v3.model";
+  const Result<Tokenizer> tokenizer = Tokenizer::load(path);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
+  EXPECT_EQ(tokenizer->vocab_size(), 32768);
+  EXPECT_EQ(values(*tokenizer->encode("[INST]")), (std::vector<int>{1, 3}));
+  EXPECT_TRUE(tokenizer->is_special(TokenId(3)));
+}
 
 TEST(Stories260k, VectorsAreEqual) {
   const std::string folder = shared_data("models/stories260k");

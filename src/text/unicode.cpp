@@ -107,6 +107,22 @@ std::size_t count_characters(std::string_view text) {
   return count;
 }
 
+std::size_t grapheme_length(std::string_view text, std::size_t pos) {
+  utf8proc_int32_t state = 0;
+  Utf8Step last = decode_utf8(text, pos);
+  std::size_t end = pos + last.length;
+  while (end < text.size()) {
+    const Utf8Step next = decode_utf8(text, end);
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(last.code),
+                                         static_cast<utf8proc_int32_t>(next.code), &state)) {
+      break;
+    }
+    end += next.length;
+    last = next;
+  }
+  return end - pos;
+}
+
 Result<std::string> normalize(std::string_view text, NormalForm form) {
   int options = UTF8PROC_STABLE;
   switch (form) {

@@ -45,6 +45,10 @@ std::size_t complete_utf8_prefix(std::string_view text);
 // The number of characters. Ill-formed parts count as one each.
 std::size_t count_characters(std::string_view text);
 
+// The bytes of the extended grapheme cluster (what a reader sees as one character) at `pos`.
+// Precondition: `text` is well-formed, pos < text.size().
+std::size_t grapheme_length(std::string_view text, std::size_t pos);
+
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 // Precondition: `text` is well-formed. Fails only for lack of memory.
 Result<std::string> normalize(std::string_view text, NormalForm form);

@@ -56,4 +56,14 @@ std::optional<std::string_view> Vocabulary::token(std::int32_t id) const {
   return view(tokens_[static_cast<std::size_t>(id)]);
 }
 
+std::array<std::int32_t, 256> find_byte_tokens(const Vocabulary& vocabulary) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::array<std::int32_t, 256> out{};
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const char name[] = {'<', '0', 'x', kHex[byte >> 4], kHex[byte & 15], '>'};
+    out[byte] = vocabulary.find(std::string_view(name, sizeof name));
+  }
+  return out;
+}
+
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // Tokens by id and ids by token: one open hash table over strings that lie in one block.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,5 +44,8 @@ class Vocabulary {
   std::vector<std::int32_t> slots_;  // ids; -1: free; a power of two, at most half full
   std::size_t count_ = 0;
 };
+
+// The ids of "<0x00>" to "<0xFF>", the tokens of single bytes; -1 where there is none.
+std::array<std::int32_t, 256> find_byte_tokens(const Vocabulary& vocabulary);
 
 }  // namespace tessera

@@ -1,0 +1,58 @@
+// A SentencePiece file (".model": Llama 2, Mistral, Gemma, T5, …), read and run by libsentencepiece.
+// Normalisation and the space in front are done here instead: the file's table of replacements is
+// looked up with checks, and the space can be left out behind an added token.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/text/charsmap.h"
+#include "tessera/text/token_model.h"
+
+namespace tessera {
+
+class SentencePieceModel : public TokenModel {
+ public:
+  // Where the space in front of a text is put, in a file that asks for one.
+  enum class Prefix {
+    kEveryText,  // at the beginning and behind each added token ("legacy" of Hugging Face)
+    kFirstText,  // at the beginning only
+  };
+
+  // `name` stands for the file in errors. invalid_argument: not a SentencePiece model; unimplemented:
+  // spaces behind words (treat_whitespace_as_suffix).
+  static Result<std::unique_ptr<SentencePieceModel>> parse(std::string_view bytes, const std::string& name,
+                                                           Prefix prefix);
+  ~SentencePieceModel() override;
+
+  Status encode(const Pieces& pieces, std::vector<TokenId>& out) const override;
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+  bool adds_prefix() const { return add_prefix_; }
+  // Tokens that no text becomes unless it names them: "<unk>", "<s>", "</s>", "[INST]", …
+  const std::vector<TokenId>& control_tokens() const { return control_tokens_; }
+  std::optional<TokenId> begin_token() const { return begin_; }  // of a text
+  std::optional<TokenId> end_token() const { return end_; }
+
+ private:
+  struct Processor;
+  SentencePieceModel();
+  Status load(const std::string& bytes, const std::string& name);
+  std::string normalize(std::string_view text, bool prefix) const;
+
+  std::unique_ptr<Processor> processor_;
+  std::optional<Charsmap> charsmap_;
+  Vocabulary vocabulary_;
+  std::vector<TokenId> control_tokens_;
+  std::optional<TokenId> begin_;
+  std::optional<TokenId> end_;
+  Prefix prefix_ = Prefix::kEveryText;
+  bool add_prefix_ = true;
+  bool remove_extra_spaces_ = true;
+};
+
+}  // namespace tessera
