@@ -44,8 +44,8 @@ class LlamaBody {
   Result<ModelGraphs> build() {
     const ValueId positions = stage_inputs();
     const ValueId ids = g().op("resolve_ids", {input_ids_, input_rows_, last_ids_});
-    ValueId residual =
-        g().op("embedding", {ids, b_.matrix("model.embed_tokens.weight", config_.vocab_size, config_.hidden_size)});
+    const ValueId table = b_.matrix("model.embed_tokens.weight", config_.vocab_size, config_.hidden_size);
+    ValueId residual = g().op("embedding", {ids, table, input_embeds_});
     const ValueId inv_freq = b_.constant("rope.inv_freq", compute_inv_freq(config_.rope, config_.head_dim));
     rope_table_ = g().op("rotary_table", {positions, inv_freq},
                          {{"scale", static_cast<double>(attention_scaling(config_.rope))}});
@@ -87,6 +87,8 @@ class LlamaBody {
     input_ids_ = g().input(std::string(input_names::kInputIds), per_token);
     input_rows_ = g().input(std::string(input_names::kInputRows), per_token);
     last_ids_ = g().input(std::string(input_names::kLastIds), {DType::kInt32, {ir::Dim(b_.options().max_requests)}});
+    input_embeds_ = g().input(std::string(input_names::kInputEmbeds),
+                              {b_.options().dtype, {ir::Dim(Symbol::kTokens), ir::Dim(config_.hidden_size)}});
     for (const ir::CacheGroup& group : groups_) {
       g().cache_group(group);
       slots_.push_back(g().input(std::string(input_names::kSlots) + group.name, per_token));
@@ -155,7 +157,7 @@ class LlamaBody {
   LayerBuilder b_;
   std::string prefix_;  // "model.layers.3."
   std::vector<ir::CacheGroup> groups_;
-  ValueId input_ids_, input_rows_, last_ids_, rope_table_;
+  ValueId input_ids_, input_rows_, last_ids_, input_embeds_, rope_table_;
   std::vector<ValueId> slots_;  // [groups]
 };
 
@@ -197,6 +199,8 @@ Result<ModelGraphs> build_llama(const ModelConfig& config, const ModelOptions& o
   ModelGraphs graphs = TRY(LlamaBody(config, options, ops).build());
   TRY(build_head(config, options, ops, graphs));
   graphs.sampler = TRY(build_sampler(config.vocab_size, ops));
+  graphs.choose = TRY(build_choose(config.vocab_size, ops));
+  graphs.logprobs = TRY(build_logprobs(config.vocab_size, ops));
   return graphs;
 }
 

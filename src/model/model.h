@@ -3,6 +3,8 @@
 //   body     input_ids, positions … → hidden [T, hidden]     split at attention, captured by pieces
 //   head     hidden, wanted_rows → logits f32[R, vocab]
 //   sampler  logits, sampling parameters → sampled_ids i32[R]
+//   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
+//   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of these and of the most probable tokens
 #pragma once
 
 #include <cstdint>
@@ -29,6 +31,8 @@ struct ModelGraphs {
   ir::Graph body;
   ir::Graph head;
   ir::Graph sampler;
+  ir::Graph choose;
+  ir::Graph logprobs;
   std::vector<WeightSpec> weights;  // of body and head
 };
 
@@ -41,15 +45,26 @@ namespace input_names {
 inline constexpr std::string_view kInputIds = "input_ids";              // i32[T]
 inline constexpr std::string_view kInputRows = "input_rows";            // i32[T]: row of last_ids, or -1
 inline constexpr std::string_view kLastIds = "last_ids";                // i32[max_requests]: what the last step sampled
+inline constexpr std::string_view kInputEmbeds = "input_embeds";        // X[T, hidden]: of the tokens whose id is -1
 inline constexpr std::string_view kPositions = "positions";             // i32[T]
 inline constexpr std::string_view kSlots = "slots.";                    // i32[T], "slots.<cache group>"
 inline constexpr std::string_view kWantedRows = "wanted_rows";          // i32[R]
 inline constexpr std::string_view kTemperature = "temperature";         // f32[R]
 inline constexpr std::string_view kTopK = "top_k";                      // i32[R]
 inline constexpr std::string_view kTopP = "top_p";                      // f32[R]
+inline constexpr std::string_view kMinP = "min_p";                      // f32[R]
 inline constexpr std::string_view kSeed = "seed";                       // i64[R]
 inline constexpr std::string_view kChoice = "choice";                   // i32[R]
 inline constexpr std::string_view kSamplePosition = "sample_position";  // i32[R]
+inline constexpr std::string_view kChoiceLogits = "choice_logits";      // f32[R, vocab]
+inline constexpr std::string_view kEditFirst = "edit_first";            // i32[R], of the row in the next three
+inline constexpr std::string_view kEditCount = "edit_count";            // i32[R]
+inline constexpr std::string_view kEditIds = "edit_ids";                // i32[max_choice_edits]
+inline constexpr std::string_view kEditPenalties = "edit_penalties";    // f32[max_choice_edits]
+inline constexpr std::string_view kEditOffsets = "edit_offsets";        // f32[max_choice_edits]
+inline constexpr std::string_view kEditMask = "edit_mask";              // i32[R]: row of edit_masks, or -1
+inline constexpr std::string_view kEditMasks = "edit_masks";            // i32[kMaxChoiceRows, ⌈vocab / 32⌉]: bits
+inline constexpr std::string_view kLogprobTargets = "logprob_targets";  // i32[R]
 }  // namespace input_names
 
 }  // namespace tessera

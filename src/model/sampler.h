@@ -1,6 +1,8 @@
-// The sampler's graph, the same for every architecture.
+// The graphs after the head, the same for every architecture: how a row of logits becomes a token, and what it says of
+// tokens.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "tessera/base/status.h"
@@ -9,7 +11,18 @@
 
 namespace tessera {
 
+// Of one run of choose or logprobs: bounds the memory of logits that are taken out, and of masks.
+inline constexpr std::int64_t kMaxChoiceRows = 64;
+// Edits of one run of choose. Those of a row always fit, since each of its ids stands once.
+constexpr std::int64_t max_choice_edits(std::int64_t vocab_size) { return std::max(vocab_size, std::int64_t{1} << 18); }
+
 // logits f32[R, vocab] and per-row parameters → sampled_ids i32[R].
 Result<ir::Graph> build_sampler(std::int64_t vocab_size, const ir::OpTable& ops);
+
+// choice_logits f32[R, vocab], edited in place; edits and the sampler's parameters → sampled_ids i32[R].
+Result<ir::Graph> build_choose(std::int64_t vocab_size, const ir::OpTable& ops);
+
+// choice_logits f32[R, vocab], logprob_targets i32[R] → logprobs f32[R], top_ids i32[R, 20], top_logprobs f32[R, 20].
+Result<ir::Graph> build_logprobs(std::int64_t vocab_size, const ir::OpTable& ops);
 
 }  // namespace tessera

@@ -5,6 +5,10 @@
 // tiles for the device, the keys are cut into `splits` ranges for blocks of their own, and merge_states joins them.
 //
 // The launch depends on the bucket's rows alone; blocks find their request in the metadata when they run.
+//
+// In deterministic forwards keys are not cut. Tiles of keys start at the same keys whatever rows a block has, a key
+// that a row does not see adds an exact zero to it, and every product is added by a fused operation that is written as
+// one: so a row's bits do not depend on the other rows.
 #include <algorithm>
 #include <string>
 
@@ -186,7 +190,8 @@ __device__ inline void multiply(const Tile<kDim>& tile, int tx, int ty, int used
       if (i >= used) break;
       const float4 q = *reinterpret_cast<const float4*>(&tile.q[ty + 16 * i][d]);
 #pragma unroll
-      for (int j = 0; j < kKeys; ++j) scores[i][j] += q.x * k[j].x + q.y * k[j].y + q.z * k[j].z + q.w * k[j].w;
+      for (int j = 0; j < kKeys; ++j)
+        scores[i][j] = fmaf(q.w, k[j].w, fmaf(q.z, k[j].z, fmaf(q.y, k[j].y, fmaf(q.x, k[j].x, scores[i][j]))));
     }
   }
 }
@@ -218,7 +223,7 @@ __device__ inline void soften(const Problem& p, const Rows& rows, int first_key,
       tile.weights[ty + 16 * i][tx + 16 * j] = weight;
       total += weight;
     }
-    sums.total[i] = sums.total[i] * shrink + cuda::warp_sum(total, 16);
+    sums.total[i] = fmaf(sums.total[i], shrink, cuda::warp_sum(total, 16));
     sums.greatest[i] = greatest;
 #pragma unroll
     for (float4& x : sums.values[i]) x = {x.x * shrink, x.y * shrink, x.z * shrink, x.w * shrink};
@@ -239,7 +244,8 @@ __device__ inline void add_values(const Tile<kDim>& tile, int tx, int ty, int us
       for (int i = 0; i < Sums<kDim>::kRows; ++i) {
         if (i >= used) break;
         float4& x = sums.values[i][j];
-        x = {x.x + weight[i] * v.x, x.y + weight[i] * v.y, x.z + weight[i] * v.z, x.w + weight[i] * v.w};
+        x = {fmaf(weight[i], v.x, x.x), fmaf(weight[i], v.y, x.y), fmaf(weight[i], v.z, x.z),
+             fmaf(weight[i], v.w, x.w)};
       }
     }
   }
@@ -310,11 +316,11 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   }
   const int used = ceil_div(rows.rows, 16);
   const int* pages = p.page_table + static_cast<long>(rows.request) * p.max_pages;
-  for (int first_key = begin; first_key < end; first_key += Shared::kKeys) {
+  for (int first_key = begin / Shared::kKeys * Shared::kKeys; first_key < end; first_key += Shared::kKeys) {
     if (threadIdx.x < Shared::kKeys) {
       const int key = first_key + static_cast<int>(threadIdx.x);
       long offset = -1;
-      if (key < end) {
+      if (key >= begin && key < end) {
         const long slot = static_cast<long>(pages[key / p.page_size]) * p.page_size + key % p.page_size;
         offset = (slot * p.kv_heads + kv_head) * p.head_dim;
       }
@@ -345,6 +351,7 @@ std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
 
 // Enough blocks for two on every multiprocessor. From the bucket's rows alone, as if each were a request.
 int splits(const CudaAttention& a, int multiprocessors) {
+  if (a.deterministic) return 1;
   constexpr std::int64_t kMost = 16;
   const std::int64_t blocks = std::max<std::int64_t>(1, slots(a, a.num_rows) * a.shape.kv_heads);
   return static_cast<int>(std::clamp<std::int64_t>(2 * multiprocessors / blocks, 1, kMost));

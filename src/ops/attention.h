@@ -12,6 +12,9 @@
 // The operator's first half, plan_attention, runs on the host before every forward and writes lengths and page
 // tables to static buffers; the kernel reads them when it runs, so a recorded graph serves any lengths. Rows past
 // query_starts[num_requests] are not written.
+//
+// In a deterministic forward (ForwardContext) a row's bits are a function of its query, its position and the keys and
+// values that it sees: not of the forward's other rows and requests, its kind or size, nor of where pages lie.
 #pragma once
 
 #include <memory>
@@ -51,7 +54,8 @@ class AttentionBuffers {
     std::int64_t max_tokens = 0;  // query rows of a forward, padding included
     // The group's layers, for the device's own plan; none: kernels that need no plan run.
     std::vector<AttentionShape> shapes = {};
-    std::string kernel = {};  // AttentionPlannerOptions::kernel
+    std::string kernel = {};     // AttentionPlannerOptions::kernel
+    bool deterministic = false;  // ForwardContext::deterministic of the forwards
   };
   static Result<AttentionBuffers> create(Device& device, const Options& options);
 

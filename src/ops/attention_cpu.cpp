@@ -95,7 +95,8 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
                            .softcap = static_cast<float>(args.node.attribute_or("softcap", 0.0)),
                            .metadata = *metadata,
                            .workspace = args.workspace,
-                           .workers = workers(args.device)};
+                           .workers = workers(args.device),
+                           .deterministic = args.context.deterministic};
   const AttendTile attend = TRY(find_attend_tile(q.dtype, cache.dtype));
   return make_cpu_op("attention", [p, attend] { run(p, attend); });
 }

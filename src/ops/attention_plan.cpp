@@ -28,7 +28,8 @@ Result<AttentionBuffers> AttentionBuffers::create(Device& device, const Options&
                                                      .max_tokens = options.max_tokens,
                                                      .max_pages_per_request = options.max_pages_per_request,
                                                      .page_size = options.page_size,
-                                                     .kernel = options.kernel}));
+                                                     .kernel = options.kernel,
+                                                     .deterministic = options.deterministic}));
   }
   return buffers;
 }

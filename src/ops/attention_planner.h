@@ -34,6 +34,8 @@ struct AttentionPlannerOptions {
   std::int64_t max_pages_per_request = 0;
   std::int64_t page_size = 16;
   std::string kernel{};  // the one to use wherever it serves the shape; empty: the fastest known
+  // As ForwardContext::deterministic, of the forwards planned for: then one kernel serves both kinds of batches.
+  bool deterministic = false;
 };
 
 class AttentionPlanner {

@@ -158,12 +158,13 @@ inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
 
 // The device under test with buffers for plans, one for each cache group, and a context that shows them to operators.
 struct Bench {
-  // `shapes` of every group; none: no planner. `kernel` as AttentionPlannerOptions::kernel.
+  // `shapes` of every group; none: no planner. `kernel` and `deterministic` as in AttentionPlannerOptions.
   static Bench create(std::int64_t page_size, const std::vector<std::vector<AttentionShape>>& shapes = {{}},
-                      BatchKind kind = BatchKind::kExtend, const std::string& kernel = "") {
+                      BatchKind kind = BatchKind::kExtend, const std::string& kernel = "", bool deterministic = false) {
     Bench bench;
     bench.context.page_size = page_size;
     bench.context.batch_kind = kind;
+    bench.context.deterministic = deterministic;
     for (const std::vector<AttentionShape>& group : shapes) {
       Result<AttentionBuffers> buffers = AttentionBuffers::create(test_device(), {.max_requests = kMaxRequests,
                                                                                   .max_pages_per_request = kMaxPages,
@@ -171,7 +172,8 @@ struct Bench {
                                                                                   .num_pages = kNumPages,
                                                                                   .max_tokens = kMaxTokens,
                                                                                   .shapes = group,
-                                                                                  .kernel = kernel});
+                                                                                  .kernel = kernel,
+                                                                                  .deterministic = deterministic});
       EXPECT_TRUE(buffers.ok()) << buffers.status().message();
       bench.buffers.push_back(*std::move(buffers));
       bench.context.attention.push_back(bench.buffers.back().metadata());

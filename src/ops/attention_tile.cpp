@@ -2,8 +2,9 @@
 // calculation for softmax", arXiv:1805.02867), weighted sum of values. All in float32.
 //
 // Tiles of many rows convert the block's keys and values once and multiply matrices; tiles of a few rows (decode) read
-// them straight from the cache. Blocks start at multiples of 64, so that a row's bits do not depend on its place in a
-// tile.
+// them straight from the cache and add a score's products in another order. Blocks start at multiples of 64, and keys
+// that a row does not see add exact zeros, so that its bits depend on neither its place in a tile nor the tile's other
+// rows; where `deterministic` leaves only the first kind of tiles, not on the number of rows either.
 #include "tessera/ops/attention_tile.h"
 
 #include <algorithm>
@@ -207,7 +208,7 @@ TESSERA_CPU_CLONES void attend(const AttentionProblem& p, const AttentionTile& t
   const std::int64_t first_position = tile.offset + tile.row_begin / p.group();
   const std::int64_t last_position = tile.offset + (tile.row_end - 1) / p.group();
   const Range keys{visible(p, first_position).begin, last_position + 1};
-  const bool few = rows <= kFewRows;
+  const bool few = rows <= kFewRows && !p.deterministic;
 
   for (std::int64_t block = keys.begin / kBlockKeys * kBlockKeys; block < keys.end; block += kBlockKeys) {
     const Range present{std::max(keys.begin, block) - block, std::min(keys.end, block + kBlockKeys) - block};

@@ -35,6 +35,7 @@ struct AttentionProblem {
   AttentionMetadata metadata;
   std::byte* workspace;
   std::int64_t workers;
+  bool deterministic;  // tiles of few rows are computed as those of many
 
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t padded_dim() const { return round_up(head_dim, 16); }

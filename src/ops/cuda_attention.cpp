@@ -42,6 +42,7 @@ Result<CudaAttention> describe(const BindArgs& args) {
                        .page_size = cache.dim(1),
                        .scale = static_cast<float>(args.node.attribute_or("scale", 1.0)),
                        .kind = args.context.batch_kind,
+                       .deterministic = args.context.deterministic,
                        .metadata = *metadata,
                        .workspace = args.workspace};
 }
@@ -119,6 +120,15 @@ AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind k
     return first == kernels.end() ? AttentionKernel::kTessera : *first;  // whose bind() says what it takes
   };
   return kind == BatchKind::kExtend ? choose(kForExtend) : choose(kForDecode);
+}
+
+AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, int compute_capability,
+                                                      std::string_view wanted) {
+  // With a window FA2's tiles of keys start at the first one that a tile's first row sees.
+  const bool fa2 = shape.window == 0 &&
+                   attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kExtend, compute_capability) &&
+                   wanted != attention_kernel_name(AttentionKernel::kTessera);
+  return fa2 ? AttentionKernel::kFa2 : AttentionKernel::kTessera;
 }
 
 Status allow_shared_memory(const void* kernel, std::size_t bytes, std::string_view name) {

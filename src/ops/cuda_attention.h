@@ -6,6 +6,9 @@
 //   "cudnn"    cuDNN's decode, where the machine has cuDNN and it is asked for
 //
 // All but our own need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without one, our own runs.
+//
+// Deterministic forwards run one kernel for both kinds of batches, which goes over a row's keys in tiles that start at
+// the same keys in every batch, on one block: "fa2" where there is no window, else "tessera".
 #pragma once
 
 #include <cstddef>
@@ -36,6 +39,9 @@ Status check_attention_kernel(std::string_view wanted);
 // The fastest that serves, or `wanted` where it names one that does.
 AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, int compute_capability,
                                         std::string_view wanted);
+// The one for both kinds of batches in deterministic forwards; `wanted` likewise.
+AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, int compute_capability,
+                                                      std::string_view wanted);
 
 // One bound attention: addresses in device memory and sizes of the bucket. Lengths are in the metadata.
 struct CudaAttention {
@@ -50,6 +56,7 @@ struct CudaAttention {
   std::int64_t page_size = 16;
   float scale = 1;
   BatchKind kind = BatchKind::kExtend;
+  bool deterministic = false;
   AttentionMetadata metadata;
   std::byte* workspace = nullptr;
 

@@ -73,7 +73,7 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
     plan.blocks = {offset, most_tiles(rows, options_.max_requests, flashinfer::kFa2TileRows), 0};
     offset += plan.blocks.bytes();
   }
-  if (plan.decode == AttentionKernel::kFa2) {
+  if (plan.decode == AttentionKernel::kFa2 && !options_.deterministic) {
     const int blocks = TRY(flashinfer::fa2_decode_residency(shape));
     plan.limits = {.kv_heads = shape.kv_heads,
                    .max_kv_len = options_.max_pages_per_request * options_.page_size,
@@ -97,7 +97,7 @@ Status CudaAttentionPlanner::allocate(Device& device, std::size_t bytes) {
   std::size_t values = 0;
   std::size_t lse = 0;
   for (const ShapePlan& plan : shapes_) {
-    if (plan.decode != AttentionKernel::kFa2) continue;
+    if (plan.decode != AttentionKernel::kFa2 || options_.deterministic) continue;
     const std::int64_t chunk_heads = plan.limits.resident_blocks / plan.limits.kv_heads * plan.shape.heads;
     values = std::max(values, aligned(static_cast<std::size_t>(chunk_heads * plan.shape.head_dim) *
                                       ir::dtype_size(plan.shape.dtype)));
@@ -146,8 +146,14 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
   for (const AttentionShape& shape : planner->options_.shapes) {
     ShapePlan plan;
     plan.shape = shape;
-    plan.extend = choose_attention_kernel(shape, BatchKind::kExtend, capability, planner->options_.kernel);
-    plan.decode = choose_attention_kernel(shape, BatchKind::kDecode, capability, planner->options_.kernel);
+    const std::string& wanted = planner->options_.kernel;
+    if (planner->options_.deterministic) {
+      plan.extend = choose_deterministic_attention_kernel(shape, capability, wanted);
+      plan.decode = plan.extend;
+    } else {
+      plan.extend = choose_attention_kernel(shape, BatchKind::kExtend, capability, wanted);
+      plan.decode = choose_attention_kernel(shape, BatchKind::kDecode, capability, wanted);
+    }
     bytes = TRY(planner->lay_out(plan, bytes, multiprocessors));
     planner->shapes_.push_back(std::move(plan));
   }
@@ -221,9 +227,9 @@ Status CudaAttentionPlanner::plan(const ForwardBatch& batch, BatchKind kind, std
   std::byte* host = slot.memory->data();
   const std::int64_t rows = std::max(batch.num_requests(), padded_requests);
   Status planned;
+  const bool tiles = kind == BatchKind::kExtend || options_.deterministic;
   for (std::size_t i = 0; i < shapes_.size() && planned.ok(); ++i)
-    planned = kind == BatchKind::kExtend ? plan_extend(shapes_[i], batch, host, stream)
-                                         : plan_decode(shapes_[i], batch, rows, host, stream);
+    planned = tiles ? plan_extend(shapes_[i], batch, host, stream) : plan_decode(shapes_[i], batch, rows, host, stream);
   // After a failure too: what was enqueued before it still reads the slot.
   const Status recorded = stream.record(*slot.read);
   return planned.ok() ? recorded : planned;

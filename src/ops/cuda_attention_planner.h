@@ -49,7 +49,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
   // Device addresses, valid as long as the planner. Precondition: choice() is the kernel that reads them.
   TilePlan tile_plan(const AttentionShape& shape) const;          // kFa3, extend
-  BlockPlan block_plan(const AttentionShape& shape) const;        // kFa2, extend
+  BlockPlan block_plan(const AttentionShape& shape) const;        // kFa2, extend, and decode where deterministic
   ChunkedPlan chunked_plan(const AttentionShape& shape) const;    // kFa2, decode
   SequencePlan sequence_plan(const AttentionShape& shape) const;  // kCudnn, decode
   // Shared by the ops that are bound with this planner.
@@ -78,7 +78,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     AttentionKernel decode = AttentionKernel::kTessera;
     std::optional<TileSchedule> tiles;  // kFa3
     std::size_t tiles_offset = 0;       // starts, then works
-    BlockRange blocks;                  // kFa2, extend
+    BlockRange blocks;                  // kFa2, extend, and decode where deterministic
     BlockRange chunks;                  // kFa2, decode
     ChunkLimits limits;
     SequenceRange sequences;  // kCudnn, decode

@@ -10,11 +10,13 @@
 #include "tessera/ops/gather.h"
 #include "tessera/ops/kv_store.h"
 #include "tessera/ops/linear.h"
+#include "tessera/ops/logit_edits.h"
 #include "tessera/ops/norm.h"
 #include "tessera/ops/qkv_rope_store.h"
 #include "tessera/ops/rotary.h"
 #include "tessera/ops/sample.h"
 #include "tessera/ops/softmax.h"
+#include "tessera/ops/top_logprobs.h"
 #include "tessera/ops/view.h"
 
 namespace tessera {
@@ -22,11 +24,11 @@ namespace {
 
 const KernelTable& cuda_kernels() {
   static const KernelTable table({
-      kAllGatherCuda,  kAllReduceCuda, kAddCuda,       kAddRmsNormCuda,  kArgmaxCuda, kAttentionCuda,
-      kCastCuda,       kCopyCuda,      kEmbeddingCuda, kGatherRowsCuda,  kGeluCuda,   kGeluMulCuda,
-      kHeadNormCuda,   kKvStoreCuda,   kLinearCuda,    kLogSoftmaxCuda,  kMulCuda,    kQkvRopeStoreCuda,
-      kResolveIdsCuda, kRmsNormCuda,   kRotaryCuda,    kRotaryTableCuda, kSampleCuda, kScaleCuda,
-      kSiluCuda,       kSiluMulCuda,   kSoftcapCuda,   kSplitCuda,
+      kAllGatherCuda,    kAllReduceCuda,  kAddCuda,       kAddRmsNormCuda, kArgmaxCuda,      kAttentionCuda,
+      kCastCuda,         kCopyCuda,       kEmbeddingCuda, kGatherRowsCuda, kGeluCuda,        kGeluMulCuda,
+      kHeadNormCuda,     kKvStoreCuda,    kLinearCuda,    kLogitEditsCuda, kLogSoftmaxCuda,  kMulCuda,
+      kQkvRopeStoreCuda, kResolveIdsCuda, kRmsNormCuda,   kRotaryCuda,     kRotaryTableCuda, kSampleCuda,
+      kScaleCuda,        kSiluCuda,       kSiluMulCuda,   kSoftcapCuda,    kSplitCuda,       kTopLogprobsCuda,
   });
   return table;
 }

@@ -7,19 +7,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "tessera/ops/op.h"
+#include "tessera/ops/gather.h"
 
 namespace tessera::cuda {
-
-// out[i] = table[rows[i]] for every i in [0, count); zeros where rows[i] is outside [0, table_rows).
-struct RowCopy {
-  const std::byte* table = nullptr;    // [table_rows, row_bytes]
-  const std::int32_t* rows = nullptr;  // [count]
-  std::byte* out = nullptr;            // [count, row_bytes]
-  std::int64_t table_rows = 0;
-  std::int64_t count = 0;
-  std::int64_t row_bytes = 0;
-};
 
 // `name` is a string literal.
 std::unique_ptr<BoundOp> make_row_copy(const char* name, const RowCopy& copy);

@@ -39,7 +39,6 @@ struct RowScale {
   __device__ float nats(float logit) const { return (logit - greatest) / temperature; }
 };
 
-inline constexpr float kReach = 30.0f;  // nats; e^-30 is 0.4 units
 inline constexpr int kBinsPerNat = 16;
 inline constexpr int kNatBins = 480;
 static_assert(kNatBins == static_cast<int>(kReach) * kBinsPerNat);

@@ -59,6 +59,7 @@ struct SearchScratch {
   Histogram<kSearchThreads> digits;
   Tally warps[kWarp];
   FoundBin found;
+  std::uint64_t weight;
 };
 
 // Sums up to and with the lane's.
@@ -152,10 +153,11 @@ __device__ inline KeyRange range_of_digit(const KeyRange& range, int digit) {
   return cut(first, last < range.last ? last : range.last);
 }
 
-// One pass over this block's part of the row. Few of its tokens are in the range as a rule, so what is done with one
-// stands in the code once: a kernel that does not fit the instruction cache waits for it most of its time.
-template <int N>
-__device__ void count_digits(const SearchRow& row, const KeyRange& range, Histogram<kSearchThreads>& digits) {
+// Calls f(logit, id, key) for the tokens of this block's part of the row that are in the range: one pass over it. Few
+// are as a rule, so what is done with one stands in the code once: a kernel that does not fit the instruction cache
+// waits for it most of its time.
+template <int N, class F>
+__device__ void for_each_in(const SearchRow& row, const KeyRange& range, const F& f) {
   using Batch = TokenBatch<N, 4>;
   const float most = key_logit(range.first);
   const float least = key_logit(range.last);
@@ -163,8 +165,6 @@ __device__ void count_digits(const SearchRow& row, const KeyRange& range, Histog
   const std::int64_t share = (static_cast<int>(row.vocab) + unit - 1) / unit * N;
   const std::int64_t begin = RowBlocks::rank() * share;
   const std::int64_t end = begin + share < row.vocab ? begin + share : row.vocab;
-  digits.clear();
-  __syncthreads();
   for_each_batch<N, 4>(row.logits, begin, end, [&](const Batch& batch) {
     unsigned near = 0;  // a bit for each logit
 #pragma unroll
@@ -174,10 +174,18 @@ __device__ void count_digits(const SearchRow& row, const KeyRange& range, Histog
       const std::int64_t id = batch.id(__ffs(static_cast<int>(near)) - 1);
       const float logit = row.logits[id];
       const std::uint64_t key = token_key(logit, id);
-      if (key < range.first || key > range.last) continue;
-      const int digit = static_cast<int>((key - range.first) >> range.shift);
-      digits.add(digit, token_weight(row.scale.nats(logit)), static_cast<int>(id));
+      if (key >= range.first && key <= range.last) f(logit, id, key);
     }
+  });
+}
+
+template <int N>
+__device__ void count_digits(const SearchRow& row, const KeyRange& range, Histogram<kSearchThreads>& digits) {
+  digits.clear();
+  __syncthreads();
+  for_each_in<N>(row, range, [&](float logit, std::int64_t id, std::uint64_t key) {
+    const int digit = static_cast<int>((key - range.first) >> range.shift);
+    digits.add(digit, token_weight(row.scale.nats(logit)), static_cast<int>(id));
   });
 }
 
@@ -204,6 +212,27 @@ __device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure 
     mine = merged_digit(scratch);
     RowBlocks::sync();  // all have read this block's digits
   }
+}
+
+// The weight of all tokens of at least so many nats. Precondition: -kReach < nats <= 0.
+template <int N>
+__device__ std::uint64_t weight_from(const SearchRow& row, float nats, SearchScratch& scratch) {
+  const int edge = static_cast<int>(-nats * kBinsPerNat);
+  Tally mine{0, 0};
+  if (RowBlocks::rank() == 0 && static_cast<int>(threadIdx.x) < edge) mine = row.bin.tally;
+  if (row.bins.count[edge] != 0) {
+    for_each_in<N>(row, range_of_bin(row, edge), [&](float logit, std::int64_t, std::uint64_t) {
+      const float here = row.scale.nats(logit);
+      if (here >= nats) mine.weight += token_weight(here);
+    });
+  }
+  const Tally total = block_prefix(mine, scratch).total;
+  if (threadIdx.x == 0) scratch.weight = total.weight;
+  RowBlocks::sync();
+  std::uint64_t weight = 0;
+  for (unsigned rank = 0; rank < RowBlocks::count(); ++rank) weight += *RowBlocks::shared_of(&scratch.weight, rank);
+  RowBlocks::sync();  // all have read this block's weight
+  return weight;
 }
 
 }  // namespace tessera::cuda

@@ -15,7 +15,9 @@ Result<std::vector<ir::Type>> infer_embedding(const ir::OpSignature& s) {
   TRY(expect_floating(s, 1, "table"));
   TRY(expect_rank(s, 1, "table", 2));
   TRY(constant_cols(s, 1, "table"));
-  return std::vector{ir::Type{table.dtype, {ids.shape[0], table.shape[1]}}};
+  const ir::Type rows{table.dtype, {ids.shape[0], table.shape[1]}};
+  TRY(expect_type(s, 2, "given", rows));
+  return std::vector{rows};
 }
 
 Result<std::vector<ir::Type>> infer_resolve_ids(const ir::OpSignature& s) {
@@ -29,14 +31,15 @@ Result<std::vector<ir::Type>> infer_resolve_ids(const ir::OpSignature& s) {
 }
 
 Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
-  const std::int32_t* ids = args.operands[0].as<std::int32_t>();
-  const std::byte* table = args.operands[1].data;
-  std::byte* out = args.results[0].data;
-  const std::int64_t vocab = args.operands[1].dim(0);
-  const std::int64_t count = args.operands[0].dim(0);
-  const std::int64_t row_bytes =
-      args.operands[1].cols() * static_cast<std::int64_t>(ir::dtype_size(args.operands[1].dtype));
-  return make_cpu_op("embedding", [=] { copy_rows(table, vocab, ids, out, count, row_bytes); });
+  const TensorView& table = args.operands[1];
+  return make_cpu_row_copy("embedding",
+                           {.table = table.data,
+                            .rows = args.operands[0].as<std::int32_t>(),
+                            .given = args.operands[2].data,
+                            .out = args.results[0].data,
+                            .table_rows = table.dim(0),
+                            .count = args.operands[0].dim(0),
+                            .row_bytes = table.cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype))});
 }
 
 Result<std::unique_ptr<BoundOp>> bind_resolve_ids(const BindArgs& args) {
@@ -51,7 +54,7 @@ Result<std::unique_ptr<BoundOp>> bind_resolve_ids(const BindArgs& args) {
       if (rows[t] < 0)
         out[t] = ids[t];
       else
-        out[t] = rows[t] < last_rows ? last_ids[rows[t]] : -1;
+        out[t] = rows[t] < last_rows ? last_ids[rows[t]] : -2;
     }
   });
 }
@@ -60,8 +63,8 @@ Result<std::unique_ptr<BoundOp>> bind_resolve_ids(const BindArgs& args) {
 
 const ir::OpDecl kEmbedding{
     .name = "embedding",
-    .summary = "table[ids], zeros for an id outside the table: i32[T], [V, H] -> [T, H]",
-    .operands = {{"ids"}, {"table"}},
+    .summary = "ids[t] = -1 ? given[t] : table[ids[t]], zeros for an id outside: i32[T], [V, H], [T, H] -> [T, H]",
+    .operands = {{"ids"}, {"table"}, {"given"}},
     .attributes = {},
     .infer = infer_embedding,
 };

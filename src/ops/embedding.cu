@@ -17,7 +17,7 @@ __global__ void resolve_ids(const std::int32_t* ids, const std::int32_t* rows, c
   if (row < 0)
     out[t] = ids[t];
   else
-    out[t] = row < last_rows ? last_ids[row] : -1;
+    out[t] = row < last_rows ? last_ids[row] : -2;
 }
 
 Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
@@ -25,6 +25,7 @@ Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
   return make_row_copy("embedding",
                        {.table = table.data,
                         .rows = args.operands[0].as<std::int32_t>(),
+                        .given = args.operands[2].data,
                         .out = args.results[0].data,
                         .table_rows = table.dim(0),
                         .count = args.operands[0].dim(0),

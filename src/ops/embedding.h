@@ -6,15 +6,16 @@
 
 namespace tessera {
 
-// embedding(ids i32[T], table X[V, H]) → X[T, H]: row t is table[ids[t]], zeros where ids[t] is outside
-// [0, V). The engine refuses such ids; the kernel only stays within the table.
+// embedding(ids i32[T], table X[V, H], given X[T, H]) → X[T, H]
+//   row t is given[t] where ids[t] is -1, table[ids[t]] otherwise; zeros where ids[t] is outside [0, V). The engine
+//   refuses such ids; the kernel only stays within the table.
 extern const ir::OpDecl kEmbedding;
 extern const KernelDef kEmbeddingCpu;
 extern const KernelDef kEmbeddingCuda;
 
 // resolve_ids(ids i32[T], rows i32[T], last_ids i32[R']) → i32[T]
 //   rows[t] < 0: ids[t]; otherwise last_ids[rows[t]], what row rows[t] of the last step sampled. A row
-//   past last_ids gives -1, which embedding turns into zeros.
+//   past last_ids gives -2, which embedding turns into zeros.
 extern const ir::OpDecl kResolveIds;
 extern const KernelDef kResolveIdsCpu;
 extern const KernelDef kResolveIdsCuda;

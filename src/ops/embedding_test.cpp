@@ -23,20 +23,30 @@ constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
 
 TEST(Embedding, CopiesRowsAndZerosForIdsOutside) {
   for (const DType dtype : testing::kFloatingDTypes) {
-    const HostTensor table = testing::random_tensor(dtype, {11, 67}, 1);
-    const std::vector<std::int32_t> ids{0, 10, 3, 3, -1, 11, kMax, kMin, 7};
-    const auto out = testing::run_op(kEmbedding, kEmbeddingCpu, {int_tensor({9}, ids), table});
-    for (std::int64_t t = 0; t < 9; ++t) {
-      const std::int32_t id = ids[static_cast<std::size_t>(t)];
-      for (std::int64_t i = 0; i < 67; ++i)
-        ASSERT_EQ(out.results[0].at(t * 67 + i), id >= 0 && id < 11 ? table.at(id * 67 + i) : 0) << "id " << id;
+    for (const std::int64_t width : {67, 64}) {
+      const HostTensor table = testing::random_tensor(dtype, {11, width}, 1);
+      const std::vector<std::int32_t> ids{0, 10, 3, -1, 3, -2, 11, kMax, kMin, -1, 7};
+      const auto count = static_cast<std::int64_t>(ids.size());
+      const HostTensor given = testing::random_tensor(dtype, {count, width}, 2);
+      const auto out = testing::run_op(kEmbedding, kEmbeddingCpu, {int_tensor({count}, ids), table, given});
+      for (std::int64_t t = 0; t < count; ++t) {
+        const std::int32_t id = ids[static_cast<std::size_t>(t)];
+        for (std::int64_t i = 0; i < width; ++i) {
+          const double inside = id >= 0 && id < 11 ? table.at(id * width + i) : 0;
+          ASSERT_EQ(out.results[0].at(t * width + i), id == -1 ? given.at(t * width + i) : inside) << "id " << id;
+        }
+      }
     }
   }
 }
 
 TEST(Embedding, NoTokens) {
   const HostTensor table = testing::random_tensor(DType::kFloat32, {11, 8}, 1);
-  EXPECT_EQ(testing::run_op(kEmbedding, kEmbeddingCpu, {int_tensor({0}, {}), table}).results[0].size(), 0);
+  EXPECT_EQ(testing::run_op(kEmbedding, kEmbeddingCpu,
+                            {int_tensor({0}, {}), table, testing::poisoned_tensor(DType::kFloat32, {0, 8})})
+                .results[0]
+                .size(),
+            0);
 }
 
 // The check that the engine runs on padding: the unused id's row is NaN, and only its rows see it.
@@ -44,7 +54,9 @@ TEST(Embedding, RowsAreIndependent) {
   HostTensor table = testing::random_tensor(DType::kBFloat16, {11, 1024}, 1);
   std::vector<std::int32_t> ids(64);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 11);
-  testing::expect_rows_independent(kEmbedding, kEmbeddingCpu, {int_tensor({64}, ids), table}, {0});
+  ids[1] = -1;
+  const HostTensor given = testing::random_tensor(DType::kBFloat16, {64, 1024}, 2);
+  testing::expect_rows_independent(kEmbedding, kEmbeddingCpu, {int_tensor({64}, ids), table, given}, {0, 2});
 }
 
 TEST(Embedding, ResolveIds) {
@@ -52,18 +64,23 @@ TEST(Embedding, ResolveIds) {
   const HostTensor rows = int_tensor({6}, {-1, 2, 0, kMin, 3, kMax});
   const HostTensor last = int_tensor({3}, {7, 8, 9});
   const auto out = testing::run_op(kResolveIds, kResolveIdsCpu, {ids, rows, last});
-  EXPECT_EQ(out.results[0].values(), (std::vector<double>{100, 9, 7, 103, -1, -1}));
+  EXPECT_EQ(out.results[0].values(), (std::vector<double>{100, 9, 7, 103, -2, -2}));
   testing::expect_rows_independent(kResolveIds, kResolveIdsCpu, {ids, rows, last}, {0, 1});
 }
 
 TEST(Embedding, RefusesWhatKernelsCannotTake) {
   const ir::Type ids{DType::kInt32, {Symbol::kTokens}};
   const ir::Type table{DType::kBFloat16, {1000, 64}};
-  EXPECT_EQ(testing::infer_types(kEmbedding, {ids, table}).value()[0].to_string(), "bf16[T, 64]");
-  EXPECT_THAT(infer_error(kEmbedding, {{DType::kInt64, {4}}, table}), HasSubstr("ids is i64[4]; it must be i32[4]"));
-  EXPECT_THAT(infer_error(kEmbedding, {{DType::kInt32, {4, 4}}, table}), HasSubstr("must have 1 dimensions"));
-  EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kInt32, {1000, 64}}}), HasSubstr("table is i32"));
-  EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kFloat32, {64}}}), HasSubstr("table is f32[64]"));
+  const ir::Type given{DType::kBFloat16, {Symbol::kTokens, 64}};
+  EXPECT_EQ(testing::infer_types(kEmbedding, {ids, table, given}).value()[0].to_string(), "bf16[T, 64]");
+  EXPECT_THAT(infer_error(kEmbedding, {ids, table, {DType::kFloat32, {Symbol::kTokens, 64}}}),
+              HasSubstr("given is f32[T, 64]; it must be bf16[T, 64]"));
+  EXPECT_THAT(infer_error(kEmbedding, {ids, table, {DType::kBFloat16, {Symbol::kTokens, 32}}}), HasSubstr("given is"));
+  EXPECT_THAT(infer_error(kEmbedding, {{DType::kInt64, {4}}, table, given}),
+              HasSubstr("ids is i64[4]; it must be i32[4]"));
+  EXPECT_THAT(infer_error(kEmbedding, {{DType::kInt32, {4, 4}}, table, given}), HasSubstr("must have 1 dimensions"));
+  EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kInt32, {1000, 64}}, given}), HasSubstr("table is i32"));
+  EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kFloat32, {64}}, given}), HasSubstr("table is f32[64]"));
   EXPECT_EQ(infer_error(kResolveIds, {ids, ids, {DType::kInt32, {Symbol::kRows}}}), "");
   EXPECT_THAT(infer_error(kResolveIds, {ids, {DType::kInt32, {4}}, ids}),
               HasSubstr("rows is i32[4]; it must be i32[T]"));

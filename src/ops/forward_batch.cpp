@@ -14,13 +14,19 @@ Status check_tokens(const ForwardBatch& batch) {
   const std::int64_t num_tokens = batch.num_tokens();
   TRY(check_count("input_rows", batch.input_rows.size(), num_tokens, "tokens"));
   TRY(check_count("positions", batch.positions.size(), num_tokens, "tokens"));
+  const std::int64_t given = batch.num_given_embeddings();
+  const auto values = static_cast<std::int64_t>(batch.input_embeds.size());
+  if (given == 0 ? values != 0 : values % given != 0)
+    return internal_error(fmt::format(
+        "input_embeds has {} values for {} tokens whose input id is -1, not as many for each", values, given));
   for (std::size_t t = 0; t < batch.input_ids.size(); ++t) {
     const std::int32_t row = batch.input_rows[t];
     if (row < -1)
       return internal_error(fmt::format("input_rows[{}] is {}; a row of the last step, or -1, is accepted", t, row));
-    if (row == -1 && batch.input_ids[t].value() < 0)
-      return internal_error(fmt::format("input_ids[{}] is {}, and no row of the last step is named instead", t,
-                                        batch.input_ids[t].value()));
+    const std::int32_t id = batch.input_ids[t].value();
+    if (row == -1 && (id < -1 || (id == -1 && values == 0)))
+      return internal_error(fmt::format(
+          "input_ids[{}] is {}, and neither a row of the last step nor an embedding is given instead", t, id));
   }
   for (std::size_t r = 0; r < batch.wanted_rows.size(); ++r) {
     const std::int32_t row = batch.wanted_rows[r];
@@ -73,6 +79,13 @@ Status check_group(const ForwardBatch& batch, const CacheGroupBatch& group) {
 }
 
 }  // namespace
+
+std::int64_t ForwardBatch::num_given_embeddings() const {
+  std::int64_t count = 0;
+  for (std::size_t t = 0; t < input_ids.size(); ++t)
+    count += input_ids[t] == TokenId(-1) && input_rows[t] == -1 ? 1 : 0;
+  return count;
+}
 
 Status ForwardBatch::check() const {
   TRY(check_tokens(*this).with_context("forward batch"));

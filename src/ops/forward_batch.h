@@ -28,15 +28,20 @@ struct CacheGroupBatch {
 
 // A ragged batch of requests, extend and decode rows alike; tokens of a request are neighbours.
 struct ForwardBatch {
-  std::vector<TokenId> input_ids;         // [T]; ignored where input_rows names a row
+  // [T]; -1: the next row of input_embeds; ignored where input_rows names a row
+  std::vector<TokenId> input_ids;
   std::vector<std::int32_t> input_rows;   // [T]: the id is what row r of the last step sampled; -1: input_ids
   std::vector<std::int32_t> positions;    // [T]: of each token in its request, from 0
   std::vector<std::int32_t> query_lens;   // [B]: tokens of each request in this forward, at least 1; sum = T
   std::vector<std::int32_t> kv_lens;      // [B]: tokens of each request in the cache after this forward
   std::vector<std::int32_t> wanted_rows;  // [R]: tokens whose logits are wanted
   std::vector<CacheGroupBatch> groups;    // one for each cache group of the graph
+  // [rows × hidden size]: in order, the embeddings of the tokens whose input id is -1.
+  std::vector<float> input_embeds = {};
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(input_ids.size()); }
+  // Tokens whose input id is -1. Precondition: as many input_rows as input_ids.
+  std::int64_t num_given_embeddings() const;
   std::int64_t num_requests() const { return static_cast<std::int64_t>(query_lens.size()); }
   std::int64_t num_wanted_rows() const { return static_cast<std::int64_t>(wanted_rows.size()); }
   // Every request adds one token.
@@ -76,6 +81,8 @@ struct ForwardContext {
   BatchKind batch_kind = BatchKind::kExtend;
   std::int64_t page_size = 16;           // tokens of a page
   Communicator* communicator = nullptr;  // null: one rank
+  // A row's bits must not depend on the other rows of a forward, their number or how a request is cut into forwards.
+  bool deterministic = false;
 };
 
 }  // namespace tessera

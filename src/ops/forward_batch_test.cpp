@@ -26,6 +26,14 @@ TEST(ForwardBatch, AcceptsAMixedBatchAndAnEmptyOne) {
   EXPECT_FALSE(good_batch().is_decode());
 }
 
+TEST(ForwardBatch, TakesEmbeddingsInPlaceOfIds) {
+  ForwardBatch batch = good_batch();
+  batch.input_ids = {TokenId{-1}, TokenId{-1}, TokenId{-1}};  // the last one's is row 0's
+  EXPECT_EQ(batch.num_given_embeddings(), 2);
+  batch.input_embeds.resize(2 * 8);
+  EXPECT_EQ(batch.check().message(), "");
+}
+
 struct BadBatch {
   const char* name;
   void (*spoil)(ForwardBatch& batch);
@@ -48,6 +56,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadBatch{"MissingInputRow", [](ForwardBatch& b) { b.input_rows.pop_back(); }, "input_rows has 2 entries"},
         BadBatch{"MissingPosition", [](ForwardBatch& b) { b.positions.pop_back(); }, "positions has 2 entries"},
         BadBatch{"NegativeId", [](ForwardBatch& b) { b.input_ids[1] = TokenId{-3}; }, "input_ids[1] is -3"},
+        BadBatch{"NoEmbedding", [](ForwardBatch& b) { b.input_ids[1] = TokenId{-1}; }, "input_ids[1] is -1"},
+        BadBatch{"EmbeddingOfNoToken", [](ForwardBatch& b) { b.input_embeds = {1}; }, "1 values for 0 tokens"},
+        BadBatch{"PartOfAnEmbedding",
+                 [](ForwardBatch& b) {
+                   b.input_ids[0] = b.input_ids[1] = TokenId{-1};
+                   b.input_embeds.resize(9);
+                 },
+                 "input_embeds has 9 values for 2 tokens"},
         BadBatch{"BadInputRow", [](ForwardBatch& b) { b.input_rows[0] = -2; }, "input_rows[0] is -2"},
         BadBatch{"WantedRowPastTheEnd", [](ForwardBatch& b) { b.wanted_rows[1] = 3; },
                  "wanted_rows[1] is 3, outside the 3 tokens"},

@@ -21,27 +21,35 @@ Result<std::vector<ir::Type>> infer_gather_rows(const ir::OpSignature& s) {
 
 Result<std::unique_ptr<BoundOp>> bind_gather_rows(const BindArgs& args) {
   const TensorView& x = args.operands[0];
-  const std::byte* table = x.data;
-  const std::int32_t* rows = args.operands[1].as<std::int32_t>();
-  std::byte* out = args.results[0].data;
-  const std::int64_t table_rows = x.dim(0);
-  const std::int64_t count = args.operands[1].dim(0);
-  const std::int64_t row_bytes = x.cols() * static_cast<std::int64_t>(ir::dtype_size(x.dtype));
-  return make_cpu_op("gather_rows", [=] { copy_rows(table, table_rows, rows, out, count, row_bytes); });
+  return make_cpu_row_copy("gather_rows", {.table = x.data,
+                                           .rows = args.operands[1].as<std::int32_t>(),
+                                           .out = args.results[0].data,
+                                           .table_rows = x.dim(0),
+                                           .count = args.operands[1].dim(0),
+                                           .row_bytes = x.cols() * static_cast<std::int64_t>(ir::dtype_size(x.dtype))});
+}
+
+// Null: zeros.
+const std::byte* source_of(const RowCopy& copy, std::int64_t i) {
+  const std::int32_t row = copy.rows[i];
+  if (row >= 0 && row < copy.table_rows) return copy.table + row * copy.row_bytes;
+  return row == -1 && copy.given != nullptr ? copy.given + i * copy.row_bytes : nullptr;
 }
 
 }  // namespace
 
-void copy_rows(const std::byte* table, std::int64_t table_rows, const std::int32_t* rows, std::byte* out,
-               std::int64_t count, std::int64_t row_bytes) {
-  const std::size_t size = static_cast<std::size_t>(row_bytes);
-  parallel_rows(count, 2 * row_bytes, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (rows[i] >= 0 && rows[i] < table_rows)
-        std::memcpy(out + i * row_bytes, table + rows[i] * row_bytes, size);
-      else
-        std::memset(out + i * row_bytes, 0, size);
-    }
+std::unique_ptr<BoundOp> make_cpu_row_copy(const char* name, const RowCopy& copy) {
+  return make_cpu_op(name, [copy] {
+    const std::size_t size = static_cast<std::size_t>(copy.row_bytes);
+    parallel_rows(copy.count, 2 * copy.row_bytes, [&copy, size](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        std::byte* const to = copy.out + i * copy.row_bytes;
+        if (const std::byte* from = source_of(copy, i); from != nullptr)
+          std::memcpy(to, from, size);
+        else
+          std::memset(to, 0, size);
+      }
+    });
   });
 }
 

@@ -8,16 +8,18 @@ namespace tessera {
 namespace cuda {
 namespace {
 
-// table [table_rows, words], rows [count], out [count, words]
 template <class Word>
-__global__ void copy_rows(const Word* table, const std::int32_t* rows, Word* out, std::int64_t table_rows,
-                          std::int64_t count, std::int64_t words) {
+__global__ void copy_rows(const RowCopy copy, std::int64_t words) {
   const std::int64_t i = row_of_thread();
-  if (i >= count) return;
-  const std::int64_t row = rows[i];
-  const bool inside = row >= 0 && row < table_rows;
-  for (std::int64_t j = item_of_thread(); j < words; j += item_step())
-    out[i * words + j] = inside ? table[row * words + j] : Word{};
+  if (i >= copy.count) return;
+  const std::int64_t row = copy.rows[i];
+  const Word* from = nullptr;  // zeros
+  if (row >= 0 && row < copy.table_rows)
+    from = reinterpret_cast<const Word*>(copy.table) + row * words;
+  else if (row == -1 && copy.given != nullptr)
+    from = reinterpret_cast<const Word*>(copy.given) + i * words;
+  Word* const to = reinterpret_cast<Word*>(copy.out) + i * words;
+  for (std::int64_t j = item_of_thread(); j < words; j += item_step()) to[j] = from != nullptr ? from[j] : Word{};
 }
 
 }  // namespace
@@ -26,10 +28,8 @@ std::unique_ptr<BoundOp> make_row_copy(const char* name, const RowCopy& copy) {
   return dispatch_word(copy.row_bytes, [&]<class Word>() -> std::unique_ptr<BoundOp> {
     const std::int64_t words = copy.row_bytes / static_cast<std::int64_t>(sizeof(Word));
     const LaunchShape shape = row_shape(copy.count, words);
-    return make_cuda_op(name, [copy, words, shape](cudaStream_t stream) {
-      launch(copy_rows<Word>, shape, stream, reinterpret_cast<const Word*>(copy.table), copy.rows,
-             reinterpret_cast<Word*>(copy.out), copy.table_rows, copy.count, words);
-    });
+    return make_cuda_op(
+        name, [copy, words, shape](cudaStream_t stream) { launch(copy_rows<Word>, shape, stream, copy, words); });
   });
 }
 

@@ -12,9 +12,19 @@ extern const ir::OpDecl kGatherRows;
 extern const KernelDef kGatherRowsCpu;
 extern const KernelDef kGatherRowsCuda;
 
-// Copies table[rows[i]] to out[i] for every i in [0, count); zeros where rows[i] is outside
-// [0, table_rows). Runs on the worker threads.
-void copy_rows(const std::byte* table, std::int64_t table_rows, const std::int32_t* rows, std::byte* out,
-               std::int64_t count, std::int64_t row_bytes);
+// out[i] = table[rows[i]] for every i in [0, count); zeros where rows[i] is outside [0, table_rows), but given[i] where
+// it is -1 and rows are given. What gather_rows and embedding are on every device.
+struct RowCopy {
+  const std::byte* table = nullptr;    // [table_rows, row_bytes]
+  const std::int32_t* rows = nullptr;  // [count]
+  const std::byte* given = nullptr;    // [count, row_bytes]; null: none
+  std::byte* out = nullptr;            // [count, row_bytes]
+  std::int64_t table_rows = 0;
+  std::int64_t count = 0;
+  std::int64_t row_bytes = 0;
+};
+
+// On the CPU. `name` is a string literal.
+std::unique_ptr<BoundOp> make_cpu_row_copy(const char* name, const RowCopy& copy);
 
 }  // namespace tessera

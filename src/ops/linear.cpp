@@ -44,25 +44,25 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
   return std::vector<ir::Type>{y};
 }
 
-enum class Way { kNothing, kFewRows, kOneDnn, kBlocked };
+enum class Way { kNothing, kDot, kOneDnn, kBlocked };
 
 // One core of a Zen 5 EPYC, 4096 x 2048: from 5 rows on oneDNN streams bfloat16 weights faster (19.9 against 13.6 GB/s;
 // 28.0 against 20.0 the other way for one row), and float32's likewise.
 constexpr std::int64_t kFewRowsBeforeOneDnn = 4;
 
-Way choose(const LinearProblem& p) {
+Way choose(const LinearProblem& p, bool deterministic) {
   if (p.m == 0 || p.n == 0) return Way::kNothing;
   const bool onednn = p.k > 0 && onednn_takes(p.dtype);
-  if (p.m <= (onednn ? kFewRowsBeforeOneDnn : kMaxFewRows)) return Way::kFewRows;
+  if (deterministic || p.m <= (onednn ? kFewRowsBeforeOneDnn : kMaxFewRows)) return Way::kDot;
   return onednn ? Way::kOneDnn : Way::kBlocked;
 }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const LinearProblem p = make_linear_problem(args);
   const auto [bias, residual] = optional_operands(args.node);
-  switch (choose(p)) {
+  switch (choose(p, args.context.deterministic)) {
     case Way::kNothing: break;
-    case Way::kFewRows: return few_rows_workspace_bytes(p);
+    case Way::kDot: return dot_workspace_bytes(p);
     case Way::kOneDnn: return onednn_workspace_bytes(p, bias, residual);
     case Way::kBlocked: return blocked_workspace_bytes(p);
   }
@@ -71,9 +71,9 @@ Result<std::size_t> workspace_bytes(const BindArgs& args) {
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const LinearProblem p = make_linear_problem(args);
-  switch (choose(p)) {
+  switch (choose(p, args.context.deterministic)) {
     case Way::kNothing: break;
-    case Way::kFewRows: return bind_few_rows(p);
+    case Way::kDot: return bind_dot(p);
     case Way::kOneDnn: return bind_onednn(p);
     case Way::kBlocked: return bind_blocked(p);
   }

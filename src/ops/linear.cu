@@ -21,14 +21,24 @@ bool rounds_twice(const LinearProblem& p) {
 bool takes_few_rows(const LinearProblem& p) { return p.m <= kMaxFewRows || p.k == 0 || rounds_twice(p); }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  return takes_few_rows(make_linear_problem(args)) ? std::size_t{0} : kCublasLtWorkspaceBytes;
+  if (args.context.deterministic || takes_few_rows(make_linear_problem(args))) return std::size_t{0};
+  return kCublasLtWorkspaceBytes;
+}
+
+// The choice between the two does not depend on m, as neither's order of adding does.
+Result<std::unique_ptr<BoundOp>> bind_deterministic(const LinearProblem& p) {
+  if (p.k == 0 || rounds_twice(p)) return bind_cuda_few_rows(p);
+  Result<std::unique_ptr<BoundOp>> bound = bind_cublaslt_for_any_rows(p);
+  if (!bound.ok() && bound.status().code() == StatusCode::kUnimplemented) return bind_cuda_few_rows(p);
+  return bound;
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const LinearProblem p = make_linear_problem(args);
   if (p.m == 0 || p.n == 0) return make_cuda_op("linear", [](cudaStream_t) {});
-  if (takes_few_rows(p)) return bind_cuda_few_rows(p);
+  if (!args.context.deterministic && takes_few_rows(p)) return bind_cuda_few_rows(p);
   TRY(static_cast<CudaDevice&>(args.device).make_current());
+  if (args.context.deterministic) return bind_deterministic(p);
   Result<std::unique_ptr<BoundOp>> bound = bind_cublaslt(p);
   if (!bound.ok() && bound.status().code() == StatusCode::kUnimplemented) return bind_cuda_few_rows(p);
   return bound;

@@ -11,10 +11,11 @@
 
 namespace tessera {
 
-// For a few rows: one pass over w, at the speed of memory. Precondition: 1 <= m <= kMaxFewRows.
+// Dot products of rows: up to kMaxFewRows rows in one pass over w, at the speed of memory. Takes any sizes; a row's
+// bits do not depend on the number of rows. Precondition: m, n >= 1.
 inline constexpr std::int64_t kMaxFewRows = 8;
-std::size_t few_rows_workspace_bytes(const LinearProblem& problem);
-Result<std::unique_ptr<BoundOp>> bind_few_rows(const LinearProblem& problem);
+std::size_t dot_workspace_bytes(const LinearProblem& problem);
+Result<std::unique_ptr<BoundOp>> bind_dot(const LinearProblem& problem);
 
 // For any size and floating-point dtype: blocks converted to float32.
 std::size_t blocked_workspace_bytes(const LinearProblem& problem);

@@ -97,14 +97,35 @@ Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x
   return to_status(cublasLtMatrixLayoutCreate(y.out(), type, n, m, p.n), "cublasLtMatrixLayoutCreate", p);
 }
 
-Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const LinearProblem& p) {
+enum class Rows {
+  kThese,  // the fastest for the problem's m
+  kAny,    // one for all m
+};
+
+// Without a workspace and a scheme of reduction no block can hand its part of a sum to another.
+Status allow_one_block_each(cublasLtMatmulPreference_t preference, const LinearProblem& p) {
+  const std::uint64_t no_workspace = 0;
+  const std::uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
+  TRY(to_status(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                     &no_workspace, sizeof(no_workspace)),
+                "cublasLtMatmulPreferenceSetAttribute", p));
+  return to_status(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                        &no_reduction, sizeof(no_reduction)),
+                   "cublasLtMatmulPreferenceSetAttribute", p);
+}
+
+Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
   auto choice = std::make_shared<Choice>();
   TRY(describe(p, choice->matmul, choice->w, choice->x, choice->y));
   Preference preference;
   TRY(to_status(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate", p));
-  TRY(to_status(cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                     &kCublasLtWorkspaceBytes, sizeof(kCublasLtWorkspaceBytes)),
-                "cublasLtMatmulPreferenceSetAttribute", p));
+  if (rows == Rows::kAny) {
+    TRY(allow_one_block_each(preference.get(), p));
+  } else {
+    TRY(to_status(cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                       &kCublasLtWorkspaceBytes, sizeof(kCublasLtWorkspaceBytes)),
+                  "cublasLtMatmulPreferenceSetAttribute", p));
+  }
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
   TRY(to_status(cublasLtMatmulAlgoGetHeuristic(handle, choice->matmul.get(), choice->w.get(), choice->x.get(),
@@ -116,22 +137,41 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Line
 }
 
 // A forward has four or five shapes in dozens of layers: the library is asked once for each.
-Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, const LinearProblem& p) {
-  using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool>;
+Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
+  using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool, Rows>;
   static std::mutex mutex;
   static auto* choices = new std::map<Key, std::shared_ptr<const Choice>>;
-  const Key key{handle, p.m, p.n, p.k, p.dtype, p.bias != nullptr};
+  const Key key{handle, p.m, p.n, p.k, p.dtype, p.bias != nullptr, rows};
   const std::lock_guard lock(mutex);
   if (const auto it = choices->find(key); it != choices->end()) return it->second;
-  std::shared_ptr<const Choice> choice = TRY(choose(handle, p));
+  std::shared_ptr<const Choice> choice = TRY(choose(handle, p, rows));
   choices->emplace(key, choice);
   return choice;
 }
 
+// The choice for kReferenceRows with the problem's own layouts.
+Result<std::shared_ptr<const Choice>> choice_for_any_rows(cublasLtHandle_t handle, const LinearProblem& p) {
+  LinearProblem reference = p;
+  reference.m = kReferenceRows;
+  const std::shared_ptr<const Choice> chosen = TRY(cached_choice(handle, reference, Rows::kAny));
+  auto choice = std::make_shared<Choice>();
+  TRY(describe(p, choice->matmul, choice->w, choice->x, choice->y));
+  choice->algorithm = chosen->algorithm;
+  cublasLtMatmulHeuristicResult_t needs{};
+  const cublasStatus_t served = cublasLtMatmulAlgoCheck(handle, choice->matmul.get(), choice->w.get(), choice->x.get(),
+                                                        choice->y.get(), choice->y.get(), &choice->algorithm, &needs);
+  if (served != CUBLAS_STATUS_SUCCESS || needs.workspaceSize > 0)
+    return internal_error(
+        fmt::format("cuBLASLt's kernel for any number of rows does not serve linear {} [{}, {}] x [{}, {}]: {}",
+                    ir::dtype_name(p.dtype), p.m, p.k, p.n, p.k, cublasLtGetStatusString(served)));
+  return std::shared_ptr<const Choice>(std::move(choice));
+}
+
 class CublasLtLinear final : public BoundOp {
  public:
-  CublasLtLinear(const LinearProblem& problem, cublasLtHandle_t handle, std::shared_ptr<const Choice> choice)
-      : p_(problem), handle_(handle), choice_(std::move(choice)) {}
+  CublasLtLinear(const LinearProblem& problem, cublasLtHandle_t handle, std::shared_ptr<const Choice> choice,
+                 std::size_t workspace_bytes)
+      : p_(problem), handle_(handle), choice_(std::move(choice)), workspace_bytes_(workspace_bytes) {}
 
   // The bias's address is an attribute of the descriptor, which all layers of a shape share: it gets its own.
   Status own_descriptor() {
@@ -151,7 +191,7 @@ class CublasLtLinear final : public BoundOp {
     return to_status(
         cublasLtMatmul(handle_, p_.bias == nullptr ? choice_->matmul.get() : matmul_.get(), &one, p_.w,
                        choice_->w.get(), p_.x, choice_->x.get(), &beta, c, choice_->y.get(), p_.y, choice_->y.get(),
-                       &choice_->algorithm, p_.workspace, kCublasLtWorkspaceBytes, cuda.handle()),
+                       &choice_->algorithm, p_.workspace, workspace_bytes_, cuda.handle()),
         "cublasLtMatmul", p_);
   }
 
@@ -159,17 +199,29 @@ class CublasLtLinear final : public BoundOp {
   LinearProblem p_;
   cublasLtHandle_t handle_;
   std::shared_ptr<const Choice> choice_;
+  std::size_t workspace_bytes_;
   MatmulDesc matmul_;  // where there is a bias
 };
+
+Result<std::unique_ptr<BoundOp>> make_bound(const LinearProblem& problem, cublasLtHandle_t handle,
+                                            std::shared_ptr<const Choice> choice, std::size_t workspace_bytes) {
+  auto bound = std::make_unique<CublasLtLinear>(problem, handle, std::move(choice), workspace_bytes);
+  if (problem.bias != nullptr) TRY(bound->own_descriptor());
+  return bound;
+}
 
 }  // namespace
 
 Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem) {
   cublasLtHandle_t handle = TRY(library_handle(problem));
-  std::shared_ptr<const Choice> choice = TRY(cached_choice(handle, problem));
-  auto bound = std::make_unique<CublasLtLinear>(problem, handle, std::move(choice));
-  if (problem.bias != nullptr) TRY(bound->own_descriptor());
-  return bound;
+  std::shared_ptr<const Choice> choice = TRY(cached_choice(handle, problem, Rows::kThese));
+  return make_bound(problem, handle, std::move(choice), kCublasLtWorkspaceBytes);
+}
+
+Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem) {
+  cublasLtHandle_t handle = TRY(library_handle(problem));
+  std::shared_ptr<const Choice> choice = TRY(choice_for_any_rows(handle, problem));
+  return make_bound(problem, handle, std::move(choice), 0);
 }
 
 }  // namespace tessera

@@ -22,5 +22,11 @@ inline constexpr std::size_t kCublasLtWorkspaceBytes = std::size_t{32} << 20;
 // Precondition: m, n, k >= 1; the workspace has kCublasLtWorkspaceBytes. kUnimplemented where the library has no kernel
 // for the sizes.
 Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem);
+// The library's first choice for kReferenceRows rows of x among those that add a product up in one block, for any
+// number of rows: it takes every element of y through the same tile, in the same order, so that a row's bits do not
+// depend on m. Needs no workspace. kUnimplemented where there is none for n, k and dtype; that it does not serve this m
+// is kInternal, for another kernel would give other bits.
+inline constexpr std::int64_t kReferenceRows = 256;
+Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem);
 
 }  // namespace tessera

@@ -123,8 +123,7 @@ TEST_P(Linear, EveryWayMatchesTheReference) {
     for (const bool in_place : {false, true}) {
       const Terms terms{true, true};
       const LinearProblem problem = sizes_only(GetParam(), sizes, workers);
-      if (sizes.m <= kMaxFewRows)
-        check_way("few rows", GetParam(), sizes, terms, bind_few_rows, few_rows_workspace_bytes(problem), in_place);
+      check_way("dot", GetParam(), sizes, terms, bind_dot, dot_workspace_bytes(problem), in_place);
       check_way("blocked", GetParam(), sizes, terms, bind_blocked, blocked_workspace_bytes(problem), in_place);
       if (!onednn_takes(GetParam())) continue;
       Result<std::size_t> bytes = onednn_workspace_bytes(problem, true, true);

@@ -8,31 +8,35 @@
 #include "tessera/ops/gather.h"
 #include "tessera/ops/kv_store.h"
 #include "tessera/ops/linear.h"
+#include "tessera/ops/logit_edits.h"
 #include "tessera/ops/norm.h"
 #include "tessera/ops/qkv_rope_store.h"
 #include "tessera/ops/rotary.h"
 #include "tessera/ops/sample.h"
 #include "tessera/ops/softmax.h"
+#include "tessera/ops/top_logprobs.h"
 #include "tessera/ops/view.h"
 
 namespace tessera {
 
 const ir::OpTable& op_table() {
   static const ir::OpTable table({
-      &kAdd,         &kAddRmsNorm, &kAllGather, &kAllReduce,    &kArgmax,  &kAttention,  &kCast,     &kCopy,
-      &kEmbedding,   &kEmpty,      &kEmptyLike, &kGatherRows,   &kGelu,    &kGeluMul,    &kHeadNorm, &kKvStore,
-      &kLinear,      &kLogSoftmax, &kMul,       &kQkvRopeStore, &kReshape, &kResolveIds, &kRmsNorm,  &kRotary,
-      &kRotaryTable, &kSample,     &kScale,     &kSilu,         &kSiluMul, &kSoftcap,    &kSplit,
+      &kAdd,      &kAddRmsNorm, &kAllGather, &kAllReduce,  &kArgmax,      &kAttention, &kCast,
+      &kCopy,     &kEmbedding,  &kEmpty,     &kEmptyLike,  &kGatherRows,  &kGelu,      &kGeluMul,
+      &kHeadNorm, &kKvStore,    &kLinear,    &kLogitEdits, &kLogSoftmax,  &kMul,       &kQkvRopeStore,
+      &kReshape,  &kResolveIds, &kRmsNorm,   &kRotary,     &kRotaryTable, &kSample,    &kScale,
+      &kSilu,     &kSiluMul,    &kSoftcap,   &kSplit,      &kTopLogprobs,
   });
   return table;
 }
 
 const KernelTable& cpu_kernels() {
   static const KernelTable table({
-      kAddCpu,         kAddRmsNormCpu, kAllGatherCpu,  kAllReduceCpu,    kArgmaxCpu,     kAttentionCpu, kCastCpu,
-      kCopyCpu,        kEmbeddingCpu,  kGatherRowsCpu, kGeluCpu,         kGeluMulCpu,    kHeadNormCpu,  kKvStoreCpu,
-      kLinearCpu,      kLogSoftmaxCpu, kMulCpu,        kQkvRopeStoreCpu, kResolveIdsCpu, kRmsNormCpu,   kRotaryCpu,
-      kRotaryTableCpu, kSampleCpu,     kScaleCpu,      kSiluCpu,         kSiluMulCpu,    kSoftcapCpu,   kSplitCpu,
+      kAddCpu,          kAddRmsNormCpu, kAllGatherCpu, kAllReduceCpu,  kArgmaxCpu,      kAttentionCpu,
+      kCastCpu,         kCopyCpu,       kEmbeddingCpu, kGatherRowsCpu, kGeluCpu,        kGeluMulCpu,
+      kHeadNormCpu,     kKvStoreCpu,    kLinearCpu,    kLogitEditsCpu, kLogSoftmaxCpu,  kMulCpu,
+      kQkvRopeStoreCpu, kResolveIdsCpu, kRmsNormCpu,   kRotaryCpu,     kRotaryTableCpu, kSampleCpu,
+      kScaleCpu,        kSiluCpu,       kSiluMulCpu,   kSoftcapCpu,    kSplitCpu,       kTopLogprobsCpu,
   });
   return table;
 }

@@ -52,4 +52,27 @@ inline void expect_rows_independent(const ir::OpDecl& decl, const KernelDef& ker
   }
 }
 
+// To the bit, a row is the same in any range of `counts` neighbouring rows, at the start, in the middle or at the end
+// of the operands: alone, among others, and at other addresses. `operands` have at least as many rows as the greatest
+// count.
+inline void expect_any_row_count(const ir::OpDecl& decl, const KernelDef& kernel,
+                                 const std::vector<HostTensor>& operands, const std::vector<std::size_t>& row_wise,
+                                 const std::vector<std::int64_t>& counts, const ir::Attributes& attributes = {},
+                                 const ForwardContext& context = {}) {
+  const OpOutcome all = run_op(decl, kernel, operands, attributes, context);
+  const std::int64_t rows = operands[row_wise[0]].dims[0];
+  for (const std::int64_t count : counts) {
+    const std::int64_t first = (rows - count) * (count % 3) / 2;
+    std::vector<HostTensor> some = operands;
+    for (const std::size_t i : row_wise) some[i] = slice_rows(operands[i], first, first + count);
+    const OpOutcome part = run_op(decl, kernel, some, attributes, context);
+    for (std::size_t i = 0; i < all.results.size(); ++i) {
+      if (all.results[i].dims.empty()) continue;
+      EXPECT_EQ(slice_rows(all.results[i], first, first + count).bytes, part.results[i].bytes)
+          << decl.name << " " << ir::dtype_name(operands[0].dtype) << ": rows " << first << " … " << first + count - 1
+          << " of " << rows << ", result " << i;
+    }
+  }
+}
+
 }  // namespace tessera::testing

@@ -34,9 +34,10 @@ Result<std::vector<ir::Type>> infer_sample(const ir::OpSignature& s) {
   TRY(expect_type(s, 1, "temperature", {ir::DType::kFloat32, rows}));
   TRY(expect_type(s, 2, "top_k", {ir::DType::kInt32, rows}));
   TRY(expect_type(s, 3, "top_p", {ir::DType::kFloat32, rows}));
-  TRY(expect_type(s, 4, "seed", {ir::DType::kInt64, rows}));
-  TRY(expect_type(s, 5, "choice", {ir::DType::kInt32, rows}));
-  TRY(expect_type(s, 6, "position", {ir::DType::kInt32, rows}));
+  TRY(expect_type(s, 4, "min_p", {ir::DType::kFloat32, rows}));
+  TRY(expect_type(s, 5, "seed", {ir::DType::kInt64, rows}));
+  TRY(expect_type(s, 6, "choice", {ir::DType::kInt32, rows}));
+  TRY(expect_type(s, 7, "position", {ir::DType::kInt32, rows}));
   return std::vector{ir::Type{ir::DType::kInt32, rows}};
 }
 
@@ -76,6 +77,7 @@ TESSERA_CPU_CLONES std::int32_t argmax_row(const float* x, std::int64_t n) {
 struct SamplingParams {
   std::int32_t top_k;
   float top_p;
+  float min_p;
   std::uint64_t bits;
 };
 
@@ -87,6 +89,10 @@ std::int32_t draw(const TokenOrder& order, const SamplingParams& params) {
     const double share = std::ceil(static_cast<double>(params.top_p) * static_cast<double>(weight));
     weight = order.lightest(share > 1.0 ? std::min(weight, static_cast<std::uint64_t>(share)) : 1).weight;
   }
+  if (params.min_p > 0.0f) {
+    const float nats = std::min(static_cast<float>(std::log(static_cast<double>(params.min_p))), 0.0f);
+    if (nats > -kReach) weight = std::min(weight, order.weight_from(nats));
+  }
   __extension__ using Wide = unsigned __int128;
   const std::uint64_t u = static_cast<std::uint64_t>((Wide{params.bits} * weight) >> 64);
   return order.lightest(u + 1).last;
@@ -97,6 +103,7 @@ struct SampleKernel {
   const float* temperature;
   const std::int32_t* top_k;
   const float* top_p;
+  const float* min_p;
   const std::int64_t* seed;
   const std::int32_t* choice;
   const std::int32_t* position;
@@ -119,7 +126,7 @@ struct SampleKernel {
     const std::int32_t best = argmax_row(row, vocab);
     if (!(temperature[r] > 0.0f) || !std::isfinite(row[best])) return best;
     return draw(TokenOrder({row, vocab, row[best], temperature[r]}, row_scratch),
-                {top_k[r], top_p[r], sampling_bits(seed[r], choice[r], position[r])});
+                {top_k[r], top_p[r], min_p[r], sampling_bits(seed[r], choice[r], position[r])});
   }
 };
 
@@ -143,9 +150,10 @@ Result<std::unique_ptr<BoundOp>> bind_sample(const BindArgs& args) {
                                             .temperature = args.operands[1].as<float>(),
                                             .top_k = args.operands[2].as<std::int32_t>(),
                                             .top_p = args.operands[3].as<float>(),
-                                            .seed = args.operands[4].as<std::int64_t>(),
-                                            .choice = args.operands[5].as<std::int32_t>(),
-                                            .position = args.operands[6].as<std::int32_t>(),
+                                            .min_p = args.operands[4].as<float>(),
+                                            .seed = args.operands[5].as<std::int64_t>(),
+                                            .choice = args.operands[6].as<std::int32_t>(),
+                                            .position = args.operands[7].as<std::int32_t>(),
                                             .out = args.results[0].as<std::int32_t>(),
                                             .scratch = args.workspace,
                                             .scratch_bytes = scratch_bytes_of(args),
@@ -178,8 +186,9 @@ const ir::OpDecl kArgmax{
 
 const ir::OpDecl kSample{
     .name = "sample",
-    .summary = "one token of each row's distribution after temperature, top_k and top_p: f32[R, V], ... -> i32[R]",
-    .operands = {{"logits"}, {"temperature"}, {"top_k"}, {"top_p"}, {"seed"}, {"choice"}, {"position"}},
+    .summary =
+        "one token of each row's distribution after temperature, top_k, top_p and min_p: f32[R, V], ... -> i32[R]",
+    .operands = {{"logits"}, {"temperature"}, {"top_k"}, {"top_p"}, {"min_p"}, {"seed"}, {"choice"}, {"position"}},
     .attributes = {},
     .infer = infer_sample,
 };

@@ -113,6 +113,7 @@ struct Sample {
   const float* temperature;  // [rows], as are the next
   const std::int32_t* top_k;
   const float* top_p;
+  const float* min_p;
   const std::int64_t* seed;
   const std::int32_t* choice;
   const std::int32_t* position;
@@ -131,6 +132,7 @@ struct Sample {
     part.temperature += row;
     part.top_k += row;
     part.top_p += row;
+    part.min_p += row;
     part.seed += row;
     part.choice += row;
     part.position += row;
@@ -194,7 +196,7 @@ __global__ void fill_bins(const __grid_constant__ Sample s) {
 }
 
 // What is cut off, or drawn, one after the other.
-enum DrawStep { kTopK, kTopP, kToken, kDrawSteps };
+enum DrawStep { kTopK, kTopP, kMinP, kToken, kDrawSteps };
 
 struct Need {
   std::uint64_t amount;  // of the first tokens; 0: the step is left out
@@ -218,7 +220,12 @@ __device__ Need need_of(int step, const Sample& s, std::int64_t row, const Tally
   return {__umul64hi(bits, kept.weight) + 1, Measure::kWeight};
 }
 
-// A cluster of blocks to a row: the argmax, or top_k, top_p and the draw.
+// The least nats that min_p keeps; -kReach or less: all.
+__device__ float nats_of_min_p(float min_p) {
+  return min_p > 0.0f ? fminf(static_cast<float>(log(static_cast<double>(min_p))), 0.0f) : -INFINITY;
+}
+
+// A cluster of blocks to a row: the argmax, or top_k, top_p, min_p and the draw.
 template <int N>
 __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ Sample s) {
   __shared__ SearchScratch scratch;
@@ -240,6 +247,11 @@ __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ S
   int token = 0;
 #pragma unroll 1  // the search stands in the code once, for the instruction cache
   for (int step = kTopK; step < kDrawSteps; ++step) {
+    if (step == kMinP) {
+      const float nats = nats_of_min_p(s.min_p[row]);
+      if (nats > -kReach) kept.weight = min(kept.weight, weight_from<N>(search_row, nats, scratch));
+      continue;
+    }
     const Need need = need_of(step, s, row, kept);
     if (need.amount == 0) continue;
     const FirstTokens prefix = search<N>(search_row, need.amount, need.measure, scratch);
@@ -308,9 +320,10 @@ Result<std::unique_ptr<BoundOp>> bind_sample(const BindArgs& args) {
                  .temperature = args.operands[1].as<float>(),
                  .top_k = args.operands[2].as<std::int32_t>(),
                  .top_p = args.operands[3].as<float>(),
-                 .seed = args.operands[4].as<std::int64_t>(),
-                 .choice = args.operands[5].as<std::int32_t>(),
-                 .position = args.operands[6].as<std::int32_t>(),
+                 .min_p = args.operands[4].as<float>(),
+                 .seed = args.operands[5].as<std::int64_t>(),
+                 .choice = args.operands[6].as<std::int32_t>(),
+                 .position = args.operands[7].as<std::int32_t>(),
                  .out = args.results[0].as<std::int32_t>(),
                  .best = reinterpret_cast<std::uint64_t*>(args.workspace),
                  .bins = reinterpret_cast<RowBins*>(args.workspace + scratch.best_bytes),

@@ -1,4 +1,4 @@
-// Catches: a distribution that is not the one asked for (wrong order of temperature, top-k and top-p, a
+// Catches: a distribution that is not the one asked for (wrong order of temperature, top-k, top-p and min-p, a
 // set one token too large or small, a biased draw), draws that depend on the row's place, the batch or the
 // number of threads, NaN or masked logits that are drawn, ties that go to another index.
 #include "tessera/ops/sample.h"
@@ -74,6 +74,7 @@ struct Draw {
   double temperature = 1;
   int top_k = 0;
   double top_p = 1;
+  double min_p = 0;
   std::int64_t seed = 0;
   int choice = 0;
   int position = 0;
@@ -90,16 +91,17 @@ std::vector<HostTensor> operands(HostTensor logits, const std::vector<Draw>& dra
   }
   std::vector<HostTensor> out{std::move(logits)};
   for (const DType dtype :
-       {DType::kFloat32, DType::kInt32, DType::kFloat32, DType::kInt64, DType::kInt32, DType::kInt32})
+       {DType::kFloat32, DType::kInt32, DType::kFloat32, DType::kFloat32, DType::kInt64, DType::kInt32, DType::kInt32})
     out.push_back(testing::poisoned_tensor(dtype, {rows}));
   for (std::int64_t r = 0; r < rows; ++r) {
     const Draw& d = draws[static_cast<std::size_t>(r)];
     out[1].set(r, d.temperature);
     out[2].set(r, d.top_k);
     out[3].set(r, d.top_p);
-    out[4].set_raw(r, d.seed);
-    out[5].set(r, d.choice);
-    out[6].set(r, d.position);
+    out[4].set(r, d.min_p);
+    out[5].set_raw(r, d.seed);
+    out[6].set(r, d.choice);
+    out[7].set(r, d.position);
   }
   return out;
 }
@@ -137,6 +139,16 @@ Expected reference(const std::vector<double>& logits, const Draw& d) {
       sure = sure && !near(sums[i], static_cast<double>(static_cast<float>(d.top_p)) * sum);
     sums.resize(last + 1);
   }
+  if (d.min_p > 0) {
+    const double least = std::min(static_cast<double>(static_cast<float>(d.min_p)), 1.0);
+    std::size_t kept = 0;
+    for (; kept < sums.size(); ++kept) {
+      const double weight = std::exp((logits[static_cast<std::size_t>(order[kept])] - greatest) / d.temperature);
+      sure = sure && (weight == 1 || std::abs(weight - least) > 1e-6 * least);
+      if (weight < least) break;
+    }
+    sums.resize(kept);
+  }
   const double u = static_cast<double>(sampling_bits(d.seed, d.choice, d.position)) * 0x1p-64 * sums.back();
   const std::size_t at =
       std::min(sums.size() - 1, static_cast<std::size_t>(std::upper_bound(sums.begin(), sums.end(), u) - sums.begin()));
@@ -171,8 +183,9 @@ std::vector<Draw> various_draws(int count, std::uint32_t seed) {
   const double temperatures[] = {0, 0.3, 0.7, 1, 1.5, 100};
   const int top_ks[] = {0, 0, 1, 2, 20, 50, 1000000, -1};
   const double top_ps[] = {1, 1, 0.95, 0.5, 0.01, 0, 0.999};
+  const double min_ps[] = {0, 0, 0, 0.05, 0.5, 1, 1e-4, -1, 2};
   for (int i = 0; i < count; ++i)
-    draws.push_back({temperatures[random() % 6], top_ks[random() % 8], top_ps[random() % 7],
+    draws.push_back({temperatures[random() % 6], top_ks[random() % 8], top_ps[random() % 7], min_ps[random() % 9],
                      static_cast<std::int64_t>(random()), static_cast<int>(random() % 5),
                      static_cast<int>(random() % 100000)});
   return draws;
@@ -254,8 +267,8 @@ TEST(Sample, DrawsFollowTheDistribution) {
 // Which tokens may be drawn: exactly the kept ones, ties at the edge by id.
 TEST(Sample, KeepsExactlyTheSetAskedFor) {
   const HostTensor logits = testing::make_tensor(DType::kFloat32, {1, 6}, std::vector<double>{1, 3, 2, 3, 2, 0});
-  const auto support = [&](int top_k, double top_p) {
-    std::vector<Draw> draws(2000, {.temperature = 2, .top_k = top_k, .top_p = top_p});
+  const auto support = [&](int top_k, double top_p, double min_p = 0) {
+    std::vector<Draw> draws(2000, {.temperature = 2, .top_k = top_k, .top_p = top_p, .min_p = min_p});
     for (int i = 0; i < 2000; ++i) draws[static_cast<std::size_t>(i)].position = i;
     const std::vector<double> tokens = sample(logits, draws);
     return std::set<double>(tokens.begin(), tokens.end());
@@ -272,6 +285,19 @@ TEST(Sample, KeepsExactlyTheSetAskedFor) {
   // Of the first three 0.233 remain to token 2, so 0.8 needs it and 0.75 does not.
   EXPECT_EQ(support(3, 0.80), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(3, 0.75), (std::set<double>{1, 3}));
+  // Relative to the most probable: 1, 1, 0.607, 0.607, 0.368, 0.223. Ties are kept together.
+  EXPECT_EQ(support(0, 1, 1), (std::set<double>{1, 3}));
+  EXPECT_EQ(support(0, 1, 0.61), (std::set<double>{1, 3}));
+  EXPECT_EQ(support(0, 1, 0.60), (std::set<double>{1, 2, 3, 4}));
+  EXPECT_EQ(support(0, 1, 0.23), (std::set<double>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(support(0, 1, 0.22).size(), 6u);
+  EXPECT_EQ(support(0, 1, 1e-30).size(), 6u) << "beyond reach";
+  EXPECT_EQ(support(0, 1, 5), (std::set<double>{1, 3})) << "above 1 is 1";
+  EXPECT_EQ(support(0, 1, std::nan("")).size(), 6u);
+  // It cuts what the others have left, and adds nothing.
+  EXPECT_EQ(support(3, 1, 0.3), (std::set<double>{1, 2, 3}));
+  EXPECT_EQ(support(0, 0.28, 0.3), (std::set<double>{1, 3}));
+  EXPECT_EQ(support(0, 0.80, 0.7), (std::set<double>{1, 3}));
 }
 
 TEST(Sample, IsAFunctionOfTheRowAlone) {
@@ -295,7 +321,7 @@ TEST(Sample, IsAFunctionOfTheRowAlone) {
     for (const HostTensor& t : all) alone.push_back(testing::slice_rows(t, r, r + 1));
     EXPECT_EQ(testing::run_op(kSample, kSampleCpu, alone).results[0].at(0), drawn[static_cast<std::size_t>(r)]) << r;
   }
-  testing::expect_rows_independent(kSample, kSampleCpu, all, {0, 1, 2, 3, 4, 5, 6});
+  testing::expect_rows_independent(kSample, kSampleCpu, all, {0, 1, 2, 3, 4, 5, 6, 7});
   testing::expect_rows_independent(kArgmax, kArgmaxCpu, {all[0]}, {0});
 }
 
@@ -320,13 +346,15 @@ TEST(Sample, RefusesWhatTheKernelCannotTake) {
   const ir::Type f32{DType::kFloat32, {ir::Symbol::kRows}};
   const ir::Type i32{DType::kInt32, {ir::Symbol::kRows}};
   const ir::Type i64{DType::kInt64, {ir::Symbol::kRows}};
-  EXPECT_EQ(testing::infer_types(kSample, {logits, f32, i32, f32, i64, i32, i32}).value()[0].to_string(), "i32[R]");
-  EXPECT_THAT(infer_error(kSample, {logits, i32, i32, f32, i64, i32, i32}), HasSubstr("temperature is i32[R]"));
-  EXPECT_THAT(infer_error(kSample, {logits, f32, i32, f32, i32, i32, i32}),
+  EXPECT_EQ(testing::infer_types(kSample, {logits, f32, i32, f32, f32, i64, i32, i32}).value()[0].to_string(),
+            "i32[R]");
+  EXPECT_THAT(infer_error(kSample, {logits, i32, i32, f32, f32, i64, i32, i32}), HasSubstr("temperature is i32[R]"));
+  EXPECT_THAT(infer_error(kSample, {logits, f32, i32, f32, i32, i64, i32, i32}), HasSubstr("min_p is i32[R]"));
+  EXPECT_THAT(infer_error(kSample, {logits, f32, i32, f32, f32, i32, i32, i32}),
               HasSubstr("seed is i32[R]; it must be i64[R]"));
-  EXPECT_THAT(infer_error(kSample, {{DType::kBFloat16, {4, 10}}, f32, i32, f32, i64, i32, i32}),
+  EXPECT_THAT(infer_error(kSample, {{DType::kBFloat16, {4, 10}}, f32, i32, f32, f32, i64, i32, i32}),
               HasSubstr("logits is bf16"));
-  EXPECT_THAT(infer_error(kSample, {{DType::kFloat32, {4, 1 << 22}}, f32, i32, f32, i64, i32, i32}),
+  EXPECT_THAT(infer_error(kSample, {{DType::kFloat32, {4, 1 << 22}}, f32, i32, f32, f32, i64, i32, i32}),
               HasSubstr("at most 2097152"));
   EXPECT_THAT(infer_error(kArgmax, {{DType::kFloat32, {4}}}), HasSubstr("must have 2 dimensions"));
   EXPECT_THAT(infer_error(kArgmax, {{DType::kFloat16, {4, 4}}}), HasSubstr("it must be f32[4, 4]"));

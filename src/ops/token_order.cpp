@@ -19,12 +19,18 @@ namespace {
 
 constexpr std::int64_t kBlock = 64;
 constexpr int kBinsPerNat = 16;
-constexpr float kReach = 30.0f;  // e^-30 is 0.4 units
 
 std::uint64_t order_key(float logit, std::int64_t id) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(logit + 0.0f);  // -0 becomes 0
   const std::uint32_t ascending = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
   return std::uint64_t{~ascending} << 32 | static_cast<std::uint64_t>(id);
+}
+
+TESSERA_INLINE float nats(float logit, float greatest, float temperature) { return (logit - greatest) / temperature; }
+
+// Precondition: -kReach < nats <= 0.
+TESSERA_INLINE std::int32_t bin_of(float nats) {
+  return static_cast<std::int32_t>(-nats * static_cast<float>(kBinsPerNat));
 }
 
 // The sum with 2^52 rounds to the unit and leaves the weight in its low bits, which vectorises where a
@@ -46,10 +52,10 @@ template <int kBins>
   std::int32_t within = 0;
 #pragma omp simd reduction(+ : within)
   for (std::int64_t j = 0; j < n; ++j) {
-    const float z = (logits[j] - greatest) / temperature;
+    const float z = nats(logits[j], greatest, temperature);
     const bool reached = z > -kReach;  // not NaN
     probability[j] = reached ? fast_exp(z) : 0.0f;
-    const std::int32_t bin = static_cast<std::int32_t>((reached ? -z : 0.0f) * static_cast<float>(kBinsPerNat));
+    const std::int32_t bin = bin_of(reached ? z : 0.0f);
     token_bin[j] = static_cast<std::uint16_t>(reached ? bin : kBins);
     within += reached ? 1 : 0;
   }
@@ -186,5 +192,17 @@ TokenPrefix TokenOrder::select(std::uint64_t need) const {
 
 TokenPrefix TokenOrder::first(std::uint64_t n) const { return select<Measure::kCount>(n); }
 TokenPrefix TokenOrder::lightest(std::uint64_t weight) const { return select<Measure::kWeight>(weight); }
+
+std::uint64_t TokenOrder::weight_from(float least) const {
+  const int edge = bin_of(least);
+  std::uint64_t weight = 0;
+  for (int b = 0; b < edge; ++b) weight += bins_[b].weight;
+  const std::int64_t count = collect(edge);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (nats(row_.logits[candidates_[i].id()], row_.greatest, row_.temperature) >= least)
+      weight += candidates_[i].weight;
+  }
+  return weight;
+}
 
 }  // namespace tessera

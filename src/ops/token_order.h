@@ -11,6 +11,7 @@
 namespace tessera {
 
 inline constexpr int kWeightBits = 42;
+inline constexpr float kReach = 30.0f;  // nats below the greatest logit that weigh anything: e^-30 is 0.4 units
 inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 21;  // the sum of all weights stays below 2^64
 
 struct LogitRow {
@@ -42,6 +43,9 @@ class TokenOrder {
   TokenPrefix first(std::uint64_t n) const;
   // The fewest first tokens that weigh at least that. Precondition: 1 <= weight <= weight().
   TokenPrefix lightest(std::uint64_t weight) const;
+  // The weight of all tokens of at least so many nats, (logit - greatest) / temperature: the first ones of the order.
+  // Precondition: -kReach < nats <= 0.
+  std::uint64_t weight_from(float nats) const;
 
  private:
   // Bins of 1/16 nat below the greatest logit, and one for what is out of reach.

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "tessera/device/alignment.h"
+#include "tessera/model/sampler.h"
 #include "tessera/ops/backend.h"
 #include "tessera/ops/registry.h"
 #include "tessera/piecewise/chain.h"
 #include "tessera/piecewise/splitter.h"
+#include "tessera/runner/edit_buffers.h"
 
 namespace tessera {
 
@@ -33,6 +36,12 @@ ir::Bucket head_bucket(const RunnerOptions& options, std::int64_t rows) {
   return bucket;
 }
 
+ir::Bucket choice_bucket(std::int64_t rows) {
+  ir::Bucket bucket;
+  bucket[Symbol::kRows] = rows;
+  return bucket;
+}
+
 std::int64_t max_padded_tokens(const RunnerOptions& options) {
   std::int64_t most = options.max_tokens;
   if (!options.prefill_sizes.empty()) most = std::max(most, options.prefill_sizes.back());
@@ -44,9 +53,39 @@ std::int64_t max_head_rows(const RunnerOptions& options) {
   return std::max(kMaxHeadRows, options.decode_sizes.empty() ? 0 : options.decode_sizes.back());
 }
 
+std::int64_t vocabulary_of(const ModelGraphs& graphs) {
+  return *graphs.head.value(graphs.head.outputs[0]).type.shape.back().constant();
+}
+
 Result<std::int64_t> hidden_bytes(const ModelGraphs& graphs, const RunnerOptions& options) {
   return ir::size_bytes(graphs.body.value(graphs.body.outputs[0]).type,
                         prefill_bucket(options, max_padded_tokens(options)));
+}
+
+Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options) {
+  const std::int64_t rows = max_head_rows(options);
+  ir::Bucket largest = decode_bucket(options, rows);
+  largest[Symbol::kTokens] = std::max(rows, max_padded_tokens(options));
+  std::int64_t offset = 0;
+  for (const ir::Graph* graph : {&graphs.body, &graphs.head, &graphs.sampler})
+    offset += align_up(TRY(ir::size_bytes(graph->value(graph->outputs[0]).type, largest)));
+  return offset;
+}
+
+InputLimits input_limits(const ModelGraphs& graphs, const RunnerOptions& options) {
+  const ir::Type& hidden = graphs.body.value(graphs.body.outputs[0]).type;
+  InputLimits limits{.max_tokens = max_padded_tokens(options),
+                     .max_requests = options.max_requests,
+                     .max_rows = max_head_rows(options),
+                     .cache_groups = {},
+                     .hidden_size = *hidden.shape.back().constant(),
+                     .dtype = hidden.dtype};
+  for (const ir::CacheGroup& group : graphs.body.cache_groups) limits.cache_groups.push_back(group.name);
+  return limits;
+}
+
+std::int64_t static_input_bytes(const ModelGraphs& graphs, const RunnerOptions& options) {
+  return InputBuffers::bytes_needed(input_limits(graphs, options)) + EditBuffers::bytes_needed(vocabulary_of(graphs));
 }
 
 Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const RunnerOptions& options,
@@ -77,6 +116,11 @@ Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const Runn
       TRY(make(graphs.body, options.split_ops, context, prefill_bucket(options, max_padded_tokens(options)), 0));
   made.head = TRY(make(head, {}, context, head_bucket(options, max_rows), TRY(hidden_bytes(graphs, options))));
   made.decode = TRY(make(decode, {}, decode_context, decode_bucket(options, max_rows), 0));
+  const ir::Bucket choice = choice_bucket(kMaxChoiceRows);
+  const ir::Type& logits = graphs.choose.value(graphs.choose.states[0]).type;
+  const std::int64_t reserved = TRY(choice_logits_offset(graphs, options)) + TRY(ir::size_bytes(logits, choice));
+  made.choose = TRY(make(graphs.choose, {}, context, choice, reserved));
+  made.logprobs = TRY(make(graphs.logprobs, {}, context, choice, reserved));
   return made;
 }
 

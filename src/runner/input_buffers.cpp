@@ -7,6 +7,7 @@
 
 #include "tessera/device/alignment.h"
 #include "tessera/model/model.h"
+#include "tessera/runner/host_floats.h"
 
 namespace tessera {
 namespace {
@@ -15,37 +16,47 @@ std::string slots_name(std::string_view group) { return std::string(input_names:
 
 }  // namespace
 
-Result<InputBuffers> InputBuffers::create(Device& device, InputLimits limits) {
-  InputBuffers buffers;
+std::vector<InputBuffers::Field> InputBuffers::fields_of(const InputLimits& limits) {
+  std::vector<Field> fields;
   const auto add = [&](std::string_view name, std::int64_t elements, std::int64_t element_bytes) {
-    buffers.fields_.push_back({.name = std::string(name), .elements = elements, .element_bytes = element_bytes});
+    fields.push_back({.name = std::string(name), .elements = elements, .element_bytes = element_bytes});
   };
   add(input_names::kInputIds, limits.max_tokens, 4);
   add(input_names::kInputRows, limits.max_tokens, 4);
   add(input_names::kPositions, limits.max_tokens, 4);
-  for (const std::string& group : limits.cache_groups) {
-    buffers.slot_fields_.push_back(slots_name(group));
-    add(buffers.slot_fields_.back(), limits.max_tokens, 4);
-  }
+  for (const std::string& group : limits.cache_groups) add(slots_name(group), limits.max_tokens, 4);
   add(input_names::kLastIds, limits.max_requests, 4);
   add(input_names::kWantedRows, limits.max_rows, 4);
   add(input_names::kTemperature, limits.max_rows, 4);
   add(input_names::kTopK, limits.max_rows, 4);
   add(input_names::kTopP, limits.max_rows, 4);
+  add(input_names::kMinP, limits.max_rows, 4);
   add(input_names::kSeed, limits.max_rows, 8);
   add(input_names::kChoice, limits.max_rows, 4);
   add(input_names::kSamplePosition, limits.max_rows, 4);
+  // The last one: by far the largest, and without a copy on the host until a batch has any.
+  add(input_names::kInputEmbeds, limits.max_tokens * limits.hidden_size,
+      static_cast<std::int64_t>(ir::dtype_size(limits.dtype)));
+  return fields;
+}
 
-  std::size_t total = 0;
-  for (const Field& field : buffers.fields_)
-    total += align_up(static_cast<std::size_t>(field.elements * field.element_bytes));
-  buffers.memory_ = TRY(device.allocate(total, "static input buffers"));
-  buffers.host_.resize(total);
+std::int64_t InputBuffers::bytes_needed(const InputLimits& limits) {
+  std::int64_t total = 0;
+  for (const Field& field : fields_of(limits)) total += align_up(field.elements * field.element_bytes);
+  return total;
+}
+
+Result<InputBuffers> InputBuffers::create(Device& device, InputLimits limits) {
+  InputBuffers buffers;
+  buffers.fields_ = fields_of(limits);
+  for (const std::string& group : limits.cache_groups) buffers.slot_fields_.push_back(slots_name(group));
+  buffers.memory_ = TRY(device.allocate(static_cast<std::size_t>(bytes_needed(limits)), "static input buffers"));
   std::byte* next = buffers.memory_->data();
   for (Field& field : buffers.fields_) {
     field.address = next;
-    next += align_up(static_cast<std::size_t>(field.elements * field.element_bytes));
+    next += align_up(field.elements * field.element_bytes);
   }
+  buffers.host_.resize(static_cast<std::size_t>(buffers.fields_.back().address - buffers.memory_->data()));
   buffers.limits_ = std::move(limits);
   return buffers;
 }
@@ -92,6 +103,25 @@ Status InputBuffers::stage_tokens(const ForwardBatch& batch, std::int64_t padded
     TRY(write<SlotId>(slot_fields_[g], padded_tokens, or_padding(batch.groups[g].slots, SlotId(0))));
     TRY(upload(slot_fields_[g], padded_tokens, stream));
   }
+  return batch.input_embeds.empty() ? ok_status() : stage_embeddings(batch, stream);
+}
+
+Status InputBuffers::stage_embeddings(const ForwardBatch& batch, Stream& stream) {
+  const std::size_t row_bytes = static_cast<std::size_t>(limits_.hidden_size) * ir::dtype_size(limits_.dtype);
+  embeddings_.resize(std::max(embeddings_.size(), batch.input_embeds.size() * ir::dtype_size(limits_.dtype)));
+  TRY(narrow_floats(batch.input_embeds, limits_.dtype, embeddings_.data()));
+  std::byte* const base = field(input_names::kInputEmbeds).address;
+  const auto given = [&](std::size_t t) { return batch.input_ids[t] == TokenId(-1) && batch.input_rows[t] == -1; };
+  const std::byte* next = embeddings_.data();
+  // Tokens of an image are neighbours: a copy for each run of them.
+  for (std::size_t t = 0; t < batch.input_ids.size(); ++t) {
+    if (!given(t)) continue;
+    const std::size_t first = t;
+    while (t < batch.input_ids.size() && given(t)) ++t;
+    const std::size_t bytes = (t - first) * row_bytes;
+    TRY(stream.upload(base + first * row_bytes, next, bytes));
+    next += bytes;
+  }
   return ok_status();
 }
 
@@ -103,6 +133,7 @@ Status InputBuffers::stage_rows(std::span<const std::int32_t> rows, std::span<co
   TRY(write<float>(input_names::kTemperature, padded_rows, [&](std::size_t i) { return sample(i).temperature; }));
   TRY(write<std::int32_t>(input_names::kTopK, padded_rows, [&](std::size_t i) { return sample(i).top_k; }));
   TRY(write<float>(input_names::kTopP, padded_rows, [&](std::size_t i) { return sample(i).top_p; }));
+  TRY(write<float>(input_names::kMinP, padded_rows, [&](std::size_t i) { return sample(i).min_p; }));
   TRY(write<std::int64_t>(input_names::kSeed, padded_rows, [&](std::size_t i) { return sample(i).seed; }));
   TRY(write<std::int32_t>(input_names::kChoice, padded_rows, [&](std::size_t i) { return sample(i).choice; }));
   TRY(write<std::int32_t>(input_names::kSamplePosition, padded_rows,

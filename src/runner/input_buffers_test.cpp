@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "tessera/base/float16.h"
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/model/model.h"
 
@@ -35,7 +36,7 @@ class InputBuffersTest : public ::testing::Test {
     ASSERT_TRUE(buffers_.stage_tokens(full, 8, TokenId(77), *stream_).ok());
     const std::vector<std::int32_t> rows = {7, 7, 7, 7};
     const std::vector<SampleRow> sampling(
-        4, {.temperature = 7, .top_k = 7, .top_p = 7, .seed = 7, .choice = 7, .position = 7});
+        4, {.temperature = 7, .top_k = 7, .top_p = 7, .min_p = 7, .seed = 7, .choice = 7, .position = 7});
     ASSERT_TRUE(buffers_.stage_rows(rows, sampling, 4, *stream_).ok());
   }
   static ForwardBatch batch(std::int32_t tokens) {
@@ -54,10 +55,13 @@ class InputBuffersTest : public ::testing::Test {
 
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
   std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
-  InputBuffers buffers_ =
-      InputBuffers::create(*device_,
-                           {.max_tokens = 8, .max_requests = 3, .max_rows = 4, .cache_groups = {"full", "window.24"}})
-          .value();
+  InputBuffers buffers_ = InputBuffers::create(*device_, {.max_tokens = 8,
+                                                          .max_requests = 3,
+                                                          .max_rows = 4,
+                                                          .cache_groups = {"full", "window.24"},
+                                                          .hidden_size = 2,
+                                                          .dtype = ir::DType::kBFloat16})
+                              .value();
   ExternalValues addresses_;
 };
 
@@ -78,15 +82,17 @@ TEST_F(InputBuffersTest, StagesRowsAndClearsThePadding) {
       {.temperature = 0.5F,
        .top_k = 3,
        .top_p = 0.25F,
+       .min_p = 0.125F,
        .seed = std::numeric_limits<std::int64_t>::max(),
        .choice = 1,
        .position = 11},
-      {.temperature = 0.75F, .top_k = 4, .top_p = 0.5F, .seed = -5, .choice = 2, .position = 12}};
+      {.temperature = 0.75F, .top_k = 4, .top_p = 0.5F, .min_p = 0.375F, .seed = -5, .choice = 2, .position = 12}};
   ASSERT_TRUE(buffers_.stage_rows(rows, sampling, 4, *stream_).ok());
   EXPECT_THAT(ints("wanted_rows", 4), ElementsAre(2, 5, 0, 0));
   EXPECT_THAT(read<float>("temperature", 4), ElementsAre(0.5F, 0.75F, 0, 0));
   EXPECT_THAT(ints("top_k", 4), ElementsAre(3, 4, 0, 0));
   EXPECT_THAT(read<float>("top_p", 4), ElementsAre(0.25F, 0.5F, 1, 1));
+  EXPECT_THAT(read<float>("min_p", 4), ElementsAre(0.125F, 0.375F, 0, 0));
   EXPECT_THAT(read<std::int64_t>("seed", 4), ElementsAre(std::numeric_limits<std::int64_t>::max(), -5, 0, 0));
   EXPECT_THAT(ints("choice", 4), ElementsAre(1, 2, 0, 0));
   EXPECT_THAT(ints("sample_position", 4), ElementsAre(11, 12, 0, 0));
@@ -98,6 +104,26 @@ TEST_F(InputBuffersTest, WithoutSamplingEveryRowIsGreedy) {
   ASSERT_TRUE(buffers_.stage_rows(rows, {}, 3, *stream_).ok());
   EXPECT_THAT(read<float>("temperature", 3), Each(0.0F));
   EXPECT_THAT(ints("wanted_rows", 3), ElementsAre(2, 5, 0));
+  const std::vector<SampleRow> first(1, {.temperature = 2});
+  ASSERT_TRUE(buffers_.stage_rows(rows, first, 3, *stream_).ok());
+  EXPECT_THAT(read<float>("temperature", 3), ElementsAre(2, 0, 0)) << "the first so many are sampled";
+}
+
+TEST_F(InputBuffersTest, EmbeddingsStandWhereTheirTokensDo) {
+  ForwardBatch b = batch(7);
+  for (const std::size_t t : {1, 3, 5, 6}) b.input_ids[t] = TokenId(-1), b.input_rows[t] = -1;
+  b.input_ids[2] = TokenId(-1);  // a row of the last step: its id is not looked at
+  b.input_embeds = {1, 2, 3, 4, 5, 6, 7, 8};
+  ASSERT_TRUE(buffers_.stage_tokens(b, 8, TokenId(9), *stream_).ok());
+  const std::vector<std::uint16_t> staged = read<std::uint16_t>("input_embeds", 14);
+  const auto value = [&](std::size_t i) { return to_float(BFloat16{staged[i]}); };
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(value(2 + i), 1 + static_cast<float>(i));
+    EXPECT_EQ(value(6 + i), 3 + static_cast<float>(i));
+    EXPECT_EQ(value(10 + i), 5 + static_cast<float>(i));
+    EXPECT_EQ(value(12 + i), 7 + static_cast<float>(i));
+  }
+  EXPECT_THAT(ints("input_ids", 8), ElementsAre(100, -1, -1, -1, 104, -1, -1, 9));
 }
 
 TEST_F(InputBuffersTest, AFullBufferIsFullAndOneMoreIsRefused) {
@@ -116,10 +142,11 @@ TEST_F(InputBuffersTest, EveryInputHasAnAlignedPlaceOfItsOwn) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address) % kDeviceAlignment, 0u) << name;
     places.push_back(address);
   }
-  EXPECT_EQ(places.size(), 13u);
+  EXPECT_EQ(places.size(), 15u);
   std::sort(places.begin(), places.end());
   EXPECT_EQ(std::adjacent_find(places.begin(), places.end()), places.end());
-  EXPECT_EQ(buffers_.bytes(), 13 * static_cast<std::int64_t>(kDeviceAlignment));
+  EXPECT_EQ(buffers_.bytes(), InputBuffers::bytes_needed(buffers_.limits()));
+  EXPECT_EQ(buffers_.bytes(), 15 * static_cast<std::int64_t>(kDeviceAlignment));
   const InputBuffers moved = std::move(buffers_);
   ExternalValues after;
   moved.add_to(after);

@@ -11,6 +11,7 @@
 #include "tessera/ops/collective.h"
 #include "tessera/piecewise/ladder.h"
 #include "tessera/runner/executables.h"
+#include "tessera/runner/host_floats.h"
 
 namespace tessera {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 // Outputs of the head and decode graphs, in the order of their chains.
 constexpr std::size_t kHeadLogits = 0;
 constexpr std::size_t kHeadSampled = 1;
+constexpr std::size_t kDecodeHidden = 0;
 constexpr std::size_t kDecodeLogits = 1;
 constexpr std::size_t kDecodeSampled = 2;
 
@@ -64,15 +66,14 @@ Status ModelRunner::allocate() {
   stream_ = TRY(device_.create_stream("main"));
   kv_ = std::make_unique<KvStorage>(TRY(KvStorage::create(graphs_.body, options_.num_pages, device_, *stream_)));
 
-  InputLimits limits{.max_tokens = max_padded_tokens(options_),
-                     .max_requests = options_.max_requests,
-                     .max_rows = max_head_rows(options_),
-                     .cache_groups = {}};
-  for (const ir::CacheGroup& group : graphs_.body.cache_groups) limits.cache_groups.push_back(group.name);
-  inputs_ = std::make_unique<InputBuffers>(TRY(InputBuffers::create(device_, std::move(limits))));
+  hidden_size_ = *graphs_.body.value(graphs_.body.outputs[0]).type.shape.back().constant();
+  vocab_size_ = vocabulary_of(graphs_);
+  inputs_ = std::make_unique<InputBuffers>(TRY(InputBuffers::create(device_, input_limits(graphs_, options_))));
+  edits_ = std::make_unique<EditBuffers>(TRY(EditBuffers::create(device_, vocab_size_)));
 
   context_.page_size = options_.page_size;
   context_.communicator = options_.communicator;
+  context_.deterministic = options_.deterministic;
   const std::int64_t pages_per_request = pages_for(options_.context_length, options_.page_size);
   for (std::size_t g = 0; g < graphs_.body.cache_groups.size(); ++g) {
     attention_.push_back(TRY(AttentionBuffers::create(device_, {.max_requests = options_.max_requests,
@@ -80,7 +81,8 @@ Status ModelRunner::allocate() {
                                                                 .page_size = options_.page_size,
                                                                 .num_pages = options_.num_pages,
                                                                 .max_tokens = max_padded_tokens(options_),
-                                                                .shapes = attention_shapes(graphs_.body, g)})));
+                                                                .shapes = attention_shapes(graphs_.body, g),
+                                                                .deterministic = options_.deterministic})));
     context_.attention.push_back(attention_.back().metadata());
   }
 
@@ -89,11 +91,9 @@ Status ModelRunner::allocate() {
 
   in_order_.resize(static_cast<std::size_t>(max_head_rows(options_)));
   std::iota(in_order_.begin(), in_order_.end(), 0);
-  const auto sampled_bytes = static_cast<std::size_t>(kMaxInFlight * options_.max_requests) * sizeof(TokenId);
-  sampled_ = TRY(device_.allocate_host(sampled_bytes, "sampled ids"));
-  for (InFlight& flight : flights_) flight.done = TRY(device_.create_event());
-
-  vocab_size_ = *graphs_.head.value(graphs_.head.outputs[0]).type.shape.back().constant();
+  results_ = std::make_unique<StepResults>(
+      TRY(StepResults::create(device_, kMaxInFlight, options_.max_requests, options_.max_tokens)));
+  for (std::unique_ptr<Event>& done : done_) done = TRY(device_.create_event());
   hidden_bytes_ = TRY(hidden_bytes(graphs_, options_));
   return ok_status();
 }
@@ -115,7 +115,10 @@ Status ModelRunner::build_executables() {
   externals_.insert(weights_.addresses().begin(), weights_.addresses().end());
   kv_->add_to(externals_);
   inputs_->add_to(externals_);
+  edits_->add_to(externals_);
   externals_["hidden"] = arena_->base();  // the body's only output is placed first
+  const std::int64_t choice_logits = TRY(choice_logits_offset(graphs_, options_));
+  externals_[std::string(input_names::kChoiceLogits)] = arena_->base() + choice_logits;
 
   RunnerExecutables made =
       TRY(make_executables(graphs_, options_, environment(), decode_context_, options_.memory_plan));
@@ -125,6 +128,14 @@ Status ModelRunner::build_executables() {
                                         [this](std::int64_t size) { return head_bucket(options_, size); });
   decode_ = std::make_unique<GraphRunner>("decode", std::move(made.decode),
                                           [this](std::int64_t size) { return decode_bucket(options_, size); });
+  chooser_ = std::make_unique<Chooser>(Chooser::Parts{.choose = std::move(made.choose),
+                                                      .logprobs = std::move(made.logprobs),
+                                                      .edits = *edits_,
+                                                      .inputs = *inputs_,
+                                                      .arena = *arena_,
+                                                      .logits_offset = choice_logits,
+                                                      .vocab_size = vocab_size_,
+                                                      .stream = *stream_});
   head_sizes_ = decode_ladder(max_head_rows(options_));
   table_.graphs_enabled = false;  // until capture()
   return ok_status();
@@ -180,41 +191,24 @@ Status ModelRunner::warm_up() {
   for (std::size_t g = 0; g < attention_.size(); ++g)
     dummy.groups.push_back({.slots = {SlotId(0)}, .page_tables = {{PageId(0)}}});
   const SampleRow row;
-  const ForwardInputs inputs{.batch = dummy, .sampling = std::span(&row, 1), .force_eager = true};
+  const TokenId target(0);
+  const LogitEdits edits{
+      .starts = {0, 1}, .ids = {target}, .penalties = {1}, .offsets = {0}, .masked_rows = {}, .masks = {}};
+  const ForwardInputs inputs{.batch = dummy,
+                             .sampling = std::span(&row, 1),
+                             .edits = &edits,
+                             .logprob_targets = std::span(&target, 1),
+                             .top_logprobs = 1,
+                             .force_eager = true};
   TRY(run_body(inputs, {.runner = RunnerKind::kEager, .size = 1}));
-  TRY(run_head(inputs));
+  TRY(run_head(inputs, results_->begin(0, inputs)));
   return stream_->synchronize();
-}
-
-Status ModelRunner::check(const ForwardInputs& inputs) const {
-  const ForwardBatch& batch = inputs.batch;
-  TRY(batch.check());
-  if (batch.num_tokens() > options_.max_tokens) {
-    return invalid_argument(
-        fmt::format("a forward of {} tokens; at most {} are accepted", batch.num_tokens(), options_.max_tokens));
-  }
-  if (batch.groups.size() != attention_.size()) {
-    return internal_error(
-        fmt::format("a batch with {} cache groups for a model with {}", batch.groups.size(), attention_.size()));
-  }
-  const auto rows = static_cast<std::size_t>(batch.num_wanted_rows());
-  if (!inputs.sampling.empty() && inputs.sampling.size() != rows) {
-    return internal_error(fmt::format("{} sampling rows for {} wanted rows", inputs.sampling.size(), rows));
-  }
-  if (!inputs.sampling.empty() && static_cast<std::int64_t>(rows) > options_.max_requests) {
-    return internal_error(fmt::format("{} rows to sample; at most {} are accepted", rows, options_.max_requests));
-  }
-  if (!inputs.logits.empty() && inputs.logits.size() != rows * static_cast<std::size_t>(vocab_size_)) {
-    return internal_error(
-        fmt::format("space for {} logits, {} rows of {} are wanted", inputs.logits.size(), rows, vocab_size_));
-  }
-  return ok_status();
 }
 
 Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {
   ForwardOutputs outputs;
   outputs.decision = TRY(submit(inputs));
-  outputs.sampled = TRY(collect());
+  outputs.step = TRY(collect());
   return outputs;
 }
 
@@ -232,16 +226,20 @@ Result<Decision> ModelRunner::submit(const ForwardInputs& inputs) {
   return decision;
 }
 
-Result<std::span<const TokenId>> ModelRunner::collect() {
+Result<StepOutputs> ModelRunner::collect() {
   if (in_flight_ == 0) return internal_error("no forward is in flight to be collected");
-  InFlight& oldest = flights_[static_cast<std::size_t>((next_flight_ + kMaxInFlight - in_flight_) % kMaxInFlight)];
+  const int oldest = (next_flight_ + kMaxInFlight - in_flight_) % kMaxInFlight;
   --in_flight_;
-  TRY(oldest.done->synchronize());
-  return std::span<const TokenId>(oldest.sampled);
+  TRY(done_[static_cast<std::size_t>(oldest)]->synchronize());
+  return results_->finish(oldest);
 }
 
 Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
-  TRY(check(inputs));
+  TRY(check(inputs, {.max_tokens = options_.max_tokens,
+                     .max_requests = options_.max_requests,
+                     .cache_groups = attention_.size(),
+                     .vocab_size = vocab_size_,
+                     .hidden_size = hidden_size_}));
   const ForwardBatch& batch = inputs.batch;
   bool in_order = batch.num_wanted_rows() == batch.num_tokens();
   for (std::size_t i = 0; in_order && i < batch.wanted_rows.size(); ++i)
@@ -255,17 +253,15 @@ Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
   if (decision.runner == RunnerKind::kEager) {
     log_debug("dispatch", "fallback to eager: {}", reason_text(decision.reason));
   }
+  StepResults::Slot& results = results_->begin(next_flight_, inputs);
   if (decision.runner == RunnerKind::kDecode) {
-    TRY(run_decode(inputs, decision.size));
+    TRY(run_decode(inputs, decision.size, results));
   } else {
     TRY(run_body(inputs, decision));
-    TRY(run_head(inputs));
+    TRY(run_head(inputs, results));
   }
-  InFlight& flight = flights_[static_cast<std::size_t>(next_flight_)];
-  auto* ids = reinterpret_cast<TokenId*>(sampled_->data()) + next_flight_ * options_.max_requests;
-  flight.sampled = std::span(ids, inputs.sampling.size());
-  if (!flight.sampled.empty()) TRY(inputs_->download_sampled(flight.sampled, *stream_));
-  TRY(stream_->record(*flight.done));
+  if (!results.sampled.empty()) TRY(inputs_->download_sampled(results.sampled, *stream_));
+  TRY(stream_->record(*done_[static_cast<std::size_t>(next_flight_)]));
   return decision;
 }
 
@@ -275,16 +271,20 @@ Status ModelRunner::stage(const ForwardBatch& batch, BatchKind kind, std::int64_
   return inputs_->stage_tokens(batch, padded_tokens, padding_id, *stream_);
 }
 
-Status ModelRunner::run_decode(const ForwardInputs& inputs, std::int64_t size) {
-  const std::int64_t rows = inputs.batch.num_wanted_rows();
+Status ModelRunner::run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results) {
   TRY(stage(inputs.batch, BatchKind::kDecode, size, TokenId(0)));
   TRY(inputs_->stage_rows(std::span(in_order_).first(static_cast<std::size_t>(size)), inputs.sampling, size, *stream_));
   TRY(decode_->replay(size));
+  const Executable& decode = decode_->executable();
   const ir::Bucket bucket = decode_->bucket(size);
-  if (!inputs.logits.empty())
-    TRY(read_logits(TRY(decode_->executable().output(bucket, kDecodeLogits)), 0, rows, inputs.logits));
-  if (inputs.sampling.empty()) return ok_status();
-  return inputs_->keep_sampled(TRY(decode_->executable().output(bucket, kDecodeSampled)).data, 0, rows, *stream_);
+  if (!inputs.hidden_states.empty())
+    TRY(read_hidden(TRY(decode.output(bucket, kDecodeHidden)).data, inputs.hidden_states));
+  return take_rows(inputs,
+                   {.first = 0,
+                    .count = inputs.batch.num_wanted_rows(),
+                    .logits = TRY(decode.output(bucket, kDecodeLogits)).data,
+                    .sampled = TRY(decode.output(bucket, kDecodeSampled)).data},
+                   results);
 }
 
 Status ModelRunner::run_body(const ForwardInputs& inputs, const Decision& decision) {
@@ -297,42 +297,53 @@ Status ModelRunner::run_body(const ForwardInputs& inputs, const Decision& decisi
   }
   // In the planned memory the output lies where the head reads it; isolated, it has a place of its own.
   const TensorView hidden = TRY(prefill_->executable().output(prefill_->bucket(decision.size), 0));
+  if (!inputs.hidden_states.empty()) TRY(read_hidden(hidden.data, inputs.hidden_states));
   if (hidden.data == arena_->base()) return ok_status();
   TRY(arena_->grow(static_cast<std::size_t>(hidden_bytes_)));
   return stream_->copy(arena_->base(), hidden.data, static_cast<std::size_t>(hidden.bytes()));
 }
 
-Status ModelRunner::run_head(const ForwardInputs& inputs) {
+Status ModelRunner::run_head(const ForwardInputs& inputs, StepResults::Slot& results) {
   const std::span<const std::int32_t> wanted = inputs.batch.wanted_rows;
   const auto chunk = static_cast<std::size_t>(head_sizes_.back());
   for (std::size_t first = 0; first < wanted.size(); first += chunk) {
     const std::span<const std::int32_t> rows = wanted.subspan(first, std::min(chunk, wanted.size() - first));
+    const std::size_t begin = std::min(first, inputs.sampling.size());
     const std::span<const SampleRow> sampling =
-        inputs.sampling.empty() ? inputs.sampling : inputs.sampling.subspan(first, rows.size());
+        inputs.sampling.subspan(begin, std::min(rows.size(), inputs.sampling.size() - begin));
     const auto count = static_cast<std::int64_t>(rows.size());
     const std::int64_t size = head_size(count);
     TRY(inputs_->stage_rows(rows, sampling, size, *stream_));
     TRY(head_->make_ready(size));
     TRY(head_->run(size));
     const ir::Bucket bucket = head_->bucket(size);
-    if (!inputs.logits.empty()) {
-      TRY(read_logits(TRY(head_->executable().output(bucket, kHeadLogits)), static_cast<std::int64_t>(first), count,
-                      inputs.logits));
-    }
-    if (!inputs.sampling.empty()) {
-      TRY(inputs_->keep_sampled(TRY(head_->executable().output(bucket, kHeadSampled)).data,
-                                static_cast<std::int64_t>(first), count, *stream_));
-    }
+    const HeadRows made{.first = static_cast<std::int64_t>(first),
+                        .count = count,
+                        .logits = TRY(head_->executable().output(bucket, kHeadLogits)).data,
+                        .sampled = TRY(head_->executable().output(bucket, kHeadSampled)).data};
+    TRY(take_rows(inputs, made, results));
   }
   return ok_status();
 }
 
-Status ModelRunner::read_logits(const TensorView& logits, std::int64_t first_row, std::int64_t rows,
-                                std::span<float> to) {
-  const std::span<float> part =
-      to.subspan(static_cast<std::size_t>(first_row * vocab_size_), static_cast<std::size_t>(rows * vocab_size_));
-  TRY(stream_->download(part.data(), logits.data, part.size_bytes()));
-  return stream_->synchronize();  // the next chunk overwrites the logits
+Status ModelRunner::take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results) {
+  if (!inputs.logits.empty()) {
+    const std::span<float> part = inputs.logits.subspan(static_cast<std::size_t>(rows.first * vocab_size_),
+                                                        static_cast<std::size_t>(rows.count * vocab_size_));
+    TRY(stream_->download(part.data(), rows.logits, part.size_bytes()));
+    TRY(stream_->synchronize());  // the next chunk overwrites the logits
+  }
+  if (inputs.needs_choice()) return chooser_->take(inputs, rows, results);
+  const std::int64_t sampled = rows.num_sampled(static_cast<std::int64_t>(inputs.sampling.size()));
+  return sampled == 0 ? ok_status() : inputs_->keep_sampled(rows.sampled, rows.first, sampled, *stream_);
+}
+
+Status ModelRunner::read_hidden(const std::byte* hidden, std::span<float> to) {
+  const ir::DType dtype = graphs_.body.value(graphs_.body.outputs[0]).type.dtype;
+  hidden_host_.resize(std::max(hidden_host_.size(), to.size() * ir::dtype_size(dtype)));
+  TRY(stream_->download(hidden_host_.data(), hidden, to.size() * ir::dtype_size(dtype)));
+  TRY(stream_->synchronize());
+  return widen_floats(hidden_host_.data(), dtype, to);
 }
 
 std::int64_t ModelRunner::head_size(std::int64_t rows) const {
@@ -352,7 +363,9 @@ std::string ModelRunner::attention_kernels(BatchKind kind) const {
 void ModelRunner::count(const ForwardBatch& batch, const Decision& decision) {
   ++counters_.by_reason[static_cast<std::size_t>(decision.reason)];
   // Eager sizes are as many as there are lengths; they are counted together.
-  ++counters_.by_bucket[{decision.runner, decision.runner == RunnerKind::kEager ? 0 : decision.size}];
+  const std::pair bucket(decision.runner, decision.runner == RunnerKind::kEager ? 0 : decision.size);
+  ++counters_.by_bucket[bucket];
+  counters_.padding_by_bucket[bucket] += decision.padding;
   counters_.tokens += batch.num_tokens();
   counters_.padded_tokens += decision.padding;
 }
@@ -363,7 +376,7 @@ MemoryLedger ModelRunner::memory() const {
           .kv_cache = kv_->bytes(),
           .arena = static_cast<std::int64_t>(arena_->size()),
           .workspace = static_cast<std::int64_t>(workspace_->size()),
-          .static_inputs = inputs_->bytes(),
+          .static_inputs = inputs_->bytes() + edits_->bytes(),
           .graph_objects = told > 0 || device_.properties().kind == DeviceKind::kCpu ? told : measured_graph_bytes_};
 }
 

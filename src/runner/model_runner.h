@@ -6,7 +6,8 @@
 //
 // A forward: dispatch picks runner and size; attention's plan and the static inputs are staged; the
 // prefill graphs are replayed piece by piece and the head run on the wanted rows, or the decode graph,
-// which holds body, head and sampler, is replayed whole; sampled ids are copied out of the arena.
+// which holds body, head and sampler, is replayed whole; where logits are edited or log-probabilities wanted,
+// the chooser goes on from the logits; sampled ids are copied out of the arena.
 //
 // Threads: one thread owns a runner. Errors of a forward leave the runner usable unless kDeviceLost.
 #pragma once
@@ -24,7 +25,9 @@
 #include "tessera/model/model.h"
 #include "tessera/ops/attention.h"
 #include "tessera/ops/forward_batch.h"
+#include "tessera/runner/chooser.h"
 #include "tessera/runner/dispatch.h"
+#include "tessera/runner/forward_inputs.h"
 #include "tessera/runner/graph_runner.h"
 #include "tessera/runner/input_buffers.h"
 #include "tessera/runner/kv_storage.h"
@@ -32,22 +35,16 @@
 
 namespace tessera {
 
-struct ForwardInputs {
-  const ForwardBatch& batch;
-  std::span<const SampleRow> sampling = {};  // [wanted rows]; empty: nothing is sampled
-  std::span<float> logits = {};              // [wanted rows × vocab], filled; empty: not wanted
-  bool force_eager = false;
-};
-
 struct ForwardOutputs {
   Decision decision;
-  std::span<const TokenId> sampled;  // [wanted rows] where sampling was given; see ModelRunner::collect
+  StepOutputs step;
 };
 
 // Forwards counted since the start.
 struct ForwardCounters {
   std::array<std::int64_t, kNumReasons> by_reason{};
   std::map<std::pair<RunnerKind, std::int64_t>, std::int64_t> by_bucket;
+  std::map<std::pair<RunnerKind, std::int64_t>, std::int64_t> padding_by_bucket;  // rows computed for nothing
   std::int64_t tokens = 0;
   std::int64_t padded_tokens = 0;  // computed for nothing
 };
@@ -79,18 +76,18 @@ class ModelRunner {
   Result<ForwardOutputs> forward(const ForwardInputs& inputs);
 
   // Enqueues a forward and returns, where the device runs beside the host, before it has run: the host can stage and
-  // enqueue the next one, whose rows may name this one's samples (ForwardBatch::input_rows). Where logits are wanted
-  // it waits for them. Precondition: fewer than kMaxInFlight forwards are in flight. Allocates nothing once the
-  // sizes in use have been seen.
+  // enqueue the next one, whose rows may name this one's samples (ForwardBatch::input_rows). Where logits or hidden
+  // states are wanted it waits for them. Precondition: fewer than kMaxInFlight forwards are in flight. Allocates
+  // nothing once the sizes in use have been seen.
   static constexpr int kMaxInFlight = 2;
   Result<Decision> submit(const ForwardInputs& inputs);
-  // Waits for the oldest forward in flight: its sampled ids, valid until kMaxInFlight forwards were submitted after it;
-  // empty where it sampled nothing. After an error too it is in flight no more. Precondition: one is in flight.
-  Result<std::span<const TokenId>> collect();
+  // Waits for the oldest forward in flight. After an error too it is in flight no more. Precondition: one is in flight.
+  Result<StepOutputs> collect();
   int in_flight() const { return in_flight_; }
 
   const RunnerOptions& options() const { return options_; }
   std::int64_t vocab_size() const { return vocab_size_; }
+  std::int64_t hidden_size() const { return hidden_size_; }
   const DispatchTable& dispatch_table() const { return table_; }
   const ForwardCounters& counters() const { return counters_; }
   MemoryLedger memory() const;
@@ -113,15 +110,15 @@ class ModelRunner {
   Status build_executables();
   ExecutionEnvironment environment();
 
-  Status check(const ForwardInputs& inputs) const;
   Result<Decision> enqueue(const ForwardInputs& inputs);
   Status warm_up();
   Status capture_graphs(const GraphSwitches& on);
   Status stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id);
-  Status run_decode(const ForwardInputs& inputs, std::int64_t size);
+  Status run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results);
   Status run_body(const ForwardInputs& inputs, const Decision& decision);
-  Status run_head(const ForwardInputs& inputs);
-  Status read_logits(const TensorView& logits, std::int64_t first_row, std::int64_t rows, std::span<float> to);
+  Status run_head(const ForwardInputs& inputs, StepResults::Slot& results);
+  Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
+  Status read_hidden(const std::byte* hidden, std::span<float> to);
   void count(const ForwardBatch& batch, const Decision& decision);
 
   // In order of creation; destroyed in reverse: graphs first, then buffers, then the stream (D8).
@@ -132,6 +129,7 @@ class ModelRunner {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<KvStorage> kv_;
   std::unique_ptr<InputBuffers> inputs_;
+  std::unique_ptr<EditBuffers> edits_;
   std::vector<AttentionBuffers> attention_;  // [cache groups]
   ForwardContext context_;
   ForwardContext decode_context_;  // the same, of batches with one row a request
@@ -142,16 +140,15 @@ class ModelRunner {
   std::unique_ptr<GraphRunner> head_;
   std::unique_ptr<GraphRunner> decode_;
   std::vector<std::int64_t> head_sizes_;
-  std::vector<std::int32_t> in_order_;   // 0, 1, 2, …: the wanted rows of decode graphs
-  std::unique_ptr<Allocation> sampled_;  // on the host: [kMaxInFlight][max_requests]
-  struct InFlight {
-    std::unique_ptr<Event> done;
-    std::span<TokenId> sampled;
-  };
-  std::array<InFlight, kMaxInFlight> flights_;
+  std::unique_ptr<Chooser> chooser_;
+  std::vector<std::int32_t> in_order_;    // 0, 1, 2, …: the wanted rows of decode graphs
+  std::vector<std::byte> hidden_host_;    // of the forward that wanted most hidden states, in the device's type
+  std::unique_ptr<StepResults> results_;  // [kMaxInFlight]
+  std::array<std::unique_ptr<Event>, kMaxInFlight> done_;  // passed when the slot's results are there
   int next_flight_ = 0;
   int in_flight_ = 0;
   std::int64_t vocab_size_ = 0;
+  std::int64_t hidden_size_ = 0;
   std::int64_t measured_graph_bytes_ = 0;  // by the memory that captures left
   std::int64_t hidden_bytes_ = 0;          // of the largest body output, at the arena's start
   DispatchTable table_;

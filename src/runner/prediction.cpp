@@ -12,7 +12,8 @@ Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions
   const std::unique_ptr<Arena> arena =
       TRY(device.create_arena({.reserve_bytes = kDeviceAlignment, .name = "prediction"}));
   ForwardContext context{.attention = std::vector<AttentionMetadata>(graphs.body.cache_groups.size()),
-                         .page_size = options.page_size};
+                         .page_size = options.page_size,
+                         .deterministic = options.deterministic};
   const ExternalValues externals;
   const ExecutionEnvironment environment{.device = device,
                                          .stream = *stream,
@@ -35,7 +36,9 @@ Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions
   for (const std::int64_t size : options.decode_sizes) {
     prediction.decode.push_back({size, TRY(add(*made.decode, decode_bucket(options, size)))});
   }
-  TRY(add(*made.head, made.head->largest()));
+  for (const Executable* executable : {made.head.get(), made.choose.get(), made.logprobs.get()})
+    TRY(add(*executable, executable->largest()));
+  prediction.static_input_bytes = static_input_bytes(graphs, options);
   return prediction;
 }
 

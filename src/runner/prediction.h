@@ -21,6 +21,7 @@ struct Prediction {
   std::vector<SizeNeed> decode;
   std::int64_t arena_bytes = 0;  // shared by all: the largest need
   std::int64_t workspace_bytes = 0;
+  std::int64_t static_input_bytes = 0;
 };
 
 Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device);

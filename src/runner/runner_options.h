@@ -26,6 +26,7 @@ struct RunnerOptions {
   std::int64_t page_size = 16;
   std::int64_t num_pages = 0;            // of the KV cache, reserved page 0 included
   Communicator* communicator = nullptr;  // tensor-parallel ranks; null: one
+  bool deterministic = false;            // ForwardContext::deterministic
   bool show_progress = false;
 };
 

@@ -228,7 +228,12 @@ class Verifier {
         pages.emplace_back(static_cast<std::int32_t>(1 + next_page++));
       for (std::int32_t position = lengths.prefix[b]; position < kv_len; ++position) {
         const auto token = static_cast<std::int64_t>(batch.input_ids.size());
-        batch.input_ids.emplace_back(static_cast<std::int32_t>((token * 7919 + 13) % poisoned_id_.value()));
+        // Some tokens have an embedding instead.
+        const bool given = token % 64 == 3;
+        batch.input_ids.emplace_back(given ? -1
+                                           : static_cast<std::int32_t>((token * 7919 + 13) % poisoned_id_.value()));
+        for (std::int64_t i = 0; given && i < r_.hidden_size_; ++i)
+          batch.input_embeds.push_back(static_cast<float>((token + i * 31) % 17 - 8) / 64.0F);
         batch.input_rows.push_back(-1);
         batch.positions.push_back(position);
         const auto page = static_cast<std::size_t>(position / page_size);

@@ -1,6 +1,8 @@
 // FlashInfer's FlashAttention-2 over our page table. A tile packs the query heads of one KV head, so the same kernel
 // serves extend (tiles of 64 rows) and decode (16 rows, keys cut into chunks).
 //
+// Deterministic forwards run extend's kernel for decode too, so that a token's keys are always added up in one order.
+//
 // Grids depend on the bucket alone; blocks that a forward does not need find a 0 in `valid`.
 #pragma once
 
@@ -92,11 +94,34 @@ Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner&
   return p;
 }
 
-template <int kTileRows, int kHeadDim, class T>
+// Without a window, window_left -1 masks nothing.
+using Fa2Variant = fi::DefaultAttention</*custom_mask=*/false, /*sliding_window=*/true, /*soft_cap=*/false,
+                                        /*alibi=*/false>;
+
+// For deterministic forwards, of which none with a window comes here. A tile goes on to the last key that any of its
+// rows sees; for the other rows nothing may change there. FlashInfer scales their sums by 2^(m · scale - m · scale),
+// which is 1 only where a fused multiply-add rounds nothing: so the scale is 1, and scores are scaled on their own.
+struct Fa2ExactVariant : fi::AttentionVariantBase {
+  static constexpr bool use_softmax = true;
+
+  uint32_t qo_len, kv_len;
+  uint32_t window_left;
+  float sm_scale_log2 = 1;
+  float scale;
+
+  template <class Params>
+  __device__ __host__ Fa2ExactVariant(const Params& params, std::uint32_t request, std::uint8_t*)
+      : qo_len(params.get_qo_len(request)),
+        kv_len(params.get_kv_len(request)),
+        window_left(kv_len),
+        scale(params.sm_scale * fi::math::log2e) {}
+
+  REGISTER_LOGITS_TRANSFORM(params, logits, batch_idx, qo_idx, kv_idx, qo_head_idx, kv_head_idx,
+                            { return logits * scale; })
+};
+
+template <int kTileRows, int kHeadDim, class T, class Variant = Fa2Variant>
 struct Fa2Kernel {
-  // Without a window, window_left -1 masks nothing.
-  using Variant = fi::DefaultAttention</*custom_mask=*/false, /*sliding_window=*/true, /*soft_cap=*/false,
-                                       /*alibi=*/false>;
   static constexpr std::uint32_t kWarpsKeys = fi::get_num_warps_kv(kTileRows);
   // 16 · kWarpsKeys · kMmaKeys keys are in shared memory at once: what 99 KiB hold, two blocks of extend where they
   // fit.
@@ -121,9 +146,9 @@ struct Fa2Kernel {
   }
 };
 
-template <class T, int kHeadDim>
+template <class T, int kHeadDim, class Variant>
 Result<std::unique_ptr<BoundOp>> make_fa2_extend(const CudaAttention& a, const CudaAttentionPlanner& planner) {
-  using Kernel = Fa2Kernel<kFa2TileRows, kHeadDim, T>;
+  using Kernel = Fa2Kernel<kFa2TileRows, kHeadDim, T, Variant>;
   TRY(Kernel::prepare());
   const Fa2Params<T> p = make_fa2_params<T, kHeadDim>(a, planner, planner.block_plan(a.shape));
   const std::int64_t blocks = most_tiles(a.num_rows * a.group(), a.max_requests(), kFa2TileRows);
@@ -176,8 +201,9 @@ Result<int> find_fa2_decode_residency() {
 
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa2(const CudaAttention& a, const CudaAttentionPlanner& planner) {
+  if (a.deterministic) return make_fa2_extend<T, kHeadDim, Fa2ExactVariant>(a, planner);
   if (a.kind == BatchKind::kDecode) return make_fa2_decode<T, kHeadDim>(a, planner);
-  return make_fa2_extend<T, kHeadDim>(a, planner);
+  return make_fa2_extend<T, kHeadDim, Fa2Variant>(a, planner);
 }
 
 }  // namespace tessera::flashinfer

@@ -1,0 +1,106 @@
+#include "tessera/runner/forward_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/ops/top_logprobs.h"
+
+namespace tessera {
+namespace {
+
+Status check_batch(const ForwardBatch& batch, const ForwardLimits& limits) {
+  TRY(batch.check());
+  if (batch.num_tokens() > limits.max_tokens) {
+    return invalid_argument(
+        fmt::format("a forward of {} tokens; at most {} are accepted", batch.num_tokens(), limits.max_tokens));
+  }
+  if (batch.groups.size() != limits.cache_groups) {
+    return internal_error(
+        fmt::format("a batch with {} cache groups for a model with {}", batch.groups.size(), limits.cache_groups));
+  }
+  const std::int64_t given = batch.num_given_embeddings();
+  if (static_cast<std::int64_t>(batch.input_embeds.size()) != given * limits.hidden_size) {
+    return internal_error(fmt::format("{} values of embeddings for {} tokens; {} of {} each are needed",
+                                      batch.input_embeds.size(), given, given, limits.hidden_size));
+  }
+  return ok_status();
+}
+
+Status check_edits(const LogitEdits& edits, std::size_t rows, std::int64_t vocab_size) {
+  const auto count = static_cast<std::int64_t>(edits.ids.size());
+  if (edits.penalties.size() != edits.ids.size() || edits.offsets.size() != edits.ids.size()) {
+    return internal_error(fmt::format("logit edits of {} ids with {} penalties and {} offsets", edits.ids.size(),
+                                      edits.penalties.size(), edits.offsets.size()));
+  }
+  const std::vector<std::int32_t>& starts = edits.starts;
+  const bool lists_agree = starts.empty() ? count == 0
+                                          : starts.size() == rows + 1 && starts.front() == 0 &&
+                                                starts.back() == count && std::is_sorted(starts.begin(), starts.end());
+  if (!lists_agree) {
+    return internal_error(
+        fmt::format("logit edits: {} starts do not divide {} ids among {} sampled rows", starts.size(), count, rows));
+  }
+  for (std::size_t r = 0; r < rows && !starts.empty(); ++r) {
+    if (starts[r + 1] - starts[r] > vocab_size) {
+      return internal_error(fmt::format("logit edits: row {} has {} ids of a vocabulary of {}", r,
+                                        starts[r + 1] - starts[r], vocab_size));
+    }
+  }
+  const auto words = static_cast<std::size_t>((vocab_size + 31) / 32);
+  if (edits.masks.size() != edits.masked_rows.size() * words) {
+    return internal_error(fmt::format("logit edits: {} words of masks for {} rows of {} each", edits.masks.size(),
+                                      edits.masked_rows.size(), words));
+  }
+  for (std::size_t i = 0; i < edits.masked_rows.size(); ++i) {
+    const std::int32_t row = edits.masked_rows[i];
+    if (row < (i == 0 ? 0 : edits.masked_rows[i - 1] + 1) || row >= static_cast<std::int64_t>(rows)) {
+      return internal_error(
+          fmt::format("logit edits: masked row {} is number {} of {} sampled rows; they must ascend", row, i, rows));
+    }
+  }
+  return ok_status();
+}
+
+Status check_outputs(const ForwardInputs& inputs, const ForwardLimits& limits) {
+  const auto rows = static_cast<std::size_t>(inputs.batch.num_wanted_rows());
+  if (!inputs.logits.empty() && inputs.logits.size() != rows * static_cast<std::size_t>(limits.vocab_size)) {
+    return internal_error(
+        fmt::format("space for {} logits, {} rows of {} are wanted", inputs.logits.size(), rows, limits.vocab_size));
+  }
+  const auto hidden = static_cast<std::size_t>(inputs.batch.num_tokens() * limits.hidden_size);
+  if (!inputs.hidden_states.empty() && inputs.hidden_states.size() != hidden) {
+    return internal_error(fmt::format("space for {} values of hidden states, {} tokens of {} are wanted",
+                                      inputs.hidden_states.size(), inputs.batch.num_tokens(), limits.hidden_size));
+  }
+  if (!inputs.logprob_targets.empty() && inputs.logprob_targets.size() != rows) {
+    return internal_error(
+        fmt::format("{} targets of log-probabilities for {} wanted rows", inputs.logprob_targets.size(), rows));
+  }
+  if (static_cast<std::int64_t>(inputs.logprob_targets.size()) > limits.max_tokens) {
+    return internal_error(
+        fmt::format("log-probabilities of {} rows; at most {} are accepted", rows, limits.max_tokens));
+  }
+  if (inputs.top_logprobs < 0 || inputs.top_logprobs > kMaxTopLogprobs) {
+    return internal_error(
+        fmt::format("{} top log-probabilities; 0 to {} are accepted", inputs.top_logprobs, kMaxTopLogprobs));
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Status check(const ForwardInputs& inputs, const ForwardLimits& limits) {
+  TRY(check_batch(inputs.batch, limits));
+  const auto rows = static_cast<std::size_t>(inputs.batch.num_wanted_rows());
+  if (inputs.sampling.size() > rows)
+    return internal_error(fmt::format("{} sampling rows for {} wanted rows", inputs.sampling.size(), rows));
+  if (static_cast<std::int64_t>(inputs.sampling.size()) > limits.max_requests) {
+    return internal_error(
+        fmt::format("{} rows to sample; at most {} are accepted", inputs.sampling.size(), limits.max_requests));
+  }
+  if (inputs.edits != nullptr) TRY(check_edits(*inputs.edits, inputs.sampling.size(), limits.vocab_size));
+  return check_outputs(inputs, limits);
+}
+
+}  // namespace tessera
