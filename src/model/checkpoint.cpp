@@ -3,46 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
 
-#include "tessera/base/json.h"
 #include "tessera/base/nearest.h"
-#include "tessera/model/fields.h"
+#include "tessera/model/weight_map.h"
 
 namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uintmax_t kMaxIndexBytes = 100'000'000;
-
-// "model-00002-of-00005.safetensors" → {2, 5}
-struct ShardNumber {
-  int index = 0;
-  int count = 0;
-};
-std::optional<ShardNumber> shard_number(std::string_view name) {
-  constexpr std::string_view kPrefix = "model-";
-  constexpr std::string_view kOf = "-of-";
-  constexpr std::string_view kSuffix = ".safetensors";
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
-  name.remove_suffix(kSuffix.size());
-  const std::size_t of = name.find(kOf);
-  if (of == std::string_view::npos) return std::nullopt;
-  const auto number = [](std::string_view digits, int& value) {
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc() && end == digits.data() + digits.size() && value > 0;
-  };
-  ShardNumber shard;
-  if (!number(name.substr(0, of), shard.index) || !number(name.substr(of + kOf.size()), shard.count))
-    return std::nullopt;
-  return shard;
-}
 
 // All of model-1-of-n … model-n-of-n in the folder, in order; empty where there is none.
 Result<std::vector<std::string>> shards_by_pattern(const std::string& dir) {
@@ -67,35 +39,6 @@ Result<std::vector<std::string>> shards_by_pattern(const std::string& dir) {
   return names;
 }
 
-// weight_map of the index: tensor → file, each file a plain name in the folder.
-Result<std::map<std::string, std::string>> read_weight_map(const std::string& path) {
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(path, error);
-  if (error) return not_found(fmt::format("cannot read {}: {}", path, error.message()));
-  if (size > kMaxIndexBytes) {
-    return invalid_argument(fmt::format("{} is {} bytes long; accepted: at most {}", path, size, kMaxIndexBytes));
-  }
-  const Json index = TRY(Json::read_file(path));
-  const Json* map = index.find("weight_map");
-  if (map == nullptr || !map->is_object() || map->as_object().empty()) {
-    return invalid_argument(fmt::format(
-        "{}: field \"weight_map\" is {}; accepted: an object of tensor names to shard files", path, shown_value(map)));
-  }
-  std::map<std::string, std::string> result;
-  for (const auto& [tensor, shard] : map->as_object()) {
-    const auto plain = [](const std::string& name) {
-      return name.ends_with(".safetensors") && name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
-    };
-    if (!shard.is_string() || !plain(shard.as_string())) {
-      return invalid_argument(fmt::format(
-          "{}: weight_map: tensor \"{}\" is in {}; accepted: the name of a .safetensors file in the same folder", path,
-          clip_text(tensor), shown_value(&shard)));
-    }
-    result.emplace(tensor, shard.as_string());
-  }
-  return result;
-}
-
 }  // namespace
 
 Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
@@ -105,12 +48,12 @@ Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
   checkpoint.model_dir_ = model_dir;
   const auto in_dir = [&](std::string_view name) { return (fs::path(model_dir) / name).string(); };
 
-  if (fs::exists(in_dir("model.safetensors"), error)) {
-    SafetensorsFile file = TRY(SafetensorsFile::open(in_dir("model.safetensors")));
+  if (fs::exists(in_dir(kWeightFile), error)) {
+    SafetensorsFile file = TRY(SafetensorsFile::open(in_dir(kWeightFile)));
     TRY(checkpoint.add_file(std::move(file)));
     return checkpoint;
   }
-  const std::string index_path = in_dir("model.safetensors.index.json");
+  const std::string index_path = in_dir(kWeightIndex);
   const bool has_index = fs::exists(index_path, error);
   std::map<std::string, std::string> weight_map;
   std::vector<std::string> shards;

@@ -1,8 +1,4 @@
-// All tensors of a model folder, whichever way they are spread over files:
-//   model.safetensors                     one file
-//   model.safetensors.index.json          shards by its weight_map
-//   model-00001-of-00003.safetensors …    shards without index
-// tried in this order.
+// All tensors of a model folder, whichever way they are spread over files (weight_map.h).
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,8 @@
 
 namespace tessera {
 
-// h = embed(ids); per layer: h += o(attention(rope(qkv(norm(h))))), h += down(act(gate_up(norm(h)))); norm(h).
+// h = embed(ids), or given embeddings; per layer: h += o(attention(rope(qkv(norm(h))))), h +=
+// down(act(gate_up(norm(h)))); norm(h).
 Result<ModelGraphs> build_llama(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops);
 
 }  // namespace tessera

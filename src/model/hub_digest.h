@@ -1,0 +1,34 @@
+// The digests by which the hub names content.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+
+struct evp_md_ctx_st;  // OpenSSL's
+
+namespace tessera {
+
+class Digest {
+ public:
+  static Result<Digest> sha256();
+  // SHA-1 of a git blob of so many bytes.
+  static Result<Digest> git_blob(std::int64_t size);
+
+  void add(std::string_view bytes);
+  // Lower-case digits. Once.
+  Result<std::string> finish();
+
+ private:
+  struct Free {
+    void operator()(evp_md_ctx_st* context) const;
+  };
+  Digest() = default;
+  std::unique_ptr<evp_md_ctx_st, Free> context_;
+  bool good_ = true;
+};
+
+}  // namespace tessera

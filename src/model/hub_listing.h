@@ -1,0 +1,41 @@
+// What the hub says a revision consists of, and which of it an engine needs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+struct HubFile {
+  std::string name;  // one component, checked
+  std::int64_t size = 0;
+  std::string digest;   // hexadecimal, checked; also the blob's name in the cache
+  bool is_lfs = false;  // the digest is the SHA-256 of the content; else it is git's of a blob
+};
+
+struct HubListing {
+  std::string commit;          // 40 digits, checked
+  std::vector<HubFile> files;  // of the top folder
+  // null where there is none.
+  const HubFile* find(std::string_view name) const;
+};
+
+// Reads the answer to GET /api/models/<id>/revision/<revision>?blobs=true. data_loss for anything else, for a file
+// whose name leaves the folder and for digests that are none. `what` names it in errors.
+Result<HubListing> parse_hub_listing(std::string_view text, const std::string& what);
+
+// Configuration, tokenizer and templates: *.json, *.model, *.jinja.
+std::vector<HubFile> small_files(const HubListing& listing);
+
+// Whether the weights can be read, before anything is fetched: not_found with what there is instead.
+Status check_has_weights(const HubListing& listing);
+// The files that Checkpoint will open (weight_map.h). `weight_map` is the index's, empty without an index.
+Result<std::vector<HubFile>> weight_files(const HubListing& listing,
+                                          const std::map<std::string, std::string>& weight_map);
+
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// Where models of the Hugging Face hub are kept on this machine and fetched from. The variables are those of the hub's
+// own tools, so that both share one cache.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace tessera {
+
+struct HubSettings {
+  std::string cache{};  // the folder of models--org--name; empty: none is known
+  std::string endpoint = "https://huggingface.co";
+  std::string token{};       // empty: what token_file holds, if it is there
+  std::string token_file{};  // read only when something is fetched
+  std::string ca_file{};     // certificates of authorities; empty: the system's
+  bool offline = false;      // fetching anything is an error
+};
+
+// `get(name)` is the value of an environment variable, null where it is not set; an empty one counts as not set.
+//   cache       HF_HUB_CACHE, or hub in HF_HOME, which is else huggingface in XDG_CACHE_HOME, or in .cache of HOME
+//   endpoint    HF_ENDPOINT
+//   token       HF_TOKEN; the file is `token` in HF_HOME
+//   ca_file     SSL_CERT_FILE
+//   offline     HF_HUB_OFFLINE: 1, on, yes or true
+HubSettings hub_settings_from(const std::function<const char*(const char*)>& get);
+
+}  // namespace tessera

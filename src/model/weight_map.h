@@ -1,0 +1,31 @@
+// Which files of a model folder hold its weights:
+//   model.safetensors                     one file
+//   model.safetensors.index.json          shards by its weight_map
+//   model-00001-of-00003.safetensors …    shards without index
+// tried in this order.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+inline constexpr std::string_view kWeightFile = "model.safetensors";
+inline constexpr std::string_view kWeightIndex = "model.safetensors.index.json";
+
+// "model-00002-of-00005.safetensors" → {2, 5}
+struct ShardNumber {
+  int index = 0;
+  int count = 0;
+};
+std::optional<ShardNumber> shard_number(std::string_view name);
+
+// weight_map of the index file `path`: tensor → shard, each a plain name of a .safetensors file in the same folder.
+// not_found for a file that is not there, invalid_argument for one that is wrong.
+Result<std::map<std::string, std::string>> read_weight_map(const std::string& path);
+
+}  // namespace tessera
