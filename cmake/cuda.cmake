@@ -49,7 +49,7 @@ endforeach()
 set(TESSERA_CUDA_GENCODE_SM90 -gencode=arch=compute_90a,code=sm_90a)
 
 set(cuda_headers ${PROJECT_BINARY_DIR}/third_party)
-execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/fetch_cuda_headers.sh ${cuda_headers}
+execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/fetch_pypi.sh cuda_headers ${cuda_headers}
                 RESULT_VARIABLE fetch_result ERROR_VARIABLE fetch_error OUTPUT_QUIET)
 if(fetch_result EQUAL 0)
   set(TESSERA_CUDA_LIBRARIES ON)

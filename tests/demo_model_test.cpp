@@ -43,7 +43,7 @@ TEST_P(DemoModelText, IsPinned) {
   for (const Json& entry : golden.as_array()) {
     const auto ids = *engine->tokenizer()->encode(entry.find("prompt")->as_string(), {.add_special_tokens = false});
     EXPECT_EQ(ids, ids_of(*entry.find("input_ids")));
-    requests.push_back({.prompt = ids, .sampling = {}, .max_new_tokens = 60});
+    requests.push_back({.prompt = ids, .stop = {.max_new_tokens = 60}});
   }
   const std::vector<Completion> done = *engine->run(requests);
   for (std::size_t i = 0; i < done.size(); ++i) {

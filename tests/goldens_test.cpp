@@ -83,7 +83,7 @@ TEST_P(Goldens, GreedyTokensThroughGraphsAndEagerly) {
     ASSERT_TRUE(engine.ok()) << engine.status().to_string();
     std::vector<Request> requests;
     for (const auto& prompt : golden.prompts)
-      requests.push_back({.prompt = prompt, .sampling = {}, .max_new_tokens = 12, .ignore_eos = true});
+      requests.push_back({.prompt = prompt, .stop = {.max_new_tokens = 12, .ignore_eos = true}});
     const auto together = (*engine)->run(requests);
     ASSERT_TRUE(together.ok()) << together.status().to_string();
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -137,8 +137,8 @@ TEST(Stories260k, GreedyTextEqualsTheReference) {
   const Json cases = *Json::read_file(folder + "/expected.json");
   for (const Json& expected : cases.as_array()) {
     const std::vector<TokenId> want = ids_of(*expected.find("greedy_ids"));
-    Request request{.prompt = ids_of(*expected.find("prompt_ids")), .sampling = {}, .ignore_eos = true};
-    request.max_new_tokens = static_cast<std::int64_t>(want.size() - request.prompt.size());
+    Request request{.prompt = ids_of(*expected.find("prompt_ids")), .stop = {.ignore_eos = true}};
+    request.stop.max_new_tokens = static_cast<std::int64_t>(want.size() - request.prompt.size());
     const auto done = (*engine)->run({&request, 1});
     ASSERT_TRUE(done.ok()) << done.status().to_string();
     std::vector<TokenId> got = request.prompt;

@@ -64,8 +64,8 @@ TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) {
   auto engine = Engine::create(options);
   ASSERT_TRUE(engine.ok()) << engine.status().to_string();
   for (std::int32_t i = 0; i < 3; ++i) {
-    Request request{.prompt = {TokenId(i + 1), TokenId(5)}, .sampling = {}, .max_new_tokens = kSteps + 150};
-    request.ignore_eos = true;
+    Request request{.prompt = {TokenId(i + 1), TokenId(5)},
+                    .stop = {.max_new_tokens = kSteps + 150, .ignore_eos = true}};
     if (i == 1) request.sampling = {.temperature = 0.8, .top_k = 20, .top_p = 0.9, .seed = 3};
     ASSERT_TRUE((*engine)->submit(std::move(request)).ok());
   }
@@ -74,7 +74,7 @@ TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) {
   const std::int64_t before = allocations;
   std::size_t tokens = 0;
   for (int i = 0; i < kSteps; ++i) {
-    const Result<std::span<const RequestEvent>> events = (*engine)->step();
+    const Result<std::span<RequestEvent>> events = (*engine)->step();
     ASSERT_TRUE(events.ok());
     tokens += events->size();
   }

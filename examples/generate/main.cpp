@@ -17,7 +17,7 @@ tessera::Status generate(const std::string& model_path, const std::string& promp
 
   tessera::Request request;
   request.prompt = TRY(engine->tokenizer()->encode(prompt));
-  request.max_new_tokens = max_new_tokens;
+  request.stop.max_new_tokens = max_new_tokens;
 
   // Tokens arrive one by one; the decoder hands out text as soon as its characters are complete.
   tessera::StreamDecoder decoder(*engine->tokenizer());

@@ -4,20 +4,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <future>
-#include <random>
-
-#include "tessera/base/log.h"
-#include "tessera/device/cpu/parallel.h"
-#include "tessera/ops/backend.h"
+#include <cmath>
+#include <limits>
 
 namespace tessera {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 // splitmix64 (Steele et al., 2014): a stream of seeds from one seed.
 std::uint64_t next_random(std::uint64_t& state) {
@@ -27,142 +24,100 @@ std::uint64_t next_random(std::uint64_t& state) {
   return z ^ (z >> 31);
 }
 
-// Weights on their way while the graphs that will read them are built and captured. On a CPU both would fight for the
-// same cores, and the weights come first.
-class WeightLoad {
- public:
-  WeightLoad(std::vector<WeightSpec> specs, const Weights& weights, WeightSource source, Device& device,
-             bool show_progress)
-      : specs_(std::move(specs)),
-        memory_(weights.memory()),
-        addresses_(weights.addresses()),
-        source_(std::move(source)),
-        device_(device),
-        show_progress_(show_progress) {}
-
-  Status start() {
-    const bool beside = device_.properties().kind != DeviceKind::kCpu;
-    seconds_ = std::async(beside ? std::launch::async : std::launch::deferred, [this] { return run(); });
-    return beside ? ok_status() : seconds_.get().status();
+TokenLogprobs logprobs_of(TokenId token, std::int64_t row, int top, int wanted, const StepOutputs& outputs) {
+  TokenLogprobs made{.token = {.id = token, .logprob = outputs.logprobs[static_cast<std::size_t>(row)]}};
+  made.top.reserve(static_cast<std::size_t>(wanted));
+  for (int i = 0; i < wanted; ++i) {
+    const auto at = static_cast<std::size_t>(row * top + i);
+    made.top.push_back({.id = outputs.top_ids[at], .logprob = outputs.top_logprobs[at]});
   }
-  // Seconds that it took.
-  Result<double> wait() { return seconds_.get(); }
-
- private:
-  Result<double> run() {
-    // Some cores are left to the thread that captures: a team that waits for a member whose core is taken loses
-    // whole time slices.
-    if (device_.properties().kind != DeviceKind::kCpu) set_worker_threads(std::max(1, worker_threads() * 3 / 4));
-    const Clock::time_point start = Clock::now();
-    TRY(fill_weights(specs_, addresses_, source_, device_, show_progress_));
-    return seconds_since(start);
-  }
-
-  std::vector<WeightSpec> specs_;
-  std::shared_ptr<const Allocation> memory_;  // a runner that cannot be made frees its own share
-  Weights::Addresses addresses_;
-  WeightSource source_;
-  Device& device_;
-  bool show_progress_;
-  std::shared_future<Result<double>> seconds_;  // last: its destructor waits for the thread
-};
+  return made;
+}
 
 }  // namespace
 
-Engine::~Engine() = default;
-
-Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
-  std::unique_ptr<Engine> engine(new Engine());
-  TRY(engine->load(options));
-  return engine;
-}
-
-Status Engine::load(const EngineOptions& options) {
-  const Clock::time_point start = Clock::now();
-  device_ = TRY(open_device(options.device));
-  EnginePlan plan = TRY(plan_engine(options, device_->properties()));
-  config_ = plan.config;
-  notes_ = plan.notes;
-  for (const std::string& note : notes_) log_warn("engine", "{}", note);
-  TRY(load_texts(options));
-
-  seed_state_ = options.random_seed != 0 ? options.random_seed : std::random_device{}();
-  // One bar at a time: where both overlap, loading is what takes long.
-  if (device_->properties().kind != DeviceKind::kCpu) plan.runner.show_progress = false;
-  Weights weights = TRY(Weights::allocate(plan.graphs.weights, *device_));
-  WeightLoad load(plan.graphs.weights, weights, TRY(weight_source(options)), *device_, options.show_progress);
-  TRY(load.start());
-  const SchedulerOptions scheduling{
-      .chunk = plan.runner.max_tokens,
-      .max_running = plan.runner.max_requests,
-      .num_cache_groups = static_cast<std::int64_t>(plan.graphs.body.cache_groups.size())};
-  // On a CPU a forward is over when it is enqueued: nothing would overlap, and ends would be seen a step late.
-  overlap_ = options.overlap_schedule.value_or(device_->properties().kind != DeviceKind::kCpu);
-  const PagePool pages(plan.runner.num_pages, plan.runner.page_size);
-  scheduler_ = std::make_unique<Scheduler>(scheduling, pages);
-  runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
-  prepare_seconds_ = seconds_since(start);
-
-  const Clock::time_point capture_start = Clock::now();
-  TRY(runner_->capture());
-  capture_seconds_ = seconds_since(capture_start);
-  load_seconds_ = TRY(load.wait());
-  return ok_status();
-}
-
-Status Engine::load_texts(const EngineOptions& options) {
-  const std::string folder = model_folder(options.model_path);
-  generation_config_ = TRY(GenerationConfig::read(folder));
-  end_ids_ = generation_config_.eos_token_ids.empty() ? config_.eos_token_ids : generation_config_.eos_token_ids;
-
-  namespace fs = std::filesystem;
-  const bool given = !options.tokenizer_path.empty();
-  fs::path file = given ? fs::path(options.tokenizer_path) : fs::path(folder);
-  std::error_code unreadable;
-  if (fs::is_directory(file, unreadable)) file /= "tokenizer.json";
-  if (!given && !fs::exists(file, unreadable)) return ok_status();
-  tokenizer_ = TRY(Tokenizer::load(file.string()));
-  tokenizer_config_ = TRY(TokenizerConfig::load(file.parent_path().string()));
-  return ok_status();
-}
-
 std::int64_t Engine::draw_seed() { return static_cast<std::int64_t>(next_random(seed_state_) >> 1); }
 
-Result<RequestId> Engine::submit(Request request) {
-  TRY(check_sampling(request.sampling));
-  const std::int64_t context = runner_->options().context_length;
-  const auto length = static_cast<std::int64_t>(request.prompt.size());
-  if (length == 0) return invalid_argument("the prompt is empty; at least one token is needed");
+std::int64_t Engine::max_request_tokens() const {
+  // The last token's keys and values are never needed.
+  const std::int64_t cached = scheduler_->pages().num_usable() * scheduler_->pages().page_size();
+  return std::min(runner_->options().context_length, cached + 1);
+}
+
+// What the prompt is made of: ids of the vocabulary, or embeddings.
+Status Engine::check_inputs(const Request& request) const {
+  if (!request.input_embeds.empty()) {
+    const auto hidden = static_cast<std::size_t>(config_.hidden_size);
+    if (request.input_embeds.size() % hidden != 0) {
+      return invalid_argument(fmt::format("input_embeds has {} numbers, which are no rows of the hidden size {}",
+                                          request.input_embeds.size(), hidden));
+    }
+    if (!std::all_of(request.input_embeds.begin(), request.input_embeds.end(),
+                     [](float x) { return std::isfinite(x); }))
+      return invalid_argument("input_embeds has a number that is not finite");
+    return ok_status();
+  }
+  if (request.prompt.empty()) return invalid_argument("the prompt is empty; at least one token is needed");
+  const auto check_id = [&](std::string_view what, std::int32_t id) {
+    if (id >= 0 && id < config_.vocab_size) return ok_status();
+    return invalid_argument(fmt::format("{} has id {}; accepted are 0 to {}", what, id, config_.vocab_size - 1));
+  };
   for (std::size_t i = 0; i < request.prompt.size(); ++i) {
     const std::int32_t id = request.prompt[i].value();
-    if (id < 0 || id >= config_.vocab_size) {
-      return invalid_argument(
-          fmt::format("prompt token {} has id {}; accepted are 0 to {}", i, id, config_.vocab_size - 1));
-    }
+    if (id < 0 || id >= config_.vocab_size) return check_id(fmt::format("prompt token {}", i), id);
   }
-  if (request.score) request.max_new_tokens = 0;
-  if (request.max_new_tokens < (request.score ? 0 : 1)) {
-    return invalid_argument(fmt::format("max_new_tokens is {}; accepted is 1 or more", request.max_new_tokens));
-  }
-  if (length > context || (length == context && !request.score)) {
+  for (const auto& [token, bias] : request.sampling.logit_bias) TRY(check_id("a token of logit_bias", token.value()));
+  for (const TokenId token : request.stop.ids) TRY(check_id("a stop token", token.value()));
+  return ok_status();
+}
+
+Status Engine::check(Request& request) const {
+  TRY(check_sampling(request.sampling));
+  TRY(check_request(request));
+  TRY(check_inputs(request));
+  if (!request.stop.texts.empty() && tokenizer_ == std::nullopt)
+    return invalid_argument("stop strings need a tokenizer, and the model has none");
+  if (!request.input_embeds.empty())
+    request.prompt.assign(request.input_embeds.size() / static_cast<std::size_t>(config_.hidden_size), TokenId(0));
+  if (request.score) request.stop.max_new_tokens = 0;
+  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t context = max_request_tokens();
+  const bool generates = request.stop.max_new_tokens > 0;
+  if (length > context || (length == context && generates)) {
     return invalid_argument(
         fmt::format("the prompt has {} tokens, which is too long for a context of {}", length, context));
   }
-  request.max_new_tokens = std::min(request.max_new_tokens, context - length);
-  const PagePool& pages = scheduler_->pages();
-  const std::int64_t needed = pages.pages_for(length + std::max<std::int64_t>(request.max_new_tokens - 1, 0));
-  if (needed > pages.num_usable()) {
-    return resource_exhausted(fmt::format(
-        "the request needs {} pages of the KV cache, which has {}; ask for fewer tokens or raise --mem-fraction-static",
-        needed, pages.num_usable()));
-  }
+  request.stop.max_new_tokens = std::min(request.stop.max_new_tokens, context - length);
+  request.stop.min_new_tokens = std::min(request.stop.min_new_tokens, request.stop.max_new_tokens);
+  return ok_status();
+}
 
+Result<RequestId> Engine::submit(Request request) {
+  TRY(check(request));
+  if (options_.max_queued_requests > 0 && scheduler_->num_waiting() >= options_.max_queued_requests) {
+    return resource_exhausted(
+        fmt::format("{} requests wait already, which is the most (--max-queued-requests)", scheduler_->num_waiting()));
+  }
   auto sequence = std::make_unique<Sequence>();
   sequence->id = RequestId(next_id_++);
+  sequence->order = sequence->id.value();
   sequence->seed = request.sampling.seed ? *request.sampling.seed : draw_seed();
+  sequence->tokens.reserve(request.prompt.size() + static_cast<std::size_t>(request.stop.max_new_tokens));
   sequence->tokens = request.prompt;
   sequence->request = std::move(request);
+  const Request& kept = sequence->request;
+  if (kept.sampling.edits_logits() || kept.stop.min_new_tokens > 0) {
+    std::vector<TokenId> ends = kept.stop.ids;
+    if (!kept.stop.ignore_eos) ends.insert(ends.end(), end_ids_.begin(), end_ids_.end());
+    sequence->edits.emplace(kept, ends);
+  }
+  if (kept.grammar != nullptr) sequence->matcher.emplace(kept.grammar);
+  if (tokenizer_ && (kept.wants_text || !kept.stop.texts.empty())) sequence->text.emplace(*tokenizer_, kept);
   sequence->arrived = Clock::now();
+  if (kept.timeout_s > 0) {
+    sequence->deadline =
+        sequence->arrived + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kept.timeout_s));
+  }
   const RequestId id = sequence->id;
   scheduler_->add(std::move(sequence));
   return id;
@@ -171,37 +126,57 @@ Result<RequestId> Engine::submit(Request request) {
 bool Engine::idle() const { return scheduler_->idle() && runner_->in_flight() == 0; }
 
 bool Engine::ends_text(const Request& request, TokenId token) const {
-  return !request.ignore_eos && std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end();
+  const auto has = [&](const std::vector<TokenId>& ids) {
+    return std::find(ids.begin(), ids.end(), token) != ids.end();
+  };
+  return has(request.stop.ids) || (!request.stop.ignore_eos && has(end_ids_));
 }
 
-void Engine::finish(RequestId id, FinishReason reason) {
-  const std::unique_ptr<Sequence> sequence = scheduler_->remove(id);
+void Engine::take_out(RequestId id, FinishReason reason) {
+  const std::unique_ptr<Sequence> sequence = scheduler_->remove(id, reason == FinishReason::kError);
   if (sequence == nullptr) return;
   for (ScheduledBatch& batch : batches_) {
     for (ScheduledBatch::Entry& entry : batch.entries)
       if (entry.sequence == sequence.get()) entry.sequence = nullptr;
   }
-  Completion done{
-      .output_ids = {sequence->tokens.begin() + sequence->prompt_tokens(), sequence->tokens.end() - sequence->pending},
-      .finish = reason,
-      .prompt_tokens = sequence->prompt_tokens(),
-      .seed = sequence->seed,
-      .logits = std::move(sequence->logits),
-      .time_to_first_token_ms = sequence->first_token_ms,
-      .total_ms = 1e3 * seconds_since(sequence->arrived)};
-  finished_.emplace_back(id, std::move(done));
+  Completion& done = sequence->result;
+  done.output_ids.assign(sequence->tokens.begin() + sequence->prompt_tokens(),
+                         sequence->tokens.end() - sequence->pending);
+  done.finish = reason;
+  done.prompt_tokens = sequence->prompt_tokens();
+  done.seed = sequence->seed;
+  done.total_ms = milliseconds_since(sequence->arrived);
+  finished_.emplace(id, std::move(done));
 }
 
-Result<std::span<const RequestEvent>> Engine::step() {
+void Engine::finish(RequestEvent event) {
+  const RequestId id = event.request;
+  const FinishReason reason = event.finish;
+  events_.push_back(std::move(event));
+  if (reason != FinishReason::kNone) take_out(id, reason);
+}
+
+void Engine::end_expired() {
+  expired_.clear();
+  scheduler_->find_expired(Clock::now(), expired_);
+  for (const RequestId id : expired_) {
+    finish({.request = id,
+            .finish = FinishReason::kTimeout,
+            .error = cancelled("the request has taken longer than its timeout_s")});
+  }
+}
+
+Result<std::span<RequestEvent>> Engine::step() {
   events_.clear();
-  // What scored sequences wait for is read before anything else is scheduled.
-  const bool overlap = overlap_ && !scheduler_->has_scored();
+  end_expired();
+  // What a sequence waits for is read before anything else is scheduled.
+  const bool overlap = overlap_ && !scheduler_->reads_at_once();
   if (!overlap && runner_->in_flight() > 0) TRY(collect_oldest());
   const int before = runner_->in_flight();
   TRY(submit_next());
   const bool runs_ahead = overlap && runner_->in_flight() > before;
   if (runner_->in_flight() > (runs_ahead ? 1 : 0)) TRY(collect_oldest());
-  return std::span<const RequestEvent>(events_);
+  return std::span<RequestEvent>(events_);
 }
 
 // Schedules into the batch behind those in flight and enqueues it. Its failure is its requests' own.
@@ -209,17 +184,19 @@ Status Engine::submit_next() {
   ScheduledBatch& next = batches_[static_cast<std::size_t>(runner_->in_flight())];
   scheduler_->next(next);
   if (next.entries.empty()) return ok_status();
-  const auto vocab = static_cast<std::size_t>(config_.vocab_size);
-  logits_.resize(next.wants_logits ? next.batch.wanted_rows.size() * vocab : 0);
-  // A forward of scored tokens alone may want more rows than can be sampled, and samples none.
-  const bool samples = std::any_of(next.entries.begin(), next.entries.end(),
-                                   [](const auto& e) { return !e.sequence->request.score && e.num_rows > 0; });
-  const Result<Decision> decision =
-      runner_->submit({.batch = next.batch,
-                       .sampling = samples ? std::span<const SampleRow>(next.sampling) : std::span<const SampleRow>(),
-                       .logits = logits_});
+  const auto size = [](std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); };
+  logits_.resize(next.wants_logits ? size(next.batch.num_wanted_rows(), config_.vocab_size) : 0);
+  hidden_states_.resize(next.wants_hidden ? size(next.batch.num_tokens(), config_.hidden_size) : 0);
+  const Result<Decision> decision = runner_->submit({.batch = next.batch,
+                                                     .sampling = next.sampling,
+                                                     .edits = &next.edits,
+                                                     .logprob_targets = next.logprob_targets,
+                                                     .top_logprobs = next.top_logprobs,
+                                                     .logits = logits_,
+                                                     .hidden_states = hidden_states_});
   if (decision.ok()) {
     scheduler_->mark_submitted(next);
+    ++steps_;
     return ok_status();
   }
   if (decision.status().code() == StatusCode::kDeviceLost) return decision.status();
@@ -231,13 +208,14 @@ Status Engine::submit_next() {
 }
 
 Status Engine::collect_oldest() {
-  const Result<std::span<const TokenId>> sampled = runner_->collect();
-  if (sampled.ok()) {
-    for (const ScheduledBatch::Entry& entry : batches_.front().entries)
-      if (entry.sequence != nullptr) collect_entry(entry, *sampled);
+  const Result<StepOutputs> outputs = runner_->collect();
+  if (outputs.ok()) {
+    const ScheduledBatch& oldest = batches_.front();
+    for (const ScheduledBatch::Entry& entry : oldest.entries)
+      if (entry.sequence != nullptr) collect_entry(oldest, entry, *outputs);
   } else {
-    if (sampled.status().code() == StatusCode::kDeviceLost) return sampled.status();
-    fail(batches_.front(), sampled.status());
+    if (outputs.status().code() == StatusCode::kDeviceLost) return outputs.status();
+    fail(batches_.front(), outputs.status());
   }
   std::rotate(batches_.begin(), batches_.begin() + 1, batches_.end());
   batches_.back().entries.clear();
@@ -247,49 +225,109 @@ Status Engine::collect_oldest() {
 void Engine::fail(const ScheduledBatch& scheduled, const Status& error) {
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {
     if (entry.sequence == nullptr) continue;
-    const RequestId id = entry.sequence->id;
-    events_.push_back({.request = id, .token = std::nullopt, .finish = FinishReason::kError, .error = error});
-    finish(id, FinishReason::kError);
+    finish({.request = entry.sequence->id, .finish = FinishReason::kError, .error = error});
   }
 }
 
-void Engine::collect_entry(const ScheduledBatch::Entry& entry, std::span<const TokenId> sampled) {
+void Engine::collect_entry(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
+                           const StepOutputs& outputs) {
   Sequence& sequence = *entry.sequence;
-  RequestEvent event{.request = sequence.id, .token = std::nullopt, .finish = FinishReason::kNone, .error = {}};
+  RequestEvent event{.request = sequence.id};
+  if (entry.prompt_rows > 0) collect_prompt_rows(entry, outputs, batch.top_logprobs);
+  if (sequence.request.return_hidden_states) collect_hidden(entry);
+  if (entry.row >= 0) {
+    collect_token(batch, entry, outputs, event);
+  } else if (sequence.request.stop.max_new_tokens == 0 &&
+             entry.position + entry.new_tokens == sequence.prompt_tokens()) {
+    event.finish = FinishReason::kLength;
+  }
+  if (event.finish != FinishReason::kNone && sequence.text) event.text += sequence.text->finish();
+  sequence.result.text += event.text;
+  if (event.token || event.finish != FinishReason::kNone) finish(std::move(event));
+}
+
+void Engine::collect_prompt_rows(const ScheduledBatch::Entry& entry, const StepOutputs& outputs, int top) {
+  Sequence& sequence = *entry.sequence;
+  // Rows of a forward that was in flight when the sequence was preempted come twice.
+  const std::int64_t known = std::max<std::int64_t>(sequence.rows_delivered - entry.first_prompt_row, 0);
+  sequence.rows_delivered = std::max(sequence.rows_delivered, entry.first_prompt_row + entry.prompt_rows);
   if (sequence.request.score) {
-    const auto vocab = static_cast<std::size_t>(config_.vocab_size);
-    const auto first = logits_.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(entry.first_row) * vocab);
-    sequence.logits.insert(sequence.logits.end(), first,
-                           first + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(entry.num_rows) * vocab));
-    if (sequence.computed == sequence.prompt_tokens()) event.finish = FinishReason::kLength;
-  } else if (entry.num_rows > 0) {
-    const TokenId token = sampled[static_cast<std::size_t>(entry.first_row)];
-    if (entry.next_token == sequence.prompt_tokens()) sequence.first_token_ms = 1e3 * seconds_since(sequence.arrived);
-    if (ends_text(sequence.request, token)) {
-      event.finish = FinishReason::kStop;  // the token, and those a later forward samples, stay pending for ever
-    } else {
-      Scheduler::settle(entry, token);
-      event.token = token;
-      if (entry.next_token + 1 - sequence.prompt_tokens() >= sequence.request.max_new_tokens)
-        event.finish = FinishReason::kLength;
+    const auto first = logits_.begin() + static_cast<std::ptrdiff_t>(entry.wanted_from * config_.vocab_size);
+    std::vector<float>& logits = sequence.result.logits;
+    logits.insert(logits.end(), first, first + static_cast<std::ptrdiff_t>(entry.prompt_rows * config_.vocab_size));
+    return;
+  }
+  std::vector<TokenLogprobs>& logprobs = sequence.result.prompt_logprobs;
+  if (sequence.request.logprobs.prompt_start == 0 && logprobs.empty())
+    logprobs.push_back({.token = {.id = sequence.tokens[0], .logprob = std::numeric_limits<float>::quiet_NaN()}});
+  for (std::int64_t i = known; i < entry.prompt_rows; ++i) {
+    const TokenId token = sequence.tokens[static_cast<std::size_t>(entry.first_prompt_row + i + 1)];
+    logprobs.push_back(logprobs_of(token, entry.wanted_from + i, top, *sequence.request.logprobs.prompt, outputs));
+  }
+}
+
+void Engine::collect_hidden(const ScheduledBatch::Entry& entry) {
+  Sequence& sequence = *entry.sequence;
+  const std::int64_t end = entry.position + entry.new_tokens;
+  const std::int64_t first = std::max(entry.position, sequence.hidden_delivered);
+  if (first >= end) return;
+  const auto begin = hidden_states_.begin() +
+                     static_cast<std::ptrdiff_t>((entry.first_token + first - entry.position) * config_.hidden_size);
+  std::vector<float>& hidden = sequence.result.hidden_states;
+  hidden.insert(hidden.end(), begin, begin + static_cast<std::ptrdiff_t>((end - first) * config_.hidden_size));
+  sequence.hidden_delivered = end;
+}
+
+void Engine::collect_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs,
+                           RequestEvent& event) {
+  Sequence& sequence = *entry.sequence;
+  const StopConditions& stop = sequence.request.stop;
+  const TokenId token = outputs.sampled[static_cast<std::size_t>(entry.row)];
+  const std::int64_t generated = entry.next_token - sequence.prompt_tokens();  // before this one
+  if (generated == 0) sequence.result.time_to_first_token_ms = milliseconds_since(sequence.arrived);
+  const bool may_stop = generated >= stop.min_new_tokens;
+  const bool ends = may_stop && ends_text(sequence.request, token);
+  if (ends) {
+    event.finish = FinishReason::kStop;
+    sequence.result.matched.id = token;
+    // Unless it is kept, the token, like those a later forward samples, stays pending for ever.
+    if (!stop.keep_matched) return;
+  }
+  Scheduler::settle(entry, token);
+  ++output_tokens_;
+  event.token = token;
+  if (const std::optional<int> top = sequence.request.logprobs.output) {
+    event.logprobs = logprobs_of(token, entry.row, batch.top_logprobs, *top, outputs);
+    sequence.result.output_logprobs.push_back(*event.logprobs);
+  }
+  if (sequence.edits) sequence.edits->count(token);
+  if (sequence.text) {
+    event.text = sequence.text->push(token, may_stop && generated + 1 >= stop.min_new_tokens);
+    if (sequence.text->matched()) {
+      event.finish = FinishReason::kStop;
+      sequence.result.matched.text = sequence.text->matched();
     }
   }
-  if (!event.token && event.finish == FinishReason::kNone) return;
-  const RequestId id = event.request;
-  const FinishReason reason = event.finish;
-  events_.push_back(std::move(event));
-  if (reason != FinishReason::kNone) finish(id, reason);
+  if (sequence.matcher && event.finish == FinishReason::kNone) {
+    if (Status taken = sequence.matcher->accept(token); !taken.ok()) {
+      event.finish = FinishReason::kError;
+      event.error = std::move(taken);
+    } else if (sequence.matcher->finished()) {
+      event.finish = FinishReason::kStop;
+    }
+  }
+  if (event.finish == FinishReason::kNone && generated + 1 >= stop.max_new_tokens) event.finish = FinishReason::kLength;
 }
 
 std::optional<Completion> Engine::take(RequestId id) {
-  const auto it = std::find_if(finished_.begin(), finished_.end(), [&](const auto& f) { return f.first == id; });
+  const auto it = finished_.find(id);
   if (it == finished_.end()) return std::nullopt;
   Completion done = std::move(it->second);
   finished_.erase(it);
   return done;
 }
 
-void Engine::cancel(RequestId id) { finish(id, FinishReason::kCancelled); }
+void Engine::cancel(RequestId id) { take_out(id, FinishReason::kCancelled); }
 
 Result<std::vector<Completion>> Engine::run(std::span<const Request> requests,
                                             const std::function<void(std::size_t, const RequestEvent&)>& on_event) {
@@ -309,9 +347,11 @@ Result<std::vector<Completion>> Engine::run(std::span<const Request> requests,
   Status failure;
   while (!idle()) {
     for (const RequestEvent& event : TRY(step())) {
-      const auto index = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), event.request) - ids.begin());
-      if (event.finish == FinishReason::kError && failure.ok()) failure = event.error;
-      if (on_event && index < ids.size()) on_event(index, event);
+      if (!event.error.ok() && failure.ok()) failure = event.error;
+      // Ids are given in ascending order.
+      const auto it = std::lower_bound(ids.begin(), ids.end(), event.request);
+      if (on_event && it != ids.end() && *it == event.request)
+        on_event(static_cast<std::size_t>(it - ids.begin()), event);
     }
   }
   std::vector<Completion> completions;
@@ -319,6 +359,15 @@ Result<std::vector<Completion>> Engine::run(std::span<const Request> requests,
   for (const RequestId id : ids) completions.push_back(*take(id));
   TRY(failure);
   return completions;
+}
+
+EngineStats Engine::stats() const {
+  EngineStats stats;
+  scheduler_->report(stats);
+  stats.output_tokens = output_tokens_;
+  stats.steps = steps_;
+  stats.forwards = runner_->counters();
+  return stats;
 }
 
 }  // namespace tessera

@@ -1,12 +1,12 @@
-// The engine: a model loaded and captured, requests in, tokens out.
+// The engine: a model loaded and captured, requests in, tokens and texts out.
 //
 //   std::unique_ptr<Engine> engine = TRY(Engine::create({.model_path = "models/demo"}));
-//   Request request{.prompt = TRY(engine->tokenizer()->encode("Once upon a time")), .max_new_tokens = 60};
+//   Request request{.prompt = TRY(engine->tokenizer()->encode("Once upon a time")), .stop = {.max_new_tokens = 60}};
 //   std::vector<Completion> done = TRY(engine->run({&request, 1}));
-//   std::string text = engine->tokenizer()->decode(done[0].output_ids);
+//   std::string text = done[0].text;
 //
-// Threads: one thread owns an engine. Errors of one request (a bad parameter, a prompt that is too
-// long) are submit()'s; an error of step() fails the requests of that step and leaves the others.
+// Threads: one thread owns an engine; engine_thread.h gives it one of its own. Errors of one request (a bad parameter,
+// a prompt that is too long) are submit()'s; an error of step() fails the requests of that step and leaves the others.
 #pragma once
 
 #include <array>
@@ -16,10 +16,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_stats.h"
 #include "tessera/engine/request.h"
 #include "tessera/engine/scheduler.h"
 #include "tessera/model/generation_config.h"
@@ -35,10 +37,15 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(EngineOptions options);
   ~Engine();
 
+  const EngineOptions& options() const { return options_; }
   const ModelConfig& config() const { return config_; }
   const GenerationConfig& generation_config() const { return generation_config_; }
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   const TokenizerConfig& tokenizer_config() const { return tokenizer_config_; }
+  // Tokens that end a text, unless a request ignores them.
+  std::span<const TokenId> end_ids() const { return end_ids_; }
+  // Tokens of prompt and output together that a request may come to: the context, or what the KV cache holds.
+  std::int64_t max_request_tokens() const;
   ModelRunner& runner() { return *runner_; }
   const ModelRunner& runner() const { return *runner_; }
   const std::vector<std::string>& notes() const { return notes_; }
@@ -48,13 +55,14 @@ class Engine {
   double load_seconds() const { return load_seconds_; }
   double capture_seconds() const { return capture_seconds_; }
 
-  // Checks the request and queues it.
+  // Checks the request and queues it. kResourceExhausted where max_queued_requests wait already.
   Result<RequestId> submit(Request request);
   bool idle() const;
   // Schedules and enqueues one forward, and takes what the one before it, or this one, came to: where the device
   // runs beside the host, the next step is on its way before the last one's tokens are read. Events of every request
-  // that moved, valid until the next call; there may be none. Allocates nothing in a steady decode.
-  Result<std::span<const RequestEvent>> step();
+  // that moved, valid until the next call, the caller's to move from; there may be none. Allocates nothing in a steady
+  // decode.
+  Result<std::span<RequestEvent>> step();
   // What a finished request came to; once.
   std::optional<Completion> take(RequestId id);
   // Drops a request; its end is an event of kind kCancelled in no step.
@@ -64,18 +72,32 @@ class Engine {
   Result<std::vector<Completion>> run(std::span<const Request> requests,
                                       const std::function<void(std::size_t index, const RequestEvent&)>& on_event = {});
 
+  EngineStats stats() const;
+  // Forgets all prefixes but those in use.
+  void flush_prefix_cache() { scheduler_->flush_prefixes(); }
+
  private:
   Engine() = default;
-  Status load(const EngineOptions& options);
-  Status load_texts(const EngineOptions& options);
+  Status load();
+  Status load_texts();
+
+  Status check(Request& request) const;
+  Status check_inputs(const Request& request) const;
   bool ends_text(const Request& request, TokenId token) const;
-  void finish(RequestId id, FinishReason reason);
+  void end_expired();
   Status submit_next();
   Status collect_oldest();
-  void collect_entry(const ScheduledBatch::Entry& entry, std::span<const TokenId> sampled);
+  void collect_entry(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs);
+  void collect_prompt_rows(const ScheduledBatch::Entry& entry, const StepOutputs& outputs, int top);
+  void collect_hidden(const ScheduledBatch::Entry& entry);
+  void collect_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs,
+                     RequestEvent& event);
   void fail(const ScheduledBatch& scheduled, const Status& error);
+  void finish(RequestEvent event);
+  void take_out(RequestId id, FinishReason reason);
   std::int64_t draw_seed();
 
+  EngineOptions options_;
   std::unique_ptr<Device> device_;
   ModelConfig config_;
   GenerationConfig generation_config_;
@@ -86,13 +108,17 @@ class Engine {
   bool overlap_ = false;
   // Forwards in flight, oldest first, and after them the batch that is being scheduled.
   std::array<ScheduledBatch, ModelRunner::kMaxInFlight> batches_;
-  std::vector<float> logits_;  // of the forward at hand
+  std::vector<float> logits_;         // of the forward at hand
+  std::vector<float> hidden_states_;  // of the forward at hand
   std::vector<RequestEvent> events_;
+  std::vector<RequestId> expired_;
   std::vector<TokenId> end_ids_;
   std::vector<std::string> notes_;
-  std::vector<std::pair<RequestId, Completion>> finished_;
+  std::unordered_map<RequestId, Completion> finished_;
   std::int64_t next_id_ = 0;
   std::uint64_t seed_state_ = 0;
+  std::int64_t steps_ = 0;
+  std::int64_t output_tokens_ = 0;
   double prepare_seconds_ = 0;
   double load_seconds_ = 0;
   double capture_seconds_ = 0;

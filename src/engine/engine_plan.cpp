@@ -80,7 +80,8 @@ Status plan_ladders(const GraphOptions& graphs, EnginePlan& plan) {
 Result<std::int64_t> plan_pages(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device) {
   const std::int64_t page_bytes = TRY(KvStorage::bytes_per_page(plan.graphs.body));
   const std::int64_t pages_per_request = pages_for(plan.runner.context_length, plan.runner.page_size);
-  const std::int64_t useful = pages_per_request * plan.runner.max_requests;
+  const std::int64_t useful = options.max_total_tokens > 0 ? pages_for(options.max_total_tokens, plan.runner.page_size)
+                                                           : pages_per_request * plan.runner.max_requests;
   std::int64_t budget = kCpuMaxKvBytes;
   if (options.mem_fraction_static != 0 || device.kind != DeviceKind::kCpu) {
     const double fraction = options.mem_fraction_static != 0 ? options.mem_fraction_static : kCudaMemFraction;
@@ -126,6 +127,8 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const DevicePropert
   TRY(at_least_one(options.context_length, "--context-length"));
   TRY(at_least_one(options.chunked_prefill_size, "--chunked-prefill-size"));
   TRY(at_least_one(options.max_running_requests, "--max-running-requests"));
+  TRY(at_least_one(options.max_queued_requests, "--max-queued-requests"));
+  TRY(at_least_one(options.max_total_tokens, "--max-total-tokens"));
   if (options.page_size < 1 || options.page_size > 1024)
     return invalid_argument(fmt::format("--page-size: {} is not accepted; 1 to 1024 is", options.page_size));
 
@@ -145,6 +148,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const DevicePropert
   runner.memory_plan = options.memory_plan;
   runner.decode_padding = !options.graphs.disable_cuda_graph_padding;
   runner.show_progress = options.show_progress;
+  runner.deterministic = options.deterministic;
 
   plan.model = {.dtype = TRY(choose_dtype(options.dtype, plan.config, device)),
                 .page_size = runner.page_size,

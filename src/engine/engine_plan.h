@@ -44,9 +44,13 @@ struct EngineOptions {
   std::int64_t context_length = 0;        // 0: the model's
   std::int64_t chunked_prefill_size = 0;  // tokens of a forward; 0: 2048 on the CPU, 8192 on a GPU
   std::int64_t max_running_requests = 0;  // 0: 256
+  std::int64_t max_queued_requests = 0;   // that wait for room; 0: any number
+  std::int64_t max_total_tokens = 0;      // of the KV cache; 0: what memory allows
   std::int64_t page_size = 16;
-  double mem_fraction_static = 0;  // of the memory, for weights and KV cache; 0: chosen
-  std::uint64_t random_seed = 0;   // 0: drawn
+  bool disable_radix_cache = false;  // no prompt is taken from the prefix cache
+  bool deterministic = false;        // the same bits whatever else is in the batch
+  double mem_fraction_static = 0;    // of the memory, for weights and KV cache; 0: chosen
+  std::uint64_t random_seed = 0;     // 0: drawn
   // Schedule and enqueue a step while the one before it runs; none: where the device runs beside the host.
   std::optional<bool> overlap_schedule{};
   GraphOptions graphs{};

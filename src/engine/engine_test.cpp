@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <map>
 
-#include "tessera/device/testing/environment.h"
+#include "tessera/engine/engine_test_util.h"
 
 namespace tessera {
 namespace {
@@ -18,39 +18,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const std::string kGoldens = testing::data_path("goldens/");
-
-EngineOptions small_options() {
-  EngineOptions options{.model_path = kGoldens + "llama", .device = testing::test_device_name(), .dtype = "float32"};
-  options.context_length = 64;
-  options.chunked_prefill_size = 32;
-  options.max_running_requests = 4;
-  options.page_size = 8;
-  options.random_seed = 1;
-  options.graphs.piecewise_tokens = {4, 16, 32};
-  return options;
-}
-std::unique_ptr<Engine> make(const EngineOptions& options = small_options()) {
-  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
-  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
-  return engine.ok() ? *std::move(engine) : nullptr;
-}
-
-Request request(std::int64_t prompt, std::int64_t new_tokens, std::int32_t salt = 1) {
-  Request made{.prompt = {}, .sampling = {}, .max_new_tokens = new_tokens, .ignore_eos = true};
-  for (std::int32_t i = 0; i < prompt; ++i) made.prompt.emplace_back((salt * 61 + i * 17 + i * i) % 500);
-  return made;
-}
-Request sampled(std::int64_t prompt, std::int64_t new_tokens, std::int64_t seed) {
-  Request made = request(prompt, new_tokens);
-  made.sampling = {.temperature = 1.5, .seed = seed};
-  return made;
-}
-Completion run_one(Engine& engine, const Request& r) {
-  const Result<std::vector<Completion>> done = engine.run({&r, 1});
-  EXPECT_TRUE(done.ok()) << done.status().to_string();
-  return done.ok() ? (*done)[0] : Completion{};
-}
+using test::EngineRuns;
+using test::make_engine;
+using test::request;
+using test::run_one;
+using test::sampled;
+using test::small_options;
 
 // Makes the runner refuse forwards of more tokens, as a fault on the way would, and takes it back at the end.
 class ForwardFault {
@@ -66,19 +39,10 @@ class ForwardFault {
   std::int64_t saved_;
 };
 
-// What an engine does, step by step and with each step scheduled while the one before it runs.
-class EngineRuns : public ::testing::TestWithParam<bool> {
- protected:
-  static std::unique_ptr<Engine> make(EngineOptions options = small_options()) {
-    options.overlap_schedule = GetParam();
-    return tessera::make(options);
-  }
-};
-INSTANTIATE_TEST_SUITE_P(, EngineRuns, ::testing::Bool(),
-                         [](const auto& overlap) { return overlap.param ? "ahead" : "in_step"; });
+INSTANTIATE_TEST_SUITE_P(, EngineRuns, ::testing::Bool(), test::overlap_name);
 
 TEST(EngineSubmit, RefusesBadInputByFieldAndValue) {
-  const std::unique_ptr<Engine> engine = make();
+  const std::unique_ptr<Engine> engine = make_engine();
   const auto with = [](Request r, auto change) {
     change(r);
     return r;
@@ -92,8 +56,7 @@ TEST(EngineSubmit, RefusesBadInputByFieldAndValue) {
        "prompt token 1 has id 512; accepted are 0 to 511"},
       {with(request(3, 1), [](Request& r) { r.prompt[2] = TokenId(-1); }),
        "prompt token 2 has id -1; accepted are 0 to 511"},
-      {request(3, 0), "max_new_tokens is 0; accepted is 1 or more"},
-      {request(3, -5), "max_new_tokens is -5; accepted is 1 or more"},
+      {request(3, -5), "max_new_tokens is -5; accepted is 0 or more"},
       {request(64, 1), "the prompt has 64 tokens, which is too long for a context of 64"},
       {request(65, 1), "the prompt has 65 tokens, which is too long for a context of 64"},
       {with(request(65, 1), [](Request& r) { r.score = true; }),
@@ -117,7 +80,7 @@ TEST(EngineSubmit, AWholeContextFitsTheSmallestCache) {
   EngineOptions options = small_options();
   options.max_running_requests = 1;
   options.context_length = 61;  // no multiple of the page size
-  const std::unique_ptr<Engine> engine = make(options);
+  const std::unique_ptr<Engine> engine = make_engine(options);
   EXPECT_EQ(engine->runner().options().num_pages, 8 + 1);
   EXPECT_THAT(run_one(*engine, request(20, 41)).output_ids, SizeIs(41));
 }
@@ -147,7 +110,7 @@ TEST_P(EngineRuns, AnEndTokenStopsTheTextAndIsNotHandedOut) {
     const std::vector<TokenId> all = run_one(*engine, free).output_ids;
     const auto end = std::find(all.begin(), all.end(), TokenId(2));
     if (end == all.end()) continue;
-    free.ignore_eos = false;
+    free.stop.ignore_eos = false;
     const Completion done = run_one(*engine, free);
     EXPECT_EQ(done.finish, FinishReason::kStop);
     EXPECT_EQ(done.output_ids, std::vector<TokenId>(all.begin(), end));
@@ -227,7 +190,7 @@ TEST_P(EngineRuns, CancellingEndsARequestAndReturnsItsPages) {
   engine->cancel(waiting);
   engine->cancel(RequestId(999));
   while (!engine->idle()) {
-    const Result<std::span<const RequestEvent>> events = engine->step();
+    const Result<std::span<RequestEvent>> events = engine->step();
     ASSERT_TRUE(events.ok());
     for (const RequestEvent& event : *events) EXPECT_EQ(event.request, kept);
   }
@@ -242,11 +205,12 @@ TEST_P(EngineRuns, CancellingEndsARequestAndReturnsItsPages) {
 TEST_P(EngineRuns, AFailedForwardFailsItsRequestsAndTheNextOneWorks) {
   const std::unique_ptr<Engine> engine = make();
   const std::vector<TokenId> want = run_one(*engine, request(20, 5)).output_ids;
+  engine->flush_prefix_cache();
   const RequestId first = *engine->submit(request(20, 5));
-  const RequestId second = *engine->submit(request(9, 5));
+  const RequestId second = *engine->submit(request(9, 5, 2));
   {
     const ForwardFault fault(*engine, 8);
-    const Result<std::span<const RequestEvent>> events = engine->step();
+    const Result<std::span<RequestEvent>> events = engine->step();
     ASSERT_TRUE(events.ok()) << "the engine itself is fine";
     ASSERT_THAT(*events, SizeIs(2));
     for (const RequestEvent& event : *events) {
@@ -318,11 +282,11 @@ TEST(EngineCreate, RefusesWhatIsNotThere) {
 
 TEST(EngineCreate, DummyWeightsNeedNoCheckpoint) {
   EngineOptions options = small_options();
-  options.model_path = kGoldens + "qwen3/config.json";
+  options.model_path = testing::data_path("goldens/qwen3/config.json");
   options.load_format = LoadFormat::kDummy;
-  const std::unique_ptr<Engine> engine = make(options);
+  const std::unique_ptr<Engine> engine = make_engine(options);
   EXPECT_EQ(engine->tokenizer(), nullptr);
-  EXPECT_EQ(run_one(*engine, request(5, 6)).output_ids, run_one(*make(options), request(5, 6)).output_ids);
+  EXPECT_EQ(run_one(*engine, request(5, 6)).output_ids, run_one(*make_engine(options), request(5, 6)).output_ids);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
 #include "tessera/ops/forward_batch.h"
 
@@ -20,9 +19,10 @@ class PagePool {
   std::int64_t num_usable() const { return num_usable_; }
   std::int64_t pages_for(std::int64_t tokens) const { return tessera::pages_for(tokens, page_size_); }
 
-  // kResourceExhausted where fewer are free; then none is taken.
-  Result<std::vector<PageId>> take(std::int64_t count);
-  void give_back(std::vector<PageId>& pages);  // and clears the list
+  // Precondition: num_free() > 0.
+  PageId take();
+  // Precondition: the page was taken, and not given back since.
+  void give_back(PageId page) { free_.push_back(page); }
 
  private:
   std::int64_t page_size_;

@@ -5,6 +5,21 @@
 #include <cmath>
 
 namespace tessera {
+namespace {
+
+// Errors for NaN too.
+Status in_range(std::string_view field, double value, double least, double most) {
+  const bool accepted = value >= least && value <= most;
+  if (accepted) return ok_status();
+  return invalid_argument(fmt::format("{} is {}; accepted is {} to {}", field, value, least, most));
+}
+
+Status check_logprobs(std::string_view field, const std::optional<int>& count) {
+  if (!count || (*count >= 0 && *count <= kMaxTopLogprobs)) return ok_status();
+  return invalid_argument(fmt::format("{} is {}; accepted is 0 to {}", field, *count, kMaxTopLogprobs));
+}
+
+}  // namespace
 
 Status check_sampling(const SamplingParams& params) {
   if (!std::isfinite(params.temperature) || params.temperature < 0) {
@@ -15,6 +30,47 @@ Status check_sampling(const SamplingParams& params) {
   if (!top_p_accepted) {
     return invalid_argument(fmt::format("top_p is {}; accepted is more than 0 and at most 1", params.top_p));
   }
+  TRY(in_range("min_p", params.min_p, 0, 1));
+  const bool repetition_accepted = params.repetition_penalty > 0 && params.repetition_penalty <= 10;
+  if (!repetition_accepted) {
+    return invalid_argument(
+        fmt::format("repetition_penalty is {}; accepted is more than 0 and at most 10", params.repetition_penalty));
+  }
+  TRY(in_range("frequency_penalty", params.frequency_penalty, -2, 2));
+  TRY(in_range("presence_penalty", params.presence_penalty, -2, 2));
+  if (params.logit_bias.size() > kMaxLogitBias) {
+    return invalid_argument(
+        fmt::format("logit_bias has {} tokens; at most {} are accepted", params.logit_bias.size(), kMaxLogitBias));
+  }
+  for (const auto& [token, bias] : params.logit_bias)
+    TRY(in_range(fmt::format("logit_bias of token {}", token.value()), bias, -100, 100));
+  if (params.choice < 0) return invalid_argument(fmt::format("choice is {}; accepted is 0 or more", params.choice));
+  return ok_status();
+}
+
+Status check_request(const Request& request) {
+  const StopConditions& stop = request.stop;
+  if (stop.max_new_tokens < 0)
+    return invalid_argument(fmt::format("max_new_tokens is {}; accepted is 0 or more", stop.max_new_tokens));
+  if (stop.min_new_tokens < 0 || (stop.min_new_tokens > stop.max_new_tokens && !request.score)) {
+    return invalid_argument(fmt::format("min_new_tokens is {}; accepted is 0 to max_new_tokens, {}",
+                                        stop.min_new_tokens, stop.max_new_tokens));
+  }
+  if (stop.texts.size() > kMaxStopTexts) {
+    return invalid_argument(
+        fmt::format("{} stop strings are given; at most {} are accepted", stop.texts.size(), kMaxStopTexts));
+  }
+  for (const std::string& text : stop.texts)
+    if (text.empty()) return invalid_argument("a stop string is empty");
+  TRY(check_logprobs("logprobs of output tokens", request.logprobs.output));
+  TRY(check_logprobs("logprobs of prompt tokens", request.logprobs.prompt));
+  if (request.logprobs.prompt && request.logprobs.prompt_start < 0) {
+    return invalid_argument(
+        fmt::format("logprobs start at prompt token {}; accepted is 0 or more", request.logprobs.prompt_start));
+  }
+  const bool timeout_accepted = request.timeout_s >= 0 && std::isfinite(request.timeout_s);
+  if (!timeout_accepted)
+    return invalid_argument(fmt::format("timeout_s is {}; accepted is 0 (none) or more", request.timeout_s));
   return ok_status();
 }
 
@@ -24,6 +80,7 @@ std::string_view finish_reason_name(FinishReason reason) {
     case FinishReason::kStop: return "stop";
     case FinishReason::kLength: return "length";
     case FinishReason::kCancelled: return "cancelled";
+    case FinishReason::kTimeout: return "timeout";
     case FinishReason::kError: return "error";
   }
   return "";

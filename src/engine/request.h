@@ -2,56 +2,133 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
+#include "tessera/ops/top_logprobs.h"
 
 namespace tessera {
+
+class Grammar;
 
 using RequestId = StrongId<struct RequestIdTag, std::int64_t>;
 
 // How the next token is chosen. Random numbers depend on (seed, choice, position) alone.
+// In this order: repetition, frequency and presence penalties, logit bias, the grammar's mask; temperature; top_k;
+// top_p of what is left; min_p; the draw (ops/sample.h, ops/logit_edits.h).
 struct SamplingParams {
-  double temperature = 0;            // 0: the most probable token
-  std::int64_t top_k = 0;            // keep the k most probable; 0: all
-  double top_p = 1;                  // keep the smallest set of at least this probability; (0, 1]
-  std::optional<std::int64_t> seed;  // none: drawn by the engine and returned
+  double temperature = 0;         // 0: the most probable token
+  std::int64_t top_k = 0;         // keep the k most probable; 0: all
+  double top_p = 1;               // keep the smallest set of at least this probability; (0, 1]
+  double min_p = 0;               // keep what is at least so probable relative to the most probable; [0, 1]
+  double repetition_penalty = 1;  // of tokens of prompt and output: logit / p or logit · p; (0, 10]
+  double frequency_penalty = 0;   // times the count in the output, subtracted; [-2, 2]
+  double presence_penalty = 0;    // subtracted once for a token in the output; [-2, 2]
+  std::vector<std::pair<TokenId, float>> logit_bias{};  // added; [-100, 100]
+  std::optional<std::int64_t> seed{};                   // none: drawn by the engine and returned
+  std::int32_t choice = 0;                              // which of several answers to one prompt this is
+
+  // Whether logits are changed before a token is chosen.
+  bool edits_logits() const {
+    return repetition_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0 || !logit_bias.empty();
+  }
 };
 
 // Error naming field, value and what is accepted.
 Status check_sampling(const SamplingParams& params);
 
-struct Request {
-  std::vector<TokenId> prompt;
-  SamplingParams sampling;
-  std::int64_t max_new_tokens = 128;
-  bool ignore_eos = false;
-  // Logits of every prompt token are kept and returned with the request's end; nothing is generated.
-  bool score = false;
+// When a text ends.
+struct StopConditions {
+  std::int64_t max_new_tokens = 128;  // 0: the prompt is computed and nothing generated
+  std::int64_t min_new_tokens = 0;    // before, no token that ends a text is chosen, and no stop string looked for
+  std::vector<std::string> texts{};   // stop strings; need a tokenizer
+  std::vector<TokenId> ids{};         // beside the model's own end tokens
+  bool ignore_eos = false;            // the model's end tokens are like others
+  bool keep_matched = false;          // the stop string or stop id stays in the output
 };
 
-enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kError };
-std::string_view finish_reason_name(FinishReason reason);  // "stop" "length" "cancelled" "error"; "" for none
+inline constexpr std::size_t kMaxStopTexts = 32;
+inline constexpr std::size_t kMaxLogitBias = 1024;
+
+// Log-probabilities of the model's own distribution: before penalties, masks and temperature.
+struct LogprobOptions {
+  std::optional<int> output{};    // of each output token, and of so many most probable ones: 0 to kMaxTopLogprobs
+  std::optional<int> prompt{};    // the same of prompt tokens, which are then computed even where they are cached
+  std::int64_t prompt_start = 0;  // first prompt token that wants them; the very first token has none
+};
+
+struct TokenLogprob {
+  TokenId id;
+  float logprob = 0;
+};
+
+// One token's; `top` in descending order.
+struct TokenLogprobs {
+  TokenLogprob token;
+  std::vector<TokenLogprob> top{};
+};
+
+struct Request {
+  std::vector<TokenId> prompt{};
+  // [prompt tokens × hidden size], instead of the embeddings of `prompt`, whose ids are then not looked at. Not cached.
+  std::vector<float> input_embeds{};
+  SamplingParams sampling{};
+  StopConditions stop{};
+  LogprobOptions logprobs{};
+  std::shared_ptr<const Grammar> grammar{};  // null: none
+  bool return_hidden_states = false;         // of the last layer, normed: prompt tokens, then each token fed back
+  bool skip_special_tokens = true;           // in the text
+  bool wants_text = true;                    // events and completion have it; no matter without a tokenizer
+  // Logits of every prompt token are kept and returned with the request's end; nothing is generated.
+  bool score = false;
+  std::int64_t priority = 0;  // higher first; preempts lower ones where room is short
+  double timeout_s = 0;       // from submit to the last token; 0: none
+};
+
+// The same for all else that can be judged without knowing the model.
+Status check_request(const Request& request);
+
+enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kTimeout, kError };
+// "stop" "length" "cancelled" "timeout" "error"; "" for none
+std::string_view finish_reason_name(FinishReason reason);
+
+// What ended a text that ended with kStop.
+struct StopMatch {
+  std::optional<TokenId> id{};
+  std::optional<std::string> text{};
+};
 
 // One request's progress in one step.
 struct RequestEvent {
-  RequestId request;
-  std::optional<TokenId> token;  // the new token; the one that ends a text is not handed out
+  RequestId request{};
+  std::optional<TokenId> token{};  // the new token; one that ends a text is handed out only if it is kept
+  std::string text{};              // that has become certain
+  std::optional<TokenLogprobs> logprobs{};
   FinishReason finish = FinishReason::kNone;
-  Status error;  // with kError
+  Status error{};  // with kError and kTimeout
 };
 
 // A request's end.
 struct Completion {
-  std::vector<TokenId> output_ids;
+  std::vector<TokenId> output_ids{};
+  std::string text{};
   FinishReason finish = FinishReason::kNone;
+  StopMatch matched{};
   std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;  // of the prompt, found in the prefix cache
   std::int64_t seed = 0;
-  std::vector<float> logits;  // [prompt tokens × vocab] of a scored request
+  std::vector<TokenLogprobs> output_logprobs{};  // [output tokens]
+  // [prompt tokens - prompt_start]; where it begins with the very first token, that one has logprob NaN and no top.
+  std::vector<TokenLogprobs> prompt_logprobs{};
+  std::vector<float> hidden_states{};  // [rows × hidden size]
+  std::vector<float> logits{};         // [prompt tokens × vocab] of a scored request
+  double queue_ms = 0;
   double time_to_first_token_ms = 0;
   double total_ms = 0;
 };

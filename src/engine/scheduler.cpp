@@ -1,119 +1,173 @@
 #include "tessera/engine/scheduler.h"
 
 #include <algorithm>
+#include <span>
 
 namespace tessera {
+namespace {
 
-void Scheduler::admit() {
-  while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < options_.max_running) {
-    Sequence& sequence = *waiting_.front();
-    // The last token's keys and values are never needed.
-    const std::int64_t tokens =
-        sequence.prompt_tokens() + std::max<std::int64_t>(sequence.request.max_new_tokens - 1, 0);
-    Result<std::vector<PageId>> pages = pages_.take(pages_.pages_for(tokens));
-    if (!pages.ok()) return;  // first come, first served: nobody overtakes
-    sequence.pages = *std::move(pages);
-    sequence.tokens.reserve(static_cast<std::size_t>(sequence.prompt_tokens() + sequence.request.max_new_tokens));
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-  }
+bool comes_before(const Sequence& a, const Sequence& b) {
+  return a.request.priority != b.request.priority ? a.request.priority > b.request.priority : a.order < b.order;
 }
 
-// Whether the next forward is of scored sequences; where both kinds wait, the one that did not run last.
-bool Scheduler::scores_next() const {
-  const auto scores = [](const std::unique_ptr<Sequence>& s) { return s->request.score; };
-  if (std::none_of(running_.begin(), running_.end(), scores)) return false;
-  return std::all_of(running_.begin(), running_.end(), scores) || !scored_last_;
+std::int64_t size_of(const auto& container) { return static_cast<std::int64_t>(container.size()); }
+
+}  // namespace
+
+void Scheduler::insert(Sequences& sequences, std::unique_ptr<Sequence> sequence) {
+  const auto at =
+      std::upper_bound(sequences.begin(), sequences.end(), sequence,
+                       [](const auto& added, const auto& present) { return comes_before(*added, *present); });
+  sequences.insert(at, std::move(sequence));
 }
 
-bool Scheduler::has_scored() const {
-  const auto scores = [](const std::unique_ptr<Sequence>& s) { return s->request.score; };
-  return std::any_of(running_.begin(), running_.end(), scores) || std::any_of(waiting_.begin(), waiting_.end(), scores);
-}
-
-// Its last token is sampled, or will be.
-bool Scheduler::is_done(const Sequence& sequence) {
-  return !sequence.request.score && sequence.generated() >= sequence.request.max_new_tokens;
+void Scheduler::add(std::unique_ptr<Sequence> sequence) {
+  num_read_at_once_ += sequence->is_read_at_once() ? 1 : 0;
+  num_with_deadline_ += sequence->deadline ? 1 : 0;
+  insert(waiting_, std::move(sequence));
 }
 
 void Scheduler::next(ScheduledBatch& scheduled) {
+  grow_running();
   admit();
   scheduled.clear(static_cast<std::size_t>(options_.num_cache_groups));
-  scored_last_ = scores_next();
   std::int64_t budget = options_.chunk;
-  const auto uncomputed = [](const Sequence& s) { return static_cast<std::int64_t>(s.tokens.size()) - s.computed; };
-  const auto is_decode = [&](const Sequence& s) { return s.generated() > 0 && uncomputed(s) == 1; };
   for (const bool decodes : {true, false}) {
     for (const auto& sequence : running_) {
-      if (sequence->request.score != scored_last_ || is_decode(*sequence) != decodes) continue;
-      const std::int64_t count = is_done(*sequence) ? 0 : std::min(budget, uncomputed(*sequence));
-      if (count > 0) append(*sequence, count, scheduled);
+      if (sequence->decodes() != decodes || sequence->is_done()) continue;
+      const std::int64_t count = std::min(budget, sequence->uncomputed());
+      if (count > 0) scheduled.append(*sequence, count, pages_.page_size(), options_.vocab_size);
       budget -= count;
     }
   }
-  for (CacheGroupBatch& group : scheduled.batch.groups) group.page_tables.resize(scheduled.entries.size());
+  scheduled.finish();
 }
 
-void Scheduler::append(Sequence& sequence, std::int64_t count, ScheduledBatch& scheduled) const {
-  ForwardBatch& batch = scheduled.batch;
-  const auto total = static_cast<std::int64_t>(sequence.tokens.size());
-  const auto first_token = static_cast<std::int32_t>(batch.input_ids.size());
-  const std::int64_t page_size = pages_.page_size();
-  for (std::int64_t position = sequence.computed; position < sequence.computed + count; ++position) {
-    const auto at = static_cast<std::size_t>(position);
-    batch.input_ids.push_back(sequence.tokens[at]);
-    // The newest token is taken from where the last step left it, as a step that runs ahead of the host must.
-    batch.input_rows.push_back(position == total - 1 && sequence.generated() > 0 ? sequence.last_row : -1);
-    batch.positions.push_back(static_cast<std::int32_t>(position));
-    const PageId page = sequence.pages[static_cast<std::size_t>(position / page_size)];
-    const SlotId slot(static_cast<std::int32_t>(page.value() * page_size + position % page_size));
-    for (CacheGroupBatch& group : batch.groups) group.slots.push_back(slot);
+// A page for the next token of every running sequence whose last one is full.
+void Scheduler::grow_running() {
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    Sequence& sequence = *running_[i];
+    const std::int64_t missing = pages_.pages_for(size_of(sequence.tokens)) - size_of(sequence.pages);
+    if (missing <= 0 || sequence.is_done()) continue;
+    while (available_pages() < missing && i < running_.size()) preempt_last();  // it may be the sequence itself
+    if (i < running_.size()) take_pages(sequence, missing);
   }
-  const std::int64_t kv_len = sequence.computed + count;
-  batch.query_lens.push_back(static_cast<std::int32_t>(count));
-  batch.kv_lens.push_back(static_cast<std::int32_t>(kv_len));
-  const auto used_pages = static_cast<std::ptrdiff_t>(pages_.pages_for(kv_len));
-  for (CacheGroupBatch& group : batch.groups) {
-    if (group.page_tables.size() <= scheduled.entries.size()) group.page_tables.emplace_back();
-    std::vector<PageId>& table = group.page_tables[scheduled.entries.size()];
-    table.reserve(sequence.pages.size());  // it grows with the sequence, and not by a page at a time
-    table.assign(sequence.pages.begin(), sequence.pages.begin() + used_pages);
-  }
+}
 
-  ScheduledBatch::Entry entry{.sequence = &sequence,
-                              .new_tokens = count,
-                              .first_row = batch.num_wanted_rows(),
-                              .num_rows = 0,
-                              .next_token = total};
-  const bool score = sequence.request.score;
-  scheduled.wants_logits |= score;
-  for (std::int64_t i = score ? 0 : count - 1; i < count; ++i) {
-    if (!score && kv_len < total) break;  // an inner chunk of a prompt: no row is wanted
-    batch.wanted_rows.push_back(first_token + static_cast<std::int32_t>(i));
-    const SamplingParams& params = sequence.request.sampling;
-    scheduled.sampling.push_back(
-        score ? SampleRow{}
-              : SampleRow{.temperature = static_cast<float>(params.temperature),
-                          .top_k = static_cast<std::int32_t>(std::min<std::int64_t>(params.top_k, INT32_MAX)),
-                          .top_p = static_cast<float>(params.top_p),
-                          .seed = sequence.seed,
-                          .choice = 0,
-                          .position = static_cast<std::int32_t>(total)});
-    ++entry.num_rows;
+void Scheduler::admit() {
+  for (std::size_t i = 0; i < waiting_.size();) {
+    Sequence& sequence = *waiting_[i];
+    if (sequence.pending > 0) return;  // preempted, and its last token is still on its way
+    if (waits_for_prefix(sequence)) {
+      ++i;
+      continue;
+    }
+    if (!make_room(sequence)) return;  // nobody overtakes
+    take_pages(sequence, pages_.pages_for(size_of(sequence.tokens)) - size_of(sequence.pages));
+    sequence.computed = size_of(sequence.cached) * pages_.page_size();
+    if (!sequence.admitted_before) {
+      sequence.admitted_before = true;
+      sequence.result.queue_ms =
+          std::chrono::duration<double, std::milli>(Sequence::Clock::now() - sequence.arrived).count();
+      sequence.result.cached_tokens = sequence.computed;
+      prompt_tokens_ += sequence.prompt_tokens();
+      cached_tokens_ += sequence.computed;
+    }
+    insert(running_, std::move(waiting_[i]));
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  scheduled.entries.push_back(entry);
+}
+
+// The last token is computed in any case: its row is wanted.
+std::span<const TokenId> Scheduler::reusable_tokens(const Sequence& sequence) const {
+  if (!caches(sequence)) return {};
+  const std::int64_t count = std::min(sequence.first_wanted(), size_of(sequence.tokens) - 1);
+  return std::span(sequence.tokens).first(static_cast<std::size_t>(count));
+}
+
+// Finds the sequence's prefix and sees to it that pages for the rest are available. Where it cannot, nothing changes
+// for the sequence.
+bool Scheduler::make_room(Sequence& sequence) {
+  const auto may_preempt = [&] {
+    return !running_.empty() && running_.back()->request.priority < sequence.request.priority;
+  };
+  while (size_of(running_) >= options_.max_running) {
+    if (!may_preempt()) return false;
+    preempt_last();
+  }
+  sequence.cached = prefixes_.find(reusable_tokens(sequence));
+  const std::int64_t needed = pages_.pages_for(size_of(sequence.tokens)) - size_of(sequence.cached);
+  while (available_pages() < needed + size_of(running_)) {
+    if (!may_preempt()) {
+      prefixes_.release(sequence.cached);
+      return false;
+    }
+    preempt_last();
+  }
+  for (const PrefixCache::Node* node : sequence.cached) sequence.pages.push_back(PrefixCache::page_of(*node));
+  return true;
+}
+
+// Whether a running sequence is computing pages that this one could soon take from the cache.
+bool Scheduler::waits_for_prefix(const Sequence& sequence) const {
+  const std::span<const TokenId> tokens = reusable_tokens(sequence);
+  if (tokens.empty()) return false;
+  const auto in_progress = [&](const std::unique_ptr<Sequence>& other) {
+    if (other->computed >= other->prompt_tokens() || !caches(*other)) return 0L;
+    const std::size_t common = std::min(tokens.size(), other->request.prompt.size());
+    const auto differs = std::mismatch(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(common),
+                                       other->request.prompt.begin());
+    return static_cast<long>((differs.first - tokens.begin()) / pages_.page_size());
+  };
+  long shared = 0;
+  for (const auto& other : running_) shared = std::max(shared, in_progress(other));
+  return shared > 0 && shared > prefixes_.count_known(tokens);
+}
+
+void Scheduler::preempt_last() {
+  std::unique_ptr<Sequence> sequence = std::move(running_.back());
+  running_.pop_back();
+  release_pages(*sequence, true);
+  sequence->computed = 0;
+  sequence->last_row = -1;
+  ++preemptions_;
+  insert(waiting_, std::move(sequence));
+}
+
+void Scheduler::take_pages(Sequence& sequence, std::int64_t count) {
+  // It grows up to here, and not by a reallocation at a time.
+  const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
+  sequence.pages.reserve(static_cast<std::size_t>(pages_.pages_for(most)));
+  prefixes_.evict(count - pages_.num_free());
+  for (std::int64_t i = 0; i < count; ++i) sequence.pages.push_back(pages_.take());
+}
+
+// Enters what is computed and known into the prefix cache.
+void Scheduler::keep_computed(Sequence& sequence) {
+  if (!caches(sequence)) return;
+  const std::int64_t known = std::min(sequence.computed, size_of(sequence.tokens) - sequence.pending);
+  prefixes_.extend(sequence.cached, std::span(sequence.tokens).first(static_cast<std::size_t>(known)), sequence.pages);
+}
+
+void Scheduler::release_pages(Sequence& sequence, bool keep) {
+  if (keep) keep_computed(sequence);
+  for (std::size_t i = sequence.cached.size(); i < sequence.pages.size(); ++i) pages_.give_back(sequence.pages[i]);
+  prefixes_.release(sequence.cached);
+  sequence.pages.clear();
 }
 
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
   // A forward that samples writes last_ids anew: rows of sequences that are not in it are gone.
-  if (!scheduled.wants_logits && scheduled.batch.num_wanted_rows() > 0) forget_rows();
+  if (!scheduled.sampling.empty()) forget_rows();
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {
     Sequence& sequence = *entry.sequence;
     sequence.computed += entry.new_tokens;
-    if (sequence.request.score || entry.num_rows == 0) continue;
+    // A decoding sequence enters its pages when it ends.
+    if (entry.new_tokens > 1 || entry.position < sequence.prompt_tokens()) keep_computed(sequence);
+    if (entry.row < 0) continue;
     sequence.tokens.emplace_back(0);
     ++sequence.pending;
-    sequence.last_row = static_cast<std::int32_t>(entry.first_row);
+    sequence.last_row = static_cast<std::int32_t>(entry.row);
   }
 }
 
@@ -126,32 +180,39 @@ void Scheduler::settle(const ScheduledBatch::Entry& entry, TokenId token) {
   --entry.sequence->pending;
 }
 
-void ScheduledBatch::clear(std::size_t num_cache_groups) {
-  batch.input_ids.clear();
-  batch.input_rows.clear();
-  batch.positions.clear();
-  batch.query_lens.clear();
-  batch.kv_lens.clear();
-  batch.wanted_rows.clear();
-  batch.groups.resize(num_cache_groups);
-  for (CacheGroupBatch& group : batch.groups) group.slots.clear();  // page tables keep their memory
-  sampling.clear();
-  entries.clear();
-  wants_logits = false;
+std::unique_ptr<Sequence> Scheduler::remove(RequestId id, bool failed) {
+  std::unique_ptr<Sequence> found;
+  for (Sequences* sequences : {&running_, &waiting_}) {
+    const auto it = std::find_if(sequences->begin(), sequences->end(), [&](const auto& s) { return s->id == id; });
+    if (it == sequences->end()) continue;
+    found = std::move(*it);
+    sequences->erase(it);
+    break;
+  }
+  if (found == nullptr) return nullptr;
+  release_pages(*found, !failed);
+  num_read_at_once_ -= found->is_read_at_once() ? 1 : 0;
+  num_with_deadline_ -= found->deadline ? 1 : 0;
+  return found;
 }
 
-std::unique_ptr<Sequence> Scheduler::remove(RequestId id) {
-  const auto has_id = [&](const std::unique_ptr<Sequence>& s) { return s->id == id; };
-  std::unique_ptr<Sequence> found;
-  if (const auto it = std::find_if(running_.begin(), running_.end(), has_id); it != running_.end()) {
-    found = std::move(*it);
-    running_.erase(it);
-  } else if (const auto waiting = std::find_if(waiting_.begin(), waiting_.end(), has_id); waiting != waiting_.end()) {
-    found = std::move(*waiting);
-    waiting_.erase(waiting);
-  }
-  if (found != nullptr) pages_.give_back(found->pages);
-  return found;
+void Scheduler::find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const {
+  if (num_with_deadline_ == 0) return;
+  for (const Sequences* sequences : {&running_, &waiting_})
+    for (const auto& sequence : *sequences)
+      if (sequence->deadline && *sequence->deadline <= now) expired.push_back(sequence->id);
+}
+
+void Scheduler::report(EngineStats& stats) const {
+  stats.running = size_of(running_);
+  stats.queued = size_of(waiting_);
+  stats.cached_pages = prefixes_.num_evictable();
+  stats.used_pages = pages_.num_usable() - pages_.num_free() - stats.cached_pages;
+  stats.usable_pages = pages_.num_usable();
+  stats.page_size = pages_.page_size();
+  stats.prompt_tokens = prompt_tokens_;
+  stats.cached_tokens = cached_tokens_;
+  stats.preemptions = preemptions_;
 }
 
 }  // namespace tessera

@@ -1,0 +1,34 @@
+# Constrained output (src/engine/grammar.h): xgrammar's C++ sources from PyPI (tools/xgrammar.txt), as a static library.
+# Without them, where pip does not reach PyPI or TESSERA_GRAMMAR is OFF, the engine is built all the same and refuses
+# every grammar; ON makes their absence an error.
+set(TESSERA_GRAMMAR AUTO CACHE STRING "Build constrained output: AUTO (where xgrammar can be fetched), ON or OFF")
+
+set(TESSERA_GRAMMAR_FOUND OFF)
+if(TESSERA_GRAMMAR STREQUAL "OFF")
+  return()
+endif()
+execute_process(COMMAND ${PROJECT_SOURCE_DIR}/tools/fetch_pypi.sh xgrammar ${PROJECT_BINARY_DIR}/third_party
+                RESULT_VARIABLE fetch_result ERROR_VARIABLE fetch_error OUTPUT_QUIET)
+if(NOT fetch_result EQUAL 0)
+  if(TESSERA_GRAMMAR STREQUAL "ON")
+    message(FATAL_ERROR "TESSERA_GRAMMAR is ON, and xgrammar cannot be fetched: ${fetch_error}")
+  endif()
+  message(WARNING "No constrained output, xgrammar cannot be fetched: ${fetch_error}")
+  return()
+endif()
+set(TESSERA_GRAMMAR_FOUND ON)
+
+set(xgrammar ${PROJECT_BINARY_DIR}/third_party/xgrammar)
+file(GLOB xgrammar_sources ${xgrammar}/cpp/*.cc ${xgrammar}/cpp/converter_ext/*.cc ${xgrammar}/cpp/support/*.cc)
+add_library(tessera_xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_sources})
+target_include_directories(tessera_xgrammar SYSTEM PUBLIC
+  ${xgrammar}/include ${xgrammar}/3rdparty/dlpack/include ${xgrammar}/3rdparty/picojson)
+target_compile_definitions(tessera_xgrammar PRIVATE
+  XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
+  XGRAMMAR_LOG_CUSTOMIZE=1)  # errors and warnings come to grammar.cpp
+set_target_properties(tessera_xgrammar PROPERTIES
+  CXX_STANDARD 17 CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON EXPORT_COMPILE_COMMANDS OFF)
+target_compile_options(tessera_xgrammar PRIVATE -w -O2)
+if(TESSERA_SANITIZE)
+  target_compile_options(tessera_xgrammar PRIVATE -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)
+endif()

@@ -1,0 +1,80 @@
+#include <chrono>
+#include <filesystem>
+#include <random>
+
+#include "tessera/base/log.h"
+#include "tessera/engine/engine.h"
+#include "tessera/engine/weight_load.h"
+#include "tessera/ops/backend.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+}  // namespace
+
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
+  std::unique_ptr<Engine> engine(new Engine());
+  engine->options_ = std::move(options);
+  TRY(engine->load());
+  return engine;
+}
+
+Status Engine::load() {
+  const Clock::time_point start = Clock::now();
+  device_ = TRY(open_device(options_.device));
+  EnginePlan plan = TRY(plan_engine(options_, device_->properties()));
+  config_ = plan.config;
+  notes_ = plan.notes;
+  for (const std::string& note : notes_) log_warn("engine", "{}", note);
+  TRY(load_texts());
+
+  seed_state_ = options_.random_seed != 0 ? options_.random_seed : std::random_device{}();
+  // One bar at a time: where both overlap, loading is what takes long.
+  if (device_->properties().kind != DeviceKind::kCpu) plan.runner.show_progress = false;
+  Weights weights = TRY(Weights::allocate(plan.graphs.weights, *device_));
+  WeightSource source = TRY(weight_source(options_));
+  WeightLoad load(plan.graphs.weights, weights, std::move(source), *device_, options_.show_progress);
+  TRY(load.start());
+  const SchedulerOptions scheduling{.chunk = plan.runner.max_tokens,
+                                    .max_running = plan.runner.max_requests,
+                                    .num_cache_groups = static_cast<std::int64_t>(plan.graphs.body.cache_groups.size()),
+                                    .vocab_size = config_.vocab_size,
+                                    .prefix_cache = !options_.disable_radix_cache};
+  // On a CPU a forward is over when it is enqueued: nothing would overlap, and ends would be seen a step late.
+  overlap_ = options_.overlap_schedule.value_or(device_->properties().kind != DeviceKind::kCpu);
+  scheduler_ = std::make_unique<Scheduler>(scheduling, PagePool(plan.runner.num_pages, plan.runner.page_size));
+  runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
+  prepare_seconds_ = seconds_since(start);
+
+  const Clock::time_point capture_start = Clock::now();
+  TRY(runner_->capture());
+  capture_seconds_ = seconds_since(capture_start);
+  load_seconds_ = TRY(load.wait());
+  return ok_status();
+}
+
+Status Engine::load_texts() {
+  const std::string folder = model_folder(options_.model_path);
+  generation_config_ = TRY(GenerationConfig::read(folder));
+  end_ids_ = generation_config_.eos_token_ids.empty() ? config_.eos_token_ids : generation_config_.eos_token_ids;
+
+  namespace fs = std::filesystem;
+  const bool given = !options_.tokenizer_path.empty();
+  const std::string path = given ? options_.tokenizer_path : folder;
+  Result<Tokenizer> loaded = Tokenizer::load(path);
+  // A model may have none: then ids are what it is asked with.
+  if (!given && loaded.status().code() == StatusCode::kNotFound) return ok_status();
+  tokenizer_ = TRY(std::move(loaded));
+  std::error_code unreadable;
+  const bool is_folder = fs::is_directory(path, unreadable);
+  tokenizer_config_ = TRY(TokenizerConfig::load(is_folder ? path : fs::path(path).parent_path().string()));
+  return ok_status();
+}
+
+}  // namespace tessera

@@ -1,0 +1,162 @@
+#include "tessera/engine/engine_thread.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+namespace tessera {
+
+struct EngineThread::Impl {
+  struct Submit {
+    Ticket ticket;
+    Request request;
+  };
+  struct Cancel {
+    Ticket ticket;
+  };
+  using Task = std::function<void(Engine&)>;
+  using Command = std::variant<Submit, Cancel, Task>;
+
+  Impl(Engine& engine, Sink sink) : engine_(engine), sink_(std::move(sink)), stats_(engine.stats()) {
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+  void send(Command command) {
+    {
+      const std::lock_guard lock(mutex_);
+      inbox_.push_back(std::move(command));
+    }
+    wake_.notify_one();
+  }
+
+  void run() {
+    std::vector<Command> commands;
+    while (receive(commands)) {
+      for (Command& command : commands) std::visit([this](auto& c) { carry_out(c); }, command);
+      commands.clear();
+      if (health_.ok() && !engine_.idle()) step();
+      publish();
+      if (!events_.empty()) sink_(std::exchange(events_, {}));
+    }
+    for (const auto& [id, ticket] : tickets_) engine_.cancel(id);
+    while (health_.ok() && !engine_.idle() && engine_.step().ok()) {
+    }
+    for (const auto& [id, ticket] : tickets_) engine_.take(id);
+  }
+
+  // Waits where there is nothing to do. False at the end.
+  bool receive(std::vector<Command>& commands) {
+    std::unique_lock lock(mutex_);
+    wake_.wait(lock, [&] { return stopping_ || !inbox_.empty() || (health_.ok() && !engine_.idle()); });
+    std::swap(commands, inbox_);
+    return !stopping_;
+  }
+
+  void carry_out(Submit& submit) {
+    Result<RequestId> id = health_.ok() ? engine_.submit(std::move(submit.request)) : Result<RequestId>(health_);
+    if (id.ok()) {
+      tickets_.emplace(*id, submit.ticket);
+      ids_.emplace(submit.ticket, *id);
+    } else {
+      events_.push_back(
+          {.ticket = submit.ticket, .event = {.finish = FinishReason::kError, .error = std::move(id).status()}});
+    }
+  }
+
+  void carry_out(const Cancel& cancel) {
+    const auto it = ids_.find(cancel.ticket);
+    if (it == ids_.end()) return;
+    engine_.cancel(it->second);
+    engine_.take(it->second);
+    tickets_.erase(it->second);
+    ids_.erase(it);
+  }
+
+  void carry_out(const Task& task) { task(engine_); }
+
+  void step() {
+    Result<std::span<RequestEvent>> moved = engine_.step();
+    if (!moved.ok()) {
+      fail_all(std::move(moved).status());
+      return;
+    }
+    for (RequestEvent& event : *moved) {
+      const auto it = tickets_.find(event.request);
+      if (it == tickets_.end()) continue;
+      Event out{.ticket = it->second, .event = std::move(event)};
+      if (out.event.finish != FinishReason::kNone) {
+        if (std::optional<Completion> end = engine_.take(it->first))
+          out.end = std::make_unique<Completion>(*std::move(end));
+        ids_.erase(it->second);
+        tickets_.erase(it);
+      }
+      events_.push_back(std::move(out));
+    }
+  }
+
+  void fail_all(Status error) {
+    for (const auto& [id, ticket] : tickets_) {
+      engine_.cancel(id);
+      engine_.take(id);
+      events_.push_back({.ticket = ticket, .event = {.request = id, .finish = FinishReason::kError, .error = error}});
+    }
+    tickets_.clear();
+    ids_.clear();
+    health_ = std::move(error);
+  }
+
+  void publish() {
+    EngineStats now = engine_.stats();
+    const std::lock_guard lock(mutex_);
+    stats_ = std::move(now);
+    published_health_ = health_;
+  }
+
+  Engine& engine_;
+  Sink sink_;
+  // The engine's thread alone.
+  std::unordered_map<RequestId, Ticket> tickets_;
+  std::unordered_map<Ticket, RequestId> ids_;
+  std::vector<Event> events_;
+  Status health_;
+  // Under the mutex.
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Command> inbox_;
+  bool stopping_ = false;
+  EngineStats stats_;
+  Status published_health_;
+
+  std::thread thread_;
+};
+
+EngineThread::EngineThread(Engine& engine, Sink sink) : impl_(std::make_unique<Impl>(engine, std::move(sink))) {}
+EngineThread::~EngineThread() = default;
+
+void EngineThread::submit(Ticket ticket, Request request) { impl_->send(Impl::Submit{ticket, std::move(request)}); }
+void EngineThread::cancel(Ticket ticket) { impl_->send(Impl::Cancel{ticket}); }
+void EngineThread::post(std::function<void(Engine&)> task) { impl_->send(std::move(task)); }
+
+EngineStats EngineThread::stats() const {
+  const std::lock_guard lock(impl_->mutex_);
+  return impl_->stats_;
+}
+
+Status EngineThread::health() const {
+  const std::lock_guard lock(impl_->mutex_);
+  return impl_->published_health_;
+}
+
+}  // namespace tessera

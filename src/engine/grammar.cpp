@@ -1,0 +1,289 @@
+#include "tessera/engine/grammar.h"
+
+#include <fmt/format.h>
+#include <xgrammar/xgrammar.h>
+
+#include <algorithm>
+#include <array>
+#include <list>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "tessera/engine/grammar_schema.h"
+#include "tessera/engine/grammar_vocabulary.h"
+#include "tessera/engine/grammar_watch.h"
+#include "tessera/text/unicode.h"
+
+namespace tessera {
+namespace {
+
+// Warnings of xgrammar after which the grammar still says what was asked.
+constexpr std::array<std::string_view, 3> kHarmless = {"The character itself will be matched", "character literally",
+                                                       "falling back to anyOf semantics"};
+constexpr std::size_t kKeptGrammars = 32;
+
+std::string_view kind_name(GrammarSpec::Kind kind) {
+  switch (kind) {
+    case GrammarSpec::Kind::kJsonObject: return "JSON object";
+    case GrammarSpec::Kind::kJsonSchema: return "JSON schema";
+    case GrammarSpec::Kind::kRegex: return "regex";
+    case GrammarSpec::Kind::kEbnf: return "EBNF grammar";
+  }
+  return "grammar";
+}
+
+}  // namespace
+
+class Grammar {
+ public:
+  Grammar(xgrammar::CompiledGrammar compiled, std::shared_ptr<const GrammarVocabulary> vocabulary)
+      : compiled_(std::move(compiled)), vocabulary_(std::move(vocabulary)) {}
+
+  const xgrammar::CompiledGrammar& compiled() const { return compiled_; }
+  const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
+  std::size_t bytes() const { return compiled_.MemorySizeBytes(); }
+
+ private:
+  xgrammar::CompiledGrammar compiled_;
+  std::shared_ptr<const GrammarVocabulary> vocabulary_;
+};
+
+// ---- GrammarMatcher
+
+struct GrammarMatcher::Impl {
+  std::shared_ptr<const Grammar> grammar;
+  xgrammar::GrammarMatcher matcher{xgrammar::NullObj()};
+  Status failed;                      // of an earlier call
+  bool mask_valid = false;            // `mask` is of where the text stands now
+  std::vector<std::uint32_t> mask{};  // [mask_words]
+
+  const GrammarVocabulary& vocabulary() const { return grammar->vocabulary(); }
+
+  Status start() {
+    GrammarWatch watch(kMaxMaskSeconds);
+    return watch.run([&] {
+      matcher = xgrammar::GrammarMatcher(grammar->compiled());
+      return ok_status();
+    });
+  }
+
+  void refresh_mask() {
+    if (mask_valid) return;
+    mask.assign(vocabulary().allowed.size(), 0);
+    mask_valid = true;
+    if (!failed.ok()) return allow_ends();
+    GrammarWatch watch(kMaxMaskSeconds);
+    failed = watch.run([&]() -> Status {
+      if (matcher.IsTerminated()) {
+        allow_ends();
+        return ok_status();
+      }
+      auto shape = static_cast<std::int64_t>(mask.size());
+      DLTensor tensor{mask.data(), {kDLCPU, 0}, 1, xgrammar::GetBitmaskDLType(), &shape, nullptr, 0};
+      matcher.FillNextTokenBitmask(&tensor);
+      for (std::size_t i = 0; i < mask.size(); ++i) mask[i] &= vocabulary().allowed[i];
+      const bool stuck = std::ranges::all_of(mask, [](std::uint32_t word) { return word == 0; });
+      if (stuck && !matcher.IsCompleted()) return invalid_argument("it leaves no token that could come next");
+      return ok_status();
+    });
+    if (!failed.ok()) {
+      failed = std::move(failed).with_context("the grammar of this request");
+      std::ranges::fill(mask, 0);
+      allow_ends();
+    }
+  }
+
+  void allow_ends() {
+    for (const TokenId id : vocabulary().end_ids) mask[id.index() / 32] |= 1u << (id.index() % 32);
+  }
+
+  bool only_ends() const {
+    std::vector<std::uint32_t> rest = mask;
+    for (const TokenId id : vocabulary().end_ids) rest[id.index() / 32] &= ~(1u << (id.index() % 32));
+    return std::ranges::all_of(rest, [](std::uint32_t word) { return word == 0; });
+  }
+};
+
+GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar) : impl_(std::make_unique<Impl>()) {
+  impl_->grammar = std::move(grammar);
+  impl_->failed = impl_->start();
+}
+GrammarMatcher::GrammarMatcher(GrammarMatcher&&) noexcept = default;
+GrammarMatcher& GrammarMatcher::operator=(GrammarMatcher&&) noexcept = default;
+GrammarMatcher::~GrammarMatcher() = default;
+
+void GrammarMatcher::fill_mask(std::span<std::uint32_t> mask) {
+  impl_->refresh_mask();
+  std::ranges::copy(impl_->mask, mask.begin());
+}
+
+Status GrammarMatcher::accept(TokenId token) {
+  Impl& impl = *impl_;
+  TRY(Status(impl.failed));
+  impl.mask_valid = false;
+  GrammarWatch watch(kMaxMaskSeconds);
+  bool accepted = false;
+  impl.failed = watch.run([&] {
+    accepted =
+        impl.vocabulary().allows(token) && !impl.matcher.IsTerminated() && impl.matcher.AcceptToken(token.value());
+    return ok_status();
+  });
+  if (!impl.failed.ok()) {
+    impl.failed = std::move(impl.failed).with_context("the grammar of this request");
+  } else if (!accepted) {
+    impl.failed =
+        internal_error(fmt::format("token {} is not one that the request's grammar allows here", token.value()));
+  }
+  return impl.failed;
+}
+
+bool GrammarMatcher::finished() const {
+  Impl& impl = *impl_;
+  if (!impl.failed.ok()) return false;
+  if (impl.matcher.IsTerminated()) return true;
+  if (!impl.matcher.IsCompleted()) return false;
+  impl.refresh_mask();
+  return impl.failed.ok() && impl.only_ends();
+}
+
+// ---- GrammarCompiler
+
+struct GrammarCompiler::Impl {
+  struct Kept {
+    GrammarSpec spec;
+    std::shared_ptr<const Grammar> grammar;
+  };
+
+  Impl(std::shared_ptr<const GrammarVocabulary> words, const xgrammar::TokenizerInfo& info)
+      : vocabulary(std::move(words)), compiler(info, /*max_threads=*/1, /*cache_enabled=*/false) {}
+
+  std::shared_ptr<const GrammarVocabulary> vocabulary;
+  xgrammar::GrammarCompiler compiler;  // without cache it holds no state, and threads may share it
+  std::mutex mutex;
+  std::list<Kept> kept;  // the last used first; under `mutex`
+
+  std::shared_ptr<const Grammar> find(const GrammarSpec& spec) {
+    const std::lock_guard lock(mutex);
+    const auto found = std::ranges::find_if(
+        kept, [&](const Kept& entry) { return entry.spec.kind == spec.kind && entry.spec.text == spec.text; });
+    if (found == kept.end()) return nullptr;
+    kept.splice(kept.begin(), kept, found);
+    return found->grammar;
+  }
+
+  void keep(const GrammarSpec& spec, std::shared_ptr<const Grammar> grammar) {
+    const std::lock_guard lock(mutex);
+    kept.push_front({spec, std::move(grammar)});
+    std::size_t bytes = 0;
+    std::size_t count = 0;
+    for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
+      bytes += entry->grammar->bytes() + entry->spec.text.size();
+      if (++count > 1 && (count > kKeptGrammars || bytes > kMaxGrammarMemory)) {
+        kept.erase(entry, kept.end());
+        return;
+      }
+    }
+  }
+
+  static Status check_text(const GrammarSpec& spec) {
+    const std::string& text = spec.text;
+    const bool schema = spec.kind == GrammarSpec::Kind::kJsonSchema;
+    const std::size_t most = schema ? kMaxGrammarBytes : kMaxPatternBytes;
+    if (text.size() > most)
+      return invalid_argument(fmt::format("it has {} bytes; up to {} are accepted", text.size(), most));
+    if (const std::size_t offset = find_invalid_utf8(text); offset != std::string::npos)
+      return invalid_argument(fmt::format("byte {} is not UTF-8", offset));
+    if (const std::size_t offset = text.find('\0'); offset != std::string::npos)
+      return invalid_argument(fmt::format("byte {} is NUL, which is not accepted", offset));
+    if (spec.kind == GrammarSpec::Kind::kRegex && text.empty()) return invalid_argument("it is empty");
+    return schema ? check_json_schema(text) : ok_status();
+  }
+
+  static xgrammar::Grammar from_json_schema(const std::string& schema) {
+    return xgrammar::Grammar::FromJSONSchema(schema, /*any_whitespace=*/true, /*indent=*/std::nullopt,
+                                             /*separators=*/std::nullopt, /*strict_mode=*/true, kMaxJsonWhitespace);
+  }
+
+  static xgrammar::Grammar parse(const GrammarSpec& spec) {
+    switch (spec.kind) {
+      case GrammarSpec::Kind::kJsonObject:
+        return from_json_schema(R"({"type": "object", "additionalProperties": true})");
+      case GrammarSpec::Kind::kJsonSchema: return from_json_schema(spec.text);
+      case GrammarSpec::Kind::kRegex: return xgrammar::Grammar::FromRegex(spec.text);
+      case GrammarSpec::Kind::kEbnf: return xgrammar::Grammar::FromEBNF(spec.text);
+    }
+    throw std::runtime_error("its kind is unknown");
+  }
+
+  static Status check_warnings(const std::vector<std::string>& warnings) {
+    for (const std::string& warning : warnings) {
+      const bool harmless = std::ranges::any_of(
+          kHarmless, [&](std::string_view words) { return warning.find(words) != std::string::npos; });
+      if (!harmless) return unimplemented(warning);
+    }
+    return ok_status();
+  }
+
+  Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec) {
+    TRY(check_text(spec));
+    GrammarWatch watch(kMaxCompileSeconds);
+    std::shared_ptr<const Grammar> grammar;
+    TRY(watch.run([&]() -> Status {
+      const xgrammar::Grammar parsed = parse(spec);
+      TRY(check_warnings(watch.warnings()));
+      const std::string rules = parsed.ToString();  // one a line
+      const auto count = static_cast<std::size_t>(std::ranges::count(rules, '\n'));
+      if (count > kMaxGrammarRules)
+        return invalid_argument(fmt::format("it comes to {} rules; up to {} are accepted", count, kMaxGrammarRules));
+      grammar = std::make_shared<const Grammar>(compiler.CompileGrammar(parsed), vocabulary);
+      return ok_status();
+    }));
+    if (grammar->bytes() > kMaxGrammarMemory) {
+      return invalid_argument(
+          fmt::format("it takes {} bytes; up to {} are accepted", grammar->bytes(), kMaxGrammarMemory));
+    }
+    // A grammar that nothing satisfies, or too slow from the start on, is found here rather than in the first step.
+    GrammarMatcher matcher(grammar);
+    std::vector<std::uint32_t> mask(vocabulary->allowed.size());
+    matcher.fill_mask(mask);
+    TRY(Status(matcher.impl_->failed));
+    return grammar;
+  }
+};
+
+GrammarCompiler::GrammarCompiler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+GrammarCompiler::~GrammarCompiler() = default;
+
+bool GrammarCompiler::available() { return true; }
+
+Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer& tokenizer, std::int64_t vocab_size,
+                                                                 std::span<const TokenId> end_ids) {
+  auto vocabulary = std::make_shared<GrammarVocabulary>();
+  *vocabulary = TRY(GrammarVocabulary::create(tokenizer, vocab_size, end_ids));
+  std::vector<std::int32_t> ends;
+  for (const TokenId id : end_ids) ends.push_back(id.value());
+  std::unique_ptr<Impl> impl;
+  GrammarWatch watch(kMaxCompileSeconds);
+  TRY(watch
+          .run([&] {
+            const xgrammar::TokenizerInfo info(vocabulary->bytes, xgrammar::VocabType::RAW,
+                                               static_cast<int>(vocab_size), ends);
+            vocabulary->bytes = {};  // xgrammar has its own
+            impl = std::make_unique<Impl>(std::move(vocabulary), info);
+            return ok_status();
+          })
+          .with_context("constrained output with this tokenizer"));
+  return std::unique_ptr<GrammarCompiler>(new GrammarCompiler(std::move(impl)));
+}
+
+Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpec& spec) {
+  if (std::shared_ptr<const Grammar> grammar = impl_->find(spec)) return grammar;
+  Result<std::shared_ptr<const Grammar>> grammar = impl_->compile(spec);
+  if (!grammar.ok()) return std::move(grammar).with_context(kind_name(spec.kind));
+  impl_->keep(spec, *grammar);
+  return grammar;
+}
+
+}  // namespace tessera

@@ -1,0 +1,97 @@
+// Constrained output: a grammar says which tokens may come next. xgrammar stands behind it, in grammar.cpp alone; a
+// build without it refuses every grammar with kUnimplemented.
+//
+//   std::unique_ptr<GrammarCompiler> compiler = TRY(GrammarCompiler::create(tokenizer, vocab_size, end_ids));
+//   std::shared_ptr<const Grammar> grammar = TRY(compiler->compile({GrammarSpec::Kind::kJsonSchema, schema}));
+//   GrammarMatcher matcher(grammar);
+//   matcher.fill_mask(mask); …; matcher.accept(token);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "tessera/base/status.h"
+#include "tessera/base/strong_id.h"
+
+namespace tessera {
+
+class Tokenizer;
+
+struct GrammarSpec {
+  enum class Kind : std::uint8_t {
+    kJsonObject,  // any JSON object; no text
+    kJsonSchema,  // text: the schema
+    kRegex,
+    kEbnf,
+  };
+  Kind kind = Kind::kJsonObject;
+  std::string text;
+};
+
+// What a client may ask for. Beyond these, and where an answer could not be held to it (a regex with an anchor in its
+// middle or a lookahead, a schema with "not"), a grammar is refused with the reason.
+inline constexpr std::size_t kMaxGrammarBytes = 256 * 1024;     // of a schema
+inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;      // of a regex or EBNF
+inline constexpr int kMaxGrammarDepth = 64;                     // of a schema; a regex and EBNF nest 1000 parentheses
+inline constexpr std::size_t kMaxGrammarRules = 8192;           // that it comes to
+inline constexpr std::size_t kMaxGrammarMemory = 256ull << 20;  // bytes, of one grammar and of those that are kept
+inline constexpr double kMaxCompileSeconds = 10;                // of one thread
+inline constexpr double kMaxMaskSeconds = 0.25;                 // of one thread, for one token
+inline constexpr int kMaxJsonWhitespace = 32;                   // in a row, between JSON's tokens
+
+// Compiled, immutable, shared by requests and threads.
+//
+// JSON schemas: objects have the properties that are named and no others unless additionalProperties allows them, in
+// the order written; "oneOf" whose branches overlap is taken as "anyOf"; a "pattern" is of the whole string.
+class Grammar;
+
+class GrammarCompiler {
+ public:
+  // Whether this build has grammars.
+  static bool available();
+  // `vocab_size`: logits of a row. `end_ids`, below it, end the text where the grammar lets it end.
+  // Copies what it needs of the tokenizer.
+  static Result<std::unique_ptr<GrammarCompiler>> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
+                                                         std::span<const TokenId> end_ids);
+  ~GrammarCompiler();
+
+  // From any thread. Keeps the last few grammars. invalid_argument where `spec` is malformed, too large or too deep
+  // (the message says what and where), unimplemented where it is good and cannot be held to; nothing a client sends
+  // makes it throw, crash or run without end. Cost: 1 to 100 ms for common schemas and a vocabulary of 150 000.
+  Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec);
+
+ private:
+  struct Impl;
+  explicit GrammarCompiler(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Where one text stands in its grammar. Used by one thread at a time.
+class GrammarMatcher {
+ public:
+  explicit GrammarMatcher(std::shared_ptr<const Grammar> grammar);
+  GrammarMatcher(GrammarMatcher&&) noexcept;
+  GrammarMatcher& operator=(GrammarMatcher&&) noexcept;
+  ~GrammarMatcher();
+
+  // 32-bit words of a mask.
+  static std::int64_t mask_words(std::int64_t vocab_size) { return (vocab_size + 31) / 32; }
+  // Bit i of the mask (word i / 32, bit i % 32) says whether token i may come next; ids past the tokenizer's may not.
+  // `mask` has mask_words(vocab_size) words. Special tokens other than end ids are never allowed. Where the grammar
+  // leaves no way on, or takes longer than kMaxMaskSeconds to say, only end ids are set and accept() gives that error.
+  void fill_mask(std::span<std::uint32_t> mask);
+  // Takes the next token; internal_error where the grammar does not allow it. After an error every call fails alike.
+  Status accept(TokenId token);
+  // Nothing but an end token may follow: the text may end here without one.
+  bool finished() const;
+
+ private:
+  friend class GrammarCompiler;  // asks a new grammar for its first mask
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera

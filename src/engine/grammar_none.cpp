@@ -1,0 +1,35 @@
+// A build without xgrammar: every grammar is refused.
+#include "tessera/engine/grammar.h"
+
+namespace tessera {
+
+class Grammar {};
+struct GrammarCompiler::Impl {};
+struct GrammarMatcher::Impl {};
+
+GrammarCompiler::GrammarCompiler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+GrammarCompiler::~GrammarCompiler() = default;
+
+bool GrammarCompiler::available() { return false; }
+
+Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer&, std::int64_t,
+                                                                 std::span<const TokenId>) {
+  return std::unique_ptr<GrammarCompiler>(new GrammarCompiler(nullptr));
+}
+
+Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpec&) {
+  return unimplemented(
+      "this build has no constrained output (JSON schema, regex, EBNF): xgrammar was not there when it was built; "
+      "build it where Python's pip reaches PyPI");
+}
+
+// No Grammar exists to make one of.
+GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar>) {}
+GrammarMatcher::GrammarMatcher(GrammarMatcher&&) noexcept = default;
+GrammarMatcher& GrammarMatcher::operator=(GrammarMatcher&&) noexcept = default;
+GrammarMatcher::~GrammarMatcher() = default;
+void GrammarMatcher::fill_mask(std::span<std::uint32_t>) {}
+Status GrammarMatcher::accept(TokenId) { return internal_error("a grammar in a build without grammars"); }
+bool GrammarMatcher::finished() const { return true; }
+
+}  // namespace tessera

@@ -1,0 +1,32 @@
+// A tokenizer's vocabulary as the bytes that each token adds to a text.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/base/strong_id.h"
+
+namespace tessera {
+
+class Tokenizer;
+
+struct GrammarVocabulary {
+  std::vector<std::string> bytes;      // by id, up to the tokenizer's last; "": a special token, or an id without one
+  std::vector<TokenId> end_ids;        // each in [0, vocab_size)
+  std::vector<std::uint32_t> allowed;  // [mask_words] tokens with bytes, and end ids
+
+  // Byte-level vocabularies (GPT-2's alphabet) and SentencePiece's ("▁", "<0x0A>") are told apart by their tokens.
+  // Ids from `vocab_size` on are left out; an end id there is invalid_argument.
+  static Result<GrammarVocabulary> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
+                                          std::span<const TokenId> end_ids);
+
+  bool allows(TokenId id) const {
+    return id.value() >= 0 && id.index() / 32 < allowed.size() &&
+           (allowed[id.index() / 32] >> (id.index() % 32) & 1) != 0;
+  }
+};
+
+}  // namespace tessera

@@ -1,0 +1,113 @@
+// Catches: a prefix found that is not there or missed though it is, a page evicted while it is in use or before what
+// follows it, pages counted wrong, and two pages kept for the same tokens.
+#include "tessera/engine/prefix_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr std::int64_t kPageSize = 2;
+
+std::vector<TokenId> ids(std::initializer_list<int> values) {
+  std::vector<TokenId> made;
+  for (const int value : values) made.emplace_back(value);
+  return made;
+}
+
+class PrefixCacheTest : public ::testing::Test {
+ protected:
+  // As a sequence does that computes what is not there, and ends.
+  std::vector<PageId> compute(const std::vector<TokenId>& tokens) {
+    PrefixCache::Path path = cache_.find(tokens);
+    std::vector<PageId> pages = pages_of(path);
+    while (pages.size() < tokens.size() / kPageSize) pages.push_back(pool_.take());
+    cache_.extend(path, tokens, pages);
+    cache_.release(path);
+    return pages;
+  }
+  static std::vector<PageId> pages_of(const PrefixCache::Path& path) {
+    std::vector<PageId> pages;
+    for (const PrefixCache::Node* node : path) pages.push_back(PrefixCache::page_of(*node));
+    return pages;
+  }
+
+  PagePool pool_{20, kPageSize};
+  PrefixCache cache_{pool_};
+};
+
+TEST_F(PrefixCacheTest, FindsTheLongestPrefixInFullPages) {
+  EXPECT_THAT(cache_.find(ids({1, 2, 3, 4})), IsEmpty());
+  const std::vector<PageId> pages = compute(ids({1, 2, 3, 4, 5}));
+  EXPECT_THAT(pages, SizeIs(2)) << "the last token fills no page";
+  EXPECT_EQ(cache_.count_known(ids({1, 2, 3, 4, 5, 6})), 2);
+  EXPECT_EQ(cache_.count_known(ids({1, 2, 3})), 1);
+  EXPECT_EQ(cache_.count_known(ids({1, 2, 3, 9})), 1);
+  EXPECT_EQ(cache_.count_known(ids({2, 1, 3, 4})), 0) << "the order counts";
+  EXPECT_EQ(cache_.count_known(ids({3, 4})), 0) << "and so does what comes before";
+  EXPECT_EQ(cache_.count_known({}), 0);
+  EXPECT_EQ(pages_of(cache_.find(ids({1, 2, 3, 4}))), pages);
+}
+
+TEST_F(PrefixCacheTest, BranchesShareWhatTheyHaveInCommon) {
+  const std::vector<PageId> left = compute(ids({1, 2, 3, 4}));
+  const std::vector<PageId> right = compute(ids({1, 2, 5, 6}));
+  EXPECT_EQ(left[0], right[0]);
+  EXPECT_NE(left[1], right[1]);
+  EXPECT_EQ(cache_.num_pages(), 3);
+  EXPECT_EQ(cache_.num_evictable(), 3);
+}
+
+TEST_F(PrefixCacheTest, TheFirstOfTwoEqualPagesIsKept) {
+  PrefixCache::Path first;
+  PrefixCache::Path second;
+  std::vector<PageId> first_pages{pool_.take()};
+  std::vector<PageId> second_pages{pool_.take(), pool_.take()};
+  const std::int64_t free = pool_.num_free();
+  cache_.extend(first, ids({1, 2}), first_pages);
+  cache_.extend(second, ids({1, 2, 3, 4}), second_pages);
+  EXPECT_EQ(second_pages[0], first_pages[0]);
+  EXPECT_EQ(pool_.num_free(), free + 1) << "the other one is free again";
+  EXPECT_EQ(cache_.num_pages(), 2);
+  cache_.release(first);
+  EXPECT_EQ(cache_.num_evictable(), 0) << "the second still uses both";
+  cache_.release(second);
+  EXPECT_EQ(cache_.num_evictable(), 2);
+}
+
+TEST_F(PrefixCacheTest, EvictsTheLongestUnusedLeavesFirst) {
+  compute(ids({1, 2, 3, 4}));
+  compute(ids({5, 6}));
+  compute(ids({1, 2, 7, 8}));
+  PrefixCache::Path used = cache_.find(ids({1, 2, 3, 4}));
+  cache_.release(used);  // used later than all others
+  EXPECT_EQ(cache_.evict(1), 1);
+  EXPECT_EQ(cache_.count_known(ids({5, 6})), 0);
+  EXPECT_EQ(cache_.evict(1), 1);
+  EXPECT_EQ(cache_.count_known(ids({1, 2, 7, 8})), 1) << "what leads to 3, 4 stays";
+  EXPECT_EQ(cache_.evict(5), 2);
+  EXPECT_EQ(cache_.num_pages(), 0);
+  EXPECT_EQ(pool_.num_free(), 19);
+}
+
+TEST_F(PrefixCacheTest, WhatIsInUseIsNotEvicted) {
+  compute(ids({1, 2, 3, 4, 5, 6}));
+  PrefixCache::Path used = cache_.find(ids({1, 2, 3, 4}));
+  EXPECT_EQ(cache_.num_evictable(), 1);
+  EXPECT_EQ(cache_.evict(3), 1);
+  EXPECT_EQ(cache_.count_known(ids({1, 2, 3, 4})), 2);
+  PrefixCache::Path again = cache_.find(ids({1, 2}));
+  cache_.release(used);
+  EXPECT_EQ(cache_.num_evictable(), 1) << "the first page is used twice";
+  cache_.release(again);
+  EXPECT_EQ(cache_.evict(3), 2);
+  EXPECT_EQ(pool_.num_free(), 19);
+}
+
+}  // namespace
+}  // namespace tessera

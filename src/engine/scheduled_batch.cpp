@@ -1,0 +1,136 @@
+#include "tessera/engine/scheduled_batch.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+void ScheduledBatch::clear(std::size_t num_cache_groups) {
+  batch.input_ids.clear();
+  batch.input_rows.clear();
+  batch.positions.clear();
+  batch.query_lens.clear();
+  batch.kv_lens.clear();
+  batch.wanted_rows.clear();
+  batch.input_embeds.clear();
+  batch.groups.resize(num_cache_groups);
+  for (CacheGroupBatch& group : batch.groups) group.slots.clear();  // page tables keep their memory
+  sampling.clear();
+  edits.clear();
+  logprob_targets.clear();
+  prompt_rows_.clear();
+  prompt_targets_.clear();
+  entries.clear();
+  wants_logits = wants_logprobs = wants_hidden = false;
+  top_logprobs = 0;
+}
+
+void ScheduledBatch::append(Sequence& sequence, std::int64_t count, std::int64_t page_size, std::int64_t vocab_size) {
+  const auto total = static_cast<std::int64_t>(sequence.tokens.size());
+  const std::vector<float>& embeds = sequence.request.input_embeds;
+  const std::size_t hidden = embeds.empty() ? 0 : embeds.size() / sequence.request.prompt.size();
+  Entry entry{.sequence = &sequence,
+              .new_tokens = count,
+              .first_token = batch.num_tokens(),
+              .position = sequence.computed,
+              .row = -1,
+              .next_token = total,
+              .prompt_rows = 0,
+              .first_prompt_row = 0,
+              .wanted_from = 0};
+  for (std::int64_t position = sequence.computed; position < sequence.computed + count; ++position) {
+    const auto at = static_cast<std::size_t>(position);
+    const bool embedded = !embeds.empty() && position < sequence.prompt_tokens();
+    if (embedded) {
+      const auto row = embeds.begin() + static_cast<std::ptrdiff_t>(at * hidden);
+      batch.input_embeds.insert(batch.input_embeds.end(), row, row + static_cast<std::ptrdiff_t>(hidden));
+    }
+    batch.input_ids.push_back(embedded ? TokenId(-1) : sequence.tokens[at]);
+    // The newest token is taken from where the last step left it, as a step that runs ahead of the host must.
+    batch.input_rows.push_back(position == total - 1 && sequence.generated() > 0 ? sequence.last_row : -1);
+    batch.positions.push_back(static_cast<std::int32_t>(position));
+    const PageId page = sequence.pages[static_cast<std::size_t>(position / page_size)];
+    const SlotId slot(static_cast<std::int32_t>(page.value() * page_size + position % page_size));
+    for (CacheGroupBatch& group : batch.groups) group.slots.push_back(slot);
+  }
+  const std::int64_t kv_len = sequence.computed + count;
+  batch.query_lens.push_back(static_cast<std::int32_t>(count));
+  batch.kv_lens.push_back(static_cast<std::int32_t>(kv_len));
+  const auto used_pages = static_cast<std::ptrdiff_t>(pages_for(kv_len, page_size));
+  for (CacheGroupBatch& group : batch.groups) {
+    if (group.page_tables.size() <= entries.size()) group.page_tables.emplace_back();
+    std::vector<PageId>& table = group.page_tables[entries.size()];
+    table.reserve(sequence.pages.capacity());  // it grows with the sequence, and not by a page at a time
+    table.assign(sequence.pages.begin(), sequence.pages.begin() + used_pages);
+  }
+  append_prompt_rows(sequence, entry);
+  const bool samples = kv_len == total && !sequence.request.score && sequence.request.stop.max_new_tokens > 0;
+  if (samples) {
+    entry.row = batch.num_wanted_rows();
+    batch.wanted_rows.push_back(static_cast<std::int32_t>(entry.first_token + count - 1));
+    append_sampled_row(sequence, vocab_size);
+  }
+  wants_logits |= sequence.request.score;
+  wants_hidden |= sequence.request.return_hidden_states;
+  entries.push_back(entry);
+}
+
+void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t vocab_size) {
+  const SamplingParams& params = sequence.request.sampling;
+  const std::size_t row = sampling.size();
+  sampling.push_back({.temperature = static_cast<float>(params.temperature),
+                      .top_k = static_cast<std::int32_t>(std::min<std::int64_t>(params.top_k, INT32_MAX)),
+                      .top_p = static_cast<float>(params.top_p),
+                      .min_p = static_cast<float>(params.min_p),
+                      .seed = sequence.seed,
+                      .choice = params.choice,
+                      .position = static_cast<std::int32_t>(sequence.tokens.size())});
+  if (sequence.edits && sequence.edits->any(sequence.generated())) {
+    if (edits.starts.empty()) edits.starts.assign(row + 1, 0);
+    edits.starts.resize(row + 1, static_cast<std::int32_t>(edits.ids.size()));
+    sequence.edits->append(sequence.generated(), edits);
+    edits.starts.push_back(static_cast<std::int32_t>(edits.ids.size()));
+  }
+  if (sequence.matcher) {
+    const auto words = static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size));
+    edits.masked_rows.push_back(static_cast<std::int32_t>(row));
+    edits.masks.resize(edits.masks.size() + words);
+    sequence.matcher->fill_mask(std::span(edits.masks).last(words));
+  }
+  if (sequence.request.logprobs.output) {
+    wants_logprobs = true;
+    top_logprobs = std::max(top_logprobs, *sequence.request.logprobs.output);
+  }
+}
+
+void ScheduledBatch::append_prompt_rows(Sequence& sequence, Entry& entry) {
+  const bool score = sequence.request.score;
+  if (!score && !sequence.request.logprobs.prompt) return;
+  // The prompt's last row says nothing of the prompt.
+  const std::int64_t end = sequence.prompt_tokens() - (score ? 0 : 1);
+  entry.first_prompt_row = std::max({entry.position, sequence.first_wanted(), sequence.rows_delivered});
+  entry.prompt_rows =
+      std::max<std::int64_t>(std::min(entry.position + entry.new_tokens, end) - entry.first_prompt_row, 0);
+  entry.wanted_from = static_cast<std::int64_t>(prompt_rows_.size());
+  for (std::int64_t row = entry.first_prompt_row; row < entry.first_prompt_row + entry.prompt_rows; ++row) {
+    prompt_rows_.push_back(static_cast<std::int32_t>(entry.first_token + row - entry.position));
+    const auto next = static_cast<std::size_t>(row + 1);
+    prompt_targets_.push_back(next < sequence.request.prompt.size() ? sequence.tokens[next] : TokenId(0));
+  }
+  if (score || entry.prompt_rows == 0) return;
+  wants_logprobs = true;
+  top_logprobs = std::max(top_logprobs, *sequence.request.logprobs.prompt);
+}
+
+void ScheduledBatch::finish() {
+  for (CacheGroupBatch& group : batch.groups) group.page_tables.resize(entries.size());
+  const auto sampled = static_cast<std::int64_t>(sampling.size());
+  for (Entry& entry : entries) entry.wanted_from += sampled;
+  batch.wanted_rows.insert(batch.wanted_rows.end(), prompt_rows_.begin(), prompt_rows_.end());
+  if (wants_logprobs) {
+    logprob_targets.assign(sampling.size(), TokenId(0));
+    logprob_targets.insert(logprob_targets.end(), prompt_targets_.begin(), prompt_targets_.end());
+  }
+  if (!edits.starts.empty()) edits.starts.resize(sampling.size() + 1, static_cast<std::int32_t>(edits.ids.size()));
+}
+
+}  // namespace tessera

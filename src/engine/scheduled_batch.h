@@ -1,0 +1,51 @@
+// A forward, and whose rows it has.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/engine/sequence.h"
+#include "tessera/ops/forward_batch.h"
+#include "tessera/runner/input_buffers.h"
+#include "tessera/runner/logit_edits.h"
+
+namespace tessera {
+
+struct ScheduledBatch {
+  struct Entry {
+    Sequence* sequence;        // null once the sequence has left
+    std::int64_t new_tokens;   // of it in this forward
+    std::int64_t first_token;  // of them in the forward
+    std::int64_t position;     // of the first one in the sequence
+    std::int64_t row;          // of the wanted rows, that is sampled; -1: none
+    std::int64_t next_token;   // index in the sequence of the token that is sampled
+    // Wanted rows for the prompt's logprobs or logits: of the tokens at first_prompt_row in the sequence and on.
+    std::int64_t prompt_rows;
+    std::int64_t first_prompt_row;
+    std::int64_t wanted_from;  // index of the first of them in wanted_rows
+  };
+  ForwardBatch batch;
+  std::vector<SampleRow> sampling;  // of the first wanted rows
+  LogitEdits edits;
+  std::vector<TokenId> logprob_targets;  // [wanted rows], where wants_logprobs
+  std::vector<Entry> entries;
+  bool wants_logits = false;
+  bool wants_logprobs = false;
+  bool wants_hidden = false;
+  int top_logprobs = 0;
+
+  // Empties it for a model with so many cache groups, hidden size and vocabulary; keeps memory.
+  void clear(std::size_t num_cache_groups);
+  // Adds the next `count` tokens of `sequence`, whose pages are there.
+  void append(Sequence& sequence, std::int64_t count, std::int64_t page_size, std::int64_t vocab_size);
+  // Once all are added: rows that are not sampled stand behind those that are.
+  void finish();
+
+ private:
+  void append_sampled_row(Sequence& sequence, std::int64_t vocab_size);
+  void append_prompt_rows(Sequence& sequence, Entry& entry);
+  std::vector<std::int32_t> prompt_rows_;
+  std::vector<TokenId> prompt_targets_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,71 @@
+// A request while it is in the engine.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tessera/base/strong_id.h"
+#include "tessera/engine/grammar.h"
+#include "tessera/engine/output_text.h"
+#include "tessera/engine/prefix_cache.h"
+#include "tessera/engine/request.h"
+#include "tessera/engine/token_edits.h"
+
+namespace tessera {
+
+struct Sequence {
+  using Clock = std::chrono::steady_clock;
+
+  RequestId id;
+  Request request;
+  std::vector<TokenId> tokens;  // prompt and output
+  std::int64_t pending = 0;     // the last so many tokens are still to be sampled by forwards in flight
+  std::int64_t computed = 0;    // tokens whose keys and values are in the cache, or will be after those forwards
+  std::vector<PageId> pages;
+  PrefixCache::Path cached;  // the first pages, which belong to the prefix cache
+  std::int64_t seed = 0;
+  std::int32_t last_row = -1;  // row of the last step that sampled its newest token; -1: none
+  std::int64_t order = 0;      // of arrival
+
+  std::optional<TokenEdits> edits;  // none: its logits stay as they are
+  std::optional<GrammarMatcher> matcher;
+  std::optional<OutputText> text;  // none: nobody wants it
+
+  // What its end will tell. Rows of the prompt are delivered once, however often they are computed.
+  Completion result;
+  std::int64_t rows_delivered = 0;    // of prompt logprobs or logits, in tokens of the prompt
+  std::int64_t hidden_delivered = 0;  // tokens whose hidden states are delivered
+  bool admitted_before = false;
+  Clock::time_point arrived;
+  std::optional<Clock::time_point> deadline;
+
+  std::int64_t prompt_tokens() const { return static_cast<std::int64_t>(request.prompt.size()); }
+  // Pending ones included.
+  std::int64_t generated() const { return static_cast<std::int64_t>(tokens.size()) - prompt_tokens(); }
+  std::int64_t uncomputed() const { return static_cast<std::int64_t>(tokens.size()) - computed; }
+  // Its next forward adds one token to a text that has begun.
+  bool decodes() const { return generated() > 0 && uncomputed() == 1; }
+  // Its last token is sampled, or will be; or there is none to sample and its prompt is computed.
+  bool is_done() const { return generated() >= request.stop.max_new_tokens && (generated() > 0 || uncomputed() == 0); }
+  // The next token can only be chosen once the tokens before are on the host.
+  bool needs_text() const { return matcher.has_value() || (edits && edits->follow_text()); }
+  // A forward with it is read before another is scheduled.
+  bool is_read_at_once() const { return request.score || request.return_hidden_states || needs_text(); }
+  // Whether tokens with the same ids have the same keys and values as in other sequences.
+  bool is_cacheable() const { return request.input_embeds.empty(); }
+  // Tokens from here on must be computed, whatever the cache knows: their rows are wanted.
+  std::int64_t first_wanted() const;
+};
+
+// First row of the prompt whose logits say something that was asked for: log-probabilities of token p come from row
+// p - 1, scores and hidden states from all rows.
+inline std::int64_t Sequence::first_wanted() const {
+  if (request.score || request.return_hidden_states) return 0;
+  if (request.logprobs.prompt) return std::max<std::int64_t>(request.logprobs.prompt_start - 1, 0);
+  return static_cast<std::int64_t>(tokens.size());
+}
+
+}  // namespace tessera

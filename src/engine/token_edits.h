@@ -1,0 +1,49 @@
+// How one request's penalties, bias and end tokens change its logits, kept up to date as its text grows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/base/strong_id.h"
+#include "tessera/engine/request.h"
+#include "tessera/runner/logit_edits.h"
+
+namespace tessera {
+
+class TokenEdits {
+ public:
+  // `end_ids` may not be chosen while the text is shorter than the request's min_new_tokens.
+  TokenEdits(const Request& request, std::span<const TokenId> end_ids);
+
+  // Whether a row that chooses the request's token number `generated` (from 0) has edits.
+  bool any(std::int64_t generated) const;
+  // Whether they depend on the tokens before, which must then be known.
+  bool follow_text() const { return penalises_; }
+  // The next token of the output is `token`.
+  void count(TokenId token);
+  // Adds the row's edits behind those of the rows before it. Precondition: count() has seen `generated` tokens, where
+  // follow_text().
+  void append(std::int64_t generated, LogitEdits& edits) const;
+
+ private:
+  struct Edit {
+    TokenId token;
+    float penalty = 1;  // of its logit
+    float bias = 0;     // the request's own
+    std::int64_t count = 0;
+    bool ends_text = false;
+  };
+  Edit& edit(TokenId token);
+
+  double repetition_penalty_;
+  double frequency_penalty_;
+  double presence_penalty_;
+  bool penalises_;
+  std::int64_t min_new_tokens_;
+  std::vector<Edit> edits_;
+  std::unordered_map<TokenId, std::size_t> place_;  // in edits_
+};
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+#include "tessera/engine/weight_load.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "tessera/device/cpu/parallel.h"
+
+namespace tessera {
+
+WeightLoad::WeightLoad(std::vector<WeightSpec> specs, const Weights& weights, WeightSource source, Device& device,
+                       bool show_progress)
+    : specs_(std::move(specs)),
+      memory_(weights.memory()),
+      addresses_(weights.addresses()),
+      source_(std::move(source)),
+      device_(device),
+      show_progress_(show_progress) {}
+
+Status WeightLoad::start() {
+  const bool beside = device_.properties().kind != DeviceKind::kCpu;
+  seconds_ = std::async(beside ? std::launch::async : std::launch::deferred, [this] { return run(); });
+  return beside ? ok_status() : seconds_.get().status();
+}
+
+Result<double> WeightLoad::run() {
+  // Some cores are left to the thread that captures: a team that waits for a member whose core is taken loses
+  // whole time slices.
+  if (device_.properties().kind != DeviceKind::kCpu) set_worker_threads(std::max(1, worker_threads() * 3 / 4));
+  const auto start = std::chrono::steady_clock::now();
+  TRY(fill_weights(specs_, addresses_, source_, device_, show_progress_));
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace tessera
