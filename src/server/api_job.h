@@ -1,0 +1,49 @@
+// An HTTP request on its way through the engine: the engine's requests that it makes, and what their events become.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/engine/request.h"
+
+namespace tessera {
+
+// What the events of a job's requests become on the wire. One thread at a time.
+class Answer {
+ public:
+  virtual ~Answer() = default;
+  // The next event of request `index`; `end` with its last one. Returns what a stream sends now: whole server-sent
+  // events, or "". Errors do not come here.
+  virtual std::string on_event(std::size_t index, const RequestEvent& event, Completion* end) = 0;
+  // After the last event of all requests, of a stream: what it sends before "[DONE]".
+  virtual std::string last_events() { return ""; }
+  // After the last event of all requests, of no stream: the body.
+  virtual std::string body() = 0;
+  // Whether body() may take long enough to hold others' streams up.
+  virtual bool has_large_body() const { return false; }
+};
+
+struct ApiJob {
+  std::string id{};  // the answer's
+  std::vector<Request> requests{};
+  bool stream = false;
+  std::unique_ptr<Answer> answer{};
+};
+
+// "data: <json>\n\n"
+inline std::string server_sent_event(std::string_view json) {
+  std::string event;
+  event.reserve(json.size() + 8);
+  event += "data: ";
+  event += json;
+  event += "\n\n";
+  return event;
+}
+
+// `prefix` and 32 random hexadecimal digits.
+std::string make_id(std::string_view prefix);
+// Seconds since 1970.
+std::int64_t unix_time();
+
+}  // namespace tessera

@@ -1,0 +1,59 @@
+// A value, or the ApiError that tells the client why there is none. TRY takes it as it takes a Result, and in a
+// function that returns an ApiResult it takes a Result or Status too, whose error becomes api_error(status).
+#pragma once
+
+#include <cassert>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "tessera/base/status.h"
+#include "tessera/server/api_error.h"
+
+namespace tessera {
+
+template <class T>
+class [[nodiscard]] ApiResult {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor): functions return a value or an error where they return an ApiResult
+  ApiResult(T v) : value_(std::move(v)) {}
+  ApiResult(ApiError error) : error_(std::move(error)) {}
+  ApiResult(const Status& status) : error_(api_error(status)) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  bool ok() const { return value_.has_value(); }
+  // Precondition: !ok().
+  ApiError& error() { return error_; }
+  const ApiError& error() const { return error_; }
+  // Precondition: ok().
+  T& operator*() & {
+    assert(ok());
+    return *value_;
+  }
+  T&& operator*() && {
+    assert(ok());
+    return *std::move(value_);
+  }
+  T* operator->() { return &*value_; }
+
+ private:
+  ApiError error_;
+  std::optional<T> value_;
+};
+
+// Nothing, or an error.
+using ApiStatus = ApiResult<std::monostate>;
+inline ApiStatus api_ok() { return std::monostate(); }
+
+namespace internal {
+template <class T>
+ApiError take_status(ApiResult<T>&& r) {
+  return std::move(r.error());
+}
+template <class T>
+T take_value(ApiResult<T>&& r) {
+  return *std::move(r);
+}
+}  // namespace internal
+
+}  // namespace tessera

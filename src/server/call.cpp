@@ -1,0 +1,37 @@
+#include "tessera/server/call.h"
+
+#include "tessera/base/log.h"
+
+namespace tessera {
+
+void Call::respond(HttpResponse response, std::string_view detail) const {
+  metrics_->answered(route_, response.status);
+  log(response.status, detail);
+  exchange_.respond(std::move(response));
+}
+
+void Call::respond_json(std::string body, std::string_view detail) const {
+  respond({.body = std::move(body), .headers = {}}, detail);
+}
+
+void Call::refuse(const ApiError& error) const { respond(error.to_response(), error.message); }
+
+void Call::start_stream(std::string first) const {
+  metrics_->answered(route_, 200);
+  HttpResponse response{.content_type = "text/event-stream", .body = std::move(first), .headers = {}};
+  response.headers.emplace_back("Cache-Control", "no-cache");
+  exchange_.start_stream(std::move(response));
+}
+
+void Call::finish(std::string_view detail) const {
+  log(200, detail);
+  exchange_.finish();
+}
+
+void Call::log(int status, std::string_view detail) const {
+  if (!logged_) return;
+  log_info("server", "{} {} {} {:.3f} s{}{}", request().method, route_, status, seconds(), detail.empty() ? "" : ": ",
+           detail);
+}
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// One HTTP request on its way: what it is for, since when, and how it is answered, which counts it and logs it.
+//
+// Threads: as HttpExchange; copies are handles to the same exchange.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tessera/server/api_error.h"
+#include "tessera/server/http.h"
+#include "tessera/server/metrics.h"
+
+namespace tessera {
+
+class Call {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `route` is one of few, whatever the client sent, and lives as long as the call, as `metrics` does.
+  Call(HttpExchange exchange, std::string_view route, ServerMetrics& metrics, bool logged)
+      : exchange_(std::move(exchange)), route_(route), metrics_(&metrics), logged_(logged) {}
+
+  const HttpRequest& request() const { return exchange_.request(); }
+  std::string take_body() { return exchange_.take_body(); }
+  std::string_view route() const { return route_; }
+  Clock::time_point arrived() const { return arrived_; }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - arrived_).count(); }
+
+  // `detail` is for the log: what was done, or why not.
+  void respond(HttpResponse response, std::string_view detail = {}) const;
+  void respond_json(std::string body, std::string_view detail = {}) const;
+  void refuse(const ApiError& error) const;
+
+  // Server-sent events; `first` goes with the head.
+  void start_stream(std::string first) const;
+  void write(std::string data) const { exchange_.write(std::move(data)); }
+  void finish(std::string_view detail) const;
+
+  void on_disconnect(std::function<void()> callback) const { exchange_.on_disconnect(std::move(callback)); }
+  void log(int status, std::string_view detail) const;
+
+ private:
+  HttpExchange exchange_;
+  std::string_view route_;
+  ServerMetrics* metrics_;
+  bool logged_;
+  Clock::time_point arrived_ = Clock::now();
+};
+
+}  // namespace tessera

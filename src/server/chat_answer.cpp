@@ -1,0 +1,209 @@
+#include "tessera/server/chat_answer.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "tessera/server/json_writer.h"
+#include "tessera/server/token_text.h"
+
+namespace tessera {
+namespace {
+
+struct Choice {
+  explicit Choice(const ChatTextStyle& style) : parts(style) {}
+  ChatText parts;
+  // Of no stream: all. Of a stream: what is not sent yet.
+  std::string reasoning{};
+  std::string content{};
+  std::vector<ToolCallDelta> calls{};
+  JsonWriter logprobs{};  // between its brackets
+  bool has_calls = false;
+  bool begun = false;  // the chunk with the role was sent
+  FinishReason finish = FinishReason::kNone;
+  Usage usage{};
+};
+
+void write_call(JsonWriter& json, const ToolCallDelta& call, bool with_index) {
+  json.object();
+  if (with_index) json.key("index").value(call.index);
+  if (!call.id.empty()) json.key("id").value(call.id).key("type").value("function");
+  json.key("function").object();
+  if (!call.name.empty()) json.key("name").value(call.name);
+  json.key("arguments").value(call.arguments).end_object().end_object();
+}
+
+class ChatAnswer : public Answer {
+ public:
+  explicit ChatAnswer(ChatStyle style) : style_(std::move(style)) {
+    JsonWriter head;
+    head.object().key("id").value(style_.id).key("object");
+    head.value(style_.stream.stream ? "chat.completion.chunk" : "chat.completion");
+    head.key("created").value(unix_time()).key("model").value(style_.model).key("system_fingerprint").null();
+    head_ = head.take();
+    for (int c = 0; c < style_.n; ++c) {
+      choices_.emplace_back(style_.text).usage.prompt_tokens = style_.prompt_tokens;
+    }
+  }
+
+  std::string on_event(std::size_t index, const RequestEvent& event, Completion* end) override {
+    Choice& choice = choices_[index];
+    if (event.token) {
+      ++choice.usage.completion_tokens;
+      if (choice.parts.in_reasoning()) ++choice.usage.reasoning_tokens;
+    }
+    if (event.logprobs) write_logprobs(choice.logprobs, *event.logprobs);
+    add(choice, choice.parts.push(event.text));
+    choice.finish = event.finish;
+    if (choice.finish != FinishReason::kNone) add(choice, choice.parts.finish());
+    if (end != nullptr) {
+      choice.usage.completion_tokens = std::ssize(end->output_ids);
+      choice.usage.cached_tokens = end->cached_tokens;
+    }
+    return style_.stream.stream ? chunks(index) : "";
+  }
+
+  std::string last_events() override {
+    if (!style_.stream.include_usage) return "";
+    JsonWriter json;
+    json.raw(head_).key("choices").array().end_array().key("usage");
+    write_usage(json, total());
+    return server_sent_event(json.end_object().take());
+  }
+
+  std::string body() override {
+    JsonWriter json;
+    json.raw(head_).key("choices").array();
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      Choice& choice = choices_[i];
+      json.object().key("index").value(i).key("message").object();
+      json.key("role").value("assistant").key("content");
+      if (choice.has_calls) {
+        json.value_or_null(choice.content);
+      } else {
+        json.value(choice.content);
+      }
+      json.key("refusal").null();
+      if (!style_.text.reasoning_parser.empty()) json.key("reasoning_content").value_or_null(choice.reasoning);
+      if (choice.has_calls) {
+        json.key("tool_calls").array();
+        for (const ToolCallDelta& call : choice.calls) write_call(json, call, /*with_index=*/false);
+        json.end_array();
+      }
+      json.end_object();
+      write_end(json, choice);
+    }
+    json.end_array().key("usage");
+    write_usage(json, total());
+    return json.end_object().take();
+  }
+
+ private:
+  void add(Choice& choice, ChatPieces pieces) const {
+    choice.reasoning += pieces.reasoning;
+    choice.content += pieces.content;
+    choice.has_calls = choice.has_calls || !pieces.calls.empty();
+    for (ToolCallDelta& piece : pieces.calls) {
+      const bool known = !choice.calls.empty() && choice.calls.back().index == piece.index;
+      if (known) {
+        choice.calls.back().arguments += piece.arguments;
+      } else {
+        choice.calls.push_back(std::move(piece));
+      }
+    }
+  }
+
+  void write_token(JsonWriter& json, const TokenLogprob& token) const {
+    constexpr float kLeast = -9999;  // OpenAI's number for what cannot come
+    json.object().key("token").value(token_text(style_.tokenizer, token.id));
+    json.key("logprob").value(std::max(token.logprob, kLeast)).key("bytes").array();
+    for (const char byte : token_bytes(style_.tokenizer, token.id)) json.value(static_cast<unsigned char>(byte));
+    json.end_array();
+  }
+  void write_logprobs(JsonWriter& json, const TokenLogprobs& token) const {
+    write_token(json, token.token);
+    json.key("top_logprobs").array();
+    for (const TokenLogprob& top : token.top) {
+      write_token(json, top);
+      json.end_object();
+    }
+    json.end_array().end_object();
+  }
+
+  // What follows a choice's message or delta; its object is closed.
+  void write_end(JsonWriter& json, Choice& choice) const {
+    json.key("logprobs");
+    if (style_.logprobs) {
+      json.object().key("content").raw('[' + choice.logprobs.take() + ']').key("refusal").null().end_object();
+    } else {
+      json.null();
+    }
+    const bool called = choice.has_calls && choice.finish == FinishReason::kStop;
+    json.key("finish_reason").value_or_null(called ? "tool_calls" : finish_reason_name(choice.finish));
+    json.end_object();
+  }
+
+  std::string chunks(std::size_t index) {
+    Choice& choice = choices_[index];
+    const FinishReason finish = std::exchange(choice.finish, FinishReason::kNone);
+    std::string out;
+    if (!choice.begun) {
+      choice.begun = true;
+      JsonWriter logprobs = std::exchange(choice.logprobs, {});
+      out += chunk(index, [](JsonWriter& delta) { delta.key("role").value("assistant").key("content").value(""); });
+      choice.logprobs = std::move(logprobs);
+    }
+    if (!choice.reasoning.empty() || !choice.content.empty() || !choice.calls.empty()) {
+      out += chunk(index, [&](JsonWriter& delta) { write_pieces(delta, choice); });
+    }
+    if (finish == FinishReason::kNone) return out;
+    choice.finish = finish;
+    return out + chunk(index, [](JsonWriter&) {});
+  }
+
+  static void write_pieces(JsonWriter& delta, Choice& choice) {
+    if (!choice.reasoning.empty()) delta.key("reasoning_content").value(std::exchange(choice.reasoning, {}));
+    if (!choice.content.empty()) delta.key("content").value(std::exchange(choice.content, {}));
+    if (choice.calls.empty()) return;
+    delta.key("tool_calls").array();
+    for (const ToolCallDelta& call : choice.calls) write_call(delta, call, /*with_index=*/true);
+    delta.end_array();
+    choice.calls.clear();
+  }
+
+  template <class WriteDelta>
+  std::string chunk(std::size_t index, const WriteDelta& write_delta) {
+    Choice& choice = choices_[index];
+    JsonWriter json;
+    json.raw(head_).key("choices").array().object().key("index").value(index).key("delta").object();
+    write_delta(json);
+    write_end(json.end_object(), choice);
+    json.end_array();
+    if (style_.stream.continuous_usage_stats) {
+      write_usage(json.key("usage"), choice.usage);
+    } else if (style_.stream.include_usage) {
+      json.key("usage").null();
+    }
+    return server_sent_event(json.end_object().text());
+  }
+
+  // The prompt counts once, and is found in the cache by the later choices because of the first.
+  Usage total() const {
+    Usage usage{.prompt_tokens = style_.prompt_tokens, .cached_tokens = choices_.front().usage.cached_tokens};
+    for (const Choice& choice : choices_) {
+      usage.completion_tokens += choice.usage.completion_tokens;
+      usage.reasoning_tokens += choice.usage.reasoning_tokens;
+    }
+    return usage;
+  }
+
+  ChatStyle style_;
+  std::string head_;  // of every object: an object left open
+  std::vector<Choice> choices_;
+};
+
+}  // namespace
+
+std::unique_ptr<Answer> make_chat_answer(ChatStyle style) { return std::make_unique<ChatAnswer>(std::move(style)); }
+
+}  // namespace tessera

@@ -1,0 +1,177 @@
+#include "tessera/server/completion_answer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "tessera/server/json_writer.h"
+#include "tessera/server/token_text.h"
+
+namespace tessera {
+namespace {
+
+// OpenAI's column-wise lists.
+class LogprobColumns {
+ public:
+  explicit LogprobColumns(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
+
+  void add(const TokenLogprobs& token) {
+    tokens_.value(token_text(tokenizer_, token.token.id));
+    logprobs_.value(token.token.logprob);
+    offsets_.value(offset_);
+    // A character's first byte is no continuation byte, so that the parts of one count once.
+    const std::string bytes = token_bytes(tokenizer_, token.token.id);
+    offset_ += std::count_if(bytes.begin(), bytes.end(), [](char c) { return (c & 0xc0) != 0x80; });
+    add_top(token);
+  }
+  bool empty() const { return tokens_.text().empty(); }
+  // As an object; the columns are empty again, their offset goes on.
+  void write(JsonWriter& json) {
+    json.object().key("tokens").raw("[" + tokens_.take() + "]");
+    json.key("token_logprobs").raw("[" + logprobs_.take() + "]");
+    json.key("top_logprobs").raw("[" + tops_.take() + "]");
+    json.key("text_offset").raw("[" + offsets_.take() + "]").end_object();
+  }
+
+ private:
+  void add_top(const TokenLogprobs& token) {
+    if (std::isnan(token.token.logprob)) {
+      tops_.null();
+      return;
+    }
+    // Tokens of one text share a key: the most probable one has it.
+    std::set<std::string> seen;
+    tops_.object();
+    const auto put = [&](const TokenLogprob& one) {
+      const std::string text = token_text(tokenizer_, one.id);
+      if (seen.insert(text).second) tops_.key(text).value(one.logprob);
+    };
+    for (const TokenLogprob& one : token.top) put(one);
+    put(token.token);
+    tops_.end_object();
+  }
+
+  const Tokenizer* tokenizer_;
+  JsonWriter tokens_, logprobs_, tops_, offsets_;
+  std::int64_t offset_ = 0;
+};
+
+struct Choice {
+  explicit Choice(const Tokenizer* tokenizer) : columns(tokenizer) {}
+  std::string text{};  // of no stream: all; of a stream: what the next chunk begins with
+  LogprobColumns columns;
+  FinishReason finish = FinishReason::kNone;
+  std::int64_t tokens = 0;
+  std::vector<TokenId> ids{};  // of no stream: all; of a stream: the next chunk's
+};
+
+class CompletionAnswer : public Answer {
+ public:
+  explicit CompletionAnswer(CompletionStyle style) : style_(std::move(style)) {
+    JsonWriter head;
+    head.object().key("id").value(style_.id).key("object").value("text_completion");
+    head.key("created").value(unix_time()).key("model").value(style_.model).key("system_fingerprint").null();
+    head_ = head.take();
+    for (std::size_t p = 0; p < style_.prompt_tokens.size(); ++p) {
+      usage_.prompt_tokens += style_.prompt_tokens[p];
+      for (int c = 0; c < style_.n; ++c) {
+        choices_.emplace_back(style_.tokenizer);
+        if (!style_.echo.empty()) choices_.back().text = style_.echo[p];
+      }
+    }
+  }
+
+  std::string on_event(std::size_t index, const RequestEvent& event, Completion* end) override {
+    Choice& choice = choices_[index];
+    choice.text += event.text;
+    choice.finish = event.finish;
+    if (event.token) {
+      ++choice.tokens;
+      if (style_.token_ids) choice.ids.push_back(*event.token);
+    }
+    if (end != nullptr) add_end(index, *end);
+    if (!style_.stream.stream) return "";
+    if (event.logprobs) choice.columns.add(*event.logprobs);
+    const bool says_nothing = choice.text.empty() && choice.columns.empty() && choice.ids.empty();
+    return says_nothing && choice.finish == FinishReason::kNone ? "" : chunk(index);
+  }
+
+  std::string last_events() override {
+    if (!style_.stream.include_usage) return "";
+    JsonWriter json;
+    json.raw(head_).key("choices").array().end_array().key("usage");
+    write_usage(json, usage_);
+    return server_sent_event(json.end_object().take());
+  }
+
+  std::string body() override {
+    JsonWriter json;
+    json.raw(head_).key("choices").array();
+    for (std::size_t i = 0; i < choices_.size(); ++i) write_choice(json, i);
+    json.end_array().key("usage");
+    write_usage(json, usage_);
+    return json.end_object().take();
+  }
+
+  bool has_large_body() const override { return style_.logprobs; }
+
+ private:
+  void add_end(std::size_t index, const Completion& end) {
+    Choice& choice = choices_[index];
+    choice.tokens = std::ssize(end.output_ids);
+    usage_.completion_tokens += choice.tokens;
+    // A prompt's tokens count once, and are found in the cache by its later choices because of the first.
+    if (index % static_cast<std::size_t>(style_.n) == 0) usage_.cached_tokens += end.cached_tokens;
+    if (style_.stream.stream) return;
+    for (const TokenLogprobs& token : end.prompt_logprobs) choice.columns.add(token);
+    for (const TokenLogprobs& token : end.output_logprobs) choice.columns.add(token);
+  }
+
+  std::string chunk(std::size_t index) {
+    JsonWriter json;
+    json.raw(head_).key("choices").array();
+    write_choice(json, index);
+    json.end_array();
+    const Choice& choice = choices_[index];
+    if (style_.stream.continuous_usage_stats) {
+      const std::size_t prompt = index / static_cast<std::size_t>(style_.n);
+      write_usage(json.key("usage"),
+                  {.prompt_tokens = style_.prompt_tokens[prompt], .completion_tokens = choice.tokens});
+    } else if (style_.stream.include_usage) {
+      json.key("usage").null();
+    }
+    return server_sent_event(json.end_object().take());
+  }
+
+  void write_choice(JsonWriter& json, std::size_t index) {
+    Choice& choice = choices_[index];
+    json.object().key("index").value(index).key("text").value(choice.text).key("logprobs");
+    choice.text.clear();
+    if (style_.logprobs) {
+      choice.columns.write(json);
+    } else {
+      json.null();
+    }
+    if (style_.token_ids) {
+      json.key("token_ids").array();
+      for (const TokenId id : choice.ids) json.value(id.value());
+      json.end_array();
+      choice.ids.clear();
+    }
+    json.key("finish_reason").value_or_null(finish_reason_name(choice.finish)).end_object();
+  }
+
+  CompletionStyle style_;
+  std::string head_;  // of every object: an object left open
+  std::vector<Choice> choices_;
+  Usage usage_;
+};
+
+}  // namespace
+
+std::unique_ptr<Answer> make_completion_answer(CompletionStyle style) {
+  return std::make_unique<CompletionAnswer>(std::move(style));
+}
+
+}  // namespace tessera

@@ -1,0 +1,71 @@
+#include "tessera/server/completion_request.h"
+
+#include <fmt/format.h>
+
+#include "tessera/server/completion_answer.h"
+#include "tessera/server/prompts.h"
+#include "tessera/server/sampling_fields.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kDefaultTokens = 16;  // as OpenAI's
+
+struct Extras {
+  bool echo = false;
+  std::optional<int> logprobs;  // so many most probable tokens
+};
+
+ApiResult<Extras> read_extras(const ApiFields& fields, bool stream) {
+  Extras extras;
+  if (const Json* suffix = fields.find("suffix"); suffix != nullptr && *suffix != Json("")) {
+    return fields.unsupported("suffix", "none");
+  }
+  extras.echo = TRY(fields.boolean_or("echo", false));
+  const std::optional<std::int64_t> top = TRY(fields.integer("logprobs", 0, kMaxTopLogprobs));
+  if (top) extras.logprobs = static_cast<int>(*top);
+  if (extras.echo && extras.logprobs && stream) {
+    return fields.unsupported("logprobs", "none where \"echo\" and \"stream\" are true");
+  }
+  return extras;
+}
+
+}  // namespace
+
+ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view body) {
+  const Json json = TRY(parse_body(body));
+  TRY(model.check_name(json));
+  const ApiFields fields(json);
+  const OutputFields output = TRY(read_output_fields(fields, model));
+  CompletionStyle style{.id = make_id("cmpl-"), .model = model.name, .n = output.n, .tokenizer = model.tokenizer};
+  style.stream = TRY(read_stream_fields(fields));
+  const Extras extras = TRY(read_extras(fields, style.stream.stream));
+  style.logprobs = extras.logprobs.has_value();
+  // Without a tokenizer they are all there is to say.
+  style.token_ids = TRY(fields.boolean_or("return_token_ids", model.tokenizer == nullptr));
+  Prompts prompts = TRY(read_prompts(fields, "prompt", model));
+  TRY(check_fan_out(prompts.ids, output.n, "prompt"));
+
+  ApiJob job{.id = style.id, .stream = style.stream.stream};
+  Request request{.sampling = output.sampling,
+                  .stop = output.stop,
+                  .skip_special_tokens = output.skip_special_tokens,
+                  .priority = output.priority,
+                  .timeout_s = output.timeout_s};
+  request.logprobs.output = extras.logprobs;
+  if (extras.echo) request.logprobs.prompt = extras.logprobs;
+  request.grammar = TRY(compile_grammar(output.grammar, model));
+  for (std::vector<TokenId>& prompt : prompts.ids) {
+    request.prompt = std::move(prompt);
+    TRY(model.set_length(request, output.max_new_tokens, kDefaultTokens, "prompt"));
+    style.prompt_tokens.push_back(std::ssize(request.prompt));
+    if (extras.echo && model.tokenizer != nullptr) {
+      style.echo.push_back(model.tokenizer->decode(request.prompt, output.skip_special_tokens));
+    }
+    append_choices(output, request, job.requests);
+  }
+  job.answer = make_completion_answer(std::move(style));
+  return job;
+}
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// GET /engine_state: what the page at / draws of an engine. The model and its parts, captured sizes with replays and
+// padding, why forwards ran as they did, latencies, memory.
+//
+// Threads: made before the engine has a thread of its own, then only read, from any thread.
+#pragma once
+
+#include <string>
+
+#include "tessera/engine/engine.h"
+#include "tessera/server/json_writer.h"
+#include "tessera/server/latency_window.h"
+#include "tessera/server/served_model.h"
+
+namespace tessera {
+
+class EngineState {
+ public:
+  EngineState(const Engine& engine, const ServedModel& model);
+
+  // JSON, some ten kilobytes; takes some tens of microseconds.
+  std::string body(const EngineStats& stats, const ServerLatencies& latencies) const;
+
+ private:
+  // Of a runner: what does not change, as the beginning of its object, and the sizes that were captured.
+  struct Runner {
+    RunnerKind kind = RunnerKind::kPrefill;
+    std::string head{};
+    std::vector<std::int64_t> sizes{};
+  };
+  void write_runner(JsonWriter& json, const Runner& runner, const ForwardCounters& forwards) const;
+
+  std::string head_;    // the beginning of the answer's object
+  std::string memory_;  // a list
+  Runner prefill_;
+  Runner decode_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,36 @@
+// The answer to /generate: one object, or a list of them for a batch or several choices. A stream sends the object
+// again with every step, its text and lists longer each time, as SGLang does.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/server/api_job.h"
+#include "tessera/text/tokenizer.h"
+
+namespace tessera {
+
+struct GenerateChoiceStyle {
+  std::string id;
+  TokenId last_prompt_id{};
+  std::int64_t prompt_tokens = 0;
+  bool logprobs = false;
+  bool input_logprobs = false;
+  bool top_logprobs = false;
+  bool hidden_states = false;
+};
+
+struct GenerateStyle {
+  std::vector<GenerateChoiceStyle> choices{};
+  bool list = false;  // the body is a list; a stream's objects have an "index"
+  bool stream = false;
+  bool text_in_logprobs = false;
+  const Tokenizer* tokenizer = nullptr;  // borrowed
+  std::int64_t hidden_size = 0;
+};
+
+std::unique_ptr<Answer> make_generate_answer(GenerateStyle style);
+
+}  // namespace tessera

@@ -1,0 +1,108 @@
+// An HTTP/1.1 server on one I/O thread: requests in, responses or event streams out, with limits on everything a
+// client controls. Boost.Beast stands behind it, in http_reading.cpp alone.
+//
+//   std::unique_ptr<HttpServer> http = TRY(HttpServer::create(options, [&](HttpExchange exchange) { … }));
+//   http->run();  // until stop()
+//
+// What is wrong with a request as HTTP is answered here, in OpenAI's error form. A connection's requests are answered
+// one after the other, pipelined or not. A client that ends its side after a request still gets the answer.
+//
+// Threads: the handler, and every function of an HttpExchange, run on the I/O thread, that of run(). Other threads
+// reach it by post(). The handler returns at once; an exchange is answered then or later. What a handler or task throws
+// is logged, and answered with 500 where nothing was answered yet.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+struct HttpOptions {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 30000;  // 0: any free one, see HttpServer::port
+  std::size_t max_header_bytes = 16 * 1024;
+  std::size_t max_body_bytes = 32 * 1024 * 1024;
+  std::size_t max_connections = 4096;
+  double header_timeout_s = 15;  // from the first wait for a request's bytes to the end of its head; also keep-alive
+  double body_timeout_s = 60;
+  double write_timeout_s = 60;                     // a client that takes nothing for so long is dropped
+  std::size_t max_unsent_bytes = 4 * 1024 * 1024;  // of a stream; a client that falls behind further is dropped
+  std::vector<std::string> cors_origins{};         // "*" or origins; empty: no CORS headers
+};
+
+struct HttpRequest {
+  std::string method;  // "GET"; a HEAD comes as GET, and only the head of its answer is sent; no OPTIONS comes
+  std::string path;    // percent-decoded, without the query
+  std::string query;   // as sent, without "?"
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::string body;
+
+  // The header's value, whatever the case of its name; "" where it is not there.
+  std::string_view header(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body{};
+  std::vector<std::pair<std::string, std::string>> headers{};  // further ones
+};
+
+// One request and the way to answer it: either respond() once, or start_stream(), write() any number of times,
+// finish(). Copies are handles to the same exchange. Calls after the client has gone do nothing.
+class HttpExchange {
+ public:
+  const HttpRequest& request() const;
+  std::string take_body();  // of the request, without a copy
+
+  void respond(HttpResponse response) const;
+
+  // Sends the head of a chunked response; headers are `response`'s, and its body is the first chunk if not empty.
+  void start_stream(HttpResponse response) const;
+  void write(std::string chunk) const;
+  void finish() const;
+
+  // Called once when the client goes away before the exchange is answered to its end; at once where it has already.
+  void on_disconnect(std::function<void()> callback) const;
+  bool answered() const;  // respond() or start_stream() was called, or the client has gone
+
+ private:
+  friend class HttpSession;
+  class State;
+  explicit HttpExchange(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
+class HttpServer {
+ public:
+  using Handler = std::function<void(HttpExchange exchange)>;
+
+  // Binds and listens. Errors name address and reason ("127.0.0.1:30000 is in use").
+  static Result<std::unique_ptr<HttpServer>> create(HttpOptions options, Handler handler);
+  ~HttpServer();
+
+  std::uint16_t port() const;
+  // Serves on the calling thread until stop() has done its work.
+  void run();
+  // From any thread: runs `task` on the I/O thread, in the order of posts.
+  void post(std::function<void()> task);
+  // On the I/O thread: runs `task` there after so many seconds, unless the server ends before.
+  void after(double seconds, std::function<void()> task);
+  // From any thread: accepts nothing more, closes idle connections, lets exchanges that are being answered end, drops
+  // those that have not after `drain_s` seconds; then run() returns. A second call shortens the wait.
+  void stop(double drain_s);
+
+ private:
+  class Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera

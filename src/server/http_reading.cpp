@@ -1,0 +1,254 @@
+// The reading side of a connection: requests off the wire, one after the other.
+//
+// Every co_await is a statement of its own: g++ 12 resumes wrongly where one stands in a condition beside && or ||.
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <utility>
+
+#include "tessera/base/log.h"
+#include "tessera/server/http_message.h"
+#include "tessera/server/http_session.h"
+
+namespace tessera {
+namespace {
+
+namespace net = boost::asio;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
+constexpr std::size_t kHeadRead = 4 * 1024;
+constexpr std::size_t kBodyRead = 64 * 1024;
+constexpr std::size_t kReadAhead = 16 * 1024;     // of requests behind the one that is being answered
+constexpr std::size_t kMaxChunkHead = 16 * 1024;  // a chunk's extensions, or the trailer
+// How long a client that was told of the end may take to hear of it: closing at once while it still sends would reset
+// the connection, and the answer with it.
+constexpr double kLingerS = 1;
+// A client that ended its side may have closed both; only what is sent to it tells. So long after, it is asked.
+constexpr double kProbeAfterS = 1;
+constexpr std::chrono::milliseconds kHangUpInterval{250};
+
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+
+// Whether the connection was reset, or both sides have ended it.
+bool has_hung_up(int socket) {
+  pollfd state{.fd = socket, .events = 0, .revents = 0};
+  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+// What was waited for has to be cleared from the signal's slot, which goes on pointing at it.
+auto woken_by(net::cancellation_signal& signal) {
+  return net::bind_cancellation_slot(signal.slot(), net::as_tuple(net::use_awaitable));
+}
+
+}  // namespace
+
+struct HttpSession::Reader {
+  explicit Reader(const HttpOptions& options) {
+    parser.header_limit(static_cast<std::uint32_t>(options.max_header_bytes));
+    parser.body_limit(options.max_body_bytes);
+  }
+
+  http::request_parser<http::string_body> parser;
+  std::size_t head_bytes = 0;
+  HttpRequest request{};
+  bool expects_continue = false;
+};
+
+HttpSession::Task<void> HttpSession::serve(bool refused) {
+  try {
+    if (refused) refuse(503, "there are too many connections");
+    bool more = !refused;
+    while (more) more = co_await serve_one();
+    // Where no end was announced nothing is on its way to the client.
+    if (!keep_alive_) co_await linger();
+  } catch (const std::exception& e) {
+    log_error("http", "a connection failed: {}", e.what());
+  }
+  lose();
+}
+
+// One request and its answer. False: the connection ends.
+HttpSession::Task<bool> HttpSession::serve_one() {
+  const bool asked = co_await read_request();
+  if (!asked) co_return false;
+  call_handler();
+  while (!lost_ && (exchange_ != nullptr || unsent() > 0)) co_await watch();
+  co_return keep_alive_ && !lost_;
+}
+
+// A whole request into exchange_. False: there is none, and what is wrong with it was answered.
+HttpSession::Task<bool> HttpSession::read_request() {
+  head_lines_.clear();
+  http_1_1_ = true;
+  head_only_ = false;
+  keep_alive_ = true;
+  timed_out_ = false;
+  set(read_deadline_, sessions_.options.header_timeout_s);
+
+  Reader reader(sessions_.options);
+  const bool head = co_await parse(reader, false);
+  if (!head || !accept_head(reader)) co_return false;
+
+  set(read_deadline_, sessions_.options.body_timeout_s);
+  if (reader.expects_continue && in_.empty() && !reader.parser.is_done()) send(kContinue);
+  const bool whole = co_await parse(reader, true);
+  if (!whole) co_return false;
+  read_deadline_.at = Clock::time_point::max();
+
+  exchange_ = std::make_shared<HttpExchange::State>();
+  exchange_->request = std::move(reader.request);
+  exchange_->request.body = std::move(reader.parser.get().body());
+  exchange_->session = this;
+  co_return true;
+}
+
+// Reads and parses up to the head's end, or the request's. False: the connection ends.
+HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
+  http::request_parser<http::string_body>& parser = reader.parser;
+  parser.eager(whole);
+  while (whole ? !parser.is_done() : !parser.is_header_done()) {
+    if (sessions_.stopping) co_return false;
+    error_code error = http::error::need_more;
+    if (!in_.empty()) {
+      const std::size_t parsed = parser.put(net::buffer(in_), error);
+      in_.erase(0, parsed);
+      // The parser's own limit is one of what it has not consumed, which a head sent line by line never reaches.
+      if (!whole) reader.head_bytes += parsed;
+      if (reader.head_bytes > sessions_.options.max_header_bytes) error = http::error::header_limit;
+      if (!error) continue;
+      if (error == http::error::need_more && whole && in_.size() > kMaxChunkHead) error = http::error::bad_chunk;
+    }
+    if (error != http::error::need_more) co_return refuse_unparsed(error);
+
+    const bool idle = reader.head_bytes == 0 && in_.empty();
+    const Read read = co_await read_some(whole ? kBodyRead : kHeadRead);
+    if (read == Read::kData || (read == Read::kWoken && !timed_out_)) continue;
+    if (read == Read::kEnd && !idle) refuse(400, "the request ended before its end");
+    if (read == Read::kWoken && !idle)
+      refuse(408, whole ? "the request's body took too long" : "the request's head took too long");
+    co_return false;
+  }
+  if (in_.empty() && in_.capacity() > kBodyRead) in_.shrink_to_fit();
+  co_return true;
+}
+
+HttpSession::Task<HttpSession::Read> HttpSession::read_some(std::size_t size) {
+  if (client_ended_) co_return Read::kEnd;
+  const std::size_t held = in_.size();
+  in_.resize(held + size);
+  const auto [error, received] =
+      co_await socket_.async_read_some(net::buffer(in_.data() + held, size), woken_by(wake_));
+  wake_.slot().clear();
+  in_.resize(held + received);
+  if (lost_) co_return Read::kLost;
+  if (!error) co_return Read::kData;
+  if (error == net::error::operation_aborted) co_return Read::kWoken;
+  if (error == net::error::eof) {
+    client_ended_ = true;
+    co_return Read::kEnd;
+  }
+  lose();
+  co_return Read::kLost;
+}
+
+// While an answer is under way: waits for its end, and looks whether the client is there.
+HttpSession::Task<void> HttpSession::watch() {
+  if (!client_ended_ && in_.size() < kReadAhead) {
+    const Read read = co_await read_some(kHeadRead);
+    if (read == Read::kEnd && exchange_ != nullptr) set(read_deadline_, kProbeAfterS);
+    co_return;
+  }
+  if (has_hung_up(socket_.native_handle())) {
+    lose();
+    co_return;
+  }
+  net::steady_timer pause(sessions_.io, kHangUpInterval);
+  co_await pause.async_wait(woken_by(wake_));
+  wake_.slot().clear();
+}
+
+// Sends nothing that a client may not expect, and that one which has gone answers with a reset.
+void HttpSession::probe() {
+  if (!exchange_->started && http_1_1_) send(kContinue);
+}
+
+HttpSession::Task<void> HttpSession::linger() {
+  while (!lost_ && unsent() > 0) co_await watch();
+  if (lost_) co_return;
+  error_code ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  timed_out_ = false;
+  set(read_deadline_, kLingerS);
+  for (Read read = Read::kData; read == Read::kData && !timed_out_;) {
+    in_.clear();
+    read = co_await read_some(kBodyRead);
+  }
+}
+
+bool HttpSession::refuse_unparsed(error_code error) {
+  const HttpOptions& options = sessions_.options;
+  if (error == http::error::header_limit)
+    return refuse(431, fmt::format("the request's head is longer than {} bytes", options.max_header_bytes));
+  if (error == http::error::body_limit)
+    return refuse(413, fmt::format("the request's body is longer than {} bytes", options.max_body_bytes));
+  if (error == http::error::bad_version) return refuse(505, "the request is not of HTTP/1.0 or HTTP/1.1");
+  return refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
+}
+
+// Takes over what the head says. False: it was refused.
+bool HttpSession::accept_head(Reader& reader) {
+  const auto& head = reader.parser.get();
+  HttpRequest& request = reader.request;
+  http_1_1_ = head.version() >= 11;
+  keep_alive_ = reader.parser.keep_alive();
+  for (const auto& field : head)
+    request.headers.emplace_back(std::string_view(field.name_string()), std::string_view(field.value()));
+  head_lines_ = cors_lines(request, sessions_.options.cors_origins);
+  request.method = head.method_string();
+  head_only_ = request.method == "HEAD";
+  if (head_only_) request.method = "GET";
+
+  Result<RequestTarget> target = parse_target(head.target());
+  if (!target.ok()) return refuse(400, target.status().message());
+  request.path = std::move(target->path);
+  request.query = std::move(target->query);
+  if (http_1_1_ && head.count(http::field::host) != 1) return refuse(400, "the request needs one Host header");
+  const std::string_view coding = request.header("Transfer-Encoding");
+  if (!coding.empty() && !equals_ignoring_case(coding, "chunked"))
+    return refuse(501, fmt::format("the transfer encoding '{}' is not known; 'chunked' is", coding));
+  if (const std::string_view expected = request.header("Expect"); !expected.empty()) {
+    if (!equals_ignoring_case(expected, "100-continue"))
+      return refuse(417, fmt::format("'Expect: {}' cannot be met; '100-continue' can", expected));
+    reader.expects_continue = http_1_1_;
+  }
+  return true;
+}
+
+void HttpSession::call_handler() {
+  if (exchange_->request.method == "OPTIONS") return answer_options();
+  try {
+    sessions_.handler(HttpExchange(exchange_));
+    return;
+  } catch (const std::exception& e) {
+    log_error("http", "a handler threw: {}", e.what());
+  } catch (...) {
+    log_error("http", "a handler threw");
+  }
+  fail_exchange();
+}
+
+void HttpSession::answer_options() {
+  if (!head_lines_.empty() && is_preflight(exchange_->request)) head_lines_ += preflight_lines(exchange_->request);
+  HttpResponse response{.status = 204, .body = {}, .headers = {}};
+  response.headers.emplace_back("Allow", "GET, HEAD, POST, OPTIONS");
+  respond(response);
+}
+
+}  // namespace tessera

@@ -1,0 +1,213 @@
+#include "tessera/server/http_session.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <utility>
+
+#include "tessera/base/log.h"
+#include "tessera/server/api_error.h"
+#include "tessera/server/http_message.h"
+#include "tessera/text/unicode.h"
+
+namespace tessera {
+namespace {
+
+namespace net = boost::asio;
+using boost::system::error_code;
+
+constexpr std::size_t kKeptBuffer = 256 * 1024;  // one that has grown beyond is given back once it is empty
+
+HttpResponse fault(int status, std::string message) {
+  ApiError error{.http_status = status, .message = std::move(message), .param = {}, .code = {}};
+  if (status >= 500) error.type = "server_error";
+  return error.to_response();
+}
+
+}  // namespace
+
+void call_guarded(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const std::exception& e) {
+    log_error("http", "a callback threw: {}", e.what());
+  } catch (...) {
+    log_error("http", "a callback threw");
+  }
+}
+
+HttpSession::HttpSession(HttpSessions& sessions, Socket socket)
+    : sessions_(sessions),
+      socket_(std::move(socket)),
+      read_deadline_{net::steady_timer(sessions.io), &HttpSession::read_deadline_passed},
+      write_deadline_{net::steady_timer(sessions.io), &HttpSession::lose} {
+  sessions_.alive.insert(this);
+}
+
+HttpSession::~HttpSession() {
+  if (exchange_ != nullptr) exchange_->session = nullptr;  // the server ends before its time, and handles may stay
+  sessions_.alive.erase(this);
+  if (sessions_.one_ended) sessions_.one_ended();
+}
+
+void HttpSession::start() { spawn(false); }
+void HttpSession::start_refusing() { spawn(true); }
+
+void HttpSession::spawn(bool refuse) {
+  net::co_spawn(
+      sessions_.io, [self = shared_from_this(), refuse] { return self->serve(refuse); }, net::detached);
+}
+
+void HttpSession::drain() {
+  if (exchange_ == nullptr) wake_.emit(net::cancellation_type::total);
+}
+
+void HttpSession::lose() {
+  if (lost_) return;
+  lost_ = true;
+  error_code ignored;
+  socket_.close(ignored);
+  read_deadline_.timer.cancel();
+  write_deadline_.timer.cancel();
+  wake_.emit(net::cancellation_type::total);
+  if (exchange_ == nullptr) return;
+  const std::shared_ptr<HttpExchange::State> exchange = std::exchange(exchange_, nullptr);
+  exchange->session = nullptr;
+  exchange->lost = true;
+  // Not from here, where the handler may be in the midst of writing.
+  if (exchange->on_disconnect) {
+    net::post(sessions_.io, [callback = std::exchange(exchange->on_disconnect, nullptr)] { call_guarded(callback); });
+  }
+}
+
+// Deadlines. A timer is left to run where its deadline moves away, and looks again when it fires.
+
+void HttpSession::set(Deadline& deadline, double seconds) {
+  deadline.at = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  if (!deadline.waiting || deadline.timer.expiry() > deadline.at) wait_for(deadline);
+}
+
+void HttpSession::wait_for(Deadline& deadline) {
+  deadline.waiting = true;
+  deadline.timer.expires_at(deadline.at);
+  deadline.timer.async_wait([self = shared_from_this(), &deadline](error_code error) {
+    if (error || self->lost_) return;
+    deadline.waiting = false;
+    if (deadline.at == Clock::time_point::max()) return;
+    if (Clock::now() < deadline.at) return self->wait_for(deadline);
+    deadline.at = Clock::time_point::max();
+    (self.get()->*deadline.passed)();
+  });
+}
+
+void HttpSession::read_deadline_passed() {
+  if (exchange_ != nullptr) return probe();
+  timed_out_ = true;
+  wake_.emit(net::cancellation_type::total);
+}
+
+// The writing side.
+
+bool HttpSession::refuse(int status, const std::string& message) {
+  // A part of the request was not read, and what follows cannot be told from it.
+  keep_alive_ = false;
+  const HttpResponse response = fault(status, replace_invalid_utf8(message));
+  send(head_of(response, {.length = response.body.size()}) + response.body);
+  return false;
+}
+
+std::string HttpSession::head_of(const HttpResponse& response, BodyFraming framing) {
+  // What has no end of its own ends with the connection.
+  keep_alive_ = keep_alive_ && !sessions_.stopping && (framing.length || framing.chunked);
+  framing.keep_alive = keep_alive_;
+  return response_head(response, framing, head_lines_);
+}
+
+void HttpSession::fail_exchange() {
+  if (exchange_ == nullptr) return;
+  if (exchange_->started) return lose();
+  keep_alive_ = false;
+  respond(fault(500, "the server failed at this request"));
+}
+
+void HttpSession::respond(const HttpResponse& response) {
+  if (exchange_->started) return;
+  exchange_->started = true;
+  std::string message = head_of(response, {.length = response.body.size()});
+  if (!head_only_ && response.status != 204) message += response.body;
+  send(message);
+  end_exchange();
+}
+
+void HttpSession::start_stream(const HttpResponse& response) {
+  if (exchange_->started) return;
+  exchange_->started = true;
+  chunked_ = http_1_1_;
+  std::string message = head_of(response, {.chunked = chunked_});
+  if (!head_only_ && !response.body.empty()) message += chunked_ ? body_chunk(response.body) : response.body;
+  send(message);
+}
+
+void HttpSession::write(const std::string& data) {
+  if (!exchange_->started || head_only_ || data.empty()) return;
+  send(chunked_ ? body_chunk(data) : data);
+  if (unsent() > sessions_.options.max_unsent_bytes) {
+    log_debug("http", "dropped a client with {} bytes unsent", unsent());
+    lose();
+  }
+}
+
+void HttpSession::finish() {
+  if (!exchange_->started) return;
+  if (chunked_ && !head_only_) send(kLastChunk);
+  end_exchange();
+}
+
+// The answer has its end: its handles do nothing from here on.
+void HttpSession::end_exchange() {
+  if (exchange_ == nullptr) return;
+  const std::shared_ptr<HttpExchange::State> exchange = std::exchange(exchange_, nullptr);
+  exchange->session = nullptr;
+  exchange->on_disconnect = nullptr;
+  if (unsent() == 0) wake_.emit(net::cancellation_type::total);
+}
+
+void HttpSession::send(std::string_view data) {
+  if (lost_) return;
+  if (sent_ > kKeptBuffer && sent_ > unsent()) {
+    out_.erase(0, sent_);
+    sent_ = 0;
+  }
+  out_ += data;
+  if (!socket_full_) flush();
+}
+
+void HttpSession::flush() {
+  while (unsent() > 0) {
+    error_code error;
+    const std::size_t taken = socket_.write_some(net::buffer(out_.data() + sent_, unsent()), error);
+    sent_ += taken;
+    if (error == net::error::interrupted) continue;
+    if (error == net::error::would_block || error == net::error::try_again) return wait_for_room();
+    if (error) return lose();
+  }
+  out_.clear();
+  sent_ = 0;
+  if (out_.capacity() > kKeptBuffer) out_.shrink_to_fit();
+  write_deadline_.at = Clock::time_point::max();
+  if (exchange_ == nullptr) wake_.emit(net::cancellation_type::total);
+}
+
+void HttpSession::wait_for_room() {
+  socket_full_ = true;
+  set(write_deadline_, sessions_.options.write_timeout_s);
+  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](error_code) {
+    self->socket_full_ = false;
+    if (!self->lost_) self->flush();
+  });
+}
+
+}  // namespace tessera

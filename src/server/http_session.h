@@ -1,0 +1,143 @@
+// One connection of the HTTP server: reads a request, has it answered, reads the next. Private to http*.cpp.
+//
+// Two sides, both on the I/O thread. The reading side is a coroutine; while a request is being answered it goes on
+// reading, a little ahead, so that it notices when the client goes. The writing side is a buffer that is sent as far as
+// the socket takes it, at once and then each time it takes more.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "tessera/server/http.h"
+#include "tessera/server/http_message.h"
+
+namespace tessera {
+
+class HttpSession;
+
+// What the sessions of a server share; outlives them.
+struct HttpSessions {
+  HttpOptions options{};
+  HttpServer::Handler handler{};
+  bool stopping = false;
+  std::unordered_set<HttpSession*> alive{};
+  std::function<void()> one_ended{};
+  boost::asio::io_context io{1};  // last: sessions that end with it look at the others
+};
+
+// A request that is being answered, or has been.
+class HttpExchange::State {
+ public:
+  HttpRequest request{};
+  HttpSession* session = nullptr;  // null: the answer has ended, or the client has gone
+  bool started = false;            // respond() or start_stream()
+  bool lost = false;               // the client went before the answer's end
+  std::function<void()> on_disconnect{};
+};
+
+// Runs what others gave us to call; what it throws ends in the log.
+void call_guarded(const std::function<void()>& function);
+
+class HttpSession : public std::enable_shared_from_this<HttpSession> {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+
+  HttpSession(HttpSessions& sessions, Socket socket);
+  ~HttpSession();
+  HttpSession(const HttpSession&) = delete;
+  HttpSession& operator=(const HttpSession&) = delete;
+
+  // Serves until the connection ends. It lives as long as something on the I/O thread waits for it.
+  void start();
+  // Instead: answers that there are too many connections.
+  void start_refusing();
+  // Ends with the answer under way, or now where there is none.
+  void drain();
+  // Ends now; the client counts as gone. May be called at any time.
+  void lose();
+
+  // HttpExchange's. Precondition: the exchange has not ended.
+  void respond(const HttpResponse& response);
+  void start_stream(const HttpResponse& response);
+  void write(const std::string& data);
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Reader;  // the parser, and what the head said
+
+  // A moment that may be moved without cost, and what happens when it passes.
+  struct Deadline {
+    boost::asio::steady_timer timer;
+    void (HttpSession::*passed)();
+    Clock::time_point at = Clock::time_point::max();
+    bool waiting = false;
+  };
+  void set(Deadline& deadline, double seconds);
+  void wait_for(Deadline& deadline);
+  void read_deadline_passed();
+
+  // The reading side (http_reading.cpp).
+  template <class T>
+  using Task = boost::asio::awaitable<T>;
+  enum class Read { kData, kEnd, kWoken, kLost };
+  void spawn(bool refused);
+  Task<void> serve(bool refused);
+  Task<bool> serve_one();
+  Task<bool> read_request();
+  Task<bool> parse(Reader& reader, bool whole);
+  Task<Read> read_some(std::size_t size);
+  Task<void> watch();
+  Task<void> linger();
+  void probe();
+  bool refuse_unparsed(boost::system::error_code error);
+  bool accept_head(Reader& reader);
+  void call_handler();
+  void answer_options();
+
+  // The writing side.
+  // Answers what is no exchange, and announces the connection's end. False.
+  bool refuse(int status, const std::string& message);
+  // The handler failed: answers so where nothing was answered yet, and breaks off where something was.
+  void fail_exchange();
+  std::string head_of(const HttpResponse& response, BodyFraming framing);
+  void send(std::string_view data);
+  void flush();
+  void wait_for_room();
+  std::size_t unsent() const { return out_.size() - sent_; }
+  void end_exchange();
+
+  HttpSessions& sessions_;
+  Socket socket_;
+  std::string in_;                         // received and not parsed yet
+  boost::asio::cancellation_signal wake_;  // ends what the reading side waits for
+  Deadline read_deadline_;
+  bool timed_out_ = false;
+  bool client_ended_ = false;  // it sends no more, and may still read
+  bool lost_ = false;
+
+  // Of the request at hand:
+  std::shared_ptr<HttpExchange::State> exchange_;  // while it is being answered
+  std::string head_lines_;                         // that every answer to it has
+  bool http_1_1_ = true;
+  bool head_only_ = false;
+  bool keep_alive_ = true;
+  bool chunked_ = false;
+
+  std::string out_;  // not sent from sent_ on
+  std::size_t sent_ = 0;
+  bool socket_full_ = false;  // and a wait for room is under way
+  Deadline write_deadline_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// JSON text written in order, without a tree: answers are built once per token of every stream.
+//
+//   JsonWriter json;
+//   json.object().key("index").value(0).key("tokens").array().value("a").value("b").end_array().end_object();
+//   send(json.take());
+//
+// The caller keeps the order; what is not balanced comes out so.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/json.h"
+
+namespace tessera {
+
+class JsonWriter {
+ public:
+  JsonWriter& object() { return open('{'); }
+  JsonWriter& end_object() { return close('}'); }
+  JsonWriter& array() { return open('['); }
+  JsonWriter& end_array() { return close(']'); }
+  JsonWriter& key(std::string_view name);
+
+  JsonWriter& value(std::string_view text);
+  JsonWriter& value(const char* text) { return value(std::string_view(text)); }
+  JsonWriter& value(const std::string& text) { return value(std::string_view(text)); }
+  JsonWriter& value(std::int64_t number);
+  JsonWriter& value(int number) { return value(static_cast<std::int64_t>(number)); }
+  JsonWriter& value(std::size_t number) { return value(static_cast<std::int64_t>(number)); }
+  JsonWriter& value(bool truth) { return raw(truth ? "true" : "false"); }
+  // Shortest text that reads back as the same float or double; null where it is not finite.
+  JsonWriter& value(float number);
+  JsonWriter& value(double number);
+  JsonWriter& value(const Json& json) { return raw(json.dump()); }
+  JsonWriter& null() { return raw("null"); }
+  // The text, or null where it is empty.
+  JsonWriter& value_or_null(std::string_view text) { return text.empty() ? null() : value(text); }
+
+  // JSON text made elsewhere, as one value. Also the beginning of an object ("{\"id\": 1"): what follows is its next
+  // member.
+  JsonWriter& raw(std::string_view json);
+
+  const std::string& text() const { return out_; }
+  // The text; the writer is new again.
+  std::string take();
+
+ private:
+  JsonWriter& open(char bracket);
+  JsonWriter& close(char bracket);
+  void separate();
+
+  std::string out_;
+  bool wants_comma_ = false;
+};
+
+}  // namespace tessera

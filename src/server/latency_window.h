@@ -1,0 +1,61 @@
+// Percentiles of the last minutes: durations counted in narrow buckets, in slices of time of which the oldest fall
+// away.
+//
+// A percentile is within 5 % of the true one, and none is above the greatest duration seen. Adding takes some tens of
+// nanoseconds and allocates nothing. Threads: one at a time.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace tessera {
+
+struct LatencyPercentiles {
+  std::int64_t count = 0;  // 0: the others mean nothing
+  double p50 = 0;          // seconds
+  double p90 = 0;
+  double p99 = 0;
+  double max = 0;
+};
+
+// Of generations as their clients saw them.
+struct ServerLatencies {
+  LatencyPercentiles first_token{};  // since the request
+  LatencyPercentiles next_token{};   // since the token before
+  LatencyPercentiles request{};      // to its end
+};
+
+class LatencyWindow {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kSlice{10};
+  static constexpr std::size_t kSlices = 30;
+  static constexpr std::chrono::seconds kWindow = kSlice * std::int64_t{kSlices};
+
+  LatencyWindow() : slices_(kSlices) {}
+
+  // `now` never goes back.
+  void add(double seconds, Clock::time_point now = Clock::now());
+  LatencyPercentiles percentiles(Clock::time_point now = Clock::now()) const;
+
+ private:
+  // Bucket i begins at kShortest · 2^(i / kPerOctave): 10 µs to about 12 hours.
+  static constexpr double kShortest = 1e-5;
+  static constexpr int kPerOctave = 8;
+  static constexpr std::size_t kBuckets = 256;
+  using Counts = std::array<std::uint32_t, kBuckets>;
+
+  struct Slice {
+    std::int64_t number = -1;  // since the clock's beginning
+    double max = 0;
+    Counts counts{};
+  };
+  static std::size_t bucket_of(double seconds);
+  static double percentile(const std::array<std::int64_t, kBuckets>& counts, std::int64_t count, double share);
+
+  std::vector<Slice> slices_;  // [kSlices], by number modulo
+};
+
+}  // namespace tessera

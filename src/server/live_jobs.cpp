@@ -1,0 +1,149 @@
+#include "tessera/server/live_jobs.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "tessera/server/api_error.h"
+
+namespace tessera {
+namespace {
+
+ApiError error_of(const RequestEvent& event) {
+  if (event.finish != FinishReason::kTimeout) return api_error(event.error);
+  return {
+      .http_status = 408, .message = event.error.message(), .type = "timeout_error", .param = {}, .code = "timeout"};
+}
+
+}  // namespace
+
+struct LiveJobs::Job {
+  Call call;
+  ApiJob job;
+  Ticket first_ticket = 0;
+  std::size_t count = 0;      // of requests, and of tickets from the first one on
+  std::size_t remaining = 0;  // requests that have not ended
+  bool streaming = false;     // the stream's head was sent
+  bool dropped = false;       // its tickets are no longer known
+  std::int64_t prompt_tokens = 0;
+  std::int64_t output_tokens = 0;
+  std::vector<Clock::time_point> last_token{};  // [requests]; none yet: when the call arrived
+
+  std::string summary(std::string_view how) const {
+    return fmt::format("{} {}, {} prompt tokens, {} output tokens: {}", job.id, count == 1 ? "text" : "texts",
+                       prompt_tokens, output_tokens, how);
+  }
+};
+
+LiveJobs::~LiveJobs() {
+  for (auto& [ticket, place] : places_) place.job->dropped = true;
+}
+
+void LiveJobs::start(Call call, ApiJob made) {
+  std::vector<Request> requests = std::move(made.requests);
+  const auto job = std::make_shared<Job>(Job{.call = std::move(call), .job = std::move(made)});
+  job->first_ticket = next_ticket_;
+  job->count = job->remaining = requests.size();
+  job->last_token.assign(job->count, job->call.arrived());
+  next_ticket_ += job->count;
+  for (std::size_t i = 0; i < job->count; ++i) places_.emplace(job->first_ticket + i, Place{job, i});
+  for (std::size_t i = 0; i < job->count; ++i) hooks_.submit(job->first_ticket + i, std::move(requests[i]));
+  // Last: it calls back at once where the client has gone already.
+  job->call.on_disconnect([this, weak = std::weak_ptr<Job>(job)] {
+    const std::shared_ptr<Job> gone = weak.lock();
+    if (gone == nullptr || gone->dropped) return;
+    gone->call.log(499, gone->summary("the client has left"));
+    drop(*gone);
+  });
+}
+
+void LiveJobs::dispatch(std::vector<EngineThread::Event> events) {
+  const Clock::time_point now = Clock::now();
+  for (EngineThread::Event& event : events) dispatch(std::move(event), now);
+}
+
+void LiveJobs::dispatch(EngineThread::Event event, Clock::time_point now) {
+  const auto found = places_.find(event.ticket);
+  if (found == places_.end()) return;
+  const Place place = found->second;
+  Job& job = *place.job;
+  observe(job, place.index, event, now);
+  const FinishReason finish = event.event.finish;
+  if (finish != FinishReason::kNone) {
+    places_.erase(found);
+    --job.remaining;
+  }
+  if (finish == FinishReason::kError || finish == FinishReason::kTimeout) {
+    fail(job, event.event);
+    return;
+  }
+  if (event.end != nullptr) {
+    job.prompt_tokens += event.end->prompt_tokens;
+    job.output_tokens += std::ssize(event.end->output_ids);
+  }
+  std::string data = job.job.answer->on_event(place.index, event.event, event.end.get());
+  if (job.job.stream) send(job, std::move(data));
+  if (job.remaining == 0) end(place.job);
+}
+
+void LiveJobs::observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const {
+  const auto seconds_since = [&](Clock::time_point then) { return std::chrono::duration<double>(now - then).count(); };
+  if (event.event.token) {
+    Clock::time_point& last = job.last_token[index];
+    if (last == job.call.arrived()) {
+      metrics_.first_token(seconds_since(last));
+    } else {
+      metrics_.next_token(seconds_since(last));
+    }
+    last = now;
+  }
+  if (event.end != nullptr) {
+    metrics_.ended({.seconds = seconds_since(job.call.arrived()),
+                    .prompt_tokens = event.end->prompt_tokens,
+                    .output_tokens = std::ssize(event.end->output_ids),
+                    .finish = event.event.finish});
+  }
+}
+
+// The head goes with the first event, so that a refusal of the engine still has a status of its own.
+void LiveJobs::send(Job& job, std::string data) const {
+  if (!job.streaming) {
+    job.streaming = true;
+    job.call.start_stream(std::move(data));
+  } else if (!data.empty()) {
+    job.call.write(std::move(data));
+  }
+}
+
+void LiveJobs::end(const std::shared_ptr<Job>& job) {
+  job->dropped = true;
+  const auto respond = [job](std::string body) { job->call.respond_json(std::move(body), job->summary("done")); };
+  if (job->job.stream) {
+    send(*job, job->job.answer->last_events() + server_sent_event("[DONE]"));
+    job->call.finish(job->summary("done"));
+  } else if (job->job.answer->has_large_body()) {
+    hooks_.build_elsewhere([job] { return job->job.answer->body(); }, respond);
+  } else {
+    respond(job->job.answer->body());
+  }
+}
+
+void LiveJobs::fail(Job& job, const RequestEvent& event) {
+  drop(job);
+  const ApiError error = error_of(event);
+  if (!job.streaming) {
+    job.call.refuse(error);
+    return;
+  }
+  job.call.write(server_sent_event(error.to_json()) + server_sent_event("[DONE]"));
+  job.call.finish(job.summary(error.message));
+}
+
+void LiveJobs::drop(Job& job) {
+  job.dropped = true;
+  for (std::size_t i = 0; i < job.count; ++i) {
+    if (places_.erase(job.first_ticket + i) > 0) hooks_.cancel(job.first_ticket + i);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// Jobs between their submission to the engine and the end of their answer: engine events in, HTTP out.
+//
+// Threads: all of it on the I/O thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/engine/engine_thread.h"
+#include "tessera/server/api_job.h"
+#include "tessera/server/call.h"
+
+namespace tessera {
+
+class LiveJobs {
+ public:
+  struct Hooks {
+    std::function<void(Ticket, Request)> submit;
+    std::function<void(Ticket)> cancel;
+    // Runs `build` elsewhere, then `then` with its result on the I/O thread.
+    std::function<void(std::function<std::string()> build, std::function<void(std::string)> then)> build_elsewhere;
+  };
+
+  // `metrics` outlives it.
+  LiveJobs(Hooks hooks, ServerMetrics& metrics) : hooks_(std::move(hooks)), metrics_(metrics) {}
+  ~LiveJobs();
+
+  // Submits the job's requests; a client that goes away cancels them.
+  void start(Call call, ApiJob job);
+  // The events of one step, in order. Those of jobs that have gone are dropped.
+  void dispatch(std::vector<EngineThread::Event> events);
+
+ private:
+  using Clock = Call::Clock;
+  struct Job;
+  struct Place {
+    std::shared_ptr<Job> job;
+    std::size_t index = 0;
+  };
+  void dispatch(EngineThread::Event event, Clock::time_point now);
+  void observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const;
+  void send(Job& job, std::string data) const;
+  void end(const std::shared_ptr<Job>& job);
+  void fail(Job& job, const RequestEvent& event);
+  // The job's tickets are no longer known; the engine's requests that still run are cancelled.
+  void drop(Job& job);
+
+  Hooks hooks_;
+  ServerMetrics& metrics_;
+  Ticket next_ticket_ = 1;
+  std::unordered_map<Ticket, Place> places_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,153 @@
+// Catches: errors in the middle of a stream that look like its end, refusals that have no status, texts of one request
+// that go on when another of them has failed or the client has gone.
+#include "tessera/server/live_jobs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "tessera/server/http_test_util.h"
+
+namespace tessera {
+namespace {
+
+using testing::Client;
+using ::testing::ElementsAre;
+using testing::eventually;
+using testing::get;
+using ::testing::HasSubstr;
+using testing::Reply;
+
+// Sends the text of every event.
+class EchoAnswer : public Answer {
+ public:
+  explicit EchoAnswer(bool large) : large_(large) {}
+  std::string on_event(std::size_t index, const RequestEvent& event, Completion*) override {
+    text_ += event.text;
+    return server_sent_event(std::to_string(index) + event.text);
+  }
+  std::string last_events() override { return server_sent_event("last"); }
+  std::string body() override { return text_; }
+  bool has_large_body() const override { return large_; }
+
+ private:
+  bool large_;
+  std::string text_;
+};
+
+// Every call becomes a job of two requests; the test is their engine.
+class Jobs {
+ public:
+  explicit Jobs(bool stream, bool large = false)
+      : server_([this, stream, large](HttpExchange exchange) {
+          ApiJob job{.id = "job", .requests = std::vector<Request>(2), .stream = stream};
+          job.answer = std::make_unique<EchoAnswer>(large);
+          jobs_->start(Call(std::move(exchange), "/test", metrics_, /*logged=*/false), std::move(job));
+        }) {
+    LiveJobs::Hooks hooks{
+        .submit =
+            [this](Ticket ticket, const Request&) {
+              const std::lock_guard lock(mutex_);
+              submitted_.push_back(ticket);
+            },
+        .cancel =
+            [this](Ticket ticket) {
+              const std::lock_guard lock(mutex_);
+              cancelled_.push_back(ticket);
+            },
+        .build_elsewhere = [](const std::function<std::string()>& build,
+                              const std::function<void(std::string)>& then) { then("elsewhere " + build()); }};
+    jobs_.emplace(std::move(hooks), metrics_);
+    client.send(get("/test"));
+    EXPECT_TRUE(eventually([this] { return submitted().size() == 2; }));
+  }
+
+  std::vector<Ticket> submitted() const {
+    const std::lock_guard lock(mutex_);
+    return submitted_;
+  }
+  std::vector<Ticket> cancelled() const {
+    const std::lock_guard lock(mutex_);
+    return cancelled_;
+  }
+  void event(std::size_t index, const std::string& text, FinishReason finish = FinishReason::kNone, Status error = {}) {
+    server_.http->post([this, ticket = submitted()[index], text, finish, error] {
+      std::vector<EngineThread::Event> events(1);
+      events[0].ticket = ticket;
+      events[0].event = {.text = text, .finish = finish, .error = error};
+      if (finish == FinishReason::kStop) events[0].end = std::make_unique<Completion>();
+      jobs_->dispatch(std::move(events));
+    });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Ticket> submitted_;
+  std::vector<Ticket> cancelled_;
+  ServerMetrics metrics_{MetricsStyle::kSglang, "demo"};
+  std::optional<LiveJobs> jobs_;
+  testing::TestServer server_;
+
+ public:
+  Client client = server_.connect();
+};
+
+TEST(LiveJobs, AnswersWhenAllTextsHaveEnded) {
+  Jobs jobs(/*stream=*/false);
+  jobs.event(1, "b", FinishReason::kStop);
+  jobs.event(0, "a");
+  jobs.event(0, "", FinishReason::kStop);
+  EXPECT_EQ(jobs.client.read_reply().body, "ba");
+  EXPECT_THAT(jobs.cancelled(), ElementsAre());
+}
+
+TEST(LiveJobs, LargeBodiesAreBuiltElsewhere) {
+  Jobs jobs(/*stream=*/false, /*large=*/true);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.event(1, "b", FinishReason::kStop);
+  EXPECT_EQ(jobs.client.read_reply().body, "elsewhere ab");
+}
+
+TEST(LiveJobs, StreamsEndWithDone) {
+  Jobs jobs(/*stream=*/true);
+  jobs.event(1, "b", FinishReason::kStop);
+  jobs.event(0, "a", FinishReason::kStop);
+  EXPECT_EQ(jobs.client.read_reply().body, "data: 1b\n\ndata: 0a\n\ndata: last\n\ndata: [DONE]\n\n");
+}
+
+TEST(LiveJobs, ARefusalBeforeTheStreamHasItsStatus) {
+  Jobs jobs(/*stream=*/true);
+  jobs.event(0, "", FinishReason::kError, resource_exhausted("the queue is full"));
+  const Reply reply = jobs.client.read_reply();
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_THAT(reply.body, HasSubstr("the queue is full"));
+  EXPECT_THAT(jobs.cancelled(), ElementsAre(jobs.submitted()[1]));
+}
+
+TEST(LiveJobs, AnErrorInAStreamIsAnEventAndEndsAllTexts) {
+  Jobs jobs(/*stream=*/true);
+  jobs.event(0, "a");
+  jobs.event(1, "", FinishReason::kTimeout, cancelled("too slow"));
+  jobs.event(0, "late");
+  const Reply reply = jobs.client.read_reply();
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_TRUE(reply.body.starts_with("data: 0a\n\ndata: {\"error\": ")) << reply.body;
+  EXPECT_THAT(reply.body, HasSubstr("too slow"));
+  EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n")) << reply.body;
+  EXPECT_THAT(jobs.cancelled(), ElementsAre(jobs.submitted()[0]));
+}
+
+TEST(LiveJobs, AClientThatLeavesCancelsWhatStillRuns) {
+  Jobs jobs(/*stream=*/true);
+  jobs.event(0, "a", FinishReason::kStop);
+  jobs.client.read_through("0a");
+  jobs.client.abort();
+  EXPECT_TRUE(eventually([&] { return !jobs.cancelled().empty(); }));
+  EXPECT_THAT(jobs.cancelled(), ElementsAre(jobs.submitted()[1]));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// Finds the first of some markers ("<tool_call>", "</think>") in a text that comes in parts, and holds back what may
+// still become one.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tessera {
+
+class MarkerFinder {
+ public:
+  // None of them empty or the beginning of another; they outlive the finder.
+  explicit MarkerFinder(std::vector<std::string_view> markers) : markers_(std::move(markers)) {}
+
+  // Takes one byte. Appends to `passed` what is certainly part of no marker; returns the marker that is complete now.
+  std::optional<std::size_t> push(char c, std::string& passed) {
+    held_ += c;
+    while (!held_.empty()) {
+      for (std::size_t i = 0; i < markers_.size(); ++i) {
+        if (!markers_[i].starts_with(held_)) continue;
+        if (markers_[i].size() > held_.size()) return std::nullopt;
+        held_.clear();
+        return i;
+      }
+      passed += held_.front();
+      held_.erase(0, 1);
+    }
+    return std::nullopt;
+  }
+
+  // What is held back; at the end of the text it was no marker.
+  std::string take_held() { return std::exchange(held_, {}); }
+
+ private:
+  std::vector<std::string_view> markers_;
+  std::string held_;
+};
+
+}  // namespace tessera

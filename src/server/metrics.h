@@ -1,0 +1,59 @@
+// What the server counts, in Prometheus' text form at /metrics: under the names that SGLang's or vLLM's dashboards
+// know, and beside them, as tessera:…, what graphs, padding and memory do.
+//
+// Threads: the I/O thread. An observation takes some tens of nanoseconds.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/engine_stats.h"
+#include "tessera/engine/request.h"
+#include "tessera/server/latency_window.h"
+
+namespace tessera {
+
+enum class MetricsStyle : std::uint8_t { kSglang, kVllm };
+// "sglang" or "vllm"
+Result<MetricsStyle> metrics_style(std::string_view name);
+
+inline constexpr std::string_view kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
+
+class ServerMetrics {
+ public:
+  // `model_name` is a label of every metric under their names.
+  ServerMetrics(MetricsStyle style, std::string model_name);
+  ~ServerMetrics();
+
+  // An HTTP request was answered or refused. `route` is one of few, never a path as a client sent it.
+  void answered(std::string_view route, int status);
+
+  // Of a generation: its first token came so long after the request; another came so long after the one before.
+  void first_token(double seconds);
+  void next_token(double seconds);
+
+  struct End {
+    double seconds = 0;  // since the request came
+    std::int64_t prompt_tokens = 0;
+    std::int64_t output_tokens = 0;
+    FinishReason finish = FinishReason::kStop;
+  };
+  void ended(const End& end);
+
+  // Of the last minutes.
+  ServerLatencies latencies() const;
+
+  // All metrics as of now; the throughput is that since the scrape before.
+  std::string scrape(const EngineStats& stats, const MemoryLedger& memory,
+                     std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,194 @@
+// Catches: metrics that dashboards do not find by name, that count the wrong thing, or whose text Prometheus cannot
+// read.
+#include "tessera/server/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+using std::chrono::steady_clock;
+
+EngineStats some_stats() {
+  EngineStats stats{
+      .running = 3, .queued = 2, .used_pages = 10, .cached_pages = 5, .usable_pages = 40, .page_size = 16};
+  stats.prompt_tokens = 1000;
+  stats.cached_tokens = 250;
+  stats.output_tokens = 500;
+  stats.preemptions = 4;
+  stats.steps = 77;
+  stats.forwards.by_bucket[{RunnerKind::kDecode, 8}] = 21;
+  stats.forwards.by_bucket[{RunnerKind::kPrefill, 128}] = 6;
+  stats.forwards.by_bucket[{RunnerKind::kEager, 99}] = 1;
+  stats.forwards.by_reason[static_cast<std::size_t>(Reason::kPaddedToSize)] = 20;
+  stats.forwards.tokens = 1234;
+  stats.forwards.padded_tokens = 56;
+  return stats;
+}
+
+constexpr MemoryLedger kMemory{
+    .weights = 1, .kv_cache = 2, .arena = 3, .workspace = 4, .static_inputs = 5, .graph_objects = 60};
+
+// The samples of a scrape by name and labels as written. Fails where a line is none, or comes before its TYPE.
+std::map<std::string, double> samples(const std::string& text) {
+  static const std::regex line_form(R"re(([a-zA-Z_:][\w:]*)(\{([a-zA-Z_]\w*="([^"\\]|\\.)*",?)*\})? (\S+))re");
+  std::map<std::string, double> found;
+  std::istringstream lines(text);
+  std::string type_of;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# TYPE ")) type_of = line.substr(7, line.find(' ', 7) - 7);
+    if (line.starts_with("#")) continue;
+    std::smatch match;
+    EXPECT_TRUE(std::regex_match(line, match, line_form)) << line;
+    if (match.empty()) continue;
+    EXPECT_TRUE(match[1].str().starts_with(type_of)) << line;
+    EXPECT_TRUE(found.emplace(match[1].str() + match[2].str(), std::stod(match[5])).second) << "twice: " << line;
+  }
+  return found;
+}
+
+void observe_known(ServerMetrics& metrics) {
+  metrics.first_token(0.3);
+  metrics.next_token(0.005);
+  metrics.next_token(0.05);
+  metrics.ended({.seconds = 1.5, .prompt_tokens = 120, .output_tokens = 30, .finish = FinishReason::kStop});
+  metrics.ended({.seconds = 0.7, .prompt_tokens = 10, .output_tokens = 3, .finish = FinishReason::kLength});
+  metrics.ended({.seconds = 0.1, .prompt_tokens = 10, .output_tokens = 0, .finish = FinishReason::kCancelled});
+  metrics.answered("/v1/completions", 200);
+  metrics.answered("/v1/completions", 200);
+  metrics.answered("/v1/completions", 429);
+}
+
+void expect_own(const std::map<std::string, double>& found) {
+  EXPECT_EQ(found.at(R"(tessera:graph_replays_total{runner="decode",bucket="8"})"), 21);
+  EXPECT_EQ(found.at(R"(tessera:graph_replays_total{runner="prefill",bucket="128"})"), 6);
+  EXPECT_FALSE(found.contains(R"(tessera:graph_replays_total{runner="eager",bucket="99"})"));
+  EXPECT_EQ(found.at(R"(tessera:forwards_total{reason="padded_to_size"})"), 20);
+  EXPECT_EQ(found.at(R"(tessera:forwards_total{reason="exact_size"})"), 0);
+  EXPECT_EQ(found.at("tessera:forward_tokens_total"), 1234);
+  EXPECT_EQ(found.at("tessera:padded_tokens_total"), 56);
+  EXPECT_EQ(found.at("tessera:preemptions_total"), 4);
+  EXPECT_EQ(found.at("tessera:steps_total"), 77);
+  EXPECT_EQ(found.at("tessera:cached_pages"), 5);
+  double bytes = 0;
+  for (const char* kind : {"weights", "kv_cache", "arena", "workspace", "static_inputs", "graph_objects"})
+    bytes += found.at(std::string("tessera:memory_bytes{kind=\"") + kind + "\"}");
+  EXPECT_EQ(bytes, 75);
+  EXPECT_EQ(found.at(R"(tessera:http_requests_total{route="/v1/completions",status="200"})"), 2);
+  EXPECT_EQ(found.at(R"(tessera:http_requests_total{route="/v1/completions",status="429"})"), 1);
+}
+
+TEST(Metrics, SglangNames) {
+  ServerMetrics metrics(MetricsStyle::kSglang, "demo");
+  observe_known(metrics);
+  const auto found = samples(metrics.scrape(some_stats(), kMemory));
+  const auto at = [&](const std::string& name) { return found.at("sglang:" + name + R"({model_name="demo"})"); };
+  EXPECT_EQ(at("num_running_reqs"), 3);
+  EXPECT_EQ(at("num_queue_reqs"), 2);
+  EXPECT_EQ(at("token_usage"), 0.25);
+  EXPECT_EQ(at("num_used_tokens"), 160);
+  EXPECT_EQ(at("max_total_num_tokens"), 640);
+  EXPECT_EQ(at("cache_hit_rate"), 0.25);
+  EXPECT_GE(at("gen_throughput"), 0);
+  EXPECT_EQ(at("prompt_tokens_total"), 1000);
+  EXPECT_EQ(at("generation_tokens_total"), 500);
+  EXPECT_EQ(at("cached_tokens_total"), 250);
+  EXPECT_EQ(at("num_requests_total"), 3);
+  EXPECT_EQ(at("num_aborted_requests_total"), 1);
+  EXPECT_EQ(at("num_retracted_requests_total"), 4);
+  EXPECT_EQ(at("time_to_first_token_seconds_count"), 1);
+  EXPECT_EQ(at("time_to_first_token_seconds_sum"), 0.3);
+  EXPECT_EQ(at("inter_token_latency_seconds_count"), 2);
+  EXPECT_EQ(at("e2e_request_latency_seconds_count"), 3);
+  EXPECT_EQ(at("prompt_tokens_histogram_sum"), 140);
+  EXPECT_EQ(at("generation_tokens_histogram_sum"), 33);
+  const auto bucket = [&](const std::string& name, const std::string& le) {
+    return found.at("sglang:" + name + R"(_bucket{model_name="demo",le=")" + le + "\"}");
+  };
+  EXPECT_EQ(bucket("time_to_first_token_seconds", "0.2"), 0);
+  EXPECT_EQ(bucket("time_to_first_token_seconds", "0.4"), 1);
+  EXPECT_EQ(bucket("inter_token_latency_seconds", "0.006"), 1);
+  EXPECT_EQ(bucket("inter_token_latency_seconds", "+Inf"), 2);
+  EXPECT_EQ(bucket("e2e_request_latency_seconds", "0.1"), 1);  // a bound belongs to its bucket
+  expect_own(found);
+}
+
+TEST(Metrics, VllmNames) {
+  ServerMetrics metrics(MetricsStyle::kVllm, "demo");
+  observe_known(metrics);
+  const auto found = samples(metrics.scrape(some_stats(), kMemory));
+  const std::string labels = R"(model_name="demo",engine="0")";
+  const auto at = [&](const std::string& name) { return found.at("vllm:" + name + "{" + labels + "}"); };
+  EXPECT_EQ(at("num_requests_running"), 3);
+  EXPECT_EQ(at("num_requests_waiting"), 2);
+  EXPECT_EQ(at("kv_cache_usage_perc"), 0.25);
+  EXPECT_EQ(at("prefix_cache_queries_total"), 1000);
+  EXPECT_EQ(at("prefix_cache_hits_total"), 250);
+  EXPECT_EQ(at("prompt_tokens_total"), 1000);
+  EXPECT_EQ(at("generation_tokens_total"), 500);
+  EXPECT_EQ(at("num_preemptions_total"), 4);
+  EXPECT_EQ(at("time_to_first_token_seconds_count"), 1);
+  EXPECT_EQ(at("inter_token_latency_seconds_count"), 2);
+  EXPECT_EQ(at("time_per_output_token_seconds_count"), 2);
+  EXPECT_EQ(at("e2e_request_latency_seconds_count"), 3);
+  EXPECT_EQ(at("request_prompt_tokens_count"), 3);
+  EXPECT_EQ(at("request_generation_tokens_sum"), 33);
+  const auto ended = [&](const std::string& reason) {
+    return found.at("vllm:request_success_total{" + labels + ",finished_reason=\"" + reason + "\"}");
+  };
+  EXPECT_EQ(ended("stop"), 1);
+  EXPECT_EQ(ended("length"), 1);
+  EXPECT_EQ(ended("abort"), 1);
+  EXPECT_EQ(ended("error"), 0);
+  EXPECT_EQ(found.at("vllm:time_to_first_token_seconds_bucket{" + labels + ",le=\"0.5\"}"), 1);
+  expect_own(found);
+}
+
+TEST(Metrics, ThroughputIsOfTheTimeSinceTheScrapeBefore) {
+  ServerMetrics metrics(MetricsStyle::kSglang, "demo");
+  EngineStats stats;
+  const auto start = steady_clock::now() + std::chrono::seconds(1);
+  const auto scrape_at = [&](double seconds) {
+    const auto now = start + std::chrono::duration_cast<steady_clock::duration>(std::chrono::duration<double>(seconds));
+    return samples(metrics.scrape(stats, kMemory, now)).at(R"(sglang:gen_throughput{model_name="demo"})");
+  };
+  scrape_at(0);
+  stats.output_tokens = 100;
+  EXPECT_EQ(scrape_at(2), 50);
+  stats.output_tokens = 101;
+  EXPECT_EQ(scrape_at(2.01), 50);  // too soon to tell
+  EXPECT_EQ(scrape_at(3), 1);
+  EXPECT_EQ(scrape_at(4), 0);
+}
+
+TEST(Metrics, NamesOfModelsAreQuoted) {
+  ServerMetrics metrics(MetricsStyle::kSglang, "a\"b\\c\nd");
+  const auto found = samples(metrics.scrape({}, {}));
+  EXPECT_TRUE(found.contains(R"(sglang:num_running_reqs{model_name="a\"b\\c\nd"})"));
+  EXPECT_EQ(found.at(R"(sglang:token_usage{model_name="a\"b\\c\nd"})"), 0);  // of no pages
+}
+
+TEST(Metrics, StylesHaveNames) {
+  EXPECT_EQ(*metrics_style("sglang"), MetricsStyle::kSglang);
+  EXPECT_EQ(*metrics_style("vllm"), MetricsStyle::kVllm);
+  EXPECT_THAT(metrics_style("statsd").status().message(), ::testing::HasSubstr("'statsd'"));
+}
+
+TEST(Metrics, ObservingIsCheap) {
+  ServerMetrics metrics(MetricsStyle::kSglang, "demo");
+  const auto start = steady_clock::now();
+  for (int i = 0; i < 256 * 100; ++i) metrics.next_token(0.01);
+  const double us = std::chrono::duration<double, std::micro>(steady_clock::now() - start).count() / 100;
+  RecordProperty("microseconds_for_256", std::to_string(us));
+  EXPECT_LT(us, 2000);  // a hundredth of it where the machine is idle
+}
+
+}  // namespace
+}  // namespace tessera

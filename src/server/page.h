@@ -1,0 +1,13 @@
+// GET /: the page that people see in a browser, whole in one answer: a chat with the model and a live view of the
+// engine. Its parts are in page/; the build puts them together.
+#pragma once
+
+#include "tessera/server/http.h"
+
+namespace tessera {
+
+// A policy in its headers lets a browser run the page's own script, and talk to this server, and nothing else: what a
+// model writes can neither run nor reach out.
+HttpResponse page_response();
+
+}  // namespace tessera

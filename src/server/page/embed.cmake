@@ -1,0 +1,15 @@
+# Puts page.html and the files that it names ("{{page.css}}") together, and writes the bytes of the whole as C++ reads
+# them in an initializer: cmake -D folder=… -D output=… -P embed.cmake
+file(READ ${folder}/page.html page)
+file(GLOB parts RELATIVE ${folder} ${folder}/*.css ${folder}/*.js)
+foreach(part IN LISTS parts)
+  file(READ ${folder}/${part} text)
+  string(FIND "${page}" "{{${part}}}" place)
+  if(place EQUAL -1)
+    message(FATAL_ERROR "page.html does not name ${part}")
+  endif()
+  string(REPLACE "{{${part}}}" "${text}" page "${page}")
+endforeach()
+string(HEX "${page}" bytes)
+string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+file(WRITE ${output} "${bytes}\n")

@@ -1,0 +1,179 @@
+// The live view of the engine, from /engine_state once a second while it is seen.
+const kHistory_s = 300;
+
+const engine = {
+  timer: null,
+  asking: false,
+  history: [],  // {t, running, queued, used, held, rate, forwards}, t in seconds
+  state: null,  // the last one seen
+  drawn: "",    // what the picture shows, and how wide
+};
+
+const shortName = (name) => name.replace(/\/+$/, "").split("/").pop() || name;
+
+const tiles = {};
+function makeTiles() {
+  for (const [id, label] of [["requests", "Requests running"], ["output", "Tokens per second"], ["kv", "KV cache in use"],
+    ["forwards", "Forwards replayed"]]) {
+    const value = make("p", {class: "value"}, "–");
+    const sub = make("p", {class: "sub"});
+    const svg = draw("svg", {viewBox: "0 0 200 44", preserveAspectRatio: "none", "aria-hidden": "true"});
+    tiles[id] = {value, sub, svg};
+    byId("tiles").append(make("section", {class: "tile", "aria-label": label}, make("p", {class: "label"}, label), value, sub, svg));
+  }
+}
+
+function setTile(tile, value, sub) {
+  setText(tile.value, value);
+  setText(tile.sub, sub);
+}
+
+const ladders = {prefill: new LadderChart("Prefill, by tokens", "tokens"), decode: new LadderChart("Decode, by requests", "requests")};
+
+function remember(state) {
+  const t = performance.now() / 1000;
+  const before = engine.last;
+  const rate = (now, then) => before && t > before.t ? Math.max(0, now - then) / (t - before.t) : null;
+  const forwards = state.reasons.reduce((sum, r) => sum + r.count, 0);
+  const {kv, totals, requests} = state;
+  engine.history.push({
+    t, running: requests.running, queued: requests.queued,
+    used: kv.usable_pages ? kv.used_pages / kv.usable_pages : 0,
+    held: kv.usable_pages ? (kv.used_pages + kv.cached_pages) / kv.usable_pages : 0,
+    rate: rate(totals.output_tokens, before?.tokens), forwards: rate(forwards, before?.forwards),
+  });
+  engine.last = {t, tokens: totals.output_tokens, forwards};
+  engine.history = engine.history.filter((point) => t - point.t <= kHistory_s);
+}
+
+function showTiles(state) {
+  const {requests, kv, totals} = state;
+  const now = engine.last.t;
+  const span = Math.max(30, now - engine.history[0].t);
+  const series = (key) => engine.history.filter((p) => p[key] != null).map((p) => ({t: p.t, y: p[key]}));
+  const replayed = state.reasons.reduce((sum, r) => sum + (r.replayed ? r.count : 0), 0);
+  const forwards = state.reasons.reduce((sum, r) => sum + r.count, 0);
+  const latest = engine.history.at(-1);
+
+  setTile(tiles.requests, countText(requests.running),
+    `${countText(requests.queued)} waiting${requests.preemptions ? `, ${countText(requests.preemptions)} preempted so far` : ""}`);
+  setTile(tiles.output, latest.rate == null ? "–" : latest.rate < 10 ? latest.rate.toFixed(1) : countText(Math.round(latest.rate)),
+    `${countText(totals.output_tokens)} tokens since the start`);
+  setTile(tiles.kv, shareText(kv.used_pages, kv.usable_pages),
+    `of ${countText(kv.usable_pages * kv.page_size)} tokens; prefix hits ${shareText(totals.cached_tokens, totals.prompt_tokens)}`);
+  setTile(tiles.forwards, forwards ? shareText(replayed, forwards) : "–",
+    `of ${countText(forwards)}; ${shareText(totals.padded_tokens, totals.forward_tokens + totals.padded_tokens)} of rows were padding`);
+  sparkline(tiles.requests.svg, now, span, series("running"), series("queued"), Math.max(4, ...engine.history.map((p) => Math.max(p.running, p.queued))));
+  sparkline(tiles.output.svg, now, span, series("rate"));
+  sparkline(tiles.kv.svg, now, span, series("used"), series("held"), 1);
+  sparkline(tiles.forwards.svg, now, span, series("forwards"));
+}
+
+function showModel(state) {
+  const {model, device} = state;
+  setText(byId("model-name"), shortName(model.name));
+  byId("model-name").title = model.name;
+  setText(byId("engine-title"), shortName(model.name));
+  setText(byId("engine-text"), [model.architecture.replace(/ForCausalLM$/, ""), `${countText(model.parameters)} parameters`,
+    `${model.layers} layers`, model.dtype, device.name, `attention: ${device.attention}`].join(" · "));
+}
+
+function showPicture(state) {
+  const host = byId("picture");
+  const key = JSON.stringify([host.clientWidth, state.prefill.groups, state.prefill.enabled, state.decode.enabled]);
+  if (key === engine.drawn) return;
+  engine.drawn = key;
+  setText(byId("picture-lead"), state.prefill.split_ops
+    ? "A prefill is cut at the operators that cannot be recorded for every shape. What lies between is captured once a size and replayed; a decode step is replayed whole."
+    : "Nothing is cut here: a forward is one part.");
+  drawPicture(host, state);
+}
+
+function showReasons(state) {
+  const total = state.reasons.reduce((sum, r) => sum + r.count, 0);
+  const eager = state.reasons.filter((r) => !r.replayed).reduce((sum, r) => sum + r.count, 0);
+  setText(byId("reasons-lead"), !total ? "No forward has run yet."
+    : eager ? `${shareText(eager, total)} ran eagerly, operator by operator.` : "All so far were replayed from graphs.");
+  const seen = state.reasons.filter((r) => r.count);
+  const list = byId("reasons");
+  const key = seen.map((r) => r.name).join();
+  if (list.dataset.key !== key) {
+    list.dataset.key = key;
+    list.replaceChildren(...seen.map((r) => make("li", {class: r.replayed ? "" : "eager"},
+      make("span", {}, `${r.replayed ? "Replayed" : "Eager"}: ${r.text}`), make("b"), make("i"))));
+  }
+  seen.forEach((r, i) => {
+    const [, count, bar] = list.children[i].children;
+    count.replaceChildren(countText(r.count), make("small", {}, shareText(r.count, total)));
+    bar.style.setProperty("--share", r.count / total);
+  });
+}
+
+const latencyNames = {first_token: "First token", next_token: "Between tokens", request: "Whole request"};
+function showLatency(latency) {
+  setText(byId("latency-lead"), `As the server saw them in the last ${Math.round(latency.window_s / 60)} minutes: ${countText(latency.request.count)} requests.`);
+  byId("latency").replaceChildren(...Object.entries(latencyNames).map(([key, name]) => make("tr", {},
+    make("th", {scope: "row"}, name), ...["p50", "p90", "p99", "max"].map((p) => make("td", {}, secondsText(latency[key][p]))))));
+}
+
+const kindNames = {weights: "Weights", kv_cache: "KV cache", arena: "Arena", workspace: "Workspace",
+  static_inputs: "Static inputs", graph_objects: "Graphs"};
+function showMemory(memory) {
+  const total = memory.reduce((sum, m) => sum + m.bytes, 0);
+  setText(byId("memory-lead"), `${bytesText(total)} in all.`);
+  const colour = memory.map((_, i) => `c${i % 6}`);
+  byId("memory-bar").replaceChildren(...memory.map((m, i) => m.bytes ? make("div", {class: colour[i]}) : null).filter(Boolean));
+  let at = 0;
+  memory.forEach((m) => { if (m.bytes) byId("memory-bar").children[at++].style.flex = `${m.bytes} 0 0`; });
+  byId("memory").replaceChildren(...memory.map((m, i) => make("li", {}, make("span", {class: `key ${colour[i]}`}),
+    make("span", {}, kindNames[m.kind] || m.kind), make("b", {}, bytesText(m.bytes)))));
+}
+
+function showNotes(state) {
+  const notes = [...state.notes, ...[state.prefill, state.decode].flatMap((runner) =>
+    runner.dropped.map((d) => `Size ${d.size} was not captured: ${d.why}`))];
+  byId("notes-card").hidden = !notes.length;
+  if (byId("notes").childElementCount !== notes.length) byId("notes").replaceChildren(...notes.map((n) => make("li", {}, n)));
+}
+
+function showState(state) {
+  engine.state = state;
+  showModel(state);
+  remember(state);
+  showTiles(state);
+  showPicture(state);
+  ladders.prefill.show(state.prefill);
+  ladders.decode.show(state.decode);
+  showReasons(state);
+  showLatency(state.latency);
+  showMemory(state.memory);
+  showNotes(state);
+}
+
+function setConnection(text, kind) {
+  byId("engine-state").className = `state ${kind}`;
+  setText(byId("engine-state"), text);
+}
+
+const engineSeen = () => document.visibilityState === "visible" && !byId("engine").hidden;
+
+async function poll() {
+  clearTimeout(engine.timer);
+  if (!engineSeen() || engine.asking) return;
+  engine.asking = true;
+  try {
+    showState(await getJson("/engine_state"));
+    setConnection("live", "live");
+  } catch (error) {
+    setConnection(error.status === 401 ? "needs the API key" : "no answer", "lost");
+  }
+  engine.asking = false;
+  engine.timer = setTimeout(poll, 1000);
+}
+
+function startEngine() {
+  makeTiles();
+  byId("ladders").append(ladders.prefill.node, ladders.decode.node);
+  document.addEventListener("visibilitychange", poll);
+  new ResizeObserver(() => { if (engine.state) showPicture(engine.state); }).observe(byId("picture"));
+}

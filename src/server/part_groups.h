@@ -1,0 +1,27 @@
+// The parts of a forward with what repeats told once: a model of 80 layers is as short as one of 2.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/piecewise/stitching.h"
+
+namespace tessera {
+
+// `length` parts from `first` on, and after them the same again, `repeats` times in all.
+struct PartGroup {
+  std::size_t first = 0;
+  std::size_t length = 1;
+  std::size_t repeats = 1;
+  friend bool operator==(const PartGroup&, const PartGroup&) = default;
+};
+
+// Groups in order, together all parts; neighbours that repeat nothing are one group. Two parts are the same where kind,
+// operators and the types of their outputs are.
+//
+//   embedding, (attention, mlp), (attention, mlp), (attention, mlp), attention, head
+//   → {0, 1, 1}, {1, 2, 3}, {7, 2, 1}
+std::vector<PartGroup> group_parts(std::span<const Part> parts);
+
+}  // namespace tessera

@@ -1,0 +1,65 @@
+#include "tessera/server/prompts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+// Engine requests of one HTTP request, and the prompt tokens in all of them: 64 MiB of ids.
+constexpr std::int64_t kMaxRequestsAtOnce = 1024;
+constexpr std::int64_t kMaxTokensAtOnce = 16 << 20;
+constexpr std::string_view kAccepted = "a string, a list of token ids, or a list of either, not empty";
+
+}  // namespace
+
+ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, const ServedModel& model) {
+  const std::string param = fields.param(key);
+  const auto ids_of = [&](const Json& json) -> ApiResult<std::vector<TokenId>> {
+    std::vector<TokenId> ids;
+    for (const Json& id : json.as_array()) {
+      if (!id.is_int() || id.as_int() < 0 || id.as_int() >= model.vocab_size) {
+        return invalid_field(param, fmt::format("request: field \"{}\" has the id {}; accepted: integers in [0, {}]",
+                                                param, shown_value(&id), model.vocab_size - 1));
+      }
+      ids.emplace_back(static_cast<std::int32_t>(id.as_int()));
+    }
+    return ids;
+  };
+
+  const Json* value = fields.find(key);
+  Prompts prompts;
+  if (value != nullptr && value->is_string()) {
+    prompts.ids.push_back(TRY(model.encode(value->as_string(), /*add_special_tokens=*/true, param)));
+    return prompts;
+  }
+  if (value == nullptr || !value->is_array() || value->as_array().empty()) return fields.wrong(key, kAccepted);
+  const Json& first = value->as_array().front();
+  if (first.is_number()) {
+    prompts.ids.push_back(TRY(ids_of(*value)));
+    return prompts;
+  }
+  prompts.batch = true;
+  for (const Json& prompt : value->as_array()) {
+    if (prompt.is_string()) {
+      prompts.ids.push_back(TRY(model.encode(prompt.as_string(), /*add_special_tokens=*/true, param)));
+    } else if (prompt.is_array()) {
+      prompts.ids.push_back(TRY(ids_of(prompt)));
+    } else {
+      return fields.wrong(key, kAccepted);
+    }
+  }
+  return prompts;
+}
+
+ApiStatus check_fan_out(const std::vector<std::vector<TokenId>>& prompts, int n, const std::string& param) {
+  std::int64_t tokens = 0;
+  for (const std::vector<TokenId>& prompt : prompts) tokens += std::ssize(prompt) * n;
+  const std::int64_t requests = std::ssize(prompts) * n;
+  if (requests <= kMaxRequestsAtOnce && tokens <= kMaxTokensAtOnce) return api_ok();
+  return invalid_field(param, fmt::format("{} texts from {} prompt tokens are asked for at once; accepted: {} and {}",
+                                          requests, tokens, kMaxRequestsAtOnce, kMaxTokensAtOnce));
+}
+
+}  // namespace tessera

@@ -1,0 +1,36 @@
+// Which handler serves a request: by method and path.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/server/api_result.h"
+#include "tessera/server/call.h"
+
+namespace tessera {
+
+struct Route {
+  std::string method;
+  std::string path;  // "/v1/models"; "/v1/models/*" stands for everything below
+  std::function<void(Call call)> handler;
+  bool open = false;  // needs no key
+};
+
+class Router {
+ public:
+  void add(Route route) { routes_.push_back(std::move(route)); }
+  // The route; 404 where no route has the path, 405 with the methods that it has.
+  ApiResult<const Route*> find(std::string_view method, std::string_view path) const;
+  // The value of the Allow header: "GET, POST".
+  std::string methods(std::string_view path) const;
+
+ private:
+  std::vector<Route> routes_;
+};
+
+// Whether an Authorization header holds `key`. Takes as long for any header of one length.
+bool holds_key(std::string_view authorization, std::string_view key);
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+// Catches: paths that reach the wrong handler, methods refused without saying which are accepted, keys accepted by
+// their beginning.
+#include "tessera/server/router.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+Router routes() {
+  Router router;
+  for (const auto& [method, path] : {std::pair("GET", "/v1/models"), std::pair("GET", "/v1/models/*"),
+                                     std::pair("POST", "/flush_cache"), std::pair("GET", "/flush_cache")}) {
+    router.add({.method = method, .path = path, .handler = {}});
+  }
+  return router;
+}
+
+TEST(Router, FindsByMethodAndPath) {
+  const Router router = routes();
+  const auto path = [&](const char* method, const char* asked) {
+    ApiResult<const Route*> route = router.find(method, asked);
+    return route.ok() ? (*route)->path : std::to_string(route.error().http_status);
+  };
+  EXPECT_EQ(path("GET", "/v1/models"), "/v1/models");
+  EXPECT_EQ(path("GET", "/v1/models/org/name"), "/v1/models/*");
+  EXPECT_EQ(path("GET", "/v1/models/"), "404");
+  EXPECT_EQ(path("GET", "/v1/modelsx"), "404");
+  EXPECT_EQ(path("GET", "/v1"), "404");
+  EXPECT_EQ(path("POST", "/v1/models"), "405");
+  EXPECT_EQ(path("POST", "/flush_cache"), "/flush_cache");
+}
+
+TEST(Router, SaysWhatIsAccepted) {
+  const Router router = routes();
+  EXPECT_EQ(router.methods("/flush_cache"), "POST, GET");
+  EXPECT_EQ(router.find("PUT", "/flush_cache").error().message, "PUT is not for /flush_cache; accepted: POST, GET");
+  EXPECT_EQ(router.find("GET", "/nothing").error().message, "there is nothing at /nothing");
+}
+
+TEST(Router, KeysAreComparedWhole) {
+  EXPECT_TRUE(holds_key("Bearer secret", "secret"));
+  for (const char* wrong : {"", "secret", "Bearer ", "Bearer secre", "Bearer secretsecret", "Bearer Secret",
+                            "Basic secret", "Bearer secret "}) {
+    EXPECT_FALSE(holds_key(wrong, "secret")) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,148 @@
+#include "tessera/server/sampling_fields.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+#include <random>
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
+constexpr double kMaxTimeout = 1e9;
+
+// The seed all choices of a request share where it names none; not negative, so that every client can send it back.
+std::int64_t draw_seed() {
+  thread_local std::mt19937_64 random((static_cast<std::uint64_t>(std::random_device{}()) << 32) |
+                                      std::random_device{}());
+  return static_cast<std::int64_t>(random() >> 11);  // 53 bits: exact in JavaScript
+}
+
+// Fields that would change the answer and are not served, unless they say what is done anyway.
+ApiStatus refuse_unserved(const ApiFields& fields) {
+  for (const std::string_view key :
+       {"stop_regex", "structural_tag", "custom_logit_processor", "lora_path", "guided_choice", "logits_processors"}) {
+    if (fields.find(key) != nullptr) return fields.unsupported(key, "none");
+  }
+  if (TRY(fields.boolean_or("use_beam_search", false))) return fields.unsupported("use_beam_search", "false");
+  return api_ok();
+}
+
+ApiStatus read_choice_of_token(const ApiFields& fields, const GenerationConfig& defaults, SamplingParams& out) {
+  const bool greedy = defaults.do_sample == false;
+  out.temperature = greedy ? 0 : defaults.temperature.value_or(1);
+  if (const auto v = TRY(fields.number("temperature", 0, 100))) out.temperature = *v;
+  out.top_k = std::max<std::int64_t>(defaults.top_k.value_or(0), 0);
+  if (const auto v = TRY(fields.integer("top_k", -1, kMaxInt))) out.top_k = std::max<std::int64_t>(*v, 0);
+  out.top_p = defaults.top_p.value_or(1);
+  if (const auto v = TRY(fields.number("top_p", 0, 1))) out.top_p = *v;
+  if (out.top_p <= 0) return fields.wrong("top_p", "a number in (0, 1]");
+  out.min_p = defaults.min_p.value_or(0);
+  if (const auto v = TRY(fields.number("min_p", 0, 1))) out.min_p = *v;
+  out.repetition_penalty = defaults.repetition_penalty.value_or(1);
+  if (const auto v = TRY(fields.number("repetition_penalty", 0, 10))) out.repetition_penalty = *v;
+  if (out.repetition_penalty <= 0) return fields.wrong("repetition_penalty", "a number in (0, 10]");
+  if (const auto v = TRY(fields.number("frequency_penalty", -2, 2))) out.frequency_penalty = *v;
+  if (const auto v = TRY(fields.number("presence_penalty", -2, 2))) out.presence_penalty = *v;
+  constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
+  constexpr auto kGreatest = std::numeric_limits<std::int64_t>::max();
+  out.seed = TRY(fields.integer("seed", kLeast, kGreatest));
+  if (!out.seed) out.seed = TRY(fields.integer("sampling_seed", kLeast, kGreatest));
+  if (!out.seed) out.seed = draw_seed();
+  return api_ok();
+}
+
+ApiStatus read_logit_bias(const ApiFields& fields, std::int64_t vocab_size, SamplingParams& out) {
+  const Json* bias = TRY(fields.object("logit_bias"));
+  if (bias == nullptr) return api_ok();
+  const std::string accepted = fmt::format(
+      "at most {} token ids in [0, {}] as strings, each with a number in [-100, 100]", kMaxLogitBias, vocab_size - 1);
+  if (bias->as_object().size() > kMaxLogitBias) return fields.wrong("logit_bias", accepted);
+  for (const auto& [key, value] : bias->as_object()) {
+    std::int32_t id = -1;
+    const char* end = key.data() + key.size();
+    const std::from_chars_result read = std::from_chars(key.data(), end, id);
+    const bool known = read.ec == std::errc() && read.ptr == end && id >= 0 && id < vocab_size;
+    if (!known || !value.is_number() || !(value.as_double() >= -100 && value.as_double() <= 100)) {
+      return invalid_field(fields.param("logit_bias"),
+                           fmt::format("request: field \"{}\" has \"{}\": {}; accepted: {}", fields.param("logit_bias"),
+                                       clip_text(key), shown_value(&value), accepted));
+    }
+    out.logit_bias.emplace_back(TokenId(id), static_cast<float>(value.as_double()));
+  }
+  return api_ok();
+}
+
+ApiStatus read_stops(const ApiFields& fields, const ServedModel& model, OutputFields& out) {
+  // The names in the order of their rank.
+  for (const std::string_view key : {"max_completion_tokens", "max_tokens", "max_new_tokens"}) {
+    const std::optional<std::int64_t> value = TRY(fields.integer(key, 0, kMaxInt));
+    if (value && !out.max_new_tokens) out.max_new_tokens = value;
+  }
+  for (const std::string_view key : {"min_tokens", "min_new_tokens"}) {
+    if (const auto v = TRY(fields.integer(key, 0, kMaxInt))) out.stop.min_new_tokens = *v;
+  }
+  if (out.max_new_tokens && out.stop.min_new_tokens > *out.max_new_tokens) {
+    return fields.wrong(fields.find("min_tokens") != nullptr ? "min_tokens" : "min_new_tokens",
+                        fmt::format("at most the greatest number of tokens, {}", *out.max_new_tokens));
+  }
+  out.stop.texts = TRY(fields.strings("stop"));
+  if (out.stop.texts.size() > kMaxStopTexts) {
+    return fields.wrong("stop", fmt::format("at most {} strings", kMaxStopTexts));
+  }
+  for (const std::string& text : out.stop.texts) {
+    if (text.empty()) return fields.wrong("stop", "strings that are not empty");
+  }
+  if (!out.stop.texts.empty() && model.tokenizer == nullptr) {
+    return fields.unsupported("stop", "stop_token_ids, as the model was loaded without a tokenizer");
+  }
+  out.stop.ids = TRY(fields.token_ids("stop_token_ids", model.vocab_size));
+  out.stop.ignore_eos = TRY(fields.boolean_or("ignore_eos", false));
+  const bool included = TRY(fields.boolean_or("include_stop_str_in_output", false));
+  const bool untrimmed = TRY(fields.boolean_or("no_stop_trim", false));
+  out.stop.keep_matched = included || untrimmed;
+  return api_ok();
+}
+
+}  // namespace
+
+ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const ServedModel& model) {
+  OutputFields out;
+  TRY(refuse_unserved(fields));
+  TRY(read_choice_of_token(fields, model.generation, out.sampling));
+  TRY(read_logit_bias(fields, model.vocab_size, out.sampling));
+  TRY(read_stops(fields, model, out));
+  if (const auto v = TRY(fields.integer("n", 1, kMaxChoices))) out.n = static_cast<int>(*v);
+  const std::optional<std::int64_t> best_of = TRY(fields.integer("best_of", 1, kMaxChoices));
+  if (best_of && *best_of != out.n) return fields.unsupported("best_of", "the value of \"n\"");
+  out.grammar = TRY(read_output_grammar(fields));
+  out.skip_special_tokens = TRY(fields.boolean_or("skip_special_tokens", true));
+  if (const auto v = TRY(fields.integer("priority", -kMaxInt, kMaxInt))) out.priority = *v;
+  if (const auto v = TRY(fields.number("timeout_s", 0, kMaxTimeout))) out.timeout_s = *v;
+  return out;
+}
+
+ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
+                                                          const ServedModel& model) {
+  if (!grammar) return std::shared_ptr<const Grammar>();
+  if (model.grammars == nullptr) {
+    return unsupported_field(grammar->param,
+                             "this server cannot constrain its output: it has no grammars, or no tokenizer");
+  }
+  Result<std::shared_ptr<const Grammar>> compiled = model.grammars->compile(grammar->spec);
+  if (compiled.ok()) return *std::move(compiled);
+  if (compiled.status().code() == StatusCode::kUnimplemented) {
+    return unsupported_field(grammar->param, compiled.status().message());
+  }
+  return api_error(compiled.status(), grammar->param);
+}
+
+void append_choices(const OutputFields& output, const Request& request, std::vector<Request>& requests) {
+  for (int choice = 0; choice < output.n; ++choice) {
+    requests.push_back(request);
+    requests.back().sampling.choice = choice;
+  }
+}
+
+}  // namespace tessera

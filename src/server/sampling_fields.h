@@ -1,0 +1,38 @@
+// How a request wants its text: the fields that OpenAI's, vLLM's and SGLang's requests share, in each one's names.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "tessera/engine/request.h"
+#include "tessera/server/api_fields.h"
+#include "tessera/server/output_grammar.h"
+#include "tessera/server/served_model.h"
+
+namespace tessera {
+
+inline constexpr int kMaxChoices = 128;  // n
+
+struct OutputFields {
+  SamplingParams sampling{};  // with a seed, so that all choices share one
+  StopConditions stop{};      // max_new_tokens is to be set from the one below
+  std::optional<std::int64_t> max_new_tokens{};
+  int n = 1;
+  std::optional<OutputGrammar> grammar{};
+  bool skip_special_tokens = true;
+  std::int64_t priority = 0;
+  double timeout_s = 0;
+};
+
+// Where the request says nothing, the model's generation_config.json does, and last OpenAI's defaults.
+ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const ServedModel& model);
+
+// The compiled grammar; null where none is wanted.
+ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
+                                                          const ServedModel& model);
+
+// Appends the n requests of one prompt.
+void append_choices(const OutputFields& output, const Request& request, std::vector<Request>& requests);
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+#include "tessera/server/served_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/server/api_fields.h"
+
+namespace tessera {
+
+ApiStatus ServedModel::check_name(const Json& body) const {
+  const std::optional<std::string> asked = TRY(ApiFields(body).string("model"));
+  if (!asked || *asked == name) return api_ok();
+  return ApiError{
+      .http_status = 404,
+      .message = fmt::format("the model \"{}\" does not exist here; accepted: \"{}\"", clip_text(*asked), name),
+      .param = "model",
+      .code = "model_not_found"};
+}
+
+ApiResult<std::vector<TokenId>> ServedModel::encode(std::string_view text, bool add_special_tokens,
+                                                    const std::string& param) const {
+  if (tokenizer == nullptr) {
+    return unsupported_field(param, "the model was loaded without a tokenizer; accepted: token ids");
+  }
+  Result<std::vector<TokenId>> ids = tokenizer->encode(text, {.add_special_tokens = add_special_tokens});
+  if (!ids.ok()) return invalid_field(param, ids.status().message());
+  return *std::move(ids);
+}
+
+ApiStatus ServedModel::set_length(Request& request, std::optional<std::int64_t> asked, std::int64_t otherwise,
+                                  const std::string& param) const {
+  if (request.prompt.empty()) return invalid_field(param, "the prompt has no tokens; at least one is needed");
+  for (const TokenId id : request.prompt) {
+    if (id.value() >= 0 && id.value() < vocab_size) continue;
+    return invalid_field(param,
+                         fmt::format("token id {} in the prompt; accepted: 0 to {}", id.value(), vocab_size - 1));
+  }
+  const std::int64_t length = std::ssize(request.prompt);
+  const std::int64_t wanted = asked.value_or(1);
+  if (length > context_length || wanted > context_length - length) {
+    ApiError error = invalid_field(
+        param, fmt::format("the model's context is {} tokens; the request has {} in its prompt and asks for {} more",
+                           context_length, length, wanted));
+    error.code = "context_length_exceeded";
+    return error;
+  }
+  request.stop.max_new_tokens = asked.value_or(std::min(otherwise, context_length - length));
+  return api_ok();
+}
+
+}  // namespace tessera

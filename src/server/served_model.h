@@ -1,0 +1,55 @@
+// What requests are read against: the model's name, texts and limits. Made once, then only read, from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/engine/engine.h"
+#include "tessera/engine/grammar.h"
+#include "tessera/engine/request.h"
+#include "tessera/model/generation_config.h"
+#include "tessera/server/api_result.h"
+#include "tessera/server/server_options.h"
+#include "tessera/text/template.h"
+#include "tessera/text/tokenizer.h"
+
+namespace tessera {
+
+struct ServedModel {
+  std::string name;
+  std::string path;                      // as --model-path gave it
+  std::int64_t created = 0;              // Unix time
+  const Tokenizer* tokenizer = nullptr;  // borrowed; null: requests give ids
+  std::int64_t vocab_size = 0;
+  std::int64_t context_length = 0;
+  std::int64_t hidden_size = 0;
+  GenerationConfig generation{};  // defaults of what a request leaves out
+  std::optional<ChatTemplate> chat{};
+  std::optional<ChatTemplate> tool_chat{};  // for requests with tools, where the model has one of its own
+  bool knows_developer = false;             // whether the template has the role "developer"
+  std::string bos_token{};
+  std::string eos_token{};
+  std::string tool_call_parser{};               // "": tools are refused
+  std::string reasoning_parser{};               // "": none
+  std::string no_chat_reason{};                 // where there is no chat template
+  std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
+
+  // `engine` outlives it. Errors: a chat template that was given and cannot be read, parsers with unknown names.
+  static Result<ServedModel> create(const ServerOptions& options, const Engine& engine);
+
+  // 404 where a request names another model; no name is this one.
+  ApiStatus check_name(const Json& body) const;
+  // Ids of a text. `param` names the field in errors.
+  ApiResult<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,
+                                         const std::string& param) const;
+  // Checks the prompt and sets how many tokens may follow it: `asked`, or else up to `otherwise` of what the context
+  // has left. Empty, or with ids that the model does not have: 400. Too long for the context together with what was
+  // asked: 400 with code context_length_exceeded.
+  ApiStatus set_length(Request& request, std::optional<std::int64_t> asked, std::int64_t otherwise,
+                       const std::string& param) const;
+};
+
+}  // namespace tessera

@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "tessera/base/log.h"
+#include "tessera/server/api_job.h"
+#include "tessera/server/reasoning_parser.h"
+#include "tessera/server/served_model.h"
+#include "tessera/server/tool_call_parser.h"
+
+namespace tessera {
+namespace {
+
+bool is_template_source(const std::string& given) {
+  return given.find("{{") != std::string::npos || given.find("{%") != std::string::npos;
+}
+
+// The parser that was asked for, or the one that the template shows.
+Result<std::string> choose_parser(const std::string& flag, const std::string& asked, std::string_view guess,
+                                  const std::vector<std::string_view>& names) {
+  if (asked.empty()) return std::string(guess);
+  if (asked == "none") return std::string();
+  if (std::find(names.begin(), names.end(), asked) != names.end()) return asked;
+  return invalid_argument(fmt::format("{} is \"{}\"; accepted: {} or none", flag, asked, fmt::join(names, ", ")));
+}
+
+Status choose_parsers(const ServerOptions& options, const std::string& source, const std::string& tool_source,
+                      ServedModel& model) {
+  model.tool_call_parser = TRY(choose_parser("--tool-call-parser", options.tool_call_parser,
+                                             guess_tool_call_parser(tool_source), tool_call_parser_names()));
+  model.reasoning_parser = TRY(choose_parser("--reasoning-parser", options.reasoning_parser,
+                                             guess_reasoning_parser(source), reasoning_parser_names()));
+  if (model.reasoning_parser == "none") model.reasoning_parser.clear();
+  return ok_status();
+}
+
+// The template's source.
+Result<std::string> parse_given(const std::string& given, ServedModel& model) {
+  std::string source = given;
+  if (!is_template_source(given)) source = TRY(read_text_file(given).with_context("--chat-template"));
+  model.chat = TRY(ChatTemplate::parse(source, "--chat-template"));
+  return source;
+}
+
+// A template of the model's own that cannot be read costs it its chats, and nothing else.
+void parse_own(const TokenizerConfig& config, ServedModel& model) {
+  const std::string* source = config.find_template();
+  if (source == nullptr) {
+    model.no_chat_reason = "the model has no chat template";
+    return;
+  }
+  Result<ChatTemplate> chat = ChatTemplate::parse(*source);
+  if (!chat.ok()) {
+    model.no_chat_reason = fmt::format("the model's chat template cannot be used: {}", chat.status().message());
+    log_warn("server", "{}", model.no_chat_reason);
+    return;
+  }
+  model.chat = *std::move(chat);
+  const std::string* with_tools = config.find_template("tool_use");
+  if (with_tools == nullptr) return;
+  Result<ChatTemplate> tool_chat = ChatTemplate::parse(*with_tools, "chat template \"tool_use\"");
+  if (tool_chat.ok()) {
+    model.tool_chat = *std::move(tool_chat);
+  } else {
+    log_warn("server", "{}", tool_chat.status().message());
+  }
+}
+
+}  // namespace
+
+Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engine& engine) {
+  ServedModel model;
+  model.path = engine.options().model_path;
+  model.name = options.served_model_name.empty() ? model.path : options.served_model_name;
+  model.created = unix_time();
+  model.tokenizer = engine.tokenizer();
+  model.vocab_size = engine.config().vocab_size;
+  model.context_length = engine.max_request_tokens();
+  model.hidden_size = engine.config().hidden_size;
+  model.generation = engine.generation_config();
+  model.bos_token = engine.tokenizer_config().bos_token;
+  model.eos_token = engine.tokenizer_config().eos_token;
+  std::string source;
+  std::string tool_source;
+  if (options.chat_template.empty()) {
+    const TokenizerConfig& config = engine.tokenizer_config();
+    parse_own(config, model);
+    if (model.chat) source = *config.find_template();
+    tool_source = model.tool_chat ? *config.find_template("tool_use") : source;
+  } else {
+    source = TRY(parse_given(options.chat_template, model));
+    tool_source = source;
+  }
+  model.knows_developer = source.find("developer") != std::string::npos;
+  TRY(choose_parsers(options, source, tool_source, model));
+  if (model.tokenizer != nullptr && GrammarCompiler::available()) {
+    model.grammars = TRY(GrammarCompiler::create(*model.tokenizer, model.vocab_size, engine.end_ids()));
+  }
+  return model;
+}
+
+}  // namespace tessera

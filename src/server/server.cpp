@@ -1,0 +1,265 @@
+#include "tessera/server/server.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "tessera/base/log.h"
+#include "tessera/engine/engine_thread.h"
+#include "tessera/server/api_fields.h"
+#include "tessera/server/chat_request.h"
+#include "tessera/server/completion_request.h"
+#include "tessera/server/engine_state.h"
+#include "tessera/server/generate_request.h"
+#include "tessera/server/health_job.h"
+#include "tessera/server/live_jobs.h"
+#include "tessera/server/page.h"
+#include "tessera/server/router.h"
+#include "tessera/server/server_info.h"
+#include "tessera/server/text_routes.h"
+#include "tessera/server/text_thread.h"
+
+namespace tessera {
+namespace {
+
+using Prepare = ApiResult<ApiJob> (*)(const ServedModel& model, std::string_view body);
+using Answering = std::function<void(const Call& call)>;
+using Build = ApiResult<std::string> (*)(const ServedModel& model, std::string_view body);
+
+ApiError unavailable(std::string message) {
+  return {.http_status = 503,
+          .message = std::move(message),
+          .type = "server_error",
+          .param = {},
+          .code = "service_unavailable"};
+}
+
+// What a function of one request comes to when memory runs out or a library throws: an error of that request.
+template <class T, class Function>
+ApiResult<T> guarded(const Function& function, const ServedModel& model, std::string_view body) {
+  try {
+    return function(model, body);
+  } catch (const std::exception& e) {
+    return internal_error(e.what());
+  }
+}
+
+}  // namespace
+
+struct Server::Impl {
+  Impl(ServerOptions given, Engine& served) : options(std::move(given)), engine(served) {}
+
+  Status start() {
+    model = TRY(ServedModel::create(options, engine));
+    const MetricsStyle style = TRY(metrics_style(options.metrics_style));
+    metrics.emplace(style, model.name);
+    memory = engine.runner().memory();
+    engine_state.emplace(engine, model);
+    add_routes();
+    http = TRY(HttpServer::create(options.http, [this](HttpExchange exchange) { handle(std::move(exchange)); }));
+    jobs.emplace(hooks(), *metrics);
+    engine_thread.emplace(engine, [this](std::vector<EngineThread::Event> events) {
+      http->post([this, shared = std::make_shared<std::vector<EngineThread::Event>>(std::move(events))] {
+        jobs->dispatch(std::move(*shared));
+      });
+    });
+    texts.emplace();
+    return ok_status();
+  }
+
+  LiveJobs::Hooks hooks() {
+    return {.submit = [this](Ticket ticket, Request request) { engine_thread->submit(ticket, std::move(request)); },
+            .cancel = [this](Ticket ticket) { engine_thread->cancel(ticket); },
+            .build_elsewhere =
+                [this](std::function<std::string()> build, std::function<void(std::string)> then) {
+                  texts->post([this, build = std::move(build), then = std::move(then)]() mutable {
+                    http->post([body = build(), then = std::move(then)]() mutable { then(std::move(body)); });
+                  });
+                }};
+  }
+
+  void handle(HttpExchange exchange) {
+    const HttpRequest& request = exchange.request();
+    ApiResult<const Route*> route = router.find(request.method, request.path);
+    const std::string_view name = route.ok() ? std::string_view((*route)->path) : "other";
+    Call call(std::move(exchange), name, *metrics, options.log_requests);
+    const bool open = route.ok() && (*route)->open;
+    if (!open && !options.api_key.empty() && !holds_key(call.request().header("Authorization"), options.api_key)) {
+      refuse_key(call);
+    } else if (route.ok()) {
+      (*route)->handler(std::move(call));
+    } else {
+      HttpResponse response = route.error().to_response();
+      if (response.status == 405) response.headers.emplace_back("Allow", router.methods(call.request().path));
+      call.respond(std::move(response), route.error().message);
+    }
+  }
+
+  static void refuse_key(const Call& call) {
+    const ApiError error{
+        .http_status = 401,
+        .message = "the API key is missing or wrong; accepted: the header \"Authorization: Bearer <key>\"",
+        .param = {},
+        .code = "invalid_api_key"};
+    HttpResponse response = error.to_response();
+    response.headers.emplace_back("WWW-Authenticate", "Bearer");
+    call.respond(std::move(response), error.message);
+  }
+
+  std::optional<ApiError> refusal() const {
+    if (draining) return unavailable("the server is shutting down");
+    const Status health = engine_thread->health();
+    if (!health.ok()) return unavailable(fmt::format("the engine has failed: {}", health.message()));
+    return std::nullopt;
+  }
+
+  static void answer(const Call& call, ApiResult<std::string> body) {
+    if (body.ok()) {
+      call.respond_json(*std::move(body));
+    } else {
+      call.refuse(body.error());
+    }
+  }
+
+  // Prepared by the texts' thread, run by the engine.
+  void run_job(Call call, Prepare prepare) {
+    if (const std::optional<ApiError> error = refusal()) {
+      call.refuse(*error);
+      return;
+    }
+    std::string body = call.take_body();
+    texts->post([this, prepare, call = std::move(call), body = std::move(body)]() mutable {
+      auto job = std::make_shared<ApiResult<ApiJob>>(guarded<ApiJob>(prepare, model, body));
+      http->post([this, call = std::move(call), job = std::move(job)]() mutable {
+        if (job->ok()) {
+          jobs->start(std::move(call), std::move(**job));
+        } else {
+          call.refuse(job->error());
+        }
+      });
+    });
+  }
+
+  // Answered by the texts' thread alone.
+  void run_build(Call call, Build build) {
+    std::string body = call.take_body();
+    texts->post([this, build, call = std::move(call), body = std::move(body)]() mutable {
+      ApiResult<std::string> built = guarded<std::string>(build, model, body);
+      http->post([call = std::move(call), built = std::move(built)]() mutable { answer(call, std::move(built)); });
+    });
+  }
+
+  // Answered by the engine's thread, between two steps.
+  void ask_engine(Call call, std::function<HttpResponse(Engine&)> ask) {
+    engine_thread->post([this, call = std::move(call), ask = std::move(ask)](Engine& asked) mutable {
+      http->post([call = std::move(call), response = ask(asked)]() mutable { call.respond(std::move(response)); });
+    });
+  }
+
+  void add_job(const char* method, const char* path, Prepare prepare) {
+    router.add({method, path, [this, prepare](Call call) { run_job(std::move(call), prepare); }});
+  }
+  void add_build(const char* path, Build build) {
+    router.add({"POST", path, [this, build](Call call) { run_build(std::move(call), build); }});
+  }
+  void add_get(const char* path, Answering answering, bool open = false) {
+    router.add({"GET", path, std::move(answering), open});
+  }
+
+  void add_routes() {
+    add_job("POST", "/v1/chat/completions", prepare_chat);
+    add_job("POST", "/v1/completions", prepare_completion);
+    add_job("POST", "/generate", prepare_generate);
+    add_job("GET", "/health_generate", prepare_health);
+    add_build("/tokenize", tokenize_body);
+    add_build("/detokenize", detokenize_body);
+    add_get(
+        "/health", [this](const Call& call) { health(call); }, /*open=*/true);
+    add_get(
+        "/", [](const Call& call) { call.respond(page_response()); }, /*open=*/true);
+    add_get("/engine_state", [this](const Call& call) {
+      call.respond_json(engine_state->body(engine_thread->stats(), metrics->latencies()));
+    });
+    add_get("/metrics", [this](const Call& call) { scrape(call); });
+    add_get("/v1/models", [this](const Call& call) { call.respond_json(models_body(model)); });
+    add_get("/v1/models/*", [this](const Call& call) {
+      const std::string& path = call.request().path;
+      answer(call, model_body(model, std::string_view(path).substr(std::string_view("/v1/models/").size())));
+    });
+    add_get("/get_model_info", [this](const Call& call) { call.respond_json(model_info_body(model)); });
+    add_get("/version", [](const Call& call) { call.respond_json("{\"version\":\"" TESSERA_VERSION "\"}"); });
+    add_get("/get_server_info", [this](const Call& call) {
+      ask_engine(call,
+                 [this](Engine& asked) { return HttpResponse{.body = server_info_body(asked, model), .headers = {}}; });
+    });
+    for (const char* method : {"POST", "GET"}) {
+      router.add({method, "/flush_cache", [this](Call call) { ask_engine(std::move(call), flush_cache); }});
+    }
+    router.add({"POST", "/v1/embeddings",
+                [](const Call& call) { call.refuse(api_error(unimplemented("this server makes no embeddings"))); }});
+  }
+
+  static HttpResponse flush_cache(Engine& asked) {
+    asked.flush_prefix_cache();
+    return {.content_type = "text/plain; charset=utf-8", .body = "Cache flushed.\n", .headers = {}};
+  }
+
+  void health(const Call& call) const {
+    if (const std::optional<ApiError> error = refusal()) {
+      call.refuse(*error);
+    } else {
+      call.respond_json("");
+    }
+  }
+
+  void scrape(const Call& call) {
+    HttpResponse response{.content_type = std::string(kMetricsContentType), .headers = {}};
+    response.body = metrics->scrape(engine_thread->stats(), memory);
+    call.respond(std::move(response));
+  }
+
+  // In the order of their making: threads end before what they post to.
+  ServerOptions options;
+  Engine& engine;
+  ServedModel model;
+  Router router;
+  MemoryLedger memory;  // as it was before the engine had a thread
+  std::optional<ServerMetrics> metrics;
+  std::optional<EngineState> engine_state;
+  std::atomic<bool> draining = false;
+  std::unique_ptr<HttpServer> http;
+  std::optional<LiveJobs> jobs;
+  std::optional<EngineThread> engine_thread;
+  std::optional<TextThread> texts;
+};
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+
+Result<std::unique_ptr<Server>> Server::create(ServerOptions options, Engine& engine) {
+  auto impl = std::make_unique<Impl>(std::move(options), engine);
+  TRY(impl->start());
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+std::string Server::address() const {
+  const std::string& host = impl_->options.http.host;
+  const std::uint16_t port = impl_->http->port();
+  if (host.find(':') != std::string::npos) return fmt::format("http://[{}]:{}", host, port);
+  return fmt::format("http://{}:{}", host, port);
+}
+
+Status Server::run() {
+  impl_->http->run();
+  return impl_->engine_thread->health();
+}
+
+void Server::stop(double drain_s) {
+  impl_->draining = true;
+  impl_->http->stop(drain_s);
+}
+
+}  // namespace tessera

@@ -1,0 +1,41 @@
+// The server: one engine, spoken to by the protocols of OpenAI and SGLang over HTTP.
+//
+//   std::unique_ptr<Server> server = TRY(Server::create(options, *engine));
+//   print(server->address());
+//   TRY(server->run());  // until stop(), which a signal's thread calls
+//
+// Threads: run() is the I/O thread; beside it the engine has one, and texts have one (text_thread.h). A request goes
+// I/O → texts (parse, render, tokenise) → I/O → engine, and its events come back to the I/O thread once a step.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/engine.h"
+#include "tessera/server/server_options.h"
+
+namespace tessera {
+
+class Server {
+ public:
+  // Binds and listens. `engine` outlives the server, and is nobody else's meanwhile. Errors: options that are wrong, a
+  // chat template that cannot be read, an address in use.
+  static Result<std::unique_ptr<Server>> create(ServerOptions options, Engine& engine);
+  ~Server();
+
+  // "http://127.0.0.1:30000"
+  std::string address() const;
+  // Serves on the calling thread until stop() has done its work. The error is the engine's, where it failed for good.
+  Status run();
+  // From any thread: refuses new requests, lets those under way end for up to so many seconds; then run() returns. A
+  // second call shortens the wait.
+  void stop(double drain_s);
+
+ private:
+  struct Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera

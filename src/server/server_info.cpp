@@ -1,0 +1,82 @@
+#include "tessera/server/server_info.h"
+
+#include "tessera/runner/dispatch.h"
+#include "tessera/runner/rules.h"
+
+namespace tessera {
+namespace {
+
+void write_options(JsonWriter& json, const EngineOptions& options) {
+  json.object().key("model_path").value(options.model_path).key("tokenizer_path").value(options.tokenizer_path);
+  json.key("device").value(options.device).key("dtype").value(options.dtype);
+  json.key("context_length").value(options.context_length);
+  json.key("chunked_prefill_size").value(options.chunked_prefill_size);
+  json.key("max_running_requests").value(options.max_running_requests);
+  json.key("max_queued_requests").value(options.max_queued_requests);
+  json.key("max_total_tokens").value(options.max_total_tokens).key("page_size").value(options.page_size);
+  json.key("prefix_cache").value(!options.disable_radix_cache).key("deterministic").value(options.deterministic);
+  json.key("mem_fraction_static").value(options.mem_fraction_static);
+  json.key("cuda_graph_mode").value(graph_mode_name(options.graphs.mode)).end_object();
+}
+
+void write_sizes(JsonWriter& json, const std::vector<std::int64_t>& sizes) {
+  json.array();
+  for (const std::int64_t size : sizes) json.value(size);
+  json.end_array();
+}
+
+void write_plan(JsonWriter& json, const Engine& engine) {
+  const RunnerOptions& runner = engine.runner().options();
+  const MemoryLedger memory = engine.runner().memory();
+  json.object().key("context_length").value(runner.context_length).key("max_tokens").value(runner.max_tokens);
+  json.key("max_requests").value(runner.max_requests).key("num_pages").value(runner.num_pages);
+  json.key("page_size").value(runner.page_size).key("prefill_sizes");
+  write_sizes(json, runner.prefill_sizes);
+  write_sizes(json.key("decode_sizes"), runner.decode_sizes);
+  json.key("memory_bytes").object().key("weights").value(memory.weights).key("kv_cache").value(memory.kv_cache);
+  json.key("arena").value(memory.arena).key("workspace").value(memory.workspace);
+  json.key("static_inputs").value(memory.static_inputs).key("graph_objects").value(memory.graph_objects).end_object();
+  json.key("start_seconds").object().key("prepare").value(engine.prepare_seconds());
+  json.key("load").value(engine.load_seconds()).key("capture").value(engine.capture_seconds()).end_object();
+  json.key("notes").array();
+  for (const std::string& note : engine.notes()) json.value(note);
+  json.end_array().end_object();
+}
+
+void write_forwards(JsonWriter& json, const ForwardCounters& forwards) {
+  json.object().key("tokens").value(forwards.tokens).key("padded_tokens").value(forwards.padded_tokens);
+  json.key("by_reason").object();
+  for (std::size_t r = 0; r < forwards.by_reason.size(); ++r) {
+    json.key(reason_name(static_cast<Reason>(r))).value(forwards.by_reason[r]);
+  }
+  json.end_object().key("by_bucket").array();
+  for (const auto& [bucket, count] : forwards.by_bucket) {
+    json.object().key("runner").value(runner_kind_name(bucket.first)).key("size").value(bucket.second);
+    json.key("count").value(count).end_object();
+  }
+  json.end_array().end_object();
+}
+
+void write_stats(JsonWriter& json, const EngineStats& stats) {
+  json.object().key("running").value(stats.running).key("queued").value(stats.queued);
+  json.key("used_pages").value(stats.used_pages).key("cached_pages").value(stats.cached_pages);
+  json.key("usable_pages").value(stats.usable_pages).key("prompt_tokens").value(stats.prompt_tokens);
+  json.key("cached_tokens").value(stats.cached_tokens).key("output_tokens").value(stats.output_tokens);
+  json.key("preemptions").value(stats.preemptions).key("steps").value(stats.steps).key("forwards");
+  write_forwards(json, stats.forwards);
+  json.end_object();
+}
+
+}  // namespace
+
+std::string server_info_body(const Engine& engine, const ServedModel& model) {
+  JsonWriter json;
+  json.object().key("version").value(TESSERA_VERSION).key("served_model_name").value(model.name);
+  json.key("max_request_tokens").value(model.context_length);
+  write_options(json.key("options"), engine.options());
+  write_plan(json.key("plan"), engine);
+  write_stats(json.key("stats"), engine.stats());
+  return json.end_object().take();
+}
+
+}  // namespace tessera

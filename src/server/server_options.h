@@ -1,0 +1,21 @@
+// What `tessera serve` can be told about its protocols.
+#pragma once
+
+#include <string>
+
+#include "tessera/server/http.h"
+
+namespace tessera {
+
+struct ServerOptions {
+  HttpOptions http{};
+  std::string api_key{};                 // "": none; else "Authorization: Bearer <key>" is needed, but for /health
+  std::string served_model_name{};       // "": the model path as given
+  std::string chat_template{};           // a file, or the template itself; "": the model's own
+  std::string tool_call_parser{};        // "": guessed from the template; "none": tools are refused
+  std::string reasoning_parser{};        // "": guessed from the template; "none": reasoning is content
+  std::string metrics_style = "sglang";  // whose names /metrics has, or "vllm"
+  bool log_requests = false;             // one line each
+};
+
+}  // namespace tessera

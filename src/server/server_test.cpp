@@ -1,0 +1,322 @@
+// Catches: routes that answer wrongly end to end, streams whose text differs from the plain answer's, requests that a
+// client left behind going on, keys and shut-downs that let requests through, and one request disturbing another.
+#include "tessera/server/server.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "tessera/device/testing/environment.h"
+#include "tessera/server/http_test_util.h"
+
+namespace tessera {
+namespace {
+
+using testing::Client;
+using testing::eventually;
+using testing::get;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::post;
+using testing::Reply;
+
+std::unique_ptr<Engine> make_engine(EngineOptions options = {}) {
+  options.model_path = testing::source_path("models/demo");
+  options.device = testing::test_device_name();
+  options.dtype = "float32";
+  options.context_length = 512;
+  options.max_running_requests = 8;
+  options.random_seed = 1;
+  options.graphs.piecewise_tokens = {16, 64};
+  options.graphs.decode_batches = {1, 4};
+  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
+  return *std::move(engine);
+}
+
+// A server that runs on a thread until the end of the test.
+class Running {
+ public:
+  explicit Running(Engine& engine, ServerOptions options = {}) {
+    options.http.port = 0;
+    options.served_model_name = "demo";
+    Result<std::unique_ptr<Server>> made = Server::create(std::move(options), engine);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    server = *std::move(made);
+    port = static_cast<std::uint16_t>(std::stoi(server->address().substr(server->address().rfind(':') + 1)));
+    thread_ = std::thread([this] { result = server->run(); });
+  }
+  ~Running() {
+    server->stop(0);
+    if (thread_.joinable()) thread_.join();
+  }
+  void join() { thread_.join(); }
+
+  Reply ask(std::string_view request) const { return Client(port).ask(request); }
+  Json json(std::string_view request, int status = 200) const {
+    const Reply reply = ask(request);
+    EXPECT_EQ(reply.status, status) << request << "\n" << reply.body;
+    Result<Json> json = Json::parse(reply.body, "answer");
+    EXPECT_TRUE(json.ok()) << reply.body;
+    return json.ok() ? *std::move(json) : Json();
+  }
+
+  std::unique_ptr<Server> server;
+  std::uint16_t port = 0;
+  Status result;
+
+ private:
+  std::thread thread_;
+};
+
+class ServerTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { engine_ = make_engine().release(); }
+  static void TearDownTestSuite() {
+    delete engine_;
+    engine_ = nullptr;
+  }
+  static Engine& engine() { return *engine_; }
+
+ private:
+  static inline Engine* engine_ = nullptr;
+};
+
+std::string completion(const std::string& members) {
+  return post("/v1/completions", R"({"model": "demo", "temperature": 0, )" + members + "}");
+}
+const Json& choice(const Json& answer) { return answer.find("choices")->as_array()[0]; }
+std::string text_of(const Json& answer) { return choice(answer).find("text")->as_string(); }
+std::string error_code(const Json& answer) {
+  const Json* code = answer.find("error")->find("code");
+  return code->is_string() ? code->as_string() : "";
+}
+
+// The texts of all completion chunks. The stream must be whole.
+std::string streamed_text(const std::string& body) {
+  EXPECT_TRUE(body.ends_with("data: [DONE]\n\n")) << body;
+  std::string text;
+  for (std::size_t at = 0; body.compare(at, 12, "data: [DONE]") != 0;) {
+    const std::size_t end = body.find("\n\n", at);
+    Result<Json> chunk = Json::parse(std::string_view(body).substr(at + 6, end - at - 6), "chunk");
+    EXPECT_TRUE(chunk.ok()) << body;
+    if (!chunk.ok()) return text;
+    if (!chunk->find("choices")->as_array().empty()) text += text_of(*chunk);
+    at = end + 2;
+  }
+  return text;
+}
+
+TEST_F(ServerTest, SmallRoutes) {
+  const Running running(engine());
+  EXPECT_EQ(running.ask(get("/health")).status, 200);
+  EXPECT_EQ(running.ask(get("/health_generate")).status, 200);
+  EXPECT_EQ(running.json(get("/v1/models")).find("data")->as_array()[0].find("id")->as_string(), "demo");
+  EXPECT_EQ(running.json(get("/v1/models/demo")).find("max_model_len")->as_int(), 512);
+  EXPECT_EQ(error_code(running.json(get("/v1/models/other"), 404)), "model_not_found");
+  EXPECT_EQ(error_code(running.json(get("/v1/other"), 404)), "unknown_url");
+  const Reply wrong_method = running.ask(get("/v1/completions"));
+  EXPECT_EQ(wrong_method.status, 405);
+  EXPECT_TRUE(wrong_method.has_line("Allow: POST")) << wrong_method.head;
+  EXPECT_EQ(running.ask(post("/v1/embeddings", "{}")).status, 501);
+  EXPECT_EQ(running.ask(post("/flush_cache", "")).status, 200);
+  EXPECT_NE(running.json(get("/version")).find("version"), nullptr);
+  EXPECT_EQ(running.json(get("/get_model_info")).find("vocab_size")->as_int(), 2048);
+  const Json info = running.json(get("/get_server_info"));
+  EXPECT_GE(info.find("stats")->find("steps")->as_int(), 1);
+  EXPECT_EQ(info.find("plan")->find("decode_sizes")->dump(), "[1, 4]");
+  const Json tokens = running.json(post("/tokenize", R"({"prompt": "Once upon a time"})"));
+  EXPECT_EQ(running.json(post("/detokenize", "{\"tokens\": " + tokens.find("tokens")->dump() + "}")).dump(),
+            R"({"prompt": "Once upon a time"})");
+}
+
+TEST_F(ServerTest, EveryProtocolGivesTheSameGreedyText) {
+  const Running running(engine());
+  const std::string plain = text_of(running.json(completion(R"("prompt": "Once upon a time", "max_tokens": 24)")));
+  EXPECT_FALSE(plain.empty());
+  const Reply stream = running.ask(completion(R"("prompt": "Once upon a time", "max_tokens": 24, "stream": true)"));
+  EXPECT_TRUE(stream.has_line("Content-Type: text/event-stream")) << stream.head;
+  EXPECT_EQ(streamed_text(stream.body), plain);
+  const Json generated = running.json(post("/generate", R"({"text": "Once upon a time", "return_logprob": true,
+      "logprob_start_len": 0, "sampling_params": {"temperature": 0, "max_new_tokens": 24}})"));
+  EXPECT_EQ(generated.find("text")->as_string(), plain);
+  const Json& info = *generated.find("meta_info");
+  EXPECT_EQ(std::ssize(info.find("input_token_logprobs")->as_array()), info.find("prompt_tokens")->as_int());
+  EXPECT_EQ(std::ssize(info.find("output_token_logprobs")->as_array()), info.find("completion_tokens")->as_int());
+}
+
+TEST_F(ServerTest, ChatsEndAndCount) {
+  const Running running(engine());
+  const std::string messages = R"("messages": [{"role": "user", "content": "Tell me about foxes."}], "temperature": 0)";
+  const Json answer = running.json(post("/v1/chat/completions", "{" + messages + R"(, "max_tokens": 6})"));
+  EXPECT_FALSE(choice(answer).find("message")->find("content")->as_string().empty());
+  EXPECT_EQ(choice(answer).find("finish_reason")->as_string(), "length");
+  EXPECT_EQ(answer.find("usage")->find("completion_tokens")->as_int(), 6);
+  const Reply stream = running.ask(post("/v1/chat/completions", "{" + messages + R"(, "max_tokens": 6, "stream": true,
+      "stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 2})"));
+  EXPECT_THAT(stream.body, HasSubstr(R"("delta":{"role":"assistant","content":""})"));
+  EXPECT_THAT(stream.body, HasSubstr(R"("completion_tokens":6)"));
+  EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n"));
+}
+
+TEST_F(ServerTest, ConstrainedOutputHasItsForm) {
+  if (!GrammarCompiler::available()) GTEST_SKIP() << "this build has no grammars";
+  const Running running(engine());
+  const std::string schema = R"({"type": "object", "properties": {"x": {"enum": [1, 2]}}, "required": ["x"],
+      "additionalProperties": false})";
+  // The penalty keeps a small model from writing nothing but the white space that JSON allows.
+  const std::string user = R"({"messages": [{"role": "user", "content": "Once"}], "max_tokens": 200,
+      "temperature": 0, "frequency_penalty": 2, )";
+  const Json answer = running.json(post("/v1/chat/completions", user + R"("response_format": {"type": "json_schema",
+      "json_schema": {"name": "s", "schema": )" + schema + "}}}"));
+  const Result<Json> content = Json::parse(choice(answer).find("message")->find("content")->as_string(), "content");
+  ASSERT_TRUE(content.ok()) << answer.dump();
+  EXPECT_TRUE(content->find("x")->is_int());
+
+  const std::string tools =
+      R"("tools": [{"type": "function", "function": {"name": "f", "parameters": )" + schema + "}}], ";
+  for (const std::string tool_choice : {R"("required")", R"({"type": "function", "function": {"name": "f"}})"}) {
+    const Json called = running.json(post("/v1/chat/completions", user + tools + R"("parallel_tool_calls": false,
+        "tool_choice": )" + tool_choice + "}"));
+    EXPECT_EQ(choice(called).find("finish_reason")->as_string(), "tool_calls") << called.dump();
+    const Json* calls = choice(called).find("message")->find("tool_calls");
+    ASSERT_TRUE(calls != nullptr && calls->as_array().size() == 1) << called.dump();
+    const Json& function = *calls->as_array()[0].find("function");
+    EXPECT_EQ(function.find("name")->as_string(), "f");
+    EXPECT_TRUE(Json::parse(function.find("arguments")->as_string(), "arguments")->find("x")->is_int());
+  }
+  const Json refused = running.json(completion(R"("prompt": "a", "json_schema": {"type": "wrong"})"), 400);
+  EXPECT_EQ(refused.find("error")->find("param")->as_string(), "json_schema");
+}
+
+TEST_F(ServerTest, ChoicesOfOneSeedComeAgain) {
+  const Running running(engine());
+  const std::string body = R"({"prompt": "Once", "max_tokens": 8, "n": 3, "seed": 5, "temperature": 1})";
+  const Json first = running.json(post("/v1/completions", body));
+  const Json::Array& choices = first.find("choices")->as_array();
+  ASSERT_EQ(choices.size(), 3u);
+  EXPECT_NE(choices[0].find("text")->as_string(), choices[1].find("text")->as_string());
+  EXPECT_EQ(running.json(post("/v1/completions", body)).find("choices")->dump(), first.find("choices")->dump());
+}
+
+TEST_F(ServerTest, RefusalsAreErrorsInOpenAisForm) {
+  const Running running(engine());
+  EXPECT_EQ(error_code(running.json(completion(R"("prompt": "a", "n": 0)"), 400)), "invalid_value");
+  EXPECT_EQ(error_code(running.json(completion(R"("prompt": "a", "max_tokens": 1000)"), 400)),
+            "context_length_exceeded");
+  EXPECT_EQ(error_code(running.json(post("/v1/completions", R"({"model": "gpt", "prompt": "a"})"), 404)),
+            "model_not_found");
+  EXPECT_EQ(
+      running.json(completion(R"("prompt": "Once", "max_tokens": 400, "ignore_eos": true, "timeout_s": 1e-6)"), 408)
+          .find("error")
+          ->find("type")
+          ->as_string(),
+      "timeout_error");
+}
+
+TEST_F(ServerTest, MetricsCountAnswersAndTokens) {
+  const Running running(engine());
+  running.ask(completion(R"("prompt": "Once", "max_tokens": 5, "ignore_eos": true, "n": 2)"));
+  running.ask(get("/no/such/path"));
+  const Reply metrics = running.ask(get("/metrics"));
+  EXPECT_EQ(metrics.status, 200);
+  EXPECT_THAT(metrics.body, HasSubstr("sglang:time_to_first_token_seconds_count{model_name=\"demo\"} 2"));
+  EXPECT_THAT(metrics.body, HasSubstr("sglang:inter_token_latency_seconds_count{model_name=\"demo\"} 8"));
+  EXPECT_THAT(metrics.body, HasSubstr("/v1/completions"));
+  EXPECT_THAT(metrics.body, Not(HasSubstr("/no/such/path")));
+}
+
+TEST_F(ServerTest, TheKeyIsNeededButForHealth) {
+  ServerOptions options;
+  options.api_key = "secret";
+  const Running running(engine(), options);
+  EXPECT_EQ(running.ask(get("/health")).status, 200);
+  EXPECT_EQ(running.ask(get("/v1/models")).status, 401);
+  EXPECT_EQ(running.ask(get("/nothing")).status, 401);
+  EXPECT_EQ(running.ask(get("/v1/models", "Authorization: Bearer wrong\r\n")).status, 401);
+  EXPECT_EQ(running.ask(get("/v1/models", "Authorization: Bearer secret\r\n")).status, 200);
+}
+
+std::int64_t stat(const Running& running, const char* name) {
+  return running.json(get("/get_server_info")).find("stats")->find(name)->as_int();
+}
+
+TEST_F(ServerTest, AClientThatLeavesIsCancelled) {
+  const Running running(engine());
+  const std::int64_t before = stat(running, "output_tokens");
+  Client client(running.port);
+  client.send(completion(R"("prompt": "Once", "n": 3, "max_tokens": 480, "ignore_eos": true, "stream": true)"));
+  EXPECT_THAT(client.read_through("\n\n"), HasSubstr("200"));
+  client.abort();
+  EXPECT_TRUE(eventually([&] { return stat(running, "running") == 0; }));
+  EXPECT_LT(stat(running, "output_tokens") - before, 3 * 480);
+  EXPECT_EQ(running.ask(get("/health_generate")).status, 200);
+}
+
+TEST_F(ServerTest, ALargeBodyDoesNotDelayOthers) {
+  const Running running(engine());
+  Client slow(running.port);
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += "Once upon a time ";
+  slow.send(post("/tokenize", R"({"prompt": ")" + text + "\"}"));
+  auto slow_end = std::async(std::launch::async, [&] {
+    EXPECT_EQ(slow.read_reply().status, 200);
+    return std::chrono::steady_clock::now();
+  });
+  EXPECT_EQ(running.ask(get("/health")).status, 200);
+  const auto health_end = std::chrono::steady_clock::now();
+  EXPECT_LT(health_end, slow_end.get());
+}
+
+TEST_F(ServerTest, AStopLetsStreamsEnd) {
+  Running running(engine());
+  Client stream(running.port);
+  stream.send(completion(R"("prompt": "Once", "max_tokens": 100, "ignore_eos": true, "stream": true)"));
+  EXPECT_THAT(stream.read_through("\n\n"), HasSubstr("200"));
+  running.server->stop(30);
+  running.join();
+  EXPECT_TRUE(running.result.ok());
+  EXPECT_THAT(stream.read_to_end(), HasSubstr("data: [DONE]"));
+  EXPECT_FALSE(Client(running.port).connected());
+}
+
+TEST(Server, AFullQueueIs429AndALaterRequestIsServed) {
+  EngineOptions options;
+  options.max_queued_requests = 2;
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  const Running running(*engine);
+  const Reply refused = running.ask(completion(R"("prompt": "Once", "n": 100, "max_tokens": 400, "ignore_eos": true)"));
+  EXPECT_EQ(refused.status, 429) << refused.body;
+  EXPECT_THAT(refused.head, HasSubstr("Retry-After: "));
+  EXPECT_TRUE(eventually([&] { return stat(running, "running") == 0; }));
+  EXPECT_EQ(running.ask(completion(R"("prompt": "Once", "max_tokens": 4)")).status, 200);
+}
+
+TEST_F(ServerTest, WrongOptionsSayWhatIsAccepted) {
+  const auto message = [&](ServerOptions options) {
+    options.http.port = 0;
+    const Result<std::unique_ptr<Server>> server = Server::create(std::move(options), engine());
+    return server.ok() ? "none" : server.status().message();
+  };
+  ServerOptions options;
+  options.tool_call_parser = "magic";
+  EXPECT_THAT(message(options), HasSubstr("--tool-call-parser is \"magic\"; accepted: "));
+  options = {};
+  options.reasoning_parser = "magic";
+  EXPECT_THAT(message(options), HasSubstr("--reasoning-parser is \"magic\"; accepted: "));
+  options = {};
+  options.metrics_style = "magic";
+  EXPECT_THAT(message(options), HasSubstr("magic"));
+  options = {};
+  options.chat_template = "/no/such/file";
+  EXPECT_THAT(message(options), HasSubstr("--chat-template: cannot open /no/such/file"));
+  options.chat_template = "{% if %}";
+  EXPECT_THAT(message(options), HasSubstr("--chat-template: line 1"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// A thread for what would hold the I/O thread up: parsing bodies, rendering templates, tokenising, compiling grammars,
+// building large answers. One, so that work is done in the order it came.
+//
+// Threads: post() from any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+namespace tessera {
+
+class TextThread {
+ public:
+  TextThread();
+  // Ends with the task at hand; those that wait are dropped.
+  ~TextThread();
+
+  void post(std::function<void()> task);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera

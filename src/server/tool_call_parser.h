@@ -1,0 +1,106 @@
+// Finds a model's tool calls in its text, as it comes.
+//
+//   ToolCallParser parser = TRY(ToolCallParser::create("hermes", tools, [] { return make_id("call_"); }));
+//   for (delta : deltas) send(parser.push(delta));
+//   send(parser.finish());
+//
+// | name | a call in the text |
+// |---|---|
+// | hermes, qwen25, qwen | <tool_call>{"name": …, "arguments": {…}}</tool_call>, one after the other |
+// | llama3 | the whole text is {"name": …, "parameters": {…}}, or it comes behind <|python_tag|>; several parted by ";"
+// | | mistral | [TOOL_CALLS] [{"name": …, "arguments": {…}}, …]; at the beginning of the text also without the mark | |
+// deepseekv3, deepseekv31 | <｜tool▁call▁begin｜>…<｜tool▁call▁end｜> with the name in front of the arguments |
+//
+// A call counts when its name is known and its arguments begin; from there its arguments are handed on as they are
+// written, so that all pieces of a finished call together are valid JSON. What looks like a call and is none (no JSON,
+// a function that is not among the tools, an end in the middle) is content, tags included. What follows JSON that
+// breaks inside the arguments is content too. White space around calls goes. The answers together do not depend on
+// where the text was cut. One text per object, one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/server/marker_finder.h"
+#include "tessera/server/tool_call_reader.h"
+
+namespace tessera {
+
+// What a piece of text adds to a call.
+struct ToolCallDelta {
+  int index = 0;     // of the call, from 0
+  std::string id{};  // set in the call's first delta, as the name
+  std::string name{};
+  std::string arguments{};  // part of the text of a JSON object
+};
+
+struct ToolText {
+  std::string content{};
+  std::vector<ToolCallDelta> calls{};
+};
+
+class ToolCallParser {
+ public:
+  using NewId = std::function<std::string()>;
+
+  // `tools`: the request's, [{"function": {"name": …}}, …]; null: any name is a function's. An unknown `name` is
+  // invalid_argument.
+  static Result<ToolCallParser> create(std::string_view name, const Json& tools, NewId new_id);
+
+  ToolText push(std::string_view text);
+  // What was held back.
+  ToolText finish();
+
+ private:
+  enum class Format : std::uint8_t { kHermes, kLlama3, kMistral, kDeepseek };
+  enum class Phase : std::uint8_t {
+    kContent,  // no call
+    kHead,     // behind the mark of a call, before its object
+    kObject,
+    kTail,  // behind the object
+  };
+
+  ToolCallParser(Format format, const Json& tools, NewId new_id);
+  static std::vector<std::string_view> markers(Format format);
+  void take(char c);
+  void take_content(char c);
+  void begin_calls(std::size_t marker);
+  void take_head(char c);
+  void take_name(char c);
+  void begin_object(ToolCallReader reader);
+  void take_object(char c);
+  bool take_tail(char c);
+  void add_content(std::string_view text);
+  void refuse(std::optional<char> next);
+  void hand_on();
+
+  Format format_;
+  std::unordered_set<std::string> names_;
+  bool any_name_;
+  NewId new_id_;
+  MarkerFinder finder_;
+  Phase phase_ = Phase::kContent;
+  ToolText out_;
+  std::string spaces_;    // white space that goes if a call follows
+  std::string raw_;       // what is content if this is no call
+  std::string tail_;      // what has come behind the object
+  bool in_list_ = false;  // kMistral: behind "["
+  bool has_content_ = false;
+  bool counts_ = false;  // the call that is being read is one
+  int calls_ = 0;        // that count
+  ToolCallReader reader_;
+};
+
+// The names that create() takes.
+std::vector<std::string_view> tool_call_parser_names();
+// For a model with this chat template; "" where it shows no form that is known.
+std::string_view guess_tool_call_parser(std::string_view chat_template);
+
+}  // namespace tessera

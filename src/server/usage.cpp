@@ -1,0 +1,26 @@
+#include "tessera/server/usage.h"
+
+namespace tessera {
+
+void write_usage(JsonWriter& json, const Usage& usage) {
+  json.object().key("prompt_tokens").value(usage.prompt_tokens);
+  json.key("completion_tokens").value(usage.completion_tokens);
+  json.key("total_tokens").value(usage.prompt_tokens + usage.completion_tokens);
+  json.key("prompt_tokens_details").object().key("cached_tokens").value(usage.cached_tokens).end_object();
+  json.key("completion_tokens_details").object().key("reasoning_tokens").value(usage.reasoning_tokens).end_object();
+  json.end_object();
+}
+
+ApiResult<StreamFields> read_stream_fields(const ApiFields& fields) {
+  StreamFields out;
+  out.stream = TRY(fields.boolean_or("stream", false));
+  const Json* options = TRY(fields.object("stream_options"));
+  if (options == nullptr) return out;
+  if (!out.stream) return fields.wrong("stream_options", "none where \"stream\" is not true");
+  const ApiFields inner(*options, "stream_options.");
+  out.include_usage = TRY(inner.boolean_or("include_usage", false));
+  out.continuous_usage_stats = TRY(inner.boolean_or("continuous_usage_stats", false));
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,29 @@
+// "usage" of OpenAI's answers.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/engine/request.h"
+#include "tessera/server/api_fields.h"
+#include "tessera/server/json_writer.h"
+
+namespace tessera {
+
+struct Usage {
+  std::int64_t prompt_tokens = 0;  // each prompt once, however many choices it has
+  std::int64_t completion_tokens = 0;
+  std::int64_t cached_tokens = 0;
+  std::int64_t reasoning_tokens = 0;
+};
+
+void write_usage(JsonWriter& json, const Usage& usage);
+
+// stream_options
+struct StreamFields {
+  bool stream = false;
+  bool include_usage = false;           // an event of its own before the end
+  bool continuous_usage_stats = false;  // with every event
+};
+ApiResult<StreamFields> read_stream_fields(const ApiFields& fields);
+
+}  // namespace tessera

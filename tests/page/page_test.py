@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""The page of `tessera serve` in headless Chromium: tests/page/page_test.py PROGRAM [--screenshots FOLDER]
+
+Catches: a page that does not draw one of its views, a chat whose answer does not stream in or cannot be stopped, errors
+and keys that are not asked for, what a model writes becoming part of the page, a request that leaves the server, an error
+on the console, sideways scrolling on a phone, a dark mode that is none, pictures that stay blank.
+Needs Chromium; without it, it is skipped. The last line is "N passed, N failed"."""
+
+import argparse
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import traceback
+import zlib
+
+from browser import Browser, find_chromium
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SKIPPED = 77
+DESKTOP = {"width": 1280, "height": 860}
+DARK = {**DESKTOP, "dark": True}
+PHONE = {"width": 360, "height": 740, "touch": True}
+
+
+class Server:
+    """`tessera serve` on a free port."""
+
+    def __init__(self, program, *flags):
+        self.process = subprocess.Popen(
+            [program, "serve", "--model-path", "models/demo", "--port", "0", "--random-seed", "1", *flags], cwd=ROOT,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "OMP_NUM_THREADS": "2"})
+        line = self.process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        if not found:
+            self.process.kill()
+            raise RuntimeError(f"the server did not start: {line!r}")
+        self.url = found[0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+def pixels(png):
+    """Width, height and the bytes of all pixels of a PNG of 8-bit RGB or RGBA, as screenshots are."""
+    at, data, width, height, channels = 8, b"", 0, 0, 0
+    while at < len(png):
+        size, kind = struct.unpack(">I4s", png[at:at + 8])
+        if kind == b"IHDR":
+            width, height, _, colour = struct.unpack(">IIBB", png[at + 8:at + 18])
+            channels = {2: 3, 6: 4}[colour]
+        elif kind == b"IDAT":
+            data += png[at + 8:at + 8 + size]
+        at += size + 12
+    raw, row = zlib.decompress(data), width * channels
+    above, rows = bytearray(row), []
+    for y in range(height):
+        begin = y * (row + 1)
+        kind, line = raw[begin], bytearray(raw[begin + 1:begin + 1 + row])
+        for x in range(row if kind else 0):
+            left = line[x - channels] if x >= channels else 0
+            corner = above[x - channels] if x >= channels else 0
+            up = above[x]
+            if kind == 4:
+                guess = left + up - corner
+                distances = (abs(guess - left), abs(guess - up), abs(guess - corner))
+                line[x] = (line[x] + (left, up, corner)[distances.index(min(distances))]) & 255
+            else:
+                line[x] = (line[x] + (left, up, (left + up) // 2)[kind - 1]) & 255
+        rows.append(bytes(line))
+        above = line
+    return width, height, channels, rows
+
+
+def colours(png):
+    """How many pixels there are of each colour."""
+    _, _, channels, rows = pixels(png)
+    counts = {}
+    for row in rows:
+        for x in range(0, len(row), channels):
+            colour = row[x:x + 3]
+            counts[colour] = counts.get(colour, 0) + 1
+    return counts
+
+
+class Tests:
+    def __init__(self, browser, server, folder):
+        self.browser, self.server, self.folder = browser, server, folder
+
+    def open(self, look, path="/"):
+        page = self.browser.open(self.server.url + path, **look)
+        page.wait_for("document.querySelector('#suggestions button') || document.querySelector('#settings[open]')")
+        return page
+
+    def shot(self, page, name):
+        return page.screenshot(self.folder and self.folder / f"{name}.png")
+
+    def ask(self, page, text):
+        page.evaluate("document.getElementById('input').focus()")
+        page.type(text)
+        page.press("Enter", 13)
+
+    def chats(self, page, text):
+        self.ask(page, text)
+        page.wait_for("document.querySelector('.answer:last-child')?.getAttribute('aria-busy') === 'false'")
+
+    def sound(self, page):
+        """Nothing went wrong on the page, and it spoke to nobody but its server."""
+        assert page.problems() == [], page.problems()
+        strangers = [u for u in page.requested() if not u.startswith((self.server.url + "/", "data:"))]
+        assert not strangers, strangers
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+        assert page.evaluate("document.documentElement.scrollHeight <= innerHeight"), "the bar scrolls away"
+
+    def test_chat_streams_an_answer(self):
+        page = self.open(DESKTOP)
+        assert page.evaluate("document.getElementById('welcome-title').textContent") == "Chat with demo"
+        # The lengths that the answer had on its way.
+        page.evaluate("""window.lengths = new Set(); new MutationObserver(() =>
+            lengths.add(document.querySelector('.answer .said')?.textContent.length)).observe(
+            document.getElementById('log'), {subtree: true, childList: true, characterData: true})""")
+        self.chats(page, "Tell me a story about a clever otter.")
+        assert page.evaluate("document.querySelector('.turn.user .said').textContent") == "Tell me a story about a clever otter."
+        assert page.evaluate("document.querySelector('.answer .said').textContent.length") > 20
+        assert page.evaluate("lengths.size") > 3, "the answer came at once"
+        assert re.search(r"\d+ tokens? · first after .+ · .+ tokens/s", page.evaluate("document.querySelector('.foot').textContent"))
+        self.chats(page, "Where do foxes live?")
+        assert page.evaluate("document.querySelectorAll('.turn').length") == 4
+        assert page.evaluate("document.getElementById('announcer').textContent.length") > 5, "screen readers hear nothing"
+        self.shot(page, "chat")
+        self.sound(page)
+        page.evaluate("document.getElementById('new-chat').click()")
+        assert page.evaluate("document.getElementById('log').childElementCount === 0 && !document.getElementById('welcome').hidden")
+
+    def test_escape_stops_an_answer(self):
+        page = self.open(DESKTOP)
+        # The model goes on for ever where its end-of-text tokens are not asked for.
+        page.evaluate("{const made = requestBody; requestBody = (t) => ({...made(t), ignore_eos: true, max_tokens: 1500})}")
+        self.ask(page, "Tell me a story about a brave fox.")
+        page.wait_for("document.querySelector('.answer .said')?.textContent.length > 20")
+        page.press("Escape", 27)
+        page.wait_for("document.querySelector('.foot').textContent.includes('stopped')")
+        assert not page.evaluate("document.getElementById('send').classList.contains('stop')")
+        self.sound(page)
+        page.evaluate("document.getElementById('tab-engine').click()")
+        page.wait_for("engine.state?.requests.running === 0")
+
+    def test_errors_are_shown(self):
+        page = self.open(DESKTOP)
+        page.evaluate("document.getElementById('max-tokens').value = 999999")
+        self.chats(page, "Hello")
+        assert "999999" in page.evaluate("document.querySelector('.fault').textContent")
+        assert "context_length_exceeded" in page.evaluate("document.querySelector('.fault small').textContent")
+        assert page.evaluate("document.getElementById('input').value") == "Hello", "the question is lost"
+        page.evaluate("document.getElementById('max-tokens').value = ''")
+        page.evaluate("document.getElementById('input').value = ''")
+        self.chats(page, "Where do foxes live?")
+        assert page.evaluate("chat.turns.length") == 2, "the failed question is asked again"
+
+    def test_what_a_model_writes_stays_text(self):
+        page = self.open(DESKTOP)
+        text = "# Head\\n**b** `c<i>` *e* 2*3*4\\n\\n- one\\n  more\\n- <img src=x onerror=alert(1)>\\n\\n1. x\\n\\n```js\\n<script>\\n```\\n[a](javascript:x) **open"
+        html = page.evaluate(f"(() => {{ const d = document.createElement('div'); d.append(...markdown('{text.replace('script>', 'scr' + 'ipt>')}')); return d.innerHTML; }})()")
+        for part in ("<h4>Head</h4>", "<strong>b</strong>", "<code>c&lt;i&gt;</code>", "<em>e</em>", "2*3*4", "<li>one\nmore</li>",
+                     "<li>&lt;img src=x onerror=alert(1)&gt;</li>", "<ol><li>x</li></ol>", "&lt;script&gt;", "**open", "[a](javascript:x)"):
+            assert part in html, f"{part} is not in {html}"
+        # A script that came into the page all the same would not run.
+        page.evaluate("{const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s);}")
+        assert page.evaluate("window.ran") is None
+        assert any("Content Security Policy" in problem for problem in page.problems())
+
+    def test_engine_is_drawn(self):
+        page = self.open(DESKTOP)
+        self.chats(page, "Where do foxes live?")
+        page.evaluate("document.getElementById('tab-chat').focus()")
+        page.press("ArrowRight", 39)
+        page.wait_for("document.getElementById('engine-state').textContent === 'live'")
+        assert page.evaluate("document.activeElement.id") == "tab-engine"
+        assert page.evaluate("document.getElementById('chat').hidden")
+        shown = "document.getElementById('{}').textContent"
+        assert "Qwen3 · 6.43 M parameters · 6 layers · bf16 · " in page.evaluate(shown.format("engine-text"))
+        # 7 pieces and 6 split ops in the strip; the repeated layer once, with its count.
+        count = "document.querySelectorAll('#picture {}').length"
+        assert page.evaluate(count.format(".mini-split_op")) == 6
+        assert page.evaluate(count.format(".mini-piece")) == 7 + 1
+        assert page.evaluate(count.format(".split_op")) == 2
+        assert page.evaluate(shown.format("picture")).count("× 5") == 1
+        assert page.evaluate("document.querySelectorAll('.ladder .hit').length") >= 2, "no replay is drawn"
+        assert re.search(r"\d+ of \d+ sizes used", page.evaluate("document.querySelector('.ladder .read').textContent"))
+        page.evaluate("document.querySelector('.ladder svg').focus()")
+        page.press("Home", 36)
+        assert page.evaluate("document.querySelector('.ladder .read').textContent").startswith("4 tokens")
+        assert "Replayed" in page.evaluate(shown.format("reasons"))
+        assert "ms" in page.evaluate(shown.format("latency"))
+        assert page.evaluate("document.querySelectorAll('#memory li').length") == 6
+        page.wait_for("engine.history.length >= 3")  # it goes on asking
+        page.evaluate("document.getElementById('tab-chat').click()")
+        asked = page.evaluate("performance.getEntriesByName(location.origin + '/engine_state').length")
+        page.evaluate("new Promise((resolve) => setTimeout(resolve, 2500))")
+        assert page.evaluate("performance.getEntriesByName(location.origin + '/engine_state').length") <= asked + 1, "it asks unseen"
+        self.sound(page)
+
+    def test_looks(self):
+        light = None
+        for name, look in (("desktop", DESKTOP), ("dark", DARK), ("phone", PHONE)):
+            for view in ("chat", "engine"):
+                page = self.open(look, "/" if view == "chat" else "/#live")
+                if view == "engine":
+                    page.wait_for("document.querySelector('#picture svg') && engine.history.length")
+                seen = colours(self.shot(page, f"{view}-{name}"))
+                assert len(seen) > 50, f"{view}, {name}: {len(seen)} colours"
+                background = max(seen, key=seen.get)
+                assert (max(background) < 60) == (name == "dark"), f"{view}, {name}: {background.hex()}"
+                assert page.evaluate("document.querySelector('.bar').getBoundingClientRect().top") == 0, f"{view}, {name}: no bar"
+                assert page.evaluate("[...document.querySelectorAll('main:not([hidden]) *')].every((e) => e.closest('pre, svg') || "
+                                     "e.classList.contains('unseen') || e.getBoundingClientRect().right <= innerWidth + 1)"), f"{view}, {name}: sticks out"
+                self.sound(page)
+                if view == "chat":
+                    page.evaluate("document.getElementById('open-settings').click()")
+                    assert page.evaluate("document.getElementById('settings').getBoundingClientRect().left") >= 0
+                    page.press("Escape", 27)
+
+    def test_names_for_screen_readers(self):
+        page = self.open(PHONE)
+        nameless = page.evaluate("""[...document.querySelectorAll('button, input, textarea, [role=img]')].filter((e) =>
+            !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length)).map((e) => e.outerHTML)""")
+        assert nameless == [], nameless
+        small = page.evaluate("""[...document.querySelectorAll('.bar button, .composer button')].filter((e) => e.offsetParent &&
+            Math.min(e.offsetWidth, e.offsetHeight) < 30).map((e) => e.outerHTML)""")
+        assert small == [], small
+
+
+class KeyTests(Tests):
+    """With --api-key."""
+
+    def test_the_key_is_asked_for(self):
+        page = self.open(DESKTOP)
+        assert page.evaluate("document.activeElement.id") == "api-key"
+        page.type("secret")
+        page.press("Escape", 27)
+        page.wait_for("document.querySelector('#suggestions button')")
+        self.chats(page, "Where do foxes live?")
+        assert page.evaluate("document.querySelector('.answer .said').textContent.length") > 5
+        assert page.evaluate("sessionStorage.getItem('tessera.api-key')") == "secret"
+        assert page.evaluate("localStorage.length") == 0
+
+
+def run(tests, failed):
+    passed = 0
+    for name in vars(type(tests)):
+        if not name.startswith("test_"):
+            continue
+        try:
+            getattr(tests, name)()
+            passed += 1
+        except Exception:
+            failed.append(name)
+            print(f"FAILED {name}")
+            traceback.print_exc()
+    return passed
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--screenshots", type=pathlib.Path, help="a folder for pictures of the page")
+    arguments = parser.parse_args()
+    chromium = find_chromium()
+    if chromium is None:
+        print("skipped: there is no chromium")
+        return SKIPPED
+    if arguments.screenshots:
+        arguments.screenshots.mkdir(parents=True, exist_ok=True)
+    program = pathlib.Path(arguments.program).resolve()
+    passed, failed = 0, []
+    with Browser(chromium) as browser:
+        for kind, flags in ((Tests, []), (KeyTests, ["--api-key", "secret"])):
+            with Server(program, *flags) as server:
+                passed += run(kind(browser, server, arguments.screenshots), failed)
+    print(f"{passed} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""A server under test: started on a free port, asked over plain sockets, ended.
+
+    with Served(tessera, ["--enable-deterministic-inference"]) as server:
+        status, body = server.get("/health")
+"""
+
+import asyncio
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = ROOT / "models" / "demo"
+
+
+class Served:
+    def __init__(self, tessera, flags=(), model=MODEL):
+        self.command = [tessera, "serve", "--model-path", str(model), "--port", "0", *flags]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        line = self.process.stdout.readline()
+        match = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+        if match is None:
+            self.process.kill()
+            self.process.wait()
+            raise RuntimeError(f"the server did not start: {' '.join(self.command)}: {line!r}")
+        self.port = int(match.group(1))
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.process.stdout.close()
+
+    def request(self, method, path, body=None, headers=None):
+        """(status, headers, body bytes)"""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            data = json.dumps(body) if isinstance(body, (dict, list)) else body
+            connection.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def get(self, path):
+        status, _, body = self.request("GET", path)
+        return status, body.decode()
+
+    def post(self, path, body, headers=None):
+        """(status, parsed JSON)"""
+        status, _, data = self.request("POST", path, body, headers)
+        return status, json.loads(data)
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def resident_mib(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) / 1024
+
+    async def stream(self, path, body, leave_after=None):
+        """The data of every event of a streamed answer, "[DONE]" left out; where leave_after is given the connection is
+        cut after so many, and the answer is None."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            data = json.dumps({**body, "stream": True}).encode()
+            head = f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+            await writer.drain()
+            status = int((await reader.readline()).split()[1])
+            while (await reader.readline()).strip():
+                pass
+            if status != 200:
+                raise RuntimeError(f"status {status}: {(await reader.read()).decode()}")
+            events = []
+            async for line in reader:  # lines of chunk sizes are skipped with the rest that is no event
+                if not line.startswith(b"data: "):
+                    continue
+                event = line[len(b"data: "):].strip()
+                if event == b"[DONE]":
+                    return events
+                events.append(json.loads(event))
+                if leave_after is not None and len(events) >= leave_after:
+                    return None
+            raise RuntimeError("the stream ended without [DONE]")
+        finally:
+            writer.close()
