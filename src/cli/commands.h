@@ -8,11 +8,19 @@
 namespace tessera::cli {
 
 Status run_generate(const GenerateOptions& options);
+// Fails after its answers where one of them is an error.
+Status run_batch(const BatchOptions& options);
+Status run_chat(const ChatOptions& options);
+// Until it is told to stop.
+Status run_serve(const ServeOptions& options);
 Status run_score(const ScoreOptions& options);
 // Fails after its answer where piecewise graphs would be off.
 Status run_explain(const ExplainOptions& options);
 // Fails after its answer where anything differs.
 Status run_verify(const VerifyOptions& options);
 Status run_bench(const BenchOptions& options);
+// Fails after its answer where no request succeeded.
+Status run_bench_serve(const BenchServeOptions& options);
+Status run_pull(const PullCommandOptions& options);
 
 }  // namespace tessera::cli

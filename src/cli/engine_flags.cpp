@@ -37,7 +37,10 @@ CommandFlags::Take only(const std::string& accepted) {
 
 void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common) {
   add.group("Model");
-  add.text("--model-path,--model", "DIR", "model folder in Hugging Face's layout", engine.model_path);
+  add.text("--model-path,--model", "DIR|ID", "model folder, or a model of the hub (org/name) in its local cache",
+           engine.model_path);
+  add.text("--revision", "REV", "branch, tag or commit of a model of the hub (main)", common.model.revision);
+  add.flag("--download", "fetch a model of the hub that the cache lacks", common.model.download);
   add.text("--tokenizer-path", "PATH", "tokenizer folder or tokenizer.json, if elsewhere", engine.tokenizer_path);
   add.choice("--load-format", "dummy: random weights, config.json is enough", {"auto", "safetensors", "dummy"},
              engine.load_format);
@@ -61,6 +64,7 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
   add.integer("--chunked-prefill-size", "most tokens of a forward (2048 on the CPU, 8192 on a GPU)",
               {1, kMaxLadderSize}, engine.chunked_prefill_size);
   add.integer("--max-running-requests", "most requests of a forward (256)", {1, 65536}, engine.max_running_requests);
+  add.integer("--max-total-tokens", "of the KV cache (what memory allows)", {}, engine.max_total_tokens);
   add.integer("--page-size", "tokens of a KV cache page (16)", {1, 1024}, engine.page_size);
   add.value("--mem-fraction-static", "X", "share of memory for weights and KV cache, 0.1 to 0.95",
             [&engine](const std::string& flag, const std::string& text) {
@@ -68,6 +72,9 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
               if (engine.mem_fraction_static >= 0.1 && engine.mem_fraction_static <= 0.95) return ok_status();
               return invalid_argument(fmt::format("{}: {} is not accepted; 0.1 to 0.95 is", flag, text));
             });
+  add.flag("--disable-radix-cache", "no prompt is taken from the prefix cache", engine.disable_radix_cache);
+  add.flag("--enable-deterministic-inference", "the same bits whatever else is in the batch; slower",
+           engine.deterministic);
   add.choice("--memory-plan", "isolated: each value in guarded memory of its own", {"planned", "isolated"},
              engine.memory_plan);
   add.value("--random-seed", "N", "of everything drawn at random",
@@ -111,6 +118,10 @@ void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& com
   add_model_flags(add, engine, common);
   add_memory_flags(add, engine);
   add_graph_flags(add, engine.graphs, common);
+  add_other_flags(add, common);
+}
+
+void add_other_flags(CommandFlags& add, CommonFlags& common) {
   add.group("Other");
   add.values("--log-level", "LEVEL", "debug, info, warn, error, off; or topic=level; repeatable",
              [&common](const std::string&, const std::string& text) {

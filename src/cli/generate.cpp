@@ -1,30 +1,15 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <optional>
 
 #include "tessera/cli/commands.h"
 #include "tessera/cli/graph_report.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
-#include "tessera/text/stream_decoder.h"
 
 namespace tessera::cli {
 namespace {
-
-// Writes tokens as they come: as text, or without a tokenizer as ids.
-class TokenPrinter {
- public:
-  explicit TokenPrinter(const Tokenizer* tokenizer) {
-    if (tokenizer != nullptr) decoder_.emplace(*tokenizer);
-  }
-  Status push(TokenId id) { return write_output(decoder_ ? decoder_->push(id) : fmt::format("{} ", id.value())); }
-  Status finish() { return write_output((decoder_ ? decoder_->finish() : std::string()) + "\n"); }
-
- private:
-  std::optional<StreamDecoder> decoder_;
-};
 
 struct PhaseTimes {
   double prefill_ms = 0;
@@ -58,7 +43,7 @@ Json to_json(const Engine& engine, const RunRecord& record) {
   timing.set("prefill", times.prefill_ms).set("decode", times.decode_ms).set("total", record.total_ms);
 
   Json json = Json::object();
-  json.set("text", text_json(engine, done.output_ids, /*skip_special=*/true));
+  json.set("text", engine.tokenizer() == nullptr ? Json() : Json(done.text));
   json.set("output_ids", std::move(ids)).set("finish_reason", finish_reason_name(done.finish));
   json.set("seed", done.seed).set("usage", std::move(usage));
   json.set("graphs", graphs_json(engine, record.forwards)).set("timing_ms", std::move(timing));
@@ -84,16 +69,18 @@ Status run_generate(const GenerateOptions& options) {
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
   const Request request{.prompt = TRY(prompt_ids(*engine, options.prompt, options.chat))[0],
                         .sampling = options.sampling,
-                        .max_new_tokens = options.max_new_tokens,
-                        .ignore_eos = options.ignore_eos};
+                        .stop = options.stop};
   RunRecord record;
   if (options.json) {
     record = TRY(run_requests(*engine, {request}));
     TRY(write_output(to_json(*engine, record).dump() + "\n"));
   } else {
-    TokenPrinter printer(engine->tokenizer());
-    record = TRY(run_requests(*engine, {request}, [&](std::size_t, TokenId id) { return printer.push(id); }));
-    TRY(printer.finish());
+    // As text, or without a tokenizer as ids.
+    record = TRY(run_requests(*engine, {request}, [&](std::size_t, const RequestEvent& event) {
+      if (engine->tokenizer() != nullptr) return write_output(event.text);
+      return event.token ? write_output(fmt::format("{} ", event.token->value())) : ok_status();
+    }));
+    TRY(write_output("\n"));
   }
   if (options.stats) print_stats(*engine, record);
   return ok_status();

@@ -12,22 +12,11 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::array<std::string_view, 22> kNotYet = {"--host",
-                                                      "--port",
-                                                      "--served-model-name",
-                                                      "--revision",
-                                                      "--kv-cache-dtype",
-                                                      "--api-key",
-                                                      "--chat-template",
-                                                      "--tool-call-parser",
-                                                      "--reasoning-parser",
-                                                      "--log-requests",
+constexpr std::array<std::string_view, 11> kNotYet = {"--kv-cache-dtype",
                                                       "--enable-torch-compile",
                                                       "--torch-compile-max-bs",
                                                       "--enable-torch-compile-debug-mode",
                                                       "--enable-cudagraph-gc",
-                                                      "--enable-metrics",
-                                                      "--enable-deterministic-inference",
                                                       "--enable-dp-attention",
                                                       "--cuda-graph-capture",
                                                       "--cuda-graph-memory-budget",

@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "tessera/base/strong_id.h"
+#include "tessera/cli/bench_load.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/engine/request.h"
+#include "tessera/model/hub_cache.h"
+#include "tessera/server/server_options.h"
 
 namespace tessera::cli {
 
@@ -20,15 +23,52 @@ struct PromptOptions {
   std::vector<std::vector<TokenId>> ids;
 };
 
+// What the flags of sampling_flags.h said; unset: the command's default.
+struct GivenSampling {
+  std::optional<double> temperature{};
+  std::optional<std::int64_t> top_k{};
+  std::optional<double> top_p{};
+  std::optional<double> min_p{};
+  std::optional<double> repetition_penalty{};
+  std::optional<double> presence_penalty{};
+  std::optional<double> frequency_penalty{};
+  std::optional<std::int64_t> seed{};
+  std::vector<std::string> stop{};
+  std::optional<std::int64_t> max_new_tokens{};
+  bool ignore_eos = false;
+
+  friend bool operator==(const GivenSampling&, const GivenSampling&) = default;
+};
+
 struct GenerateOptions {
   EngineOptions engine;
   PromptOptions prompt;  // one
   bool chat = false;     // the prompt is a user's message, written by the model's chat template
   SamplingParams sampling;
-  std::int64_t max_new_tokens = 128;
-  bool ignore_eos = false;
+  StopConditions stop;
   bool json = false;
   bool stats = false;
+};
+
+// `generate --input-file`: requests of the server's protocols from a file.
+struct BatchOptions {
+  EngineOptions engine;
+  std::string input_file;
+  std::string output_file;
+  std::string served_model_name;  // what the requests call the model
+  bool json = false;
+};
+
+struct ChatOptions {
+  EngineOptions engine;
+  std::string system;  // empty: none
+  GivenSampling sampling;
+};
+
+struct ServeOptions {
+  EngineOptions engine;
+  ServerOptions server;
+  double drain_s = 30;  // that requests under way have to end
 };
 
 struct ScoreOptions {
@@ -64,17 +104,46 @@ struct BenchOptions {
   bool json = false;
 };
 
+// A load of requests on a server: one elsewhere, or of this process.
+struct BenchServeOptions {
+  EngineOptions engine;  // of a server of this process
+  std::string url;       // of a server elsewhere; then there is no model
+  std::string api_key;
+  std::string served_model_name;    // empty: what the server says
+  std::int64_t vocab_size = 32000;  // of a server elsewhere
+  LoadOptions load;
+  std::vector<double> request_rates;  // a run each; empty: as recorded, or all at once
+  std::int64_t max_concurrency = 0;   // 0: any number
+  std::int64_t warmup = 4;            // requests before each run that do not count
+  std::vector<bool> graphs;           // an engine each, with or without; empty: one, as its options say
+  bool json = false;
+};
+
+struct PullCommandOptions {
+  HubModel model;
+  std::string endpoint;   // empty: the environment's
+  std::string cache_dir;  // empty: the environment's
+};
+
 // --help and --version: a text to print.
 struct ShowText {
   std::string text;
 };
 
-using Command = std::variant<ShowText, GenerateOptions, ScoreOptions, ExplainOptions, VerifyOptions, BenchOptions>;
+using Command = std::variant<ShowText, GenerateOptions, BatchOptions, ChatOptions, ServeOptions, ScoreOptions,
+                             ExplainOptions, VerifyOptions, BenchOptions, BenchServeOptions, PullCommandOptions>;
+
+// What goes with --model-path where it names a model of the hub.
+struct ModelSource {
+  std::string revision;   // empty: main
+  bool download = false;  // fetch what the cache lacks
+};
 
 struct CommandLine {
   Command command;
   std::vector<std::string> log_levels;  // entries of set_log_level
   std::vector<std::string> warnings;    // about flags that are accepted and do nothing more
+  ModelSource model;
 };
 
 }  // namespace tessera::cli

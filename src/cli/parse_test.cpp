@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace tessera::cli {
 namespace {
 
@@ -32,12 +34,12 @@ TEST(Parse, Generate) {
   EXPECT_EQ(options.engine.model_path, "m");
   ASSERT_EQ(options.prompt.ids.size(), 1U);
   EXPECT_THAT(options.prompt.ids[0], ElementsAre(TokenId(1), TokenId(2)));
-  EXPECT_EQ(options.max_new_tokens, 7);
+  EXPECT_EQ(options.stop.max_new_tokens, 7);
   EXPECT_EQ(options.sampling.temperature, 0.5);
   EXPECT_EQ(options.sampling.top_k, 3);
   EXPECT_EQ(options.sampling.top_p, 0.9);
   EXPECT_EQ(options.sampling.seed, 11);
-  EXPECT_TRUE(options.ignore_eos && options.json && options.stats);
+  EXPECT_TRUE(options.stop.ignore_eos && options.json && options.stats);
 }
 
 TEST(Parse, GreedyUnlessAskedOtherwise) {
@@ -45,6 +47,102 @@ TEST(Parse, GreedyUnlessAskedOtherwise) {
   EXPECT_EQ(generate_options({"--seed", "1"}).sampling.temperature, 0);
   EXPECT_EQ(generate_options({"--top-k", "5"}).sampling.temperature, 1);
   EXPECT_EQ(generate_options({"--top-p", "0.5", "--temperature", "0"}).sampling.temperature, 0);
+}
+
+TEST(Parse, Sampling) {
+  const GenerateOptions options =
+      generate_options({"--min-p", "0.1", "--repetition-penalty", "1.5", "--presence-penalty", "-2",
+                        "--frequency-penalty", "2", "--stop", "a", "--stop", "b,c"});
+  EXPECT_EQ(options.sampling.temperature, 1);
+  EXPECT_EQ(options.sampling.min_p, 0.1);
+  EXPECT_EQ(options.sampling.repetition_penalty, 1.5);
+  EXPECT_EQ(options.sampling.presence_penalty, -2);
+  EXPECT_EQ(options.sampling.frequency_penalty, 2);
+  EXPECT_THAT(options.stop.texts, ElementsAre("a", "b,c"));
+  EXPECT_EQ(options.stop.max_new_tokens, 128);
+}
+
+TEST(Parse, Chat) {
+  const Result<CommandLine> line =
+      parse({"chat", "--model-path", "m", "--system", "Be short.", "--top-p", "0.5", "--max-new-tokens", "9"});
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  const ChatOptions& chat = std::get<ChatOptions>(line->command);
+  EXPECT_EQ(chat.system, "Be short.");
+  EXPECT_EQ(chat.sampling.top_p, 0.5);
+  EXPECT_EQ(chat.sampling.max_new_tokens, 9);
+  EXPECT_FALSE(chat.sampling.temperature);  // the model's own then
+}
+
+TEST(Parse, Batch) {
+  const Result<CommandLine> line =
+      parse({"generate", "--model-path", "m", "--input-file", "in", "--output-file", "out", "--json"});
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  const BatchOptions& batch = std::get<BatchOptions>(line->command);
+  EXPECT_EQ(batch.engine.model_path, "m");
+  EXPECT_EQ(batch.input_file, "in");
+  EXPECT_EQ(batch.output_file, "out");
+  EXPECT_EQ(batch.served_model_name, "m");
+  EXPECT_TRUE(batch.json);
+}
+
+TEST(Parse, ServedNameIsTheModelAsItWasGiven) {
+  EXPECT_EQ(std::get<ServeOptions>(parse({"serve", "--model-path", "org/m"})->command).server.served_model_name,
+            "org/m");
+  EXPECT_EQ(std::get<ServeOptions>(parse({"serve", "--model-path", "org/m", "--served-model-name", "n"})->command)
+                .server.served_model_name,
+            "n");
+}
+
+TEST(Parse, BenchServe) {
+  const Result<CommandLine> line = parse({"bench",
+                                          "serve",
+                                          "--model-path",
+                                          "m",
+                                          "--num-prompts",
+                                          "7",
+                                          "--request-rate",
+                                          "2,0.5,inf",
+                                          "--arrivals",
+                                          "uniform",
+                                          "--input-len",
+                                          "20",
+                                          "--output-len",
+                                          "5",
+                                          "--random-range-ratio",
+                                          "0.5",
+                                          "--max-concurrency",
+                                          "3",
+                                          "--seed",
+                                          "4",
+                                          "--warmup",
+                                          "0",
+                                          "--graphs",
+                                          "off,on",
+                                          "--json"});
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  const BenchServeOptions& options = std::get<BenchServeOptions>(line->command);
+  EXPECT_EQ(options.engine.model_path, "m");
+  EXPECT_EQ(options.load.num_prompts, 7);
+  EXPECT_THAT(options.request_rates, ElementsAre(2, 0.5, std::numeric_limits<double>::infinity()));
+  EXPECT_EQ(options.load.arrivals, Arrivals::kUniform);
+  EXPECT_EQ(options.load.input_tokens, 20);
+  EXPECT_EQ(options.load.output_tokens, 5);
+  EXPECT_EQ(options.load.range_ratio, 0.5);
+  EXPECT_EQ(options.max_concurrency, 3);
+  EXPECT_EQ(options.load.seed, 4U);
+  EXPECT_EQ(options.warmup, 0);
+  EXPECT_THAT(options.graphs, ElementsAre(false, true));
+  EXPECT_TRUE(options.json);
+
+  const Result<CommandLine> elsewhere = parse({"bench", "serve", "--url", "http://x", "--api-key", "k", "--vocab-size",
+                                               "100", "--served-model-name", "n", "--trace", "t"});
+  ASSERT_TRUE(elsewhere.ok()) << elsewhere.status().message();
+  const BenchServeOptions& there = std::get<BenchServeOptions>(elsewhere->command);
+  EXPECT_EQ(there.url, "http://x");
+  EXPECT_EQ(there.api_key, "k");
+  EXPECT_EQ(there.vocab_size, 100);
+  EXPECT_EQ(there.served_model_name, "n");
+  EXPECT_EQ(there.load.trace, "t");
 }
 
 TEST(Parse, EngineOptions) {
@@ -132,6 +230,24 @@ TEST(Parse, Bench) {
   EXPECT_EQ(options.repeat, 3);
 }
 
+TEST(Parse, ModelsOfTheHub) {
+  const Result<CommandLine> generate = parse(generate_with({"--revision", "v1", "--download"}));
+  ASSERT_TRUE(generate.ok()) << generate.status().message();
+  EXPECT_EQ(generate->model.revision, "v1");
+  EXPECT_TRUE(generate->model.download);
+
+  const Result<CommandLine> line = parse({"pull", "org/name", "--revision", "v1", "--endpoint", "http://x",
+                                          "--cache-dir", "c", "--log-level", "hub=info"});
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  const PullCommandOptions& pull = std::get<PullCommandOptions>(line->command);
+  EXPECT_EQ(pull.model.id, "org/name");
+  EXPECT_EQ(pull.model.revision, "v1");
+  EXPECT_EQ(pull.endpoint, "http://x");
+  EXPECT_EQ(pull.cache_dir, "c");
+  EXPECT_THAT(line->log_levels, ElementsAre("hub=info"));
+  EXPECT_EQ(std::get<PullCommandOptions>(parse({"pull", "name"})->command).model.revision, "main");
+}
+
 TEST(Parse, DeprecatedFlagWarnsOnce) {
   EXPECT_THAT(parse(generate_with({"--enable-piecewise-cuda-graph"}))->warnings,
               ElementsAre(HasSubstr("--enable-piecewise-cuda-graph is deprecated")));
@@ -162,7 +278,7 @@ TEST_P(WrongLines, AreRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Flags, WrongLines,
     ::testing::Values(
-        WrongLine{{"generat"}, "\"generat\" is no command; accepted are generate, score"},
+        WrongLine{{"generat"}, "\"generat\" is no command; accepted are serve, generate, chat, score"},
         WrongLine{{"generate", "--prompt", "x"}, "--model-path is missing"},
         WrongLine{{"generate", "--model-path", "m"},
                   "a prompt is missing: give --prompt, --prompt-file or --input-ids"},
@@ -174,7 +290,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "unknown flag --max-new-token of generate; did you mean --max-new-tokens?"},
         WrongLine{generate_with({"--zzz"}), "unknown flag --zzz of generate; tessera generate --help lists"},
         WrongLine{generate_with({"word"}), "unexpected argument \"word\""},
-        WrongLine{generate_with({"--host", "::"}), "--host is not supported yet"},
+        WrongLine{generate_with({"--quantization", "fp8"}), "--quantization is not supported yet"},
         WrongLine{generate_with({"--kv-cache-dtype=fp8"}), "--kv-cache-dtype is not supported yet"},
         WrongLine{generate_with({"--tp", "2"}), "--tp-size: \"2\" is not supported yet; accepted is 1"},
         WrongLine{generate_with({"--pp-size", "2"}), "--pp-size: \"2\" is not supported yet"},
@@ -209,9 +325,39 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{{"score", "--model-path", "m", "--input-ids", "1"}, "--output is missing"},
         WrongLine{{"score", "--model-path", "m", "--output", "f"}, "a prompt is missing: give --prompt or --input-ids"},
         WrongLine{{"explain", "--model-path", "m", "--format", "svg", "--num-tokens", "3"}, "--num-tokens goes with"},
+        WrongLine{{"pull"}, "pull of what is missing"},
+        WrongLine{{"pull", "a/b/c"}, "pull: \"a/b/c\" is no id of the hub; accepted is org/name"},
+        WrongLine{{"pull", "a/b", "--revision="}, "--revision: the value is empty"},
         WrongLine{{"bench", "--model-path", "m"}, "bench of what is missing"},
         WrongLine{{"bench", "speed", "--model-path", "m"},
-                  "bench: \"speed\" is not accepted; prefill, decode, startup is"},
+                  "bench: \"speed\" is not accepted; prefill, decode, startup, serve is"},
+        WrongLine{{"bench", "serve"}, "--model-path is missing"},
+        WrongLine{{"bench", "serve", "--model-path", "m", "--url", "http://x"}, "--model-path does not go with --url"},
+        WrongLine{{"bench", "serve", "--url", "http://x", "--graphs", "on"}, "--graphs does not go with --url"},
+        WrongLine{{"bench", "serve", "--model-path", "m", "--api-key", "k"},
+                  "--api-key does not go with a server of this process"},
+        WrongLine{{"bench", "serve", "--model-path", "m", "--trace", "t", "--input-len", "3"},
+                  "--input-len does not go with --trace"},
+        WrongLine{{"bench", "serve", "--model-path", "m", "--request-rate", "2,,4"}, "--request-rate: \"\""},
+        WrongLine{{"bench", "serve", "--model-path", "m", "--request-rate", "0"}, "--request-rate: \"0\""},
+        WrongLine{{"bench", "serve", "--model-path", "m", "--random-range-ratio", "2"}, "--random-range-ratio: 2"},
+        WrongLine{{"bench", "serve", "--model-path", "m", "--graphs", "on,of"}, "--graphs: \"of\""},
+        WrongLine{{"bench", "serve", "--model-path", "m", "--arrivals", "all"}, "--arrivals: \"all\""},
+        WrongLine{{"bench", "serve", "--model-path", "m", "--repeat", "3"}, "--repeat does not go with bench serve"},
+        WrongLine{{"bench", "serve", "--model-path", "m", "--num-tokens", "3"}, "--num-tokens does not go with"},
+        WrongLine{{"bench", "decode", "--model-path", "m", "--num-prompts", "3"},
+                  "--num-prompts does not go with bench decode"},
+        WrongLine{generate_with({"--input-file", "f", "--output-file", "o"}), "--input-file has its own prompts"},
+        WrongLine{{"generate", "--model-path", "m", "--input-file", "f"}, "--output-file is missing"},
+        WrongLine{{"generate", "--model-path", "m", "--input-file", "f", "--output-file", "o", "--seed", "1"},
+                  "--input-file: each request has its own sampling"},
+        WrongLine{generate_with({"--output-file", "o"}), "--output-file goes with --input-file alone"},
+        WrongLine{generate_with({"--min-p", "1.5"}), "--min-p: 1.5 is not accepted; 0 to 1 is"},
+        WrongLine{generate_with({"--repetition-penalty", "0"}), "--repetition-penalty: 0 is not accepted"},
+        WrongLine{generate_with({"--presence-penalty", "3"}), "--presence-penalty: 3 is not accepted; -2 to 2 is"},
+        WrongLine{generate_with({"--stop", ""}), "--stop: the text is empty"},
+        WrongLine{{"chat", "--model-path", "m", "--system="}, "--system: the value is empty"},
+        WrongLine{{"chat", "--model-path", "m", "--prompt", "x"}, "unknown flag --prompt of chat"},
         WrongLine{{"bench", "startup", "--model-path", "m", "--num-tokens", "3"},
                   "--num-tokens does not go with bench startup"}));
 

@@ -10,6 +10,7 @@
 #include "tessera/base/log.h"
 #include "tessera/base/status.h"
 #include "tessera/cli/commands.h"
+#include "tessera/cli/model_source.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/parse.h"
 
@@ -33,22 +34,28 @@ Status start_logging(const CommandLine& line) {
   return ok_status();
 }
 
-Status run_command(const Command& command) {
+Status run_command(Command& command, const ModelSource& model) {
+  TRY(find_model(command, model));
   struct Runner {
     Status operator()(const ShowText& show) const { return write_output(show.text); }
     Status operator()(const GenerateOptions& options) const { return run_generate(options); }
+    Status operator()(const BatchOptions& options) const { return run_batch(options); }
+    Status operator()(const ChatOptions& options) const { return run_chat(options); }
+    Status operator()(const ServeOptions& options) const { return run_serve(options); }
     Status operator()(const ScoreOptions& options) const { return run_score(options); }
     Status operator()(const ExplainOptions& options) const { return run_explain(options); }
     Status operator()(const VerifyOptions& options) const { return run_verify(options); }
     Status operator()(const BenchOptions& options) const { return run_bench(options); }
+    Status operator()(const BenchServeOptions& options) const { return run_bench_serve(options); }
+    Status operator()(const PullCommandOptions& options) const { return run_pull(options); }
   };
   return std::visit(Runner{}, command);
 }
 
 // What the standard library throws below, which is memory that cannot be had for the most part.
-Status run_command_or_catch(const Command& command) {
+Status run_command_or_catch(Command& command, const ModelSource& model) {
   try {
-    return run_command(command);
+    return run_command(command, model);
   } catch (const std::bad_alloc&) {
     return resource_exhausted("out of memory");
   } catch (const std::exception& error) {
@@ -59,10 +66,10 @@ Status run_command_or_catch(const Command& command) {
 }  // namespace
 
 int run(const std::vector<std::string>& arguments) {
-  const Result<CommandLine> line = parse_command_line(arguments);
+  Result<CommandLine> line = parse_command_line(arguments);
   if (!line.ok()) return report(line.status(), kWrongCommandLine);
   if (const Status status = start_logging(*line); !status.ok()) return report(status, kWrongCommandLine);
-  const Status status = run_command_or_catch(line->command);
+  const Status status = run_command_or_catch(line->command, line->model);
   if (status.ok()) return 0;
   return report(status, status.message().starts_with("--") ? kWrongCommandLine : kFailed);
 }

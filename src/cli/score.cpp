@@ -66,7 +66,7 @@ Json to_json(const ScoreOptions& options, const Engine& engine, const std::vecto
   Json rows = Json::array();
   for (std::size_t i = 0; i < scores.size(); ++i) {
     Json row = Json::object();
-    row.set("text", text_json(engine, prompts[i], /*skip_special=*/false));
+    row.set("text", text_json(engine, prompts[i]));
     row.set("tokens", prompts[i].size()).set("logprob", scores[i].sum()).set("perplexity", scores[i].perplexity());
     rows.push_back(std::move(row));
   }

@@ -76,13 +76,13 @@ Result<std::vector<std::vector<TokenId>>> prompt_ids(const Engine& engine, const
   return ids;
 }
 
-Json text_json(const Engine& engine, std::span<const TokenId> ids, bool skip_special) {
+Json text_json(const Engine& engine, std::span<const TokenId> ids) {
   if (engine.tokenizer() == nullptr) return {};
-  return engine.tokenizer()->decode(ids, skip_special);
+  return engine.tokenizer()->decode(ids, /*skip_special=*/false);
 }
 
 Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& requests,
-                               const std::function<Status(std::size_t, TokenId)>& on_token) {
+                               const std::function<Status(std::size_t, const RequestEvent&)>& on_event) {
   const Clock::time_point start = Clock::now();
   std::vector<RequestId> ids;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -98,7 +98,7 @@ Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& reque
   Clock::time_point last_done = start;
   while (!engine.idle()) {
     const ForwardCounters before = engine.runner().counters();
-    const std::span<const RequestEvent> events = TRY(engine.step());
+    const std::span<RequestEvent> events = TRY(engine.step());
     ForwardRecord forward = difference(before, engine.runner().counters());
     forward.decode = prompt_tokens <= 0;
     prompt_tokens -= forward.tokens;
@@ -110,8 +110,8 @@ Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& reque
     }
     for (const RequestEvent& event : events) {
       const auto index = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), event.request) - ids.begin());
-      if (event.finish == FinishReason::kError && failure.ok()) failure = event.error;
-      if (event.token && on_token) TRY(on_token(index, *event.token));
+      if (!event.error.ok() && failure.ok()) failure = event.error;
+      if (on_event) TRY(on_event(index, event));
     }
   }
   TRY(failure);

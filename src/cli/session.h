@@ -21,7 +21,7 @@ bool progress_wanted();
 Result<std::vector<std::vector<TokenId>>> prompt_ids(const Engine& engine, const PromptOptions& prompt, bool chat);
 
 // What the ids say; null without a tokenizer.
-Json text_json(const Engine& engine, std::span<const TokenId> ids, bool skip_special);
+Json text_json(const Engine& engine, std::span<const TokenId> ids);
 
 // One forward, as it was dispatched.
 struct ForwardRecord {
@@ -40,9 +40,9 @@ struct RunRecord {
   double total_ms = 0;
 };
 
-// Submits all, runs them to their ends. `on_token(request, token)` sees tokens as they come; its error ends
+// Submits all, runs them to their ends. `on_event(request, event)` sees events as they come; its error ends
 // the run.
 Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& requests,
-                               const std::function<Status(std::size_t, TokenId)>& on_token = {});
+                               const std::function<Status(std::size_t, const RequestEvent&)>& on_event = {});
 
 }  // namespace tessera::cli

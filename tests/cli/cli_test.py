@@ -7,16 +7,22 @@ is accepted, and input that crashes the program.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import array
+import hashlib
+import http.server
 import json
 import math
 import os
 import pathlib
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
+import unittest.mock
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DEMO = ROOT / "models" / "demo"
@@ -345,10 +351,404 @@ class Bench(CliTest):
             self.assertIn("graph", self.ok("bench", what, *self.COMMON, *FEW_SIZES, "--context-length", 128).stdout)
 
 
+class Batch(CliTest):
+    def answers(self, lines, *more, exit_code=0):
+        """The answers to `lines`, and the one object on standard output."""
+        requests, out = self.folder / "requests.jsonl", self.folder / "out.jsonl"
+        requests.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+        result = tessera("generate", "--model-path", DEMO, "--input-file", requests, "--output-file", out, "--json",
+                         *FEW_SIZES, *more)
+        self.assertEqual(result.returncode, exit_code, result.stderr)
+        return [json.loads(line) for line in out.read_text().splitlines()], json.loads(result.stdout)
+
+    def test_answers_come_in_order(self):
+        lines = [{"custom_id": f"r{i}", "method": "POST", "url": "/v1/completions",
+                  "body": {"prompt": f"Fox number {i}", "max_tokens": 40 - 3 * i, "temperature": 0, "ignore_eos": True}}
+                 for i in range(12)]
+        lines.append({"custom_id": "chat", "method": "POST", "url": "/v1/chat/completions",
+                      "body": {"model": "demo", "messages": [{"role": "user", "content": "Tell me about foxes."}],
+                               "max_tokens": 9}})
+        lines.append({"prompt": "Once upon a time", "max_tokens": 3, "n": 2})
+        answers, totals = self.answers(lines, "--served-model-name", "demo")
+        self.assertEqual([answer["custom_id"] for answer in answers], [f"r{i}" for i in range(12)] + ["chat", None])
+        self.assertEqual(len({answer["id"] for answer in answers}), len(lines))
+        for answer in answers:
+            self.assertEqual(set(answer), {"id", "custom_id", "response", "error"})
+            self.assertIsNone(answer["error"])
+            self.assertEqual(answer["response"]["status_code"], 200)
+            self.assertEqual(answer["response"]["request_id"], answer["response"]["body"]["id"])
+        bodies = [answer["response"]["body"] for answer in answers]
+        self.assertEqual([body["usage"]["completion_tokens"] for body in bodies[:12]], [40 - 3 * i for i in range(12)])
+        self.assertEqual(bodies[12]["object"], "chat.completion")
+        self.assertEqual(len(bodies[13]["choices"]), 2)
+        self.assertEqual((totals["requests"], totals["failed"]), (14, 0))
+        self.assertEqual(totals["completion_tokens"], sum(body["usage"]["completion_tokens"] for body in bodies))
+        alone = self.ok("generate", "--model-path", DEMO, "--prompt", "Fox number 0", "--max-new-tokens", 40,
+                        "--ignore-eos", *FEW_SIZES).stdout
+        self.assertEqual(bodies[0]["choices"][0]["text"], alone.removesuffix("\n"))
+
+    def test_bad_lines_stop_nothing(self):
+        good = {"prompt": "Once", "max_tokens": 2}
+        lines = ["{\n", "\n", {"custom_id": "a", "url": "/v1/embeddings", "body": {}}, good,
+                 {"prompt": "Once", "temperature": -1}, {"prompt": "Once", "stream": True},
+                 {"custom_id": "b", "model": "other", "prompt": "x"}, {"prompt": [99999]}, good]
+        answers, totals = self.answers(lines, exit_code=1)
+        self.assertEqual([answer["response"] and answer["response"]["status_code"] for answer in answers],
+                         [None, None, 200, 400, 400, 404, 400, 200])
+        self.assertEqual((totals["requests"], totals["failed"]), (8, 6))
+        self.assertIn("/v1/chat/completions", answers[1]["error"]["message"])
+        self.assertEqual(answers[1]["custom_id"], "a")
+        for answer, word in zip(answers[3:7], ("temperature", "stream", "other", "99999")):
+            self.assertIn(word, answer["response"]["body"]["error"]["message"])
+
+    def test_more_bad_lines_than_the_window_holds(self):
+        answers, totals = self.answers(["{\n"] * 1200 + [{"prompt": "Once", "max_tokens": 2}], exit_code=1)
+        self.assertEqual((len(answers), totals["failed"]), (1201, 1200))
+        self.assertEqual(answers[-1]["response"]["status_code"], 200)
+
+    def test_more_requests_than_the_window_holds(self):
+        answers, _ = self.answers([{"prompt": [i % 100], "max_tokens": 1, "custom_id": str(i)} for i in range(1500)])
+        self.assertEqual([answer["custom_id"] for answer in answers], [str(i) for i in range(1500)])
+
+    def test_files(self):
+        arguments = ["generate", "--model-path", DEMO]
+        self.fails(1, ["/no/such/file"], *arguments, "--input-file", "/no/such/file", "--output-file", "x")
+        empty = self.folder / "empty"
+        empty.write_text("\n")
+        self.fails(1, ["no requests"], *arguments, "--input-file", empty, "--output-file", self.folder / "x")
+        full = self.folder / "full"
+        full.write_text("{}\n")
+        self.fails(2, ["--output-file", "overwrite"], *arguments, "--input-file", full, "--output-file", full)
+        self.assertEqual(full.read_text(), "{}\n")
+        self.fails(2, ["--output-file", "cannot be written"], *arguments, "--input-file", full, "--output-file",
+                   self.folder / "no" / "x")
+
+
+class Chat(CliTest):
+    QUESTION = "Tell me about foxes."
+
+    def chat(self, lines, *more, model=DEMO):
+        command = [str(PROGRAM), "chat", "--model-path", str(model), *FEW_SIZES, *map(str, more)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False,
+                              input="".join(line + "\n" for line in lines))
+
+    def answers(self, lines, *more):
+        result = self.chat(lines, *more)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+    def test_first_answer_is_that_of_generate(self):
+        alone = self.ok("generate", "--model-path", DEMO, "--chat", "--prompt", self.QUESTION, *FEW_SIZES).stdout
+        self.assertEqual(self.answers([self.QUESTION], "--temperature", 0), alone)
+        self.assertEqual(self.answers([self.QUESTION], "--temperature", 0, "--stop", alone[10:14]), alone[:10] + "\n")
+
+    def test_history(self):
+        # Random numbers depend on the position, and so the answer on how much was said before.
+        drawn = ["--temperature", 1.5, "--seed", 3, "--max-new-tokens", 12]
+        once = self.answers([self.QUESTION], *drawn)
+        self.assertNotEqual(self.answers([self.QUESTION, self.QUESTION], *drawn), 2 * once)
+        self.assertEqual(self.answers([self.QUESTION, "", "/reset", self.QUESTION], *drawn), 2 * once)
+        self.assertEqual(self.answers([self.QUESTION, "/exit", self.QUESTION], *drawn), once)
+
+    def test_system_message(self):
+        drawn = ["--temperature", 1.5, "--seed", 3, "--max-new-tokens", 12]
+        system = "You speak of the sea."
+        plain = self.answers([self.QUESTION], *drawn)
+        given = self.answers([self.QUESTION], *drawn, "--system", system)
+        self.assertNotEqual(plain, given)
+        self.assertEqual(self.answers(["/system " + system, self.QUESTION], *drawn), given)
+        self.assertEqual(self.answers([self.QUESTION, "/reset", self.QUESTION], *drawn, "--system", system), 2 * given)
+        self.assertEqual(self.answers(["/system", self.QUESTION], *drawn, "--system", system), plain)
+
+    def test_errors(self):
+        result = self.chat(["Tell me about foxes.", "word " * 400], "--context-length", 256, "--max-new-tokens", 9)
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(len(result.stdout.splitlines()), 1)
+        for words in ("too long", "256", "/reset"):
+            self.assertIn(words, result.stderr)
+        result = self.chat(["/rest"])
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("\"/rest\" is no command; accepted are /reset", result.stderr)
+        self.fails(1, ["tokenizer"], "chat", "--model-path", LLAMA, *FEW_SIZES)
+
+    def reasoning_model(self):
+        """The bundled one, with a template that opens its reasoning, which it never closes."""
+        folder = self.folder / "thinker"
+        folder.mkdir()
+        for file in DEMO.iterdir():
+            (folder / file.name).symlink_to(file)
+        (folder / "chat_template.jinja").unlink(missing_ok=True)
+        (folder / "chat_template.jinja").write_text(
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.split('</think>')[-1] }}<|im_end|>\n"
+            "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}")
+        return folder
+
+    def test_reasoning_is_for_terminals(self):
+        self.assertEqual(self.chat([self.QUESTION], "--max-new-tokens", 9, model=self.reasoning_model()).stdout, "\n")
+
+    def terminal(self, model, *more):
+        """The program on a terminal, what to type at, and a function that reads on until it has seen some words."""
+        controller, terminal = os.openpty()
+        chat = subprocess.Popen([str(PROGRAM), "chat", "--model-path", str(model), *FEW_SIZES, *map(str, more)],
+                                stdin=terminal, stdout=terminal, stderr=subprocess.DEVNULL, start_new_session=True)
+        os.close(terminal)
+        self.addCleanup(os.close, controller)
+        self.addCleanup(chat.wait)
+        self.addCleanup(chat.kill)
+        seen = ""
+
+        def read_until(words):
+            nonlocal seen
+            while words not in seen:
+                seen += os.read(controller, 65536).decode(errors="replace")
+            before, seen = seen.split(words, 1)
+            return before
+
+        return chat, controller, read_until
+
+    def test_interrupted_answer(self):
+        chat, controller, read_until = self.terminal(DEMO, "--ignore-eos")
+        read_until("> ")
+        os.write(controller, self.QUESTION.encode() + b"\n")
+        read_until("foxes.\r\n")
+        read_until(" ")  # the answer has begun, and would go on for thousands of tokens
+        chat.send_signal(signal.SIGINT)
+        read_until("> ")
+        os.write(controller, b"/help\n")
+        read_until("/reset")
+        read_until("> ")
+        os.write(controller, b"\x04")
+        self.assertEqual(chat.wait(60), 0)
+
+    def test_reasoning_is_dimmed(self):
+        _, controller, read_until = self.terminal(self.reasoning_model(), "--max-new-tokens", 9)
+        read_until("> ")
+        os.write(controller, self.QUESTION.encode() + b"\n")
+        read_until("\033[2m")
+        self.assertTrue(read_until("\033[0m").strip())
+        read_until("> ")
+
+
+class BenchServe(CliTest):
+    COMMON = ["--num-prompts", 6, "--input-len", 20, "--output-len", 5, "--warmup", 1]
+
+    def check_run(self, run, requests, input_tokens, output_tokens):
+        self.assertEqual((run["completed"], run["failed"], run["failures"]), (requests, 0, {}))
+        self.assertEqual((run["input_tokens"], run["output_tokens"]), (input_tokens, output_tokens))
+        for name in ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"):
+            values = run[name]
+            self.assertEqual(set(values), {"mean", "p50", "p90", "p99"})
+            self.assertTrue(0 <= values["p50"] <= values["p90"] <= values["p99"], run)
+        self.assertLessEqual(run["ttft_ms"]["p99"], run["e2e_ms"]["p99"])
+        self.assertAlmostEqual(run["output_tokens_per_second"], output_tokens / run["seconds"])
+
+    def test_graphs_off_and_on(self):
+        answer = self.ok_json("bench", "serve", "--model-path", DEMO, *self.COMMON, *FEW_SIZES, "--graphs", "off,on",
+                              "--request-rate", "50,inf", "--log-level", "error")
+        self.assertEqual([(run["graphs"], run["request_rate"]) for run in answer["runs"]],
+                         [(False, 50), (False, "inf"), (True, 50), (True, "inf")])
+        for run in answer["runs"]:
+            self.check_run(run, 6, 120, 30)
+            self.assertEqual(run["clipped"], 0)
+
+    def test_trace_is_clipped_and_shares_prefixes(self):
+        trace = self.folder / "trace.jsonl"
+        lines = [{"timestamp": 10 * i, "input_length": 520 + i, "output_length": 3, "hash_ids": [0, i + 1]}
+                 for i in range(3)] + [{"timestamp": 30, "input_length": 5000, "output_length": 3, "hash_ids": [9]}]
+        trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        with Serving() as server:
+            answer = self.ok_json("bench", "serve", "--url", server.url, "--vocab-size", 2048, "--trace", trace,
+                                  "--num-prompts", 4, "--max-concurrency", 1, "--warmup", 0, "--request-rate", "100",
+                                  "--api-key", "secret")
+            run, = answer["runs"]
+            self.check_run(run, 4, 520 + 521 + 522 + server.context - 3, 12)
+            self.assertEqual(run["clipped"], 1)
+            self.assertGreaterEqual(server.metric("cached_tokens_total"), 2 * 500)
+
+    def test_failures_have_reasons(self):
+        with Serving() as server:
+            self.fails(1, ["/v1/models: 401", "API key"], "bench", "serve", "--url", server.url,
+                                "--served-model-name", "demo", *self.COMMON, "--api-key", "wrong")
+            result = self.fails(1, ["no request succeeded: 400", "2047"], "bench", "serve", "--url", server.url,
+                                "--vocab-size", 1 << 24, *self.COMMON, "--api-key", "secret", "--json")
+            run, = json.loads(result.stdout)["runs"]
+            self.assertEqual((run["completed"], run["failed"]), (0, 6))
+        self.fails(1, ["http://127.0.0.1:1"], "bench", "serve", "--url", "http://127.0.0.1:1")
+
+    def test_table(self):
+        text = self.ok("bench", "serve", "--model-path", DEMO, *self.COMMON, *FEW_SIZES).stdout
+        for words in ("all at once", "requests/s", "TTFT", "p99", "end to end"):
+            self.assertIn(words, text)
+
+    def test_wrong_traces(self):
+        trace = self.folder / "trace.csv"
+        trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9,1\n")
+        self.fails(2, ["--trace", f"{trace}:2", "accepted"], "bench", "serve", "--model-path", DEMO, "--trace", trace)
+
+
+class Serving:
+    """`tessera serve` of the bundled model on a free port, with a key."""
+    def __enter__(self):
+        self.process = subprocess.Popen([str(PROGRAM), "serve", "--model-path", str(DEMO), "--port", "0", "--api-key",
+                                         "secret", "--served-model-name", "demo", "--drain-timeout", "0", *FEW_SIZES],
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.url = self.process.stdout.readline().split()[-1]
+        self.context = json.loads(self.get("/v1/models"))["data"][0]["max_model_len"]
+        return self
+
+    def get(self, path):
+        request = urllib.request.Request(self.url + path, headers={"Authorization": "Bearer secret"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.read().decode()
+
+    def metric(self, name):
+        """The sum of all that end in `name`."""
+        lines = [line for line in self.get("/metrics").splitlines() if not line.startswith("#")]
+        return sum(float(line.split()[-1]) for line in lines if line.split("{")[0].split()[0].endswith(name))
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate(timeout=60)
+        assert self.process.returncode == 0, self.process.returncode
+
+
+class FakeHub(http.server.BaseHTTPRequestHandler):
+    """Serves the model folder LLAMA as org/llama, revisions main and v1."""
+    COMMIT = "0123456789abcdef0123456789abcdef01234567"
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.server.seen.append((self.path, dict(self.headers)))
+        resolve = f"/org/llama/resolve/{self.COMMIT}/"
+        if self.path in (f"/api/models/org/llama/revision/{name}?blobs=true" for name in ("main", "v1")):
+            self.answer(json.dumps({"sha": self.COMMIT, "siblings": list(map(self.entry, LLAMA.iterdir()))}).encode())
+        elif self.path.startswith(resolve):
+            self.answer((LLAMA / self.path[len(resolve):]).read_bytes())
+        else:
+            self.send_error(404)
+
+    def entry(self, file):
+        data = file.read_bytes()
+        blob = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        entry = {"rfilename": file.name, "size": len(data), "blobId": blob}
+        if file.suffix == ".safetensors":
+            entry["lfs"] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        return entry
+
+    def answer(self, data):
+        begin = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").removesuffix("-"))
+        self.send_response(206 if begin else 200)
+        if begin:
+            self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(data) - begin))
+        self.end_headers()
+        sent = self.server.stall_after if self.path.endswith("model.safetensors") else len(data)
+        self.wfile.write(data[begin:][:sent])
+        self.wfile.flush()
+        if sent < len(data) - begin:
+            self.server.stalled.set()
+            self.server.go_on.wait(60)
+
+    def log_message(self, *arguments):
+        pass
+
+
+class Hub(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeHub)
+        self.server.seen, self.server.stall_after = [], 1 << 40
+        self.server.stalled, self.server.go_on = threading.Event(), threading.Event()
+        thread = threading.Thread(target=self.server.serve_forever)
+        thread.start()
+        for clean_up in (self.server.server_close, thread.join, self.server.shutdown, self.server.go_on.set):
+            self.addCleanup(clean_up)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.hub = self.folder / "home" / "hub"
+        self.snapshot = self.hub / "models--org--llama" / "snapshots" / FakeHub.COMMIT
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+        environment = {**kept, "HF_HOME": str(self.folder / "home"), "HF_ENDPOINT": self.url, "no_proxy": "*"}
+        patch = unittest.mock.patch.dict(os.environ, environment, clear=True)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def generate(self, model, *more):
+        return self.ok_json("generate", "--model-path", model, "--input-ids", "1,2,3", "--max-new-tokens", 4,
+                            "--ignore-eos", "--log-level", "error", *FEW_SIZES, *more)["output_ids"]
+
+    def test_pull_then_every_command_by_name(self):
+        result = self.ok("pull", "org/llama")
+        self.assertEqual(result.stdout, f"{self.snapshot}\n")
+        self.assertEqual({file.name for file in self.snapshot.iterdir()},
+                         {"config.json", "generation_config.json", "golden.json", "model.safetensors"})
+        requests = len(self.server.seen)
+        self.assertEqual(self.generate("org/llama"), self.generate(LLAMA))
+        self.ok("explain", "--model-path", "org/llama", "--revision", FakeHub.COMMIT)
+        self.ok("score", "--model-path", "org/llama", "--input-ids", "1,2", "--output", self.folder / "s", *FEW_SIZES)
+        self.ok("verify", "--model-path", "org/llama", *FEW_SIZES)
+        self.ok("bench", "prefill", "--model-path", "org/llama", "--num-tokens", 8, "--repeat", 1, *FEW_SIZES)
+        self.assertEqual(len(self.server.seen), requests)
+
+    def test_download_on_demand(self):
+        self.fails(1, ["org/llama", str(self.hub), "`tessera pull org/llama`", "--download"], "explain",
+                   "--model-path", "org/llama")
+        self.ok("explain", "--model-path", "org/llama", "--download")
+        self.assertFalse((self.snapshot / "model.safetensors").exists())
+        self.fails(1, ["lacks model.safetensors"], "generate", "--model-path", "org/llama", "--input-ids", "1")
+        self.assertEqual(self.generate("org/llama", "--download"), self.generate(LLAMA))
+        self.fails(1, ["no revision \"v1\"", "main", "--revision v1`"], "explain", "--model-path", "org/llama",
+                   "--revision", "v1")
+        self.ok("explain", "--model-path", "org/llama", "--revision", "v1", "--download")
+
+    def test_flags_of_pull_come_before_the_environment(self):
+        os.environ["HF_ENDPOINT"] = "http://127.0.0.1:1"
+        os.environ["HF_TOKEN"] = "secret"
+        cache = self.folder / "elsewhere"
+        result = self.ok("pull", "org/llama", "--revision", "v1", "--endpoint", self.url, "--cache-dir", cache)
+        self.assertTrue(result.stdout.startswith(str(cache)))
+        self.assertEqual((cache / "models--org--llama" / "refs" / "v1").read_text(), FakeHub.COMMIT)
+        self.assertFalse(self.hub.exists())
+        self.assertEqual({headers["Authorization"] for _, headers in self.server.seen}, {"Bearer secret"})
+
+    def test_interrupted_pull_goes_on(self):
+        self.server.stall_after = 1000
+        pull = subprocess.Popen([str(PROGRAM), "pull", "org/llama"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertTrue(self.server.stalled.wait(60))
+        blobs = self.hub / "models--org--llama" / "blobs"
+        while not any(file.stat().st_size == 1000 for file in blobs.glob("*.incomplete")):
+            self.assertIsNone(pull.poll())
+        pull.send_signal(signal.SIGINT)
+        self.assertEqual(pull.communicate(timeout=60)[0], b"")
+        self.assertEqual(pull.returncode, -signal.SIGINT)
+        self.server.stall_after = 1 << 40
+        self.fails(1, ["only a part", "model.safetensors"], "generate", "--model-path", "org/llama", "--revision",
+                   FakeHub.COMMIT, "--input-ids", "1")
+        self.ok("pull", "org/llama")
+        self.assertEqual([headers.get("Range") for path, headers in self.server.seen
+                          if path.endswith("/model.safetensors")], [None, "bytes=1000-"])
+        self.assertEqual((self.snapshot / "model.safetensors").read_bytes(), (LLAMA / "model.safetensors").read_bytes())
+
+    def test_refusals(self):
+        self.fails(1, ["org/other", self.url, "404"], "pull", "org/other")
+        self.fails(1, ["org/llama", "404"], "pull", "org/llama", "--revision", "v9")
+        self.fails(1, ["no-such-folder", "is no path here", str(self.hub)], "explain", "--model-path", "no-such-folder")
+        self.fails(2, ["--revision", "v1", str(LLAMA)], "explain", "--model-path", LLAMA, "--revision", "v1")
+        self.fails(2, ["--revision", "../x"], "explain", "--model-path", "org/llama", "--revision", "../x")
+        self.fails(2, ["pull: \"../x\" is no id", "org/name"], "pull", "../x")
+        self.fails(2, ["org/name"], "pull")
+        self.fails(2, ["unknown flag --json of pull"], "pull", "org/llama", "--json")
+        self.fails(1, ["HF_ENDPOINT", "\"ftp://x\"", "https://"], "pull", "org/llama", "--endpoint", "ftp://x")
+        self.fails(1, ["cannot make the folder", "Not a directory"], "pull", "org/llama", "--cache-dir",
+                   LLAMA / "config.json")
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        self.fails(1, ["HF_HUB_OFFLINE"], "pull", "org/llama")
+        self.fails(1, ["HF_HUB_OFFLINE"], "explain", "--model-path", "org/llama", "--download")
+
+
 class HelpAndVersion(CliTest):
     def test_help(self):
         for arguments in ([], ["--help"], ["generate", "--help"], ["score", "-h"], ["explain", "--help"],
-                          ["verify", "--help"], ["bench", "--help"]):
+                          ["verify", "--help"], ["bench", "--help"], ["chat", "--help"], ["serve", "--help"]):
             result = self.ok(*arguments)
             self.assertIn("Usage", result.stdout)
             self.assertEqual(result.stderr, "")
@@ -362,7 +762,7 @@ class BadCommandLine(CliTest):
         ids = ["generate", "--model-path", LLAMA, "--input-ids", "1,2"]
         text = ["generate", "--model-path", DEMO]
         for words, arguments in (
-                (["\"generat\" is no command", "generate, score"], ["generat"]),
+                (["\"generat\" is no command", "serve, generate, chat, score"], ["generat"]),
                 (["--model-path is missing"], ["generate", "--prompt", "x"]),
                 (["a prompt is missing"], text),
                 (["--prompt: the text is empty"], [*text, "--prompt", ""]),
@@ -394,7 +794,7 @@ class BadCommandLine(CliTest):
                  [*ids, "--piecewise-cuda-graph-compiler", "inductor"]),
                 (["unknown flag --max-new-token ", "did you mean --max-new-tokens?"], [*ids, "--max-new-token", "3"]),
                 (["unknown flag --zzz", "--help"], [*ids, "--zzz"]),
-                (["--host is not supported yet"], [*ids, "--host", "0.0.0.0"]),
+                (["--quantization is not supported yet"], [*ids, "--quantization", "fp8"]),
                 (["--enable-torch-compile is not supported yet"], [*ids, "--enable-torch-compile"]),
                 (["--kv-cache-dtype is not supported yet"], [*ids, "--kv-cache-dtype", "fp8_e5m2"]),
                 (["--tp-size", "2", "accepted is 1"], [*ids, "--tp-size", "2"]),
@@ -413,7 +813,19 @@ class BadCommandLine(CliTest):
                 (["--num-tokens", "0"], ["explain", "--model-path", LLAMA, "--num-tokens", "0"]),
                 (["--format", "png", "text, json, dot, svg"], ["explain", "--model-path", LLAMA, "--format", "png"]),
                 (["bench of what"], ["bench", "--model-path", LLAMA]),
-                (["bench", "speed", "prefill, decode, startup"], ["bench", "speed", "--model-path", LLAMA]),
+                (["--input-file has its own prompts"], [*ids, "--input-file", "x", "--output-file", "y"]),
+                (["--output-file is missing"], [*text, "--input-file", "x"]),
+                (["--stop", "empty"], [*ids, "--stop", ""]),
+                (["--presence-penalty", "3", "-2 to 2"], [*ids, "--presence-penalty", "3"]),
+                (["unknown flag --prompt of chat"], ["chat", "--model-path", DEMO, "--prompt", "x"]),
+                (["--input-len", "--trace"], ["bench", "serve", "--model-path", DEMO, "--trace", "x", "--input-len", "3"]),
+                (["--request-rate", "\"fast\"", "inf"],
+                 ["bench", "serve", "--model-path", DEMO, "--request-rate", "fast"]),
+                (["--url", "\"example.org\"", "http://"], ["bench", "serve", "--url", "example.org"]),
+                (["--graphs", "--url"], ["bench", "serve", "--url", "http://x", "--graphs", "on"]),
+                (["--num-prompts", "bench decode"],
+                 ["bench", "decode", "--model-path", LLAMA, "--num-prompts", "9"]),
+                (["bench", "speed", "prefill, decode, startup, serve"], ["bench", "speed", "--model-path", LLAMA]),
                 (["--context", "does not go with bench prefill"],
                  ["bench", "prefill", "--model-path", LLAMA, "--context", "9"])):
             with self.subTest(arguments=arguments[1:]):

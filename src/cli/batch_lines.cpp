@@ -1,0 +1,78 @@
+#include "tessera/cli/batch_lines.h"
+
+#include <fmt/format.h>
+
+#include "tessera/model/fields.h"
+#include "tessera/server/api_job.h"
+#include "tessera/server/json_writer.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr std::string_view kChatUrl = "/v1/chat/completions";
+constexpr std::string_view kCompletionUrl = "/v1/completions";
+
+JsonWriter begin_line(const Json& custom_id) {
+  JsonWriter json;
+  json.object().key("id").value(make_id("batch_req_")).key("custom_id").value(custom_id);
+  return json;
+}
+
+void write_response(JsonWriter& json, int status, std::string_view request_id, std::string_view body) {
+  json.key("response").object().key("status_code").value(status);
+  json.key("request_id").value(request_id).key("body").raw(body).end_object();
+}
+
+Result<BatchRequest> read_batch_form(const Fields& fields) {
+  BatchRequest request;
+  const std::optional<std::string> method = TRY(fields.optional_string("method"));
+  if (method && *method != "POST") return fields.wrong("method", "\"POST\"");
+  const std::optional<std::string> url = TRY(fields.optional_string("url"));
+  if (url != kChatUrl && url != kCompletionUrl)
+    return fields.wrong("url", fmt::format("\"{}\" or \"{}\"", kChatUrl, kCompletionUrl));
+  const Json* body = fields.find("body");
+  if (body == nullptr || !body->is_object()) return fields.wrong("body", "an object");
+  request.chat = url == kChatUrl;
+  request.body = body->dump();
+  return request;
+}
+
+}  // namespace
+
+Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id) {
+  const Json json = TRY(Json::parse(line, "the line"));
+  if (!json.is_object())
+    return invalid_argument(fmt::format("the line is {}; accepted is a JSON object", shown_value(&json)));
+  const Fields fields(json, "the line");
+  const std::optional<std::string> id = TRY(fields.optional_string("custom_id"));
+  if (id) custom_id = *id;
+  if (fields.has("body") || fields.has("url")) {
+    if (!id) return fields.wrong("custom_id", "a string");
+    return read_batch_form(fields);
+  }
+  if (!fields.has("messages") && !fields.has("prompt"))
+    return invalid_argument(
+        "the line has none of \"body\", \"messages\" and \"prompt\"; accepted is a request of "
+        "OpenAI's batch form, or its body");
+  return BatchRequest{.chat = fields.has("messages"), .body = std::string(line)};
+}
+
+std::string batch_answer(const Json& custom_id, std::string_view request_id, std::string_view body) {
+  JsonWriter json = begin_line(custom_id);
+  write_response(json, 200, request_id, body);
+  return json.key("error").null().end_object().take() + "\n";
+}
+
+std::string batch_refusal(const Json& custom_id, const ApiError& error) {
+  JsonWriter json = begin_line(custom_id);
+  write_response(json, error.http_status, make_id("req-"), error.to_json());
+  return json.key("error").null().end_object().take() + "\n";
+}
+
+std::string batch_error(const Json& custom_id, const Status& error) {
+  JsonWriter json = begin_line(custom_id);
+  json.key("response").null().key("error").object().key("code").value("invalid_line");
+  return json.key("message").value(error.message()).end_object().end_object().take() + "\n";
+}
+
+}  // namespace tessera::cli

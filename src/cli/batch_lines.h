@@ -1,0 +1,29 @@
+// The lines of OpenAI's batch files: requests in, answers out.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/server/api_error.h"
+
+namespace tessera::cli {
+
+// {"custom_id", "method", "url", "body"}, or a body alone: with "messages" a chat, with "prompt" a completion.
+struct BatchRequest {
+  bool chat = false;
+  std::string body{};  // JSON, for the server's own reader
+};
+
+// `custom_id`, a string or null, is set as soon as it is known, also where an error is returned.
+Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id);
+
+// Each as one line, with its line break. `body` is JSON.
+std::string batch_answer(const Json& custom_id, std::string_view request_id, std::string_view body);
+// The request was refused or failed: its answer is an error with an HTTP status.
+std::string batch_refusal(const Json& custom_id, const ApiError& error);
+// The line is no request.
+std::string batch_error(const Json& custom_id, const Status& error);
+
+}  // namespace tessera::cli

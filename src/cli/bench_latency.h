@@ -1,0 +1,61 @@
+// What a load came to: a record per request, and what they amount to, as table and JSON.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/json.h"
+
+namespace tessera::cli {
+
+// Times in seconds from the start of the run.
+struct RequestRecord {
+  double sent_s = 0;
+  double first_token_s = 0;
+  double end_s = 0;             // of the last token
+  std::vector<float> gaps_s{};  // between a token and the one before it; tokens that come together share one
+  std::int64_t input_tokens = 0;
+  std::int64_t output_tokens = 0;
+  std::string failure{};  // why it failed; empty: it did not
+};
+
+struct Distribution {
+  double mean = 0;
+  double p50 = 0;
+  double p90 = 0;
+  double p99 = 0;
+};
+// Percentiles between two values are interpolated, as numpy's are. All 0 of nothing.
+Distribution distribution(std::vector<double> values);
+
+// Of requests that succeeded; times in milliseconds.
+struct LoadResult {
+  std::int64_t completed = 0;
+  std::int64_t failed = 0;
+  std::map<std::string, std::int64_t> failures{};  // by reason
+  double seconds = 0;                              // from the first request sent to the last token
+  std::int64_t input_tokens = 0;
+  std::int64_t output_tokens = 0;
+  Distribution ttft{};  // time to first token
+  Distribution tpot{};  // time per output token after the first, of each request
+  Distribution itl{};   // inter-token latency: each gap between tokens, of all requests
+  Distribution e2e{};   // from sent to last token
+
+  double per_second(std::int64_t count) const { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
+};
+LoadResult load_result(std::span<const RequestRecord> records);
+
+Json to_json(const LoadResult& result);
+
+// One run among several; its label stands in its rows.
+struct LabelledResult {
+  std::string label;
+  LoadResult result;
+};
+std::string throughput_table(std::span<const LabelledResult> runs);
+std::string latency_table(std::span<const LabelledResult> runs);
+
+}  // namespace tessera::cli

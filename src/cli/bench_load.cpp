@@ -1,0 +1,99 @@
+#include "tessera/cli/bench_load.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "tessera/cli/bench_trace.h"
+
+namespace tessera::cli {
+namespace {
+
+// splitmix64: a random number for each state.
+std::uint64_t mixed(std::uint64_t state) {
+  state += 0x9e3779b97f4a7c15;
+  state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9;
+  state = (state ^ (state >> 27)) * 0x94d049bb133111eb;
+  return state ^ (state >> 31);
+}
+
+Load random_load(const LoadOptions& options) {
+  std::mt19937_64 random(options.seed);
+  const auto length = [&](std::int64_t longest) {
+    const auto shortest = static_cast<std::int64_t>(options.range_ratio * static_cast<double>(longest));
+    return std::uniform_int_distribution<std::int64_t>(std::max<std::int64_t>(shortest, 1), longest)(random);
+  };
+  std::exponential_distribution<double> gap(1);
+  Load load;
+  double now = 0;
+  for (std::int64_t i = 0; i < options.num_prompts; ++i) {
+    LoadRequest request{.arrival_s = now};
+    request.input_tokens = length(options.input_tokens);
+    request.output_tokens = length(options.output_tokens);
+    load.requests.push_back(std::move(request));
+    now += options.arrivals == Arrivals::kPoisson ? gap(random) : 1;
+  }
+  return load;
+}
+
+}  // namespace
+
+Result<Load> make_load(const LoadOptions& options) {
+  if (options.trace.empty()) return random_load(options);
+  Load load{.requests = TRY(read_trace(options.trace, options.num_prompts)), .recorded = true};
+  std::stable_sort(load.requests.begin(), load.requests.end(),
+                   [](const LoadRequest& a, const LoadRequest& b) { return a.arrival_s < b.arrival_s; });
+  const double first = load.requests.front().arrival_s;
+  for (LoadRequest& request : load.requests) request.arrival_s -= first;
+  return load;
+}
+
+Result<std::vector<double>> arrivals_at(const Load& load, double per_second) {
+  std::vector<double> times(load.requests.size(), 0.0);
+  if (std::isinf(per_second)) return times;
+  double rate = 1;
+  if (load.recorded && load.requests.size() > 1) {
+    const double span = load.requests.back().arrival_s;
+    if (span <= 0) {
+      return invalid_argument(
+          "--request-rate: all requests that were taken from the trace came at one moment; "
+          "accepted are inf, or more --num-prompts");
+    }
+    rate = static_cast<double>(load.requests.size() - 1) / span;
+  }
+  for (std::size_t i = 0; i < times.size(); ++i) times[i] = load.requests[i].arrival_s * rate / per_second;
+  return times;
+}
+
+std::int64_t clip_to_context(Load& load, std::int64_t context) {
+  std::int64_t clipped = 0;
+  for (LoadRequest& request : load.requests) {
+    const std::int64_t output = std::min(request.output_tokens, context - 1);
+    const std::int64_t input = std::min(request.input_tokens, context - output);
+    clipped += output < request.output_tokens || input < request.input_tokens;
+    request.output_tokens = output;
+    request.input_tokens = input;
+  }
+  return clipped;
+}
+
+std::vector<std::int64_t> prompt_ids(const LoadRequest& request, std::size_t index, const PromptSource& source) {
+  const std::uint64_t salt = mixed(mixed(source.seed) ^ source.run);
+  std::vector<std::int64_t> ids;
+  ids.reserve(static_cast<std::size_t>(request.input_tokens));
+  for (std::int64_t i = 0; i < request.input_tokens; ++i) {
+    const auto block = static_cast<std::size_t>(i / kBlockTokens);
+    // The kinds differ in their highest bit.
+    std::uint64_t text = (std::uint64_t{1} << 63) | index;
+    std::int64_t position = i;
+    if (block < request.blocks.size()) {
+      text = static_cast<std::uint64_t>(request.blocks[block]);
+      position = i % kBlockTokens;
+    }
+    const std::uint64_t drawn = mixed(mixed(salt ^ mixed(text)) + static_cast<std::uint64_t>(position));
+    ids.push_back(static_cast<std::int64_t>(drawn % static_cast<std::uint64_t>(source.vocab_size)));
+  }
+  return ids;
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,164 @@
+// Catches: traces that are read wrongly (a unit of time, a block, a line ending), a rate that is not the one asked for,
+// prompts that begin alike by accident or differ where a trace says that they are one, ids that the model does not
+// have.
+#include "tessera/cli/bench_load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "tessera/cli/bench_trace.h"
+#include "tessera/text/test_data.h"
+
+namespace tessera::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Trace : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+  std::string with(const std::string& content) const {
+    std::ofstream(path_) << content;
+    return path_;
+  }
+  std::string error(const std::string& content) const {
+    const Result<std::vector<LoadRequest>> requests = read_trace(with(content), 10);
+    return requests.ok() ? "" : requests.status().message();
+  }
+
+  const std::string path_ =
+      ::testing::TempDir() + "/bench_load_" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(Trace, Azure) {
+  const Result<std::vector<LoadRequest>> requests =
+      read_trace(with("TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 23:59:59.7500000,4808,10\r\n"
+                      "2023-11-17 00:00:00.2500000,3180,0\n2024-05-10 00:00:01.5+00:00,1,2"),
+                 10);
+  ASSERT_TRUE(requests.ok()) << requests.status().message();
+  ASSERT_EQ(requests->size(), 3U);
+  EXPECT_NEAR((*requests)[1].arrival_s - (*requests)[0].arrival_s, 0.5, 1e-6);
+  EXPECT_EQ((*requests)[0].input_tokens, 4808);
+  EXPECT_EQ((*requests)[0].output_tokens, 10);
+  EXPECT_EQ((*requests)[1].output_tokens, 1);
+}
+
+TEST_F(Trace, Mooncake) {
+  const Result<std::vector<LoadRequest>> requests =
+      read_trace(with("{\"timestamp\": 500, \"input_length\": 600, \"output_length\": 7, \"hash_ids\": [0, 4]}\n\n"
+                      "{\"timestamp\": 2000, \"input_length\": 3, \"output_length\": 1}\n"),
+                 10);
+  ASSERT_TRUE(requests.ok()) << requests.status().message();
+  ASSERT_EQ(requests->size(), 2U);
+  EXPECT_DOUBLE_EQ((*requests)[0].arrival_s, 0.5);
+  EXPECT_THAT((*requests)[0].blocks, ElementsAre(0, 4));
+  EXPECT_EQ(read_trace(path_, 1)->size(), 1U);
+}
+
+TEST_F(Trace, WrongLinesAreNamed) {
+  EXPECT_THAT(error(""), HasSubstr("no lines"));
+  EXPECT_THAT(error("time,tokens\n"), HasSubstr("accepted are"));
+  EXPECT_THAT(error("TIMESTAMP,ContextTokens,GeneratedTokens\n"), HasSubstr("no requests"));
+  const std::string heading = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9,1,2\n";
+  for (const char* line : {"2023-11-16 18:17:03.9,1", "2023-11-16,1,2", "2023-13-16 18:17:03,1,2", "x",
+                           "2023-11-16 18:17:03.9,-1,2", "2023-11-16 18:17:03.9,1,2,3"}) {
+    EXPECT_THAT(error(heading + line), HasSubstr(":3: ")) << line;
+  }
+  const std::string good = "{\"timestamp\": 5, \"input_length\": 6, \"output_length\": 7}\n";
+  for (const char* line : {"{\"timestamp\": 5}", "{", "[]",
+                           "{\"timestamp\": 5, \"input_length\": 6, \"output_length\": 7, \"hash_ids\": [-1]}",
+                           "{\"timestamp\": 5, \"input_length\": -6, \"output_length\": 7}"}) {
+    EXPECT_THAT(error(good + line), HasSubstr(":2: ")) << line;
+  }
+  EXPECT_THAT(read_trace("/no/such/trace", 1).status().message(), HasSubstr("/no/such/trace"));
+}
+
+TEST(BenchLoad, PoissonHasItsRateAndSpread) {
+  const Load load = *make_load({.num_prompts = 20000, .seed = 3, .input_tokens = 5, .output_tokens = 2});
+  const std::vector<double> times = *arrivals_at(load, 4);
+  EXPECT_NEAR(times.back(), 5000, 150);
+  EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+  double squares = 0;
+  for (std::size_t i = 1; i < times.size(); ++i) squares += (times[i] - times[i - 1]) * (times[i] - times[i - 1]);
+  EXPECT_NEAR(squares / 19999, 2 * 0.25 * 0.25, 0.01);  // of an exponential: twice the square of its mean
+  const std::vector<double> at_once = *arrivals_at(load, INFINITY);
+  EXPECT_THAT(at_once, ::testing::Each(0));
+  EXPECT_THAT(*arrivals_at(*make_load({.num_prompts = 3, .arrivals = Arrivals::kUniform}), 2), ElementsAre(0, 0.5, 1));
+}
+
+TEST(BenchLoad, LengthsKeepTheirRange) {
+  const Load exact = *make_load({.num_prompts = 50, .input_tokens = 9, .output_tokens = 4});
+  const Load ranged = *make_load({.num_prompts = 500, .input_tokens = 9, .output_tokens = 4, .range_ratio = 0.5});
+  for (const LoadRequest& request : exact.requests) EXPECT_EQ(request.input_tokens * 10 + request.output_tokens, 94);
+  const auto [least, most] =
+      std::minmax_element(ranged.requests.begin(), ranged.requests.end(),
+                          [](const LoadRequest& a, const LoadRequest& b) { return a.input_tokens < b.input_tokens; });
+  EXPECT_EQ(least->input_tokens, 4);
+  EXPECT_EQ(most->input_tokens, 9);
+}
+
+TEST(BenchLoad, ATraceIsStretchedAsAWhole) {
+  const Load load{.requests = {{.arrival_s = 0}, {.arrival_s = 1}, {.arrival_s = 4}}, .recorded = true};
+  EXPECT_THAT(*arrivals_at(load, 1), ElementsAre(0, 0.5, 2));
+  const Load moment{.requests = {{.arrival_s = 0}, {.arrival_s = 0}}, .recorded = true};
+  EXPECT_THAT(arrivals_at(moment, 1).status().message(), HasSubstr("--request-rate"));
+  EXPECT_TRUE(arrivals_at(moment, INFINITY).ok());
+}
+
+TEST(BenchLoad, Clipping) {
+  Load load{.requests = {{.input_tokens = 60, .output_tokens = 40},
+                         {.input_tokens = 61, .output_tokens = 40},
+                         {.input_tokens = 1, .output_tokens = 500}}};
+  EXPECT_EQ(clip_to_context(load, 100), 2);
+  EXPECT_EQ(load.requests[0].input_tokens, 60);
+  EXPECT_EQ(load.requests[1].input_tokens, 60);
+  EXPECT_EQ(load.requests[2].output_tokens, 99);
+  EXPECT_EQ(load.requests[2].input_tokens, 1);
+}
+
+TEST(BenchLoad, PromptsShareBlocksAndNothingElse) {
+  const auto ids = [](const LoadRequest& request, std::size_t index, std::uint64_t seed = 1, std::uint64_t run = 1) {
+    return prompt_ids(request, index, {.seed = seed, .run = run, .vocab_size = 2048});
+  };
+  const auto common = [](const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+    return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+  };
+  const LoadRequest plain{.input_tokens = 700};
+  EXPECT_EQ(ids(plain, 0), ids(plain, 0));
+  EXPECT_LT(common(ids(plain, 0), ids(plain, 1)), 4);
+  EXPECT_LT(common(ids(plain, 0), ids(plain, 0, 1, 2)), 4);
+  EXPECT_LT(common(ids(plain, 0), ids(plain, 0, 2, 1)), 4);
+
+  const LoadRequest first{.input_tokens = 700, .blocks = {0, 5}};
+  const LoadRequest second{.input_tokens = 1100, .blocks = {0, 6, 7}};
+  EXPECT_NEAR(static_cast<double>(common(ids(first, 0), ids(second, 1))), kBlockTokens, 3);
+  EXPECT_LT(common(ids(first, 0), ids(plain, 0)), 4);
+  const std::vector<std::int64_t> tokens = ids(first, 0);
+  EXPECT_EQ(tokens.size(), 700U);
+  const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
+  EXPECT_GE(*least, 0);
+  EXPECT_LT(*most, 2048);
+  EXPECT_GT(*most, 1800);
+}
+
+TEST(BenchLoad, PublishedTraces) {
+  for (const char* name : {"azure/AzureLLMInferenceTrace_conv.csv", "azure/AzureLLMInferenceTrace_code.csv",
+                           "mooncake_conversation.jsonl"}) {
+    const std::string path = test::shared_data(std::string("traces/") + name);
+    if (path.empty()) GTEST_SKIP() << "the shared traces are not there";
+    const Result<Load> load = make_load({.trace = path, .num_prompts = 5000});
+    ASSERT_TRUE(load.ok()) << load.status().message();
+    EXPECT_EQ(load->requests.size(), 5000U);
+    const std::vector<double> times = *arrivals_at(*load, 8);
+    EXPECT_NEAR(times.back(), 4999 / 8.0, 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::cli

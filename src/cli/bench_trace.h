@@ -1,0 +1,18 @@
+// Recorded traces of requests, in the forms in which they are published.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/cli/bench_load.h"
+
+namespace tessera::cli {
+
+// The first `most` requests of a file, at least one, as the file has them: Azure's CSV (TIMESTAMP, ContextTokens,
+// GeneratedTokens) or Mooncake's JSON lines (timestamp in ms, input_length, output_length, hash_ids), told apart by
+// their first line. Lengths of 0 count as 1.
+Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_t most);
+
+}  // namespace tessera::cli

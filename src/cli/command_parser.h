@@ -1,0 +1,33 @@
+// One command's flags, and the options that they come to. Each command's parser stands in a file of its own.
+#pragma once
+
+#include <memory>
+
+#include "tessera/base/status.h"
+#include "tessera/cli/engine_flags.h"
+#include "tessera/cli/flags.h"
+#include "tessera/cli/options.h"
+
+namespace tessera::cli {
+
+class CommandParser {
+ public:
+  virtual ~CommandParser() = default;
+  // Of a command that loads a model; else null.
+  virtual const EngineOptions* engine() const = 0;
+  // Once the flags are parsed: checks what no single flag can tell.
+  virtual Result<Command> finish() = 0;
+};
+
+using MakeCommandParser = std::unique_ptr<CommandParser>(CommandFlags& add, CommonFlags& common);
+
+MakeCommandParser make_generate_parser;
+MakeCommandParser make_chat_parser;
+MakeCommandParser make_score_parser;
+MakeCommandParser make_serve_parser;
+MakeCommandParser make_explain_parser;
+MakeCommandParser make_verify_parser;
+MakeCommandParser make_bench_parser;
+MakeCommandParser make_pull_parser;
+
+}  // namespace tessera::cli

@@ -1,0 +1,44 @@
+#include "tessera/cli/local_server.h"
+
+#include <thread>
+#include <utility>
+
+#include "tessera/base/log.h"
+#include "tessera/server/server.h"
+
+namespace tessera::cli {
+
+struct LocalServer::Impl {
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Server> server;
+  std::thread thread;
+
+  ~Impl() {
+    if (!thread.joinable()) return;
+    server->stop(/*drain_s=*/0);
+    thread.join();
+  }
+};
+
+LocalServer::LocalServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LocalServer::~LocalServer() = default;
+
+Result<std::unique_ptr<LocalServer>> LocalServer::start(const EngineOptions& options, const std::string& model_name,
+                                                        std::size_t connections) {
+  auto impl = std::make_unique<Impl>();
+  impl->engine = TRY(Engine::create(options));
+  ServerOptions server;
+  server.http.port = 0;
+  server.http.max_connections = connections;
+  server.served_model_name = model_name;
+  impl->server = TRY(Server::create(server, *impl->engine));
+  impl->thread = std::thread([running = impl->server.get()] {
+    if (const Status status = running->run(); !status.ok()) log_error("server", "{}", status.message());
+  });
+  return std::unique_ptr<LocalServer>(new LocalServer(std::move(impl)));
+}
+
+std::string LocalServer::url() const { return impl_->server->address(); }
+const ModelConfig& LocalServer::config() const { return impl_->engine->config(); }
+
+}  // namespace tessera::cli

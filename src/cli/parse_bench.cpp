@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "tessera/cli/command_parser.h"
+#include "tessera/cli/parse_bench_serve.h"
+#include "tessera/cli/values.h"
+
+namespace tessera::cli {
+namespace {
+
+class BenchParser final : public CommandParser {
+ public:
+  BenchParser(CommandFlags& add, CommonFlags& common) {
+    add.group("Measurement");
+    add.word("what", "prefill, decode, startup or serve", [this](const std::string&, const std::string& text) {
+      what_ = text;
+      return ok_status();
+    });
+    add.sizes("--num-tokens", "of bench prefill", options_.num_tokens);
+    add.sizes("--batch-size", "of bench decode", options_.batch_sizes);
+    add.value("--context", "N", "of bench decode: cached tokens of each request (128)",
+              [this](const std::string& flag, const std::string& text) {
+                context_given_ = true;
+                options_.context = TRY(parse_integer(flag, text, {2, INT32_MAX}));
+                return ok_status();
+              });
+    add.value("--repeat", "N", "of those two and startup: runs of each kind, of which the median counts (10)",
+              [this](const std::string& flag, const std::string& text) {
+                repeat_given_ = true;
+                options_.repeat = TRY(parse_integer(flag, text, {1, 1'000'000}));
+                return ok_status();
+              });
+    add.flag("--json", "the result as one JSON object", options_.json);
+    serve_.add(add);
+    add_engine_flags(add, options_.engine, common);
+  }
+
+  const EngineOptions* engine() const override { return serve_.has_url() ? nullptr : &options_.engine; }
+
+  Result<Command> finish() override {
+    static constexpr std::array<std::string_view, 4> kKinds = {"prefill", "decode", "startup", "serve"};
+    if (what_.empty())
+      return invalid_argument("bench of what is missing: accepted are prefill, decode, startup, serve");
+    const std::size_t kind = TRY(parse_choice("bench", what_, kKinds));
+    const bool serve = kKinds[kind] == "serve";
+    const auto misplaced = [this](std::string_view flag) {
+      return invalid_argument(fmt::format("{} does not go with bench {}", flag, what_));
+    };
+    if (!options_.num_tokens.empty() && what_ != "prefill") return misplaced("--num-tokens");
+    if (!options_.batch_sizes.empty() && what_ != "decode") return misplaced("--batch-size");
+    if (context_given_ && what_ != "decode") return misplaced("--context");
+    if (repeat_given_ && serve) return misplaced("--repeat");
+    if (!serve && !serve_.given().empty()) return misplaced(serve_.given());
+    if (serve) {
+      BenchServeOptions options = TRY(serve_.finish(options_.engine, options_.json));
+      return Command(std::move(options));
+    }
+    options_.kind = static_cast<BenchKind>(kind);
+    return Command(options_);
+  }
+
+ private:
+  BenchOptions options_;
+  BenchServeFlags serve_;
+  std::string what_;
+  bool context_given_ = false;
+  bool repeat_given_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<CommandParser> make_bench_parser(CommandFlags& add, CommonFlags& common) {
+  return std::make_unique<BenchParser>(add, common);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,42 @@
+// The flags of `bench serve`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/cli/flags.h"
+#include "tessera/cli/options.h"
+
+namespace tessera::cli {
+
+class BenchServeFlags {
+ public:
+  void add(CommandFlags& add);
+  // One that was given; "": none.
+  std::string given() const { return given_.empty() ? "" : given_[0].second; }
+  // Of a server elsewhere: no model is needed.
+  bool has_url() const { return !options_.url.empty(); }
+  // Checks what no single flag can tell. `engine`: what the flags of models said.
+  Result<BenchServeOptions> finish(const EngineOptions& engine, bool json);
+
+ private:
+  enum class Goes : std::uint8_t { kAlways, kWithRandom, kWithUrl, kWithModel };
+  // Notes that the flag was given, then takes its value.
+  CommandFlags::Take noting(Goes goes, CommandFlags::Take take);
+  // Of this kind, one that was given; "": none.
+  std::string given(Goes goes) const;
+  void add_integer(CommandFlags& add, const std::string& name, const std::string& help, Goes goes, std::int64_t& to,
+                   std::int64_t least = 1);
+  void add_text(CommandFlags& add, const std::string& name, const std::string& type, const std::string& help, Goes goes,
+                std::string& to);
+  void add_load_flags(CommandFlags& add);
+  void add_server_flags(CommandFlags& add);
+
+  BenchServeOptions options_;
+  std::vector<std::pair<Goes, std::string>> given_;
+};
+
+}  // namespace tessera::cli

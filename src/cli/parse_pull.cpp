@@ -1,0 +1,41 @@
+#include <fmt/format.h>
+
+#include "tessera/cli/command_parser.h"
+
+namespace tessera::cli {
+namespace {
+
+class PullParser final : public CommandParser {
+ public:
+  PullParser(CommandFlags& add, CommonFlags& common) {
+    add.group("Model");
+    add.word("id", "org/name", [this](const std::string&, const std::string& text) {
+      options_.model.id = text;
+      return ok_status();
+    });
+    add.text("--revision", "REV", "branch, tag or commit (main)", options_.model.revision);
+    add.text("--endpoint", "URL", "of the hub or a mirror (HF_ENDPOINT, or https://huggingface.co)", options_.endpoint);
+    add.text("--cache-dir", "DIR", "instead of the hub's cache (HF_HUB_CACHE, HF_HOME)", options_.cache_dir);
+    add_other_flags(add, common);
+    add.footer("Prints the model's folder. HF_TOKEN gives access to private and gated models.");
+  }
+
+  const EngineOptions* engine() const override { return nullptr; }
+
+  Result<Command> finish() override {
+    if (options_.model.id.empty()) return invalid_argument("pull of what is missing: give a model's id, org/name");
+    if (is_hub_id(options_.model.id)) return Command(options_);
+    return invalid_argument(fmt::format("pull: \"{}\" is no id of the hub; accepted is org/name", options_.model.id));
+  }
+
+ private:
+  PullCommandOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<CommandParser> make_pull_parser(CommandFlags& add, CommonFlags& common) {
+  return std::make_unique<PullParser>(add, common);
+}
+
+}  // namespace tessera::cli

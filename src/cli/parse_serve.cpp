@@ -1,0 +1,69 @@
+#include <array>
+
+#include "tessera/cli/command_parser.h"
+#include "tessera/cli/values.h"
+
+namespace tessera::cli {
+namespace {
+
+class ServeParser final : public CommandParser {
+ public:
+  ServeParser(CommandFlags& add, CommonFlags& common) {
+    HttpOptions& http = options_.server.http;
+    add.group("Server");
+    add.text("--host", "ADDRESS", "to listen on (127.0.0.1: this machine alone; 0.0.0.0: all)", http.host);
+    add.value("--port", "N", "to listen on (30000); 0: a free one", [&http](const auto& flag, const auto& text) {
+      http.port = static_cast<std::uint16_t>(TRY(parse_integer(flag, text, {0, 65535})));
+      return ok_status();
+    });
+    add.text("--api-key", "KEY", "clients must send it: Authorization: Bearer KEY", options_.server.api_key);
+    add.text("--served-model-name", "NAME", "what clients call the model (its path)",
+             options_.server.served_model_name);
+    add.values("--cors-origin", "ORIGIN", "web pages of this origin may ask; repeatable; * is all (none)",
+               [&http](const std::string&, const std::string& text) {
+                 http.cors_origins.push_back(text);
+                 return ok_status();
+               });
+    add.text("--chat-template", "FILE", "instead of the model's own; a file or the template itself",
+             options_.server.chat_template);
+    add.text("--tool-call-parser", "NAME", "hermes, llama3, mistral, none (as the chat template has it)",
+             options_.server.tool_call_parser);
+    add.text("--reasoning-parser", "NAME", "qwen3, deepseek-r1, none (as the chat template has it)",
+             options_.server.reasoning_parser);
+    add.value("--metrics-style", "sglang|vllm", "whose names /metrics has (sglang)",
+              [this](const std::string& flag, const std::string& text) {
+                static constexpr std::array<std::string_view, 2> kNames = {"sglang", "vllm"};
+                options_.server.metrics_style = kNames[TRY(parse_choice(flag, text, kNames))];
+                return ok_status();
+              });
+    add.integer("--max-queued-requests", "that wait; further ones are refused with 429 (any number)", {},
+                options_.engine.max_queued_requests);
+    add.integer("--drain-timeout", "seconds that requests have to end once the server is told to stop (30)", {0, 86400},
+                drain_s_);
+    add.flag("--log-requests", "one line each", options_.server.log_requests);
+    add.group("");
+    add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
+    add_engine_flags(add, options_.engine, common);
+  }
+
+  const EngineOptions* engine() const override { return &options_.engine; }
+  Result<Command> finish() override {
+    // As it was given, before a folder stands in the place of a name of the hub.
+    if (options_.server.served_model_name.empty()) options_.server.served_model_name = options_.engine.model_path;
+    options_.drain_s = static_cast<double>(drain_s_);
+    return Command(options_);
+  }
+
+ private:
+  ServeOptions options_;
+  std::int64_t drain_s_ = 30;
+  bool enable_metrics_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<CommandParser> make_serve_parser(CommandFlags& add, CommonFlags& common) {
+  return std::make_unique<ServeParser>(add, common);
+}
+
+}  // namespace tessera::cli
