@@ -11,11 +11,13 @@
 # make tidy       clang-tidy over the sources
 # make asan       all tests under AddressSanitizer and UndefinedBehaviorSanitizer
 # make tsan       all tests under ThreadSanitizer
+# make fuzz       mutated input for every parser, FUZZ_SECONDS (600) in all; fails where one finds something (fuzz/README.md)
 # make clean      remove the build folders
 PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 600
 VERSION = $(shell sed -nE 's/^project\(tessera VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
 
-.PHONY: deps build build-cuda run test test-cuda dist dist-tests install format tidy asan tsan clean help
+.PHONY: deps build build-cuda run test test-cuda dist dist-tests install format tidy asan tsan fuzz clean help
 .DEFAULT_GOAL := build
 
 help:
@@ -70,5 +72,11 @@ asan tsan: deps
 	cmake --build --preset $@
 	tools/run_tests.py build-$@
 
+fuzz:
+	tools/install_deps.sh fuzz
+	cmake --preset fuzz
+	cmake --build --preset fuzz
+	tools/run_fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
 clean:
-	rm -rf build build-debug build-asan build-tsan build-tidy
+	rm -rf build build-debug build-asan build-tsan build-fuzz build-tidy

@@ -2,6 +2,7 @@
 # Installs what building and testing need on Debian 12, and nothing that is there already.
 #   tools/install_deps.sh        for building and testing
 #   tools/install_deps.sh dev    also what `make format` and `make tidy` need
+#   tools/install_deps.sh fuzz   also what `make fuzz` needs
 set -euo pipefail
 
 build_packages=(
@@ -9,12 +10,15 @@ build_packages=(
   libdnnl-dev
   ocl-icd-opencl-dev # libdnnl-dev's CMake package asks for it and does not bring it
   libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev libcli11-dev libpcre2-dev libutf8proc-dev
+  libsentencepiece-dev libcurl4-openssl-dev libssl-dev libboost1.81-dev prometheus-cpp-dev
+  patch # for what comes from PyPI
 )
-test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 xz-utils)
+test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 xz-utils chromium)
 dev_packages=(clang-format clang-tidy-19)
+fuzz_packages=(clang-19 libclang-rt-19-dev)
 
-# The CUDA backend's header libraries come from PyPI (tools/fetch_cuda_headers.sh).
-if PATH="$PATH:/usr/local/cuda/bin" command -v nvcc >/dev/null && ! python3 -m pip --version >/dev/null 2>&1; then
+# What comes from PyPI (tools/fetch_pypi.sh).
+if ! python3 -m pip --version >/dev/null 2>&1; then
   build_packages+=(python3 python3-pip)
 fi
 
@@ -22,8 +26,9 @@ packages=("${build_packages[@]}" "${test_packages[@]}")
 case "${1:-}" in
   "") ;;
   dev) packages+=("${dev_packages[@]}") ;;
+  fuzz) packages+=("${fuzz_packages[@]}") ;;
   *)
-    echo "usage: $0 [dev]" >&2
+    echo "usage: $0 [dev|fuzz]" >&2
     exit 2
     ;;
 esac

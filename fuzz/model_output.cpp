@@ -1,0 +1,62 @@
+// Catches: crashes of the reasoning and tool call parsers on what a model writes, answers that depend on where the text
+// was cut, and calls whose arguments are no JSON object.
+#include <map>
+#include <memory>
+
+#include "fuzz.h"
+#include "tessera/server/reasoning_parser.h"
+#include "tessera/server/tool_call_parser.h"
+
+using namespace tessera;
+
+namespace {
+
+struct Output {
+  std::string reasoning;
+  std::string content;
+  std::map<int, std::pair<std::string, std::string>> calls;  // name, arguments
+  bool operator==(const Output&) const = default;
+};
+
+void add(Output& output, const ToolText& text) {
+  output.content += text.content;
+  for (const ToolCallDelta& delta : text.calls) {
+    auto& [name, arguments] = output.calls[delta.index];
+    name += delta.name;
+    arguments += delta.arguments;
+  }
+}
+
+// `cut`: bytes a piece; 0: the whole at once.
+Output read(std::string_view reasoning, bool opened, std::string_view tools, std::string_view text, std::size_t cut) {
+  auto reasoning_parser = ReasoningParser::create(reasoning, opened);
+  auto tool_parser = ToolCallParser::create(tools, Json(), [] { return std::string("id"); });
+  fuzz::require(reasoning_parser.ok() && tool_parser.ok(), "parsers are made by the names they are listed with");
+  Output output;
+  const auto take = [&](const ReasoningText& part) {
+    output.reasoning += part.reasoning;
+    add(output, tool_parser->push(part.content));
+  };
+  if (cut == 0) cut = text.size() + 1;
+  for (; !text.empty(); text.remove_prefix(std::min(cut, text.size())))
+    take(reasoning_parser->push(text.substr(0, cut)));
+  take(reasoning_parser->finish());
+  add(output, tool_parser->finish());
+  return output;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string_view text = fuzz::as_text(data, size);
+  const auto reasoning_names = reasoning_parser_names();
+  const auto tool_names = tool_call_parser_names();
+  const std::string_view reasoning = reasoning_names[fuzz::take_choice(text, reasoning_names.size())];
+  const std::string_view tools = tool_names[fuzz::take_choice(text, tool_names.size())];
+  const bool opened = fuzz::take_choice(text, 2) == 1;
+  const Output whole = read(reasoning, opened, tools, text, 0);
+  for (const std::size_t cut : {std::size_t{1}, std::size_t{3}}) {
+    fuzz::require(read(reasoning, opened, tools, text, cut) == whole, "answers do not depend on where the text is cut");
+  }
+  return 0;
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Runs the fuzz targets that are built in a folder, one after the other:
+#   tools/run_fuzz.sh BUILD SECONDS [TARGET…]
+# SECONDS are for all of them together, in equal parts. Prints each finding's input; the last line is
+# "N passed, N failed".
+set -euo pipefail
+if (($# < 2)) || ! [[ "$2" =~ ^[1-9][0-9]*$ ]]; then
+  echo "usage: $0 BUILD SECONDS [TARGET…]" >&2
+  exit 2
+fi
+build=$(cd "$1" && pwd)
+seconds=$2
+shift 2
+cd "$(dirname "$0")/.."
+targets=("$@")
+if ((${#targets[@]} == 0)); then
+  for program in "$build"/fuzz/fuzz_*; do
+    [[ -f "$program" && -x "$program" ]] && targets+=("${program##*/fuzz_}")
+  done
+fi
+share=$((seconds / ${#targets[@]}))
+((share > 0)) || share=1
+
+mkdir -p "$build/findings" "$build/corpus"
+passed=0
+failed=0
+for target in "${targets[@]}"; do
+  mkdir -p "$build/corpus/$target"
+  log=$build/findings/$target.log
+  # What libFuzzer runs on is its grown corpus first, the seeds second. Limits are for one input.
+  if "$build/fuzz/fuzz_$target" -max_total_time="$share" -timeout=60 -rss_limit_mb=2048 -max_len=65536 \
+    -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" "fuzz/corpus/$target" >"$log" 2>&1; then
+    passed=$((passed + 1))
+    echo "$target: $(grep -a '^Done ' "$log" || echo done)"
+  else
+    failed=$((failed + 1))
+    echo "$target: failed"
+    grep -a -m 3 -E '^broken: |ERROR: |runtime error: ' "$log" || tail -5 "$log"
+    echo "  input: $(sed -n 's/.*Test unit written to //p' "$log" | tail -1)"
+    echo "  log: $log"
+  fi
+done
+echo "$passed passed, $failed failed"
+((failed == 0 && passed > 0))
