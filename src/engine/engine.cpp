@@ -46,6 +46,12 @@ std::int64_t Engine::max_request_tokens() const {
 
 // What the prompt is made of: ids of the vocabulary, or embeddings.
 Status Engine::check_inputs(const Request& request) const {
+  const auto check_id = [&](std::string_view what, std::int32_t id) {
+    if (id >= 0 && id < config_.vocab_size) return ok_status();
+    return invalid_argument(fmt::format("{} has id {}; accepted are 0 to {}", what, id, config_.vocab_size - 1));
+  };
+  for (const auto& [token, bias] : request.sampling.logit_bias) TRY(check_id("a token of logit_bias", token.value()));
+  for (const TokenId token : request.stop.ids) TRY(check_id("a stop token", token.value()));
   if (!request.input_embeds.empty()) {
     const auto hidden = static_cast<std::size_t>(config_.hidden_size);
     if (request.input_embeds.size() % hidden != 0) {
@@ -58,16 +64,10 @@ Status Engine::check_inputs(const Request& request) const {
     return ok_status();
   }
   if (request.prompt.empty()) return invalid_argument("the prompt is empty; at least one token is needed");
-  const auto check_id = [&](std::string_view what, std::int32_t id) {
-    if (id >= 0 && id < config_.vocab_size) return ok_status();
-    return invalid_argument(fmt::format("{} has id {}; accepted are 0 to {}", what, id, config_.vocab_size - 1));
-  };
   for (std::size_t i = 0; i < request.prompt.size(); ++i) {
     const std::int32_t id = request.prompt[i].value();
     if (id < 0 || id >= config_.vocab_size) return check_id(fmt::format("prompt token {}", i), id);
   }
-  for (const auto& [token, bias] : request.sampling.logit_bias) TRY(check_id("a token of logit_bias", token.value()));
-  for (const TokenId token : request.stop.ids) TRY(check_id("a stop token", token.value()));
   return ok_status();
 }
 
@@ -82,10 +82,11 @@ Status Engine::check(Request& request) const {
   if (request.score) request.stop.max_new_tokens = 0;
   const auto length = static_cast<std::int64_t>(request.prompt.size());
   const std::int64_t context = max_request_tokens();
+  const std::int64_t cached = scheduler_->pages().num_usable() * scheduler_->pages().page_size();
   const bool generates = request.stop.max_new_tokens > 0;
-  if (length > context || (length == context && generates)) {
-    return invalid_argument(
-        fmt::format("the prompt has {} tokens, which is too long for a context of {}", length, context));
+  if (length > std::min(context, cached) || (length == context && generates)) {
+    return invalid_argument(fmt::format("the prompt has {} tokens, which is too long for a context of {}", length,
+                                        std::min(context, cached)));
   }
   request.stop.max_new_tokens = std::min(request.stop.max_new_tokens, context - length);
   request.stop.min_new_tokens = std::min(request.stop.min_new_tokens, request.stop.max_new_tokens);
@@ -94,9 +95,12 @@ Status Engine::check(Request& request) const {
 
 Result<RequestId> Engine::submit(Request request) {
   TRY(check(request));
-  if (options_.max_queued_requests > 0 && scheduler_->num_waiting() >= options_.max_queued_requests) {
+  // Those that came since the last step do not wait where the next one has room for them.
+  const std::int64_t room = runner_->options().max_requests - scheduler_->num_running();
+  const std::int64_t queued = scheduler_->num_waiting() - room;
+  if (options_.max_queued_requests > 0 && queued >= options_.max_queued_requests) {
     return resource_exhausted(
-        fmt::format("{} requests wait already, which is the most (--max-queued-requests)", scheduler_->num_waiting()));
+        fmt::format("{} requests wait already, which is the most (--max-queued-requests)", queued));
   }
   auto sequence = std::make_unique<Sequence>();
   sequence->id = RequestId(next_id_++);
@@ -233,7 +237,7 @@ void Engine::collect_entry(const ScheduledBatch& batch, const ScheduledBatch::En
                            const StepOutputs& outputs) {
   Sequence& sequence = *entry.sequence;
   RequestEvent event{.request = sequence.id};
-  if (entry.prompt_rows > 0) collect_prompt_rows(entry, outputs, batch.top_logprobs);
+  if (entry.prompt_rows > 0 || entry.position == 0) collect_prompt_rows(entry, outputs, batch.top_logprobs);
   if (sequence.request.return_hidden_states) collect_hidden(entry);
   if (entry.row >= 0) {
     collect_token(batch, entry, outputs, event);
@@ -257,6 +261,7 @@ void Engine::collect_prompt_rows(const ScheduledBatch::Entry& entry, const StepO
     logits.insert(logits.end(), first, first + static_cast<std::ptrdiff_t>(entry.prompt_rows * config_.vocab_size));
     return;
   }
+  if (!sequence.request.logprobs.prompt) return;
   std::vector<TokenLogprobs>& logprobs = sequence.result.prompt_logprobs;
   if (sequence.request.logprobs.prompt_start == 0 && logprobs.empty())
     logprobs.push_back({.token = {.id = sequence.tokens[0], .logprob = std::numeric_limits<float>::quiet_NaN()}});
@@ -285,6 +290,11 @@ void Engine::collect_token(const ScheduledBatch& batch, const ScheduledBatch::En
   const TokenId token = outputs.sampled[static_cast<std::size_t>(entry.row)];
   const std::int64_t generated = entry.next_token - sequence.prompt_tokens();  // before this one
   if (generated == 0) sequence.result.time_to_first_token_ms = milliseconds_since(sequence.arrived);
+  if (sequence.matcher) event.error = sequence.matcher->status();
+  if (!event.error.ok()) {
+    event.finish = FinishReason::kError;
+    return;
+  }
   const bool may_stop = generated >= stop.min_new_tokens;
   const bool ends = may_stop && ends_text(sequence.request, token);
   if (ends) {

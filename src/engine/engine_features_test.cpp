@@ -253,6 +253,25 @@ TEST_P(EngineFeatures, EmbeddingsOfTokensSayWhatTheTokensSay) {
   EXPECT_THAT(engine->submit(embedded).status().message(), HasSubstr("are no rows of the hidden size"));
 }
 
+TEST_P(EngineFeatures, APromptThatTheCacheCannotHoldIsRefusedAndHoldsNobodyUp) {
+  EngineOptions options = small_options();
+  options.max_total_tokens = 32;
+  const std::unique_ptr<Engine> engine = make(options);
+  for (const std::int64_t new_tokens : {0, 1}) {
+    const Result<RequestId> refused = engine->submit(request(33, new_tokens));
+    EXPECT_EQ(refused.status().message(), "the prompt has 33 tokens, which is too long for a context of 32");
+  }
+  EXPECT_THAT(run_one(*engine, request(32, 1)).output_ids, SizeIs(1)) << "the last token needs no place";
+}
+
+TEST_P(EngineFeatures, WhatTheNextStepHasRoomForIsNoQueue) {
+  EngineOptions options = small_options();
+  options.max_queued_requests = 1;
+  const std::unique_ptr<Engine> engine = make(options);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(engine->submit(request(5, 4, i)).ok()) << i;
+  EXPECT_EQ(engine->submit(request(5, 4)).status().code(), StatusCode::kResourceExhausted) << "four run, one waits";
+}
+
 TEST_P(EngineFeatures, AFullQueueRefusesAndServesOn) {
   EngineOptions options = small_options();
   options.max_queued_requests = 2;
@@ -290,6 +309,9 @@ TEST_P(EngineFeatures, TimeEndsARequestAndNoOther) {
 
 TEST_P(EngineFeatures, APromptAloneCanBeAskedFor) {
   const std::unique_ptr<Engine> engine = make();
+  Request one = request(1, 2);
+  one.logprobs.prompt = 0;
+  EXPECT_THAT(run_one(*engine, one).prompt_logprobs, SizeIs(1)) << "though nothing comes before it";
   Request prompt = request(40, 0);
   prompt.logprobs.prompt = 0;
   const Completion done = run_one(*engine, prompt);
@@ -316,7 +338,7 @@ TEST(EngineSubmit, RefusesWhatIsAskedForInVain) {
   EXPECT_EQ(error([](Request& r) { r.stop.min_new_tokens = 5; }),
             "min_new_tokens is 5; accepted is 0 to max_new_tokens, 4");
   EXPECT_EQ(error([](Request& r) { r.logprobs.output = 21; }), "logprobs of output tokens is 21; accepted is 0 to 20");
-  EXPECT_EQ(error([](Request& r) { r.timeout_s = -1; }), "timeout_s is -1; accepted is 0 (none) or more");
+  EXPECT_EQ(error([](Request& r) { r.timeout_s = -1; }), "timeout_s is -1; accepted is 0 to 1000000000");
   EXPECT_EQ(error([](Request& r) { r.sampling.min_p = 1.5; }), "min_p is 1.5; accepted is 0 to 1");
   EXPECT_EQ(error([](Request& r) { r.sampling.repetition_penalty = 0; }),
             "repetition_penalty is 0; accepted is more than 0 and at most 10");

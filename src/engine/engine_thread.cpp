@@ -1,6 +1,9 @@
 #include "tessera/engine/engine_thread.h"
 
+#include <fmt/format.h>
+
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -44,9 +47,14 @@ struct EngineThread::Impl {
   void run() {
     std::vector<Command> commands;
     while (receive(commands)) {
-      for (Command& command : commands) std::visit([this](auto& c) { carry_out(c); }, command);
-      commands.clear();
-      if (health_.ok() && !engine_.idle()) step();
+      try {
+        for (Command& command : commands) std::visit([this](auto& c) { carry_out(c); }, command);
+        commands.clear();
+        if (health_.ok() && !engine_.idle()) step();
+      } catch (const std::exception& e) {  // out of memory, for the most part: what was being changed is unknown
+        commands.clear();
+        fail_all(internal_error(fmt::format("the engine ended by an exception: {}", e.what())));
+      }
       publish();
       if (!events_.empty()) sink_(std::exchange(events_, {}));
     }

@@ -139,6 +139,8 @@ Status GrammarMatcher::accept(TokenId token) {
   return impl.failed;
 }
 
+Status GrammarMatcher::status() const { return impl_->failed; }
+
 bool GrammarMatcher::finished() const {
   Impl& impl = *impl_;
   if (!impl.failed.ok()) return false;

@@ -85,6 +85,8 @@ class GrammarMatcher {
   void fill_mask(std::span<std::uint32_t> mask);
   // Takes the next token; internal_error where the grammar does not allow it. After an error every call fails alike.
   Status accept(TokenId token);
+  // Ok, or the error that accept() will give: what fill_mask() came to may be one.
+  Status status() const;
   // Nothing but an end token may follow: the text may end here without one.
   bool finished() const;
 

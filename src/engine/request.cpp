@@ -68,10 +68,7 @@ Status check_request(const Request& request) {
     return invalid_argument(
         fmt::format("logprobs start at prompt token {}; accepted is 0 or more", request.logprobs.prompt_start));
   }
-  const bool timeout_accepted = request.timeout_s >= 0 && std::isfinite(request.timeout_s);
-  if (!timeout_accepted)
-    return invalid_argument(fmt::format("timeout_s is {}; accepted is 0 (none) or more", request.timeout_s));
-  return ok_status();
+  return in_range("timeout_s", request.timeout_s, 0, kMaxTimeoutSeconds);
 }
 
 std::string_view finish_reason_name(FinishReason reason) {

@@ -55,6 +55,7 @@ struct StopConditions {
 
 inline constexpr std::size_t kMaxStopTexts = 32;
 inline constexpr std::size_t kMaxLogitBias = 1024;
+inline constexpr double kMaxTimeoutSeconds = 1e9;
 
 // Log-probabilities of the model's own distribution: before penalties, masks and temperature.
 struct LogprobOptions {

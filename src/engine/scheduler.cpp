@@ -113,6 +113,8 @@ bool Scheduler::waits_for_prefix(const Sequence& sequence) const {
   const std::span<const TokenId> tokens = reusable_tokens(sequence);
   if (tokens.empty()) return false;
   const auto in_progress = [&](const std::unique_ptr<Sequence>& other) {
+    // One of lower priority may itself wait for long.
+    if (other->request.priority < sequence.request.priority) return 0L;
     if (other->computed >= other->prompt_tokens() || !caches(*other)) return 0L;
     const std::size_t common = std::min(tokens.size(), other->request.prompt.size());
     const auto differs = std::mismatch(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(common),

@@ -45,6 +45,7 @@ class Scheduler {
   // Precondition: the pool has pages for all tokens that the sequence may come to.
   void add(std::unique_ptr<Sequence> sequence);
   bool idle() const { return waiting_.empty() && running_.empty(); }
+  std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
   std::int64_t num_waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
   // The next forward; no entries where there is nothing to do now. Reuses the batch's memory.
   void next(ScheduledBatch& scheduled);

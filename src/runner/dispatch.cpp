@@ -18,6 +18,7 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
     {"above_largest_size", "above the largest captured size"},
     {"padding_disabled", "no graph of this size, and padding is disabled"},
     {"nothing_captured", "no size was captured"},
+    {"padding_costs_more", "the padding would cost more than a replay saves"},
     {"rows_not_one_each", "logits are not wanted row by row"},
     {"eager_requested", "eager was asked for"},
 }};
@@ -29,7 +30,10 @@ Decision pick(const BatchShape& batch, RunnerKind runner, std::span<const std::i
   const std::optional<std::int64_t> size = round_up(sizes, batch.tokens);
   if (!size) return eager(batch, Reason::kAboveLargestSize);
   if (*size != batch.tokens && !padding) return eager(batch, Reason::kPaddingDisabled);
-  return {runner, *size, *size - batch.tokens, *size == batch.tokens ? Reason::kExactSize : Reason::kPaddedToSize};
+  const std::int64_t rows = *size - batch.tokens;
+  const bool costs_more = static_cast<double>(rows) > kMostPaddingOfBusy * static_cast<double>(batch.tokens);
+  if (batch.tokens > kBusyTokens && costs_more) return eager(batch, Reason::kPaddingCostsMore);
+  return {runner, *size, rows, *size == batch.tokens ? Reason::kExactSize : Reason::kPaddedToSize};
 }
 
 }  // namespace

@@ -22,10 +22,11 @@ enum class Reason : std::uint8_t {
   kAboveLargestSize,       // eager: more tokens or requests than the largest captured size
   kPaddingDisabled,        // eager: no graph of just this size, and --disable-cuda-graph-padding
   kNothingCaptured,        // eager: no size was captured
+  kPaddingCostsMore,       // eager: so large a prefill that the padding costs more than the replay saves
   kRowsNotOneEach,         // eager: a decode batch whose logits are not wanted row by row
   kEagerRequested,         // eager: the caller asked for it
 };
-inline constexpr int kNumReasons = 10;
+inline constexpr int kNumReasons = 11;
 std::string_view reason_text(Reason reason);  // "padded to the next captured size"
 std::string_view reason_name(Reason reason);  // "padded_to_size", for counters
 
@@ -53,6 +54,11 @@ struct Decision {
   std::int64_t padding = 0;  // rows computed for nothing
   Reason reason = Reason::kGraphsDisabled;
 };
+
+// Above so many tokens a prefill keeps a GPU busy for longer than the host needs to launch it: a replay saves 0 to 3 %
+// of Qwen3-0.6B's and Llama-3-8B's forwards on an H200 (docs/benchmarks.md), and padding beyond that costs more.
+inline constexpr std::int64_t kBusyTokens = 2048;
+inline constexpr double kMostPaddingOfBusy = 0.02;  // of the real tokens
 
 // Pure decode goes to the decode runner, everything else, mixed batches too, to the prefill runner
 // (F3, F6); where decode is not graphed, a decode batch is a prefill of one token each.

@@ -55,6 +55,11 @@ const DispatchTable kPrefillOnly = with_sizes(graphs(true, true, false));
 const DispatchTable kDecodeOnly = with_sizes(graphs(true, false, true));
 const DispatchTable kNeither = with_sizes(graphs(true, false, false));
 const DispatchTable kExactDecode = with_sizes(graphs(true, true, true, false));
+const DispatchTable kLarge = [] {
+  DispatchTable table = graphs(true, true, true);
+  table.prefill_sizes = {2048, 4096, 4608};
+  return table;
+}();
 const DispatchTable kEmpty = graphs(true, true, true);
 
 std::vector<Case> cases() {
@@ -90,6 +95,12 @@ std::vector<Case> cases() {
       {decode(7), kPrefillOnly, {kPrefill, 8, 1, kPaddedToSize}},
       {decode(1), kNeither, {kEager, 1, 0, kDecodeGraphsDisabled}},
       {extend(4), kNeither, {kEager, 4, 0, kPrefillGraphsDisabled}},
+      // Padding of a prefill that keeps the device busy anyway.
+      {extend(1500), kLarge, {kPrefill, 2048, 548, kPaddedToSize}},
+      {extend(4060, 5), kLarge, {kPrefill, 4096, 36, kPaddedToSize}},
+      {extend(4096), kLarge, {kPrefill, 4096, 0, kExactSize}},
+      {extend(4100, 17), kLarge, {kEager, 4100, 0, kPaddingCostsMore}},
+      {extend(5000), kLarge, {kEager, 5000, 0, kAboveLargestSize}},
       // Every size was dropped.
       {extend(4), kEmpty, {kEager, 4, 0, kNothingCaptured}},
       {decode(1), kEmpty, {kEager, 1, 0, kNothingCaptured}},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tessera/base/progress.h"
 #include "tessera/device/alignment.h"
 #include "tessera/model/sampler.h"
 #include "tessera/ops/backend.h"
@@ -93,6 +94,7 @@ Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const Runn
                                            const ForwardContext& decode_context, MemoryPlanKind memory) {
   const Backend* backend = TRY(backend_of(environment.device.properties().kind));
   const std::unique_ptr<Compiler> compiler = make_eager_compiler(op_table(), *backend->kernels);
+  Progress progress("Compiling graphs", 5, "graphs", options.show_progress);
   const auto make = [&](const ir::Graph& graph, std::span<const std::string> split_ops, const ForwardContext& context,
                         const ir::Bucket& largest, std::int64_t reserved_bytes) -> Result<std::unique_ptr<Executable>> {
     StitchingGraph stitched = TRY(split_graph(graph, op_table(), split_ops));
@@ -102,9 +104,11 @@ Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const Runn
                                   .externals = environment.externals,
                                   .arena = environment.arena,
                                   .workspace = environment.workspace};
-    return Executable::create(
+    std::unique_ptr<Executable> compiled = TRY(Executable::create(
         std::move(stitched), *compiler, op_table(), on,
-        {.largest = largest, .memory = memory, .reserved_bytes = reserved_bytes, .planner = options.planner});
+        {.largest = largest, .memory = memory, .reserved_bytes = reserved_bytes, .planner = options.planner}));
+    progress.advance(1);
+    return compiled;
   };
   const ir::Graph head = TRY(chain("head", std::vector{&graphs.head, &graphs.sampler}));
   const ir::Graph decode = TRY(chain("decode", std::vector{&graphs.body, &graphs.head, &graphs.sampler}));

@@ -153,10 +153,12 @@ void HttpSession::start_stream(const HttpResponse& response) {
 
 void HttpSession::write(const std::string& data) {
   if (!exchange_->started || head_only_ || data.empty()) return;
-  send(chunked_ ? body_chunk(data) : data);
+  // Of what was there before: one large event may take its time.
   if (unsent() > sessions_.options.max_unsent_bytes) {
     log_debug("http", "dropped a client with {} bytes unsent", unsent());
     lose();
+  } else {
+    send(chunked_ ? body_chunk(data) : data);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <utility>
 
 #include "tessera/server/api_error.h"
@@ -59,7 +60,16 @@ void LiveJobs::start(Call call, ApiJob made) {
 
 void LiveJobs::dispatch(std::vector<EngineThread::Event> events) {
   const Clock::time_point now = Clock::now();
-  for (EngineThread::Event& event : events) dispatch(std::move(event), now);
+  for (EngineThread::Event& event : events) {
+    const auto found = places_.find(event.ticket);
+    if (found == places_.end()) continue;
+    const std::shared_ptr<Job> job = found->second.job;
+    try {
+      dispatch(std::move(event), now);
+    } catch (const std::exception& e) {  // out of memory, for the most part: this job's affair and no other's
+      fail(*job, {.finish = FinishReason::kError, .error = internal_error(e.what())});
+    }
+  }
 }
 
 void LiveJobs::dispatch(EngineThread::Event event, Clock::time_point now) {

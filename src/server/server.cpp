@@ -76,7 +76,10 @@ struct Server::Impl {
             .build_elsewhere =
                 [this](std::function<std::string()> build, std::function<void(std::string)> then) {
                   texts->post([this, build = std::move(build), then = std::move(then)]() mutable {
-                    http->post([body = build(), then = std::move(then)]() mutable { then(std::move(body)); });
+                    ApiResult<std::string> built =
+                        guarded<std::string>([&](const ServedModel&, std::string_view) { return build(); }, model, {});
+                    std::string body = built.ok() ? *std::move(built) : built.error().to_json();
+                    http->post([body = std::move(body), then = std::move(then)]() mutable { then(std::move(body)); });
                   });
                 }};
   }
@@ -124,32 +127,47 @@ struct Server::Impl {
     }
   }
 
+  // Reads the call's body on the texts' thread, unless its client leaves before, and goes on here with what came of it.
+  template <class T, class Read, class Then>
+  void read_elsewhere(Call call, Read read, Then then) {
+    const std::size_t size = call.request().body.size();
+    if (queued_bytes + size > kMaxQueuedBytes) {
+      call.refuse(unavailable("too many large requests are being read; come again"));
+      return;
+    }
+    queued_bytes += size;
+    auto gone = std::make_shared<std::atomic<bool>>(false);
+    call.on_disconnect([gone] { gone->store(true); });
+    std::string body = call.take_body();
+    texts->post([this, read, then, size, gone, call = std::move(call), body = std::move(body)]() mutable {
+      auto made = std::make_shared<ApiResult<T>>(unavailable("the client has left"));
+      if (!gone->load()) *made = guarded<T>(read, model, body);
+      http->post([this, then, size, call = std::move(call), made = std::move(made)]() mutable {
+        queued_bytes -= size;
+        then(std::move(call), std::move(*made));
+      });
+    });
+  }
+
   // Prepared by the texts' thread, run by the engine.
   void run_job(Call call, Prepare prepare) {
     if (const std::optional<ApiError> error = refusal()) {
       call.refuse(*error);
       return;
     }
-    std::string body = call.take_body();
-    texts->post([this, prepare, call = std::move(call), body = std::move(body)]() mutable {
-      auto job = std::make_shared<ApiResult<ApiJob>>(guarded<ApiJob>(prepare, model, body));
-      http->post([this, call = std::move(call), job = std::move(job)]() mutable {
-        if (job->ok()) {
-          jobs->start(std::move(call), std::move(**job));
-        } else {
-          call.refuse(job->error());
-        }
-      });
+    read_elsewhere<ApiJob>(std::move(call), prepare, [this](Call prepared, ApiResult<ApiJob> job) {
+      if (job.ok()) {
+        jobs->start(std::move(prepared), *std::move(job));
+      } else {
+        prepared.refuse(job.error());
+      }
     });
   }
 
   // Answered by the texts' thread alone.
   void run_build(Call call, Build build) {
-    std::string body = call.take_body();
-    texts->post([this, build, call = std::move(call), body = std::move(body)]() mutable {
-      ApiResult<std::string> built = guarded<std::string>(build, model, body);
-      http->post([call = std::move(call), built = std::move(built)]() mutable { answer(call, std::move(built)); });
-    });
+    read_elsewhere<std::string>(std::move(call), build,
+                                [](const Call& built, ApiResult<std::string> body) { answer(built, std::move(body)); });
   }
 
   // Answered by the engine's thread, between two steps.
@@ -220,6 +238,10 @@ struct Server::Impl {
     response.body = metrics->scrape(engine_thread->stats(), memory);
     call.respond(std::move(response));
   }
+
+  // Bodies that wait for the texts' thread, or are being read there.
+  static constexpr std::size_t kMaxQueuedBytes = std::size_t{256} << 20;
+  std::size_t queued_bytes = 0;
 
   // In the order of their making: threads end before what they post to.
   ServerOptions options;

@@ -71,6 +71,15 @@ async def many(server, count, at_a_time):
     await asyncio.gather(*(client() for _ in range(at_a_time)))
 
 
+def settled(server):
+    """Threads and descriptors once the last connections are closed: the least of half a second."""
+    seen = []
+    for _ in range(5):
+        time.sleep(0.1)
+        seen.append((server.threads(), server.descriptors()))
+    return min(seen)
+
+
 def wait_until_idle(server, threads, descriptors):
     for _ in range(100):
         if server.threads() == threads and server.descriptors() == descriptors:
@@ -93,7 +102,7 @@ def main():
         requests = make_requests(32, options.longest)
         alone = [text_of(asyncio.run(server.stream("/v1/completions", r))) for r in requests]
         server.get("/flush_cache")
-        threads, descriptors = server.threads(), server.descriptors()
+        threads, descriptors = settled(server)
 
         wrk = None
         if options.wrk and shutil.which("wrk"):
