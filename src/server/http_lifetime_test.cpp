@@ -142,7 +142,7 @@ TEST(HttpSlowReader, IsServedWhileItTakesSomething) {
   client.send(get("/"));
   const std::size_t head = client.read_through("\r\n\r\n").size();
   ASSERT_GT(head, 0u);
-  for (int i = 0; i < 30; ++i) {  // longer in all than the timeout
+  for (int i = 0; i < 30; ++i) {                                            // longer in all than the timeout
     for (int reads = 0; reads < 2; ++reads) ASSERT_TRUE(client.receive());  // 15 MiB at most
     std::this_thread::sleep_for(std::chrono::milliseconds(60));
   }
