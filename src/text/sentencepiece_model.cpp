@@ -2,6 +2,8 @@
 
 #include <sentencepiece_processor.h>
 
+#include <exception>
+
 #include "tessera/text/sentencepiece_proto.h"
 
 namespace tessera {
@@ -37,8 +39,11 @@ Result<std::unique_ptr<SentencePieceModel>> SentencePieceModel::parse(std::strin
 
 Status SentencePieceModel::load(const std::string& bytes, const std::string& name) {
   const auto& library = processor_->library;
-  if (const auto status = processor_->library.LoadFromSerializedProto(bytes); !status.ok()) {
-    return invalid_argument(name + " is not a SentencePiece model: " + status.ToString());
+  try {
+    const auto status = processor_->library.LoadFromSerializedProto(bytes);
+    if (!status.ok()) return invalid_argument(name + " is not a SentencePiece model: " + status.ToString());
+  } catch (const std::exception& e) {  // of the trie it makes: a piece that begins with NUL, say
+    return invalid_argument(name + " is not a SentencePiece model: " + e.what());
   }
   for (int id = 0; id < library.GetPieceSize(); ++id) {
     Status added = vocabulary_.add(library.IdToPiece(id), id);

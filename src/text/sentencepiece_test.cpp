@@ -152,6 +152,21 @@ TEST(SentencePiece, ErrorsNameFileAndField) {
   }
 }
 
+TEST(SentencePiece, APieceThatBeginsWithNulIsRefused) {
+  // The library throws where it makes its trie.
+  constexpr std::string_view kBytes(
+      "\x0a\x0e\x0a\x05\x3c\x75\x6e\x4b\x3e\x15\x00\x00\x00\x00\x18\x02\x0a\x0c\x0a\x03\x00\x00\x50\x30"
+      "\x00\x2d\x93\x10\x18\x03\x0a\x0d\x0a\x04\x3c\x2f\x73\x3e\x15\x00\x3d\x00\x00\x18\x03\x0a\x0f\x0a"
+      "\x06\x3c\x32\x78\x30\x41\x3e\x15\x00\x00\x00\x00\x18\x7d\x7d\x7d\x7d\x7d\x7d\x7d\x7d\x7d\x7d\x7d"
+      "\x7d\x64\x65\x6e\x74\x69\xf3\x79\x18\x01\x20\x01\x28\x01",
+      86);
+  const TemporaryDirectory folder;
+  folder.write("tokenizer.model", std::string(kBytes));
+  const Status status = Tokenizer::load(folder.path()).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("tokenizer.model is not a SentencePiece model"));
+}
+
 TEST(SentencePiece, LongTextsTakeAboutLinearTime) {
   // Without a space: a quadratic merge would take minutes.
   std::string text;
