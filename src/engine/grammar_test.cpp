@@ -358,10 +358,12 @@ TEST_F(GrammarTest, GrammarsAreKept) {
 
 TEST_F(GrammarTest, ThreadsShareACompilerAndItsGrammars) {
   const auto work = [](unsigned seed) {
-    Walk{demo(),
-         {Kind::kRegex, "[a-d]{2," + std::to_string(4 + seed % 3) + "}"},
-         [](const std::string& text) { return std::regex_match(text, std::regex("[a-d]{2,}")); },
-         /*exact=*/false}
+    Walk{
+        demo(),
+        {Kind::kRegex, "[a-d]{2," + std::to_string(4 + seed % 3) + "}"},
+        // Not std::regex, whose tables libstdc++ fills without a lock.
+        [](const std::string& text) { return text.size() >= 2 && text.find_first_not_of("abcd") == std::string::npos; },
+        /*exact=*/false}
         .run_all(20);
     Walk{demo(),
          {Kind::kJsonSchema, R"({"type":"array","items":{"type":"integer"}})"},
