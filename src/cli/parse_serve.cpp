@@ -26,7 +26,7 @@ class ServeParser final : public CommandParser {
                });
     add.text("--chat-template", "FILE", "instead of the model's own; a file or the template itself",
              options_.server.chat_template);
-    add.text("--tool-call-parser", "NAME", "hermes, llama3, mistral, none (as the chat template has it)",
+    add.text("--tool-call-parser", "NAME", "hermes, llama3, mistral, deepseekv3, none (as the chat template has it)",
              options_.server.tool_call_parser);
     add.text("--reasoning-parser", "NAME", "qwen3, deepseek-r1, none (as the chat template has it)",
              options_.server.reasoning_parser);

@@ -5,8 +5,16 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace tessera {
+
+namespace {
+
+// A large body or a slow grammar takes one of them, and others go on.
+constexpr int kTextThreads = 4;
+
+}  // namespace
 
 struct TextThread::Impl {
   void run() {
@@ -27,11 +35,11 @@ struct TextThread::Impl {
   std::condition_variable wake;
   std::deque<std::function<void()>> tasks;
   bool stopping = false;
-  std::thread thread;
+  std::vector<std::thread> threads;
 };
 
 TextThread::TextThread() : impl_(std::make_unique<Impl>()) {
-  impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
+  for (int i = 0; i < kTextThreads; ++i) impl_->threads.emplace_back([impl = impl_.get()] { impl->run(); });
 }
 
 TextThread::~TextThread() {
@@ -39,8 +47,8 @@ TextThread::~TextThread() {
     const std::lock_guard lock(impl_->mutex);
     impl_->stopping = true;
   }
-  impl_->wake.notify_one();
-  impl_->thread.join();
+  impl_->wake.notify_all();
+  for (std::thread& thread : impl_->threads) thread.join();
 }
 
 void TextThread::post(std::function<void()> task) {

@@ -1,5 +1,6 @@
-// A thread for what would hold the I/O thread up: parsing bodies, rendering templates, tokenising, compiling grammars,
-// building large answers. One, so that work is done in the order it came.
+// Threads for what would hold the I/O thread up: parsing bodies, rendering templates, tokenising, compiling grammars,
+// building large answers. A few, so that one slow request does not hold the others up; tasks begin in the order they
+// came.
 //
 // Threads: post() from any thread.
 #pragma once
@@ -12,7 +13,7 @@ namespace tessera {
 class TextThread {
  public:
   TextThread();
-  // Ends with the task at hand; those that wait are dropped.
+  // Ends with the tasks at hand; those that wait are dropped.
   ~TextThread();
 
   void post(std::function<void()> task);
