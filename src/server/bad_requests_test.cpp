@@ -233,6 +233,7 @@ TEST(BadRequest, ChatFields) {
           chat_field(R"("top_logprobs": 3)", "top_logprobs", "0 where \"logprobs\" is not true"),
           chat_field(R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "[0, 20]"),
           chat_field(R"("chat_template_kwargs": [])", "chat_template_kwargs", "an object"),
+          chat_field(R"("chat_template_kwargs": {"messages": []})", "chat_template_kwargs", "without \"messages\""),
           chat_field(R"("enable_thinking": "no")", "enable_thinking", "true or false"),
           chat_field(R"("functions": [])", "functions", "\"tools\""),
           chat_field(R"("tools": {})", "tools", "a list"),

@@ -14,6 +14,11 @@ namespace {
 ApiResult<Json> read_template_variables(const ApiFields& fields) {
   const Json* given = TRY(fields.object("chat_template_kwargs"));
   Json variables = given != nullptr ? *given : Json::object();
+  // What the request says elsewhere is not said twice.
+  for (const std::string_view name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
+    if (variables.find(name) != nullptr)
+      return fields.wrong("chat_template_kwargs", fmt::format("an object without \"{}\"", name));
+  }
   if (const auto thinking = TRY(fields.boolean("enable_thinking"))) variables.set("enable_thinking", *thinking);
   if (const auto effort = TRY(fields.string("reasoning_effort"))) variables.set("reasoning_effort", *effort);
   return variables;
