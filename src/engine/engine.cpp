@@ -40,8 +40,7 @@ std::int64_t Engine::draw_seed() { return static_cast<std::int64_t>(next_random(
 
 std::int64_t Engine::max_request_tokens() const {
   // The last token's keys and values are never needed.
-  const std::int64_t cached = scheduler_->pages().num_usable() * scheduler_->pages().page_size();
-  return std::min(runner_->options().context_length, cached + 1);
+  return std::min(runner_->options().context_length, scheduler_->pages().usable_tokens() + 1);
 }
 
 // What the prompt is made of: ids of the vocabulary, or embeddings.
@@ -82,11 +81,11 @@ Status Engine::check(Request& request) const {
   if (request.score) request.stop.max_new_tokens = 0;
   const auto length = static_cast<std::int64_t>(request.prompt.size());
   const std::int64_t context = max_request_tokens();
-  const std::int64_t cached = scheduler_->pages().num_usable() * scheduler_->pages().page_size();
+  const std::int64_t longest = std::min(context, scheduler_->pages().usable_tokens());
   const bool generates = request.stop.max_new_tokens > 0;
-  if (length > std::min(context, cached) || (length == context && generates)) {
-    return invalid_argument(fmt::format("the prompt has {} tokens, which is too long for a context of {}", length,
-                                        std::min(context, cached)));
+  if (length > longest || (length == context && generates)) {
+    return invalid_argument(
+        fmt::format("the prompt has {} tokens, which is too long for a context of {}", length, longest));
   }
   request.stop.max_new_tokens = std::min(request.stop.max_new_tokens, context - length);
   request.stop.min_new_tokens = std::min(request.stop.min_new_tokens, request.stop.max_new_tokens);
@@ -106,7 +105,6 @@ Result<RequestId> Engine::submit(Request request) {
   sequence->id = RequestId(next_id_++);
   sequence->order = sequence->id.value();
   sequence->seed = request.sampling.seed ? *request.sampling.seed : draw_seed();
-  sequence->tokens.reserve(request.prompt.size() + static_cast<std::size_t>(request.stop.max_new_tokens));
   sequence->tokens = request.prompt;
   sequence->request = std::move(request);
   const Request& kept = sequence->request;

@@ -17,6 +17,7 @@ class PagePool {
   std::int64_t page_size() const { return page_size_; }
   std::int64_t num_free() const { return static_cast<std::int64_t>(free_.size()); }
   std::int64_t num_usable() const { return num_usable_; }
+  std::int64_t usable_tokens() const { return num_usable_ * page_size_; }
   std::int64_t pages_for(std::int64_t tokens) const { return tessera::pages_for(tokens, page_size_); }
 
   // Precondition: num_free() > 0.

@@ -34,7 +34,7 @@ struct ScheduledBatch {
   bool wants_hidden = false;
   int top_logprobs = 0;
 
-  // Empties it for a model with so many cache groups, hidden size and vocabulary; keeps memory.
+  // Empties it for a model with so many cache groups; keeps memory.
   void clear(std::size_t num_cache_groups);
   // Adds the next `count` tokens of `sequence`, whose pages are there.
   void append(Sequence& sequence, std::int64_t count, std::int64_t page_size, std::int64_t vocab_size);

@@ -139,6 +139,7 @@ void Scheduler::preempt_last() {
 void Scheduler::take_pages(Sequence& sequence, std::int64_t count) {
   // It grows up to here, and not by a reallocation at a time.
   const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
+  sequence.tokens.reserve(static_cast<std::size_t>(most));
   sequence.pages.reserve(static_cast<std::size_t>(pages_.pages_for(most)));
   prefixes_.evict(count - pages_.num_free());
   for (std::int64_t i = 0; i < count; ++i) sequence.pages.push_back(pages_.take());
