@@ -70,8 +70,8 @@ TEST_P(Goldens, Float32LogitsOnEveryWay) {
     }
     const ForwardCounters& counters = (*engine)->runner().counters();
     const bool graphs = way == Way::kGraphs || way == Way::kChunked || way == Way::kFullGraph;
-    for (const auto& [bucket, forwards] : counters.by_bucket) {
-      EXPECT_EQ(bucket.first == RunnerKind::kEager, !graphs) << runner_kind_name(bucket.first) << " " << bucket.second;
+    for (const auto& [key, forwards] : counters.by_key) {
+      EXPECT_EQ(key.runner == RunnerKind::kEager, !graphs) << runner_kind_name(key.runner) << " " << key.size;
     }
   }
 }

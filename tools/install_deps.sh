@@ -9,11 +9,11 @@ build_packages=(
   make cmake ninja-build g++ ccache pkg-config
   libdnnl-dev
   ocl-icd-opencl-dev # libdnnl-dev's CMake package asks for it and does not bring it
-  libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev libcli11-dev libpcre2-dev libutf8proc-dev
+  libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev
   libsentencepiece-dev libcurl4-openssl-dev libssl-dev libboost1.81-dev prometheus-cpp-dev
   patch # for what comes from PyPI
 )
-test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 xz-utils chromium)
+test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 xz-utils chromium curl)
 dev_packages=(clang-format clang-tidy-19)
 fuzz_packages=(clang-19 libclang-rt-19-dev)
 

@@ -18,7 +18,7 @@ LIMIT_MIB = {"program": 50, "tests": 48}
 SYSTEM = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|"
                     r"cublas\w*|cudart|cudnn\w*|cuda|nvrtc\S*))\.so")
 TEST_PROGRAMS = ["src/device/cuda_device_test", "src/ops/ops_test", "src/engine/engine_test", "tests/goldens_test",
-                 "tests/demo_model_test", "tests/steady_decode_test"]
+                 "tests/demo_model_test", "tests/steady_decode_test", "tests/capture_guard_test"]
 TEST_DATA = ["tests/data/goldens", "tests/data/demo", "models/demo", "tools/test_cuda.sh"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 

@@ -53,7 +53,7 @@ run_command() {
   fi
 }
 
-for name in cuda_device_test ops_test engine_test goldens_test demo_model_test steady_decode_test; do run_test "$name"; done
+for name in cuda_device_test ops_test capture_guard_test engine_test goldens_test demo_model_test steady_decode_test; do run_test "$name"; done
 tessera=$(find_program tessera)
 for dtype in float32 bfloat16; do
   run_command "$tessera" verify --model-path "$root/models/demo" --device "$device" --dtype "$dtype"

@@ -1,22 +1,34 @@
 #include "tessera/base/log.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
-#include <map>
-#include <mutex>
+#include <optional>
+#include <vector>
 
 namespace tessera {
 namespace {
 
-constexpr std::string_view kLevelNames[] = {"debug", "info", "warn", "error", "off"};
+constexpr std::array<std::string_view, 5> kLevelNames = {"debug", "info", "warn", "error", "off"};
+constexpr std::size_t kNumTopics = std::size(kLogTopics);
 
 struct Levels {
-  std::mutex mutex;
-  std::map<std::string, LogLevel, std::less<>> topics;
-  std::atomic<LogLevel> all{LogLevel::kInfo};
-  std::atomic<bool> has_topics{false};
+  std::array<std::atomic<LogLevel>, kNumTopics> topics;
+  std::array<std::atomic<bool>, kNumTopics> own{};  // the topic has a level of its own
+
+  Levels() { set_all(LogLevel::kInfo); }
+  void set_all(LogLevel level) {
+    for (std::size_t i = 0; i < kNumTopics; ++i)
+      if (!own[i]) topics[i] = level;
+  }
+  void set(std::size_t topic, LogLevel level) {
+    own[topic] = true;
+    topics[topic] = level;
+  }
 };
 
 Levels& levels() {
@@ -35,40 +47,46 @@ spdlog::logger& sink() {
   return *logger;
 }
 
+std::optional<LogLevel> level_of(std::string_view name) {
+  const auto it = std::find(kLevelNames.begin(), kLevelNames.end(), name);
+  if (it == kLevelNames.end()) return std::nullopt;
+  return static_cast<LogLevel>(it - kLevelNames.begin());
+}
+
+Status set_topic_level(std::string_view topic, LogLevel level) {
+  for (std::size_t i = 0; i < kNumTopics; ++i) {
+    if (kLogTopics[i].name != topic) continue;
+    levels().set(i, level);
+    return ok_status();
+  }
+  std::vector<std::string_view> names;
+  for (const LogTopicName& known : kLogTopics) names.push_back(known.name);
+  return invalid_argument(fmt::format("there is no log topic \"{}\": {} are", topic, fmt::join(names, ", ")));
+}
+
 }  // namespace
 
 Status set_log_level(std::string_view spec) {
   const auto equals = spec.find('=');
-  const std::string_view name = equals == std::string_view::npos ? spec : spec.substr(equals + 1);
-  for (int i = 0; i < 5; ++i) {
-    if (name != kLevelNames[i]) continue;
-    const auto level = static_cast<LogLevel>(i);
-    if (equals == std::string_view::npos) {
-      levels().all = level;
-    } else {
-      std::scoped_lock lock(levels().mutex);
-      levels().topics[std::string(spec.substr(0, equals))] = level;
-      levels().has_topics = true;
-    }
-    return ok_status();
+  const bool of_topic = equals != std::string_view::npos;
+  const std::optional<LogLevel> level = level_of(of_topic ? spec.substr(equals + 1) : spec);
+  if (!level) {
+    return invalid_argument(
+        fmt::format("log level \"{}\" is none of {} (or topic=level)", spec, fmt::join(kLevelNames, ", ")));
   }
-  return invalid_argument(
-      fmt::format("log level \"{}\" is none of debug, info, warn, error, off (or topic=level)", spec));
+  if (of_topic) return set_topic_level(spec.substr(0, equals), *level);
+  levels().set_all(*level);
+  return ok_status();
 }
 
-bool log_enabled(std::string_view topic, LogLevel level) {
-  Levels& l = levels();
-  if (l.has_topics) {
-    std::scoped_lock lock(l.mutex);
-    if (auto it = l.topics.find(topic); it != l.topics.end()) return level >= it->second;
-  }
-  return level >= l.all.load();
+bool log_enabled(LogTopic topic, LogLevel level) {
+  return level >= levels().topics[topic.index()].load(std::memory_order_relaxed);
 }
 
-void log_line(std::string_view topic, LogLevel level, std::string_view line) {
+void log_line(LogTopic topic, LogLevel level, std::string_view line) {
   constexpr spdlog::level::level_enum kTo[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
                                                spdlog::level::err, spdlog::level::off};
-  sink().log(kTo[static_cast<int>(level)], "{}: {}", topic, line);
+  sink().log(kTo[static_cast<int>(level)], "{}: {}", kLogTopics[topic.index()].name, line);
 }
 
 }  // namespace tessera

@@ -1,11 +1,12 @@
-// Log lines by topic: "engine", "capture", "dispatch", "load", … Each topic has its own level.
-// Lines go to standard error, so that standard output stays the program's answer.
+// Log lines by topic, each with a level of its own. Lines go to standard error, so that standard output stays the
+// program's answer.
 //
 //   log_info("capture", "captured {} sizes in {:.2f} s", n, seconds);
 #pragma once
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <string_view>
 
 #include "tessera/base/status.h"
@@ -14,30 +15,70 @@ namespace tessera {
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
 
-// One entry of `--log-level`: "warn" for all topics, "capture=debug" for one.
+struct LogTopicName {
+  std::string_view name;
+  std::string_view lines;  // what they tell
+};
+// All topics there are (H5); docs/serving.md shows the same list.
+inline constexpr LogTopicName kLogTopics[] = {
+    {"attention", "which attention kernels a device has"},
+    {"bench", "runs of tessera bench"},
+    {"cache", "measured costs and chosen algorithms on disk: found, written, ignored"},
+    {"capture", "graphs captured, and sizes dropped"},
+    {"cli", "flags that are deprecated or overruled"},
+    {"compile", "pieces compiled, and sizes bound to kernels and addresses"},
+    {"debug", "what debug mode checks and writes"},
+    {"dispatch", "every forward: runner, size, padding and reason; many fallbacks to eager"},
+    {"engine", "what the plan settled otherwise than asked"},
+    {"http", "connections"},
+    {"hub", "models fetched"},
+    {"load", "weights and tokenizers"},
+    {"memory", "who gets how much of the device's memory"},
+    {"server", "requests and what is served"},
+    {"split", "a forward cut into pieces and split ops"},
+};
+
+// A name of kLogTopics; a call with another one does not compile.
+class LogTopic {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a topic is written as its name
+  consteval LogTopic(const char* name) : index_(find(name)) {}
+  std::size_t index() const { return index_; }
+
+ private:
+  static consteval std::size_t find(std::string_view name) {
+    for (std::size_t i = 0; i < std::size(kLogTopics); ++i)
+      if (kLogTopics[i].name == name) return i;
+    throw "this topic is not in kLogTopics";  // at compile time
+  }
+  std::size_t index_;
+};
+
+// One entry of `--log-level`: "warn" for all topics, "capture=debug" for one. An unknown topic is an error that names
+// those there are.
 Status set_log_level(std::string_view spec);
 
-bool log_enabled(std::string_view topic, LogLevel level);
+bool log_enabled(LogTopic topic, LogLevel level);
 // Thread-safe. `line` has no newline at its end.
-void log_line(std::string_view topic, LogLevel level, std::string_view line);
+void log_line(LogTopic topic, LogLevel level, std::string_view line);
 
 template <class... Args>
-void log_debug(std::string_view topic, fmt::format_string<Args...> format, Args&&... args) {
+void log_debug(LogTopic topic, fmt::format_string<Args...> format, Args&&... args) {
   if (log_enabled(topic, LogLevel::kDebug))
     log_line(topic, LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
-void log_info(std::string_view topic, fmt::format_string<Args...> format, Args&&... args) {
+void log_info(LogTopic topic, fmt::format_string<Args...> format, Args&&... args) {
   if (log_enabled(topic, LogLevel::kInfo))
     log_line(topic, LogLevel::kInfo, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
-void log_warn(std::string_view topic, fmt::format_string<Args...> format, Args&&... args) {
+void log_warn(LogTopic topic, fmt::format_string<Args...> format, Args&&... args) {
   if (log_enabled(topic, LogLevel::kWarn))
     log_line(topic, LogLevel::kWarn, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
-void log_error(std::string_view topic, fmt::format_string<Args...> format, Args&&... args) {
+void log_error(LogTopic topic, fmt::format_string<Args...> format, Args&&... args) {
   if (log_enabled(topic, LogLevel::kError))
     log_line(topic, LogLevel::kError, fmt::format(format, std::forward<Args>(args)...));
 }

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/cli/commands.h"
+#include "tessera/cli/session.h"
 #include "tessera/device/cpu/parallel.h"
 
 namespace tessera::cli {
@@ -13,6 +16,7 @@ std::string_view kind_name(BenchKind kind) {
     case BenchKind::kPrefill: return "prefill";
     case BenchKind::kDecode: return "decode";
     case BenchKind::kStartup: return "startup";
+    case BenchKind::kProfile: return "profile";
   }
   return "";
 }
@@ -23,6 +27,20 @@ std::string_view dtype_of(const Engine& engine) {
 }
 
 }  // namespace
+
+EngineOptions bench_engine_options(const BenchOptions& options) {
+  EngineOptions engine = options.engine;
+  engine.show_progress = progress_wanted();
+  if (engine.chunked_prefill_size == 0 && !options.num_tokens.empty() && options.num_tokens.back() > 2048)
+    engine.chunked_prefill_size = options.num_tokens.back();
+  return engine;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 Json bench_header(const BenchOptions& options, const Engine& engine) {
   Json json = Json::object();
@@ -44,6 +62,7 @@ Status run_bench(const BenchOptions& options) {
     case BenchKind::kPrefill: return bench_prefill(options);
     case BenchKind::kDecode: return bench_decode(options);
     case BenchKind::kStartup: return bench_startup(options);
+    case BenchKind::kProfile: return bench_profile(options);
   }
   return internal_error("unknown benchmark");
 }

@@ -1,4 +1,4 @@
-// The three benchmarks. Each prints a table, or one JSON object.
+// The benchmarks of an engine. Each prints a table, or one JSON object.
 #pragma once
 
 #include <vector>
@@ -13,6 +13,13 @@ namespace tessera::cli {
 Status bench_prefill(const BenchOptions& options);
 Status bench_decode(const BenchOptions& options);
 Status bench_startup(const BenchOptions& options);
+// Also writes a trace to options.output.
+Status bench_profile(const BenchOptions& options);
+
+// Those of the engine, made to take the longest forward that is asked for.
+EngineOptions bench_engine_options(const BenchOptions& options);
+// Precondition: not empty.
+double median(std::vector<double> values);
 
 // What was measured, on what: {"bench", "model", "dtype", "threads", …}
 Json bench_header(const BenchOptions& options, const Engine& engine);

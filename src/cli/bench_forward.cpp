@@ -19,12 +19,6 @@ namespace {
 
 constexpr int kWarmUps = 5;
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 using Clock = std::chrono::steady_clock;
 double ms_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
@@ -144,11 +138,7 @@ std::int64_t step_bytes(const Engine& engine, std::int64_t requests, std::int64_
 }  // namespace
 
 Status bench_prefill(const BenchOptions& options) {
-  EngineOptions engine_options = options.engine;
-  engine_options.show_progress = progress_wanted();
-  if (engine_options.chunked_prefill_size == 0 && !options.num_tokens.empty() && options.num_tokens.back() > 2048)
-    engine_options.chunked_prefill_size = options.num_tokens.back();
-  const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
+  const std::unique_ptr<Engine> engine = TRY(Engine::create(bench_engine_options(options)));
   ModelRunner& runner = engine->runner();
 
   Table table({">tokens", ">eager ms", ">graph ms", ">device ms", ">host ms", ">forward ms", ">tok/s", ">speed-up",

@@ -40,7 +40,7 @@ Load random_load(const LoadOptions& options) {
 
 Result<Load> make_load(const LoadOptions& options) {
   if (options.trace.empty()) return random_load(options);
-  Load load{.requests = TRY(read_trace(options.trace, options.num_prompts)), .recorded = true};
+  Load load{.requests = TRY(read_trace(options.trace, options.num_prompts, options.trace_flag)), .recorded = true};
   std::stable_sort(load.requests.begin(), load.requests.end(),
                    [](const LoadRequest& a, const LoadRequest& b) { return a.arrival_s < b.arrival_s; });
   const double first = load.requests.front().arrival_s;

@@ -14,7 +14,8 @@ namespace tessera::cli {
 enum class Arrivals : std::uint8_t { kPoisson, kUniform };
 
 struct LoadOptions {
-  std::string trace{};  // a file: *.csv as Azure's, *.jsonl as Mooncake's; empty: random requests
+  std::string trace{};                 // a file: *.csv as Azure's, *.jsonl as Mooncake's; empty: random requests
+  std::string trace_flag = "--trace";  // that named it, for errors
   std::int64_t num_prompts = 100;
   std::uint64_t seed = 0;
   // Of random requests:

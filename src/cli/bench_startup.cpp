@@ -7,12 +7,13 @@
 #include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
+#include "tessera/ops/backend.h"
 
 namespace tessera::cli {
 namespace {
 
 // Seconds from options and config.json to a plan: graphs built, ladders and memory decided.
-Result<double> time_plan(const EngineOptions& options, const DeviceProperties& device) {
+Result<double> time_plan(const EngineOptions& options, Device& device) {
   const auto start = std::chrono::steady_clock::now();
   TRY(plan_engine(options, device));
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -43,9 +44,10 @@ Result<double> measure_host_copies(Device& device) {
 Status bench_startup(const BenchOptions& options) {
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = progress_wanted();
-  const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
+  std::unique_ptr<Device> device = TRY(open_device(engine_options.device));
+  const double plan_seconds = TRY(time_plan(engine_options, *device));
+  const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options, std::move(device)));
   const ModelRunner& runner = engine->runner();
-  const double plan_seconds = TRY(time_plan(engine_options, runner.device().properties()));
   const MemoryLedger memory = runner.memory();
 
   Table table({"runner", ">sizes", ">graphs", ">nodes", ">seconds"});

@@ -87,14 +87,14 @@ std::string_view without_return(const std::string& line) {
 
 }  // namespace
 
-Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_t most) {
+Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_t most, std::string_view flag) {
   std::ifstream file(path);
-  if (!file) return not_found(fmt::format("--trace: {} cannot be read: {}", path, std::strerror(errno)));
+  if (!file) return not_found(fmt::format("{}: {} cannot be read: {}", flag, path, std::strerror(errno)));
   std::string line;
-  if (!std::getline(file, line)) return invalid_argument(fmt::format("--trace: {} has no lines", path));
+  if (!std::getline(file, line)) return invalid_argument(fmt::format("{}: {} has no lines", flag, path));
   const bool azure = without_return(line) == kAzureHeading;
   if (!azure && !line.starts_with('{')) {
-    return invalid_argument(fmt::format("--trace: {} begins with \"{}\"; accepted are \"{}\" and a JSON object", path,
+    return invalid_argument(fmt::format("{}: {} begins with \"{}\"; accepted are \"{}\" and a JSON object", flag, path,
                                         clip_text(line), kAzureHeading));
   }
   std::vector<LoadRequest> requests;
@@ -104,12 +104,12 @@ Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_
     const std::string_view text = without_return(line);
     if (text.empty()) continue;
     Result<LoadRequest> request = azure ? read_azure(text) : read_mooncake(text);
-    if (!request.ok()) return request.status().with_context(fmt::format("--trace: {}:{}", path, number));
+    if (!request.ok()) return request.status().with_context(fmt::format("{}: {}:{}", flag, path, number));
     request->input_tokens = std::max<std::int64_t>(request->input_tokens, 1);
     request->output_tokens = std::max<std::int64_t>(request->output_tokens, 1);
     requests.push_back(*std::move(request));
   }
-  if (requests.empty()) return invalid_argument(fmt::format("--trace: {} has no requests", path));
+  if (requests.empty()) return invalid_argument(fmt::format("{}: {} has no requests", flag, path));
   return requests;
 }
 

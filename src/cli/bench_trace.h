@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -12,7 +13,8 @@ namespace tessera::cli {
 
 // The first `most` requests of a file, at least one, as the file has them: Azure's CSV (TIMESTAMP, ContextTokens,
 // GeneratedTokens) or Mooncake's JSON lines (timestamp in ms, input_length, output_length, hash_ids), told apart by
-// their first line. Lengths of 0 count as 1.
-Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_t most);
+// their first line. Lengths of 0 count as 1. `flag` named the file: errors begin with it.
+Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_t most,
+                                            std::string_view flag = "--trace");
 
 }  // namespace tessera::cli

@@ -14,7 +14,7 @@ class CommandParser {
  public:
   virtual ~CommandParser() = default;
   // Of a command that loads a model; else null.
-  virtual const EngineOptions* engine() const = 0;
+  virtual EngineOptions* engine() = 0;
   // Once the flags are parsed: checks what no single flag can tell.
   virtual Result<Command> finish() = 0;
 };
@@ -29,5 +29,6 @@ MakeCommandParser make_explain_parser;
 MakeCommandParser make_verify_parser;
 MakeCommandParser make_bench_parser;
 MakeCommandParser make_pull_parser;
+MakeCommandParser make_cache_parser;
 
 }  // namespace tessera::cli

@@ -22,5 +22,6 @@ Status run_bench(const BenchOptions& options);
 // Fails after its answer where no request succeeded.
 Status run_bench_serve(const BenchServeOptions& options);
 Status run_pull(const PullCommandOptions& options);
+Status run_cache(const CacheOptions& options);
 
 }  // namespace tessera::cli

@@ -17,14 +17,11 @@ Status take_dtype(const std::string& flag, const std::string& text, EngineOption
   return ok_status();
 }
 
-Status take_split_ops(const std::string& flag, const std::string& text, GraphOptions& graphs) {
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    if (end == begin) return invalid_argument(fmt::format("{}: \"{}\" has an empty name", flag, text));
-    graphs.split_ops.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return ok_status();
+// The compiler that SGLang calls inductor is our fused one.
+Status take_compiler(const std::string& flag, const std::string& text) {
+  static constexpr std::array<std::string_view, 3> kNames = {"eager", "inductor", "fused"};
+  if (TRY(parse_choice(flag, text, kNames)) == 0) return ok_status();
+  return unimplemented(fmt::format("{}: \"{}\" is not supported yet; accepted is eager", flag, text));
 }
 
 // Takes one value and refuses others as not supported yet.
@@ -44,24 +41,28 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
   add.text("--tokenizer-path", "PATH", "tokenizer folder or tokenizer.json, if elsewhere", engine.tokenizer_path);
   add.choice("--load-format", "dummy: random weights, config.json is enough", {"auto", "safetensors", "dummy"},
              engine.load_format);
-  add.value("--dtype", "auto|float32|bfloat16|float16", "of weights, activations and KV cache",
-            [&engine](const std::string& flag, const std::string& text) { return take_dtype(flag, text, engine); });
-  add.value("--device", "cpu|cuda|cuda:N", "where it runs (cpu)",
-            [&engine](const std::string& flag, const std::string& text) -> Status {
-              TRY(parse_device_name(text).with_context(flag));
-              engine.device = text;
-              return ok_status();
-            });
+  add.value(
+      "--dtype", "auto|float32|bfloat16|float16", "of weights, activations and KV cache",
+      [&engine](const std::string& flag, const std::string& text) { return take_dtype(flag, text, engine); },
+      engine.dtype);
+  add.value(
+      "--device", "cpu|cuda|cuda:N", "where it runs (cpu)",
+      [&engine](const std::string& flag, const std::string& text) -> Status {
+        TRY(parse_device_name(text).with_context(flag));
+        engine.device = text;
+        return ok_status();
+      },
+      engine.device);
   add.group("");
   add.flag("--trust-remote-code", "accepted: nothing remote is ever run", common.trust_remote_code);
   for (const char* names : {"--tp-size,--tp,--tensor-parallel-size", "--pp-size", "--dp-size"})
-    add.value(names, "1", "", only("1"));
+    add.value(names, "1", "", only("1"), 1);
 }
 
 void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
   add.group("Memory and batches");
   add.integer("--context-length", "tokens of one request (the model's)", {}, engine.context_length);
-  add.integer("--chunked-prefill-size", "most tokens of a forward (2048 on the CPU, 8192 on a GPU)",
+  add.integer("--chunked-prefill-size", "most tokens of a forward (2048 on the CPU, 8192 on a GPU of 80 GB, else 4096)",
               {1, kMaxLadderSize}, engine.chunked_prefill_size);
   add.integer("--max-running-requests", "most requests of a forward (256)", {1, 65536}, engine.max_running_requests);
   add.integer("--max-total-tokens", "of the KV cache (what memory allows)", {}, engine.max_total_tokens);
@@ -72,6 +73,7 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
               if (engine.mem_fraction_static >= 0.1 && engine.mem_fraction_static <= 0.95) return ok_status();
               return invalid_argument(fmt::format("{}: {} is not accepted; 0.1 to 0.95 is", flag, text));
             });
+  add.value("--kv-cache-dtype", "auto", "of the KV cache (as activations)", only("auto"), "auto");
   add.flag("--disable-radix-cache", "no prompt is taken from the prefix cache", engine.disable_radix_cache);
   add.flag("--enable-deterministic-inference", "the same bits whatever else is in the batch; slower",
            engine.deterministic);
@@ -87,11 +89,13 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
 void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& common) {
   constexpr IntegerRange kSize{1, kMaxLadderSize};
   add.group("Graphs");
-  add.value("--cuda-graph-mode", "MODE", "off, piecewise, full, full_and_piecewise (default)",
-            [&graphs](const std::string&, const std::string& text) {
-              graphs.mode = TRY(parse_graph_mode(text));
-              return ok_status();
-            });
+  add.value(
+      "--cuda-graph-mode", "MODE", "off, piecewise, full, full_and_piecewise (default)",
+      [&graphs](const std::string&, const std::string& text) {
+        graphs.mode = TRY(parse_graph_mode(text));
+        return ok_status();
+      },
+      graph_mode_name(graphs.mode));
   add.flag("--disable-cuda-graph", "no graphs at all", graphs.disable_cuda_graph);
   add.flag("--disable-piecewise-cuda-graph", "prefill runs eagerly", graphs.disable_piecewise_cuda_graph);
   add.flag("--enforce-piecewise-cuda-graph", "skip the rules that turn them off (testing)",
@@ -100,15 +104,30 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
               graphs.piecewise_max_tokens);
   add.sizes("--piecewise-cuda-graph-tokens", "sizes of prefill graphs: [64,128], 64,128 or 64 128",
             graphs.piecewise_tokens);
-  add.value("--piecewise-cuda-graph-compiler", "eager", "how pieces are compiled", only("eager"));
-  add.choice("--cuda-graph-schedule", "how prefill sizes are spaced", {"default", "legacy"}, graphs.schedule);
+  add.value("--piecewise-cuda-graph-compiler", "eager", "how pieces are compiled", take_compiler, "eager");
+  add.choice("--cuda-graph-schedule", "how prefill sizes are spaced; auto: the default, changed by measured cost",
+             {"default", "legacy", "auto"}, graphs.schedule);
+  add.choice("--cuda-graph-capture",
+             "all sizes at the start, each on first use, or a few first and the others when idle",
+             {"eager", "lazy", "core"}, graphs.capture);
+  add.value("--cuda-graph-memory-budget", "BYTES", "that graphs may take, like 512M: sizes of least use are left out",
+            [&graphs](const std::string& flag, const std::string& text) {
+              graphs.memory_budget = TRY(parse_bytes(flag, text));
+              return ok_status();
+            });
   add.integer("--cuda-graph-max-bs", "largest decode graph (256)", kSize, graphs.decode_max_batch);
   add.sizes("--cuda-graph-bs", "sizes of decode graphs", graphs.decode_batches);
   add.flag("--disable-cuda-graph-padding", "decode graphs serve exact sizes only", graphs.disable_cuda_graph_padding);
-  add.values(
-      "--cuda-graph-split-ops", "OPS", "operators that run between pieces",
-      [&graphs](const std::string& flag, const std::string& text) { return take_split_ops(flag, text, graphs); });
+  add.names("--cuda-graph-split-ops", "operators that run between pieces", graphs.split_ops);
+  add.names("--cuda-graph-disable-passes", "passes over graphs that are left out", graphs.disabled_passes);
+  add.flag("--disable-cost-measurement", "do not time forwards when idle: dispatch pads without looking at costs",
+           common.disable_cost_measurement);
+  add.flag("--enable-cudagraph-gc", "give cached memory back after each captured size", graphs.gc);
+  add.flag("--enable-torch-compile", "conflicts with prefill graphs, which it turns off", graphs.torch_compile);
+  add.flag("--enable-torch-compile-debug-mode", "check every replay: addresses, stale values, NaN; slow", graphs.debug);
   add.group("");
+  add.integer("--torch-compile-max-bs", "of --enable-torch-compile", kSize, common.torch_compile_max_bs);
+  add.flag("--enable-vit-cuda-graph", "of vision towers, which there are none of yet", common.enable_vit);
   add.flag("--enable-piecewise-cuda-graph", "deprecated", common.enable_piecewise);
 }
 
@@ -118,6 +137,10 @@ void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& com
   add_model_flags(add, engine, common);
   add_memory_flags(add, engine);
   add_graph_flags(add, engine.graphs, common);
+  add.group("Other");
+  add.config_file("--config", "flags and values from a YAML or JSON file; the command line wins");
+  add.flag("--print-config", "print every flag's effective value, as --config takes them, and end",
+           common.print_config);
   add_other_flags(add, common);
 }
 
@@ -131,11 +154,26 @@ void add_other_flags(CommandFlags& add, CommonFlags& common) {
   add.help();
 }
 
+Status finish_engine_flags(EngineOptions& engine, const CommonFlags& common) {
+  if (engine.model_path.empty()) return invalid_argument("--model-path is missing");
+  if (common.enable_vit) return unimplemented("--enable-vit-cuda-graph is not supported yet");
+  engine.graphs.measure_costs = !common.disable_cost_measurement;
+  return ok_status();
+}
+
 std::vector<std::string> warnings_about(const EngineOptions& engine, const CommonFlags& common) {
-  if (!common.enable_piecewise) return {};
-  if (engine.graphs.disable_cuda_graph || engine.graphs.disable_piecewise_cuda_graph)
-    return {"--enable-piecewise-cuda-graph is overruled by the flag that disables it"};
-  return {"--enable-piecewise-cuda-graph is deprecated: piecewise graphs are on by default"};
+  std::vector<std::string> warnings;
+  if (common.enable_piecewise) {
+    const bool disabled = engine.graphs.disable_cuda_graph || engine.graphs.disable_piecewise_cuda_graph;
+    warnings.emplace_back(disabled ? "--enable-piecewise-cuda-graph is overruled by the flag that disables it"
+                                   : "--enable-piecewise-cuda-graph is deprecated: piecewise graphs are on by default");
+  }
+  if (engine.graphs.enforce_piecewise_cuda_graph &&
+      (engine.graphs.disable_cuda_graph || engine.graphs.disable_piecewise_cuda_graph))
+    warnings.emplace_back("--enforce-piecewise-cuda-graph is overruled by the flag that disables them");
+  if (common.torch_compile_max_bs > 0)
+    warnings.emplace_back("--torch-compile-max-bs has no effect: decode graphs are not compiled any further yet");
+  return warnings;
 }
 
 }  // namespace tessera::cli

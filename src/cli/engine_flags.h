@@ -1,6 +1,7 @@
 // The flags that all commands share: model, memory, graphs, logs.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,20 @@ struct CommonFlags {
   ModelSource model;
   std::vector<std::string> log_levels;
   bool enable_piecewise = false;
+  bool enable_vit = false;
+  bool disable_cost_measurement = false;
+  std::int64_t torch_compile_max_bs = 0;  // 0: not given
   bool trust_remote_code = false;
+  bool print_config = false;
 };
 
 // `engine` and `common` are filled when the flags are parsed.
 void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common);
 // Those of them that need no model: the last ones of each command.
 void add_other_flags(CommandFlags& add, CommonFlags& common);
+
+// What no single flag can tell; once all are taken.
+Status finish_engine_flags(EngineOptions& engine, const CommonFlags& common);
 
 // About flags that are accepted and do nothing more.
 std::vector<std::string> warnings_about(const EngineOptions& engine, const CommonFlags& common);

@@ -1,45 +1,44 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-
+#include "tessera/base/write_file.h"
 #include "tessera/cli/commands.h"
 #include "tessera/cli/explanation.h"
 #include "tessera/cli/output.h"
+#include "tessera/cli/shown_graphs.h"
+#include "tessera/cli/suggest_tokens.h"
 
 namespace tessera::cli {
 namespace {
 
-std::string render(const Explanation& explanation, ExplainFormat format) {
-  switch (format) {
-    case ExplainFormat::kText: return to_text(explanation);
-    case ExplainFormat::kJson: return to_json(explanation).dump() + "\n";
-    case ExplainFormat::kDot: return to_picture(explanation, /*svg=*/false);
-    case ExplainFormat::kSvg: return to_picture(explanation, /*svg=*/true);
+// The plan, or the graph that is asked for; a picture is of a graph.
+Result<std::string> answer(const Explanation& explanation, const std::vector<NamedGraph>& graphs,
+                           const ExplainOptions& options) {
+  const bool picture = options.format == ExplainFormat::kDot || options.format == ExplainFormat::kSvg;
+  if (picture || !options.graph.empty()) {
+    const std::string name = options.graph.empty() ? "stitched" : options.graph;
+    return shown_graphs(TRY(find_graphs(graphs, name).with_context("--graph")), options.format);
   }
-  return "";
+  return options.format == ExplainFormat::kJson ? to_json(explanation).dump() + "\n" : to_text(explanation);
 }
 
-Status write_file(const std::string& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return not_found(fmt::format("{}: {}", path, std::strerror(errno)));
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written) return data_loss(fmt::format("{}: {}", path, std::strerror(errno)));
-  return ok_status();
+Status write_answer(const std::string& text, const ExplainOptions& options) {
+  return options.output.empty() ? write_output(text) : write_file(options.output, text);
 }
 
 }  // namespace
 
 Status run_explain(const ExplainOptions& options) {
-  const Explanation explanation = TRY(explain(options.engine, options.num_tokens));
-  const std::string text = render(explanation, options.format);
-  if (options.output.empty()) {
-    TRY(write_output(text));
-  } else {
-    TRY(write_file(options.output, text));
+  if (!options.suggest_tokens.empty()) {
+    const TokenSuggestion suggestion = TRY(suggest_tokens(options.suggest_tokens, options.engine));
+    const bool json = options.format == ExplainFormat::kJson;
+    return write_answer(json ? to_json(suggestion).dump() + "\n" : to_text(suggestion), options);
   }
+  const Explanation explanation = TRY(explain(options.engine, options.num_tokens));
+  const std::vector<NamedGraph> named = TRY(graphs_of(explanation.plan, options.engine.graphs.disabled_passes));
+  const std::string text = TRY(answer(explanation, named, options));
+  if (!options.export_folder.empty()) TRY(export_graphs(named, options.export_folder));
+  TRY(write_answer(text, options));
   const GraphSwitches& graphs = explanation.plan.runner.graphs;
   if (graphs.prefill) return ok_status();
   return failed_precondition(fmt::format("piecewise graphs are off: {}", fmt::join(graphs.messages, "; ")));

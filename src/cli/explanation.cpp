@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "tessera/ir/picture.h"
+#include "tessera/engine/profile_store.h"
 #include "tessera/ops/backend.h"
 #include "tessera/ops/registry.h"
 #include "tessera/piecewise/splitter.h"
@@ -30,13 +30,14 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
   const std::unique_ptr<Device> device = TRY(open_device(options.device));
   Explanation e;
   e.model_path = options.model_path;
-  e.plan = TRY(plan_engine(options, device->properties()));
+  EngineOptions known = options;
+  e.plan = TRY(plan_engine_with_profile(known, *device));
   const ModelGraphs& graphs = e.plan.graphs;
   e.stitching = TRY(split_graph(graphs.body, op_table(), e.plan.runner.split_ops));
   e.decode_ops = std::ssize(graphs.body.nodes) + std::ssize(graphs.head.nodes) + std::ssize(graphs.sampler.nodes);
   for (const WeightSpec& weight : graphs.weights) e.weight_bytes += TRY(ir::size_bytes(weight.type, {}));
   e.page_bytes = TRY(KvStorage::bytes_per_page(graphs.body));
-  e.memory = TRY(predict_memory(graphs, e.plan.runner, *device));
+  e.memory = TRY(predict_memory(graphs, e.plan.runner, *device, PredictionDetail::kEverySize));
   if (num_tokens) e.examples = examples_for(e.plan.runner, *num_tokens);
   return e;
 }
@@ -44,18 +45,6 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
 bool rule_applied(const Explanation& explanation, const Rule& rule) {
   const std::vector<std::string>& messages = explanation.plan.runner.graphs.messages;
   return std::find(messages.begin(), messages.end(), rule.message) != messages.end();
-}
-
-std::string to_picture(const Explanation& explanation, bool svg) {
-  ir::PictureOptions options;
-  options.ops = &op_table();
-  for (const Part& part : explanation.stitching.parts) {
-    options.cluster_of_node.insert(options.cluster_of_node.end(), part.graph.nodes.size(),
-                                   static_cast<int>(options.clusters.size()));
-    options.clusters.push_back({.title = part.name, .is_split = part.kind == Part::Kind::kSplitOp});
-  }
-  const ir::Graph& body = explanation.plan.graphs.body;
-  return svg ? ir::to_svg(body, options) : ir::to_dot(body, options);
 }
 
 }  // namespace tessera::cli

@@ -40,7 +40,5 @@ bool rule_applied(const Explanation& explanation, const Rule& rule);
 
 Json to_json(const Explanation& explanation);
 std::string to_text(const Explanation& explanation);
-// The body with its parts as clusters.
-std::string to_picture(const Explanation& explanation, bool svg);
 
 }  // namespace tessera::cli

@@ -61,16 +61,25 @@ Json rules_json(const Explanation& e) {
   return rules;
 }
 
-Json needs_json(const std::vector<SizeNeed>& needs) {
+Json needs_json(const std::vector<SizeNeed>& needs, const GraphCost& graphs) {
   Json array = Json::array();
   for (const SizeNeed& size : needs) {
     Json json = Json::object();
     json.set("size", size.size).set("arena_bytes", size.need.arena_bytes);
     json.set("lower_bound_bytes", size.need.lower_bound_bytes).set("unshared_bytes", size.need.unshared_bytes);
     json.set("workspace_bytes", size.need.workspace_bytes);
+    json.set("graphs", graphs.graphs).set("operators", graphs.operators).set("graph_bytes", graphs.bytes);
     array.push_back(std::move(json));
   }
   return array;
+}
+
+Json shares_json(const MemoryShares& shares) {
+  Json json = Json::object();
+  json.set("capacity", shares.capacity).set("taken_before", shares.taken).set("weights", shares.weights);
+  json.set("kv_cache", shares.kv_cache).set("forwards", shares.activations).set("graphs", shares.graph_objects);
+  json.set("free", shares.free()).set("mem_fraction_static", shares.fraction);
+  return json;
 }
 
 Json memory_json(const Explanation& e) {
@@ -78,10 +87,25 @@ Json memory_json(const Explanation& e) {
   Json json = Json::object();
   json.set("weights_bytes", e.weight_bytes).set("kv_cache_bytes", e.page_bytes * runner.num_pages);
   json.set("kv_cache_tokens", (runner.num_pages - 1) * runner.page_size).set("page_size", runner.page_size);
-  json.set("arena_bytes", e.memory.arena_bytes).set("workspace_bytes", e.memory.workspace_bytes);
-  json.set("plan", memory_plan_kind_name(runner.memory_plan));
-  json.set("prefill", needs_json(e.memory.prefill)).set("decode", needs_json(e.memory.decode));
+  const WorkingMemory& memory = e.memory.memory;
+  json.set("arena_bytes", memory.arena).set("workspace_bytes", memory.workspace);
+  json.set("static_input_bytes", memory.static_inputs).set("attention_bytes", memory.attention);
+  json.set("step_result_bytes", memory.step_results).set("graph_object_bytes", memory.graph_objects);
+  json.set("plan", memory_plan_kind_name(runner.memory_plan)).set("shares", shares_json(e.plan.memory));
+  json.set("prefill", needs_json(e.memory.prefill, e.memory.prefill_graphs));
+  json.set("decode", needs_json(e.memory.decode, e.memory.decode_graphs));
   return json;
+}
+
+Json passes_json(const Explanation& e) {
+  Json array = Json::array();
+  for (const PassReport& report : e.plan.passes) {
+    Json json = Json::object();
+    json.set("graph", report.graph).set("name", report.pass).set("changed", report.changed);
+    json.set("nodes_before", report.nodes_before).set("nodes_after", report.nodes_after).set("ms", report.ms);
+    array.push_back(std::move(json));
+  }
+  return array;
 }
 
 Json examples_json(const Explanation& e) {
@@ -107,6 +131,7 @@ Json to_json(const Explanation& e) {
   json.set("model", model_json(e)).set("pieces", parts_json(e.stitching));
   json.set("num_pieces", e.stitching.num_pieces()).set("num_split_ops", e.stitching.num_split_ops());
   json.set("split_ops", Json::Array(e.plan.runner.split_ops.begin(), e.plan.runner.split_ops.end()));
+  json.set("passes", passes_json(e));
   json.set("runners", runners_json(e)).set("rules", rules_json(e)).set("notes", std::move(notes));
   json.set("memory", memory_json(e));
   if (!e.examples.empty()) json.set("dispatch", examples_json(e));

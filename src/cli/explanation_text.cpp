@@ -51,6 +51,33 @@ std::string parts_text(const StitchingGraph& stitching) {
   return text;
 }
 
+// Each pass once, over all graphs.
+std::string passes_text(const Explanation& e) {
+  Table table({"pass", ">nodes before", ">after", "changed", ">ms"});
+  for (const Pass& pass : pass_list()) {
+    std::int64_t before = 0;
+    std::int64_t after = 0;
+    double ms = 0;
+    std::string changed;
+    bool ran = false;
+    for (const PassReport& report : e.plan.passes) {
+      if (report.pass != pass.name) continue;
+      ran = true;
+      before += report.nodes_before;
+      after += report.nodes_after;
+      ms += report.ms;
+      if (report.changed) changed += (changed.empty() ? "" : ", ") + report.graph;
+    }
+    if (!ran) {
+      table.add({std::string(pass.name), "", "", "switched off", ""});
+      continue;
+    }
+    table.add({std::string(pass.name), count_text(before), count_text(after), changed.empty() ? "nothing" : changed,
+               number_text(ms)});
+  }
+  return table.empty() ? "" : "Passes\n" + table.text() + "\n";
+}
+
 std::string ladders_text(const Explanation& e) {
   const RunnerOptions& runner = e.plan.runner;
   const auto line = [](bool on, const std::vector<std::int64_t>& sizes) {
@@ -74,29 +101,36 @@ std::string rules_text(const Explanation& e) {
   return text + "\n";
 }
 
-void add_needs(const std::string& runner, const std::vector<SizeNeed>& needs, Table& table) {
+void add_needs(const std::string& runner, const std::vector<SizeNeed>& needs, const GraphCost& graphs, Table& table) {
   // The largest, the smallest, and what lies between in even steps.
   const std::size_t step = std::max<std::size_t>(needs.size() / 6, 1);
   for (std::size_t i = needs.size(); i > 0; i -= std::min(i, step)) {
     const SizeNeed& n = needs[i - 1];
     table.add({runner, count_text(n.size), bytes_text(n.need.arena_bytes), bytes_text(n.need.lower_bound_bytes),
-               bytes_text(n.need.unshared_bytes), bytes_text(n.need.workspace_bytes)});
+               bytes_text(n.need.unshared_bytes), bytes_text(n.need.workspace_bytes), count_text(graphs.graphs),
+               bytes_text(graphs.bytes)});
   }
 }
 
 std::string memory_text(const Explanation& e) {
   const RunnerOptions& runner = e.plan.runner;
+  const WorkingMemory& memory = e.memory.memory;
   std::string text = "Memory\n";
   text += fmt::format("  weights            {}\n", bytes_text(e.weight_bytes));
   text +=
       fmt::format("  KV cache           {} for {} tokens in pages of {}\n", bytes_text(e.page_bytes * runner.num_pages),
                   count_text((runner.num_pages - 1) * runner.page_size), runner.page_size);
   text += fmt::format("  arena              {}, shared by all sizes of both runners ({} plan)\n",
-                      bytes_text(e.memory.arena_bytes), memory_plan_kind_name(runner.memory_plan));
-  text += fmt::format("  workspace          {}\n\n", bytes_text(e.memory.workspace_bytes));
-  Table table({"runner", ">size", ">arena", ">lower bound", ">unshared", ">workspace"});
-  add_needs("prefill", e.memory.prefill, table);
-  add_needs("decode", e.memory.decode, table);
+                      bytes_text(memory.arena), memory_plan_kind_name(runner.memory_plan));
+  text += fmt::format("  workspace          {}\n", bytes_text(memory.workspace));
+  text += fmt::format("  static buffers     {} of inputs, {} of attention, {} of results on the host\n",
+                      bytes_text(memory.static_inputs), bytes_text(memory.attention), bytes_text(memory.step_results));
+  text += fmt::format("  graph objects      {} predicted\n", bytes_text(memory.graph_objects));
+  text += fmt::format("  free               {} of {}; weights and KV cache are {:.3f} of it\n\n",
+                      bytes_text(e.plan.memory.free()), bytes_text(e.plan.memory.capacity), e.plan.memory.fraction);
+  Table table({"runner", ">size", ">arena", ">lower bound", ">unshared", ">workspace", ">graphs", ">graph objects"});
+  add_needs("prefill", e.memory.prefill, e.memory.prefill_graphs, table);
+  add_needs("decode", e.memory.decode, e.memory.decode_graphs, table);
   return table.empty() ? text : text + table.text();
 }
 
@@ -117,7 +151,8 @@ std::string examples_text(const Explanation& e) {
 }  // namespace
 
 std::string to_text(const Explanation& e) {
-  return model_text(e) + parts_text(e.stitching) + ladders_text(e) + rules_text(e) + memory_text(e) + examples_text(e);
+  return model_text(e) + passes_text(e) + parts_text(e.stitching) + ladders_text(e) + rules_text(e) + memory_text(e) +
+         examples_text(e);
 }
 
 }  // namespace tessera::cli

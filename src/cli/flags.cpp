@@ -14,8 +14,9 @@ namespace tessera::cli {
 namespace {
 
 // Flags whose values may follow one another without repeating the flag.
-constexpr std::array<std::string_view, 5> kListFlags = {"--piecewise-cuda-graph-tokens", "--cuda-graph-bs",
-                                                        "--cuda-graph-split-ops", "--num-tokens", "--batch-size"};
+constexpr std::array<std::string_view, 6> kListFlags = {
+    "--piecewise-cuda-graph-tokens", "--cuda-graph-bs", "--cuda-graph-split-ops",
+    "--cuda-graph-disable-passes",   "--num-tokens",    "--batch-size"};
 
 // Repeats a list flag before each of its values, and splits "--flag=" from its empty value: the parser
 // would take the next word for it.
@@ -46,8 +47,6 @@ std::vector<std::string> spread(const std::vector<std::string>& arguments) {
 Status wrong_count(const std::string& message) {
   std::string flag = message.substr(0, message.find_first_of(": "));
   if (!flag.starts_with('-')) flag.insert(0, "--");
-  if (message.find("override") != std::string::npos)
-    return invalid_argument(fmt::format("{}: a value is given, and none is taken", flag));
   if (message.find("At Most") != std::string::npos)
     return invalid_argument(fmt::format("{}: given more than once", flag));
   return invalid_argument(fmt::format("{}: the value is missing", flag));
@@ -68,49 +67,73 @@ std::vector<std::string> CommandFlags::flags() const {
 void CommandFlags::footer(const std::string& text) { app_.footer(text); }
 void CommandFlags::help() { app_.set_help_flag("--help,-h", "this text")->group(group_); }
 
-CLI::Option* CommandFlags::add(const std::string& names, const std::string& type, const std::string& help, Take take) {
-  const auto take_all = [this, flag = names.substr(0, names.find(',')),
-                         take = std::move(take)](const std::vector<std::string>& texts) {
-    for (const std::string& text : texts) {
-      if (Status status = take(flag, text); !status.ok() && error_.ok()) error_ = std::move(status);
-    }
-    return true;
-  };
-  return app_.add_option(names, take_all, help)->type_name(type)->group(group_);
+CommandFlags::Entry& CommandFlags::add(const std::string& names, const std::string& type, Take take) {
+  Entry& entry = entries_.emplace_back();
+  entry.name = names.substr(0, names.find(','));
+  for (std::size_t begin = 0; names.starts_with("--") && begin < names.size();) {
+    const std::size_t end = std::min(names.find(',', begin), names.size());
+    entry.names.push_back(names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  entry.type = type;
+  entry.take = std::move(take);
+  return entry;
 }
 
-void CommandFlags::value(const std::string& names, const std::string& type, const std::string& help, Take take) {
-  add(names, type, help, std::move(take));
+CLI::Option* CommandFlags::add_option(const std::string& names, const std::string& help, Entry& entry) {
+  const auto note = [&entry](const std::vector<std::string>& texts) {
+    entry.texts = texts;
+    return true;
+  };
+  return app_.add_option(names, note, help)->type_name(entry.type)->group(group_);
+}
+
+void CommandFlags::value(const std::string& names, const std::string& type, const std::string& help, Take take,
+                         Json initial) {
+  Entry& entry = add(names, type, std::move(take));
+  entry.initial = std::move(initial);
+  add_option(names, help, entry);
 }
 
 void CommandFlags::values(const std::string& names, const std::string& type, const std::string& help, Take take) {
-  add(names, type, help, std::move(take))->expected(1)->take_all();
+  Entry& entry = add(names, type, std::move(take));
+  entry.repeatable = true;
+  add_option(names, help, entry)->expected(1)->take_all();
 }
 
 void CommandFlags::word(const std::string& name, const std::string& help, Take take) {
-  add(name, "", help, std::move(take));
+  add_option(name, help, add(name, "", std::move(take)));
 }
 
 void CommandFlags::flag(const std::string& names, const std::string& help, bool& to) {
-  app_.add_flag(names, to, help)
-      ->group(group_)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
-      ->disable_flag_override();
+  Entry& entry = add(names, "", [&to](const std::string& flag, const std::string& text) {
+    static constexpr std::array<std::string_view, 2> kNames = {"false", "true"};
+    to = TRY(parse_choice(flag, text, kNames)) == 1;
+    return ok_status();
+  });
+  entry.initial = to;
+  app_.add_flag(names, entry.texts, help)->group(group_);
 }
 
 void CommandFlags::text(const std::string& names, const std::string& type, const std::string& help, std::string& to) {
-  value(names, type, help, [&to](const std::string& flag, const std::string& text) {
-    if (text.empty()) return invalid_argument(fmt::format("{}: the value is empty", flag));
-    to = text;
-    return ok_status();
-  });
+  value(
+      names, type, help,
+      [&to](const std::string& flag, const std::string& text) {
+        if (text.empty()) return invalid_argument(fmt::format("{}: the value is empty", flag));
+        to = text;
+        return ok_status();
+      },
+      to.empty() ? Json() : Json(to));
 }
 
 void CommandFlags::integer(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to) {
-  value(names, "N", help, [&to, range](const std::string& flag, const std::string& text) {
-    to = TRY(parse_integer(flag, text, range));
-    return ok_status();
-  });
+  value(
+      names, "N", help,
+      [&to, range](const std::string& flag, const std::string& text) {
+        to = TRY(parse_integer(flag, text, range));
+        return ok_status();
+      },
+      to < range.min ? Json() : Json(to));
 }
 
 void CommandFlags::sizes(const std::string& name, const std::string& help, std::vector<std::int64_t>& to) {
@@ -121,6 +144,77 @@ void CommandFlags::sizes(const std::string& name, const std::string& help, std::
     to.erase(std::unique(to.begin(), to.end()), to.end());
     return ok_status();
   });
+  entries_.back().taken = [&to] { return Json(Json::Array(to.begin(), to.end())); };
+}
+
+void CommandFlags::names(const std::string& name, const std::string& help, std::vector<std::string>& to) {
+  values(name, "NAMES", help, [&to](const std::string& flag, const std::string& text) {
+    const std::vector<std::string> more = TRY(parse_names(flag, text));
+    to.insert(to.end(), more.begin(), more.end());
+    return ok_status();
+  });
+  entries_.back().taken = [&to] { return Json(Json::Array(to.begin(), to.end())); };
+}
+
+void CommandFlags::config_file(const std::string& name, const std::string& help) {
+  value(name, "FILE", help, [](const std::string& flag, const std::string& text) {
+    if (text.empty()) return invalid_argument(fmt::format("{}: the value is empty", flag));
+    return ok_status();
+  });
+  config_file_ = &entries_.back();
+}
+
+Status CommandFlags::take_all() {
+  for (Entry& entry : entries_) {
+    if (!entry.texts.empty()) entry.source = FlagSource::kCommandLine;
+  }
+  if (config_file_ != nullptr && !config_file_->texts.empty() && !config_file_->texts[0].empty())
+    TRY(take_file(config_file_->texts[0]));
+  for (Entry& entry : entries_) {
+    for (const std::string& text : entry.texts) {
+      Status taken = entry.take(entry.name, text);
+      if (entry.source == FlagSource::kFile) taken = std::move(taken).with_context(entry.place);
+      TRY(std::move(taken));
+    }
+  }
+  return ok_status();
+}
+
+Status CommandFlags::take_file(const std::string& path) {
+  const std::vector<ConfigEntry> file = TRY(read_config_file(path).with_context(config_file_->name));
+  for (const ConfigEntry& given : file) TRY(take_from_file(path, given));
+  return ok_status();
+}
+
+Status CommandFlags::take_from_file(const std::string& path, const ConfigEntry& given) {
+  const std::string place = fmt::format("{}:{}", path, given.line);
+  const std::string flag = flag_of_key(given.key);
+  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
+    return std::find(e.names.begin(), e.names.end(), flag) != e.names.end();
+  });
+  if (entry == entries_.end()) return unknown_argument(name(), flag, flags()).with_context(place);
+  if (&*entry == config_file_)
+    return invalid_argument(fmt::format("{}: {}: a configuration file cannot name another", place, flag));
+  if (!entry->place.empty())
+    return invalid_argument(fmt::format("{}: {}: {} has it already", place, given.key, entry->place));
+  entry->place = place;
+  std::vector<std::string> texts = TRY(config_texts(given, entry->type, entry->repeatable).with_context(place));
+  if (entry->source == FlagSource::kCommandLine || texts.empty()) return ok_status();
+  entry->texts = std::move(texts);
+  entry->source = FlagSource::kFile;
+  return ok_status();
+}
+
+std::vector<FlagValue> CommandFlags::flag_values() const {
+  std::vector<FlagValue> all;
+  for (const Entry& entry : entries_) {
+    if (entry.names.empty() || &entry == config_file_) continue;
+    FlagValue value{entry.name, entry.initial, entry.source};
+    if (!entry.texts.empty())
+      value.value = entry.taken ? entry.taken() : config_value(entry.texts, entry.type, entry.repeatable);
+    all.push_back(std::move(value));
+  }
+  return all;
 }
 
 FlagParser::FlagParser(const std::string& description, const std::string& version)
@@ -140,7 +234,7 @@ CommandFlags& FlagParser::add_command(const std::string& name, const std::string
   CLI::App* app = app_->add_subcommand(name, help);
   app->group("Commands");
   app->allow_extras();
-  return commands_.emplace_back(*app, error_);
+  return commands_.emplace_back(*app);
 }
 
 Result<ParsedFlags> FlagParser::parse(const std::vector<std::string>& arguments) {
@@ -164,7 +258,7 @@ Result<ParsedFlags> FlagParser::parse(const std::vector<std::string>& arguments)
                                     [&](const CommandFlags& c) { return c.name() == chosen[0]->get_name(); });
   if (const std::vector<std::string> extras = chosen[0]->remaining(); !extras.empty())
     return unknown_argument(command->name(), extras[0], command->flags());
-  TRY(error_);
+  TRY(command->take_all());
   return ParsedFlags{.command = &*command, .show = ""};
 }
 

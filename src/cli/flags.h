@@ -1,5 +1,5 @@
-// Flags of commands, behind the library that parses them. Values arrive as text and are taken by a
-// function; the first that is refused is the error.
+// Flags of commands, behind the library that parses them. Values arrive as text, from the command line or else from
+// the file that --config names, and are taken by a function; the first that is refused is the error.
 //
 //   FlagParser parser("Runs models.", "1.0");
 //   CommandFlags& run = parser.add_command("run", "Run a model");
@@ -16,7 +16,9 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/json.h"
 #include "tessera/base/status.h"
+#include "tessera/cli/config_file.h"
 #include "tessera/cli/values.h"
 
 namespace CLI {
@@ -26,13 +28,24 @@ class Option;
 
 namespace tessera::cli {
 
+enum class FlagSource : std::uint8_t { kDefault, kFile, kCommandLine };
+
+// A flag as parsing left it.
+struct FlagValue {
+  std::string flag;  // "--page-size"
+  Json value;        // as a configuration file has it; null: not given, and the default is not for a flag to say
+  FlagSource source = FlagSource::kDefault;
+};
+
 class CommandFlags {
  public:
   using Take = std::function<Status(const std::string& flag, const std::string& text)>;
 
-  CommandFlags(CLI::App& app, Status& error) : app_(app), error_(error) {}
+  explicit CommandFlags(CLI::App& app) : app_(app) {}
   std::string name() const;
   std::vector<std::string> flags() const;  // each "--name"
+  // Of every flag but --help; once they are parsed.
+  std::vector<FlagValue> flag_values() const;
 
   // Heading of the flags that follow in the help; "" leaves them out of it.
   void group(std::string name) { group_ = std::move(name); }
@@ -40,36 +53,67 @@ class CommandFlags {
   // The help flag, where the group stands.
   void help();
 
-  // `names`: "--dtype" or "--model-path,--model"; errors use the first. `type` stands for the value in the help.
-  void value(const std::string& names, const std::string& type, const std::string& help, Take take);
+  // `names`: "--dtype" or "--model-path,--model"; errors use the first. `type` stands for the value in the help, and
+  // says what a configuration file has: "N" and "1" whole numbers, "X" numbers, "BYTES" whole numbers or strings,
+  // "LIST" any of these or several, anything else strings. `initial`: what it is if it is not given, where a flag can
+  // say it.
+  void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
   // The same, but it may be given several times.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take);
   // A word without flag.
   void word(const std::string& name, const std::string& help, Take take);
 
+  // "--flag" or "--flag=true", and "--flag=false" against a configuration file.
   void flag(const std::string& names, const std::string& help, bool& to);
   void text(const std::string& names, const std::string& type, const std::string& help, std::string& to);
   void integer(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to);
   // A ladder in any of its spellings.
   void sizes(const std::string& name, const std::string& help, std::vector<std::int64_t>& to);
+  // Names, as "a,b" or one after another.
+  void names(const std::string& name, const std::string& help, std::vector<std::string>& to);
   // `choices` in the order of the enumeration's values.
   template <class Enum>
   void choice(const std::string& names, const std::string& help, const std::vector<std::string_view>& choices,
               Enum& to) {
     std::string type;
     for (const std::string_view name : choices) type += (type.empty() ? "" : "|") + std::string(name);
-    value(names, type, help, [&to, choices](const std::string& flag, const std::string& text) {
-      to = static_cast<Enum>(TRY(parse_choice(flag, text, choices)));
-      return ok_status();
-    });
+    value(
+        names, type, help,
+        [&to, choices](const std::string& flag, const std::string& text) {
+          to = static_cast<Enum>(TRY(parse_choice(flag, text, choices)));
+          return ok_status();
+        },
+        choices[static_cast<std::size_t>(to)]);
   }
+  // A file with values for the flags that the command line does not give. After the other flags.
+  void config_file(const std::string& name, const std::string& help);
+
+  // Takes what was given, here and in the configuration file.
+  Status take_all();
 
  private:
-  CLI::Option* add(const std::string& names, const std::string& type, const std::string& help, Take take);
+  // A flag or a word.
+  struct Entry {
+    std::string name;                // the first
+    std::vector<std::string> names;  // each "--name"; of a word none
+    std::string type;                // "" of a switch
+    bool repeatable = false;
+    Take take{};
+    Json initial{};
+    std::vector<std::string> texts{};  // given
+    std::function<Json()> taken{};     // what they came to, where the texts do not show it
+    FlagSource source = FlagSource::kDefault;
+    std::string place{};  // "file:line", if the configuration file has it
+  };
+  Entry& add(const std::string& names, const std::string& type, Take take);
+  CLI::Option* add_option(const std::string& names, const std::string& help, Entry& entry);
+  Status take_file(const std::string& path);
+  Status take_from_file(const std::string& path, const ConfigEntry& given);
 
   CLI::App& app_;
-  Status& error_;
   std::string group_;
+  std::deque<Entry> entries_;  // in order; addresses stay
+  const Entry* config_file_ = nullptr;
 };
 
 struct ParsedFlags {
@@ -83,8 +127,8 @@ class FlagParser {
   ~FlagParser();
 
   CommandFlags& add_command(const std::string& name, const std::string& help);
-  // Calls the functions of the flags that are there. Fails on an unknown command or flag and on a value
-  // that is refused. Once.
+  // Calls the functions of the flags that are given, in the order in which they were added. Fails on an unknown
+  // command or flag, on a value that is refused and on a configuration file that is wrong. Once.
   Result<ParsedFlags> parse(const std::vector<std::string>& arguments);
 
  private:
@@ -92,7 +136,6 @@ class FlagParser {
   Status unknown_command() const;
 
   std::unique_ptr<CLI::App> app_;
-  Status error_;
   std::deque<CommandFlags> commands_;
 };
 

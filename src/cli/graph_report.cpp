@@ -25,6 +25,25 @@ Json runner_json(const GraphRunner& runner, bool enabled) {
   return json;
 }
 
+Json predicted_json(const WorkingMemory& predicted) {
+  Json json = Json::object();
+  json.set("arena", predicted.arena).set("workspace", predicted.workspace);
+  json.set("static_inputs", predicted.static_inputs).set("graph_objects", predicted.graph_objects);
+  json.set("attention", predicted.attention).set("step_results", predicted.step_results);
+  return json;
+}
+
+Json sizes_json(const RunnerMemory& memory) {
+  Json array = Json::array();
+  for (const SizeMemory& size : memory.sizes) {
+    Json json = Json::object();
+    json.set("size", size.size).set("graphs", size.graphs).set("nodes", size.nodes);
+    json.set("graph_bytes", size.graph_bytes);
+    array.push_back(std::move(json));
+  }
+  return array;
+}
+
 std::string runner_line(const GraphRunner& runner, bool enabled) {
   if (!enabled) return "off";
   const CaptureReport& report = runner.report();
@@ -75,9 +94,10 @@ Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forward
 
   const ForwardCounters& counters = runner.counters();
   Json reasons = Json::object();
-  for (std::size_t r = 0; r < counters.by_reason.size(); ++r) {
-    if (counters.by_reason[r] != 0)
-      reasons.set(std::string(reason_name(static_cast<Reason>(r))), counters.by_reason[r]);
+  for (int r = 0; r < kNumReasons; ++r) {
+    const auto reason = static_cast<Reason>(r);
+    if (const std::int64_t count = counters.forwards(reason); count != 0)
+      reasons.set(std::string(reason_name(reason)), count);
   }
   json.set("reasons", std::move(reasons)).set("tokens", counters.tokens).set("padding", counters.padded_tokens);
 
@@ -85,7 +105,12 @@ Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forward
   Json memory = Json::object();
   memory.set("weights", ledger.weights).set("kv_cache", ledger.kv_cache).set("arena", ledger.arena);
   memory.set("workspace", ledger.workspace).set("static_inputs", ledger.static_inputs);
-  memory.set("graph_objects", ledger.graph_objects);
+  memory.set("graph_objects", ledger.graph_objects).set("attention", ledger.attention);
+  memory.set("step_results", ledger.step_results).set("available", ledger.available);
+  memory.set("predicted", predicted_json(ledger.predicted));
+  Json by_runner = Json::object();
+  for (const RunnerMemory& each : ledger.runners) by_runner.set(each.name, sizes_json(each));
+  memory.set("runners", std::move(by_runner));
   json.set("memory_bytes", std::move(memory));
   Json notes = Json::array();
   for (const std::string& note : engine.notes()) notes.push_back(note);
@@ -105,9 +130,13 @@ std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& 
                       plural(stitching.num_split_ops(), "split op"));
   text += fmt::format("  prefill  {}\n", runner_line(runner.prefill(), on.prefill));
   text += fmt::format("  decode   {}\n", runner_line(runner.decode(), on.decode));
-  text += fmt::format("  memory   weights {}, KV cache {}, arena {} shared by all graphs, graph objects {}\n\n",
+  text += fmt::format("  memory   weights {}, KV cache {}, arena {} shared by all graphs, graph objects {}\n",
                       bytes_text(memory.weights), bytes_text(memory.kv_cache), bytes_text(memory.arena),
                       bytes_text(memory.graph_objects));
+  text += fmt::format("           predicted: arena {}, graph objects {}; workspace {}, static buffers {}, {} free\n\n",
+                      bytes_text(memory.predicted.arena), bytes_text(memory.predicted.graph_objects),
+                      bytes_text(memory.workspace), bytes_text(memory.static_inputs + memory.attention),
+                      bytes_text(memory.available));
 
   Table table({"forward", ">count", ">tokens", "graph", "why", ">padding", ">ms each"});
   for (const ForwardGroup& group : group_forwards(forwards)) {

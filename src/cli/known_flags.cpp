@@ -12,17 +12,10 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::array<std::string_view, 11> kNotYet = {"--kv-cache-dtype",
-                                                      "--enable-torch-compile",
-                                                      "--torch-compile-max-bs",
-                                                      "--enable-torch-compile-debug-mode",
-                                                      "--enable-cudagraph-gc",
-                                                      "--enable-dp-attention",
-                                                      "--cuda-graph-capture",
-                                                      "--cuda-graph-memory-budget",
-                                                      "--enable-vit-cuda-graph",
-                                                      "--quantization",
-                                                      "--config"};
+constexpr std::array<std::string_view, 12> kNotYet = {
+    "--quantization",   "--nnodes",           "--ep-size",    "--moe-a2a-backend",       "--enable-dp-attention",
+    "--enable-eplb",    "--enable-lora",      "--lora-paths", "--speculative-algorithm", "--disaggregation-mode",
+    "--dllm-algorithm", "--enable-multimodal"};
 
 }  // namespace
 

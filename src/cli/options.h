@@ -9,6 +9,7 @@
 
 #include "tessera/base/strong_id.h"
 #include "tessera/cli/bench_load.h"
+#include "tessera/cli/flags.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/engine/request.h"
 #include "tessera/model/hub_cache.h"
@@ -84,23 +85,31 @@ struct ExplainOptions {
   EngineOptions engine;
   std::optional<std::int64_t> num_tokens;  // also says what dispatch does with as many
   ExplainFormat format = ExplainFormat::kText;
-  std::string output;  // a file; empty: standard output
+  std::string graph;          // by name, instead of the plan; engine/graph_export.h
+  std::string export_folder;  // also writes all graphs there; empty: nowhere
+  std::string output;         // a file; empty: standard output
+  // A trace or metrics: instead, the prefill sizes that would fit it. Empty: none.
+  std::string suggest_tokens;
 };
 
 struct VerifyOptions {
   EngineOptions engine;
+  bool modes = false;      // every way to run, not only the one that the flags say
+  std::int64_t soak = 0;   // random batches instead of every size; 0: none
+  std::uint64_t seed = 1;  // of those
   bool json = false;
 };
 
-enum class BenchKind : std::uint8_t { kPrefill, kDecode, kStartup };
+enum class BenchKind : std::uint8_t { kPrefill, kDecode, kStartup, kProfile };
 
 struct BenchOptions {
   EngineOptions engine;
   BenchKind kind = BenchKind::kPrefill;
-  std::vector<std::int64_t> num_tokens;   // of prefill; empty: a few up to the chunk size
-  std::vector<std::int64_t> batch_sizes;  // of decode; empty: a few up to the largest
+  std::vector<std::int64_t> num_tokens;   // of prefill; empty: a few up to the chunk size; of a profile none
+  std::vector<std::int64_t> batch_sizes;  // of decode; empty: a few up to the largest; of a profile none
   std::int64_t context = 128;             // tokens in the cache of each decoding request
   std::int64_t repeat = 10;
+  std::string output;  // of a profile: the trace's file
   bool json = false;
 };
 
@@ -119,6 +128,14 @@ struct BenchServeOptions {
   bool json = false;
 };
 
+enum class CacheAction : std::uint8_t { kInfo, kClear };
+
+// What earlier runs left in the cache folder.
+struct CacheOptions {
+  CacheAction action = CacheAction::kInfo;
+  bool json = false;
+};
+
 struct PullCommandOptions {
   HubModel model;
   std::string endpoint;   // empty: the environment's
@@ -130,8 +147,9 @@ struct ShowText {
   std::string text;
 };
 
-using Command = std::variant<ShowText, GenerateOptions, BatchOptions, ChatOptions, ServeOptions, ScoreOptions,
-                             ExplainOptions, VerifyOptions, BenchOptions, BenchServeOptions, PullCommandOptions>;
+using Command =
+    std::variant<ShowText, GenerateOptions, BatchOptions, ChatOptions, ServeOptions, ScoreOptions, ExplainOptions,
+                 VerifyOptions, BenchOptions, BenchServeOptions, PullCommandOptions, CacheOptions>;
 
 // What goes with --model-path where it names a model of the hub.
 struct ModelSource {
@@ -141,9 +159,11 @@ struct ModelSource {
 
 struct CommandLine {
   Command command;
-  std::vector<std::string> log_levels;  // entries of set_log_level
-  std::vector<std::string> warnings;    // about flags that are accepted and do nothing more
-  ModelSource model;
+  std::vector<std::string> log_levels{};  // entries of set_log_level
+  std::vector<std::string> warnings{};    // about flags that are accepted and do nothing more
+  ModelSource model{};
+  bool print_config = false;        // instead of running the command
+  std::vector<FlagValue> values{};  // of the command's flags
 };
 
 }  // namespace tessera::cli

@@ -27,6 +27,7 @@ constexpr CommandEntry kCommands[] = {
     {"bench", "Measure eager against graphs (prefill, decode, startup), or a server under load (serve)",
      make_bench_parser},
     {"pull", "Fetch a model of the Hugging Face hub into its local cache", make_pull_parser},
+    {"cache", "Show or clear what earlier runs measured (info, clear)", make_cache_parser},
 };
 
 }  // namespace
@@ -42,14 +43,15 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
   if (parsed.command == nullptr)
     return CommandLine{.command = ShowText{parsed.show}, .log_levels = {}, .warnings = {}, .model = {}};
   CommandParser& chosen = *parsers.at(parsed.command->name());
+  EngineOptions* engine = chosen.engine();
+  if (engine != nullptr) TRY(finish_engine_flags(*engine, common));
   Command command = TRY(chosen.finish());
-  CommandLine line{
-      .command = std::move(command), .log_levels = common.log_levels, .warnings = {}, .model = common.model};
-  if (const EngineOptions* engine = chosen.engine(); engine != nullptr) {
-    if (engine->model_path.empty()) return invalid_argument("--model-path is missing");
-    line.warnings = warnings_about(*engine, common);
-  }
-  return line;
+  return CommandLine{.command = std::move(command),
+                     .log_levels = common.log_levels,
+                     .warnings = engine == nullptr ? std::vector<std::string>{} : warnings_about(*engine, common),
+                     .model = common.model,
+                     .print_config = common.print_config,
+                     .values = parsed.command->flag_values()};
 }
 
 }  // namespace tessera::cli

@@ -13,43 +13,51 @@ class BenchParser final : public CommandParser {
  public:
   BenchParser(CommandFlags& add, CommonFlags& common) {
     add.group("Measurement");
-    add.word("what", "prefill, decode, startup or serve", [this](const std::string&, const std::string& text) {
+    add.word("what", "prefill, decode, startup, profile or serve", [this](const std::string&, const std::string& text) {
       what_ = text;
       return ok_status();
     });
-    add.sizes("--num-tokens", "of bench prefill", options_.num_tokens);
-    add.sizes("--batch-size", "of bench decode", options_.batch_sizes);
-    add.value("--context", "N", "of bench decode: cached tokens of each request (128)",
+    add.sizes("--num-tokens", "of bench prefill and profile", options_.num_tokens);
+    add.sizes("--batch-size", "of bench decode and profile", options_.batch_sizes);
+    add.value("--context", "N", "with --batch-size: cached tokens of each request (128)",
               [this](const std::string& flag, const std::string& text) {
                 context_given_ = true;
                 options_.context = TRY(parse_integer(flag, text, {2, INT32_MAX}));
                 return ok_status();
               });
-    add.value("--repeat", "N", "of those two and startup: runs of each kind, of which the median counts (10)",
+    add.value("--repeat", "N", "of all but serve: runs of each kind, of which the median counts (10)",
               [this](const std::string& flag, const std::string& text) {
                 repeat_given_ = true;
                 options_.repeat = TRY(parse_integer(flag, text, {1, 1'000'000}));
                 return ok_status();
               });
+    add.text("--output", "FILE", "of bench profile: a trace for chrome://tracing or ui.perfetto.dev", options_.output);
     add.flag("--json", "the result as one JSON object", options_.json);
     serve_.add(add);
     add_engine_flags(add, options_.engine, common);
   }
 
-  const EngineOptions* engine() const override { return serve_.has_url() ? nullptr : &options_.engine; }
+  EngineOptions* engine() override { return serve_.has_url() ? nullptr : &options_.engine; }
 
   Result<Command> finish() override {
-    static constexpr std::array<std::string_view, 4> kKinds = {"prefill", "decode", "startup", "serve"};
+    static constexpr std::array<std::string_view, 5> kKinds = {"prefill", "decode", "startup", "profile", "serve"};
     if (what_.empty())
-      return invalid_argument("bench of what is missing: accepted are prefill, decode, startup, serve");
+      return invalid_argument("bench of what is missing: accepted are prefill, decode, startup, profile, serve");
     const std::size_t kind = TRY(parse_choice("bench", what_, kKinds));
     const bool serve = kKinds[kind] == "serve";
     const auto misplaced = [this](std::string_view flag) {
       return invalid_argument(fmt::format("{} does not go with bench {}", flag, what_));
     };
-    if (!options_.num_tokens.empty() && what_ != "prefill") return misplaced("--num-tokens");
-    if (!options_.batch_sizes.empty() && what_ != "decode") return misplaced("--batch-size");
-    if (context_given_ && what_ != "decode") return misplaced("--context");
+    const bool profile = what_ == "profile";
+    if (!options_.num_tokens.empty() && what_ != "prefill" && !profile) return misplaced("--num-tokens");
+    if (!options_.batch_sizes.empty() && what_ != "decode" && !profile) return misplaced("--batch-size");
+    if (context_given_ && what_ != "decode" && !profile) return misplaced("--context");
+    if (!options_.output.empty() && !profile) return misplaced("--output");
+    if (profile && options_.output.empty()) return invalid_argument("--output is missing: the file of the trace");
+    if (profile && options_.num_tokens.empty() && options_.batch_sizes.empty())
+      return invalid_argument("bench profile of what is missing: --num-tokens, --batch-size or both say it");
+    if (profile && context_given_ && options_.batch_sizes.empty())
+      return invalid_argument("--context goes with --batch-size");
     if (repeat_given_ && serve) return misplaced("--repeat");
     if (!serve && !serve_.given().empty()) return misplaced(serve_.given());
     if (serve) {

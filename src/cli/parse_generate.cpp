@@ -56,7 +56,7 @@ class GenerateParser final : public CommandParser {
         "but to requests of a file.");
   }
 
-  const EngineOptions* engine() const override { return &options_.engine; }
+  EngineOptions* engine() override { return &options_.engine; }
 
   Result<Command> finish() override {
     if (!batch_.input_file.empty()) return finish_batch();
@@ -106,7 +106,7 @@ class ChatParser final : public CommandParser {
         "Lines may come from a pipe; then standard output has the answers alone.");
   }
 
-  const EngineOptions* engine() const override { return &options_.engine; }
+  EngineOptions* engine() override { return &options_.engine; }
   Result<Command> finish() override { return Command(options_); }
 
  private:
@@ -123,7 +123,7 @@ class ScoreParser final : public CommandParser {
     add_engine_flags(add, options_.engine, common);
   }
 
-  const EngineOptions* engine() const override { return &options_.engine; }
+  EngineOptions* engine() override { return &options_.engine; }
 
   Result<Command> finish() override {
     TRY(check_prompts(options_.prompts, /*batch=*/true));

@@ -13,18 +13,35 @@ class ExplainParser final : public CommandParser {
                 options_.num_tokens = TRY(parse_integer(flag, text, {1, INT32_MAX}));
                 return ok_status();
               });
-    add.choice("--format", "dot and svg: a picture", {"text", "json", "dot", "svg"}, options_.format);
+    add.text("--suggest-tokens", "FILE",
+             "instead: prefill sizes that fit a trace (Azure's .csv, Mooncake's .jsonl) or a saved /metrics",
+             options_.suggest_tokens);
+    add.text("--graph", "NAME",
+             "instead: body, head, sampler, choose, logprobs, decode, stitched, the number of a part, or pass:NAME "
+             "(before and after that pass)",
+             options_.graph);
+    add.text("--export", "DIR", "also write every graph there as text, DOT and SVG", options_.export_folder);
+    add.choice("--format", "dot and svg: a picture, of the stitched graph unless --graph says another",
+               {"text", "json", "dot", "svg"}, options_.format);
     add.text("--output", "FILE", "instead of standard output", options_.output);
     add_engine_flags(add, options_.engine, common);
     add.footer("Exit code 1 where piecewise graphs would be off.");
   }
 
-  const EngineOptions* engine() const override { return &options_.engine; }
+  EngineOptions* engine() override { return &options_.engine; }
 
   Result<Command> finish() override {
     const bool picture = options_.format == ExplainFormat::kDot || options_.format == ExplainFormat::kSvg;
     if (picture && options_.num_tokens)
       return invalid_argument("--num-tokens goes with --format text or json, not with a picture");
+    if (picture && !options_.suggest_tokens.empty())
+      return invalid_argument("--suggest-tokens goes with --format text or json, not with a picture");
+    if (options_.num_tokens && !options_.graph.empty())
+      return invalid_argument("--num-tokens does not go with --graph");
+    if (!options_.suggest_tokens.empty() && !(options_.graph.empty() && options_.export_folder.empty()))
+      return invalid_argument("--suggest-tokens goes neither with --graph nor with --export");
+    if (options_.num_tokens && !options_.suggest_tokens.empty())
+      return invalid_argument("--num-tokens does not go with --suggest-tokens");
     return Command(options_);
   }
 
@@ -35,17 +52,30 @@ class ExplainParser final : public CommandParser {
 class VerifyParser final : public CommandParser {
  public:
   VerifyParser(CommandFlags& add, CommonFlags& common) {
-    add.group("Output");
+    add.group("What to compare");
+    add.flag("--modes", "every way to run: graph and capture modes, passes off, deterministic, after a restart",
+             options_.modes);
+    add.integer("--soak", "so many random batches instead of every size", {1, INT32_MAX}, options_.soak);
+    add.value("--seed", "N", "of the random batches (1)", [this](const std::string& flag, const std::string& text) {
+      options_.seed = static_cast<std::uint64_t>(TRY(parse_integer(flag, text, {0})));
+      seeded_ = true;
+      return ok_status();
+    });
     add.flag("--json", "the result as one JSON object", options_.json);
     add_engine_flags(add, options_.engine, common);
     add.footer("Exit code 1 on any difference.");
   }
 
-  const EngineOptions* engine() const override { return &options_.engine; }
-  Result<Command> finish() override { return Command(options_); }
+  EngineOptions* engine() override { return &options_.engine; }
+  Result<Command> finish() override {
+    if (options_.modes && options_.soak > 0) return invalid_argument("--modes does not go with --soak");
+    if (seeded_ && options_.soak == 0) return invalid_argument("--seed goes with --soak");
+    return Command(options_);
+  }
 
  private:
   VerifyOptions options_;
+  bool seeded_ = false;
 };
 
 }  // namespace

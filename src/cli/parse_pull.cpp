@@ -20,7 +20,7 @@ class PullParser final : public CommandParser {
     add.footer("Prints the model's folder. HF_TOKEN gives access to private and gated models.");
   }
 
-  const EngineOptions* engine() const override { return nullptr; }
+  EngineOptions* engine() override { return nullptr; }
 
   Result<Command> finish() override {
     if (options_.model.id.empty()) return invalid_argument("pull of what is missing: give a model's id, org/name");

@@ -12,10 +12,13 @@ class ServeParser final : public CommandParser {
     HttpOptions& http = options_.server.http;
     add.group("Server");
     add.text("--host", "ADDRESS", "to listen on (127.0.0.1: this machine alone; 0.0.0.0: all)", http.host);
-    add.value("--port", "N", "to listen on (30000); 0: a free one", [&http](const auto& flag, const auto& text) {
-      http.port = static_cast<std::uint16_t>(TRY(parse_integer(flag, text, {0, 65535})));
-      return ok_status();
-    });
+    add.value(
+        "--port", "N", "to listen on (30000); 0: a free one",
+        [&http](const auto& flag, const auto& text) {
+          http.port = static_cast<std::uint16_t>(TRY(parse_integer(flag, text, {0, 65535})));
+          return ok_status();
+        },
+        static_cast<int>(http.port));
     add.text("--api-key", "KEY", "clients must send it: Authorization: Bearer KEY", options_.server.api_key);
     add.text("--served-model-name", "NAME", "what clients call the model (its path)",
              options_.server.served_model_name);
@@ -30,12 +33,14 @@ class ServeParser final : public CommandParser {
              options_.server.tool_call_parser);
     add.text("--reasoning-parser", "NAME", "qwen3, deepseek-r1, none (as the chat template has it)",
              options_.server.reasoning_parser);
-    add.value("--metrics-style", "sglang|vllm", "whose names /metrics has (sglang)",
-              [this](const std::string& flag, const std::string& text) {
-                static constexpr std::array<std::string_view, 2> kNames = {"sglang", "vllm"};
-                options_.server.metrics_style = kNames[TRY(parse_choice(flag, text, kNames))];
-                return ok_status();
-              });
+    add.value(
+        "--metrics-style", "sglang|vllm", "whose names /metrics has (sglang)",
+        [this](const std::string& flag, const std::string& text) {
+          static constexpr std::array<std::string_view, 2> kNames = {"sglang", "vllm"};
+          options_.server.metrics_style = kNames[TRY(parse_choice(flag, text, kNames))];
+          return ok_status();
+        },
+        options_.server.metrics_style);
     add.integer("--max-queued-requests", "that wait; further ones are refused with 429 (any number)", {},
                 options_.engine.max_queued_requests);
     add.integer("--drain-timeout", "seconds that requests have to end once the server is told to stop (30)", {0, 86400},
@@ -46,7 +51,7 @@ class ServeParser final : public CommandParser {
     add_engine_flags(add, options_.engine, common);
   }
 
-  const EngineOptions* engine() const override { return &options_.engine; }
+  EngineOptions* engine() override { return &options_.engine; }
   Result<Command> finish() override {
     // As it was given, before a folder stands in the place of a name of the hub.
     if (options_.server.served_model_name.empty()) options_.server.served_model_name = options_.engine.model_path;

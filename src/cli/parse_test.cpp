@@ -248,6 +248,13 @@ TEST(Parse, ModelsOfTheHub) {
   EXPECT_EQ(std::get<PullCommandOptions>(parse({"pull", "name"})->command).model.revision, "main");
 }
 
+TEST(Parse, Cache) {
+  EXPECT_EQ(std::get<CacheOptions>(parse({"cache", "info"})->command).action, CacheAction::kInfo);
+  const CacheOptions clear = std::get<CacheOptions>(parse({"cache", "clear", "--json"})->command);
+  EXPECT_EQ(clear.action, CacheAction::kClear);
+  EXPECT_TRUE(clear.json);
+}
+
 TEST(Parse, DeprecatedFlagWarnsOnce) {
   EXPECT_THAT(parse(generate_with({"--enable-piecewise-cuda-graph"}))->warnings,
               ElementsAre(HasSubstr("--enable-piecewise-cuda-graph is deprecated")));
@@ -291,7 +298,21 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{generate_with({"--zzz"}), "unknown flag --zzz of generate; tessera generate --help lists"},
         WrongLine{generate_with({"word"}), "unexpected argument \"word\""},
         WrongLine{generate_with({"--quantization", "fp8"}), "--quantization is not supported yet"},
-        WrongLine{generate_with({"--kv-cache-dtype=fp8"}), "--kv-cache-dtype is not supported yet"},
+        WrongLine{generate_with({"--kv-cache-dtype=fp8"}),
+                  "--kv-cache-dtype: \"fp8\" is not supported yet; accepted is auto"},
+        WrongLine{generate_with({"--enable-vit-cuda-graph"}), "--enable-vit-cuda-graph is not supported yet"},
+        WrongLine{generate_with({"--cuda-graph-capture", "soon"}),
+                  "--cuda-graph-capture: \"soon\" is not accepted; eager, lazy, core is"},
+        WrongLine{generate_with({"--cuda-graph-schedule", "dense"}),
+                  "--cuda-graph-schedule: \"dense\" is not accepted; default, legacy, auto is"},
+        WrongLine{generate_with({"--cuda-graph-memory-budget", "much"}),
+                  "--cuda-graph-memory-budget: \"much\" is not accepted; bytes are"},
+        WrongLine{generate_with({"--cuda-graph-disable-passes", "a,"}),
+                  "--cuda-graph-disable-passes: \"a,\" has an empty name"},
+        WrongLine{generate_with({"--torch-compile-max-bs", "0"}), "--torch-compile-max-bs: \"0\" is not accepted"},
+        WrongLine{{"cache"}, "cache does what is missing: accepted are info, clear"},
+        WrongLine{{"cache", "drop"}, "cache: \"drop\" is not accepted; info, clear is"},
+        WrongLine{{"cache", "info", "--model-path", "m"}, "unknown flag --model-path of cache"},
         WrongLine{generate_with({"--tp", "2"}), "--tp-size: \"2\" is not supported yet; accepted is 1"},
         WrongLine{generate_with({"--pp-size", "2"}), "--pp-size: \"2\" is not supported yet"},
         WrongLine{generate_with({"--device", "npu"}),
@@ -303,14 +324,16 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{generate_with({"--max-new-tokens", "0"}), "--max-new-tokens: \"0\" is not accepted"},
         WrongLine{generate_with({"--max-new-tokens"}), "--max-new-tokens: the value is missing"},
         WrongLine{generate_with({"--seed", "1", "--seed", "2"}), "--seed: given more than once"},
-        WrongLine{generate_with({"--json=yes"}), "--json: a value is given, and none is taken"},
+        WrongLine{generate_with({"--json=yes"}), "--json: \"yes\" is not accepted; false, true is"},
         WrongLine{generate_with({"--page-size", "2000"}),
                   "--page-size: \"2000\" is not accepted; a whole number from 1 to 1024 is"},
         WrongLine{generate_with({"--mem-fraction-static", "1"}),
                   "--mem-fraction-static: 1 is not accepted; 0.1 to 0.95 is"},
         WrongLine{generate_with({"--cuda-graph-mode", "fast"}), "--cuda-graph-mode: \"fast\" is none of"},
         WrongLine{generate_with({"--piecewise-cuda-graph-compiler", "inductor"}),
-                  "--piecewise-cuda-graph-compiler: \"inductor\" is not supported yet"},
+                  "--piecewise-cuda-graph-compiler: \"inductor\" is not supported yet; accepted is eager"},
+        WrongLine{generate_with({"--piecewise-cuda-graph-compiler", "fast"}),
+                  "--piecewise-cuda-graph-compiler: \"fast\" is not accepted"},
         WrongLine{generate_with({"--piecewise-cuda-graph-tokens", "0"}),
                   "--piecewise-cuda-graph-tokens: \"0\" is no size"},
         WrongLine{generate_with({"--piecewise-cuda-graph-tokens", "-4"}),
@@ -330,7 +353,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{{"pull", "a/b", "--revision="}, "--revision: the value is empty"},
         WrongLine{{"bench", "--model-path", "m"}, "bench of what is missing"},
         WrongLine{{"bench", "speed", "--model-path", "m"},
-                  "bench: \"speed\" is not accepted; prefill, decode, startup, serve is"},
+                  "bench: \"speed\" is not accepted; prefill, decode, startup, profile, serve is"},
         WrongLine{{"bench", "serve"}, "--model-path is missing"},
         WrongLine{{"bench", "serve", "--model-path", "m", "--url", "http://x"}, "--model-path does not go with --url"},
         WrongLine{{"bench", "serve", "--url", "http://x", "--graphs", "on"}, "--graphs does not go with --url"},

@@ -9,7 +9,10 @@
 
 #include "tessera/base/log.h"
 #include "tessera/base/status.h"
+#include "tessera/cli/cache_dir.h"
 #include "tessera/cli/commands.h"
+#include "tessera/cli/effective_config.h"
+#include "tessera/cli/failure_report.h"
 #include "tessera/cli/model_source.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/parse.h"
@@ -34,8 +37,10 @@ Status start_logging(const CommandLine& line) {
   return ok_status();
 }
 
-Status run_command(Command& command, const ModelSource& model) {
-  TRY(find_model(command, model));
+Status run_command(CommandLine& line) {
+  TRY(find_model(line.command, line.model));
+  use_cache_dir(line.command);
+  if (line.print_config) return print_config(line);
   struct Runner {
     Status operator()(const ShowText& show) const { return write_output(show.text); }
     Status operator()(const GenerateOptions& options) const { return run_generate(options); }
@@ -48,14 +53,15 @@ Status run_command(Command& command, const ModelSource& model) {
     Status operator()(const BenchOptions& options) const { return run_bench(options); }
     Status operator()(const BenchServeOptions& options) const { return run_bench_serve(options); }
     Status operator()(const PullCommandOptions& options) const { return run_pull(options); }
+    Status operator()(const CacheOptions& options) const { return run_cache(options); }
   };
-  return std::visit(Runner{}, command);
+  return std::visit(Runner{}, line.command);
 }
 
 // What the standard library throws below, which is memory that cannot be had for the most part.
-Status run_command_or_catch(Command& command, const ModelSource& model) {
+Status run_command_or_catch(CommandLine& line) {
   try {
-    return run_command(command, model);
+    return run_command(line);
   } catch (const std::bad_alloc&) {
     return resource_exhausted("out of memory");
   } catch (const std::exception& error) {
@@ -69,9 +75,11 @@ int run(const std::vector<std::string>& arguments) {
   Result<CommandLine> line = parse_command_line(arguments);
   if (!line.ok()) return report(line.status(), kWrongCommandLine);
   if (const Status status = start_logging(*line); !status.ok()) return report(status, kWrongCommandLine);
-  const Status status = run_command_or_catch(line->command, line->model);
+  const Status status = run_command_or_catch(*line);
   if (status.ok()) return 0;
-  return report(status, status.message().starts_with("--") ? kWrongCommandLine : kFailed);
+  const int exit_code = report(status, status.message().starts_with("--") ? kWrongCommandLine : kFailed);
+  write_error(explain_failure(status, *line, arguments));
+  return exit_code;
 }
 
 }  // namespace tessera::cli

@@ -36,15 +36,12 @@ Result<std::string> render_chat(const Engine& engine, const std::string& text) {
 // What the forward between two states of the counters was.
 ForwardRecord difference(const ForwardCounters& before, const ForwardCounters& after) {
   ForwardRecord record;
-  for (const auto& [bucket, count] : after.by_bucket) {
-    const auto known = before.by_bucket.find(bucket);
-    if (known == before.by_bucket.end() || known->second != count) {
-      record.runner = bucket.first;
-      record.size = bucket.second;
-    }
-  }
-  for (std::size_t r = 0; r < after.by_reason.size(); ++r) {
-    if (after.by_reason[r] != before.by_reason[r]) record.reason = static_cast<Reason>(r);
+  for (const auto& [key, count] : after.by_key) {
+    const auto known = before.by_key.find(key);
+    if (known != before.by_key.end() && known->second.forwards == count.forwards) continue;
+    record.runner = key.runner;
+    record.size = key.size;
+    record.reason = key.reason;
   }
   record.tokens = after.tokens - before.tokens;
   record.padding = after.padded_tokens - before.padded_tokens;

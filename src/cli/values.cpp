@@ -42,6 +42,36 @@ Result<double> parse_number(std::string_view flag, std::string_view text) {
   return invalid_argument(fmt::format("{}: \"{}\" is not a number", flag, text));
 }
 
+Result<std::int64_t> parse_bytes(std::string_view flag, std::string_view text) {
+  constexpr std::string_view kPowers = "KMGT";
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string_view unit = text.substr(digits);
+  double factor = 1;
+  bool known = unit.empty();
+  if (const std::size_t power = unit.empty() ? std::string_view::npos : kPowers.find(unit[0]);
+      power != std::string_view::npos) {
+    known = unit.size() == 1 || unit.substr(1) == "iB" || unit.substr(1) == "B";
+    factor = std::pow(unit.ends_with('B') && !unit.ends_with("iB") ? 1000.0 : 1024.0, static_cast<double>(power + 1));
+  }
+  const std::optional<double> count = number<double>(text.substr(0, digits));
+  constexpr double kMost = 0x1p53;  // above, a double does not count bytes
+  if (known && count && *count * factor >= 1 && *count * factor <= kMost)
+    return static_cast<std::int64_t>(*count * factor);
+  return invalid_argument(
+      fmt::format("{}: \"{}\" is not accepted; bytes are, like 67108864, 64M, 0.5GiB, 2GB", flag, text));
+}
+
+Result<std::vector<std::string>> parse_names(std::string_view flag, std::string_view text) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end == begin) return invalid_argument(fmt::format("{}: \"{}\" has an empty name", flag, text));
+    names.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
 Result<std::vector<TokenId>> parse_token_ids(std::string_view flag, std::string_view text) {
   std::string_view list = trimmed(text);
   if (list.starts_with('[') && list.ends_with(']')) list = trimmed(list.substr(1, list.size() - 2));

@@ -22,6 +22,12 @@ Result<std::int64_t> parse_integer(std::string_view flag, std::string_view text,
 // A finite number.
 Result<double> parse_number(std::string_view flag, std::string_view text);
 
+// At least one byte: "67108864", "64M", "0.5GiB", "2GB". K, M, G, T and KiB … TiB are powers of 1024, KB … TB of 1000.
+Result<std::int64_t> parse_bytes(std::string_view flag, std::string_view text);
+
+// "a,b,c": at least one name, none empty.
+Result<std::vector<std::string>> parse_names(std::string_view flag, std::string_view text);
+
 // "1,2,3" or "[1, 2, 3]": at least one id, none negative. Whether the model has them is the engine's to say.
 Result<std::vector<TokenId>> parse_token_ids(std::string_view flag, std::string_view text);
 

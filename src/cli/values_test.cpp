@@ -30,6 +30,32 @@ TEST(Values, FiniteNumbers) {
     EXPECT_EQ(parse_number("--x", text).status().message(), "--x: \"" + std::string(text) + "\" is not a number");
 }
 
+TEST(Values, Bytes) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  EXPECT_EQ(*parse_bytes("--b", "4096"), 4096);
+  EXPECT_EQ(*parse_bytes("--b", "64M"), 64 * kMiB);
+  EXPECT_EQ(*parse_bytes("--b", "64MiB"), 64 * kMiB);
+  EXPECT_EQ(*parse_bytes("--b", "64MB"), 64'000'000);
+  EXPECT_EQ(*parse_bytes("--b", "0.5GiB"), 512 * kMiB);
+  EXPECT_EQ(*parse_bytes("--b", "2G"), 2048 * kMiB);
+  EXPECT_EQ(*parse_bytes("--b", "1T"), std::int64_t{1} << 40);
+  EXPECT_EQ(*parse_bytes("--b", "1K"), 1024);
+  for (const char* text : {"", "0", "-1", "0.2", "M", "64m", "64 M", "64Mi", "64MB/s", "1.2.3", "nan", "inf", "1e3",
+                           "99999999999T", "64iB", "0x10"}) {
+    const Result<std::int64_t> bytes = parse_bytes("--b", text);
+    ASSERT_FALSE(bytes.ok()) << text;
+    EXPECT_EQ(bytes.status().message(),
+              "--b: \"" + std::string(text) + "\" is not accepted; bytes are, like 67108864, 64M, 0.5GiB, 2GB");
+  }
+}
+
+TEST(Values, Names) {
+  EXPECT_THAT(*parse_names("--n", "a"), ElementsAre("a"));
+  EXPECT_THAT(*parse_names("--n", "a,b c"), ElementsAre("a", "b c"));
+  for (const char* text : {"", ",", "a,", ",a", "a,,b"})
+    EXPECT_EQ(parse_names("--n", text).status().message(), "--n: \"" + std::string(text) + "\" has an empty name");
+}
+
 TEST(Values, TokenIds) {
   EXPECT_THAT(*parse_token_ids("--input-ids", "1,2,3"), ElementsAre(TokenId(1), TokenId(2), TokenId(3)));
   EXPECT_THAT(*parse_token_ids("--input-ids", "[ 7, 8 ]\n"), ElementsAre(TokenId(7), TokenId(8)));

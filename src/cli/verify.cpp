@@ -3,13 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "tessera/cli/commands.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
+#include "tessera/cli/verify_modes.h"
+#include "tessera/engine/profile_store.h"
 #include "tessera/ops/backend.h"
+#include "tessera/runner/soak.h"
 
 namespace tessera::cli {
 namespace {
@@ -18,31 +25,96 @@ namespace {
 constexpr std::int64_t kCachedTokensPerRequest = 64;
 
 struct Verified {
+  std::string mode;
   VerifyReport report;
   std::vector<std::string> dropped;  // sizes that could not be captured, and why
 };
 
-Result<Verified> verify_model(EngineOptions options) {
-  options.show_progress = progress_wanted();
-  const std::unique_ptr<Device> device = TRY(open_device(options.device));
-  EnginePlan plan = TRY(plan_engine(options, device->properties()));
-  RunnerOptions& runner_options = plan.runner;
-  const std::int64_t tokens = runner_options.max_requests * kCachedTokensPerRequest + runner_options.max_tokens;
-  const std::int64_t pages = tokens / runner_options.page_size + runner_options.max_requests + 2;
-  runner_options.num_pages = std::min(runner_options.num_pages, pages);
-
-  Verified verified;
-  const WeightSource source = TRY(weight_source(options));
-  Weights weights = TRY(Weights::load(plan.graphs.weights, source, *device, options.show_progress));
-  const std::unique_ptr<ModelRunner> runner =
-      TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device, std::move(runner_options)));
-  TRY(runner->capture());
-  verified.report = TRY(verify(*runner, options.show_progress));
-  for (const GraphRunner* graphs : {&runner->prefill(), &runner->decode()}) {
-    for (const auto& [size, status] : graphs->report().dropped)
-      verified.dropped.push_back(fmt::format("{} size {}: {}", graphs->name(), size, status.message()));
+// A runner as an engine would make it, but for the KV cache's size.
+class VerifiedRunner {
+ public:
+  static Result<std::unique_ptr<VerifiedRunner>> create(EngineOptions options) {
+    auto made = std::unique_ptr<VerifiedRunner>(new VerifiedRunner);
+    made->device_ = TRY(open_device(options.device));
+    EnginePlan plan = TRY(plan_engine_with_profile(options, *made->device_));
+    RunnerOptions& runner = plan.runner;
+    const std::int64_t tokens = runner.max_requests * kCachedTokensPerRequest + runner.max_tokens;
+    const std::int64_t pages = tokens / runner.page_size + runner.max_requests + 2;
+    runner.num_pages = std::min(runner.num_pages, pages);
+    made->profiles_.emplace(options, plan, made->device_->properties());
+    made->profiles_->restore_algorithms();
+    const WeightSource source = TRY(weight_source(options));
+    Weights weights = TRY(Weights::load(plan.graphs.weights, source, *made->device_, options.show_progress));
+    made->runner_ =
+        TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *made->device_, std::move(runner)));
+    made->runner_->set_costs(made->profiles_->load_costs());
+    TRY(made->runner_->capture());
+    TRY(made->runner_->capture_rest());
+    return made;
   }
-  return verified;
+
+  ModelRunner& runner() { return *runner_; }
+  // What an idle server does, to its end; then what a later start finds.
+  Status measure_and_save() {
+    while (TRY(runner_->idle_work())) {
+    }
+    profiles_->save(runner_->costs());
+    return ok_status();
+  }
+  std::vector<std::string> dropped() const {
+    std::vector<std::string> lines;
+    for (const GraphRunner* graphs : {&runner_->prefill(), &runner_->decode()}) {
+      for (const auto& [size, status] : graphs->report().dropped)
+        lines.push_back(fmt::format("{} size {}: {}", graphs->name(), size, status.message()));
+    }
+    return lines;
+  }
+
+ private:
+  VerifiedRunner() = default;
+  std::unique_ptr<Device> device_;
+  std::optional<ProfileStore> profiles_;
+  std::unique_ptr<ModelRunner> runner_;
+};
+
+// A folder of its own for the caches of a start and the next, gone at the end.
+class TemporaryFolder {
+ public:
+  static Result<TemporaryFolder> create() {
+    std::error_code error;
+    const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+    std::string path = (parent / "tessera-verify-XXXXXX").string();
+    if (error || mkdtemp(path.data()) == nullptr)
+      return not_found(fmt::format("no folder for a cache can be made: {}", path));
+    return TemporaryFolder(std::move(path));
+  }
+  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+Result<Verified> verify_mode(EngineOptions options, const VerifyMode& mode) {
+  options.show_progress = progress_wanted();
+  if (mode.change) mode.change(options);
+  std::optional<TemporaryFolder> cache;
+  if (mode.restart) {
+    cache.emplace(TRY(TemporaryFolder::create()));
+    options.cache_dir = cache->path();
+    const std::unique_ptr<VerifiedRunner> first = TRY(VerifiedRunner::create(options));
+    TRY(first->measure_and_save());
+  }
+  const std::unique_ptr<VerifiedRunner> verified = TRY(VerifiedRunner::create(options));
+  return Verified{.mode = mode.name,
+                  .report = TRY(verify(verified->runner(), options.show_progress)),
+                  .dropped = verified->dropped()};
 }
 
 // What was compared of one runner.
@@ -102,11 +174,74 @@ std::string to_text(const Verified& verified) {
   return text + fmt::format("  {} s\n", number_text(verified.report.seconds));
 }
 
-}  // namespace
+Json to_json(const SoakReport& report) {
+  Json forwards = Json::array();
+  for (const auto& [key, count] : report.forwards.by_key) {
+    Json json = Json::object();
+    json.set("runner", runner_kind_name(key.runner)).set("size", key.size).set("reason", reason_name(key.reason));
+    forwards.push_back(std::move(json.set("forwards", count.forwards).set("padding", count.padding)));
+  }
+  Json json = Json::object();
+  json.set("equal", report.num_failures == 0).set("batches", report.batches).set("tokens", report.tokens);
+  json.set("cancelled", report.cancelled).set("finished", report.finished).set("failures", report.num_failures);
+  json.set("first_failures", Json::Array(report.failures.begin(), report.failures.end()));
+  json.set("greatest_difference", report.greatest_difference).set("seconds", report.seconds);
+  json.set("resident_bytes", Json::Array{report.resident_early, report.resident_end});
+  json.set("available_bytes", Json::Array{report.available_early, report.available_end});
+  json.set("forwards", std::move(forwards));
+  return json;
+}
 
-Status run_verify(const VerifyOptions& options) {
-  const Verified verified = TRY(verify_model(options.engine));
-  TRY(write_output(options.json ? to_json(verified).dump() + "\n" : to_text(verified)));
+std::string to_text(const SoakReport& report) {
+  std::int64_t eager = 0;
+  for (const auto& [key, count] : report.forwards.by_key)
+    if (key.runner == RunnerKind::kEager) eager += count.forwards;
+  std::string text = fmt::format(
+      "  {} batches, {} tokens in {} s: {} differences\n  {} through graphs, {} eagerly; {} sequences finished, {} "
+      "cancelled\n  unpadded forwards differ by {:.2g} at most\n  resident memory {} after a tenth, {} at the end\n",
+      count_text(report.batches), count_text(report.tokens), number_text(report.seconds),
+      count_text(report.num_failures), count_text(report.batches - eager), count_text(eager),
+      count_text(report.finished), count_text(report.cancelled), report.greatest_difference,
+      bytes_text(report.resident_early), bytes_text(report.resident_end));
+  for (const std::string& failure : report.failures) text += "  " + failure + "\n";
+  return text;
+}
+
+// Of float32 the rounding of sums in another order; narrower types round every value of every layer.
+double soak_tolerance(const ModelRunner& runner) {
+  const StitchingGraph& body = runner.prefill().executable().graph();
+  return body.slots[static_cast<std::size_t>(body.outputs[0])].type.dtype == ir::DType::kFloat32 ? 1e-5 : 5e-2;
+}
+
+// A tenth of the batches have seen what is kept for reuse; a short soak has not.
+Status check_memory(const SoakReport& report) {
+  constexpr std::int64_t kLongEnough = 1000;  // batches
+  constexpr std::int64_t kNoise = std::int64_t{16} << 20;
+  if (report.batches < kLongEnough) return ok_status();
+  const std::int64_t grown = report.resident_end - report.resident_early;
+  if (grown > kNoise + report.resident_early / 20) {
+    return internal_error(fmt::format("resident memory grew from {} after a tenth of the batches to {}",
+                                      bytes_text(report.resident_early), bytes_text(report.resident_end)));
+  }
+  return ok_status();
+}
+
+Status run_soak(const VerifyOptions& options) {
+  EngineOptions engine = options.engine;
+  engine.show_progress = progress_wanted();
+  engine.graphs.measure_costs = false;  // so that a seed gives the same batches on the same graphs
+  const std::unique_ptr<VerifiedRunner> soaked = TRY(VerifiedRunner::create(std::move(engine)));
+  const SoakReport report = TRY(soak(soaked->runner(), {.batches = options.soak,
+                                                        .seed = options.seed,
+                                                        .tolerance = soak_tolerance(soaked->runner()),
+                                                        .show_progress = progress_wanted()}));
+  TRY(write_output(options.json ? to_json(report).dump() + "\n" : to_text(report)));
+  if (report.num_failures == 0) return check_memory(report);
+  return internal_error(
+      fmt::format("{} of {} batches differ, first {}", report.num_failures, report.batches, report.failures.front()));
+}
+
+Status check(const Verified& verified) {
   if (!verified.dropped.empty()) {
     return internal_error(
         fmt::format("{} not captured, {}", plural(std::ssize(verified.dropped), "size"), verified.dropped[0]));
@@ -116,6 +251,32 @@ Status run_verify(const VerifyOptions& options) {
   const auto differences = std::count_if(verified.report.rows.begin(), verified.report.rows.end(),
                                          [](const VerifyRow& row) { return !row.difference.empty(); });
   return internal_error(fmt::format("{} of {} comparisons differ", differences, verified.report.rows.size()));
+}
+
+Status run_modes(const VerifyOptions& options) {
+  Json modes = Json::array();
+  Status failed;
+  for (const VerifyMode& mode : verify_modes()) {
+    const Verified verified = TRY(verify_mode(options.engine, mode).with_context(mode.name));
+    if (Status status = check(verified); !status.ok() && failed.ok())
+      failed = std::move(status).with_context(mode.name);
+    Json json = to_json(verified);
+    modes.push_back(std::move(json.set("mode", mode.name)));
+    if (!options.json) TRY(write_output(fmt::format("{}\n{}", mode.name, to_text(verified))));
+  }
+  Json json = Json::object();
+  if (options.json) TRY(write_output(json.set("equal", failed.ok()).set("modes", std::move(modes)).dump() + "\n"));
+  return failed;
+}
+
+}  // namespace
+
+Status run_verify(const VerifyOptions& options) {
+  if (options.soak > 0) return run_soak(options);
+  if (options.modes) return run_modes(options);
+  const Verified verified = TRY(verify_mode(options.engine, {}));
+  TRY(write_output(options.json ? to_json(verified).dump() + "\n" : to_text(verified)));
+  return check(verified);
 }
 
 }  // namespace tessera::cli

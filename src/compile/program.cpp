@@ -45,11 +45,17 @@ Result<TensorView> make_view(const ir::Type& type, const ir::Bucket& bucket, std
 }
 
 Status BoundProgram::enqueue(Stream& stream) const {
-  for (const Step& step : steps_) {
-    Status status = step.op->enqueue(stream);
-    if (!status.ok()) [[unlikely]]
-      return std::move(status).with_context(describe(*graph_, graph_->node(step.node)));
-  }
+  for (std::size_t i = 0; i < steps_.size(); ++i) TRY(enqueue_step(i, stream));
+  return ok_status();
+}
+
+Status BoundProgram::enqueue_step(std::size_t i, Stream& stream) const {
+  const Step& step = steps_[i];
+  Status status = step.op->enqueue(stream);
+  // A kernel that swallowed the error of a call that capture does not allow would not be found by it.
+  if (status.ok() && stream.recording()) status = stream.recording_status();
+  if (!status.ok()) [[unlikely]]
+    return std::move(status).with_context(describe(*graph_, graph_->node(step.node)));
   return ok_status();
 }
 

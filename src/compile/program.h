@@ -37,6 +37,9 @@ class BoundProgram {
 
   // Asynchronous on `stream`; an error names the operator and its result.
   Status enqueue(Stream& stream) const;
+  // One step of it. Precondition: step < num_kernels().
+  Status enqueue_step(std::size_t step, Stream& stream) const;
+  std::span<const Step> steps() const { return steps_; }
   std::int64_t num_kernels() const { return static_cast<std::int64_t>(steps_.size()); }
 
  private:

@@ -38,6 +38,11 @@ struct DeviceProperties {
   int threads = 0;                // CPU: worker threads of a kernel; CUDA: multiprocessors
   int compute_capability = 0;     // CUDA: 10 · major + minor, 90 on an H200
   bool has_native_bf16 = false;   // matrix units take bfloat16
+  std::int64_t block_bytes = 1;   // arenas grow by multiples of it
+  // What recorded graphs take of memory: each one, and each kernel, copy or fill in it. On a CPU exact; on a GPU a fit
+  // to measurements, its driver telling nothing (docs/cuda-graphs.md).
+  std::int64_t graph_bytes = 0;
+  std::int64_t graph_node_bytes = 0;
 };
 
 // Every address handed out is a multiple of this, enough for 16-byte accesses, cache lines and TMA.
@@ -144,6 +149,9 @@ class Stream {
   // Ends a recording and drops it: what to do after an error in between.
   virtual void abandon_recording() = 0;
   virtual bool recording() const = 0;
+  // Of the recording that is open: ok, or what has made it void so far (memory was freed, a library made a call that
+  // capture does not allow). Asked after each operator, so that the one that did it is named.
+  virtual Status recording_status() const = 0;
 };
 
 class Device {
@@ -158,6 +166,12 @@ class Device {
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string name) = 0;
   virtual Result<std::unique_ptr<Event>> create_event(EventKind kind) = 0;
   Result<std::unique_ptr<Event>> create_event() { return create_event(EventKind::kOrder); }
+  // To be asked before a library is made ready or code is loaded for the first time: refused while recording, because
+  // what libraries do then (allocate, synchronise) is not theirs to know. `library` names it in the error.
+  virtual Status begin_initialisation(std::string_view library) = 0;
+  // Gives back what the system's allocators keep for reuse beside the memory that is handed out (CUDA: of graphs; CPU:
+  // of the heap). Refused while recording.
+  virtual Status trim() = 0;
   // Bytes that allocate() could still give, as far as the system tells.
   virtual std::int64_t available_bytes() const = 0;
 };

@@ -27,6 +27,8 @@ std::string_view device_call_name(DeviceCall call) {
     case DeviceCall::kBeginRecording: return "beginning of recording";
     case DeviceCall::kEndRecording: return "end of recording";
     case DeviceCall::kReplay: return "replay of graph";
+    case DeviceCall::kInitialiseLibrary: return "initialisation of";
+    case DeviceCall::kTrim: return "trimming of";
   }
   return "unknown call on";
 }
@@ -41,7 +43,9 @@ bool allowed_while_recording(DeviceCall call) {
     case DeviceCall::kDownload:
     case DeviceCall::kSynchronizeEvent:
     case DeviceCall::kSynchronize:
-    case DeviceCall::kBeginRecording: return false;
+    case DeviceCall::kBeginRecording:
+    case DeviceCall::kInitialiseLibrary:
+    case DeviceCall::kTrim: return false;
     case DeviceCall::kOpenDevice:
     case DeviceCall::kCreateEvent:
     case DeviceCall::kLaunch:

@@ -27,6 +27,8 @@ enum class DeviceCall : std::uint8_t {
   kBeginRecording,
   kEndRecording,
   kReplay,
+  kInitialiseLibrary,  // or load code
+  kTrim,
 };
 
 // To be followed by the object's name: "allocation of", "upload on stream", …

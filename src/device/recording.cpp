@@ -22,12 +22,18 @@ Status OpenRecording::close(const Stream& stream) {
     return failed_precondition(
         fmt::format("recording '{}' ended on another thread than it began on, and is dropped", what_));
   }
-  if (!freed_.empty()) {
-    return failed_precondition(
-        fmt::format("recording '{}' is dropped: '{}' was freed while it was open, and a graph may hold its address",
-                    what_, freed_));
-  }
-  return ok_status();
+  return void_status();
+}
+
+Status OpenRecording::void_status() const {
+  if (freed_.empty()) return ok_status();
+  return failed_precondition(fmt::format(
+      "recording '{}' is dropped: '{}' was freed while it was open, and a graph may hold its address", what_, freed_));
+}
+
+Status OpenRecording::status(const Stream& stream) const {
+  std::lock_guard lock(mutex_);
+  return stream_ == &stream ? void_status() : ok_status();
 }
 
 Status OpenRecording::check(DeviceCall call, std::string_view object) const {

@@ -24,10 +24,13 @@ class OpenRecording {
   // kFailedPrecondition for what the recording thread may not do.
   Status check(DeviceCall call, std::string_view object) const;
   bool on_this_thread() const;
+  // What has made the open recording void so far; ok where `stream` has none open.
+  Status status(const Stream& stream) const;
   // Memory was freed: on the recording thread this makes the recording void.
   void note_freed(std::string_view object);
 
  private:
+  Status void_status() const;                   // under the mutex
   std::atomic<const Stream*> stream_{nullptr};  // read without the mutex where null is the common case
   mutable std::mutex mutex_;
   std::thread::id thread_;

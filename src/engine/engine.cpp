@@ -6,6 +6,9 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <utility>
+
+#include "tessera/base/log.h"
 
 namespace tessera {
 namespace {
@@ -197,6 +200,8 @@ Status Engine::submit_next() {
                                                      .logits = logits_,
                                                      .hidden_states = hidden_states_});
   if (decision.ok()) {
+    next.decision = *decision;
+    watch_fallbacks(*decision);
     scheduler_->mark_submitted(next);
     ++steps_;
     return ok_status();
@@ -207,6 +212,14 @@ Status Engine::submit_next() {
   if (runner_->in_flight() > 0) TRY(collect_oldest());
   scheduler_->forget_rows();
   return ok_status();
+}
+
+void Engine::watch_fallbacks(const Decision& decision) {
+  const std::int64_t compiles = runner_->prefill().executable().num_binds() +
+                                runner_->decode().executable().num_binds() + runner_->head().executable().num_binds();
+  const bool compiled = std::exchange(known_shape_compiles_, compiles) != compiles;
+  if (const std::optional<std::string> warning = watch_.add(decision, compiled, Clock::now()))
+    log_warn("dispatch", "{}", *warning);
 }
 
 Status Engine::collect_oldest() {
@@ -235,6 +248,8 @@ void Engine::collect_entry(const ScheduledBatch& batch, const ScheduledBatch::En
                            const StepOutputs& outputs) {
   Sequence& sequence = *entry.sequence;
   RequestEvent event{.request = sequence.id};
+  if (sequence.request.return_graph_info)
+    add_graph_use(sequence.result.graph_uses, batch.phase(), batch.decision, entry.new_tokens);
   if (entry.prompt_rows > 0 || entry.position == 0) collect_prompt_rows(entry, outputs, batch.top_logprobs);
   if (sequence.request.return_hidden_states) collect_hidden(entry);
   if (entry.row >= 0) {
@@ -335,6 +350,13 @@ std::optional<Completion> Engine::take(RequestId id) {
   return done;
 }
 
+Result<bool> Engine::idle_work() {
+  if (!idle()) return internal_error("idle work is asked for while requests run");
+  const bool left = TRY(runner_->idle_work());
+  if (!left) profiles_->save(runner_->costs());
+  return left;
+}
+
 void Engine::cancel(RequestId id) { take_out(id, FinishReason::kCancelled); }
 
 Result<std::vector<Completion>> Engine::run(std::span<const Request> requests,
@@ -375,6 +397,8 @@ EngineStats Engine::stats() const {
   stats.output_tokens = output_tokens_;
   stats.steps = steps_;
   stats.forwards = runner_->counters();
+  stats.graphs = inventory_.of(*runner_);
+  stats.profile_cache_hits = profiles_->cache_hits();
   return stats;
 }
 

@@ -22,6 +22,9 @@
 #include "tessera/base/status.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/engine/engine_stats.h"
+#include "tessera/engine/fallback_watch.h"
+#include "tessera/engine/graph_inventory.h"
+#include "tessera/engine/profile_store.h"
 #include "tessera/engine/request.h"
 #include "tessera/engine/scheduler.h"
 #include "tessera/model/generation_config.h"
@@ -35,6 +38,8 @@ class Engine {
   // Reads config and tokenizer (none is fine: then tokenizer() is null and ids are needed), loads or
   // makes the weights, captures the graphs.
   static Result<std::unique_ptr<Engine>> create(EngineOptions options);
+  // On a device that was opened already, instead of options.device.
+  static Result<std::unique_ptr<Engine>> create(EngineOptions options, std::unique_ptr<Device> device);
   ~Engine();
 
   const EngineOptions& options() const { return options_; }
@@ -65,6 +70,9 @@ class Engine {
   Result<std::span<RequestEvent>> step();
   // What a finished request came to; once.
   std::optional<Completion> take(RequestId id);
+  // One piece of work that may wait until there is nothing else to do, some milliseconds long: captures a size that is
+  // still to come, or measures what a forward costs. False where none is left. Precondition: idle().
+  Result<bool> idle_work();
   // Drops a request; its end is an event of kind kCancelled in no step.
   void cancel(RequestId id);
 
@@ -86,6 +94,7 @@ class Engine {
   bool ends_text(const Request& request, TokenId token) const;
   void end_expired();
   Status submit_next();
+  void watch_fallbacks(const Decision& decision);
   Status collect_oldest();
   void collect_entry(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs);
   void collect_prompt_rows(const ScheduledBatch::Entry& entry, const StepOutputs& outputs, int top);
@@ -104,6 +113,7 @@ class Engine {
   std::optional<Tokenizer> tokenizer_;
   TokenizerConfig tokenizer_config_;
   std::unique_ptr<ModelRunner> runner_;
+  std::optional<ProfileStore> profiles_;
   std::unique_ptr<Scheduler> scheduler_;
   bool overlap_ = false;
   // Forwards in flight, oldest first, and after them the batch that is being scheduled.
@@ -119,6 +129,9 @@ class Engine {
   std::uint64_t seed_state_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t output_tokens_ = 0;
+  mutable GraphInventoryCache inventory_;
+  FallbackWatch watch_;
+  std::int64_t known_shape_compiles_ = 0;  // up to the forward before
   double prepare_seconds_ = 0;
   double load_seconds_ = 0;
   double capture_seconds_ = 0;

@@ -92,8 +92,8 @@ TEST_P(EngineFeatures, LogprobsAndEditsRunOnGraphs) {
   asked.sampling = {.temperature = 1, .min_p = 0.01, .presence_penalty = 1, .seed = 5};
   asked.logprobs = {.output = 1, .prompt = 1};
   run_one(*engine, asked);
-  for (const auto& [bucket, count] : engine->stats().forwards.by_bucket)
-    EXPECT_NE(bucket.first, RunnerKind::kEager) << count << " forwards went eager";
+  for (const auto& [key, count] : engine->stats().forwards.by_key)
+    EXPECT_NE(key.runner, RunnerKind::kEager) << count.forwards << " forwards went eager";
 }
 
 TEST_P(EngineFeatures, ABiasAndPenaltiesDecideGreedyTexts) {
@@ -222,8 +222,8 @@ TEST_P(EngineFeatures, HiddenStatesAreOfEveryTokenOnce) {
   ASSERT_EQ(whole.hidden_states.size(), done.hidden_states.size());
   for (std::size_t i = 0; i < whole.hidden_states.size(); ++i)
     ASSERT_NEAR(whole.hidden_states[i], done.hidden_states[i], 1e-4) << i / hidden;
-  for (const auto& [bucket, count] : engine->stats().forwards.by_bucket)
-    EXPECT_NE(bucket.first, RunnerKind::kEager) << count << " forwards went eager";
+  for (const auto& [key, count] : engine->stats().forwards.by_key)
+    EXPECT_NE(key.runner, RunnerKind::kEager) << count.forwards << " forwards went eager";
 }
 
 TEST_P(EngineFeatures, EmbeddingsOfTokensSayWhatTheTokensSay) {

@@ -1,11 +1,16 @@
+#include <fmt/format.h>
+
 #include <chrono>
 #include <filesystem>
 #include <random>
 
 #include "tessera/base/log.h"
 #include "tessera/engine/engine.h"
+#include "tessera/engine/graph_export.h"
+#include "tessera/engine/memory_shares.h"
 #include "tessera/engine/weight_load.h"
 #include "tessera/ops/backend.h"
+#include "tessera/runner/graph_failure.h"
 
 namespace tessera {
 namespace {
@@ -14,24 +19,60 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+// What debug mode leaves to be looked at; without it a start goes on.
+void export_for_debugging(const EnginePlan& plan, const EngineOptions& options) {
+  const auto write = [&]() -> Status {
+    if (options.cache_dir.empty()) return failed_precondition("no cache folder is known");
+    const std::vector<NamedGraph> graphs = TRY(graphs_of(plan, options.graphs.disabled_passes));
+    const std::string folder = debug_export_folder(options, graphs);
+    TRY(export_graphs(graphs, folder));
+    log_info("debug", "{} graphs are in {}", graphs.size(), folder);
+    return ok_status();
+  };
+  if (const Status written = write(); !written.ok())
+    log_warn("debug", "the graphs are not exported: {}", written.message());
+}
+
+// What a start that found too little memory is to be told.
+Status with_what_helps(Status status) {
+  if (status.code() != StatusCode::kResourceExhausted ||
+      status.message().find("--mem-fraction-static") != std::string::npos)
+    return status;
+  return resource_exhausted(
+      fmt::format("{}; less memory is needed with a lower --mem-fraction-static (0.8, 0.7), --max-total-tokens, "
+                  "--chunked-prefill-size (2048, 1024) or --max-running-requests (64, 16)",
+                  status.message()));
+}
+
 }  // namespace
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  if (runner_ != nullptr) profiles_->save(runner_->costs());
+}
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
+  std::unique_ptr<Device> device = TRY(open_device(options.device));
+  return create(std::move(options), std::move(device));
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::unique_ptr<Device> device) {
   std::unique_ptr<Engine> engine(new Engine());
   engine->options_ = std::move(options);
-  TRY(engine->load());
+  engine->device_ = std::move(device);
+  TRY(with_what_helps(engine->load()));
   return engine;
 }
 
 Status Engine::load() {
   const Clock::time_point start = Clock::now();
-  device_ = TRY(open_device(options_.device));
-  EnginePlan plan = TRY(plan_engine(options_, device_->properties()));
+  EnginePlan plan = TRY(plan_engine_with_profile(options_, *device_));
+  profiles_.emplace(options_, plan, device_->properties());
+  profiles_->restore_algorithms();
   config_ = plan.config;
   notes_ = plan.notes;
   for (const std::string& note : notes_) log_warn("engine", "{}", note);
+  log_info("memory", "{}", shares_line(plan.memory));
+  if (options_.graphs.debug) export_for_debugging(plan, options_);
   TRY(load_texts());
 
   seed_state_ = options_.random_seed != 0 ? options_.random_seed : std::random_device{}();
@@ -48,12 +89,15 @@ Status Engine::load() {
                                     .prefix_cache = !options_.disable_radix_cache};
   // On a CPU a forward is over when it is enqueued: nothing would overlap, and ends would be seen a step late.
   overlap_ = options_.overlap_schedule.value_or(device_->properties().kind != DeviceKind::kCpu);
-  scheduler_ = std::make_unique<Scheduler>(scheduling, PagePool(plan.runner.num_pages, plan.runner.page_size));
+  scheduler_ = std::make_unique<Scheduler>(
+      scheduling, PagePool(plan.runner.num_pages, plan.runner.page_size),
+      [this](std::int64_t tokens) { return split_tokens(tokens, runner_->dispatch_table()); });
   runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
+  runner_->set_costs(profiles_->load_costs());
   prepare_seconds_ = seconds_since(start);
 
   const Clock::time_point capture_start = Clock::now();
-  TRY(runner_->capture());
+  TRY(runner_->capture().with_context(kCaptureContext));
   capture_seconds_ = seconds_since(capture_start);
   load_seconds_ = TRY(load.wait());
   return ok_status();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/compile/pass.h"
 #include "tessera/model/config.h"
 #include "tessera/model/model.h"
 #include "tessera/model/weights.h"
@@ -33,6 +34,13 @@ struct GraphOptions {
   std::int64_t decode_max_batch = 0;           // 0: 256
   std::vector<std::int64_t> decode_batches;    // empty: the schedule
   std::vector<std::string> split_ops;          // empty: what operators declare
+  CaptureMode capture = CaptureMode::kEager;
+  std::int64_t memory_budget = 0;  // bytes that graphs may take; 0: any number
+  bool gc = false;                 // --enable-cudagraph-gc
+  bool measure_costs = true;
+  bool debug = false;                        // --enable-torch-compile-debug-mode
+  bool torch_compile = false;                // --enable-torch-compile
+  std::vector<std::string> disabled_passes;  // by name; compile/pass.h
 };
 
 struct EngineOptions {
@@ -42,7 +50,7 @@ struct EngineOptions {
   std::string dtype = "auto";  // auto, float32, bfloat16, float16
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;        // 0: the model's
-  std::int64_t chunked_prefill_size = 0;  // tokens of a forward; 0: 2048 on the CPU, 8192 on a GPU
+  std::int64_t chunked_prefill_size = 0;  // tokens of a forward; 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096
   std::int64_t max_running_requests = 0;  // 0: 256
   std::int64_t max_queued_requests = 0;   // that wait for room; 0: any number
   std::int64_t max_total_tokens = 0;      // of the KV cache; 0: what memory allows
@@ -55,7 +63,24 @@ struct EngineOptions {
   std::optional<bool> overlap_schedule{};
   GraphOptions graphs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
+  // Where measured costs and chosen algorithms are kept from run to run; empty: nowhere.
+  std::string cache_dir{};
+  // Costs of this model on this device as known from earlier runs; for the ladder of PrefillSchedule::kAuto.
+  std::optional<CostTable> known_costs{};
   bool show_progress = false;
+};
+
+// Bytes of the device's memory, as the plan shares it out; engine/memory_shares.h.
+struct MemoryShares {
+  std::int64_t capacity = 0;
+  std::int64_t taken = 0;  // before the start, by the driver and others
+  std::int64_t weights = 0;
+  std::int64_t kv_cache = 0;
+  std::int64_t pages = 0;          // of it, the reserved one included
+  std::int64_t activations = 0;    // what forwards need, with graphs or without
+  std::int64_t graph_objects = 0;  // predicted
+  double fraction = 0;             // weights and KV cache of the capacity
+  std::int64_t free() const { return capacity - taken - weights - kv_cache - activations - graph_objects; }
 };
 
 struct EnginePlan {
@@ -63,12 +88,17 @@ struct EnginePlan {
   ModelOptions model;
   ModelGraphs graphs;
   RunnerOptions runner;
+  std::vector<PassReport> passes;  // of body, head and sampler, each in the order in which they ran
   std::vector<std::string> notes;  // one line each: rules that applied, sizes dropped, caps
+  MemoryShares memory;
 };
 
-// Fails where the command would: unknown architecture, bad sizes, a dtype or device that is not there.
-Result<EnginePlan> plan_engine(const EngineOptions& options, const DeviceProperties& device);
+// Fails where the command would: unknown architecture, bad sizes, a dtype that is not there, too little memory. Of
+// `device` only properties and free memory are read; nothing is taken.
+Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device);
 
+// Tokens of a forward where nothing else is said (B4).
+std::int64_t default_chunk(const DeviceProperties& device);
 // The model's weights as the options say: of its folder, or random.
 Result<WeightSource> weight_source(const EngineOptions& options);
 // The folder of config.json and what lies beside it.

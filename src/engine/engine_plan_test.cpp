@@ -7,7 +7,9 @@
 
 #include <functional>
 
+#include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
+#include "tessera/engine/plan_ladders.h"
 
 namespace tessera {
 namespace {
@@ -30,7 +32,8 @@ using Change = std::function<void(EngineOptions&)>;
 Result<EnginePlan> try_plan(const Change& change, const DeviceProperties& device = cpu()) {
   EngineOptions options{.model_path = kGoldens + "llama"};
   change(options);
-  return plan_engine(options, device);
+  testing::DescribedDevice described(device);
+  return plan_engine(options, described);
 }
 EnginePlan plan(
     const Change& change = [](EngineOptions&) {}, const DeviceProperties& device = cpu()) {
@@ -50,6 +53,22 @@ TEST(EnginePlan, DefaultsAreTheCpus) {
   EXPECT_THAT(p.runner.split_ops, ElementsAre("attention"));
   EXPECT_TRUE(p.runner.graphs.prefill && p.runner.graphs.decode && p.runner.decode_padding);
   EXPECT_THAT(p.notes, IsEmpty());
+}
+
+TEST(EnginePlan, PassesRunOnBodyHeadAndSamplerUnlessDisabled) {
+  const std::size_t passes = pass_list().size();
+  const std::vector<PassReport> all = plan().passes;
+  ASSERT_EQ(all.size(), 3 * passes);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].pass, pass_list()[i % passes].name);
+    EXPECT_EQ(all[i].graph, (std::vector{"body", "head", "sampler"})[i / passes]);
+  }
+  const EnginePlan without = plan([](EngineOptions& o) { o.graphs.disabled_passes = {"remove_copies"}; });
+  EXPECT_EQ(without.passes.size(), 3 * (passes - 1));
+  const Status status = try_plan([](EngineOptions& o) { o.graphs.disabled_passes = {"inductor"}; }).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("--cuda-graph-disable-passes"), HasSubstr("\"inductor\""), HasSubstr("remove_copies")));
 }
 
 TEST(EnginePlan, DtypeFollowsOptionCheckpointAndDevice) {
@@ -109,6 +128,49 @@ TEST(EnginePlan, LaddersFollowTheirOptions) {
   EXPECT_FALSE(plan([](EngineOptions& o) { o.graphs.disable_cuda_graph_padding = true; }).runner.decode_padding);
 }
 
+TEST(EnginePlan, TheChunkIsTheDevices) {
+  DeviceProperties gpu = cpu();
+  gpu.kind = DeviceKind::kCuda;
+  gpu.memory_bytes = 80'000'000'000;
+  EXPECT_EQ(default_chunk(gpu), 8192);
+  gpu.memory_bytes = 48'000'000'000;
+  EXPECT_EQ(default_chunk(gpu), 4096);
+  EXPECT_EQ(plan().runner.max_tokens, default_chunk(cpu()));
+  EXPECT_EQ(plan().runner.prefill_sizes, prefill_ladder(default_chunk(cpu())));
+}
+
+TEST(EnginePlan, TheAutoLadderFollowsWhatIsKnownOfCosts) {
+  const auto sizes = [](const Change& change) {
+    return plan([&](EngineOptions& o) {
+             o.graphs.schedule = PrefillSchedule::kAuto;
+             change(o);
+           })
+        .runner.prefill_sizes;
+  };
+  const std::vector<std::int64_t> cold = auto_ladder(2048, prior_token_cost);
+  EXPECT_EQ(sizes([](EngineOptions&) {}), cold);
+  EXPECT_EQ(sizes([](EngineOptions& o) { o.known_costs = CostTable(); }), cold) << "nothing was measured";
+  CostTable flat;  // up to 1024 tokens all cost the same; 512 was disturbed
+  flat.add(RunnerKind::kPrefill, 4, 1);
+  flat.add(RunnerKind::kPrefill, 512, 1.001);
+  flat.add(RunnerKind::kPrefill, 1024, 1);
+  flat.add(RunnerKind::kPrefill, 2048, 3);
+  const auto warm = [&](EngineOptions& o) { o.known_costs = flat; };
+  EXPECT_EQ(sizes(warm).front(), 1024);
+  EXPECT_EQ(sizes(warm).back(), 2048);
+  EXPECT_EQ(sizes([&](EngineOptions& o) {
+              warm(o);
+              o.deterministic = true;
+            }),
+            cold)
+      << "no measurement decides";
+  EXPECT_THAT(sizes([](EngineOptions& o) {
+                o.graphs.piecewise_tokens = {64, 2048};
+              }),
+              ElementsAre(64, 2048))
+      << "a list is taken as it is";
+}
+
 TEST(EnginePlan, SizesThatAreDroppedAreNoted) {
   EnginePlan p = plan([](EngineOptions& o) {
     o.graphs.piecewise_tokens = {64, 128, 2048, 4096};
@@ -126,6 +188,9 @@ TEST(EnginePlan, SizesThatAreDroppedAreNoted) {
 
   p = plan([](EngineOptions& o) { o.graphs.piecewise_tokens = {64, 128}; });
   EXPECT_THAT(p.notes, ElementsAre(AllOf(HasSubstr("128 tokens"), HasSubstr("2048"), HasSubstr("eager"))));
+
+  p = plan([](EngineOptions& o) { o.graphs.piecewise_max_tokens = 4096; });
+  EXPECT_THAT(p.notes, ElementsAre(AllOf(HasSubstr("8 prefill sizes above 2048"), HasSubstr("never used"))));
 }
 
 TEST(EnginePlan, RulesAreNotedWordForWord) {
@@ -158,20 +223,6 @@ TEST(EnginePlan, PagesAreWhatRequestsCanUseAndMemoryHolds) {
             2 * 3 + 1);
   // More requests than the default share of 2 GiB holds.
   EXPECT_EQ(pages([](EngineOptions& o) { o.max_running_requests = 100000; }), 2 * kGiB / kPageBytes + 1);
-  // An explicit share, of which weights take their part.
-  DeviceProperties small = cpu();
-  small.memory_bytes = 64 << 20;
-  const std::int64_t weights = plan().config.parameter_count() * 4;
-  EXPECT_EQ(pages([](EngineOptions& o) { o.mem_fraction_static = 0.5; }, small),
-            ((32 << 20) - weights) / kPageBytes + 1);
-}
-
-TEST(EnginePlan, TooLittleMemoryForTheCacheIsAnError) {
-  DeviceProperties tiny = cpu();
-  tiny.memory_bytes = 1 << 20;
-  const Result<EnginePlan> p = try_plan([](EngineOptions& o) { o.mem_fraction_static = 0.5; }, tiny);
-  EXPECT_EQ(p.status().code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(p.status().message(), AllOf(HasSubstr("KV cache"), HasSubstr("--mem-fraction-static")));
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
-#include "tessera/runner/model_runner.h"
+#include "tessera/engine/graph_inventory.h"
+#include "tessera/runner/forward_counters.h"
 
 namespace tessera {
 
@@ -19,8 +21,11 @@ struct EngineStats {
   std::int64_t cached_tokens = 0;  // of those, found in the prefix cache
   std::int64_t output_tokens = 0;
   std::int64_t preemptions = 0;
+  std::int64_t split_chunks = 0;        // steps whose prompts were cut so that they fill a captured size
+  std::int64_t profile_cache_hits = 0;  // what earlier starts had left on disk
   std::int64_t steps = 0;
   ForwardCounters forwards{};
+  std::shared_ptr<const GraphInventory> graphs{};  // as of now; never null in an engine's
 };
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -22,6 +23,9 @@ struct EngineThread::Impl {
   };
   using Task = std::function<void(Engine&)>;
   using Command = std::variant<Submit, Cancel, Task>;
+
+  // Between two requests of one client there is seldom so long a pause.
+  static constexpr std::chrono::milliseconds kRestBetweenIdleWork{20};
 
   Impl(Engine& engine, Sink sink) : engine_(engine), sink_(std::move(sink)), stats_(engine.stats()) {
     thread_ = std::thread([this] { run(); });
@@ -48,9 +52,14 @@ struct EngineThread::Impl {
     std::vector<Command> commands;
     while (receive(commands)) {
       try {
+        const bool nothing_came = commands.empty();
         for (Command& command : commands) std::visit([this](auto& c) { carry_out(c); }, command);
         commands.clear();
-        if (health_.ok() && !engine_.idle()) step();
+        if (health_.ok() && !engine_.idle()) {
+          step();
+        } else if (health_.ok() && nothing_came) {
+          work_while_idle();
+        }
       } catch (const std::exception& e) {  // out of memory, for the most part: what was being changed is unknown
         commands.clear();
         fail_all(internal_error(fmt::format("the engine ended by an exception: {}", e.what())));
@@ -64,12 +73,26 @@ struct EngineThread::Impl {
     for (const auto& [id, ticket] : tickets_) engine_.take(id);
   }
 
-  // Waits where there is nothing to do. False at the end.
+  // Waits where there is nothing to do, and not for long where something may be done meanwhile. False at the end.
   bool receive(std::vector<Command>& commands) {
     std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return stopping_ || !inbox_.empty() || (health_.ok() && !engine_.idle()); });
+    const auto woken = [&] { return stopping_ || !inbox_.empty() || (health_.ok() && !engine_.idle()); };
+    if (health_.ok() && idle_work_left_) {
+      wake_.wait_for(lock, kRestBetweenIdleWork, woken);
+    } else {
+      wake_.wait(lock, woken);
+    }
     std::swap(commands, inbox_);
     return !stopping_;
+  }
+
+  void work_while_idle() {
+    const Result<bool> left = engine_.idle_work();
+    if (left.ok()) {
+      idle_work_left_ = *left;
+    } else {
+      fail_all(left.status());
+    }
   }
 
   void carry_out(Submit& submit) {
@@ -95,6 +118,7 @@ struct EngineThread::Impl {
   void carry_out(const Task& task) { task(engine_); }
 
   void step() {
+    idle_work_left_ = true;  // a size may have been captured that is not measured yet
     Result<std::span<RequestEvent>> moved = engine_.step();
     if (!moved.ok()) {
       fail_all(std::move(moved).status());
@@ -139,6 +163,7 @@ struct EngineThread::Impl {
   std::unordered_map<Ticket, RequestId> ids_;
   std::vector<Event> events_;
   Status health_;
+  bool idle_work_left_ = true;
   // Under the mutex.
   mutable std::mutex mutex_;
   std::condition_variable wake_;

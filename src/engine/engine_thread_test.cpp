@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "tessera/engine/engine_test_util.h"
 
@@ -112,6 +113,40 @@ TEST(EngineThread, TasksRunBetweenSteps) {
   });
   std::unique_lock lock(mutex);
   EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return done; }));
+}
+
+TEST(EngineThread, WhatWasPutOffIsDoneWhileNobodyAsks) {
+  EngineOptions options = test::small_options();
+  options.graphs.piecewise_tokens = {4, 9, 10, 11, 32};
+  options.graphs.capture = CaptureMode::kCore;
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  ASSERT_THAT(engine->runner().prefill().report().captured, SizeIs(3)) << "4, 9 and 32";
+  const std::vector<TokenId> want = run_one(*engine, request(11, 4)).output_ids;
+  Gatherer gatherer;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t captured = 0;
+  std::size_t measured = 0;
+  EngineThread thread(*engine, gatherer.sink());
+  const auto done = [&] {
+    thread.post([&](Engine& e) {
+      const std::lock_guard lock(mutex);
+      captured = e.runner().prefill().report().captured.size();
+      measured = e.runner().costs().size();
+      changed.notify_all();
+    });
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, std::chrono::milliseconds(50));
+    return captured == 5 && measured > 5;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!done() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_EQ(captured, 5U);
+  EXPECT_GT(measured, 5U);
+  thread.submit(1, request(11, 4));
+  gatherer.wait_for(1);
+  EXPECT_EQ(gatherer.tokens_[1], want);
 }
 
 TEST(EngineThread, EndsWithWorkLeft) {

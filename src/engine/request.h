@@ -11,6 +11,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
+#include "tessera/engine/graph_use.h"
 #include "tessera/ops/top_logprobs.h"
 
 namespace tessera {
@@ -84,6 +85,7 @@ struct Request {
   LogprobOptions logprobs{};
   std::shared_ptr<const Grammar> grammar{};  // null: none
   bool return_hidden_states = false;         // of the last layer, normed: prompt tokens, then each token fed back
+  bool return_graph_info = false;            // the completion tells how the forwards ran
   bool skip_special_tokens = true;           // in the text
   bool wants_text = true;                    // events and completion have it; no matter without a tokenizer
   // Logits of every prompt token are kept and returned with the request's end; nothing is generated.
@@ -129,6 +131,7 @@ struct Completion {
   std::vector<TokenLogprobs> prompt_logprobs{};
   std::vector<float> hidden_states{};  // [rows × hidden size]
   std::vector<float> logits{};         // [prompt tokens × vocab] of a scored request
+  std::vector<GraphUse> graph_uses{};  // where return_graph_info is set
   double queue_ms = 0;
   double time_to_first_token_ms = 0;
   double total_ms = 0;

@@ -22,9 +22,11 @@ void ScheduledBatch::clear(std::size_t num_cache_groups) {
   entries.clear();
   wants_logits = wants_logprobs = wants_hidden = false;
   top_logprobs = 0;
+  num_decoding = 0;
 }
 
 void ScheduledBatch::append(Sequence& sequence, std::int64_t count, std::int64_t page_size, std::int64_t vocab_size) {
+  if (sequence.decodes()) ++num_decoding;
   const auto total = static_cast<std::int64_t>(sequence.tokens.size());
   const std::vector<float>& embeds = sequence.request.input_embeds;
   const std::size_t hidden = embeds.empty() ? 0 : embeds.size() / sequence.request.prompt.size();

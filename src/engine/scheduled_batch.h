@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tessera/engine/graph_use.h"
 #include "tessera/engine/sequence.h"
 #include "tessera/ops/forward_batch.h"
 #include "tessera/runner/input_buffers.h"
@@ -33,6 +34,13 @@ struct ScheduledBatch {
   bool wants_logprobs = false;
   bool wants_hidden = false;
   int top_logprobs = 0;
+  std::int64_t num_decoding = 0;  // entries that go on with a text that has begun
+  Decision decision{};            // once the forward was submitted
+
+  ForwardPhase phase() const {
+    if (num_decoding == 0) return ForwardPhase::kPrefill;
+    return num_decoding == std::ssize(entries) ? ForwardPhase::kDecode : ForwardPhase::kMixed;
+  }
 
   // Empties it for a model with so many cache groups; keeps memory.
   void clear(std::size_t num_cache_groups);

@@ -31,7 +31,7 @@ void Scheduler::next(ScheduledBatch& scheduled) {
   grow_running();
   admit();
   scheduled.clear(static_cast<std::size_t>(options_.num_cache_groups));
-  std::int64_t budget = options_.chunk;
+  std::int64_t budget = fitting_tokens();
   for (const bool decodes : {true, false}) {
     for (const auto& sequence : running_) {
       if (sequence->decodes() != decodes || sequence->is_done()) continue;
@@ -41,6 +41,25 @@ void Scheduler::next(ScheduledBatch& scheduled) {
     }
   }
   scheduled.finish();
+}
+
+// The chunk, or what `fit` makes of the step's tokens.
+std::int64_t Scheduler::fitting_tokens() {
+  if (!fit_) return options_.chunk;
+  std::int64_t decodes = 0;
+  std::int64_t tokens = 0;
+  for (const auto& sequence : running_) {
+    if (sequence->is_done()) continue;
+    decodes += sequence->decodes() ? 1 : 0;
+    tokens += sequence->uncomputed();
+  }
+  tokens = std::min(tokens, options_.chunk);
+  if (tokens <= decodes) return options_.chunk;
+  const std::int64_t fitting = fit_(tokens);
+  // Beside so many decodes no part of the prompts fits: then nothing is won by keeping them waiting.
+  if (fitting <= decodes || fitting >= tokens) return options_.chunk;
+  ++split_chunks_;
+  return fitting;
 }
 
 // A page for the next token of every running sequence whose last one is full.
@@ -216,6 +235,7 @@ void Scheduler::report(EngineStats& stats) const {
   stats.prompt_tokens = prompt_tokens_;
   stats.cached_tokens = cached_tokens_;
   stats.preemptions = preemptions_;
+  stats.split_chunks = split_chunks_;
 }
 
 }  // namespace tessera

@@ -2,7 +2,8 @@
 // model and runs nothing.
 //
 // A step takes one decode token of every running sequence, then fills up to `chunk` tokens with prompts, so that a long
-// prompt is computed in chunks beside running decodes. Higher priorities come first, then older ones.
+// prompt is computed in chunks beside running decodes. Higher priorities come first, then older ones. `fit` may make
+// the step's prompts shorter, from the last one on, so that it fills a captured size; decodes are never left for later.
 //
 // A sequence is admitted when there are pages for its tokens so far, less what the prefix cache has, and one more for
 // each sequence that runs. It takes further pages as it grows. Where none is left, pages that only the prefix cache
@@ -16,6 +17,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -35,10 +37,14 @@ struct SchedulerOptions {
   bool prefix_cache = true;
 };
 
+// How many of a step's tokens, prompts and decodes together, to compute at once (runner/dispatch.h, split_tokens);
+// 1 … tokens. Empty: all.
+using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
+
 class Scheduler {
  public:
-  Scheduler(SchedulerOptions options, PagePool pages)
-      : options_(options), pages_(std::move(pages)), prefixes_(pages_) {}
+  Scheduler(SchedulerOptions options, PagePool pages, FitTokens fit = {})
+      : options_(options), fit_(std::move(fit)), pages_(std::move(pages)), prefixes_(pages_) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -74,6 +80,7 @@ class Scheduler {
 
   void grow_running();
   void admit();
+  std::int64_t fitting_tokens();
   bool make_room(Sequence& sequence);
   bool waits_for_prefix(const Sequence& sequence) const;
   void preempt_last();
@@ -86,6 +93,7 @@ class Scheduler {
   static void insert(Sequences& sequences, std::unique_ptr<Sequence> sequence);
 
   SchedulerOptions options_;
+  FitTokens fit_;
   PagePool pages_;
   PrefixCache prefixes_;
   Sequences waiting_;
@@ -95,6 +103,7 @@ class Scheduler {
   std::int64_t prompt_tokens_ = 0;
   std::int64_t cached_tokens_ = 0;
   std::int64_t preemptions_ = 0;
+  std::int64_t split_chunks_ = 0;
 };
 
 }  // namespace tessera

@@ -88,13 +88,27 @@ struct Load {
   std::uint64_t seed;
   SchedulerOptions options;
   std::int64_t pages;
-  bool overlap;  // a step is scheduled before the one before it is settled
+  bool overlap;      // a step is scheduled before the one before it is settled
+  bool cut = false;  // to captured sizes
 };
+
+// Captured sizes 5, 10, 15 …
+std::int64_t fit(std::int64_t tokens) { return tokens < 5 ? tokens : tokens - tokens % 5; }
+
+// As many tokens as `fit` wants, unless the decodes alone are more.
+bool fits(const ScheduledBatch& step) {
+  std::int64_t decodes = 0;
+  for (const ScheduledBatch::Entry& entry : step.entries) decodes += entry.sequence->decodes() ? 1 : 0;
+  const std::int64_t tokens = step.batch.num_tokens();
+  return fit(tokens) == tokens || fit(tokens) <= decodes;
+}
 
 class RandomLoad {
  public:
   explicit RandomLoad(const Load& load)
-      : load_(load), random_(load.seed), scheduler_(load.options, PagePool(load.pages, kPageSize)) {}
+      : load_(load),
+        random_(load.seed),
+        scheduler_(load.options, PagePool(load.pages, kPageSize), load.cut ? FitTokens(fit) : FitTokens()) {}
 
   // The first fault, or "".
   std::string run() {
@@ -109,6 +123,7 @@ class RandomLoad {
       if (std::string fault = memory_.check(batch, load_.options); !fault.empty())
         return fault + " in step " + std::to_string(step) + " of seed " + std::to_string(load_.seed) + ": " +
                shown(batch);
+      if (load_.cut && !fits(batch)) return "prompts that do not fit: " + shown(batch);
       scheduler_.mark_submitted(batch);
       if (load_.overlap) std::swap(batch, flying_);
       settle(batch);
@@ -119,12 +134,14 @@ class RandomLoad {
     scheduler_.flush_prefixes();
     if (scheduler_.pages().num_free() != scheduler_.pages().num_usable()) return "cached pages are lost";
     preemptions = stats.preemptions;
+    split_chunks = stats.split_chunks;
     cached_tokens = stats.cached_tokens;
     return "";
   }
 
   std::int64_t preemptions = 0;
   std::int64_t cached_tokens = 0;
+  std::int64_t split_chunks = 0;
 
  private:
   std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n)); }
@@ -196,6 +213,23 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   }
   EXPECT_GT(preemptions, 100) << "the loads are too light to try it";
   EXPECT_GT(cached_tokens, 1000);
+}
+
+// With and without room for all decodes.
+TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
+  std::int64_t split_chunks = 0;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const Load loads[] = {{seed, {.chunk = 16, .max_running = 8}, 40, GetParam(), true},
+                          {seed, {.chunk = 64, .max_running = 3}, 10, GetParam(), true},
+                          {seed, {.chunk = 8, .max_running = 8, .prefix_cache = false}, 200, GetParam(), true},
+                          {seed, {.chunk = 3, .max_running = 8}, 200, GetParam(), true}};
+    for (const Load& load : loads) {
+      RandomLoad run(load);
+      ASSERT_EQ(run.run(), "");
+      split_chunks += run.split_chunks;
+    }
+  }
+  EXPECT_GT(split_chunks, 1000) << "the loads are too light to try it";
 }
 
 // A decode that waits for another step would read a row that others overwrote meanwhile.

@@ -23,8 +23,8 @@ using ::testing::IsEmpty;
 
 class SchedulerTest : public ::testing::Test {
  protected:
-  Scheduler& make(SchedulerOptions options, std::int64_t pages = 100) {
-    scheduler_ = std::make_unique<Scheduler>(options, PagePool(pages, kPageSize));
+  Scheduler& make(SchedulerOptions options, std::int64_t pages = 100, FitTokens fit = {}) {
+    scheduler_ = std::make_unique<Scheduler>(options, PagePool(pages, kPageSize), std::move(fit));
     return *scheduler_;
   }
 
@@ -55,6 +55,34 @@ TEST_F(SchedulerTest, DecodesComeFirstAndPromptsFillTheChunk) {
   scheduler.add(sequence(1, 3, 4));
   scheduler.add(sequence(2, 12, 2));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:3* 2:5", "1:1* 2:7*", "1:1* 2:1*", "1:1*"));
+}
+
+TEST_F(SchedulerTest, PromptsAreCutAtTheLastToFillACapturedSize) {
+  Scheduler& scheduler =
+      make({.chunk = 16}, 100, [](std::int64_t tokens) { return std::min<std::int64_t>(tokens, 8); });
+  scheduler.add(sequence(1, 3, 3));
+  scheduler.add(sequence(2, 4, 1));
+  scheduler.add(sequence(3, 9, 1));
+  EXPECT_THAT(all_steps(scheduler), ElementsAre("1:3* 2:4* 3:1", "1:1* 3:7", "1:1* 3:1*"));
+  EngineStats stats;
+  scheduler.report(stats);
+  EXPECT_EQ(stats.split_chunks, 2);
+}
+
+TEST_F(SchedulerTest, DecodesAreNeverCutAndPromptsNotKeptWaitingForThem) {
+  std::vector<std::int64_t> asked;
+  const auto fit = [&](std::int64_t tokens) {
+    asked.push_back(tokens);
+    return std::min<std::int64_t>(tokens, 2);
+  };
+  Scheduler& scheduler = make({.chunk = 16}, 100, fit);
+  for (int id = 1; id <= 2; ++id) scheduler.add(sequence(id, 1, 3));
+  finish_step(scheduler, next_step(scheduler));
+  finish_step(scheduler, next_step(scheduler));
+  EXPECT_THAT(asked, ElementsAre(2)) << "a pure decode is not asked about";
+  scheduler.add(sequence(3, 6, 1));
+  EXPECT_EQ(shown(next_step(scheduler)), "1:1* 2:1* 3:6*");
+  EXPECT_THAT(asked, ElementsAre(2, 8));
 }
 
 TEST_F(SchedulerTest, ScoredSequencesWantTheirRowsBesideThoseThatAreSampled) {

@@ -109,13 +109,16 @@ Status rename_file(const fs::path& from, const fs::path& to) {
 
 Status write_file(const fs::path& path, std::string_view content) {
   const fs::path temporary = beside(path);
-  {
+  const auto write = [&]() -> Status {
     OpenFile file = TRY(OpenFile::open(temporary));
     TRY(file.truncate(0));
     TRY(file.write(content));
-    TRY(file.sync());
-  }
-  return rename_file(temporary, path);
+    return file.sync();
+  };
+  Status status = write();
+  if (status.ok()) status = rename_file(temporary, path);
+  if (!status.ok()) ::unlink(temporary.c_str());
+  return status;
 }
 
 Status write_link(const fs::path& path, const fs::path& target) {

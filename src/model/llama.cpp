@@ -123,12 +123,14 @@ class LlamaBody {
         std::find_if(groups_.begin(), groups_.end(), [&](const ir::CacheGroup& c) { return c.window == window; }) -
         groups_.begin();
     std::vector<ValueId> operands{qkv, rope_table_, slots_[static_cast<std::size_t>(group)], k_cache, v_cache};
+    ir::Attributes attributes{{"heads", heads}};
     if (config_.qk_norm) {
+      attributes.emplace_back("qk_norm", true);
+      attributes.emplace_back("eps", config_.rms_norm_eps);
       operands.push_back(b_.norm_weight(p + "q_norm.weight", config_.head_dim));
       operands.push_back(b_.norm_weight(p + "k_norm.weight", config_.head_dim));
     }
-    const ValueId q = g().op("qkv_rope_store", operands,
-                             {{"heads", heads}, {"eps", config_.rms_norm_eps}, {"qk_norm", config_.qk_norm}});
+    const ValueId q = g().op("qkv_rope_store", operands, attributes);
     const ValueId out = g().op("empty_like", {q});
     g().op("attention", {q, k_cache, v_cache, out},
            {{"group", static_cast<std::int64_t>(group)},

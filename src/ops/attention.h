@@ -59,6 +59,10 @@ class AttentionBuffers {
   };
   static Result<AttentionBuffers> create(Device& device, const Options& options);
 
+  // What create() will take of the device's memory.
+  static Result<std::int64_t> bytes_needed(Device& device, const Options& options);
+  std::int64_t bytes() const;
+
   const Options& options() const { return options_; }
   // Device addresses, valid as long as this object or what it was moved to.
   AttentionMetadata metadata() const;
@@ -67,7 +71,11 @@ class AttentionBuffers {
   friend Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& buffers, Stream& stream,
                                BatchKind kind, std::int64_t padded_requests);
   AttentionBuffers() = default;
-  std::int64_t header_size() const { return 2 * options_.max_requests + 2; }
+  static std::int64_t header_size(const Options& options) { return 2 * options.max_requests + 2; }
+  // Of the mirror.
+  static std::int64_t num_entries(const Options& options) {
+    return header_size(options) + options.max_requests * options.max_pages_per_request;
+  }
 
   Options options_;
   std::unique_ptr<Allocation> memory_;

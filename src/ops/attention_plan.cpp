@@ -9,6 +9,31 @@
 
 namespace tessera {
 
+namespace {
+
+AttentionPlannerOptions planner_options(const AttentionBuffers::Options& options) {
+  return {.shapes = options.shapes,
+          .max_requests = options.max_requests,
+          .max_tokens = options.max_tokens,
+          .max_pages_per_request = options.max_pages_per_request,
+          .page_size = options.page_size,
+          .kernel = options.kernel,
+          .deterministic = options.deterministic};
+}
+
+}  // namespace
+
+Result<std::int64_t> AttentionBuffers::bytes_needed(Device& device, const Options& options) {
+  const std::int64_t own = num_entries(options) * static_cast<std::int64_t>(sizeof(std::int32_t));
+  const Backend* backend = TRY(backend_of(device.properties().kind));
+  if (backend->attention_planner_bytes == nullptr || options.shapes.empty()) return own;
+  return own + TRY(backend->attention_planner_bytes(device, planner_options(options)));
+}
+
+std::int64_t AttentionBuffers::bytes() const {
+  return static_cast<std::int64_t>(memory_->size()) + (planner_ == nullptr ? 0 : planner_->bytes());
+}
+
 Result<AttentionBuffers> AttentionBuffers::create(Device& device, const Options& options) {
   if (options.max_requests < 1 || options.max_pages_per_request < 1 || options.page_size < 1 || options.num_pages < 1)
     return invalid_argument(
@@ -17,19 +42,11 @@ Result<AttentionBuffers> AttentionBuffers::create(Device& device, const Options&
                     options.max_requests, options.max_pages_per_request, options.page_size, options.num_pages));
   AttentionBuffers buffers;
   buffers.options_ = options;
-  const std::int64_t entries = buffers.header_size() + options.max_requests * options.max_pages_per_request;
-  buffers.mirror_.resize(static_cast<std::size_t>(entries));
+  buffers.mirror_.resize(static_cast<std::size_t>(num_entries(options)));
   buffers.memory_ = TRY(device.allocate(buffers.mirror_.size() * sizeof(std::int32_t), "attention metadata"));
   const Backend* backend = TRY(backend_of(device.properties().kind));
   if (backend->make_attention_planner != nullptr && !options.shapes.empty()) {
-    buffers.planner_ =
-        TRY(backend->make_attention_planner(device, {.shapes = options.shapes,
-                                                     .max_requests = options.max_requests,
-                                                     .max_tokens = options.max_tokens,
-                                                     .max_pages_per_request = options.max_pages_per_request,
-                                                     .page_size = options.page_size,
-                                                     .kernel = options.kernel,
-                                                     .deterministic = options.deterministic}));
+    buffers.planner_ = TRY(backend->make_attention_planner(device, planner_options(options)));
   }
   return buffers;
 }
@@ -39,7 +56,7 @@ AttentionMetadata AttentionBuffers::metadata() const {
   return {.num_requests = base,
           .query_starts = base + 1,
           .kv_lens = base + 2 + options_.max_requests,
-          .page_table = base + header_size(),
+          .page_table = base + header_size(options_),
           .max_requests = options_.max_requests,
           .max_pages_per_request = options_.max_pages_per_request,
           .planner = planner_.get()};
@@ -83,7 +100,7 @@ Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& bu
   const auto& page_tables = batch.groups[static_cast<std::size_t>(group)].page_tables;
 
   // [first, last): the page table's entries that the device does not have yet.
-  const auto header = static_cast<std::size_t>(buffers.header_size());
+  const auto header = static_cast<std::size_t>(AttentionBuffers::header_size(options));
   std::size_t first = buffers.uploaded_ ? buffers.mirror_.size() : header;
   std::size_t last = buffers.uploaded_ ? header : buffers.mirror_.size();
   buffers.uploaded_ = false;

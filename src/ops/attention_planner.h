@@ -46,6 +46,8 @@ class AttentionPlanner {
   virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) = 0;
   // The kernel that attention of this shape runs on, as results and logs name it.
   virtual std::string_view kernel(const AttentionShape& shape, BatchKind kind) const = 0;
+  // Of device memory, taken for good.
+  virtual std::int64_t bytes() const = 0;
 };
 
 }  // namespace tessera

@@ -23,7 +23,8 @@ const Backend& cpu_backend() {
   static const Backend backend{.kind = DeviceKind::kCpu,
                                .create_device = create_cpu,
                                .kernels = &cpu_kernels(),
-                               .make_attention_planner = nullptr};
+                               .make_attention_planner = nullptr,
+                               .attention_planner_bytes = nullptr};
   return backend;
 }
 

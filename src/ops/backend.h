@@ -7,8 +7,10 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
+#include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/ops/attention_planner.h"
@@ -25,6 +27,16 @@ struct Backend {
   // Null: the kernels need no plan of their own.
   Result<std::unique_ptr<AttentionPlanner>> (*make_attention_planner)(Device& device,
                                                                       AttentionPlannerOptions options) = nullptr;
+  // What such a planner will take of the device's memory. Null as above.
+  Result<std::int64_t> (*attention_planner_bytes)(Device& device, AttentionPlannerOptions options) = nullptr;
+  // What measured times and chosen algorithms depend on beside the device's name: versions of driver and libraries.
+  // Null: on nothing.
+  std::string (*versions)() = nullptr;
+  // Opaque algorithms that libraries chose so far in this process, and those of an earlier one with such a device and
+  // the same versions(), to be told before anything is bound: each is checked before it is used. kDataLoss for what no
+  // export gave. Thread-safe. Null: there are none.
+  Json (*export_algorithms)() = nullptr;
+  Status (*import_algorithms)(const Json& algorithms) = nullptr;
 };
 
 // Thread-safe. kUnimplemented where this build has no such backend or its library cannot be loaded, with the reason.

@@ -88,12 +88,17 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
   return offset;
 }
 
-Status CudaAttentionPlanner::allocate(Device& device, std::size_t bytes) {
-  lists_ = TRY(device.allocate(bytes, "attention's lists"));
+Status CudaAttentionPlanner::allocate(Device& device) {
+  lists_ = TRY(device.allocate(list_bytes_, "attention's lists"));
   for (HostSlot& slot : ring_) {
-    slot.memory = TRY(device.allocate_host(bytes, "attention's lists on the host"));
+    slot.memory = TRY(device.allocate_host(list_bytes_, "attention's lists on the host"));
     slot.read = TRY(device.create_event());
   }
+  partials_ = TRY(device.allocate(partial_bytes_, "attention of chunks"));
+  return ok_status();
+}
+
+void CudaAttentionPlanner::lay_out_partials() {
   std::size_t values = 0;
   std::size_t lse = 0;
   for (const ShapePlan& plan : shapes_) {
@@ -104,8 +109,15 @@ Status CudaAttentionPlanner::allocate(Device& device, std::size_t bytes) {
     lse = std::max(lse, static_cast<std::size_t>(chunk_heads) * sizeof(float));
   }
   partial_lse_offset_ = values;
-  partials_ = TRY(device.allocate(values + lse, "attention of chunks"));
-  return ok_status();
+  partial_bytes_ = values + lse;
+}
+
+std::size_t CudaAttentionPlanner::page_starts_bytes() const {
+  return (static_cast<std::size_t>(options_.max_requests) + 1) * sizeof(std::int32_t);
+}
+
+std::int64_t CudaAttentionPlanner::bytes() const {
+  return static_cast<std::int64_t>(list_bytes_ + partial_bytes_ + page_starts_bytes());
 }
 
 // What does not change, and empty lists for launches that come before the first plan.
@@ -113,15 +125,15 @@ Status CudaAttentionPlanner::write_initial(Device& device) {
   std::vector<std::int32_t> starts(static_cast<std::size_t>(options_.max_requests) + 1);
   for (std::size_t b = 0; b < starts.size(); ++b)
     starts[b] = static_cast<std::int32_t>(static_cast<std::int64_t>(b) * options_.max_pages_per_request);
-  page_starts_memory_ = TRY(device.allocate(starts.size() * sizeof(std::int32_t), "attention's page starts"));
+  page_starts_memory_ = TRY(device.allocate(page_starts_bytes(), "attention's page starts"));
   page_starts_ = reinterpret_cast<const std::int32_t*>(page_starts_memory_->data());
   const std::unique_ptr<Stream> stream = TRY(device.create_stream("attention's planner"));
-  TRY(stream->upload(page_starts_memory_->data(), starts.data(), starts.size() * sizeof(std::int32_t)));
+  TRY(stream->upload(page_starts_memory_->data(), starts.data(), page_starts_bytes()));
   if (lists_->size() > 0) TRY(stream->fill(lists_->data(), 0, lists_->size()));
   return stream->synchronize();
 }
 
-Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Device& device,
+Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Device& device,
                                                                            AttentionPlannerOptions options) {
   if (options.max_requests < 1 || options.max_tokens < 1 || options.max_pages_per_request < 1)
     return invalid_argument(
@@ -142,7 +154,6 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
   planner->options_ = std::move(options);
   const int capability = device.properties().compute_capability;
   const std::int64_t multiprocessors = std::max(1, device.properties().threads);
-  std::size_t bytes = 0;
   for (const AttentionShape& shape : planner->options_.shapes) {
     ShapePlan plan;
     plan.shape = shape;
@@ -154,16 +165,32 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
       plan.extend = choose_attention_kernel(shape, BatchKind::kExtend, capability, wanted);
       plan.decode = choose_attention_kernel(shape, BatchKind::kDecode, capability, wanted);
     }
-    bytes = TRY(planner->lay_out(plan, bytes, multiprocessors));
+    planner->list_bytes_ = TRY(planner->lay_out(plan, planner->list_bytes_, multiprocessors));
     planner->shapes_.push_back(std::move(plan));
   }
-  TRY(planner->allocate(device, bytes));
+  planner->lay_out_partials();
+  return planner;
+}
+
+Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Device& device,
+                                                                           AttentionPlannerOptions options) {
+  std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, std::move(options)));
+  TRY(planner->allocate(device));
   TRY(planner->write_initial(device));
   return planner;
 }
 
+Result<std::int64_t> CudaAttentionPlanner::bytes_needed(Device& device, AttentionPlannerOptions options) {
+  const std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, std::move(options)));
+  return planner->bytes();
+}
+
 Result<std::unique_ptr<AttentionPlanner>> make_cuda_attention_planner(Device& device, AttentionPlannerOptions options) {
   return TRY(CudaAttentionPlanner::create(device, std::move(options)));
+}
+
+Result<std::int64_t> cuda_attention_planner_bytes(Device& device, AttentionPlannerOptions options) {
+  return CudaAttentionPlanner::bytes_needed(device, std::move(options));
 }
 
 Status CudaAttentionPlanner::check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const {

@@ -41,9 +41,12 @@ struct SequencePlan {
 class CudaAttentionPlanner final : public AttentionPlanner {
  public:
   static Result<std::unique_ptr<CudaAttentionPlanner>> create(Device& device, AttentionPlannerOptions options);
+  // What create() will take of the device's memory.
+  static Result<std::int64_t> bytes_needed(Device& device, AttentionPlannerOptions options);
 
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
   std::string_view kernel(const AttentionShape& shape, BatchKind kind) const override;
+  std::int64_t bytes() const override;
 
   // kTessera for a shape that is not in the options.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
@@ -92,8 +95,12 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   };
 
   CudaAttentionPlanner() = default;
+  // Everything decided, nothing allocated.
+  static Result<std::unique_ptr<CudaAttentionPlanner>> decide(Device& device, AttentionPlannerOptions options);
   Result<std::size_t> lay_out(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
-  Status allocate(Device& device, std::size_t bytes);
+  void lay_out_partials();
+  Status allocate(Device& device);
+  std::size_t page_starts_bytes() const;
   Status write_initial(Device& device);
   Status check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const;
   Status plan_extend(ShapePlan& plan, const ForwardBatch& batch, std::byte* host, Stream& stream);
@@ -104,9 +111,11 @@ class CudaAttentionPlanner final : public AttentionPlanner {
 
   AttentionPlannerOptions options_;
   std::vector<ShapePlan> shapes_;
+  std::size_t list_bytes_ = 0;
   std::unique_ptr<Allocation> lists_;
-  std::unique_ptr<Allocation> partials_;
+  std::size_t partial_bytes_ = 0;
   std::size_t partial_lse_offset_ = 0;
+  std::unique_ptr<Allocation> partials_;
   std::unique_ptr<Allocation> page_starts_memory_;
   const std::int32_t* page_starts_ = nullptr;
   std::array<HostSlot, 4> ring_;

@@ -1,4 +1,5 @@
 // The one symbol of libtessera_cuda.so.
+#include "tessera/base/json.h"
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/activation.h"
 #include "tessera/ops/attention.h"
@@ -10,6 +11,7 @@
 #include "tessera/ops/gather.h"
 #include "tessera/ops/kv_store.h"
 #include "tessera/ops/linear.h"
+#include "tessera/ops/linear_cuda.h"
 #include "tessera/ops/logit_edits.h"
 #include "tessera/ops/norm.h"
 #include "tessera/ops/qkv_rope_store.h"
@@ -40,7 +42,11 @@ Result<std::unique_ptr<Device>> create_cuda_device(int ordinal, int act_as) {
 const Backend kCudaBackend{.kind = DeviceKind::kCuda,
                            .create_device = create_cuda_device,
                            .kernels = &cuda_kernels(),
-                           .make_attention_planner = make_cuda_attention_planner};
+                           .make_attention_planner = make_cuda_attention_planner,
+                           .attention_planner_bytes = cuda_attention_planner_bytes,
+                           .versions = cublaslt_versions,
+                           .export_algorithms = cublaslt_algorithms,
+                           .import_algorithms = remember_cublaslt_algorithms};
 
 }  // namespace
 }  // namespace tessera

@@ -26,9 +26,9 @@ Result<std::size_t> workspace_bytes(const BindArgs& args) {
 }
 
 // The choice between the two does not depend on m, as neither's order of adding does.
-Result<std::unique_ptr<BoundOp>> bind_deterministic(const LinearProblem& p) {
+Result<std::unique_ptr<BoundOp>> bind_deterministic(const LinearProblem& p, Device& device) {
   if (p.k == 0 || rounds_twice(p)) return bind_cuda_few_rows(p);
-  Result<std::unique_ptr<BoundOp>> bound = bind_cublaslt_for_any_rows(p);
+  Result<std::unique_ptr<BoundOp>> bound = bind_cublaslt_for_any_rows(p, device);
   if (!bound.ok() && bound.status().code() == StatusCode::kUnimplemented) return bind_cuda_few_rows(p);
   return bound;
 }
@@ -38,8 +38,8 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   if (p.m == 0 || p.n == 0) return make_cuda_op("linear", [](cudaStream_t) {});
   if (!args.context.deterministic && takes_few_rows(p)) return bind_cuda_few_rows(p);
   TRY(static_cast<CudaDevice&>(args.device).make_current());
-  if (args.context.deterministic) return bind_deterministic(p);
-  Result<std::unique_ptr<BoundOp>> bound = bind_cublaslt(p);
+  if (args.context.deterministic) return bind_deterministic(p, args.device);
+  Result<std::unique_ptr<BoundOp>> bound = bind_cublaslt(p, args.device);
   if (!bound.ok() && bound.status().code() == StatusCode::kUnimplemented) return bind_cuda_few_rows(p);
   return bound;
 }

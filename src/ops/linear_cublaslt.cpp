@@ -1,12 +1,16 @@
 #include <cublasLt.h>
 #include <fmt/format.h>
 
+#include <bit>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <utility>
 
+#include "tessera/base/json.h"
 #include "tessera/ops/cuda_op.h"
+#include "tessera/ops/linear_algorithms.h"
 #include "tessera/ops/linear_cuda.h"
 
 namespace tessera {
@@ -46,7 +50,7 @@ using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDes
 
 // One for each GPU, of the one that is current to the thread. It lasts to the process's end: at exit the driver may go
 // first.
-Result<cublasLtHandle_t> library_handle(const LinearProblem& p) {
+Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device) {
   static std::mutex mutex;
   static auto* handles = new std::map<int, cublasLtHandle_t>;
   int ordinal = 0;
@@ -56,7 +60,10 @@ Result<cublasLtHandle_t> library_handle(const LinearProblem& p) {
   }
   const std::lock_guard lock(mutex);
   cublasLtHandle_t& handle = (*handles)[ordinal];
-  if (handle == nullptr) TRY(to_status(cublasLtCreate(&handle), "cublasLtCreate", p));
+  if (handle == nullptr) {
+    TRY(device.begin_initialisation("cuBLASLt"));
+    TRY(to_status(cublasLtCreate(&handle), "cublasLtCreate", p));
+  }
   return handle;
 }
 
@@ -114,9 +121,45 @@ Status allow_one_block_each(cublasLtMatmulPreference_t preference, const LinearP
                    "cublasLtMatmulPreferenceSetAttribute", p);
 }
 
+// Of this process: its GPUs are of one kind, and each checks what it is given.
+LinearAlgorithms& known_algorithms() {
+  static auto* algorithms = new LinearAlgorithms;
+  return *algorithms;
+}
+
+LinearShape shape_of(const LinearProblem& p, Rows rows) {
+  return {.m = p.m, .n = p.n, .k = p.k, .dtype = p.dtype, .bias = p.bias != nullptr, .any_rows = rows == Rows::kAny};
+}
+
+// Whether the library takes an algorithm of an earlier process for these sizes, within what the rows allow.
+bool serves(cublasLtHandle_t handle, const Choice& c, Rows rows) {
+  cublasLtMatmulHeuristicResult_t needs{};
+  if (cublasLtMatmulAlgoCheck(handle, c.matmul.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(), &c.algorithm,
+                              &needs) != CUBLAS_STATUS_SUCCESS)
+    return false;
+  if (rows == Rows::kThese) return needs.workspaceSize <= kCublasLtWorkspaceBytes;
+  std::uint32_t reduction = 0;
+  std::size_t written = 0;
+  return needs.workspaceSize == 0 &&
+         cublasLtMatmulAlgoConfigGetAttribute(&c.algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
+                                              sizeof(reduction), &written) == CUBLAS_STATUS_SUCCESS &&
+         reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
+}
+
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(OpaqueAlgorithm));
+
+// What was chosen before, in this process or an earlier one, stays.
 Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
   auto choice = std::make_shared<Choice>();
   TRY(describe(p, choice->matmul, choice->w, choice->x, choice->y));
+  LinearAlgorithms& algorithms = known_algorithms();
+  if (const std::optional<OpaqueAlgorithm> remembered = algorithms.remembered(shape_of(p, rows))) {
+    choice->algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*remembered);
+    if (serves(handle, *choice, rows)) {
+      algorithms.note(shape_of(p, rows), *remembered);
+      return std::shared_ptr<const Choice>(std::move(choice));
+    }
+  }
   Preference preference;
   TRY(to_status(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate", p));
   if (rows == Rows::kAny) {
@@ -133,6 +176,7 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Line
                 "cublasLtMatmulAlgoGetHeuristic", p));
   if (found == 0) return to_status(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p);
   choice->algorithm = best.algo;
+  algorithms.note(shape_of(p, rows), std::bit_cast<OpaqueAlgorithm>(best.algo));
   return std::shared_ptr<const Choice>(std::move(choice));
 }
 
@@ -212,14 +256,24 @@ Result<std::unique_ptr<BoundOp>> make_bound(const LinearProblem& problem, cublas
 
 }  // namespace
 
-Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem) {
-  cublasLtHandle_t handle = TRY(library_handle(problem));
+std::string cublaslt_versions() {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) static_cast<void>(cudaGetLastError());
+  return fmt::format("driver {}, cuBLASLt {}", driver, cublasLtGetVersion());
+}
+
+Json cublaslt_algorithms() { return known_algorithms().to_json(); }
+
+Status remember_cublaslt_algorithms(const Json& algorithms) { return known_algorithms().remember(algorithms); }
+
+Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem, Device& device) {
+  cublasLtHandle_t handle = TRY(library_handle(problem, device));
   std::shared_ptr<const Choice> choice = TRY(cached_choice(handle, problem, Rows::kThese));
   return make_bound(problem, handle, std::move(choice), kCublasLtWorkspaceBytes);
 }
 
-Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem) {
-  cublasLtHandle_t handle = TRY(library_handle(problem));
+Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem, Device& device) {
+  cublasLtHandle_t handle = TRY(library_handle(problem, device));
   std::shared_ptr<const Choice> choice = TRY(choice_for_any_rows(handle, problem));
   return make_bound(problem, handle, std::move(choice), 0);
 }

@@ -19,4 +19,11 @@ Result<const KernelDef*> KernelTable::get(std::string_view op) const {
   return &*it;
 }
 
+KernelTable KernelTable::with(const KernelDef& kernel) const {
+  std::vector<KernelDef> kernels = kernels_;
+  std::erase_if(kernels, [&](const KernelDef& known) { return known.op == kernel.op; });
+  kernels.push_back(kernel);
+  return KernelTable(std::move(kernels));
+}
+
 }  // namespace tessera

@@ -86,6 +86,8 @@ class KernelTable {
   explicit KernelTable(std::vector<KernelDef> kernels);
   // Error naming operator and device where there is none.
   Result<const KernelDef*> get(std::string_view op) const;
+  // The same with `kernel` for its operator.
+  KernelTable with(const KernelDef& kernel) const;
 
  private:
   std::vector<KernelDef> kernels_;  // sorted by op

@@ -16,6 +16,11 @@ const PartBackend::Entry* PartBackend::find(const ir::Bucket& bucket) const {
   return it == entries_.end() ? nullptr : &it->second;
 }
 
+const BoundProgram* PartBackend::bound(const ir::Bucket& bucket) const {
+  const Entry* entry = find(bucket);
+  return entry == nullptr ? nullptr : entry->bound.get();
+}
+
 Status PartBackend::enqueue(const ir::Bucket& bucket, Stream& stream) const {
   const Entry* entry = find(bucket);
   if (entry == nullptr) return internal_error(fmt::format("{} is not bound for {}", name_, bucket.to_string()));
@@ -28,7 +33,7 @@ Status PartBackend::enqueue(const ir::Bucket& bucket, Stream& stream) const {
 Status PartBackend::capture(const ir::Bucket& bucket, Stream& stream) {
   Entry* entry = const_cast<Entry*>(find(bucket));
   if (entry == nullptr) return internal_error(fmt::format("{} is not bound for {}", name_, bucket.to_string()));
-  if (kind_ == Part::Kind::kSplitOp || entry->bound->num_kernels() == 0) return ok_status();
+  if (!recordable()) return ok_status();
 
   const std::string what = fmt::format("{} at {}", name_, bucket.to_string());
   TRY(stream.begin_recording(what));
@@ -56,6 +61,11 @@ Status PartBackend::replay(const ir::Bucket& bucket, Stream& stream) const {
 bool PartBackend::captured(const ir::Bucket& bucket) const {
   const Entry* entry = find(bucket);
   return entry != nullptr && entry->graph != nullptr;
+}
+
+GraphStats PartBackend::graph_stats(const ir::Bucket& bucket) const {
+  const Entry* entry = find(bucket);
+  return entry == nullptr || entry->graph == nullptr ? GraphStats{} : entry->graph->stats();
 }
 
 GraphStats PartBackend::graph_stats() const {

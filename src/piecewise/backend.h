@@ -20,6 +20,9 @@ class PartBackend {
 
   const Program& program() const { return program_; }
   const std::string& name() const { return name_; }
+  Part::Kind kind() const { return kind_; }
+  // The bucket's kernels, to be run one by one; null where it is not bound.
+  const BoundProgram* bound(const ir::Bucket& bucket) const;
 
   // Makes the bucket's entry; an entry that exists is replaced and its graph dropped.
   Status bind(const BindTarget& target);
@@ -33,8 +36,11 @@ class PartBackend {
   // Launches the captured graph; a part without one is enqueued.
   Status replay(const ir::Bucket& bucket, Stream& stream) const;
 
+  // Whether capture() makes a graph.
+  bool recordable() const { return kind_ == Part::Kind::kPiece && !program_.steps().empty(); }
   bool captured(const ir::Bucket& bucket) const;
   GraphStats graph_stats() const;  // of all entries
+  GraphStats graph_stats(const ir::Bucket& bucket) const;
 
  private:
   struct Entry {

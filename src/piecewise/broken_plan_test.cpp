@@ -24,7 +24,10 @@ Planner planner_of(const Change& change) {
   return [change](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     Ranges changed(ranges.begin(), ranges.end());
     for (LiveRange& r : changed) change(r);
-    return plan_memory(changed);
+    MemoryPlan plan = TRY(plan_memory(changed));
+    for (std::size_t i = 0; i < ranges.size(); ++i)  // wrongly placed, not short of memory
+      plan.size_bytes = std::max(plan.size_bytes, plan.offsets[i] + ranges[i].bytes);
+    return plan;
   };
 }
 

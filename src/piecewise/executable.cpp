@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tessera/base/log.h"
 #include "tessera/device/alignment.h"
 
 namespace tessera {
@@ -85,6 +86,14 @@ Status Executable::resolve_externals(std::vector<std::byte*>& addresses) const {
 
 Result<std::vector<std::byte*>> Executable::planned_addresses(const ir::Bucket& bucket) {
   const MemoryPlan planned = TRY(plan(bucket));
+  for (std::size_t r = 0; r < liveness_.ranges.size(); ++r) {
+    const Slot& slot = graph_.slots[static_cast<std::size_t>(liveness_.ranges[r].slot)];
+    const std::int64_t end = planned.offsets[r] + TRY(ir::size_bytes(slot.type, bucket));
+    if (planned.offsets[r] < 0 || end > planned.size_bytes) {
+      return internal_error(fmt::format("{} at {}: %{} at offset {} lies outside the plan's {} bytes", graph_.name,
+                                        bucket.to_string(), slot.name, planned.offsets[r], planned.size_bytes));
+    }
+  }
   TRY(env_.arena.grow(static_cast<std::size_t>(planned.size_bytes)));
   std::vector<std::byte*> addresses(graph_.slots.size(), nullptr);
   for (std::size_t s = 0; s < addresses.size(); ++s) {
@@ -92,6 +101,14 @@ Result<std::vector<std::byte*>> Executable::planned_addresses(const ir::Bucket& 
     if (range >= 0) addresses[s] = env_.arena.base() + planned.offsets[static_cast<std::size_t>(range)];
   }
   return addresses;
+}
+
+// What binding the slot anew would give it.
+std::byte* Executable::address_now(const BoundBucket& entry, std::size_t slot) const {
+  if (graph_.slots[slot].kind == ir::ValueKind::kResult)
+    return entry.isolated != nullptr ? entry.slot_addresses[slot] : env_.arena.base() + entry.slot_offsets[slot];
+  const auto it = env_.externals.find(graph_.slots[slot].name);
+  return it == env_.externals.end() ? nullptr : it->second;
 }
 
 Result<std::vector<std::byte*>> Executable::isolated_addresses(const ir::Bucket& bucket, IsolatedMemory& memory) {
@@ -112,7 +129,12 @@ Result<std::vector<std::byte*>> Executable::isolated_addresses(const ir::Bucket&
 Status Executable::bind(const ir::Bucket& bucket) {
   drop(bucket);
   Status status = bind_parts(bucket);
-  if (!status.ok()) drop(bucket);  // parts that were bound before the one that failed
+  if (status.ok()) {
+    ++num_binds_;
+    log_debug("compile", "{}: bound for {}", graph_.name, bucket.to_string());
+  } else {
+    drop(bucket);  // parts that were bound before the one that failed
+  }
   return status;
 }
 
@@ -123,9 +145,12 @@ Status Executable::bind_parts(const ir::Bucket& bucket) {
     entry.slot_addresses = TRY(isolated_addresses(bucket, *entry.isolated));
   } else {
     entry.slot_addresses = TRY(planned_addresses(bucket));
+    for (const std::byte* address : entry.slot_addresses)
+      entry.slot_offsets.push_back(address == nullptr ? -1 : address - env_.arena.base());
   }
   TRY(resolve_externals(entry.slot_addresses));
   TRY(env_.workspace.grow(static_cast<std::size_t>(TRY(workspace_bytes(bucket)))));
+  entry.workspace = env_.workspace.base();
 
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     const Part& part = graph_.parts[p];
@@ -134,7 +159,7 @@ Status Executable::bind_parts(const ir::Bucket& bucket) {
                    [&](std::int32_t slot) { return entry.slot_addresses[static_cast<std::size_t>(slot)]; });
     TRY(parts_[p].bind({.bucket = bucket,
                         .addresses = addresses,
-                        .workspace = env_.workspace.base(),
+                        .workspace = entry.workspace,
                         .device = env_.device,
                         .context = env_.context}));
   }
@@ -152,7 +177,15 @@ void Executable::drop(const ir::Bucket& bucket) {
   bound_.erase(bucket);
 }
 
+void Executable::begin_forward(const ir::Bucket& bucket) const {
+  if (env_.history == nullptr) return;
+  env_.history->begin_forward(options_.reserved_bytes);
+  if (const auto entry = bound_.find(bucket); entry != bound_.end())
+    entry->second.generation = env_.history->generation();
+}
+
 Status Executable::run(const ir::Bucket& bucket) const {
+  begin_forward(bucket);
   for (const PartBackend& part : parts_) TRY(part.enqueue(bucket, env_.stream));
   return ok_status();
 }
@@ -175,6 +208,7 @@ Status Executable::capture(const ir::Bucket& bucket) {
 }
 
 Status Executable::replay(const ir::Bucket& bucket) const {
+  begin_forward(bucket);
   for (const PartBackend& part : parts_) TRY(part.replay(bucket, env_.stream));
   return ok_status();
 }
@@ -184,18 +218,55 @@ bool Executable::captured(const ir::Bucket& bucket) const {
   return entry != bound_.end() && entry->second.captured;
 }
 
-Result<TensorView> Executable::output(const ir::Bucket& bucket, std::size_t index) const {
+Result<OutputView> Executable::output(const ir::Bucket& bucket, std::size_t index) const {
   const auto entry = bound_.find(bucket);
   if (entry == bound_.end())
     return internal_error(fmt::format("{} is not bound for {}", graph_.name, bucket.to_string()));
-  return entry->second.outputs[index];
+  return OutputView{{entry->second.outputs[index]}, entry->second.generation};
+}
+
+Result<TensorView> Executable::value(const ir::Bucket& bucket, std::size_t part, ir::ValueId id) const {
+  const auto entry = bound_.find(bucket);
+  if (entry == bound_.end())
+    return internal_error(fmt::format("{} is not bound for {}", graph_.name, bucket.to_string()));
+  const Part& of = graph_.parts[part];
+  return make_view(of.graph.value(id).type, bucket,
+                   entry->second.slot_addresses[static_cast<std::size_t>(of.slots[id.index()])]);
+}
+
+Status Executable::check_addresses(const ir::Bucket& bucket) const {
+  const auto found = bound_.find(bucket);
+  if (found == bound_.end())
+    return internal_error(fmt::format("{} is not bound for {}", graph_.name, bucket.to_string()));
+  const BoundBucket& entry = found->second;
+  const auto differs = [&](const std::string& part, const std::string& what, const std::byte* bound,
+                           const std::byte* now) {
+    return internal_error(fmt::format("{}: {} at {} was {} with {} at {}, which is at {} now", graph_.name, part,
+                                      bucket.to_string(), entry.captured ? "captured" : "bound", what, fmt::ptr(bound),
+                                      fmt::ptr(now)));
+  };
+  for (const Part& part : graph_.parts) {
+    for (std::size_t v = 0; v < part.slots.size(); ++v) {
+      const auto slot = static_cast<std::size_t>(part.slots[v]);
+      const std::byte* now = address_now(entry, slot);
+      if (entry.slot_addresses[slot] == now) continue;
+      const ir::Value& value = part.graph.values[v];
+      return differs(part.name, fmt::format("{} %{}", ir::value_kind_name(graph_.slots[slot].kind), value.name),
+                     entry.slot_addresses[slot], now);
+    }
+    if (entry.workspace != env_.workspace.base())
+      return differs(part.name, "the workspace", entry.workspace, env_.workspace.base());
+  }
+  return ok_status();
 }
 
 Status Executable::poison(const ir::Bucket& bucket) {
   const auto entry = bound_.find(bucket);
-  if (entry == bound_.end() || entry->second.isolated == nullptr)
-    return internal_error(fmt::format("{}: {} has no isolated memory", graph_.name, bucket.to_string()));
-  return entry->second.isolated->poison(env_.stream);
+  if (entry == bound_.end())
+    return internal_error(fmt::format("{} is not bound for {}", graph_.name, bucket.to_string()));
+  if (entry->second.isolated != nullptr) return entry->second.isolated->poison(env_.stream);
+  const auto kept = std::min(static_cast<std::size_t>(options_.reserved_bytes), env_.arena.size());
+  return env_.stream.fill(env_.arena.base() + kept, IsolatedMemory::kPoison, env_.arena.size() - kept);
 }
 
 Status Executable::check_guards(const ir::Bucket& bucket) const {
@@ -203,6 +274,35 @@ Status Executable::check_guards(const ir::Bucket& bucket) const {
   if (entry == bound_.end() || entry->second.isolated == nullptr)
     return internal_error(fmt::format("{}: {} has no isolated memory", graph_.name, bucket.to_string()));
   return entry->second.isolated->check_guards(env_.stream);
+}
+
+std::int64_t Executable::num_graphs() const {
+  std::int64_t graphs = 0;
+  for (const auto& [bucket, entry] : bound_) {
+    if (!entry.captured) continue;
+    for (const PartBackend& part : parts_) graphs += part.captured(bucket) ? 1 : 0;
+  }
+  return graphs;
+}
+
+GraphNeed Executable::graph_need() const {
+  GraphNeed need;
+  for (const PartBackend& part : parts_) {
+    if (!part.recordable()) continue;
+    ++need.graphs;
+    need.operators += std::ssize(part.program().steps());
+  }
+  return need;
+}
+
+GraphStats Executable::graph_stats(const ir::Bucket& bucket) const {
+  GraphStats total;
+  for (const PartBackend& part : parts_) {
+    const GraphStats stats = part.graph_stats(bucket);
+    total.nodes += stats.nodes;
+    total.bytes += stats.bytes;
+  }
+  return total;
 }
 
 GraphStats Executable::graph_stats() const {

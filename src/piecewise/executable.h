@@ -20,6 +20,7 @@
 #include "tessera/compile/memory_plan.h"
 #include "tessera/device/device.h"
 #include "tessera/ir/op_decl.h"
+#include "tessera/piecewise/arena_history.h"
 #include "tessera/piecewise/backend.h"
 #include "tessera/piecewise/liveness.h"
 #include "tessera/piecewise/stitching.h"
@@ -40,8 +41,9 @@ struct ExecutionEnvironment {
   Stream& stream;  // the one stream of the arena
   const ForwardContext& context;
   const ExternalValues& externals;
-  Arena& arena;      // values
-  Arena& workspace;  // kernels' scratch
+  Arena& arena;                     // values
+  Arena& workspace;                 // kernels' scratch
+  ArenaHistory* history = nullptr;  // of the arena's forwards; null: they are not counted
 };
 
 struct ExecutableOptions {
@@ -58,6 +60,12 @@ struct MemoryNeed {
   std::int64_t workspace_bytes = 0;
 };
 
+// What captures of one size make.
+struct GraphNeed {
+  std::int64_t graphs = 0;
+  std::int64_t operators = 0;  // recorded in them; on a GPU some make more than one node
+};
+
 class Executable {
  public:
   static Result<std::unique_ptr<Executable>> create(StitchingGraph graph, const Compiler& compiler,
@@ -69,6 +77,7 @@ class Executable {
 
   // From shapes alone; nothing is taken.
   Result<MemoryNeed> memory_need(const ir::Bucket& bucket) const;
+  GraphNeed graph_need() const;  // of any bucket
 
   // Plans the bucket, grows arena and workspace where they are too small, and decides every kernel.
   Status bind(const ir::Bucket& bucket);
@@ -83,18 +92,35 @@ class Executable {
   Status replay(const ir::Bucket& bucket) const;
   bool captured(const ir::Bucket& bucket) const;
   // Output i, in the order of the source graph. Valid until the next forward in this arena.
-  Result<TensorView> output(const ir::Bucket& bucket, std::size_t index) const;
+  Result<OutputView> output(const ir::Bucket& bucket, std::size_t index) const;
 
-  // Isolated memory only: refill with NaN; find writes outside of values.
+  // To look into a forward, or to time it: the parts one by one, and where their values lie. Precondition:
+  // bound(bucket).
+  std::span<const PartBackend> parts() const { return parts_; }
+  Result<TensorView> value(const ir::Bucket& bucket, std::size_t part, ir::ValueId id) const;
+  // Every address that the bucket's kernels and graphs hold is the one that they would be bound to now; kInternal names
+  // part, bucket and value.
+  Status check_addresses(const ir::Bucket& bucket) const;
+
+  // The values of the next forward are NaN until they are made: the arena but its reserved bytes, or isolated memory.
   Status poison(const ir::Bucket& bucket);
+  // Isolated memory only: finds writes outside of values.
   Status check_guards(const ir::Bucket& bucket) const;
 
-  GraphStats graph_stats() const;
+  GraphStats graph_stats() const;                          // of all buckets
+  GraphStats graph_stats(const ir::Bucket& bucket) const;  // of one
   std::int64_t num_captured() const { return num_captured_; }
+  // Recorded graphs: a captured bucket has one of each piece with kernels.
+  std::int64_t num_graphs() const;
+  // Buckets that were bound since the start, those dropped again too.
+  std::int64_t num_binds() const { return num_binds_; }
 
  private:
   struct BoundBucket {
-    std::vector<std::byte*> slot_addresses;    // [slots]
+    std::vector<std::byte*> slot_addresses;  // [slots]
+    std::vector<std::int64_t> slot_offsets;  // [slots]: in the arena; -1: elsewhere
+    std::byte* workspace = nullptr;
+    mutable std::uint64_t generation = 0;      // of its last forward
     std::vector<TensorView> outputs;           // in the order of the source graph
     std::unique_ptr<IsolatedMemory> isolated;  // null for the planned memory
     bool captured = false;
@@ -107,6 +133,8 @@ class Executable {
   Status bind_parts(const ir::Bucket& bucket);
   Result<MemoryPlan> plan(const ir::Bucket& bucket) const;
   Result<std::vector<std::byte*>> planned_addresses(const ir::Bucket& bucket);
+  std::byte* address_now(const BoundBucket& entry, std::size_t slot) const;
+  void begin_forward(const ir::Bucket& bucket) const;
   Result<std::vector<std::byte*>> isolated_addresses(const ir::Bucket& bucket, IsolatedMemory& memory);
   Status resolve_externals(std::vector<std::byte*>& addresses) const;
   Result<std::int64_t> workspace_bytes(const ir::Bucket& bucket) const;
@@ -119,6 +147,7 @@ class Executable {
   std::vector<PartBackend> parts_;            // [graph_.parts]
   std::map<ir::Bucket, BoundBucket> bound_;
   std::int64_t num_captured_ = 0;
+  std::int64_t num_binds_ = 0;
 };
 
 }  // namespace tessera

@@ -184,7 +184,6 @@ TEST(Executable, ErrorsSayWhatIsMissing) {
   EXPECT_THAT(executable->capture(tokens(4)).message(), HasSubstr("not bound"));
   EXPECT_THAT(executable->output(tokens(4), 0).status().message(), HasSubstr("not bound"));
   ASSERT_TRUE(executable->bind(tokens(4)).ok());
-  EXPECT_THAT(executable->poison(tokens(4)).message(), HasSubstr("no isolated memory"));
   EXPECT_THAT(executable->check_guards(tokens(4)).message(), HasSubstr("no isolated memory"));
   bench.externals().erase("w3");
   EXPECT_THAT(executable->bind(tokens(4)).message(), HasSubstr("no address is known for weight %w3"));

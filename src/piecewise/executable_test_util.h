@@ -108,15 +108,16 @@ class ExecutableBench {
   ExternalValues& externals() { return externals_; }
   const ir::Graph& graph() const { return graph_; }
 
-  Result<std::unique_ptr<Executable>> create(const std::vector<std::string>& split_ops,
-                                             ExecutableOptions options = {}) {
+  Result<std::unique_ptr<Executable>> create(const std::vector<std::string>& split_ops, ExecutableOptions options = {},
+                                             ArenaHistory* history = nullptr) {
     options.largest = largest_;
     const ExecutionEnvironment environment{.device = *device_,
                                            .stream = *stream_,
                                            .context = context_,
                                            .externals = externals_,
                                            .arena = *arena_,
-                                           .workspace = *workspace_};
+                                           .workspace = *workspace_,
+                                           .history = history};
     return Executable::create(TRY(split_graph(graph_, bench_ops(), split_ops)), *compiler_, bench_ops(), environment,
                               std::move(options));
   }
@@ -144,7 +145,7 @@ class ExecutableBench {
     Outcome left;
     if (!status.ok()) return left;
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-      const Result<TensorView> view = executable.output(tokens(size), i);
+      const Result<OutputView> view = executable.output(tokens(size), i);
       EXPECT_TRUE(view.ok()) << view.status().to_string();
       left.push_back(download(view->data, static_cast<std::size_t>(view->bytes())));
     }

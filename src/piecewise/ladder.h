@@ -14,7 +14,7 @@ namespace tessera {
 
 inline constexpr std::int64_t kMaxLadderSize = std::int64_t{1} << 20;
 
-enum class PrefillSchedule { kDefault, kLegacy };
+enum class PrefillSchedule { kDefault, kLegacy, kAuto };  // kAuto: auto_ladder.h
 
 // Token counts of prefill graphs (B3): 4–32 step 4, 48–256 step 16, 288–512 step 32, 576–1024 step
 // 64, 1280–4096 step 256, then step 512; legacy: … 640–4096 step 128, then 256. Capped at max_tokens,

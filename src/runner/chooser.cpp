@@ -12,11 +12,13 @@ std::int64_t HeadRows::num_sampled(std::int64_t total) const {
   return std::clamp<std::int64_t>(total - first, 0, count);
 }
 
-HeadRows HeadRows::part(std::int64_t from, std::int64_t rows, std::int64_t vocab_size) const {
-  return {.first = first + from,
-          .count = rows,
-          .logits = logits + from * vocab_size * static_cast<std::int64_t>(sizeof(float)),
-          .sampled = sampled + from * static_cast<std::int64_t>(sizeof(TokenId))};
+HeadRows HeadRows::part(std::int64_t from, std::int64_t rows) const {
+  const auto rows_of = [&](OutputView view) {
+    view.data += view.bytes() / view.dim(0) * from;
+    view.dims[0] = rows;
+    return view;
+  };
+  return {.first = first + from, .count = rows, .logits = rows_of(logits), .sampled = rows_of(sampled)};
 }
 
 Chooser::Chooser(Parts parts)
@@ -26,9 +28,20 @@ Chooser::Chooser(Parts parts)
       logits_offset_(parts.logits_offset),
       vocab_size_(parts.vocab_size),
       stream_(parts.stream),
+      debug_(parts.debug),
       sizes_(decode_ladder(kMaxChoiceRows)),
       choose_("choose", std::move(parts.choose), choice_bucket),
       logprobs_("logprobs", std::move(parts.logprobs), choice_bucket) {}
+
+Status Chooser::run(GraphRunner& runner, std::int64_t size, std::int64_t real_rows) {
+  if (debug_ != nullptr) TRY(debug_->before(runner, size));
+  TRY(runner.run(size));
+  return debug_ == nullptr ? ok_status() : debug_->after(runner, size, real_rows);
+}
+
+Status Chooser::check_fresh(const OutputView& view) const {
+  return debug_ == nullptr ? ok_status() : debug_->history().check_fresh(view);
+}
 
 std::int64_t Chooser::size_for(std::int64_t rows) const { return round_up(sizes_, rows).value_or(kMaxChoiceRows); }
 
@@ -38,31 +51,32 @@ Status Chooser::take(const ForwardInputs& inputs, const HeadRows& rows, StepResu
   for (std::int64_t first = 0; first < rows.count; first += some) {
     some = std::min(kMaxChoiceRows, rows.count - first);
     if (inputs.has_edits()) {
-      const HeadRows part = rows.part(first, some, vocab_size_);
+      const HeadRows part = rows.part(first, some);
       if (const std::int64_t sampled = part.num_sampled(total); sampled > 0) {
         const std::int64_t fit = edits_.rows_that_fit(*inputs.edits, part.first, sampled);
         if (fit < sampled) some = fit;
       }
     }
-    TRY(take_some(inputs, rows.part(first, some, vocab_size_), results));
+    TRY(take_some(inputs, rows.part(first, some), results));
   }
   return ok_status();
 }
 
 Status Chooser::take_some(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results) {
   const std::int64_t sampled = rows.num_sampled(static_cast<std::int64_t>(inputs.sampling.size()));
-  const std::byte* ids = rows.sampled;
+  OutputView ids = rows.sampled;
   if (inputs.has_edits() && sampled > 0) ids = TRY(choose(inputs, rows, sampled));
-  if (sampled > 0) TRY(inputs_.keep_sampled(ids, rows.first, sampled, stream_));
+  TRY(check_fresh(ids));
+  if (sampled > 0) TRY(inputs_.keep_sampled(ids.data, rows.first, sampled, stream_));
   if (inputs.logprob_targets.empty()) return ok_status();
   const auto first_given = static_cast<std::size_t>(rows.first + sampled);
   const auto num_given = static_cast<std::size_t>(rows.count - sampled);
-  TRY(edits_.stage_targets(ids, sampled, inputs.logprob_targets.subspan(first_given, num_given), stream_));
+  TRY(edits_.stage_targets(ids.data, sampled, inputs.logprob_targets.subspan(first_given, num_given), stream_));
   return read_logprobs(rows, results);
 }
 
 // The ids, on the device, of the first `sampled` rows: of those with edits as edited, of the others the same again.
-Result<const std::byte*> Chooser::choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled) {
+Result<OutputView> Chooser::choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled) {
   const std::int64_t size = size_for(sampled);
   const auto first = static_cast<std::size_t>(rows.first);
   const auto count = static_cast<std::size_t>(sampled);
@@ -71,20 +85,20 @@ Result<const std::byte*> Chooser::choose(const ForwardInputs& inputs, const Head
   TRY(edits_.stage_edits(*inputs.edits, rows.first, sampled, size, stream_));
   TRY(inputs_.stage_rows(std::span(inputs.batch.wanted_rows).subspan(first, count),
                          inputs.sampling.subspan(first, count), size, stream_));
-  TRY(choose_.run(size));
-  const TensorView ids = TRY(choose_.executable().output(choose_.bucket(size), 0));
-  return ids.data;
+  TRY(run(choose_, size, sampled));
+  return choose_.executable().output(choose_.bucket(size), 0);
 }
 
 Status Chooser::read_logprobs(const HeadRows& rows, StepResults::Slot& results) {
   const std::int64_t size = size_for(rows.count);
   TRY(logprobs_.make_ready(size));
   TRY(copy_logits(rows, rows.count));
-  TRY(logprobs_.run(size));
+  TRY(run(logprobs_, size, rows.count));
   const auto first = static_cast<std::size_t>(rows.first);
   const auto count = static_cast<std::size_t>(rows.count);
   const auto download = [&](std::size_t output, auto to) -> Status {
-    const TensorView from = TRY(logprobs_.executable().output(logprobs_.bucket(size), output));
+    const OutputView from = TRY(logprobs_.executable().output(logprobs_.bucket(size), output));
+    TRY(check_fresh(from));
     return stream_.download(to.data(), from.data, to.size_bytes());
   };
   TRY(download(0, results.logprobs.subspan(first, count)));
@@ -96,9 +110,10 @@ Status Chooser::read_logprobs(const HeadRows& rows, StepResults::Slot& results) 
 // To where both graphs find them; choose edits them there.
 Status Chooser::copy_logits(const HeadRows& rows, std::int64_t count) {
   const std::int64_t row_bytes = vocab_size_ * static_cast<std::int64_t>(sizeof(float));
+  TRY(check_fresh(rows.logits));
   // The planned memory has grown so far; isolated, nothing has.
   TRY(arena_.grow(static_cast<std::size_t>(logits_offset_ + kMaxChoiceRows * row_bytes)));
-  return stream_.copy(arena_.base() + logits_offset_, rows.logits, static_cast<std::size_t>(count * row_bytes));
+  return stream_.copy(arena_.base() + logits_offset_, rows.logits.data, static_cast<std::size_t>(count * row_bytes));
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "tessera/base/status.h"
+#include "tessera/runner/debug_mode.h"
 #include "tessera/runner/edit_buffers.h"
 #include "tessera/runner/executables.h"
 #include "tessera/runner/forward_inputs.h"
@@ -21,12 +22,12 @@ namespace tessera {
 struct HeadRows {
   std::int64_t first = 0;  // which of the wanted rows
   std::int64_t count = 0;
-  const std::byte* logits = nullptr;   // f32[count, vocab]
-  const std::byte* sampled = nullptr;  // i32[count], by the head's sampler
+  OutputView logits;   // f32[count or more, vocab]
+  OutputView sampled;  // i32[count or more], by the head's sampler
 
   // How many of them are sampled, when `total` of the wanted rows are.
   std::int64_t num_sampled(std::int64_t total) const;
-  HeadRows part(std::int64_t from, std::int64_t rows, std::int64_t vocab_size) const;
+  HeadRows part(std::int64_t from, std::int64_t rows) const;
 };
 
 class Chooser {
@@ -42,6 +43,7 @@ class Chooser {
     std::int64_t logits_offset;
     std::int64_t vocab_size;
     Stream& stream;
+    DebugMode* debug = nullptr;  // null: off
   };
   explicit Chooser(Parts parts);
 
@@ -50,7 +52,9 @@ class Chooser {
 
  private:
   Status take_some(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
-  Result<const std::byte*> choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled);
+  Status run(GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
+  Status check_fresh(const OutputView& view) const;
+  Result<OutputView> choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled);
   Status read_logprobs(const HeadRows& rows, StepResults::Slot& results);
   Status copy_logits(const HeadRows& rows, std::int64_t count);
   std::int64_t size_for(std::int64_t rows) const;
@@ -61,6 +65,7 @@ class Chooser {
   std::int64_t logits_offset_;
   std::int64_t vocab_size_;
   Stream& stream_;
+  DebugMode* debug_;
   std::vector<std::int64_t> sizes_;
   GraphRunner choose_;
   GraphRunner logprobs_;

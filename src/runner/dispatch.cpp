@@ -1,5 +1,9 @@
 #include "tessera/runner/dispatch.h"
 
+#include <algorithm>
+#include <optional>
+#include <ranges>
+
 #include "tessera/piecewise/ladder.h"
 
 namespace tessera {
@@ -21,19 +25,91 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
     {"padding_costs_more", "the padding would cost more than a replay saves"},
     {"rows_not_one_each", "logits are not wanted row by row"},
     {"eager_requested", "eager was asked for"},
+    {"not_yet_captured", "graphs of this size are not captured yet"},
+    {"replay_failed", "the replay failed"},
 }};
+
+// Differences below this decide nothing, and the padded replay, at once, is taken. Measurements differ by 2 % from run
+// to run, and eager may seem 5 % faster than the same kernels replayed (docs/benchmarks.md, 4096 tokens); a replay
+// leaves the host free; and a second forward is staged by itself and its attention reads what the first computed, which
+// the table does not have.
+constexpr double kMargin = 1.05;
+// From about so many tokens on twice as many take twice as long (docs/benchmarks.md: on an H200 two forwards of 512
+// take as long as one of 1024 with Llama-3-8B, and a third longer with Qwen3-0.6B), so that a cut costs little. With
+// fewer it is the weights that take their time, in each part again.
+constexpr std::int64_t kBusyTokens = 512;
 
 Decision eager(const BatchShape& batch, Reason reason) { return {RunnerKind::kEager, batch.tokens, 0, reason}; }
 
-Decision pick(const BatchShape& batch, RunnerKind runner, std::span<const std::int64_t> sizes, bool padding) {
-  if (sizes.empty()) return eager(batch, Reason::kNothingCaptured);
-  const std::optional<std::int64_t> size = round_up(sizes, batch.tokens);
-  if (!size) return eager(batch, Reason::kAboveLargestSize);
-  if (*size != batch.tokens && !padding) return eager(batch, Reason::kPaddingDisabled);
-  const std::int64_t rows = *size - batch.tokens;
-  const bool costs_more = static_cast<double>(rows) > kMostPaddingOfBusy * static_cast<double>(batch.tokens);
-  if (batch.tokens > kBusyTokens && costs_more) return eager(batch, Reason::kPaddingCostsMore);
-  return {runner, *size, rows, *size == batch.tokens ? Reason::kExactSize : Reason::kPaddedToSize};
+struct Choice {
+  RunnerKind runner;
+  std::span<const std::int64_t> sizes;
+  std::int64_t to_come;
+  bool padding;
+  const CostTable* costs;
+};
+
+bool padding_costs_more(std::int64_t tokens, std::int64_t size, RunnerKind runner, const CostTable& costs) {
+  const std::optional<double> padded = costs.ms(runner, size);
+  const std::optional<double> unpadded = costs.ms(RunnerKind::kEager, tokens);
+  return size != tokens && padded && unpadded && *unpadded * kMargin < *padded;
+}
+
+Decision pick(const BatchShape& batch, const Choice& choice) {
+  const std::optional<std::int64_t> size = round_up(choice.sizes, batch.tokens);
+  if (!size) {
+    if (choice.to_come >= batch.tokens) return eager(batch, Reason::kNotYetCaptured);
+    return eager(batch, choice.sizes.empty() ? Reason::kNothingCaptured : Reason::kAboveLargestSize);
+  }
+  if (*size == batch.tokens) return {choice.runner, *size, 0, Reason::kExactSize};
+  if (!choice.padding) return eager(batch, Reason::kPaddingDisabled);
+  if (choice.costs != nullptr && padding_costs_more(batch.tokens, *size, choice.runner, *choice.costs))
+    return eager(batch, Reason::kPaddingCostsMore);
+  return {choice.runner, *size, *size - batch.tokens, Reason::kPaddedToSize};
+}
+
+using Sizes = std::span<const std::int64_t>;
+
+// Milliseconds of so many tokens, padded or eager, as dispatch() will have it. None where that is not known.
+// Precondition: no more tokens than the largest size.
+std::optional<double> best_ms(std::int64_t tokens, Sizes sizes, const CostTable& costs) {
+  const std::int64_t size = *round_up(sizes, tokens);
+  return padding_costs_more(tokens, size, RunnerKind::kPrefill, costs) ? costs.ms(RunnerKind::kEager, tokens)
+                                                                       : costs.ms(RunnerKind::kPrefill, size);
+}
+
+std::int64_t split_within(std::int64_t tokens, Sizes sizes, const CostTable& costs) {
+  if (*round_up(sizes, tokens) == tokens) return tokens;
+  const std::optional<double> whole = best_ms(tokens, sizes, costs);
+  const std::optional<double> unpadded = costs.ms(RunnerKind::kPrefill, tokens);
+  if (!whole || !unpadded) return tokens;
+  std::int64_t best = tokens;
+  double best_sum = *whole / kMargin;
+  for (const std::int64_t first : std::views::reverse(sizes)) {
+    if (first >= tokens) continue;
+    const std::optional<double> head = costs.ms(RunnerKind::kPrefill, first);
+    const std::optional<double> rest = best_ms(tokens - first, sizes, costs);
+    if (!head || !rest) continue;
+    // Both parts together have the attention of the whole, which grows with its square; the table's parts have not.
+    const double sum = std::max(*head + *rest, *unpadded);
+    if (sum >= best_sum) continue;
+    best_sum = sum;
+    best = first;
+  }
+  return best;
+}
+
+// Above the largest size: one eager forward, or replays of the largest and the rest, which is counted in proportion. It
+// has no forward to itself: the next step, which running decodes want in any case, takes it with what has come by then.
+std::int64_t split_above(std::int64_t tokens, Sizes sizes, const CostTable* costs) {
+  const std::int64_t largest = sizes.back();
+  if (costs != nullptr) {
+    const std::optional<double> at_once = costs->ms(RunnerKind::kEager, tokens);
+    const std::optional<double> part = costs->ms(RunnerKind::kPrefill, largest);
+    const double parts = static_cast<double>(tokens) / static_cast<double>(largest);
+    if (at_once && part) return *at_once * kMargin < parts * *part ? tokens : largest;
+  }
+  return largest >= kBusyTokens ? largest : tokens;
 }
 
 }  // namespace
@@ -50,17 +126,33 @@ std::string_view runner_kind_name(RunnerKind kind) {
 std::string_view reason_text(Reason reason) { return kReasons[static_cast<std::size_t>(reason)].text; }
 std::string_view reason_name(Reason reason) { return kReasons[static_cast<std::size_t>(reason)].name; }
 
+BatchShape shape_of(const ForwardBatch& batch, bool force_eager) {
+  bool in_order = batch.is_decode() && batch.num_wanted_rows() == batch.num_tokens();
+  for (std::size_t i = 0; in_order && i < batch.wanted_rows.size(); ++i)
+    in_order = batch.wanted_rows[i] == static_cast<std::int32_t>(i);
+  return {batch.num_tokens(), batch.num_requests(), in_order, force_eager};
+}
+
 Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   if (batch.force_eager) return eager(batch, Reason::kEagerRequested);
   if (!table.graphs_enabled) return eager(batch, Reason::kGraphsDisabled);
   const bool is_decode = batch.tokens == batch.requests;
   if (is_decode && table.decode_enabled) {
-    if (batch.one_row_each) return pick(batch, RunnerKind::kDecode, table.decode_sizes, table.decode_padding);
+    // Eager costs are of prefills: they say nothing of a decode.
+    if (batch.one_row_each)
+      return pick(batch,
+                  {RunnerKind::kDecode, table.decode_sizes, table.decode_to_come, table.decode_padding, nullptr});
     if (!table.prefill_enabled) return eager(batch, Reason::kRowsNotOneEach);
   }
   if (!table.prefill_enabled)
     return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
-  return pick(batch, RunnerKind::kPrefill, table.prefill_sizes, /*padding=*/true);
+  return pick(batch, {RunnerKind::kPrefill, table.prefill_sizes, table.prefill_to_come, /*padding=*/true, table.costs});
+}
+
+std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table) {
+  if (!table.graphs_enabled || !table.prefill_enabled || table.prefill_sizes.empty()) return tokens;
+  if (tokens > table.prefill_sizes.back()) return split_above(tokens, table.prefill_sizes, table.costs);
+  return table.costs == nullptr ? tokens : split_within(tokens, table.prefill_sizes, *table.costs);
 }
 
 }  // namespace tessera

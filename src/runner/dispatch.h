@@ -8,9 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/ops/forward_batch.h"
+#include "tessera/runner/costs.h"
+
 namespace tessera {
 
-enum class RunnerKind : std::uint8_t { kEager, kPrefill, kDecode };
 std::string_view runner_kind_name(RunnerKind kind);  // "eager" "prefill" "decode"
 
 enum class Reason : std::uint8_t {
@@ -22,15 +24,17 @@ enum class Reason : std::uint8_t {
   kAboveLargestSize,       // eager: more tokens or requests than the largest captured size
   kPaddingDisabled,        // eager: no graph of just this size, and --disable-cuda-graph-padding
   kNothingCaptured,        // eager: no size was captured
-  kPaddingCostsMore,       // eager: so large a prefill that the padding costs more than the replay saves
+  kPaddingCostsMore,       // eager: measured to be cheaper than the padded replay
   kRowsNotOneEach,         // eager: a decode batch whose logits are not wanted row by row
   kEagerRequested,         // eager: the caller asked for it
+  kNotYetCaptured,         // eager: graphs of this size are captured later (--cuda-graph-capture core)
+  kReplayFailed,           // eager: the graph's launch failed, and the forward was run again without it
 };
-inline constexpr int kNumReasons = 11;
+inline constexpr int kNumReasons = 13;
 std::string_view reason_text(Reason reason);  // "padded to the next captured size"
 std::string_view reason_name(Reason reason);  // "padded_to_size", for counters
 
-// What graphs exist. Sizes ascending.
+// What graphs exist, and what they cost. Sizes ascending.
 struct DispatchTable {
   bool graphs_enabled = true;
   bool prefill_enabled = true;
@@ -38,6 +42,10 @@ struct DispatchTable {
   bool decode_padding = true;
   std::vector<std::int64_t> prefill_sizes;  // tokens
   std::vector<std::int64_t> decode_sizes;   // requests
+  // Sizes up to these are yet to be captured, 0 where none are.
+  std::int64_t prefill_to_come = 0;
+  std::int64_t decode_to_come = 0;
+  const CostTable* costs = nullptr;  // null: not to be looked at
 };
 
 struct BatchShape {
@@ -47,6 +55,8 @@ struct BatchShape {
   bool one_row_each = false;
   bool force_eager = false;
 };
+// What dispatch sees of a batch.
+BatchShape shape_of(const ForwardBatch& batch, bool force_eager = false);
 
 struct Decision {
   RunnerKind runner = RunnerKind::kEager;
@@ -55,13 +65,14 @@ struct Decision {
   Reason reason = Reason::kGraphsDisabled;
 };
 
-// Above so many tokens a prefill keeps a GPU busy for longer than the host needs to launch it: a replay saves 0 to 3 %
-// of Qwen3-0.6B's and Llama-3-8B's forwards on an H200 (docs/benchmarks.md), and padding beyond that costs more.
-inline constexpr std::int64_t kBusyTokens = 2048;
-inline constexpr double kMostPaddingOfBusy = 0.02;  // of the real tokens
-
 // Pure decode goes to the decode runner, everything else, mixed batches too, to the prefill runner
 // (F3, F6); where decode is not graphed, a decode batch is a prefill of one token each.
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
+
+// How many of `tokens` prefill tokens to compute in the next forward: 1 … tokens. All, unless two replays are measured
+// to be cheaper than the padded one: then a captured size, and the rest in the next forward. More than the largest size
+// holds are cut to it, so that they are replayed, unless eager at once is measured to be cheaper or, where nothing was
+// measured, the largest size is so small that the parts would take long. Allocates nothing.
+std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 
 }  // namespace tessera

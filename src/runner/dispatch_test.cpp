@@ -1,5 +1,5 @@
-// Catches: a batch sent to the wrong runner or size, padding where it is disabled, and a decision without the reason
-// that was decisive.
+// Catches: a batch sent to the wrong runner or size, padding where it is disabled or measured to be dear, a decision
+// without the reason that was decisive, and a chunk that is cut where that costs more, or not where it costs less.
 #include "tessera/runner/dispatch.h"
 
 #include <gmock/gmock.h>
@@ -60,6 +60,31 @@ const DispatchTable kLarge = [] {
   table.prefill_sizes = {2048, 4096, 4608};
   return table;
 }();
+// A replay saves 1 ms; a token costs 1 µs up to 1000 and 2 µs from there on.
+const CostTable kCosts = [] {
+  CostTable costs;
+  for (const std::int64_t size : {4, 8, 64, 1000, 2000}) {
+    const double ms = 1e-3 * static_cast<double>(size + std::max<std::int64_t>(size - 1000, 0));
+    costs.add(RunnerKind::kPrefill, size, 1 + ms);
+    costs.add(RunnerKind::kEager, size, 2 + ms);
+  }
+  costs.add(RunnerKind::kDecode, 2, 1);
+  costs.add(RunnerKind::kDecode, 6, 100);
+  return costs;
+}();
+DispatchTable with_costs(std::vector<std::int64_t> sizes, const CostTable& costs = kCosts) {
+  DispatchTable table = with_sizes(graphs(true, true, true));
+  table.prefill_sizes = std::move(sizes);
+  table.costs = &costs;
+  return table;
+}
+const DispatchTable kMeasured = with_costs({64, 1000, 2000});
+const DispatchTable kComing = [] {
+  DispatchTable table = with_sizes(graphs(true, true, true, false));
+  table.prefill_to_come = 128;
+  table.decode_to_come = 8;
+  return table;
+}();
 const DispatchTable kEmpty = graphs(true, true, true);
 
 std::vector<Case> cases() {
@@ -99,8 +124,25 @@ std::vector<Case> cases() {
       {extend(1500), kLarge, {kPrefill, 2048, 548, kPaddedToSize}},
       {extend(4060, 5), kLarge, {kPrefill, 4096, 36, kPaddedToSize}},
       {extend(4096), kLarge, {kPrefill, 4096, 0, kExactSize}},
-      {extend(4100, 17), kLarge, {kEager, 4100, 0, kPaddingCostsMore}},
+      {extend(4100, 17), kLarge, {kPrefill, 4608, 508, kPaddedToSize}},
       {extend(5000), kLarge, {kEager, 5000, 0, kAboveLargestSize}},
+      // Measured: eager of 990 tokens takes 2.99 ms, a replay of 1000 2.0 and of 2000 4.0.
+      {extend(990), kMeasured, {kPrefill, 1000, 10, kPaddedToSize}},
+      {extend(65), kMeasured, {kPrefill, 1000, 935, kPaddedToSize}},
+      {extend(1001), kMeasured, {kEager, 1001, 0, kPaddingCostsMore}},
+      {extend(1400), kMeasured, {kEager, 1400, 0, kPaddingCostsMore}},  // 3.8 ms
+      {extend(1410), kMeasured, {kPrefill, 2000, 590, kPaddedToSize}},  // 3.82 ms: too little to tell from noise
+      {extend(2000), kMeasured, {kPrefill, 2000, 0, kExactSize}},
+      {extend(2001), kMeasured, {kEager, 2001, 0, kAboveLargestSize}},
+      {decode(3), kMeasured, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
+      // Captured later.
+      {extend(65), kComing, {kEager, 65, 0, kNotYetCaptured}},
+      {extend(128), kComing, {kEager, 128, 0, kNotYetCaptured}},
+      {extend(129), kComing, {kEager, 129, 0, kAboveLargestSize}},
+      {extend(60), kComing, {kPrefill, 64, 4, kPaddedToSize}},
+      {decode(8), kComing, {kEager, 8, 0, kNotYetCaptured}},
+      {decode(9), kComing, {kEager, 9, 0, kAboveLargestSize}},
+      {decode(5), kComing, {kEager, 5, 0, kPaddingDisabled}},
       // Every size was dropped.
       {extend(4), kEmpty, {kEager, 4, 0, kNothingCaptured}},
       {decode(1), kEmpty, {kEager, 1, 0, kNothingCaptured}},
@@ -118,6 +160,7 @@ TEST(Dispatch, EveryCaseGetsItsRunnerSizeAndReason) {
     fired.insert(c.decision.reason);
     ++number;
   }
+  fired.insert(Reason::kReplayFailed);  // the runner's: no decision has it
   EXPECT_EQ(fired.size(), static_cast<std::size_t>(kNumReasons)) << "a reason without a case";
 }
 
@@ -128,6 +171,131 @@ TEST(Dispatch, NeverPadsDownAndNeverMoreThanToTheNextSize) {
     if (d.runner == RunnerKind::kEager) continue;
     const auto next = std::lower_bound(kOn.prefill_sizes.begin(), kOn.prefill_sizes.end(), tokens);
     EXPECT_EQ(d.size, *next) << tokens;
+  }
+}
+
+TEST(Dispatch, ABatchsShapeIsWhatItsRowsAre) {
+  ForwardBatch batch;
+  batch.input_ids = {TokenId(1), TokenId(2)};
+  batch.query_lens = {1, 1};
+  batch.wanted_rows = {0, 1};
+  EXPECT_TRUE(shape_of(batch).one_row_each);
+  EXPECT_FALSE(shape_of(batch).force_eager);
+  EXPECT_TRUE(shape_of(batch, true).force_eager);
+  batch.wanted_rows = {1, 0};
+  EXPECT_FALSE(shape_of(batch).one_row_each) << "in another order";
+  batch.wanted_rows = {0};
+  EXPECT_FALSE(shape_of(batch).one_row_each) << "not of all";
+  batch.wanted_rows = {0, 1};
+  batch.query_lens = {2};
+  EXPECT_FALSE(shape_of(batch).one_row_each) << "two tokens of one request";
+  EXPECT_EQ(shape_of(batch).tokens, 2);
+  EXPECT_EQ(shape_of(batch).requests, 1);
+}
+
+TEST(Dispatch, PadsWhereCostsAreUnknown) {
+  CostTable only_replays;
+  only_replays.add(RunnerKind::kPrefill, 64, 5);
+  only_replays.add(RunnerKind::kPrefill, 1000, 9);
+  CostTable only_eager;
+  only_eager.add(RunnerKind::kEager, 64, 1);
+  only_eager.add(RunnerKind::kEager, 1000, 9);
+  const CostTable nothing;
+  const Decision padded{RunnerKind::kPrefill, 1000, 935, Reason::kPaddedToSize};
+  for (const CostTable& costs : {only_replays, only_eager, nothing}) {
+    const DispatchTable table = with_costs({64, 1000}, costs);
+    EXPECT_EQ(dispatch(extend(65), table), padded);
+    EXPECT_EQ(split_tokens(65, table), 65);
+  }
+}
+
+TEST(SplitTokens, WithoutCostsOnlyWhatNoGraphServesIsCut) {
+  const struct {
+    std::int64_t tokens;
+    std::vector<std::int64_t> sizes;
+    std::int64_t first;
+  } cases[] = {
+      {1, {4, 2048}, 1},       {5, {4, 2048}, 5},       {2047, {4, 2048}, 2047},
+      {2048, {4, 2048}, 2048}, {2049, {4, 2048}, 2048}, {8192, {4, 2048}, 2048},
+      {8192, {4, 512}, 512},   {8192, {4, 511}, 8192},  // many small replays would read the weights too often
+      {100, {}, 100},
+  };
+  for (const auto& c : cases) {
+    DispatchTable table = graphs(true, true, true);
+    table.prefill_sizes = c.sizes;
+    EXPECT_EQ(split_tokens(c.tokens, table), c.first) << c.tokens;
+    // Measurements of other things change nothing.
+    const CostTable nothing;
+    table.costs = &nothing;
+    EXPECT_EQ(split_tokens(c.tokens, table), c.first) << c.tokens;
+  }
+  for (const DispatchTable& off : {graphs(false, true, true), graphs(true, false, true)}) {
+    DispatchTable table = off;
+    table.prefill_sizes = {2048};
+    EXPECT_EQ(split_tokens(8192, table), 8192) << "no graphs";
+  }
+}
+
+// A replay costs 0.1 ms and 1 µs a token.
+CostTable cheap_launches() {
+  CostTable costs;
+  for (const std::int64_t size : {1, 4096}) {
+    costs.add(RunnerKind::kPrefill, size, 0.1 + 1e-3 * static_cast<double>(size));
+    costs.add(RunnerKind::kEager, size, 9 + 1e-3 * static_cast<double>(size));
+  }
+  return costs;
+}
+
+TEST(SplitTokens, TwoReplaysTakeThePlaceOfMuchPadding) {
+  const CostTable costs = cheap_launches();
+  const DispatchTable table = with_costs({64, 512, 1024, 4096}, costs);
+  EXPECT_EQ(split_tokens(1030, table), 1024) << "1.124 + 0.164 ms against 4.196";
+  EXPECT_EQ(split_tokens(2048, table), 1024) << "1.124 + 1.124 ms";
+  EXPECT_EQ(split_tokens(3900, table), 3900) << "the rest of 2876 would itself be padded to 4096";
+  EXPECT_EQ(split_tokens(4096, table), 4096) << "fits";
+  EXPECT_EQ(split_tokens(500, table), 500) << "0.612 ms against 0.164 + 0.612";
+  EXPECT_EQ(split_tokens(70, table), 64) << "0.328 ms against 0.612";
+}
+
+TEST(SplitTokens, PartsDoNotComeCheaperThanTheWholeUnpadded) {
+  // A token costs the more the more there are: parts seem cheaper than the whole, and are not.
+  CostTable costs;
+  for (std::int64_t size = 64; size <= 4096; size += 64) {
+    const double thousands = 1e-3 * static_cast<double>(size);
+    costs.add(RunnerKind::kPrefill, size, 1 + 5 * thousands * thousands);
+  }
+  EXPECT_EQ(split_tokens(4030, with_costs({64, 2048, 4096}, costs)), 4030);
+}
+
+TEST(SplitTokens, AboveTheLargestSizeTheCheaperWayIsTaken) {
+  const CostTable cheap = cheap_launches();
+  EXPECT_EQ(split_tokens(8192, with_costs({64, 1024, 4096}, cheap)), 4096);
+  EXPECT_EQ(split_tokens(600, with_costs({64}, cheap)), 64) << "ten replays of 0.164 ms against 9.6 ms";
+  CostTable dear;
+  for (const std::int64_t size : {1, 4096}) {
+    dear.add(RunnerKind::kPrefill, size, 5 + 1e-3 * static_cast<double>(size));
+    dear.add(RunnerKind::kEager, size, 6 + 1e-3 * static_cast<double>(size));
+  }
+  EXPECT_EQ(split_tokens(4096, with_costs({64, 1024}, dear)), 4096) << "24.1 ms against 10.1";
+  EXPECT_EQ(split_tokens(1100, with_costs({64, 1024}, dear)), 1024) << "the rest goes with the next step";
+  EXPECT_EQ(dispatch(extend(4096), with_costs({64, 1024}, dear)).reason, Reason::kAboveLargestSize);
+}
+
+TEST(SplitTokens, AlwaysComesToAnEndInSizesThatAreThere) {
+  const CostTable costs = cheap_launches();
+  for (const CostTable* known : {static_cast<const CostTable*>(nullptr), &costs, &kCosts}) {
+    DispatchTable table = kLarge;
+    table.costs = known;
+    for (std::int64_t tokens = 1; tokens < 20000; tokens += 7) {
+      std::int64_t left = tokens;
+      for (int part = 0; left > 0; ++part) {
+        ASSERT_LT(part, 12) << tokens;
+        const std::int64_t first = split_tokens(left, table);
+        ASSERT_TRUE(first >= 1 && first <= left) << tokens;
+        ASSERT_TRUE(first == left || std::ranges::binary_search(table.prefill_sizes, first)) << tokens;
+        left -= first;
+      }
+    }
   }
 }
 

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/model/model.h"
+#include "tessera/ops/attention.h"
 #include "tessera/piecewise/executable.h"
 #include "tessera/runner/input_buffers.h"
 #include "tessera/runner/runner_options.h"
@@ -27,10 +29,11 @@ struct RunnerExecutables {
 // `environment.context` is that of prefill and head; `decode_context` the same with BatchKind::kDecode, and outlives
 // the executables. `memory` is options.memory_plan, or isolated for the oracle. In the planned memory the body's
 // output lies at the arena's start, and the head leaves it alone; choice_logits lie at choice_logits_offset(), past all
-// outputs of head and decode, and choose and logprobs leave those alone.
+// outputs of head and decode, and choose and logprobs leave those alone. `log`: what was made.
 Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const RunnerOptions& options,
                                            const ExecutionEnvironment& environment,
-                                           const ForwardContext& decode_context, MemoryPlanKind memory);
+                                           const ForwardContext& decode_context, MemoryPlanKind memory,
+                                           bool log = true);
 
 // What each size means for the graphs' symbols.
 ir::Bucket prefill_bucket(const RunnerOptions& options, std::int64_t tokens);
@@ -48,6 +51,8 @@ Result<std::int64_t> hidden_bytes(const ModelGraphs& graphs, const RunnerOptions
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);
 
 InputLimits input_limits(const ModelGraphs& graphs, const RunnerOptions& options);
+// Of each cache group.
+std::vector<AttentionBuffers::Options> attention_options(const ModelGraphs& graphs, const RunnerOptions& options);
 // Of the buffers that stay where they are for the runner's life: inputs, edits.
 std::int64_t static_input_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 

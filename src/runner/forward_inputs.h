@@ -25,6 +25,8 @@ struct ForwardInputs {
   std::span<float> logits = {};         // [wanted rows × vocab], filled: as the model made them, before edits
   std::span<float> hidden_states = {};  // [tokens × hidden size], filled: what the body came to
   bool force_eager = false;
+  // False: the operators of the size that dispatch chose are enqueued one by one, instead of its graph's replay.
+  bool replay_graphs = true;
 
   bool has_edits() const { return edits != nullptr && !edits->empty(); }
   // Whether the tokens are not all that the head's own sampler gives.

@@ -10,8 +10,7 @@
 
 namespace tessera {
 
-Status GraphRunner::capture(std::span<const std::int64_t> sizes, bool show_progress) {
-  const auto start = std::chrono::steady_clock::now();
+Status GraphRunner::capture(std::span<const std::int64_t> sizes, const CaptureOptions& options) {
   for (const std::int64_t size : sizes) {
     const MemoryNeed need = TRY(executable_->memory_need(bucket(size)));
     report_.predicted.arena_bytes = std::max(report_.predicted.arena_bytes, need.arena_bytes);
@@ -19,29 +18,38 @@ Status GraphRunner::capture(std::span<const std::int64_t> sizes, bool show_progr
     report_.predicted.unshared_bytes = std::max(report_.predicted.unshared_bytes, need.unshared_bytes);
     report_.predicted.workspace_bytes = std::max(report_.predicted.workspace_bytes, need.workspace_bytes);
   }
-
   Progress progress(fmt::format("Capturing {} graphs", name_), static_cast<std::int64_t>(sizes.size()), "sizes",
-                    show_progress);
-  std::vector<std::int64_t> descending(sizes.begin(), sizes.end());
-  std::sort(descending.rbegin(), descending.rend());
-  for (const std::int64_t size : descending) {
-    Status status = executable_->bind(bucket(size));
-    if (status.ok()) status = executable_->capture(bucket(size));
-    if (status.ok()) {
-      std::erase(uncaptured_, size);
-      report_.captured.push_back(size);
-    } else {
-      if (status.code() == StatusCode::kDeviceLost) return status;
-      log_warn("capture", "{} size {} is dropped: {}", name_, size, status.to_string());
-      executable_->drop(bucket(size));
-      report_.dropped.emplace_back(size, std::move(status));
-    }
+                    options.show_progress);
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    if (options.before_each) TRY(options.before_each(sizes[i]));
+    const Status status = capture_one(sizes[i]);
+    if (status.code() == StatusCode::kDeviceLost) return status;
     progress.advance(1);
   }
-  std::reverse(report_.captured.begin(), report_.captured.end());
-  report_.graphs = executable_->graph_stats();
-  report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ok_status();
+}
+
+Status GraphRunner::capture_one(std::int64_t size) {
+  const auto start = std::chrono::steady_clock::now();
+  Status status = executable_->bind(bucket(size));
+  if (status.ok()) status = executable_->capture(bucket(size));
+  std::erase(uncaptured_, size);
+  report_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!status.ok()) {
+    if (status.code() != StatusCode::kDeviceLost) drop(size, status);
+    return status;
+  }
+  report_.captured.insert(std::lower_bound(report_.captured.begin(), report_.captured.end(), size), size);
+  report_.graphs = executable_->graph_stats();
+  return status;
+}
+
+void GraphRunner::drop(std::int64_t size, Status why) {
+  log_warn("capture", "{} size {} is dropped: {}", name_, size, why.to_string());
+  executable_->drop(bucket(size));
+  std::erase(report_.captured, size);
+  report_.dropped.emplace_back(size, std::move(why));
+  report_.graphs = executable_->graph_stats();
 }
 
 Status GraphRunner::make_ready(std::int64_t size) {
@@ -58,6 +66,10 @@ Status GraphRunner::make_ready(std::int64_t size) {
     uncaptured_.erase(uncaptured_.begin());
   }
   return ok_status();
+}
+
+void GraphRunner::forget(std::int64_t size) {
+  if (std::erase(uncaptured_, size) > 0) executable_->drop(bucket(size));
 }
 
 }  // namespace tessera

@@ -34,10 +34,19 @@ class GraphRunner {
   Executable& executable() const { return *executable_; }
   ir::Bucket bucket(std::int64_t size) const { return bucket_of_(size); }
   const CaptureReport& report() const { return report_; }
+  bool captured(std::int64_t size) const { return executable_->captured(bucket(size)); }
 
+  struct CaptureOptions {
+    bool show_progress = false;
+    std::function<Status(std::int64_t size)> before_each{};  // never while recording
+  };
   // Captures every size, largest first (D2): the largest plan fixes the arena, smaller ones fit in. A
-  // size that fails is dropped and reported; kDeviceLost ends the capture. `show_progress` draws a bar.
-  Status capture(std::span<const std::int64_t> sizes, bool show_progress);
+  // size that fails is dropped and reported; kDeviceLost ends the capture.
+  Status capture(std::span<const std::int64_t> sizes, const CaptureOptions& options);
+  // Captures one more size. Its failure is the caller's to handle, and is reported too.
+  Status capture_one(std::int64_t size);
+  // Gives up a size that was captured: its replay does not work.
+  void drop(std::int64_t size, Status why);
 
   // Precondition of both: the size was captured, or bound by make_ready.
   Status replay(std::int64_t size) const { return executable_->replay(bucket(size)); }
@@ -45,6 +54,8 @@ class GraphRunner {
 
   // Binds an uncaptured size. The last few stay bound, older ones are dropped.
   Status make_ready(std::int64_t size);
+  // Drops what make_ready bound. Precondition: nothing enqueued of it is still to run.
+  void forget(std::int64_t size);
 
  private:
   static constexpr std::size_t kMaxUncaptured = 48;

@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "tessera/base/log.h"
 #include "tessera/ops/collective.h"
 #include "tessera/piecewise/ladder.h"
 #include "tessera/runner/executables.h"
+#include "tessera/runner/graph_failure.h"
 #include "tessera/runner/host_floats.h"
+#include "tessera/runner/prediction.h"
 
 namespace tessera {
 namespace {
@@ -22,26 +25,6 @@ constexpr std::size_t kHeadSampled = 1;
 constexpr std::size_t kDecodeHidden = 0;
 constexpr std::size_t kDecodeLogits = 1;
 constexpr std::size_t kDecodeSampled = 2;
-
-// The attention layers of a cache group, each shape once.
-std::vector<AttentionShape> attention_shapes(const ir::Graph& body, std::size_t group) {
-  std::vector<AttentionShape> shapes;
-  for (const ir::Node& node : body.nodes) {
-    if (node.op != kAttention.name || node.attribute_or("group", std::int64_t{0}) != static_cast<std::int64_t>(group))
-      continue;
-    const ir::Type& cache = body.value(node.operands[1]).type;
-    const std::int64_t kv_heads = *cache.shape[2].constant();
-    const std::int64_t head_dim = *cache.shape[3].constant();
-    const AttentionShape shape{.dtype = cache.dtype,
-                               .heads = *body.value(node.operands[0]).type.shape[1].constant() / head_dim,
-                               .kv_heads = kv_heads,
-                               .head_dim = head_dim,
-                               .window = node.attribute_or("window", std::int64_t{0}),
-                               .softcap = node.attribute_or("softcap", 0.0)};
-    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
-  }
-  return shapes;
-}
 
 }  // namespace
 
@@ -58,7 +41,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Wei
   std::unique_ptr<ModelRunner> runner(
       new ModelRunner(std::move(graphs), std::move(weights), device, std::move(options)));
   TRY(runner->allocate());
-  TRY(runner->build_executables());
+  TRY(runner->build_executables().with_context(kCompileContext));
   return runner;
 }
 
@@ -74,15 +57,8 @@ Status ModelRunner::allocate() {
   context_.page_size = options_.page_size;
   context_.communicator = options_.communicator;
   context_.deterministic = options_.deterministic;
-  const std::int64_t pages_per_request = pages_for(options_.context_length, options_.page_size);
-  for (std::size_t g = 0; g < graphs_.body.cache_groups.size(); ++g) {
-    attention_.push_back(TRY(AttentionBuffers::create(device_, {.max_requests = options_.max_requests,
-                                                                .max_pages_per_request = pages_per_request,
-                                                                .page_size = options_.page_size,
-                                                                .num_pages = options_.num_pages,
-                                                                .max_tokens = max_padded_tokens(options_),
-                                                                .shapes = attention_shapes(graphs_.body, g),
-                                                                .deterministic = options_.deterministic})));
+  for (const AttentionBuffers::Options& group : attention_options(graphs_, options_)) {
+    attention_.push_back(TRY(AttentionBuffers::create(device_, group)));
     context_.attention.push_back(attention_.back().metadata());
   }
 
@@ -104,7 +80,8 @@ ExecutionEnvironment ModelRunner::environment() {
           .context = context_,
           .externals = externals_,
           .arena = *arena_,
-          .workspace = *workspace_};
+          .workspace = *workspace_,
+          .history = debug_ == nullptr ? nullptr : &debug_->history()};
 }
 
 Status ModelRunner::build_executables() {
@@ -112,6 +89,9 @@ Status ModelRunner::build_executables() {
   const auto reserve = static_cast<std::size_t>(device_.properties().memory_bytes);
   arena_ = TRY(device_.create_arena({.reserve_bytes = reserve, .name = "arena"}));
   workspace_ = TRY(device_.create_arena({.reserve_bytes = reserve, .name = "workspace"}));
+  if (options_.debug)
+    debug_ = std::make_unique<DebugMode>(*stream_, *arena_,
+                                         options_.communicator == nullptr ? 1 : options_.communicator->ranks());
   externals_.insert(weights_.addresses().begin(), weights_.addresses().end());
   kv_->add_to(externals_);
   inputs_->add_to(externals_);
@@ -122,6 +102,8 @@ Status ModelRunner::build_executables() {
 
   RunnerExecutables made =
       TRY(make_executables(graphs_, options_, environment(), decode_context_, options_.memory_plan));
+  const Prediction predicted = TRY(predict_memory(made, graphs_, options_, device_, PredictionDetail::kTotals));
+  predicted_ = predicted.memory;
   prefill_ = std::make_unique<GraphRunner>("prefill", std::move(made.prefill),
                                            [this](std::int64_t size) { return prefill_bucket(options_, size); });
   head_ = std::make_unique<GraphRunner>("head", std::move(made.head),
@@ -135,74 +117,11 @@ Status ModelRunner::build_executables() {
                                                       .arena = *arena_,
                                                       .logits_offset = choice_logits,
                                                       .vocab_size = vocab_size_,
-                                                      .stream = *stream_});
+                                                      .stream = *stream_,
+                                                      .debug = debug_.get()});
   head_sizes_ = decode_ladder(max_head_rows(options_));
   table_.graphs_enabled = false;  // until capture()
   return ok_status();
-}
-
-Status ModelRunner::capture() {
-  const GraphSwitches& on = options_.graphs;
-  table_ = {.graphs_enabled = on.prefill || on.decode,
-            .prefill_enabled = on.prefill,
-            .decode_enabled = on.decode,
-            .decode_padding = options_.decode_padding,
-            .prefill_sizes = {},
-            .decode_sizes = {}};
-  if (!table_.graphs_enabled) return ok_status();
-  TRY(warm_up().with_context("warming up"));
-  const auto left = [&] {
-    return device_.available_bytes() + static_cast<std::int64_t>(arena_->size() + workspace_->size());
-  };
-  const std::int64_t before = left();
-  TRY(capture_graphs(on));
-  measured_graph_bytes_ = std::max<std::int64_t>(before - left(), 0);
-  return ok_status();
-}
-
-Status ModelRunner::capture_graphs(const GraphSwitches& on) {
-  if (on.prefill && !options_.prefill_sizes.empty()) {
-    log_info("capture", "Capture piecewise CUDA graph begin. {} sizes up to {} tokens", options_.prefill_sizes.size(),
-             options_.prefill_sizes.back());
-    TRY(prefill_->capture(options_.prefill_sizes, options_.show_progress));
-    const CaptureReport& report = prefill_->report();
-    log_info("capture", "Capture piecewise CUDA graph end. {} sizes, {:.2f} s, arena {:.3f} GB", report.captured.size(),
-             report.seconds, static_cast<double>(arena_->size()) / 1e9);
-    table_.prefill_sizes = report.captured;
-  }
-  if (on.decode && !options_.decode_sizes.empty()) {
-    TRY(decode_->capture(options_.decode_sizes, options_.show_progress));
-    table_.decode_sizes = decode_->report().captured;
-    log_info("capture", "Captured decode graphs for {} batch sizes, {:.2f} s", table_.decode_sizes.size(),
-             decode_->report().seconds);
-  }
-  return ok_status();
-}
-
-// Every kernel runs once, at the smallest size, on the reserved page (F1: dummy batch).
-Status ModelRunner::warm_up() {
-  ForwardBatch dummy;
-  dummy.input_ids = {TokenId(0)};
-  dummy.input_rows = {-1};
-  dummy.positions = {0};
-  dummy.query_lens = {1};
-  dummy.kv_lens = {1};
-  dummy.wanted_rows = {0};
-  for (std::size_t g = 0; g < attention_.size(); ++g)
-    dummy.groups.push_back({.slots = {SlotId(0)}, .page_tables = {{PageId(0)}}});
-  const SampleRow row;
-  const TokenId target(0);
-  const LogitEdits edits{
-      .starts = {0, 1}, .ids = {target}, .penalties = {1}, .offsets = {0}, .masked_rows = {}, .masks = {}};
-  const ForwardInputs inputs{.batch = dummy,
-                             .sampling = std::span(&row, 1),
-                             .edits = &edits,
-                             .logprob_targets = std::span(&target, 1),
-                             .top_logprobs = 1,
-                             .force_eager = true};
-  TRY(run_body(inputs, {.runner = RunnerKind::kEager, .size = 1}));
-  TRY(run_head(inputs, results_->begin(0, inputs)));
-  return stream_->synchronize();
 }
 
 Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {
@@ -219,7 +138,7 @@ Result<Decision> ModelRunner::submit(const ForwardInputs& inputs) {
   if (decision.ok()) {
     next_flight_ = (next_flight_ + 1) % kMaxInFlight;
     ++in_flight_;
-    count(inputs.batch, *decision);
+    counters_.add(*decision, inputs.batch.num_tokens(), inputs.batch.is_decode());
   } else if (options_.communicator != nullptr) {
     options_.communicator->abort(decision.status().message());  // the other ranks must not wait for one that failed
   }
@@ -241,28 +160,87 @@ Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
                      .vocab_size = vocab_size_,
                      .hidden_size = hidden_size_}));
   const ForwardBatch& batch = inputs.batch;
-  bool in_order = batch.num_wanted_rows() == batch.num_tokens();
-  for (std::size_t i = 0; in_order && i < batch.wanted_rows.size(); ++i)
-    in_order = batch.wanted_rows[i] == static_cast<std::int32_t>(i);
-
-  const Decision decision = dispatch({.tokens = batch.num_tokens(),
-                                      .requests = batch.num_requests(),
-                                      .one_row_each = in_order && batch.is_decode(),
-                                      .force_eager = inputs.force_eager},
-                                     table_);
-  if (decision.runner == RunnerKind::kEager) {
-    log_debug("dispatch", "fallback to eager: {}", reason_text(decision.reason));
-  }
+  Decision decision = TRY(decide(shape_of(batch, inputs.force_eager)));
   StepResults::Slot& results = results_->begin(next_flight_, inputs);
-  if (decision.runner == RunnerKind::kDecode) {
-    TRY(run_decode(inputs, decision.size, results));
-  } else {
-    TRY(run_body(inputs, decision));
-    TRY(run_head(inputs, results));
+  launch_failed_ = false;
+  Status ran = run(inputs, decision, results);
+  if (!ran.ok() && launch_failed_ && ran.code() != StatusCode::kDeviceLost) {
+    TRY(give_up_failed_graph(decision, ran));
+    decision = {RunnerKind::kEager, batch.num_tokens(), 0, Reason::kReplayFailed};
+    ran = run(inputs, decision, results);
+  } else if (ran.ok() && !failed_replays_.empty()) {
+    failed_replays_.erase({decision.runner, decision.size});
   }
+  TRY(ran);
+  tell(batch, decision);
   if (!results.sampled.empty()) TRY(inputs_->download_sampled(results.sampled, *stream_));
   TRY(stream_->record(*done_[static_cast<std::size_t>(next_flight_)]));
   return decision;
+}
+
+// The first forward without graph is told for each reason, unless it was asked for; all are where details are wanted.
+void ModelRunner::tell(const ForwardBatch& batch, const Decision& decision) {
+  if (decision.runner != RunnerKind::kEager) {
+    log_debug("dispatch", "{} tokens of {} requests: {} {}, padding {}: {}", batch.num_tokens(), batch.num_requests(),
+              runner_kind_name(decision.runner), decision.size, decision.padding, reason_text(decision.reason));
+    return;
+  }
+  const bool asked_for = decision.reason == Reason::kEagerRequested;
+  const bool first = !std::exchange(told_[static_cast<std::size_t>(decision.reason)], true);
+  const LogLevel level = first && !asked_for ? LogLevel::kInfo : LogLevel::kDebug;
+  if (!log_enabled("dispatch", level)) return;
+  log_line("dispatch", level,
+           fmt::format("{} tokens of {} requests: fallback to eager: {}", batch.num_tokens(), batch.num_requests(),
+                       reason_text(decision.reason)));
+}
+
+// Where graphs are captured when they are first wanted, this is when; a size that cannot be is not chosen again.
+Result<Decision> ModelRunner::decide(const BatchShape& batch) {
+  while (true) {
+    const Decision decision = dispatch(batch, table_);
+    if (decision.runner == RunnerKind::kEager) return decision;
+    GraphRunner& runner = runner_of(decision.runner);
+    if (runner.captured(decision.size)) return decision;
+    const Status captured = runner.capture_one(decision.size);
+    if (captured.code() == StatusCode::kDeviceLost) return captured;
+    refresh_table();
+  }
+}
+
+Status ModelRunner::run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results) {
+  if (decision.runner == RunnerKind::kDecode) return run_decode(inputs, decision.size, results);
+  TRY(run_body(inputs, decision));
+  return run_head(inputs, results);
+}
+
+// A forward whose graph was not launched has kept nothing: its cache slots are written again by the eager run, and the
+// ids it reads are still there.
+Status ModelRunner::give_up_failed_graph(const Decision& decision, const Status& why) {
+  constexpr int kMostFailures = 3;  // in a row; one may have been want of memory for a moment
+  log_warn("dispatch", "a forward of {} rows is run again without its graph: {}", decision.size, why.to_string());
+  const int failures = ++failed_replays_[{decision.runner, decision.size}];
+  if (failures < kMostFailures) return ok_status();
+  TRY(stream_->synchronize());  // launches before may still use it
+  failed_replays_.erase({decision.runner, decision.size});
+  runner_of(decision.runner).drop(decision.size, why);
+  refresh_table();
+  return ok_status();
+}
+
+Status ModelRunner::launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, bool replay) {
+  if (debug_ != nullptr) TRY(debug_->before(runner, size));
+  if (replay) {
+    const Status launched = runner.replay(size);
+    launch_failed_ = !launched.ok();
+    TRY(launched);
+  } else {
+    TRY(runner.run(size));
+  }
+  return debug_ == nullptr ? ok_status() : debug_->after(runner, size, real_rows);
+}
+
+Status ModelRunner::check_fresh(const OutputView& view) const {
+  return debug_ == nullptr ? ok_status() : debug_->history().check_fresh(view);
 }
 
 Status ModelRunner::stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id) {
@@ -274,30 +252,29 @@ Status ModelRunner::stage(const ForwardBatch& batch, BatchKind kind, std::int64_
 Status ModelRunner::run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results) {
   TRY(stage(inputs.batch, BatchKind::kDecode, size, TokenId(0)));
   TRY(inputs_->stage_rows(std::span(in_order_).first(static_cast<std::size_t>(size)), inputs.sampling, size, *stream_));
-  TRY(decode_->replay(size));
+  TRY(launch(*decode_, size, inputs.batch.num_tokens(), inputs.replay_graphs));
   const Executable& decode = decode_->executable();
   const ir::Bucket bucket = decode_->bucket(size);
-  if (!inputs.hidden_states.empty())
-    TRY(read_hidden(TRY(decode.output(bucket, kDecodeHidden)).data, inputs.hidden_states));
+  if (!inputs.hidden_states.empty()) TRY(read_hidden(TRY(decode.output(bucket, kDecodeHidden)), inputs.hidden_states));
   return take_rows(inputs,
                    {.first = 0,
                     .count = inputs.batch.num_wanted_rows(),
-                    .logits = TRY(decode.output(bucket, kDecodeLogits)).data,
-                    .sampled = TRY(decode.output(bucket, kDecodeSampled)).data},
+                    .logits = TRY(decode.output(bucket, kDecodeLogits)),
+                    .sampled = TRY(decode.output(bucket, kDecodeSampled))},
                    results);
 }
 
 Status ModelRunner::run_body(const ForwardInputs& inputs, const Decision& decision) {
   TRY(stage(inputs.batch, BatchKind::kExtend, decision.size, TokenId(0)));
   if (decision.runner == RunnerKind::kPrefill) {
-    TRY(prefill_->replay(decision.size));
+    TRY(launch(*prefill_, decision.size, inputs.batch.num_tokens(), inputs.replay_graphs));
   } else {
     TRY(prefill_->make_ready(decision.size));
-    TRY(prefill_->run(decision.size));
+    TRY(launch(*prefill_, decision.size, inputs.batch.num_tokens(), false));
   }
   // In the planned memory the output lies where the head reads it; isolated, it has a place of its own.
-  const TensorView hidden = TRY(prefill_->executable().output(prefill_->bucket(decision.size), 0));
-  if (!inputs.hidden_states.empty()) TRY(read_hidden(hidden.data, inputs.hidden_states));
+  const OutputView hidden = TRY(prefill_->executable().output(prefill_->bucket(decision.size), 0));
+  if (!inputs.hidden_states.empty()) TRY(read_hidden(hidden, inputs.hidden_states));
   if (hidden.data == arena_->base()) return ok_status();
   TRY(arena_->grow(static_cast<std::size_t>(hidden_bytes_)));
   return stream_->copy(arena_->base(), hidden.data, static_cast<std::size_t>(hidden.bytes()));
@@ -315,12 +292,12 @@ Status ModelRunner::run_head(const ForwardInputs& inputs, StepResults::Slot& res
     const std::int64_t size = head_size(count);
     TRY(inputs_->stage_rows(rows, sampling, size, *stream_));
     TRY(head_->make_ready(size));
-    TRY(head_->run(size));
+    TRY(launch(*head_, size, count, false));
     const ir::Bucket bucket = head_->bucket(size);
     const HeadRows made{.first = static_cast<std::int64_t>(first),
                         .count = count,
-                        .logits = TRY(head_->executable().output(bucket, kHeadLogits)).data,
-                        .sampled = TRY(head_->executable().output(bucket, kHeadSampled)).data};
+                        .logits = TRY(head_->executable().output(bucket, kHeadLogits)),
+                        .sampled = TRY(head_->executable().output(bucket, kHeadSampled))};
     TRY(take_rows(inputs, made, results));
   }
   return ok_status();
@@ -330,18 +307,21 @@ Status ModelRunner::take_rows(const ForwardInputs& inputs, const HeadRows& rows,
   if (!inputs.logits.empty()) {
     const std::span<float> part = inputs.logits.subspan(static_cast<std::size_t>(rows.first * vocab_size_),
                                                         static_cast<std::size_t>(rows.count * vocab_size_));
-    TRY(stream_->download(part.data(), rows.logits, part.size_bytes()));
+    TRY(check_fresh(rows.logits));
+    TRY(stream_->download(part.data(), rows.logits.data, part.size_bytes()));
     TRY(stream_->synchronize());  // the next chunk overwrites the logits
   }
   if (inputs.needs_choice()) return chooser_->take(inputs, rows, results);
   const std::int64_t sampled = rows.num_sampled(static_cast<std::int64_t>(inputs.sampling.size()));
-  return sampled == 0 ? ok_status() : inputs_->keep_sampled(rows.sampled, rows.first, sampled, *stream_);
+  TRY(check_fresh(rows.sampled));
+  return sampled == 0 ? ok_status() : inputs_->keep_sampled(rows.sampled.data, rows.first, sampled, *stream_);
 }
 
-Status ModelRunner::read_hidden(const std::byte* hidden, std::span<float> to) {
+Status ModelRunner::read_hidden(const OutputView& hidden, std::span<float> to) {
+  TRY(check_fresh(hidden));
   const ir::DType dtype = graphs_.body.value(graphs_.body.outputs[0]).type.dtype;
   hidden_host_.resize(std::max(hidden_host_.size(), to.size() * ir::dtype_size(dtype)));
-  TRY(stream_->download(hidden_host_.data(), hidden, to.size() * ir::dtype_size(dtype)));
+  TRY(stream_->download(hidden_host_.data(), hidden.data, to.size() * ir::dtype_size(dtype)));
   TRY(stream_->synchronize());
   return widen_floats(hidden_host_.data(), dtype, to);
 }
@@ -360,24 +340,21 @@ std::string ModelRunner::attention_kernels(BatchKind kind) const {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-void ModelRunner::count(const ForwardBatch& batch, const Decision& decision) {
-  ++counters_.by_reason[static_cast<std::size_t>(decision.reason)];
-  // Eager sizes are as many as there are lengths; they are counted together.
-  const std::pair bucket(decision.runner, decision.runner == RunnerKind::kEager ? 0 : decision.size);
-  ++counters_.by_bucket[bucket];
-  counters_.padding_by_bucket[bucket] += decision.padding;
-  counters_.tokens += batch.num_tokens();
-  counters_.padded_tokens += decision.padding;
-}
-
 MemoryLedger ModelRunner::memory() const {
-  const std::int64_t told = prefill_->executable().graph_stats().bytes + decode_->executable().graph_stats().bytes;
-  return {.weights = weights_.total_bytes(),
-          .kv_cache = kv_->bytes(),
-          .arena = static_cast<std::int64_t>(arena_->size()),
-          .workspace = static_cast<std::int64_t>(workspace_->size()),
-          .static_inputs = inputs_->bytes() + edits_->bytes(),
-          .graph_objects = told > 0 || device_.properties().kind == DeviceKind::kCpu ? told : measured_graph_bytes_};
+  MemoryLedger ledger{.weights = weights_.total_bytes(),
+                      .kv_cache = kv_->bytes(),
+                      .arena = static_cast<std::int64_t>(arena_->size()),
+                      .workspace = static_cast<std::int64_t>(workspace_->size()),
+                      .static_inputs = inputs_->bytes() + edits_->bytes(),
+                      .step_results = results_->bytes(),
+                      .available = available_,
+                      .predicted = predicted_};
+  for (const AttentionBuffers& group : attention_) ledger.attention += group.bytes();
+  for (const GraphRunner* runner : {prefill_.get(), decode_.get()}) {
+    ledger.runners.push_back(runner_memory(*runner, device_.properties(), graph_bytes_of_estimate_));
+    ledger.graph_objects += ledger.runners.back().graph_bytes();
+  }
+  return ledger;
 }
 
 }  // namespace tessera

@@ -26,11 +26,14 @@
 #include "tessera/ops/attention.h"
 #include "tessera/ops/forward_batch.h"
 #include "tessera/runner/chooser.h"
+#include "tessera/runner/debug_mode.h"
 #include "tessera/runner/dispatch.h"
+#include "tessera/runner/forward_counters.h"
 #include "tessera/runner/forward_inputs.h"
 #include "tessera/runner/graph_runner.h"
 #include "tessera/runner/input_buffers.h"
 #include "tessera/runner/kv_storage.h"
+#include "tessera/runner/memory_ledger.h"
 #include "tessera/runner/runner_options.h"
 
 namespace tessera {
@@ -40,27 +43,6 @@ struct ForwardOutputs {
   StepOutputs step;
 };
 
-// Forwards counted since the start.
-struct ForwardCounters {
-  std::array<std::int64_t, kNumReasons> by_reason{};
-  std::map<std::pair<RunnerKind, std::int64_t>, std::int64_t> by_bucket;
-  std::map<std::pair<RunnerKind, std::int64_t>, std::int64_t> padding_by_bucket;  // rows computed for nothing
-  std::int64_t tokens = 0;
-  std::int64_t padded_tokens = 0;  // computed for nothing
-};
-
-// Memory by what takes it, bytes.
-struct MemoryLedger {
-  std::int64_t weights = 0;
-  std::int64_t kv_cache = 0;
-  std::int64_t arena = 0;
-  std::int64_t workspace = 0;
-  std::int64_t static_inputs = 0;
-  // Where the device does not tell: what captures took of its memory beside arena and workspace, kernels that were
-  // loaded meanwhile included.
-  std::int64_t graph_objects = 0;
-};
-
 class ModelRunner {
  public:
   // Takes graphs and weights; `device` outlives the runner.
@@ -68,9 +50,18 @@ class ModelRunner {
                                                      RunnerOptions options);
   ~ModelRunner();
 
-  // Warms the kernels up at the smallest size and captures all sizes of both runners. Once, before the
-  // first forward; without it every forward is eager.
+  // Warms the kernels up at the smallest size, takes the memory that the largest forward needs, and captures the sizes
+  // of both runners, as options.capture says. Once, before the first forward; without it every forward is eager. An
+  // error is one that no smaller set of graphs would mend.
   Status capture();
+  // Captures at once what options.capture puts off. Precondition: none in flight.
+  Status capture_rest();
+  // One piece of work that may wait until there is nothing else to do, some milliseconds long: captures a size that is
+  // still to come (CaptureMode::kCore), or measures a forward. False where none is left. Precondition: none in flight.
+  Result<bool> idle_work();
+  // What forwards cost, for dispatch; of an earlier run, for a start.
+  const CostTable& costs() const { return costs_; }
+  void set_costs(CostTable costs) { costs_ = std::move(costs); }
 
   // submit() and collect() of one forward. Precondition: none is in flight.
   Result<ForwardOutputs> forward(const ForwardInputs& inputs);
@@ -103,7 +94,8 @@ class ModelRunner {
   const GraphRunner& head() const { return *head_; }
 
  private:
-  friend class Verifier;  // runs the same graphs over isolated memory
+  friend class Verifier;             // runs the same graphs over isolated memory
+  friend class DebugModeTestAccess;  // moves what graphs hold the addresses of
   ModelRunner(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options);
 
   Status allocate();
@@ -112,14 +104,28 @@ class ModelRunner {
 
   Result<Decision> enqueue(const ForwardInputs& inputs);
   Status warm_up();
+  Status reserve_memory();
+  void measure_graphs(std::int64_t bytes);
+  void tell_memory();
   Status capture_graphs(const GraphSwitches& on);
+  Status capture_sizes(GraphRunner& runner, std::span<const std::int64_t> ladder);
+  void refresh_table();
+  Result<Decision> decide(const BatchShape& batch);
+  void tell(const ForwardBatch& batch, const Decision& decision);
+  Status run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results);
+  Status launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, bool replay);
+  Status check_fresh(const OutputView& view) const;
+  GraphRunner& runner_of(RunnerKind kind) { return kind == RunnerKind::kDecode ? *decode_ : *prefill_; }
+  Status give_up_failed_graph(const Decision& decision, const Status& why);
+  void collect_unmeasured();
+  Result<bool> measure_next();
+  Result<double> measure(RunnerKind kind, std::int64_t size);
   Status stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id);
   Status run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results);
   Status run_body(const ForwardInputs& inputs, const Decision& decision);
   Status run_head(const ForwardInputs& inputs, StepResults::Slot& results);
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
-  Status read_hidden(const std::byte* hidden, std::span<float> to);
-  void count(const ForwardBatch& batch, const Decision& decision);
+  Status read_hidden(const OutputView& hidden, std::span<float> to);
 
   // In order of creation; destroyed in reverse: graphs first, then buffers, then the stream (D8).
   Device& device_;
@@ -136,6 +142,7 @@ class ModelRunner {
   ExternalValues externals_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Arena> workspace_;
+  std::unique_ptr<DebugMode> debug_;  // null without options.debug
   std::unique_ptr<GraphRunner> prefill_;
   std::unique_ptr<GraphRunner> head_;
   std::unique_ptr<GraphRunner> decode_;
@@ -149,9 +156,19 @@ class ModelRunner {
   int in_flight_ = 0;
   std::int64_t vocab_size_ = 0;
   std::int64_t hidden_size_ = 0;
-  std::int64_t measured_graph_bytes_ = 0;  // by the memory that captures left
-  std::int64_t hidden_bytes_ = 0;          // of the largest body output, at the arena's start
+  WorkingMemory predicted_;
+  double graph_bytes_of_estimate_ = 1;  // runner_memory()'s
+  std::int64_t available_ = 0;          // of the device's memory, at the end of capture
+  std::int64_t hidden_bytes_ = 0;       // of the largest body output, at the arena's start
   DispatchTable table_;
+  CostTable costs_;
+  std::vector<std::pair<RunnerKind, std::int64_t>> to_come_;     // sizes to be captured in idle moments, the last first
+  std::vector<std::pair<RunnerKind, std::int64_t>> to_measure_;  // the last first
+  // [RunnerKind]: larger sizes take too long to be measured.
+  std::array<std::int64_t, 3> measured_below_ = {INT64_MAX, INT64_MAX, INT64_MAX};
+  std::array<bool, kNumReasons> told_{};  // eager reasons that the log has at its default level
+  bool launch_failed_ = false;            // of the forward at hand: nothing was kept of it yet
+  std::map<std::pair<RunnerKind, std::int64_t>, int> failed_replays_;  // in a row
   ForwardCounters counters_;
 };
 

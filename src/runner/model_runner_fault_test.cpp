@@ -8,12 +8,14 @@
 namespace tessera {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::greatest_difference;
 using ::testing::HasSubstr;
 using testing::ids;
 using testing::make_bench;
 using testing::make_captured;
+using ::testing::Not;
 using testing::Rows;
 using testing::RunnerBench;
 using ::testing::SizeIs;
@@ -66,26 +68,14 @@ TEST(ModelRunnerFaults, DispatchKnowsWhatWasDropped) {
   EXPECT_EQ(decision.reason, Reason::kExactSize);
 }
 
-TEST(ModelRunnerFaults, NoMemoryForTheLargestSizeDropsIt) {
+// Forwards of the largest size must run, with graphs or without.
+TEST(ModelRunnerFaults, NoMemoryForTheLargestForwardIsToldAtTheStart) {
   RunnerBench bench = make_bench("llama", small_options());
-  // Warming up takes memory too; the first size is the first that grows the arena beyond it.
-  bool dropped = false;
-  for (int n = 1; n <= 40 && !dropped; ++n) {
-    bench = make_bench("llama", small_options());
-    bench.device->set_plan({.out_of_memory_at = n});
-    const Status captured = bench.runner->capture();
-    if (!captured.ok()) {
-      EXPECT_EQ(captured.code(), StatusCode::kResourceExhausted);
-      EXPECT_THAT(captured.message(), HasSubstr("warming up"));
-      continue;
-    }
-    ASSERT_THAT(bench.runner->prefill().report().dropped, SizeIs(1));
-    EXPECT_EQ(bench.runner->prefill().report().dropped[0].first, 40);
-    EXPECT_EQ(bench.runner->prefill().report().dropped[0].second.code(), StatusCode::kResourceExhausted);
-    dropped = true;
-  }
-  EXPECT_TRUE(dropped);
-  EXPECT_LT(greatest_difference(bench.logits({{ids(40)}}), bench.logits({{ids(40)}}, Rows::kAll, true)), 1e-4);
+  bench.device->set_plan({.out_of_memory_at = 1});
+  const Status captured = bench.runner->capture();
+  EXPECT_EQ(captured.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(captured.message(), HasSubstr("forwards of up to 48 tokens need an arena of"));
+  EXPECT_THAT(captured.message(), HasSubstr("lower --chunked-prefill-size"));
 }
 
 TEST(ModelRunnerFaults, OutOfMemoryAnywhereIsAnErrorAndNeverACrash) {
@@ -112,20 +102,53 @@ TEST(ModelRunnerFaults, AForwardThatFailsLeavesTheNextOneRight) {
   RunnerBench bench = make_captured("llama", small_options());
   const std::vector<float> want = bench.logits(kPrompt);
   const std::vector<float> want_eager = bench.logits(kPrompt, Rows::kAll, true);
-  const auto fails = [&](const FaultPlan& faults, bool eager) {
-    bench.device->set_plan(faults);
+  for (int n = 1; n <= 20; n += 4) {
+    bench.device->set_plan({.launch_fails_at = n});
     std::vector<float> logits;
-    const Result<ForwardOutputs> outputs = bench.forward(make_batch(kPrompt, Rows::kAll), logits, eager);
+    EXPECT_FALSE(bench.forward(make_batch(kPrompt, Rows::kAll), logits, true).ok()) << n;
     EXPECT_EQ(bench.device->counts().faults, 1);
     bench.device->set_plan({});
     EXPECT_EQ(bench.logits(kPrompt), want);
     EXPECT_EQ(bench.logits(kPrompt, Rows::kAll, true), want_eager);
-    return !outputs.ok();
-  };
-  for (int n = 1; n <= 4; ++n) EXPECT_TRUE(fails({.replay_fails_at = n}, false)) << n;
-  for (int n = 1; n <= 20; n += 4) EXPECT_TRUE(fails({.launch_fails_at = n}, true)) << n;
-  EXPECT_EQ(bench.runner->counters().by_reason[static_cast<std::size_t>(Reason::kExactSize)], 1 + 4 + 5)
-      << "forwards that failed do not count";
+  }
+  EXPECT_EQ(bench.runner->counters().forwards(Reason::kExactSize), 1 + 5) << "forwards that failed do not count";
+}
+
+TEST(ModelRunnerFaults, AForwardWhoseReplayFailsRunsWithoutIt) {
+  RunnerBench bench = make_captured("llama", small_options());
+  const std::vector<float> want_eager = bench.logits(kPrompt, Rows::kAll, true);
+  Decision decision;
+  for (int n = 1; n <= 4; ++n) {  // of the graphs of one forward
+    bench.device->set_plan({.replay_fails_at = n});
+    EXPECT_EQ(bench.logits(kPrompt, Rows::kAll, false, &decision), want_eager);
+    EXPECT_EQ(bench.device->counts().faults, 1);
+    EXPECT_EQ(decision.runner, RunnerKind::kEager);
+    EXPECT_EQ(decision.reason, Reason::kReplayFailed);
+    bench.device->set_plan({});
+    bench.logits(kPrompt, Rows::kAll, false, &decision);
+    EXPECT_EQ(decision.reason, Reason::kExactSize) << "one failure does not end a size";
+  }
+  EXPECT_EQ(bench.runner->counters().forwards(Reason::kReplayFailed), 4);
+}
+
+TEST(ModelRunnerFaults, ASizeWhoseReplaysKeepFailingIsDropped) {
+  RunnerBench bench = make_captured("llama", small_options());
+  const std::vector<float> want_eager = bench.logits(kPrompt, Rows::kAll, true);
+  const std::vector<std::int64_t> sizes = bench.runner->dispatch_table().prefill_sizes;
+  Decision decision;
+  bench.logits(kPrompt, Rows::kAll, false, &decision);
+  const std::int64_t size = decision.size;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, Contains(size));
+    bench.device->set_plan({.replay_fails_at = 1});
+    EXPECT_EQ(bench.logits(kPrompt, Rows::kAll, false, &decision), want_eager);
+  }
+  bench.device->set_plan({});
+  EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, Not(Contains(size)));
+  ASSERT_THAT(bench.runner->prefill().report().dropped, SizeIs(1));
+  EXPECT_EQ(bench.runner->prefill().report().dropped[0].first, size);
+  bench.logits(kPrompt, Rows::kAll, false, &decision);
+  EXPECT_NE(decision.size, size);
 }
 
 TEST(ModelRunnerFaults, NoMemoryForAnEagerSizeFailsThatForwardAlone) {

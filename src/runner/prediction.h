@@ -1,4 +1,4 @@
-// The memory that graphs will take, from shapes alone: before weights are loaded or anything is captured.
+// The memory that a runner will take, from shapes alone: before weights are loaded or anything is captured.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,9 @@
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/model/model.h"
-#include "tessera/runner/model_runner.h"
+#include "tessera/runner/executables.h"
+#include "tessera/runner/memory_ledger.h"
+#include "tessera/runner/runner_options.h"
 
 namespace tessera {
 
@@ -16,14 +18,32 @@ struct SizeNeed {
   MemoryNeed need;
 };
 
-struct Prediction {
-  std::vector<SizeNeed> prefill;
-  std::vector<SizeNeed> decode;
-  std::int64_t arena_bytes = 0;  // shared by all: the largest need
-  std::int64_t workspace_bytes = 0;
-  std::int64_t static_input_bytes = 0;
+// Graphs of one size, of which a runner's sizes all have the same; none where the runner is off. On a CPU every
+// operator is one launch of known bytes, so that the prediction is exact; on a GPU it is DeviceProperties' fit.
+struct GraphCost {
+  std::int64_t graphs = 0;
+  std::int64_t operators = 0;
+  std::int64_t bytes = 0;
 };
 
-Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device);
+struct Prediction {
+  WorkingMemory memory;  // graph_objects: of every size of the ladders
+  GraphCost prefill_graphs;
+  GraphCost decode_graphs;
+  // Of each size; empty unless asked for.
+  std::vector<SizeNeed> prefill;
+  std::vector<SizeNeed> decode;
+};
+
+// kTotals plans the largest sizes alone, since one arena serves all: some milliseconds for a large model, where every
+// size takes some tens.
+enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
+
+// options.num_pages may still be 0.
+Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
+                                  PredictionDetail detail = PredictionDetail::kTotals);
+// The same of executables that are there: those of a runner.
+Result<Prediction> predict_memory(const RunnerExecutables& made, const ModelGraphs& graphs,
+                                  const RunnerOptions& options, Device& device, PredictionDetail detail);
 
 }  // namespace tessera

@@ -28,6 +28,8 @@ struct RuleInputs {
   bool disable_cuda_graph = false;
   bool disable_piecewise_cuda_graph = false;
   bool enforce_piecewise_cuda_graph = false;
+  bool torch_compile = false;  // --enable-torch-compile, which is for decode
+  std::int64_t pipeline_stages = 1;
   // Every layer has attention in the graph, with query heads a multiple of KV heads.
   bool standard_gqa = true;
 };

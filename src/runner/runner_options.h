@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/ops/op.h"
 #include "tessera/piecewise/executable.h"
 #include "tessera/runner/rules.h"
 
@@ -12,17 +13,28 @@ namespace tessera {
 
 class Communicator;
 
+enum class CaptureMode : std::uint8_t {
+  kEager,  // every size at the start
+  kLazy,   // a size when it is first wanted
+  kCore,   // a few sizes at the start; the others in idle moments, and forwards are padded to what is there
+};
+
 struct RunnerOptions {
   GraphSwitches graphs;
   std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
   std::vector<std::int64_t> decode_sizes;   // requests, ascending
+  CaptureMode capture = CaptureMode::kEager;
+  bool trim_between_captures = false;  // what is cached outside the arena is given back after each size (D5)
+  bool measure_costs = true;           // in idle moments, for dispatch; never where deterministic
+  bool debug = false;                  // runner/debug_mode.h; slow
   bool decode_padding = true;
   std::vector<std::string> split_ops;  // of the prefill runner; empty with graphs.prefill_whole
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
-  Planner planner = plan_memory;       // tests plan wrongly on purpose
-  std::int64_t max_tokens = 2048;      // of one forward
-  std::int64_t max_requests = 256;     // of one forward
-  std::int64_t context_length = 2048;  // of one request
+  Planner planner = plan_memory;         // tests plan wrongly on purpose
+  const KernelTable* kernels = nullptr;  // null: the device's; tests bind wrong ones on purpose
+  std::int64_t max_tokens = 2048;        // of one forward
+  std::int64_t max_requests = 256;       // of one forward
+  std::int64_t context_length = 2048;    // of one request
   std::int64_t page_size = 16;
   std::int64_t num_pages = 0;            // of the KV cache, reserved page 0 included
   Communicator* communicator = nullptr;  // tensor-parallel ranks; null: one

@@ -7,14 +7,22 @@
 
 namespace tessera {
 
+std::int64_t StepResults::bytes_needed(int slots, std::int64_t max_requests, std::int64_t max_rows) {
+  const auto requests = static_cast<std::size_t>(max_requests);
+  const auto rows = static_cast<std::size_t>(max_rows);
+  const std::size_t tops = rows * kMaxTopLogprobs;
+  const std::size_t slot = align_up(requests * sizeof(TokenId)) + align_up(rows * sizeof(float)) +
+                           align_up(tops * sizeof(TokenId)) + align_up(tops * sizeof(float));
+  return static_cast<std::int64_t>(slot) * slots;
+}
+
 Result<StepResults> StepResults::create(Device& device, int slots, std::int64_t max_requests, std::int64_t max_rows) {
   StepResults results;
   const auto requests = static_cast<std::size_t>(max_requests);
   const auto rows = static_cast<std::size_t>(max_rows);
   const std::size_t tops = rows * kMaxTopLogprobs;
-  const std::size_t slot_bytes = align_up(requests * sizeof(TokenId)) + align_up(rows * sizeof(float)) +
-                                 align_up(tops * sizeof(TokenId)) + align_up(tops * sizeof(float));
-  results.memory_ = TRY(device.allocate_host(slot_bytes * static_cast<std::size_t>(slots), "results of forwards"));
+  const auto bytes = static_cast<std::size_t>(bytes_needed(slots, max_requests, max_rows));
+  results.memory_ = TRY(device.allocate_host(bytes, "results of forwards"));
   std::byte* next = results.memory_->data();
   const auto take = [&]<class T>(std::span<T>& to, std::size_t count) {
     to = {reinterpret_cast<T*>(next), count};

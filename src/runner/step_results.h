@@ -24,7 +24,10 @@ class StepResults {
   };
 
   // `max_rows` are those with log-probabilities.
+  static std::int64_t bytes_needed(int slots, std::int64_t max_requests, std::int64_t max_rows);
   static Result<StepResults> create(Device& device, int slots, std::int64_t max_requests, std::int64_t max_rows);
+
+  std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
   // Makes a slot ready for a forward that check() accepted.
   Slot& begin(int slot, const ForwardInputs& inputs);

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 
-#include "tessera/base/float16.h"
 #include "tessera/base/progress.h"
 #include "tessera/runner/executables.h"
+#include "tessera/runner/find_nan.h"
 
 namespace tessera {
 namespace {
@@ -45,26 +44,6 @@ class Outcome {
   std::vector<std::span<std::byte>> sections_;
   std::size_t used_ = 0;
 };
-
-// Of a row-major [*, cols] array: the first element that is NaN outside `ignored_col`; -1: none.
-template <class T>
-std::int64_t find_nan(std::span<const std::byte> bytes, std::int64_t cols, std::int64_t ignored_col) {
-  for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
-    T value;
-    std::memcpy(&value, bytes.data() + at, sizeof(T));
-    const auto index = static_cast<std::int64_t>(at / sizeof(T));
-    if (std::isnan(to_float(value)) && index % cols != ignored_col) return index;
-  }
-  return -1;
-}
-std::int64_t find_nan(std::span<const std::byte> bytes, ir::DType dtype, std::int64_t cols, std::int64_t ignored_col) {
-  switch (dtype) {
-    case ir::DType::kFloat32: return find_nan<float>(bytes, cols, ignored_col);
-    case ir::DType::kBFloat16: return find_nan<BFloat16>(bytes, cols, ignored_col);
-    case ir::DType::kFloat16: return find_nan<Float16>(bytes, cols, ignored_col);
-    default: return -1;
-  }
-}
 
 // The first byte in which two runs differ; -1: none.
 std::int64_t find_difference(std::span<const std::byte> a, std::span<const std::byte> b) {

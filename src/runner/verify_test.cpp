@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tessera/ops/backend.h"
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {
@@ -95,7 +96,10 @@ Planner planner_of(const Change& change) {
   return [change](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     std::vector<LiveRange> changed(ranges.begin(), ranges.end());
     for (LiveRange& r : changed) change(r);
-    return plan_memory(changed);
+    MemoryPlan plan = TRY(plan_memory(changed));
+    for (std::size_t i = 0; i < ranges.size(); ++i)  // wrongly placed, not short of memory
+      plan.size_bytes = std::max(plan.size_bytes, plan.offsets[i] + ranges[i].bytes);
+    return plan;
   };
 }
 
@@ -173,6 +177,37 @@ TEST(Verify, ABrokenPlanOfOneSizeIsFoundAtThatSize) {
   const std::vector<std::string> found = differences(verified(make_captured("llama", options)));
   EXPECT_THAT(found, ::testing::SizeIs(2)) << "full and padded";
   EXPECT_THAT(found, Each(HasSubstr("prefill 16")));
+}
+
+// A kernel that takes a number of the host's into its launch: a graph keeps the one of its capture.
+std::int64_t host_number = 0;
+class BakesHostData final : public BoundOp {
+ public:
+  explicit BakesHostData(const TensorView& y) : y_(y) {}
+  Status enqueue(Stream& stream) const override {
+    return static_cast<CpuStream&>(stream).launch("bakes host data", [y = y_, number = host_number] {
+      std::fill_n(y.as<float>(), y.elements(), static_cast<float>(number) / 64.0F);
+    });
+  }
+
+ private:
+  TensorView y_;
+};
+
+TEST(Verify, CatchesAnOperatorThatBakesHostDataIntoItsLaunch) {
+  const KernelTable kernels = cpu_kernels().with(
+      {.op = "silu_mul", .name = "test", .bind = [](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
+         return std::make_unique<BakesHostData>(args.results[0]);
+       }});
+  RunnerOptions options = small_options();
+  options.kernels = &kernels;
+  host_number = 3;
+  RunnerBench bench = make_captured("llama", options);
+  EXPECT_TRUE(verified(bench).equal()) << "with the number it was captured with";
+  host_number = 5;  // as lengths of another batch are
+  const std::vector<std::string> found = differences(verified(bench));
+  EXPECT_THAT(found, Contains(HasSubstr("prefill 16")));
+  EXPECT_THAT(found, Contains(HasSubstr("decode 4")));
 }
 
 // The head runs after the body in the same arena and must leave the body's output alone while it reads it.

@@ -112,6 +112,7 @@ TEST(BadRequest, SamplingByFieldAndValue) {
           field("logit_bias", R"({"5": null})", "a number in [-100, 100]"),
           field("priority", "0.5", "an integer"),
           field("timeout_s", "-1", "[0, "),
+          field("return_graph_info", "1", "true or false"),
           field("use_beam_search", "true", "accepted: false"),
           field("stop_regex", "\"a\"", "accepted: none"),
           field("regex", "5", "a string"),

@@ -1,9 +1,11 @@
 #include "tessera/server/chat_answer.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "tessera/server/graph_info.h"
 #include "tessera/server/json_writer.h"
 #include "tessera/server/token_text.h"
 
@@ -22,6 +24,7 @@ struct Choice {
   bool begun = false;  // the chunk with the role was sent
   FinishReason finish = FinishReason::kNone;
   Usage usage{};
+  GraphInfo graph_info{};
 };
 
 void write_call(JsonWriter& json, const ToolCallDelta& call, bool with_index) {
@@ -59,6 +62,7 @@ class ChatAnswer : public Answer {
     if (end != nullptr) {
       choice.usage.completion_tokens = std::ssize(end->output_ids);
       choice.usage.cached_tokens = end->cached_tokens;
+      choice.graph_info = GraphInfo::of(*end);
     }
     return style_.stream.stream ? chunks(index) : "";
   }
@@ -95,6 +99,7 @@ class ChatAnswer : public Answer {
     }
     json.end_array().key("usage");
     write_usage(json, total());
+    if (style_.graph_info) write_graph_infos(json.key("graph_info"), choices_);
     return json.end_object().take();
   }
 
@@ -184,6 +189,8 @@ class ChatAnswer : public Answer {
     } else if (style_.stream.include_usage) {
       json.key("usage").null();
     }
+    if (style_.graph_info && choice.finish != FinishReason::kNone)
+      write_graph_infos(json.key("graph_info"), std::span(choices_).subspan(index, 1), index);
     return server_sent_event(json.end_object().text());
   }
 

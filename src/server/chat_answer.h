@@ -18,6 +18,7 @@ struct ChatStyle {
   StreamFields stream{};
   int n = 1;
   bool logprobs = false;
+  bool graph_info = false;
   std::int64_t prompt_tokens = 0;
   ChatTextStyle text{};
   const Tokenizer* tokenizer = nullptr;  // borrowed

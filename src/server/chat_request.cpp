@@ -98,11 +98,13 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
 
   ChatStyle style{.id = make_id("chatcmpl-"), .model = model.name, .n = output.n, .tokenizer = model.tokenizer};
   style.stream = TRY(read_stream_fields(fields));
+  style.graph_info = output.return_graph_info;
   style.text = TRY(text_style(fields, model, tools, grammar.has_value(), prompt));
   std::vector<TokenId> ids = TRY(model.encode(prompt, /*add_special_tokens=*/false, "messages"));
   Request request{.prompt = std::move(ids),
                   .sampling = output.sampling,
                   .stop = output.stop,
+                  .return_graph_info = output.return_graph_info,
                   .skip_special_tokens = output.skip_special_tokens,
                   .priority = output.priority,
                   .timeout_s = output.timeout_s};

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
 #include <utility>
 
+#include "tessera/server/graph_info.h"
 #include "tessera/server/json_writer.h"
 #include "tessera/server/token_text.h"
 
@@ -64,6 +66,7 @@ struct Choice {
   FinishReason finish = FinishReason::kNone;
   std::int64_t tokens = 0;
   std::vector<TokenId> ids{};  // of no stream: all; of a stream: the next chunk's
+  GraphInfo graph_info{};
 };
 
 class CompletionAnswer : public Answer {
@@ -111,6 +114,7 @@ class CompletionAnswer : public Answer {
     for (std::size_t i = 0; i < choices_.size(); ++i) write_choice(json, i);
     json.end_array().key("usage");
     write_usage(json, usage_);
+    if (style_.graph_info) write_graph_infos(json.key("graph_info"), choices_);
     return json.end_object().take();
   }
 
@@ -119,6 +123,7 @@ class CompletionAnswer : public Answer {
  private:
   void add_end(std::size_t index, const Completion& end) {
     Choice& choice = choices_[index];
+    choice.graph_info = GraphInfo::of(end);
     choice.tokens = std::ssize(end.output_ids);
     usage_.completion_tokens += choice.tokens;
     // A prompt's tokens count once, and are found in the cache by its later choices because of the first.
@@ -141,6 +146,8 @@ class CompletionAnswer : public Answer {
     } else if (style_.stream.include_usage) {
       json.key("usage").null();
     }
+    if (style_.graph_info && choice.finish != FinishReason::kNone)
+      write_graph_infos(json.key("graph_info"), std::span(choices_).subspan(index, 1), index);
     return server_sent_event(json.end_object().take());
   }
 

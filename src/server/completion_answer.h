@@ -18,6 +18,7 @@ struct CompletionStyle {
   StreamFields stream{};
   int n = 1;  // choices of a prompt; choice c of prompt p has index p · n + c
   bool logprobs = false;
+  bool graph_info = false;
   bool token_ids = false;  // choices have "token_ids", those of the text that a chunk brings; one chunk a token
   std::vector<std::string> echo{};            // [prompts]: text that stands before the output; empty: none
   std::vector<std::int64_t> prompt_tokens{};  // [prompts]

@@ -47,8 +47,10 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
   TRY(check_fan_out(prompts.ids, output.n, "prompt"));
 
   ApiJob job{.id = style.id, .stream = style.stream.stream};
+  style.graph_info = output.return_graph_info;
   Request request{.sampling = output.sampling,
                   .stop = output.stop,
+                  .return_graph_info = output.return_graph_info,
                   .skip_special_tokens = output.skip_special_tokens,
                   .priority = output.priority,
                   .timeout_s = output.timeout_s};

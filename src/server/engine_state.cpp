@@ -1,10 +1,10 @@
 #include "tessera/server/engine_state.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "tessera/ir/type.h"
+#include "tessera/server/memory_kinds.h"
 #include "tessera/server/part_groups.h"
 
 namespace tessera {
@@ -37,33 +37,40 @@ void write_groups(JsonWriter& json, const StitchingGraph& graph) {
 }
 
 // Without the object's end.
-std::string runner_head(const GraphRunner& runner, bool enabled) {
+std::string runner_head(const GraphRunner& runner) {
   const StitchingGraph& graph = runner.executable().graph();
   std::size_t ops = 0;
   for (const Part& part : graph.parts) ops += part.graph.nodes.size();
   JsonWriter json;
-  json.object().key("enabled").value(enabled).key("pieces").value(graph.num_pieces());
+  json.object().key("pieces").value(graph.num_pieces());
   json.key("split_ops").value(graph.num_split_ops()).key("ops").value(ops);
-  json.key("capture_seconds").value(runner.report().seconds).key("groups");
-  write_groups(json, graph);
-  json.key("dropped").array();
-  for (const auto& [size, why] : runner.report().dropped) {
-    json.object().key("size").value(size).key("why").value(why.message()).end_object();
-  }
-  return json.end_array().take();
+  write_groups(json.key("groups"), graph);
+  return json.take();
 }
 
-std::string memory_list(const MemoryLedger& memory) {
-  const std::array<std::pair<const char*, std::int64_t>, 6> kinds = {{{"weights", memory.weights},
-                                                                      {"kv_cache", memory.kv_cache},
-                                                                      {"arena", memory.arena},
-                                                                      {"workspace", memory.workspace},
-                                                                      {"static_inputs", memory.static_inputs},
-                                                                      {"graph_objects", memory.graph_objects}}};
-  JsonWriter json;
+// What may change in service: sizes come late, or are given up.
+void write_runner(JsonWriter& json, std::string_view head, RunnerKind kind, const RunnerInventory& runner,
+                  const ForwardCounters& forwards) {
+  json.raw(head).key("enabled").value(runner.enabled).key("capture_seconds").value(runner.capture_seconds);
+  json.key("sizes").array();
+  for (const std::int64_t size : runner.captured) {
+    const ForwardCount count = forwards.of_size(kind, size);
+    json.object().key("size").value(size).key("count").value(count.forwards);
+    json.key("padded").value(count.padding).end_object();
+  }
+  json.end_array().key("to_come").array();
+  for (const std::int64_t size : runner.to_come) json.value(size);
+  json.end_array().key("dropped").array();
+  for (const auto& [size, why] : runner.dropped)
+    json.object().key("size").value(size).key("why").value(why).end_object();
+  json.end_array().end_object();
+}
+
+void write_memory(JsonWriter& json, const MemoryLedger& memory) {
   json.array();
-  for (const auto& [kind, bytes] : kinds) json.object().key("kind").value(kind).key("bytes").value(bytes).end_object();
-  return json.end_array().take();
+  for (const auto& [kind, bytes] : memory_kinds(memory))
+    json.object().key("kind").value(kind).key("bytes").value(bytes).end_object();
+  json.end_array();
 }
 
 // Without the object's end.
@@ -114,11 +121,11 @@ void write_latencies(JsonWriter& json, const ServerLatencies& latencies) {
 
 void write_reasons(JsonWriter& json, const ForwardCounters& forwards) {
   json.array();
-  for (std::size_t i = 0; i < forwards.by_reason.size(); ++i) {
+  for (int i = 0; i < kNumReasons; ++i) {
     const auto reason = static_cast<Reason>(i);
     json.object().key("name").value(reason_name(reason)).key("text").value(reason_text(reason));
     json.key("replayed").value(reason == Reason::kExactSize || reason == Reason::kPaddedToSize);
-    json.key("count").value(forwards.by_reason[i]).end_object();
+    json.key("count").value(forwards.forwards(reason)).end_object();
   }
   json.end_array();
 }
@@ -126,34 +133,15 @@ void write_reasons(JsonWriter& json, const ForwardCounters& forwards) {
 }  // namespace
 
 EngineState::EngineState(const Engine& engine, const ServedModel& model)
-    : head_(state_head(engine, model)), memory_(memory_list(engine.runner().memory())) {
-  const DispatchTable& table = engine.runner().dispatch_table();
-  const auto runner = [&](RunnerKind kind, const GraphRunner& graphs, bool enabled) {
-    enabled = enabled && table.graphs_enabled;
-    return Runner{.kind = kind, .head = runner_head(graphs, enabled), .sizes = graphs.report().captured};
-  };
-  prefill_ = runner(RunnerKind::kPrefill, engine.runner().prefill(), table.prefill_enabled);
-  decode_ = runner(RunnerKind::kDecode, engine.runner().decode(), table.decode_enabled);
-}
-
-void EngineState::write_runner(JsonWriter& json, const Runner& runner, const ForwardCounters& forwards) const {
-  const auto count_of = [&](const auto& counts, std::int64_t size) {
-    const auto found = counts.find({runner.kind, size});
-    return found == counts.end() ? std::int64_t{0} : found->second;
-  };
-  json.raw(runner.head).key("sizes").array();
-  for (const std::int64_t size : runner.sizes) {
-    json.object().key("size").value(size).key("count").value(count_of(forwards.by_bucket, size));
-    json.key("padded").value(count_of(forwards.padding_by_bucket, size)).end_object();
-  }
-  json.end_array().end_object();
-}
+    : head_(state_head(engine, model)),
+      prefill_head_(runner_head(engine.runner().prefill())),
+      decode_head_(runner_head(engine.runner().decode())) {}
 
 std::string EngineState::body(const EngineStats& stats, const ServerLatencies& latencies) const {
   JsonWriter json;
-  json.raw(head_).key("memory").raw(memory_);
-  write_runner(json.key("prefill"), prefill_, stats.forwards);
-  write_runner(json.key("decode"), decode_, stats.forwards);
+  write_memory(json.raw(head_).key("memory"), stats.graphs->memory);
+  write_runner(json.key("prefill"), prefill_head_, RunnerKind::kPrefill, stats.graphs->prefill, stats.forwards);
+  write_runner(json.key("decode"), decode_head_, RunnerKind::kDecode, stats.graphs->decode, stats.forwards);
   json.key("requests").object().key("running").value(stats.running).key("queued").value(stats.queued);
   json.key("preemptions").value(stats.preemptions).end_object();
   json.key("kv").object().key("used_pages").value(stats.used_pages).key("cached_pages").value(stats.cached_pages);

@@ -21,18 +21,10 @@ class EngineState {
   std::string body(const EngineStats& stats, const ServerLatencies& latencies) const;
 
  private:
-  // Of a runner: what does not change, as the beginning of its object, and the sizes that were captured.
-  struct Runner {
-    RunnerKind kind = RunnerKind::kPrefill;
-    std::string head{};
-    std::vector<std::int64_t> sizes{};
-  };
-  void write_runner(JsonWriter& json, const Runner& runner, const ForwardCounters& forwards) const;
-
-  std::string head_;    // the beginning of the answer's object
-  std::string memory_;  // a list
-  Runner prefill_;
-  Runner decode_;
+  // What does not change, each as the beginning of an object.
+  std::string head_;
+  std::string prefill_head_;
+  std::string decode_head_;
 };
 
 }  // namespace tessera

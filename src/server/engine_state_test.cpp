@@ -97,6 +97,27 @@ TEST_F(EngineStateTest, ReplaysAreCountedAtTheirSize) {
       8);
 }
 
+// Sizes come and go while it serves, and the state was made before.
+TEST_F(EngineStateTest, SizesAreThoseOfNow) {
+  ServedModel model;
+  const EngineState made(engine(), model);
+  EngineStats stats = engine().stats();
+  GraphInventory graphs = *stats.graphs;
+  graphs.prefill.captured = {16, 32};
+  graphs.prefill.to_come = {64};
+  graphs.decode.dropped = {{4, "no \"room\""}};
+  graphs.memory.arena = 12345;
+  stats.graphs = std::make_shared<GraphInventory>(graphs);
+  const Result<Json> json = Json::parse(made.body(stats, {}), "state");
+  ASSERT_TRUE(json.ok()) << json.status().to_string();
+  EXPECT_EQ(count_at(*json->find("prefill"), 32), 0);
+  EXPECT_EQ(count_at(*json->find("prefill"), 64), -1);
+  EXPECT_EQ(json->find("prefill")->find("to_come")->dump(), "[64]");
+  EXPECT_EQ(json->find("decode")->find("dropped")->dump(), R"([{"size": 4, "why": "no \"room\""}])");
+  EXPECT_TRUE(json->find("decode")->find("enabled")->as_bool());
+  EXPECT_EQ(json->find("memory")->as_array()[2].find("bytes")->as_int(), 12345);
+}
+
 TEST_F(EngineStateTest, LatenciesAreNullUntilThereAreSome) {
   EXPECT_TRUE(state().find("latency")->find("first_token")->find("p50")->is_null());
   ServerLatencies latencies;
@@ -116,7 +137,7 @@ TEST_F(EngineStateTest, MemoryIsOfTheEngine) {
       EXPECT_EQ(entry.find("bytes")->as_int(), engine().runner().memory().weights);
     }
   }
-  EXPECT_EQ(kinds.size(), 6U);
+  EXPECT_EQ(kinds.size(), 7U);
 }
 
 TEST(Page, IsWholeAndGuarded) {

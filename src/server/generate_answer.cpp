@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "tessera/server/graph_info.h"
 #include "tessera/server/json_writer.h"
 #include "tessera/server/token_text.h"
 
@@ -157,6 +158,7 @@ class GenerateAnswer : public Answer {
       if (choice.style.top_logprobs) json.key("output_top_logprobs").raw('[' + choice.output_tops.text() + ']');
     }
     if (ended && choice.style.hidden_states) write_hidden_states(json, choice);
+    if (ended && choice.style.graph_info) write_graph_info(json.key("graph_info"), GraphInfo::of(choice.end));
     json.end_object().end_object();
   }
 

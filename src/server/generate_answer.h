@@ -20,6 +20,7 @@ struct GenerateChoiceStyle {
   bool input_logprobs = false;
   bool top_logprobs = false;
   bool hidden_states = false;
+  bool graph_info = false;
 };
 
 struct GenerateStyle {

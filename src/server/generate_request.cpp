@@ -119,6 +119,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
   style.stream = TRY(fields.boolean_or("stream", false));
   style.text_in_logprobs = TRY(fields.boolean_or("return_text_in_logprobs", false));
   const std::int64_t priority = TRY(fields.integer("priority", INT32_MIN, INT32_MAX)).value_or(0);
+  const bool graph_info = TRY(fields.boolean_or("return_graph_info", false));
   const double timeout_s = TRY(fields.number("timeout_s", 0, 1e9)).value_or(0);
 
   const std::string param =
@@ -138,6 +139,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
     Request request{.prompt = std::move(inputs.prompts.ids[i]),
                     .sampling = output.sampling,
                     .stop = output.stop,
+                    .return_graph_info = graph_info,
                     .skip_special_tokens = output.skip_special_tokens,
                     .priority = priority,
                     .timeout_s = timeout_s};
@@ -156,7 +158,8 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
                                .logprobs = logprobs.wanted,
                                .input_logprobs = logprobs.input,
                                .top_logprobs = request.logprobs.output.value_or(0) > 0,
-                               .hidden_states = request.return_hidden_states});
+                               .hidden_states = request.return_hidden_states,
+                               .graph_info = graph_info});
     }
     append_choices(output, request, job.requests);
   }

@@ -1,26 +1,20 @@
 #include "tessera/server/metrics.h"
 
 #include <fmt/format.h>
-#include <prometheus/client_metric.h>
-#include <prometheus/histogram.h>
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
-
-#include <array>
 #include <map>
-#include <sstream>
 #include <utility>
 #include <vector>
+
+#include "tessera/server/graph_metrics.h"
+#include "tessera/server/metric_families.h"
 
 namespace tessera {
 namespace {
 
-using prometheus::ClientMetric;
 using prometheus::Histogram;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
 using Buckets = Histogram::BucketBoundaries;
-using Labels = std::vector<ClientMetric::Label>;
+using Families = MetricFamilies;
+using Sample = MetricSample;
 using Clock = std::chrono::steady_clock;
 
 // Scrapes closer together see the same throughput: of so few steps it would be noise.
@@ -52,41 +46,6 @@ StyleBuckets buckets_of(MetricsStyle style) {
           .tokens = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000,
                      1000000}};
 }
-
-ClientMetric value(MetricType type, Labels labels, double number) {
-  ClientMetric metric;
-  metric.label = std::move(labels);
-  if (type == MetricType::Counter) {
-    metric.counter.value = number;
-  } else {
-    metric.gauge.value = number;
-  }
-  return metric;
-}
-
-// A scrape being written: families in the order they are added.
-class Families {
- public:
-  void add(MetricType type, std::string name, const char* help, std::vector<ClientMetric> metrics) {
-    families_.push_back({.name = std::move(name), .help = help, .type = type, .metric = std::move(metrics)});
-  }
-  void add(MetricType type, std::string name, const char* help, Labels labels, double number) {
-    add(type, std::move(name), help, {value(type, std::move(labels), number)});
-  }
-  void add(std::string name, const char* help, Labels labels, const Histogram& histogram) {
-    ClientMetric metric = histogram.Collect();
-    metric.label = std::move(labels);
-    add(MetricType::Histogram, std::move(name), help, {std::move(metric)});
-  }
-  std::string text() const {
-    std::ostringstream out;
-    prometheus::TextSerializer().Serialize(out, families_);
-    return out.str();
-  }
-
- private:
-  std::vector<MetricFamily> families_;
-};
 
 double ratio(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
@@ -120,17 +79,17 @@ struct ServerMetrics::Impl {
         request(buckets.request),
         prompt_tokens(buckets.tokens),
         output_tokens(buckets.tokens) {
-    if (style == MetricsStyle::kVllm) labels.push_back({"engine", "0"});
+    if (style == MetricsStyle::kVllm) labels.emplace_back("engine", "0");
   }
 
   void add_sglang(Families& families, const EngineStats& stats) const;
   void add_vllm(Families& families, const EngineStats& stats) const;
   void add_common(Families& families, const std::string& prefix, const EngineStats& stats) const;
-  void add_own(Families& families, const EngineStats& stats, const MemoryLedger& memory) const;
+  void add_own(Families& families, const EngineStats& stats) const;
   void update_throughput(const EngineStats& stats, Clock::time_point now);
 
   MetricsStyle style;
-  Labels labels;
+  MetricLabels labels;
   Histogram first_token;
   Histogram next_token;
   Histogram request;
@@ -176,7 +135,7 @@ ServerLatencies ServerMetrics::latencies() const {
           .request = impl_->request_window.percentiles()};
 }
 
-std::string ServerMetrics::scrape(const EngineStats& stats, const MemoryLedger& memory, Clock::time_point now) {
+std::string ServerMetrics::scrape(const EngineStats& stats, Clock::time_point now) {
   impl_->update_throughput(stats, now);
   Families families;
   if (impl_->style == MetricsStyle::kSglang) {
@@ -184,7 +143,7 @@ std::string ServerMetrics::scrape(const EngineStats& stats, const MemoryLedger& 
   } else {
     impl_->add_vllm(families, stats);
   }
-  impl_->add_own(families, stats, memory);
+  impl_->add_own(families, stats);
   return families.text();
 }
 
@@ -198,121 +157,75 @@ void ServerMetrics::Impl::update_throughput(const EngineStats& stats, Clock::tim
 
 // What both call the same.
 void ServerMetrics::Impl::add_common(Families& families, const std::string& prefix, const EngineStats& stats) const {
-  const auto counter = [&](const char* name, const char* help, std::int64_t number) {
-    families.add(MetricType::Counter, prefix + name, help, labels, static_cast<double>(number));
-  };
-  counter("prompt_tokens_total", "Prompt tokens of admitted requests.", stats.prompt_tokens);
-  counter("generation_tokens_total", "Tokens generated.", stats.output_tokens);
-  families.add(prefix + "time_to_first_token_seconds", "From the request to its first token.", labels, first_token);
-  families.add(prefix + "inter_token_latency_seconds", "From one token to the next.", labels, next_token);
-  families.add(prefix + "e2e_request_latency_seconds", "From the request to its end.", labels, request);
+  families.counter(prefix + "prompt_tokens_total", "Prompt tokens of admitted requests.", labels, stats.prompt_tokens);
+  families.counter(prefix + "generation_tokens_total", "Tokens generated.", labels, stats.output_tokens);
+  families.histogram(prefix + "time_to_first_token_seconds", "From the request to its first token.", labels,
+                     first_token);
+  families.histogram(prefix + "inter_token_latency_seconds", "From one token to the next.", labels, next_token);
+  families.histogram(prefix + "e2e_request_latency_seconds", "From the request to its end.", labels, request);
 }
 
 void ServerMetrics::Impl::add_sglang(Families& families, const EngineStats& stats) const {
-  const auto gauge = [&](const char* name, const char* help, double number) {
-    families.add(MetricType::Gauge, name, help, labels, number);
-  };
-  const auto counter = [&](const char* name, const char* help, std::int64_t number) {
-    families.add(MetricType::Counter, name, help, labels, static_cast<double>(number));
-  };
-  gauge("sglang:num_running_reqs", "Requests in the present batch.", static_cast<double>(stats.running));
-  gauge("sglang:num_queue_reqs", "Requests that wait for room.", static_cast<double>(stats.queued));
-  gauge("sglang:token_usage", "Share of the KV cache that running requests hold.",
-        ratio(stats.used_pages, stats.usable_pages));
-  gauge("sglang:num_used_tokens", "Tokens of KV cache that running requests hold, in whole pages.",
-        static_cast<double>(stats.used_pages * stats.page_size));
-  gauge("sglang:max_total_num_tokens", "Tokens that the KV cache has room for.",
-        static_cast<double>(stats.usable_pages * stats.page_size));
-  gauge("sglang:cache_hit_rate", "Share of prompt tokens found in the prefix cache, since the start.",
-        ratio(stats.cached_tokens, stats.prompt_tokens));
-  gauge("sglang:gen_throughput", "Tokens generated per second since the scrape before.", throughput);
-  counter("sglang:cached_tokens_total", "Prompt tokens found in the prefix cache.", stats.cached_tokens);
+  families.gauge("sglang:num_running_reqs", "Requests in the present batch.", labels,
+                 static_cast<double>(stats.running));
+  families.gauge("sglang:num_queue_reqs", "Requests that wait for room.", labels, static_cast<double>(stats.queued));
+  families.gauge("sglang:token_usage", "Share of the KV cache that running requests hold.", labels,
+                 ratio(stats.used_pages, stats.usable_pages));
+  families.gauge("sglang:num_used_tokens", "Tokens of KV cache that running requests hold, in whole pages.", labels,
+                 static_cast<double>(stats.used_pages * stats.page_size));
+  families.gauge("sglang:max_total_num_tokens", "Tokens that the KV cache has room for.", labels,
+                 static_cast<double>(stats.usable_pages * stats.page_size));
+  families.gauge("sglang:cache_hit_rate", "Share of prompt tokens found in the prefix cache, since the start.", labels,
+                 ratio(stats.cached_tokens, stats.prompt_tokens));
+  families.gauge("sglang:gen_throughput", "Tokens generated per second since the scrape before.", labels, throughput);
+  families.counter("sglang:cached_tokens_total", "Prompt tokens found in the prefix cache.", labels,
+                   stats.cached_tokens);
   std::int64_t all = 0;
   for (const auto& [reason, count] : ends) all += count;
-  counter("sglang:num_requests_total", "Requests that ended.", all);
-  counter("sglang:num_aborted_requests_total", "Requests cancelled or out of time.", ends.at("abort"));
-  counter("sglang:num_retracted_requests_total", "Requests put back for want of pages.", stats.preemptions);
-  families.add("sglang:prompt_tokens_histogram", "Prompt tokens of a request.", labels, prompt_tokens);
-  families.add("sglang:generation_tokens_histogram", "Tokens generated for a request.", labels, output_tokens);
+  families.counter("sglang:num_requests_total", "Requests that ended.", labels, all);
+  families.counter("sglang:num_aborted_requests_total", "Requests cancelled or out of time.", labels, ends.at("abort"));
+  families.counter("sglang:num_retracted_requests_total", "Requests put back for want of pages.", labels,
+                   stats.preemptions);
+  families.histogram("sglang:prompt_tokens_histogram", "Prompt tokens of a request.", labels, prompt_tokens);
+  families.histogram("sglang:generation_tokens_histogram", "Tokens generated for a request.", labels, output_tokens);
   add_common(families, "sglang:", stats);
 }
 
 void ServerMetrics::Impl::add_vllm(Families& families, const EngineStats& stats) const {
-  const auto gauge = [&](const char* name, const char* help, double number) {
-    families.add(MetricType::Gauge, name, help, labels, number);
-  };
-  const auto counter = [&](const char* name, const char* help, std::int64_t number) {
-    families.add(MetricType::Counter, name, help, labels, static_cast<double>(number));
-  };
-  gauge("vllm:num_requests_running", "Requests in the present batch.", static_cast<double>(stats.running));
-  gauge("vllm:num_requests_waiting", "Requests that wait for room.", static_cast<double>(stats.queued));
-  gauge("vllm:kv_cache_usage_perc", "Share of the KV cache that running requests hold; 1 is all.",
-        ratio(stats.used_pages, stats.usable_pages));
-  counter("vllm:prefix_cache_queries_total", "Prompt tokens looked for in the prefix cache.", stats.prompt_tokens);
-  counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", stats.cached_tokens);
-  counter("vllm:num_preemptions_total", "Requests put back for want of pages.", stats.preemptions);
-  std::vector<ClientMetric> by_reason;
+  families.gauge("vllm:num_requests_running", "Requests in the present batch.", labels,
+                 static_cast<double>(stats.running));
+  families.gauge("vllm:num_requests_waiting", "Requests that wait for room.", labels,
+                 static_cast<double>(stats.queued));
+  families.gauge("vllm:kv_cache_usage_perc", "Share of the KV cache that running requests hold; 1 is all.", labels,
+                 ratio(stats.used_pages, stats.usable_pages));
+  families.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked for in the prefix cache.", labels,
+                   stats.prompt_tokens);
+  families.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", labels,
+                   stats.cached_tokens);
+  families.counter("vllm:num_preemptions_total", "Requests put back for want of pages.", labels, stats.preemptions);
+  std::vector<Sample> by_reason;
   for (const auto& [reason, count] : ends) {
-    Labels with_reason = labels;
-    with_reason.push_back({"finished_reason", reason});
-    by_reason.push_back(value(MetricType::Counter, std::move(with_reason), static_cast<double>(count)));
+    MetricLabels with_reason = labels;
+    with_reason.emplace_back("finished_reason", reason);
+    by_reason.push_back({std::move(with_reason), static_cast<double>(count)});
   }
-  families.add(MetricType::Counter, "vllm:request_success_total", "Requests that ended, by why.", std::move(by_reason));
-  families.add("vllm:request_prompt_tokens", "Prompt tokens of a request.", labels, prompt_tokens);
-  families.add("vllm:request_generation_tokens", "Tokens generated for a request.", labels, output_tokens);
-  families.add("vllm:time_per_output_token_seconds", "From one token to the next.", labels, next_token);
+  families.counters("vllm:request_success_total", "Requests that ended, by why.", by_reason);
+  families.histogram("vllm:request_prompt_tokens", "Prompt tokens of a request.", labels, prompt_tokens);
+  families.histogram("vllm:request_generation_tokens", "Tokens generated for a request.", labels, output_tokens);
+  families.histogram("vllm:time_per_output_token_seconds", "From one token to the next.", labels, next_token);
   add_common(families, "vllm:", stats);
 }
 
-void ServerMetrics::Impl::add_own(Families& families, const EngineStats& stats, const MemoryLedger& memory) const {
-  const auto number = [](MetricType type, Labels own, std::int64_t count) {
-    return value(type, std::move(own), static_cast<double>(count));
-  };
-  const ForwardCounters& forwards = stats.forwards;
-
-  std::vector<ClientMetric> replays;
-  for (const auto& [key, count] : forwards.by_bucket) {
-    if (key.first == RunnerKind::kEager) continue;
-    replays.push_back(
-        number(MetricType::Counter,
-               {{"runner", std::string(runner_kind_name(key.first))}, {"bucket", std::to_string(key.second)}}, count));
-  }
-  families.add(MetricType::Counter, "tessera:graph_replays_total",
-               "Forwards that replayed a captured graph, by its size.", std::move(replays));
-
-  std::vector<ClientMetric> reasons;
-  for (int i = 0; i < kNumReasons; ++i) {
-    reasons.push_back(number(MetricType::Counter, {{"reason", std::string(reason_name(static_cast<Reason>(i)))}},
-                             forwards.by_reason[static_cast<std::size_t>(i)]));
-  }
-  families.add(MetricType::Counter, "tessera:forwards_total", "Forwards, by why they ran as they did.",
-               std::move(reasons));
-
-  const auto counter = [&](const char* name, const char* help, std::int64_t count) {
-    families.add(MetricType::Counter, name, help, Labels{}, static_cast<double>(count));
-  };
-  counter("tessera:forward_tokens_total", "Tokens of all forwards.", forwards.tokens);
-  counter("tessera:padded_tokens_total", "Rows computed for nothing, to fill a captured size.", forwards.padded_tokens);
-  counter("tessera:steps_total", "Steps of the engine.", stats.steps);
-  counter("tessera:preemptions_total", "Requests put back for want of pages.", stats.preemptions);
-  families.add(MetricType::Gauge, "tessera:cached_pages", "Pages that the prefix cache alone holds.", Labels{},
-               static_cast<double>(stats.cached_pages));
-
-  const std::array<std::pair<const char*, std::int64_t>, 6> kinds = {{{"weights", memory.weights},
-                                                                      {"kv_cache", memory.kv_cache},
-                                                                      {"arena", memory.arena},
-                                                                      {"workspace", memory.workspace},
-                                                                      {"static_inputs", memory.static_inputs},
-                                                                      {"graph_objects", memory.graph_objects}}};
-  std::vector<ClientMetric> bytes;
-  for (const auto& [kind, size] : kinds) bytes.push_back(number(MetricType::Gauge, {{"kind", kind}}, size));
-  families.add(MetricType::Gauge, "tessera:memory_bytes", "Device memory, by what takes it.", std::move(bytes));
-
-  std::vector<ClientMetric> http;
-  for (const auto& [key, count] : answers) {
-    http.push_back(number(MetricType::Counter, {{"route", key.first}, {"status", std::to_string(key.second)}}, count));
-  }
-  families.add(MetricType::Counter, "tessera:http_requests_total", "HTTP requests answered.", std::move(http));
+void ServerMetrics::Impl::add_own(Families& families, const EngineStats& stats) const {
+  add_graph_metrics(families, stats);
+  families.counter("tessera:steps_total", "Steps of the engine.", {}, stats.steps);
+  families.counter("tessera:preemptions_total", "Requests put back for want of pages.", {}, stats.preemptions);
+  families.gauge("tessera:cached_pages", "Pages that the prefix cache alone holds.", {},
+                 static_cast<double>(stats.cached_pages));
+  std::vector<Sample> http;
+  for (const auto& [key, count] : answers)
+    http.push_back({{{"route", key.first}, {"status", std::to_string(key.second)}}, static_cast<double>(count)});
+  families.counters("tessera:http_requests_total", "HTTP requests answered.", http);
 }
 
 }  // namespace tessera

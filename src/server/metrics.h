@@ -48,7 +48,7 @@ class ServerMetrics {
   ServerLatencies latencies() const;
 
   // All metrics as of now; the throughput is that since the scrape before.
-  std::string scrape(const EngineStats& stats, const MemoryLedger& memory,
+  std::string scrape(const EngineStats& stats,
                      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 
  private:

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <regex>
 #include <sstream>
 #include <vector>
@@ -16,6 +17,34 @@ namespace {
 
 using std::chrono::steady_clock;
 
+std::shared_ptr<const GraphInventory> some_graphs() {
+  GraphInventory graphs{.memory = {.weights = 1,
+                                   .kv_cache = 2,
+                                   .arena = 3,
+                                   .workspace = 4,
+                                   .static_inputs = 5,
+                                   .graph_objects = 60,
+                                   .attention = 7,
+                                   .predicted = {.arena = 30, .graph_objects = 61},
+                                   .runners = {{.name = "decode", .sizes = {{.size = 8, .graph_bytes = 60}}}}},
+                        .max_tokens = 512};
+  graphs.prefill = {.pieces = 6,
+                    .split_ops = 5,
+                    .graphs = 12,
+                    .shape_compiles = 3,
+                    .captured = {64, 128},
+                    .to_come = {4, 8, 16},
+                    .dropped = {{256, "too large"}}};
+  graphs.decode = {.pieces = 1, .graphs = 1, .shape_compiles = 1, .captured = {8}};
+  return std::make_shared<GraphInventory>(std::move(graphs));
+}
+
+EngineStats idle_stats() {
+  EngineStats stats;
+  stats.graphs = some_graphs();
+  return stats;
+}
+
 EngineStats some_stats() {
   EngineStats stats{
       .running = 3, .queued = 2, .used_pages = 10, .cached_pages = 5, .usable_pages = 40, .page_size = 16};
@@ -24,17 +53,17 @@ EngineStats some_stats() {
   stats.output_tokens = 500;
   stats.preemptions = 4;
   stats.steps = 77;
-  stats.forwards.by_bucket[{RunnerKind::kDecode, 8}] = 21;
-  stats.forwards.by_bucket[{RunnerKind::kPrefill, 128}] = 6;
-  stats.forwards.by_bucket[{RunnerKind::kEager, 99}] = 1;
-  stats.forwards.by_reason[static_cast<std::size_t>(Reason::kPaddedToSize)] = 20;
-  stats.forwards.tokens = 1234;
-  stats.forwards.padded_tokens = 56;
+  stats.split_chunks = 9;
+  stats.profile_cache_hits = 2;
+  for (int i = 0; i < 20; ++i)
+    stats.forwards.add({RunnerKind::kDecode, 8, 2, Reason::kPaddedToSize}, 6, /*is_decode=*/true);
+  stats.forwards.add({RunnerKind::kDecode, 8, 0, Reason::kExactSize}, 8, /*is_decode=*/true);
+  for (int i = 0; i < 6; ++i)
+    stats.forwards.add({RunnerKind::kPrefill, 128, 0, Reason::kExactSize}, 128, /*is_decode=*/false);
+  stats.forwards.add({RunnerKind::kEager, 304, 0, Reason::kAboveLargestSize}, 304, /*is_decode=*/false);
+  stats.graphs = some_graphs();
   return stats;
 }
-
-constexpr MemoryLedger kMemory{
-    .weights = 1, .kv_cache = 2, .arena = 3, .workspace = 4, .static_inputs = 5, .graph_objects = 60};
 
 // The samples of a scrape by name and labels as written. Fails where a line is none, or comes before its TYPE.
 std::map<std::string, double> samples(const std::string& text) {
@@ -66,21 +95,67 @@ void observe_known(ServerMetrics& metrics) {
   metrics.answered("/v1/completions", 429);
 }
 
+void expect_graphs(const std::map<std::string, double>& found) {
+  const auto at = [&](const std::string& name, const std::string& runner) {
+    return found.at("tessera:" + name + "{runner=\"" + runner + "\"}");
+  };
+  EXPECT_EQ(found.at("tessera:models"), 1);
+  EXPECT_EQ(at("graph_pieces", "prefill"), 6);
+  EXPECT_EQ(at("graph_split_ops", "prefill"), 5);
+  EXPECT_EQ(at("captured_sizes", "prefill"), 2);
+  EXPECT_EQ(at("captured_graphs", "prefill"), 12);
+  EXPECT_EQ(at("captured_graphs", "decode"), 1);
+  EXPECT_EQ(at("sizes_to_come", "prefill"), 3);
+  EXPECT_EQ(at("dropped_sizes", "prefill"), 1);
+  EXPECT_EQ(at("dropped_sizes", "decode"), 0);
+  EXPECT_EQ(at("general_compiles_total", "prefill"), 6);
+  EXPECT_EQ(at("shape_compiles_total", "prefill"), 3);
+}
+
+// Buckets that tessera explain --suggest-tokens reads: each counts the forwards of at most so many tokens.
+void expect_token_histogram(const std::map<std::string, double>& found) {
+  const auto at_most = [&](const std::string& tokens) {
+    return found.at("tessera:prefill_tokens_bucket{le=\"" + tokens + "\"}");
+  };
+  EXPECT_EQ(at_most("120"), 0);
+  EXPECT_EQ(at_most("128"), 6);
+  EXPECT_EQ(at_most("288"), 6);
+  EXPECT_EQ(at_most("320"), 7);
+  EXPECT_EQ(at_most("512"), 7);
+  EXPECT_FALSE(found.contains(R"(tessera:prefill_tokens_bucket{le="576"})")) << "more than a forward can have";
+  EXPECT_EQ(at_most("+Inf"), 7);
+  EXPECT_EQ(found.at("tessera:prefill_tokens_count"), 7);
+  EXPECT_EQ(found.at("tessera:prefill_tokens_sum"), 6 * 128 + 304);
+}
+
 void expect_own(const std::map<std::string, double>& found) {
-  EXPECT_EQ(found.at(R"(tessera:graph_replays_total{runner="decode",bucket="8"})"), 21);
-  EXPECT_EQ(found.at(R"(tessera:graph_replays_total{runner="prefill",bucket="128"})"), 6);
-  EXPECT_FALSE(found.contains(R"(tessera:graph_replays_total{runner="eager",bucket="99"})"));
+  expect_graphs(found);
+  expect_token_histogram(found);
+  EXPECT_EQ(found.at(R"(tessera:graph_replays_total{runner="decode",bucket="8",reason="padded_to_size"})"), 20);
+  EXPECT_EQ(found.at(R"(tessera:graph_replays_total{runner="decode",bucket="8",reason="exact_size"})"), 1);
+  EXPECT_EQ(found.at(R"(tessera:graph_replays_total{runner="prefill",bucket="128",reason="exact_size"})"), 6);
+  EXPECT_FALSE(found.contains(R"(tessera:graph_replays_total{runner="eager",bucket="0",reason="above_largest_size"})"));
   EXPECT_EQ(found.at(R"(tessera:forwards_total{reason="padded_to_size"})"), 20);
-  EXPECT_EQ(found.at(R"(tessera:forwards_total{reason="exact_size"})"), 0);
-  EXPECT_EQ(found.at("tessera:forward_tokens_total"), 1234);
-  EXPECT_EQ(found.at("tessera:padded_tokens_total"), 56);
+  EXPECT_EQ(found.at(R"(tessera:forwards_total{reason="exact_size"})"), 7);
+  EXPECT_EQ(found.at(R"(tessera:forwards_total{reason="above_largest_size"})"), 1);
+  EXPECT_EQ(found.at(R"(tessera:forward_tokens_total{runner="eager"})"), 304);
+  EXPECT_EQ(found.at(R"(tessera:forward_tokens_total{runner="prefill"})"), 768);
+  EXPECT_EQ(found.at(R"(tessera:forward_tokens_total{runner="decode"})"), 128);
+  EXPECT_NEAR(found.at("tessera:replayed_token_share"), 896.0 / 1200, 1e-9);
+  EXPECT_EQ(found.at(R"(tessera:padded_tokens_total{runner="decode",bucket="8"})"), 40);
+  EXPECT_EQ(found.at(R"(tessera:padded_tokens_total{runner="prefill",bucket="128"})"), 0);
   EXPECT_EQ(found.at("tessera:preemptions_total"), 4);
+  EXPECT_EQ(found.at("tessera:split_chunks_total"), 9);
+  EXPECT_EQ(found.at("tessera:profile_cache_hits_total"), 2);
   EXPECT_EQ(found.at("tessera:steps_total"), 77);
   EXPECT_EQ(found.at("tessera:cached_pages"), 5);
   double bytes = 0;
-  for (const char* kind : {"weights", "kv_cache", "arena", "workspace", "static_inputs", "graph_objects"})
+  for (const char* kind : {"weights", "kv_cache", "arena", "workspace", "static_inputs", "attention", "graph_objects"})
     bytes += found.at(std::string("tessera:memory_bytes{kind=\"") + kind + "\"}");
-  EXPECT_EQ(bytes, 75);
+  EXPECT_EQ(bytes, 82);
+  EXPECT_EQ(found.at(R"(tessera:memory_predicted_bytes{kind="arena"})"), 30);
+  EXPECT_EQ(found.at(R"(tessera:memory_predicted_bytes{kind="graph_objects"})"), 61);
+  EXPECT_EQ(found.at(R"(tessera:graph_bytes{runner="decode",bucket="8"})"), 60);
   EXPECT_EQ(found.at(R"(tessera:http_requests_total{route="/v1/completions",status="200"})"), 2);
   EXPECT_EQ(found.at(R"(tessera:http_requests_total{route="/v1/completions",status="429"})"), 1);
 }
@@ -88,7 +163,7 @@ void expect_own(const std::map<std::string, double>& found) {
 TEST(Metrics, SglangNames) {
   ServerMetrics metrics(MetricsStyle::kSglang, "demo");
   observe_known(metrics);
-  const auto found = samples(metrics.scrape(some_stats(), kMemory));
+  const auto found = samples(metrics.scrape(some_stats()));
   const auto at = [&](const std::string& name) { return found.at("sglang:" + name + R"({model_name="demo"})"); };
   EXPECT_EQ(at("num_running_reqs"), 3);
   EXPECT_EQ(at("num_queue_reqs"), 2);
@@ -123,7 +198,7 @@ TEST(Metrics, SglangNames) {
 TEST(Metrics, VllmNames) {
   ServerMetrics metrics(MetricsStyle::kVllm, "demo");
   observe_known(metrics);
-  const auto found = samples(metrics.scrape(some_stats(), kMemory));
+  const auto found = samples(metrics.scrape(some_stats()));
   const std::string labels = R"(model_name="demo",engine="0")";
   const auto at = [&](const std::string& name) { return found.at("vllm:" + name + "{" + labels + "}"); };
   EXPECT_EQ(at("num_requests_running"), 3);
@@ -153,11 +228,11 @@ TEST(Metrics, VllmNames) {
 
 TEST(Metrics, ThroughputIsOfTheTimeSinceTheScrapeBefore) {
   ServerMetrics metrics(MetricsStyle::kSglang, "demo");
-  EngineStats stats;
+  EngineStats stats = idle_stats();
   const auto start = steady_clock::now() + std::chrono::seconds(1);
   const auto scrape_at = [&](double seconds) {
     const auto now = start + std::chrono::duration_cast<steady_clock::duration>(std::chrono::duration<double>(seconds));
-    return samples(metrics.scrape(stats, kMemory, now)).at(R"(sglang:gen_throughput{model_name="demo"})");
+    return samples(metrics.scrape(stats, now)).at(R"(sglang:gen_throughput{model_name="demo"})");
   };
   scrape_at(0);
   stats.output_tokens = 100;
@@ -170,7 +245,7 @@ TEST(Metrics, ThroughputIsOfTheTimeSinceTheScrapeBefore) {
 
 TEST(Metrics, NamesOfModelsAreQuoted) {
   ServerMetrics metrics(MetricsStyle::kSglang, "a\"b\\c\nd");
-  const auto found = samples(metrics.scrape({}, {}));
+  const auto found = samples(metrics.scrape(idle_stats()));
   EXPECT_TRUE(found.contains(R"(sglang:num_running_reqs{model_name="a\"b\\c\nd"})"));
   EXPECT_EQ(found.at(R"(sglang:token_usage{model_name="a\"b\\c\nd"})"), 0);  // of no pages
 }

@@ -88,6 +88,18 @@ TEST(Requests, WhatIsLeftOutComesFromTheModelThenFromOpenAi) {
   EXPECT_EQ(prepared(prepare_completion, R"({"prompt": [5]})", model).requests[0].sampling.temperature, 0);
 }
 
+TEST(Requests, GraphInfoIsToldWhereItIsAskedFor) {
+  EXPECT_FALSE(prepared(prepare_completion, R"({"prompt": [5]})").requests[0].return_graph_info);
+  EXPECT_TRUE(
+      prepared(prepare_completion, R"({"prompt": [5], "return_graph_info": true})").requests[0].return_graph_info);
+  EXPECT_TRUE(
+      prepared(prepare_generate, R"({"input_ids": [5], "return_graph_info": true})").requests[0].return_graph_info);
+  const ApiJob chat =
+      prepared(prepare_chat, R"({"messages": [{"role": "user", "content": "a"}], "n": 2, "return_graph_info": true})");
+  ASSERT_THAT(chat.requests, SizeIs(2));
+  EXPECT_TRUE(chat.requests[1].return_graph_info);
+}
+
 TEST(Requests, ChoicesShareASeedAndRequestsDoNot) {
   const ApiJob first = prepared(prepare_completion, R"({"prompt": [[5], [6]], "n": 2})");
   const ApiJob second = prepared(prepare_completion, R"({"prompt": [5]})");

@@ -23,6 +23,7 @@ struct OutputFields {
   bool skip_special_tokens = true;
   std::int64_t priority = 0;
   double timeout_s = 0;
+  bool return_graph_info = false;
 };
 
 // Where the request says nothing, the model's generation_config.json does, and last OpenAI's defaults.

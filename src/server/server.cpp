@@ -56,7 +56,6 @@ struct Server::Impl {
     model = TRY(ServedModel::create(options, engine));
     const MetricsStyle style = TRY(metrics_style(options.metrics_style));
     metrics.emplace(style, model.name);
-    memory = engine.runner().memory();
     engine_state.emplace(engine, model);
     add_routes();
     http = TRY(HttpServer::create(options.http, [this](HttpExchange exchange) { handle(std::move(exchange)); }));
@@ -235,7 +234,7 @@ struct Server::Impl {
 
   void scrape(const Call& call) {
     HttpResponse response{.content_type = std::string(kMetricsContentType), .headers = {}};
-    response.body = metrics->scrape(engine_thread->stats(), memory);
+    response.body = metrics->scrape(engine_thread->stats());
     call.respond(std::move(response));
   }
 
@@ -248,7 +247,6 @@ struct Server::Impl {
   Engine& engine;
   ServedModel model;
   Router router;
-  MemoryLedger memory;  // as it was before the engine had a thread
   std::optional<ServerMetrics> metrics;
   std::optional<EngineState> engine_state;
   std::atomic<bool> draining = false;

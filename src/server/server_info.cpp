@@ -2,6 +2,7 @@
 
 #include "tessera/runner/dispatch.h"
 #include "tessera/runner/rules.h"
+#include "tessera/server/memory_kinds.h"
 
 namespace tessera {
 namespace {
@@ -27,15 +28,14 @@ void write_sizes(JsonWriter& json, const std::vector<std::int64_t>& sizes) {
 
 void write_plan(JsonWriter& json, const Engine& engine) {
   const RunnerOptions& runner = engine.runner().options();
-  const MemoryLedger memory = engine.runner().memory();
   json.object().key("context_length").value(runner.context_length).key("max_tokens").value(runner.max_tokens);
   json.key("max_requests").value(runner.max_requests).key("num_pages").value(runner.num_pages);
   json.key("page_size").value(runner.page_size).key("prefill_sizes");
   write_sizes(json, runner.prefill_sizes);
   write_sizes(json.key("decode_sizes"), runner.decode_sizes);
-  json.key("memory_bytes").object().key("weights").value(memory.weights).key("kv_cache").value(memory.kv_cache);
-  json.key("arena").value(memory.arena).key("workspace").value(memory.workspace);
-  json.key("static_inputs").value(memory.static_inputs).key("graph_objects").value(memory.graph_objects).end_object();
+  json.key("memory_bytes").object();
+  for (const auto& [kind, bytes] : memory_kinds(engine.runner().memory())) json.key(kind).value(bytes);
+  json.end_object();
   json.key("start_seconds").object().key("prepare").value(engine.prepare_seconds());
   json.key("load").value(engine.load_seconds()).key("capture").value(engine.capture_seconds()).end_object();
   json.key("notes").array();
@@ -46,13 +46,15 @@ void write_plan(JsonWriter& json, const Engine& engine) {
 void write_forwards(JsonWriter& json, const ForwardCounters& forwards) {
   json.object().key("tokens").value(forwards.tokens).key("padded_tokens").value(forwards.padded_tokens);
   json.key("by_reason").object();
-  for (std::size_t r = 0; r < forwards.by_reason.size(); ++r) {
-    json.key(reason_name(static_cast<Reason>(r))).value(forwards.by_reason[r]);
+  for (int r = 0; r < kNumReasons; ++r) {
+    const auto reason = static_cast<Reason>(r);
+    json.key(reason_name(reason)).value(forwards.forwards(reason));
   }
   json.end_object().key("by_bucket").array();
-  for (const auto& [bucket, count] : forwards.by_bucket) {
-    json.object().key("runner").value(runner_kind_name(bucket.first)).key("size").value(bucket.second);
-    json.key("count").value(count).end_object();
+  for (const auto& [key, count] : forwards.by_key) {
+    json.object().key("runner").value(runner_kind_name(key.runner)).key("size").value(key.size);
+    json.key("reason").value(reason_name(key.reason)).key("count").value(count.forwards);
+    json.key("tokens").value(count.tokens).key("padding").value(count.padding).end_object();
   }
   json.end_array().end_object();
 }

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import struct
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import unittest.mock
 import urllib.request
@@ -170,6 +172,24 @@ class Generate(CliTest):
         self.assertEqual(first["output_ids"], again["output_ids"])
         self.assertNotEqual(first["output_ids"], other["output_ids"])
 
+    def test_debug_mode_changes_no_token_and_writes_the_graphs(self):
+        arguments = ["generate", "--model-path", LLAMA, "--input-ids", "1,2,3,4,5", "--max-new-tokens", 6, "--json",
+                     *FEW_SIZES]
+        plain = json.loads(self.ok(*arguments).stdout)
+        with unittest.mock.patch.dict(os.environ, {"TESSERA_CACHE_DIR": str(self.folder)}):
+            checked = json.loads(self.ok(*arguments, "--enable-torch-compile-debug-mode").stdout)
+        self.assertEqual(checked["output_ids"], plain["output_ids"])
+        exports = list((self.folder / "torch_compile_cache").iterdir())
+        self.assertEqual(len(exports), 1)
+        self.assertTrue(exports[0].name.startswith("llama-"))
+        self.assertTrue((exports[0] / "decode.svg").is_file())
+        not_a_folder = self.folder / "file"
+        not_a_folder.write_text("")
+        with unittest.mock.patch.dict(os.environ, {"TESSERA_CACHE_DIR": str(not_a_folder)}):
+            result = self.ok(*arguments, "--enable-torch-compile-debug-mode")
+        self.assertEqual(json.loads(result.stdout)["output_ids"], plain["output_ids"])
+        self.assertEqual(result.stderr.count("the graphs are not exported"), 1, result.stderr)
+
     def test_random_weights_from_a_config_alone(self):
         config = self.folder / "config.json"
         shutil.copy(LLAMA / "config.json", config)
@@ -281,11 +301,81 @@ class Explain(CliTest):
                       "disable_cuda_graph"):
             self.assertIn(words, text)
 
+    def test_suggested_tokens(self):
+        metrics = self.folder / "metrics.txt"
+        metrics.write_text("# TYPE tessera:prefill_tokens histogram\n"
+                           "tessera:prefill_tokens_bucket{le=\"8\"} 4\ntessera:prefill_tokens_bucket{le=\"300\"} 96\n"
+                           "tessera:prefill_tokens_bucket{le=\"+Inf\"} 100\n")
+        answer = json.loads(self.ok("explain", "--model-path", LLAMA, "--suggest-tokens", metrics, "--format",
+                                    "json").stdout)
+        self.assertEqual((answer["forwards"], answer["p50"], answer["p90"]), (100, 300, 300))
+        self.assertLess(answer["proposed"]["padding_time"], answer["present"]["padding_time"])
+        # The flag is ready to be used, and serves what it says.
+        again = json.loads(self.ok("explain", "--model-path", LLAMA, "--suggest-tokens", metrics, "--format", "json",
+                                   *answer["flag"].split()).stdout)
+        self.assertEqual(again["present"], answer["proposed"])
+        trace = self.folder / "trace.jsonl"
+        trace.write_text("".join(json.dumps({"timestamp": 900 * i, "input_length": 700 + i % 3, "output_length": 2}) + "\n"
+                                 for i in range(60)))
+        text = self.ok("explain", "--model-path", LLAMA, "--suggest-tokens", trace).stdout
+        for words in ("60 requests", "p50 701", "proposed", "\n--piecewise-cuda-graph-tokens 700,"):
+            self.assertIn(words, text)
+        trace.write_text("{\"timestamp\": 0, \"input_length\": \"long\"}\n")
+        self.fails(2, ["--suggest-tokens", "trace.jsonl:1", "input_length"], "explain", "--model-path", LLAMA,
+                   "--suggest-tokens", trace)
+
     def test_pictures(self):
         self.assertTrue(self.ok("explain", "--model-path", DEMO, "--format", "dot").stdout.startswith("digraph"))
         file = self.folder / "graph.svg"
         self.ok("explain", "--model-path", DEMO, "--format", "svg", "--output", file)
         self.assertIn("<svg", file.read_text()[:200])
+
+    def graph(self, name, form, *more):
+        return self.ok("explain", "--model-path", LLAMA, "--graph", name, "--format", form, *more).stdout
+
+    def test_every_graph_in_every_form(self):
+        nodes = {}
+        for name in ("body", "head", "sampler", "choose", "logprobs", "decode", "stitched", "0", "1"):
+            with self.subTest(graph=name):
+                answer = json.loads(self.graph(name, "json"))
+                self.assertEqual(answer["graph"], name)
+                nodes[name] = len(answer["nodes"])
+                self.assertTrue(self.graph(name, "dot").startswith("digraph"))
+                self.assertIn("<svg", self.graph(name, "svg")[:200])
+                self.assertTrue(self.graph(name, "text").startswith("stitching" if name == "stitched" else "graph @"))
+        self.assertEqual(nodes["decode"], nodes["body"] + nodes["head"] + nodes["sampler"])
+        self.assertEqual((nodes["stitched"], nodes["1"]), (nodes["body"], 1))
+        parts = [node["part"] for node in json.loads(self.graph("stitched", "json"))["nodes"]]
+        self.assertEqual((parts[0], parts[-1]), ("piece 0", "piece 6"))
+
+    def test_passes(self):
+        passes = json.loads(self.ok("explain", "--model-path", LLAMA, "--format", "json").stdout)["passes"]
+        text = self.ok("explain", "--model-path", LLAMA).stdout
+        for report in passes:
+            self.assertGreaterEqual(report["ms"], 0)
+            self.assertIn(report["name"], text)
+        name = passes[0]["name"]
+        off = json.loads(self.ok("explain", "--model-path", LLAMA, "--format", "json",
+                                 "--cuda-graph-disable-passes", name).stdout)["passes"]
+        self.assertEqual([report["name"] for report in off],
+                         [report["name"] for report in passes if report["name"] != name])
+        # Models are built as the passes would leave them.
+        self.assertFalse(any(report["changed"] for report in passes))
+        self.fails(2, ["--graph", f"the pass {name} changes no graph"], "explain", "--model-path", LLAMA, "--graph",
+                   f"pass:{name}")
+
+    def test_export(self):
+        folder = self.folder / "all" / "graphs"
+        self.ok("explain", "--model-path", LLAMA / "config.json", "--export", folder)
+        names = {file.stem for file in folder.iterdir()}
+        self.assertTrue({"body", "decode", "stitched", "part.00", "part.06"} <= names, names)
+        for name in names:
+            for form in ("txt", "dot", "svg"):
+                self.assertTrue((folder / f"{name}.{form}").stat().st_size > 0, name)
+        self.assertEqual((folder / "body.txt").read_text(), self.graph("body", "text"))
+        (self.folder / "file").write_text("")
+        self.fails(1, [str(self.folder / "file")], "explain", "--model-path", LLAMA, "--export",
+                   self.folder / "file" / "x")
 
     def test_exit_code_where_piecewise_graphs_are_off(self):
         for flag, words in (("--disable-cuda-graph", "because disable_cuda_graph is set"),
@@ -318,6 +408,29 @@ class Verify(CliTest):
             self.assertGreaterEqual(answer["runners"][runner]["comparisons"], len(sizes))
         self.assertIn("comparisons", self.ok("verify", "--model-path", LLAMA, *FEW_SIZES).stdout)
 
+    def test_every_mode_is_equal(self):
+        answer = self.ok_json("verify", "--model-path", LLAMA, "--modes", *FEW_SIZES, "--log-level", "error")
+        self.assertTrue(answer["equal"])
+        self.assertEqual([mode["mode"] for mode in answer["modes"]],
+                         ["full_and_piecewise", "piecewise", "full", "lazy capture", "core capture", "without passes",
+                          "deterministic", "after a cache restart"])
+        for mode in answer["modes"]:
+            self.assertTrue(mode["equal"], mode)
+            self.assertGreater(mode["runners"]["prefill"]["comparisons"], 0)
+
+    def test_soak(self):
+        soak = ["verify", "--model-path", LLAMA, "--soak", "40", *FEW_SIZES, "--log-level", "error"]
+        answer = self.ok_json(*soak, "--seed", "5")
+        self.assertEqual((answer["equal"], answer["batches"], answer["failures"]), (True, 40, 0))
+        self.assertLessEqual(answer["greatest_difference"], 1e-5)
+        again = self.ok_json(*soak, "--seed", "5")
+        self.assertEqual(answer["forwards"], again["forwards"])
+        self.assertNotEqual(answer["tokens"], self.ok_json(*soak, "--seed", "6")["tokens"])
+        for wrong in (["--soak", "0"], ["--soak", "x"], ["--seed", "3"], ["--soak", "3", "--seed", "-1"],
+                      ["--soak", "3", "--modes"]):
+            self.fails(2, [wrong[0] if len(wrong) < 4 or wrong[3] != "-1" else "--seed"],
+                       "verify", "--model-path", LLAMA, *wrong)
+
     def test_nothing_to_verify_is_no_success(self):
         self.fails(1, ["no graphs to verify"], "verify", "--model-path", LLAMA, "--disable-cuda-graph")
 
@@ -345,6 +458,41 @@ class Bench(CliTest):
         self.assertEqual(answer["runners"]["prefill"]["graphs"], 2 * (layers + 1))
         self.assertEqual(answer["runners"]["decode"]["graphs"], 2)
         self.assertGreater(answer["runners"]["prefill"]["nodes"], answer["runners"]["prefill"]["graphs"])
+
+    def test_profile(self):
+        file = self.folder / "trace.json"
+        answer = self.ok_json("bench", "profile", *self.COMMON, "--num-tokens", "5,30", "--batch-size", 3, "--context",
+                              16, "--output", file, *FEW_SIZES)
+        self.assertEqual([row["forward"] for row in answer["forwards"]], ["prefill 8", "prefill 32", "decode 4"])
+        times = [row["ms"] for row in answer["slowest"]]
+        self.assertEqual((len(times), times), (10, sorted(times, reverse=True)))
+        trace = json.loads(file.read_text())
+        self.assertEqual(trace["otherData"]["bench"], "profile")
+        layers = json.loads((LLAMA / "config.json").read_text())["num_hidden_layers"]
+        for pid, row in enumerate(answer["forwards"], 1):
+            for tid, (category, whole_ms) in enumerate((("replay", row["replay_ms"]),
+                                                        ("eager operators", row["eager_ms"])), 1):
+                spans = [e for e in trace["traceEvents"] if e["ph"] == "X" and (e["pid"], e["tid"]) == (pid, tid)]
+                whole, inner = spans[0], spans[1:]
+                self.assertEqual({span["cat"] for span in spans}, {category})
+                self.assertAlmostEqual(whole["dur"], 1e3 * whole_ms)
+                self.assertLessEqual(sum(span["dur"] for span in inner), 1.001 * whole["dur"])
+                for before, after in zip(inner, inner[1:]):
+                    self.assertGreaterEqual(after["ts"] + 1e-3, before["ts"] + before["dur"])
+                if category == "replay":
+                    # Pieces around attention, and the head.
+                    self.assertEqual(len(inner), 1 if row["forward"] == "decode 4" else 2 * layers + 2)
+                    self.assertTrue(inner[0]["args"]["graph"])
+                else:
+                    self.assertEqual(len(inner), row["operators"])
+                    for span in inner:
+                        self.assertGreater(span["args"]["bytes"], 0)
+                        self.assertIn("%", span["args"]["result"])
+                        self.assertIn("->", span["args"]["shapes"])
+        text = self.ok("bench", "profile", *self.COMMON, "--num-tokens", 8, "--output", file, *FEW_SIZES).stdout
+        for words in ("operator by operator", "linear", str(file)):
+            self.assertIn(words, text)
+        self.fails(1, [str(self.folder)], "bench", "profile", *self.COMMON, "--num-tokens", 8, "--output", self.folder)
 
     def test_tables(self):
         for what in ("prefill", "decode", "startup"):
@@ -653,6 +801,48 @@ class FakeHub(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class FailedStart(CliTest):
+    """A process that may not have the addresses that an arena reserves cannot make its graphs."""
+
+    LIMIT = 4 << 30
+
+    def start(self, cache, *arguments):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (self.LIMIT, self.LIMIT))
+        return subprocess.run([str(PROGRAM), *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=120,
+                              preexec_fn=limit, check=False, env={**os.environ, "TESSERA_CACHE_DIR": str(cache)})
+
+    def generate(self, cache, *more):
+        if self.start(cache, "--version").returncode != 0:
+            self.skipTest("the program itself needs more addresses")
+        result = self.start(cache, "generate", "--model-path", LLAMA, "--input-ids", "1,2,3", "--log-level", "error",
+                            *FEW_SIZES, *more)
+        if result.returncode == 0:
+            self.skipTest("this machine has too little memory for an arena to be refused")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertTrue(result.stderr.startswith("tessera: error: compiling graphs: "), result.stderr)
+        return result.stderr
+
+    def test_says_what_helps_and_keeps_a_report(self):
+        said = self.generate(self.folder)
+        for words in ("--disable-piecewise-cuda-graph starts without them", "--mem-fraction-static 0.8 (0.7)",
+                      "--piecewise-cuda-graph-max-tokens 2048 (1024, 512)", "--cuda-graph-max-bs 16"):
+            self.assertIn(words, said)
+        (file,) = (self.folder / "failure_reports").iterdir()
+        self.assertIn(f"A report of this start: {file}\n", said)
+        report = json.loads(file.read_text())
+        self.assertEqual(report["command"][:3], ["tessera", "generate", "--model-path"])
+        self.assertIn("compiling graphs", report["error"]["message"])
+        self.assertEqual(report["plan"]["runners"]["prefill"]["sizes"], report["configuration"]["piecewise-cuda-graph-tokens"])
+        self.assertIn("notes", report["plan"])
+
+    def test_where_no_report_can_be_kept(self):
+        (self.folder / "file").write_text("")
+        said = self.generate(self.folder / "file", "--disable-cuda-graph")
+        self.assertIn("No report could be kept: ", said)
+        self.assertIn("--chunked-prefill-size 1024", said)
+        self.assertNotIn("piecewise", said)  # it is off already
+
+
 class Hub(CliTest):
     def setUp(self):
         super().setUp()
@@ -745,10 +935,133 @@ class Hub(CliTest):
         self.fails(1, ["HF_HUB_OFFLINE"], "explain", "--model-path", "org/llama", "--download")
 
 
+class Config(CliTest):
+    def write(self, text):
+        file = self.folder / "config.yaml"
+        file.write_text(text)
+        return file
+
+    def test_file_and_command_line(self):
+        file = self.write(f"model-path: {LLAMA}\ninput-ids: [1, 2, 3]\nmax_new_tokens: 3\nignore-eos: true\n"
+                          "cuda_graph_bs: [1]\npiecewise-cuda-graph-tokens: [4]\nlog-level: [error]\n")
+        answer = self.ok_json("generate", "--config", file)
+        self.assertEqual(len(answer["output_ids"]), 3)
+        self.assertEqual(answer["graphs"]["prefill"]["sizes"], [4])
+        answer = self.ok_json("generate", "--config", file, "--max-new-tokens", 2, "--piecewise-cuda-graph-tokens", 8)
+        self.assertEqual(len(answer["output_ids"]), 2)
+        self.assertEqual(answer["graphs"]["prefill"]["sizes"], [8])
+
+    def test_effective_configuration(self):
+        file = self.write("page_size: 8\n")
+        first = self.ok("serve", "--model-path", LLAMA, "--config", file, "--enable-torch-compile", *FEW_SIZES,
+                        "--print-config")
+        self.assertIn("piecewise_cuda_graph has conflict with torch compile", first.stderr)
+        config = json.loads(first.stdout)
+        sources = config.pop("sources")
+        self.assertEqual(set(config), set(sources))
+        for key, value, source in (("page-size", 8, "file"), ("chunked-prefill-size", 32, "command line"),
+                                   ("port", 30000, "default"), ("disable-piecewise-cuda-graph", True, "engine"),
+                                   ("cuda-graph-bs", [1, 4], "command line"), ("context-length", 2048, "engine")):
+            self.assertEqual((config[key], sources[key]), (value, source), key)
+        self.assertNotIn("config", config)
+        second = json.loads(self.ok("serve", "--config", self.write(first.stdout), "--print-config").stdout)
+        self.assertEqual({*second.pop("sources").values()}, {"file", "default"})
+        self.assertEqual(second, config)
+        self.ok("verify", "--model-path", LLAMA, "--print-config")
+
+    def test_wrong_files(self):
+        arguments = ["explain", "--model-path", LLAMA, "--config"]
+        for words, text in ((["config.yaml:2", "--page-sise", "--page-size"], "page-size: 1\npage-sise: 2\n"),
+                            (["config.yaml:1", "page-size", "a whole number"], "page-size: large\n"),
+                            (["config.yaml:1", "--cuda-graph-bs", "\"0\""], "cuda-graph-bs: [0]\n"),
+                            (["config.yaml:2", "page_size", "already"], "page-size: 1\npage_size: 1\n"),
+                            (["config.yaml:1", "a holds a map"], "a:\n  b: 1\n"),
+                            (["config.yaml:1"], "a: [1\n"), (["config.yaml"], "{\"a\": }"), (["is empty"], ""),
+                            (["config.yaml:1", "--tp-size", "not supported yet"], "tp-size: 2\n")):
+            with self.subTest(text=text):
+                self.fails(2, words, *arguments, self.write(text))
+        self.fails(2, ["--config", "/no/such/file"], *arguments, "/no/such/file")
+        self.fails(2, ["--config"], *arguments, self.folder)
+
+
+class Cache(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "cache"
+        patch = unittest.mock.patch.dict(os.environ, {"TESSERA_CACHE_DIR": str(self.cache)})
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def info(self, action="info"):
+        return self.ok_json("cache", action)
+
+    def test_info_and_clear(self):
+        self.assertEqual(self.info(), {"path": str(self.cache), "cleared": False, "entries": 0, "bytes": 0, "kinds": {}})
+        folder = self.cache / "profiles" / "v1"
+        folder.mkdir(parents=True)
+        ours = [folder / f"costs-{digit * 32}.json" for digit in "0a"] + [folder / f"matmul-{'1' * 32}.json"]
+        for file in ours:
+            file.write_text("{}")
+        other = folder / "notes.txt"
+        other.write_text("mine")
+        info = self.info()
+        self.assertEqual((info["entries"], info["bytes"]), (3, 6))
+        self.assertEqual(info["kinds"], {"costs": {"entries": 2, "bytes": 4}, "matmul": {"entries": 1, "bytes": 2}})
+        text = self.ok("cache", "info").stdout
+        for words in (str(self.cache), "3 entries of 6 B", "costs", "matmul"):
+            self.assertIn(words, text)
+        self.assertEqual(self.info("clear")["entries"], 3)
+        self.assertEqual(list(folder.iterdir()), [other])
+        self.assertIn("removed 0 entries", self.ok("cache", "clear").stdout)
+
+    def test_folders_that_are_none(self):
+        self.cache.mkdir()
+        (self.cache / "profiles").write_text("")
+        self.fails(1, [str(self.cache / "profiles")], "cache", "info")
+        self.fails(1, [str(self.cache / "profiles")], "cache", "clear")
+        for name in ("TESSERA_CACHE_DIR", "SGLANG_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+            os.environ[name] = ""
+        self.fails(1, ["TESSERA_CACHE_DIR", "HOME"], "cache", "info")
+
+    def wait_for_costs(self):
+        """The file of measured costs, once there is one that is JSON."""
+        for _ in range(1200):
+            for file in (self.cache / "profiles" / "v1").glob("costs-*.json"):
+                if file.read_text() != "{":
+                    return file
+            time.sleep(0.1)
+        self.fail("no costs were measured")
+
+    def test_the_next_start_knows_what_this_one_measured(self):
+        with Serving() as server:
+            self.assertEqual(server.metric("profile_cache_hits_total"), 0)
+            file = self.wait_for_costs()
+        kept = json.loads(file.read_text())
+        self.assertEqual(kept["kind"], "costs")
+        self.assertTrue(kept["value"]["prefill"])
+        with Serving() as server:
+            self.assertEqual(server.metric("profile_cache_hits_total"), 1)
+        file.write_text("{")
+        with Serving() as server:
+            self.assertEqual(server.metric("profile_cache_hits_total"), 0)
+            self.assertEqual(self.wait_for_costs(), file)
+        self.assertEqual(json.loads(file.read_text())["key"], kept["key"])
+
+    def test_a_start_needs_no_cache(self):
+        arguments = ["generate", "--model-path", LLAMA, "--input-ids", "1,2", "--max-new-tokens", 3, "--ignore-eos",
+                     *FEW_SIZES]
+        plain = self.ok_json(*arguments)["output_ids"]
+        for folder in ("/proc/no/such/folder", str(self.folder / "file" / "below"), "/dev/full"):
+            (self.folder / "file").touch()
+            os.environ["TESSERA_CACHE_DIR"] = folder
+            self.assertEqual(json.loads(self.ok(*arguments, "--json").stdout)["output_ids"], plain, folder)
+
+
 class HelpAndVersion(CliTest):
     def test_help(self):
         for arguments in ([], ["--help"], ["generate", "--help"], ["score", "-h"], ["explain", "--help"],
-                          ["verify", "--help"], ["bench", "--help"], ["chat", "--help"], ["serve", "--help"]):
+                          ["verify", "--help"], ["bench", "--help"], ["chat", "--help"], ["serve", "--help"],
+                          ["cache", "--help"]):
             result = self.ok(*arguments)
             self.assertIn("Usage", result.stdout)
             self.assertEqual(result.stderr, "")
@@ -788,15 +1101,20 @@ class BadCommandLine(CliTest):
                 (["--cuda-graph-bs", "1.5"], [*ids, "--cuda-graph-bs", "1.5"]),
                 (["--cuda-graph-max-bs", "-1"], [*ids, "--cuda-graph-max-bs", "-1"]),
                 (["--cuda-graph-mode", "fast", "full_and_piecewise"], [*ids, "--cuda-graph-mode", "fast"]),
-                (["--cuda-graph-schedule", "auto", "default, legacy"], [*ids, "--cuda-graph-schedule", "auto"]),
+                (["--cuda-graph-schedule", "none", "default, legacy, auto"], [*ids, "--cuda-graph-schedule", "none"]),
+                (["--cuda-graph-capture", "soon", "eager, lazy, core"], [*ids, "--cuda-graph-capture", "soon"]),
+                (["--cuda-graph-memory-budget", "much", "0.5GiB"], [*ids, "--cuda-graph-memory-budget", "much"]),
+                (["--cuda-graph-disable-passes", "speed"], [*ids, "--cuda-graph-disable-passes", "speed"]),
+                (["--enable-vit-cuda-graph is not supported yet"], [*ids, "--enable-vit-cuda-graph"]),
                 (["--cuda-graph-split-ops", "atention", "attention"], [*ids, "--cuda-graph-split-ops", "atention"]),
                 (["--piecewise-cuda-graph-compiler", "inductor", "not supported yet"],
                  [*ids, "--piecewise-cuda-graph-compiler", "inductor"]),
                 (["unknown flag --max-new-token ", "did you mean --max-new-tokens?"], [*ids, "--max-new-token", "3"]),
                 (["unknown flag --zzz", "--help"], [*ids, "--zzz"]),
                 (["--quantization is not supported yet"], [*ids, "--quantization", "fp8"]),
-                (["--enable-torch-compile is not supported yet"], [*ids, "--enable-torch-compile"]),
-                (["--kv-cache-dtype is not supported yet"], [*ids, "--kv-cache-dtype", "fp8_e5m2"]),
+                (["--kv-cache-dtype", "fp8_e5m2", "accepted is auto"], [*ids, "--kv-cache-dtype", "fp8_e5m2"]),
+                (["--speculative-algorithm is not supported yet"], [*ids, "--speculative-algorithm", "EAGLE"]),
+                (["cache does what", "info, clear"], ["cache"]),
                 (["--tp-size", "2", "accepted is 1"], [*ids, "--tp-size", "2"]),
                 (["--dp-size", "2", "accepted is 1"], [*ids, "--dp-size=2"]),
                 (["--device", "npu", "cpu, cuda and cuda:N"], [*ids, "--device", "npu"]),
@@ -809,10 +1127,30 @@ class BadCommandLine(CliTest):
                 (["--mem-fraction-static", "2", "0.1 to 0.95"], [*ids, "--mem-fraction-static", "2"]),
                 (["--memory-plan", "none", "planned, isolated"], [*ids, "--memory-plan", "none"]),
                 (["--log-level", "loud"], [*ids, "--log-level", "loud"]),
+                (["--log-level", "\"dispach\"", "capture, ", "dispatch"], [*ids, "--log-level", "dispach=debug"]),
                 (["--output is missing"], ["score", "--model-path", LLAMA, "--input-ids", "1"]),
                 (["--num-tokens", "0"], ["explain", "--model-path", LLAMA, "--num-tokens", "0"]),
                 (["--format", "png", "text, json, dot, svg"], ["explain", "--model-path", LLAMA, "--format", "png"]),
+                (["--suggest-tokens", "/no/such/trace"],
+                 ["explain", "--model-path", LLAMA, "--suggest-tokens", "/no/such/trace"]),
+                (["--suggest-tokens", "picture"],
+                 ["explain", "--model-path", LLAMA, "--suggest-tokens", "trace", "--format", "dot"]),
+                (["--num-tokens", "--suggest-tokens"],
+                 ["explain", "--model-path", LLAMA, "--suggest-tokens", "trace", "--num-tokens", "4"]),
+                (["--graph", "\"tail\"", "body, head, sampler", "stitched", "0 to 6"],
+                 ["explain", "--model-path", LLAMA, "--graph", "tail"]),
+                (["--num-tokens", "--graph"],
+                 ["explain", "--model-path", LLAMA, "--graph", "body", "--num-tokens", "3"]),
                 (["bench of what"], ["bench", "--model-path", LLAMA]),
+                (["--output is missing"], ["bench", "profile", "--model-path", LLAMA, "--num-tokens", "8"]),
+                (["bench profile of what", "--num-tokens", "--batch-size"],
+                 ["bench", "profile", "--model-path", LLAMA, "--output", "x.json"]),
+                (["--context goes with --batch-size"],
+                 ["bench", "profile", "--model-path", LLAMA, "--output", "x", "--num-tokens", "8", "--context", "9"]),
+                (["--output does not go with bench decode"],
+                 ["bench", "decode", "--model-path", LLAMA, "--output", "x"]),
+                (["--num-tokens", "\"0\""],
+                 ["bench", "profile", "--model-path", LLAMA, "--output", "x", "--num-tokens", "0"]),
                 (["--input-file has its own prompts"], [*ids, "--input-file", "x", "--output-file", "y"]),
                 (["--output-file is missing"], [*text, "--input-file", "x"]),
                 (["--stop", "empty"], [*ids, "--stop", ""]),
@@ -825,7 +1163,7 @@ class BadCommandLine(CliTest):
                 (["--graphs", "--url"], ["bench", "serve", "--url", "http://x", "--graphs", "on"]),
                 (["--num-prompts", "bench decode"],
                  ["bench", "decode", "--model-path", LLAMA, "--num-prompts", "9"]),
-                (["bench", "speed", "prefill, decode, startup, serve"], ["bench", "speed", "--model-path", LLAMA]),
+                (["bench", "speed", "prefill, decode, startup, profile, serve"], ["bench", "speed", "--model-path", LLAMA]),
                 (["--context", "does not go with bench prefill"],
                  ["bench", "prefill", "--model-path", LLAMA, "--context", "9"])):
             with self.subTest(arguments=arguments[1:]):
@@ -1002,6 +1340,9 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+    # Nothing of what tests measure is kept for anybody's next start.
+    cache = tempfile.TemporaryDirectory()
+    os.environ["TESSERA_CACHE_DIR"] = cache.name
     names = sys.argv[2:]
     loader = unittest.defaultTestLoader
     module = sys.modules["__main__"]

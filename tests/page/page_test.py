@@ -203,7 +203,7 @@ class Tests:
         assert page.evaluate("document.querySelector('.ladder .read').textContent").startswith("4 tokens")
         assert "Replayed" in page.evaluate(shown.format("reasons"))
         assert "ms" in page.evaluate(shown.format("latency"))
-        assert page.evaluate("document.querySelectorAll('#memory li').length") == 6
+        assert page.evaluate("document.querySelectorAll('#memory li').length") == 7
         page.wait_for("engine.history.length >= 3")  # it goes on asking
         page.evaluate("document.getElementById('tab-chat').click()")
         asked = page.evaluate("performance.getEntriesByName(location.origin + '/engine_state').length")

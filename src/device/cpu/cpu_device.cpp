@@ -1,5 +1,8 @@
 #include "tessera/device/cpu/cpu_device.h"
 
+#include <malloc.h>
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +25,9 @@ Result<DeviceProperties> CpuDevice::read_properties(Options options) {
   properties.kind = DeviceKind::kCpu;
   properties.memory_bytes = read_host_memory().total_bytes;
   properties.has_native_bf16 = cpu.has_native_bf16;
+  properties.block_bytes = sysconf(_SC_PAGESIZE);
+  properties.graph_bytes = sizeof(CpuGraph);
+  properties.graph_node_bytes = sizeof(CpuLaunch);
 #ifdef _OPENMP
   properties.threads = options.threads > 0 ? options.threads : std::min(read_usable_cores(), kMaxThreads);
 #else
@@ -63,6 +69,12 @@ Result<std::unique_ptr<Event>> CpuDevice::create_event(EventKind kind) {
   std::string name = fmt::format("event {}", ++events_);
   TRY(enter(DeviceCall::kCreateEvent, name));
   return std::make_unique<CpuEvent>(*this, std::move(name), kind);
+}
+
+Status CpuDevice::trim() {
+  TRY(enter(DeviceCall::kTrim, "heap"));
+  malloc_trim(0);
+  return ok_status();
 }
 
 std::int64_t CpuDevice::available_bytes() const {

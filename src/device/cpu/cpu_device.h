@@ -76,6 +76,7 @@ class CpuStream : public Stream {
   Result<std::unique_ptr<RecordedGraph>> end_recording() override;
   void abandon_recording() override;
   bool recording() const override { return recording_; }
+  Status recording_status() const override;
 
  private:
   friend class CpuGraph;
@@ -111,9 +112,15 @@ class CpuDevice : public Device {
   Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
   using Device::create_event;
   Result<std::unique_ptr<Event>> create_event(EventKind kind) override;
+  Status begin_initialisation(std::string_view library) override {
+    return enter(DeviceCall::kInitialiseLibrary, library);
+  }
+  Status trim() override;
   std::int64_t available_bytes() const override;
 
  protected:
+  // Of allocations and arenas that are alive, bytes.
+  std::int64_t used_bytes() const { return used_bytes_; }
   explicit CpuDevice(DeviceProperties properties) : properties_(std::move(properties)) {}
   static Result<DeviceProperties> read_properties(Options options);
 

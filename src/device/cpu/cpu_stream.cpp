@@ -68,6 +68,8 @@ Status CpuStream::wait(Event& event) {
   return ok_status();
 }
 
+Status CpuStream::recording_status() const { return device_.recording_.status(*this); }
+
 Status CpuStream::synchronize() { return enter(DeviceCall::kSynchronize); }
 
 Status CpuStream::begin_recording(std::string what) {

@@ -23,6 +23,14 @@ std::uint64_t next_id() {
 // the primary context the same handle again after it was destroyed.
 thread_local std::uint64_t current_id = 0;
 
+// The driver's granularity of physical memory, as a rule.
+constexpr std::int64_t kBlockBytes = std::int64_t{2} << 20;
+// What instantiated graphs take: least squares over 14 ladders of three models on an H200 with driver 580 (30 to 1 950
+// graphs, 574 to 31 000 operators) gives 109 KiB a graph and 3.2 KiB an operator, of which some make two kernels; each
+// of the 14 is met within 7 MiB.
+constexpr std::int64_t kGraphBytes = 112 << 10;
+constexpr std::int64_t kGraphNodeBytes = 3 << 10;
+
 }  // namespace
 
 CudaDevice::CudaDevice(const Driver& driver) : driver_(driver), id_(next_id()) {}
@@ -90,7 +98,10 @@ Status CudaDevice::read_properties() {
                  .memory_bytes = static_cast<std::int64_t>(bytes),
                  .threads = multiprocessors,
                  .compute_capability = capability,
-                 .has_native_bf16 = true};  // from compute capability 8.0 on
+                 .has_native_bf16 = true,  // from compute capability 8.0 on
+                 .block_bytes = kBlockBytes,
+                 .graph_bytes = kGraphBytes,
+                 .graph_node_bytes = kGraphNodeBytes};
   return ok_status();
 }
 
@@ -157,6 +168,11 @@ Result<std::unique_ptr<Event>> CudaDevice::create_event(EventKind kind) {
   std::string name = fmt::format("event {}", ++events_);
   TRY(enter(DeviceCall::kCreateEvent, name));
   return TRY(CudaEvent::create(*this, std::move(name), kind));
+}
+
+Status CudaDevice::trim() {
+  TRY(enter(DeviceCall::kTrim, name_));
+  return check(driver_.cuDeviceGraphMemTrim(device_), {"cuDeviceGraphMemTrim", DeviceCall::kTrim, name_});
 }
 
 std::int64_t CudaDevice::available_bytes() const {

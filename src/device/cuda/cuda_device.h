@@ -49,6 +49,10 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
   using Device::create_event;
   Result<std::unique_ptr<Event>> create_event(EventKind kind) override;
+  Status begin_initialisation(std::string_view library) override {
+    return enter(DeviceCall::kInitialiseLibrary, library);
+  }
+  Status trim() override;
   std::int64_t available_bytes() const override;
 
   CUdevice handle() const { return device_; }

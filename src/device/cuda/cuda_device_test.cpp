@@ -191,6 +191,10 @@ TEST_F(CudaGpu, BrokenCaptureIsDropped) {
   ASSERT_TRUE(stream_->begin_recording("piece 3").ok());
   ASSERT_TRUE(stream_->fill(memory->data(), 1, 64).ok());
   EXPECT_NE(device_->driver().cuStreamSynchronize(as_cuda(*stream_).handle()), CUDA_SUCCESS);
+  // Whoever swallowed the library's error is found by asking.
+  const Status so_far = stream_->recording_status();
+  EXPECT_EQ(so_far.code(), StatusCode::kFailedPrecondition) << so_far.to_string();
+  EXPECT_THAT(so_far.message(), testing::AllOf(testing::HasSubstr("piece 3"), testing::HasSubstr("does not allow")));
   const Status status = stream_->end_recording().status();
   EXPECT_EQ(status.code(), StatusCode::kInternal) << status.to_string();
   EXPECT_THAT(status.message(),

@@ -142,6 +142,19 @@ Result<std::unique_ptr<RecordedGraph>> CudaStream::end_recording() {
   return std::move(recorded).value();
 }
 
+Status CudaStream::recording_status() const {
+  if (!recording_) return ok_status();
+  TRY(device_.recording().status(*this));
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  TRY(device_.check(device_.driver().cuStreamIsCapturing(handle_, &status),
+                    {"cuStreamIsCapturing", DeviceCall::kLaunch, name_}));
+  if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE) return ok_status();
+  return failed_precondition(
+      fmt::format("recording '{}' is dropped: a call was made that capture does not allow (an allocation, a "
+                  "synchronisation or the initialisation of a library)",
+                  recording_what_));
+}
+
 void CudaStream::abandon_recording() {
   if (!recording_) return;
   CUgraph graph = nullptr;

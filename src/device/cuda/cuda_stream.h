@@ -46,6 +46,7 @@ class CudaStream final : public Stream {
   Result<std::unique_ptr<RecordedGraph>> end_recording() override;
   void abandon_recording() override;
   bool recording() const override { return recording_; }
+  Status recording_status() const override;
   // Empty before the first recording.
   const std::string& recording_what() const { return recording_what_; }
 

@@ -65,7 +65,9 @@ Status FakeDevice::decide(DeviceCall call, std::string_view object) {
     case DeviceCall::kRecordEvent:
     case DeviceCall::kWaitForEvent:
     case DeviceCall::kSynchronizeEvent:
-    case DeviceCall::kSynchronize: return ok_status();
+    case DeviceCall::kSynchronize:
+    case DeviceCall::kInitialiseLibrary: return ok_status();
+    case DeviceCall::kTrim: ++counts_.trims; return ok_status();
   }
   return ok_status();
 }

@@ -33,7 +33,8 @@ struct FaultCounts {
   std::int64_t ended_recordings = 0;
   std::int64_t launches = 0;
   std::int64_t replays = 0;
-  std::int64_t calls = 0;   // of any kind
+  std::int64_t calls = 0;  // of any kind
+  std::int64_t trims = 0;
   std::int64_t faults = 0;  // injected so far
 };
 
@@ -44,6 +45,8 @@ class FakeDevice final : public CpuDevice {
   // Starts anew with another plan, all counts at 0; a lost device is well again.
   void set_plan(FaultPlan plan);
   FaultCounts counts() const;
+  // Of allocations and arenas that are alive.
+  std::int64_t bytes_in_use() const { return used_bytes(); }
 
  protected:
   Status before(DeviceCall call, std::string_view object) override;

@@ -183,7 +183,10 @@ struct PlanCache::Entries {
   Result<std::shared_ptr<const Plan>> find_or_make(const CudaAttention& a, Device& device) {
     for (const Entry& entry : all)
       if (entry.shape == a.shape && entry.scale == a.scale && entry.num_rows == a.num_rows) return entry.plan;
-    if (handle == nullptr) handle = TRY(Handle::create(static_cast<const CudaDevice&>(device)));
+    if (handle == nullptr) {
+      TRY(device.begin_initialisation("cuDNN"));
+      handle = TRY(Handle::create(static_cast<const CudaDevice&>(device)));
+    }
     std::shared_ptr<const Plan> plan = TRY(Plan::create(a, handle, device));
     all.push_back({a.shape, a.scale, a.num_rows, plan});
     return plan;

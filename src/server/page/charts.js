@@ -53,7 +53,9 @@ class LadderChart {
   }
   show(runner) {
     this.sizes = runner.sizes;
-    this.why = runner.enabled ? "no size was captured" : "off: these forwards run eagerly";
+    this.toCome = runner.to_come.length;
+    this.why = !runner.enabled ? "off: these forwards run eagerly"
+      : this.toCome ? "no size is captured yet" : "no size was captured";
     this.draw();
   }
 
@@ -73,7 +75,7 @@ class LadderChart {
     const replays = sizes.reduce((sum, s) => sum + s.count, 0);
     const used = sizes.filter((s) => s.count).length;
     setText(this.total, sizes.length ? `${countText(replays)} replays` : "");
-    const summary = sizes.length ? `${used} of ${sizes.length} sizes used so far` : this.why;
+    const summary = sizes.length ? `${used} of ${sizes.length} sizes used so far${this.toCome ? `, ${this.toCome} yet to be captured` : ""}` : this.why;
     setText(this.read, this.chosen >= 0 && sizes[this.chosen] ? this.told(sizes[this.chosen]) : summary);
     this.svg.setAttribute("aria-label", `${replays} replays; ${summary}. Arrow keys go through the sizes.`);
     this.svg.setAttribute("viewBox", `0 0 ${width} 124`);

@@ -117,11 +117,11 @@ function showLatency(latency) {
 }
 
 const kindNames = {weights: "Weights", kv_cache: "KV cache", arena: "Arena", workspace: "Workspace",
-  static_inputs: "Static inputs", graph_objects: "Graphs"};
+  static_inputs: "Static inputs", attention: "Attention's plans", graph_objects: "Graphs"};
 function showMemory(memory) {
   const total = memory.reduce((sum, m) => sum + m.bytes, 0);
   setText(byId("memory-lead"), `${bytesText(total)} in all.`);
-  const colour = memory.map((_, i) => `c${i % 6}`);
+  const colour = memory.map((_, i) => `c${i % 7}`);
   byId("memory-bar").replaceChildren(...memory.map((m, i) => m.bytes ? make("div", {class: colour[i]}) : null).filter(Boolean));
   let at = 0;
   memory.forEach((m) => { if (m.bytes) byId("memory-bar").children[at++].style.flex = `${m.bytes} 0 0`; });

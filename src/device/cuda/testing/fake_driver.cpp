@@ -441,6 +441,15 @@ void FakeFunctions::set_capture(Driver& t) {
       return on.captured = {}, CUDA_SUCCESS;
     });
   };
+  t.cuStreamIsCapturing = [](CUstream stream, CUstreamCaptureStatus* status) {
+    return with_context("cuStreamIsCapturing", [&](auto& s) {
+      const FakeStream& on = *s.streams.at(stream);
+      *status = !on.capturing      ? CU_STREAM_CAPTURE_STATUS_NONE
+                : on.capture_valid ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                   : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+      return CUDA_SUCCESS;
+    });
+  };
   t.cuStreamEndCapture = [](CUstream stream, CUgraph* graph) {
     // Ends the capture even where it fails.
     std::lock_guard lock(state().mutex);
@@ -454,6 +463,7 @@ void FakeFunctions::set_capture(Driver& t) {
       return s.graphs[*graph] = std::move(on.captured), CUDA_SUCCESS;
     });
   };
+  t.cuDeviceGraphMemTrim = [](CUdevice) { return call("cuDeviceGraphMemTrim", [](auto&) { return CUDA_SUCCESS; }); };
   t.cuGraphGetNodes = [](CUgraph graph, CUgraphNode*, std::size_t* nodes) {
     return call("cuGraphGetNodes", [&](auto& s) { return *nodes = s.graphs.at(graph).nodes.size(), CUDA_SUCCESS; });
   };

@@ -1,0 +1,48 @@
+// Catches: a topic's level that another one's overwrites or that comes too late, misspelt topics and levels that are
+// taken in silence, and topics that nobody could tell apart.
+#include "tessera/base/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Log, ATopicKeepsItsOwnLevel) {
+  ASSERT_TRUE(set_log_level("dispatch=debug").ok());
+  ASSERT_TRUE(set_log_level("capture=off").ok());
+  ASSERT_TRUE(set_log_level("warn").ok());
+  EXPECT_TRUE(log_enabled("dispatch", LogLevel::kDebug));
+  EXPECT_FALSE(log_enabled("capture", LogLevel::kError));
+  EXPECT_TRUE(log_enabled("server", LogLevel::kWarn));
+  EXPECT_FALSE(log_enabled("server", LogLevel::kInfo));
+  ASSERT_TRUE(set_log_level("info").ok());
+  EXPECT_TRUE(log_enabled("server", LogLevel::kInfo));
+  EXPECT_FALSE(log_enabled("capture", LogLevel::kError));
+}
+
+TEST(Log, AnUnknownTopicOrLevelNamesThoseThereAre) {
+  const Status topic = set_log_level("dispach=debug");
+  EXPECT_EQ(topic.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(topic.message(), HasSubstr("\"dispach\""));
+  for (const LogTopicName& known : kLogTopics) EXPECT_THAT(topic.message(), HasSubstr(known.name));
+  const Status level = set_log_level("dispatch=loud");
+  EXPECT_THAT(level.message(), HasSubstr("dispatch=loud"));
+  EXPECT_THAT(level.message(), HasSubstr("debug, info, warn, error, off"));
+  EXPECT_FALSE(set_log_level("").ok());
+  EXPECT_FALSE(set_log_level("=debug").ok());
+}
+
+TEST(Log, TopicsAreInOrderAndSaidOnce) {
+  std::string_view last;
+  for (const LogTopicName& topic : kLogTopics) {
+    EXPECT_LT(last, topic.name);
+    EXPECT_FALSE(topic.lines.empty());
+    last = topic.name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera

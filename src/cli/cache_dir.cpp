@@ -1,0 +1,38 @@
+#include "tessera/cli/cache_dir.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace tessera::cli {
+
+std::string cache_dir_from(const std::function<const char*(const char*)>& get) {
+  const auto path = [&](const char* name) {
+    const char* text = get(name);
+    std::string value = text == nullptr ? "" : text;
+    // Variables set by a file rather than a shell hold a "~" that nobody has replaced.
+    const char* home = get("HOME");
+    if (value.starts_with("~/") && home != nullptr) value = home + value.substr(1);
+    return value;
+  };
+  for (const char* name : {"TESSERA_CACHE_DIR", "SGLANG_CACHE_DIR"}) {
+    if (std::string folder = path(name); !folder.empty()) return folder;
+  }
+  namespace fs = std::filesystem;
+  if (const std::string caches = path("XDG_CACHE_HOME"); !caches.empty()) return fs::path(caches) / "tessera";
+  if (const std::string home = path("HOME"); !home.empty()) return fs::path(home) / ".cache" / "tessera";
+  return "";
+}
+
+std::string cache_dir() {
+  return cache_dir_from([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+void use_cache_dir(Command& command) {
+  std::visit(
+      [](auto& options) {
+        if constexpr (requires { options.engine; }) options.engine.cache_dir = cache_dir();
+      },
+      command);
+}
+
+}  // namespace tessera::cli

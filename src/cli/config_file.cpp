@@ -1,0 +1,147 @@
+#include "tessera/cli/config_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "tessera/cli/config_yaml.h"
+#include "tessera/cli/values.h"
+#include "tessera/text/unicode.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
+
+// Lines of an object's keys, in order. `text` was parsed already.
+std::vector<int> key_lines(std::string_view text) {
+  std::vector<int> lines;
+  int line = 1;
+  int depth = 0;
+  bool key_is_next = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') ++line;
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+    if (c == '{' || c == ',') key_is_next = true;
+    if (c != '"') continue;
+    if (depth == 1 && key_is_next) lines.push_back(line);
+    key_is_next = false;
+    for (++i; text[i] != '"'; ++i) i += text[i] == '\\' ? 1 : 0;
+  }
+  return lines;
+}
+
+Result<std::vector<ConfigEntry>> read_json(std::string_view text, const std::string& path) {
+  const Json file = TRY(Json::parse(text, path));
+  const std::vector<int> lines = key_lines(text);
+  std::vector<ConfigEntry> entries;
+  for (std::size_t i = 0; i < file.as_object().size(); ++i) {
+    const auto& [key, value] = file.as_object()[i];
+    entries.push_back({key, lines[i], value});
+  }
+  return entries;
+}
+
+// No maps, and no lists of anything but scalars.
+Status check_shape(const ConfigEntry& entry) {
+  const auto refuse = [&](std::string_view what) {
+    return invalid_argument(fmt::format("{} holds {}; accepted are a value and a list of values", entry.key, what));
+  };
+  if (entry.value.is_object()) return refuse("a map");
+  if (!entry.value.is_array()) return ok_status();
+  if (entry.value.as_array().empty()) return refuse("an empty list");
+  for (const Json& item : entry.value.as_array()) {
+    if (item.is_object()) return refuse("a map in a list");
+    if (item.is_array()) return refuse("a list in a list");
+    if (item.is_null()) return refuse("an empty value in a list");
+  }
+  return ok_status();
+}
+
+bool holds_numbers(std::string_view type) { return type == "N" || type == "1" || type == "X" || type == "LIST"; }
+
+std::string accepted_value(std::string_view type, bool repeatable) {
+  const std::string one = type == ""                   ? "true or false"
+                          : type == "N" || type == "1" ? "a whole number"
+                          : type == "X"                ? "a number"
+                          : type == "LIST"             ? "a number, a string, or a list of them"
+                          : type == "BYTES"            ? "a whole number or a string (\"2GiB\")"
+                                                       : "a string";
+  return one + (repeatable && type != "LIST" ? ", or a list of them" : "");
+}
+
+bool fits(const Json& value, std::string_view type) {
+  if (type.empty()) return value.is_bool();
+  if (type == "N" || type == "1") return value.is_int();
+  if (type == "X") return value.is_number();
+  if (type == "LIST") return value.is_number() || value.is_string();
+  if (type == "BYTES") return value.is_int() || value.is_string();
+  return value.is_string();
+}
+
+std::string text_of(const Json& scalar) { return scalar.is_string() ? scalar.as_string() : scalar.dump(); }
+
+// A number where the text is one and the type allows it.
+Json scalar_of(const std::string& text, std::string_view type) {
+  if (!holds_numbers(type)) return text;
+  if (const Result<std::int64_t> whole = parse_integer("", text, {INT64_MIN}); whole.ok()) return *whole;
+  if (const Result<double> number = parse_number("", text); number.ok()) return *number;
+  return text;
+}
+
+}  // namespace
+
+Result<std::vector<ConfigEntry>> read_config_file(const std::string& path) {
+  const std::string text = TRY(read_text_file(path));
+  if (text.size() > kMaxBytes)
+    return invalid_argument(fmt::format("{}: {} bytes are no configuration file", path, text.size()));
+  if (find_invalid_utf8(text) != std::string_view::npos)
+    return invalid_argument(fmt::format("{}: is not text in UTF-8", path));
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_json = first != std::string::npos && text[first] == '{';
+  std::vector<ConfigEntry> entries = TRY(is_json ? read_json(text, path) : read_yaml(text, path));
+  std::erase_if(entries, [](const ConfigEntry& e) { return e.key == kSourcesKey && e.value.is_object(); });
+  if (entries.empty())
+    return invalid_argument(
+        fmt::format("{}: the file is empty; accepted are flags and values, \"page-size: 16\"", path));
+  for (const ConfigEntry& entry : entries) TRY(check_shape(entry).with_context(fmt::format("{}:{}", path, entry.line)));
+  return entries;
+}
+
+std::string flag_of_key(std::string_view key) {
+  std::string flag(key.substr(key.starts_with("--") ? 2 : 0));
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return "--" + flag;
+}
+
+Result<std::vector<std::string>> config_texts(const ConfigEntry& entry, std::string_view type, bool repeatable) {
+  if (entry.value.is_null()) return std::vector<std::string>{};
+  const bool list = entry.value.is_array();
+  const Json::Array items = list ? entry.value.as_array() : Json::Array{entry.value};
+  std::vector<std::string> texts;
+  for (const Json& item : items) {
+    if (fits(item, type) && (!list || repeatable || type == "LIST")) {
+      texts.push_back(text_of(item));
+      continue;
+    }
+    const std::string given = list ? "a list of " + std::string(item.type_name()) + "s" : text_of(item);
+    const bool quote = item.is_number() && !holds_numbers(type) && type != "BYTES" && !type.empty();
+    return invalid_argument(fmt::format("{}: {} is not accepted; {} is{}", entry.key, given,
+                                        accepted_value(type, repeatable), quote ? " (in quotes)" : ""));
+  }
+  if (!repeatable && texts.size() > 1) return std::vector<std::string>{fmt::format("{}", fmt::join(texts, ","))};
+  return texts;
+}
+
+Json config_value(std::span<const std::string> texts, std::string_view type, bool repeatable) {
+  if (type.empty()) return texts.back() == "true";
+  if (!repeatable) return scalar_of(texts[0], type);
+  Json list = Json::array();
+  for (const std::string& text : texts) list.push_back(scalar_of(text, type));
+  return list;
+}
+
+}  // namespace tessera::cli

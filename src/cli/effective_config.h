@@ -1,0 +1,27 @@
+// --print-config: what a command line comes to, once defaults, configuration file and the engine's own decisions are
+// in.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/cli/options.h"
+#include "tessera/engine/engine_plan.h"
+
+namespace tessera::cli {
+
+// What the plan decided of what flags say: flag and value, as a configuration file has them.
+std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan);
+
+// {"page-size": 16, …, "sources": {"page-size": "default", …}}: every flag's value, null where it was not given and
+// nobody decides; from "command line", "file", "default" or "engine", where `plan` has another than was given. As a
+// configuration file it gives the same again.
+Json effective_config(const std::vector<FlagValue>& values, const EnginePlan* plan);
+
+// Writes it to standard output. Precondition: a command with engine flags; a model's name of the hub was resolved.
+Status print_config(const CommandLine& line);
+
+}  // namespace tessera::cli

@@ -1,0 +1,179 @@
+#include "tessera/cli/failure_report.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+
+#include "tessera/cli/effective_config.h"
+#include "tessera/cli/explanation.h"
+#include "tessera/ops/backend.h"
+#include "tessera/runner/graph_failure.h"
+
+namespace tessera::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kLeftOut = "(left out)";
+
+// Null where the command runs no engine.
+const EngineOptions* engine_of(const Command& command) {
+  return std::visit(
+      [](const auto& options) -> const EngineOptions* {
+        if constexpr (requires { options.engine; }) {
+          return &options.engine;
+        } else {
+          return nullptr;
+        }
+      },
+      command);
+}
+
+// A report is sent to others.
+Json command_json(const std::vector<std::string>& arguments) {
+  constexpr std::string_view kSecret = "--api-key";
+  Json words = Json::array();
+  words.push_back("tessera");
+  bool secret = false;
+  for (const std::string& word : arguments) {
+    if (secret) {
+      words.push_back(kLeftOut);
+    } else if (word.starts_with(std::string(kSecret) + "=")) {
+      words.push_back(fmt::format("{}={}", kSecret, kLeftOut));
+    } else {
+      words.push_back(word);
+    }
+    secret = word == kSecret;
+  }
+  return words;
+}
+
+Json configuration_json(const CommandLine& line, const EnginePlan* plan) {
+  Json config = effective_config(line.values, plan);
+  if (const Json* key = config.find("api-key"); key != nullptr && !key->is_null()) config.set("api-key", kLeftOut);
+  return config;
+}
+
+Json device_json(const EngineOptions& options) {
+  const Result<std::unique_ptr<Device>> device = open_device(options.device);
+  if (!device.ok()) return device.status().to_string();
+  const DeviceProperties& properties = (*device)->properties();
+  Json json = Json::object();
+  json.set("name", properties.name).set("memory_bytes", properties.memory_bytes);
+  json.set("available_bytes", (*device)->available_bytes()).set("threads", properties.threads);
+  json.set("compute_capability", properties.compute_capability);
+  return json;
+}
+
+// The NVIDIA driver's own words; null where there is none.
+Json driver_json() {
+  const Result<std::string> text = read_text_file("/proc/driver/nvidia/version");
+  if (!text.ok()) return {};
+  return text->substr(0, text->find('\n'));
+}
+
+std::string folder_for(const std::string& cache_dir) {
+  if (!cache_dir.empty()) return (fs::path(cache_dir) / "failure_reports").string();
+  std::error_code none;
+  const fs::path temporary = fs::temp_directory_path(none);
+  return ((none ? fs::path("/tmp") : temporary) / fmt::format("tessera-{}", ::getuid())).string();
+}
+
+// Nobody else's file is taken, and nobody else may read it.
+Status write_new_file(const std::string& path, std::string_view text) {
+  const auto failed = [&] { return data_loss(fmt::format("{}: cannot be written: {}", path, std::strerror(errno))); };
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return failed();
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const Status status = failed();
+      ::close(file);
+      ::unlink(path.c_str());
+      return status;
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  ::close(file);
+  return ok_status();
+}
+
+std::tm utc_now() { return fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())); }
+
+}  // namespace
+
+std::string failure_advice(const EngineOptions& options) {
+  const GraphOptions& graphs = options.graphs;
+  const bool decode_only = graphs.disable_piecewise_cuda_graph || graphs.mode == GraphMode::kOff;
+  const bool no_graphs = graphs.disable_cuda_graph || graphs.mode == GraphMode::kOff;
+  std::string text;
+  if (!decode_only && !no_graphs)
+    text +=
+        "Prefills run on piecewise graphs unless told otherwise; --disable-piecewise-cuda-graph starts without them.\n";
+  text += "What may help, the first ones costing least:\n";
+  const auto line = [&](bool of_use, std::string_view flag, std::string_view why) {
+    if (of_use) text += fmt::format("  {:<52} {}\n", flag, why);
+  };
+  line(true, "--mem-fraction-static 0.8 (0.7)", "less KV cache, more room for graphs");
+  line(!decode_only && !no_graphs, "--piecewise-cuda-graph-max-tokens 2048 (1024, 512)", "smaller prefill graphs");
+  line(!decode_only && !no_graphs, "--piecewise-cuda-graph-tokens 64,256,1024", "fewer of them");
+  line(!no_graphs, "--cuda-graph-max-bs 16", "smaller decode graphs");
+  line(!no_graphs && !graphs.gc, "--enable-cudagraph-gc", "what libraries keep is given back between captures");
+  line(graphs.torch_compile, "no --enable-torch-compile", "one compiler less");
+  line(no_graphs, "--chunked-prefill-size 1024", "smaller forwards");
+  line(!decode_only && !no_graphs, "--disable-piecewise-cuda-graph", "prefills run eagerly");
+  line(!no_graphs, "--disable-cuda-graph", "no graphs at all; not recommended: decoding is slow");
+  return text;
+}
+
+Json failure_report(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments) {
+  Json what = Json::object();
+  what.set("code", status_code_name(error.code())).set("message", error.message());
+  Json report = Json::object();
+  report.set("time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", utc_now())).set("version", TESSERA_VERSION);
+  report.set("error", std::move(what)).set("command", command_json(arguments));
+  const EngineOptions* engine = engine_of(line.command);
+  if (engine == nullptr) return report;
+  const Result<Explanation> plan = explain(*engine, std::nullopt);
+  report.set("device", device_json(*engine)).set("driver", driver_json());
+  report.set("configuration", configuration_json(line, plan.ok() ? &plan->plan : nullptr));
+  report.set("plan", plan.ok() ? to_json(*plan) : Json(plan.status().to_string()));
+  return report;
+}
+
+Result<std::string> write_failure_report(const Json& report, const std::string& cache_dir) {
+  const std::string folder = folder_for(cache_dir);
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) return data_loss(fmt::format("{}: cannot be made: {}", folder, failed.message()));
+  const std::string path = fmt::format("{}/start-{:%Y%m%d-%H%M%S}-{}.json", folder, utc_now(), ::getpid());
+  TRY(write_new_file(path, report.dump(2) + "\n"));
+  return path;
+}
+
+std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments) {
+  const EngineOptions* engine = engine_of(line.command);
+  if (engine == nullptr || !is_graph_failure(error)) return "";
+  // What is short may be this process's own memory.
+  try {
+    const Result<std::string> path = write_failure_report(failure_report(error, line, arguments), engine->cache_dir);
+    return failure_advice(*engine) + (path.ok()
+                                          ? fmt::format("A report of this start: {}\n", *path)
+                                          : fmt::format("No report could be kept: {}\n", path.status().message()));
+  } catch (const std::exception& e) {
+    return failure_advice(*engine) + "No report could be kept: " + e.what() + "\n";
+  }
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,30 @@
+// What a start says that failed while graphs were compiled or captured (H4, F2): what it was, which flags help, and a
+// file with everything that whoever looks into it will ask for.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/cli/options.h"
+
+namespace tessera::cli {
+
+// The flags that help, with example values, a line each; those that are set already are left out.
+std::string failure_advice(const EngineOptions& options);
+
+// {"time", "version", "error", "command", "device", "driver", "configuration", "plan"}: the plan has model, pieces,
+// sizes, rules, notes and memory, as `tessera explain --format json` shows them. What cannot be told any more has the
+// reason in its place. The value of --api-key is left out.
+Json failure_report(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
+
+// Writes a new file into failure_reports in `cache_dir`, or in the system's folder for temporary files where that is
+// "". Its path; kDataLoss where it cannot be written.
+Result<std::string> write_failure_report(const Json& report, const std::string& cache_dir);
+
+// Whole: the advice, and where the report is or why there is none. Empty where the error came of something else, or
+// the command runs no engine.
+std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
+
+}  // namespace tessera::cli

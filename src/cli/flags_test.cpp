@@ -1,0 +1,334 @@
+// Catches: a flag of SGLang's that is unknown, silently ignored or takes another meaning, a configuration file that
+// wins over the command line or is applied in part, an error about it without its place, and an effective configuration
+// that is not the one it was printed for.
+#include "tessera/cli/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "tessera/cli/effective_config.h"
+#include "tessera/cli/parse.h"
+#include "tessera/device/testing/described_device.h"
+#include "tessera/device/testing/environment.h"
+
+namespace tessera::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+const std::string kModel = testing::data_path("goldens/llama");
+
+enum class Treatment {
+  kTaken,    // does what SGLang's does, as far as the test below the table goes
+  kNothing,  // accepted: what it asks for is always so
+  kWarned,   // accepted, and said to have no effect or another name
+  kOnlyOne,  // only the value that asks for nothing the engine lacks
+};
+
+struct Documented {
+  std::vector<std::string> words;
+  Treatment treatment;
+  std::vector<std::string> refused;  // words for the same flag that are not accepted
+};
+
+// Every flag of the requirements, in their order, ours behind SGLang's.
+const std::vector<Documented>& documented() {
+  using enum Treatment;
+  static const std::vector<Documented> flags = {
+      {{"--model-path", "m"}, kTaken, {"--model-path", ""}},
+      {{"--model", "m"}, kTaken, {"--model", ""}},
+      {{"--revision", "v1"}, kTaken, {"--revision", ""}},
+      {{"--host", "0.0.0.0"}, kTaken, {"--host", ""}},
+      {{"--port", "30001"}, kTaken, {"--port", "65536"}},
+      {{"--served-model-name", "n"}, kTaken, {"--served-model-name", ""}},
+      {{"--device", "cuda:1"}, kTaken, {"--device", "npu"}},
+      {{"--dtype", "half"}, kTaken, {"--dtype", "int8"}},
+      {{"--load-format", "dummy"}, kTaken, {"--load-format", "gguf"}},
+      {{"--tp-size", "1"}, kOnlyOne, {"--tp-size", "2"}},
+      {{"--tp", "1"}, kOnlyOne, {"--tp", "2"}},
+      {{"--tensor-parallel-size", "1"}, kOnlyOne, {"--tensor-parallel-size", "x"}},
+      {{"--pp-size", "1"}, kOnlyOne, {"--pp-size", "2"}},
+      {{"--dp-size", "1"}, kOnlyOne, {"--dp-size", "2"}},
+      {{"--mem-fraction-static", "0.5"}, kTaken, {"--mem-fraction-static", "0.96"}},
+      {{"--chunked-prefill-size", "64"}, kTaken, {"--chunked-prefill-size", "-1"}},
+      {{"--max-running-requests", "3"}, kTaken, {"--max-running-requests", "0"}},
+      {{"--page-size", "8"}, kTaken, {"--page-size", "1025"}},
+      {{"--context-length", "100"}, kTaken, {"--context-length", "0"}},
+      {{"--random-seed", "7"}, kTaken, {"--random-seed", "-7"}},
+      {{"--kv-cache-dtype", "auto"}, kOnlyOne, {"--kv-cache-dtype", "fp8_e5m2"}},
+      {{"--api-key", "k"}, kTaken, {"--api-key", ""}},
+      {{"--chat-template", "t"}, kTaken, {"--chat-template", ""}},
+      {{"--tool-call-parser", "hermes"}, kTaken, {"--tool-call-parser", ""}},
+      {{"--reasoning-parser", "qwen3"}, kTaken, {"--reasoning-parser", ""}},
+      {{"--log-requests"}, kTaken, {"--log-requests=maybe"}},
+      {{"--trust-remote-code"}, kNothing, {"--trust-remote-code=maybe"}},
+      {{"--disable-cuda-graph"}, kTaken, {"--disable-cuda-graph=0"}},
+      {{"--cuda-graph-max-bs", "16"}, kTaken, {"--cuda-graph-max-bs", "1048577"}},
+      {{"--cuda-graph-bs", "1", "2"}, kTaken, {"--cuda-graph-bs", "0"}},
+      {{"--disable-cuda-graph-padding"}, kTaken, {"--disable-cuda-graph-padding=x"}},
+      {{"--disable-piecewise-cuda-graph"}, kTaken, {"--disable-piecewise-cuda-graph=x"}},
+      {{"--enforce-piecewise-cuda-graph"}, kTaken, {"--enforce-piecewise-cuda-graph=x"}},
+      {{"--enable-piecewise-cuda-graph"}, kWarned, {"--enable-piecewise-cuda-graph=x"}},
+      {{"--piecewise-cuda-graph-compiler", "eager"}, kOnlyOne, {"--piecewise-cuda-graph-compiler", "inductor"}},
+      {{"--piecewise-cuda-graph-max-tokens", "64"}, kTaken, {"--piecewise-cuda-graph-max-tokens", "0"}},
+      {{"--piecewise-cuda-graph-tokens", "[8,16]"}, kTaken, {"--piecewise-cuda-graph-tokens", "[8,-16]"}},
+      {{"--enable-torch-compile"}, kTaken, {"--enable-torch-compile=x"}},
+      {{"--torch-compile-max-bs", "32"}, kWarned, {"--torch-compile-max-bs", "0"}},
+      {{"--enable-torch-compile-debug-mode"}, kTaken, {"--enable-torch-compile-debug-mode=x"}},
+      {{"--enable-cudagraph-gc"}, kTaken, {"--enable-cudagraph-gc=x"}},
+      {{"--enable-metrics"}, kNothing, {"--enable-metrics=x"}},
+      {{"--log-level", "info"}, kTaken, {"--log-level"}},
+      {{"--cuda-graph-mode", "full"}, kTaken, {"--cuda-graph-mode", "fast"}},
+      {{"--cuda-graph-capture", "lazy"}, kTaken, {"--cuda-graph-capture", "later"}},
+      {{"--cuda-graph-schedule", "auto"}, kTaken, {"--cuda-graph-schedule", "none"}},
+      {{"--cuda-graph-split-ops", "attention"}, kTaken, {"--cuda-graph-split-ops", ""}},
+      {{"--cuda-graph-memory-budget", "64M"}, kTaken, {"--cuda-graph-memory-budget", "-1"}},
+      {{"--cuda-graph-disable-passes", "remove_copies"}, kTaken, {"--cuda-graph-disable-passes", "a,,b"}},
+      {{"--disable-cost-measurement"}, kTaken, {"--disable-cost-measurement=x"}},
+      {{"--enable-vit-cuda-graph=false"}, kOnlyOne, {"--enable-vit-cuda-graph"}},
+  };
+  return flags;
+}
+
+// Of `serve`, unless `words` have another command.
+Result<CommandLine> parse(std::vector<std::string> words) {
+  if (words[0].starts_with("--model")) words.insert(words.begin(), "serve");
+  if (words[0] != "serve") words.insert(words.begin(), {"serve", "--model-path", kModel});
+  return parse_command_line(words);
+}
+
+TEST(DocumentedFlags, AreTakenWarnedAboutOrRefused) {
+  for (const Documented& flag : documented()) {
+    const std::string what = ::testing::PrintToString(flag.words);
+    const Result<CommandLine> line = parse(flag.words);
+    ASSERT_TRUE(line.ok()) << what << line.status().message();
+    if (flag.treatment == Treatment::kWarned) {
+      EXPECT_THAT(line->warnings, ElementsAre(StartsWith(flag.words[0]))) << what;
+    } else {
+      EXPECT_THAT(line->warnings, IsEmpty()) << what;
+    }
+    const std::string name = flag.refused[0].substr(0, flag.refused[0].find('='));
+    const Status refused = parse(flag.refused).status();
+    EXPECT_FALSE(refused.ok()) << what;
+    const bool names_it = refused.message().starts_with(name) || name == "--model" || name.starts_with("--t");
+    EXPECT_TRUE(names_it) << what << refused.message();
+    if (flag.treatment == Treatment::kOnlyOne && flag.refused.back() != "x") {
+      EXPECT_THAT(refused.message(), HasSubstr("is not supported yet")) << what;
+    }
+  }
+}
+
+TEST(DocumentedFlags, EveryFlagOfServeIsInTheTableOrKnownToBeOurs) {
+  std::set<std::string> known = {"--tokenizer-path",      "--download",      "--max-total-tokens",
+                                 "--disable-radix-cache", "--memory-plan",   "--enable-deterministic-inference",
+                                 "--cors-origin",         "--metrics-style", "--max-queued-requests",
+                                 "--drain-timeout",       "--print-config"};
+  for (const Documented& flag : documented()) known.insert(flag.words[0].substr(0, flag.words[0].find('=')));
+  const Result<CommandLine> line = parse({"serve", "--model-path", kModel});
+  for (const FlagValue& value : line->values) EXPECT_TRUE(known.contains(value.flag)) << value.flag;
+}
+
+TEST(DocumentedFlags, ReachTheirOptions) {
+  const Result<CommandLine> line =
+      parse({"serve", "--model-path", kModel, "--cuda-graph-capture", "core", "--cuda-graph-schedule", "auto",
+             "--cuda-graph-memory-budget", "0.5GiB", "--enable-torch-compile", "--enable-torch-compile-debug-mode",
+             "--enable-cudagraph-gc", "--cuda-graph-disable-passes", "a,b", "c", "--disable-cost-measurement"});
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  const GraphOptions& graphs = std::get<ServeOptions>(line->command).engine.graphs;
+  EXPECT_EQ(graphs.capture, CaptureMode::kCore);
+  EXPECT_EQ(graphs.schedule, PrefillSchedule::kAuto);
+  EXPECT_EQ(graphs.memory_budget, std::int64_t{1} << 29);
+  EXPECT_TRUE(graphs.torch_compile && graphs.debug && graphs.gc);
+  EXPECT_FALSE(graphs.measure_costs);
+  EXPECT_THAT(graphs.disabled_passes, ElementsAre("a", "b", "c"));
+  const GraphOptions plain = std::get<ServeOptions>(parse({"serve", "--model-path", kModel})->command).engine.graphs;
+  EXPECT_EQ(plain.capture, CaptureMode::kEager);
+  EXPECT_FALSE(plain.torch_compile || plain.debug || plain.gc);
+  EXPECT_TRUE(plain.measure_costs);
+}
+
+TEST(Switches, MayBeSaidToBeOff) {
+  const auto radix = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"serve", "--model-path", "m"});
+    return std::get<ServeOptions>(parse_command_line(words)->command).engine.disable_radix_cache;
+  };
+  EXPECT_TRUE(radix({"--disable-radix-cache"}));
+  EXPECT_TRUE(radix({"--disable-radix-cache=true"}));
+  EXPECT_FALSE(radix({"--disable-radix-cache=false"}));
+  EXPECT_TRUE(radix({"--disable-radix-cache=false", "--disable-radix-cache"})) << "the last one counts";
+}
+
+class ConfigFlag : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/flags_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string file(const std::string& text) {
+    std::ofstream(folder_ + "/c.yaml") << text;
+    return folder_ + "/c.yaml";
+  }
+  Result<CommandLine> with_file(const std::string& text, std::vector<std::string> words = {"serve"}) {
+    words.insert(words.end(), {"--config", file(text)});
+    return parse_command_line(words);
+  }
+  ServeOptions serve(const std::string& text, std::vector<std::string> words = {"serve"}) {
+    const Result<CommandLine> line = with_file(text, std::move(words));
+    EXPECT_TRUE(line.ok()) << line.status().message();
+    return line.ok() ? std::get<ServeOptions>(line->command) : ServeOptions{};
+  }
+  std::string folder_;
+};
+
+TEST_F(ConfigFlag, GivesWhatTheCommandLineDoesNot) {
+  const std::string text =
+      "model: m\npage_size: 8\ncuda-graph-bs: [4, 1]\npiecewise-cuda-graph-tokens: '64,8'\nport: 1234\n"
+      "disable_radix_cache: true\nlog-requests: false\ncuda-graph-mode: off\nmem-fraction-static: 0.5\n"
+      "cuda-graph-memory-budget: 2G\ntp-size: 1\ncors-origin: [a, b]\n";
+  const ServeOptions options = serve(text);
+  EXPECT_EQ(options.engine.model_path, "m");
+  EXPECT_EQ(options.engine.page_size, 8);
+  EXPECT_THAT(options.engine.graphs.decode_batches, ElementsAre(1, 4));
+  EXPECT_THAT(options.engine.graphs.piecewise_tokens, ElementsAre(8, 64));
+  EXPECT_EQ(options.server.http.port, 1234);
+  EXPECT_TRUE(options.engine.disable_radix_cache);
+  EXPECT_FALSE(options.server.log_requests);
+  EXPECT_EQ(options.engine.graphs.mode, GraphMode::kOff);
+  EXPECT_EQ(options.engine.mem_fraction_static, 0.5);
+  EXPECT_EQ(options.engine.graphs.memory_budget, std::int64_t{2} << 30);
+  EXPECT_THAT(options.server.http.cors_origins, ElementsAre("a", "b"));
+
+  const ServeOptions mixed = serve(text, {"serve", "--page-size", "32", "--cuda-graph-bs", "2", "--cors-origin", "c",
+                                          "--disable-radix-cache=false", "--model-path", "other"});
+  EXPECT_EQ(mixed.engine.model_path, "other") << "by another spelling, too";
+  EXPECT_EQ(mixed.engine.page_size, 32);
+  EXPECT_THAT(mixed.engine.graphs.decode_batches, ElementsAre(2)) << "instead of the file's, not beside them";
+  EXPECT_THAT(mixed.server.http.cors_origins, ElementsAre("c"));
+  EXPECT_FALSE(mixed.engine.disable_radix_cache);
+  EXPECT_THAT(mixed.engine.graphs.piecewise_tokens, ElementsAre(8, 64));
+}
+
+TEST_F(ConfigFlag, ServesEveryCommandWithAModel) {
+  const Result<CommandLine> generate =
+      with_file("model: m\nprompt: hello\nmax_new_tokens: 5\nstop: [x]\n", {"generate"});
+  ASSERT_TRUE(generate.ok()) << generate.status().message();
+  EXPECT_THAT(std::get<GenerateOptions>(generate->command).prompt.texts, ElementsAre("hello"));
+  EXPECT_EQ(std::get<GenerateOptions>(generate->command).stop.max_new_tokens, 5);
+  const Result<CommandLine> bench = with_file("model: m\nrepeat: 3\nbatch-size: [1, 2]\n", {"bench", "decode"});
+  ASSERT_TRUE(bench.ok()) << bench.status().message();
+  EXPECT_THAT(std::get<BenchOptions>(bench->command).batch_sizes, ElementsAre(1, 2));
+  for (const char* command : {"chat", "explain", "verify"}) EXPECT_TRUE(with_file("model: m\n", {command}).ok());
+}
+
+TEST_F(ConfigFlag, WarnsAsTheCommandLineDoes) {
+  const Result<CommandLine> line = with_file("model: m\nenable-piecewise-cuda-graph: true\n");
+  EXPECT_THAT(line->warnings, ElementsAre(HasSubstr("deprecated")));
+}
+
+TEST_F(ConfigFlag, ErrorsNameFileLineAndFlag) {
+  const auto error = [&](const std::string& text,
+                         const std::vector<std::string>& words = {"serve", "--model-path", "m"}) {
+    return with_file(text, words).status().message();
+  };
+  const std::string place = folder_ + "/c.yaml:";
+  EXPECT_THAT(error("page-size: 16\npage-sise: 8\n"),
+              StartsWith(place + "2: unknown flag --page-sise of serve; did you mean --page-size"));
+  EXPECT_THAT(error("quantization: fp8\n"), StartsWith(place + "1: --quantization is not supported yet"));
+  EXPECT_THAT(error("tp: 2\n"), StartsWith(place + "1: --tp-size: \"2\" is not supported yet"));
+  EXPECT_EQ(error("page-size: 8\nport: 1\npage_size: 8\n"), place + "3: page_size: " + place + "1 has it already");
+  EXPECT_THAT(error("model: a\nmodel-path: b\n"), StartsWith(place + "2: model-path: "));
+  EXPECT_THAT(error("page-size: big\n"), StartsWith(place + "1: page-size: big is not accepted; a whole number is"));
+  EXPECT_THAT(error("\npage-size: 2000\n"), StartsWith(place + "2: --page-size: \"2000\" is not accepted"));
+  EXPECT_THAT(error("disable-cuda-graph: 1\n"), StartsWith(place + "1: disable-cuda-graph: 1 is not accepted"));
+  EXPECT_THAT(error("cuda-graph-mode: fast\n"), StartsWith(place + "1: --cuda-graph-mode: \"fast\""));
+  EXPECT_THAT(error("config: other.yaml\n"),
+              StartsWith(place + "1: --config: a configuration file cannot name another"));
+  EXPECT_THAT(error("prompt: x\n"), StartsWith(place + "1: unknown flag --prompt of serve"));
+  EXPECT_THAT(error("prefill: {max: 1}\n"), HasSubstr(place + "1: prefill holds a map"));
+  EXPECT_THAT(error(""), AllOf(StartsWith("--config: "), HasSubstr("the file is empty")));
+  // What the command line overrules is looked at all the same, as far as its type goes.
+  EXPECT_THAT(error("page-size: big\n", {"serve", "--model-path", "m", "--page-size", "4"}), StartsWith(place + "1"));
+  EXPECT_THAT(error("port: 1\n", {"serve"}), "--model-path is missing");
+  EXPECT_THAT(parse_command_line({"serve", "--config", "/no/file"}).status().message(),
+              AllOf(StartsWith("--config: "), HasSubstr("/no/file")));
+  EXPECT_THAT(parse_command_line({"serve", "--config="}).status().message(), "--config: the value is empty");
+}
+
+TEST_F(ConfigFlag, TheEffectiveConfigurationGivesItselfAgain) {
+  const Result<CommandLine> line =
+      with_file("page-size: 8\ncuda-graph-bs: [1, 2]\n",
+                {"serve", "--model-path", kModel, "--max-running-requests", "2", "--chunked-prefill-size", "64",
+                 "--enable-torch-compile", "--cors-origin", "x", "--cuda-graph-memory-budget", "1G"});
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  testing::DescribedDevice device(
+      {.kind = DeviceKind::kCpu, .name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+  const EnginePlan plan = *plan_engine(std::get<ServeOptions>(line->command).engine, device);
+  const Json config = effective_config(line->values, &plan);
+  const auto value = [&](const char* key) { return *config.find(key); };
+  const auto source = [&](const char* key) { return config.find("sources")->find(key)->as_string(); };
+  EXPECT_EQ(value("page-size"), Json(8));
+  EXPECT_EQ(source("page-size"), "file");
+  EXPECT_EQ(value("max-running-requests"), Json(2));
+  EXPECT_EQ(source("max-running-requests"), "command line");
+  EXPECT_EQ(value("dtype"), Json("float32"));
+  EXPECT_EQ(source("dtype"), "engine");
+  EXPECT_EQ(value("port"), Json(30000));
+  EXPECT_EQ(source("port"), "default");
+  EXPECT_EQ(value("disable-piecewise-cuda-graph"), Json(true)) << "a rule's doing";
+  EXPECT_EQ(source("disable-piecewise-cuda-graph"), "engine");
+  EXPECT_EQ(value("api-key"), Json());
+  EXPECT_EQ(config.find("config"), nullptr);
+  EXPECT_EQ(config.as_object().size(), line->values.size()) << "sources instead of --print-config";
+
+  const Result<CommandLine> again = with_file(config.dump(2));
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  const EnginePlan same = *plan_engine(std::get<ServeOptions>(again->command).engine, device);
+  const Json second = effective_config(again->values, &same);
+  for (const auto& [key, first] : config.as_object()) {
+    EXPECT_TRUE(key == "sources" || *second.find(key) == first) << key << ": " << first.dump();
+  }
+  EXPECT_EQ(same.runner.num_pages, plan.runner.num_pages);
+  EXPECT_EQ(same.runner.prefill_sizes, plan.runner.prefill_sizes);
+}
+
+TEST_F(ConfigFlag, EveryCommandsConfigurationIsAccepted) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"serve"},
+      {"generate", "--prompt", "x", "--stop", "1", "--top-p", "0.5"},
+      {"generate", "--input-file", "f", "--output-file", "o"},
+      {"chat", "--system", "s"},
+      {"score", "--input-ids", "1,2", "--input-ids", "3", "--output", "o"},
+      {"explain", "--num-tokens", "3"},
+      {"verify"},
+      {"bench", "prefill", "--num-tokens", "8"},
+      {"bench", "decode", "--context", "9"},
+      {"bench", "serve", "--request-rate", "2,inf", "--graphs", "off,on"}};
+  for (std::vector<std::string> words : commands) {
+    const std::size_t of_command = words[0] == "bench" ? 2 : 1;
+    std::vector<std::string> bare(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(of_command));
+    words.insert(words.end(), {"--model-path", kModel});
+    const Result<CommandLine> line = parse_command_line(words);
+    ASSERT_TRUE(line.ok()) << line.status().message();
+    const Json config = effective_config(line->values, nullptr);
+    const Result<CommandLine> again = with_file(config.dump(), bare);
+    ASSERT_TRUE(again.ok()) << words[0] << ": " << again.status().message();
+    const Json second = effective_config(again->values, nullptr);
+    for (const auto& [key, first] : config.as_object()) {
+      EXPECT_TRUE(key == "sources" || *second.find(key) == first) << words[0] << " " << key << ": " << first.dump();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::cli

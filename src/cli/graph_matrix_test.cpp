@@ -1,0 +1,93 @@
+// Catches: flags that switch the wrong graphs, an automatic rule that overrules the user or is overruled by him, and a
+// combination that is neither refused nor warned about. From the words of a command line to what the engine will do
+// (B5).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/cli/parse.h"
+#include "tessera/device/testing/described_device.h"
+#include "tessera/device/testing/environment.h"
+#include "tessera/engine/engine_plan.h"
+
+namespace tessera::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Row {
+  std::vector<std::string> flags;
+  bool decode;
+  bool prefill;
+  std::vector<std::string> rules;     // of the messages, the ends
+  std::vector<std::string> warnings;  // a part of each
+};
+
+const char* kBegin = "Disable piecewise CUDA graph because ";
+const char* kDisabled = "disable_cuda_graph is set";
+const char* kPiecewiseDisabled = "disable_piecewise_cuda_graph is set";
+const char* kOff = "cuda_graph_mode is off";
+const char* kCompile = "piecewise_cuda_graph has conflict with torch compile";
+
+TEST(GraphMatrix, EveryRow) {
+  const std::vector<Row> rows = {
+      {{}, true, true, {}, {}},
+      {{"--disable-cuda-graph"}, false, false, {kDisabled}, {}},
+      {{"--disable-piecewise-cuda-graph"}, true, false, {kPiecewiseDisabled}, {}},
+      {{"--enable-torch-compile"}, true, false, {kCompile}, {}},
+      {{"--enable-torch-compile", "--torch-compile-max-bs", "16"}, true, false, {kCompile}, {"--torch-compile-max-bs"}},
+      // Enforcing skips what is automatic, never what was asked for.
+      {{"--enforce-piecewise-cuda-graph"}, true, true, {}, {}},
+      {{"--enforce-piecewise-cuda-graph", "--enable-torch-compile"}, true, true, {}, {}},
+      {{"--enforce-piecewise-cuda-graph", "--disable-cuda-graph"}, false, false, {kDisabled}, {"overruled"}},
+      {{"--enforce-piecewise-cuda-graph", "--disable-piecewise-cuda-graph"},
+       true,
+       false,
+       {kPiecewiseDisabled},
+       {"--enforce-piecewise-cuda-graph is overruled"}},
+      // Enabled and disabled: disabled, and one warning.
+      {{"--enable-piecewise-cuda-graph"}, true, true, {}, {"deprecated"}},
+      {{"--enable-piecewise-cuda-graph", "--disable-piecewise-cuda-graph"},
+       true,
+       false,
+       {kPiecewiseDisabled},
+       {"--enable-piecewise-cuda-graph is overruled"}},
+      {{"--enable-piecewise-cuda-graph", "--disable-cuda-graph"}, false, false, {kDisabled}, {"overruled"}},
+      {{"--disable-cuda-graph", "--disable-piecewise-cuda-graph"}, false, false, {kDisabled, kPiecewiseDisabled}, {}},
+      // The mode is overruled by the disables.
+      {{"--cuda-graph-mode", "off"}, false, false, {kOff}, {}},
+      {{"--cuda-graph-mode", "piecewise"}, false, true, {}, {}},
+      {{"--cuda-graph-mode", "full"}, true, true, {}, {}},
+      {{"--cuda-graph-mode", "full_and_piecewise"}, true, true, {}, {}},
+      {{"--cuda-graph-mode", "full", "--disable-cuda-graph"}, false, false, {kDisabled}, {}},
+      {{"--cuda-graph-mode", "piecewise", "--disable-piecewise-cuda-graph"}, false, false, {kPiecewiseDisabled}, {}},
+      {{"--cuda-graph-mode", "full_and_piecewise", "--enable-torch-compile"}, true, false, {kCompile}, {}},
+  };
+  for (const Row& row : rows) {
+    std::vector<std::string> words = {"serve", "--model-path", testing::data_path("goldens/llama")};
+    words.insert(words.end(), row.flags.begin(), row.flags.end());
+    const Result<CommandLine> line = parse_command_line(words);
+    ASSERT_TRUE(line.ok()) << line.status().message();
+    const std::string what = ::testing::PrintToString(row.flags);
+    ASSERT_EQ(line->warnings.size(), row.warnings.size()) << what;
+    for (std::size_t i = 0; i < row.warnings.size(); ++i) EXPECT_THAT(line->warnings[i], HasSubstr(row.warnings[i]));
+    testing::DescribedDevice device(
+        {.kind = DeviceKind::kCpu, .name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+    const Result<EnginePlan> plan = plan_engine(std::get<ServeOptions>(line->command).engine, device);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->runner.graphs.decode, row.decode) << what;
+    EXPECT_EQ(plan->runner.graphs.prefill, row.prefill) << what;
+    std::vector<std::string> messages;
+    for (const std::string& rule : row.rules) messages.push_back(kBegin + rule);
+    EXPECT_EQ(plan->runner.graphs.messages, messages) << what;
+  }
+}
+
+TEST(GraphMatrix, PipelinesAreRefused) {
+  const Result<CommandLine> line = parse_command_line({"serve", "--model-path", "m", "--pp-size", "2"});
+  EXPECT_THAT(line.status().message(), HasSubstr("--pp-size: \"2\" is not supported yet; accepted is 1"));
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,158 @@
+#include "tessera/cli/suggest_tokens.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "tessera/cli/bench_load.h"
+#include "tessera/cli/metrics_text.h"
+#include "tessera/cli/table.h"
+#include "tessera/engine/plan_ladders.h"
+#include "tessera/engine/profile_store.h"
+#include "tessera/engine/simulation.h"
+#include "tessera/ops/backend.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kFlag = "--suggest-tokens";
+constexpr const char* kHistogram = "tessera:prefill_tokens";
+// Enough to tell how a service's forwards are distributed, and simulated within seconds.
+constexpr std::int64_t kMostRequests = 5000;
+// Beyond, each further size serves few forwards.
+constexpr double kExactShare = 0.9;
+
+Result<SeenForwards> simulated_forwards(const std::string& path, const RunnerOptions& runner) {
+  Load load = TRY(make_load({.trace = path, .trace_flag = kFlag, .num_prompts = kMostRequests}));
+  const std::int64_t room = std::min(runner.context_length, (runner.num_pages - 1) * runner.page_size);
+  if (room < 2) return invalid_argument(fmt::format("--context-length: {} leaves no room for a request", room));
+  const std::int64_t clipped = clip_to_context(load, room);
+  std::vector<SimulatedRequest> requests;
+  for (LoadRequest& request : load.requests)
+    requests.push_back({request.arrival_s, request.input_tokens, request.output_tokens, std::move(request.blocks)});
+  // Without graphs: what forwards would be if no size made them shorter.
+  SimulationOptions simulation{.scheduler = {.chunk = runner.max_tokens, .max_running = runner.max_requests},
+                               .page_size = runner.page_size,
+                               .num_pages = runner.num_pages,
+                               .block_tokens = kBlockTokens};
+  simulation.table.graphs_enabled = false;
+  const Simulation done = TRY(simulate(requests, simulation));
+  SeenForwards seen{.weights = TokenWeights(static_cast<std::size_t>(runner.max_tokens + 1)),
+                    .how = fmt::format("of the first {} of a trace, scheduled in chunks of {} tokens at most",
+                                       plural(std::ssize(requests), "request"), count_text(runner.max_tokens))};
+  if (clipped > 0) seen.how += fmt::format("; {} shortened to {} tokens", plural(clipped, "request"), count_text(room));
+  for (const auto& [tokens, forwards] : done.forward_tokens)
+    seen.weights[static_cast<std::size_t>(tokens)] += static_cast<double>(forwards);
+  return seen;
+}
+
+Result<SeenForwards> counted_forwards(const std::string& path, const RunnerOptions& runner) {
+  const std::string text = TRY(read_text_file(path).with_context(kFlag));
+  const std::vector<HistogramBucket> buckets = TRY(read_histogram(text, kHistogram, path).with_context(kFlag));
+  SeenForwards seen{.weights = TokenWeights(static_cast<std::size_t>(runner.max_tokens + 1)),
+                    .how = fmt::format("counted by a server, as the largest of each bucket; at most {}",
+                                       count_text(runner.max_tokens))};
+  for (const HistogramBucket& bucket : buckets) {
+    const double tokens = std::clamp(bucket.limit, 1.0, static_cast<double>(runner.max_tokens));
+    seen.weights[static_cast<std::size_t>(tokens)] += bucket.count;
+  }
+  return seen;
+}
+
+// The smallest count that so large a share of the forwards does not exceed.
+std::int64_t percentile(const TokenWeights& weights, double share) {
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double sum = 0;
+  for (std::size_t tokens = 0; tokens < weights.size(); ++tokens) {
+    sum += weights[tokens];
+    if (sum >= share * all) return static_cast<std::int64_t>(tokens);
+  }
+  return std::ssize(weights) - 1;
+}
+
+Json ladder_json(const SuggestedLadder& ladder) {
+  Json json = Json::object();
+  json.set("sizes", Json::Array(ladder.sizes.begin(), ladder.sizes.end()));
+  json.set("exact", ladder.waste.exact);
+  json.set("served", ladder.waste.served);
+  json.set("padding_tokens", ladder.waste.tokens);
+  json.set("padding_time", ladder.waste.time);
+  return json;
+}
+
+std::string flag_text(const TokenSuggestion& s) {
+  return fmt::format("--piecewise-cuda-graph-tokens {}", fmt::join(s.proposed.sizes, ","));
+}
+
+}  // namespace
+
+Result<SeenForwards> read_forwards(const std::string& path, const RunnerOptions& runner) {
+  std::ifstream file(path);
+  std::string line;
+  // Metrics begin with a comment; whatever else is there is a trace or not, as its reader says.
+  const bool metrics = std::getline(file, line) && line.starts_with('#');
+  SeenForwards seen = metrics ? TRY(counted_forwards(path, runner)) : TRY(simulated_forwards(path, runner));
+  if (std::accumulate(seen.weights.begin(), seen.weights.end(), 0.0) > 0) return seen;
+  return invalid_argument(fmt::format("{}: {} counts no forward yet", kFlag, path));
+}
+
+Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options) {
+  const std::unique_ptr<Device> device = TRY(open_device(options.device));
+  const EnginePlan plan = TRY(plan_engine(options, *device));
+  SeenForwards seen = TRY(read_forwards(path, plan.runner));
+  const CostTable known = ProfileStore(options, plan, device->properties()).load_costs();
+  const TokenCost cost = prefill_cost(known);
+  TokenSuggestion s{.file = path,
+                    .how = std::move(seen.how),
+                    .forwards = std::accumulate(seen.weights.begin(), seen.weights.end(), 0.0),
+                    .p50 = percentile(seen.weights, 0.5),
+                    .p90 = percentile(seen.weights, 0.9),
+                    .p99 = percentile(seen.weights, 0.99),
+                    .costs_measured = !known.empty(),
+                    .present = {.sizes = plan.runner.prefill_sizes, .waste = {}},
+                    .proposed = {}};
+  s.present.waste = padding_waste(s.present.sizes, cost, seen.weights);
+  const LadderGoal goal{.time_waste = 0, .exact = kExactShare, .most_sizes = s.present.sizes.size(), .step = 1};
+  s.proposed.sizes = fitted_ladder(plan.runner.max_tokens, cost, seen.weights, goal);
+  s.proposed.waste = padding_waste(s.proposed.sizes, cost, seen.weights);
+  return s;
+}
+
+Json to_json(const TokenSuggestion& s) {
+  Json json = Json::object();
+  json.set("file", s.file);
+  json.set("forwards", s.forwards);
+  json.set("forwards_are", s.how);
+  json.set("p50", s.p50);
+  json.set("p90", s.p90);
+  json.set("p99", s.p99);
+  json.set("costs_measured", s.costs_measured);
+  json.set("present", ladder_json(s.present));
+  json.set("proposed", ladder_json(s.proposed));
+  json.set("flag", flag_text(s));
+  return json;
+}
+
+std::string to_text(const TokenSuggestion& s) {
+  std::string text = fmt::format("{}: {} {}\n", s.file, plural(std::llround(s.forwards), "forward"), s.how);
+  text += fmt::format("  tokens of a forward: p50 {}, p90 {}, p99 {}\n\n", count_text(s.p50), count_text(s.p90),
+                      count_text(s.p99));
+  Table table({"prefill graphs", ">sizes", ">served", ">exactly", ">padding, of tokens", ">of time"});
+  const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
+  for (const auto& [name, ladder] : {std::pair("present", &s.present), std::pair("proposed", &s.proposed)}) {
+    const PaddingWaste& waste = ladder->waste;
+    table.add({name, count_text(std::ssize(ladder->sizes)), percent(waste.served), percent(waste.exact),
+               percent(waste.tokens), percent(waste.time)});
+  }
+  text += table.text();
+  text += s.costs_measured ? "  time by measured costs\n" : "  time by an estimate: no costs were measured yet\n";
+  return text + "\n" + flag_text(s) + "\n";
+}
+
+}  // namespace tessera::cli

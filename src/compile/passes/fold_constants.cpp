@@ -1,0 +1,65 @@
+#include "tessera/compile/passes/fold_constants.h"
+
+#include <cmath>
+
+#include "tessera/compile/passes/graph_facts.h"
+
+namespace tessera {
+namespace {
+
+// Every value of `narrow` is one of `wide`.
+bool holds(ir::DType wide, ir::DType narrow) { return wide == narrow || wide == ir::DType::kFloat32; }
+
+// The product, where float32 holds it as well as its factors. A zero is as good as any other number.
+std::optional<double> product(double a, double b) {
+  const float folded = static_cast<float>(a) * static_cast<float>(b);
+  const bool zero = static_cast<float>(a) == 0.0F || static_cast<float>(b) == 0.0F;
+  if (!zero && !std::isnormal(folded)) return std::nullopt;
+  return static_cast<double>(folded);
+}
+
+// Kernel `inner` makes what `outer` reads, and `outer` could read inner's operand as well: it still has that content.
+bool reads_through(const ir::Graph& graph, const GraphFacts& facts, ir::NodeId inner, ir::NodeId outer) {
+  const ir::Node& node = graph.node(inner);
+  return !facts.written_between(node.operands[0], inner, outer) &&
+         !facts.written_between(node.results[0], inner, outer);
+}
+
+// Folds the node that makes `outer`'s operand into it.
+bool fold(ir::Graph& graph, const GraphFacts& facts, ir::NodeId outer_id) {
+  ir::Node& outer = graph.nodes[outer_id.index()];
+  if (outer.op != "scale" && outer.op != "cast" && outer.op != "reshape") return false;
+  const ir::ValueId middle = outer.operands[0];
+  const ir::NodeId inner_id = graph.value(middle).producer;
+  if (inner_id == ir::kNoNode || graph.node(inner_id).op != outer.op) return false;
+  const ir::Node& inner = graph.node(inner_id);
+
+  if (outer.op == "cast") {
+    const ir::DType from = graph.value(inner.operands[0]).type.dtype;
+    if (!holds(graph.value(middle).type.dtype, from) || !reads_through(graph, facts, inner_id, outer_id)) return false;
+  } else if (outer.op == "scale") {
+    const std::optional<double> factor = product(inner.attribute_or("factor", 1.0), outer.attribute_or("factor", 1.0));
+    const bool needed_anyway = facts.users(middle).size() > 1 || facts.is_output(middle);
+    if (!factor || needed_anyway || !reads_through(graph, facts, inner_id, outer_id)) return false;
+    outer.attributes = {{"factor", *factor}};
+  }
+  outer.operands[0] = inner.operands[0];
+  return true;
+}
+
+}  // namespace
+
+PassResult fold_constants(const ir::Graph& graph, const ir::OpTable& ops) {
+  ir::Graph now = graph;
+  std::optional<GraphFacts> facts(std::in_place, now, ops);
+  bool changed = false;
+  for (std::size_t i = 0; i < now.nodes.size(); ++i) {
+    if (!fold(now, *facts, ir::NodeId{static_cast<std::int32_t>(i)})) continue;
+    facts.emplace(now, ops);
+    changed = true;
+  }
+  if (!changed) return unchanged();
+  return now;
+}
+
+}  // namespace tessera

@@ -1,0 +1,23 @@
+// fold_constants: arithmetic on numbers that the graph knows.
+//
+// Before                                               After
+//   %a: f32[T, 8] = scale(%x) {factor = 4.0}             %b: f32[T, 8] = scale(%x) {factor = 2.0}
+//   %b: f32[T, 8] = scale(%a) {factor = 0.5}             %d: bf16[T, 8] = cast(%y) {dtype = "bf16"}
+//   %c: f32[T, 8] = cast(%y) {dtype = "f32"}             %f: f32[T, 2, 4] = reshape(%x) {shape = "T, 2, 4"}
+//   %d: bf16[T, 8] = cast(%c) {dtype = "bf16"}           (%a, %c and %e are left to remove_dead_code, and %d to
+//   %e: f32[2*T, 4] = reshape(%x) {shape = "2*T, 4"}     remove_copies where %y is bf16)
+//   %f: f32[T, 2, 4] = reshape(%e) {shape = "T, 2, 4"}
+//
+// The contents of inputs and weights are not known to a graph, so that what there is to fold is attributes, and these
+// are all that operators have of it: chains of two scales, of two reshapes, and of two casts of which the first loses
+// nothing. A scaled value is then rounded once instead of twice; factors whose product leaves the normal range of
+// float32 stay. Where the first scale's result is needed anyway, nothing would be saved and the two stay.
+#pragma once
+
+#include "tessera/compile/pass.h"
+
+namespace tessera {
+
+PassResult fold_constants(const ir::Graph& graph, const ir::OpTable& ops);
+
+}  // namespace tessera

@@ -1,0 +1,61 @@
+// For the passes' tests: text in, text out.
+//
+//   EXPECT_EQ(after(remove_copies, "%c = copy(%x) %y = silu(%c) return %y"), graph("%y = silu(%x) return %y"));
+//   EXPECT_EQ(after(remove_copies, "%c = copy(%x) return %c"), kUnchanged);
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "tessera/compile/pass.h"
+#include "tessera/ir/text.h"
+#include "tessera/ir/verify.h"
+#include "tessera/ops/registry.h"
+
+namespace tessera::testing {
+
+inline constexpr std::string_view kUnchanged = "unchanged";
+
+// What the statements of every test may use.
+inline constexpr std::string_view kDeclarations = R"(
+  input %x: f32[T, 8]
+  input %r: f32[T, 8]
+  input %h: bf16[T, 8]
+  input %slots: i32[T]
+  input %positions: i32[T]
+  weight %w: f32[8]
+  weight %m: f32[8, 8]
+  weight %hw: f32[4]
+  weight %kw: f32[4]
+  weight %freq: f32[2]
+  state %s: f32[T, 8]
+  state %kc: f32[P, 16, 1, 4]
+  state %vc: f32[P, 16, 1, 4]
+)";
+
+inline ir::Graph parse_statements(std::string_view statements) {
+  const std::string text = "graph @g {" + std::string(kDeclarations) + std::string(statements) + "}";
+  Result<ir::Graph> parsed = ir::parse_graph(text, &op_table());
+  EXPECT_TRUE(parsed.ok()) << parsed.status().to_string() << "\n" << statements;
+  if (!parsed.ok()) return {};
+  const Status status = ir::verify(*parsed, op_table());
+  EXPECT_TRUE(status.ok()) << status.to_string() << "\n" << statements;
+  return *std::move(parsed);
+}
+
+// The canonical text of the graph with these statements.
+inline std::string graph(std::string_view statements) { return ir::to_text(parse_statements(statements)); }
+
+// What a pass makes of it, verified; kUnchanged where the pass finds nothing to do.
+inline std::string after(PassResult (*pass)(const ir::Graph&, const ir::OpTable&), std::string_view statements) {
+  Result<std::optional<ir::Graph>> result = pass(parse_statements(statements), op_table());
+  if (!result.ok()) return result.status().to_string();
+  if (!result->has_value()) return std::string(kUnchanged);
+  const Status status = ir::verify(**result, op_table());
+  EXPECT_TRUE(status.ok()) << status.to_string() << "\n" << ir::to_text(**result);
+  return ir::to_text(**result);
+}
+
+}  // namespace tessera::testing

@@ -1,0 +1,22 @@
+// remove_copies: copies, and casts, scalings, splits and reshapes that change nothing.
+//
+// Before                                               After
+//   %c: f32[T, 8] = copy(%x)                             all_reduce(mut %x)
+//   all_reduce(mut %c)                                   %y: f32[T, 4] = linear(%x, %w)
+//   %f: f32[T, 8] = cast(%c) {dtype = "f32"}             return %y
+//   %y: f32[T, 4] = linear(%f, %w)
+//   return %y
+//
+// A copy is needed where a write tells the two apart: one of the two is written while the other is still read, or the
+// original belongs to somebody else (an input, a weight, a state, an output). It also stays where it is what gives an
+// output memory of its own. SGLang's counterpart is fix_functionalization, which takes back the copies that making a
+// graph functional put before every operator that writes.
+#pragma once
+
+#include "tessera/compile/pass.h"
+
+namespace tessera {
+
+PassResult remove_copies(const ir::Graph& graph, const ir::OpTable& ops);
+
+}  // namespace tessera

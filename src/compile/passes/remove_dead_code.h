@@ -1,0 +1,19 @@
+// remove_dead_code: nodes whose results nothing needs.
+//
+// Before                                               After
+//   %a: f32[T, 8] = silu(%x)                             %y: f32[T, 8] = gelu(%x)
+//   %b: f32[T, 8] = scale(%a) {factor = 2.0}             return %y
+//   %y: f32[T, 8] = gelu(%x)
+//   return %y
+//
+// A node that writes an operand stays, and so does one that meets other ranks. Declarations of inputs, weights and
+// states stay: they are the runner's contract.
+#pragma once
+
+#include "tessera/compile/pass.h"
+
+namespace tessera {
+
+PassResult remove_dead_code(const ir::Graph& graph, const ir::OpTable& ops);
+
+}  // namespace tessera

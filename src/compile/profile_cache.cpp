@@ -1,0 +1,209 @@
+#include "tessera/compile/profile_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/log.h"
+#include "tessera/model/hub_files.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kVersion = 1;
+constexpr std::int64_t kMaxEntryBytes = std::int64_t{4} << 20;
+constexpr std::string_view kUnfinished = "unfinished";
+
+fs::path profiles(const std::string& root) { return fs::path(root) / "profiles"; }
+fs::path folder_of(const std::string& root) { return profiles(root) / fmt::format("v{}", kVersion); }
+
+fs::path path_of(const std::string& root, std::string_view kind, const Hash128& key) {
+  return folder_of(root) / fmt::format("{}-{}.json", kind, key.hex());
+}
+
+// Of everything that an entry says: a bit that fell over anywhere shows.
+std::string checksum(std::string_view kind, const std::string& key, const std::string& value) {
+  Hasher hasher;
+  hasher.add(kind);
+  hasher.add(key);
+  hasher.add(value);
+  return hasher.finish().hex();
+}
+
+Json entry_json(std::string_view kind, const std::string& key, const Json& value) {
+  Json entry = Json::object();
+  entry.set("tessera_profile", kVersion).set("kind", kind).set("key", key);
+  entry.set("checksum", checksum(kind, key, value.dump())).set("value", value);
+  return entry;
+}
+
+// The value of the entry at `path`; kNotFound where there is none.
+Result<Json> read_entry(const fs::path& path, std::string_view kind, const std::string& key) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) return not_found("no entry");
+  if (!fs::is_regular_file(status)) return data_loss(fmt::format("{}: is no file", path.string()));
+  const std::uintmax_t bytes = fs::file_size(path, error);
+  if (error || bytes > static_cast<std::uintmax_t>(kMaxEntryBytes))
+    return data_loss(fmt::format("{}: is larger than an entry", path.string()));
+  const Json entry = TRY(Json::read_file(path.string()));
+  const Json* value = entry.find("value");
+  if (value == nullptr || entry_json(kind, key, *value) != entry)
+    return data_loss(fmt::format("{}: is no entry of this version and key", path.string()));
+  return *value;
+}
+
+struct File {
+  fs::path path;
+  std::string kind;
+  std::int64_t bytes = 0;
+  fs::file_time_type written;
+};
+
+bool all_of(std::string_view text, std::string_view letters) {
+  return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
+}
+
+// The kind of the entry, or of the unfinished one, that is named so; "" for a file that is not ours.
+std::string kind_of(const std::string& name) {
+  const std::size_t dash = name.find('-');
+  if (dash == std::string::npos) return "";
+  const std::string kind = name.substr(0, dash);
+  const std::string_view rest = std::string_view(name).substr(dash + 1);
+  if (!all_of(kind, "abcdefghijklmnopqrstuvwxyz_") || rest.size() < 37 ||
+      !all_of(rest.substr(0, 32), "0123456789abcdef") || rest.substr(32, 5) != ".json")
+    return "";
+  if (rest.size() == 37) return kind;
+  return rest.substr(37).starts_with('.') && rest.ends_with(".new") ? std::string(kUnfinished) : "";
+}
+
+// Ours in `folder`. Files may come and go meanwhile.
+Result<std::vector<File>> files_in(const fs::path& folder) {
+  std::vector<File> files;
+  std::error_code error;
+  fs::directory_iterator it(folder, error);
+  if (error == std::errc::no_such_file_or_directory) return files;
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    const std::string kind = kind_of(it->path().filename().string());
+    std::error_code gone;
+    if (kind.empty() || !it->is_regular_file(gone)) continue;
+    File file{.path = it->path(), .kind = kind, .bytes = 0, .written = it->last_write_time(gone)};
+    const std::uintmax_t bytes = gone ? 0 : it->file_size(gone);
+    if (gone) continue;
+    file.bytes = static_cast<std::int64_t>(bytes);
+    files.push_back(std::move(file));
+  }
+  if (error) return not_found(fmt::format("cannot read the folder {}: {}", folder.string(), error.message()));
+  return files;
+}
+
+// Ours of all versions.
+Result<std::vector<File>> all_files(const std::string& root) {
+  std::vector<File> all;
+  std::error_code error;
+  fs::directory_iterator it(profiles(root), error);
+  if (error == std::errc::no_such_file_or_directory) return all;
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with('v') || !all_of(name.substr(1), "0123456789")) continue;
+    const std::vector<File> files = TRY(files_in(it->path()));
+    all.insert(all.end(), files.begin(), files.end());
+  }
+  if (error) return not_found(fmt::format("cannot read the folder {}: {}", profiles(root).string(), error.message()));
+  return all;
+}
+
+std::map<std::string, ProfileCacheKind> by_kind(const std::vector<File>& files) {
+  std::map<std::string, ProfileCacheKind> kinds;
+  for (const File& file : files) {
+    ++kinds[file.kind].entries;
+    kinds[file.kind].bytes += file.bytes;
+  }
+  return kinds;
+}
+
+// Removes what was written longest ago until the rest is at most `max_bytes`, and what a writer left an hour ago.
+void evict(const fs::path& folder, std::int64_t max_bytes) {
+  Result<std::vector<File>> files = files_in(folder);
+  if (!files.ok()) return;
+  std::int64_t bytes = 0;
+  for (const File& file : *files) bytes += file.bytes;
+  std::sort(files->begin(), files->end(),
+            [](const File& a, const File& b) { return std::tie(a.written, a.path) < std::tie(b.written, b.path); });
+  const fs::file_time_type an_hour_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  for (const File& file : *files) {
+    const bool unfinished = file.kind == kUnfinished;
+    if (unfinished ? file.written > an_hour_ago : bytes <= max_bytes) continue;
+    std::error_code gone;
+    fs::remove(file.path, gone);
+    bytes -= file.bytes;
+  }
+}
+
+}  // namespace
+
+std::optional<Json> ProfileCache::load(std::string_view kind, const Hash128& key) {
+  if (options_.root.empty()) return std::nullopt;
+  Result<Json> value = read_entry(path_of(options_.root, kind, key), kind, key.hex());
+  if (value.ok()) {
+    ++hits_;
+    log_debug("cache", "{} of {} found", kind, key.hex());
+    return *std::move(value);
+  }
+  if (value.status().code() != StatusCode::kNotFound)
+    warn_once(warned_of_entry_, value.status().with_context("an entry of the profile cache is ignored"));
+  log_debug("cache", "{} of {} not found", kind, key.hex());
+  return std::nullopt;
+}
+
+void ProfileCache::save(std::string_view kind, const Hash128& key, const Json& value) {
+  if (options_.root.empty()) return;
+  Status status = write(kind, key, value);
+  // Somebody may have cleared the cache between the folder's making and the file's.
+  if (status.code() == StatusCode::kNotFound) status = write(kind, key, value);
+  if (!status.ok())
+    return warn_once(warned_of_folder_, status.with_context("what was measured is not kept for the next start"));
+  log_debug("cache", "{} of {} kept", kind, key.hex());
+  evict(folder_of(options_.root), options_.max_bytes);
+}
+
+Status ProfileCache::write(std::string_view kind, const Hash128& key, const Json& value) const {
+  const std::string text = entry_json(kind, key.hex(), value).dump() + "\n";
+  if (std::ssize(text) > std::min(kMaxEntryBytes, options_.max_bytes))
+    return resource_exhausted(fmt::format("an entry of kind {} has {} bytes", kind, text.size()));
+  TRY(make_folder(folder_of(options_.root)));
+  return write_file(path_of(options_.root, kind, key), text);
+}
+
+void ProfileCache::warn_once(bool& warned, const Status& status) const {
+  if (std::exchange(warned, true)) return;
+  log_warn("cache", "{}", status.message());
+}
+
+Result<std::map<std::string, ProfileCacheKind>> list_profiles(const std::string& root) {
+  const std::vector<File> files = TRY(all_files(root));
+  return by_kind(files);
+}
+
+Result<std::map<std::string, ProfileCacheKind>> clear_profiles(const std::string& root) {
+  const std::vector<File> files = TRY(all_files(root));
+  std::vector<File> removed;
+  for (const File& file : files) {
+    std::error_code error;
+    if (fs::remove(file.path, error)) removed.push_back(file);
+    if (error) return not_found(fmt::format("cannot remove {}: {}", file.path.string(), error.message()));
+  }
+  // Only what is empty is removed; a writer makes the folder anew.
+  std::error_code error;
+  for (const File& file : removed) fs::remove(file.path.parent_path(), error);
+  fs::remove(profiles(root), error);
+  return by_kind(removed);
+}
+
+}  // namespace tessera

@@ -1,0 +1,66 @@
+// What earlier runs measured and chose, kept on disk (E6): small JSON values under content-hash keys.
+//
+//   ProfileCache cache({.root = "/home/me/.cache/tessera"});
+//   Hasher key; key.add(graph_text); key.add(device_name);
+//   std::optional<Json> costs = cache.load("costs", key.finish());
+//   cache.save("costs", key.finish(), measured.to_json());
+//
+//   <root>/profiles/v1/<kind>-<32 digits>.json    an entry
+//                                       ….new     one that is being written, or was when its writer ended
+//
+// Nothing here fails a start: an entry that is not whole, not ours or of another version counts as absent and is
+// replaced by the next save; a folder that cannot be used keeps nothing. Each of the two is warned about once.
+// Processes share a folder without locks: an entry is written beside its place, put on disk and renamed.
+// Threads: one at a time for each object.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/hash.h"
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+struct ProfileCacheOptions {
+  std::string root{};                               // empty: nothing is kept
+  std::int64_t max_bytes = std::int64_t{64} << 20;  // of all entries; beyond, those written longest ago go
+};
+
+class ProfileCache {
+ public:
+  explicit ProfileCache(ProfileCacheOptions options) : options_(std::move(options)) {}
+
+  // `kind`: letters and '_'. None where there is no such entry.
+  std::optional<Json> load(std::string_view kind, const Hash128& key);
+  std::int64_t hits() const { return hits_; }  // entries that load() found
+  // Replaces what is there. Cost: a write, a sync and a look at the folder, some milliseconds.
+  void save(std::string_view kind, const Hash128& key, const Json& value);
+
+ private:
+  Status write(std::string_view kind, const Hash128& key, const Json& value) const;
+  void warn_once(bool& warned, const Status& status) const;
+
+  ProfileCacheOptions options_;
+  std::int64_t hits_ = 0;
+  bool warned_of_entry_ = false;
+  bool warned_of_folder_ = false;
+};
+
+struct ProfileCacheKind {
+  std::int64_t entries = 0;
+  std::int64_t bytes = 0;
+};
+
+// The entries of all versions by kind; what was left half written counts as kind "unfinished". Empty where there is no
+// folder; an error where it cannot be read.
+Result<std::map<std::string, ProfileCacheKind>> list_profiles(const std::string& root);
+
+// Removes them, and the folders where nothing else is in them. What was there by kind.
+Result<std::map<std::string, ProfileCacheKind>> clear_profiles(const std::string& root);
+
+}  // namespace tessera

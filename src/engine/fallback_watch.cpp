@@ -1,0 +1,71 @@
+#include "tessera/engine/fallback_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace tessera {
+namespace {
+
+// What the user can do about it; empty: this is no fallback.
+std::string_view remedy(Reason reason) {
+  switch (reason) {
+    case Reason::kAboveLargestSize:
+      return "raise --piecewise-cuda-graph-max-tokens or --cuda-graph-max-bs, or lower --chunked-prefill-size";
+    case Reason::kPaddingDisabled: return "add sizes by --cuda-graph-bs, or leave --disable-cuda-graph-padding out";
+    case Reason::kNothingCaptured: return "the log of the start says why; lower --mem-fraction-static";
+    case Reason::kRowsNotOneEach: return "it is for requests that want no logits of their last token";
+    case Reason::kNotYetCaptured:
+      return "it ends as sizes are captured; --cuda-graph-capture eager does it at the start";
+    case Reason::kReplayFailed: return "the log says why; --enable-torch-compile-debug-mode finds out more";
+    default: return {};
+  }
+}
+
+bool too_many(std::int64_t part, std::int64_t whole) {
+  return part >= FallbackWatch::kFewest &&
+         static_cast<double>(part) > FallbackWatch::kLargestShare * static_cast<double>(whole);
+}
+
+}  // namespace
+
+std::optional<std::string> FallbackWatch::add(const Decision& decision, bool compiled, Clock::time_point now) {
+  std::optional<std::string> warning;
+  if (forwards_ == 0) began_ = now;
+  if (now - began_ >= kWindow) {
+    warning = judge();
+    *this = {};
+    began_ = now;
+  }
+  ++forwards_;
+  misses_ += compiled ? 1 : 0;
+  if (decision.runner == RunnerKind::kEager && !remedy(decision.reason).empty())
+    ++fallbacks_[static_cast<std::size_t>(decision.reason)];
+  return warning;
+}
+
+std::optional<std::string> FallbackWatch::judge() const {
+  std::string warning;
+  const std::int64_t fallbacks = std::accumulate(fallbacks_.begin(), fallbacks_.end(), std::int64_t{0});
+  if (too_many(fallbacks, forwards_)) {
+    warning = fmt::format("{} of {} forwards within {} s ran without a graph", fallbacks, forwards_, kWindow.count());
+    for (int r = 0; r < kNumReasons; ++r) {
+      const auto reason = static_cast<Reason>(r);
+      if (const std::int64_t count = fallbacks_[static_cast<std::size_t>(r)]; count > 0)
+        warning += fmt::format("; {}: {} ({})", reason_text(reason), count, remedy(reason));
+    }
+  }
+  if (too_many(misses_, forwards_)) {
+    if (!warning.empty()) warning += "; ";
+    warning += fmt::format(
+        "{} of {} forwards within {} s had a size that kernels had to be chosen for first (capture the sizes that "
+        "are in use: --piecewise-cuda-graph-tokens, --cuda-graph-bs; tessera explain --suggest-tokens proposes some)",
+        misses_, forwards_, kWindow.count());
+  }
+  if (warning.empty()) return std::nullopt;
+  return warning;
+}
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// Warns where graphs are missed more often than they should be (H5): once a minute at most, of the forwards since the
+// warning could last have come.
+//
+//   if (std::optional<std::string> warning = watch.add(decision, shape_compiles, Clock::now())) log_warn(…);
+//
+// A forward that runs eagerly as the user wished, or because that is cheaper, is no fallback. Pure: the time is given.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tessera/runner/dispatch.h"
+
+namespace tessera {
+
+class FallbackWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kWindow{60};
+  static constexpr std::int64_t kFewest = 20;   // in a window; fewer are not worth a line
+  static constexpr double kLargestShare = 0.1;  // of the window's forwards
+
+  // Counts a forward, and what the window that ended before it comes to. `compiled`: kernels had to be chosen for a
+  // size that none were kept for.
+  std::optional<std::string> add(const Decision& decision, bool compiled, Clock::time_point now);
+
+ private:
+  std::optional<std::string> judge() const;
+
+  std::array<std::int64_t, kNumReasons> fallbacks_{};
+  std::int64_t forwards_ = 0;
+  std::int64_t misses_ = 0;
+  Clock::time_point began_{};
+};
+
+}  // namespace tessera

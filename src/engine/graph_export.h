@@ -1,0 +1,47 @@
+// The graphs of a plan to be looked at (H2), in all the forms in which they exist: as the model makes them, before and
+// after each pass that changes them, chained, stitched, and each part alone. From config.json alone.
+//
+//   std::vector<NamedGraph> graphs = TRY(graphs_of(plan, options.graphs.disabled_passes));
+//   TRY(export_graphs(graphs, "graphs"));   // graphs/body.txt, graphs/body.dot, graphs/body.svg, …
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/engine_plan.h"
+#include "tessera/ir/picture.h"
+
+namespace tessera {
+
+struct NamedGraph {
+  // "body" "head" "sampler" "choose" "logprobs" "decode" "stitched"; "0" is a part of it;
+  // "pass:remove_dead_code:body:before" and "…:after".
+  std::string name;
+  ir::Graph graph;
+  std::string text;  // the text form; of the stitched graph its parts
+  ir::PictureOptions picture = {};
+};
+
+// Of the plan that was made with these passes left out.
+Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<const std::string> disabled_passes);
+
+// "pass:<pass>:<name>:before" and "…:after" of each pass that changes the graph.
+Result<std::vector<NamedGraph>> graphs_of_passes(ir::Graph graph, std::string_view name,
+                                                 std::span<const std::string> disabled);
+
+// All whose name is `name`, or begins with it and a colon: "pass:remove_dead_code" is at least two. kInvalidArgument
+// where there are none, with the names that exist, or with the pass that changes nothing.
+Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> graphs, std::string_view name);
+
+// Text, DOT and SVG of each in `folder`, which is made; files of the same names are overwritten. The error names what
+// could not be written.
+Status export_graphs(std::span<const NamedGraph> graphs, const std::string& folder);
+
+// <cache_dir>/torch_compile_cache/<model>-<hash of its graphs>: where debug mode writes them (H1).
+std::string debug_export_folder(const EngineOptions& options, std::span<const NamedGraph> graphs);
+
+}  // namespace tessera

@@ -1,0 +1,53 @@
+#include "tessera/engine/graph_inventory.h"
+
+#include <algorithm>
+#include <span>
+
+namespace tessera {
+namespace {
+
+bool is_of_now(const RunnerInventory& known, const GraphRunner& runner) {
+  const CaptureReport& report = runner.report();
+  return known.shape_compiles == runner.executable().num_binds() && known.captured == report.captured &&
+         known.dropped.size() == report.dropped.size();
+}
+
+RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, std::span<const std::int64_t> ladder) {
+  const CaptureReport& report = runner.report();
+  const Executable& executable = runner.executable();
+  RunnerInventory made{.enabled = enabled,
+                       .pieces = executable.graph().num_pieces(),
+                       .split_ops = executable.graph().num_split_ops(),
+                       .graphs = executable.num_graphs(),
+                       .shape_compiles = executable.num_binds(),
+                       .captured = report.captured,
+                       .capture_seconds = report.seconds};
+  for (const auto& [size, why] : report.dropped) made.dropped.emplace_back(size, why.message());
+  if (!enabled) return made;
+  for (const std::int64_t size : ladder) {
+    const bool was_dropped = std::any_of(made.dropped.begin(), made.dropped.end(),
+                                         [&](const auto& dropped) { return dropped.first == size; });
+    if (!was_dropped && !std::binary_search(made.captured.begin(), made.captured.end(), size))
+      made.to_come.push_back(size);
+  }
+  return made;
+}
+
+}  // namespace
+
+std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner& runner) {
+  if (inventory_ != nullptr && is_of_now(inventory_->prefill, runner.prefill()) &&
+      is_of_now(inventory_->decode, runner.decode()) && is_of_now(inventory_->head, runner.head()))
+    return inventory_;
+  const RunnerOptions& options = runner.options();
+  const DispatchTable& table = runner.dispatch_table();
+  inventory_ = std::make_shared<GraphInventory>(GraphInventory{
+      .prefill = make_inventory(runner.prefill(), table.graphs_enabled && table.prefill_enabled, options.prefill_sizes),
+      .decode = make_inventory(runner.decode(), table.graphs_enabled && table.decode_enabled, options.decode_sizes),
+      .head = make_inventory(runner.head(), /*enabled=*/false, {}),
+      .memory = runner.memory(),
+      .max_tokens = options.max_tokens});
+  return inventory_;
+}
+
+}  // namespace tessera

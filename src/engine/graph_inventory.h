@@ -1,0 +1,44 @@
+// What an engine has of graphs and memory (E7, D7). It changes in service where sizes are captured late, given up, or
+// run eagerly for the first time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/runner/model_runner.h"
+
+namespace tessera {
+
+struct RunnerInventory {
+  bool enabled = false;
+  std::int64_t pieces = 0;
+  std::int64_t split_ops = 0;
+  std::int64_t graphs = 0;                                      // recorded ones
+  std::int64_t shape_compiles = 0;                              // sizes bound to kernels and addresses since the start
+  std::vector<std::int64_t> captured{};                         // sizes, ascending
+  std::vector<std::int64_t> to_come{};                          // sizes to be captured, ascending
+  std::vector<std::pair<std::int64_t, std::string>> dropped{};  // sizes given up, and why
+  double capture_seconds = 0;
+};
+
+struct GraphInventory {
+  RunnerInventory prefill{};
+  RunnerInventory decode{};
+  RunnerInventory head{};
+  MemoryLedger memory{};
+  std::int64_t max_tokens = 0;  // of one forward
+};
+
+// The inventory as of now, made anew only when something has changed: asking costs some nanoseconds otherwise.
+class GraphInventoryCache {
+ public:
+  std::shared_ptr<const GraphInventory> of(const ModelRunner& runner);
+
+ private:
+  std::shared_ptr<const GraphInventory> inventory_;
+};
+
+}  // namespace tessera

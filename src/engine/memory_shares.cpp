@@ -1,0 +1,181 @@
+#include "tessera/engine/memory_shares.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "tessera/device/alignment.h"
+#include "tessera/runner/graph_budget.h"
+#include "tessera/runner/kv_storage.h"
+#include "tessera/runner/prediction.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kLeastFraction = 0.1;
+constexpr double kMostFraction = 0.95;
+constexpr std::int64_t kCpuMaxKvBytes = std::int64_t{2} << 30;
+constexpr const char* kWhatHelps =
+    "lower --mem-fraction-static (0.8, 0.7), --chunked-prefill-size (1024) or --piecewise-cuda-graph-max-tokens (2048, "
+    "1024, 512)";
+
+std::string mib(std::int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+std::int64_t given_share(const ShareInputs& in) {
+  return static_cast<std::int64_t>(in.fraction * static_cast<double>(in.capacity));
+}
+
+// What weights and KV cache may take in all.
+std::int64_t static_share(const ShareInputs& in, std::int64_t graph_bytes) {
+  if (in.fraction != 0) return given_share(in);
+  const auto most = static_cast<std::int64_t>(kMostFraction * static_cast<double>(in.capacity));
+  return std::min(most, in.capacity - in.taken - in.activations - graph_bytes - in.reserve);
+}
+
+Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, const EnginePlan& plan,
+                              const WorkingMemory& need) {
+  const DeviceProperties& properties = device.properties();
+  const std::int64_t per_request = pages_for(plan.runner.context_length, plan.runner.page_size);
+  ShareInputs in{.kind = properties.kind,
+                 .capacity = properties.memory_bytes,
+                 .reserve = memory_reserve(properties),
+                 .activations = need.activations(),
+                 .page = TRY(KvStorage::bytes_per_page(plan.graphs.body)),
+                 .useful_pages = options.max_total_tokens > 0
+                                     ? pages_for(options.max_total_tokens, plan.runner.page_size)
+                                     : per_request * plan.runner.max_requests,
+                 .request_pages = per_request,
+                 .fraction = options.mem_fraction_static};
+  if (properties.kind == DeviceKind::kCpu) {
+    in.activations += need.step_results;
+  } else {
+    // What is free of a host's memory changes from moment to moment, and caches give way; a GPU's is what it is.
+    in.taken = std::max<std::int64_t>(in.capacity - device.available_bytes(), 0);
+  }
+  for (const WeightSpec& weight : plan.graphs.weights) in.weights += align_up(TRY(ir::size_bytes(weight.type, {})));
+  return in;
+}
+
+// A forward has at most max_tokens rows: larger sizes only cost an arena for their padding.
+bool drop_oversized(EnginePlan& plan, const Status& why) {
+  std::vector<std::int64_t>& sizes = plan.runner.prefill_sizes;
+  if (sizes.size() < 2 || sizes[sizes.size() - 2] < plan.runner.max_tokens) return false;
+  plan.notes.push_back(fmt::format("the prefill size {} is dropped: {}", sizes.back(), why.message()));
+  sizes.pop_back();
+  return true;
+}
+
+struct Room {
+  ShareInputs inputs;
+  Prediction prediction;
+  std::int64_t bytes = 0;  // for graph objects
+};
+
+Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan& plan) {
+  while (true) {
+    RunnerOptions runner = plan.runner;
+    runner.num_pages = 1;  // no value of a forward has the cache's size
+    Room room{.inputs = {}, .prediction = TRY(predict_memory(plan.graphs, runner, device))};
+    room.inputs = TRY(inputs_of(options, device, plan, room.prediction.memory));
+    const Result<std::int64_t> bytes = room_for_graphs(room.inputs);
+    if (bytes.ok()) {
+      room.bytes = *bytes;
+      return room;
+    }
+    if (bytes.status().code() != StatusCode::kResourceExhausted || !drop_oversized(plan, bytes.status()))
+      return bytes.status();
+  }
+}
+
+BudgetLadder ladder_of(bool enabled, const std::vector<std::int64_t>& sizes, const GraphCost& cost, bool padding) {
+  return {.sizes = enabled ? sizes : std::vector<std::int64_t>(), .bytes_each = cost.bytes, .padding = padding};
+}
+
+std::string sizes_list(const std::vector<std::int64_t>& sizes) {
+  return sizes.empty() ? "none" : fmt::format("{}", fmt::join(sizes, " "));
+}
+
+// Drops what the budget or the room does not hold; returns the bytes of what stays.
+std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan) {
+  RunnerOptions& runner = plan.runner;
+  const Prediction& p = room.prediction;
+  const bool budgeted = budget > 0 && budget <= room.bytes;
+  const BudgetedSizes kept =
+      fit_graph_budget(ladder_of(runner.graphs.prefill, runner.prefill_sizes, p.prefill_graphs, true),
+                       ladder_of(runner.graphs.decode, runner.decode_sizes, p.decode_graphs, runner.decode_padding),
+                       budgeted ? budget : room.bytes);
+  if (kept.dropped_prefill.empty() && kept.dropped_decode.empty()) return kept.bytes;
+  plan.notes.push_back(fmt::format(
+      "{}: graphs would take {} and may take {}; prefill sizes dropped: {}; decode sizes dropped: {}",
+      budgeted ? "--cuda-graph-memory-budget" : "the memory beside weights and KV cache", mib(p.memory.graph_objects),
+      mib(budgeted ? budget : room.bytes), sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode)));
+  if (runner.graphs.prefill) runner.prefill_sizes = kept.prefill;
+  if (runner.graphs.decode) runner.decode_sizes = kept.decode;
+  runner.graphs.prefill = runner.graphs.prefill && !kept.prefill.empty();
+  runner.graphs.decode = runner.graphs.decode && !kept.decode.empty();
+  return kept.bytes;
+}
+
+}  // namespace
+
+Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
+  const bool accepted = in.fraction == 0 || (in.fraction >= kLeastFraction && in.fraction <= kMostFraction);
+  if (!accepted) {  // and NaN
+    return invalid_argument(fmt::format("--mem-fraction-static: {} is not accepted; {} to {} is", in.fraction,
+                                        kLeastFraction, kMostFraction));
+  }
+  const std::int64_t left = in.capacity - in.taken;
+  const std::int64_t cache = std::min(in.useful_pages, in.request_pages) * in.page;
+  // A fraction that is given stands; without one the KV cache's least is a page, and graphs leave it a request's.
+  const std::int64_t for_forwards =
+      in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - in.page;
+  if (for_forwards < in.activations) {
+    return resource_exhausted(
+        fmt::format("forwards need {} beside weights and KV cache, and {} are left of {} ({} of them taken before the "
+                    "start); {}",
+                    mib(in.activations), mib(std::max<std::int64_t>(for_forwards, 0)), mib(in.capacity), mib(in.taken),
+                    kWhatHelps));
+  }
+  const std::int64_t room = for_forwards - in.activations;
+  return in.fraction != 0 ? room : std::max<std::int64_t>(room - cache, 0);
+}
+
+Result<MemoryShares> share_memory(const ShareInputs& in, std::int64_t graph_bytes) {
+  MemoryShares shares{.capacity = in.capacity,
+                      .taken = in.taken,
+                      .weights = in.weights,
+                      .activations = in.activations,
+                      .graph_objects = graph_bytes};
+  std::int64_t budget = static_share(in, graph_bytes) - in.weights;
+  if (in.kind == DeviceKind::kCpu && in.fraction == 0) budget = std::min(budget, kCpuMaxKvBytes);
+  const std::int64_t pages = std::min(in.useful_pages, budget / in.page);
+  if (pages < 1) {
+    return resource_exhausted(
+        fmt::format("no memory is left for the KV cache: a page takes {} bytes, {} are available; raise "
+                    "--mem-fraction-static, or {}",
+                    in.page, budget, "use a smaller model or --dtype"));
+  }
+  shares.pages = pages + 1;  // and the reserved one
+  shares.kv_cache = shares.pages * in.page;
+  shares.fraction = static_cast<double>(shares.weights + shares.kv_cache) / static_cast<double>(in.capacity);
+  return shares;
+}
+
+std::string shares_line(const MemoryShares& shares) {
+  return fmt::format(
+      "of {}: {} taken before, weights {}, KV cache {} (both {:.3f} of all), forwards {}, graphs {} predicted, {} free",
+      mib(shares.capacity), mib(shares.taken), mib(shares.weights), mib(shares.kv_cache), shares.fraction,
+      mib(shares.activations), mib(shares.graph_objects), mib(shares.free()));
+}
+
+Status plan_memory_shares(const EngineOptions& options, Device& device, EnginePlan& plan) {
+  const Room room = TRY(find_room(options, device, plan));
+  const std::int64_t graph_bytes = fit_graphs(options.graphs.memory_budget, room, plan);
+  plan.memory = TRY(share_memory(room.inputs, graph_bytes));
+  // Slots are 32-bit numbers.
+  plan.runner.num_pages = std::min<std::int64_t>(plan.memory.pages, INT32_MAX / plan.runner.page_size);
+  return ok_status();
+}
+
+}  // namespace tessera

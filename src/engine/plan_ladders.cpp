@@ -1,0 +1,80 @@
+#include "tessera/engine/plan_ladders.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/piecewise/ladder.h"
+
+namespace tessera {
+namespace {
+
+// Sizes above `max` are dropped with a note; an error where none is left.
+Result<std::vector<std::int64_t>> capped(std::vector<std::int64_t> sizes, std::int64_t max, std::string_view flag,
+                                         std::vector<std::string>& notes) {
+  const auto end = std::upper_bound(sizes.begin(), sizes.end(), max);
+  if (end == sizes.begin()) {
+    return invalid_argument(fmt::format("{}: all sizes are above {}, the smallest is {}", flag, max, sizes.front()));
+  }
+  if (end != sizes.end()) {
+    notes.push_back(fmt::format("{}: {} sizes above {} are dropped", flag, sizes.end() - end, max));
+    sizes.erase(end, sizes.end());
+  }
+  return sizes;
+}
+
+void note_mismatch(const std::vector<std::int64_t>& sizes, std::int64_t chunk, std::vector<std::string>& notes) {
+  if (sizes.back() < chunk) {
+    notes.push_back(fmt::format(
+        "the largest prefill graph has {} tokens and a forward may have {}: larger forwards are cut, or eager where "
+        "that is expected to cost less",
+        sizes.back(), chunk));
+  }
+  const auto last_used = std::lower_bound(sizes.begin(), sizes.end(), chunk);
+  if (last_used == sizes.end() || last_used + 1 == sizes.end()) return;
+  notes.push_back(
+      fmt::format("a forward has at most {} tokens (--chunked-prefill-size): {} prefill sizes above {} are "
+                  "captured and never used",
+                  chunk, sizes.end() - last_used - 1, *last_used));
+}
+
+std::vector<std::int64_t> scheduled_sizes(const EngineOptions& options, std::int64_t max_tokens) {
+  if (options.graphs.schedule != PrefillSchedule::kAuto) return prefill_ladder(max_tokens, options.graphs.schedule);
+  // Deterministic inference promises not to depend on measurements (A5).
+  return auto_ladder(max_tokens, prefill_cost(options.deterministic ? std::nullopt : options.known_costs));
+}
+
+}  // namespace
+
+TokenCost prefill_cost(const std::optional<CostTable>& known) {
+  if (!known || known->sizes(RunnerKind::kPrefill).size() < 2) return prior_token_cost;
+  CostTable rising;
+  double most = 0;
+  for (const std::int64_t size : known->sizes(RunnerKind::kPrefill)) {
+    most = std::max(most, *known->ms(RunnerKind::kPrefill, size));
+    rising.add(RunnerKind::kPrefill, size, most);
+  }
+  return [rising](std::int64_t tokens) { return *rising.ms(RunnerKind::kPrefill, tokens); };
+}
+
+Status plan_ladders(const EngineOptions& options, EnginePlan& plan) {
+  const GraphOptions& graphs = options.graphs;
+  RunnerOptions& runner = plan.runner;
+  const std::int64_t chunk = runner.max_tokens;
+  const std::int64_t max_tokens = graphs.piecewise_max_tokens;  // 0: not given
+  if (graphs.piecewise_tokens.empty()) {
+    runner.prefill_sizes = scheduled_sizes(options, max_tokens > 0 ? max_tokens : chunk);
+  } else {
+    runner.prefill_sizes = TRY(capped(graphs.piecewise_tokens, max_tokens > 0 ? max_tokens : kMaxLadderSize,
+                                      "--piecewise-cuda-graph-tokens", plan.notes));
+  }
+  if (runner.graphs.prefill) note_mismatch(runner.prefill_sizes, chunk, plan.notes);
+  const std::int64_t max_batch =
+      std::min(graphs.decode_max_batch > 0 ? graphs.decode_max_batch : kDefaultMaxRequests, runner.max_requests);
+  runner.decode_sizes = graphs.decode_batches.empty()
+                            ? decode_ladder(max_batch)
+                            : TRY(capped(graphs.decode_batches, runner.max_requests, "--cuda-graph-bs", plan.notes));
+  return ok_status();
+}
+
+}  // namespace tessera

@@ -1,0 +1,114 @@
+#include "tessera/engine/profile_store.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tessera/base/log.h"
+#include "tessera/compile/pass.h"
+#include "tessera/ir/text.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kCosts = "costs";
+constexpr std::string_view kAlgorithms = "matmul";
+
+// No backend is no more than a device without versions and algorithms.
+const Backend& backend_or_none(DeviceKind kind) {
+  static const Backend none;
+  const Result<const Backend*> backend = backend_of(kind);
+  return backend.ok() ? **backend : none;
+}
+
+void warn(const Status& status) {
+  if (!status.ok()) log_warn("cache", "what an earlier start kept is not used: {}", status.message());
+}
+
+}  // namespace
+
+ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
+                         const Backend& backend) {
+  Hasher machine;
+  machine.add(kBackendInterface);  // this program's version and compiler
+  machine.add(device.kind);
+  machine.add(device.name);
+  machine.add(device.compute_capability);  // that kernels are chosen for
+  machine.add(backend.versions == nullptr ? std::string() : backend.versions());
+
+  Hasher costs = machine;
+  for (const ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler})
+    costs.add(ir::to_text(*graph));
+  // The graphs are what the passes left; a pass may still be of another version with the same result.
+  const Result<Hash128> passes = passes_hash({.disabled = options.graphs.disabled_passes});
+  costs.add(passes.ok() ? passes->hex() : std::string());
+  costs.add("eager");  // the compiler
+  costs.add(ir::dtype_name(plan.model.dtype));
+  costs.add(plan.runner.page_size);
+  costs.add(plan.runner.memory_plan);
+  costs.add(plan.runner.deterministic);
+  costs.add(plan.runner.debug);
+  costs.add(plan.runner.split_ops.size());
+  for (const std::string& op : plan.runner.split_ops) costs.add(op);
+  return {.costs = costs.finish(), .algorithms = machine.finish()};
+}
+
+ProfileStore::ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device)
+    : ProfileStore(options, plan, device, backend_or_none(device.kind)) {}
+
+ProfileStore::ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
+                           const Backend& backend)
+    : wanted_(plan.runner.measure_costs),
+      backend_(&backend),
+      known_(options.known_costs),
+      keys_(options.cache_dir.empty() ? ProfileKeys{} : profile_keys(options, plan, device, backend)),
+      cache_({.root = options.cache_dir}) {}
+
+CostTable ProfileStore::load_costs() {
+  if (!wanted_) return {};
+  if (known_) {
+    if (!known_->empty()) kept_costs_ = known_->to_json();
+    return *known_;
+  }
+  const std::optional<Json> kept = cache_.load(kCosts, keys_.costs);
+  if (!kept) return {};
+  Result<CostTable> costs = CostTable::from_json(*kept);
+  warn(costs.status());
+  if (!costs.ok()) return {};
+  kept_costs_ = *kept;
+  return *std::move(costs);
+}
+
+void ProfileStore::restore_algorithms() {
+  if (backend_->import_algorithms == nullptr) return;
+  const std::optional<Json> kept = cache_.load(kAlgorithms, keys_.algorithms);
+  if (!kept) return;
+  const Status status = backend_->import_algorithms(*kept);
+  warn(status);
+  if (status.ok()) kept_algorithms_ = *kept;
+}
+
+void ProfileStore::save(const CostTable& costs) {
+  if (wanted_ && !costs.empty()) save_if_new(kCosts, keys_.costs, costs.to_json(), kept_costs_);
+  if (backend_->export_algorithms == nullptr) return;
+  Json algorithms = backend_->export_algorithms();
+  if (!algorithms.as_array().empty())
+    save_if_new(kAlgorithms, keys_.algorithms, std::move(algorithms), kept_algorithms_);
+}
+
+void ProfileStore::save_if_new(std::string_view kind, const Hash128& key, Json value, Json& kept) {
+  if (value == kept) return;
+  cache_.save(kind, key, value);
+  kept = std::move(value);
+}
+
+Result<EnginePlan> plan_engine_with_profile(EngineOptions& options, Device& device) {
+  EnginePlan plan = TRY(plan_engine(options, device));
+  const bool by_cost = options.graphs.schedule == PrefillSchedule::kAuto && options.graphs.piecewise_tokens.empty();
+  if (!by_cost || options.known_costs) return plan;
+  options.known_costs = ProfileStore(options, plan, device.properties()).load_costs();
+  if (options.known_costs->empty()) return plan;
+  return plan_engine(options, device);
+}
+
+}  // namespace tessera

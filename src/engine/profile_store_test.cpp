@@ -1,0 +1,221 @@
+// Catches: measurements of another model, device, version, type or compilation that are taken for one's own, a ladder's
+// change that loses them, kept files that fail a start, a write where nothing is new, and a library that is not told
+// what it chose before.
+#include "tessera/engine/profile_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include "tessera/base/log.h"
+#include "tessera/device/testing/described_device.h"
+#include "tessera/device/testing/environment.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+// A library that chose, and was told.
+std::string library_versions = "1";
+Json chosen = Json::array();
+Json told;
+std::string versions() { return library_versions; }
+Json export_algorithms() { return chosen; }
+Status import_algorithms(const Json& algorithms) {
+  if (!algorithms.is_array()) return data_loss("no list");
+  told = algorithms;
+  return ok_status();
+}
+const Backend kLibrary{.kind = DeviceKind::kCpu,
+                       .create_device = nullptr,
+                       .kernels = nullptr,
+                       .make_attention_planner = nullptr,
+                       .attention_planner_bytes = nullptr,
+                       .versions = versions,
+                       .export_algorithms = export_algorithms,
+                       .import_algorithms = import_algorithms};
+
+CostTable costs_of(double ms) {
+  CostTable costs;
+  for (const std::int64_t size : {4, 64, 2048}) {
+    costs.add(RunnerKind::kPrefill, size, ms);
+    costs.add(RunnerKind::kEager, size, 2 * ms);
+  }
+  return costs;
+}
+
+class ProfileStoreTest : public ::testing::Test {
+ public:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/store_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    library_versions = "1";
+    chosen = Json::array();
+    told = Json();
+    options_.model_path = testing::data_path("goldens/llama");
+    options_.cache_dir = folder_;
+    ASSERT_TRUE(set_log_level("warn").ok());
+    ::testing::internal::CaptureStderr();
+  }
+  void TearDown() override {
+    ::testing::internal::GetCapturedStderr();
+    fs::remove_all(folder_);
+  }
+
+  std::string warnings() {
+    std::string text = ::testing::internal::GetCapturedStderr();
+    ::testing::internal::CaptureStderr();
+    return text;
+  }
+  EnginePlan plan() const {
+    testing::DescribedDevice device(device_);
+    Result<EnginePlan> made = plan_engine(options_, device);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return *std::move(made);
+  }
+  ProfileStore store() const { return {options_, plan(), device_, kLibrary}; }
+  ProfileKeys keys() const { return profile_keys(options_, plan(), device_, kLibrary); }
+  // The only file of the kind.
+  fs::path file(const std::string& kind) const {
+    for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
+      if (entry.path().filename().string().starts_with(kind)) return entry.path();
+    }
+    return {};
+  }
+
+  std::string folder_;
+  EngineOptions options_;
+  DeviceProperties device_ = {
+      .kind = DeviceKind::kCpu, .name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2};
+};
+
+TEST_F(ProfileStoreTest, TheNextStartKnowsCostsAndAlgorithms) {
+  chosen.push_back("algorithm 7");
+  {
+    ProfileStore first = store();
+    EXPECT_TRUE(first.load_costs().empty());
+    first.restore_algorithms();
+    EXPECT_EQ(told, Json());
+    first.save(costs_of(1.5));
+  }
+  ProfileStore second = store();
+  EXPECT_EQ(second.load_costs().to_json(), costs_of(1.5).to_json());
+  second.restore_algorithms();
+  EXPECT_EQ(told, chosen);
+  EXPECT_EQ(warnings(), "");
+}
+
+TEST_F(ProfileStoreTest, OnlyWhatIsNewIsWritten) {
+  chosen.push_back("algorithm 7");
+  ProfileStore some = store();
+  some.save(CostTable());
+  EXPECT_EQ(file("costs"), "");
+  some.save(costs_of(1));
+  for (const char* kind : {"costs", "matmul"}) ASSERT_TRUE(fs::remove(file(kind)));
+  some.save(costs_of(1));
+  EXPECT_TRUE(file("costs").empty() && file("matmul").empty());
+  some.save(costs_of(2));
+  EXPECT_TRUE(!file("costs").empty() && file("matmul").empty());
+  chosen.push_back("algorithm 8");
+  some.save(costs_of(2));
+  EXPECT_FALSE(file("matmul").empty());
+}
+
+TEST_F(ProfileStoreTest, KeysTellWhatMattersApart) {
+  const ProfileKeys base = keys();
+  std::set<Hash128> costs = {base.costs};
+  const auto differs = [&](const char* what, const std::function<void(ProfileStoreTest&)>& change) {
+    const EngineOptions options = options_;
+    const DeviceProperties device = device_;
+    change(*this);
+    EXPECT_TRUE(costs.insert(keys().costs).second) << what;
+    options_ = options;
+    device_ = device;
+    library_versions = "1";
+  };
+  differs("model", [](auto& t) { t.options_.model_path = testing::data_path("goldens/qwen3"); });
+  differs("dtype", [](auto& t) { t.options_.dtype = "bfloat16"; });
+  differs("page size", [](auto& t) { t.options_.page_size = 32; });
+  differs("passes", [](auto& t) { t.options_.graphs.disabled_passes = {std::string(pass_list()[0].name)}; });
+  differs("mode", [](auto& t) { t.options_.graphs.mode = GraphMode::kFull; });
+  differs("memory plan", [](auto& t) { t.options_.memory_plan = MemoryPlanKind::kIsolated; });
+  differs("deterministic", [](auto& t) { t.options_.deterministic = true; });
+  differs("debug", [](auto& t) { t.options_.graphs.debug = true; });
+  differs("device", [](auto& t) { t.device_.name = "test, 4 threads"; });
+  differs("older kernels", [](auto& t) { t.device_.compute_capability = 80; });
+  differs("versions", [](auto&) { library_versions = "2"; });
+  EXPECT_EQ(keys().costs, base.costs);
+
+  options_.graphs.piecewise_tokens = {8, 32};
+  options_.graphs.decode_batches = {1};
+  options_.chunked_prefill_size = 64;
+  options_.model_path = fs::relative(options_.model_path).string();
+  EXPECT_EQ(keys().costs, base.costs) << "sizes are part of the costs, and a path is only a name";
+  options_.model_path = testing::data_path("goldens/qwen3");
+  EXPECT_EQ(keys().algorithms, base.algorithms);
+  library_versions = "2";
+  EXPECT_NE(keys().algorithms, base.algorithms);
+}
+
+TEST_F(ProfileStoreTest, NothingIsMeasuredNorTakenWhereNobodyWantsIt) {
+  store().save(costs_of(1));
+  options_.graphs.measure_costs = false;
+  EXPECT_TRUE(store().load_costs().empty());
+  options_.graphs.measure_costs = true;
+  EXPECT_FALSE(store().load_costs().empty());
+  options_.cache_dir = "";
+  ProfileStore nowhere = store();
+  nowhere.save(costs_of(1));
+  nowhere.restore_algorithms();
+  EXPECT_TRUE(nowhere.load_costs().empty());
+  EXPECT_EQ(warnings(), "");
+}
+
+// Whole entries, whose content nobody of ours wrote.
+TEST_F(ProfileStoreTest, StrangeContentIsIgnored) {
+  Json strange = Json::object();
+  strange.set("prefill", "fast");
+  ProfileCache cache({.root = folder_});
+  cache.save("costs", keys().costs, strange);
+  cache.save("matmul", keys().algorithms, strange);
+  ProfileStore some = store();
+  EXPECT_TRUE(some.load_costs().empty());
+  EXPECT_THAT(warnings(), HasSubstr("what an earlier start kept is not used: measured costs"));
+  some.restore_algorithms();
+  EXPECT_THAT(warnings(), HasSubstr("no list"));
+  EXPECT_EQ(told, Json());
+  some.save(costs_of(3));
+  EXPECT_FALSE(store().load_costs().empty());
+}
+
+TEST_F(ProfileStoreTest, ALadderByCostIsPlannedWithWhatIsKnown) {
+  CostTable flat;  // a larger graph costs nothing more: one size is enough
+  for (const std::int64_t size : {4, 2048}) flat.add(RunnerKind::kPrefill, size, 1.0);
+  ProfileStore(options_, plan(), device_).save(flat);
+  options_.graphs.schedule = PrefillSchedule::kAuto;
+  const std::vector<std::int64_t> cold = plan().runner.prefill_sizes;
+  testing::DescribedDevice device(device_);
+  const std::vector<std::int64_t> warm = plan_engine_with_profile(options_, device)->runner.prefill_sizes;
+  ASSERT_TRUE(options_.known_costs);
+  fs::remove_all(folder_);
+  EXPECT_EQ(ProfileStore(options_, plan(), device_).load_costs().to_json(), flat.to_json()) << "without another look";
+  EXPECT_LT(warm.size(), cold.size());
+
+  options_.known_costs.reset();
+  EXPECT_EQ(plan_engine_with_profile(options_, device)->runner.prefill_sizes, cold);
+  EXPECT_TRUE(options_.known_costs && options_.known_costs->empty()) << "looked for, and not found";
+  options_.known_costs.reset();
+  options_.graphs.schedule = PrefillSchedule::kDefault;
+  EXPECT_EQ(plan_engine_with_profile(options_, device)->runner.prefill_sizes, prefill_ladder(2048));
+  EXPECT_FALSE(options_.known_costs);
+}
+
+}  // namespace
+}  // namespace tessera

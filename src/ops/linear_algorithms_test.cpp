@@ -1,0 +1,111 @@
+// Catches: an algorithm that is remembered for another problem than it was chosen for, a digit that is lost on the way
+// to a file and back, and a file of another form that is half taken.
+#include "tessera/ops/linear_algorithms.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/ops/linear.h"
+#include "tessera/ops/op_test_util.h"
+
+namespace tessera {
+namespace {
+
+OpaqueAlgorithm algorithm_of(std::uint64_t first) {
+  return {first, 0, ~std::uint64_t{0}, 0x0123456789abcdef, 1, 2, 3, first << 32};
+}
+
+TEST(LinearAlgorithms, GoThroughJsonByShape) {
+  const LinearShape base{.m = 8, .n = 16, .k = 32, .dtype = ir::DType::kBFloat16, .bias = false, .any_rows = false};
+  std::vector<LinearShape> shapes(7, base);
+  shapes[1].m = 9;
+  shapes[2].n = 8;
+  shapes[3].k = 8;
+  shapes[4].dtype = ir::DType::kFloat16;
+  shapes[5].bias = true;
+  shapes[6].any_rows = true;
+  LinearAlgorithms chosen;
+  for (std::size_t i = 0; i < shapes.size(); ++i) chosen.note(shapes[i], algorithm_of(i));
+  EXPECT_EQ(chosen.remembered(base), std::nullopt) << "chosen here, not before";
+
+  LinearAlgorithms next;
+  const Json file = *Json::parse(chosen.to_json().dump(), "file");
+  ASSERT_TRUE(next.remember(file).ok());
+  for (std::size_t i = 0; i < shapes.size(); ++i) EXPECT_EQ(next.remembered(shapes[i]), algorithm_of(i)) << i;
+  LinearShape other = base;
+  other.m = 10;
+  EXPECT_EQ(next.remembered(other), std::nullopt);
+  EXPECT_EQ(next.to_json(), file) << "what is not needed now is kept for others";
+  next.note(base, algorithm_of(77));
+  EXPECT_EQ(next.to_json().as_array().size(), shapes.size());
+  LinearAlgorithms after;
+  ASSERT_TRUE(after.remember(next.to_json()).ok());
+  EXPECT_EQ(after.remembered(base), algorithm_of(77)) << "a newer choice counts";
+}
+
+TEST(LinearAlgorithms, OtherFormsAreRefusedWhole) {
+  const std::string hex(128, 'a');
+  const std::string good = R"(["bf16",1,2,3,false,true,")" + hex + R"("])";
+  LinearAlgorithms algorithms;
+  ASSERT_TRUE(algorithms.remember(*Json::parse("[" + good + "]", "x")).ok());
+  for (const std::string& bad :
+       {std::string("{}"), std::string("[1]"), std::string("[[]]"), R"([["bf17",1,2,3,false,true,")" + hex + "\"]]",
+        R"([["bf16",0,2,3,false,true,")" + hex + "\"]]", R"([["bf16",1,2,3,0,true,")" + hex + "\"]]",
+        R"([["bf16",1,2,3,false,true,")" + hex.substr(1) + "\"]]",
+        R"([["bf16",1,2,3,false,true,"g)" + hex.substr(1) + "\"]]",
+        R"([["bf16",1,2,3,false,true,"-)" + hex.substr(1) + "\"]]", "[" + good + R"(, ["bf16",4,2,3,false,true,7]])"}) {
+    const Status status = algorithms.remember(*Json::parse(bad, "x"));
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << bad;
+  }
+  const LinearShape kept{.m = 1, .n = 2, .k = 3, .dtype = ir::DType::kBFloat16, .bias = false, .any_rows = true};
+  const LinearShape refused{.m = 4, .n = 2, .k = 3, .dtype = ir::DType::kBFloat16, .bias = false, .any_rows = true};
+  EXPECT_TRUE(algorithms.remembered(kept));
+  EXPECT_FALSE(algorithms.remembered(refused));
+}
+
+// The entry of the product of [m, 256] and [128, 256] in bfloat16.
+Json entry_of(std::int64_t m, const Json& algorithms) {
+  for (const Json& entry : algorithms.as_array()) {
+    const Json::Array& e = entry.as_array();
+    if (e[0] == Json("bf16") && e[1] == Json(m) && e[2] == Json(128) && e[3] == Json(256)) return entry;
+  }
+  return {};
+}
+
+void check_product(std::int64_t m) {
+  const testing::HostTensor x = testing::random_tensor(ir::DType::kBFloat16, {m, 256}, 1);
+  const testing::HostTensor w = testing::random_tensor(ir::DType::kBFloat16, {128, 256}, 2);
+  std::vector<double> y;
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < 128; ++j) {
+      y.push_back(0);
+      for (std::int64_t p = 0; p < 256; ++p) y.back() += x.at(i * 256 + p) * w.at(j * 256 + p);
+    }
+  }
+  const auto out = testing::run_op(kLinear, kLinearCpu, {x, w}, {{"bias", false}, {"residual", false}});
+  testing::expect_close(out.results[0], y, testing::tolerance(ir::DType::kBFloat16), "product");
+}
+
+// An algorithm that the library chose for other rows is taken up for these; a made-up one is found out.
+TEST(LinearAlgorithms, ALibraryTakesUpWhatServesAndRefusesTheRest) {
+  const Backend& backend = **backend_of(testing::test_device().properties().kind);
+  if (backend.export_algorithms == nullptr) GTEST_SKIP() << "this device's libraries choose no algorithms";
+  EXPECT_FALSE(backend.versions().empty());
+  check_product(72);
+  const Json chosen = entry_of(72, backend.export_algorithms());
+  ASSERT_TRUE(chosen.is_array()) << backend.export_algorithms().dump();
+  Json other = chosen;
+  other.as_array()[1] = 80;
+  Json made_up = chosen;
+  made_up.as_array()[1] = 88;
+  made_up.as_array()[6] = std::string(128, 'f');
+  ASSERT_TRUE(backend.import_algorithms(Json::Array{other, made_up}).ok());
+  check_product(80);
+  check_product(88);
+  EXPECT_EQ(entry_of(80, backend.export_algorithms()), other);
+  EXPECT_NE(entry_of(88, backend.export_algorithms()), made_up);
+  EXPECT_EQ(backend.import_algorithms(Json::object()).code(), StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,261 @@
+// Catches: executables that share an arena and spoil each other's values: a later one, or another size of the same,
+// that writes over what is still read. Two forwards in a row, body and head as a runner has them, with memory planned
+// wrongly on purpose: what comes out must differ from the same on memory of its own, and must not with the real
+// planner.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tessera/piecewise/executable_test_util.h"
+
+namespace tessera {
+namespace {
+
+using testing::Bytes;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::tokens;
+
+constexpr std::int64_t kLargest = 24;
+constexpr std::int64_t kHidden = kLargest * 8 * 4;  // bytes
+
+// A view whose base is used through it alone, after another value was made.
+constexpr const char* kBody = R"(graph @body {
+  input %x: f32[T, 8]
+  weight %w1: f32[8, 8]
+  %a: f32[T, 8] = linear(%x, %w1)
+  %v: f32[2*T, 4] = reshape(%a) {shape = "2*T, 4"}
+  %b: f32[T, 8] = through_scratch(%x)
+  %back: f32[T, 8] = reshape(%v) {shape = "T, 8"}
+  %hidden: f32[T, 8] = add(%back, %b)
+  return %hidden
+})";
+constexpr const char* kHead = R"(graph @head {
+  input %hidden: f32[T, 8]
+  weight %w2: f32[16, 8]
+  %h: f32[T, 16] = matmul(%hidden, %w2)
+  %logits: f32[T, 16] = scale(%h) {factor = 0.5}
+  return %logits
+})";
+enum : std::size_t { kA, kB, kHiddenRange };  // of the body's ranges
+
+// through_scratch(x) = 2 x, by way of the workspace.
+Result<std::vector<ir::Type>> same_type(const ir::OpSignature& s) { return std::vector{s.operands[0]}; }
+Result<std::size_t> scratch_bytes(const BindArgs& args) { return static_cast<std::size_t>(args.operands[0].bytes()); }
+Result<std::unique_ptr<BoundOp>> bind_through_scratch(const BindArgs& args) {
+  const float* x = args.operands[0].as<float>();
+  float* y = args.results[0].as<float>();
+  auto* scratch = reinterpret_cast<float*>(args.workspace);
+  const std::int64_t n = args.operands[0].elements();
+  return make_cpu_op("through_scratch", [=] {
+    for (std::int64_t i = 0; i < n; ++i) scratch[i] = 2 * x[i];
+    for (std::int64_t i = 0; i < n; ++i) y[i] = scratch[i];
+  });
+}
+const ir::OpDecl kThroughScratch{.name = "through_scratch", .summary = "2 x", .operands = {{"x"}}, .infer = same_type};
+
+const ir::OpTable& ops() {
+  static const ir::OpTable table({&kAdd, &kScale, &kReshape, &kLinear, &testing::test_ops::kMatmul, &kThroughScratch});
+  return table;
+}
+const KernelTable& kernels() {
+  static const KernelTable table(
+      {kAddCpu,
+       kScaleCpu,
+       kLinearCpu,
+       {.op = "matmul", .name = "test", .bind = testing::test_ops::bind_matmul},
+       {.op = "through_scratch", .name = "test", .bind = bind_through_scratch, .workspace_bytes = scratch_bytes}});
+  return table;
+}
+
+struct Planners {
+  Planner body = plan_memory;
+  Planner head = plan_memory;
+  bool one_memory = false;  // the workspace is the arena
+};
+
+// Body and head of one runner, and the memory that they share.
+class Forwards {
+ public:
+  Forwards(const Planners& planners, MemoryPlanKind kind) : isolated_(kind == MemoryPlanKind::kIsolated) {
+    for (const auto& [name, bytes] :
+         {std::pair("x", kLargest * 32), std::pair("w1", std::int64_t{256}), std::pair("w2", std::int64_t{512})}) {
+      memory_.push_back(device_->allocate(static_cast<std::size_t>(bytes), name).value());
+      externals_[name] = memory_.back()->data();
+      const Bytes content = testing::random_bytes(ir::DType::kFloat32, static_cast<std::size_t>(bytes), name[1]);
+      EXPECT_TRUE(stream_->upload(externals_[name], content.data(), content.size()).ok());
+    }
+    memory_.push_back(device_->allocate(static_cast<std::size_t>(kHidden), "hidden").value());
+    externals_["hidden"] = isolated_ ? memory_.back()->data() : arena_->base();
+    Arena& workspace = planners.one_memory ? *arena_ : *workspace_;
+    body_ = make(kBody, {.largest = tokens(kLargest), .memory = kind, .planner = planners.body}, workspace);
+    head_ =
+        make(kHead, {.largest = tokens(kLargest), .memory = kind, .reserved_bytes = kHidden, .planner = planners.head},
+             workspace);
+  }
+
+  Executable& body() { return *body_; }
+  Arena& arena() { return *arena_; }
+
+  Status bind(std::int64_t size) {
+    for (Executable* executable : {body_.get(), head_.get()}) {
+      TRY(executable->bind(tokens(size)));
+      TRY(executable->capture(tokens(size)));
+    }
+    return ok_status();
+  }
+  Bytes forward(std::int64_t size) {
+    // Each size has an input of its own: what an earlier forward left is wrong for this one.
+    const Bytes x = testing::random_bytes(ir::DType::kFloat32, kLargest * 32, static_cast<std::uint64_t>(size));
+    EXPECT_TRUE(stream_->upload(externals_["x"], x.data(), x.size()).ok());
+    EXPECT_TRUE(body_->replay(tokens(size)).ok());
+    if (isolated_) {
+      const OutputView hidden = body_->output(tokens(size), 0).value();
+      EXPECT_TRUE(stream_->copy(externals_["hidden"], hidden.data, static_cast<std::size_t>(hidden.bytes())).ok());
+    }
+    EXPECT_TRUE(head_->replay(tokens(size)).ok());
+    const OutputView logits = head_->output(tokens(size), 0).value();
+    Bytes bytes(static_cast<std::size_t>(logits.bytes()));
+    EXPECT_TRUE(stream_->download(bytes.data(), logits.data, bytes.size()).ok());
+    EXPECT_TRUE(stream_->synchronize().ok());
+    return bytes;
+  }
+
+ private:
+  std::unique_ptr<Executable> make(const char* text, ExecutableOptions options, Arena& workspace) {
+    const ExecutionEnvironment environment{.device = *device_,
+                                           .stream = *stream_,
+                                           .context = context_,
+                                           .externals = externals_,
+                                           .arena = *arena_,
+                                           .workspace = workspace};
+    return Executable::create(split_graph(testing::parse(text, ops()), ops(), {}).value(), *compiler_, ops(),
+                              environment, std::move(options))
+        .value();
+  }
+
+  bool isolated_;
+  std::unique_ptr<Compiler> compiler_ = make_eager_compiler(ops(), kernels());
+  std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
+  std::unique_ptr<Stream> stream_ = device_->create_stream("main").value();
+  std::unique_ptr<Arena> arena_ = device_->create_arena({.reserve_bytes = 1 << 26, .name = "arena"}).value();
+  std::unique_ptr<Arena> workspace_ = device_->create_arena({.reserve_bytes = 1 << 26, .name = "workspace"}).value();
+  std::vector<std::unique_ptr<Allocation>> memory_;
+  ForwardContext context_;
+  ExternalValues externals_;
+  std::unique_ptr<Executable> body_;
+  std::unique_ptr<Executable> head_;
+};
+
+const std::vector<std::int64_t> kSizes = {kLargest, 9, 1};
+
+// Sizes for which the forward, after all were captured, differs from that on memory of its own.
+std::vector<std::int64_t> differing_sizes(const Planners& planners) {
+  Forwards shared(planners, MemoryPlanKind::kPlanned);
+  Forwards alone({}, MemoryPlanKind::kIsolated);
+  std::vector<std::int64_t> differing;
+  for (const std::int64_t size : kSizes) {
+    EXPECT_TRUE(shared.bind(size).ok());
+    EXPECT_TRUE(alone.bind(size).ok());
+  }
+  for (const std::int64_t size : kSizes)
+    if (shared.forward(size) != alone.forward(size)) differing.push_back(size);
+  return differing;
+}
+
+TEST(SharedArena, TheRealPlansDifferNowhere) { EXPECT_THAT(differing_sizes({}), IsEmpty()); }
+
+TEST(SharedArena, AViewsBaseThatDiesEarlyIsCaught) {
+  // Its last use by name is the reshape, step 1; the view is read later.
+  const Planner early = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+    std::vector<LiveRange> changed(ranges.begin(), ranges.end());
+    EXPECT_GT(changed[kA].last, 1) << "the real range";
+    changed[kA].last = 1;
+    return plan_memory(changed);
+  };
+  EXPECT_THAT(differing_sizes({.body = early}), ElementsAre(kLargest, 9, 1));
+}
+
+TEST(SharedArena, OutputsMovedBetweenSizesAreCaught) {
+  const Planner moves = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+    MemoryPlan plan = TRY(plan_memory(ranges));
+    if (ranges[kHiddenRange].bytes == kHidden) return plan;
+    plan.offsets[kHiddenRange] = (plan.size_bytes + 255) / 256 * 256;
+    plan.size_bytes = plan.offsets[kHiddenRange] + ranges[kHiddenRange].bytes;
+    return plan;
+  };
+  EXPECT_THAT(differing_sizes({.body = moves}), ElementsAre(9, 1));
+}
+
+TEST(SharedArena, AHeadThatIgnoresWhatIsReservedIsCaught) {
+  const Planner ignores = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+    MemoryPlan plan = TRY(plan_memory(ranges.first(ranges.size() - 1)));  // the last is the reserved one
+    plan.offsets.push_back(0);
+    return plan;
+  };
+  EXPECT_THAT(differing_sizes({.head = ignores}), ElementsAre(9, 1)) << "the largest value does not fit there";
+}
+
+TEST(SharedArena, AHeadOnTheReservedBytesOfOneSizeAloneIsCaughtThere) {
+  // As if the reserved bytes were those of the size at hand, and not of the largest.
+  const Planner overlaps = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+    MemoryPlan plan = TRY(plan_memory(ranges));
+    for (std::size_t i = 0; i + 1 < ranges.size(); ++i)
+      if (ranges[i].bytes == 9 * 16 * 4) plan.offsets[i] = 0;
+    return plan;
+  };
+  EXPECT_THAT(differing_sizes({.head = overlaps}), ElementsAre(9));
+}
+
+TEST(SharedArena, AWorkspaceInTheArenaIsCaught) {
+  // Away from the output's place, where it would do no harm: %a is alive while the scratch is written.
+  const Planner low = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+    MemoryPlan plan = TRY(plan_memory(ranges));
+    plan.offsets[kA] = 0;
+    return plan;
+  };
+  EXPECT_THAT(differing_sizes({.body = low, .one_memory = true}), ElementsAre(kLargest, 9, 1));
+  EXPECT_THAT(differing_sizes({.body = low}), IsEmpty()) << "with a workspace of its own the same plan is sound";
+}
+
+// A smaller size may need more than the largest: the arena grows, and what was captured before stays right.
+TEST(SharedArena, ASmallerSizeMayNeedMore) {
+  const Planner spread = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+    MemoryPlan plan = TRY(plan_memory(ranges));
+    if (ranges[kHiddenRange].bytes == kHidden) return plan;
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+      if (ranges[i].fixed_offset < 0) plan.offsets[i] += 1 << 20;
+    plan.size_bytes += 1 << 20;
+    return plan;
+  };
+  EXPECT_THAT(differing_sizes({.body = spread}), IsEmpty());
+  Forwards forwards({.body = spread}, MemoryPlanKind::kPlanned);
+  ASSERT_TRUE(forwards.bind(kLargest).ok());
+  const std::byte* base = forwards.arena().base();
+  const std::size_t before = forwards.arena().size();
+  ASSERT_TRUE(forwards.bind(9).ok());
+  EXPECT_GT(forwards.arena().size(), before);
+  EXPECT_EQ(forwards.arena().base(), base);
+}
+
+// A plan that says less than it uses would lead kernels past the arena's memory; it is an error instead.
+TEST(SharedArena, APlanBeyondItsOwnSizeIsRefused) {
+  const Planner understates = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+    MemoryPlan plan = TRY(plan_memory(ranges));
+    if (ranges[kHiddenRange].bytes < kHidden) plan.size_bytes /= 2;
+    return plan;
+  };
+  Forwards forwards({.body = understates}, MemoryPlanKind::kPlanned);
+  EXPECT_TRUE(forwards.body().bind(tokens(kLargest)).ok());
+  const Status refused = forwards.body().bind(tokens(9));
+  EXPECT_EQ(refused.code(), StatusCode::kInternal);
+  EXPECT_THAT(refused.message(), HasSubstr("outside the plan's"));
+  EXPECT_FALSE(forwards.body().bound(tokens(9)));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,155 @@
+// Catches: sizes that are never captured, or before they should be, a forward padded past what is there, costs that are
+// not measured or of runs that disturb requests, and idle work that never ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/runner/runner_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::greatest_difference;
+using testing::ids;
+using ::testing::IsEmpty;
+using testing::make_bench;
+using testing::make_captured;
+using testing::Rows;
+using testing::RunnerBench;
+using ::testing::SizeIs;
+using testing::small_options;
+using testing::TestRequest;
+
+RunnerOptions with(CaptureMode mode) {
+  RunnerOptions options = small_options();
+  options.prefill_sizes = {4, 12, 16, 40};
+  options.capture = mode;
+  return options;
+}
+
+// As often as there is something to do.
+int work_until_done(ModelRunner& runner) {
+  for (int n = 0; n < 100; ++n) {
+    const Result<bool> left = runner.idle_work();
+    EXPECT_TRUE(left.ok()) << left.status().to_string();
+    if (!left.ok() || !*left) return n;
+  }
+  ADD_FAILURE() << "idle work does not end";
+  return -1;
+}
+
+TEST(CaptureModes, LazySizesAreCapturedWhenFirstWanted) {
+  RunnerBench all = make_captured("llama", with(CaptureMode::kEager));
+  RunnerBench bench = make_captured("llama", with(CaptureMode::kLazy));
+  EXPECT_THAT(bench.runner->prefill().report().captured, IsEmpty());
+  EXPECT_THAT(bench.runner->decode().report().captured, IsEmpty());
+  const auto same = [&](const std::vector<TestRequest>& requests, RunnerKind runner, std::int64_t size) {
+    Decision decision;
+    EXPECT_EQ(bench.logits(requests, Rows::kAll, false, &decision), all.logits(requests));
+    EXPECT_EQ(decision.runner, runner);
+    EXPECT_EQ(decision.size, size);
+  };
+  same({{ids(13)}}, RunnerKind::kPrefill, 16);
+  EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(16));
+  same({{ids(14), 13}}, RunnerKind::kDecode, 1);
+  // After sizes that are smaller and larger.
+  same({{ids(3)}}, RunnerKind::kPrefill, 4);
+  same({{ids(33)}}, RunnerKind::kPrefill, 40);
+  same({{ids(13)}}, RunnerKind::kPrefill, 16);
+  EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(4, 16, 40));
+  EXPECT_THAT(bench.runner->decode().report().captured, ElementsAre(1));
+}
+
+TEST(CaptureModes, ALazySizeThatCannotBeCapturedIsPassedOver) {
+  RunnerBench bench = make_captured("llama", with(CaptureMode::kLazy));
+  bench.device->set_plan({.end_recording_fails_at = 1});
+  Decision decision;
+  bench.logits({{ids(11)}}, Rows::kAll, false, &decision);
+  EXPECT_EQ(decision.size, 16) << "12 has failed, and 16 was tried next";
+  ASSERT_THAT(bench.runner->prefill().report().dropped, SizeIs(1));
+  EXPECT_EQ(bench.runner->prefill().report().dropped[0].first, 12);
+  EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, ElementsAre(4, 16, 40));
+}
+
+TEST(CaptureModes, CoreSizesComeFirstAndTheOthersInIdleMoments) {
+  RunnerBench all = make_captured("llama", with(CaptureMode::kEager));
+  RunnerBench bench = make_captured("llama", with(CaptureMode::kCore));
+  EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, ElementsAre(4, 12, 16, 40));
+  RunnerOptions options = with(CaptureMode::kCore);
+  options.prefill_sizes = {8, 10, 12, 40};
+  options.measure_costs = false;
+  bench = make_captured("llama", options);
+  EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, ElementsAre(8, 40));
+  Decision decision;
+  bench.logits({{ids(9)}}, Rows::kAll, false, &decision);
+  EXPECT_EQ(decision.size, 40);
+  EXPECT_EQ(work_until_done(*bench.runner), 2);
+  EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, ElementsAre(8, 10, 12, 40));
+  EXPECT_EQ(bench.runner->dispatch_table().prefill_to_come, 0);
+  const std::vector<float> logits = bench.logits({{ids(11)}}, Rows::kAll, false, &decision);
+  EXPECT_EQ(decision.size, 12);
+  EXPECT_LE(greatest_difference(logits, all.logits({{ids(11)}})), 1e-5);
+}
+
+TEST(CaptureModes, EveryCapturedSizeIsMeasuredInIdleMoments) {
+  RunnerBench bench = make_captured("llama", with(CaptureMode::kEager));
+  EXPECT_TRUE(bench.runner->costs().empty()) << "the start measures nothing";
+  bench.logits({{ids(30)}}, Rows::kLast);  // is cached, and to be read again
+  const std::vector<TestRequest> next = {{ids(31), 30}};
+  const std::vector<float> want = bench.logits(next);
+  EXPECT_EQ(work_until_done(*bench.runner), 4 + 2 + 3);  // prefill sizes, eager samples, decode sizes
+  for (const std::int64_t size : {4, 12, 16, 40})
+    EXPECT_TRUE(bench.runner->costs().measured(RunnerKind::kPrefill, size));
+  for (const std::int64_t size : {3, 39}) EXPECT_TRUE(bench.runner->costs().measured(RunnerKind::kEager, size));
+  for (const std::int64_t size : {1, 2, 4}) EXPECT_TRUE(bench.runner->costs().measured(RunnerKind::kDecode, size));
+  EXPECT_EQ(bench.logits(next), want) << "measuring has written to a request's pages";
+  EXPECT_EQ(work_until_done(*bench.runner), 0);
+}
+
+TEST(CaptureModes, NothingIsMeasuredWhereThatIsOff) {
+  RunnerOptions options = with(CaptureMode::kEager);
+  options.measure_costs = false;
+  RunnerBench bench = make_captured("llama", options);
+  EXPECT_EQ(work_until_done(*bench.runner), 0);
+  EXPECT_TRUE(bench.runner->costs().empty());
+  EXPECT_EQ(bench.runner->dispatch_table().costs, nullptr);
+}
+
+TEST(CaptureModes, MemoryIsTrimmedBetweenSizesWhereThatIsAskedFor) {
+  RunnerOptions options = with(CaptureMode::kEager);
+  EXPECT_EQ(make_captured("llama", options).device->counts().trims, 0);
+  options.trim_between_captures = true;
+  EXPECT_EQ(make_captured("llama", options).device->counts().trims, 4 + 3);
+}
+
+// D8: whatever happened before.
+TEST(CaptureModes, NothingIsLeftOfARunner) {
+  for (const CaptureMode mode : {CaptureMode::kEager, CaptureMode::kLazy, CaptureMode::kCore}) {
+    for (const FaultPlan& faults :
+         {FaultPlan{}, FaultPlan{.end_recording_fails_at = 3}, FaultPlan{.replay_fails_at = 2}}) {
+      RunnerBench bench = make_bench("llama", with(mode));
+      bench.device->set_plan(faults);
+      ASSERT_TRUE(bench.runner->capture().ok());
+      bench.logits({{ids(13)}});
+      work_until_done(*bench.runner);
+      bench.logits({{ids(13)}});
+      EXPECT_GT(bench.device->bytes_in_use(), 0);
+      bench.runner = nullptr;
+      EXPECT_EQ(bench.device->bytes_in_use(), 0);
+    }
+  }
+}
+
+TEST(CaptureModes, AMeasurementThatFailsIsLeftOut) {
+  RunnerBench bench = make_captured("llama", with(CaptureMode::kEager));
+  bench.device->set_plan({.replay_fails_at = 1});
+  work_until_done(*bench.runner);
+  bench.device->set_plan({});
+  EXPECT_LT(bench.runner->costs().size(), 9u);
+  Decision decision;
+  bench.logits({{ids(16)}}, Rows::kAll, false, &decision);
+  EXPECT_EQ(decision.reason, Reason::kExactSize);
+}
+
+}  // namespace
+}  // namespace tessera

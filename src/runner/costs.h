@@ -1,0 +1,47 @@
+// What forwards cost, as measured (part of A2): milliseconds by runner and size, of replays and of eager runs.
+// Between measured sizes costs are interpolated; where nothing was measured there is no cost, and dispatch pads.
+//
+// Costs are of one request without cached prefix: attention over a longer context costs a padded and an unpadded
+// forward the same.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+enum class RunnerKind : std::uint8_t { kEager, kPrefill, kDecode };
+
+class CostTable {
+ public:
+  // A measured forward: of kPrefill and kDecode a replay at the captured size, of kEager a prefill of so many tokens.
+  // Of several measurements of one key the smallest stays: what disturbs one only adds to it.
+  void add(RunnerKind runner, std::int64_t size, double ms);
+  bool measured(RunnerKind runner, std::int64_t size) const;
+  bool empty() const { return measured_.empty(); }
+  std::size_t size() const { return measured_.size(); }
+  // Measured ones, ascending.
+  std::vector<std::int64_t> sizes(RunnerKind runner) const;
+
+  // Linear between the two measured neighbours, in proportion beyond the largest; below the smallest, the smallest's.
+  // None where fewer than two sizes of the runner were measured and this one is not among them.
+  std::optional<double> ms(RunnerKind runner, std::int64_t size) const;
+
+  // {"prefill": [[size, ms], …], "decode": …, "eager": …}; from_json ignores nothing: kDataLoss for another form, for
+  // sizes outside 1 … 2^20 and times that are not finite and positive.
+  Json to_json() const;
+  static Result<CostTable> from_json(const Json& json);
+
+ private:
+  std::map<std::pair<RunnerKind, std::int64_t>, double> measured_;
+};
+
+}  // namespace tessera

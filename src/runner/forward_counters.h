@@ -1,0 +1,64 @@
+// Forwards counted since the start (A3, E7, B10): by runner, size and reason together, and how many tokens prefills
+// had.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <map>
+
+#include "tessera/runner/dispatch.h"
+
+namespace tessera {
+
+struct ForwardKey {
+  RunnerKind runner = RunnerKind::kEager;
+  std::int64_t size = 0;  // captured size; eager forwards are counted together, as 0
+  Reason reason = Reason::kGraphsDisabled;
+  static ForwardKey of(const Decision& decision) {
+    return {decision.runner, decision.runner == RunnerKind::kEager ? 0 : decision.size, decision.reason};
+  }
+  friend auto operator<=>(const ForwardKey&, const ForwardKey&) = default;
+};
+
+struct ForwardCount {
+  std::int64_t forwards = 0;
+  std::int64_t tokens = 0;
+  std::int64_t padding = 0;  // rows computed for nothing
+};
+
+// How many forwards had how many tokens. Exact up to 8; above, eight steps to each doubling: a step is an eighth to a
+// sixteenth of its count.
+class TokenHistogram {
+ public:
+  static constexpr int kBuckets = 8 + 8 * 17;  // to 2^20
+  // The largest count of bucket i, and the bucket that a count falls into.
+  static std::int64_t limit(int bucket);
+  static int bucket_of(std::int64_t tokens);
+
+  void add(std::int64_t tokens) {
+    ++counts_[static_cast<std::size_t>(bucket_of(tokens))];
+    sum_ += tokens;
+  }
+  std::int64_t count(int bucket) const { return counts_[static_cast<std::size_t>(bucket)]; }
+  std::int64_t sum() const { return sum_; }  // of all tokens
+
+ private:
+  std::array<std::int64_t, kBuckets> counts_{};
+  std::int64_t sum_ = 0;
+};
+
+struct ForwardCounters {
+  std::map<ForwardKey, ForwardCount> by_key;
+  TokenHistogram prefill_tokens;  // of forwards that are no pure decodes, mixed ones too
+  std::int64_t tokens = 0;
+  std::int64_t padded_tokens = 0;
+
+  // Allocates nothing once the key was seen.
+  void add(const Decision& decision, std::int64_t num_tokens, bool is_decode);
+  // Sums.
+  std::int64_t forwards(Reason reason) const;
+  ForwardCount of_size(RunnerKind runner, std::int64_t size) const;
+};
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+#include "tessera/runner/memory_ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/runner/graph_runner.h"
+
+namespace tessera {
+namespace {
+
+std::string mib(std::int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+}  // namespace
+
+std::int64_t memory_reserve(const DeviceProperties& device) {
+  constexpr std::int64_t kMost = std::int64_t{512} << 20;
+  return std::min(kMost, device.memory_bytes / 16) + device.memory_bytes / 64;
+}
+
+std::int64_t graph_bytes(const GraphStats& stats, std::int64_t estimate, double of_estimate) {
+  if (stats.bytes > 0) return stats.bytes;
+  return static_cast<std::int64_t>(of_estimate * static_cast<double>(estimate));
+}
+
+RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& device, double of_estimate) {
+  RunnerMemory memory{.name = runner.name()};
+  const GraphNeed need = runner.executable().graph_need();
+  const std::int64_t estimate = need.graphs * device.graph_bytes + need.operators * device.graph_node_bytes;
+  for (const std::int64_t size : runner.report().captured) {
+    const GraphStats stats = runner.executable().graph_stats(runner.bucket(size));
+    memory.sizes.push_back({.size = size,
+                            .graphs = need.graphs,
+                            .nodes = stats.nodes,
+                            .graph_bytes = graph_bytes(stats, estimate, of_estimate)});
+  }
+  return memory;
+}
+
+std::string memory_line(const MemoryLedger& ledger) {
+  const WorkingMemory& predicted = ledger.predicted;
+  const std::int64_t buffers = ledger.static_inputs + ledger.attention;
+  return fmt::format(
+      "weights {}, KV cache {}, arena {} (predicted {}), workspace {} ({}), static buffers {} ({}), graph objects {} "
+      "({}), "
+      "{} are left",
+      mib(ledger.weights), mib(ledger.kv_cache), mib(ledger.arena), mib(predicted.arena), mib(ledger.workspace),
+      mib(predicted.workspace), mib(buffers), mib(predicted.static_inputs + predicted.attention),
+      mib(ledger.graph_objects), mib(predicted.graph_objects), mib(ledger.available));
+}
+
+}  // namespace tessera

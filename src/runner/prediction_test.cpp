@@ -1,0 +1,233 @@
+// Catches: memory that is taken and was not predicted, or predicted and not taken: the arena, workspace, every static
+// buffer and graph objects, of models and ladders of several kinds; a ledger whose parts do not add up.
+#include "tessera/runner/prediction.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tessera/runner/runner_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::make_captured;
+using testing::RunnerBench;
+using ::testing::SizeIs;
+using testing::small_options;
+
+ModelGraphs graphs_of(const std::string& folder, const RunnerOptions& options, ir::DType dtype = ir::DType::kFloat32) {
+  const ModelConfig config = *ModelConfig::read(folder);
+  return *build_model(config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests},
+                      op_table());
+}
+std::string golden(const std::string& name) { return TESSERA_SOURCE_DIR "/tests/data/goldens/" + name; }
+
+// What a prediction must meet: exactly what is allocated once, the arena to 1 %, graph objects to a quarter.
+void expect_met(const WorkingMemory& predicted, const MemoryLedger& taken) {
+  EXPECT_EQ(taken.static_inputs, predicted.static_inputs);
+  EXPECT_EQ(taken.attention, predicted.attention);
+  EXPECT_EQ(taken.step_results, predicted.step_results);
+  EXPECT_NEAR(static_cast<double>(taken.arena), static_cast<double>(predicted.arena),
+              0.01 * static_cast<double>(taken.arena));
+  EXPECT_NEAR(static_cast<double>(taken.workspace), static_cast<double>(predicted.workspace),
+              0.01 * static_cast<double>(taken.workspace));
+  EXPECT_NEAR(static_cast<double>(taken.graph_objects), static_cast<double>(predicted.graph_objects),
+              0.25 * static_cast<double>(taken.graph_objects));
+}
+
+struct Ladders {
+  const char* what;
+  std::function<void(RunnerOptions&)> change;
+};
+const Ladders kLadders[] = {
+    {"both", [](RunnerOptions&) {}},
+    {"prefill alone", [](RunnerOptions& o) { o.graphs.decode = false; }},
+    {"decode alone", [](RunnerOptions& o) { o.graphs.prefill = false; }},
+    {"whole",
+     [](RunnerOptions& o) {
+       o.split_ops.clear();
+       o.graphs.prefill_whole = true;
+     }},
+    {"off", [](RunnerOptions& o) { o.graphs.prefill = o.graphs.decode = false; }},
+    {"large",
+     [](RunnerOptions& o) {
+       o.max_tokens = 512;
+       o.prefill_sizes = {8, 64, 256, 512};
+       o.decode_sizes = {1, 3};
+     }},
+};
+
+TEST(Prediction, IsWhatARunnerTakes) {
+  for (const char* model : {"llama", "qwen3", "mistral-swa"}) {
+    for (const Ladders& ladders : kLadders) {
+      SCOPED_TRACE(std::string(model) + ", " + ladders.what);
+      RunnerOptions options = small_options();
+      ladders.change(options);
+      const RunnerBench bench = make_captured(model, options);
+      const Result<Prediction> prediction = predict_memory(graphs_of(golden(model), options), options, *bench.device);
+      ASSERT_TRUE(prediction.ok()) << prediction.status().to_string();
+      expect_met(prediction->memory, bench.runner->memory());
+      expect_met(bench.runner->memory().predicted, bench.runner->memory());
+    }
+  }
+}
+
+// The bundled model at the sizes that it is served with.
+TEST(Prediction, IsWhatTheBundledModelTakes) {
+  const std::string folder = TESSERA_SOURCE_DIR "/models/demo";
+  RunnerOptions options = small_options();
+  options.max_tokens = 512;
+  options.max_requests = 32;
+  options.context_length = 512;
+  options.num_pages = 65;
+  options.prefill_sizes = {16, 64, 128, 256, 512};
+  options.decode_sizes = {1, 2, 4, 8, 16, 32};
+  ModelGraphs graphs = graphs_of(folder, options);
+  const auto device = FakeDevice::create({}, {.threads = 1}).value();
+  const Prediction prediction = *predict_memory(graphs, options, *device);
+  Weights weights = *Weights::load(graphs.weights, checkpoint_source(*Checkpoint::open(folder)), *device, false);
+  const auto runner = *ModelRunner::create(std::move(graphs), std::move(weights), *device, options);
+  ASSERT_TRUE(runner->capture().ok());
+  expect_met(prediction.memory, runner->memory());
+}
+
+// The arena is not merely grown to what was predicted: the largest size needs that much, and each size has its own
+// need.
+TEST(Prediction, TheArenaIsTheLargestNeed) {
+  const RunnerOptions options = small_options();
+  const RunnerBench bench = make_captured("llama", options);
+  const Prediction all =
+      *predict_memory(graphs_of(golden("llama"), options), options, *bench.device, PredictionDetail::kEverySize);
+  ASSERT_THAT(all.prefill, SizeIs(3));
+  ASSERT_THAT(all.decode, SizeIs(3));
+  EXPECT_EQ(all.prefill[1].size, 16);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const MemoryNeed need =
+        *bench.runner->prefill().executable().memory_need(bench.runner->prefill().bucket(all.prefill[i].size));
+    EXPECT_EQ(all.prefill[i].need.arena_bytes, need.arena_bytes);
+    EXPECT_LE(need.arena_bytes, all.memory.arena);
+    EXPECT_LE(all.decode[i].need.arena_bytes, all.memory.arena);
+  }
+  EXPECT_LT(all.prefill[0].need.arena_bytes, all.prefill[2].need.arena_bytes);
+  const Prediction totals = *predict_memory(graphs_of(golden("llama"), options), options, *bench.device);
+  EXPECT_THAT(totals.prefill, IsEmpty());
+  EXPECT_EQ(totals.memory.arena, all.memory.arena);
+}
+
+TEST(Prediction, GraphsAreCountedAsTheyAreMade) {
+  const RunnerOptions options = small_options();
+  const RunnerBench bench = make_captured("llama", options);
+  const Prediction p = *predict_memory(graphs_of(golden("llama"), options), options, *bench.device);
+  // Three layers: four pieces between their attentions; decode is one.
+  EXPECT_EQ(p.prefill_graphs.graphs, 4);
+  EXPECT_EQ(p.decode_graphs.graphs, 1);
+  const DeviceProperties& device = bench.device->properties();
+  EXPECT_EQ(p.decode_graphs.bytes, device.graph_bytes + p.decode_graphs.operators * device.graph_node_bytes);
+  EXPECT_EQ(p.memory.graph_objects, 3 * p.prefill_graphs.bytes + 3 * p.decode_graphs.bytes);
+  const MemoryLedger ledger = bench.runner->memory();
+  ASSERT_THAT(ledger.runners, SizeIs(2));
+  for (const SizeMemory& size : ledger.runners[0].sizes) EXPECT_EQ(size.graphs, p.prefill_graphs.graphs);
+}
+
+// The parts of the ledger: sizes that were captured, and their bytes, which the runners' own counts must equal.
+TEST(MemoryLedger, IsByRunnerAndSize) {
+  RunnerBench bench = make_captured("llama", small_options());
+  const MemoryLedger ledger = bench.runner->memory();
+  ASSERT_THAT(ledger.runners, SizeIs(2));
+  std::int64_t bytes = 0;
+  for (std::size_t r = 0; r < 2; ++r) {
+    const GraphRunner& runner = r == 0 ? bench.runner->prefill() : bench.runner->decode();
+    const RunnerMemory& memory = ledger.runners[r];
+    EXPECT_EQ(memory.name, runner.name());
+    std::vector<std::int64_t> sizes;
+    std::int64_t nodes = 0;
+    for (const SizeMemory& size : memory.sizes) {
+      sizes.push_back(size.size);
+      nodes += size.nodes;
+      EXPECT_GT(size.graph_bytes, 0);
+    }
+    EXPECT_EQ(sizes, runner.report().captured);
+    EXPECT_EQ(nodes, runner.report().graphs.nodes);
+    EXPECT_EQ(memory.graph_bytes(), runner.report().graphs.bytes);
+    bytes += memory.graph_bytes();
+  }
+  EXPECT_EQ(ledger.graph_objects, bytes);
+  EXPECT_GT(ledger.available, 0);
+}
+
+// Where the device does not tell, sizes share what was measured by what they are expected to take; what is told counts.
+TEST(MemoryLedger, WhatIsNotToldIsShared) {
+  EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 0}, 4000, 0.75), 3000);
+  EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 500}, 4000, 0.75), 500);
+  const RunnerBench bench = make_captured("llama", small_options());
+  const RunnerMemory told = runner_memory(bench.runner->prefill(), bench.device->properties(), 0.5);
+  EXPECT_EQ(told.graph_bytes(), bench.runner->prefill().report().graphs.bytes);
+}
+
+// Lazily captured sizes come into the ledger when they are captured, and no earlier.
+TEST(MemoryLedger, HasWhatIsCapturedLater) {
+  RunnerOptions options = small_options();
+  options.capture = CaptureMode::kLazy;
+  RunnerBench bench = make_captured("llama", options);
+  EXPECT_EQ(bench.runner->memory().graph_objects, 0);
+  bench.logits({{testing::ids(9)}});
+  const MemoryLedger ledger = bench.runner->memory();
+  ASSERT_THAT(ledger.runners[0].sizes, SizeIs(1));
+  EXPECT_EQ(ledger.runners[0].sizes[0].size, 16);
+  EXPECT_EQ(ledger.graph_objects, ledger.runners[0].graph_bytes());
+  EXPECT_GT(ledger.graph_objects, 0);
+}
+
+// A device of 8 GiB that says how much of it is free.
+class PartlyFree : public CpuDevice {
+ public:
+  static DeviceProperties of_8_gib() {
+    DeviceProperties properties = CpuDevice::create({.threads = 1}).value()->properties();
+    properties.memory_bytes = std::int64_t{8} << 30;
+    return properties;
+  }
+  explicit PartlyFree(std::int64_t available) : CpuDevice(of_8_gib()), available_(available) {}
+  std::int64_t available_bytes() const override { return available_; }
+
+ private:
+  std::int64_t available_;
+};
+
+TEST(MemoryLedger, TheLogTellsItAndWarnsWhereLittleIsLeft) {
+  const auto log_of_capture = [](std::int64_t available) {
+    const RunnerOptions options = small_options();
+    PartlyFree device(available);
+    ModelGraphs graphs = graphs_of(golden("llama"), options);
+    const WeightSource source = checkpoint_source(*Checkpoint::open(golden("llama")));
+    Weights weights = *Weights::load(graphs.weights, source, device, false);
+    const auto runner = *ModelRunner::create(std::move(graphs), std::move(weights), device, options);
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(runner->capture().ok());
+    return ::testing::internal::GetCapturedStderr();
+  };
+  // The reserve is 512 + 128 MiB, and half of it should be left.
+  const std::string poor = log_of_capture(319 << 20);
+  EXPECT_THAT(poor, HasSubstr("memory: weights"));
+  EXPECT_THAT(poor, HasSubstr("memory: only 0.33 GB of the device's memory are left"));
+  EXPECT_THAT(poor, HasSubstr("--mem-fraction-static (0.8, 0.7)"));
+  const std::string rich = log_of_capture(321 << 20);
+  EXPECT_THAT(rich, HasSubstr("memory: weights"));
+  EXPECT_THAT(rich, ::testing::Not(HasSubstr("memory: only")));
+}
+
+TEST(MemoryReserve, IsSmallBesideTheMemoryAndNeverNothing) {
+  for (const std::int64_t bytes : {std::int64_t{1} << 30, std::int64_t{24} << 30, std::int64_t{140} << 30}) {
+    DeviceProperties device;
+    device.memory_bytes = bytes;
+    const std::int64_t reserve = memory_reserve(device);
+    EXPECT_GT(reserve, bytes / 64);
+    EXPECT_LT(reserve, bytes / 8);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,208 @@
+#include "tessera/runner/soak.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "tessera/base/progress.h"
+#include "tessera/runner/soak_world.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kMostFailuresKept = 8;
+
+std::int64_t resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  long long pages = 0;
+  const bool read = std::fscanf(file, "%*d %lld", &pages) == 1;
+  std::fclose(file);
+  return read ? pages * sysconf(_SC_PAGESIZE) : 0;
+}
+
+// All that a forward came to, on the host.
+struct Outcome {
+  std::vector<float> logits;
+  std::vector<float> hidden;
+  std::vector<TokenId> sampled;
+  std::vector<float> logprobs;
+  std::vector<TokenId> top_ids;
+  std::vector<float> top_logprobs;
+};
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+// The first part in which they differ; empty: none.
+std::string difference(const Outcome& a, const Outcome& b) {
+  if (!same_bits(a.hidden, b.hidden)) return "hidden states";
+  if (!same_bits(a.logits, b.logits)) return "logits";
+  if (!same_bits(a.sampled, b.sampled)) return "sampled ids";
+  if (!same_bits(a.logprobs, b.logprobs)) return "log-probabilities";
+  if (!same_bits(a.top_ids, b.top_ids) || !same_bits(a.top_logprobs, b.top_logprobs)) return "top log-probabilities";
+  return {};
+}
+
+// Of rows of `cols`: the greatest difference relative to its row's greatest magnitude; infinite for what is no number.
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b, std::int64_t cols) {
+  double greatest = 0;
+  const auto width = static_cast<std::size_t>(cols);
+  for (std::size_t row = 0; row + width <= a.size(); row += width) {
+    double magnitude = 0;
+    double most = 0;
+    for (std::size_t i = row; i < row + width; ++i) {
+      const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+      if (!std::isfinite(d)) return INFINITY;
+      most = std::max(most, d);
+      magnitude = std::max(magnitude, std::abs(static_cast<double>(b[i])));
+    }
+    if (most > 0) greatest = std::max(greatest, most / std::max(magnitude, 1e-30));
+  }
+  return greatest;
+}
+
+class Soak {
+ public:
+  Soak(ModelRunner& runner, const SoakOptions& options)
+      : runner_(runner),
+        options_(options),
+        world_(runner.options(), runner.prefill().executable().graph().cache_groups.size(), runner.vocab_size(),
+               runner.hidden_size(), options.seed) {}
+
+  Result<SoakReport> run() {
+    const auto start = std::chrono::steady_clock::now();
+    Progress progress("Soaking", options_.batches, "batches", options_.show_progress);
+    for (std::int64_t n = 0; n < options_.batches; ++n) {
+      if (n == std::max<std::int64_t>(options_.batches / 10, 1))
+        note_memory(report_.resident_early, report_.available_early);
+      TRY(compare_next().with_context(fmt::format("batch {}", n)));
+      ++report_.batches;
+      progress.advance(1);
+    }
+    note_memory(report_.resident_end, report_.available_end);
+    report_.cancelled = world_.cancelled();
+    report_.finished = world_.finished();
+    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(report_);
+  }
+
+ private:
+  void note_memory(std::int64_t& resident, std::int64_t& available) const {
+    resident = resident_bytes();
+    available = runner_.device().available_bytes();
+  }
+
+  Status compare_next() {
+    const ForwardBatch& batch = world_.next();
+    report_.tokens += batch.num_tokens();
+    draw_wishes(batch);
+    // The graph's run is the last: its keys and values are what later batches read.
+    ForwardInputs inputs = inputs_of(batch);
+    inputs.force_eager = true;
+    TRY(compute(inputs, unpadded_).with_context("eager"));
+    inputs.force_eager = false;
+    inputs.replay_graphs = false;
+    TRY(compute(inputs, in_bucket_).with_context("in its bucket"));
+    inputs.replay_graphs = true;
+    const Decision decision = TRY(compute(inputs, graph_).with_context("dispatched"));
+    report_.forwards.add(decision, batch.num_tokens(), batch.is_decode());
+
+    const std::string differs = difference(graph_, in_bucket_);
+    if (!differs.empty()) fail(batch, decision, differs + " differ from those of the same operators without graph");
+    double unpadded = relative_difference(graph_.logits, unpadded_.logits, runner_.vocab_size());
+    unpadded = std::max(unpadded, relative_difference(graph_.hidden, unpadded_.hidden, runner_.hidden_size()));
+    report_.greatest_difference = std::max(report_.greatest_difference, unpadded);
+    if (!(unpadded <= options_.tolerance))
+      fail(batch, decision, fmt::format("differs from the unpadded forward by {:.2g}", unpadded));
+    return ok_status();
+  }
+
+  // What is asked of the batch beside its tokens.
+  void draw_wishes(const ForwardBatch& batch) {
+    const std::int64_t rows = batch.num_wanted_rows();
+    const std::int64_t sampled = std::min(rows, runner_.options().max_requests);
+    sampling_.clear();
+    for (std::int64_t i = 0; i < sampled; ++i) {
+      sampling_.push_back(
+          {.temperature = world_.chance(0.5) ? 0.0F : 0.8F,
+           .top_k = static_cast<std::int32_t>(world_.draw(3) * 10),
+           .top_p = 0.9F,
+           .seed = world_.draw(1 << 20),
+           .position = batch.positions[static_cast<std::size_t>(batch.wanted_rows[static_cast<std::size_t>(i)])]});
+    }
+    targets_.clear();
+    top_ = 0;
+    if (world_.chance(0.3)) {
+      for (std::int64_t i = 0; i < rows; ++i)
+        targets_.emplace_back(static_cast<std::int32_t>(world_.draw(runner_.vocab_size())));
+      top_ = static_cast<int>(world_.draw(6));
+    }
+    edits_ = {};
+    if (sampled > 0 && world_.chance(0.2)) {
+      edits_.starts = {0};
+      for (std::int64_t i = 0; i < sampled; ++i) {
+        edits_.ids.emplace_back(static_cast<std::int32_t>(world_.draw(runner_.vocab_size())));
+        edits_.penalties.push_back(1.2F);
+        edits_.offsets.push_back(-0.5F);
+        edits_.starts.push_back(static_cast<std::int32_t>(edits_.ids.size()));
+      }
+    }
+    wants_hidden_ = world_.chance(0.2);
+  }
+
+  ForwardInputs inputs_of(const ForwardBatch& batch) const {
+    return {.batch = batch,
+            .sampling = sampling_,
+            .edits = edits_.empty() ? nullptr : &edits_,
+            .logprob_targets = targets_,
+            .top_logprobs = top_};
+  }
+
+  Result<Decision> compute(ForwardInputs inputs, Outcome& outcome) {
+    const auto size = [](std::int64_t rows, std::int64_t cols) { return static_cast<std::size_t>(rows * cols); };
+    outcome.logits.assign(size(inputs.batch.num_wanted_rows(), runner_.vocab_size()), NAN);
+    outcome.hidden.assign(wants_hidden_ ? size(inputs.batch.num_tokens(), runner_.hidden_size()) : 0, NAN);
+    inputs.logits = outcome.logits;
+    inputs.hidden_states = outcome.hidden;
+    const ForwardOutputs outputs = TRY(runner_.forward(inputs));
+    outcome.sampled.assign(outputs.step.sampled.begin(), outputs.step.sampled.end());
+    outcome.logprobs.assign(outputs.step.logprobs.begin(), outputs.step.logprobs.end());
+    outcome.top_ids.assign(outputs.step.top_ids.begin(), outputs.step.top_ids.end());
+    outcome.top_logprobs.assign(outputs.step.top_logprobs.begin(), outputs.step.top_logprobs.end());
+    return outputs.decision;
+  }
+
+  void fail(const ForwardBatch& batch, const Decision& decision, const std::string& what) {
+    if (report_.num_failures++ >= kMostFailuresKept) return;
+    report_.failures.push_back(fmt::format("batch {}: {} tokens of {} requests on {} {}: {}", report_.batches,
+                                           batch.num_tokens(), batch.num_requests(), runner_kind_name(decision.runner),
+                                           decision.size, what));
+  }
+
+  ModelRunner& runner_;
+  SoakOptions options_;
+  SoakWorld world_;
+  SoakReport report_;
+  std::vector<SampleRow> sampling_;
+  std::vector<TokenId> targets_;
+  LogitEdits edits_;
+  int top_ = 0;
+  bool wants_hidden_ = false;
+  Outcome graph_;
+  Outcome in_bucket_;
+  Outcome unpadded_;
+};
+
+}  // namespace
+
+Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options) { return Soak(runner, options).run(); }
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+// Endurance (A4 over time): random batches, each computed three times and compared.
+//
+//   graph      dispatched as a server's batches are
+//   in bucket  the same size's operators, enqueued one by one: equal to the graph's run bit for bit
+//   unpadded   eagerly at the real count: within a tolerance, since kernels are chosen by size
+//
+// The batches are those of a small random world of sequences: new ones come and are computed in chunks, decode, some
+// are cancelled and their pages taken by others; sizes are log-uniform; rows have log-probabilities, embeddings,
+// penalties.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/runner/model_runner.h"
+
+namespace tessera {
+
+struct SoakOptions {
+  std::int64_t batches = 1000;
+  std::uint64_t seed = 1;
+  // Of unpadded against graph: the greatest difference in a row, relative to the row's greatest magnitude.
+  double tolerance = 1e-5;
+  bool show_progress = false;
+};
+
+struct SoakReport {
+  std::int64_t batches = 0;
+  std::int64_t tokens = 0;
+  std::int64_t cancelled = 0;  // sequences
+  std::int64_t finished = 0;   // sequences
+  ForwardCounters forwards;    // as dispatched
+  double greatest_difference = 0;
+  // Resident memory of the process after a tenth of the batches and at the end, and the device's free memory then.
+  std::int64_t resident_early = 0;
+  std::int64_t resident_end = 0;
+  std::int64_t available_early = 0;
+  std::int64_t available_end = 0;
+  std::vector<std::string> failures;  // the first few: batch, shape, what differed
+  std::int64_t num_failures = 0;
+  double seconds = 0;
+};
+
+// Precondition: runner.capture() ran. Overwrites the KV cache. The report is the same for the same seed, but for times
+// and memory. An error is a forward that failed; a difference is in the report.
+Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,107 @@
+// Catches: a soak that passes wrong graphs, fails right ones, or is not the same twice.
+#include "tessera/runner/soak.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/ops/registry.h"
+#include "tessera/runner/runner_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::make_captured;
+using testing::RunnerBench;
+using testing::small_options;
+
+SoakReport soaked(const RunnerBench& bench, const SoakOptions& options) {
+  Result<SoakReport> report = soak(*bench.runner, options);
+  EXPECT_TRUE(report.ok()) << report.status().to_string();
+  return report.ok() ? *std::move(report) : SoakReport{};
+}
+
+class SoakOf : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SoakOf, FindsNothingWrong) {
+  const SoakReport report = soaked(make_captured(GetParam(), small_options()), {.batches = 150, .seed = 7});
+  EXPECT_THAT(report.failures, IsEmpty());
+  EXPECT_EQ(report.batches, 150);
+  EXPECT_LE(report.greatest_difference, 1e-5);
+  EXPECT_GT(report.cancelled, 0);
+  EXPECT_GT(report.finished, 0);
+  std::int64_t prefills = 0;
+  std::int64_t decodes = 0;
+  for (const auto& [key, count] : report.forwards.by_key) {
+    if (key.runner == RunnerKind::kPrefill) prefills += count.forwards;
+    if (key.runner == RunnerKind::kDecode) decodes += count.forwards;
+    if (key.runner == RunnerKind::kEager) {
+      EXPECT_EQ(key.reason, Reason::kAboveLargestSize);
+    }
+  }
+  EXPECT_GT(prefills, 20);
+  EXPECT_GT(decodes, 20);
+}
+INSTANTIATE_TEST_SUITE_P(Goldens, SoakOf, ::testing::Values("llama", "qwen3"), [](const auto& p) { return p.param; });
+
+TEST(Soak, IsTheSameForTheSameSeed) {
+  const RunnerBench bench = make_captured("llama", small_options());
+  const SoakReport a = soaked(bench, {.batches = 40, .seed = 3});
+  const SoakReport b = soaked(bench, {.batches = 40, .seed = 3});
+  const SoakReport c = soaked(bench, {.batches = 40, .seed = 4});
+  EXPECT_EQ(a.tokens, b.tokens);
+  EXPECT_EQ(a.greatest_difference, b.greatest_difference);
+  EXPECT_NE(a.tokens, c.tokens);
+}
+
+TEST(Soak, FindsValuesThatShareBytes) {
+  RunnerOptions options = small_options();
+  options.planner = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+    std::vector<LiveRange> changed(ranges.begin(), ranges.end());
+    for (LiveRange& r : changed) r.last = r.first;
+    return plan_memory(changed);
+  };
+  // Eager and graph share the plan: only the numbers of another size tell.
+  const SoakReport report = soaked(make_captured("llama", options), {.batches = 20});
+  EXPECT_GT(report.num_failures, 0);
+}
+
+TEST(Soak, FindsGraphsThatAreNotTheirOperators) {
+  static float host_number = 0;
+  class BakesHostData final : public BoundOp {
+   public:
+    explicit BakesHostData(const TensorView& y) : y_(y) {}
+    Status enqueue(Stream& stream) const override {
+      return static_cast<CpuStream&>(stream).launch(
+          "bakes host data", [y = y_, number = host_number] { std::fill_n(y.as<float>(), y.elements(), number); });
+    }
+
+   private:
+    TensorView y_;
+  };
+  const KernelTable kernels = cpu_kernels().with(
+      {.op = "silu_mul", .name = "test", .bind = [](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
+         return std::make_unique<BakesHostData>(args.results[0]);
+       }});
+  RunnerOptions options = small_options();
+  options.kernels = &kernels;
+  host_number = 0.5F;
+  const RunnerBench bench = make_captured("llama", options);
+  EXPECT_THAT(soaked(bench, {.batches = 20}).failures, IsEmpty());
+  host_number = 0.75F;
+  const SoakReport report = soaked(bench, {.batches = 20});
+  ASSERT_GT(report.num_failures, 0);
+  EXPECT_THAT(report.failures.front(), HasSubstr("differ from those of the same operators without graph"));
+}
+
+TEST(Soak, AFailedForwardIsAnError) {
+  const RunnerBench bench = make_captured("llama", small_options());
+  bench.device->set_plan({.launch_fails_at = 500});
+  const Result<SoakReport> report = soak(*bench.runner, {.batches = 60});
+  ASSERT_FALSE(report.ok());
+  EXPECT_THAT(report.status().message(), HasSubstr("injected"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,54 @@
+// A scrape being written in Prometheus' text form: families of samples in the order they are added.
+//
+//   MetricFamilies families;
+//   families.gauge("tessera:cached_pages", "Pages that …", {}, 5);
+//   families.counters("tessera:replays_total", "Forwards that …", {{{{"bucket", "8"}}, 21}, {{{"bucket", "16"}}, 3}});
+//   send(families.text());
+//
+// Names and labels are the caller's to keep unique.
+#pragma once
+
+#include <prometheus/histogram.h>
+#include <prometheus/metric_family.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tessera {
+
+using MetricLabels = std::vector<std::pair<std::string, std::string>>;
+
+struct MetricSample {
+  MetricLabels labels;
+  double number = 0;
+};
+
+// Of a histogram: how many observations were at most `limit`, those of smaller buckets included.
+struct MetricBucket {
+  double limit = 0;
+  std::int64_t count = 0;
+};
+
+class MetricFamilies {
+ public:
+  void gauge(std::string name, const char* help, const MetricLabels& labels, double number);
+  void gauges(std::string name, const char* help, const std::vector<MetricSample>& samples);
+  void counter(std::string name, const char* help, const MetricLabels& labels, std::int64_t number);
+  void counters(std::string name, const char* help, const std::vector<MetricSample>& samples);
+  void histogram(std::string name, const char* help, const MetricLabels& labels,
+                 const prometheus::Histogram& histogram);
+  // One that was counted elsewhere. `buckets` ascend; the last one has all observations, and the scrape adds +Inf.
+  void histogram(std::string name, const char* help, const std::vector<MetricBucket>& buckets, double sum);
+  std::string text() const;
+
+ private:
+  void add(prometheus::MetricType type, std::string name, const char* help,
+           std::vector<prometheus::ClientMetric> metrics);
+  void add_numbers(prometheus::MetricType type, std::string name, const char* help,
+                   const std::vector<MetricSample>& samples);
+  std::vector<prometheus::MetricFamily> families_;
+};
+
+}  // namespace tessera
