@@ -6,7 +6,6 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <unordered_set>
 
 namespace tessera {
@@ -175,19 +174,20 @@ std::string Json::dump(int indent) const {
   return out;
 }
 
-Result<std::string> read_text_file(const std::string& path) {
+Result<std::string> read_text_file(const std::string& path, std::size_t most) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) return not_found("cannot open " + path + ": " + std::strerror(errno));
-  std::ostringstream content;
-  content << file.rdbuf();
-  if (file.bad() || content.fail()) {
-    // An empty file sets failbit on the output stream and is no error.
-    file.clear();
-    file.seekg(0, std::ios::end);
-    if (!file || file.tellg() != 0) return data_loss("cannot read " + path + ": " + std::strerror(errno));
+  std::string content;
+  for (std::size_t step = 1 << 16; file && content.size() <= most; step *= 2) {
+    const std::size_t before = content.size();
+    content.resize(before + step);
+    file.read(content.data() + before, static_cast<std::streamsize>(step));
+    content.resize(before + static_cast<std::size_t>(file.gcount()));
   }
-  return content.str();
+  if (file.bad()) return data_loss("cannot read " + path + ": " + std::strerror(errno));
+  if (content.size() > most) return invalid_argument(path + " has more than " + std::to_string(most) + " bytes");
+  return content;
 }
 
 }  // namespace tessera

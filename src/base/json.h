@@ -79,7 +79,8 @@ class Json {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 
-// Reads the whole file; the error names path and reason.
-Result<std::string> read_text_file(const std::string& path);
+// Reads the whole file; the error names path and reason. One of more than `most` bytes is an error, found after so
+// many.
+Result<std::string> read_text_file(const std::string& path, std::size_t most = SIZE_MAX);
 
 }  // namespace tessera

@@ -1,12 +1,16 @@
-// Catches: input that a lenient parser would let through, and numbers or text changed by a round trip.
+// Catches: input that a lenient parser would let through, numbers or text changed by a round trip, and a file without
+// end that is read until there is no memory.
 #include "tessera/base/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/base/write_file.h"
+
 namespace tessera {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(Json, RoundTripKeepsOrderTypesAndPrecision) {
@@ -34,6 +38,19 @@ TEST(Json, RefusesWhatIsNotStrictJson) {
 TEST(Json, DeepNestingIsAnErrorAndNotACrash) {
   EXPECT_TRUE(Json::parse(std::string(500, '[') + std::string(500, ']'), "x").ok());
   EXPECT_THAT(Json::parse(std::string(1 << 20, '['), "x").status().message(), HasSubstr("nested deeper than 512"));
+}
+
+TEST(ReadTextFile, StopsAtTheMostBytes) {
+  const std::string path = ::testing::TempDir() + "/read_text_file_test";
+  const std::string text(100'000, 'x');
+  ASSERT_TRUE(write_file(path, text).ok());
+  EXPECT_EQ(*read_text_file(path, text.size()), text);
+  const Status longer = read_text_file(path, text.size() - 1).status();
+  EXPECT_THAT(longer.message(), AllOf(HasSubstr(path), HasSubstr("more than 99999 bytes")));
+  ASSERT_TRUE(write_file(path, "").ok());
+  EXPECT_EQ(*read_text_file(path), "");
+  EXPECT_EQ(read_text_file("/dev/zero", 10).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(read_text_file(::testing::TempDir()).status().code(), StatusCode::kDataLoss);
 }
 
 TEST(Json, MissingFileIsNamed) {

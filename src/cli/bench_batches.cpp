@@ -55,6 +55,9 @@ class BatchBuilder {
 }  // namespace
 
 Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t tokens) {
+  if (const std::int64_t most = runner.options().max_tokens; tokens > most)
+    return invalid_argument(fmt::format(
+        "--num-tokens: {} is not accepted; {} are the most of a forward (--chunked-prefill-size)", tokens, most));
   BatchBuilder builder(runner);
   for (std::int64_t left = tokens; left > 0;) {
     const std::int64_t query = std::min(left, runner.options().context_length);
@@ -65,6 +68,9 @@ Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t 
 }
 
 Result<ForwardBatch> make_decode_batch(const ModelRunner& runner, std::int64_t requests, std::int64_t context) {
+  if (const std::int64_t most = runner.options().max_requests; requests > most)
+    return invalid_argument(fmt::format(
+        "--batch-size: {} is not accepted; {} are the most of a forward (--max-running-requests)", requests, most));
   BatchBuilder builder(runner);
   for (std::int64_t i = 0; i < requests; ++i) builder.add(1, context - 1);
   return std::move(builder).finish();

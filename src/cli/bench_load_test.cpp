@@ -77,6 +77,8 @@ TEST_F(Trace, WrongLinesAreNamed) {
     EXPECT_THAT(error(good + line), HasSubstr(":2: ")) << line;
   }
   EXPECT_THAT(read_trace("/no/such/trace", 1).status().message(), HasSubstr("/no/such/trace"));
+  EXPECT_THAT(read_trace("/dev/zero", 1).status().message(), HasSubstr("/dev/zero begins with"));
+  EXPECT_THAT(read_trace("/dev", 1).status().message(), HasSubstr("/dev cannot be read: Is a directory"));
 }
 
 TEST(BenchLoad, PoissonHasItsRateAndSpread) {

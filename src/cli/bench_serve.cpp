@@ -188,7 +188,7 @@ std::string to_text(const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     rows.push_back({run.label, run.result});
     if (run.clipped > 0)
-      notes += fmt::format("  {}: {} were shortened to the context\n", run.label, plural(run.clipped, "request"));
+      notes += fmt::format("  {}: {} shortened to the context\n", run.label, plural(run.clipped, "request"));
     for (const auto& [reason, count] : run.result.failures)
       notes += fmt::format("  {}: {} failed: {}\n", run.label, count_text(count), reason);
   }

@@ -85,13 +85,25 @@ std::string_view without_return(const std::string& line) {
   return view.ends_with('\r') ? view.substr(0, view.size() - 1) : view;
 }
 
+// The next line, false at the end. Of one without end a part that no reader accepts.
+bool take_line(std::istream& file, std::string& line) {
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  line.clear();
+  for (int c = file.get(); file && c != '\n' && line.size() < kMost; c = file.get())
+    line.push_back(static_cast<char>(c));
+  return !line.empty() || file.good();
+}
+
 }  // namespace
 
 Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_t most, std::string_view flag) {
   std::ifstream file(path);
   if (!file) return not_found(fmt::format("{}: {} cannot be read: {}", flag, path, std::strerror(errno)));
   std::string line;
-  if (!std::getline(file, line)) return invalid_argument(fmt::format("{}: {} has no lines", flag, path));
+  if (!take_line(file, line)) {
+    return invalid_argument(file.bad() ? fmt::format("{}: {} cannot be read: {}", flag, path, std::strerror(errno))
+                                       : fmt::format("{}: {} has no lines", flag, path));
+  }
   const bool azure = without_return(line) == kAzureHeading;
   if (!azure && !line.starts_with('{')) {
     return invalid_argument(fmt::format("{}: {} begins with \"{}\"; accepted are \"{}\" and a JSON object", flag, path,
@@ -99,8 +111,12 @@ Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_
   }
   std::vector<LoadRequest> requests;
   std::int64_t number = 1;
-  if (azure && std::getline(file, line)) ++number;
-  for (; file && std::ssize(requests) < most; std::getline(file, line), ++number) {
+  bool more = true;
+  if (azure) {
+    more = take_line(file, line);
+    ++number;
+  }
+  for (; more && std::ssize(requests) < most; more = take_line(file, line), ++number) {
     const std::string_view text = without_return(line);
     if (text.empty()) continue;
     Result<LoadRequest> request = azure ? read_azure(text) : read_mooncake(text);

@@ -95,9 +95,7 @@ Json scalar_of(const std::string& text, std::string_view type) {
 }  // namespace
 
 Result<std::vector<ConfigEntry>> read_config_file(const std::string& path) {
-  const std::string text = TRY(read_text_file(path));
-  if (text.size() > kMaxBytes)
-    return invalid_argument(fmt::format("{}: {} bytes are no configuration file", path, text.size()));
+  const std::string text = TRY(read_text_file(path, kMaxBytes));
   if (find_invalid_utf8(text) != std::string_view::npos)
     return invalid_argument(fmt::format("{}: is not text in UTF-8", path));
   const std::size_t first = text.find_first_not_of(" \t\r\n");
@@ -127,7 +125,7 @@ Result<std::vector<std::string>> config_texts(const ConfigEntry& entry, std::str
       texts.push_back(text_of(item));
       continue;
     }
-    const std::string given = list ? "a list of " + std::string(item.type_name()) + "s" : text_of(item);
+    const std::string given = list ? "a list of " + std::string(item.type_name()) + "s" : item.dump();
     const bool quote = item.is_number() && !holds_numbers(type) && type != "BYTES" && !type.empty();
     return invalid_argument(fmt::format("{}: {} is not accepted; {} is{}", entry.key, given,
                                         accepted_value(type, repeatable), quote ? " (in quotes)" : ""));

@@ -128,7 +128,7 @@ TEST_F(ConfigFile, ErrorsNameFileLineAndKey) {
   for (const char* empty : {"", "\n \n", "# nothing\n", "---\n", "{}"})
     EXPECT_THAT(error(empty), AllOf(StartsWith(path_ + ": the file is empty"), HasSubstr("page-size: 16")));
   EXPECT_THAT(error("a: \xff\n"), HasSubstr("UTF-8"));
-  EXPECT_THAT(error(std::string(2 << 20, '#')), HasSubstr("2097152 bytes are no configuration file"));
+  EXPECT_THAT(error(std::string(2 << 20, '#')), HasSubstr("has more than 1048576 bytes"));
   EXPECT_THAT(error(std::string(100000, '[')), StartsWith(path_));
   EXPECT_THAT(error("a: " + std::string(100000, '{')), StartsWith(path_));
   EXPECT_THAT(read_config_file("/no/such/file").status().message(), HasSubstr("/no/such/file"));
@@ -175,12 +175,12 @@ TEST(ConfigValues, OfAnotherTypeAreRefused) {
     bool repeatable;
     const char* message;
   } cases[] = {
-      {"yes", "", false, "key: yes is not accepted; true or false is"},
+      {"yes", "", false, "key: \"yes\" is not accepted; true or false is"},
       {1, "", false, "key: 1 is not accepted; true or false is"},
-      {"16", "N", false, "key: 16 is not accepted; a whole number is"},
+      {"16", "N", false, "key: \"16\" is not accepted; a whole number is"},
       {1.5, "N", false, "key: 1.5 is not accepted; a whole number is"},
       {true, "1", false, "key: true is not accepted; a whole number is"},
-      {"x", "X", false, "key: x is not accepted; a number is"},
+      {"x", "X", false, "key: \"x\" is not accepted; a number is"},
       {16, "DIR", false, "key: 16 is not accepted; a string is (in quotes)"},
       {true, "DIR", false, "key: true is not accepted; a string is"},
       {1.5, "BYTES", false, "key: 1.5 is not accepted; a whole number or a string (\"2GiB\") is"},

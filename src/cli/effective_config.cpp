@@ -38,7 +38,8 @@ std::string_view source_text(FlagSource source) {
   return "";
 }
 
-// Null where the command loads no model.
+}  // namespace
+
 const EngineOptions* engine_of(const Command& command) {
   return std::visit(
       [](const auto& options) -> const EngineOptions* {
@@ -50,8 +51,6 @@ const EngineOptions* engine_of(const Command& command) {
       },
       command);
 }
-
-}  // namespace
 
 std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan) {
   const RunnerOptions& runner = plan.runner;
@@ -68,7 +67,8 @@ std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan)
   if (!runner.prefill_sizes.empty())
     values.emplace_back("--piecewise-cuda-graph-max-tokens", runner.prefill_sizes.back());
   if (!runner.decode_sizes.empty()) values.emplace_back("--cuda-graph-max-bs", runner.decode_sizes.back());
-  if (!runner.graphs.prefill) values.emplace_back("--disable-piecewise-cuda-graph", true);
+  if (!runner.graphs.prefill || runner.prefill_sizes.empty())
+    values.emplace_back("--disable-piecewise-cuda-graph", true);
   return values;
 }
 

@@ -13,6 +13,9 @@
 
 namespace tessera::cli {
 
+// The engine that a command runs; null where it loads no model.
+const EngineOptions* engine_of(const Command& command);
+
 // What the plan decided of what flags say: flag and value, as a configuration file has them.
 std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan);
 

@@ -40,8 +40,10 @@ Status run_explain(const ExplainOptions& options) {
   if (!options.export_folder.empty()) TRY(export_graphs(named, options.export_folder));
   TRY(write_answer(text, options));
   const GraphSwitches& graphs = explanation.plan.runner.graphs;
-  if (graphs.prefill) return ok_status();
-  return failed_precondition(fmt::format("piecewise graphs are off: {}", fmt::join(graphs.messages, "; ")));
+  if (graphs.prefill && !explanation.plan.runner.prefill_sizes.empty()) return ok_status();
+  // No rule, and still none: the memory for graphs holds no size, which a note tells.
+  const std::vector<std::string>& why = graphs.messages.empty() ? explanation.plan.notes : graphs.messages;
+  return failed_precondition(fmt::format("piecewise graphs are off: {}", fmt::join(why, "; ")));
 }
 
 }  // namespace tessera::cli

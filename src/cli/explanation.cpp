@@ -30,6 +30,7 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
   const std::unique_ptr<Device> device = TRY(open_device(options.device));
   Explanation e;
   e.model_path = options.model_path;
+  e.device = options.device;
   EngineOptions known = options;
   e.plan = TRY(plan_engine_with_profile(known, *device));
   const ModelGraphs& graphs = e.plan.graphs;

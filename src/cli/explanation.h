@@ -24,6 +24,7 @@ struct DispatchExample {
 
 struct Explanation {
   std::string model_path;
+  std::string device;  // as the flag names it
   EnginePlan plan;
   StitchingGraph stitching;  // of the body, as prefill runs it
   std::int64_t decode_ops = 0;

@@ -26,7 +26,7 @@ std::string model_text(const Explanation& e) {
   const ModelConfig& config = e.plan.config;
   return fmt::format("{}: {}, {} layers, {:.1f} M parameters, {} on {}\n\n", e.model_path,
                      architecture_name(config.architecture), config.num_hidden_layers,
-                     static_cast<double>(config.parameter_count()) / 1e6, ir::dtype_name(e.plan.model.dtype), "cpu");
+                     static_cast<double>(config.parameter_count()) / 1e6, ir::dtype_name(e.plan.model.dtype), e.device);
 }
 
 // Every part; layers that repeat are shown once.
@@ -81,7 +81,7 @@ std::string passes_text(const Explanation& e) {
 std::string ladders_text(const Explanation& e) {
   const RunnerOptions& runner = e.plan.runner;
   const auto line = [](bool on, const std::vector<std::int64_t>& sizes) {
-    return on ? fmt::format("{}", fmt::join(sizes, " ")) : std::string("off");
+    return on && !sizes.empty() ? fmt::format("{}", fmt::join(sizes, " ")) : std::string("off");
   };
   return fmt::format("Decode: one graph of {}\n\nSizes\n  prefill, tokens    {}\n  decode, requests   {}{}\n\n",
                      plural(e.decode_ops, "op"), line(runner.graphs.prefill, runner.prefill_sizes),

@@ -26,19 +26,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kLeftOut = "(left out)";
 
-// Null where the command runs no engine.
-const EngineOptions* engine_of(const Command& command) {
-  return std::visit(
-      [](const auto& options) -> const EngineOptions* {
-        if constexpr (requires { options.engine; }) {
-          return &options.engine;
-        } else {
-          return nullptr;
-        }
-      },
-      command);
-}
-
 // A report is sent to others.
 Json command_json(const std::vector<std::string>& arguments) {
   constexpr std::string_view kSecret = "--api-key";

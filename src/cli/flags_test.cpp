@@ -248,7 +248,8 @@ TEST_F(ConfigFlag, ErrorsNameFileLineAndFlag) {
   EXPECT_THAT(error("tp: 2\n"), StartsWith(place + "1: --tp-size: \"2\" is not supported yet"));
   EXPECT_EQ(error("page-size: 8\nport: 1\npage_size: 8\n"), place + "3: page_size: " + place + "1 has it already");
   EXPECT_THAT(error("model: a\nmodel-path: b\n"), StartsWith(place + "2: model-path: "));
-  EXPECT_THAT(error("page-size: big\n"), StartsWith(place + "1: page-size: big is not accepted; a whole number is"));
+  EXPECT_THAT(error("page-size: big\n"),
+              StartsWith(place + "1: page-size: \"big\" is not accepted; a whole number is"));
   EXPECT_THAT(error("\npage-size: 2000\n"), StartsWith(place + "2: --page-size: \"2000\" is not accepted"));
   EXPECT_THAT(error("disable-cuda-graph: 1\n"), StartsWith(place + "1: disable-cuda-graph: 1 is not accepted"));
   EXPECT_THAT(error("cuda-graph-mode: fast\n"), StartsWith(place + "1: --cuda-graph-mode: \"fast\""));

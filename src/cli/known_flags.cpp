@@ -28,7 +28,8 @@ Status unknown_argument(std::string_view command, std::string_view argument, std
   if (std::find(kNotYet.begin(), kNotYet.end(), name) != kNotYet.end()) {
     return unimplemented(fmt::format("{} is not supported yet", name));
   }
-  const std::vector<std::string_view> candidates(flags.begin(), flags.end());
+  std::vector<std::string_view> candidates(flags.begin(), flags.end());
+  std::erase(candidates, name);  // a file cannot ask for help
   const std::vector<std::string> near = nearest_names(name, candidates);
   if (near.empty()) {
     return invalid_argument(

@@ -78,6 +78,11 @@ Result<std::vector<HistogramBucket>> read_histogram(std::string_view text, std::
     counts[sample->limit] += sample->count - before;
     last[sample->labels] = *sample;
   }
+  for (const auto& [labels, sample] : last) {
+    if (std::isinf(sample.limit)) continue;
+    return invalid_argument(
+        fmt::format("{}: {} ends before its bucket le=\"+Inf\"; the file is not whole", file, bucket));
+  }
   if (counts.empty()) return not_found(fmt::format("{} has no metric {}", file, bucket));
   std::vector<HistogramBucket> buckets;
   for (const auto& [limit, count] : counts) buckets.push_back({limit, count});

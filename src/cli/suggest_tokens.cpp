@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <numeric>
@@ -22,6 +23,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr const char* kFlag = "--suggest-tokens";
+constexpr std::string_view kOwnMetrics = "tessera:";
 constexpr const char* kHistogram = "tessera:prefill_tokens";
 // Enough to tell how a service's forwards are distributed, and simulated within seconds.
 constexpr std::int64_t kMostRequests = 5000;
@@ -53,7 +55,8 @@ Result<SeenForwards> simulated_forwards(const std::string& path, const RunnerOpt
 }
 
 Result<SeenForwards> counted_forwards(const std::string& path, const RunnerOptions& runner) {
-  const std::string text = TRY(read_text_file(path).with_context(kFlag));
+  constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+  const std::string text = TRY(read_text_file(path, kMostBytes).with_context(kFlag));
   const std::vector<HistogramBucket> buckets = TRY(read_histogram(text, kHistogram, path).with_context(kFlag));
   SeenForwards seen{.weights = TokenWeights(static_cast<std::size_t>(runner.max_tokens + 1)),
                     .how = fmt::format("counted by a server, as the largest of each bucket; at most {}",
@@ -63,6 +66,13 @@ Result<SeenForwards> counted_forwards(const std::string& path, const RunnerOptio
     seen.weights[static_cast<std::size_t>(tokens)] += bucket.count;
   }
   return seen;
+}
+
+std::string first_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(kOwnMetrics.size(), '\0');
+  file.read(bytes.data(), std::ssize(bytes));
+  return bytes;
 }
 
 // The smallest count that so large a share of the forwards does not exceed.
@@ -93,13 +103,16 @@ std::string flag_text(const TokenSuggestion& s) {
 }  // namespace
 
 Result<SeenForwards> read_forwards(const std::string& path, const RunnerOptions& runner) {
-  std::ifstream file(path);
-  std::string line;
-  // Metrics begin with a comment; whatever else is there is a trace or not, as its reader says.
-  const bool metrics = std::getline(file, line) && line.starts_with('#');
+  if (std::error_code error; std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    return invalid_argument(fmt::format("{}: {} is no file", kFlag, path));
+  // Metrics begin with a comment or, where somebody chose lines of them, with a name; whatever else is there is a trace
+  // or not, as its reader says.
+  const std::string begin = first_bytes(path);
+  const bool metrics = begin.starts_with('#') || begin.starts_with(kOwnMetrics);
   SeenForwards seen = metrics ? TRY(counted_forwards(path, runner)) : TRY(simulated_forwards(path, runner));
   if (std::accumulate(seen.weights.begin(), seen.weights.end(), 0.0) > 0) return seen;
-  return invalid_argument(fmt::format("{}: {} counts no forward yet", kFlag, path));
+  return invalid_argument(metrics ? fmt::format("{}: {} counts no forward yet", kFlag, path)
+                                  : fmt::format("{}: {} comes to no prefill of two tokens or more", kFlag, path));
 }
 
 Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options) {

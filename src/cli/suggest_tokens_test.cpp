@@ -46,8 +46,8 @@ TEST(ReadHistogram, CountsEachBucketByItself) {
 
 TEST(ReadHistogram, AddsSeriesOfOtherLabelsUp) {
   const auto buckets = read_histogram(
-      "x_bucket{le=\"8\",rank=\"0\"} 1 1700000000\nx_bucket{le=\"16\",rank=\"0\"} 4\r\n"
-      "x_bucket{le=\"8\",rank=\"1\"} 2\nx_bucket{le=\"16\",rank=\"1\"} 2.0e0",
+      "x_bucket{le=\"8\",rank=\"0\"} 1 1700000000\nx_bucket{le=\"+Inf\",rank=\"0\"} 4\r\n"
+      "x_bucket{le=\"8\",rank=\"1\"} 2\nx_bucket{le=\"+Inf\",rank=\"1\"} 2.0e0",
       "x", "metrics");
   ASSERT_TRUE(buckets.ok()) << buckets.status().to_string();
   ASSERT_EQ(buckets->size(), 2u);
@@ -71,6 +71,7 @@ TEST(ReadHistogram, NamesTheLineThatIsWrong) {
       {"x_bucket{le=\"8\"} +Inf\n", "metrics:1: "},
       {"x_bucket{le=\"8\"} 2\nx_bucket{le=\"16\"} 1\n", "metrics:2: \"x_bucket{le=\"16\"} 1\" comes after"},
       {"x_bucket{le=\"8\"} 2\nx_bucket{le=\"8\"} 3\n", "metrics:2: "},
+      {"x_bucket{le=\"8\"} 2\nx_bucket{le=\"16\"} 3\n", "metrics: x_bucket ends before its bucket le=\"+Inf\""},
   };
   for (const auto& c : cases) {
     const Status status = read_histogram(c.text, "x", "metrics").status();
@@ -140,7 +141,9 @@ TEST_F(SuggestTokens, NamesWhatIsWrongWithTheFile) {
       {"{\"timestamp\": 0}\n", ":1: "},
       {"# HELP other x\nother 1\n", "has no metric tessera:prefill_tokens_bucket"},
       {"# x\ntessera:prefill_tokens_bucket{le=\"8\"} x\n", ":2: "},
-      {"# x\ntessera:prefill_tokens_bucket{le=\"8\"} 0\n", "counts no forward yet"},
+      {"# x\ntessera:prefill_tokens_bucket{le=\"+Inf\"} 0\n", "counts no forward yet"},
+      {"tessera:forwards_total{reason=\"exact_size\"} 3\n", "has no metric tessera:prefill_tokens_bucket"},
+      {"{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 2}\n", "comes to no prefill of two tokens or more"},
   };
   for (const auto& c : cases) {
     const Status status = suggest_tokens(with(c.content), engine()).status();
@@ -148,6 +151,7 @@ TEST_F(SuggestTokens, NamesWhatIsWrongWithTheFile) {
   }
   EXPECT_THAT(suggest_tokens("/no/such/trace", engine()).status().message(),
               AllOf(StartsWith("--suggest-tokens: "), HasSubstr("/no/such/trace")));
+  EXPECT_THAT(suggest_tokens("/dev/zero", engine()).status().message(), HasSubstr("/dev/zero is no file"));
 }
 
 }  // namespace

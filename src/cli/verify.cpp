@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -23,6 +25,8 @@ namespace {
 
 // Of the KV cache: what verify()'s batches have at most. The engine's own cache would be needlessly large.
 constexpr std::int64_t kCachedTokensPerRequest = 64;
+
+Status no_graphs() { return failed_precondition("there are no graphs to verify"); }
 
 struct Verified {
   std::string mode;
@@ -54,6 +58,9 @@ class VerifiedRunner {
   }
 
   ModelRunner& runner() { return *runner_; }
+  bool has_graphs() const {
+    return !runner_->prefill().report().captured.empty() || !runner_->decode().report().captured.empty();
+  }
   // What an idle server does, to its end; then what a later start finds.
   Status measure_and_save() {
     while (TRY(runner_->idle_work())) {
@@ -83,9 +90,10 @@ class TemporaryFolder {
   static Result<TemporaryFolder> create() {
     std::error_code error;
     const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+    if (error) return not_found(fmt::format("the folder for temporary files (TMPDIR): {}", error.message()));
     std::string path = (parent / "tessera-verify-XXXXXX").string();
-    if (error || mkdtemp(path.data()) == nullptr)
-      return not_found(fmt::format("no folder for a cache can be made: {}", path));
+    if (mkdtemp(path.data()) == nullptr)
+      return not_found(fmt::format("no folder for a cache can be made: {}: {}", path, std::strerror(errno)));
     return TemporaryFolder(std::move(path));
   }
   TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
@@ -231,6 +239,7 @@ Status run_soak(const VerifyOptions& options) {
   engine.show_progress = progress_wanted();
   engine.graphs.measure_costs = false;  // so that a seed gives the same batches on the same graphs
   const std::unique_ptr<VerifiedRunner> soaked = TRY(VerifiedRunner::create(std::move(engine)));
+  if (!soaked->has_graphs()) return no_graphs();
   const SoakReport report = TRY(soak(soaked->runner(), {.batches = options.soak,
                                                         .seed = options.seed,
                                                         .tolerance = soak_tolerance(soaked->runner()),
@@ -247,7 +256,7 @@ Status check(const Verified& verified) {
         fmt::format("{} not captured, {}", plural(std::ssize(verified.dropped), "size"), verified.dropped[0]));
   }
   if (verified.report.equal()) return ok_status();
-  if (verified.report.rows.empty()) return failed_precondition("there are no graphs to verify");
+  if (verified.report.rows.empty()) return no_graphs();
   const auto differences = std::count_if(verified.report.rows.begin(), verified.report.rows.end(),
                                          [](const VerifyRow& row) { return !row.difference.empty(); });
   return internal_error(fmt::format("{} of {} comparisons differ", differences, verified.report.rows.size()));

@@ -178,7 +178,7 @@ Status ProfileCache::write(std::string_view kind, const Hash128& key, const Json
   if (std::ssize(text) > std::min(kMaxEntryBytes, options_.max_bytes))
     return resource_exhausted(fmt::format("an entry of kind {} has {} bytes", kind, text.size()));
   TRY(make_folder(folder_of(options_.root)));
-  return write_file(path_of(options_.root, kind, key), text);
+  return replace_file(path_of(options_.root, kind, key), text);
 }
 
 void ProfileCache::warn_once(bool& warned, const Status& status) const {

@@ -214,9 +214,13 @@ Status Engine::submit_next() {
   return ok_status();
 }
 
+std::int64_t Engine::shape_compiles() const {
+  return runner_->prefill().executable().num_binds() + runner_->decode().executable().num_binds() +
+         runner_->head().executable().num_binds();
+}
+
 void Engine::watch_fallbacks(const Decision& decision) {
-  const std::int64_t compiles = runner_->prefill().executable().num_binds() +
-                                runner_->decode().executable().num_binds() + runner_->head().executable().num_binds();
+  const std::int64_t compiles = shape_compiles();
   const bool compiled = std::exchange(known_shape_compiles_, compiles) != compiles;
   if (const std::optional<std::string> warning = watch_.add(decision, compiled, Clock::now()))
     log_warn("dispatch", "{}", *warning);
@@ -353,6 +357,7 @@ std::optional<Completion> Engine::take(RequestId id) {
 Result<bool> Engine::idle_work() {
   if (!idle()) return internal_error("idle work is asked for while requests run");
   const bool left = TRY(runner_->idle_work());
+  known_shape_compiles_ = shape_compiles();  // no forward waited for those
   if (!left) profiles_->save(runner_->costs());
   return left;
 }

@@ -70,7 +70,7 @@ class Engine {
   Result<std::span<RequestEvent>> step();
   // What a finished request came to; once.
   std::optional<Completion> take(RequestId id);
-  // One piece of work that may wait until there is nothing else to do, some milliseconds long: captures a size that is
+  // One piece of work that may wait until there is nothing else to do: captures a size that is
   // still to come, or measures what a forward costs. False where none is left. Precondition: idle().
   Result<bool> idle_work();
   // Drops a request; its end is an event of kind kCancelled in no step.
@@ -94,6 +94,7 @@ class Engine {
   bool ends_text(const Request& request, TokenId token) const;
   void end_expired();
   Status submit_next();
+  std::int64_t shape_compiles() const;
   void watch_fallbacks(const Decision& decision);
   Status collect_oldest();
   void collect_entry(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs);
@@ -131,7 +132,7 @@ class Engine {
   std::int64_t output_tokens_ = 0;
   mutable GraphInventoryCache inventory_;
   FallbackWatch watch_;
-  std::int64_t known_shape_compiles_ = 0;  // up to the forward before
+  std::int64_t known_shape_compiles_ = 0;  // up to the forward before, or the idle work after it
   double prepare_seconds_ = 0;
   double load_seconds_ = 0;
   double capture_seconds_ = 0;

@@ -71,6 +71,10 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
   const DeviceProperties& device = on.properties();
   TRY(at_least_one(options.context_length, "--context-length"));
   TRY(at_least_one(options.chunked_prefill_size, "--chunked-prefill-size"));
+  if (options.chunked_prefill_size > kMaxLadderSize) {
+    return invalid_argument(fmt::format("--chunked-prefill-size: {} is not accepted; at most {} is",
+                                        options.chunked_prefill_size, kMaxLadderSize));
+  }
   TRY(at_least_one(options.max_running_requests, "--max-running-requests"));
   TRY(at_least_one(options.max_queued_requests, "--max-queued-requests"));
   TRY(at_least_one(options.max_total_tokens, "--max-total-tokens"));

@@ -134,7 +134,10 @@ Status export_graphs(std::span<const NamedGraph> graphs, const std::string& fold
 std::string debug_export_folder(const EngineOptions& options, std::span<const NamedGraph> graphs) {
   Hasher hash;
   for (const NamedGraph& graph : graphs) hash.add(graph.text);
-  const fs::path model = fs::absolute(model_folder(options.model_path)).lexically_normal();
+  std::error_code unknown;  // where the current folder is gone: a name is made of what was given
+  const fs::path given = model_folder(options.model_path);
+  const fs::path absolute = fs::absolute(given, unknown);
+  const fs::path model = (unknown ? given : absolute).lexically_normal();
   const fs::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
   return (fs::path(options.cache_dir) / "torch_compile_cache" /
           fmt::format("{}-{}", name.string(), hash.finish().hex().substr(0, 12)))

@@ -42,9 +42,10 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                  .reserve = memory_reserve(properties),
                  .activations = need.activations(),
                  .page = TRY(KvStorage::bytes_per_page(plan.graphs.body)),
-                 .useful_pages = options.max_total_tokens > 0
-                                     ? pages_for(options.max_total_tokens, plan.runner.page_size)
-                                     : per_request * plan.runner.max_requests,
+                 .useful_pages =
+                     options.max_total_tokens > 0
+                         ? pages_for(std::min<std::int64_t>(options.max_total_tokens, INT32_MAX), plan.runner.page_size)
+                         : per_request * plan.runner.max_requests,
                  .request_pages = per_request,
                  .fraction = options.mem_fraction_static};
   if (properties.kind == DeviceKind::kCpu) {
@@ -110,10 +111,9 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
       "{}: graphs would take {} and may take {}; prefill sizes dropped: {}; decode sizes dropped: {}",
       budgeted ? "--cuda-graph-memory-budget" : "the memory beside weights and KV cache", mib(p.memory.graph_objects),
       mib(budgeted ? budget : room.bytes), sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode)));
+  // Where none is left the switches stay on: forwards say that nothing was captured, not that somebody wanted it so.
   if (runner.graphs.prefill) runner.prefill_sizes = kept.prefill;
   if (runner.graphs.decode) runner.decode_sizes = kept.decode;
-  runner.graphs.prefill = runner.graphs.prefill && !kept.prefill.empty();
-  runner.graphs.decode = runner.graphs.decode && !kept.decode.empty();
   return kept.bytes;
 }
 

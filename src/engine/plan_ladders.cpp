@@ -48,13 +48,7 @@ std::vector<std::int64_t> scheduled_sizes(const EngineOptions& options, std::int
 
 TokenCost prefill_cost(const std::optional<CostTable>& known) {
   if (!known || known->sizes(RunnerKind::kPrefill).size() < 2) return prior_token_cost;
-  CostTable rising;
-  double most = 0;
-  for (const std::int64_t size : known->sizes(RunnerKind::kPrefill)) {
-    most = std::max(most, *known->ms(RunnerKind::kPrefill, size));
-    rising.add(RunnerKind::kPrefill, size, most);
-  }
-  return [rising](std::int64_t tokens) { return *rising.ms(RunnerKind::kPrefill, tokens); };
+  return [costs = *known](std::int64_t tokens) { return *costs.ms(RunnerKind::kPrefill, tokens); };
 }
 
 Status plan_ladders(const EngineOptions& options, EnginePlan& plan) {

@@ -56,8 +56,8 @@ std::int64_t Scheduler::fitting_tokens() {
   tokens = std::min(tokens, options_.chunk);
   if (tokens <= decodes) return options_.chunk;
   const std::int64_t fitting = fit_(tokens);
-  // Beside so many decodes no part of the prompts fits: then nothing is won by keeping them waiting.
-  if (fitting <= decodes || fitting >= tokens) return options_.chunk;
+  // Decodes come again in every step: where they take most of what fits, prompts would go on by a few tokens at a time.
+  if (fitting < 2 * decodes || fitting >= tokens) return options_.chunk;
   ++split_chunks_;
   return fitting;
 }

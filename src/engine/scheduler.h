@@ -3,7 +3,8 @@
 //
 // A step takes one decode token of every running sequence, then fills up to `chunk` tokens with prompts, so that a long
 // prompt is computed in chunks beside running decodes. Higher priorities come first, then older ones. `fit` may make
-// the step's prompts shorter, from the last one on, so that it fills a captured size; decodes are never left for later.
+// the step's prompts shorter, from the last one on, so that it fills a captured size, where they still are half of it
+// or more; decodes are never left for later.
 //
 // A sequence is admitted when there are pages for its tokens so far, less what the prefix cache has, and one more for
 // each sequence that runs. It takes further pages as it grows. Where none is left, pages that only the prefix cache

@@ -95,12 +95,12 @@ struct Load {
 // Captured sizes 5, 10, 15 …
 std::int64_t fit(std::int64_t tokens) { return tokens < 5 ? tokens : tokens - tokens % 5; }
 
-// As many tokens as `fit` wants, unless the decodes alone are more.
+// As many tokens as `fit` wants, unless decodes are more than half of them.
 bool fits(const ScheduledBatch& step) {
   std::int64_t decodes = 0;
   for (const ScheduledBatch::Entry& entry : step.entries) decodes += entry.sequence->decodes() ? 1 : 0;
   const std::int64_t tokens = step.batch.num_tokens();
-  return fit(tokens) == tokens || fit(tokens) <= decodes;
+  return fit(tokens) == tokens || fit(tokens) < 2 * decodes;
 }
 
 class RandomLoad {

@@ -85,6 +85,17 @@ TEST_F(SchedulerTest, DecodesAreNeverCutAndPromptsNotKeptWaitingForThem) {
   EXPECT_THAT(asked, ElementsAre(2, 8));
 }
 
+TEST_F(SchedulerTest, PromptsAreNotCutToTheFewTokensThatDecodesLeave) {
+  const auto fit = [](std::int64_t tokens) { return std::min<std::int64_t>(tokens, 4); };
+  Scheduler& scheduler = make({.chunk = 16}, 100, fit);
+  for (int id = 1; id <= 3; ++id) scheduler.add(sequence(id, 1, 3));
+  finish_step(scheduler, next_step(scheduler));
+  scheduler.add(sequence(4, 9, 2));
+  EXPECT_EQ(shown(next_step(scheduler)), "1:1* 2:1* 3:1* 4:9*") << "one token a step otherwise";
+  ASSERT_NE(scheduler.remove(RequestId(3), false), nullptr);
+  EXPECT_EQ(shown(next_step(scheduler)), "1:1* 2:1* 4:2") << "half of the step is theirs";
+}
+
 TEST_F(SchedulerTest, ScoredSequencesWantTheirRowsBesideThoseThatAreSampled) {
   Scheduler& scheduler = make({.chunk = 8});
   scheduler.add(sequence(1, 3, 0, true));

@@ -63,7 +63,7 @@ class Pull {
     if (model_.revision != listing_.commit) {
       const fs::path ref = folder_.ref(model_.revision);
       TRY(make_folder(ref.parent_path()));
-      TRY(write_file(ref, listing_.commit));
+      TRY(replace_file(ref, listing_.commit));
     }
     return snapshot().string();
   }

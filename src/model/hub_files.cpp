@@ -107,7 +107,7 @@ Status rename_file(const fs::path& from, const fs::path& to) {
   return ok_status();
 }
 
-Status write_file(const fs::path& path, std::string_view content) {
+Status replace_file(const fs::path& path, std::string_view content) {
   const fs::path temporary = beside(path);
   const auto write = [&]() -> Status {
     OpenFile file = TRY(OpenFile::open(temporary));

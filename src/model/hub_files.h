@@ -44,7 +44,7 @@ Status file_error(std::string_view doing, const std::filesystem::path& path);
 Status make_folder(const std::filesystem::path& path);
 Status rename_file(const std::filesystem::path& from, const std::filesystem::path& to);
 // Replaces what is at `path`; after an error it is what it was, and nothing is left beside it.
-Status write_file(const std::filesystem::path& path, std::string_view content);
+Status replace_file(const std::filesystem::path& path, std::string_view content);
 Status write_link(const std::filesystem::path& path, const std::filesystem::path& target);
 
 }  // namespace tessera

@@ -57,13 +57,13 @@ std::optional<OpaqueAlgorithm> LinearAlgorithms::remembered(const LinearShape& s
 
 void LinearAlgorithms::note(const LinearShape& shape, const OpaqueAlgorithm& algorithm) {
   const std::lock_guard lock(mutex_);
-  noted_[shape] = algorithm;
+  if (noted_.size() < kMost || noted_.contains(shape)) noted_[shape] = algorithm;
 }
 
 Json LinearAlgorithms::to_json() const {
   const std::lock_guard lock(mutex_);
   std::map<LinearShape, OpaqueAlgorithm> known = noted_;
-  known.insert(remembered_.begin(), remembered_.end());
+  for (auto it = remembered_.begin(); it != remembered_.end() && known.size() < kMost; ++it) known.insert(*it);
   Json all = Json::array();
   for (const auto& [s, algorithm] : known)
     all.push_back(Json::Array{ir::dtype_name(s.dtype), s.m, s.n, s.k, s.bias, s.any_rows, hex(algorithm)});

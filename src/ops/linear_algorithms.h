@@ -1,6 +1,8 @@
 // A library's algorithms for linears, by problem: those that it chose in this process, and those of earlier processes,
 // which spare it the question and give the same bits again. Opaque: what they mean is the library's, of one version.
 //
+// Eager forwards come in any number of rows: no more than kMost problems are kept, those of this process first.
+//
 // Thread-safe.
 #pragma once
 
@@ -30,6 +32,8 @@ struct LinearShape {
 
 class LinearAlgorithms {
  public:
+  static constexpr std::size_t kMost = 8192;  // of some 170 bytes as JSON
+
   // Of an earlier process. Not to be trusted: the library checks it against the problem.
   std::optional<OpaqueAlgorithm> remembered(const LinearShape& shape) const;
   // Chosen, or remembered and found to be good.

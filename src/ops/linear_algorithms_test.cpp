@@ -43,6 +43,22 @@ TEST(LinearAlgorithms, GoThroughJsonByShape) {
   EXPECT_EQ(after.remembered(base), algorithm_of(77)) << "a newer choice counts";
 }
 
+TEST(LinearAlgorithms, AreKeptForSoManyProblemsAndNoMore) {
+  const auto shape = [](std::int64_t m) { return LinearShape{.m = m, .n = 16, .k = 32}; };
+  const auto most = static_cast<std::int64_t>(LinearAlgorithms::kMost);
+  LinearAlgorithms before;
+  for (std::int64_t m = 1; m <= most + 5; ++m) before.note(shape(m), algorithm_of(1));
+  const Json full = before.to_json();
+  EXPECT_EQ(full.as_array().size(), LinearAlgorithms::kMost);
+  LinearAlgorithms now;
+  ASSERT_TRUE(now.remember(full).ok());
+  now.note(shape(most + 9), algorithm_of(2));
+  LinearAlgorithms after;
+  ASSERT_TRUE(after.remember(now.to_json()).ok());
+  EXPECT_EQ(after.to_json().as_array().size(), LinearAlgorithms::kMost);
+  EXPECT_EQ(after.remembered(shape(most + 9)), algorithm_of(2)) << "this process's own come first";
+}
+
 TEST(LinearAlgorithms, OtherFormsAreRefusedWhole) {
   const std::string hex(128, 'a');
   const std::string good = R"(["bf16",1,2,3,false,true,")" + hex + R"("])";

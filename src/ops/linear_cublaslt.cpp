@@ -1,6 +1,7 @@
 #include <cublasLt.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 #include <map>
 #include <mutex>
@@ -131,19 +132,32 @@ LinearShape shape_of(const LinearProblem& p, Rows rows) {
   return {.m = p.m, .n = p.n, .k = p.k, .dtype = p.dtype, .bias = p.bias != nullptr, .any_rows = rows == Rows::kAny};
 }
 
-// Whether the library takes an algorithm of an earlier process for these sizes, within what the rows allow.
-bool serves(cublasLtHandle_t handle, const Choice& c, Rows rows) {
+// Whether the library takes the algorithm for these sizes with so much workspace.
+bool serves(cublasLtHandle_t handle, const Choice& c, std::size_t workspace_bytes) {
   cublasLtMatmulHeuristicResult_t needs{};
-  if (cublasLtMatmulAlgoCheck(handle, c.matmul.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(), &c.algorithm,
-                              &needs) != CUBLAS_STATUS_SUCCESS)
-    return false;
-  if (rows == Rows::kThese) return needs.workspaceSize <= kCublasLtWorkspaceBytes;
+  return cublasLtMatmulAlgoCheck(handle, c.matmul.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(), &c.algorithm,
+                                 &needs) == CUBLAS_STATUS_SUCCESS &&
+         needs.workspaceSize <= workspace_bytes;
+}
+
+// Whether it takes the algorithm for any number of rows, each sum made by one block. Some algorithms want a workspace
+// for few rows alone, so that rows of every magnitude are asked for, odd ones too.
+bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cublasLtMatmulAlgo_t& algorithm) {
   std::uint32_t reduction = 0;
   std::size_t written = 0;
-  return needs.workspaceSize == 0 &&
-         cublasLtMatmulAlgoConfigGetAttribute(&c.algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
-                                              sizeof(reduction), &written) == CUBLAS_STATUS_SUCCESS &&
-         reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
+  if (cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
+                                           sizeof(reduction), &written) != CUBLAS_STATUS_SUCCESS ||
+      reduction != CUBLASLT_REDUCTION_SCHEME_NONE)
+    return false;
+  for (const std::int64_t rows : {1, 2, 3, 7, 8, 16, 33, 64, 128, 256, 1000, 2048, 8192}) {
+    LinearProblem with_rows = p;
+    with_rows.m = rows;
+    Choice choice;
+    choice.algorithm = algorithm;
+    if (!describe(with_rows, choice.matmul, choice.w, choice.x, choice.y).ok() || !serves(handle, choice, 0))
+      return false;
+  }
+  return true;
 }
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(OpaqueAlgorithm));
@@ -155,7 +169,8 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Line
   LinearAlgorithms& algorithms = known_algorithms();
   if (const std::optional<OpaqueAlgorithm> remembered = algorithms.remembered(shape_of(p, rows))) {
     choice->algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*remembered);
-    if (serves(handle, *choice, rows)) {
+    if (rows == Rows::kAny ? serves_any_rows(handle, p, choice->algorithm)
+                           : serves(handle, *choice, kCublasLtWorkspaceBytes)) {
       algorithms.note(shape_of(p, rows), *remembered);
       return std::shared_ptr<const Choice>(std::move(choice));
     }
@@ -169,15 +184,20 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Line
                                                        &kCublasLtWorkspaceBytes, sizeof(kCublasLtWorkspaceBytes)),
                   "cublasLtMatmulPreferenceSetAttribute", p));
   }
-  cublasLtMatmulHeuristicResult_t best{};
+  std::array<cublasLtMatmulHeuristicResult_t, 16> offered{};  // the best first
+  const int wanted = rows == Rows::kAny ? static_cast<int>(offered.size()) : 1;
   int found = 0;
-  TRY(to_status(cublasLtMatmulAlgoGetHeuristic(handle, choice->matmul.get(), choice->w.get(), choice->x.get(),
-                                               choice->y.get(), choice->y.get(), preference.get(), 1, &best, &found),
-                "cublasLtMatmulAlgoGetHeuristic", p));
-  if (found == 0) return to_status(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p);
-  choice->algorithm = best.algo;
-  algorithms.note(shape_of(p, rows), std::bit_cast<OpaqueAlgorithm>(best.algo));
-  return std::shared_ptr<const Choice>(std::move(choice));
+  TRY(to_status(
+      cublasLtMatmulAlgoGetHeuristic(handle, choice->matmul.get(), choice->w.get(), choice->x.get(), choice->y.get(),
+                                     choice->y.get(), preference.get(), wanted, offered.data(), &found),
+      "cublasLtMatmulAlgoGetHeuristic", p));
+  for (int i = 0; i < found; ++i) {
+    choice->algorithm = offered[static_cast<std::size_t>(i)].algo;
+    if (rows == Rows::kAny && !serves_any_rows(handle, p, choice->algorithm)) continue;
+    algorithms.note(shape_of(p, rows), std::bit_cast<OpaqueAlgorithm>(choice->algorithm));
+    return std::shared_ptr<const Choice>(std::move(choice));
+  }
+  return to_status(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p);
 }
 
 // A forward has four or five shapes in dozens of layers: the library is asked once for each.
@@ -189,6 +209,8 @@ Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, con
   const std::lock_guard lock(mutex);
   if (const auto it = choices->find(key); it != choices->end()) return it->second;
   std::shared_ptr<const Choice> choice = TRY(choose(handle, p, rows));
+  // Eager forwards come in any number of rows. What is bound keeps its choice, and others are made again.
+  if (choices->size() >= LinearAlgorithms::kMost) choices->clear();
   choices->emplace(key, choice);
   return choice;
 }

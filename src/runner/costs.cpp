@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string_view>
 
 namespace tessera {
@@ -37,6 +38,12 @@ bool is_measurement(const Json& entry) {
 void CostTable::add(RunnerKind runner, std::int64_t size, double ms) {
   const auto [entry, is_new] = measured_.try_emplace({runner, size}, ms);
   if (!is_new) entry->second = std::min(entry->second, ms);
+  double least = std::numeric_limits<double>::infinity();
+  for (auto at = measured_.upper_bound({runner, INT64_MAX}); at != measured_.lower_bound({runner, 0});) {
+    --at;
+    least = std::min(least, at->second);
+    costs_[at->first] = least;
+  }
 }
 
 bool CostTable::measured(RunnerKind runner, std::int64_t size) const { return measured_.contains({runner, size}); }
@@ -49,9 +56,9 @@ std::vector<std::int64_t> CostTable::sizes(RunnerKind runner) const {
 }
 
 std::optional<double> CostTable::ms(RunnerKind runner, std::int64_t size) const {
-  const auto begin = measured_.lower_bound({runner, 0});
-  const auto end = measured_.upper_bound({runner, INT64_MAX});
-  const auto above = measured_.lower_bound({runner, size});
+  const auto begin = costs_.lower_bound({runner, 0});
+  const auto end = costs_.upper_bound({runner, INT64_MAX});
+  const auto above = costs_.lower_bound({runner, size});
   if (above != end && above->first.second == size) return above->second;
   if (begin == end || std::next(begin) == end) return std::nullopt;
   if (above == begin) return above->second;

@@ -31,8 +31,9 @@ class CostTable {
   // Measured ones, ascending.
   std::vector<std::int64_t> sizes(RunnerKind runner) const;
 
-  // Linear between the two measured neighbours, in proportion beyond the largest; below the smallest, the smallest's.
-  // None where fewer than two sizes of the runner were measured and this one is not among them.
+  // No more than a larger size took: more rows cost no less, so that it was the smaller one's measurement that was
+  // disturbed. Linear between the two measured neighbours, in proportion beyond the largest; below the smallest, the
+  // smallest's. None where fewer than two sizes of the runner were measured and this one is not among them.
   std::optional<double> ms(RunnerKind runner, std::int64_t size) const;
 
   // {"prefill": [[size, ms], …], "decode": …, "eager": …}; from_json ignores nothing: kDataLoss for another form, for
@@ -42,6 +43,7 @@ class CostTable {
 
  private:
   std::map<std::pair<RunnerKind, std::int64_t>, double> measured_;
+  std::map<std::pair<RunnerKind, std::int64_t>, double> costs_;  // [measured_]: never less for a larger size
 };
 
 }  // namespace tessera

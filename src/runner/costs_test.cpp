@@ -21,7 +21,7 @@ CostTable measured() {
   table.add(kPrefill, 256, 7.0);
   table.add(kDecode, 8, 1.0);
   table.add(kEager, 100, 5.0);
-  table.add(kEager, 200, 4.0);
+  table.add(kEager, 200, 6.0);
   return table;
 }
 
@@ -33,8 +33,21 @@ TEST(CostTable, InterpolatesBetweenMeasuredNeighboursOfTheSameRunner) {
     double ms;
   } cases[] = {{kPrefill, 64, 2.0},  {kPrefill, 96, 2.5},  {kPrefill, 127, 2.984375}, {kPrefill, 128, 3.0},
                {kPrefill, 192, 5.0}, {kPrefill, 256, 7.0}, {kPrefill, 1, 2.0},        {kPrefill, 63, 2.0},
-               {kPrefill, 512, 14},  {kEager, 150, 4.5},   {kEager, 400, 8.0},        {kDecode, 8, 1.0}};
+               {kPrefill, 512, 14},  {kEager, 150, 5.5},   {kEager, 400, 12.0},       {kDecode, 8, 1.0}};
   for (const auto& c : cases) EXPECT_DOUBLE_EQ(table.ms(c.runner, c.size).value_or(-1), c.ms) << c.size;
+}
+
+TEST(CostTable, ASmallerSizeCostsNoMoreThanALargerOne) {
+  CostTable table;
+  table.add(kPrefill, 32, 9.0);  // disturbed
+  table.add(kPrefill, 64, 2.0);
+  table.add(kPrefill, 128, 3.0);
+  table.add(kEager, 32, 1.0);
+  EXPECT_EQ(table.ms(kPrefill, 32), 2.0);
+  EXPECT_EQ(table.ms(kPrefill, 48), 2.0);
+  table.add(kPrefill, 32, 1.5);
+  EXPECT_EQ(table.ms(kPrefill, 32), 1.5);
+  EXPECT_EQ(CostTable::from_json(table.to_json()).value().ms(kPrefill, 48), 1.75);
 }
 
 TEST(CostTable, KnowsNothingOfWhatWasNotMeasured) {
@@ -63,7 +76,7 @@ TEST(CostTable, ComesBackFromItsText) {
   const std::string text = measured().to_json().dump();
   EXPECT_EQ(
       text,
-      R"({"prefill": [[64, 2.0], [128, 3.0], [256, 7.0]], "decode": [[8, 1.0]], "eager": [[100, 5.0], [200, 4.0]]})");
+      R"({"prefill": [[64, 2.0], [128, 3.0], [256, 7.0]], "decode": [[8, 1.0]], "eager": [[100, 5.0], [200, 6.0]]})");
   const Result<Json> json = Json::parse(text, "costs");
   ASSERT_TRUE(json.ok());
   const Result<CostTable> again = CostTable::from_json(*json);

@@ -1,5 +1,5 @@
 // Debug mode (--enable-torch-compile-debug-mode; H1, D3): what every forward is checked for. Slow: it fills the arena
-// and waits for the device before and after each forward. An error fails that forward and leaves the runner usable.
+// before each forward and waits for the device after it. An error fails that forward and leaves the runner usable.
 #pragma once
 
 #include <cstdint>

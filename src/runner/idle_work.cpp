@@ -69,7 +69,7 @@ Result<bool> ModelRunner::idle_work() {
 // Small sizes first: they tell how long the larger ones will take.
 void ModelRunner::collect_unmeasured() {
   const auto add = [&](RunnerKind kind, std::int64_t size) {
-    if (!costs_.measured(kind, size) && size < measured_below_[static_cast<std::size_t>(kind)])
+    if (!measured_.contains({kind, size}) && size < measured_below_[static_cast<std::size_t>(kind)])
       to_measure_.emplace_back(kind, size);
   };
   for (const std::int64_t size : prefill_->report().captured) add(RunnerKind::kPrefill, size);
@@ -92,6 +92,7 @@ Result<bool> ModelRunner::measure_next() {
     if (ms.status().code() == StatusCode::kDeviceLost) return ms.status();
     if (!ms.ok())
       log_warn("dispatch", "{} size {} is not measured: {}", runner_kind_name(kind), size, ms.status().to_string());
+    measured_.emplace(kind, size);
     if (ms.ok()) costs_.add(kind, size, *ms);
     if (!ms.ok() || *ms > kMostMeasuredMs) below = size + (ms.ok() ? 1 : 0);
     return true;
@@ -102,7 +103,7 @@ Result<bool> ModelRunner::measure_next() {
 // The fastest of a few, by the host's clock: what a forward takes that finds the device idle.
 Result<double> ModelRunner::measure(RunnerKind kind, std::int64_t size) {
   constexpr int kRuns = 3;
-  constexpr double kLongEnoughMs = 3;  // one run that takes so long is a measurement
+  constexpr double kLongEnoughMs = 3;  // two runs that take so long are a measurement
   using Clock = std::chrono::steady_clock;
   const bool decode = kind == RunnerKind::kDecode;
   GraphRunner& runner = runner_of(kind);
@@ -113,7 +114,7 @@ Result<double> ModelRunner::measure(RunnerKind kind, std::int64_t size) {
   if (decode) TRY(inputs_->stage_rows(std::span(in_order_).first(static_cast<std::size_t>(size)), {}, size, *stream_));
   TRY(stream_->synchronize());
   double best = 0;
-  for (int run = 0; run < kRuns && (run == 0 || best < kLongEnoughMs); ++run) {
+  for (int run = 0; run < kRuns && (run < 2 ? best < kMostMeasuredMs : best < kLongEnoughMs); ++run) {
     const Clock::time_point start = Clock::now();
     if (kind == RunnerKind::kEager) TRY(runner.make_ready(size));
     TRY(kind == RunnerKind::kEager ? runner.run(size) : runner.replay(size));

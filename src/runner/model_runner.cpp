@@ -164,7 +164,9 @@ Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
   StepResults::Slot& results = results_->begin(next_flight_, inputs);
   launch_failed_ = false;
   Status ran = run(inputs, decision, results);
-  if (!ran.ok() && launch_failed_ && ran.code() != StatusCode::kDeviceLost) {
+  // One of several ranks cannot go back alone: the others have met it in the graph's collectives already.
+  const bool alone = options_.communicator == nullptr || options_.communicator->ranks() == 1;
+  if (!ran.ok() && launch_failed_ && alone && ran.code() != StatusCode::kDeviceLost) {
     TRY(give_up_failed_graph(decision, ran));
     decision = {RunnerKind::kEager, batch.num_tokens(), 0, Reason::kReplayFailed};
     ran = run(inputs, decision, results);

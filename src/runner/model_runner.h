@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,7 +57,7 @@ class ModelRunner {
   Status capture();
   // Captures at once what options.capture puts off. Precondition: none in flight.
   Status capture_rest();
-  // One piece of work that may wait until there is nothing else to do, some milliseconds long: captures a size that is
+  // One piece of work that may wait until there is nothing else to do: captures a size that is
   // still to come (CaptureMode::kCore), or measures a forward. False where none is left. Precondition: none in flight.
   Result<bool> idle_work();
   // What forwards cost, for dispatch; of an earlier run, for a start.
@@ -117,6 +118,8 @@ class ModelRunner {
   Status check_fresh(const OutputView& view) const;
   GraphRunner& runner_of(RunnerKind kind) { return kind == RunnerKind::kDecode ? *decode_ : *prefill_; }
   Status give_up_failed_graph(const Decision& decision, const Status& why);
+  // Ranks must dispatch alike, and each measures for itself.
+  bool measures_costs() const { return options_.measure_costs && options_.communicator == nullptr; }
   void collect_unmeasured();
   Result<bool> measure_next();
   Result<double> measure(RunnerKind kind, std::int64_t size);
@@ -164,6 +167,8 @@ class ModelRunner {
   CostTable costs_;
   std::vector<std::pair<RunnerKind, std::int64_t>> to_come_;     // sizes to be captured in idle moments, the last first
   std::vector<std::pair<RunnerKind, std::int64_t>> to_measure_;  // the last first
+  // By this runner; what an earlier run measured is measured once more, in case that was disturbed.
+  std::set<std::pair<RunnerKind, std::int64_t>> measured_;
   // [RunnerKind]: larger sizes take too long to be measured.
   std::array<std::int64_t, 3> measured_below_ = {INT64_MAX, INT64_MAX, INT64_MAX};
   std::array<bool, kNumReasons> told_{};  // eager reasons that the log has at its default level

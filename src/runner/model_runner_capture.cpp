@@ -18,7 +18,7 @@ Status ModelRunner::capture() {
             .decode_padding = options_.decode_padding,
             .prefill_sizes = {},
             .decode_sizes = {},
-            .costs = options_.measure_costs ? &costs_ : nullptr};
+            .costs = measures_costs() ? &costs_ : nullptr};
   if (options_.memory_plan == MemoryPlanKind::kPlanned) TRY(reserve_memory());
   if (!table_.graphs_enabled) {
     tell_memory();
@@ -70,13 +70,16 @@ Status ModelRunner::reserve_memory() {
 }
 
 Status ModelRunner::capture_graphs(const GraphSwitches& on) {
+  const char* const when = options_.capture == CaptureMode::kLazy   ? " now, each when it is first wanted"
+                           : options_.capture == CaptureMode::kCore ? " now, the others in idle moments"
+                                                                    : "";
   if (on.prefill && !options_.prefill_sizes.empty()) {
     log_info("capture", "Capture piecewise CUDA graph begin. {} sizes up to {} tokens", options_.prefill_sizes.size(),
              options_.prefill_sizes.back());
     TRY(capture_sizes(*prefill_, options_.prefill_sizes));
     const CaptureReport& report = prefill_->report();
-    log_info("capture", "Capture piecewise CUDA graph end. {} sizes, {:.2f} s, arena {:.3f} GB", report.captured.size(),
-             report.seconds, static_cast<double>(arena_->size()) / 1e9);
+    log_info("capture", "Capture piecewise CUDA graph end. {} sizes{}, {:.2f} s, arena {:.3f} GB",
+             report.captured.size(), when, report.seconds, static_cast<double>(arena_->size()) / 1e9);
   }
   if (on.decode && !options_.decode_sizes.empty()) {
     TRY(capture_sizes(*decode_, options_.decode_sizes));
@@ -102,8 +105,10 @@ Status ModelRunner::capture_sizes(GraphRunner& runner, std::span<const std::int6
   const std::vector<std::int64_t> core = core_sizes(ladder);
   const char* const rows = &runner == decode_.get() ? "batch size (batch_size" : "num tokens (num_tokens";
   const auto before_each = [&](std::int64_t size) -> Status {
-    log_debug("capture", "Capturing {}={} avail_mem={:.2f} GB)", rows, size,
-              static_cast<double>(device_.available_bytes()) / 1e9);
+    if (log_enabled("capture", LogLevel::kDebug)) {  // or the driver is asked for nothing
+      log_debug("capture", "Capturing {}={} avail_mem={:.2f} GB)", rows, size,
+                static_cast<double>(device_.available_bytes()) / 1e9);
+    }
     return options_.trim_between_captures ? device_.trim() : ok_status();
   };
   return runner.capture(options_.capture == CaptureMode::kCore ? core : ladder,

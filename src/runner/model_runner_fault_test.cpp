@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/ops/collective.h"
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {
@@ -129,6 +130,21 @@ TEST(ModelRunnerFaults, AForwardWhoseReplayFailsRunsWithoutIt) {
     EXPECT_EQ(decision.reason, Reason::kExactSize) << "one failure does not end a size";
   }
   EXPECT_EQ(bench.runner->counters().forwards(Reason::kReplayFailed), 4);
+}
+
+// What the others have met it in cannot be run again by one of them.
+TEST(ModelRunnerFaults, AReplayThatFailsOnOneOfSeveralRanksFailsTheForwardOnAll) {
+  for (const int ranks : {1, 2}) {
+    const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(ranks);
+    RunnerOptions options = small_options();
+    options.communicator = group.front().get();
+    RunnerBench bench = make_captured("llama", options);
+    bench.device->set_plan({.replay_fails_at = 2});
+    std::vector<float> logits;
+    const Result<ForwardOutputs> outputs = bench.forward(make_batch(kPrompt, Rows::kAll), logits);
+    EXPECT_EQ(outputs.ok(), ranks == 1);
+    EXPECT_EQ(group.back()->status().ok(), ranks == 1);
+  }
 }
 
 TEST(ModelRunnerFaults, ASizeWhoseReplaysKeepFailingIsDropped) {

@@ -55,6 +55,14 @@ TEST(Soak, IsTheSameForTheSameSeed) {
   EXPECT_NE(a.tokens, c.tokens);
 }
 
+TEST(Soak, HasSequencesForACacheOfOnePage) {
+  RunnerOptions options = small_options();
+  options.num_pages = 2;  // and the reserved one
+  const SoakReport report = soaked(make_captured("llama", options), {.batches = 20});
+  EXPECT_THAT(report.failures, IsEmpty());
+  EXPECT_GE(report.tokens, 20);
+}
+
 TEST(Soak, FindsValuesThatShareBytes) {
   RunnerOptions options = small_options();
   options.planner = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {

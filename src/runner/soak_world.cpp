@@ -10,7 +10,8 @@ namespace tessera {
 SoakWorld::SoakWorld(const RunnerOptions& options, std::size_t cache_groups, std::int64_t vocab_size,
                      std::int64_t hidden_size, std::uint64_t seed)
     : options_(options),
-      longest_(std::min(options.context_length, (options.num_pages - 1) / 2 * options.page_size)),
+      longest_(
+          std::min(options.context_length, std::max<std::int64_t>((options.num_pages - 1) / 2, 1) * options.page_size)),
       vocab_size_(vocab_size),
       hidden_size_(hidden_size),
       random_(seed) {

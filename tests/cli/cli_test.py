@@ -324,6 +324,16 @@ class Explain(CliTest):
         self.fails(2, ["--suggest-tokens", "trace.jsonl:1", "input_length"], "explain", "--model-path", LLAMA,
                    "--suggest-tokens", trace)
 
+    def test_a_budget_that_holds_no_size(self):
+        result = self.fails(1, ["piecewise graphs are off: --cuda-graph-memory-budget: ", "prefill sizes dropped"],
+                            "explain", "--model-path", LLAMA, "--cuda-graph-memory-budget", "1")
+        self.assertIn("Sizes\n  prefill, tokens    off\n", result.stdout)
+
+    def test_a_kv_cache_larger_than_any(self):
+        plans = [json.loads(self.ok("explain", "--model-path", LLAMA, "--format", "json", "--max-total-tokens",
+                                    tokens).stdout)["memory"] for tokens in (2**31 - 1, 2**63 - 1)]
+        self.assertEqual(plans[0], plans[1])
+
     def test_pictures(self):
         self.assertTrue(self.ok("explain", "--model-path", DEMO, "--format", "dot").stdout.startswith("digraph"))
         file = self.folder / "graph.svg"
@@ -426,6 +436,8 @@ class Verify(CliTest):
         again = self.ok_json(*soak, "--seed", "5")
         self.assertEqual(answer["forwards"], again["forwards"])
         self.assertNotEqual(answer["tokens"], self.ok_json(*soak, "--seed", "6")["tokens"])
+        self.fails(1, ["there are no graphs to verify"], "verify", "--model-path", LLAMA, "--soak", "4",
+                   "--disable-cuda-graph", "--max-running-requests", "4", "--chunked-prefill-size", "32")
         for wrong in (["--soak", "0"], ["--soak", "x"], ["--seed", "3"], ["--soak", "3", "--seed", "-1"],
                       ["--soak", "3", "--modes"]):
             self.fails(2, [wrong[0] if len(wrong) < 4 or wrong[3] != "-1" else "--seed"],
@@ -451,6 +463,12 @@ class Bench(CliTest):
                          [(1, "decode", 1), (3, "decode", 4)])
         self.assertGreater(answer["memory_bytes_per_s"], 1e8)
         self.assertGreater(answer["rows"][1]["bytes_read"], answer["rows"][0]["bytes_read"])
+
+    def test_more_than_a_forward_may_have(self):
+        self.fails(2, ["--batch-size: 5 ", "4 are the most", "--max-running-requests"], "bench", "decode", *self.COMMON,
+                   "--batch-size", "5", *FEW_SIZES)
+        self.fails(2, ["--num-tokens: 33 ", "32 are the most", "--chunked-prefill-size"], "bench", "prefill",
+                   *self.COMMON, "--num-tokens", "33", *FEW_SIZES)
 
     def test_startup(self):
         answer = self.ok_json("bench", "startup", *self.COMMON, *FEW_SIZES)
@@ -1135,6 +1153,8 @@ class BadCommandLine(CliTest):
                  ["explain", "--model-path", LLAMA, "--suggest-tokens", "/no/such/trace"]),
                 (["--suggest-tokens", "picture"],
                  ["explain", "--model-path", LLAMA, "--suggest-tokens", "trace", "--format", "dot"]),
+                (["--config", "/dev/zero", "more than 1048576 bytes"], ["explain", "--config", "/dev/zero"]),
+                (["--config", "/dev", "directory"], ["explain", "--config", "/dev"]),
                 (["--num-tokens", "--suggest-tokens"],
                  ["explain", "--model-path", LLAMA, "--suggest-tokens", "trace", "--num-tokens", "4"]),
                 (["--graph", "\"tail\"", "body, head, sampler", "stitched", "0 to 6"],

@@ -13,6 +13,7 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 import traceback
 import zlib
 
@@ -29,9 +30,11 @@ class Server:
     """`tessera serve` on a free port."""
 
     def __init__(self, program, *flags):
+        self.cache = tempfile.TemporaryDirectory()
         self.process = subprocess.Popen(
             [program, "serve", "--model-path", "models/demo", "--port", "0", "--random-seed", "1", *flags], cwd=ROOT,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "OMP_NUM_THREADS": "2"})
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "2", "TESSERA_CACHE_DIR": self.cache.name})
         line = self.process.stdout.readline()
         found = re.search(r"http://\S+", line)
         if not found:
@@ -50,6 +53,7 @@ class Server:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
+        self.cache.cleanup()
 
 
 def pixels(png):

@@ -12,6 +12,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "models" / "demo"
@@ -22,12 +23,16 @@ class Served:
         self.command = [tessera, "serve", "--model-path", str(model), "--port", "0", *flags]
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        # A cache of its own: what other servers measured would decide how this one dispatches, and the user's is not ours.
+        self.cache = tempfile.TemporaryDirectory()
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                        env={**os.environ, "TESSERA_CACHE_DIR": self.cache.name})
         line = self.process.stdout.readline()
         match = re.search(r"http://127\.0\.0\.1:(\d+)", line)
         if match is None:
             self.process.kill()
             self.process.wait()
+            self.cache.cleanup()
             raise RuntimeError(f"the server did not start: {' '.join(self.command)}: {line!r}")
         self.port = int(match.group(1))
         return self
@@ -41,6 +46,7 @@ class Served:
                 self.process.kill()
                 self.process.wait()
         self.process.stdout.close()
+        self.cache.cleanup()
 
     def request(self, method, path, body=None, headers=None):
         """(status, headers, body bytes)"""

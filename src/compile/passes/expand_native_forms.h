@@ -5,7 +5,7 @@
 //   return %normed                                                    %normed: f32[T, 8] = rms_norm(%sum, %w)
 //                                                                     return %normed
 //
-// This is E8's switch: a compiler that fuses by itself gets the simple operators to choose from.
+// A compiler that fuses by itself will get the simple operators to choose from; until there is one, only tests expand.
 #pragma once
 
 #include "tessera/base/status.h"
