@@ -206,7 +206,7 @@ std::string to_text(const SoakReport& report) {
     if (key.runner == RunnerKind::kEager) eager += count.forwards;
   std::string text = fmt::format(
       "  {} batches, {} tokens in {} s: {} differences\n  {} through graphs, {} eagerly; {} sequences finished, {} "
-      "cancelled\n  unpadded forwards differ by {:.2g} at most\n  resident memory {} after a tenth, {} at the end\n",
+      "cancelled\n  unpadded forwards differ by {:.2g} at most\n  resident memory {} after half, {} at the end\n",
       count_text(report.batches), count_text(report.tokens), number_text(report.seconds),
       count_text(report.num_failures), count_text(report.batches - eager), count_text(eager),
       count_text(report.finished), count_text(report.cancelled), report.greatest_difference,
@@ -221,14 +221,14 @@ double soak_tolerance(const ModelRunner& runner) {
   return body.slots[static_cast<std::size_t>(body.outputs[0])].type.dtype == ir::DType::kFloat32 ? 1e-5 : 5e-2;
 }
 
-// A tenth of the batches have seen what is kept for reuse; a short soak has not.
+// Half of the batches have seen most of what is kept for reuse; a short soak has not.
 Status check_memory(const SoakReport& report) {
   constexpr std::int64_t kLongEnough = 1000;  // batches
   constexpr std::int64_t kNoise = std::int64_t{16} << 20;
   if (report.batches < kLongEnough) return ok_status();
   const std::int64_t grown = report.resident_end - report.resident_early;
   if (grown > kNoise + report.resident_early / 20) {
-    return internal_error(fmt::format("resident memory grew from {} after a tenth of the batches to {}",
+    return internal_error(fmt::format("resident memory grew from {} after half of the batches to {}",
                                       bytes_text(report.resident_early), bytes_text(report.resident_end)));
   }
   return ok_status();

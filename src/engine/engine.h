@@ -70,8 +70,8 @@ class Engine {
   Result<std::span<RequestEvent>> step();
   // What a finished request came to; once.
   std::optional<Completion> take(RequestId id);
-  // One piece of work that may wait until there is nothing else to do: captures a size that is
-  // still to come, or measures what a forward costs. False where none is left. Precondition: idle().
+  // One piece of work that may wait until there is nothing else to do: captures a size that is still to come, or
+  // measures what a forward costs. False where none is left. Precondition: idle().
   Result<bool> idle_work();
   // Drops a request; its end is an event of kind kCancelled in no step.
   void cancel(RequestId id);

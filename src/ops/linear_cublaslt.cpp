@@ -209,8 +209,10 @@ Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, con
   const std::lock_guard lock(mutex);
   if (const auto it = choices->find(key); it != choices->end()) return it->second;
   std::shared_ptr<const Choice> choice = TRY(choose(handle, p, rows));
-  // Eager forwards come in any number of rows. What is bound keeps its choice, and others are made again.
-  if (choices->size() >= LinearAlgorithms::kMost) choices->clear();
+  // Eager forwards come in any number of rows. What is bound keeps its choice, and others are made again; a start with
+  // a hundred sizes makes some five hundred.
+  constexpr std::size_t kMostChoices = 2048;
+  if (choices->size() >= kMostChoices) choices->clear();
   choices->emplace(key, choice);
   return choice;
 }

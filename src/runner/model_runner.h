@@ -57,8 +57,9 @@ class ModelRunner {
   Status capture();
   // Captures at once what options.capture puts off. Precondition: none in flight.
   Status capture_rest();
-  // One piece of work that may wait until there is nothing else to do: captures a size that is
-  // still to come (CaptureMode::kCore), or measures a forward. False where none is left. Precondition: none in flight.
+  // One piece of work that may wait until there is nothing else to do: captures a size that is still to come
+  // (CaptureMode::kCore), or measures a forward; no larger ones after one of more than 30 ms. False where none is left.
+  // Precondition: none in flight.
   Result<bool> idle_work();
   // What forwards cost, for dispatch; of an earlier run, for a start.
   const CostTable& costs() const { return costs_; }

@@ -135,6 +135,27 @@ inline RunnerBench make_captured(const std::string& golden, RunnerOptions option
   return bench;
 }
 
+// The CPU's kernels with a silu_mul that takes a number of the host's into its launch: a graph keeps that of its
+// capture.
+inline float baked_number = 0;
+inline KernelTable baking_kernels() {
+  class BakesHostData final : public BoundOp {
+   public:
+    explicit BakesHostData(const TensorView& y) : y_(y) {}
+    Status enqueue(Stream& stream) const override {
+      return static_cast<CpuStream&>(stream).launch(
+          "bakes host data", [y = y_, number = baked_number] { std::fill_n(y.as<float>(), y.elements(), number); });
+    }
+
+   private:
+    TensorView y_;
+  };
+  return cpu_kernels().with(
+      {.op = "silu_mul", .name = "test", .bind = [](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
+         return std::make_unique<BakesHostData>(args.results[0]);
+       }});
+}
+
 // The greatest absolute difference; infinite where a number is not finite or one is missing.
 inline double greatest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double greatest = a.size() == b.size() && !a.empty() ? 0 : INFINITY;

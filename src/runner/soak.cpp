@@ -81,8 +81,7 @@ class Soak {
     const auto start = std::chrono::steady_clock::now();
     Progress progress("Soaking", options_.batches, "batches", options_.show_progress);
     for (std::int64_t n = 0; n < options_.batches; ++n) {
-      if (n == std::max<std::int64_t>(options_.batches / 10, 1))
-        note_memory(report_.resident_early, report_.available_early);
+      if (n == options_.batches / 2) note_memory(report_.resident_early, report_.available_early);
       TRY(compare_next().with_context(fmt::format("batch {}", n)));
       ++report_.batches;
       progress.advance(1);

@@ -34,7 +34,7 @@ struct SoakReport {
   std::int64_t finished = 0;   // sequences
   ForwardCounters forwards;    // as dispatched
   double greatest_difference = 0;
-  // Resident memory of the process after a tenth of the batches and at the end, and the device's free memory then.
+  // Resident memory of the process after half of the batches and at the end, and the device's free memory then.
   std::int64_t resident_early = 0;
   std::int64_t resident_end = 0;
   std::int64_t available_early = 0;

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tessera/ops/registry.h"
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {
@@ -76,28 +75,13 @@ TEST(Soak, FindsValuesThatShareBytes) {
 }
 
 TEST(Soak, FindsGraphsThatAreNotTheirOperators) {
-  static float host_number = 0;
-  class BakesHostData final : public BoundOp {
-   public:
-    explicit BakesHostData(const TensorView& y) : y_(y) {}
-    Status enqueue(Stream& stream) const override {
-      return static_cast<CpuStream&>(stream).launch(
-          "bakes host data", [y = y_, number = host_number] { std::fill_n(y.as<float>(), y.elements(), number); });
-    }
-
-   private:
-    TensorView y_;
-  };
-  const KernelTable kernels = cpu_kernels().with(
-      {.op = "silu_mul", .name = "test", .bind = [](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
-         return std::make_unique<BakesHostData>(args.results[0]);
-       }});
+  const KernelTable kernels = testing::baking_kernels();
   RunnerOptions options = small_options();
   options.kernels = &kernels;
-  host_number = 0.5F;
+  testing::baked_number = 0.5F;
   const RunnerBench bench = make_captured("llama", options);
   EXPECT_THAT(soaked(bench, {.batches = 20}).failures, IsEmpty());
-  host_number = 0.75F;
+  testing::baked_number = 0.75F;
   const SoakReport report = soaked(bench, {.batches = 20});
   ASSERT_GT(report.num_failures, 0);
   EXPECT_THAT(report.failures.front(), HasSubstr("differ from those of the same operators without graph"));

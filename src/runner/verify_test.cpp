@@ -179,32 +179,14 @@ TEST(Verify, ABrokenPlanOfOneSizeIsFoundAtThatSize) {
   EXPECT_THAT(found, Each(HasSubstr("prefill 16")));
 }
 
-// A kernel that takes a number of the host's into its launch: a graph keeps the one of its capture.
-std::int64_t host_number = 0;
-class BakesHostData final : public BoundOp {
- public:
-  explicit BakesHostData(const TensorView& y) : y_(y) {}
-  Status enqueue(Stream& stream) const override {
-    return static_cast<CpuStream&>(stream).launch("bakes host data", [y = y_, number = host_number] {
-      std::fill_n(y.as<float>(), y.elements(), static_cast<float>(number) / 64.0F);
-    });
-  }
-
- private:
-  TensorView y_;
-};
-
 TEST(Verify, CatchesAnOperatorThatBakesHostDataIntoItsLaunch) {
-  const KernelTable kernels = cpu_kernels().with(
-      {.op = "silu_mul", .name = "test", .bind = [](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
-         return std::make_unique<BakesHostData>(args.results[0]);
-       }});
+  const KernelTable kernels = testing::baking_kernels();
   RunnerOptions options = small_options();
   options.kernels = &kernels;
-  host_number = 3;
+  testing::baked_number = 0.5F;
   RunnerBench bench = make_captured("llama", options);
   EXPECT_TRUE(verified(bench).equal()) << "with the number it was captured with";
-  host_number = 5;  // as lengths of another batch are
+  testing::baked_number = 0.75F;  // as lengths of another batch are
   const std::vector<std::string> found = differences(verified(bench));
   EXPECT_THAT(found, Contains(HasSubstr("prefill 16")));
   EXPECT_THAT(found, Contains(HasSubstr("decode 4")));
