@@ -50,6 +50,7 @@ Result<Json> read_entry(const fs::path& path, std::string_view kind, const std::
   if (status.type() == fs::file_type::not_found) return not_found("no entry");
   if (!fs::is_regular_file(status)) return data_loss(fmt::format("{}: is no file", path.string()));
   const std::uintmax_t bytes = fs::file_size(path, error);
+  if (error == std::errc::no_such_file_or_directory) return not_found("no entry any more");  // cleared meanwhile
   if (error || bytes > static_cast<std::uintmax_t>(kMaxEntryBytes))
     return data_loss(fmt::format("{}: is larger than an entry", path.string()));
   const Json entry = TRY(Json::read_file(path.string()));
