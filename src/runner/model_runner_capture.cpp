@@ -5,6 +5,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/runner/capture_plan.h"
+#include "tessera/runner/dummy_batch.h"
 #include "tessera/runner/executables.h"
 #include "tessera/runner/model_runner.h"
 
@@ -135,15 +136,8 @@ void ModelRunner::refresh_table() {
 
 // Every kernel runs once, at the smallest size, on the reserved page (F1: dummy batch).
 Status ModelRunner::warm_up() {
-  ForwardBatch dummy;
-  dummy.input_ids = {TokenId(0)};
-  dummy.input_rows = {-1};
-  dummy.positions = {0};
-  dummy.query_lens = {1};
-  dummy.kv_lens = {1};
+  ForwardBatch dummy = dummy_batch(1, /*decode=*/false, options_, attention_.size());
   dummy.wanted_rows = {0};
-  for (std::size_t g = 0; g < attention_.size(); ++g)
-    dummy.groups.push_back({.slots = {SlotId(0)}, .page_tables = {{PageId(0)}}});
   const SampleRow row;
   const TokenId target(0);
   const LogitEdits edits{

@@ -12,7 +12,7 @@ import re
 import sys
 import time
 
-from served import Served
+from served import Served, run_cases
 
 FLAGS = ["--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--context-length", "256",
          "--disable-radix-cache", "--enable-deterministic-inference"]  # costs are not measured, so that dispatch stays as it is
@@ -30,7 +30,7 @@ class Cases:
     def __init__(self, server, core):
         self.server, self.core = server, core
 
-    def expect_forwards(self, told):
+    def _expect_forwards(self, told):
         prefill, decode = told["forwards"]
         assert prefill == {"phase": "prefill", "runner": "prefill", "size": 16, "reason": "padded_to_size", "count": 1,
                            "tokens": 10, "padding": 6}, prefill
@@ -42,14 +42,14 @@ class Cases:
         ask = {"prompt": IDS, "max_tokens": 4, "ignore_eos": True}
         status, body = self.server.post("/v1/completions", {**ask, "return_graph_info": True})
         assert status == 200 and body["graph_info"][0]["index"] == 0, body
-        self.expect_forwards(body["graph_info"][0])
+        self._expect_forwards(body["graph_info"][0])
         assert "graph_info" not in self.server.post("/v1/completions", ask)[1]
 
     def generate(self):
         ask = {"input_ids": IDS, "sampling_params": {"max_new_tokens": 4, "ignore_eos": True}, "return_graph_info": True}
         status, body = self.server.post("/generate", ask)
         assert status == 200, body
-        self.expect_forwards(body["meta_info"]["graph_info"])
+        self._expect_forwards(body["meta_info"]["graph_info"])
 
     def chat_stream(self):
         events = asyncio.run(self.server.stream("/v1/chat/completions", {
@@ -100,22 +100,11 @@ class Cases:
         assert metric(self.core, 'tessera:captured_sizes{runner="prefill"}') == len(sizes)
         assert metric(self.core, 'tessera:sizes_to_come{runner="prefill"}') == 0
 
-    def run(self):
-        passed = failed = 0
-        for name in [n for n in vars(Cases) if n not in ("run", "expect_forwards") and not n.startswith("__")]:
-            try:
-                getattr(self, name)()
-                passed += 1
-            except Exception as error:  # pylint: disable=broad-except  (whatever a case comes to is its result)
-                failed += 1
-                print(f"FAILED: {name}: {type(error).__name__}: {error}")
-        return passed, failed
-
 
 def main():
     core = ["--piecewise-cuda-graph-max-tokens", "32", "--cuda-graph-capture", "core", "--context-length", "256"]
     with Served(sys.argv[1], FLAGS) as server, Served(sys.argv[1], core) as late:
-        passed, failed = Cases(server, late).run()
+        passed, failed = run_cases(Cases(server, late))
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

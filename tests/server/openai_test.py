@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 
-from served import ROOT, Served
+from served import ROOT, Served, run_cases
 
 RECORD = ROOT / "tests" / "data" / "server" / "openai_exchanges.json"
 REQUIREMENTS = pathlib.Path(__file__).with_name("openai_requirements.txt")
@@ -243,17 +243,6 @@ class Cases:
         else:
             raise AssertionError("embeddings were made")
 
-    def run(self):
-        passed = failed = 0
-        for name in [n for n in vars(Cases) if n not in ("run", "__init__") and not n.startswith("__")]:
-            try:
-                getattr(self, name)()
-                passed += 1
-            except Exception as error:  # pylint: disable=broad-except  (whatever a case comes to is its result)
-                failed += 1
-                print(f"FAILED: {name}: {type(error).__name__}: {error}")
-        return passed, failed
-
 
 def replay(servers):
     passed = failed = 0
@@ -296,7 +285,7 @@ def main():
                 client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key=KEY, max_retries=0)
                 client._client.event_hooks["response"].append(kept.hook(name))
                 clients.append(client)
-            passed, failed = Cases(openai, *clients).run()
+            passed, failed = run_cases(Cases(openai, *clients))
             if options.record and not failed:
                 record(servers, kept.kept)
     print(f"{passed} passed, {failed} failed")

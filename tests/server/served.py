@@ -105,3 +105,16 @@ class Served:
             raise RuntimeError("the stream ended without [DONE]")
         finally:
             writer.close()
+
+
+def run_cases(cases):
+    """(passed, failed) of the methods of `cases` whose names have no leading underscore, in the order written."""
+    passed = failed = 0
+    for name in [n for n in vars(type(cases)) if not n.startswith("_")]:
+        try:
+            getattr(cases, name)()
+            passed += 1
+        except Exception as error:  # pylint: disable=broad-except  (whatever a case comes to is its result)
+            failed += 1
+            print(f"FAILED: {name}: {type(error).__name__}: {error}")
+    return passed, failed

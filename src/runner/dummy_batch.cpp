@@ -1,0 +1,27 @@
+#include "tessera/runner/dummy_batch.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+ForwardBatch dummy_batch(std::int64_t tokens, bool decode, const RunnerOptions& options, std::size_t cache_groups) {
+  ForwardBatch batch;
+  CacheGroupBatch group;
+  const std::int64_t longest = decode ? 1 : options.context_length;
+  const std::int64_t prefix = decode ? std::min(options.page_size, options.context_length) - 1 : 0;
+  for (std::int64_t left = tokens; left > 0;) {
+    const std::int64_t query = std::min(left, longest);
+    for (std::int64_t i = 0; i < query; ++i) batch.positions.push_back(static_cast<std::int32_t>(prefix + i));
+    batch.query_lens.push_back(static_cast<std::int32_t>(query));
+    batch.kv_lens.push_back(static_cast<std::int32_t>(prefix + query));
+    group.page_tables.emplace_back(static_cast<std::size_t>(pages_for(prefix + query, options.page_size)), PageId(0));
+    left -= query;
+  }
+  batch.input_ids.assign(static_cast<std::size_t>(tokens), TokenId(0));
+  batch.input_rows.assign(static_cast<std::size_t>(tokens), -1);
+  group.slots.assign(static_cast<std::size_t>(tokens), SlotId(0));
+  batch.groups.assign(cache_groups, group);
+  return batch;
+}
+
+}  // namespace tessera
