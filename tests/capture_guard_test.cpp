@@ -118,7 +118,8 @@ TEST_P(CaptureGuard, NamesOperatorPieceAndSize) {
                                           &ops)
                               .value();
   const std::unique_ptr<Allocation> x = device_->allocate(8 * 16, "x").value();
-  const ExternalValues externals{{"x", x->data()}};
+  ExternalValues externals;
+  externals.add("x", x->data());
   const std::unique_ptr<Arena> arena = device_->create_arena({.reserve_bytes = 1 << 24, .name = "arena"}).value();
   const std::unique_ptr<Arena> workspace =
       device_->create_arena({.reserve_bytes = 1 << 24, .name = "workspace"}).value();

@@ -48,7 +48,7 @@ class GraphsOnFakeDriver {
     device_ = TRY(CudaDevice::create({.driver = &driver.table()}));
     stream_ = TRY(device_->create_stream("main"));
     x_ = TRY(device_->allocate(kLargest * 16, "x"));
-    externals_ = {{"x", x_->data()}};
+    externals_.add("x", x_->data());
     arena_ = TRY(device_->create_arena({.reserve_bytes = std::size_t{8} << 20, .name = "arena"}));
     workspace_ = TRY(device_->create_arena({.reserve_bytes = std::size_t{8} << 20, .name = "workspace"}));
     const ir::Graph graph = TRY(ir::parse_graph(R"(graph @copies {

@@ -70,16 +70,15 @@ Result<std::int64_t> Executable::workspace_bytes(const ir::Bucket& bucket) const
   return static_cast<std::int64_t>(most);
 }
 
-Status Executable::resolve_externals(std::vector<std::byte*>& addresses) const {
+Status Executable::resolve_externals(const ir::Bucket& bucket, std::vector<std::byte*>& addresses) const {
   for (std::size_t s = 0; s < graph_.slots.size(); ++s) {
     const Slot& slot = graph_.slots[s];
     if (slot.kind == ir::ValueKind::kResult) continue;
-    const auto it = env_.externals.find(slot.name);
-    if (it == env_.externals.end()) {
+    addresses[s] = env_.externals.find(slot.name, bucket);
+    if (addresses[s] == nullptr) {
       return internal_error(
           fmt::format("{}: no address is known for {} %{}", graph_.name, ir::value_kind_name(slot.kind), slot.name));
     }
-    addresses[s] = it->second;
   }
   return ok_status();
 }
@@ -104,11 +103,10 @@ Result<std::vector<std::byte*>> Executable::planned_addresses(const ir::Bucket& 
 }
 
 // What binding the slot anew would give it.
-std::byte* Executable::address_now(const BoundBucket& entry, std::size_t slot) const {
+std::byte* Executable::address_now(const ir::Bucket& bucket, const BoundBucket& entry, std::size_t slot) const {
   if (graph_.slots[slot].kind == ir::ValueKind::kResult)
     return entry.isolated != nullptr ? entry.slot_addresses[slot] : env_.arena.base() + entry.slot_offsets[slot];
-  const auto it = env_.externals.find(graph_.slots[slot].name);
-  return it == env_.externals.end() ? nullptr : it->second;
+  return env_.externals.find(graph_.slots[slot].name, bucket);
 }
 
 Result<std::vector<std::byte*>> Executable::isolated_addresses(const ir::Bucket& bucket, IsolatedMemory& memory) {
@@ -148,7 +146,7 @@ Status Executable::bind_parts(const ir::Bucket& bucket) {
     for (const std::byte* address : entry.slot_addresses)
       entry.slot_offsets.push_back(address == nullptr ? -1 : address - env_.arena.base());
   }
-  TRY(resolve_externals(entry.slot_addresses));
+  TRY(resolve_externals(bucket, entry.slot_addresses));
   TRY(env_.workspace.grow(static_cast<std::size_t>(TRY(workspace_bytes(bucket)))));
   entry.workspace = env_.workspace.base();
 
@@ -248,7 +246,7 @@ Status Executable::check_addresses(const ir::Bucket& bucket) const {
   for (const Part& part : graph_.parts) {
     for (std::size_t v = 0; v < part.slots.size(); ++v) {
       const auto slot = static_cast<std::size_t>(part.slots[v]);
-      const std::byte* now = address_now(entry, slot);
+      const std::byte* now = address_now(bucket, entry, slot);
       if (entry.slot_addresses[slot] == now) continue;
       const ir::Value& value = part.graph.values[v];
       return differs(part.name, fmt::format("{} %{}", ir::value_kind_name(graph_.slots[slot].kind), value.name),

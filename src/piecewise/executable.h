@@ -22,13 +22,11 @@
 #include "tessera/ir/op_decl.h"
 #include "tessera/piecewise/arena_history.h"
 #include "tessera/piecewise/backend.h"
+#include "tessera/piecewise/external_values.h"
 #include "tessera/piecewise/liveness.h"
 #include "tessera/piecewise/stitching.h"
 
 namespace tessera {
-
-// Addresses of a forward's inputs, weights and states, by name. Fixed for the executable's life.
-using ExternalValues = std::map<std::string, std::byte*, std::less<>>;
 
 enum class MemoryPlanKind : std::uint8_t { kPlanned, kIsolated };
 std::string_view memory_plan_kind_name(MemoryPlanKind kind);  // "planned" "isolated"
@@ -40,7 +38,7 @@ struct ExecutionEnvironment {
   Device& device;
   Stream& stream;  // the one stream of the arena
   const ForwardContext& context;
-  const ExternalValues& externals;
+  const ExternalValues& externals;  // of inputs, weights and states
   Arena& arena;                     // values
   Arena& workspace;                 // kernels' scratch
   ArenaHistory* history = nullptr;  // of the arena's forwards; null: they are not counted
@@ -133,10 +131,10 @@ class Executable {
   Status bind_parts(const ir::Bucket& bucket);
   Result<MemoryPlan> plan(const ir::Bucket& bucket) const;
   Result<std::vector<std::byte*>> planned_addresses(const ir::Bucket& bucket);
-  std::byte* address_now(const BoundBucket& entry, std::size_t slot) const;
+  std::byte* address_now(const ir::Bucket& bucket, const BoundBucket& entry, std::size_t slot) const;
   void begin_forward(const ir::Bucket& bucket) const;
   Result<std::vector<std::byte*>> isolated_addresses(const ir::Bucket& bucket, IsolatedMemory& memory);
-  Status resolve_externals(std::vector<std::byte*>& addresses) const;
+  Status resolve_externals(const ir::Bucket& bucket, std::vector<std::byte*>& addresses) const;
   Result<std::int64_t> workspace_bytes(const ir::Bucket& bucket) const;
 
   StitchingGraph graph_;

@@ -42,13 +42,13 @@ TEST(ExecutableDebug, AMovedExternalIsNamed) {
   } cases[] = {{"x", "input %x", "piece 0"}, {"w2", "weight %w2", "piece 2"}, {"s", "state %s", "piece 4"}};
   for (const auto& c : cases) {
     EXPECT_TRUE(executable->check_addresses(tokens(8)).ok()) << c.name;
-    std::byte* const address = bench.externals()[c.name];
-    bench.externals()[c.name] = address + 256;
+    std::byte* const address = bench.external(c.name);
+    bench.externals().add(c.name, address + 256);
     const Status status = executable->check_addresses(tokens(8));
     EXPECT_EQ(status.code(), StatusCode::kInternal);
     EXPECT_THAT(status.message(), AllOf(HasSubstr(c.what), HasSubstr(c.part), HasSubstr("T=8"), HasSubstr("captured")));
     EXPECT_THAT(executable->check_addresses(tokens(24)).message(), HasSubstr("bound with"));
-    bench.externals()[c.name] = address;
+    bench.externals().add(c.name, address);
   }
   EXPECT_TRUE(executable->check_addresses(tokens(8)).ok());
   EXPECT_THAT(executable->check_addresses(tokens(12)).message(), HasSubstr("not bound"));

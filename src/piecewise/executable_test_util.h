@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -98,7 +99,7 @@ class ExecutableBench {
       if (value.kind == ir::ValueKind::kResult) continue;
       const auto bytes = static_cast<std::size_t>(*ir::size_bytes(value.type, largest_));
       memory_.push_back(device_->allocate(bytes, value.name).value());
-      externals_[value.name] = memory_.back()->data();
+      externals_.add(value.name, memory_.back()->data());
     }
   }
 
@@ -106,6 +107,7 @@ class ExecutableBench {
   Stream& stream() { return *stream_; }
   Arena& arena() { return *arena_; }
   ExternalValues& externals() { return externals_; }
+  std::byte* external(std::string_view name) const { return externals_.find(name, largest_); }
   const ir::Graph& graph() const { return graph_; }
 
   Result<std::unique_ptr<Executable>> create(const std::vector<std::string>& split_ops, ExecutableOptions options = {},
@@ -132,7 +134,7 @@ class ExecutableBench {
     for (const ir::Value& value : graph_.values) {
       if (value.kind == ir::ValueKind::kResult) continue;
       const Bytes bytes = content(value, seed);
-      EXPECT_TRUE(stream_->upload(externals_[value.name], bytes.data(), bytes.size()).ok());
+      EXPECT_TRUE(stream_->upload(external(value.name), bytes.data(), bytes.size()).ok());
     }
   }
 
@@ -151,7 +153,7 @@ class ExecutableBench {
     }
     for (const ir::ValueId id : graph_.states) {
       const auto bytes = static_cast<std::size_t>(*ir::size_bytes(graph_.value(id).type, tokens(size)));
-      left.push_back(download(externals_[graph_.value(id).name], bytes));
+      left.push_back(download(external(graph_.value(id).name), bytes));
     }
     return left;
   }

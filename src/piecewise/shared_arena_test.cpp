@@ -85,12 +85,13 @@ class Forwards {
     for (const auto& [name, bytes] :
          {std::pair("x", kLargest * 32), std::pair("w1", std::int64_t{256}), std::pair("w2", std::int64_t{512})}) {
       memory_.push_back(device_->allocate(static_cast<std::size_t>(bytes), name).value());
-      externals_[name] = memory_.back()->data();
+      externals_.add(name, memory_.back()->data());
       const Bytes content = testing::random_bytes(ir::DType::kFloat32, static_cast<std::size_t>(bytes), name[1]);
-      EXPECT_TRUE(stream_->upload(externals_[name], content.data(), content.size()).ok());
+      EXPECT_TRUE(stream_->upload(memory_.back()->data(), content.data(), content.size()).ok());
     }
     memory_.push_back(device_->allocate(static_cast<std::size_t>(kHidden), "hidden").value());
-    externals_["hidden"] = isolated_ ? memory_.back()->data() : arena_->base();
+    hidden_ = isolated_ ? memory_.back()->data() : arena_->base();
+    externals_.add("hidden", hidden_);
     Arena& workspace = planners.one_memory ? *arena_ : *workspace_;
     body_ = make(kBody, {.largest = tokens(kLargest), .memory = kind, .planner = planners.body}, workspace);
     head_ =
@@ -111,11 +112,11 @@ class Forwards {
   Bytes forward(std::int64_t size) {
     // Each size has an input of its own: what an earlier forward left is wrong for this one.
     const Bytes x = testing::random_bytes(ir::DType::kFloat32, kLargest * 32, static_cast<std::uint64_t>(size));
-    EXPECT_TRUE(stream_->upload(externals_["x"], x.data(), x.size()).ok());
+    EXPECT_TRUE(stream_->upload(memory_.front()->data(), x.data(), x.size()).ok());
     EXPECT_TRUE(body_->replay(tokens(size)).ok());
     if (isolated_) {
       const OutputView hidden = body_->output(tokens(size), 0).value();
-      EXPECT_TRUE(stream_->copy(externals_["hidden"], hidden.data, static_cast<std::size_t>(hidden.bytes())).ok());
+      EXPECT_TRUE(stream_->copy(hidden_, hidden.data, static_cast<std::size_t>(hidden.bytes())).ok());
     }
     EXPECT_TRUE(head_->replay(tokens(size)).ok());
     const OutputView logits = head_->output(tokens(size), 0).value();
@@ -147,6 +148,7 @@ class Forwards {
   std::vector<std::unique_ptr<Allocation>> memory_;
   ForwardContext context_;
   ExternalValues externals_;
+  std::byte* hidden_ = nullptr;  // where the head reads the body's output
   std::unique_ptr<Executable> body_;
   std::unique_ptr<Executable> head_;
 };

@@ -16,8 +16,11 @@ namespace tessera {
 // What a test may do to a runner's memory.
 class DebugModeTestAccess {
  public:
-  static std::byte*& external(ModelRunner& runner, const std::string& name) {
-    return runner.externals_.find(name)->second;
+  static std::byte* external(const ModelRunner& runner, const std::string& name) {
+    return runner.externals_.find(name, {});
+  }
+  static void move_external(ModelRunner& runner, const std::string& name, std::byte* address) {
+    runner.externals_.add(name, address);
   }
   static Status check_fresh(const ModelRunner& runner, const OutputView& view) { return runner.check_fresh(view); }
 };
@@ -125,13 +128,12 @@ TEST(DebugMode, AMovedAddressFailsItsForwardAndNoOther) {
                {"positions", "input %", "piece 0"},
                {"k_cache.2", "state %", "piece 4"}};
   for (const auto& c : cases) {
-    std::byte*& address = DebugModeTestAccess::external(*bench.runner, c.name);
-    std::byte* const was = address;
-    address += 256;
+    std::byte* const address = DebugModeTestAccess::external(*bench.runner, c.name);
+    DebugModeTestAccess::move_external(*bench.runner, c.name, address + 256);
     const Status status = forward_error(bench, kPrompt);
     EXPECT_EQ(status.code(), StatusCode::kInternal);
     EXPECT_THAT(status.message(), AllOf(HasSubstr(c.what + c.name), HasSubstr(c.piece), HasSubstr("T=16")));
-    address = was;
+    DebugModeTestAccess::move_external(*bench.runner, c.name, address);
     EXPECT_TRUE(forward_error(bench, kPrompt).ok());
   }
   // No graph was given up for it.

@@ -47,7 +47,7 @@ Result<EditBuffers> EditBuffers::create(Device& device, std::int64_t vocab_size)
 
 void EditBuffers::add_to(ExternalValues& externals) const {
   std::byte* const base = memory_->data();
-  const auto add = [&](std::string_view name, std::int64_t offset) { externals[std::string(name)] = base + offset; };
+  const auto add = [&](std::string_view name, std::int64_t offset) { externals.add(std::string(name), base + offset); };
   add(input_names::kEditFirst, layout_.rows);
   add(input_names::kEditCount, layout_.rows + kMaxChoiceRows * kElementBytes);
   add(input_names::kEditMask, layout_.rows + 2 * kMaxChoiceRows * kElementBytes);

@@ -62,7 +62,7 @@ Result<InputBuffers> InputBuffers::create(Device& device, InputLimits limits) {
 }
 
 void InputBuffers::add_to(ExternalValues& externals) const {
-  for (const Field& field : fields_) externals[field.name] = field.address;
+  for (const Field& field : fields_) externals.add(field.name, field.address);
 }
 
 InputBuffers::Field& InputBuffers::field(std::string_view name) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 
 #include "tessera/base/float16.h"
@@ -26,7 +27,7 @@ class InputBuffersTest : public ::testing::Test {
   template <class T>
   std::vector<T> read(std::string_view name, std::size_t count) {
     std::vector<T> values(count);
-    EXPECT_TRUE(stream_->download(values.data(), addresses_.find(name)->second, count * sizeof(T)).ok());
+    EXPECT_TRUE(stream_->download(values.data(), addresses_.find(name, {}), count * sizeof(T)).ok());
     return values;
   }
   std::vector<std::int32_t> ints(std::string_view name, std::size_t count) { return read<std::int32_t>(name, count); }
@@ -62,6 +63,9 @@ class InputBuffersTest : public ::testing::Test {
                                                           .hidden_size = 2,
                                                           .dtype = ir::DType::kBFloat16})
                               .value();
+  static constexpr std::array kNames = {"input_ids", "input_rows",  "positions",   "slots.full",      "slots.window.24",
+                                        "last_ids",  "wanted_rows", "temperature", "top_k",           "top_p",
+                                        "min_p",     "seed",        "choice",      "sample_position", "input_embeds"};
   ExternalValues addresses_;
 };
 
@@ -138,19 +142,20 @@ TEST_F(InputBuffersTest, AFullBufferIsFullAndOneMoreIsRefused) {
 
 TEST_F(InputBuffersTest, EveryInputHasAnAlignedPlaceOfItsOwn) {
   std::vector<std::byte*> places;
-  for (const auto& [name, address] : addresses_) {
+  for (const char* name : kNames) {
+    std::byte* const address = addresses_.find(name, {});
+    ASSERT_NE(address, nullptr) << name;
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address) % kDeviceAlignment, 0u) << name;
     places.push_back(address);
   }
-  EXPECT_EQ(places.size(), 15u);
   std::sort(places.begin(), places.end());
   EXPECT_EQ(std::adjacent_find(places.begin(), places.end()), places.end());
   EXPECT_EQ(buffers_.bytes(), InputBuffers::bytes_needed(buffers_.limits()));
-  EXPECT_EQ(buffers_.bytes(), 15 * static_cast<std::int64_t>(kDeviceAlignment));
+  EXPECT_EQ(buffers_.bytes(), std::ssize(kNames) * static_cast<std::int64_t>(kDeviceAlignment));
   const InputBuffers moved = std::move(buffers_);
   ExternalValues after;
   moved.add_to(after);
-  EXPECT_EQ(after, addresses_);
+  for (const char* name : kNames) EXPECT_EQ(after.find(name, {}), addresses_.find(name, {})) << name;
 }
 
 TEST_F(InputBuffersTest, KeepsSampledIdsUpToWhatThereAreRequests) {

@@ -32,13 +32,15 @@ Result<KvStorage> KvStorage::create(const ir::Graph& graph, std::int64_t num_pag
   storage.memory_ = TRY(device.allocate(static_cast<std::size_t>(TRY(total_bytes(graph, num_pages))), "KV cache"));
   std::byte* next = storage.memory_->data();
   for (const ir::ValueId id : graph.states) {
-    storage.states_[graph.value(id).name] = next;
+    storage.states_.emplace_back(graph.value(id).name, next);
     TRY(stream.fill(next, 0, static_cast<std::size_t>(TRY(state_bytes(graph.value(id), 1)))));
     next += TRY(state_bytes(graph.value(id), num_pages));
   }
   return storage;
 }
 
-void KvStorage::add_to(ExternalValues& externals) const { externals.insert(states_.begin(), states_.end()); }
+void KvStorage::add_to(ExternalValues& externals) const {
+  for (const auto& [name, address] : states_) externals.add(name, address);
+}
 
 }  // namespace tessera

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/ir/graph.h"
-#include "tessera/piecewise/executable.h"
+#include "tessera/piecewise/external_values.h"
 
 namespace tessera {
 
@@ -27,7 +30,7 @@ class KvStorage {
  private:
   std::int64_t num_pages_ = 0;
   std::unique_ptr<Allocation> memory_;
-  ExternalValues states_;
+  std::vector<std::pair<std::string, std::byte*>> states_;  // name and address
 };
 
 }  // namespace tessera

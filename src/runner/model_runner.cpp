@@ -92,13 +92,13 @@ Status ModelRunner::build_executables() {
   if (options_.debug)
     debug_ = std::make_unique<DebugMode>(*stream_, *arena_,
                                          options_.communicator == nullptr ? 1 : options_.communicator->ranks());
-  externals_.insert(weights_.addresses().begin(), weights_.addresses().end());
+  for (const auto& [name, address] : weights_.addresses()) externals_.add(name, address);
   kv_->add_to(externals_);
   inputs_->add_to(externals_);
   edits_->add_to(externals_);
-  externals_["hidden"] = arena_->base();  // the body's only output is placed first
+  externals_.add("hidden", arena_->base());  // the body's only output is placed first
   const std::int64_t choice_logits = TRY(choice_logits_offset(graphs_, options_));
-  externals_[std::string(input_names::kChoiceLogits)] = arena_->base() + choice_logits;
+  externals_.add(std::string(input_names::kChoiceLogits), arena_->base() + choice_logits);
 
   RunnerExecutables made =
       TRY(make_executables(graphs_, options_, environment(), decode_context_, options_.memory_plan));

@@ -254,7 +254,7 @@ class Verifier {
   KvRange used_range(const ir::Value& state) const {
     auto page_bytes = static_cast<std::int64_t>(ir::dtype_size(state.type.dtype));
     for (std::size_t d = 1; d < state.type.shape.size(); ++d) page_bytes *= *state.type.shape[d].constant();
-    return {r_.externals_.find(state.name)->second, static_cast<std::size_t>(used_pages_ * page_bytes),
+    return {r_.externals_.find(state.name, {}), static_cast<std::size_t>(used_pages_ * page_bytes),
             static_cast<std::size_t>(page_bytes)};
   }
 
@@ -343,7 +343,7 @@ class Verifier {
     const std::int64_t rows = *table->type.shape[0].constant();
     row_bytes_ = static_cast<std::size_t>(*table->type.shape[1].constant()) * ir::dtype_size(table->type.dtype);
     poisoned_id_ = TokenId(static_cast<std::int32_t>(rows - 1));
-    row_ = r_.externals_.find(table->name)->second + static_cast<std::size_t>(rows - 1) * row_bytes_;
+    row_ = r_.externals_.find(table->name, {}) + static_cast<std::size_t>(rows - 1) * row_bytes_;
     saved_row_.resize(row_bytes_);
     TRY(r_.stream_->download(saved_row_.data(), row_, row_bytes_));
     TRY(r_.stream_->synchronize());
