@@ -90,7 +90,7 @@ Result<Comparison> compare(ModelRunner& runner, const ForwardBatch& batch, std::
   if (result.decision.runner == RunnerKind::kPrefill)
     result.cuts = runner.prefill().executable().graph().num_split_ops();
   result.attention =
-      runner.attention_kernels(result.decision.runner == RunnerKind::kDecode ? BatchKind::kDecode : BatchKind::kExtend);
+      runner.planned_kernels(result.decision.runner == RunnerKind::kDecode ? BatchKind::kDecode : BatchKind::kExtend);
   return result;
 }
 

@@ -89,7 +89,7 @@ Json memory_json(const Explanation& e) {
   json.set("kv_cache_tokens", (runner.num_pages - 1) * runner.page_size).set("page_size", runner.page_size);
   const WorkingMemory& memory = e.memory.memory;
   json.set("arena_bytes", memory.arena).set("workspace_bytes", memory.workspace);
-  json.set("static_input_bytes", memory.static_inputs).set("attention_bytes", memory.attention);
+  json.set("static_input_bytes", memory.static_inputs).set("attention_bytes", memory.plans);
   json.set("step_result_bytes", memory.step_results).set("graph_object_bytes", memory.graph_objects);
   json.set("plan", memory_plan_kind_name(runner.memory_plan)).set("shares", shares_json(e.plan.memory));
   json.set("prefill", needs_json(e.memory.prefill, e.memory.prefill_graphs));

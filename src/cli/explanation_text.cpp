@@ -124,7 +124,7 @@ std::string memory_text(const Explanation& e) {
                       bytes_text(memory.arena), memory_plan_kind_name(runner.memory_plan));
   text += fmt::format("  workspace          {}\n", bytes_text(memory.workspace));
   text += fmt::format("  static buffers     {} of inputs, {} of attention, {} of results on the host\n",
-                      bytes_text(memory.static_inputs), bytes_text(memory.attention), bytes_text(memory.step_results));
+                      bytes_text(memory.static_inputs), bytes_text(memory.plans), bytes_text(memory.step_results));
   text += fmt::format("  graph objects      {} predicted\n", bytes_text(memory.graph_objects));
   text += fmt::format("  free               {} of {}; weights and KV cache are {:.3f} of it\n\n",
                       bytes_text(e.plan.memory.free()), bytes_text(e.plan.memory.capacity), e.plan.memory.fraction);

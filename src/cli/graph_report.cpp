@@ -29,7 +29,7 @@ Json predicted_json(const WorkingMemory& predicted) {
   Json json = Json::object();
   json.set("arena", predicted.arena).set("workspace", predicted.workspace);
   json.set("static_inputs", predicted.static_inputs).set("graph_objects", predicted.graph_objects);
-  json.set("attention", predicted.attention).set("step_results", predicted.step_results);
+  json.set("attention", predicted.plans).set("step_results", predicted.step_results);
   return json;
 }
 
@@ -105,7 +105,7 @@ Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forward
   Json memory = Json::object();
   memory.set("weights", ledger.weights).set("kv_cache", ledger.kv_cache).set("arena", ledger.arena);
   memory.set("workspace", ledger.workspace).set("static_inputs", ledger.static_inputs);
-  memory.set("graph_objects", ledger.graph_objects).set("attention", ledger.attention);
+  memory.set("graph_objects", ledger.graph_objects).set("attention", ledger.plans);
   memory.set("step_results", ledger.step_results).set("available", ledger.available);
   memory.set("predicted", predicted_json(ledger.predicted));
   Json by_runner = Json::object();
@@ -135,7 +135,7 @@ std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& 
                       bytes_text(memory.graph_objects));
   text += fmt::format("           predicted: arena {}, graph objects {}; workspace {}, static buffers {}, {} free\n\n",
                       bytes_text(memory.predicted.arena), bytes_text(memory.predicted.graph_objects),
-                      bytes_text(memory.workspace), bytes_text(memory.static_inputs + memory.attention),
+                      bytes_text(memory.workspace), bytes_text(memory.static_inputs + memory.plans),
                       bytes_text(memory.available));
 
   Table table({"forward", ">count", ">tokens", "graph", "why", ">padding", ">ms each"});

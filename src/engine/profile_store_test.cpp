@@ -35,8 +35,6 @@ Status import_algorithms(const Json& algorithms) {
 const Backend kLibrary{.kind = DeviceKind::kCpu,
                        .create_device = nullptr,
                        .kernels = nullptr,
-                       .make_attention_planner = nullptr,
-                       .attention_planner_bytes = nullptr,
                        .versions = versions,
                        .export_algorithms = export_algorithms,
                        .import_algorithms = import_algorithms};

@@ -50,14 +50,6 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
 
 }  // namespace
 
-Result<const AttentionMetadata*> find_attention_metadata(const BindArgs& args) {
-  const std::int64_t group = args.node.attribute_or("group", std::int64_t{0});
-  if (static_cast<std::size_t>(group) >= args.context.attention.size())
-    return failed_precondition(fmt::format("attention reads cache group {}, but the forward context has {}", group,
-                                           args.context.attention.size()));
-  return &args.context.attention[static_cast<std::size_t>(group)];
-}
-
 const ir::OpDecl kAttention{
     .name = "attention",
     .summary = "out = softmax(scale * q k^T) v over the paged cache; q, out [T, Hq*D], caches [P, page_size, Hkv, D]",

@@ -9,16 +9,17 @@
 //
 //   s_j = scale · q·k_j,  or softcap · tanh(s_j / softcap) where softcap > 0;    out = Σ softmax(s)_j · v_j
 //
-// The operator's first half, plan_attention, runs on the host before every forward and writes lengths and page
-// tables to static buffers; the kernel reads them when it runs, so a recorded graph serves any lengths. Rows past
-// query_starts[num_requests] are not written.
+// The operator's plan (AttentionPlan) writes lengths and page tables to static buffers before every forward; the kernel
+// reads them when it runs, so a recorded graph serves any lengths. Rows past query_starts[num_requests] are not
+// written.
 //
 // In a deterministic forward (ForwardContext) a row's bits are a function of its query, its position and the keys and
 // values that it sees: not of the forward's other rows and requests, its kind or size, nor of where pages lie.
 #pragma once
 
 #include <memory>
-#include <string>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -27,6 +28,7 @@
 #include "tessera/ops/attention_planner.h"
 #include "tessera/ops/forward_batch.h"
 #include "tessera/ops/op.h"
+#include "tessera/ops/op_plan.h"
 
 namespace tessera {
 
@@ -34,50 +36,46 @@ extern const ir::OpDecl kAttention;
 extern const KernelDef kAttentionCpu;
 extern const KernelDef kAttentionCuda;
 
-// For kernels' bind(): the metadata of the node's cache group. kFailedPrecondition where the context has none.
-Result<const AttentionMetadata*> find_attention_metadata(const BindArgs& args);
+// One cache group's lengths and page tables in device memory, at the same addresses for the plan's life.
+struct AttentionMetadata {
+  // [1]: requests that are real; kernels go no further.
+  const std::int32_t* num_requests = nullptr;
+  const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: first token of each request; the last is T
+  const std::int32_t* kv_lens = nullptr;       // [max_requests]
+  const std::int32_t* page_table = nullptr;    // [max_requests, max_pages_per_request]
+  std::int64_t max_requests = 0;
+  std::int64_t max_pages_per_request = 0;
+};
 
-// One cache group's attention metadata: a device allocation at fixed addresses and its mirror on the host, and the
-// device's own planner where it has one and shapes are given.
-//
-//   AttentionBuffers buffers = TRY(AttentionBuffers::create(device, {.max_requests = 64, .max_pages_per_request = 256,
-//                                                                    .page_size = 16, .num_pages = 4096}));
-//   context.attention.push_back(buffers.metadata());
-//   every step: TRY(plan_attention(batch, /*group=*/0, buffers, stream));
-class AttentionBuffers {
+// Attention's plan for one cache group: lengths and page tables on the host and on the device, and the device's own
+// planner where it has one.
+class AttentionPlan final : public OpPlan {
  public:
-  struct Options {
-    std::int64_t max_requests = 0;
-    std::int64_t max_pages_per_request = 0;
-    std::int64_t page_size = 16;  // tokens
-    std::int64_t num_pages = 0;   // of the cache: page ids are below it
-    std::int64_t max_tokens = 0;  // query rows of a forward, padding included
-    // The group's layers, for the device's own plan; none: kernels that need no plan run.
-    std::vector<AttentionShape> shapes = {};
-    std::string kernel = {};     // AttentionPlannerOptions::kernel
-    bool deterministic = false;  // ForwardContext::deterministic of the forwards
-  };
-  static Result<AttentionBuffers> create(Device& device, const Options& options);
+  // `planner` may be null. kInvalidArgument for limits below one.
+  static Result<std::unique_ptr<AttentionPlan>> create(Device& device, const PlanArgs& args,
+                                                       std::unique_ptr<AttentionPlanner> planner);
+  // What create() will take of the device's memory, without the planner's share.
+  static std::int64_t bytes_needed(const PlanArgs& args);
 
-  // What create() will take of the device's memory.
-  static Result<std::int64_t> bytes_needed(Device& device, const Options& options);
-  std::int64_t bytes() const;
+  // Cost: one upload of the lengths, and one of the page table's changed range where pages changed.
+  Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
+  std::int64_t bytes() const override;
+  std::vector<std::string_view> kernels(BatchKind kind) const override;
 
-  const Options& options() const { return options_; }
-  // Device addresses, valid as long as this object or what it was moved to.
   AttentionMetadata metadata() const;
+  const AttentionPlanner* planner() const { return planner_.get(); }  // null: the kernels need none
 
  private:
-  friend Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& buffers, Stream& stream,
-                               BatchKind kind, std::int64_t padded_requests);
-  AttentionBuffers() = default;
-  static std::int64_t header_size(const Options& options) { return 2 * options.max_requests + 2; }
-  // Of the mirror.
-  static std::int64_t num_entries(const Options& options) {
-    return header_size(options) + options.max_requests * options.max_pages_per_request;
-  }
+  explicit AttentionPlan(const PlanArgs& args);
+  std::size_t header_size() const { return static_cast<std::size_t>(2 * limits_.max_requests + 2); }
+  Status check_sizes(const ForwardBatch& batch) const;
+  Status check_pages(std::span<const PageId> pages, std::int64_t kv_len) const;
 
-  Options options_;
+  PlanLimits limits_;
+  std::int64_t group_;
+  std::int64_t num_pages_;
+  std::string_view kernel_;  // where there is no planner
+  std::vector<AttentionShape> shapes_;
   std::unique_ptr<Allocation> memory_;
   // i32: num_requests, query_starts [max_requests + 1], kv_lens [max_requests], page_table [max_requests, max_pages].
   std::vector<std::int32_t> mirror_;
@@ -85,11 +83,10 @@ class AttentionBuffers {
   std::unique_ptr<AttentionPlanner> planner_;
 };
 
-// Writes the batch's real requests to `buffers` and what changed of them to the device, then lets the device's own
-// planner decide. `kind` and `padded_requests` as in AttentionPlanner::plan. kResourceExhausted where requests or
-// pages pass what the buffers were made for, kInternal where the batch contradicts itself. Allocates nothing; cost:
-// one upload of the lengths, and one of the page table's changed range where pages changed.
-Status plan_attention(const ForwardBatch& batch, int group, AttentionBuffers& buffers, Stream& stream,
-                      BatchKind kind = BatchKind::kExtend, std::int64_t padded_requests = 0);
+// The group's kinds of attention layers, each once.
+std::vector<AttentionShape> attention_shapes(const PlanArgs& args);
+
+// For kernels' bind(): the plan of the node's cache group. kFailedPrecondition where the context has none.
+Result<const AttentionPlan*> find_attention_plan(const BindArgs& args);
 
 }  // namespace tessera

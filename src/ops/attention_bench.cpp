@@ -108,34 +108,33 @@ class Measurement {
 
   Status prepare(const std::string& kernel) {
     stream_ = TRY(device_.create_stream("bench"));
-    const AttentionShape shape{
-        .dtype = model_.dtype, .heads = model_.heads, .kv_heads = model_.kv_heads, .head_dim = model_.head_dim};
     const std::int64_t pages_each = (case_.kv_len() + kPageSize - 1) / kPageSize;
     pages_ = case_.requests * pages_each + 1;
     if (pages_ % 7919 == 0) ++pages_;
-    buffers_ = std::make_unique<AttentionBuffers>(
-        TRY(AttentionBuffers::create(device_, {.max_requests = std::max<std::int64_t>(case_.requests, 128),
-                                               .max_pages_per_request = std::max<std::int64_t>(pages_each, 128),
-                                               .page_size = kPageSize,
-                                               .num_pages = pages_,
-                                               .max_tokens = std::max<std::int64_t>(case_.rows(), 8192),
-                                               .shapes = {shape},
-                                               .kernel = kernel})));
-    context_.attention.push_back(buffers_->metadata());
+    context_.limits = {.max_requests = std::max<std::int64_t>(case_.requests, 128),
+                       .max_tokens = std::max<std::int64_t>(case_.rows(), 8192),
+                       .max_pages_per_request = std::max<std::int64_t>(pages_each, 128),
+                       .page_size = kPageSize,
+                       .attention_kernel = kernel};
     context_.batch_kind = case_.kind;
-    context_.page_size = kPageSize;
-    if (context_.attention[0].planner->kernel(shape, case_.kind) != kernel)
+    node_ = make_node(model_);
+    const ir::Type q{model_.dtype, {ir::Symbol::kTokens, model_.heads * model_.head_dim}};
+    const ir::Type cache{model_.dtype, {ir::Symbol::kPages, kPageSize, model_.kv_heads, model_.head_dim}};
+    const std::vector<PlannedNode> nodes{{.node = &node_, .operands = {q, cache, cache, q}}};
+    const Backend* backend = TRY(backend_of(DeviceKind::kCuda));
+    kernel_ = TRY(backend->kernels->get("attention"));
+    plan_ = TRY(kernel_->planner->make(
+        device_, {.nodes = nodes, .kernel = kernel_->name, .num_pages = pages_, .limits = context_.limits}));
+    context_.plans = {{.op = "attention", .plan = plan_.get()}};
+    if (plan_->kernels(case_.kind) != std::vector<std::string_view>{kernel})
       return unimplemented(kernel + " does not serve this shape");
     return bind_layers();
   }
 
   Status bind_layers() {
     constexpr std::int64_t kPassedBy = std::int64_t{256} << 20;  // bytes, several times the device's cache
-    const Backend* backend = TRY(backend_of(DeviceKind::kCuda));
-    const KernelDef* def = TRY(backend->kernels->get("attention"));
     const std::int64_t cache_elements = pages_ * kPageSize * model_.kv_heads * model_.head_dim;
     const std::int64_t layers = std::clamp<std::int64_t>(kPassedBy / (4 * cache_elements), 2, 28);
-    const ir::Node node = make_node(model_);
     const std::int64_t width = model_.heads * model_.head_dim;
     TRY(allocate(case_.rows() * width));
     TRY(allocate(case_.rows() * width));
@@ -147,19 +146,18 @@ class Measurement {
                                              view(*memory_[memory_.size() - 2], model_.dtype, cache),
                                              view(*memory_.back(), model_.dtype, cache),
                                              view(*memory_[1], model_.dtype, {case_.rows(), width})};
-      BindArgs args{node, operands, {}, nullptr, device_, context_};
-      if (layer == 0) workspace_ = TRY(device_.allocate(TRY(def->workspace_bytes(args)), "bench"));
+      BindArgs args{node_, operands, {}, nullptr, device_, context_};
+      if (layer == 0) workspace_ = TRY(device_.allocate(TRY(kernel_->workspace_bytes(args)), "bench"));
       args.workspace = workspace_->data();
       const Clock::time_point before = Clock::now();
-      layers_.push_back(TRY(def->bind(args)));
+      layers_.push_back(TRY(kernel_->bind(args)));
       if (layer == 0) bind_us_ = microseconds(Clock::now() - before);
     }
     return ok_status();
   }
 
   Status plan(const ForwardBatch& batch) {
-    return plan_attention(batch, 0, *buffers_, *stream_, case_.kind,
-                          case_.kind == BatchKind::kDecode ? case_.requests : 0);
+    return plan_->plan(batch, case_.kind, case_.kind == BatchKind::kDecode ? case_.requests : 0, *stream_);
   }
 
   Result<Figures> time() {
@@ -191,11 +189,13 @@ class Measurement {
   const Case& case_;
   std::int64_t pages_ = 0;
   double bind_us_ = 0;
-  // Destroyed in reverse: graph, operators, buffers, memory, stream.
+  // Destroyed in reverse: graph, operators, plan, memory, stream.
   std::unique_ptr<Stream> stream_;
   std::vector<std::unique_ptr<Allocation>> memory_;  // q, out, then keys and values of each layer
   std::unique_ptr<Allocation> workspace_;
-  std::unique_ptr<AttentionBuffers> buffers_;
+  ir::Node node_;
+  const KernelDef* kernel_ = nullptr;
+  std::unique_ptr<OpPlan> plan_;
   ForwardContext context_;
   std::vector<std::unique_ptr<BoundOp>> layers_;
   std::unique_ptr<RecordedGraph> graph_;

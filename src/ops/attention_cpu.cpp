@@ -48,14 +48,14 @@ AttentionTile make_tile(const AttentionProblem& p, std::int64_t request, std::in
           .pages = p.metadata.page_table + request * p.metadata.max_pages_per_request};
 }
 
-std::int64_t index_bytes(const AttentionMetadata& metadata) {
-  return round_up((metadata.max_requests + 1) * static_cast<std::int64_t>(sizeof(std::int64_t)), kDeviceAlignment);
+std::int64_t index_bytes(std::int64_t max_requests) {
+  return round_up((max_requests + 1) * static_cast<std::int64_t>(sizeof(std::int64_t)), kDeviceAlignment);
 }
 
 void run(const AttentionProblem& p, AttendTile attend) {
   const std::int64_t num_requests = count_requests(p);
   const std::int64_t* starts = count_items(p, num_requests);
-  std::byte* scratch = p.workspace + index_bytes(p.metadata);
+  std::byte* scratch = p.workspace + index_bytes(p.metadata.max_requests);
   std::atomic<std::int64_t> next{0};
   parallel_for(std::min(p.workers, starts[num_requests]), 1, [&](std::int64_t begin, std::int64_t) {
     const AttentionScratch own(reinterpret_cast<float*>(scratch + begin * AttentionScratch::bytes(p.padded_dim())),
@@ -70,17 +70,16 @@ void run(const AttentionProblem& p, AttendTile attend) {
 std::int64_t workers(const Device& device) { return std::max(1, device.properties().threads); }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  const AttentionMetadata* metadata = TRY(find_attention_metadata(args));
   AttentionProblem sizes{};
   sizes.head_dim = args.operands[1].dim(3);
-  return static_cast<std::size_t>(index_bytes(*metadata) +
+  return static_cast<std::size_t>(index_bytes(args.context.limits.max_requests) +
                                   workers(args.device) * AttentionScratch::bytes(sizes.padded_dim()));
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const TensorView& q = args.operands[0];
   const TensorView& cache = args.operands[1];
-  const AttentionMetadata* metadata = TRY(find_attention_metadata(args));
+  const AttentionPlan* plan = TRY(find_attention_plan(args));
   const AttentionProblem p{.q = q.data,
                            .k_cache = cache.data,
                            .v_cache = args.operands[2].data,
@@ -93,16 +92,25 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
                            .window = args.node.attribute_or("window", std::int64_t{0}),
                            .scale = static_cast<float>(args.node.attribute_or("scale", 1.0)),
                            .softcap = static_cast<float>(args.node.attribute_or("softcap", 0.0)),
-                           .metadata = *metadata,
+                           .metadata = plan->metadata(),
                            .workspace = args.workspace,
                            .workers = workers(args.device),
-                           .deterministic = args.context.deterministic};
+                           .deterministic = args.context.limits.deterministic};
   const AttendTile attend = TRY(find_attend_tile(q.dtype, cache.dtype));
   return make_cpu_op("attention", [p, attend] { run(p, attend); });
 }
 
+Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args) {
+  return TRY(AttentionPlan::create(device, args, nullptr));
+}
+
+Result<std::int64_t> plan_bytes(Device& /*device*/, const PlanArgs& args) { return AttentionPlan::bytes_needed(args); }
+
+constexpr OpPlanner kPlanner{.make = make_plan, .bytes_needed = plan_bytes};
+
 }  // namespace
 
-const KernelDef kAttentionCpu{.op = "attention", .name = "cpu", .bind = bind, .workspace_bytes = workspace_bytes};
+const KernelDef kAttentionCpu{
+    .op = "attention", .name = "cpu", .bind = bind, .workspace_bytes = workspace_bytes, .planner = &kPlanner};
 
 }  // namespace tessera

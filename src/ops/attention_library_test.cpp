@@ -66,7 +66,7 @@ std::string describe(const Config& c, const std::string& kernel) {
 struct Recorded {
   static Recorded create(const Config& c, BatchKind kind, const std::string& kernel, const ForwardBatch& batch,
                          std::int64_t rows) {
-    Recorded r{Bench::create(c.page_size, {{c.shape()}}, kind, kernel), nullptr};
+    Recorded r{Bench::create(c.page_size, {{c}}, kind, kernel), nullptr};
     r.bench.plan(batch, rows);
     Result<const KernelDef*> def = kernel_under_test(kAttentionCpu);
     EXPECT_TRUE(def.ok()) << def.status().message();
@@ -205,7 +205,7 @@ TEST(AttentionGroups, ReadTheirOwnPlans) {
   Config windowed = wide;
   windowed.group = 1;
   windowed.window = 50;
-  Bench bench = Bench::create(16, {{narrow.shape(), wide.shape()}, {windowed.shape()}});
+  Bench bench = Bench::create(16, {{narrow, wide}, {windowed}});
   const ForwardBatch batch = make_batch(kMixed, 16, 3, /*groups=*/2);
   bench.plan(batch);
   for (const Config& c : {narrow, wide, windowed}) {
@@ -219,7 +219,7 @@ TEST(AttentionGroups, ReadTheirOwnPlans) {
 // A shape that the planner does not know, and a cache of another type, run without its lists.
 TEST(AttentionGroups, WhatIsNotPlannedStillRuns) {
   Config c = make_config(DType::kBFloat16, 64, 2, 2);
-  Bench bench = Bench::create(16, {{make_config(DType::kBFloat16, 128, 2, 2).shape()}});
+  Bench bench = Bench::create(16, {{make_config(DType::kBFloat16, 128, 2, 2)}});
   const ForwardBatch batch = make_batch(kMixed, 16, 3);
   bench.plan(batch);
   for (const DType cache : {DType::kBFloat16, DType::kFloat32}) {
@@ -233,22 +233,18 @@ TEST(AttentionGroups, WhatIsNotPlannedStillRuns) {
 TEST(AttentionPlanner, RefusesWhatDoesNotFit) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has no planner";
   const Config c = make_config(DType::kBFloat16, 128, 2, 2);
-  Bench bench = Bench::create(16, {{c.shape()}});
+  Bench bench = Bench::create(16, {{c}});
   const auto error = [&](const std::vector<Request>& requests, BatchKind kind, std::int64_t padded) {
-    return plan_attention(make_batch(requests, 16, 1), 0, bench.buffers[0], *bench.stream, kind, padded).to_string();
+    return bench.plans[0]->plan(make_batch(requests, 16, 1), kind, padded, *bench.stream).to_string();
   };
   EXPECT_THAT(error({{1025, 1025}}, BatchKind::kExtend, 0), HasSubstr("made for 40 and 1024"));
   EXPECT_THAT(error({{1, 1}}, BatchKind::kDecode, 41), HasSubstr("41 requests"));
   EXPECT_THAT(error({{2, 2}}, BatchKind::kDecode, 4), HasSubstr("a decode batch of 1 requests has 2 tokens"));
   EXPECT_EQ(error({{2, 2}}, BatchKind::kExtend, 0), "ok");
 
-  const auto unknown = AttentionBuffers::create(test_device(), {.max_requests = 1,
-                                                                .max_pages_per_request = 1,
-                                                                .page_size = 16,
-                                                                .num_pages = 1,
-                                                                .max_tokens = 1,
-                                                                .shapes = {c.shape()},
-                                                                .kernel = "fa9"});
+  const auto unknown = PlannedLayers({c}).make(
+      {.max_requests = 1, .max_tokens = 1, .max_pages_per_request = 1, .attention_kernel = "fa9"},
+      /*num_pages=*/1);
   EXPECT_THAT(unknown.status().message(), HasSubstr("no kernel \"fa9\"; there are fa3, fa2, cudnn and tessera"));
 }
 

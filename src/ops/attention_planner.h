@@ -1,6 +1,5 @@
-// What a device's attention kernels want decided on the host before every forward, beside the lists that all
-// devices read: how the work is split over the multiprocessors, say. plan_attention() calls it; the kernels it
-// decides for find what it wrote at addresses that stay.
+// What a device's attention kernels need decided on the host before every forward beside the lists that all devices
+// read: how the work is spread over the multiprocessors, say. AttentionPlan calls it.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +24,6 @@ struct AttentionShape {
   double softcap = 0;       // 0: none
 
   bool operator==(const AttentionShape&) const = default;
-};
-
-struct AttentionPlannerOptions {
-  std::vector<AttentionShape> shapes;  // of the group's layers, each once
-  std::int64_t max_requests = 0;
-  std::int64_t max_tokens = 0;  // query rows of a forward, padding included
-  std::int64_t max_pages_per_request = 0;
-  std::int64_t page_size = 16;
-  std::string kernel{};  // the one to use wherever it serves the shape; empty: the fastest known
-  // As ForwardContext::deterministic, of the forwards planned for: then one kernel serves both kinds of batches.
-  bool deterministic = false;
 };
 
 class AttentionPlanner {

@@ -130,7 +130,7 @@ TEST(AttentionPlan, WritesLengthsAndPages) {
   bench.plan(make_batch({{4, 100}, {1, 7}, {1, 3}}, 16, 1));
   const ForwardBatch batch = make_batch({{1, 50}, {2, 20}}, 16, 2);
   bench.plan(batch);
-  const AttentionMetadata metadata = bench.buffers[0].metadata();
+  const AttentionMetadata metadata = bench.attention().metadata();
   EXPECT_THAT(bench.read(metadata.num_requests, 1), ::testing::ElementsAre(2));
   EXPECT_THAT(bench.read(metadata.query_starts, 3), ::testing::ElementsAre(0, 1, 3));
   EXPECT_THAT(bench.read(metadata.kv_lens, 2), ::testing::ElementsAre(50, 20));
@@ -144,15 +144,17 @@ TEST(AttentionPlan, WritesLengthsAndPages) {
 
 TEST(AttentionPlan, RefusesWhatDoesNotFit) {
   Bench bench = Bench::create(16);
-  const auto error = [&](const ForwardBatch& batch, int group = 0) {
-    return plan_attention(batch, group, bench.buffers[0], *bench.stream).to_string();
+  const auto error = [&](const ForwardBatch& batch) {
+    return bench.plans[0]->plan(batch, BatchKind::kExtend, 0, *bench.stream).to_string();
   };
-  EXPECT_THAT(
-      error(make_batch(std::vector<Request>(41, {1, 1}), 16, 1)),
-      HasSubstr("resource exhausted: attention's plan: 41 requests in a forward; the buffers were made for 40"));
+  EXPECT_THAT(error(make_batch(std::vector<Request>(41, {1, 1}), 16, 1)),
+              HasSubstr("resource exhausted: attention's plan: 41 requests in a forward; the plan was made for 40"));
   EXPECT_THAT(error(make_batch({{1, 1}, {1, 521 * 16}}, 16, 1)),
-              HasSubstr("resource exhausted: attention's plan: request 1: 521 pages; the buffers were made for 520"));
-  EXPECT_THAT(error(make_batch({{1, 1}}, 16, 1), 1), HasSubstr("1 cache groups, not group 1"));
+              HasSubstr("resource exhausted: attention's plan: request 1: 521 pages; the plan was made for 520"));
+  const auto second = PlannedLayers({}).make(bench.context.limits, kNumPages, /*group=*/1);
+  ASSERT_TRUE(second.ok()) << second.status().to_string();
+  EXPECT_THAT((*second)->plan(make_batch({{1, 1}}, 16, 1), BatchKind::kExtend, 0, *bench.stream).to_string(),
+              HasSubstr("1 cache groups, not group 1"));
   ForwardBatch batch = make_batch({{1, 33}}, 16, 1);
   batch.groups[0].page_tables[0].pop_back();
   EXPECT_THAT(error(batch), HasSubstr("request 0: 2 pages of 16 tokens do not hold its 33 tokens"));
@@ -162,9 +164,9 @@ TEST(AttentionPlan, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error(batch), HasSubstr("0 page tables disagree"));
   // A refused plan does not spoil the next one.
   bench.plan(make_batch(kMixed, 16, 3));
-  EXPECT_THAT(bench.read(bench.buffers[0].metadata().kv_lens + 2, 1), ::testing::ElementsAre(130));
+  EXPECT_THAT(bench.read(bench.attention().metadata().kv_lens + 2, 1), ::testing::ElementsAre(130));
 
-  EXPECT_FALSE(AttentionBuffers::create(test_device(), {.max_requests = 0}).ok());
+  EXPECT_FALSE(PlannedLayers({}).make({.max_requests = 0}, kNumPages).ok());
 }
 
 TEST(AttentionShapes, RefusesWhatDoesNotFit) {
@@ -186,14 +188,14 @@ TEST(AttentionShapes, RefusesWhatDoesNotFit) {
   EXPECT_THAT(infer_error(kAttention, {q, cache, cache, q}, {{"softcap", -1.0}}), HasSubstr("softcap is -1"));
 }
 
-TEST(AttentionShapes, NeedsItsCacheGroup) {
+TEST(AttentionShapes, NeedsThePlanOfItsCacheGroup) {
   const Config c{};
   Bench bench = Bench::create(c.page_size);
   const ForwardBatch batch = make_batch({{1, 1}}, c.page_size, 1);
   const std::vector<HostTensor> operands = make_operands(c, batch, 1, 2);
   const Result<OpOutcome> outcome =
       try_run_op(kAttention, kAttentionCpu, operands, {{"group", std::int64_t{1}}, {"scale", 1.0}}, bench.context);
-  EXPECT_THAT(outcome.status().message(), HasSubstr("reads cache group 1, but the forward context has 1"));
+  EXPECT_THAT(outcome.status().message(), HasSubstr("no plan of operator attention for cache group 1"));
 }
 
 }  // namespace

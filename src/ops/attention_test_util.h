@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tessera/ops/attention.h"
+#include "tessera/ops/backend.h"
 #include "tessera/ops/op_test_util.h"
 
 namespace tessera::testing {
@@ -156,27 +157,49 @@ inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
   return out;
 }
 
-// The device under test with buffers for plans, one for each cache group, and a context that shows them to operators.
+// The layers of one cache group, and what a plan for them is made with on the device under test.
+struct PlannedLayers {
+  explicit PlannedLayers(const std::vector<Config>& configs) {
+    for (const Config& c : configs) {
+      ir::Node& node = nodes.emplace_back(ir::Node{.op = "attention"});
+      node.attributes = c.attributes();
+      const ir::Type q{c.dtype, {ir::Symbol::kTokens, c.heads * c.head_dim}};
+      const ir::Type cache{c.cache_dtype, {ir::Symbol::kPages, c.page_size, c.kv_heads, c.head_dim}};
+      planned.push_back({.node = nullptr, .operands = {q, cache, cache, q}});
+    }
+    for (std::size_t i = 0; i < nodes.size(); ++i) planned[i].node = &nodes[i];
+  }
+  Result<std::unique_ptr<OpPlan>> make(const PlanLimits& limits, std::int64_t num_pages, std::int64_t group = 0) const {
+    const KernelDef& kernel =
+        on_cuda() ? *TRY(TRY(backend_of(DeviceKind::kCuda))->kernels->get("attention")) : kAttentionCpu;
+    return kernel.planner->make(
+        test_device(),
+        {.nodes = planned, .kernel = kernel.name, .group = group, .num_pages = num_pages, .limits = limits});
+  }
+
+  std::vector<ir::Node> nodes;
+  std::vector<PlannedNode> planned;
+};
+
+// The device under test with a plan for each cache group, and a context that shows them to operators.
 struct Bench {
-  // `shapes` of every group; none: no planner. `kernel` and `deterministic` as in AttentionPlannerOptions.
-  static Bench create(std::int64_t page_size, const std::vector<std::vector<AttentionShape>>& shapes = {{}},
+  // `layers` of every group; none: on a GPU our own kernel runs. `kernel` and `deterministic` as in PlanLimits.
+  static Bench create(std::int64_t page_size, const std::vector<std::vector<Config>>& layers = {{}},
                       BatchKind kind = BatchKind::kExtend, const std::string& kernel = "", bool deterministic = false) {
     Bench bench;
-    bench.context.page_size = page_size;
+    bench.context.limits = {.max_requests = kMaxRequests,
+                            .max_tokens = kMaxTokens,
+                            .max_pages_per_request = kMaxPages,
+                            .page_size = page_size,
+                            .deterministic = deterministic,
+                            .attention_kernel = kernel};
     bench.context.batch_kind = kind;
-    bench.context.deterministic = deterministic;
-    for (const std::vector<AttentionShape>& group : shapes) {
-      Result<AttentionBuffers> buffers = AttentionBuffers::create(test_device(), {.max_requests = kMaxRequests,
-                                                                                  .max_pages_per_request = kMaxPages,
-                                                                                  .page_size = page_size,
-                                                                                  .num_pages = kNumPages,
-                                                                                  .max_tokens = kMaxTokens,
-                                                                                  .shapes = group,
-                                                                                  .kernel = kernel,
-                                                                                  .deterministic = deterministic});
-      EXPECT_TRUE(buffers.ok()) << buffers.status().message();
-      bench.buffers.push_back(*std::move(buffers));
-      bench.context.attention.push_back(bench.buffers.back().metadata());
+    for (std::size_t g = 0; g < layers.size(); ++g) {
+      const auto group = static_cast<std::int64_t>(g);
+      Result<std::unique_ptr<OpPlan>> plan = PlannedLayers(layers[g]).make(bench.context.limits, kNumPages, group);
+      EXPECT_TRUE(plan.ok()) << plan.status().message();
+      bench.plans.push_back(*std::move(plan));
+      bench.context.plans.push_back({.op = "attention", .group = group, .plan = bench.plans.back().get()});
     }
     Result<std::unique_ptr<Stream>> stream = test_device().create_stream("plan");
     EXPECT_TRUE(stream.ok()) << stream.status().message();
@@ -184,9 +207,8 @@ struct Bench {
     return bench;
   }
   void plan(const ForwardBatch& batch, std::int64_t padded_requests = 0) {
-    for (std::size_t g = 0; g < buffers.size(); ++g) {
-      const Status status =
-          plan_attention(batch, static_cast<int>(g), buffers[g], *stream, context.batch_kind, padded_requests);
+    for (const std::unique_ptr<OpPlan>& each : plans) {
+      const Status status = each->plan(batch, context.batch_kind, padded_requests, *stream);
       EXPECT_TRUE(status.ok()) << status.message();
     }
     EXPECT_TRUE(stream->synchronize().ok());  // operators run on a stream of their own
@@ -199,13 +221,16 @@ struct Bench {
     EXPECT_TRUE(stream->synchronize().ok());
     return out;
   }
+  const AttentionPlan& attention(std::size_t group = 0) const {
+    return static_cast<const AttentionPlan&>(*plans[group]);
+  }
   // The kernel that a layer runs on; "" without a planner.
   std::string kernel(const Config& c) const {
-    const AttentionPlanner* planner = context.attention[static_cast<std::size_t>(c.group)].planner;
+    const AttentionPlanner* planner = attention(static_cast<std::size_t>(c.group)).planner();
     return planner == nullptr ? "" : std::string(planner->kernel(c.shape(), context.batch_kind));
   }
 
-  std::vector<AttentionBuffers> buffers;
+  std::vector<std::unique_ptr<OpPlan>> plans;
   std::unique_ptr<Stream> stream;
   ForwardContext context;
 };

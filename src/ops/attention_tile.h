@@ -8,7 +8,7 @@
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/ir/type.h"
-#include "tessera/ops/forward_batch.h"
+#include "tessera/ops/attention.h"
 
 namespace tessera {
 

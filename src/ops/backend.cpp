@@ -20,11 +20,7 @@ constexpr const char* kCudaLibrary = "libtessera_cuda.so";
 Result<std::unique_ptr<Device>> create_cpu(int /*ordinal*/, int /*act_as*/) { return TRY(CpuDevice::create({})); }
 
 const Backend& cpu_backend() {
-  static const Backend backend{.kind = DeviceKind::kCpu,
-                               .create_device = create_cpu,
-                               .kernels = &cpu_kernels(),
-                               .make_attention_planner = nullptr,
-                               .attention_planner_bytes = nullptr};
+  static const Backend backend{.kind = DeviceKind::kCpu, .create_device = create_cpu, .kernels = &cpu_kernels()};
   return backend;
 }
 

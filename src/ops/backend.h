@@ -1,4 +1,4 @@
-// A device's whole side of the engine: how to open one, its kernels, its attention planner. The CPU's is
+// A device's whole side of the engine: how to open one, and its kernels. The CPU's is
 // part of the program; CUDA's is a library, libtessera_cuda.so, loaded when it is first asked for, so that one
 // program runs on machines without a driver.
 //
@@ -13,7 +13,6 @@
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
-#include "tessera/ops/attention_planner.h"
 #include "tessera/ops/op.h"
 
 namespace tessera {
@@ -24,11 +23,6 @@ struct Backend {
   // `act_as`: choose kernels as for this older compute capability; 0: the device's own.
   Result<std::unique_ptr<Device>> (*create_device)(int ordinal, int act_as) = nullptr;
   const KernelTable* kernels = nullptr;
-  // Null: the kernels need no plan of their own.
-  Result<std::unique_ptr<AttentionPlanner>> (*make_attention_planner)(Device& device,
-                                                                      AttentionPlannerOptions options) = nullptr;
-  // What such a planner will take of the device's memory. Null as above.
-  Result<std::int64_t> (*attention_planner_bytes)(Device& device, AttentionPlannerOptions options) = nullptr;
   // What measured times and chosen algorithms depend on beside the device's name: versions of driver and libraries.
   // Null: on nothing.
   std::string (*versions)() = nullptr;

@@ -34,7 +34,6 @@ TEST(Backend, DeviceNames) {
 TEST(Backend, TheCpuIsAlwaysThere) {
   const Backend& backend = *backend_of(DeviceKind::kCpu).value();
   EXPECT_EQ(backend.kernels, &cpu_kernels());
-  EXPECT_EQ(backend.make_attention_planner, nullptr);
   EXPECT_EQ(open_device("cpu").value()->properties().kind, DeviceKind::kCpu);
 }
 

@@ -170,7 +170,7 @@ TEST(CollectiveOps, RecordedGraphsMeet) {
   constexpr int kRanks = 2;
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(kRanks);
   run_ranks(kRanks, [&](int r) {
-    const ForwardContext context{.attention = {}, .communicator = group[static_cast<std::size_t>(r)].get()};
+    const ForwardContext context{.limits = {}, .plans = {}, .communicator = group[static_cast<std::size_t>(r)].get()};
     const HostTensor x = filled_tensor(DType::kFloat32, {2, 3}, r + 1);
     const OpOutcome reduced = run_op(kAllReduce, kAllReduceCpu, {x}, {}, context);
     EXPECT_EQ(reduced.operands[0].bytes, filled_tensor(DType::kFloat32, {2, 3}, 3).bytes);

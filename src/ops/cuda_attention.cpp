@@ -22,10 +22,10 @@ constexpr std::array kForExtend{AttentionKernel::kFa3, AttentionKernel::kFa2, At
 // cuDNN's is 2 to 20 % faster than FA2 (attention_bench on an H200), but takes 40 to 500 ms to build for every size.
 constexpr std::array kForDecode{AttentionKernel::kFa2, AttentionKernel::kTessera, AttentionKernel::kCudnn};
 
-Result<CudaAttention> describe(const BindArgs& args) {
+// Without the plan's addresses.
+CudaAttention describe(const BindArgs& args) {
   const TensorView& q = args.operands[0];
   const TensorView& cache = args.operands[1];
-  const AttentionMetadata* metadata = TRY(find_attention_metadata(args));
   return CudaAttention{.q = q.data,
                        .k_cache = cache.data,
                        .v_cache = args.operands[2].data,
@@ -42,23 +42,26 @@ Result<CudaAttention> describe(const BindArgs& args) {
                        .page_size = cache.dim(1),
                        .scale = static_cast<float>(args.node.attribute_or("scale", 1.0)),
                        .kind = args.context.batch_kind,
-                       .deterministic = args.context.deterministic,
-                       .metadata = *metadata,
+                       .deterministic = args.context.limits.deterministic,
+                       .metadata = {.max_requests = args.context.limits.max_requests,
+                                    .max_pages_per_request = args.context.limits.max_pages_per_request},
                        .workspace = args.workspace};
 }
 
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
 
-// The same with and without a planner: the memory's prediction has none.
+// From sizes alone.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  const CudaAttention attention = TRY(describe(args));
+  const CudaAttention attention = describe(args);
   return own_attention_workspace_bytes(attention, multiprocessors(args));
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
-  const CudaAttention attention = TRY(describe(args));
+  CudaAttention attention = describe(args);
+  const AttentionPlan* plan = TRY(find_attention_plan(args));
+  attention.metadata = plan->metadata();
   TRY(static_cast<CudaDevice&>(args.device).make_current());  // kernels' attributes are the current device's
-  const auto* planner = static_cast<const CudaAttentionPlanner*>(attention.metadata.planner);
+  const auto* planner = static_cast<const CudaAttentionPlanner*>(plan->planner());
   AttentionKernel kernel = AttentionKernel::kTessera;
   if (planner != nullptr && attention.cache_dtype == attention.shape.dtype)
     kernel = planner->choice(attention.shape, attention.kind);
@@ -71,6 +74,20 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   }
   return bind_own_attention(attention, multiprocessors(args));
 }
+
+// Without layers there is nothing to plan beside the lists, and our own kernel runs.
+Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args) {
+  std::unique_ptr<AttentionPlanner> planner;
+  if (!args.nodes.empty()) planner = TRY(CudaAttentionPlanner::create(device, args));
+  return TRY(AttentionPlan::create(device, args, std::move(planner)));
+}
+
+Result<std::int64_t> plan_bytes(Device& device, const PlanArgs& args) {
+  const std::int64_t lists = AttentionPlan::bytes_needed(args);
+  return args.nodes.empty() ? lists : lists + TRY(CudaAttentionPlanner::bytes_needed(device, args));
+}
+
+constexpr OpPlanner kPlanner{.make = make_plan, .bytes_needed = plan_bytes};
 
 }  // namespace
 
@@ -151,6 +168,7 @@ Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size
   return std::max(blocks, 1);
 }
 
-const KernelDef kAttentionCuda{.op = "attention", .name = "cuda", .bind = bind, .workspace_bytes = workspace_bytes};
+const KernelDef kAttentionCuda{
+    .op = "attention", .name = "cuda", .bind = bind, .workspace_bytes = workspace_bytes, .planner = &kPlanner};
 
 }  // namespace tessera

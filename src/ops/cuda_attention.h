@@ -18,13 +18,11 @@
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
+#include "tessera/ops/attention.h"
 #include "tessera/ops/attention_planner.h"
 #include "tessera/ops/op.h"
 
 namespace tessera {
-
-Result<std::unique_ptr<AttentionPlanner>> make_cuda_attention_planner(Device& device, AttentionPlannerOptions options);
-Result<std::int64_t> cuda_attention_planner_bytes(Device& device, AttentionPlannerOptions options);
 
 enum class AttentionKernel : std::uint8_t { kTessera, kFa3, kFa2, kCudnn };
 std::string_view attention_kernel_name(AttentionKernel kernel);

@@ -63,26 +63,26 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
                                                   std::int64_t multiprocessors) const {
   const AttentionShape& shape = plan.shape;
   if (plan.extend == AttentionKernel::kFa3) {
-    plan.tiles.emplace(options_.max_tokens, options_.max_requests, shape.heads,
-                       flashinfer::fa3_tile_rows(shape.head_dim), multiprocessors);
+    plan.tiles.emplace(limits_.max_tokens, limits_.max_requests, shape.heads, flashinfer::fa3_tile_rows(shape.head_dim),
+                       multiprocessors);
     plan.tiles_offset = offset;
     offset += ints(plan.tiles->workers() + 1) + static_cast<std::size_t>(plan.tiles->max_works()) * sizeof(TileWork);
     offset = aligned(offset);
   } else if (plan.extend == AttentionKernel::kFa2) {
-    const std::int64_t rows = options_.max_tokens * (shape.heads / shape.kv_heads);
-    plan.blocks = {offset, most_tiles(rows, options_.max_requests, flashinfer::kFa2TileRows), 0};
+    const std::int64_t rows = limits_.max_tokens * (shape.heads / shape.kv_heads);
+    plan.blocks = {offset, most_tiles(rows, limits_.max_requests, flashinfer::kFa2TileRows), 0};
     offset += plan.blocks.bytes();
   }
-  if (plan.decode == AttentionKernel::kFa2 && !options_.deterministic) {
+  if (plan.decode == AttentionKernel::kFa2 && !limits_.deterministic) {
     const int blocks = TRY(flashinfer::fa2_decode_residency(shape));
     plan.limits = {.kv_heads = shape.kv_heads,
-                   .max_kv_len = options_.max_pages_per_request * options_.page_size,
+                   .max_kv_len = limits_.max_pages_per_request * limits_.page_size,
                    .resident_blocks = blocks * multiprocessors};
-    plan.chunks = {offset, most_blocks(plan.limits, options_.max_requests), options_.max_requests};
+    plan.chunks = {offset, most_blocks(plan.limits, limits_.max_requests), limits_.max_requests};
     offset += plan.chunks.bytes();
   }
   if (plan.decode == AttentionKernel::kCudnn) {
-    plan.sequences = {offset, options_.max_requests};
+    plan.sequences = {offset, limits_.max_requests};
     offset += plan.sequences.bytes();
   }
   return offset;
@@ -102,7 +102,7 @@ void CudaAttentionPlanner::lay_out_partials() {
   std::size_t values = 0;
   std::size_t lse = 0;
   for (const ShapePlan& plan : shapes_) {
-    if (plan.decode != AttentionKernel::kFa2 || options_.deterministic) continue;
+    if (plan.decode != AttentionKernel::kFa2 || limits_.deterministic) continue;
     const std::int64_t chunk_heads = plan.limits.resident_blocks / plan.limits.kv_heads * plan.shape.heads;
     values = std::max(values, aligned(static_cast<std::size_t>(chunk_heads * plan.shape.head_dim) *
                                       ir::dtype_size(plan.shape.dtype)));
@@ -113,7 +113,7 @@ void CudaAttentionPlanner::lay_out_partials() {
 }
 
 std::size_t CudaAttentionPlanner::page_starts_bytes() const {
-  return (static_cast<std::size_t>(options_.max_requests) + 1) * sizeof(std::int32_t);
+  return (static_cast<std::size_t>(limits_.max_requests) + 1) * sizeof(std::int32_t);
 }
 
 std::int64_t CudaAttentionPlanner::bytes() const {
@@ -122,9 +122,9 @@ std::int64_t CudaAttentionPlanner::bytes() const {
 
 // What does not change, and empty lists for launches that come before the first plan.
 Status CudaAttentionPlanner::write_initial(Device& device) {
-  std::vector<std::int32_t> starts(static_cast<std::size_t>(options_.max_requests) + 1);
+  std::vector<std::int32_t> starts(static_cast<std::size_t>(limits_.max_requests) + 1);
   for (std::size_t b = 0; b < starts.size(); ++b)
-    starts[b] = static_cast<std::int32_t>(static_cast<std::int64_t>(b) * options_.max_pages_per_request);
+    starts[b] = static_cast<std::int32_t>(static_cast<std::int64_t>(b) * limits_.max_pages_per_request);
   page_starts_memory_ = TRY(device.allocate(page_starts_bytes(), "attention's page starts"));
   page_starts_ = reinterpret_cast<const std::int32_t*>(page_starts_memory_->data());
   const std::unique_ptr<Stream> stream = TRY(device.create_stream("attention's planner"));
@@ -133,32 +133,32 @@ Status CudaAttentionPlanner::write_initial(Device& device) {
   return stream->synchronize();
 }
 
-Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Device& device,
-                                                                           AttentionPlannerOptions options) {
-  if (options.max_requests < 1 || options.max_tokens < 1 || options.max_pages_per_request < 1)
+Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Device& device, const PlanArgs& args) {
+  const PlanLimits& limits = args.limits;
+  if (limits.max_requests < 1 || limits.max_tokens < 1 || limits.max_pages_per_request < 1)
     return invalid_argument(
         fmt::format("attention's planner needs at least one request, token and page, not {}, {} "
                     "and {}",
-                    options.max_requests, options.max_tokens, options.max_pages_per_request));
+                    limits.max_requests, limits.max_tokens, limits.max_pages_per_request));
   // FlashInfer counts the page table's entries in 32 bits with a sign, and their tokens in 32 without.
-  const std::int64_t entries = options.max_requests * options.max_pages_per_request;
+  const std::int64_t entries = limits.max_requests * limits.max_pages_per_request;
   if (entries > std::numeric_limits<std::int32_t>::max() ||
-      entries * options.page_size > std::numeric_limits<std::uint32_t>::max())
+      entries * limits.page_size > std::numeric_limits<std::uint32_t>::max())
     return resource_exhausted(
         fmt::format("{} requests of {} pages of {} tokens are more than attention's page table "
                     "can count; fewer requests or a shorter context are needed",
-                    options.max_requests, options.max_pages_per_request, options.page_size));
-  TRY(check_attention_kernel(options.kernel));
+                    limits.max_requests, limits.max_pages_per_request, limits.page_size));
+  TRY(check_attention_kernel(limits.attention_kernel));
   TRY(static_cast<CudaDevice&>(device).make_current());
   std::unique_ptr<CudaAttentionPlanner> planner(new CudaAttentionPlanner);
-  planner->options_ = std::move(options);
+  planner->limits_ = args.limits;
   const int capability = device.properties().compute_capability;
   const std::int64_t multiprocessors = std::max(1, device.properties().threads);
-  for (const AttentionShape& shape : planner->options_.shapes) {
+  for (const AttentionShape& shape : attention_shapes(args)) {
     ShapePlan plan;
     plan.shape = shape;
-    const std::string& wanted = planner->options_.kernel;
-    if (planner->options_.deterministic) {
+    const std::string& wanted = planner->limits_.attention_kernel;
+    if (planner->limits_.deterministic) {
       plan.extend = choose_deterministic_attention_kernel(shape, capability, wanted);
       plan.decode = plan.extend;
     } else {
@@ -172,34 +172,25 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Devic
   return planner;
 }
 
-Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Device& device,
-                                                                           AttentionPlannerOptions options) {
-  std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, std::move(options)));
+Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Device& device, const PlanArgs& args) {
+  std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, args));
   TRY(planner->allocate(device));
   TRY(planner->write_initial(device));
   return planner;
 }
 
-Result<std::int64_t> CudaAttentionPlanner::bytes_needed(Device& device, AttentionPlannerOptions options) {
-  const std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, std::move(options)));
+Result<std::int64_t> CudaAttentionPlanner::bytes_needed(Device& device, const PlanArgs& args) {
+  const std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, args));
   return planner->bytes();
-}
-
-Result<std::unique_ptr<AttentionPlanner>> make_cuda_attention_planner(Device& device, AttentionPlannerOptions options) {
-  return TRY(CudaAttentionPlanner::create(device, std::move(options)));
-}
-
-Result<std::int64_t> cuda_attention_planner_bytes(Device& device, AttentionPlannerOptions options) {
-  return CudaAttentionPlanner::bytes_needed(device, std::move(options));
 }
 
 Status CudaAttentionPlanner::check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const {
   std::int64_t tokens = 0;
   for (const std::int32_t query_len : batch.query_lens) tokens += query_len;
   const std::int64_t requests = std::max(batch.num_requests(), kind == BatchKind::kDecode ? padded_requests : 0);
-  if (requests > options_.max_requests || tokens > options_.max_tokens)
+  if (requests > limits_.max_requests || tokens > limits_.max_tokens)
     return resource_exhausted(fmt::format("{} requests with {} tokens; attention's planner was made for {} and {}",
-                                          requests, tokens, options_.max_requests, options_.max_tokens));
+                                          requests, tokens, limits_.max_requests, limits_.max_tokens));
   if (kind == BatchKind::kDecode && tokens != batch.num_requests())
     return internal_error(fmt::format("a decode batch of {} requests has {} tokens", batch.num_requests(), tokens));
   return ok_status();
@@ -254,7 +245,7 @@ Status CudaAttentionPlanner::plan(const ForwardBatch& batch, BatchKind kind, std
   std::byte* host = slot.memory->data();
   const std::int64_t rows = std::max(batch.num_requests(), padded_requests);
   Status planned;
-  const bool tiles = kind == BatchKind::kExtend || options_.deterministic;
+  const bool tiles = kind == BatchKind::kExtend || limits_.deterministic;
   for (std::size_t i = 0; i < shapes_.size() && planned.ok(); ++i)
     planned = tiles ? plan_extend(shapes_[i], batch, host, stream) : plan_decode(shapes_[i], batch, rows, host, stream);
   // After a failure too: what was enqueued before it still reads the slot.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "tessera/ops/attention.h"
 #include "tessera/ops/attention_planner.h"
 #include "tessera/ops/attention_schedule.h"
 #include "tessera/ops/cuda_attention.h"
@@ -40,15 +41,15 @@ struct SequencePlan {
 
 class CudaAttentionPlanner final : public AttentionPlanner {
  public:
-  static Result<std::unique_ptr<CudaAttentionPlanner>> create(Device& device, AttentionPlannerOptions options);
+  static Result<std::unique_ptr<CudaAttentionPlanner>> create(Device& device, const PlanArgs& args);
   // What create() will take of the device's memory.
-  static Result<std::int64_t> bytes_needed(Device& device, AttentionPlannerOptions options);
+  static Result<std::int64_t> bytes_needed(Device& device, const PlanArgs& args);
 
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
   std::string_view kernel(const AttentionShape& shape, BatchKind kind) const override;
   std::int64_t bytes() const override;
 
-  // kTessera for a shape that is not in the options.
+  // kTessera for a shape that the plan's nodes do not have.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
   // Device addresses, valid as long as the planner. Precondition: choice() is the kernel that reads them.
   TilePlan tile_plan(const AttentionShape& shape) const;          // kFa3, extend
@@ -96,7 +97,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
 
   CudaAttentionPlanner() = default;
   // Everything decided, nothing allocated.
-  static Result<std::unique_ptr<CudaAttentionPlanner>> decide(Device& device, AttentionPlannerOptions options);
+  static Result<std::unique_ptr<CudaAttentionPlanner>> decide(Device& device, const PlanArgs& args);
   Result<std::size_t> lay_out(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void lay_out_partials();
   Status allocate(Device& device);
@@ -109,7 +110,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
                      Stream& stream);
   const ShapePlan* find(const AttentionShape& shape) const;
 
-  AttentionPlannerOptions options_;
+  PlanLimits limits_;
   std::vector<ShapePlan> shapes_;
   std::size_t list_bytes_ = 0;
   std::unique_ptr<Allocation> lists_;

@@ -5,7 +5,6 @@
 #include "tessera/ops/attention.h"
 #include "tessera/ops/backend.h"
 #include "tessera/ops/collective.h"
-#include "tessera/ops/cuda_attention.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/embedding.h"
 #include "tessera/ops/gather.h"
@@ -42,8 +41,6 @@ Result<std::unique_ptr<Device>> create_cuda_device(int ordinal, int act_as) {
 const Backend kCudaBackend{.kind = DeviceKind::kCuda,
                            .create_device = create_cuda_device,
                            .kernels = &cuda_kernels(),
-                           .make_attention_planner = make_cuda_attention_planner,
-                           .attention_planner_bytes = cuda_attention_planner_bytes,
                            .versions = cublaslt_versions,
                            .export_algorithms = cublaslt_algorithms,
                            .import_algorithms = remember_cublaslt_algorithms};

@@ -17,7 +17,7 @@ using ir::DType;
 
 ForwardContext deterministic_context() {
   ForwardContext context;
-  context.deterministic = true;
+  context.limits.deterministic = true;
   return context;
 }
 
@@ -151,8 +151,8 @@ TEST_P(DeterministicAttention, RowsDependOnTheirRequestAlone) {
   const Config c = GetParam().config;
   constexpr std::int64_t kLength = 205;
   const History history = make_history(c, kLength);
-  Bench extend = Bench::create(c.page_size, {{c.shape()}}, BatchKind::kExtend, "", true);
-  Bench decode = Bench::create(c.page_size, {{c.shape()}}, BatchKind::kDecode, "", true);
+  Bench extend = Bench::create(c.page_size, {{c}}, BatchKind::kExtend, "", true);
+  Bench decode = Bench::create(c.page_size, {{c}}, BatchKind::kDecode, "", true);
   const HostTensor whole = attend(c, extend, history, {0, kLength}, 1);
 
   std::uint32_t seed = 2;

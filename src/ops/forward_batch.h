@@ -56,33 +56,36 @@ enum class BatchKind : std::uint8_t {
   kDecode,  // row t is the only one of request t; rows past the real requests are padding
 };
 
-class AttentionPlanner;
+class OpPlan;
 
-// One cache group's attention metadata in device memory, at the same addresses for the runner's life.
-// Attention's plan() fills it before a forward; kernels read it while they run.
-struct AttentionMetadata {
-  // [1]: requests that are real; kernels go no further.
-  const std::int32_t* num_requests = nullptr;
-  const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: first token of each request; the last is T
-  const std::int32_t* kv_lens = nullptr;       // [max_requests]
-  const std::int32_t* page_table = nullptr;    // [max_requests, max_pages_per_request]
+// The largest forwards that plans and kernels must serve.
+struct PlanLimits {
   std::int64_t max_requests = 0;
-  std::int64_t max_pages_per_request = 0;
-  // The device's own plans beside these lists; null where its kernels need none. Outlives the kernels.
-  const AttentionPlanner* planner = nullptr;
+  std::int64_t max_tokens = 0;             // query rows, padding included
+  std::int64_t max_pages_per_request = 0;  // of any cache group
+  std::int64_t page_size = 16;             // tokens of a page
+  // A row's bits must not depend on the other rows of a forward, their number or how a request is cut into forwards.
+  bool deterministic = false;
+  // The attention kernel to use wherever it serves; empty: the fastest known.
+  std::string attention_kernel = {};
+};
+
+// The plan of one operator for one cache group; ops/op_plan.h.
+struct PlanOfOp {
+  std::string op;
+  std::int64_t group = 0;
+  const OpPlan* plan = nullptr;  // outlives the kernels
 };
 
 // In-process ranks of one tensor-parallel group meet here; ops/collective.h.
 class Communicator;
 
-// What operators read beyond their operands (C4): set up once per runner, so that addresses stay.
+// What operators read beyond their operands: set up once per runner, so that addresses stay.
 struct ForwardContext {
-  std::vector<AttentionMetadata> attention;  // one for each cache group
+  PlanLimits limits;
+  std::vector<PlanOfOp> plans;  // none where sizes alone are asked for
   BatchKind batch_kind = BatchKind::kExtend;
-  std::int64_t page_size = 16;           // tokens of a page
   Communicator* communicator = nullptr;  // null: one rank
-  // A row's bits must not depend on the other rows of a forward, their number or how a request is cut into forwards.
-  bool deterministic = false;
 };
 
 }  // namespace tessera

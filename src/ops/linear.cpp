@@ -60,7 +60,7 @@ Way choose(const LinearProblem& p, bool deterministic) {
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const LinearProblem p = make_linear_problem(args);
   const auto [bias, residual] = optional_operands(args.node);
-  switch (choose(p, args.context.deterministic)) {
+  switch (choose(p, args.context.limits.deterministic)) {
     case Way::kNothing: break;
     case Way::kDot: return dot_workspace_bytes(p);
     case Way::kOneDnn: return onednn_workspace_bytes(p, bias, residual);
@@ -71,7 +71,7 @@ Result<std::size_t> workspace_bytes(const BindArgs& args) {
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const LinearProblem p = make_linear_problem(args);
-  switch (choose(p, args.context.deterministic)) {
+  switch (choose(p, args.context.limits.deterministic)) {
     case Way::kNothing: break;
     case Way::kDot: return bind_dot(p);
     case Way::kOneDnn: return bind_onednn(p);

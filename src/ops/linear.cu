@@ -21,7 +21,7 @@ bool rounds_twice(const LinearProblem& p) {
 bool takes_few_rows(const LinearProblem& p) { return p.m <= kMaxFewRows || p.k == 0 || rounds_twice(p); }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  if (args.context.deterministic || takes_few_rows(make_linear_problem(args))) return std::size_t{0};
+  if (args.context.limits.deterministic || takes_few_rows(make_linear_problem(args))) return std::size_t{0};
   return kCublasLtWorkspaceBytes;
 }
 
@@ -36,9 +36,9 @@ Result<std::unique_ptr<BoundOp>> bind_deterministic(const LinearProblem& p, Devi
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const LinearProblem p = make_linear_problem(args);
   if (p.m == 0 || p.n == 0) return make_cuda_op("linear", [](cudaStream_t) {});
-  if (!args.context.deterministic && takes_few_rows(p)) return bind_cuda_few_rows(p);
+  if (!args.context.limits.deterministic && takes_few_rows(p)) return bind_cuda_few_rows(p);
   TRY(static_cast<CudaDevice&>(args.device).make_current());
-  if (args.context.deterministic) return bind_deterministic(p, args.device);
+  if (args.context.limits.deterministic) return bind_deterministic(p, args.device);
   Result<std::unique_ptr<BoundOp>> bound = bind_cublaslt(p, args.device);
   if (!bound.ok() && bound.status().code() == StatusCode::kUnimplemented) return bind_cuda_few_rows(p);
   return bound;

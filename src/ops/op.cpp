@@ -11,12 +11,16 @@ KernelTable::KernelTable(std::vector<KernelDef> kernels) : kernels_(std::move(ke
   std::sort(kernels_.begin(), kernels_.end(), [](const KernelDef& a, const KernelDef& b) { return a.op < b.op; });
 }
 
-Result<const KernelDef*> KernelTable::get(std::string_view op) const {
+const KernelDef* KernelTable::find(std::string_view op) const {
   const auto it = std::lower_bound(kernels_.begin(), kernels_.end(), op,
                                    [](const KernelDef& kernel, std::string_view name) { return kernel.op < name; });
-  if (it == kernels_.end() || it->op != op)
-    return unimplemented(fmt::format("this device has no kernel for operator '{}'", op));
-  return &*it;
+  return it == kernels_.end() || it->op != op ? nullptr : &*it;
+}
+
+Result<const KernelDef*> KernelTable::get(std::string_view op) const {
+  const KernelDef* kernel = find(op);
+  if (kernel == nullptr) return unimplemented(fmt::format("this device has no kernel for operator '{}'", op));
+  return kernel;
 }
 
 KernelTable KernelTable::with(const KernelDef& kernel) const {

@@ -4,8 +4,8 @@
 // The bound operator's enqueue() is all that runs afterwards, eagerly or while a stream records:
 // it sees device addresses, bucket constants and attributes, and nothing of the batch on the host.
 //
-// What varies from step to step is written to static buffers by the runner before the forward:
-// token inputs by input staging, attention's metadata by plan() (ops/attention.h).
+// What varies from step to step is written to static buffers before the forward: token inputs by the runner's input
+// staging, everything else by the operator's plan (ops/op_plan.h).
 //
 // To add an operator: docs/adding-an-op.md.
 #pragma once
@@ -70,14 +70,18 @@ struct BindArgs {
   const ForwardContext& context;  // outlives the BoundOp
 };
 
+struct OpPlanner;
+
 // A device's implementation of an operator.
 struct KernelDef {
   std::string_view op;
   // Name of the implementation, shown by explain and errors: "onednn", "cpu".
   std::string_view name;
   Result<std::unique_ptr<BoundOp>> (*bind)(const BindArgs& args) = nullptr;
-  // Scratch the bound kernel needs, from the same arguments (addresses null); null: none.
+  // Scratch the bound kernel needs, from the same arguments (addresses null, no plans); null: none.
   Result<std::size_t> (*workspace_bytes)(const BindArgs& args) = nullptr;
+  // Null: the kernel reads nothing but its operands and the context's numbers. Outlives the definition.
+  const OpPlanner* planner = nullptr;
 };
 
 // The kernels of one device.
@@ -86,6 +90,7 @@ class KernelTable {
   explicit KernelTable(std::vector<KernelDef> kernels);
   // Error naming operator and device where there is none.
   Result<const KernelDef*> get(std::string_view op) const;
+  const KernelDef* find(std::string_view op) const;  // null where there is none
   // The same with `kernel` for its operator.
   KernelTable with(const KernelDef& kernel) const;
 

@@ -18,30 +18,6 @@
 #include "tessera/runner/kv_storage.h"
 
 namespace tessera {
-namespace {
-
-// The attention layers of a cache group, each shape once.
-std::vector<AttentionShape> attention_shapes(const ir::Graph& body, std::size_t group) {
-  std::vector<AttentionShape> shapes;
-  for (const ir::Node& node : body.nodes) {
-    if (node.op != kAttention.name || node.attribute_or("group", std::int64_t{0}) != static_cast<std::int64_t>(group))
-      continue;
-    const ir::Type& cache = body.value(node.operands[1]).type;
-    const std::int64_t kv_heads = *cache.shape[2].constant();
-    const std::int64_t head_dim = *cache.shape[3].constant();
-    const AttentionShape shape{.dtype = cache.dtype,
-                               .heads = *body.value(node.operands[0]).type.shape[1].constant() / head_dim,
-                               .kv_heads = kv_heads,
-                               .head_dim = head_dim,
-                               .window = node.attribute_or("window", std::int64_t{0}),
-                               .softcap = node.attribute_or("softcap", 0.0)};
-    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
-  }
-  return shapes;
-}
-
-}  // namespace
-
 using ir::Symbol;
 
 ir::Bucket prefill_bucket(const RunnerOptions& options, std::int64_t tokens) {
@@ -117,26 +93,24 @@ std::int64_t static_input_bytes(const ModelGraphs& graphs, const RunnerOptions& 
   return InputBuffers::bytes_needed(input_limits(graphs, options)) + EditBuffers::bytes_needed(vocabulary_of(graphs));
 }
 
-std::vector<AttentionBuffers::Options> attention_options(const ModelGraphs& graphs, const RunnerOptions& options) {
-  std::vector<AttentionBuffers::Options> groups;
-  for (std::size_t g = 0; g < graphs.body.cache_groups.size(); ++g) {
-    groups.push_back({.max_requests = options.max_requests,
-                      .max_pages_per_request = pages_for(options.context_length, options.page_size),
-                      .page_size = options.page_size,
-                      .num_pages = options.num_pages,
-                      .max_tokens = max_padded_tokens(options),
-                      .shapes = attention_shapes(graphs.body, g),
-                      .deterministic = options.deterministic});
-  }
-  return groups;
+PlanLimits plan_limits(const RunnerOptions& options) {
+  return {.max_requests = options.max_requests,
+          .max_tokens = max_padded_tokens(options),
+          .max_pages_per_request = pages_for(options.context_length, options.page_size),
+          .page_size = options.page_size,
+          .deterministic = options.deterministic};
+}
+
+Result<const KernelTable*> kernels_of(const RunnerOptions& options, const Device& device) {
+  if (options.kernels != nullptr) return options.kernels;
+  return TRY(backend_of(device.properties().kind))->kernels;
 }
 
 Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const RunnerOptions& options,
                                            const ExecutionEnvironment& environment,
                                            const ForwardContext& decode_context, MemoryPlanKind memory, bool log) {
-  const Backend* backend = TRY(backend_of(environment.device.properties().kind));
   const std::unique_ptr<Compiler> compiler =
-      make_eager_compiler(op_table(), options.kernels != nullptr ? *options.kernels : *backend->kernels);
+      make_eager_compiler(op_table(), *TRY(kernels_of(options, environment.device)));
   Progress progress("Compiling graphs", 5, "graphs", log && options.show_progress);
   const auto make = [&](const ir::Graph& graph, std::span<const std::string> split_ops, const ForwardContext& context,
                         const ir::Bucket& largest, std::int64_t reserved_bytes) -> Result<std::unique_ptr<Executable>> {

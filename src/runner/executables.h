@@ -8,7 +8,6 @@
 
 #include "tessera/base/status.h"
 #include "tessera/model/model.h"
-#include "tessera/ops/attention.h"
 #include "tessera/piecewise/executable.h"
 #include "tessera/runner/input_buffers.h"
 #include "tessera/runner/runner_options.h"
@@ -51,8 +50,10 @@ Result<std::int64_t> hidden_bytes(const ModelGraphs& graphs, const RunnerOptions
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);
 
 InputLimits input_limits(const ModelGraphs& graphs, const RunnerOptions& options);
-// Of each cache group.
-std::vector<AttentionBuffers::Options> attention_options(const ModelGraphs& graphs, const RunnerOptions& options);
+// What plans and kernels must serve.
+PlanLimits plan_limits(const RunnerOptions& options);
+// The kernels that operators run on: the options' where given, else the device's.
+Result<const KernelTable*> kernels_of(const RunnerOptions& options, const Device& device);
 // Of the buffers that stay where they are for the runner's life: inputs, edits.
 std::int64_t static_input_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 

@@ -87,7 +87,7 @@ Result<double> ModelRunner::measure(RunnerKind kind, std::int64_t size) {
   using Clock = std::chrono::steady_clock;
   const bool decode = kind == RunnerKind::kDecode;
   GraphRunner& runner = runner_of(kind);
-  const ForwardBatch batch = dummy_batch(size, decode, options_, attention_.size());
+  const ForwardBatch batch = dummy_batch(size, decode, options_, graphs_.body.cache_groups.size());
   if (batch.num_requests() > options_.max_requests)
     return resource_exhausted(fmt::format("{} requests would be needed", batch.num_requests()));
   TRY(stage(batch, decode ? BatchKind::kDecode : BatchKind::kExtend, size, TokenId(0)));

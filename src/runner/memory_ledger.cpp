@@ -39,14 +39,14 @@ RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& de
 
 std::string memory_line(const MemoryLedger& ledger) {
   const WorkingMemory& predicted = ledger.predicted;
-  const std::int64_t buffers = ledger.static_inputs + ledger.attention;
+  const std::int64_t buffers = ledger.static_inputs + ledger.plans;
   return fmt::format(
       "weights {}, KV cache {}, arena {} (predicted {}), workspace {} ({}), static buffers {} ({}), graph objects {} "
       "({}), "
       "{} are left",
       mib(ledger.weights), mib(ledger.kv_cache), mib(ledger.arena), mib(predicted.arena), mib(ledger.workspace),
-      mib(predicted.workspace), mib(buffers), mib(predicted.static_inputs + predicted.attention),
-      mib(ledger.graph_objects), mib(predicted.graph_objects), mib(ledger.available));
+      mib(predicted.workspace), mib(buffers), mib(predicted.static_inputs + predicted.plans), mib(ledger.graph_objects),
+      mib(predicted.graph_objects), mib(ledger.available));
 }
 
 }  // namespace tessera

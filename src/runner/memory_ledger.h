@@ -16,12 +16,12 @@ struct WorkingMemory {
   std::int64_t arena = 0;          // values of forwards: shared by all sizes of all runners
   std::int64_t workspace = 0;      // kernels' scratch: shared likewise
   std::int64_t static_inputs = 0;  // of tokens, rows and logit edits
-  std::int64_t attention = 0;      // lengths, page tables, the kernels' work lists
+  std::int64_t plans = 0;          // operators' plans: lengths, page tables, the kernels' work lists
   std::int64_t step_results = 0;   // on the host
   std::int64_t graph_objects = 0;
 
   // On the device, graphs left out: forwards without graphs need it too.
-  std::int64_t activations() const { return arena + workspace + static_inputs + attention; }
+  std::int64_t activations() const { return arena + workspace + static_inputs + plans; }
 };
 
 // The graphs of one captured size.
@@ -52,7 +52,7 @@ struct MemoryLedger {
   // Where the device does not tell: what captures took of its memory beside arena and workspace, kernels that were
   // loaded meanwhile included.
   std::int64_t graph_objects = 0;
-  std::int64_t attention = 0;
+  std::int64_t plans = 0;
   std::int64_t step_results = 0;
   std::int64_t available = 0;  // of the device, at the end of capture
   WorkingMemory predicted{};

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -54,13 +55,14 @@ Status ModelRunner::allocate() {
   inputs_ = std::make_unique<InputBuffers>(TRY(InputBuffers::create(device_, input_limits(graphs_, options_))));
   edits_ = std::make_unique<EditBuffers>(TRY(EditBuffers::create(device_, vocab_size_)));
 
-  context_.page_size = options_.page_size;
+  context_.limits = plan_limits(options_);
   context_.communicator = options_.communicator;
-  context_.deterministic = options_.deterministic;
-  for (const AttentionBuffers::Options& group : attention_options(graphs_, options_)) {
-    attention_.push_back(TRY(AttentionBuffers::create(device_, group)));
-    context_.attention.push_back(attention_.back().metadata());
-  }
+  const std::array<const ir::Graph*, 1> planned{&graphs_.body};
+  plans_ = std::make_unique<OpPlans>(TRY(OpPlans::create(device_, {.graphs = planned,
+                                                                   .kernels = *TRY(kernels_of(options_, device_)),
+                                                                   .limits = context_.limits,
+                                                                   .num_pages = options_.num_pages})));
+  plans_->add_to(context_);
 
   decode_context_ = context_;
   decode_context_.batch_kind = BatchKind::kDecode;
@@ -156,7 +158,7 @@ Result<StepOutputs> ModelRunner::collect() {
 Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
   TRY(check(inputs, {.max_tokens = options_.max_tokens,
                      .max_requests = options_.max_requests,
-                     .cache_groups = attention_.size(),
+                     .cache_groups = graphs_.body.cache_groups.size(),
                      .vocab_size = vocab_size_,
                      .hidden_size = hidden_size_}));
   const ForwardBatch& batch = inputs.batch;
@@ -246,8 +248,7 @@ Status ModelRunner::check_fresh(const OutputView& view) const {
 }
 
 Status ModelRunner::stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id) {
-  for (std::size_t g = 0; g < attention_.size(); ++g)
-    TRY(plan_attention(batch, static_cast<int>(g), attention_[g], *stream_, kind, padded_tokens));
+  TRY(plans_->plan(batch, kind, padded_tokens, *stream_));
   return inputs_->stage_tokens(batch, padded_tokens, padding_id, *stream_);
 }
 
@@ -332,15 +333,7 @@ std::int64_t ModelRunner::head_size(std::int64_t rows) const {
   return round_up(head_sizes_, rows).value_or(head_sizes_.back());
 }
 
-std::string ModelRunner::attention_kernels(BatchKind kind) const {
-  std::set<std::string_view> names;
-  for (std::size_t g = 0; g < attention_.size(); ++g) {
-    const AttentionPlanner* planner = context_.attention[g].planner;
-    for (const AttentionShape& shape : attention_[g].options().shapes)
-      names.insert(planner == nullptr ? device_kind_name(device_.properties().kind) : planner->kernel(shape, kind));
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
-}
+std::string ModelRunner::planned_kernels(BatchKind kind) const { return plans_->kernels(kind); }
 
 MemoryLedger ModelRunner::memory() const {
   MemoryLedger ledger{.weights = weights_.total_bytes(),
@@ -348,10 +341,10 @@ MemoryLedger ModelRunner::memory() const {
                       .arena = static_cast<std::int64_t>(arena_->size()),
                       .workspace = static_cast<std::int64_t>(workspace_->size()),
                       .static_inputs = inputs_->bytes() + edits_->bytes(),
+                      .plans = plans_->bytes(),
                       .step_results = results_->bytes(),
                       .available = available_,
                       .predicted = predicted_};
-  for (const AttentionBuffers& group : attention_) ledger.attention += group.bytes();
   for (const GraphRunner* runner : {prefill_.get(), decode_.get()}) {
     ledger.runners.push_back(runner_memory(*runner, device_.properties(), graph_bytes_of_estimate_));
     ledger.graph_objects += ledger.runners.back().graph_bytes();

@@ -24,7 +24,6 @@
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/model/model.h"
-#include "tessera/ops/attention.h"
 #include "tessera/ops/forward_batch.h"
 #include "tessera/runner/chooser.h"
 #include "tessera/runner/debug_mode.h"
@@ -35,6 +34,7 @@
 #include "tessera/runner/input_buffers.h"
 #include "tessera/runner/kv_storage.h"
 #include "tessera/runner/memory_ledger.h"
+#include "tessera/runner/op_plans.h"
 #include "tessera/runner/runner_options.h"
 
 namespace tessera {
@@ -87,8 +87,9 @@ class ModelRunner {
   // The one stream that forwards run on.
   Stream& stream() const { return *stream_; }
   Device& device() const { return device_; }
-  // The kernels that attention runs on, as results name them: "fa3", "cpu", "fa3, tessera" where layers differ.
-  std::string attention_kernels(BatchKind kind) const;
+  // The kernels that planned operators (attention) run on, as results name them: "fa3", "cpu", "fa3, tessera" where
+  // layers differ.
+  std::string planned_kernels(BatchKind kind) const;
   // The size at which the head runs for so many wanted rows, at most the largest.
   std::int64_t head_size(std::int64_t rows) const;
   const GraphRunner& prefill() const { return *prefill_; }
@@ -140,7 +141,7 @@ class ModelRunner {
   std::unique_ptr<KvStorage> kv_;
   std::unique_ptr<InputBuffers> inputs_;
   std::unique_ptr<EditBuffers> edits_;
-  std::vector<AttentionBuffers> attention_;  // [cache groups]
+  std::unique_ptr<OpPlans> plans_;
   ForwardContext context_;
   ForwardContext decode_context_;  // the same, of batches with one row a request
   ExternalValues externals_;

@@ -136,7 +136,7 @@ void ModelRunner::refresh_table() {
 
 // Every kernel runs once, at the smallest size, on the reserved page (F1: dummy batch).
 Status ModelRunner::warm_up() {
-  ForwardBatch dummy = dummy_batch(1, /*decode=*/false, options_, attention_.size());
+  ForwardBatch dummy = dummy_batch(1, /*decode=*/false, options_, graphs_.body.cache_groups.size());
   dummy.wanted_rows = {0};
   const SampleRow row;
   const TokenId target(0);

@@ -1,9 +1,11 @@
 #include "tessera/runner/prediction.h"
 
 #include <algorithm>
+#include <array>
 
 #include "tessera/device/alignment.h"
 #include "tessera/runner/model_runner.h"
+#include "tessera/runner/op_plans.h"
 #include "tessera/runner/step_results.h"
 
 namespace tessera {
@@ -50,8 +52,11 @@ Result<Prediction> predict_memory(const RunnerExecutables& made, const ModelGrap
   memory.arena = align_up(memory.arena, block);
   memory.workspace = align_up(memory.workspace, block);
   memory.static_inputs = static_input_bytes(graphs, options);
-  for (const AttentionBuffers::Options& group : attention_options(graphs, options))
-    memory.attention += TRY(AttentionBuffers::bytes_needed(device, group));
+  const std::array<const ir::Graph*, 1> planned{&graphs.body};
+  memory.plans = TRY(OpPlans::bytes_needed(device, {.graphs = planned,
+                                                    .kernels = *TRY(kernels_of(options, device)),
+                                                    .limits = plan_limits(options),
+                                                    .num_pages = options.num_pages}));
   memory.step_results = StepResults::bytes_needed(ModelRunner::kMaxInFlight, options.max_requests, options.max_tokens);
   return prediction;
 }
@@ -62,9 +67,7 @@ Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions
   const std::unique_ptr<Stream> stream = TRY(device.create_stream("prediction"));
   const std::unique_ptr<Arena> arena =
       TRY(device.create_arena({.reserve_bytes = kDeviceAlignment, .name = "prediction"}));
-  ForwardContext context{.attention = std::vector<AttentionMetadata>(graphs.body.cache_groups.size()),
-                         .page_size = options.page_size,
-                         .deterministic = options.deterministic};
+  ForwardContext context{.limits = plan_limits(options), .plans = {}};
   const ExternalValues externals;
   const ExecutionEnvironment environment{.device = device,
                                          .stream = *stream,

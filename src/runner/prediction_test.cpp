@@ -29,7 +29,7 @@ std::string golden(const std::string& name) { return TESSERA_SOURCE_DIR "/tests/
 // What a prediction must meet: exactly what is allocated once, the arena to 1 %, graph objects to a quarter.
 void expect_met(const WorkingMemory& predicted, const MemoryLedger& taken) {
   EXPECT_EQ(taken.static_inputs, predicted.static_inputs);
-  EXPECT_EQ(taken.attention, predicted.attention);
+  EXPECT_EQ(taken.plans, predicted.plans);
   EXPECT_EQ(taken.step_results, predicted.step_results);
   EXPECT_NEAR(static_cast<double>(taken.arena), static_cast<double>(predicted.arena),
               0.01 * static_cast<double>(taken.arena));

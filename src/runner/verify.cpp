@@ -224,7 +224,7 @@ class Verifier {
     }
     batch.wanted_rows.resize(batch.input_ids.size());
     std::iota(batch.wanted_rows.begin(), batch.wanted_rows.end(), 0);
-    batch.groups.assign(r_.attention_.size(), {.slots = slots, .page_tables = page_tables});
+    batch.groups.assign(r_.graphs_.body.cache_groups.size(), {.slots = slots, .page_tables = page_tables});
     return batch;
   }
 

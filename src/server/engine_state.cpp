@@ -91,7 +91,7 @@ std::string state_head(const Engine& engine, const ServedModel& model) {
       .value(model.context_length);
   json.key("chat").value(model.chat.has_value()).end_object();
   json.key("device").object().key("name").value(runner.device().properties().name);
-  json.key("attention").value(runner.attention_kernels(BatchKind::kDecode)).end_object();
+  json.key("attention").value(runner.planned_kernels(BatchKind::kDecode)).end_object();
   json.key("notes").array();
   for (const std::string& note : engine.notes()) json.value(note);
   return json.end_array().take();

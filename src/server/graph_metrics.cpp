@@ -105,7 +105,7 @@ void add_memory(MetricFamilies& families, const MemoryLedger& memory) {
                   {{{{"kind", "arena"}}, static_cast<double>(predicted.arena)},
                    {{{"kind", "workspace"}}, static_cast<double>(predicted.workspace)},
                    {{{"kind", "static_inputs"}}, static_cast<double>(predicted.static_inputs)},
-                   {{{"kind", "attention"}}, static_cast<double>(predicted.attention)},
+                   {{{"kind", "attention"}}, static_cast<double>(predicted.plans)},
                    {{{"kind", "graph_objects"}}, static_cast<double>(predicted.graph_objects)}});
   Samples of_sizes;
   for (const RunnerMemory& runner : memory.runners) {

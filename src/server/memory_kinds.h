@@ -15,7 +15,7 @@ inline std::array<std::pair<const char*, std::int64_t>, 7> memory_kinds(const Me
            {"arena", memory.arena},
            {"workspace", memory.workspace},
            {"static_inputs", memory.static_inputs},
-           {"attention", memory.attention},
+           {"attention", memory.plans},
            {"graph_objects", memory.graph_objects}}};
 }
 

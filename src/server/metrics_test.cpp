@@ -24,7 +24,7 @@ std::shared_ptr<const GraphInventory> some_graphs() {
                                    .workspace = 4,
                                    .static_inputs = 5,
                                    .graph_objects = 60,
-                                   .attention = 7,
+                                   .plans = 7,
                                    .predicted = {.arena = 30, .graph_objects = 61},
                                    .runners = {{.name = "decode", .sizes = {{.size = 8, .graph_bytes = 60}}}}},
                         .max_tokens = 512};

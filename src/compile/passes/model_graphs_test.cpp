@@ -92,15 +92,21 @@ class BodyRun {
     ForwardBatch batch;
     batch.query_lens = batch.kv_lens = {3, 4};
     batch.groups.assign(groups, {.slots = {}, .page_tables = {{PageId(1)}, {PageId(2)}}});
-    buffers_.clear();
-    context_.attention.clear();
-    context_.page_size = kPageSize;
+    plans_.clear();
+    context_.plans.clear();
+    context_.limits = {.max_requests = 2, .max_tokens = kTokens, .max_pages_per_request = 1, .page_size = kPageSize};
     for (std::size_t g = 0; g < groups; ++g) {
-      buffers_.push_back(*AttentionBuffers::create(
-          *device_, {.max_requests = 2, .max_pages_per_request = 1, .page_size = kPageSize, .num_pages = 3}));
-      EXPECT_TRUE(plan_attention(batch, static_cast<int>(g), buffers_.back(), *stream_).ok());
+      const auto group = static_cast<std::int64_t>(g);
+      plans_.push_back(kAttentionCpu.planner
+                           ->make(*device_, {.nodes = {},
+                                             .kernel = kAttentionCpu.name,
+                                             .group = group,
+                                             .num_pages = 3,
+                                             .limits = context_.limits})
+                           .value());
+      EXPECT_TRUE(plans_.back()->plan(batch, BatchKind::kExtend, 0, *stream_).ok());
+      context_.plans.push_back({.op = "attention", .group = group, .plan = plans_.back().get()});
     }
-    for (const AttentionBuffers& buffers : buffers_) context_.attention.push_back(buffers.metadata());
   }
 
   static void write_integers(testing::ValueMemory& values, const std::string& name,
@@ -129,7 +135,7 @@ class BodyRun {
 
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
   std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
-  std::vector<AttentionBuffers> buffers_;
+  std::vector<std::unique_ptr<OpPlan>> plans_;
   ForwardContext context_;
 };
 

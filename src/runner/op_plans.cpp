@@ -1,0 +1,65 @@
+#include "tessera/runner/op_plans.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+#include <string_view>
+
+#include "tessera/ops/op.h"
+
+namespace tessera {
+namespace {
+
+PlanArgs plan_args(const PlannedOp& op, const OpPlans::Source& source) {
+  return {.nodes = op.nodes,
+          .kernel = op.kernel->name,
+          .group = op.group,
+          .num_pages = source.num_pages,
+          .limits = source.limits};
+}
+
+}  // namespace
+
+Result<OpPlans> OpPlans::create(Device& device, const Source& source) {
+  OpPlans plans;
+  for (const PlannedOp& op : TRY(find_planned_ops(source.graphs, source.kernels))) {
+    std::unique_ptr<OpPlan> plan =
+        TRY(op.kernel->planner->make(device, plan_args(op, source))
+                .with_context(fmt::format("planning {} for cache group {}", op.op, op.group)));
+    plans.entries_.push_back({.op = op.op, .group = op.group, .plan = std::move(plan)});
+  }
+  return plans;
+}
+
+Result<std::int64_t> OpPlans::bytes_needed(Device& device, const Source& source) {
+  std::int64_t total = 0;
+  for (const PlannedOp& op : TRY(find_planned_ops(source.graphs, source.kernels)))
+    total += TRY(op.kernel->planner->bytes_needed(device, plan_args(op, source)));
+  return total;
+}
+
+void OpPlans::add_to(ForwardContext& context) const {
+  for (const Entry& entry : entries_)
+    context.plans.push_back({.op = entry.op, .group = entry.group, .plan = entry.plan.get()});
+}
+
+Status OpPlans::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) {
+  for (const Entry& entry : entries_) TRY(entry.plan->plan(batch, kind, padded_requests, stream));
+  return ok_status();
+}
+
+std::int64_t OpPlans::bytes() const {
+  std::int64_t total = 0;
+  for (const Entry& entry : entries_) total += entry.plan->bytes();
+  return total;
+}
+
+std::string OpPlans::kernels(BatchKind kind) const {
+  std::set<std::string_view> names;
+  for (const Entry& entry : entries_)
+    for (const std::string_view name : entry.plan->kernels(kind)) names.insert(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace tessera

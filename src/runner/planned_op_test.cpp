@@ -1,0 +1,120 @@
+// Catches: a planned operator other than attention whose plan is not made, is not called before a forward, is not found
+// by its kernel, is not counted in the memory, or whose refusal is lost.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tessera/ops/cpu_op.h"
+#include "tessera/runner/op_plans.h"
+#include "tessera/runner/runner_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::ids;
+using testing::make_bench;
+using testing::RunnerBench;
+using testing::small_options;
+
+// A plan that tells its kernel how many tokens the forward has; more than `kRefused` are refused.
+constexpr std::int64_t kRefused = 44;
+std::vector<float> factors_seen;  // by the kernel, one for each launch
+
+class TokenCountPlan final : public OpPlan {
+ public:
+  explicit TokenCountPlan(std::unique_ptr<Allocation> memory) : memory_(std::move(memory)) {}
+  Status plan(const ForwardBatch& batch, BatchKind /*kind*/, std::int64_t /*padded*/, Stream& stream) override {
+    if (batch.num_tokens() > kRefused) return resource_exhausted("the token count plan refuses the batch");
+    const auto count = static_cast<float>(batch.num_tokens());
+    return stream.upload(memory_->data(), &count, sizeof count);
+  }
+  std::int64_t bytes() const override { return static_cast<std::int64_t>(memory_->size()); }
+  std::vector<std::string_view> kernels(BatchKind /*kind*/) const override { return {"token count"}; }
+  const float* count() const { return reinterpret_cast<const float*>(memory_->data()); }
+
+ private:
+  std::unique_ptr<Allocation> memory_;
+};
+
+constexpr OpPlanner kTokenCountPlanner{
+    .make = [](Device& device, const PlanArgs& /*args*/) -> Result<std::unique_ptr<OpPlan>> {
+      return std::make_unique<TokenCountPlan>(TRY(device.allocate(sizeof(float), "token count")));
+    },
+    .bytes_needed = [](Device&, const PlanArgs&) -> Result<std::int64_t> { return sizeof(float); }};
+
+// The CPU's kernels with a silu_mul that fills its result with what its plan says when it runs.
+KernelTable planned_kernels() {
+  return cpu_kernels().with({.op = "silu_mul",
+                             .name = "planned",
+                             .bind = [](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
+                               const float* count = static_cast<const TokenCountPlan*>(TRY(find_plan(args)))->count();
+                               return make_cpu_op("planned", [y = args.results[0], count] {
+                                 factors_seen.push_back(*count);
+                                 std::fill_n(y.as<float>(), y.elements(), *count);
+                               });
+                             },
+                             .planner = &kTokenCountPlanner});
+}
+
+TEST(PlannedOp, ASecondOnePlansEveryForwardAndItsKernelReadsThatPlanFromACapturedGraph) {
+  const KernelTable kernels = planned_kernels();
+  RunnerOptions options = small_options();
+  options.kernels = &kernels;
+  RunnerBench bench = make_bench("llama", options);
+  ASSERT_TRUE(bench.runner->capture().ok());
+  EXPECT_THAT(bench.runner->planned_kernels(BatchKind::kExtend), "cpu, token count");
+
+  for (const std::int64_t tokens : {11, 3, 14}) {
+    factors_seen.clear();
+    Decision decision;
+    bench.logits({{ids(tokens)}}, testing::Rows::kLast, /*force_eager=*/false, &decision);
+    EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
+    EXPECT_THAT(factors_seen, ::testing::Each(static_cast<float>(tokens)));
+    EXPECT_FALSE(factors_seen.empty());
+  }
+}
+
+TEST(PlannedOp, ARefusalFailsTheForwardAndLeavesTheNextOneUsable) {
+  const KernelTable kernels = planned_kernels();
+  RunnerOptions options = small_options();
+  options.kernels = &kernels;
+  RunnerBench bench = make_bench("llama", options);
+  std::vector<float> logits;
+  const auto refused = bench.forward(testing::make_batch({{ids(45)}}, testing::Rows::kLast), logits);
+  EXPECT_THAT(refused.status().message(), HasSubstr("the token count plan refuses the batch"));
+  bench.logits({{ids(5)}}, testing::Rows::kLast);
+}
+
+TEST(OpPlans, PredictedBytesAreWhatPlansTake) {
+  const KernelTable kernels = planned_kernels();
+  RunnerBench bench = make_bench("llama", small_options());
+  const ModelConfig config = *ModelConfig::read(TESSERA_SOURCE_DIR "/tests/data/goldens/qwen2-swa");
+  const ModelGraphs graphs = *build_model(config, {.page_size = 8, .max_requests = 4}, op_table());
+  const std::array<const ir::Graph*, 1> bodies{&graphs.body};
+  const OpPlans::Source source{
+      .graphs = bodies,
+      .kernels = kernels,
+      .limits = {.max_requests = 4, .max_tokens = 48, .max_pages_per_request = 8, .page_size = 8},
+      .num_pages = 33};
+  const Result<OpPlans> plans = OpPlans::create(*bench.device, source);
+  ASSERT_TRUE(plans.ok()) << plans.status().to_string();
+  EXPECT_EQ(plans->bytes(), *OpPlans::bytes_needed(*bench.device, source));
+  ForwardContext context;
+  plans->add_to(context);
+  std::vector<std::string> found;
+  for (const PlanOfOp& plan : context.plans) found.push_back(plan.op + "/" + std::to_string(plan.group));
+  EXPECT_THAT(found, ::testing::UnorderedElementsAre("attention/0", "attention/1", "silu_mul/0"));
+}
+
+TEST(FindPlan, SaysWhichOperatorAndGroupHaveNone) {
+  ir::Node node{.op = "attention"};
+  node.attributes = {{"group", std::int64_t{3}}};
+  const ForwardContext context;
+  RunnerBench bench = make_bench("llama", small_options());
+  const BindArgs args{.node = node, .operands = {}, .results = {}, .device = *bench.device, .context = context};
+  EXPECT_THAT(find_plan(args).status().message(), HasSubstr("no plan of operator attention for cache group 3"));
+}
+
+}  // namespace
+}  // namespace tessera
