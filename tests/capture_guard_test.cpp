@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/compile/compiler.h"
+#include "tessera/compile/eager.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/backend.h"
@@ -127,7 +127,8 @@ TEST_P(CaptureGuard, NamesOperatorPieceAndSize) {
   ir::Bucket bucket;
   bucket[ir::Symbol::kTokens] = 8;
   const std::unique_ptr<Executable> executable =
-      Executable::create(split_graph(graph, ops, {}).value(), *make_eager_compiler(ops, kernels), ops,
+      Executable::create(split_graph(graph, ops, {}).value(),
+                         *make_eager_compiler({.device = *device_, .ops = ops, .kernels = kernels}),
                          {.device = *device_,
                           .stream = *stream_,
                           .context = context,

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/compile/compiler.h"
+#include "tessera/compile/eager.h"
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/device/cuda/testing/fake_driver.h"
 #include "tessera/ir/text.h"
@@ -60,9 +60,10 @@ class GraphsOnFakeDriver {
 })",
                                                 &ops_));
     StitchingGraph stitched = TRY(split_graph(graph, ops_, std::vector<std::string>{"cut"}));
-    const std::unique_ptr<Compiler> compiler = make_eager_compiler(ops_, kernels_);
+    const std::unique_ptr<Compiler> compiler =
+        make_eager_compiler({.device = *device_, .ops = ops_, .kernels = kernels_});
     runner_ = std::make_unique<GraphRunner>("prefill",
-                                            TRY(Executable::create(std::move(stitched), *compiler, ops_,
+                                            TRY(Executable::create(std::move(stitched), *compiler,
                                                                    {.device = *device_,
                                                                     .stream = *stream_,
                                                                     .context = context_,

@@ -12,7 +12,7 @@
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/ops/collective.h"
 #include "tessera/ops/registry.h"
-#include "tessera/piecewise/splitter.h"
+#include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/model_runner.h"
 
 namespace tessera {

@@ -67,52 +67,56 @@ struct Stage {
   std::int64_t size;
 };
 
-void add_parts(const Stage& stage, Stream& stream, std::vector<Call>& calls) {
+void add_parts(const Stage& stage, std::vector<Call>& calls) {
   const ir::Bucket bucket = stage.runner.bucket(stage.size);
-  for (const PartBackend& part : stage.runner.executable().parts()) {
-    if (part.bound(bucket)->num_kernels() == 0) continue;
-    Call call{.name = stage.runner.name() + " " + part.name(),
-              .enqueue = [&part, bucket, &stream] { return part.replay(bucket, stream); }};
-    call.args.set("runner", stage.runner.name()).set("size", stage.size).set("piece", part.name());
-    call.args.set("graph", part.captured(bucket)).set("operators", part.bound(bucket)->num_kernels());
+  const Executable& executable = stage.runner.executable();
+  for (std::size_t p = 0; p < executable.parts().size(); ++p) {
+    const CompiledPart& part = executable.parts()[p];
+    if (part.program->instructions.empty()) continue;
+    Call call{.name = stage.runner.name() + " " + part.name,
+              .enqueue = [&executable, bucket, p] { return executable.replay_part(bucket, p); }};
+    call.args.set("runner", stage.runner.name()).set("size", stage.size).set("piece", part.name);
+    call.args.set("graph", part.recordable() && executable.captured(bucket));
+    call.args.set("operators", std::ssize(part.program->instructions));
     calls.push_back(std::move(call));
   }
 }
 
 // Operators' results and mutated operands first in `names`; bytes are those of all operands and results but states.
-Status describe(const Stage& stage, std::size_t part, const ir::Node& node, Json& args) {
+Status describe(const Stage& stage, std::size_t part, const ir::Node& call, Json& args) {
   const Executable& executable = stage.runner.executable();
-  const ir::Graph& graph = executable.parts()[part].program().graph();
+  const CompiledPart& of = executable.parts()[part];
   std::vector<std::string> made, read, written;
   std::int64_t bytes = 0;
   const auto look_at = [&](ir::ValueId id, std::vector<std::string>& shapes) -> Status {
     const TensorView view = TRY(executable.value(stage.runner.bucket(stage.size), part, id));
-    if (graph.value(id).kind != ir::ValueKind::kState) bytes += view.bytes();
+    if (of.program->value(id).kind != ir::ValueKind::kState) bytes += view.bytes();
     shapes.push_back(shape_text(view));
     return ok_status();
   };
-  for (std::size_t i = 0; i < node.operands.size(); ++i) {
-    TRY(look_at(node.operands[i], read));
-    if (node.mutates[i]) made.push_back("%" + graph.value(node.operands[i]).name);
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    TRY(look_at(call.operands[i], read));
+    if (call.mutates[i]) made.push_back("%" + of.value_names[call.operands[i].index()]);
   }
-  for (const ir::ValueId id : node.results) {
+  for (const ir::ValueId id : call.results) {
     TRY(look_at(id, written));
-    made.push_back("%" + graph.value(id).name);
+    made.push_back("%" + of.value_names[id.index()]);
   }
-  args.set("operator", node.op).set("result", fmt::format("{}", fmt::join(made, ", ")));
+  args.set("operator", call.op).set("result", fmt::format("{}", fmt::join(made, ", ")));
   args.set("shapes", fmt::format("{} -> {}", fmt::join(read, ", "), fmt::join(written, ", "))).set("bytes", bytes);
   return ok_status();
 }
 
-Status add_operators(const Stage& stage, Stream& stream, std::vector<Call>& calls) {
+Status add_operators(const Stage& stage, std::vector<Call>& calls) {
   const ir::Bucket bucket = stage.runner.bucket(stage.size);
-  const std::span<const PartBackend> parts = stage.runner.executable().parts();
+  const Executable& executable = stage.runner.executable();
+  const std::span<const CompiledPart> parts = executable.parts();
   for (std::size_t p = 0; p < parts.size(); ++p) {
-    const BoundProgram& program = *parts[p].bound(bucket);
-    for (std::size_t step = 0; step < program.steps().size(); ++step) {
-      const ir::Node& node = parts[p].program().graph().node(program.steps()[step].node);
-      Call call{.name = node.op, .enqueue = [&program, step, &stream] { return program.enqueue_step(step, stream); }};
-      call.args.set("runner", stage.runner.name()).set("size", stage.size).set("piece", parts[p].name());
+    for (std::size_t i = 0; i < parts[p].program->instructions.size(); ++i) {
+      const ir::Node& node = parts[p].program->instructions[i].call;
+      Call call{.name = node.op,
+                .enqueue = [&executable, bucket, p, i] { return executable.run_instruction(bucket, p, i); }};
+      call.args.set("runner", stage.runner.name()).set("size", stage.size).set("piece", parts[p].name);
       TRY(describe(stage, p, node, call.args));
       calls.push_back(std::move(call));
     }
@@ -178,8 +182,8 @@ Result<Profiled> profile(ModelRunner& runner, const ForwardBatch& batch, const B
   std::vector<Call> parts;
   Profiled profiled;
   for (const Stage& stage : stages) {
-    add_parts(stage, runner.stream(), parts);
-    TRY(add_operators(stage, runner.stream(), profiled.operators));
+    add_parts(stage, parts);
+    TRY(add_operators(stage, profiled.operators));
   }
   TRY(time_calls(runner, options.repeat, parts));
   TRY(time_calls(runner, options.repeat, profiled.operators));

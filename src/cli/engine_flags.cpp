@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tessera/compile/compiler_registry.h"
 #include "tessera/ops/backend.h"
 #include "tessera/piecewise/ladder.h"
 
@@ -17,11 +18,14 @@ Status take_dtype(const std::string& flag, const std::string& text, EngineOption
   return ok_status();
 }
 
-// The compiler that SGLang calls inductor is our fused one.
-Status take_compiler(const std::string& flag, const std::string& text) {
-  static constexpr std::array<std::string_view, 3> kNames = {"eager", "inductor", "fused"};
-  if (TRY(parse_choice(flag, text, kNames)) == 0) return ok_status();
-  return unimplemented(fmt::format("{}: \"{}\" is not supported yet; accepted is eager", flag, text));
+// Takes the name of a registered compiler. The one that SGLang calls inductor is our fused one.
+CommandFlags::Take compiler_name(std::string& name) {
+  return [&name](const std::string& flag, const std::string& text) {
+    if (text == "inductor" || text == "fused")
+      return unimplemented(fmt::format("{}: \"{}\" is not supported yet; accepted is eager", flag, text));
+    name = text;
+    return built_in_compilers().check(text).with_context(flag);
+  };
 }
 
 // Takes one value and refuses others as not supported yet.
@@ -104,7 +108,8 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
               graphs.piecewise_max_tokens);
   add.sizes("--piecewise-cuda-graph-tokens", "sizes of prefill graphs: [64,128], 64,128 or 64 128",
             graphs.piecewise_tokens);
-  add.value("--piecewise-cuda-graph-compiler", "eager", "how pieces are compiled", take_compiler, "eager");
+  add.value("--piecewise-cuda-graph-compiler", "eager", "how pieces are compiled", compiler_name(graphs.compiler),
+            "eager");
   add.choice("--cuda-graph-schedule", "how prefill sizes are spaced; auto: the default, changed by measured cost",
              {"default", "legacy", "auto"}, graphs.schedule);
   add.choice("--cuda-graph-capture",

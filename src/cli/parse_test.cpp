@@ -333,7 +333,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{generate_with({"--piecewise-cuda-graph-compiler", "inductor"}),
                   "--piecewise-cuda-graph-compiler: \"inductor\" is not supported yet; accepted is eager"},
         WrongLine{generate_with({"--piecewise-cuda-graph-compiler", "fast"}),
-                  "--piecewise-cuda-graph-compiler: \"fast\" is not accepted"},
+                  "--piecewise-cuda-graph-compiler: no compiler is named \"fast\"; there are eager"},
         WrongLine{generate_with({"--piecewise-cuda-graph-tokens", "0"}),
                   "--piecewise-cuda-graph-tokens: \"0\" is no size"},
         WrongLine{generate_with({"--piecewise-cuda-graph-tokens", "-4"}),

@@ -1,33 +1,49 @@
-#include "tessera/compile/compiler.h"
+#include "tessera/compile/eager.h"
 
 namespace tessera {
 namespace {
 
 class EagerCompiler final : public Compiler {
  public:
-  EagerCompiler(const ir::OpTable& ops, const KernelTable& kernels) : ops_(ops), kernels_(kernels) {}
+  using Compiler::Compiler;
 
   std::string_view name() const override { return "eager"; }
+  Hash128 hash() const override { return Hasher().finish(); }
 
-  Result<Program> compile(ir::Graph piece) const override {
-    std::vector<Program::Step> steps;
-    for (std::size_t i = 0; i < piece.nodes.size(); ++i) {
-      const ir::OpDecl* decl = TRY(ops_.get(piece.nodes[i].op));
-      if (decl->execution != ir::Execution::kKernel) continue;
-      steps.push_back({TRY(kernels_.get(decl->name)), ir::NodeId(static_cast<std::int32_t>(i))});
-    }
-    return Program(std::move(piece), std::move(steps));
+  Result<CompilerOutput> compile(const ir::Graph& piece) const override {
+    return CompilerOutput{.program = TRY(eager_program(piece, context().ops, context().kernels))};
   }
-
- private:
-  const ir::OpTable& ops_;
-  const KernelTable& kernels_;
+  Result<Program> load(const ir::Graph& /*piece*/, const Json& /*handle*/) const override {
+    return unimplemented("it writes no handles");
+  }
 };
 
 }  // namespace
 
-std::unique_ptr<Compiler> make_eager_compiler(const ir::OpTable& ops, const KernelTable& kernels) {
-  return std::make_unique<EagerCompiler>(ops, kernels);
+std::unique_ptr<Compiler> make_eager_compiler(const CompilerContext& context) {
+  return std::make_unique<EagerCompiler>(context);
+}
+
+Result<Program> eager_program(const ir::Graph& piece, const ir::OpTable& ops, const KernelTable& kernels) {
+  Program program;
+  for (std::size_t i = 0; i < piece.values.size(); ++i) {
+    const ir::Value& value = piece.values[i];
+    program.values.push_back({.name = value.name,
+                              .type = value.type,
+                              .kind = value.kind,
+                              .of_piece = ir::ValueId(static_cast<std::int32_t>(i))});
+  }
+  for (const ir::Node& node : piece.nodes) {
+    const ir::OpDecl* decl = TRY(ops.get(node.op));
+    switch (decl->execution) {
+      case ir::Execution::kKernel:
+        program.instructions.push_back(make_instruction(node, *TRY(kernels.get(decl->name))));
+        break;
+      case ir::Execution::kView: program.values[node.results[0].index()].view_of = node.operands[0]; break;
+      case ir::Execution::kAllocate: break;  // the memory of values is planned, and nothing runs
+    }
+  }
+  return program;
 }
 
 }  // namespace tessera

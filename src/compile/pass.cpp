@@ -56,7 +56,8 @@ Result<PassReport> run_one(const Pass& pass, ir::Graph& graph, const ir::OpTable
 }  // namespace
 
 std::span<const Pass> pass_list() {
-  // Folding leaves casts to the same type for remove_copies. What is dead would keep values of a native form in use.
+  // Folding leaves casts to the same type, which remove_copies takes. Dead code goes before fusion, because a dead use
+  // of a native form's inner value would prevent the fusion.
   static constexpr std::array kPasses = {
       Pass{.name = "fold_constants",
            .summary = "chains of scale, cast and reshape by numbers that the graph knows become one",

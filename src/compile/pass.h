@@ -1,4 +1,4 @@
-// The pass manager (E4): what happens to a model's graph between its architecture and the cut into pieces.
+// The pass manager: what happens to a model's graph between its architecture and the cut into pieces.
 //
 // A pass is a pure function from graph to graph with a name. All passes stand in one list, in the order in which they
 // run; each can be switched off by its name, is timed, and what it returns is verified: a pass that breaks a graph
@@ -23,9 +23,9 @@
 
 namespace tessera {
 
-// The changed graph, or nothing where there was nothing to do.
+// The changed graph; std::nullopt where the pass changes nothing.
 using PassResult = Result<std::optional<ir::Graph>>;
-// That nothing. (std::nullopt would make a Result without a value.)
+// The result of a pass that changes nothing. (A bare std::nullopt would make a Result without a value.)
 inline std::optional<ir::Graph> unchanged() { return std::nullopt; }
 
 struct Pass {

@@ -27,7 +27,7 @@ fs::path path_of(const std::string& root, std::string_view kind, const Hash128& 
   return folder_of(root) / fmt::format("{}-{}.json", kind, key.hex());
 }
 
-// Of everything that an entry says: a bit that fell over anywhere shows.
+// Covers every field of an entry, so that any flipped bit is found.
 std::string checksum(std::string_view kind, const std::string& key, const std::string& value) {
   Hasher hasher;
   hasher.add(kind);
@@ -50,7 +50,8 @@ Result<Json> read_entry(const fs::path& path, std::string_view kind, const std::
   if (status.type() == fs::file_type::not_found) return not_found("no entry");
   if (!fs::is_regular_file(status)) return data_loss(fmt::format("{}: is no file", path.string()));
   const std::uintmax_t bytes = fs::file_size(path, error);
-  if (error == std::errc::no_such_file_or_directory) return not_found("no entry any more");  // cleared meanwhile
+  if (error == std::errc::no_such_file_or_directory)
+    return not_found("the entry is gone");  // another process cleared the cache
   if (error || bytes > static_cast<std::uintmax_t>(kMaxEntryBytes))
     return data_loss(fmt::format("{}: is larger than an entry", path.string()));
   const Json entry = TRY(Json::read_file(path.string()));
@@ -71,7 +72,7 @@ bool all_of(std::string_view text, std::string_view letters) {
   return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
 }
 
-// The kind of the entry, or of the unfinished one, that is named so; "" for a file that is not ours.
+// The kind of the finished or unfinished entry that has this file name; "" for a file that is no entry.
 std::string kind_of(const std::string& name) {
   const std::size_t dash = name.find('-');
   if (dash == std::string::npos) return "";
@@ -84,7 +85,7 @@ std::string kind_of(const std::string& name) {
   return rest.substr(37).starts_with('.') && rest.ends_with(".new") ? std::string(kUnfinished) : "";
 }
 
-// Ours in `folder`. Files may come and go meanwhile.
+// The entries in `folder`. Other processes may add and remove files meanwhile.
 Result<std::vector<File>> files_in(const fs::path& folder) {
   std::vector<File> files;
   std::error_code error;
@@ -104,7 +105,7 @@ Result<std::vector<File>> files_in(const fs::path& folder) {
   return files;
 }
 
-// Ours of all versions.
+// The entries of all versions.
 Result<std::vector<File>> all_files(const std::string& root) {
   std::vector<File> all;
   std::error_code error;
@@ -166,7 +167,7 @@ std::optional<Json> ProfileCache::load(std::string_view kind, const Hash128& key
 void ProfileCache::save(std::string_view kind, const Hash128& key, const Json& value) {
   if (options_.root.empty()) return;
   Status status = write(kind, key, value);
-  // Somebody may have cleared the cache between the folder's making and the file's.
+  // Another process may have cleared the cache after the folder was made.
   if (status.code() == StatusCode::kNotFound) status = write(kind, key, value);
   if (!status.ok())
     return warn_once(warned_of_folder_, status.with_context("what was measured is not kept for the next start"));
@@ -200,7 +201,7 @@ Result<std::map<std::string, ProfileCacheKind>> clear_profiles(const std::string
     if (fs::remove(file.path, error)) removed.push_back(file);
     if (error) return not_found(fmt::format("cannot remove {}: {}", file.path.string(), error.message()));
   }
-  // Only what is empty is removed; a writer makes the folder anew.
+  // Only empty folders are removed; a writer makes its folder again.
   std::error_code error;
   for (const File& file : removed) fs::remove(file.path.parent_path(), error);
   fs::remove(profiles(root), error);

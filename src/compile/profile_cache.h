@@ -1,4 +1,4 @@
-// What earlier runs measured and chose, kept on disk (E6): small JSON values under content-hash keys.
+// What earlier runs measured and chose, kept on disk: small JSON values under content-hash keys.
 //
 //   ProfileCache cache({.root = "/home/me/.cache/tessera"});
 //   Hasher key; key.add(graph_text); key.add(device_name);
@@ -8,8 +8,8 @@
 //   <root>/profiles/v1/<kind>-<32 digits>.json    an entry
 //                                       ….new     one that is being written, or was when its writer ended
 //
-// Nothing here fails a start: an entry that is not whole, not ours or of another version counts as absent and is
-// replaced by the next save; a folder that cannot be used keeps nothing. Each of the two is warned about once.
+// No error of the cache fails a start. An entry that is damaged, foreign or of another version counts as absent, and
+// the next save replaces it. Where the folder cannot be used, nothing is kept. Each of the two is warned about once.
 // Processes share a folder without locks: an entry is written beside its place, put on disk and renamed.
 // Threads: one at a time for each object.
 #pragma once

@@ -7,12 +7,17 @@
 namespace tessera {
 namespace {
 
-std::string describe(const ir::Graph& graph, const ir::Node& node) {
-  if (!node.results.empty()) return fmt::format("operator {} (%{})", node.op, graph.value(node.results[0]).name);
-  for (std::size_t i = 0; i < node.operands.size(); ++i) {
-    if (node.mutates[i]) return fmt::format("operator {} (mut %{})", node.op, graph.value(node.operands[i]).name);
+// "operator linear (%y)", "operator store (mut %out)"
+std::string describe(const Program& program, const Instruction& instruction, std::span<const std::string> names) {
+  const ir::Node& call = instruction.call;
+  const auto name = [&](ir::ValueId id) -> const std::string& {
+    return names.empty() ? program.value(id).name : names[id.index()];
+  };
+  if (!call.results.empty()) return fmt::format("operator {} (%{})", call.op, name(call.results[0]));
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    if (call.mutates[i]) return fmt::format("operator {} (mut %{})", call.op, name(call.operands[i]));
   }
-  return fmt::format("operator {}", node.op);
+  return fmt::format("operator {}", call.op);
 }
 
 struct Views {
@@ -20,20 +25,26 @@ struct Views {
   std::vector<TensorView> results;
 };
 
-Result<Views> views_of(const ir::Graph& graph, const ir::Node& node, const ir::Bucket& bucket,
+Result<Views> views_of(const Program& program, const ir::Node& call, const ir::Bucket& bucket,
                        std::span<std::byte* const> addresses) {
   Views views;
-  auto add = [&](std::vector<TensorView>& out, ir::ValueId id) -> Status {
+  const auto add = [&](std::vector<TensorView>& out, ir::ValueId id) -> Status {
     std::byte* address = addresses.empty() ? nullptr : addresses[id.index()];
-    out.push_back(TRY(make_view(graph.value(id).type, bucket, address).with_context("%" + graph.value(id).name)));
+    out.push_back(TRY(make_view(program.value(id).type, bucket, address).with_context("%" + program.value(id).name)));
     return ok_status();
   };
-  for (const ir::ValueId id : node.operands) TRY(add(views.operands, id));
-  for (const ir::ValueId id : node.results) TRY(add(views.results, id));
+  for (const ir::ValueId id : call.operands) TRY(add(views.operands, id));
+  for (const ir::ValueId id : call.results) TRY(add(views.results, id));
   return views;
 }
 
 }  // namespace
+
+Instruction make_instruction(ir::Node call, const KernelDef& kernel) {
+  Instruction instruction{.call = std::move(call), .kernel = {.name = std::string(kernel.name), .bind = kernel.bind}};
+  if (kernel.workspace_bytes != nullptr) instruction.kernel.workspace_bytes = kernel.workspace_bytes;
+  return instruction;
+}
 
 Result<TensorView> make_view(const ir::Type& type, const ir::Bucket& bucket, std::byte* data) {
   const std::vector<std::int64_t> dims = TRY(ir::evaluate(type.shape, bucket));
@@ -45,49 +56,53 @@ Result<TensorView> make_view(const ir::Type& type, const ir::Bucket& bucket, std
 }
 
 Status BoundProgram::enqueue(Stream& stream) const {
-  for (std::size_t i = 0; i < steps_.size(); ++i) TRY(enqueue_step(i, stream));
+  for (std::size_t i = 0; i < ops_.size(); ++i) TRY(enqueue_instruction(i, stream));
   return ok_status();
 }
 
-Status BoundProgram::enqueue_step(std::size_t i, Stream& stream) const {
-  const Step& step = steps_[i];
-  Status status = step.op->enqueue(stream);
-  // A kernel that swallowed the error of a call that capture does not allow would not be found by it.
+Status BoundProgram::enqueue_instruction(std::size_t instruction, Stream& stream) const {
+  Status status = ops_[instruction]->enqueue(stream);
+  // A kernel that ignores the error of a call that capture forbids is found by the recording's own status.
   if (status.ok() && stream.recording()) status = stream.recording_status();
   if (!status.ok()) [[unlikely]]
-    return std::move(status).with_context(describe(*graph_, graph_->node(step.node)));
+    return with_instruction(std::move(status), instruction);
   return ok_status();
+}
+
+Status BoundProgram::with_instruction(Status status, std::size_t instruction) const {
+  return std::move(status).with_context(describe(*program_, program_->instructions[instruction], names_));
 }
 
 Result<std::size_t> Program::workspace_bytes(const ir::Bucket& bucket, Device& device,
                                              const ForwardContext& context) const {
   std::size_t most = 0;
-  for (const Step& step : steps_) {
-    if (step.kernel->workspace_bytes == nullptr) continue;
-    const ir::Node& node = graph_->node(step.node);
-    const Views views = TRY(views_of(*graph_, node, bucket, {}));
-    const BindArgs args{
-        .node = node, .operands = views.operands, .results = views.results, .device = device, .context = context};
-    most = std::max(most, TRY(step.kernel->workspace_bytes(args).with_context(describe(*graph_, node))));
+  for (const Instruction& instruction : instructions) {
+    if (!instruction.kernel.workspace_bytes) continue;
+    const Views views = TRY(views_of(*this, instruction.call, bucket, {}));
+    const BindArgs args{.node = instruction.call,
+                        .operands = views.operands,
+                        .results = views.results,
+                        .device = device,
+                        .context = context};
+    most = std::max(most, TRY(instruction.kernel.workspace_bytes(args).with_context(describe(*this, instruction, {}))));
   }
   return most;
 }
 
 Result<BoundProgram> Program::bind(const BindTarget& target) const {
-  std::vector<BoundProgram::Step> bound;
-  bound.reserve(steps_.size());
-  for (const Step& step : steps_) {
-    const ir::Node& node = graph_->node(step.node);
-    const Views views = TRY(views_of(*graph_, node, target.bucket, target.addresses));
-    const BindArgs args{.node = node,
+  std::vector<std::unique_ptr<BoundOp>> ops;
+  ops.reserve(instructions.size());
+  for (const Instruction& instruction : instructions) {
+    const Views views = TRY(views_of(*this, instruction.call, target.bucket, target.addresses));
+    const BindArgs args{.node = instruction.call,
                         .operands = views.operands,
                         .results = views.results,
                         .workspace = target.workspace,
                         .device = target.device,
                         .context = target.context};
-    bound.push_back({TRY(step.kernel->bind(args).with_context(describe(*graph_, node))), step.node});
+    ops.push_back(TRY(instruction.kernel.bind(args).with_context(describe(*this, instruction, target.names))));
   }
-  return BoundProgram(*graph_, std::move(bound));
+  return BoundProgram(*this, target.names, std::move(ops));
 }
 
 }  // namespace tessera

@@ -1,12 +1,15 @@
 // A piece made executable.
 //
-//   Program       kernel steps over the piece's values; sizes still free
-//   BoundProgram  the same for one bucket: every address, grid and matmul algorithm decided
+//   Program       values and instructions; sizes are still symbols. Plain data, like ir::Graph: a compiler builds it,
+//   and
+//                 it can be printed (program_text.h), compared and patched
+//   BoundProgram  the same for one bucket: every address, grid and matmul algorithm is decided
 //
-// BoundProgram::enqueue() runs the piece now, or, while the stream records, into a graph: eager,
-// warm-up and capture are the same calls.
+// BoundProgram::enqueue() runs the piece now or, while the stream records, into a graph. Eager runs, warm-up and
+// capture make the same calls.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,54 +21,81 @@
 
 namespace tessera {
 
+inline constexpr ir::ValueId kNoValue{-1};
+
+// What instructions read and write.
+struct ProgramValue {
+  std::string name;
+  ir::Type type;
+  ir::ValueKind kind = ir::ValueKind::kResult;  // kInput: made outside of the piece, a value of another piece included
+  ir::ValueId of_piece = kNoValue;              // the same value in the piece's graph; kNoValue: the compiler's own
+  ir::ValueId view_of = kNoValue;               // an earlier value of the program, whose memory this one shares
+};
+
+// The code of an instruction: a registered kernel, or what a compiler has generated.
+struct InstructionKernel {
+  std::string name;  // "onednn", "cpu"
+  std::function<Result<std::unique_ptr<BoundOp>>(const BindArgs& args)> bind;
+  std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};  // empty: no scratch
+};
+
+struct Instruction {
+  // Operator, attributes, operands and results, which are values of the program. No node of the graph has to be like
+  // it: a compiler may invent the operator's name.
+  ir::Node call;
+  InstructionKernel kernel;
+  std::vector<ir::Dim> grid{};  // blocks in x, y and z, where the compiler decides them; empty: binding does
+};
+
+// Runs `call` by a registered kernel.
+Instruction make_instruction(ir::Node call, const KernelDef& kernel);
+
 // Where and for which sizes a program is bound.
 struct BindTarget {
   const ir::Bucket& bucket;
-  std::span<std::byte* const> addresses;  // [graph.values.size()]: of each value
+  std::span<std::byte* const> addresses;  // [values]
   std::byte* workspace = nullptr;         // at least Program::workspace_bytes(bucket) bytes
   Device& device;
   const ForwardContext& context;  // outlives the bound program
+  // [values]: names in errors, for a program that serves several pieces; outlive the bound program. Empty: the
+  // program's own.
+  std::span<const std::string> names{};
 };
+
+struct Program;
 
 class BoundProgram {
  public:
-  struct Step {
-    std::unique_ptr<BoundOp> op;
-    ir::NodeId node;
-  };
-  BoundProgram(const ir::Graph& graph, std::vector<Step> steps) : graph_(&graph), steps_(std::move(steps)) {}
+  // `program` and `names` outlive this and stay where they are.
+  BoundProgram(const Program& program, std::span<const std::string> names, std::vector<std::unique_ptr<BoundOp>> ops)
+      : program_(&program), names_(names), ops_(std::move(ops)) {}
 
   // Asynchronous on `stream`; an error names the operator and its result.
   Status enqueue(Stream& stream) const;
-  // One step of it. Precondition: step < num_kernels().
-  Status enqueue_step(std::size_t step, Stream& stream) const;
-  std::span<const Step> steps() const { return steps_; }
-  std::int64_t num_kernels() const { return static_cast<std::int64_t>(steps_.size()); }
+  // One instruction of it. Precondition: instruction < num_instructions().
+  Status enqueue_instruction(std::size_t instruction, Stream& stream) const;
+  // `status` with the instruction's operator and result.
+  Status with_instruction(Status status, std::size_t instruction) const;
+
+  std::size_t num_instructions() const { return ops_.size(); }
+  const BoundOp& op(std::size_t instruction) const { return *ops_[instruction]; }
 
  private:
-  const ir::Graph* graph_;  // the Program's, which outlives this
-  std::vector<Step> steps_;
+  const Program* program_;
+  std::span<const std::string> names_;
+  std::vector<std::unique_ptr<BoundOp>> ops_;  // [instructions]
 };
 
-class Program {
- public:
-  struct Step {
-    const KernelDef* kernel = nullptr;  // of the kernel table, which outlives the program
-    ir::NodeId node;
-  };
-  Program(ir::Graph graph, std::vector<Step> steps)
-      : graph_(std::make_unique<ir::Graph>(std::move(graph))), steps_(std::move(steps)) {}
+struct Program {
+  std::vector<ProgramValue> values;
+  std::vector<Instruction> instructions;  // in execution order
 
-  const ir::Graph& graph() const { return *graph_; }
-  std::span<const Step> steps() const { return steps_; }
+  const ProgramValue& value(ir::ValueId id) const { return values[id.index()]; }
 
-  // Scratch that any step needs for the bucket; steps run one after another and share it.
+  // Scratch that any instruction needs for the bucket; they run one after another and share it.
   Result<std::size_t> workspace_bytes(const ir::Bucket& bucket, Device& device, const ForwardContext& context) const;
+  // The program outlives what is bound and stays where it is.
   Result<BoundProgram> bind(const BindTarget& target) const;
-
- private:
-  std::unique_ptr<ir::Graph> graph_;  // behind a pointer, so that bound programs survive a move
-  std::vector<Step> steps_;
 };
 
 // A value of `type` at `data`, with the bucket's numbers.

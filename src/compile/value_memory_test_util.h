@@ -1,6 +1,6 @@
-// For tests that run programs: memory of its own for every value of a graph, views in the memory of what they view.
+// For tests that run programs: memory of its own for every value of a program, views in the memory of what they view.
 //
-//   ValueMemory values(device, stream, graph, bucket);
+//   ValueMemory values(device, stream, program, bucket);
 //   values.write("x", {1, 2, 3});
 //   BoundProgram bound = *program.bind(values.target(bucket, context));
 //   EXPECT_THAT(values.read("y"), ElementsAre(2, 4, 6));
@@ -51,21 +51,19 @@ inline ir::Graph parse(std::string_view text, const ir::OpTable& ops) {
 
 class ValueMemory {
  public:
-  ValueMemory(Device& device, Stream& stream, const ir::Graph& graph, const ir::Bucket& bucket, const ir::OpTable& ops)
-      : device_(device), stream_(stream), graph_(graph), addresses_(graph.values.size(), nullptr) {
-    for (std::size_t i = 0; i < graph.values.size(); ++i) {
-      Result<std::int64_t> bytes = ir::size_bytes(graph.values[i].type, bucket);
+  ValueMemory(Device& device, Stream& stream, const Program& program, const ir::Bucket& bucket)
+      : device_(device), stream_(stream), program_(program), addresses_(program.values.size(), nullptr) {
+    for (std::size_t i = 0; i < program.values.size(); ++i) {
+      Result<std::int64_t> bytes = ir::size_bytes(program.values[i].type, bucket);
       EXPECT_TRUE(bytes.ok()) << bytes.status().to_string();
       bytes_.push_back(bytes.ok() ? static_cast<std::size_t>(*bytes) : 0);
-      Result<std::unique_ptr<Allocation>> memory = device.allocate(bytes_[i], graph.values[i].name);
+      Result<std::unique_ptr<Allocation>> memory = device.allocate(bytes_[i], program.values[i].name);
       EXPECT_TRUE(memory.ok()) << memory.status().to_string();
       addresses_[i] = (*memory)->data();
       EXPECT_TRUE(stream.fill(addresses_[i], 0xff, bytes_[i]).ok());
       memory_.push_back(*std::move(memory));
-    }
-    for (const ir::Node& node : graph.nodes) {
-      if (ops.find(node.op)->execution == ir::Execution::kView)
-        addresses_[node.results[0].index()] = addresses_[node.operands[0].index()];
+      if (const ir::ValueId viewed = program.values[i].view_of; viewed != kNoValue)
+        addresses_[i] = addresses_[viewed.index()];
     }
   }
 
@@ -95,15 +93,15 @@ class ValueMemory {
 
  private:
   std::size_t index(std::string_view name) const {
-    for (std::size_t i = 0; i < graph_.values.size(); ++i)
-      if (graph_.values[i].name == name) return i;
+    for (std::size_t i = 0; i < program_.values.size(); ++i)
+      if (program_.values[i].name == name) return i;
     ADD_FAILURE() << "no value %" << name;
     return 0;
   }
 
   Device& device_;
   Stream& stream_;
-  const ir::Graph& graph_;
+  const Program& program_;
   std::vector<std::byte*> addresses_;
   std::vector<std::size_t> bytes_;
   std::vector<std::unique_ptr<Allocation>> memory_;

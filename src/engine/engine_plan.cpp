@@ -9,7 +9,7 @@
 #include "tessera/engine/plan_ladders.h"
 #include "tessera/model/checkpoint.h"
 #include "tessera/ops/registry.h"
-#include "tessera/piecewise/splitter.h"
+#include "tessera/piecewise/split_ops.h"
 
 namespace tessera {
 namespace {
@@ -100,6 +100,9 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
   runner.trim_between_captures = options.graphs.gc;
   runner.measure_costs = options.graphs.measure_costs && !options.deterministic;
   runner.debug = options.graphs.debug;
+  runner.compiler = options.graphs.compiler;
+  runner.cache_dir = options.cache_dir;
+  TRY(runner.compilers.check(runner.compiler).with_context("--piecewise-cuda-graph-compiler"));
 
   plan.model = {.dtype = TRY(choose_dtype(options.dtype, plan.config, device)),
                 .page_size = runner.page_size,
@@ -116,8 +119,10 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
                                .standard_gqa = plan.config.num_attention_heads % plan.config.num_key_value_heads == 0});
   plan.notes.insert(plan.notes.end(), runner.graphs.messages.begin(), runner.graphs.messages.end());
   if (!runner.graphs.prefill_whole)
-    runner.split_ops = options.graphs.split_ops.empty() ? default_split_ops(op_table()) : options.graphs.split_ops;
-  TRY(check_split_ops(op_table(), runner.split_ops).with_context("--cuda-graph-split-ops"));
+    runner.split_ops =
+        options.graphs.split_ops.empty()
+            ? default_split_ops(op_table())
+            : TRY(resolve_split_ops(op_table(), options.graphs.split_ops).with_context("--cuda-graph-split-ops"));
   TRY(plan_ladders(options, plan));
   TRY(plan_memory_shares(options, on, plan));
   return plan;

@@ -34,6 +34,7 @@ struct GraphOptions {
   std::int64_t decode_max_batch = 0;           // 0: 256
   std::vector<std::int64_t> decode_batches;    // empty: the schedule
   std::vector<std::string> split_ops;          // empty: what operators declare
+  std::string compiler = "eager";              // of pieces; compile/compiler_registry.h
   CaptureMode capture = CaptureMode::kEager;
   std::int64_t memory_budget = 0;  // bytes that graphs may take; 0: any number
   bool gc = false;                 // --enable-cudagraph-gc

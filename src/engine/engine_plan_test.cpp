@@ -50,7 +50,7 @@ TEST(EnginePlan, DefaultsAreTheCpus) {
   EXPECT_EQ(p.runner.page_size, 16);
   EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(2048));
   EXPECT_EQ(p.runner.decode_sizes, decode_ladder(256));
-  EXPECT_THAT(p.runner.split_ops, ElementsAre("attention"));
+  EXPECT_THAT(p.runner.split_ops, ElementsAre("all_reduce", "attention"));
   EXPECT_TRUE(p.runner.graphs.prefill && p.runner.graphs.decode && p.runner.decode_padding);
   EXPECT_THAT(p.notes, IsEmpty());
 }
@@ -102,6 +102,7 @@ TEST(EnginePlan, RefusesByFlagAndValue) {
       {[](EngineOptions& o) { o.mem_fraction_static = 0.96; }, "--mem-fraction-static: 0.96"},
       {[](EngineOptions& o) { o.mem_fraction_static = -1; }, "--mem-fraction-static: -1"},
       {[](EngineOptions& o) { o.graphs.split_ops = {"atention"}; }, "--cuda-graph-split-ops"},
+      {[](EngineOptions& o) { o.graphs.compiler = "fusd"; }, "--piecewise-cuda-graph-compiler"},
       {[](EngineOptions& o) { o.model_path = "/nowhere"; }, "/nowhere"},
       {[](EngineOptions& o) {
          o.graphs.piecewise_tokens = {64, 128};

@@ -42,7 +42,7 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   // The graphs are what the passes left; a pass may still be of another version with the same result.
   const Result<Hash128> passes = passes_hash({.disabled = options.graphs.disabled_passes});
   costs.add(passes.ok() ? passes->hex() : std::string());
-  costs.add("eager");  // the compiler
+  costs.add(plan.runner.compiler);
   costs.add(ir::dtype_name(plan.model.dtype));
   costs.add(plan.runner.page_size);
   costs.add(plan.runner.memory_plan);

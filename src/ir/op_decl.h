@@ -51,10 +51,7 @@ struct OpDecl {
   // Result types from operand types; refuses what the kernels cannot take, with the reason.
   Result<std::vector<Type>> (*infer)(const OpSignature& signature) = nullptr;
 
-  // Row i of every result depends on row i of the row-wise operands alone, so padded rows cannot
-  // change real ones.
-  bool row_independent = true;
-  // May be recorded into a graph. An operator that is not must be a split op.
+  // May be recorded into a graph. Forwards are cut at an operator that may not, whatever the split ops.
   bool capturable = true;
   // Cut here unless the user names other split ops.
   bool split_by_default = false;

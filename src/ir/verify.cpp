@@ -161,8 +161,6 @@ class Verifier {
   }
 
   static Status check_splitting(const OpDecl& decl) {
-    if (!decl.capturable && !decl.split_by_default)
-      return broken("the operator cannot be captured and is not split by default");
     if (decl.split_by_default && decl.execution != Execution::kKernel)
       return broken("the operator is split by default and runs nothing");
     return ok_status();

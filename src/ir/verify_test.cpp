@@ -184,18 +184,14 @@ TEST(Verify, AllocatedMemoryIsWrittenBeforeItIsRead) {
   EXPECT_EQ(broken_text("%a = empty_like(%x) %v = split_columns(%a) store(%x, mut %v) return %a"), "no error");
 }
 
-TEST(Verify, WhatCannotBeCapturedIsSplit) {
-  static const OpDecl kStray{
-      .name = "stray", .summary = "breaks a rule", .infer = test_ops::nothing, .capturable = false};
+TEST(Verify, WhatRunsNothingIsNoSplitOp) {
   static const OpDecl kIdle{.name = "idle",
                             .summary = "breaks a rule",
                             .operands = {{"x"}},
                             .infer = test_ops::like_first,
                             .split_by_default = true,
                             .execution = Execution::kView};
-  const OpTable ops({&kStray, &kIdle});
-  EXPECT_THAT(broken_text("stray() return", ops),
-              HasSubstr("node 0 (stray): the operator cannot be captured and is not split by default"));
+  const OpTable ops({&kIdle});
   EXPECT_THAT(broken_text("%y = idle(%x) return", ops), HasSubstr("the operator is split by default and runs nothing"));
 }
 

@@ -59,7 +59,6 @@ const ir::OpDecl kAttention{
                    {.name = "window", .kind = ir::AttributeKind::kInt},
                    {.name = "softcap", .kind = ir::AttributeKind::kDouble}},
     .infer = infer,
-    .row_independent = true,
     .split_by_default = true,
 };
 

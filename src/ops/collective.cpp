@@ -205,6 +205,7 @@ const ir::OpDecl kAllReduce{
     .operands = {{.name = "x", .mutated = true}},
     .attributes = {},
     .infer = infer_all_reduce,
+    .split_by_default = true,
 };
 
 const ir::OpDecl kAllGather{

@@ -1,4 +1,4 @@
-// The forwards that an arena has seen, so that a view of an output that a later one has overwritten is found (D3).
+// The forwards that an arena has seen, so that a view of an output that a later one has overwritten is found.
 //
 // Each forward has a generation. It may write the whole arena but the first bytes, which its executable leaves as they
 // are (ExecutableOptions::reserved_bytes): the head leaves the body's output, and that stays fresh.

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// A size that costs as much as the next one but for this share serves nobody.
+// A size is left out where the next size costs at most this share more.
 constexpr double kSameCost = 0.005;
 
 struct Addition {
@@ -21,18 +21,18 @@ struct Addition {
 std::optional<Addition> best_between(std::int64_t below, std::int64_t above, const TokenCost& cost,
                                      const TokenWeights& weights, std::int64_t step) {
   std::optional<Addition> best;
-  const double dear = cost(above);
+  const double cost_above = cost(above);
   double forwards = 0;
   for (std::int64_t tokens = below + 1; tokens < above; ++tokens) {
     if (tokens < std::ssize(weights)) forwards += weights[static_cast<std::size_t>(tokens)];
     if (tokens % step != 0) continue;
-    const double saving = forwards * (dear - cost(tokens));
+    const double saving = forwards * (cost_above - cost(tokens));
     if (saving > 0 && (!best || saving > best->saving)) best = Addition{tokens, saving};
   }
   return best;
 }
 
-// The gap below each size, and what a size in it would save.
+// The gap below a size, and the size in it that would save most.
 struct Gap {
   std::int64_t below;
   std::int64_t above;
@@ -103,7 +103,7 @@ void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& token_cost, co
 }
 
 std::vector<std::int64_t> auto_ladder(std::int64_t max_tokens, const TokenCost& cost) {
-  constexpr std::int64_t kFirst = 33;  // fewer tokens are a matter of launches, not of padding
+  constexpr std::int64_t kFirst = 33;  // below, the time is that of launches, and padding adds little
   const std::vector<std::int64_t> scheduled = prefill_ladder(max_tokens);
   std::vector<std::int64_t> sizes;
   for (const std::int64_t size : scheduled | std::views::reverse)

@@ -1,4 +1,4 @@
-// Prefill sizes by what they cost (B3, B10): which graphs save the most padded time, for forwards of any token count or
+// Prefill sizes by what they cost: which graphs save the most padded time, for forwards of any token count or
 // of those that were seen. Pure functions.
 #pragma once
 
@@ -9,20 +9,21 @@
 
 namespace tessera {
 
-// How long a forward of so many tokens takes, in any unit; not falling.
+// How long a forward of `tokens` tokens takes, in any unit. It does not fall as the tokens grow.
 using TokenCost = std::function<double(std::int64_t tokens)>;
 
-// Where nothing was measured, in tokens' worth: each token, and the weights that are read once, which on an H200 take
-// as long as some 250 tokens of Llama-3-8B and 600 of Qwen3-0.6B, on a CPU fewer (docs/benchmarks.md). A small value
-// makes much of padding: a size too many costs less than one that is missing.
+// The cost where nothing was measured, in units of one token's: one for each token, and a constant for reading the
+// weights once. On an H200 the weights take as long as about 250 tokens of Llama-3-8B or 600 of Qwen3-0.6B, on a CPU as
+// fewer (docs/benchmarks.md). The constant is at the low end, which makes padding look expensive: a size too many costs
+// less than a missing one.
 double prior_token_cost(std::int64_t tokens);
 
-// [tokens]: how often a forward has so many, in any unit.
+// [tokens]: how often a forward has that many tokens, in any unit.
 using TokenWeights = std::vector<double>;
 TokenWeights uniform_weights(std::int64_t first, std::int64_t last);
 
-// Of forwards that are padded to the ladder's next size, as shares of all that is computed. Forwards above the largest
-// size are left out.
+// What is computed for padding, as shares of everything computed, where forwards are padded to the ladder's next size.
+// Forwards above the largest size are not counted.
 struct PaddingWaste {
   double tokens = 0;
   double time = 0;
@@ -35,7 +36,7 @@ struct LadderGoal {
   // No further sizes once padding takes less of the time. Where nothing was measured costs may rise faster than
   // prior_token_cost says: these 2 % are 2.5 % by the times of Qwen3-0.6B on an H200.
   double time_waste = 0.02;
-  double exact = 1;  // or once so many forwards have a size of their own
+  double exact = 1;  // or once this share of the forwards has a size of its own
   std::size_t most_sizes = 96;
   std::int64_t step = 16;  // sizes are multiples of it
 };

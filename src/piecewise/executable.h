@@ -1,29 +1,33 @@
-// A stitching graph made runnable: every part compiled, and for each bucket bound to addresses of
-// one memory plan. run() enqueues all parts; capture() records the pieces; replay() launches them
-// and runs the split operators between.
+// A stitching graph made runnable. Its parts are compiled to programs; liveness over the programs gives the memory plan
+// of each bucket; a bucket is bound to the plan's addresses once, and then run, captured and replayed.
 //
-// Several executables (prefill, decode, head) share one arena and one workspace: forwards are
-// ordered on one stream, and what outlives a forward is copied out of the arena by the runner.
-// Not thread-safe: one thread owns the executables of an arena.
+//   create:   StitchingGraph ─▶ CompiledForward ─▶ Liveness
+//   bind:     Liveness + sizes ─▶ memory plan ─▶ BoundForward: one flat list of kernels
+//   capture:  BoundForward gets a second list, in which each piece is one graph to launch
+//
+// Several executables (prefill, decode, head) share one arena and one workspace: forwards are ordered on one stream,
+// and what outlives a forward is copied out of the arena by the runner. Not thread-safe: one thread owns the
+// executables of an arena.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/compile/compiler.h"
-#include "tessera/compile/isolated_memory.h"
-#include "tessera/compile/memory_plan.h"
 #include "tessera/device/device.h"
-#include "tessera/ir/op_decl.h"
 #include "tessera/piecewise/arena_history.h"
 #include "tessera/piecewise/backend.h"
+#include "tessera/piecewise/bound_forward.h"
+#include "tessera/piecewise/compiled_forward.h"
 #include "tessera/piecewise/external_values.h"
-#include "tessera/piecewise/liveness.h"
+#include "tessera/piecewise/forward_memory.h"
+#include "tessera/piecewise/part_entry.h"
 #include "tessera/piecewise/stitching.h"
 
 namespace tessera {
@@ -31,17 +35,16 @@ namespace tessera {
 enum class MemoryPlanKind : std::uint8_t { kPlanned, kIsolated };
 std::string_view memory_plan_kind_name(MemoryPlanKind kind);  // "planned" "isolated"
 
-using Planner = std::function<Result<MemoryPlan>(std::span<const LiveRange>)>;
-
 // What an executable runs on; everything outlives it.
 struct ExecutionEnvironment {
   Device& device;
   Stream& stream;  // the one stream of the arena
   const ForwardContext& context;
-  const ExternalValues& externals;  // of inputs, weights and states
-  Arena& arena;                     // values
-  Arena& workspace;                 // kernels' scratch
-  ArenaHistory* history = nullptr;  // of the arena's forwards; null: they are not counted
+  const ExternalValues& externals;            // of inputs, weights and states
+  Arena& arena;                               // values
+  Arena& workspace;                           // kernels' scratch
+  ArenaHistory* history = nullptr;            // of the arena's forwards; null: they are not counted
+  const PiecewiseBackend* backend = nullptr;  // the device's own way to capture a part; null: recording_backend()
 };
 
 struct ExecutableOptions {
@@ -66,39 +69,47 @@ struct GraphNeed {
 
 class Executable {
  public:
+  // Compiles the graph. The compiler is not needed afterwards, the kernels of its context are. The error names the
+  // part.
   static Result<std::unique_ptr<Executable>> create(StitchingGraph graph, const Compiler& compiler,
-                                                    const ir::OpTable& ops, const ExecutionEnvironment& environment,
-                                                    ExecutableOptions options);
+                                                    const ExecutionEnvironment& environment, ExecutableOptions options);
 
   const StitchingGraph& graph() const { return graph_; }
+  const CompiledForward& compiled() const { return compiled_; }
+  std::span<const CompiledPart> parts() const { return compiled_.parts; }
   const ir::Bucket& largest() const { return options_.largest; }
 
   // From shapes alone; nothing is taken.
   Result<MemoryNeed> memory_need(const ir::Bucket& bucket) const;
   GraphNeed graph_need() const;  // of any bucket
 
-  // Plans the bucket, grows arena and workspace where they are too small, and decides every kernel.
+  // Plans the bucket, grows arena and workspace where they are too small, and decides every kernel. A bucket that is
+  // bound already is dropped first.
   Status bind(const ir::Bucket& bucket);
   bool bound(const ir::Bucket& bucket) const { return bound_.contains(bucket); }
   // Forgets the bucket's kernels and graphs.
-  void drop(const ir::Bucket& bucket);
+  void drop(const ir::Bucket& bucket) { bound_.erase(bucket); }
 
-  // Precondition of all: bound(bucket).
+  // Precondition of all: bound(bucket). Running and replaying cost one look-up of the bucket beside the kernels.
   Status run(const ir::Bucket& bucket) const;
   // On failure the bucket keeps no graph, and run() still works.
   Status capture(const ir::Bucket& bucket);
+  // As run() where the bucket is not captured.
   Status replay(const ir::Bucket& bucket) const;
   bool captured(const ir::Bucket& bucket) const;
   // Output i, in the order of the source graph. Valid until the next forward in this arena.
   Result<OutputView> output(const ir::Bucket& bucket, std::size_t index) const;
 
-  // To look into a forward, or to time it: the parts one by one, and where their values lie. Precondition:
-  // bound(bucket).
-  std::span<const PartBackend> parts() const { return parts_; }
+  // To look into a forward, or to time it: its parts and their instructions one by one, and where values of a part's
+  // program lie. Precondition of the first four: bound(bucket).
+  Status run_instruction(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
+  Status replay_part(const ir::Bucket& bucket, std::size_t part) const;
   Result<TensorView> value(const ir::Bucket& bucket, std::size_t part, ir::ValueId id) const;
   // Every address that the bucket's kernels and graphs hold is the one that they would be bound to now; kInternal names
   // part, bucket and value.
   Status check_addresses(const ir::Bucket& bucket) const;
+  // One for each part, whether the bucket is bound or not.
+  Result<std::vector<PartEntry>> entries(const ir::Bucket& bucket) const;
 
   // The values of the next forward are NaN until they are made: the arena but its reserved bytes, or isolated memory.
   Status poison(const ir::Bucket& bucket);
@@ -107,44 +118,30 @@ class Executable {
 
   GraphStats graph_stats() const;                          // of all buckets
   GraphStats graph_stats(const ir::Bucket& bucket) const;  // of one
-  std::int64_t num_captured() const { return num_captured_; }
+  std::int64_t num_captured() const;
   // Recorded graphs: a captured bucket has one of each piece with kernels.
   std::int64_t num_graphs() const;
   // Buckets that were bound since the start, those dropped again too.
   std::int64_t num_binds() const { return num_binds_; }
 
  private:
-  struct BoundBucket {
-    std::vector<std::byte*> slot_addresses;  // [slots]
-    std::vector<std::int64_t> slot_offsets;  // [slots]: in the arena; -1: elsewhere
-    std::byte* workspace = nullptr;
-    mutable std::uint64_t generation = 0;      // of its last forward
-    std::vector<TensorView> outputs;           // in the order of the source graph
-    std::unique_ptr<IsolatedMemory> isolated;  // null for the planned memory
-    bool captured = false;
-  };
-
   Executable(StitchingGraph graph, const ExecutionEnvironment& environment, ExecutableOptions options)
       : graph_(std::move(graph)), env_(environment), options_(std::move(options)) {}
 
-  Status place_outputs();
-  Status bind_parts(const ir::Bucket& bucket);
-  Result<MemoryPlan> plan(const ir::Bucket& bucket) const;
-  Result<std::vector<std::byte*>> planned_addresses(const ir::Bucket& bucket);
-  std::byte* address_now(const ir::Bucket& bucket, const BoundBucket& entry, std::size_t slot) const;
-  void begin_forward(const ir::Bucket& bucket) const;
-  Result<std::vector<std::byte*>> isolated_addresses(const ir::Bucket& bucket, IsolatedMemory& memory);
+  Result<BoundForward*> find(const ir::Bucket& bucket) const;
+  void begin_forward(BoundForward& forward) const;
+  Result<ForwardAddresses> planned_addresses(const ir::Bucket& bucket);
+  Result<ForwardAddresses> isolated_addresses(const ir::Bucket& bucket);
   Status resolve_externals(const ir::Bucket& bucket, std::vector<std::byte*>& addresses) const;
+  std::byte* address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const;
   Result<std::int64_t> workspace_bytes(const ir::Bucket& bucket) const;
 
   StitchingGraph graph_;
   ExecutionEnvironment env_;
   ExecutableOptions options_;
-  Liveness liveness_;
-  std::vector<std::int64_t> output_offsets_;  // [outputs]
-  std::vector<PartBackend> parts_;            // [graph_.parts]
-  std::map<ir::Bucket, BoundBucket> bound_;
-  std::int64_t num_captured_ = 0;
+  CompiledForward compiled_;
+  std::optional<ForwardMemory> memory_;  // there once created
+  std::map<ir::Bucket, std::unique_ptr<BoundForward>> bound_;
   std::int64_t num_binds_ = 0;
 };
 

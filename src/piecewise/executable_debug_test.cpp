@@ -9,7 +9,6 @@ namespace tessera {
 namespace {
 
 using ::testing::AllOf;
-using testing::bench_kernels;
 using testing::bench_ops;
 using testing::Bytes;
 using testing::ExecutableBench;
@@ -66,9 +65,9 @@ TEST(ExecutableDebug, AMovedArenaOrWorkspaceIsNamed) {
                                          .externals = bench.externals(),
                                          .arena = arena,
                                          .workspace = workspace};
-  const std::unique_ptr<Compiler> compiler = make_eager_compiler(bench_ops(), bench_kernels());
-  const std::unique_ptr<Executable> executable = *Executable::create(
-      *split_graph(bench.graph(), bench_ops(), kCuts), *compiler, bench_ops(), environment, {.largest = tokens(24)});
+  const std::unique_ptr<Compiler> compiler = make_eager_compiler(bench.compiler_context());
+  const std::unique_ptr<Executable> executable = *Executable::create(*split_graph(bench.graph(), bench_ops(), kCuts),
+                                                                     *compiler, environment, {.largest = tokens(24)});
   ASSERT_TRUE(executable->bind(tokens(8)).ok());
   EXPECT_TRUE(executable->check_addresses(tokens(8)).ok());
   arena.move_by(256);
@@ -101,17 +100,16 @@ TEST(ExecutableDebug, StepsOneByOneAreTheForward) {
   EXPECT_EQ(bench.outcome(*executable, 8, 3,
                           [&](const ir::Bucket& bucket) -> Status {
                             TRY(executable->poison(bucket));
-                            for (const PartBackend& part : executable->parts()) {
-                              const BoundProgram& program = *part.bound(bucket);
-                              for (std::size_t i = 0; i < program.steps().size(); ++i)
-                                TRY(program.enqueue_step(i, bench.stream()));
+                            for (std::size_t p = 0; p < executable->parts().size(); ++p) {
+                              const std::size_t count = executable->parts()[p].program->instructions.size();
+                              for (std::size_t i = 0; i < count; ++i) TRY(executable->run_instruction(bucket, p, i));
                             }
                             return ok_status();
                           }),
             want);
   // Values are found where their kernels put them.
-  const Part& last = executable->graph().parts.back();
-  const Result<TensorView> e = executable->value(tokens(8), executable->parts().size() - 1, last.graph.outputs.back());
+  const CompiledPart& last = executable->parts().back();
+  const Result<TensorView> e = executable->value(tokens(8), executable->parts().size() - 1, last.outputs.back());
   ASSERT_TRUE(e.ok()) << e.status().to_string();
   EXPECT_EQ(bench.download(e->data, static_cast<std::size_t>(e->bytes())), want[0]);
 }

@@ -143,7 +143,7 @@ TEST(ExecutableFaults, ALostDeviceIsReportedAsSuchFromEveryCall) {
   EXPECT_EQ(executable->bind(tokens(9)).code(), StatusCode::kDeviceLost);
 }
 
-// The capture fails, and so does binding again: the first error is the one to be told.
+// The capture fails, and so would binding again: the capture's own error is reported.
 TEST(ExecutableFaults, AFailedCaptureReportsItsOwnError) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);

@@ -179,7 +179,7 @@ TEST(Executable, ErrorsSayWhatIsMissing) {
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);
   EXPECT_THAT(executable->bind(tokens(25)).message(),
               AllOf(HasSubstr("two_cuts"), HasSubstr("T=25"), HasSubstr("T=24")));
-  EXPECT_THAT(executable->run(tokens(4)).message(), AllOf(HasSubstr("piece 0 is not bound"), HasSubstr("T=4")));
+  EXPECT_THAT(executable->run(tokens(4)).message(), AllOf(HasSubstr("two_cuts is not bound"), HasSubstr("T=4")));
   EXPECT_THAT(executable->replay(tokens(4)).message(), HasSubstr("not bound"));
   EXPECT_THAT(executable->capture(tokens(4)).message(), HasSubstr("not bound"));
   EXPECT_THAT(executable->output(tokens(4), 0).status().message(), HasSubstr("not bound"));
@@ -192,7 +192,8 @@ TEST(Executable, ErrorsSayWhatIsMissing) {
 TEST(Executable, CreateNamesThePartThatDoesNotCompile) {
   ExecutableBench bench = two_cuts();
   const KernelTable none({});
-  const std::unique_ptr<Compiler> compiler = make_eager_compiler(testing::bench_ops(), none);
+  const std::unique_ptr<Compiler> compiler =
+      make_eager_compiler({.device = bench.device(), .ops = testing::bench_ops(), .kernels = none});
   const ForwardContext context;
   const ExecutionEnvironment environment{.device = bench.device(),
                                          .stream = bench.stream(),
@@ -200,8 +201,8 @@ TEST(Executable, CreateNamesThePartThatDoesNotCompile) {
                                          .externals = bench.externals(),
                                          .arena = bench.arena(),
                                          .workspace = bench.arena()};
-  const auto made = Executable::create(*split_graph(bench.graph(), testing::bench_ops(), kCuts), *compiler,
-                                       testing::bench_ops(), environment, {.largest = tokens(24)});
+  const auto made = Executable::create(*split_graph(bench.graph(), testing::bench_ops(), kCuts), *compiler, environment,
+                                       {.largest = tokens(24)});
   EXPECT_THAT(made.status().message(), AllOf(HasSubstr("piece 0"), HasSubstr("'linear'")));
 }
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/compile/compiler.h"
+#include "tessera/compile/eager.h"
 #include "tessera/compile/value_memory_test_util.h"
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/ops/cpu_op.h"
@@ -109,6 +109,11 @@ class ExecutableBench {
   ExternalValues& externals() { return externals_; }
   std::byte* external(std::string_view name) const { return externals_.find(name, largest_); }
   const ir::Graph& graph() const { return graph_; }
+  CompilerContext compiler_context() { return {.device = *device_, .ops = bench_ops(), .kernels = bench_kernels()}; }
+  // From now on instead of the eager compiler.
+  void use_compiler(std::unique_ptr<Compiler> compiler) { compiler_ = std::move(compiler); }
+  // A device's own; outlives what is created.
+  void use_backend(const PiecewiseBackend& backend) { backend_ = &backend; }
 
   Result<std::unique_ptr<Executable>> create(const std::vector<std::string>& split_ops, ExecutableOptions options = {},
                                              ArenaHistory* history = nullptr) {
@@ -119,8 +124,9 @@ class ExecutableBench {
                                            .externals = externals_,
                                            .arena = *arena_,
                                            .workspace = *workspace_,
-                                           .history = history};
-    return Executable::create(TRY(split_graph(graph_, bench_ops(), split_ops)), *compiler_, bench_ops(), environment,
+                                           .history = history,
+                                           .backend = backend_};
+    return Executable::create(TRY(split_graph(graph_, bench_ops(), split_ops)), *compiler_, environment,
                               std::move(options));
   }
 
@@ -167,8 +173,8 @@ class ExecutableBench {
   // The graph as one program, nothing split, planned or shared.
   Outcome reference(std::int64_t size, std::uint64_t seed) {
     const ir::Bucket bucket = tokens(size);
-    const Program program = *compiler_->compile(graph_);
-    ValueMemory values(*device_, *stream_, program.graph(), bucket, bench_ops());
+    const Program program = *eager_program(graph_, bench_ops(), bench_kernels());
+    ValueMemory values(*device_, *stream_, program, bucket);
     for (const ir::Value& value : graph_.values)
       if (value.kind != ir::ValueKind::kResult) values.write_bytes(value.name, content(value, seed));
     const std::size_t scratch = *program.workspace_bytes(bucket, *device_, context_);
@@ -191,14 +197,16 @@ class ExecutableBench {
  private:
   ir::Graph graph_;
   ir::Bucket largest_;
-  std::unique_ptr<Compiler> compiler_ = make_eager_compiler(bench_ops(), bench_kernels());
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
+  std::unique_ptr<Compiler> compiler_ =
+      make_eager_compiler({.device = *device_, .ops = bench_ops(), .kernels = bench_kernels()});
   std::vector<std::unique_ptr<Allocation>> memory_;
   std::unique_ptr<Arena> arena_ = device_->create_arena({.reserve_bytes = 1 << 26, .name = "arena"}).value();
   std::unique_ptr<Arena> workspace_ = device_->create_arena({.reserve_bytes = 1 << 26, .name = "workspace"}).value();
   std::unique_ptr<Stream> stream_ = device_->create_stream("main").value();
   ForwardContext context_;
   ExternalValues externals_;
+  const PiecewiseBackend* backend_ = nullptr;
 };
 
 // Two cuts, a residual and an early output that live across them, memory written by a split op, and a state.

@@ -16,15 +16,15 @@ inline constexpr std::int64_t kMaxLadderSize = std::int64_t{1} << 20;
 
 enum class PrefillSchedule { kDefault, kLegacy, kAuto };  // kAuto: auto_ladder.h
 
-// Token counts of prefill graphs (B3): 4–32 step 4, 48–256 step 16, 288–512 step 32, 576–1024 step
+// Token counts of prefill graphs: 4–32 step 4, 48–256 step 16, 288–512 step 32, 576–1024 step
 // 64, 1280–4096 step 256, then step 512; legacy: … 640–4096 step 128, then 256. Capped at max_tokens,
 // which becomes the last size where it is not on a step. 42 sizes to 2048, 50 to 4096, 58 to 8192.
 std::vector<std::int64_t> prefill_ladder(std::int64_t max_tokens, PrefillSchedule schedule = PrefillSchedule::kDefault);
 
-// Batch sizes of decode graphs (B9): 1, 2, 4, 8, 12, 16–256 step 8, 272–496 step 16, then step 32; to max_batch.
+// Batch sizes of decode graphs: 1, 2, 4, 8, 12, 16–256 step 8, 272–496 step 16, then step 32; to max_batch.
 std::vector<std::int64_t> decode_ladder(std::int64_t max_batch);
 
-// A list as users write it (B2): "[64,128]", "64,128" or several values, each such a list; sorted,
+// A list as users write it: "[64,128]", "64,128" or several values, each such a list; sorted,
 // without repeats. `flag` names the option in errors.
 Result<std::vector<std::int64_t>> parse_ladder(std::span<const std::string> values, std::string_view flag);
 

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <set>
+#include <string_view>
 #include <unordered_map>
+
+#include "tessera/piecewise/split_ops.h"
 
 namespace tessera {
 namespace {
@@ -70,54 +73,42 @@ std::vector<std::size_t> last_uses(const ir::Graph& graph) {
   return last;
 }
 
+// [graph.nodes.size()]: whether the forward is cut at the node.
+Result<std::vector<bool>> split_nodes(const ir::Graph& graph, const ir::OpTable& ops,
+                                      const std::vector<std::string>& split_ops, std::vector<std::string>& notes) {
+  const std::set<std::string_view> wanted(split_ops.begin(), split_ops.end());
+  std::set<std::string_view> noted;
+  std::vector<bool> is_split;
+  for (const ir::Node& node : graph.nodes) {
+    const ir::OpDecl* decl = TRY(ops.get(node.op));
+    is_split.push_back(wanted.contains(decl->name) || !decl->capturable);
+    if (wanted.contains(decl->name) || decl->capturable || !noted.insert(decl->name).second) continue;
+    notes.push_back(fmt::format("operator {} cannot be captured: it runs between pieces, as a split op", decl->name));
+  }
+  return is_split;
+}
+
 }  // namespace
-
-Status check_split_ops(const ir::OpTable& ops, std::span<const std::string> split_ops) {
-  for (const std::string& name : split_ops) {
-    if (ops.find(name) != nullptr) continue;
-    std::string registered;
-    for (const ir::OpDecl* decl : ops.all())
-      registered += fmt::format("{}{}", registered.empty() ? "" : ", ", decl->name);
-    return not_found(fmt::format("split op: no operator is named '{}'; registered are {}", name, registered));
-  }
-  return ok_status();
-}
-
-std::vector<std::string> default_split_ops(const ir::OpTable& ops) {
-  std::vector<std::string> names;
-  for (const ir::OpDecl* decl : ops.all()) {
-    if (decl->split_by_default) names.emplace_back(decl->name);
-  }
-  return names;
-}
 
 Result<StitchingGraph> split_graph(const ir::Graph& graph, const ir::OpTable& ops,
                                    std::span<const std::string> split_ops) {
-  TRY(check_split_ops(ops, split_ops));
-
   StitchingGraph stitched;
   stitched.name = graph.name;
   stitched.cache_groups = graph.cache_groups;
   for (const ir::Value& value : graph.values) stitched.slots.push_back({value.name, value.type, value.kind});
   for (const ir::ValueId output : graph.outputs) stitched.outputs.push_back(output.value());
+  const std::vector<bool> is_split =
+      TRY(split_nodes(graph, ops, TRY(resolve_split_ops(ops, split_ops)), stitched.notes));
 
   const std::vector<std::size_t> last_use = last_uses(graph);
   std::size_t next = 0;
   while (next < graph.nodes.size()) {
-    const auto is_split = [&](std::size_t i) {
-      return std::find(split_ops.begin(), split_ops.end(), graph.nodes[i].op) != split_ops.end();
-    };
-    const bool split = is_split(next);
+    const bool split = is_split[next];
     PartBuilder part(graph, split ? Part::Kind::kSplitOp : Part::Kind::kPiece);
     const std::size_t first = next;
     do {
-      const ir::OpDecl* decl = TRY(ops.get(graph.nodes[next].op));
-      if (!decl->capturable && !split) {
-        return invalid_argument(
-            fmt::format("operator {} cannot be captured and must be among the split ops", decl->name));
-      }
       part.add(graph.nodes[next++]);
-    } while (!split && next < graph.nodes.size() && !is_split(next));
+    } while (!split && next < graph.nodes.size() && !is_split[next]);
 
     const std::size_t index = stitched.parts.size();
     std::string name =

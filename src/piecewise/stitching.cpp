@@ -37,6 +37,7 @@ std::string to_text(const StitchingGraph& graph) {
     }
     text += fmt::format("  out: {}\n", names_of(part.graph, part.graph.outputs));
   }
+  for (const std::string& note : graph.notes) text += fmt::format("note: {}\n", note);
   return text;
 }
 

@@ -1,4 +1,4 @@
-// The stitching graph (C3): a forward cut into parts that run one after another. A *piece* is
+// The stitching graph: a forward cut into parts that run one after another. A *piece* is
 // compiled and captured; a *split op* is one operator alone, never captured. Values that cross a cut
 // live in slots of the whole forward; each part's graph refers to them by its own value ids.
 #pragma once
@@ -34,6 +34,7 @@ struct StitchingGraph {
   std::vector<Part> parts;            // in execution order
   std::vector<std::int32_t> outputs;  // slots, in the order of the source graph's outputs
   std::vector<ir::CacheGroup> cache_groups;
+  std::vector<std::string> notes;  // cuts that nobody asked for, one sentence each
 
   std::int64_t num_pieces() const;
   std::int64_t num_split_ops() const;
@@ -41,7 +42,7 @@ struct StitchingGraph {
 
 std::string_view part_kind_name(Part::Kind kind);  // "piece" "split_op"
 
-// One paragraph per part: kind, operators, values in and out.
+// One paragraph per part, with operators and values in and out; then the notes.
 std::string to_text(const StitchingGraph& graph);
 
 }  // namespace tessera

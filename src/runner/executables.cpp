@@ -109,8 +109,13 @@ Result<const KernelTable*> kernels_of(const RunnerOptions& options, const Device
 Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const RunnerOptions& options,
                                            const ExecutionEnvironment& environment,
                                            const ForwardContext& decode_context, MemoryPlanKind memory, bool log) {
+  ProfileCache cache({.root = options.cache_dir});
   const std::unique_ptr<Compiler> compiler =
-      make_eager_compiler(op_table(), *TRY(kernels_of(options, environment.device)));
+      TRY(options.compilers.make(options.compiler, {.device = environment.device,
+                                                    .ops = op_table(),
+                                                    .kernels = *TRY(kernels_of(options, environment.device)),
+                                                    .options = {.deterministic = options.deterministic},
+                                                    .cache = &cache}));
   Progress progress("Compiling graphs", 5, "graphs", log && options.show_progress);
   const auto make = [&](const ir::Graph& graph, std::span<const std::string> split_ops, const ForwardContext& context,
                         const ir::Bucket& largest, std::int64_t reserved_bytes) -> Result<std::unique_ptr<Executable>> {
@@ -120,6 +125,7 @@ Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const Runn
     if (log) {
       log_info("split", "{}: pieces {}, split ops {}{}", name, pieces, stitched.num_split_ops(),
                split_ops.empty() ? "" : fmt::format(" ({})", fmt::join(split_ops, ", ")));
+      for (const std::string& note : stitched.notes) log_info("split", "{}: {}", name, note);
     }
     const auto start = std::chrono::steady_clock::now();
     const ExecutionEnvironment on{.device = environment.device,
@@ -128,13 +134,18 @@ Result<RunnerExecutables> make_executables(const ModelGraphs& graphs, const Runn
                                   .externals = environment.externals,
                                   .arena = environment.arena,
                                   .workspace = environment.workspace,
-                                  .history = environment.history};
+                                  .history = environment.history,
+                                  .backend = environment.backend};
     std::unique_ptr<Executable> compiled = TRY(Executable::create(
-        std::move(stitched), *compiler, op_table(), on,
+        std::move(stitched), *compiler, on,
         {.largest = largest, .memory = memory, .reserved_bytes = reserved_bytes, .planner = options.planner}));
-    if (log)
-      log_info("compile", "{}: pieces {}, compiled by {} in {:.1f} ms", name, pieces, compiler->name(),
-               std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    if (log) {
+      const CompileCounts& counts = compiled->compiled().counts;
+      log_info("compile", "{}: pieces {}, compiled by {} in {:.1f} ms: {} programs compiled, {} from the cache", name,
+               pieces, compiler->name(),
+               std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count(),
+               counts.compiled, counts.loaded);
+    }
     progress.advance(1);
     return compiled;
   };

@@ -16,11 +16,11 @@ bool rows_lead(const ir::Type& type) {
 }
 
 // Results and mutated operands. States are left out: most of a cache belongs to nobody.
-std::vector<ir::ValueId> written_by(const ir::Graph& graph, const ir::Node& node) {
-  std::vector<ir::ValueId> written = node.results;
-  for (std::size_t i = 0; i < node.operands.size(); ++i)
-    if (node.mutates[i] && graph.value(node.operands[i]).kind != ir::ValueKind::kState)
-      written.push_back(node.operands[i]);
+std::vector<ir::ValueId> written_by(const Program& program, const ir::Node& call) {
+  std::vector<ir::ValueId> written = call.results;
+  for (std::size_t i = 0; i < call.operands.size(); ++i)
+    if (call.mutates[i] && program.value(call.operands[i]).kind != ir::ValueKind::kState)
+      written.push_back(call.operands[i]);
   return written;
 }
 
@@ -63,42 +63,39 @@ Result<std::string> NanSearch::origin(const GraphRunner& runner, std::int64_t si
 // Until here nothing that a kernel wrote is NaN; so the first that is was made by its kernel, or came from outside.
 Result<std::string> NanSearch::first_step(const Forward& forward) {
   for (std::size_t p = 0; p < forward.executable.parts().size(); ++p) {
-    const PartBackend& part = forward.executable.parts()[p];
-    const BoundProgram* program = part.bound(forward.bucket);
-    if (program == nullptr) return internal_error(fmt::format("{} is not bound", part.name()));
-    const ir::Graph& graph = part.program().graph();
-    for (std::size_t step = 0; step < program->steps().size(); ++step) {
-      TRY(program->enqueue_step(step, stream_));
-      const ir::Node& node = graph.node(program->steps()[step].node);
-      for (const ir::ValueId id : written_by(graph, node)) {
+    const CompiledPart& part = forward.executable.parts()[p];
+    for (std::size_t i = 0; i < part.program->instructions.size(); ++i) {
+      TRY(forward.executable.run_instruction(forward.bucket, p, i));
+      const ir::Node& call = part.program->instructions[i].call;
+      for (const ir::ValueId id : written_by(*part.program, call)) {
         const TensorView view = TRY(forward.executable.value(forward.bucket, p, id));
-        const std::string place = TRY(place_in(graph.value(id).type, view.data, forward.real));
-        if (!place.empty()) return blame(forward, p, node, fmt::format("%{}{}", graph.value(id).name, place));
+        const std::string place = TRY(place_in(part.program->value(id).type, view.data, forward.real));
+        if (!place.empty()) return blame(forward, p, call, fmt::format("%{}{}", part.value_names[id.index()], place));
       }
     }
   }
   return std::string();
 }
 
-Result<std::string> NanSearch::blame(const Forward& forward, std::size_t part, const ir::Node& node,
+Result<std::string> NanSearch::blame(const Forward& forward, std::size_t part, const ir::Node& call,
                                      const std::string& place) {
-  const PartBackend& backend = forward.executable.parts()[part];
-  const ir::Graph& graph = backend.program().graph();
-  const std::string where = fmt::format("operator {} in {} makes the first, {}", node.op, backend.name(), place);
+  const CompiledPart& of = forward.executable.parts()[part];
+  const std::string where = fmt::format("operator {} in {} makes the first, {}", call.op, of.name, place);
   std::string unknown;
-  for (const ir::ValueId id : node.operands) {
-    const ir::Value& value = graph.value(id);
+  for (const ir::ValueId id : call.operands) {
+    const ProgramValue& value = of.program->value(id);
+    const std::string& name = of.value_names[id.index()];
     if (value.kind == ir::ValueKind::kResult) continue;
     const TensorView view = TRY(forward.executable.value(forward.bucket, part, id));
     // What an earlier executable left in the arena was looked at when that made it.
     if (view.data >= arena_.base() && view.data < arena_.base() + arena_.size()) continue;
     if (value.kind == ir::ValueKind::kState) {
-      unknown += fmt::format(", and {} %{} was not searched", ir::value_kind_name(value.kind), value.name);
+      unknown += fmt::format(", and {} %{} was not searched", ir::value_kind_name(value.kind), name);
       continue;
     }
     const std::string in_operand = TRY(place_in(value.type, view.data, forward.real));
     if (!in_operand.empty())
-      return fmt::format("{}: its operand, {} %{}, has one at{}", where, ir::value_kind_name(value.kind), value.name,
+      return fmt::format("{}: its operand, {} %{}, has one at{}", where, ir::value_kind_name(value.kind), name,
                          in_operand);
   }
   return fmt::format("{}: its operands have none{}", where, unknown);
@@ -106,15 +103,14 @@ Result<std::string> NanSearch::blame(const Forward& forward, std::size_t part, c
 
 Result<std::string> NanSearch::first_graph(const Forward& forward) {
   for (std::size_t p = 0; p < forward.executable.parts().size(); ++p) {
-    const PartBackend& part = forward.executable.parts()[p];
-    TRY(part.replay(forward.bucket, stream_));
-    const ir::Graph& graph = part.program().graph();
-    for (const ir::ValueId id : graph.outputs) {
+    const CompiledPart& part = forward.executable.parts()[p];
+    TRY(forward.executable.replay_part(forward.bucket, p));
+    for (const ir::ValueId id : part.outputs) {
       const TensorView view = TRY(forward.executable.value(forward.bucket, p, id));
-      const std::string place = TRY(place_in(graph.value(id).type, view.data, forward.real));
+      const std::string place = TRY(place_in(part.program->value(id).type, view.data, forward.real));
       if (!place.empty())
         return fmt::format("the graph of {} makes the first, %{}{}: its operators, run one by one, make none",
-                           part.name(), graph.value(id).name, place);
+                           part.name, part.value_names[id.index()], place);
     }
   }
   return std::string();

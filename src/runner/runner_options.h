@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/compile/compiler_registry.h"
 #include "tessera/ops/op.h"
 #include "tessera/piecewise/executable.h"
 #include "tessera/runner/rules.h"
@@ -29,6 +30,9 @@ struct RunnerOptions {
   bool debug = false;                  // runner/debug_mode.h; slow
   bool decode_padding = true;
   std::vector<std::string> split_ops;  // of the prefill runner; empty with graphs.prefill_whole
+  std::string compiler = "eager";      // one of `compilers`
+  CompilerRegistry compilers = built_in_compilers();
+  std::string cache_dir;  // where the compiler keeps what it made; empty: nowhere
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   Planner planner = plan_memory;         // tests plan wrongly on purpose
   const KernelTable* kernels = nullptr;  // null: the device's; tests bind wrong ones on purpose

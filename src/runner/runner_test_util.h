@@ -19,7 +19,7 @@
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/model/checkpoint.h"
 #include "tessera/ops/registry.h"
-#include "tessera/piecewise/splitter.h"
+#include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/model_runner.h"
 
 namespace tessera::testing {

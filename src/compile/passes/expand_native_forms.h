@@ -5,7 +5,7 @@
 //   return %normed                                                    %normed: f32[T, 8] = rms_norm(%sum, %w)
 //                                                                     return %normed
 //
-// A compiler that fuses by itself will get the simple operators to choose from; until there is one, only tests expand.
+// For compilers that choose themselves what to fuse, and for tests.
 #pragma once
 
 #include "tessera/base/status.h"

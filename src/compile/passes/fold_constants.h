@@ -8,10 +8,10 @@
 //   %e: f32[2*T, 4] = reshape(%x) {shape = "2*T, 4"}     remove_copies where %y is bf16)
 //   %f: f32[T, 2, 4] = reshape(%e) {shape = "T, 2, 4"}
 //
-// The contents of inputs and weights are not known to a graph, so that what there is to fold is attributes, and these
-// are all that operators have of it: chains of two scales, of two reshapes, and of two casts of which the first loses
-// nothing. A scaled value is then rounded once instead of twice; factors whose product leaves the normal range of
-// float32 stay. Where the first scale's result is needed anyway, nothing would be saved and the two stay.
+// A graph does not know the contents of inputs and weights, so only attributes can be folded: chains of two scales, of
+// two reshapes, and of two casts of which the first loses nothing. A scaled value is then rounded once instead of
+// twice. Two scales stay where the product of their factors leaves the normal range of float32, and where the result of
+// the first is needed elsewhere, because nothing would be saved.
 #pragma once
 
 #include "tessera/compile/pass.h"

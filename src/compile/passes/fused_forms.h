@@ -1,8 +1,9 @@
-// The operators that fuse_native_forms looks for, and what to look for: nothing but their native forms.
+// The operators that fuse_native_forms looks for.
 //
-// No pattern is written here. A form says for which operand types and booleans an operator is to be decomposed so that
-// its structure shows; the structure then comes from the operator's own declaration, and so does the proof that what
-// was found is exactly that (native_form.h). An operator whose native form has several structures has several forms.
+// There are no hand-written patterns: the pattern of an operator is its own native form. A form gives the operand types
+// and booleans for which the operator is decomposed to get that pattern. What is found is then compared with the
+// operator decomposed for the real types (native_form.h). An operator whose native form has several structures has
+// several forms.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
-// What a pass must know of a graph before it changes it: who uses a value, whose memory it is, and who writes that.
+// What a pass must know of a graph before it changes it: which nodes use a value, whose memory the value has, and which
+// nodes write that memory.
 //
 // A view is another name for its operand's memory, so that a write through one is seen through all. Views and
 // allocations run nothing: they neither read nor write.
@@ -12,7 +13,7 @@
 
 namespace tessera {
 
-// Borrows graph and table, and holds for the graph as it is: made anew after a change. The graph is verified. Cost:
+// Borrows graph and table. The facts hold until the graph changes; make new ones then. The graph is verified. Cost:
 // linear in the graph.
 class GraphFacts {
  public:

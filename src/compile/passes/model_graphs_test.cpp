@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "tessera/compile/compiler.h"
+#include "tessera/compile/eager.h"
 #include "tessera/compile/passes/expand_native_forms.h"
 #include "tessera/compile/passes/pass_test_util.h"
 #include "tessera/compile/value_memory_test_util.h"
@@ -74,12 +74,12 @@ class BodyRun {
   // "hidden" of `body`, whose inputs and weights have equal contents wherever their names are equal.
   std::vector<float> hidden(const ir::Graph& body) {
     plan(body.cache_groups.size());
-    const Result<Program> program = make_eager_compiler(op_table(), cpu_kernels())->compile(body);
+    const Result<Program> program = eager_program(body, op_table(), cpu_kernels());
     EXPECT_TRUE(program.ok()) << program.status().to_string();
     ir::Bucket bucket = testing::tokens(kTokens);
     bucket[ir::Symbol::kPages] = 3;
-    testing::ValueMemory values(*device_, *stream_, program->graph(), bucket, op_table());
-    fill(program->graph(), values);
+    testing::ValueMemory values(*device_, *stream_, *program, bucket);
+    fill(body, values);
     const auto scratch = device_->allocate(*program->workspace_bytes(bucket, *device_, context_), "workspace");
     const Result<BoundProgram> bound = program->bind(values.target(bucket, context_, (*scratch)->data()));
     EXPECT_TRUE(bound.ok()) << bound.status().to_string();

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "tessera/compile/compiler.h"
+#include "tessera/compile/eager.h"
 #include "tessera/compile/pass.h"
 #include "tessera/compile/value_memory_test_util.h"
 #include "tessera/device/testing/fake_device.h"
@@ -107,11 +107,11 @@ class RandomGraph {
 class Runner {
  public:
   std::vector<std::vector<float>> run(const ir::Graph& graph) {
-    const Result<Program> program = make_eager_compiler(op_table(), cpu_kernels())->compile(graph);
+    const Result<Program> program = eager_program(graph, op_table(), cpu_kernels());
     EXPECT_TRUE(program.ok()) << program.status().to_string();
     ir::Bucket bucket;
     bucket[ir::Symbol::kRows] = kRows;
-    testing::ValueMemory values(*device_, *stream_, program->graph(), bucket, op_table());
+    testing::ValueMemory values(*device_, *stream_, *program, bucket);
     fill(values);
     const auto scratch = device_->allocate(*program->workspace_bytes(bucket, *device_, context_), "workspace");
     const Result<BoundProgram> bound = program->bind(values.target(bucket, context_, (*scratch)->data()));

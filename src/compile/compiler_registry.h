@@ -1,0 +1,36 @@
+// The compilers that a program knows, by name. A plain value: whoever starts an engine adds its own.
+//
+//   CompilerRegistry compilers = built_in_compilers();
+//   compilers.add("mine", [](const CompilerContext& context) { return std::make_unique<MyCompiler>(context); });
+//   std::unique_ptr<Compiler> compiler = TRY(compilers.make("mine", context));
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/compile/compiler.h"
+
+namespace tessera {
+
+class CompilerRegistry {
+ public:
+  using Factory = std::function<Result<std::unique_ptr<Compiler>>(const CompilerContext& context)>;
+
+  // A name that is there already gets the new factory.
+  void add(std::string name, Factory factory);
+  // kInvalidArgument for an unknown name, with those that are known.
+  Status check(std::string_view name) const;
+  Result<std::unique_ptr<Compiler>> make(std::string_view name, const CompilerContext& context) const;
+
+ private:
+  std::vector<std::pair<std::string, Factory>> compilers_;  // in the order in which they were added
+};
+
+CompilerRegistry built_in_compilers();  // eager
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// Catches: a compiler's name that runs another compiler, or an unknown one that runs any.
+#include "tessera/compile/compiler_registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/compile/eager.h"
+#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/ops/registry.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CompilerRegistryTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<CpuDevice> device_ = CpuDevice::create({.threads = 1}).value();
+  CompilerContext context_{.device = *device_, .ops = op_table(), .kernels = cpu_kernels()};
+};
+
+TEST_F(CompilerRegistryTest, MakesACompilerByItsName) {
+  EXPECT_EQ((*built_in_compilers().make("eager", context_))->name(), "eager");
+}
+
+TEST_F(CompilerRegistryTest, AnUnknownNameIsAnErrorThatListsTheKnownOnes) {
+  CompilerRegistry compilers = built_in_compilers();
+  compilers.add("mine", [](const CompilerContext&) { return unimplemented("not today"); });
+  const Status status = compilers.make("fusd", context_).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("\"fusd\""), HasSubstr("eager, mine")));
+  EXPECT_TRUE(compilers.check("mine").ok());
+  EXPECT_THAT(compilers.make("mine", context_).status().message(), HasSubstr("not today"));
+}
+
+TEST_F(CompilerRegistryTest, ANameAddedAgainReplacesItsCompiler) {
+  CompilerRegistry compilers = built_in_compilers();
+  compilers.add("eager", [](const CompilerContext&) { return unimplemented("replaced"); });
+  EXPECT_THAT(compilers.make("eager", context_).status().message(), HasSubstr("replaced"));
+  EXPECT_FALSE(built_in_compilers().make("eager", context_).status().message() == "replaced");
+}
+
+}  // namespace
+}  // namespace tessera

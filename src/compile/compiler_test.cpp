@@ -1,0 +1,211 @@
+// Catches: a piece that is compiled again though an earlier process kept it, a handle that is loaded for another piece,
+// compiler version or option, and a broken handle or program that is run.
+#include "tessera/compile/compiler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tessera/base/log.h"
+#include "tessera/compile/eager.h"
+#include "tessera/compile/value_memory_test_util.h"
+#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/ops/registry.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// scale(scale(x)) becomes one instruction. Its handle is the factor; it counts how often it really compiled.
+class FactorCompiler final : public Compiler {
+ public:
+  FactorCompiler(const CompilerContext& context, int version) : Compiler(context), version_(version) {}
+
+  std::string_view name() const override { return "factor"; }
+  Hash128 hash() const override {
+    Hasher hasher;
+    hasher.add(version_);
+    hasher.add(context().options.deterministic);
+    return hasher.finish();
+  }
+  Result<CompilerOutput> compile(const ir::Graph& piece) const override {
+    ++compiled;
+    double factor = 1;
+    for (const ir::Node& node : piece.nodes) factor *= node.attribute_or("factor", 1.0);
+    Json handle = Json::object();
+    handle.set("factor", factor);
+    return CompilerOutput{.program = TRY(load(piece, handle)), .handle = std::move(handle)};
+  }
+  Result<Program> load(const ir::Graph& piece, const Json& handle) const override {
+    const Json* factor = handle.find("factor");
+    if (factor == nullptr) return data_loss("the handle has no factor");
+    Program program = TRY(eager_program(piece, context().ops, context().kernels));
+    Instruction& last = program.instructions.back();
+    last.call.operands = {piece.inputs[0]};
+    last.call.attributes = {{"factor", factor->as_double()}};
+    program.instructions = {last};
+    return program;
+  }
+
+  mutable int compiled = 0;
+
+ private:
+  int version_;
+};
+
+ir::Graph piece(const std::string& name = "x", const std::string& factor = "3.0") {
+  return testing::parse("graph @g { input %" + name + ": f32[T, 2] %a" + name + " = scale(%" + name +
+                            ") {factor = 2.0} %b" + name + " = scale(%a" + name + ") {factor = " + factor +
+                            "} return %b" + name + " }",
+                        op_table());
+}
+
+class CompilerCache : public ::testing::Test {
+ protected:
+  // Set in the second process, which works on the first one's folder.
+  static constexpr const char* kFolder = "TESSERA_TEST_COMPILER_CACHE";
+
+  CompilerCache() {
+    if (const char* given = std::getenv(kFolder); given != nullptr) {
+      root_ = given;
+    } else {
+      std::string pattern = ::testing::TempDir() + "/programs_XXXXXX";
+      EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+      root_ = pattern;
+    }
+    cache_ = std::make_unique<ProfileCache>(ProfileCacheOptions{.root = root_});
+  }
+  ~CompilerCache() override {
+    if (std::getenv(kFolder) == nullptr) std::filesystem::remove_all(root_);
+  }
+
+  FactorCompiler compiler(int version = 1, bool deterministic = false) {
+    return FactorCompiler({.device = *device_,
+                           .ops = op_table(),
+                           .kernels = cpu_kernels(),
+                           .options = {.deterministic = deterministic},
+                           .cache = cache_.get()},
+                          version);
+  }
+  // What the piece makes of 1 and 2.
+  std::vector<float> run(const Program& program) {
+    testing::ValueMemory values(*device_, *stream_, program, testing::tokens(1));
+    values.write("x", {1, 2});
+    EXPECT_TRUE(program.bind(values.target(testing::tokens(1), context_))->enqueue(*stream_).ok());
+    return values.read("bx");
+  }
+  // This test again, in a process of its own. Its exit code.
+  int run_second_process() {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    std::string filter = std::string("--gtest_filter=") + info->test_suite_name() + "." + info->name();
+    std::string program = "/proc/self/exe";
+    char* const arguments[] = {program.data(), filter.data(), nullptr};
+    setenv(kFolder, root_.c_str(), 1);
+    pid_t child = 0;
+    const int spawned = posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ);
+    unsetenv(kFolder);
+    if (spawned != 0) return -1;
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  std::unique_ptr<CpuDevice> device_ = CpuDevice::create({.threads = 1}).value();
+  std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
+  ForwardContext context_;
+  std::string root_;
+  std::unique_ptr<ProfileCache> cache_;
+};
+
+TEST_F(CompilerCache, ASecondProcessLoadsWhatTheFirstCompiled) {
+  const bool second = std::getenv(kFolder) != nullptr;
+  const FactorCompiler factors = compiler();
+  const Result<CompiledPiece> made = compile_piece(factors, piece());
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_EQ(made->loaded, second);
+  EXPECT_EQ(factors.compiled, second ? 0 : 1);
+  EXPECT_EQ(made->program.instructions.size(), 1u);
+  EXPECT_THAT(run(made->program), ::testing::ElementsAre(6, 12));
+  if (second) return;
+  EXPECT_EQ(run_second_process(), 0);
+}
+
+TEST_F(CompilerCache, APieceWithOtherNamesIsTheSamePiece) {
+  const FactorCompiler factors = compiler();
+  ASSERT_TRUE(compile_piece(factors, piece("first")).ok());
+  const CompiledPiece again = *compile_piece(factors, piece("x"));
+  EXPECT_TRUE(again.loaded);
+  EXPECT_THAT(run(again.program), ::testing::ElementsAre(6, 12));
+}
+
+TEST_F(CompilerCache, AnotherPieceVersionOrOptionIsCompiled) {
+  ASSERT_TRUE(compile_piece(compiler(), piece()).ok());
+  EXPECT_TRUE(compile_piece(compiler(), piece())->loaded);
+  EXPECT_FALSE(compile_piece(compiler(), piece("x", "4.0"))->loaded);
+  EXPECT_FALSE(compile_piece(compiler(2), piece())->loaded);
+  EXPECT_FALSE(compile_piece(compiler(1, true), piece())->loaded);
+}
+
+TEST_F(CompilerCache, AHandleThatDoesNotLoadIsReplaced) {
+  const FactorCompiler factors = compiler();
+  ASSERT_TRUE(compile_piece(factors, piece()).ok());
+  // The entry of the piece, with a handle that its compiler never wrote.
+  for (const auto& file : std::filesystem::recursive_directory_iterator(root_)) {
+    if (file.is_regular_file()) std::filesystem::remove(file.path());
+  }
+  Hasher key;
+  key.add(factors.name());
+  key.add(factors.hash().high);
+  key.add(factors.hash().low);
+  key.add(structure_key(piece()));
+  cache_->save("programs", key.finish(), Json::object());
+  ::testing::internal::CaptureStderr();
+  const CompiledPiece made = *compile_piece(factors, piece());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("compiled anew"), HasSubstr("the handle has no factor")));
+  EXPECT_FALSE(made.loaded);
+  EXPECT_TRUE(compile_piece(factors, piece())->loaded);
+}
+
+TEST_F(CompilerCache, TheEagerCompilerKeepsNothing) {
+  const auto eager =
+      make_eager_compiler({.device = *device_, .ops = op_table(), .kernels = cpu_kernels(), .cache = cache_.get()});
+  ASSERT_TRUE(compile_piece(*eager, piece()).ok());
+  EXPECT_FALSE(compile_piece(*eager, piece())->loaded);
+  EXPECT_TRUE(list_profiles(root_)->empty());
+}
+
+class BrokenCompiler final : public Compiler {
+ public:
+  using Compiler::Compiler;
+  std::string_view name() const override { return "broken"; }
+  Hash128 hash() const override { return Hasher().finish(); }
+  Result<CompilerOutput> compile(const ir::Graph& /*piece*/) const override { return CompilerOutput{}; }
+  Result<Program> load(const ir::Graph& /*piece*/, const Json& /*handle*/) const override { return Program{}; }
+};
+
+TEST_F(CompilerCache, AProgramThatLacksAnOutputIsRefusedWithItsCompiler) {
+  const BrokenCompiler broken({.device = *device_, .ops = op_table(), .kernels = cpu_kernels()});
+  EXPECT_THAT(compile_piece(broken, piece()).status().message(),
+              AllOf(HasSubstr("compiler broken"), HasSubstr("%bx is missing")));
+}
+
+TEST(StructureKey, DependsOnStructureAndNotOnNames) {
+  EXPECT_EQ(structure_key(piece("x")), structure_key(piece("y")));
+  EXPECT_NE(structure_key(piece("x")), structure_key(piece("x", "4.0")));
+  const auto key = [](const char* text) { return structure_key(testing::parse(text, op_table())); };
+  EXPECT_NE(key("graph @g { input %x: f32[T, 2] %y = add(%x, %x) return %y }"),
+            key("graph @g { input %x: f32[T, 2] input %z: f32[T, 2] %y = add(%x, %z) return %y }"));
+  EXPECT_NE(key("graph @g { input %x: f32[T, 2] %y = add(%x, %x) return %y }"),
+            key("graph @g { input %x: f32[T, 4] %y = add(%x, %x) return %y }"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// A program as text, to be read and to be compared: programs of equal text do the same.
+//
+//   program of 2 instructions at T=2
+//   input %x: f32[T, 3]
+//   weight %w: f32[2, 3]
+//   result %y: f32[T, 2]
+//   result %flat: f32[2*T], a view of %y
+//   0: linear by onednn, 64 bytes
+//      %y: f32[T, 2] = linear(%x, %w)
+//   1: twice by fused, 32 bytes, grid [T, 1]
+//      %z: f32[2*T] = twice(%flat)
+#pragma once
+
+#include <string>
+
+#include "tessera/base/status.h"
+#include "tessera/compile/program.h"
+
+namespace tessera {
+
+// Bytes are those of an instruction's operands and results at `bucket`, states left out because an instruction reads
+// only part of them.
+Result<std::string> to_text(const Program& program, const ir::Bucket& bucket);
+
+}  // namespace tessera

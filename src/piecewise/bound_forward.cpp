@@ -1,0 +1,110 @@
+#include "tessera/piecewise/bound_forward.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tessera {
+
+Result<std::unique_ptr<BoundForward>> BoundForward::bind(const CompiledForward& forward, const ir::Bucket& bucket,
+                                                         ForwardAddresses addresses, Device& device,
+                                                         const ForwardContext& context) {
+  std::unique_ptr<BoundForward> bound(new BoundForward(forward, bucket, std::move(addresses)));
+  const ForwardAddresses& at = bound->addresses_;
+  for (std::size_t p = 0; p < forward.parts.size(); ++p) {
+    const CompiledPart& part = forward.parts[p];
+    std::vector<std::byte*> values(part.slots.size());
+    std::transform(part.slots.begin(), part.slots.end(), values.begin(),
+                   [&](std::int32_t slot) { return at.slots[static_cast<std::size_t>(slot)]; });
+    const BindTarget target{.bucket = bucket,
+                            .addresses = values,
+                            .workspace = at.workspace,
+                            .device = device,
+                            .context = context,
+                            .names = part.value_names};
+    bound->programs_.push_back(TRY(part.program->bind(target).with_context(bound->place(p))));
+  }
+  for (std::size_t p = 0; p < forward.parts.size(); ++p) bound->add_kernels(p, bound->steps_);
+  for (const std::int32_t output : forward.outputs) {
+    const auto slot = static_cast<std::size_t>(output);
+    bound->outputs_.push_back(TRY(make_view(forward.slots[slot].type, bucket, at.slots[slot])));
+  }
+  return bound;
+}
+
+void BoundForward::add_kernels(std::size_t part, std::vector<Step>& steps) const {
+  const BoundProgram& program = programs_[part];
+  for (std::size_t i = 0; i < program.num_instructions(); ++i)
+    steps.push_back({nullptr, &program.op(i), static_cast<std::int32_t>(part), static_cast<std::int32_t>(i)});
+}
+
+std::string BoundForward::place(std::size_t part) const {
+  return fmt::format("{} at {}", forward_.parts[part].name, bucket_.to_string());
+}
+
+Status BoundForward::walk(std::span<const Step> steps, Stream& stream) const {
+  for (const Step& step : steps) {
+    Status status = step.graph != nullptr ? step.graph->launch(stream) : step.op->enqueue(stream);
+    if (!status.ok()) [[unlikely]]
+      return failed(std::move(status), step);
+  }
+  return ok_status();
+}
+
+Status BoundForward::failed(Status status, const Step& step) const {
+  const auto part = static_cast<std::size_t>(step.part);
+  if (step.graph != nullptr) return std::move(status).with_context("replaying " + place(part));
+  return programs_[part]
+      .with_instruction(std::move(status), static_cast<std::size_t>(step.instruction))
+      .with_context(place(part));
+}
+
+Status BoundForward::run(Stream& stream) {
+  TRY(walk(steps_, stream));
+  if (!captured()) ++num_warm_ups_;
+  return ok_status();
+}
+
+Status BoundForward::replay(Stream& stream) { return captured() ? walk(*replay_steps_, stream) : run(stream); }
+
+Status BoundForward::capture(const PiecewiseBackend& backend, Stream& stream) {
+  if (captured()) return ok_status();
+  // Kept only when all are made: a forward that is part graph, part eager would hide a failure.
+  std::vector<std::unique_ptr<RecordedGraph>> graphs(programs_.size());
+  std::vector<Step> steps;
+  for (std::size_t p = 0; p < programs_.size(); ++p) {
+    if (!forward_.parts[p].recordable()) {
+      add_kernels(p, steps);
+      continue;
+    }
+    graphs[p] = TRY(backend.capture(programs_[p], stream, place(p)));
+    steps.push_back({graphs[p].get(), nullptr, static_cast<std::int32_t>(p), -1});
+  }
+  graphs_ = std::move(graphs);
+  replay_steps_ = std::move(steps);
+  return ok_status();
+}
+
+Status BoundForward::replay_part(std::size_t part, Stream& stream) const {
+  const std::vector<Step>& steps = captured() ? *replay_steps_ : steps_;
+  const auto of_part = [part](const Step& step) { return step.part == static_cast<std::int32_t>(part); };
+  const auto first = std::find_if(steps.begin(), steps.end(), of_part);
+  return walk({first, std::find_if_not(first, steps.end(), of_part)}, stream);
+}
+
+GraphStats BoundForward::graph_stats() const {
+  GraphStats total;
+  for (const std::unique_ptr<RecordedGraph>& graph : graphs_) {
+    if (graph == nullptr) continue;
+    const GraphStats stats = graph->stats();
+    total.nodes += stats.nodes;
+    total.bytes += stats.bytes;
+  }
+  return total;
+}
+
+std::int64_t BoundForward::num_graphs() const {
+  return std::count_if(graphs_.begin(), graphs_.end(), [](const auto& graph) { return graph != nullptr; });
+}
+
+}  // namespace tessera

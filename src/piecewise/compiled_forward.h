@@ -1,0 +1,50 @@
+// A stitching graph whose parts are compiled: programs over the slots of the whole forward.
+//
+// Parts of one structure, such as layers 2 to n of a model, share one program and differ in their slots alone. A
+// program may lack values of the part's graph that its compiler fused away, and may have values of its own, which get
+// slots behind the stitching graph's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/compile/compiler.h"
+#include "tessera/piecewise/stitching.h"
+
+namespace tessera {
+
+struct CompiledPart {
+  Part::Kind kind = Part::Kind::kPiece;
+  std::string name;                          // "piece 0"
+  std::shared_ptr<const Program> program{};  // of this part and of others of its structure
+  std::vector<std::int32_t> slots{};         // [program->values]: index into CompiledForward::slots
+  std::vector<std::string> value_names{};    // [program->values]: of this part
+  std::vector<ir::ValueId> outputs{};        // values of the program that another part or the caller reads
+
+  // Whether a capture makes a graph of it: a piece that runs something.
+  bool recordable() const { return kind == Part::Kind::kPiece && !program->instructions.empty(); }
+};
+
+struct CompileCounts {
+  std::int64_t compiled = 0;  // programs that the compiler made
+  std::int64_t loaded = 0;    // programs that it loaded from the cache
+  std::int64_t shared = 0;    // parts that run another part's program
+};
+
+struct CompiledForward {
+  std::string name;
+  std::vector<Slot> slots;
+  std::vector<std::int32_t> memory_of;  // [slots]: the slot whose memory a view has; any other slot's own index
+  std::vector<CompiledPart> parts;      // in execution order
+  std::vector<std::int32_t> outputs;    // slots, in the order of the source graph's outputs
+  CompileCounts counts;
+};
+
+// Compiles each piece, or takes the program of an earlier part of the same structure. Split operators run by their
+// registered kernels, whatever the compiler. The error names the part.
+Result<CompiledForward> compile_forward(const StitchingGraph& graph, const Compiler& compiler);
+
+}  // namespace tessera

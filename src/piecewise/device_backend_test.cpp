@@ -1,0 +1,83 @@
+// Catches: a device's own way to capture a part that is not asked, or asked for parts that must not be captured, and
+// its error leaving half a forward in graphs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/piecewise/executable_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::ExecutableBench;
+using ::testing::HasSubstr;
+using testing::kCuts;
+using testing::tokens;
+using testing::two_cuts;
+
+// A graph of a device that cannot record: it keeps the bound program and enqueues it at every launch.
+class KeptProgram final : public RecordedGraph {
+ public:
+  KeptProgram(const BoundProgram& program, int& launches) : program_(program), launches_(launches) {}
+  Status launch(Stream& stream) override {
+    ++launches_;
+    return program_.enqueue(stream);
+  }
+  GraphStats stats() const override { return {.nodes = static_cast<std::int64_t>(program_.num_instructions())}; }
+
+ private:
+  const BoundProgram& program_;
+  int& launches_;
+};
+
+class KeepingBackend final : public PiecewiseBackend {
+ public:
+  Result<std::unique_ptr<RecordedGraph>> capture(const BoundProgram& program, Stream& /*stream*/,
+                                                 const std::string& what) const override {
+    captured.push_back(what);
+    if (what == refused) return unimplemented("no graph for " + what);
+    return std::make_unique<KeptProgram>(program, launches);
+  }
+
+  std::string refused;
+  mutable std::vector<std::string> captured;
+  mutable int launches = 0;
+};
+
+TEST(DeviceBackend, CapturesPiecesItsOwnWay) {
+  ExecutableBench bench = two_cuts();
+  KeepingBackend backend;
+  bench.use_backend(backend);
+  const std::unique_ptr<Executable> executable = *bench.create(kCuts);
+  ASSERT_TRUE(executable->bind(tokens(9)).ok());
+  ASSERT_TRUE(executable->capture(tokens(9)).ok());
+  EXPECT_THAT(backend.captured, ElementsAre("piece 0 at T=9", "piece 2 at T=9", "piece 4 at T=9"));
+  EXPECT_EQ(bench.device().counts().begun_recordings, 0);
+  EXPECT_TRUE(executable->captured(tokens(9)));
+  EXPECT_EQ(executable->num_graphs(), 3);
+  EXPECT_EQ(executable->graph_stats().nodes, 8);
+  EXPECT_EQ(bench.replay(*executable, 9, 1), bench.reference(9, 1));
+  EXPECT_EQ(backend.launches, 3);
+  EXPECT_EQ(bench.run(*executable, 9, 2), bench.reference(9, 2));
+  EXPECT_EQ(backend.launches, 3) << "an eager run launches no graph";
+}
+
+TEST(DeviceBackend, ItsErrorLeavesTheBucketWithoutGraphs) {
+  ExecutableBench bench = two_cuts();
+  KeepingBackend backend;
+  backend.refused = "piece 2 at T=9";
+  bench.use_backend(backend);
+  const std::unique_ptr<Executable> executable = *bench.create(kCuts);
+  ASSERT_TRUE(executable->bind(tokens(9)).ok());
+  EXPECT_THAT(executable->capture(tokens(9)).message(), HasSubstr("no graph for piece 2 at T=9"));
+  EXPECT_FALSE(executable->captured(tokens(9)));
+  EXPECT_EQ(executable->num_graphs(), 0);
+  EXPECT_EQ(bench.replay(*executable, 9, 1), bench.reference(9, 1));
+  EXPECT_EQ(backend.launches, 0);
+  backend.refused.clear();
+  ASSERT_TRUE(executable->capture(tokens(9)).ok());
+  EXPECT_EQ(bench.replay(*executable, 9, 1), bench.reference(9, 1));
+}
+
+}  // namespace
+}  // namespace tessera

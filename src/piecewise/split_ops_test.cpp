@@ -1,0 +1,52 @@
+// Catches: a spelling of SGLang that cuts at another operator, a name that is ignored, and a default that misses an
+// operator which must stay dynamic.
+#include "tessera/piecewise/split_ops.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/ops/registry.h"
+#include "tessera/piecewise/stitching_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Status error(const std::string& name) { return resolve_split_ops(testing::word_table(), std::vector{name}).status(); }
+
+TEST(SplitOps, DefaultsAreWhatOperatorsDeclare) {
+  EXPECT_THAT(default_split_ops(testing::word_table()), ElementsAre("attention", "host_read"));
+  EXPECT_THAT(default_split_ops(op_table()), ElementsAre("all_reduce", "attention"));
+}
+
+TEST(SplitOps, TakesOperatorsAndTheSpellingsOfSglang) {
+  const std::vector<std::string> names = {"sglang.unified_attention_with_output", "linear",
+                                          "sglang.inplace_all_reduce"};
+  EXPECT_THAT(*resolve_split_ops(op_table(), names), ElementsAre("attention", "linear", "all_reduce"));
+  EXPECT_THAT(*resolve_split_ops(op_table(), {}), IsEmpty());
+}
+
+TEST(SplitOps, ASpellingOfSglangWithoutOperatorSaysSo) {
+  for (const std::string name : {"sglang.gdn_with_output", "sglang.moe_forward_piecewise_cuda_graph_impl"}) {
+    const Status status = resolve_split_ops(op_table(), std::vector{name}).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(status.message(), AllOf(HasSubstr(name), HasSubstr("does not exist yet")));
+  }
+}
+
+TEST(SplitOps, AnUnknownNameIsAnErrorNamingTheRegisteredOnes) {
+  EXPECT_EQ(error("atention").code(), StatusCode::kNotFound);
+  EXPECT_THAT(error("atention").message(),
+              AllOf(HasSubstr("split op"), HasSubstr("'atention'"), HasSubstr("attention")));
+  // The error lists all operators, also where none is near.
+  for (const char* registered : {"attention", "host_read", "moe"})
+    EXPECT_THAT(error("zzzzzz").message(), HasSubstr(registered));
+  EXPECT_FALSE(error("").ok());
+}
+
+}  // namespace
+}  // namespace tessera
