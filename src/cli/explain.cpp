@@ -6,7 +6,9 @@
 #include "tessera/cli/explanation.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/shown_graphs.h"
+#include "tessera/cli/shown_programs.h"
 #include "tessera/cli/suggest_tokens.h"
+#include "tessera/ops/backend.h"
 
 namespace tessera::cli {
 namespace {
@@ -14,6 +16,10 @@ namespace {
 // The plan, or the graph that is asked for; a picture is of a graph.
 Result<std::string> answer(const Explanation& explanation, const std::vector<NamedGraph>& graphs,
                            const ExplainOptions& options) {
+  if (names_program(options.graph)) {
+    const std::unique_ptr<Device> device = TRY(open_device(options.engine.device));
+    return shown_program(explanation.plan, *device, options.graph).with_context("--graph");
+  }
   const bool picture = options.format == ExplainFormat::kDot || options.format == ExplainFormat::kSvg;
   if (picture || !options.graph.empty()) {
     const std::string name = options.graph.empty() ? "stitched" : options.graph;

@@ -127,6 +127,7 @@ Json examples_json(const Explanation& e) {
 Json to_json(const Explanation& e) {
   Json notes = Json::array();
   for (const std::string& note : e.plan.notes) notes.push_back(note);
+  for (const std::string& note : e.stitching.notes) notes.push_back(note);
   Json json = Json::object();
   json.set("model", model_json(e)).set("pieces", parts_json(e.stitching));
   json.set("num_pieces", e.stitching.num_pieces()).set("num_split_ops", e.stitching.num_split_ops());

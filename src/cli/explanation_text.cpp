@@ -48,6 +48,7 @@ std::string parts_text(const StitchingGraph& stitching) {
     text += fmt::format("    in   {}\n    out  {}\n", values_text(part.graph, part.graph.inputs),
                         values_text(part.graph, part.graph.outputs));
   }
+  for (const std::string& note : stitching.notes) text += fmt::format("  note: {}\n", note);
   return text;
 }
 

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include "tessera/cli/command_parser.h"
+#include "tessera/cli/shown_programs.h"
 #include "tessera/cli/values.h"
 
 namespace tessera::cli {
@@ -16,10 +19,11 @@ class ExplainParser final : public CommandParser {
     add.text("--suggest-tokens", "FILE",
              "instead: prefill sizes that fit a trace (Azure's .csv, Mooncake's .jsonl) or a saved /metrics",
              options_.suggest_tokens);
-    add.text("--graph", "NAME",
-             "instead: body, head, sampler, choose, logprobs, decode, stitched, the number of a part, or pass:NAME "
-             "(before and after that pass)",
-             options_.graph);
+    add.text(
+        "--graph", "NAME",
+        "instead: body, head, sampler, choose, logprobs, decode, stitched, the number of a part, pass:NAME (before "
+        "and after that pass), program:N (what part N is compiled to), or entries (every part at every size)",
+        options_.graph);
     add.text("--export", "DIR", "also write every graph there as text, DOT and SVG", options_.export_folder);
     add.choice("--format", "dot and svg: a picture, of the stitched graph unless --graph says another",
                {"text", "json", "dot", "svg"}, options_.format);
@@ -36,6 +40,8 @@ class ExplainParser final : public CommandParser {
       return invalid_argument("--num-tokens goes with --format text or json, not with a picture");
     if (picture && !options_.suggest_tokens.empty())
       return invalid_argument("--suggest-tokens goes with --format text or json, not with a picture");
+    if (options_.format != ExplainFormat::kText && names_program(options_.graph))
+      return invalid_argument(fmt::format("--graph {} goes with --format text", options_.graph));
     if (options_.num_tokens && !options_.graph.empty())
       return invalid_argument("--num-tokens does not go with --graph");
     if (!options_.suggest_tokens.empty() && !(options_.graph.empty() && options_.export_folder.empty()))

@@ -358,6 +358,18 @@ class Explain(CliTest):
         parts = [node["part"] for node in json.loads(self.graph("stitched", "json"))["nodes"]]
         self.assertEqual((parts[0], parts[-1]), ("piece 0", "piece 6"))
 
+    def test_programs_and_entries(self):
+        for part in range(7):
+            text = self.graph(f"program:{part}", "text")
+            self.assertIn(f"{part}", text.splitlines()[0])
+            self.assertIn("\nprogram of ", text)
+        plan = json.loads(self.ok("explain", "--model-path", LLAMA, "--format", "json").stdout)
+        entries = self.graph("entries", "text")
+        self.assertEqual(entries.count("need to compile: "), 7 * len(plan["runners"]["prefill"]["sizes"]))
+        self.fails(2, ["--graph", "program:0 to program:6"], "explain", "--model-path", LLAMA, "--graph", "program:7")
+        self.fails(2, ["--graph program:0 goes with --format text"], "explain", "--model-path", LLAMA, "--graph",
+                   "program:0", "--format", "svg")
+
     def test_passes(self):
         passes = json.loads(self.ok("explain", "--model-path", LLAMA, "--format", "json").stdout)["passes"]
         text = self.ok("explain", "--model-path", LLAMA).stdout
