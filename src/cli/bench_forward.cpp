@@ -70,7 +70,7 @@ Status run_kernels(ModelRunner& runner, const ForwardBatch& batch, const Decisio
     return eager ? runner.decode().run(decision.size) : runner.decode().replay(decision.size);
   const bool replays = !eager && decision.runner == RunnerKind::kPrefill;
   TRY(replays ? runner.prefill().replay(decision.size) : runner.prefill().run(decision.size));
-  return runner.head().run(runner.head_size(batch.num_wanted_rows()));
+  return runner.head().run(runner.head().padded_size(batch.num_wanted_rows()));
 }
 
 Result<Comparison> compare(ModelRunner& runner, const ForwardBatch& batch, std::int64_t repeat) {

@@ -177,7 +177,7 @@ Result<Profiled> profile(ModelRunner& runner, const ForwardBatch& batch, const B
     stages.push_back({runner.decode(), decision.size});
   } else {
     stages.push_back({runner.prefill(), decision.size});
-    stages.push_back({runner.head(), runner.head_size(batch.num_wanted_rows())});
+    stages.push_back({runner.head(), runner.head().padded_size(batch.num_wanted_rows())});
   }
   std::vector<Call> parts;
   Profiled profiled;

@@ -19,8 +19,9 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, std::int6
                             .prefill_sizes = runner.prefill_sizes,
                             .decode_sizes = runner.decode_sizes};
   // A prefill of one token has the shape of a decode step.
-  const BatchShape prefill{.tokens = num_tokens, .requests = 1, .one_row_each = num_tokens == 1, .force_eager = false};
-  const BatchShape decode{.tokens = num_tokens, .requests = num_tokens, .one_row_each = true, .force_eager = false};
+  const BatchShape prefill{
+      .tokens = num_tokens, .requests = 1, .all_rows_wanted = num_tokens == 1, .force_eager = false};
+  const BatchShape decode{.tokens = num_tokens, .requests = num_tokens, .all_rows_wanted = true, .force_eager = false};
   return {{"prefill", num_tokens, dispatch(prefill, table)}, {"decode", num_tokens, dispatch(decode, table)}};
 }
 

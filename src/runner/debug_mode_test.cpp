@@ -13,18 +13,6 @@
 
 namespace tessera {
 
-// What a test may do to a runner's memory.
-class DebugModeTestAccess {
- public:
-  static std::byte* external(const ModelRunner& runner, const std::string& name) {
-    return runner.externals_.find(name, {});
-  }
-  static void move_external(ModelRunner& runner, const std::string& name, std::byte* address) {
-    runner.externals_.add(name, address);
-  }
-  static Status check_fresh(const ModelRunner& runner, const OutputView& view) { return runner.check_fresh(view); }
-};
-
 namespace {
 
 using ::testing::AllOf;
@@ -53,7 +41,7 @@ Status forward_error(RunnerBench& bench, const std::vector<TestRequest>& request
 }
 
 float* weight(RunnerBench& bench, const std::string& name) {
-  return reinterpret_cast<float*>(DebugModeTestAccess::external(*bench.runner, name));
+  return reinterpret_cast<float*>(bench.runner->parts().externals.find(name, {}));
 }
 
 class DebugModeOf : public ::testing::TestWithParam<std::string> {};
@@ -127,13 +115,14 @@ TEST(DebugMode, AMovedAddressFailsItsForwardAndNoOther) {
   } cases[] = {{"model.layers.1.mlp.down_proj.weight", "weight %", "piece 4"},
                {"positions", "input %", "piece 0"},
                {"k_cache.2", "state %", "piece 4"}};
+  ExternalValues& externals = bench.runner->parts().externals;
   for (const auto& c : cases) {
-    std::byte* const address = DebugModeTestAccess::external(*bench.runner, c.name);
-    DebugModeTestAccess::move_external(*bench.runner, c.name, address + 256);
+    std::byte* const address = externals.find(c.name, {});
+    externals.add(c.name, address + 256);
     const Status status = forward_error(bench, kPrompt);
     EXPECT_EQ(status.code(), StatusCode::kInternal);
     EXPECT_THAT(status.message(), AllOf(HasSubstr(c.what + c.name), HasSubstr(c.piece), HasSubstr("T=16")));
-    DebugModeTestAccess::move_external(*bench.runner, c.name, address);
+    externals.add(c.name, address);
     EXPECT_TRUE(forward_error(bench, kPrompt).ok());
   }
   // No graph was given up for it.
@@ -166,16 +155,15 @@ TEST(DebugMode, AWeightWithANaNIsNamed) {
 TEST(DebugMode, AnOutputIsStaleOnceAForwardMayHaveOverwrittenIt) {
   RunnerBench bench = make_captured("llama", debug_options());
   ASSERT_TRUE(forward_error(bench, kPrompt).ok());
-  const ModelRunner& runner = *bench.runner;
+  ModelRunner& runner = *bench.runner;
   const OutputView hidden = *runner.prefill().executable().output(runner.prefill().bucket(16), 0);
-  const std::int64_t rows = runner.head_size(3);
+  const std::int64_t rows = runner.head().padded_size(3);
   const OutputView logits = *runner.head().executable().output(runner.head().bucket(rows), 0);
-  EXPECT_TRUE(DebugModeTestAccess::check_fresh(runner, hidden).ok()) << "the head leaves it alone";
-  EXPECT_TRUE(DebugModeTestAccess::check_fresh(runner, logits).ok());
+  EXPECT_TRUE(runner.parts().check_fresh(hidden).ok()) << "the head leaves it alone";
+  EXPECT_TRUE(runner.parts().check_fresh(logits).ok());
   ASSERT_TRUE(forward_error(bench, kNext).ok());
   for (const OutputView& stale : {hidden, logits})
-    EXPECT_THAT(DebugModeTestAccess::check_fresh(runner, stale).message(),
-                HasSubstr("which overwrote it from byte 0 on"));
+    EXPECT_THAT(runner.parts().check_fresh(stale).message(), HasSubstr("which overwrote it from byte 0 on"));
 }
 
 // silu_mul whose last row is forgotten: it holds what the last forward left there.

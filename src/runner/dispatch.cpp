@@ -43,6 +43,8 @@ Decision eager(const BatchShape& batch, Reason reason) { return {RunnerKind::kEa
 
 struct Choice {
   RunnerKind runner;
+  std::int64_t count;      // tokens or requests, in the sizes' unit
+  std::int64_t rows_each;  // of a unit
   std::span<const std::int64_t> sizes;
   std::int64_t to_come;
   bool padding;
@@ -56,16 +58,16 @@ bool padding_costs_more(std::int64_t tokens, std::int64_t size, RunnerKind runne
 }
 
 Decision pick(const BatchShape& batch, const Choice& choice) {
-  const std::optional<std::int64_t> size = round_up(choice.sizes, batch.tokens);
+  const std::optional<std::int64_t> size = round_up(choice.sizes, choice.count);
   if (!size) {
-    if (choice.to_come >= batch.tokens) return eager(batch, Reason::kNotYetCaptured);
+    if (choice.to_come >= choice.count) return eager(batch, Reason::kNotYetCaptured);
     return eager(batch, choice.sizes.empty() ? Reason::kNothingCaptured : Reason::kAboveLargestSize);
   }
-  if (*size == batch.tokens) return {choice.runner, *size, 0, Reason::kExactSize};
+  if (*size == choice.count) return {choice.runner, *size, 0, Reason::kExactSize};
   if (!choice.padding) return eager(batch, Reason::kPaddingDisabled);
-  if (choice.costs != nullptr && padding_costs_more(batch.tokens, *size, choice.runner, *choice.costs))
+  if (choice.costs != nullptr && padding_costs_more(choice.count, *size, choice.runner, *choice.costs))
     return eager(batch, Reason::kPaddingCostsMore);
-  return {choice.runner, *size, *size - batch.tokens, Reason::kPaddedToSize};
+  return {choice.runner, *size, (*size - choice.count) * choice.rows_each, Reason::kPaddedToSize};
 }
 
 using Sizes = std::span<const std::int64_t>;
@@ -127,26 +129,29 @@ std::string_view reason_text(Reason reason) { return kReasons[static_cast<std::s
 std::string_view reason_name(Reason reason) { return kReasons[static_cast<std::size_t>(reason)].name; }
 
 BatchShape shape_of(const ForwardBatch& batch, bool force_eager) {
-  bool in_order = batch.is_decode() && batch.num_wanted_rows() == batch.num_tokens();
-  for (std::size_t i = 0; in_order && i < batch.wanted_rows.size(); ++i)
-    in_order = batch.wanted_rows[i] == static_cast<std::int32_t>(i);
-  return {batch.num_tokens(), batch.num_requests(), in_order, force_eager};
+  bool all_wanted = batch.num_wanted_rows() == batch.num_tokens();
+  for (std::size_t b = 1; all_wanted && b < batch.query_lens.size(); ++b)
+    all_wanted = batch.query_lens[b] == batch.query_lens[0];
+  for (std::size_t i = 0; all_wanted && i < batch.wanted_rows.size(); ++i)
+    all_wanted = batch.wanted_rows[i] == static_cast<std::int32_t>(i);
+  return {batch.num_tokens(), batch.num_requests(), all_wanted, force_eager};
 }
 
 Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   if (batch.force_eager) return eager(batch, Reason::kEagerRequested);
   if (!table.graphs_enabled) return eager(batch, Reason::kGraphsDisabled);
-  const bool is_decode = batch.tokens == batch.requests;
+  const bool is_decode = batch.tokens == batch.requests * table.decode_query_length;
   if (is_decode && table.decode_enabled) {
     // Eager costs are of prefills: they say nothing of a decode.
-    if (batch.one_row_each)
-      return pick(batch,
-                  {RunnerKind::kDecode, table.decode_sizes, table.decode_to_come, table.decode_padding, nullptr});
+    if (batch.all_rows_wanted)
+      return pick(batch, {RunnerKind::kDecode, batch.requests, table.decode_query_length, table.decode_sizes,
+                          table.decode_to_come, table.decode_padding, nullptr});
     if (!table.prefill_enabled) return eager(batch, Reason::kRowsNotOneEach);
   }
   if (!table.prefill_enabled)
     return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
-  return pick(batch, {RunnerKind::kPrefill, table.prefill_sizes, table.prefill_to_come, /*padding=*/true, table.costs});
+  return pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, table.prefill_sizes, table.prefill_to_come,
+                      /*padding=*/true, table.costs});
 }
 
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table) {

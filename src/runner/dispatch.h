@@ -40,6 +40,7 @@ struct DispatchTable {
   bool prefill_enabled = true;
   bool decode_enabled = true;
   bool decode_padding = true;
+  std::int64_t decode_query_length = 1;     // tokens that each request of a decode graph adds
   std::vector<std::int64_t> prefill_sizes;  // tokens
   std::vector<std::int64_t> decode_sizes;   // requests
   // Sizes up to these are yet to be captured, 0 where none are.
@@ -51,8 +52,8 @@ struct DispatchTable {
 struct BatchShape {
   std::int64_t tokens = 0;
   std::int64_t requests = 0;
-  // Every request adds one token and wants its logits: what decode graphs compute.
-  bool one_row_each = false;
+  // Every request adds equally many tokens and wants the logits of all: what decode graphs compute.
+  bool all_rows_wanted = false;
   bool force_eager = false;
 };
 // What dispatch sees of a batch.

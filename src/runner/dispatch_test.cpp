@@ -34,9 +34,9 @@ DispatchTable with_sizes(DispatchTable table) {
   return table;
 }
 BatchShape extend(std::int64_t tokens, std::int64_t requests = 1) {
-  return {.tokens = tokens, .requests = requests, .one_row_each = false};
+  return {.tokens = tokens, .requests = requests, .all_rows_wanted = false};
 }
-BatchShape decode(std::int64_t requests) { return {.tokens = requests, .requests = requests, .one_row_each = true}; }
+BatchShape decode(std::int64_t requests) { return {.tokens = requests, .requests = requests, .all_rows_wanted = true}; }
 BatchShape decode_of_other_rows(std::int64_t requests) { return {.tokens = requests, .requests = requests}; }
 BatchShape forced(BatchShape shape) {
   shape.force_eager = true;
@@ -179,18 +179,26 @@ TEST(Dispatch, ABatchsShapeIsWhatItsRowsAre) {
   batch.input_ids = {TokenId(1), TokenId(2)};
   batch.query_lens = {1, 1};
   batch.wanted_rows = {0, 1};
-  EXPECT_TRUE(shape_of(batch).one_row_each);
+  EXPECT_TRUE(shape_of(batch).all_rows_wanted);
   EXPECT_FALSE(shape_of(batch).force_eager);
   EXPECT_TRUE(shape_of(batch, true).force_eager);
   batch.wanted_rows = {1, 0};
-  EXPECT_FALSE(shape_of(batch).one_row_each) << "in another order";
+  EXPECT_FALSE(shape_of(batch).all_rows_wanted) << "in another order";
   batch.wanted_rows = {0};
-  EXPECT_FALSE(shape_of(batch).one_row_each) << "not of all";
+  EXPECT_FALSE(shape_of(batch).all_rows_wanted) << "not of all";
   batch.wanted_rows = {0, 1};
   batch.query_lens = {2};
-  EXPECT_FALSE(shape_of(batch).one_row_each) << "two tokens of one request";
+  EXPECT_TRUE(shape_of(batch).all_rows_wanted) << "two tokens of one request";
   EXPECT_EQ(shape_of(batch).tokens, 2);
   EXPECT_EQ(shape_of(batch).requests, 1);
+  DispatchTable table = kOn;
+  EXPECT_EQ(dispatch(shape_of(batch), table).runner, RunnerKind::kPrefill);
+  table.decode_query_length = 2;
+  EXPECT_EQ(dispatch(shape_of(batch), table).runner, RunnerKind::kDecode);
+  batch.input_ids.emplace_back(3);
+  batch.wanted_rows = {0, 1, 2};
+  batch.query_lens = {1, 2};
+  EXPECT_FALSE(shape_of(batch).all_rows_wanted) << "not equally many of each request";
 }
 
 TEST(Dispatch, PadsWhereCostsAreUnknown) {

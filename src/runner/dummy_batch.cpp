@@ -4,11 +4,13 @@
 
 namespace tessera {
 
-ForwardBatch dummy_batch(std::int64_t tokens, bool decode, const RunnerOptions& options, std::size_t cache_groups) {
+ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& options, std::size_t cache_groups) {
   ForwardBatch batch;
   CacheGroupBatch group;
-  const std::int64_t longest = decode ? 1 : options.context_length;
-  const std::int64_t prefix = decode ? std::min(options.page_size, options.context_length) - 1 : 0;
+  const std::int64_t longest = decode ? options.decode_query_length : options.context_length;
+  const std::int64_t prefix =
+      decode ? std::max<std::int64_t>(std::min(options.page_size, options.context_length) - longest, 0) : 0;
+  const std::int64_t tokens = decode ? size * longest : size;
   for (std::int64_t left = tokens; left > 0;) {
     const std::int64_t query = std::min(left, longest);
     for (std::int64_t i = 0; i < query; ++i) batch.positions.push_back(static_cast<std::int32_t>(prefix + i));

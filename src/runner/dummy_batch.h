@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// `tokens` tokens on the reserved page, no row wanted: requests as long as the context allows, or, as a decode, of one
-// token each after a page of context.
-ForwardBatch dummy_batch(std::int64_t tokens, bool decode, const RunnerOptions& options, std::size_t cache_groups);
+// On the reserved page, no row wanted: `size` tokens in requests as long as the context allows, or, as a decode, `size`
+// requests of decode_query_length tokens each after a context that fills their page.
+ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& options, std::size_t cache_groups);
 
 }  // namespace tessera

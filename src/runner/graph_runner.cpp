@@ -7,8 +7,27 @@
 
 #include "tessera/base/log.h"
 #include "tessera/base/progress.h"
+#include "tessera/piecewise/ladder.h"
 
 namespace tessera {
+
+std::int64_t GraphRunner::padded_size(std::int64_t rows) const {
+  return round_up(spec_.ladder, rows).value_or(spec_.ladder.back());
+}
+
+bool GraphRunner::captured(std::int64_t size) const { return std::ranges::binary_search(report_.captured, size); }
+
+bool GraphRunner::dropped(std::int64_t size) const {
+  return std::ranges::any_of(report_.dropped, [&](const auto& entry) { return entry.first == size; });
+}
+
+std::vector<std::int64_t> GraphRunner::pending() const {
+  std::vector<std::int64_t> sizes;
+  if (!spec_.captured) return sizes;
+  for (const std::int64_t size : spec_.ladder)
+    if (!captured(size) && !dropped(size)) sizes.push_back(size);
+  return sizes;
+}
 
 Status GraphRunner::capture(std::span<const std::int64_t> sizes, const CaptureOptions& options) {
   for (const std::int64_t size : sizes) {
@@ -18,7 +37,7 @@ Status GraphRunner::capture(std::span<const std::int64_t> sizes, const CaptureOp
     report_.predicted.unshared_bytes = std::max(report_.predicted.unshared_bytes, need.unshared_bytes);
     report_.predicted.workspace_bytes = std::max(report_.predicted.workspace_bytes, need.workspace_bytes);
   }
-  Progress progress(fmt::format("Capturing {} graphs", name_), static_cast<std::int64_t>(sizes.size()), "sizes",
+  Progress progress(fmt::format("Capturing {} graphs", name()), static_cast<std::int64_t>(sizes.size()), "sizes",
                     options.show_progress);
   for (std::size_t i = sizes.size(); i-- > 0;) {
     if (options.before_each) TRY(options.before_each(sizes[i]));
@@ -45,7 +64,7 @@ Status GraphRunner::capture_one(std::int64_t size) {
 }
 
 void GraphRunner::drop(std::int64_t size, Status why) {
-  log_warn("capture", "{} size {} is dropped: {}", name_, size, why.to_string());
+  log_warn("capture", "{} size {} is dropped: {}", name(), size, why.to_string());
   executable_->drop(bucket(size));
   std::erase(report_.captured, size);
   report_.dropped.emplace_back(size, std::move(why));
@@ -53,7 +72,7 @@ void GraphRunner::drop(std::int64_t size, Status why) {
 }
 
 Status GraphRunner::make_ready(std::int64_t size) {
-  if (executable_->captured(bucket(size))) return ok_status();
+  if (captured(size)) return ok_status();
   const auto known = std::find(uncaptured_.begin(), uncaptured_.end(), size);
   if (known != uncaptured_.end()) {
     std::rotate(known, known + 1, uncaptured_.end());

@@ -1,5 +1,5 @@
-// One executable with its captured sizes: the prefill runner is one over token counts, cut at
-// attention; the decode runner one over batch sizes, whole.
+// One runner: its description, its executable, and which sizes have graphs. The last is known here alone; dispatch's
+// table, inventories and reports are made from it.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/piecewise/executable.h"
+#include "tessera/runner/runner_spec.h"
 
 namespace tessera {
 
@@ -25,23 +26,28 @@ struct CaptureReport {
 
 class GraphRunner {
  public:
-  // `bucket_of(size)` assigns every symbol of the executable's graph.
-  GraphRunner(std::string name, std::unique_ptr<Executable> executable,
-              std::function<ir::Bucket(std::int64_t)> bucket_of)
-      : name_(std::move(name)), executable_(std::move(executable)), bucket_of_(std::move(bucket_of)) {}
+  GraphRunner(RunnerSpec spec, std::unique_ptr<Executable> executable)
+      : spec_(std::move(spec)), executable_(std::move(executable)) {}
 
-  const std::string& name() const { return name_; }
+  const RunnerSpec& spec() const { return spec_; }
+  std::string_view name() const { return spec_.name(); }
   Executable& executable() const { return *executable_; }
-  ir::Bucket bucket(std::int64_t size) const { return bucket_of_(size); }
+  ir::Bucket bucket(std::int64_t size) const { return spec_.bucket(size); }
+  // The size of the ladder that `rows` are padded to; rows past the largest take the largest.
+  std::int64_t padded_size(std::int64_t rows) const;
+
   const CaptureReport& report() const { return report_; }
-  bool captured(std::int64_t size) const { return executable_->captured(bucket(size)); }
+  bool captured(std::int64_t size) const;
+  bool dropped(std::int64_t size) const;
+  // Sizes of the ladder that are neither captured nor dropped, ascending; none where the runner is not captured.
+  std::vector<std::int64_t> pending() const;
 
   struct CaptureOptions {
     bool show_progress = false;
     std::function<Status(std::int64_t size)> before_each{};  // never while recording
   };
-  // Captures every size, largest first (D2): the largest plan fixes the arena, smaller ones fit in. A
-  // size that fails is dropped and reported; kDeviceLost ends the capture.
+  // Captures every size, largest first: the largest plan fixes the arena, smaller ones fit in. A size that fails is
+  // dropped and reported; kDeviceLost ends the capture.
   Status capture(std::span<const std::int64_t> sizes, const CaptureOptions& options);
   // Captures one more size. Its failure is the caller's to handle, and is reported too.
   Status capture_one(std::int64_t size);
@@ -60,9 +66,8 @@ class GraphRunner {
  private:
   static constexpr std::size_t kMaxUncaptured = 48;
 
-  std::string name_;
+  RunnerSpec spec_;
   std::unique_ptr<Executable> executable_;
-  std::function<ir::Bucket(std::int64_t)> bucket_of_;
   std::vector<std::int64_t> uncaptured_;  // bound sizes without graph, least recently used first
   CaptureReport report_;
 };

@@ -8,6 +8,7 @@
 #include "tessera/device/alignment.h"
 #include "tessera/model/model.h"
 #include "tessera/runner/host_floats.h"
+#include "tessera/runner/runner_spec.h"
 
 namespace tessera {
 namespace {
@@ -15,6 +16,18 @@ namespace {
 std::string slots_name(std::string_view group) { return std::string(input_names::kSlots) + std::string(group); }
 
 }  // namespace
+
+InputLimits input_limits(const ModelGraphs& graphs, const RunnerOptions& options) {
+  const ir::Type& hidden = graphs.body.value(graphs.body.outputs[0]).type;
+  InputLimits limits{.max_tokens = max_padded_tokens(options),
+                     .max_requests = options.max_requests,
+                     .max_rows = max_head_rows(options),
+                     .cache_groups = {},
+                     .hidden_size = *hidden.shape.back().constant(),
+                     .dtype = hidden.dtype};
+  for (const ir::CacheGroup& group : graphs.body.cache_groups) limits.cache_groups.push_back(group.name);
+  return limits;
+}
 
 std::vector<InputBuffers::Field> InputBuffers::fields_of(const InputLimits& limits) {
   std::vector<Field> fields;

@@ -12,8 +12,10 @@
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
+#include "tessera/model/model.h"
 #include "tessera/ops/forward_batch.h"
-#include "tessera/piecewise/executable.h"
+#include "tessera/piecewise/external_values.h"
+#include "tessera/runner/runner_options.h"
 
 namespace tessera {
 
@@ -36,6 +38,9 @@ struct InputLimits {
   std::int64_t hidden_size = 0;           // of an embedding
   ir::DType dtype = ir::DType::kFloat32;  // of embeddings
 };
+
+// Of a model's graphs.
+InputLimits input_limits(const ModelGraphs& graphs, const RunnerOptions& options);
 
 class InputBuffers {
  public:

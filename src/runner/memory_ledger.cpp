@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tessera/runner/graph_runner.h"
+#include "tessera/runner/runner_parts.h"
 
 namespace tessera {
 namespace {
@@ -24,7 +25,7 @@ std::int64_t graph_bytes(const GraphStats& stats, std::int64_t estimate, double 
 }
 
 RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& device, double of_estimate) {
-  RunnerMemory memory{.name = runner.name()};
+  RunnerMemory memory{.name = std::string(runner.name())};
   const GraphNeed need = runner.executable().graph_need();
   const std::int64_t estimate = need.graphs * device.graph_bytes + need.operators * device.graph_node_bytes;
   for (const std::int64_t size : runner.report().captured) {
@@ -35,6 +36,22 @@ RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& de
                             .graph_bytes = graph_bytes(stats, estimate, of_estimate)});
   }
   return memory;
+}
+
+MemoryLedger measure_memory(const RunnerParts& parts, double of_estimate, std::int64_t available) {
+  MemoryLedger ledger{.weights = parts.weights.total_bytes(),
+                      .kv_cache = parts.kv->bytes(),
+                      .arena = static_cast<std::int64_t>(parts.arena->size()),
+                      .workspace = static_cast<std::int64_t>(parts.workspace->size()),
+                      .static_inputs = parts.inputs->bytes() + parts.edits->bytes(),
+                      .plans = parts.plans->bytes(),
+                      .available = available,
+                      .predicted = parts.predicted};
+  for (const RunnerRole role : {RunnerRole::kPrefill, RunnerRole::kDecode}) {
+    ledger.runners.push_back(runner_memory(parts.runner(role), parts.device.properties(), of_estimate));
+    ledger.graph_objects += ledger.runners.back().graph_bytes();
+  }
+  return ledger;
 }
 
 std::string memory_line(const MemoryLedger& ledger) {

@@ -10,6 +10,7 @@
 namespace tessera {
 
 class GraphRunner;
+class RunnerParts;
 
 // What graphs and the forwards' buffers take, bytes: predicted from shapes, or measured.
 struct WorkingMemory {
@@ -69,6 +70,9 @@ std::int64_t graph_bytes(const GraphStats& stats, std::int64_t estimate, double 
 // What is captured now. `of_estimate`: measured bytes of graph objects over DeviceProperties' fit, where the device
 // does not tell.
 RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& device, double of_estimate);
+
+// What is taken now, step results left out. `available`: bytes of the device's memory that are free.
+MemoryLedger measure_memory(const RunnerParts& parts, double of_estimate, std::int64_t available);
 
 // One line for logs.
 std::string memory_line(const MemoryLedger& ledger);

@@ -4,6 +4,9 @@
 #include <array>
 
 #include "tessera/device/alignment.h"
+#include "tessera/runner/edit_buffers.h"
+#include "tessera/runner/input_buffers.h"
+#include "tessera/runner/make_executable.h"
 #include "tessera/runner/model_runner.h"
 #include "tessera/runner/op_plans.h"
 #include "tessera/runner/step_results.h"
@@ -27,31 +30,30 @@ Status add(const Executable& executable, const ir::Bucket& bucket, WorkingMemory
 
 }  // namespace
 
-Result<Prediction> predict_memory(const RunnerExecutables& made, const ModelGraphs& graphs,
+Result<Prediction> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
                                   const RunnerOptions& options, Device& device, PredictionDetail detail) {
   Prediction prediction;
   WorkingMemory& memory = prediction.memory;
-  for (const Executable* executable : {made.prefill.get(), made.head.get(), made.choose.get(), made.logprobs.get()})
-    TRY(add(*executable, executable->largest(), memory));
-  if (options.graphs.prefill) {
-    prediction.prefill_graphs = cost_of(*made.prefill, device.properties());
-    memory.graph_objects += std::ssize(options.prefill_sizes) * prediction.prefill_graphs.bytes;
-  }
-  if (options.graphs.decode) {
-    TRY(add(*made.decode, made.decode->largest(), memory));
-    prediction.decode_graphs = cost_of(*made.decode, device.properties());
-    memory.graph_objects += std::ssize(options.decode_sizes) * prediction.decode_graphs.bytes;
-  }
-  if (detail == PredictionDetail::kEverySize) {
-    for (const std::int64_t size : options.prefill_sizes)
-      prediction.prefill.push_back({size, TRY(made.prefill->memory_need(prefill_bucket(options, size)))});
-    for (const std::int64_t size : options.decode_sizes)
-      prediction.decode.push_back({size, TRY(made.decode->memory_need(decode_bucket(options, size)))});
+  for (const GraphRunner& runner : runners) {
+    const RunnerSpec& spec = runner.spec();
+    if (spec.captured || spec.runs_eagerly) TRY(add(runner.executable(), runner.executable().largest(), memory));
+    const bool decode = spec.role == RunnerRole::kDecode;
+    if (spec.captured) {
+      const GraphCost cost = cost_of(runner.executable(), device.properties());
+      memory.graph_objects += std::ssize(spec.ladder) * cost.bytes;
+      (decode ? prediction.decode_graphs : prediction.prefill_graphs) = cost;
+    }
+    if (detail != PredictionDetail::kEverySize || (!decode && spec.role != RunnerRole::kPrefill)) continue;
+    for (const std::int64_t size : spec.ladder) {
+      (decode ? prediction.decode : prediction.prefill)
+          .push_back({size, TRY(runner.executable().memory_need(runner.bucket(size)))});
+    }
   }
   const std::int64_t block = device.properties().block_bytes;
   memory.arena = align_up(memory.arena, block);
   memory.workspace = align_up(memory.workspace, block);
-  memory.static_inputs = static_input_bytes(graphs, options);
+  memory.static_inputs =
+      InputBuffers::bytes_needed(input_limits(graphs, options)) + EditBuffers::bytes_needed(vocabulary_of(graphs));
   const std::array<const ir::Graph*, 1> planned{&graphs.body};
   memory.plans = TRY(OpPlans::bytes_needed(device, {.graphs = planned,
                                                     .kernels = *TRY(kernels_of(options, device)),
@@ -75,9 +77,13 @@ Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions
                                          .externals = externals,
                                          .arena = *arena,
                                          .workspace = *arena};
-  const RunnerExecutables made = TRY(make_executables(graphs, options, environment, context, MemoryPlanKind::kPlanned,
-                                                      /*log=*/false));
-  return predict_memory(made, graphs, options, device, detail);
+  std::vector<GraphRunner> runners;
+  for (RunnerSpec& spec : TRY(make_runner_specs(graphs, options))) {
+    std::unique_ptr<Executable> made =
+        TRY(make_executable(spec, options, environment, MemoryPlanKind::kPlanned, /*log=*/false));
+    runners.emplace_back(std::move(spec), std::move(made));
+  }
+  return predict_memory(runners, graphs, options, device, detail);
 }
 
 }  // namespace tessera

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/model/model.h"
-#include "tessera/runner/executables.h"
+#include "tessera/runner/graph_runner.h"
 #include "tessera/runner/memory_ledger.h"
 #include "tessera/runner/runner_options.h"
 
@@ -42,8 +43,8 @@ enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
 // options.num_pages may still be 0.
 Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
                                   PredictionDetail detail = PredictionDetail::kTotals);
-// The same of executables that are there: those of a runner.
-Result<Prediction> predict_memory(const RunnerExecutables& made, const ModelGraphs& graphs,
+// The same of runners that are there.
+Result<Prediction> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
                                   const RunnerOptions& options, Device& device, PredictionDetail detail);
 
 }  // namespace tessera

@@ -29,8 +29,10 @@ struct RunnerOptions {
   bool measure_costs = true;           // in idle moments, for dispatch; never where deterministic
   bool debug = false;                  // runner/debug_mode.h; slow
   bool decode_padding = true;
-  std::vector<std::string> split_ops;  // of the prefill runner; empty with graphs.prefill_whole
-  std::string compiler = "eager";      // one of `compilers`
+  std::vector<std::string> split_ops;         // of the prefill runner; empty with graphs.prefill_whole
+  std::vector<std::string> decode_split_ops;  // of the decode runner
+  std::int64_t decode_query_length = 1;       // tokens that each request of a decode forward adds
+  std::string compiler = "eager";             // one of `compilers`
   CompilerRegistry compilers = built_in_compilers();
   std::string cache_dir;  // where the compiler keeps what it made; empty: nowhere
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;

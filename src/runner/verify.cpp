@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "tessera/base/progress.h"
-#include "tessera/runner/executables.h"
 #include "tessera/runner/find_nan.h"
+#include "tessera/runner/make_executable.h"
 
 namespace tessera {
 namespace {
@@ -78,11 +78,13 @@ Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t 
   return lengths;
 }
 
-// One token each, after caches of different lengths.
-Lengths decode_lengths(std::int64_t requests, std::int64_t context) {
-  Lengths lengths{.query = std::vector<std::int32_t>(static_cast<std::size_t>(requests), 1), .prefix = {}};
+// `query` tokens each, after caches of different lengths.
+Lengths decode_lengths(std::int64_t requests, std::int64_t query, std::int64_t context) {
+  Lengths lengths{
+      .query = std::vector<std::int32_t>(static_cast<std::size_t>(requests), static_cast<std::int32_t>(query)),
+      .prefix = {}};
   for (std::int64_t i = 0; i < requests; ++i) {
-    lengths.prefix.push_back(static_cast<std::int32_t>((i * 37 + 3) % std::min<std::int64_t>(context, 40)));
+    lengths.prefix.push_back(static_cast<std::int32_t>((i * 37 + 3) % std::min<std::int64_t>(context + 1 - query, 40)));
   }
   return lengths;
 }
@@ -97,7 +99,12 @@ bool VerifyReport::equal() const {
 class Verifier {
  public:
   Verifier(ModelRunner& runner, bool show_progress)
-      : r_(runner), show_progress_(show_progress), replayed_(runner.device()), expected_(runner.device()) {}
+      : r_(runner.parts()),
+        step_(runner.step()),
+        table_(runner.dispatch_table()),
+        show_progress_(show_progress),
+        replayed_(runner.device()),
+        expected_(runner.device()) {}
 
   Result<VerifyReport> run() {
     const auto start = std::chrono::steady_clock::now();
@@ -111,32 +118,37 @@ class Verifier {
 
  private:
   Status compare_all() {
-    if (r_.table_.prefill_sizes.empty() && r_.table_.decode_sizes.empty()) return ok_status();  // nothing to verify
-    RunnerExecutables isolated =
-        TRY(make_executables(r_.graphs_, r_.options_, r_.environment(), r_.decode_context_, MemoryPlanKind::kIsolated));
-    TRY(compare_sizes(*r_.prefill_, *isolated.prefill, r_.table_.prefill_sizes));
-    TRY(compare_sizes(*r_.decode_, *isolated.decode, r_.table_.decode_sizes));
-    return compare_heads(*isolated.head);
+    if (table_.prefill_sizes.empty() && table_.decode_sizes.empty()) return ok_status();  // nothing to verify
+    const std::vector<RunnerSpec> specs = TRY(make_runner_specs(r_.graphs, r_.options));
+    const auto isolated = [&](RunnerRole role) {
+      const RunnerSpec& spec = specs[static_cast<std::size_t>(role)];
+      return make_executable(spec, r_.options, r_.environment(spec.batches), MemoryPlanKind::kIsolated, /*log=*/false);
+    };
+    TRY(compare_sizes(r_.runner(RunnerRole::kPrefill), *TRY(isolated(RunnerRole::kPrefill)), table_.prefill_sizes));
+    TRY(compare_sizes(r_.runner(RunnerRole::kDecode), *TRY(isolated(RunnerRole::kDecode)), table_.decode_sizes));
+    return compare_heads(*TRY(isolated(RunnerRole::kHead)));
   }
 
   // The head has no graphs; its plan leaves the body's output alone, and that is compared.
   Status compare_heads(Executable& isolated) {
-    const ir::Type& type = r_.graphs_.body.value(r_.graphs_.body.outputs[0]).type;
-    const TensorView hidden = TRY(make_view(type, r_.prefill_->executable().largest(), r_.arena_->base()));
+    const ir::Type& type = r_.graphs.body.value(r_.graphs.body.outputs[0]).type;
+    const TensorView hidden =
+        TRY(make_view(type, r_.runner(RunnerRole::kPrefill).executable().largest(), r_.arena->base()));
+    GraphRunner& runner = r_.runner(RunnerRole::kHead);
     TRY(provide_content(static_cast<std::size_t>(hidden.bytes()), hidden.dtype));
-    for (const std::int64_t rows : r_.head_sizes_) {
-      const ir::Bucket bucket = r_.head_->bucket(rows);
+    for (const std::int64_t rows : runner.spec().ladder) {
+      const ir::Bucket bucket = runner.bucket(rows);
       std::vector<std::int32_t> wanted(static_cast<std::size_t>(rows));
       for (std::size_t i = 0; i < wanted.size(); ++i)
         wanted[i] = static_cast<std::int32_t>(i * 7 % static_cast<std::size_t>(hidden.dim(0)));
       const auto run = [&](Executable& head, Outcome& outcome) -> Status {
-        TRY(r_.stream_->copy(hidden.data, content_->data(), static_cast<std::size_t>(hidden.bytes())));
-        TRY(r_.inputs_->stage_rows(wanted, {}, rows, *r_.stream_));
+        TRY(r_.stream->copy(hidden.data, content_->data(), static_cast<std::size_t>(hidden.bytes())));
+        TRY(r_.inputs->stage_rows(wanted, {}, rows, *r_.stream));
         TRY(head.run(bucket));
         return read(head, bucket, rows, /*states=*/false, outcome);
       };
-      TRY(r_.head_->make_ready(rows));
-      TRY(run(r_.head_->executable(), replayed_));
+      TRY(runner.make_ready(rows));
+      TRY(run(runner.executable(), replayed_));
       TRY(isolated.bind(bucket));
       TRY(run(isolated, expected_));
       std::string difference = TRY(first_difference(isolated, bucket));
@@ -147,7 +159,8 @@ class Verifier {
   }
 
   Status compare_sizes(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
-    Progress progress("Verifying " + runner.name(), static_cast<std::int64_t>(sizes.size()), "sizes", show_progress_);
+    Progress progress(fmt::format("Verifying {}", runner.name()), static_cast<std::int64_t>(sizes.size()), "sizes",
+                      show_progress_);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const std::int64_t size = sizes[i];
       const std::int64_t below = i == 0 ? 0 : sizes[i - 1];
@@ -161,37 +174,40 @@ class Verifier {
     return ok_status();
   }
 
+  // `real`: of the size's unit, tokens or requests.
   Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real) {
-    const bool decode = &runner == r_.decode_.get();
+    const bool decode = runner.spec().role == RunnerRole::kDecode;
     const ForwardBatch batch = TRY(make_batch(real, decode));
+    const std::int64_t rows = batch.num_tokens();
     const ir::Bucket bucket = runner.bucket(size);
 
     TRY(prepare(batch, decode, size));
     TRY(runner.executable().replay(bucket));
-    TRY(read(runner.executable(), bucket, real, /*states=*/true, replayed_));
+    TRY(read(runner.executable(), bucket, rows, /*states=*/true, replayed_));
 
     TRY(prepare(batch, decode, size));
     TRY(isolated.poison(bucket));
     TRY(isolated.run(bucket));
-    TRY(read(isolated, bucket, real, /*states=*/true, expected_));
+    TRY(read(isolated, bucket, rows, /*states=*/true, expected_));
 
     std::string difference = TRY(first_difference(isolated, bucket));
     if (const Status guards = isolated.check_guards(bucket); !guards.ok() && difference.empty())
       difference = guards.message();
-    report_.rows.push_back({.runner = runner.name(), .size = size, .real = real, .difference = std::move(difference)});
+    report_.rows.push_back(
+        {.runner = std::string(runner.name()), .size = size, .real = real, .difference = std::move(difference)});
     return ok_status();
   }
 
   // Requests own the pages from 1 on, in order; sets used_pages_.
-  Result<ForwardBatch> make_batch(std::int64_t tokens, bool decode) {
-    const std::int64_t page_size = r_.options_.page_size;
-    const std::int64_t usable = r_.options_.num_pages - 1;
-    Lengths lengths = decode ? decode_lengths(tokens, r_.options_.context_length)
-                             : prefill_lengths(tokens, r_.options_.context_length, r_.options_.max_requests);
+  Result<ForwardBatch> make_batch(std::int64_t size, bool decode) {
+    const std::int64_t page_size = r_.options.page_size;
+    const std::int64_t usable = r_.options.num_pages - 1;
+    Lengths lengths = decode ? decode_lengths(size, r_.options.decode_query_length, r_.options.context_length)
+                             : prefill_lengths(size, r_.options.context_length, r_.options.max_requests);
     if (lengths.pages(page_size) > usable) lengths.prefix.assign(lengths.prefix.size(), 0);
     if (lengths.pages(page_size) > usable) {
       return resource_exhausted(
-          fmt::format("verifying a forward of {} tokens needs {} pages of the KV cache, which has {}", tokens,
+          fmt::format("verifying a forward of size {} needs {} pages of the KV cache, which has {}", size,
                       lengths.pages(page_size), usable));
     }
     used_pages_ = 1 + lengths.pages(page_size);
@@ -211,7 +227,7 @@ class Verifier {
         const bool given = token % 64 == 3;
         batch.input_ids.emplace_back(given ? -1
                                            : static_cast<std::int32_t>((token * 7919 + 13) % poisoned_id_.value()));
-        for (std::int64_t i = 0; given && i < r_.hidden_size_; ++i)
+        for (std::int64_t i = 0; given && i < r_.hidden_size; ++i)
           batch.input_embeds.push_back(static_cast<float>((token + i * 31) % 17 - 8) / 64.0F);
         batch.input_rows.push_back(-1);
         batch.positions.push_back(position);
@@ -224,16 +240,15 @@ class Verifier {
     }
     batch.wanted_rows.resize(batch.input_ids.size());
     std::iota(batch.wanted_rows.begin(), batch.wanted_rows.end(), 0);
-    batch.groups.assign(r_.graphs_.body.cache_groups.size(), {.slots = slots, .page_tables = page_tables});
+    batch.groups.assign(r_.num_cache_groups(), {.slots = slots, .page_tables = page_tables});
     return batch;
   }
 
   // Stages the batch and gives the KV cache the same pseudo-random content every time.
   Status prepare(const ForwardBatch& batch, bool decode, std::int64_t size) {
     TRY(fill_kv_cache());
-    TRY(r_.stage(batch, decode ? BatchKind::kDecode : BatchKind::kExtend, size, poisoned_id_));
     const auto rows =
-        std::min<std::size_t>(batch.wanted_rows.size(), static_cast<std::size_t>(r_.inputs_->limits().max_rows));
+        std::min<std::size_t>(batch.wanted_rows.size(), static_cast<std::size_t>(r_.inputs->limits().max_rows));
     std::vector<SampleRow> sampling(rows);
     for (std::size_t i = 0; i < rows; ++i) {
       sampling[i] = {.temperature = i % 2 == 0 ? 0.0F : 0.8F,
@@ -241,8 +256,10 @@ class Verifier {
                      .top_p = 0.95F,
                      .seed = static_cast<std::int64_t>(i) * 31 + 7};
     }
-    return r_.inputs_->stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
-                                  std::min(size, r_.inputs_->limits().max_rows), *r_.stream_);
+    if (decode) return step_.stage_decode(batch, size, sampling, poisoned_id_);
+    TRY(r_.stage(batch, BatchKind::kExtend, size, poisoned_id_));
+    return r_.inputs->stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
+                                 std::min(size, r_.inputs->limits().max_rows), *r_.stream);
   }
 
   // The used pages of one state: they lie at its start.
@@ -254,16 +271,16 @@ class Verifier {
   KvRange used_range(const ir::Value& state) const {
     auto page_bytes = static_cast<std::int64_t>(ir::dtype_size(state.type.dtype));
     for (std::size_t d = 1; d < state.type.shape.size(); ++d) page_bytes *= *state.type.shape[d].constant();
-    return {r_.externals_.find(state.name, {}), static_cast<std::size_t>(used_pages_ * page_bytes),
+    return {r_.externals.find(state.name, {}), static_cast<std::size_t>(used_pages_ * page_bytes),
             static_cast<std::size_t>(page_bytes)};
   }
 
   Status fill_kv_cache() {
-    for (const ir::ValueId id : r_.graphs_.body.states) {
-      const ir::Value& state = r_.graphs_.body.value(id);
+    for (const ir::ValueId id : r_.graphs.body.states) {
+      const ir::Value& state = r_.graphs.body.value(id);
       const KvRange range = used_range(state);
       TRY(provide_content(range.bytes, state.type.dtype));
-      TRY(r_.stream_->copy(range.data, content_->data(), range.bytes));
+      TRY(r_.stream->copy(range.data, content_->data(), range.bytes));
     }
     return ok_status();
   }
@@ -283,8 +300,8 @@ class Verifier {
                                      : 0x3000U | (random >> 22) | ((random >> 16) & 0x8000U);
       std::memcpy(made.data() + at, &bits, element);
     }
-    content_ = TRY(r_.device().allocate(made.size(), "verified content"));
-    return r_.stream_->upload(content_->data(), made.data(), made.size());
+    content_ = TRY(r_.device.allocate(made.size(), "verified content"));
+    return r_.stream->upload(content_->data(), made.data(), made.size());
   }
 
   // The real rows of every output, then, of each state, the used pages past page 0, which takes the padding's keys and
@@ -297,16 +314,16 @@ class Verifier {
       parts.emplace_back(view.data,
                          static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1) * real));
     }
-    for (const ir::ValueId id : r_.graphs_.body.states) {
+    for (const ir::ValueId id : r_.graphs.body.states) {
       if (!states) break;
-      const KvRange range = used_range(r_.graphs_.body.value(id));
+      const KvRange range = used_range(r_.graphs.body.value(id));
       parts.emplace_back(range.data + range.page_bytes, range.bytes - range.page_bytes);
     }
     std::size_t total = 0;
     for (const std::span<const std::byte> part : parts) total += part.size();
     TRY(outcome.begin(total));
-    for (const std::span<const std::byte> part : parts) TRY(outcome.download(part.data(), part.size(), *r_.stream_));
-    return r_.stream_->synchronize();
+    for (const std::span<const std::byte> part : parts) TRY(outcome.download(part.data(), part.size(), *r_.stream));
+    return r_.stream->synchronize();
   }
 
   // Of replayed_ and expected_, which `executable` was read to last.
@@ -329,32 +346,34 @@ class Verifier {
     }
     for (std::size_t i = num_outputs; i < expected_.num_sections(); ++i) {
       const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i));
-      const ir::ValueId state = r_.graphs_.body.states[i - num_outputs];
+      const ir::ValueId state = r_.graphs.body.states[i - num_outputs];
       if (at >= 0)
-        return fmt::format("%{} differs from the isolated run at byte {}", r_.graphs_.body.value(state).name, at);
+        return fmt::format("%{} differs from the isolated run at byte {}", r_.graphs.body.value(state).name, at);
     }
     return std::string();
   }
 
   // The last id of the vocabulary pads; its embedding row is NaN meanwhile.
   Status poison_padding_id() {
-    const ir::Value* table = r_.graphs_.body.find_value("model.embed_tokens.weight");
+    const ir::Value* table = r_.graphs.body.find_value("model.embed_tokens.weight");
     if (table == nullptr) return internal_error("the model has no model.embed_tokens.weight");
     const std::int64_t rows = *table->type.shape[0].constant();
     row_bytes_ = static_cast<std::size_t>(*table->type.shape[1].constant()) * ir::dtype_size(table->type.dtype);
     poisoned_id_ = TokenId(static_cast<std::int32_t>(rows - 1));
-    row_ = r_.externals_.find(table->name, {}) + static_cast<std::size_t>(rows - 1) * row_bytes_;
+    row_ = r_.externals.find(table->name, {}) + static_cast<std::size_t>(rows - 1) * row_bytes_;
     saved_row_.resize(row_bytes_);
-    TRY(r_.stream_->download(saved_row_.data(), row_, row_bytes_));
-    TRY(r_.stream_->synchronize());
-    return r_.stream_->fill(row_, IsolatedMemory::kPoison, row_bytes_);
+    TRY(r_.stream->download(saved_row_.data(), row_, row_bytes_));
+    TRY(r_.stream->synchronize());
+    return r_.stream->fill(row_, IsolatedMemory::kPoison, row_bytes_);
   }
   Status restore_padding_id() {
-    TRY(r_.stream_->upload(row_, saved_row_.data(), row_bytes_));
-    return r_.stream_->synchronize();
+    TRY(r_.stream->upload(row_, saved_row_.data(), row_bytes_));
+    return r_.stream->synchronize();
   }
 
-  ModelRunner& r_;
+  RunnerParts& r_;
+  ForwardStep& step_;
+  const DispatchTable& table_;
   bool show_progress_;
   VerifyReport report_;
   Outcome replayed_;

@@ -1,0 +1,81 @@
+#include "tessera/runner/dispatcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tessera/base/log.h"
+
+namespace tessera {
+
+Dispatcher::Dispatcher(RunnerParts& parts) : parts_(parts) { table_.graphs_enabled = false; }
+
+void Dispatcher::enable() {
+  const GraphSwitches& on = parts_.options.graphs;
+  table_ = {.graphs_enabled = on.prefill || on.decode,
+            .prefill_enabled = on.prefill,
+            .decode_enabled = on.decode,
+            .decode_padding = parts_.options.decode_padding,
+            .decode_query_length = parts_.options.decode_query_length,
+            .prefill_sizes = {},
+            .decode_sizes = {},
+            .costs = measures_costs() ? &costs_ : nullptr};
+}
+
+void Dispatcher::refresh() {
+  const CaptureMode mode = parts_.options.capture;
+  const auto update = [&](const GraphRunner& runner, std::vector<std::int64_t>& sizes, std::int64_t& to_come) {
+    const std::vector<std::int64_t> pending = runner.pending();
+    sizes = runner.spec().captured ? runner.report().captured : std::vector<std::int64_t>();
+    // Sizes that are captured on first use are dispatched to before they are there.
+    if (mode == CaptureMode::kLazy) {
+      sizes.insert(sizes.end(), pending.begin(), pending.end());
+      std::ranges::sort(sizes);
+    }
+    to_come = mode == CaptureMode::kCore && !pending.empty() ? pending.back() : 0;
+  };
+  update(parts_.runner(RunnerRole::kPrefill), table_.prefill_sizes, table_.prefill_to_come);
+  update(parts_.runner(RunnerRole::kDecode), table_.decode_sizes, table_.decode_to_come);
+}
+
+Result<Decision> Dispatcher::decide(const BatchShape& batch) {
+  while (true) {
+    const Decision decision = dispatch(batch, table_);
+    if (decision.runner == RunnerKind::kEager) return decision;
+    GraphRunner& runner = runner_of(decision.runner);
+    if (runner.captured(decision.size)) return decision;
+    const Status captured = runner.capture_one(decision.size);
+    if (captured.code() == StatusCode::kDeviceLost) return captured;
+    refresh();
+  }
+}
+
+void Dispatcher::log(const ForwardBatch& batch, const Decision& decision) {
+  if (decision.runner != RunnerKind::kEager) {
+    log_debug("dispatch", "{} tokens of {} requests: {} {}, padding {}: {}", batch.num_tokens(), batch.num_requests(),
+              runner_kind_name(decision.runner), decision.size, decision.padding, reason_text(decision.reason));
+    return;
+  }
+  const bool asked_for = decision.reason == Reason::kEagerRequested;
+  const bool first = !std::exchange(logged_[static_cast<std::size_t>(decision.reason)], true);
+  const LogLevel level = first && !asked_for ? LogLevel::kInfo : LogLevel::kDebug;
+  if (!log_enabled("dispatch", level)) return;
+  log_line("dispatch", level,
+           fmt::format("{} tokens of {} requests: fallback to eager: {}", batch.num_tokens(), batch.num_requests(),
+                       reason_text(decision.reason)));
+}
+
+Status Dispatcher::replay_failed(const Decision& decision, const Status& why) {
+  constexpr int kMostFailures = 3;  // in a row; a single one may have been a moment without memory
+  log_warn("dispatch", "a forward of {} rows is run again without its graph: {}", decision.size, why.to_string());
+  const int failures = ++failed_replays_[{decision.runner, decision.size}];
+  if (failures < kMostFailures) return ok_status();
+  TRY(parts_.stream->synchronize());  // earlier launches may still use it
+  failed_replays_.erase({decision.runner, decision.size});
+  runner_of(decision.runner).drop(decision.size, why);
+  refresh();
+  return ok_status();
+}
+
+}  // namespace tessera

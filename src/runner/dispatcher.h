@@ -1,0 +1,57 @@
+// Which runner takes a forward, over what is captured now: the table that dispatch() looks at, kept in step with the
+// runners, sizes that are captured when they are first wanted, and sizes whose replay fails.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "tessera/base/status.h"
+#include "tessera/runner/dispatch.h"
+#include "tessera/runner/runner_parts.h"
+
+namespace tessera {
+
+class Dispatcher {
+ public:
+  // `parts` outlive this. Until enable() every forward is eager.
+  explicit Dispatcher(RunnerParts& parts);
+
+  // The options' graphs are in use from now on.
+  void enable();
+  // After sizes were captured or dropped.
+  void refresh();
+  const DispatchTable& table() const { return table_; }
+
+  // A size that is captured on first use is captured here; one that fails is dropped, and the next one is taken.
+  Result<Decision> decide(const BatchShape& batch);
+  // One line for each reason without a graph at the log's default level, unless it was asked for; all at debug level.
+  void log(const ForwardBatch& batch, const Decision& decision);
+
+  // The graph of a forward was not launched. After three failures in a row its size is dropped.
+  Status replay_failed(const Decision& decision, const Status& why);
+  void replay_succeeded(const Decision& decision) {
+    if (!failed_replays_.empty()) failed_replays_.erase({decision.runner, decision.size});
+  }
+
+  // What forwards cost. Dispatch asks for it where costs are measured.
+  const CostTable& costs() const { return costs_; }
+  CostTable& costs() { return costs_; }
+  // Ranks must dispatch alike, and each measures for itself: several ranks measure nothing.
+  bool measures_costs() const { return parts_.options.measure_costs && parts_.options.communicator == nullptr; }
+
+  // The runner of a decision: eager forwards run prefill's operators.
+  GraphRunner& runner_of(RunnerKind kind) const {
+    return parts_.runner(kind == RunnerKind::kDecode ? RunnerRole::kDecode : RunnerRole::kPrefill);
+  }
+
+ private:
+  RunnerParts& parts_;
+  DispatchTable table_;
+  CostTable costs_;
+  std::array<bool, kNumReasons> logged_{};                             // reasons that the log has at its default level
+  std::map<std::pair<RunnerKind, std::int64_t>, int> failed_replays_;  // in a row
+};
+
+}  // namespace tessera

@@ -1,0 +1,118 @@
+#include "tessera/runner/forward_step.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tessera/runner/host_floats.h"
+
+namespace tessera {
+namespace {
+
+// Outputs of the head and decode graphs, in the order of their chains.
+constexpr std::size_t kHeadLogits = 0;
+constexpr std::size_t kHeadSampled = 1;
+constexpr std::size_t kDecodeHidden = 0;
+constexpr std::size_t kDecodeLogits = 1;
+constexpr std::size_t kDecodeSampled = 2;
+
+}  // namespace
+
+ForwardStep::ForwardStep(RunnerParts& parts)
+    : parts_(parts), chooser_(parts), in_order_(static_cast<std::size_t>(max_head_rows(parts.options))) {
+  std::iota(in_order_.begin(), in_order_.end(), 0);
+}
+
+Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results) {
+  replay_failed_ = false;
+  if (decision.runner == RunnerKind::kDecode) return run_decode(inputs, decision.size, results);
+  TRY(run_body(inputs, decision));
+  return run_head(inputs, results);
+}
+
+Status ForwardStep::stage_decode(const ForwardBatch& batch, std::int64_t size, std::span<const SampleRow> sampling,
+                                 TokenId padding_id) {
+  const std::int64_t rows = size * parts_.options.decode_query_length;
+  TRY(parts_.stage(batch, parts_.runner(RunnerRole::kDecode).spec().batches, rows, padding_id));
+  return parts_.inputs->stage_rows(std::span(in_order_).first(static_cast<std::size_t>(rows)), sampling, rows,
+                                   *parts_.stream);
+}
+
+Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results) {
+  GraphRunner& runner = parts_.runner(RunnerRole::kDecode);
+  TRY(stage_decode(inputs.batch, size, inputs.sampling, TokenId(0)));
+  TRY(parts_.launch(runner, size, inputs.batch.num_tokens(), inputs.replay_graphs, &replay_failed_));
+  const Executable& decode = runner.executable();
+  const ir::Bucket bucket = runner.bucket(size);
+  if (!inputs.hidden_states.empty()) TRY(read_hidden(TRY(decode.output(bucket, kDecodeHidden)), inputs.hidden_states));
+  return take_rows(inputs,
+                   {.first = 0,
+                    .count = inputs.batch.num_wanted_rows(),
+                    .logits = TRY(decode.output(bucket, kDecodeLogits)),
+                    .sampled = TRY(decode.output(bucket, kDecodeSampled))},
+                   results);
+}
+
+Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decision) {
+  GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
+  TRY(parts_.stage(inputs.batch, BatchKind::kExtend, decision.size, TokenId(0)));
+  const bool captured = decision.runner == RunnerKind::kPrefill;
+  if (!captured) TRY(runner.make_ready(decision.size));
+  TRY(parts_.launch(runner, decision.size, inputs.batch.num_tokens(), captured && inputs.replay_graphs,
+                    &replay_failed_));
+  // In the planned memory the output lies where the head reads it; isolated, it has a place of its own.
+  const OutputView hidden = TRY(runner.executable().output(runner.bucket(decision.size), 0));
+  if (!inputs.hidden_states.empty()) TRY(read_hidden(hidden, inputs.hidden_states));
+  if (hidden.data == parts_.arena->base()) return ok_status();
+  TRY(parts_.arena->grow(static_cast<std::size_t>(parts_.hidden_bytes)));
+  return parts_.stream->copy(parts_.arena->base(), hidden.data, static_cast<std::size_t>(hidden.bytes()));
+}
+
+Status ForwardStep::run_head(const ForwardInputs& inputs, StepResults::Slot& results) {
+  GraphRunner& runner = parts_.runner(RunnerRole::kHead);
+  const std::span<const std::int32_t> wanted = inputs.batch.wanted_rows;
+  const auto chunk = static_cast<std::size_t>(runner.spec().ladder.back());
+  for (std::size_t first = 0; first < wanted.size(); first += chunk) {
+    const std::span<const std::int32_t> rows = wanted.subspan(first, std::min(chunk, wanted.size() - first));
+    const std::size_t begin = std::min(first, inputs.sampling.size());
+    const std::span<const SampleRow> sampling =
+        inputs.sampling.subspan(begin, std::min(rows.size(), inputs.sampling.size() - begin));
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const std::int64_t size = runner.padded_size(count);
+    TRY(parts_.inputs->stage_rows(rows, sampling, size, *parts_.stream));
+    TRY(runner.make_ready(size));
+    TRY(parts_.launch(runner, size, count, /*replay=*/false));
+    const ir::Bucket bucket = runner.bucket(size);
+    const HeadRows made{.first = static_cast<std::int64_t>(first),
+                        .count = count,
+                        .logits = TRY(runner.executable().output(bucket, kHeadLogits)),
+                        .sampled = TRY(runner.executable().output(bucket, kHeadSampled))};
+    TRY(take_rows(inputs, made, results));
+  }
+  return ok_status();
+}
+
+Status ForwardStep::take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results) {
+  Stream& stream = *parts_.stream;
+  if (!inputs.logits.empty()) {
+    const std::span<float> part = inputs.logits.subspan(static_cast<std::size_t>(rows.first * parts_.vocab_size),
+                                                        static_cast<std::size_t>(rows.count * parts_.vocab_size));
+    TRY(parts_.check_fresh(rows.logits));
+    TRY(stream.download(part.data(), rows.logits.data, part.size_bytes()));
+    TRY(stream.synchronize());  // the next chunk overwrites the logits
+  }
+  if (inputs.needs_choice()) return chooser_.take(inputs, rows, results);
+  const std::int64_t sampled = rows.num_sampled(static_cast<std::int64_t>(inputs.sampling.size()));
+  TRY(parts_.check_fresh(rows.sampled));
+  return sampled == 0 ? ok_status() : parts_.inputs->keep_sampled(rows.sampled.data, rows.first, sampled, stream);
+}
+
+Status ForwardStep::read_hidden(const OutputView& hidden, std::span<float> to) {
+  TRY(parts_.check_fresh(hidden));
+  const ir::DType dtype = parts_.graphs.body.value(parts_.graphs.body.outputs[0]).type.dtype;
+  hidden_host_.resize(std::max(hidden_host_.size(), to.size() * ir::dtype_size(dtype)));
+  TRY(parts_.stream->download(hidden_host_.data(), hidden.data, to.size() * ir::dtype_size(dtype)));
+  TRY(parts_.stream->synchronize());
+  return widen_floats(hidden_host_.data(), dtype, to);
+}
+
+}  // namespace tessera

@@ -1,0 +1,156 @@
+#include "tessera/runner/graph_capture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "tessera/base/log.h"
+#include "tessera/runner/capture_plan.h"
+#include "tessera/runner/dummy_batch.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode};
+
+std::string_view when_captured(CaptureMode mode) {
+  switch (mode) {
+    case CaptureMode::kEager: return "";
+    case CaptureMode::kLazy: return " now, each when it is first wanted";
+    case CaptureMode::kCore: return " now, the others in idle moments";
+  }
+  return "";
+}
+
+}  // namespace
+
+Status GraphCapture::start(StepResults& results) {
+  dispatcher_.enable();
+  if (parts_.options.memory_plan == MemoryPlanKind::kPlanned) TRY(reserve_memory());
+  if (!dispatcher_.table().graphs_enabled) {
+    report_memory();
+    return ok_status();
+  }
+  if (parts_.debug != nullptr) parts_.debug->pause();  // the weights may still be on their way
+  TRY(warm_up(results).with_context("warming up"));
+  if (parts_.debug != nullptr) parts_.debug->resume();
+  const auto left = [&] {
+    return parts_.device.available_bytes() + static_cast<std::int64_t>(parts_.arena->size() + parts_.workspace->size());
+  };
+  const std::int64_t before = left();
+  TRY(capture_graphs());
+  measure_graphs(before - left());
+  report_memory();
+  return ok_status();
+}
+
+// `bytes`: by the memory that captures left.
+void GraphCapture::measure_graphs(std::int64_t bytes) {
+  std::int64_t estimate = 0;
+  for (const RunnerRole role : kCapturedRoles)
+    estimate += runner_memory(parts_.runner(role), parts_.device.properties(), 1).graph_bytes();
+  if (estimate == 0) return;
+  graph_bytes_of_estimate_ = static_cast<double>(std::max<std::int64_t>(bytes, 0)) / static_cast<double>(estimate);
+}
+
+void GraphCapture::report_memory() {
+  available_ = parts_.device.available_bytes();
+  log_info("memory", "{}", memory_line(measure_memory(parts_, graph_bytes_of_estimate_, available_)));
+  const std::int64_t low = memory_reserve(parts_.device.properties()) / 2;
+  if (available_ >= low) return;
+  log_warn("memory",
+           "only {:.2f} GB of the device's memory are left, less than the {:.2f} GB that should be: what is loaded "
+           "later may fail; lower --mem-fraction-static (0.8, 0.7) or --max-total-tokens",
+           static_cast<double>(available_) / 1e9, static_cast<double>(low) / 1e9);
+}
+
+// Forwards of every size must run, with graphs or without: what the largest ones need is taken now, so that a lack of
+// memory is an error of the start and not of a request.
+Status GraphCapture::reserve_memory() {
+  const WorkingMemory& need = parts_.predicted;
+  Status taken = parts_.arena->grow(static_cast<std::size_t>(need.arena));
+  if (taken.ok()) taken = parts_.workspace->grow(static_cast<std::size_t>(need.workspace));
+  if (taken.ok()) return taken;
+  return std::move(taken).with_context(
+      fmt::format("forwards of up to {} tokens need an arena of {} bytes and a workspace of {}; lower "
+                  "--chunked-prefill-size (1024), --mem-fraction-static (0.8, 0.7) or --cuda-graph-max-bs (16)",
+                  max_padded_tokens(parts_.options), need.arena, need.workspace));
+}
+
+// Every operator runs once, at the smallest size, on the reserved page.
+Status GraphCapture::warm_up(StepResults& results) {
+  ForwardBatch dummy = dummy_batch(1, /*decode=*/false, parts_.options, parts_.num_cache_groups());
+  dummy.wanted_rows = {0};
+  const SampleRow row;
+  const TokenId target(0);
+  const LogitEdits edits{
+      .starts = {0, 1}, .ids = {target}, .penalties = {1}, .offsets = {0}, .masked_rows = {}, .masks = {}};
+  const ForwardInputs inputs{.batch = dummy,
+                             .sampling = std::span(&row, 1),
+                             .edits = &edits,
+                             .logprob_targets = std::span(&target, 1),
+                             .top_logprobs = 1,
+                             .force_eager = true};
+  TRY(step_.run(inputs, {.runner = RunnerKind::kEager, .size = 1}, results.begin(0, inputs)));
+  return parts_.stream->synchronize();
+}
+
+Status GraphCapture::capture_graphs() {
+  GraphRunner& prefill = parts_.runner(RunnerRole::kPrefill);
+  GraphRunner& decode = parts_.runner(RunnerRole::kDecode);
+  if (prefill.spec().captured && !prefill.spec().ladder.empty()) {
+    log_info("capture", "Capture piecewise CUDA graph begin. {} sizes up to {} tokens", prefill.spec().ladder.size(),
+             prefill.spec().ladder.back());
+    TRY(capture_sizes(prefill));
+    log_info("capture", "Capture piecewise CUDA graph end. {} sizes{}, {:.2f} s, arena {:.3f} GB",
+             prefill.report().captured.size(), when_captured(parts_.options.capture), prefill.report().seconds,
+             static_cast<double>(parts_.arena->size()) / 1e9);
+  }
+  if (decode.spec().captured && !decode.spec().ladder.empty()) {
+    TRY(capture_sizes(decode));
+    log_info("capture", "Captured decode graphs for {} batch sizes, {:.2f} s", decode.report().captured.size(),
+             decode.report().seconds);
+  }
+  dispatcher_.refresh();
+  return ok_status();
+}
+
+Status GraphCapture::capture_sizes(GraphRunner& runner) {
+  if (parts_.options.capture == CaptureMode::kLazy) return ok_status();
+  const std::vector<std::int64_t>& ladder = runner.spec().ladder;
+  const char* const rows =
+      runner.spec().role == RunnerRole::kDecode ? "batch size (batch_size" : "num tokens (num_tokens";
+  const auto before_each = [&](std::int64_t size) -> Status {
+    if (log_enabled("capture", LogLevel::kDebug)) {  // or the driver is asked for nothing
+      log_debug("capture", "Capturing {}={} avail_mem={:.2f} GB)", rows, size,
+                static_cast<double>(parts_.device.available_bytes()) / 1e9);
+    }
+    return parts_.options.trim_between_captures ? parts_.device.trim() : ok_status();
+  };
+  const bool core = parts_.options.capture == CaptureMode::kCore;
+  return runner.capture(core ? core_sizes(ladder) : ladder,
+                        {.show_progress = parts_.options.show_progress, .before_each = before_each});
+}
+
+Result<bool> GraphCapture::capture_next() {
+  for (const RunnerRole role : {RunnerRole::kDecode, RunnerRole::kPrefill}) {
+    GraphRunner& runner = parts_.runner(role);
+    const std::vector<std::int64_t> pending = runner.pending();
+    if (pending.empty()) continue;
+    const Status captured = runner.capture_one(pending.front());
+    if (captured.code() == StatusCode::kDeviceLost) return captured;
+    dispatcher_.refresh();
+    return true;
+  }
+  return false;
+}
+
+Status GraphCapture::capture_rest() {
+  while (TRY(capture_next())) {
+  }
+  return ok_status();
+}
+
+}  // namespace tessera

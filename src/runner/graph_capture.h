@@ -1,0 +1,46 @@
+// The start of a runner, and what it puts off: memory for the largest forward, warm-up, captures.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/runner/dispatcher.h"
+#include "tessera/runner/forward_step.h"
+#include "tessera/runner/runner_parts.h"
+
+namespace tessera {
+
+class GraphCapture {
+ public:
+  // What it works on outlives this.
+  GraphCapture(RunnerParts& parts, Dispatcher& dispatcher, ForwardStep& step)
+      : parts_(parts), dispatcher_(dispatcher), step_(step) {}
+
+  // ModelRunner::capture. `results` take those of the warm-up.
+  Status start(StepResults& results);
+  // Captures one pending size, if there is one: decode first, smallest first. False where there is none.
+  Result<bool> capture_next();
+  // Captures every pending size.
+  Status capture_rest();
+
+  // Measured bytes of graph objects over DeviceProperties' fit, where the device tells neither.
+  double graph_bytes_of_estimate() const { return graph_bytes_of_estimate_; }
+  std::int64_t available() const { return available_; }  // of the device's memory, at the end of start()
+
+ private:
+  Status reserve_memory();
+  Status warm_up(StepResults& results);
+  Status capture_graphs();
+  Status capture_sizes(GraphRunner& runner);
+  void measure_graphs(std::int64_t bytes);
+  void report_memory();
+
+  RunnerParts& parts_;
+  Dispatcher& dispatcher_;
+  ForwardStep& step_;
+  double graph_bytes_of_estimate_ = 1;
+  std::int64_t available_ = 0;
+};
+
+}  // namespace tessera

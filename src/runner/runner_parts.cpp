@@ -1,0 +1,112 @@
+#include "tessera/runner/runner_parts.h"
+
+#include <array>
+#include <utility>
+
+#include "tessera/base/progress.h"
+#include "tessera/ops/collective.h"
+#include "tessera/runner/make_executable.h"
+#include "tessera/runner/prediction.h"
+
+namespace tessera {
+
+RunnerParts::RunnerParts(ModelGraphs graphs_in, Weights weights_in, Device& device_in, RunnerOptions options_in)
+    : device(device_in),
+      options(std::move(options_in)),
+      graphs(std::move(graphs_in)),
+      weights(std::move(weights_in)),
+      vocab_size(vocabulary_of(graphs)),
+      hidden_size(*graphs.body.value(graphs.body.outputs[0]).type.shape.back().constant()) {}
+
+RunnerParts::~RunnerParts() {
+  // Nobody is left to whom an error would matter.
+  if (stream != nullptr) static_cast<void>(stream->synchronize());
+}
+
+Result<std::unique_ptr<RunnerParts>> RunnerParts::create(ModelGraphs graphs, Weights weights, Device& device,
+                                                         RunnerOptions options) {
+  std::unique_ptr<RunnerParts> parts(
+      new RunnerParts(std::move(graphs), std::move(weights), device, std::move(options)));
+  TRY(parts->allocate());
+  TRY(parts->build_runners());
+  return parts;
+}
+
+int RunnerParts::ranks() const { return options.communicator == nullptr ? 1 : options.communicator->ranks(); }
+
+Status RunnerParts::allocate() {
+  stream = TRY(device.create_stream("main"));
+  kv = std::make_unique<KvStorage>(TRY(KvStorage::create(graphs.body, options.num_pages, device, *stream)));
+  inputs = std::make_unique<InputBuffers>(TRY(InputBuffers::create(device, input_limits(graphs, options))));
+  edits = std::make_unique<EditBuffers>(TRY(EditBuffers::create(device, vocab_size)));
+
+  const std::array<const ir::Graph*, 1> planned{&graphs.body};
+  extend_context.limits = plan_limits(options);
+  extend_context.communicator = options.communicator;
+  plans = std::make_unique<OpPlans>(TRY(OpPlans::create(device, {.graphs = planned,
+                                                                 .kernels = *TRY(kernels_of(options, device)),
+                                                                 .limits = extend_context.limits,
+                                                                 .num_pages = options.num_pages})));
+  plans->add_to(extend_context);
+  decode_context = extend_context;
+  decode_context.batch_kind = BatchKind::kDecode;
+
+  // Addresses only: how much of the ranges is used follows from the plans.
+  const auto reserve = static_cast<std::size_t>(device.properties().memory_bytes);
+  arena = TRY(device.create_arena({.reserve_bytes = reserve, .name = "arena"}));
+  workspace = TRY(device.create_arena({.reserve_bytes = reserve, .name = "workspace"}));
+  hidden_bytes = TRY(tessera::hidden_bytes(graphs, options));
+  choice_logits_offset = TRY(tessera::choice_logits_offset(graphs, options));
+  if (options.debug) debug = std::make_unique<DebugMode>(*stream, *arena, ranks());
+  return ok_status();
+}
+
+ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
+  return {.device = device,
+          .stream = *stream,
+          .context = batches == BatchKind::kDecode ? decode_context : extend_context,
+          .externals = externals,
+          .arena = *arena,
+          .workspace = *workspace,
+          .history = debug == nullptr ? nullptr : &debug->history()};
+}
+
+Status RunnerParts::build_runners() {
+  for (const auto& [name, address] : weights.addresses()) externals.add(name, address);
+  kv->add_to(externals);
+  inputs->add_to(externals);
+  edits->add_to(externals);
+  externals.add("hidden", arena->base());  // the body's only output is placed first
+  externals.add(std::string(input_names::kChoiceLogits), arena->base() + choice_logits_offset);
+
+  std::vector<RunnerSpec> specs = TRY(make_runner_specs(graphs, options));
+  Progress progress("Compiling graphs", std::ssize(specs), "graphs", options.show_progress);
+  for (RunnerSpec& spec : specs) {
+    std::unique_ptr<Executable> made =
+        TRY(make_executable(spec, options, environment(spec.batches), options.memory_plan, /*log=*/true));
+    runners.emplace_back(std::move(spec), std::move(made));
+    progress.advance(1);
+  }
+  predicted = TRY(predict_memory(runners, graphs, options, device, PredictionDetail::kTotals)).memory;
+  return ok_status();
+}
+
+Status RunnerParts::stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id) {
+  TRY(plans->plan(batch, kind, padded_tokens, *stream));
+  return inputs->stage_tokens(batch, padded_tokens, padding_id, *stream);
+}
+
+Status RunnerParts::launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, bool replay,
+                           bool* replay_failed) {
+  if (debug != nullptr) TRY(debug->before(runner, size));
+  Status launched = replay ? runner.replay(size) : runner.run(size);
+  if (replay_failed != nullptr) *replay_failed = replay && !launched.ok();
+  TRY(std::move(launched));
+  return debug == nullptr ? ok_status() : debug->after(runner, size, real_rows);
+}
+
+Status RunnerParts::check_fresh(const OutputView& view) const {
+  return debug == nullptr ? ok_status() : debug->history().check_fresh(view);
+}
+
+}  // namespace tessera

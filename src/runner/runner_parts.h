@@ -1,0 +1,80 @@
+// What the forwards of one model run on: stream, memory, plans, and its runners, compiled and unbound. Made once; the
+// addresses in it are fixed for its life. The step, the capture at the start, the oracle and debug mode all work on it.
+//
+// Threads: one thread owns it with all it points to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/model/model.h"
+#include "tessera/piecewise/external_values.h"
+#include "tessera/runner/debug_mode.h"
+#include "tessera/runner/edit_buffers.h"
+#include "tessera/runner/graph_runner.h"
+#include "tessera/runner/input_buffers.h"
+#include "tessera/runner/kv_storage.h"
+#include "tessera/runner/memory_ledger.h"
+#include "tessera/runner/op_plans.h"
+#include "tessera/runner/runner_options.h"
+
+namespace tessera {
+
+class RunnerParts {
+ public:
+  // `device` outlives the parts.
+  static Result<std::unique_ptr<RunnerParts>> create(ModelGraphs graphs, Weights weights, Device& device,
+                                                     RunnerOptions options);
+  // Waits for what was enqueued: it uses the memory that goes now.
+  ~RunnerParts();
+
+  GraphRunner& runner(RunnerRole role) { return runners[static_cast<std::size_t>(role)]; }
+  const GraphRunner& runner(RunnerRole role) const { return runners[static_cast<std::size_t>(role)]; }
+  std::size_t num_cache_groups() const { return graphs.body.cache_groups.size(); }
+  int ranks() const;  // that run each forward together
+
+  // What executables of such batches are made with.
+  ExecutionEnvironment environment(BatchKind batches);
+  // Plans and static inputs of the tokens, before a forward. `padding_id` fills rows up to
+  // `padded_tokens`.
+  Status stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id);
+  // One forward of `runner` at a size that is bound: its graphs' replay, or its operators one by one. In debug mode
+  // with that mode's checks. `replay_failed`, where given, becomes true where the error is the replay's own.
+  Status launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, bool replay,
+                bool* replay_failed = nullptr);
+  // Debug mode only: the view still is what its forward made.
+  Status check_fresh(const OutputView& view) const;
+
+  // In order of creation; destroyed in reverse: graphs first, then buffers, then the stream.
+  Device& device;
+  const RunnerOptions options;
+  const ModelGraphs graphs;
+  const Weights weights;
+  const std::int64_t vocab_size;
+  const std::int64_t hidden_size;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<KvStorage> kv;
+  std::unique_ptr<InputBuffers> inputs;
+  std::unique_ptr<EditBuffers> edits;
+  std::unique_ptr<OpPlans> plans;
+  ForwardContext extend_context;
+  ForwardContext decode_context;  // the same, of batches with one row a request
+  ExternalValues externals;
+  std::unique_ptr<Arena> arena;
+  std::unique_ptr<Arena> workspace;
+  std::int64_t hidden_bytes = 0;          // of the largest body output, at the arena's start
+  std::int64_t choice_logits_offset = 0;  // in the arena
+  std::unique_ptr<DebugMode> debug;       // null without options.debug
+  std::vector<GraphRunner> runners;       // [RunnerRole]
+  WorkingMemory predicted;
+
+ private:
+  RunnerParts(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options);
+  Status allocate();
+  Status build_runners();
+};
+
+}  // namespace tessera

@@ -1,0 +1,153 @@
+#include "tessera/runner/runner_spec.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/device/alignment.h"
+#include "tessera/model/sampler.h"
+#include "tessera/piecewise/chain.h"
+#include "tessera/piecewise/ladder.h"
+
+namespace tessera {
+namespace {
+
+using ir::Symbol;
+
+ir::Bucket prefill_bucket(std::int64_t tokens, std::int64_t num_pages) {
+  ir::Bucket bucket;
+  bucket[Symbol::kTokens] = tokens;
+  bucket[Symbol::kPages] = num_pages;
+  return bucket;
+}
+
+// Every request adds `query_length` tokens and wants the logits of all of them.
+ir::Bucket decode_bucket(std::int64_t requests, std::int64_t query_length, std::int64_t num_pages) {
+  ir::Bucket bucket = prefill_bucket(requests * query_length, num_pages);
+  bucket[Symbol::kRequests] = requests;
+  bucket[Symbol::kQueryLength] = query_length;
+  bucket[Symbol::kRows] = requests * query_length;
+  return bucket;
+}
+
+ir::Bucket head_bucket(std::int64_t rows, std::int64_t max_tokens) {
+  ir::Bucket bucket;
+  bucket[Symbol::kTokens] = max_tokens;  // rows are gathered from wherever they are
+  bucket[Symbol::kRows] = rows;
+  return bucket;
+}
+
+ir::Bucket choice_bucket(std::int64_t rows) {
+  ir::Bucket bucket;
+  bucket[Symbol::kRows] = rows;
+  return bucket;
+}
+
+std::int64_t largest_decode(const RunnerOptions& options) {
+  return (max_head_rows(options) + options.decode_query_length - 1) / options.decode_query_length;
+}
+
+}  // namespace
+
+std::string_view runner_role_name(RunnerRole role) {
+  switch (role) {
+    case RunnerRole::kPrefill: return "prefill";
+    case RunnerRole::kHead: return "head";
+    case RunnerRole::kDecode: return "decode";
+    case RunnerRole::kChoose: return "choose";
+    case RunnerRole::kLogprobs: return "logprobs";
+  }
+  return "unknown";
+}
+
+std::int64_t max_padded_tokens(const RunnerOptions& options) {
+  std::int64_t most = options.max_tokens;
+  if (!options.prefill_sizes.empty()) most = std::max(most, options.prefill_sizes.back());
+  if (!options.decode_sizes.empty()) most = std::max(most, options.decode_sizes.back() * options.decode_query_length);
+  return most;
+}
+
+std::int64_t max_head_rows(const RunnerOptions& options) {
+  const std::int64_t decoded =
+      options.decode_sizes.empty() ? 0 : options.decode_sizes.back() * options.decode_query_length;
+  return std::max(kMaxHeadRows, decoded);
+}
+
+std::int64_t vocabulary_of(const ModelGraphs& graphs) {
+  return *graphs.head.value(graphs.head.outputs[0]).type.shape.back().constant();
+}
+
+Result<std::int64_t> hidden_bytes(const ModelGraphs& graphs, const RunnerOptions& options) {
+  return ir::size_bytes(graphs.body.value(graphs.body.outputs[0]).type,
+                        prefill_bucket(max_padded_tokens(options), options.num_pages));
+}
+
+Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options) {
+  const std::int64_t rows = max_head_rows(options);
+  ir::Bucket largest;
+  largest[Symbol::kRows] = rows;
+  largest[Symbol::kTokens] = std::max(rows, max_padded_tokens(options));
+  std::int64_t offset = 0;
+  for (const ir::Graph* graph : {&graphs.body, &graphs.head, &graphs.sampler})
+    offset += align_up(TRY(ir::size_bytes(graph->value(graph->outputs[0]).type, largest)));
+  return offset;
+}
+
+PlanLimits plan_limits(const RunnerOptions& options) {
+  return {.max_requests = options.max_requests,
+          .max_tokens = max_padded_tokens(options),
+          .max_pages_per_request = pages_for(options.context_length, options.page_size),
+          .page_size = options.page_size,
+          .deterministic = options.deterministic};
+}
+
+Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, const RunnerOptions& options) {
+  const std::int64_t max_tokens = max_padded_tokens(options);
+  const std::int64_t max_rows = max_head_rows(options);
+  const std::int64_t num_pages = options.num_pages;
+  const std::int64_t query_length = options.decode_query_length;
+  const ir::Type& logits = graphs.choose.value(graphs.choose.states[0]).type;
+  const std::int64_t choice_reserved =
+      TRY(choice_logits_offset(graphs, options)) + TRY(ir::size_bytes(logits, choice_bucket(kMaxChoiceRows)));
+
+  std::vector<RunnerSpec> specs;
+  specs.push_back({.role = RunnerRole::kPrefill,
+                   .graph = graphs.body,
+                   .bucket = [=](std::int64_t tokens) { return prefill_bucket(tokens, num_pages); },
+                   .largest = max_tokens,
+                   .ladder = options.prefill_sizes,
+                   .captured = options.graphs.prefill,
+                   .split_ops = options.split_ops});
+  specs.push_back({.role = RunnerRole::kHead,
+                   .graph = TRY(chain("head", std::vector{&graphs.head, &graphs.sampler})),
+                   .bucket = [=](std::int64_t rows) { return head_bucket(rows, max_tokens); },
+                   .largest = max_rows,
+                   .ladder = decode_ladder(max_rows),
+                   .split_ops = {},
+                   .reserved_bytes = TRY(hidden_bytes(graphs, options))});
+  specs.push_back({.role = RunnerRole::kDecode,
+                   .graph = TRY(chain("decode", std::vector{&graphs.body, &graphs.head, &graphs.sampler})),
+                   .batches = query_length == 1 ? BatchKind::kDecode : BatchKind::kExtend,
+                   .bucket = [=](std::int64_t requests) { return decode_bucket(requests, query_length, num_pages); },
+                   .largest = largest_decode(options),
+                   .ladder = options.decode_sizes,
+                   .captured = options.graphs.decode,
+                   .runs_eagerly = false,
+                   .split_ops = options.decode_split_ops});
+  specs.push_back({.role = RunnerRole::kChoose,
+                   .graph = graphs.choose,
+                   .bucket = choice_bucket,
+                   .largest = kMaxChoiceRows,
+                   .ladder = decode_ladder(kMaxChoiceRows),
+                   .split_ops = {},
+                   .reserved_bytes = choice_reserved});
+  specs.push_back({.role = RunnerRole::kLogprobs,
+                   .graph = graphs.logprobs,
+                   .bucket = choice_bucket,
+                   .largest = kMaxChoiceRows,
+                   .ladder = decode_ladder(kMaxChoiceRows),
+                   .split_ops = {},
+                   .reserved_bytes = choice_reserved});
+  return specs;
+}
+
+}  // namespace tessera

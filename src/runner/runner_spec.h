@@ -1,0 +1,63 @@
+// What a model is to the runner: a list of runners. Each has a graph, the rule from a size to the numbers of the
+// graph's symbols, a ladder of sizes, and where the graph is cut.
+//
+//   prefill   body, cut at attention (or what the options name)   sizes: tokens           captured
+//   head      head and sampler, on wanted rows                    sizes: wanted rows      eager
+//   decode    body, head and sampler, chained                     sizes: requests         captured
+//   choose    edits of logits and the sampler                     sizes: sampled rows     eager
+//   logprobs  log-probabilities of rows of logits                 sizes: wanted rows      eager
+//
+// All share one arena. The body's output lies at the arena's start, and the head leaves it alone; choice_logits lie
+// past all outputs of head and decode, and choose and logprobs leave those alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/graph.h"
+#include "tessera/model/model.h"
+#include "tessera/ops/forward_batch.h"
+#include "tessera/runner/runner_options.h"
+
+namespace tessera {
+
+// Wanted rows of one run of the head: bounds the memory that logits take when every token's are wanted.
+inline constexpr std::int64_t kMaxHeadRows = 256;
+
+// What a step uses a runner for. A list of specs has one of each, in this order.
+enum class RunnerRole : std::uint8_t { kPrefill, kHead, kDecode, kChoose, kLogprobs };
+inline constexpr int kNumRunnerRoles = 5;
+std::string_view runner_role_name(RunnerRole role);  // "prefill" "head" "decode" "choose" "logprobs"
+
+struct RunnerSpec {
+  RunnerRole role = RunnerRole::kPrefill;
+  ir::Graph graph;
+  BatchKind batches = BatchKind::kExtend;  // what its kernels may assume
+  std::function<ir::Bucket(std::int64_t size)> bucket;
+  std::int64_t largest = 0;          // size: no forward exceeds it
+  std::vector<std::int64_t> ladder;  // ascending: sizes that are captured, or that forwards are rounded up to
+  bool captured = false;
+  bool runs_eagerly = true;            // false: forwards that have no graph take another runner
+  std::vector<std::string> split_ops;  // operator names; none: one piece
+  std::int64_t reserved_bytes = 0;     // the arena's first bytes, which hold what the runner reads or must keep
+
+  std::string_view name() const { return runner_role_name(role); }
+};
+
+Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, const RunnerOptions& options);
+
+// The most rows of a forward, padding included, and the most rows of the head at once.
+std::int64_t max_padded_tokens(const RunnerOptions& options);
+std::int64_t max_head_rows(const RunnerOptions& options);
+std::int64_t vocabulary_of(const ModelGraphs& graphs);
+// Bytes of the body's output at its largest.
+Result<std::int64_t> hidden_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
+// Where choice_logits lie in the arena.
+Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);
+// What plans and kernels must serve.
+PlanLimits plan_limits(const RunnerOptions& options);
+
+}  // namespace tessera
