@@ -52,12 +52,12 @@ struct AttentionMetadata {
 class AttentionPlan final : public OpPlan {
  public:
   // `planner` may be null. kInvalidArgument for limits below one.
-  static Result<std::unique_ptr<AttentionPlan>> create(Device& device, const PlanArgs& args,
+  static Result<std::unique_ptr<AttentionPlan>> create(Device& device, const PlanArgs& args, StepBuffer& step,
                                                        std::unique_ptr<AttentionPlanner> planner);
   // What create() will take of the device's memory, without the planner's share.
   static std::int64_t bytes_needed(const PlanArgs& args);
 
-  // Cost: one upload of the lengths, and one of the page table's changed range where pages changed.
+  // Lengths go with the step buffer; where pages changed, the page table's changed range is uploaded.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
   std::int64_t bytes() const override;
   std::vector<std::string_view> kernels(BatchKind kind) const override;
@@ -66,20 +66,22 @@ class AttentionPlan final : public OpPlan {
   const AttentionPlanner* planner() const { return planner_.get(); }  // null: the kernels need none
 
  private:
-  explicit AttentionPlan(const PlanArgs& args);
-  std::size_t header_size() const { return static_cast<std::size_t>(2 * limits_.max_requests + 2); }
+  AttentionPlan(const PlanArgs& args, StepBuffer& step);
   Status check_sizes(const ForwardBatch& batch) const;
   Status check_pages(std::span<const PageId> pages, std::int64_t kv_len) const;
+  void write_lengths(const ForwardBatch& batch);
+  Status upload_pages(const ForwardBatch& batch, Stream& stream);
 
   PlanLimits limits_;
   std::int64_t group_;
   std::int64_t num_pages_;
   std::string_view kernel_;  // where there is no planner
   std::vector<AttentionShape> shapes_;
-  std::unique_ptr<Allocation> memory_;
-  // i32: num_requests, query_starts [max_requests + 1], kv_lens [max_requests], page_table [max_requests, max_pages].
-  std::vector<std::int32_t> mirror_;
-  bool uploaded_ = false;  // the device has the mirror's page table
+  StepBuffer* step_;
+  std::size_t lengths_offset_;  // in the step buffer, i32: num_requests, query_starts [max_requests + 1], kv_lens
+  std::unique_ptr<Allocation> page_table_;  // i32[max_requests, max_pages_per_request]
+  std::vector<std::int32_t> page_mirror_;   // the same on the host
+  bool pages_uploaded_ = false;             // the device has the mirror
   std::unique_ptr<AttentionPlanner> planner_;
 };
 

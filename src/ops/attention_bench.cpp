@@ -124,7 +124,8 @@ class Measurement {
     const Backend* backend = TRY(backend_of(DeviceKind::kCuda));
     kernel_ = TRY(backend->kernels->get("attention"));
     plan_ = TRY(kernel_->planner->make(
-        device_, {.nodes = nodes, .kernel = kernel_->name, .num_pages = pages_, .limits = context_.limits}));
+        device_, {.nodes = nodes, .kernel = kernel_->name, .num_pages = pages_, .limits = context_.limits}, step_));
+    TRY(step_.allocate(device_, *stream_));
     context_.plans = {{.op = "attention", .plan = plan_.get()}};
     if (plan_->kernels(case_.kind) != std::vector<std::string_view>{kernel})
       return unimplemented(kernel + " does not serve this shape");
@@ -157,7 +158,8 @@ class Measurement {
   }
 
   Status plan(const ForwardBatch& batch) {
-    return plan_->plan(batch, case_.kind, case_.kind == BatchKind::kDecode ? case_.requests : 0, *stream_);
+    TRY(plan_->plan(batch, case_.kind, case_.kind == BatchKind::kDecode ? case_.requests : 0, *stream_));
+    return step_.upload(*stream_);
   }
 
   Result<Figures> time() {
@@ -195,6 +197,7 @@ class Measurement {
   std::unique_ptr<Allocation> workspace_;
   ir::Node node_;
   const KernelDef* kernel_ = nullptr;
+  StepBuffer step_;
   std::unique_ptr<OpPlan> plan_;
   ForwardContext context_;
   std::vector<std::unique_ptr<BoundOp>> layers_;

@@ -100,8 +100,8 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   return make_cpu_op("attention", [p, attend] { run(p, attend); });
 }
 
-Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args) {
-  return TRY(AttentionPlan::create(device, args, nullptr));
+Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args, StepBuffer& step) {
+  return TRY(AttentionPlan::create(device, args, step, nullptr));
 }
 
 Result<std::int64_t> plan_bytes(Device& /*device*/, const PlanArgs& args) { return AttentionPlan::bytes_needed(args); }

@@ -242,9 +242,10 @@ TEST(AttentionPlanner, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error({{2, 2}}, BatchKind::kDecode, 4), HasSubstr("a decode batch of 1 requests has 2 tokens"));
   EXPECT_EQ(error({{2, 2}}, BatchKind::kExtend, 0), "ok");
 
+  StepBuffer step;
   const auto unknown = PlannedLayers({c}).make(
       {.max_requests = 1, .max_tokens = 1, .max_pages_per_request = 1, .attention_kernel = "fa9"},
-      /*num_pages=*/1);
+      /*num_pages=*/1, step);
   EXPECT_THAT(unknown.status().message(), HasSubstr("no kernel \"fa9\"; there are fa3, fa2, cudnn and tessera"));
 }
 

@@ -29,9 +29,9 @@ struct AttentionShape {
 class AttentionPlanner {
  public:
   virtual ~AttentionPlanner() = default;
-  // Decides for `batch`. `padded_requests`: kDecode: rows of the graph that will run, at least the batch's
-  // requests; kExtend: unused. Asynchronous on `stream`; allocates nothing.
-  virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) = 0;
+  // Decides for `batch` and writes to the step buffer. `padded_requests`: kDecode: rows of the graph that will run, at
+  // least the batch's requests; kExtend: unused. Allocates nothing.
+  virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) = 0;
   // The kernel that attention of this shape runs on, as results and logs name it.
   virtual std::string_view kernel(const AttentionShape& shape, BatchKind kind) const = 0;
   // Of device memory, taken for good.

@@ -151,7 +151,8 @@ TEST(AttentionPlan, RefusesWhatDoesNotFit) {
               HasSubstr("resource exhausted: attention's plan: 41 requests in a forward; the plan was made for 40"));
   EXPECT_THAT(error(make_batch({{1, 1}, {1, 521 * 16}}, 16, 1)),
               HasSubstr("resource exhausted: attention's plan: request 1: 521 pages; the plan was made for 520"));
-  const auto second = PlannedLayers({}).make(bench.context.limits, kNumPages, /*group=*/1);
+  StepBuffer step;
+  const auto second = PlannedLayers({}).make(bench.context.limits, kNumPages, step, /*group=*/1);
   ASSERT_TRUE(second.ok()) << second.status().to_string();
   EXPECT_THAT((*second)->plan(make_batch({{1, 1}}, 16, 1), BatchKind::kExtend, 0, *bench.stream).to_string(),
               HasSubstr("1 cache groups, not group 1"));
@@ -166,7 +167,7 @@ TEST(AttentionPlan, RefusesWhatDoesNotFit) {
   bench.plan(make_batch(kMixed, 16, 3));
   EXPECT_THAT(bench.read(bench.attention().metadata().kv_lens + 2, 1), ::testing::ElementsAre(130));
 
-  EXPECT_FALSE(PlannedLayers({}).make({.max_requests = 0}, kNumPages).ok());
+  EXPECT_FALSE(PlannedLayers({}).make({.max_requests = 0}, kNumPages, step).ok());
 }
 
 TEST(AttentionShapes, RefusesWhatDoesNotFit) {

@@ -169,12 +169,13 @@ struct PlannedLayers {
     }
     for (std::size_t i = 0; i < nodes.size(); ++i) planned[i].node = &nodes[i];
   }
-  Result<std::unique_ptr<OpPlan>> make(const PlanLimits& limits, std::int64_t num_pages, std::int64_t group = 0) const {
+  Result<std::unique_ptr<OpPlan>> make(const PlanLimits& limits, std::int64_t num_pages, StepBuffer& step,
+                                       std::int64_t group = 0) const {
     const KernelDef& kernel =
         on_cuda() ? *TRY(TRY(backend_of(DeviceKind::kCuda))->kernels->get("attention")) : kAttentionCpu;
     return kernel.planner->make(
         test_device(),
-        {.nodes = planned, .kernel = kernel.name, .group = group, .num_pages = num_pages, .limits = limits});
+        {.nodes = planned, .kernel = kernel.name, .group = group, .num_pages = num_pages, .limits = limits}, step);
   }
 
   std::vector<ir::Node> nodes;
@@ -196,7 +197,8 @@ struct Bench {
     bench.context.batch_kind = kind;
     for (std::size_t g = 0; g < layers.size(); ++g) {
       const auto group = static_cast<std::int64_t>(g);
-      Result<std::unique_ptr<OpPlan>> plan = PlannedLayers(layers[g]).make(bench.context.limits, kNumPages, group);
+      Result<std::unique_ptr<OpPlan>> plan =
+          PlannedLayers(layers[g]).make(bench.context.limits, kNumPages, *bench.step, group);
       EXPECT_TRUE(plan.ok()) << plan.status().message();
       bench.plans.push_back(*std::move(plan));
       bench.context.plans.push_back({.op = "attention", .group = group, .plan = bench.plans.back().get()});
@@ -204,6 +206,8 @@ struct Bench {
     Result<std::unique_ptr<Stream>> stream = test_device().create_stream("plan");
     EXPECT_TRUE(stream.ok()) << stream.status().message();
     bench.stream = *std::move(stream);
+    EXPECT_TRUE(bench.step->allocate(test_device(), *bench.stream).ok());
+    EXPECT_TRUE(bench.stream->synchronize().ok());
     return bench;
   }
   void plan(const ForwardBatch& batch, std::int64_t padded_requests = 0) {
@@ -211,6 +215,7 @@ struct Bench {
       const Status status = each->plan(batch, context.batch_kind, padded_requests, *stream);
       EXPECT_TRUE(status.ok()) << status.message();
     }
+    EXPECT_TRUE(step->upload(*stream).ok());
     EXPECT_TRUE(stream->synchronize().ok());  // operators run on a stream of their own
   }
   // `count` integers of a group's metadata as the device has them.
@@ -230,6 +235,7 @@ struct Bench {
     return planner == nullptr ? "" : std::string(planner->kernel(c.shape(), context.batch_kind));
   }
 
+  std::unique_ptr<StepBuffer> step = std::make_unique<StepBuffer>();
   std::vector<std::unique_ptr<OpPlan>> plans;
   std::unique_ptr<Stream> stream;
   ForwardContext context;

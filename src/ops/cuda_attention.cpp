@@ -76,10 +76,10 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
 }
 
 // Without layers there is nothing to plan beside the lists, and our own kernel runs.
-Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args) {
+Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args, StepBuffer& step) {
   std::unique_ptr<AttentionPlanner> planner;
-  if (!args.nodes.empty()) planner = TRY(CudaAttentionPlanner::create(device, args));
-  return TRY(AttentionPlan::create(device, args, std::move(planner)));
+  if (!args.nodes.empty()) planner = TRY(CudaAttentionPlanner::create(device, args, step));
+  return TRY(AttentionPlan::create(device, args, step, std::move(planner)));
 }
 
 Result<std::int64_t> plan_bytes(Device& device, const PlanArgs& args) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 
+#include "tessera/device/alignment.h"
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/flashinfer/kernels.h"
 
@@ -88,16 +89,6 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
   return offset;
 }
 
-Status CudaAttentionPlanner::allocate(Device& device) {
-  lists_ = TRY(device.allocate(list_bytes_, "attention's lists"));
-  for (HostSlot& slot : ring_) {
-    slot.memory = TRY(device.allocate_host(list_bytes_, "attention's lists on the host"));
-    slot.read = TRY(device.create_event());
-  }
-  partials_ = TRY(device.allocate(partial_bytes_, "attention of chunks"));
-  return ok_status();
-}
-
 void CudaAttentionPlanner::lay_out_partials() {
   std::size_t values = 0;
   std::size_t lse = 0;
@@ -117,10 +108,11 @@ std::size_t CudaAttentionPlanner::page_starts_bytes() const {
 }
 
 std::int64_t CudaAttentionPlanner::bytes() const {
-  return static_cast<std::int64_t>(list_bytes_ + partial_bytes_ + page_starts_bytes());
+  return align_up(static_cast<std::int64_t>(list_bytes_)) +
+         static_cast<std::int64_t>(partial_bytes_ + page_starts_bytes());
 }
 
-// What does not change, and empty lists for launches that come before the first plan.
+// What does not change. Lists are empty, as the step buffer begins with zeros, until the first plan.
 Status CudaAttentionPlanner::write_initial(Device& device) {
   std::vector<std::int32_t> starts(static_cast<std::size_t>(limits_.max_requests) + 1);
   for (std::size_t b = 0; b < starts.size(); ++b)
@@ -129,7 +121,6 @@ Status CudaAttentionPlanner::write_initial(Device& device) {
   page_starts_ = reinterpret_cast<const std::int32_t*>(page_starts_memory_->data());
   const std::unique_ptr<Stream> stream = TRY(device.create_stream("attention's planner"));
   TRY(stream->upload(page_starts_memory_->data(), starts.data(), page_starts_bytes()));
-  if (lists_->size() > 0) TRY(stream->fill(lists_->data(), 0, lists_->size()));
   return stream->synchronize();
 }
 
@@ -172,9 +163,12 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Devic
   return planner;
 }
 
-Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Device& device, const PlanArgs& args) {
+Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Device& device, const PlanArgs& args,
+                                                                           StepBuffer& step) {
   std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, args));
-  TRY(planner->allocate(device));
+  planner->step_ = &step;
+  planner->list_offset_ = step.reserve(planner->list_bytes_);
+  planner->partials_ = TRY(device.allocate(planner->partial_bytes_, "attention of chunks"));
   TRY(planner->write_initial(device));
   return planner;
 }
@@ -196,61 +190,51 @@ Status CudaAttentionPlanner::check(const ForwardBatch& batch, BatchKind kind, st
   return ok_status();
 }
 
-Status CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batch, std::byte* host, Stream& stream) {
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
+void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batch) {
   if (plan.extend == AttentionKernel::kFa3) {
-    const std::span starts(plan.tile_starts(host), static_cast<std::size_t>(plan.tiles->workers()) + 1);
-    const std::span works(plan.tile_works(host), static_cast<std::size_t>(plan.tiles->max_works()));
+    const std::span starts(plan.tile_starts(host()), static_cast<std::size_t>(plan.tiles->workers()) + 1);
+    const std::span works(plan.tile_works(host()), static_cast<std::size_t>(plan.tiles->max_works()));
     const std::int64_t count = plan.tiles->assign(batch.query_lens, batch.kv_lens, starts, works);
-    offset = plan.tiles_offset;
-    bytes = ints(plan.tiles->workers() + 1) + static_cast<std::size_t>(count) * sizeof(TileWork);
+    step_->written(list_offset_ + plan.tiles_offset,
+                   ints(plan.tiles->workers() + 1) + static_cast<std::size_t>(count) * sizeof(TileWork));
   } else if (plan.extend == AttentionKernel::kFa2) {
     plan_tiles(batch.query_lens, plan.shape.heads / plan.shape.kv_heads, flashinfer::kFa2TileRows, plan.blocks.blocks,
-               plan.blocks.at(host));
-    offset = plan.blocks.offset;
-    bytes = plan.blocks.bytes();
+               plan.blocks.at(host()));
+    step_->written(list_offset_ + plan.blocks.offset, plan.blocks.bytes());
   }
-  if (bytes == 0) return ok_status();
-  return stream.upload(lists_->data() + offset, host + offset, bytes);
 }
 
-void CudaAttentionPlanner::write_sequences(const ShapePlan& plan, const ForwardBatch& batch, std::byte* host) const {
-  const SequencePlan to = plan.sequences.at(host);
+void CudaAttentionPlanner::write_sequences(const ShapePlan& plan, const ForwardBatch& batch) {
+  const SequencePlan to = plan.sequences.at(host());
   for (std::int64_t b = 0; b < plan.sequences.requests; ++b) {
     const bool real = b < batch.num_requests();
     to.query_lens[b] = real ? batch.query_lens[static_cast<std::size_t>(b)] : 0;
     to.kv_lens[b] = real ? batch.kv_lens[static_cast<std::size_t>(b)] : 0;
   }
+  step_->written(list_offset_ + plan.sequences.offset, plan.sequences.bytes());
 }
 
-Status CudaAttentionPlanner::plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows,
-                                         std::byte* host, Stream& stream) {
+void CudaAttentionPlanner::plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows) {
   if (plan.decode == AttentionKernel::kCudnn) {
-    write_sequences(plan, batch, host);
-    const std::size_t offset = plan.sequences.offset;
-    return stream.upload(lists_->data() + offset, host + offset, plan.sequences.bytes());
+    write_sequences(plan, batch);
+  } else if (plan.decode == AttentionKernel::kFa2) {
+    plan_chunks(batch.kv_lens, rows, chunk_grid(rows, plan.limits), plan.shape.window, plan.chunks.at(host()));
+    step_->written(list_offset_ + plan.chunks.offset, plan.chunks.bytes());
   }
-  if (plan.decode != AttentionKernel::kFa2) return ok_status();
-  plan_chunks(batch.kv_lens, rows, chunk_grid(rows, plan.limits), plan.shape.window, plan.chunks.at(host));
-  return stream.upload(lists_->data() + plan.chunks.offset, host + plan.chunks.offset, plan.chunks.bytes());
 }
 
-Status CudaAttentionPlanner::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests,
-                                  Stream& stream) {
+Status CudaAttentionPlanner::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) {
   TRY(check(batch, kind, padded_requests));
-  HostSlot& slot = ring_[next_slot_];
-  next_slot_ = (next_slot_ + 1) % ring_.size();
-  TRY(slot.read->synchronize());
-  std::byte* host = slot.memory->data();
   const std::int64_t rows = std::max(batch.num_requests(), padded_requests);
-  Status planned;
   const bool tiles = kind == BatchKind::kExtend || limits_.deterministic;
-  for (std::size_t i = 0; i < shapes_.size() && planned.ok(); ++i)
-    planned = tiles ? plan_extend(shapes_[i], batch, host, stream) : plan_decode(shapes_[i], batch, rows, host, stream);
-  // After a failure too: what was enqueued before it still reads the slot.
-  const Status recorded = stream.record(*slot.read);
-  return planned.ok() ? recorded : planned;
+  for (ShapePlan& plan : shapes_) {
+    if (tiles) {
+      plan_extend(plan, batch);
+    } else {
+      plan_decode(plan, batch, rows);
+    }
+  }
+  return ok_status();
 }
 
 const CudaAttentionPlanner::ShapePlan* CudaAttentionPlanner::find(const AttentionShape& shape) const {
@@ -270,20 +254,20 @@ std::string_view CudaAttentionPlanner::kernel(const AttentionShape& shape, Batch
 
 TilePlan CudaAttentionPlanner::tile_plan(const AttentionShape& shape) const {
   const ShapePlan& plan = *find(shape);
-  return {plan.tile_starts(lists_->data()), plan.tile_works(lists_->data()), plan.tiles->workers()};
+  return {plan.tile_starts(lists()), plan.tile_works(lists()), plan.tiles->workers()};
 }
 
 BlockPlan CudaAttentionPlanner::block_plan(const AttentionShape& shape) const {
-  return find(shape)->blocks.at(lists_->data());
+  return find(shape)->blocks.at(lists());
 }
 
 SequencePlan CudaAttentionPlanner::sequence_plan(const AttentionShape& shape) const {
-  return find(shape)->sequences.at(lists_->data());
+  return find(shape)->sequences.at(lists());
 }
 
 ChunkedPlan CudaAttentionPlanner::chunked_plan(const AttentionShape& shape) const {
   const ShapePlan& plan = *find(shape);
-  return {.blocks = plan.chunks.at(lists_->data()),
+  return {.blocks = plan.chunks.at(lists()),
           .limits = plan.limits,
           .partial_values = partials_->data(),
           .partial_lse = reinterpret_cast<float*>(partials_->data() + partial_lse_offset_)};

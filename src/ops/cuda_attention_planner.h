@@ -1,9 +1,7 @@
-// FlashInfer's lists for one cache group: made on the host before every forward, read by bound kernels at fixed
-// addresses. Host memory is a ring, so that step n + 1 plans while the copy of step n is pending; nothing is
-// allocated after create().
+// FlashInfer's lists for one cache group: made on the host before every forward, carried to the device with the step
+// buffer, read by bound kernels at fixed addresses.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,11 +39,11 @@ struct SequencePlan {
 
 class CudaAttentionPlanner final : public AttentionPlanner {
  public:
-  static Result<std::unique_ptr<CudaAttentionPlanner>> create(Device& device, const PlanArgs& args);
+  static Result<std::unique_ptr<CudaAttentionPlanner>> create(Device& device, const PlanArgs& args, StepBuffer& step);
   // What create() will take of the device's memory.
   static Result<std::int64_t> bytes_needed(Device& device, const PlanArgs& args);
 
-  Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
+  Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) override;
   std::string_view kernel(const AttentionShape& shape, BatchKind kind) const override;
   std::int64_t bytes() const override;
 
@@ -62,7 +60,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   const std::int32_t* page_starts() const { return page_starts_; }
 
  private:
-  // The bytes of one list, at the same offset in the device's memory and in each of the ring's.
+  // The bytes of one list, at the same offset in the device's memory and in the mirror.
   struct BlockRange {
     std::size_t offset = 0;
     std::int64_t blocks = 0;
@@ -90,37 +88,31 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::int32_t* tile_starts(std::byte* memory) const;
     TileWork* tile_works(std::byte* memory) const;
   };
-  struct HostSlot {
-    std::unique_ptr<Allocation> memory;
-    std::unique_ptr<Event> read;  // the device has read the memory
-  };
-
   CudaAttentionPlanner() = default;
   // Everything decided, nothing allocated.
   static Result<std::unique_ptr<CudaAttentionPlanner>> decide(Device& device, const PlanArgs& args);
   Result<std::size_t> lay_out(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void lay_out_partials();
-  Status allocate(Device& device);
   std::size_t page_starts_bytes() const;
   Status write_initial(Device& device);
   Status check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const;
-  Status plan_extend(ShapePlan& plan, const ForwardBatch& batch, std::byte* host, Stream& stream);
-  void write_sequences(const ShapePlan& plan, const ForwardBatch& batch, std::byte* host) const;
-  Status plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows, std::byte* host,
-                     Stream& stream);
+  void plan_extend(ShapePlan& plan, const ForwardBatch& batch);
+  void write_sequences(const ShapePlan& plan, const ForwardBatch& batch);
+  void plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows);
+  std::byte* host() const { return step_->host(list_offset_); }
+  std::byte* lists() const { return step_->device_address(list_offset_); }
   const ShapePlan* find(const AttentionShape& shape) const;
 
   PlanLimits limits_;
   std::vector<ShapePlan> shapes_;
+  StepBuffer* step_ = nullptr;
+  std::size_t list_offset_ = 0;  // in the step buffer
   std::size_t list_bytes_ = 0;
-  std::unique_ptr<Allocation> lists_;
   std::size_t partial_bytes_ = 0;
   std::size_t partial_lse_offset_ = 0;
   std::unique_ptr<Allocation> partials_;
   std::unique_ptr<Allocation> page_starts_memory_;
   const std::int32_t* page_starts_ = nullptr;
-  std::array<HostSlot, 4> ring_;
-  std::size_t next_slot_ = 0;
   std::unique_ptr<cudnn::PlanCache> cudnn_plans_ = std::make_unique<cudnn::PlanCache>();
 };
 

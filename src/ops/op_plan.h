@@ -4,7 +4,7 @@
 // none by name. The kernels find theirs in the ForwardContext when they are bound, and read what it wrote, at
 // addresses that stay, when they run: a recorded graph serves any batch.
 //
-//   OpPlanner::make(device, args) → OpPlan          once per runner, operator and cache group
+//   OpPlanner::make(device, args, step) → OpPlan    once per runner, operator and cache group
 //   OpPlan::plan(batch, kind, padded, stream)       before every forward
 //   find_plan(args) in KernelDef::bind              once per bucket
 #pragma once
@@ -20,6 +20,7 @@
 #include "tessera/device/device.h"
 #include "tessera/ir/graph.h"
 #include "tessera/ops/forward_batch.h"
+#include "tessera/ops/step_buffer.h"
 
 namespace tessera {
 
@@ -31,11 +32,12 @@ class KernelTable;
 class OpPlan {
  public:
   virtual ~OpPlan() = default;
-  // Decides for `batch` and writes what the kernels read, in the order of `stream`. `padded_requests`: kDecode: rows of
+  // Decides for `batch` and writes what the kernels read to the step buffer, whose next upload carries it, or uploads
+  // it in the order of `stream`. `padded_requests`: kDecode: rows of
   // the graph that will run, at least the batch's requests; kExtend: unused. kResourceExhausted where the batch exceeds
   // the limits that the plan was made for, kInternal where it contradicts itself. Allocates nothing.
   virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) = 0;
-  // Of device memory, held for the plan's life.
+  // Of device memory, held for the plan's life, its share of the step buffer included.
   virtual std::int64_t bytes() const = 0;
   // The kernels that run for such batches, as results and logs name them; layers may differ.
   virtual std::vector<std::string_view> kernels(BatchKind kind) const = 0;
@@ -58,8 +60,9 @@ struct PlanArgs {
 
 // How a device's kernel is planned. Both functions are given and agree on the bytes.
 struct OpPlanner {
-  Result<std::unique_ptr<OpPlan>> (*make)(Device& device, const PlanArgs& args) = nullptr;
-  // What make() will take of the device's memory.
+  // `step` outlives the plan. What the plan writes every step lies there: it reserves its share here.
+  Result<std::unique_ptr<OpPlan>> (*make)(Device& device, const PlanArgs& args, StepBuffer& step) = nullptr;
+  // What make() will take of the device's memory, its share of the step buffer included.
   Result<std::int64_t> (*bytes_needed)(Device& device, const PlanArgs& args) = nullptr;
 };
 

@@ -61,7 +61,7 @@ Result<OutputView> Chooser::choose(const ForwardInputs& inputs, const HeadRows& 
   TRY(copy_logits(rows, sampled));
   TRY(parts_.edits->stage_edits(*inputs.edits, rows.first, sampled, size, *parts_.stream));
   TRY(parts_.inputs->stage_rows(std::span(inputs.batch.wanted_rows).subspan(first, count),
-                                inputs.sampling.subspan(first, count), size, *parts_.stream));
+                                inputs.sampling.subspan(first, count), size));
   TRY(parts_.launch(runner, size, sampled, /*replay=*/false));
   return runner.executable().output(runner.bucket(size), 0);
 }

@@ -68,6 +68,7 @@ Result<double> CostMeasurement::measure(RunnerKind kind, std::int64_t size) {
   } else {
     TRY(parts_.stage(batch, BatchKind::kExtend, size, TokenId(0)));
   }
+  TRY(parts_.upload());
   TRY(parts_.stream->synchronize());
   double best = 0;
   for (int run = 0; run < kRuns && (run < 2 ? best < kMostMeasuredMs : best < kLongEnoughMs); ++run) {

@@ -33,8 +33,7 @@ Status ForwardStep::stage_decode(const ForwardBatch& batch, std::int64_t size, s
                                  TokenId padding_id) {
   const std::int64_t rows = size * parts_.options.decode_query_length;
   TRY(parts_.stage(batch, parts_.runner(RunnerRole::kDecode).spec().batches, rows, padding_id));
-  return parts_.inputs->stage_rows(std::span(in_order_).first(static_cast<std::size_t>(rows)), sampling, rows,
-                                   *parts_.stream);
+  return parts_.inputs->stage_rows(std::span(in_order_).first(static_cast<std::size_t>(rows)), sampling, rows);
 }
 
 Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results) {
@@ -55,6 +54,7 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
 Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decision) {
   GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
   TRY(parts_.stage(inputs.batch, BatchKind::kExtend, decision.size, TokenId(0)));
+  if (inputs.batch.num_wanted_rows() > 0) TRY(stage_head(inputs, 0));
   const bool captured = decision.runner == RunnerKind::kPrefill;
   if (!captured) TRY(runner.make_ready(decision.size));
   TRY(parts_.launch(runner, decision.size, inputs.batch.num_tokens(), captured && inputs.replay_graphs,
@@ -67,22 +67,29 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
   return parts_.stream->copy(parts_.arena->base(), hidden.data, static_cast<std::size_t>(hidden.bytes()));
 }
 
+// The rows from `first` on that the head takes at once.
+Status ForwardStep::stage_head(const ForwardInputs& inputs, std::size_t first) {
+  const GraphRunner& runner = parts_.runner(RunnerRole::kHead);
+  const std::span<const std::int32_t> rest = std::span(inputs.batch.wanted_rows).subspan(first);
+  const std::size_t count = std::min(static_cast<std::size_t>(runner.spec().ladder.back()), rest.size());
+  const std::size_t begin = std::min(first, inputs.sampling.size());
+  return parts_.inputs->stage_rows(rest.first(count),
+                                   inputs.sampling.subspan(begin, std::min(count, inputs.sampling.size() - begin)),
+                                   runner.padded_size(static_cast<std::int64_t>(count)));
+}
+
 Status ForwardStep::run_head(const ForwardInputs& inputs, StepResults::Slot& results) {
   GraphRunner& runner = parts_.runner(RunnerRole::kHead);
-  const std::span<const std::int32_t> wanted = inputs.batch.wanted_rows;
-  const auto chunk = static_cast<std::size_t>(runner.spec().ladder.back());
-  for (std::size_t first = 0; first < wanted.size(); first += chunk) {
-    const std::span<const std::int32_t> rows = wanted.subspan(first, std::min(chunk, wanted.size() - first));
-    const std::size_t begin = std::min(first, inputs.sampling.size());
-    const std::span<const SampleRow> sampling =
-        inputs.sampling.subspan(begin, std::min(rows.size(), inputs.sampling.size() - begin));
-    const auto count = static_cast<std::int64_t>(rows.size());
+  const std::int64_t total = inputs.batch.num_wanted_rows();
+  const std::int64_t chunk = runner.spec().ladder.back();
+  for (std::int64_t first = 0; first < total; first += chunk) {
+    const std::int64_t count = std::min(chunk, total - first);
     const std::int64_t size = runner.padded_size(count);
-    TRY(parts_.inputs->stage_rows(rows, sampling, size, *parts_.stream));
+    if (first > 0) TRY(stage_head(inputs, static_cast<std::size_t>(first)));  // the first went with the body's inputs
     TRY(runner.make_ready(size));
     TRY(parts_.launch(runner, size, count, /*replay=*/false));
     const ir::Bucket bucket = runner.bucket(size);
-    const HeadRows made{.first = static_cast<std::int64_t>(first),
+    const HeadRows made{.first = first,
                         .count = count,
                         .logits = TRY(runner.executable().output(bucket, kHeadLogits)),
                         .sampled = TRY(runner.executable().output(bucket, kHeadSampled))};

@@ -29,13 +29,14 @@ class ForwardStep {
   // After an error of run(): it was the launch of a graph, and nothing was kept of the forward.
   bool replay_failed() const { return replay_failed_; }
 
-  // Inputs of `size` requests that a decode graph runs with, rows in order. `sampling` as InputBuffers::stage_rows.
+  // Stages the inputs of a decode graph of `size` requests, rows in order. `sampling` as InputBuffers::stage_rows.
   Status stage_decode(const ForwardBatch& batch, std::int64_t size, std::span<const SampleRow> sampling,
                       TokenId padding_id);
 
  private:
   Status run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results);
   Status run_body(const ForwardInputs& inputs, const Decision& decision);
+  Status stage_head(const ForwardInputs& inputs, std::size_t first);
   Status run_head(const ForwardInputs& inputs, StepResults::Slot& results);
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
   Status read_hidden(const OutputView& hidden, std::span<float> to);

@@ -21,11 +21,11 @@ PlanArgs plan_args(const PlannedOp& op, const OpPlans::Source& source) {
 
 }  // namespace
 
-Result<OpPlans> OpPlans::create(Device& device, const Source& source) {
+Result<OpPlans> OpPlans::create(Device& device, const Source& source, StepBuffer& step) {
   OpPlans plans;
   for (const PlannedOp& op : TRY(find_planned_ops(source.graphs, source.kernels))) {
     std::unique_ptr<OpPlan> plan =
-        TRY(op.kernel->planner->make(device, plan_args(op, source))
+        TRY(op.kernel->planner->make(device, plan_args(op, source), step)
                 .with_context(fmt::format("planning {} for cache group {}", op.op, op.group)));
     plans.entries_.push_back({.op = op.op, .group = op.group, .plan = std::move(plan)});
   }

@@ -21,13 +21,14 @@ class OpPlans {
     PlanLimits limits;
     std::int64_t num_pages = 0;  // of each cache group
   };
-  static Result<OpPlans> create(Device& device, const Source& source);
+  // `step` outlives the plans, and is allocated before the first plan().
+  static Result<OpPlans> create(Device& device, const Source& source, StepBuffer& step);
   // What create() will take of the device's memory.
   static Result<std::int64_t> bytes_needed(Device& device, const Source& source);
 
   // Kernels that are bound with the context find their plans; this object or what it was moved to outlives them.
   void add_to(ForwardContext& context) const;
-  // Calls every plan, in the order of `stream`; OpPlan::plan has the parameters. Allocates nothing.
+  // Calls every plan; OpPlan::plan has the parameters. Allocates nothing.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream);
 
   std::int64_t bytes() const;

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "tessera/device/alignment.h"
 #include "tessera/ops/cpu_op.h"
 #include "tessera/runner/op_plans.h"
 #include "tessera/runner/runner_test_util.h"
@@ -17,31 +18,35 @@ using testing::make_bench;
 using testing::RunnerBench;
 using testing::small_options;
 
-// A plan that tells its kernel how many tokens the forward has; more than `kRefused` are refused.
+// A plan that hands its kernel the number of tokens of the forward; more than `kRefused` are refused.
 constexpr std::int64_t kRefused = 44;
 std::vector<float> factors_seen;  // by the kernel, one for each launch
 
 class TokenCountPlan final : public OpPlan {
  public:
-  explicit TokenCountPlan(std::unique_ptr<Allocation> memory) : memory_(std::move(memory)) {}
-  Status plan(const ForwardBatch& batch, BatchKind /*kind*/, std::int64_t /*padded*/, Stream& stream) override {
+  explicit TokenCountPlan(StepBuffer& step) : step_(step), offset_(step.reserve(sizeof(float))) {}
+  Status plan(const ForwardBatch& batch, BatchKind /*kind*/, std::int64_t /*padded*/, Stream& /*stream*/) override {
     if (batch.num_tokens() > kRefused) return resource_exhausted("the token count plan refuses the batch");
-    const auto count = static_cast<float>(batch.num_tokens());
-    return stream.upload(memory_->data(), &count, sizeof count);
+    *reinterpret_cast<float*>(step_.host(offset_)) = static_cast<float>(batch.num_tokens());
+    step_.written(offset_, sizeof(float));
+    return ok_status();
   }
-  std::int64_t bytes() const override { return static_cast<std::int64_t>(memory_->size()); }
+  std::int64_t bytes() const override { return static_cast<std::int64_t>(kDeviceAlignment); }
   std::vector<std::string_view> kernels(BatchKind /*kind*/) const override { return {"token count"}; }
-  const float* count() const { return reinterpret_cast<const float*>(memory_->data()); }
+  const float* count() const { return reinterpret_cast<const float*>(step_.device_address(offset_)); }
 
  private:
-  std::unique_ptr<Allocation> memory_;
+  StepBuffer& step_;
+  std::size_t offset_;
 };
 
 constexpr OpPlanner kTokenCountPlanner{
-    .make = [](Device& device, const PlanArgs& /*args*/) -> Result<std::unique_ptr<OpPlan>> {
-      return std::make_unique<TokenCountPlan>(TRY(device.allocate(sizeof(float), "token count")));
+    .make = [](Device&, const PlanArgs&, StepBuffer& step) -> Result<std::unique_ptr<OpPlan>> {
+      return std::make_unique<TokenCountPlan>(step);
     },
-    .bytes_needed = [](Device&, const PlanArgs&) -> Result<std::int64_t> { return sizeof(float); }};
+    .bytes_needed = [](Device&, const PlanArgs&) -> Result<std::int64_t> {
+      return static_cast<std::int64_t>(kDeviceAlignment);
+    }};
 
 // The CPU's kernels with a silu_mul that fills its result with what its plan says when it runs.
 KernelTable planned_kernels() {
@@ -97,7 +102,8 @@ TEST(OpPlans, PredictedBytesAreWhatPlansTake) {
       .kernels = kernels,
       .limits = {.max_requests = 4, .max_tokens = 48, .max_pages_per_request = 8, .page_size = 8},
       .num_pages = 33};
-  const Result<OpPlans> plans = OpPlans::create(*bench.device, source);
+  StepBuffer step;
+  const Result<OpPlans> plans = OpPlans::create(*bench.device, source, step);
   ASSERT_TRUE(plans.ok()) << plans.status().to_string();
   EXPECT_EQ(plans->bytes(), *OpPlans::bytes_needed(*bench.device, source));
   ForwardContext context;

@@ -37,17 +37,22 @@ int RunnerParts::ranks() const { return options.communicator == nullptr ? 1 : op
 Status RunnerParts::allocate() {
   stream = TRY(device.create_stream("main"));
   kv = std::make_unique<KvStorage>(TRY(KvStorage::create(graphs.body, options.num_pages, device, *stream)));
-  inputs = std::make_unique<InputBuffers>(TRY(InputBuffers::create(device, input_limits(graphs, options))));
   edits = std::make_unique<EditBuffers>(TRY(EditBuffers::create(device, vocab_size)));
 
+  // The inputs' share lies behind that of the plans: the short lists of both are neighbours.
+  step = std::make_unique<StepBuffer>();
   const std::array<const ir::Graph*, 1> planned{&graphs.body};
   extend_context.limits = plan_limits(options);
   extend_context.communicator = options.communicator;
-  plans = std::make_unique<OpPlans>(TRY(OpPlans::create(device, {.graphs = planned,
-                                                                 .kernels = *TRY(kernels_of(options, device)),
-                                                                 .limits = extend_context.limits,
-                                                                 .num_pages = options.num_pages})));
+  plans = std::make_unique<OpPlans>(TRY(OpPlans::create(device,
+                                                        {.graphs = planned,
+                                                         .kernels = *TRY(kernels_of(options, device)),
+                                                         .limits = extend_context.limits,
+                                                         .num_pages = options.num_pages},
+                                                        *step)));
   plans->add_to(extend_context);
+  inputs = std::make_unique<InputBuffers>(TRY(InputBuffers::create(device, input_limits(graphs, options), *step)));
+  TRY(step->allocate(device, *stream));
   decode_context = extend_context;
   decode_context.batch_kind = BatchKind::kDecode;
 
@@ -98,6 +103,7 @@ Status RunnerParts::stage(const ForwardBatch& batch, BatchKind kind, std::int64_
 
 Status RunnerParts::launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, bool replay,
                            bool* replay_failed) {
+  TRY(upload());
   if (debug != nullptr) TRY(debug->before(runner, size));
   Status launched = replay ? runner.replay(size) : runner.run(size);
   if (replay_failed != nullptr) *replay_failed = replay && !launched.ok();

@@ -38,11 +38,12 @@ class RunnerParts {
 
   // What executables of such batches are made with.
   ExecutionEnvironment environment(BatchKind batches);
-  // Plans and static inputs of the tokens, before a forward. `padding_id` fills rows up to
-  // `padded_tokens`.
+  // Plans and static inputs of the tokens, into the step buffer. `padding_id` fills rows up to `padded_tokens`.
   Status stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id);
-  // One forward of `runner` at a size that is bound: its graphs' replay, or its operators one by one. In debug mode
-  // with that mode's checks. `replay_failed`, where given, becomes true where the error is the replay's own.
+  // Uploads what was staged.
+  Status upload() { return step->upload(*stream); }
+  // Uploads, then one forward of `runner` at a size that is bound: its graphs' replay, or its operators one by one. In
+  // debug mode with that mode's checks. `replay_failed`, where given, becomes true where the error is the replay's own.
   Status launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, bool replay,
                 bool* replay_failed = nullptr);
   // Debug mode only: the view still is what its forward made.
@@ -57,6 +58,7 @@ class RunnerParts {
   const std::int64_t hidden_size;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<KvStorage> kv;
+  std::unique_ptr<StepBuffer> step;
   std::unique_ptr<InputBuffers> inputs;
   std::unique_ptr<EditBuffers> edits;
   std::unique_ptr<OpPlans> plans;

@@ -143,7 +143,8 @@ class Verifier {
         wanted[i] = static_cast<std::int32_t>(i * 7 % static_cast<std::size_t>(hidden.dim(0)));
       const auto run = [&](Executable& head, Outcome& outcome) -> Status {
         TRY(r_.stream->copy(hidden.data, content_->data(), static_cast<std::size_t>(hidden.bytes())));
-        TRY(r_.inputs->stage_rows(wanted, {}, rows, *r_.stream));
+        TRY(r_.inputs->stage_rows(wanted, {}, rows));
+        TRY(r_.upload());
         TRY(head.run(bucket));
         return read(head, bucket, rows, /*states=*/false, outcome);
       };
@@ -256,10 +257,14 @@ class Verifier {
                      .top_p = 0.95F,
                      .seed = static_cast<std::int64_t>(i) * 31 + 7};
     }
-    if (decode) return step_.stage_decode(batch, size, sampling, poisoned_id_);
-    TRY(r_.stage(batch, BatchKind::kExtend, size, poisoned_id_));
-    return r_.inputs->stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
-                                 std::min(size, r_.inputs->limits().max_rows), *r_.stream);
+    if (decode) {
+      TRY(step_.stage_decode(batch, size, sampling, poisoned_id_));
+    } else {
+      TRY(r_.stage(batch, BatchKind::kExtend, size, poisoned_id_));
+      TRY(r_.inputs->stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
+                                std::min(size, r_.inputs->limits().max_rows)));
+    }
+    return r_.upload();
   }
 
   // The used pages of one state: they lie at its start.

@@ -93,20 +93,26 @@ class BodyRun {
     batch.query_lens = batch.kv_lens = {3, 4};
     batch.groups.assign(groups, {.slots = {}, .page_tables = {{PageId(1)}, {PageId(2)}}});
     plans_.clear();
+    step_ = std::make_unique<StepBuffer>();
     context_.plans.clear();
     context_.limits = {.max_requests = 2, .max_tokens = kTokens, .max_pages_per_request = 1, .page_size = kPageSize};
     for (std::size_t g = 0; g < groups; ++g) {
       const auto group = static_cast<std::int64_t>(g);
       plans_.push_back(kAttentionCpu.planner
-                           ->make(*device_, {.nodes = {},
-                                             .kernel = kAttentionCpu.name,
-                                             .group = group,
-                                             .num_pages = 3,
-                                             .limits = context_.limits})
+                           ->make(*device_,
+                                  {.nodes = {},
+                                   .kernel = kAttentionCpu.name,
+                                   .group = group,
+                                   .num_pages = 3,
+                                   .limits = context_.limits},
+                                  *step_)
                            .value());
-      EXPECT_TRUE(plans_.back()->plan(batch, BatchKind::kExtend, 0, *stream_).ok());
       context_.plans.push_back({.op = "attention", .group = group, .plan = plans_.back().get()});
     }
+    EXPECT_TRUE(step_->allocate(*device_, *stream_).ok());
+    for (const std::unique_ptr<OpPlan>& plan : plans_)
+      EXPECT_TRUE(plan->plan(batch, BatchKind::kExtend, 0, *stream_).ok());
+    EXPECT_TRUE(step_->upload(*stream_).ok());
   }
 
   static void write_integers(testing::ValueMemory& values, const std::string& name,
@@ -135,6 +141,7 @@ class BodyRun {
 
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
   std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
+  std::unique_ptr<StepBuffer> step_;
   std::vector<std::unique_ptr<OpPlan>> plans_;
   ForwardContext context_;
 };

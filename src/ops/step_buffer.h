@@ -1,0 +1,55 @@
+// What the host tells the device before every forward: token inputs, sampling parameters, and the lists of plans, in
+// one allocation with a mirror on the host, so that one copy carries a step.
+//
+//   buffer.reserve(bytes) → offset      each owner, once, in the order in which the memory is to lie
+//   buffer.allocate(device, stream)     once; addresses are fixed from now on
+//   buffer.host(offset), written()       every step: fill the mirror, and say what was filled
+//   buffer.upload(stream)               once a step
+//
+// The device only reads this memory. Not thread-safe: the thread of the stream owns it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+
+namespace tessera {
+
+class StepBuffer {
+ public:
+  // Offset of `bytes` that start and end aligned for any device. Precondition: not allocated yet.
+  std::size_t reserve(std::size_t bytes);
+  // Zeros on both sides. Once, after the last reserve().
+  Status allocate(Device& device, Stream& stream);
+
+  std::int64_t bytes() const { return static_cast<std::int64_t>(size_); }
+  // Preconditions of these: allocated, and the range was reserved.
+  std::byte* device_address(std::size_t offset) const { return memory_->data() + offset; }
+  std::byte* host(std::size_t offset) { return mirror_.data() + offset; }  // of the mirror
+  // The next upload() carries these bytes of the mirror.
+  void written(std::size_t offset, std::size_t bytes);
+
+  // Copies what was written since the last upload; ranges less than kMaxGap apart go as one copy. Asynchronous on
+  // `stream`; the mirror may be written again when it returns. Allocates nothing once a step's ranges were seen. After
+  // an error the next upload carries them again.
+  Status upload(Stream& stream);
+
+ private:
+  // A copy takes the GPU about as long as this many bytes do.
+  static constexpr std::size_t kMaxGap = std::size_t{32} << 10;
+  struct Range {
+    std::size_t begin;
+    std::size_t end;
+  };
+
+  std::size_t size_ = 0;
+  std::unique_ptr<Allocation> memory_;
+  std::vector<std::byte> mirror_;
+  std::vector<Range> written_;
+};
+
+}  // namespace tessera
