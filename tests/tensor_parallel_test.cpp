@@ -63,7 +63,7 @@ Result<std::vector<std::vector<float>>> run_rank(const Golden& golden, int rank,
   options.max_requests = 8;
   options.context_length = 256;
   options.page_size = kPageSize;
-  options.num_pages = 32;
+  options.num_pages.assign(cache_groups, 32);
   options.communicator = communicator;
   const std::unique_ptr<ModelRunner> runner =
       TRY(ModelRunner::create(std::move(graphs), std::move(weights), *device, options));

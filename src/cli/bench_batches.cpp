@@ -15,39 +15,53 @@ class BatchBuilder {
   explicit BatchBuilder(const ModelRunner& runner)
       : page_size_(runner.options().page_size),
         num_pages_(runner.options().num_pages),
+        cache_groups_(runner.prefill().executable().graph().cache_groups),
+        next_page_(cache_groups_.size(), 1),
         random_id_(0, static_cast<std::int32_t>(runner.vocab_size() - 1)) {
-    batch_.groups.resize(runner.prefill().executable().graph().cache_groups.size());
+    batch_.groups.resize(cache_groups_.size());
   }
 
   void add(std::int64_t query, std::int64_t prefix) {
-    std::vector<PageId> pages(static_cast<std::size_t>(pages_for(prefix + query, page_size_)));
-    for (PageId& page : pages) page = PageId(static_cast<std::int32_t>(next_page_++));
     for (std::int64_t position = prefix; position < prefix + query; ++position) {
       batch_.input_ids.emplace_back(random_id_(random_));
       batch_.input_rows.push_back(-1);
       batch_.positions.push_back(static_cast<std::int32_t>(position));
-      const std::int64_t page = pages[static_cast<std::size_t>(position / page_size_)].value();
-      for (CacheGroupBatch& group : batch_.groups)
-        group.slots.emplace_back(static_cast<std::int32_t>(page * page_size_ + position % page_size_));
     }
+    for (std::size_t g = 0; g < batch_.groups.size(); ++g) add_pages(g, query, prefix);
     batch_.query_lens.push_back(static_cast<std::int32_t>(query));
     batch_.kv_lens.push_back(static_cast<std::int32_t>(prefix + query));
     batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens() - 1));
-    for (CacheGroupBatch& group : batch_.groups) group.page_tables.push_back(pages);
   }
 
   Result<ForwardBatch> finish() && {
-    if (next_page_ <= num_pages_) return std::move(batch_);
-    return resource_exhausted(fmt::format(
-        "the batch needs {} pages of the KV cache, which has {}; measure less or raise --mem-fraction-static",
-        next_page_ - 1, num_pages_ - 1));
+    for (std::size_t g = 0; g < next_page_.size(); ++g) {
+      if (next_page_[g] <= num_pages_[g]) continue;
+      return resource_exhausted(
+          fmt::format("the batch needs {} pages of the KV cache's group {}, which has {}; "
+                      "measure less or raise --mem-fraction-static",
+                      next_page_[g] - 1, cache_groups_[g].name, num_pages_[g] - 1));
+    }
+    return std::move(batch_);
   }
 
  private:
+  // Pages that have left the window are page 0, as an engine has them.
+  void add_pages(std::size_t g, std::int64_t query, std::int64_t prefix) {
+    std::vector<PageId> pages(static_cast<std::size_t>(pages_for(prefix + query, page_size_)), PageId(0));
+    const auto first = static_cast<std::size_t>(first_page_seen(prefix, cache_groups_[g].window, page_size_));
+    for (std::size_t i = first; i < pages.size(); ++i) pages[i] = PageId(static_cast<std::int32_t>(next_page_[g]++));
+    for (std::int64_t position = prefix; position < prefix + query; ++position) {
+      const std::int64_t page = pages[static_cast<std::size_t>(position / page_size_)].value();
+      batch_.groups[g].slots.emplace_back(static_cast<std::int32_t>(page * page_size_ + position % page_size_));
+    }
+    batch_.groups[g].page_tables.push_back(std::move(pages));
+  }
+
   ForwardBatch batch_;
   std::int64_t page_size_;
-  std::int64_t num_pages_;
-  std::int64_t next_page_ = 1;
+  std::vector<std::int64_t> num_pages_;  // [cache groups], as are the next two
+  std::vector<ir::CacheGroup> cache_groups_;
+  std::vector<std::int64_t> next_page_;
   std::mt19937 random_{1};
   std::uniform_int_distribution<std::int32_t> random_id_;
 };
@@ -79,14 +93,21 @@ Result<ForwardBatch> make_decode_batch(const ModelRunner& runner, std::int64_t r
 std::int64_t max_prefill_tokens(const ModelRunner& runner) {
   const RunnerOptions& options = runner.options();
   const std::int64_t per_request = pages_for(options.context_length, options.page_size);
-  const std::int64_t full_requests = (options.num_pages - 1) / per_request;
-  const std::int64_t rest = (options.num_pages - 1) % per_request * options.page_size;
+  const std::int64_t full_requests = options.shared_pages() / per_request;
+  const std::int64_t rest = options.shared_pages() % per_request * options.page_size;
   return std::min(options.max_tokens, full_requests * options.context_length + rest);
 }
 
 std::int64_t max_decode_requests(const ModelRunner& runner, std::int64_t context) {
   const RunnerOptions& options = runner.options();
-  return std::min(options.max_requests, (options.num_pages - 1) / pages_for(context, options.page_size));
+  std::int64_t most = options.max_requests;
+  const std::vector<ir::CacheGroup>& groups = runner.prefill().executable().graph().cache_groups;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::int64_t pages =
+        pages_for(context, options.page_size) - first_page_seen(context - 1, groups[g].window, options.page_size);
+    most = std::min(most, (options.num_pages[g] - 1) / pages);
+  }
+  return most;
 }
 
 }  // namespace tessera::cli

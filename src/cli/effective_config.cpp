@@ -59,7 +59,7 @@ std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan)
       {"--context-length", runner.context_length},
       {"--chunked-prefill-size", runner.max_tokens},
       {"--max-running-requests", runner.max_requests},
-      {"--max-total-tokens", (runner.num_pages - 1) * runner.page_size},
+      {"--max-total-tokens", plan.memory.context_tokens},
       {"--piecewise-cuda-graph-tokens", list_of(runner.prefill_sizes)},
       {"--cuda-graph-bs", list_of(runner.decode_sizes)},
       {"--cuda-graph-split-ops", list_of(runner.split_ops)},

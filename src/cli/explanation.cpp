@@ -38,7 +38,6 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
   e.stitching = TRY(split_graph(graphs.body, op_table(), e.plan.runner.split_ops));
   e.decode_ops = std::ssize(graphs.body.nodes) + std::ssize(graphs.head.nodes) + std::ssize(graphs.sampler.nodes);
   for (const WeightSpec& weight : graphs.weights) e.weight_bytes += TRY(ir::size_bytes(weight.type, {}));
-  e.page_bytes = TRY(KvStorage::bytes_per_page(graphs.body));
   e.memory = TRY(predict_memory(graphs, e.plan.runner, *device, PredictionDetail::kEverySize));
   if (num_tokens) e.examples = examples_for(e.plan.runner, *num_tokens);
   return e;
@@ -46,7 +45,8 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
 
 bool rule_applied(const Explanation& explanation, const Rule& rule) {
   const std::vector<std::string>& messages = explanation.plan.runner.graphs.messages;
-  return std::find(messages.begin(), messages.end(), rule.message) != messages.end();
+  return std::any_of(messages.begin(), messages.end(),
+                     [&](const std::string& message) { return message.starts_with(rule.message); });
 }
 
 }  // namespace tessera::cli

@@ -82,11 +82,25 @@ Json shares_json(const MemoryShares& shares) {
   return json;
 }
 
+Json cache_groups_json(const std::vector<CacheGroupOptions>& groups) {
+  Json array = Json::array();
+  for (const CacheGroupOptions& group : groups) {
+    Json json = Json::object();
+    json.set("name", group.name).set("kind", ir::cache_group_kind_name(group.kind)).set("window", group.window);
+    json.set("pages", group.num_pages).set("page_bytes", group.page_bytes);
+    json.set("bytes", group.num_pages * group.page_bytes);
+    array.push_back(std::move(json));
+  }
+  return array;
+}
+
 Json memory_json(const Explanation& e) {
   const RunnerOptions& runner = e.plan.runner;
   Json json = Json::object();
-  json.set("weights_bytes", e.weight_bytes).set("kv_cache_bytes", e.page_bytes * runner.num_pages);
-  json.set("kv_cache_tokens", (runner.num_pages - 1) * runner.page_size).set("page_size", runner.page_size);
+  const MemoryShares& shares = e.plan.memory;
+  json.set("weights_bytes", e.weight_bytes).set("kv_cache_bytes", shares.kv_cache);
+  json.set("kv_cache_tokens", shares.context_tokens).set("page_size", runner.page_size);
+  json.set("cache_groups", cache_groups_json(shares.cache_groups));
   const WorkingMemory& memory = e.memory.memory;
   json.set("arena_bytes", memory.arena).set("workspace_bytes", memory.workspace);
   json.set("static_input_bytes", memory.static_inputs).set("attention_bytes", memory.plans);

@@ -96,7 +96,7 @@ std::string rules_text(const Explanation& e) {
     text += fmt::format("  {:<30} {}\n", rule.name, rule_applied(e, rule) ? rule.message : "does not apply");
   for (const std::string& note : e.plan.notes) {
     const bool is_rule = std::any_of(piecewise_rules().begin(), piecewise_rules().end(),
-                                     [&](const Rule& rule) { return rule.message == note; });
+                                     [&](const Rule& rule) { return note.starts_with(rule.message); });
     if (!is_rule) text += fmt::format("  note: {}\n", note);
   }
   return text + "\n";
@@ -118,9 +118,12 @@ std::string memory_text(const Explanation& e) {
   const WorkingMemory& memory = e.memory.memory;
   std::string text = "Memory\n";
   text += fmt::format("  weights            {}\n", bytes_text(e.weight_bytes));
-  text +=
-      fmt::format("  KV cache           {} for {} tokens in pages of {}\n", bytes_text(e.page_bytes * runner.num_pages),
-                  count_text((runner.num_pages - 1) * runner.page_size), runner.page_size);
+  const MemoryShares& shares = e.plan.memory;
+  text += fmt::format("  KV cache           {} for {} tokens in pages of {}\n", bytes_text(shares.kv_cache),
+                      count_text(shares.context_tokens), runner.page_size);
+  for (const CacheGroupOptions& group : shares.cache_groups)
+    text += fmt::format("    {:<16} {}: {} of {} each\n", group.name, bytes_text(group.num_pages * group.page_bytes),
+                        plural(group.num_pages, group.is_state() ? "slot" : "page"), bytes_text(group.page_bytes));
   text += fmt::format("  arena              {}, shared by all sizes of both runners ({} plan)\n",
                       bytes_text(memory.arena), memory_plan_kind_name(runner.memory_plan));
   text += fmt::format("  workspace          {}\n", bytes_text(memory.workspace));

@@ -14,6 +14,7 @@
 #include "tessera/cli/effective_config.h"
 #include "tessera/cli/failure_report.h"
 #include "tessera/cli/model_source.h"
+#include "tessera/cli/option_words.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/parse.h"
 
@@ -75,8 +76,9 @@ int run(const std::vector<std::string>& arguments) {
   Result<CommandLine> line = parse_command_line(arguments);
   if (!line.ok()) return report(line.status(), kWrongCommandLine);
   if (const Status status = start_logging(*line); !status.ok()) return report(status, kWrongCommandLine);
-  const Status status = run_command_or_catch(*line);
-  if (status.ok()) return 0;
+  const Status failed = run_command_or_catch(*line);
+  if (failed.ok()) return 0;
+  const Status status(failed.code(), with_flags(failed.message(), line->values));
   const int exit_code = report(status, status.message().starts_with("--") ? kWrongCommandLine : kFailed);
   write_error(explain_failure(status, *line, arguments));
   return exit_code;

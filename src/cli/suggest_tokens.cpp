@@ -30,9 +30,11 @@ constexpr std::int64_t kMostRequests = 5000;
 // Beyond, each further size serves few forwards.
 constexpr double kExactShare = 0.9;
 
-Result<SeenForwards> simulated_forwards(const std::string& path, const RunnerOptions& runner) {
+Result<SeenForwards> simulated_forwards(const std::string& path, const EnginePlan& plan) {
+  const RunnerOptions& runner = plan.runner;
   Load load = TRY(make_load({.trace = path, .trace_flag = kFlag, .num_prompts = kMostRequests}));
-  const std::int64_t room = std::min(runner.context_length, (runner.num_pages - 1) * runner.page_size);
+  const CacheOptions cache{.groups = plan.memory.cache_groups, .page_size = runner.page_size};
+  const std::int64_t room = std::min(runner.context_length, CacheManager(cache).max_tokens());
   if (room < 2) return invalid_argument(fmt::format("--context-length: {} leaves no room for a request", room));
   const std::int64_t clipped = clip_to_context(load, room);
   std::vector<SimulatedRequest> requests;
@@ -40,8 +42,7 @@ Result<SeenForwards> simulated_forwards(const std::string& path, const RunnerOpt
     requests.push_back({request.arrival_s, request.input_tokens, request.output_tokens, std::move(request.blocks)});
   // Without graphs: what forwards would be if no size made them shorter.
   SimulationOptions simulation{.scheduler = {.chunk = runner.max_tokens, .max_running = runner.max_requests},
-                               .page_size = runner.page_size,
-                               .num_pages = runner.num_pages,
+                               .cache = cache,
                                .block_tokens = kBlockTokens};
   simulation.table.graphs_enabled = false;
   const Simulation done = TRY(simulate(requests, simulation));
@@ -102,14 +103,14 @@ std::string flag_text(const TokenSuggestion& s) {
 
 }  // namespace
 
-Result<SeenForwards> read_forwards(const std::string& path, const RunnerOptions& runner) {
+Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan) {
   if (std::error_code error; std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
     return invalid_argument(fmt::format("{}: {} is no file", kFlag, path));
   // Metrics begin with a comment or, where somebody chose lines of them, with a name; whatever else is there is a trace
   // or not, as its reader says.
   const std::string begin = first_bytes(path);
   const bool metrics = begin.starts_with('#') || begin.starts_with(kOwnMetrics);
-  SeenForwards seen = metrics ? TRY(counted_forwards(path, runner)) : TRY(simulated_forwards(path, runner));
+  SeenForwards seen = metrics ? TRY(counted_forwards(path, plan.runner)) : TRY(simulated_forwards(path, plan));
   if (std::accumulate(seen.weights.begin(), seen.weights.end(), 0.0) > 0) return seen;
   return invalid_argument(metrics ? fmt::format("{}: {} counts no forward yet", kFlag, path)
                                   : fmt::format("{}: {} comes to no prefill of two tokens or more", kFlag, path));
@@ -118,7 +119,7 @@ Result<SeenForwards> read_forwards(const std::string& path, const RunnerOptions&
 Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options) {
   const std::unique_ptr<Device> device = TRY(open_device(options.device));
   const EnginePlan plan = TRY(plan_engine(options, *device));
-  SeenForwards seen = TRY(read_forwards(path, plan.runner));
+  SeenForwards seen = TRY(read_forwards(path, plan));
   const CostTable known = ProfileStore(options, plan, device->properties()).load_costs();
   const TokenCost cost = prefill_cost(known);
   TokenSuggestion s{.file = path,

@@ -38,7 +38,7 @@ struct TokenSuggestion {
 
 // Forwards of a trace (bench_trace.h) or a saved /metrics text, told apart by what they begin with. Errors begin with
 // the flag and name file and line.
-Result<SeenForwards> read_forwards(const std::string& path, const RunnerOptions& runner);
+Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan);
 
 // As many sizes as there would be now, which --cuda-graph-memory-budget may have limited, but no more than serve 90 %
 // of the forwards exactly. Time is by the costs in the profile cache, where it has them.

@@ -44,7 +44,7 @@ class VerifiedRunner {
     RunnerOptions& runner = plan.runner;
     const std::int64_t tokens = runner.max_requests * kCachedTokensPerRequest + runner.max_tokens;
     const std::int64_t pages = tokens / runner.page_size + runner.max_requests + 2;
-    runner.num_pages = std::min(runner.num_pages, pages);
+    for (std::int64_t& group_pages : runner.num_pages) group_pages = std::min(group_pages, pages);
     made->profiles_.emplace(options, plan, made->device_->properties());
     made->profiles_->restore_algorithms();
     const WeightSource source = TRY(weight_source(options));

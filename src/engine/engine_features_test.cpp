@@ -204,7 +204,7 @@ TEST_P(EngineFeatures, PreemptedRequestsSayWhatTheySayAlone) {
     EXPECT_EQ((*together)[i].prompt_logprobs.size(), alone.prompt_logprobs.size()) << i;
     EXPECT_EQ((*together)[i].output_logprobs.size(), alone.output_logprobs.size()) << i;
   }
-  EXPECT_EQ(engine->stats().used_pages, 0);
+  EXPECT_EQ(engine->stats().fullest_group().used_pages, 0);
 }
 
 TEST_P(EngineFeatures, HiddenStatesAreOfEveryTokenOnce) {

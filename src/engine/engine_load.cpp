@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// What debug mode leaves to be looked at; without it a start goes on.
+// Debug mode's export of all graphs; a start goes on without it.
 void export_for_debugging(const EnginePlan& plan, const EngineOptions& options) {
   const auto write = [&]() -> Status {
     if (options.cache_dir.empty()) return failed_precondition("no cache folder is known");
@@ -33,14 +33,14 @@ void export_for_debugging(const EnginePlan& plan, const EngineOptions& options) 
     log_warn("debug", "the graphs are not exported: {}", written.message());
 }
 
-// What a start that found too little memory is to be told.
+// Adds what helps to the error of a start that found too little memory.
 Status with_what_helps(Status status) {
   if (status.code() != StatusCode::kResourceExhausted ||
-      status.message().find("--mem-fraction-static") != std::string::npos)
+      status.message().find("mem_fraction_static") != std::string::npos)
     return status;
   return resource_exhausted(
-      fmt::format("{}; less memory is needed with a lower --mem-fraction-static (0.8, 0.7), --max-total-tokens, "
-                  "--chunked-prefill-size (2048, 1024) or --max-running-requests (64, 16)",
+      fmt::format("{}; less memory is needed with a lower mem_fraction_static (0.8, 0.7), max_total_tokens, "
+                  "chunked_prefill_size (2048, 1024) or max_running_requests (64, 16)",
                   status.message()));
 }
 
@@ -84,13 +84,12 @@ Status Engine::load() {
   TRY(load.start());
   const SchedulerOptions scheduling{.chunk = plan.runner.max_tokens,
                                     .max_running = plan.runner.max_requests,
-                                    .num_cache_groups = static_cast<std::int64_t>(plan.graphs.body.cache_groups.size()),
                                     .vocab_size = config_.vocab_size,
                                     .prefix_cache = !options_.disable_radix_cache};
   // On a CPU a forward is over when it is enqueued: nothing would overlap, and ends would be seen a step late.
   overlap_ = options_.overlap_schedule.value_or(device_->properties().kind != DeviceKind::kCpu);
   scheduler_ = std::make_unique<Scheduler>(
-      scheduling, PagePool(plan.runner.num_pages, plan.runner.page_size),
+      scheduling, CacheOptions{.groups = plan.memory.cache_groups, .page_size = plan.runner.page_size},
       [this](std::int64_t tokens) { return split_tokens(tokens, runner_->dispatch_table()); });
   runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
   runner_->set_costs(profiles_->load_costs());

@@ -10,6 +10,7 @@
 #include "tessera/model/checkpoint.h"
 #include "tessera/ops/registry.h"
 #include "tessera/piecewise/split_ops.h"
+#include "tessera/runner/layer_caches.h"
 
 namespace tessera {
 namespace {
@@ -19,7 +20,7 @@ Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& confi
   if (name == "bfloat16") return ir::DType::kBFloat16;
   if (name == "float16" || name == "half") return ir::DType::kFloat16;
   if (name != "auto")
-    return invalid_argument(fmt::format("--dtype: \"{}\" is none of auto, float32, bfloat16, float16", name));
+    return invalid_argument(fmt::format("dtype: \"{}\" is none of auto, float32, bfloat16, float16", name));
   // Without matrix instructions for it, a narrow type only costs conversions on a CPU.
   if (device.kind == DeviceKind::kCpu && !device.has_native_bf16) return ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kBF16) return ir::DType::kBFloat16;
@@ -69,17 +70,17 @@ Result<WeightSource> weight_source(const EngineOptions& options) {
 
 Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
   const DeviceProperties& device = on.properties();
-  TRY(at_least_one(options.context_length, "--context-length"));
-  TRY(at_least_one(options.chunked_prefill_size, "--chunked-prefill-size"));
+  TRY(at_least_one(options.context_length, "context_length"));
+  TRY(at_least_one(options.chunked_prefill_size, "chunked_prefill_size"));
   if (options.chunked_prefill_size > kMaxLadderSize) {
-    return invalid_argument(fmt::format("--chunked-prefill-size: {} is not accepted; at most {} is",
+    return invalid_argument(fmt::format("chunked_prefill_size: {} is not accepted; at most {} is",
                                         options.chunked_prefill_size, kMaxLadderSize));
   }
-  TRY(at_least_one(options.max_running_requests, "--max-running-requests"));
-  TRY(at_least_one(options.max_queued_requests, "--max-queued-requests"));
-  TRY(at_least_one(options.max_total_tokens, "--max-total-tokens"));
+  TRY(at_least_one(options.max_running_requests, "max_running_requests"));
+  TRY(at_least_one(options.max_queued_requests, "max_queued_requests"));
+  TRY(at_least_one(options.max_total_tokens, "max_total_tokens"));
   if (options.page_size < 1 || options.page_size > 1024)
-    return invalid_argument(fmt::format("--page-size: {} is not accepted; 1 to 1024 is", options.page_size));
+    return invalid_argument(fmt::format("page_size: {} is not accepted; 1 to 1024 is", options.page_size));
 
   EnginePlan plan;
   plan.config = TRY(ModelConfig::read(options.model_path));
@@ -89,7 +90,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
   runner.max_requests = options.max_running_requests > 0 ? options.max_running_requests : kDefaultMaxRequests;
   runner.context_length = options.context_length > 0 ? options.context_length : plan.config.max_position_embeddings;
   if (runner.context_length > plan.config.max_position_embeddings) {
-    return invalid_argument(fmt::format("--context-length: {} is more than the model's {} positions",
+    return invalid_argument(fmt::format("context_length: {} is more than the model's {} positions",
                                         runner.context_length, plan.config.max_position_embeddings));
   }
   runner.memory_plan = options.memory_plan;
@@ -108,21 +109,23 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
                 .page_size = runner.page_size,
                 .max_requests = runner.max_requests};
   plan.graphs = TRY(build_model(plan.config, plan.model, op_table()).with_context(options.model_path));
-  TRY(check_pass_names(options.graphs.disabled_passes).with_context("--cuda-graph-disable-passes"));
+  TRY(check_pass_names(options.graphs.disabled_passes).with_context("cuda_graph_disable_passes"));
   TRY(run_graph_passes(options.graphs.disabled_passes, plan));
 
+  const LayerCaches caches = layer_caches(plan.graphs.body, plan.config.num_hidden_layers);
   runner.graphs = apply_rules({.mode = options.graphs.mode,
                                .disable_cuda_graph = options.graphs.disable_cuda_graph,
                                .disable_piecewise_cuda_graph = options.graphs.disable_piecewise_cuda_graph,
                                .enforce_piecewise_cuda_graph = options.graphs.enforce_piecewise_cuda_graph,
                                .torch_compile = options.graphs.torch_compile,
-                               .standard_gqa = plan.config.num_attention_heads % plan.config.num_key_value_heads == 0});
+                               .standard_gqa = caches.standard_gqa,
+                               .undeclared_layers = caches.undeclared});
   plan.notes.insert(plan.notes.end(), runner.graphs.messages.begin(), runner.graphs.messages.end());
   if (!runner.graphs.prefill_whole)
     runner.split_ops =
         options.graphs.split_ops.empty()
             ? default_split_ops(op_table())
-            : TRY(resolve_split_ops(op_table(), options.graphs.split_ops).with_context("--cuda-graph-split-ops"));
+            : TRY(resolve_split_ops(op_table(), options.graphs.split_ops).with_context("cuda_graph_split_ops"));
   TRY(plan_ladders(options, plan));
   TRY(plan_memory_shares(options, on, plan));
   return plan;

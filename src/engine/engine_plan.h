@@ -10,6 +10,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/compile/pass.h"
+#include "tessera/engine/cache_pool.h"
 #include "tessera/model/config.h"
 #include "tessera/model/model.h"
 #include "tessera/model/weights.h"
@@ -21,7 +22,7 @@ namespace tessera {
 
 enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy };  // kAuto: safetensors
 
-// Graph options as the flags of the same names have them.
+// Graph options, by the names that the command line has for them.
 struct GraphOptions {
   GraphMode mode = GraphMode::kFullAndPiecewise;
   bool disable_cuda_graph = false;
@@ -37,10 +38,10 @@ struct GraphOptions {
   std::string compiler = "eager";              // of pieces; compile/compiler_registry.h
   CaptureMode capture = CaptureMode::kEager;
   std::int64_t memory_budget = 0;  // bytes that graphs may take; 0: any number
-  bool gc = false;                 // --enable-cudagraph-gc
+  bool gc = false;                 // enable_cudagraph_gc
   bool measure_costs = true;
-  bool debug = false;                        // --enable-torch-compile-debug-mode
-  bool torch_compile = false;                // --enable-torch-compile
+  bool debug = false;                        // enable_torch_compile_debug_mode
+  bool torch_compile = false;                // enable_torch_compile
   std::vector<std::string> disabled_passes;  // by name; compile/pass.h
 };
 
@@ -71,16 +72,17 @@ struct EngineOptions {
   bool show_progress = false;
 };
 
-// Bytes of the device's memory, as the plan shares it out; engine/memory_shares.h.
+// Bytes of the device's memory, as the plan shares it out (memory_shares.h).
 struct MemoryShares {
   std::int64_t capacity = 0;
   std::int64_t taken = 0;  // before the start, by the driver and others
   std::int64_t weights = 0;
   std::int64_t kv_cache = 0;
-  std::int64_t pages = 0;          // of it, the reserved one included
-  std::int64_t activations = 0;    // what forwards need, with graphs or without
-  std::int64_t graph_objects = 0;  // predicted
-  double fraction = 0;             // weights and KV cache of the capacity
+  std::vector<CacheGroupOptions> cache_groups{};  // of it, page 0 of each included
+  std::int64_t context_tokens = 0;                // that the KV cache has room for, of all requests together
+  std::int64_t activations = 0;                   // what forwards need, with graphs or without
+  std::int64_t graph_objects = 0;                 // predicted
+  double fraction = 0;                            // weights and KV cache of the capacity
   std::int64_t free() const { return capacity - taken - weights - kv_cache - activations - graph_objects; }
 };
 
@@ -94,13 +96,13 @@ struct EnginePlan {
   MemoryShares memory;
 };
 
-// Fails where the command would: unknown architecture, bad sizes, a dtype that is not there, too little memory. Of
-// `device` only properties and free memory are read; nothing is taken.
+// Fails where the command would: unknown architecture, bad sizes, an unknown dtype, too little memory. Of `device`
+// only properties and free memory are read; nothing is taken.
 Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device);
 
-// Tokens of a forward where nothing else is said (B4).
+// Tokens of a forward where no option says otherwise.
 std::int64_t default_chunk(const DeviceProperties& device);
-// The model's weights as the options say: of its folder, or random.
+// The source of the model's weights: its folder, or random numbers.
 Result<WeightSource> weight_source(const EngineOptions& options);
 // The folder of config.json and what lies beside it.
 std::string model_folder(const std::string& model_path);

@@ -68,7 +68,7 @@ TEST(EnginePlan, PassesRunOnBodyHeadAndSamplerUnlessDisabled) {
   const Status status = try_plan([](EngineOptions& o) { o.graphs.disabled_passes = {"inductor"}; }).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(),
-              AllOf(HasSubstr("--cuda-graph-disable-passes"), HasSubstr("\"inductor\""), HasSubstr("remove_copies")));
+              AllOf(HasSubstr("cuda_graph_disable_passes"), HasSubstr("\"inductor\""), HasSubstr("remove_copies")));
 }
 
 TEST(EnginePlan, DtypeFollowsOptionCheckpointAndDevice) {
@@ -91,24 +91,24 @@ TEST(EnginePlan, RefusesByFlagAndValue) {
     Change change;
     const char* message;
   } cases[] = {
-      {[](EngineOptions& o) { o.dtype = "int8"; }, "--dtype: \"int8\" is none of"},
-      {[](EngineOptions& o) { o.context_length = -1; }, "--context-length: -1"},
-      {[](EngineOptions& o) { o.context_length = 4096; }, "--context-length: 4096 is more than the model's 2048"},
-      {[](EngineOptions& o) { o.chunked_prefill_size = -8; }, "--chunked-prefill-size: -8"},
-      {[](EngineOptions& o) { o.max_running_requests = -1; }, "--max-running-requests: -1"},
-      {[](EngineOptions& o) { o.page_size = 0; }, "--page-size: 0"},
-      {[](EngineOptions& o) { o.page_size = 1025; }, "--page-size: 1025"},
-      {[](EngineOptions& o) { o.mem_fraction_static = 0.05; }, "--mem-fraction-static: 0.05"},
-      {[](EngineOptions& o) { o.mem_fraction_static = 0.96; }, "--mem-fraction-static: 0.96"},
-      {[](EngineOptions& o) { o.mem_fraction_static = -1; }, "--mem-fraction-static: -1"},
-      {[](EngineOptions& o) { o.graphs.split_ops = {"atention"}; }, "--cuda-graph-split-ops"},
-      {[](EngineOptions& o) { o.graphs.compiler = "fusd"; }, "--piecewise-cuda-graph-compiler"},
+      {[](EngineOptions& o) { o.dtype = "int8"; }, "dtype: \"int8\" is none of"},
+      {[](EngineOptions& o) { o.context_length = -1; }, "context_length: -1"},
+      {[](EngineOptions& o) { o.context_length = 4096; }, "context_length: 4096 is more than the model's 2048"},
+      {[](EngineOptions& o) { o.chunked_prefill_size = -8; }, "chunked_prefill_size: -8"},
+      {[](EngineOptions& o) { o.max_running_requests = -1; }, "max_running_requests: -1"},
+      {[](EngineOptions& o) { o.page_size = 0; }, "page_size: 0"},
+      {[](EngineOptions& o) { o.page_size = 1025; }, "page_size: 1025"},
+      {[](EngineOptions& o) { o.mem_fraction_static = 0.05; }, "mem_fraction_static: 0.05"},
+      {[](EngineOptions& o) { o.mem_fraction_static = 0.96; }, "mem_fraction_static: 0.96"},
+      {[](EngineOptions& o) { o.mem_fraction_static = -1; }, "mem_fraction_static: -1"},
+      {[](EngineOptions& o) { o.graphs.split_ops = {"atention"}; }, "cuda_graph_split_ops"},
+      {[](EngineOptions& o) { o.graphs.compiler = "fusd"; }, "piecewise_cuda_graph_compiler"},
       {[](EngineOptions& o) { o.model_path = "/nowhere"; }, "/nowhere"},
       {[](EngineOptions& o) {
          o.graphs.piecewise_tokens = {64, 128};
          o.graphs.piecewise_max_tokens = 32;
        },
-       "--piecewise-cuda-graph-tokens"},
+       "piecewise_cuda_graph_tokens"},
   };
   for (const auto& c : cases) EXPECT_THAT(try_plan(c.change).status().message(), HasSubstr(c.message));
 }
@@ -178,14 +178,14 @@ TEST(EnginePlan, SizesThatAreDroppedAreNoted) {
     o.graphs.piecewise_max_tokens = 2048;
   });
   EXPECT_THAT(p.runner.prefill_sizes, ElementsAre(64, 128, 2048));
-  EXPECT_THAT(p.notes, ElementsAre("--piecewise-cuda-graph-tokens: 1 sizes above 2048 are dropped"));
+  EXPECT_THAT(p.notes, ElementsAre("piecewise_cuda_graph_tokens: 1 sizes above 2048 are dropped"));
 
   p = plan([](EngineOptions& o) {
     o.graphs.decode_batches = {1, 4, 8};
     o.max_running_requests = 4;
   });
   EXPECT_THAT(p.runner.decode_sizes, ElementsAre(1, 4));
-  EXPECT_THAT(p.notes, ElementsAre(HasSubstr("--cuda-graph-bs: 1 sizes above 4")));
+  EXPECT_THAT(p.notes, ElementsAre(HasSubstr("cuda_graph_bs: 1 sizes above 4")));
 
   p = plan([](EngineOptions& o) { o.graphs.piecewise_tokens = {64, 128}; });
   EXPECT_THAT(p.notes, ElementsAre(AllOf(HasSubstr("128 tokens"), HasSubstr("2048"), HasSubstr("eager"))));
@@ -212,7 +212,7 @@ constexpr std::int64_t kPageBytes = 3 * 2 * 2 * 16 * 4 * 16;
 
 TEST(EnginePlan, PagesAreWhatRequestsCanUseAndMemoryHolds) {
   const auto pages = [](const Change& change, const DeviceProperties& device = cpu()) {
-    return plan(change, device).runner.num_pages;
+    return plan(change, device).runner.num_pages.at(0);
   };
   // 256 requests of 2048 tokens would take 128 pages each; 2 GiB hold more than that.
   EXPECT_EQ(pages([](EngineOptions&) {}), 256 * 128 + 1);

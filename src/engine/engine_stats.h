@@ -1,20 +1,22 @@
 // What an engine is doing and has done: a snapshot, for metrics and people.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 
+#include "tessera/engine/cache_manager.h"
 #include "tessera/engine/graph_inventory.h"
 #include "tessera/runner/forward_counters.h"
 
 namespace tessera {
 
 struct EngineStats {
-  std::int64_t running = 0;       // requests in the present batch
-  std::int64_t queued = 0;        // requests that wait for room
-  std::int64_t used_pages = 0;    // by running requests
-  std::int64_t cached_pages = 0;  // by the prefix cache alone; freed as soon as they are wanted
-  std::int64_t usable_pages = 0;
+  std::int64_t running = 0;  // requests in the present batch
+  std::int64_t queued = 0;   // requests that wait for room
+  std::size_t num_cache_groups = 0;
+  std::array<CacheGroupStats, ir::kMaxCacheGroups> cache_groups{};  // of the first num_cache_groups
   std::int64_t page_size = 0;
   // Since the start:
   std::int64_t prompt_tokens = 0;  // of admitted requests
@@ -26,6 +28,12 @@ struct EngineStats {
   std::int64_t steps = 0;
   ForwardCounters forwards{};
   std::shared_ptr<const GraphInventory> graphs{};  // as of now; never null in an engine's
+
+  // Of the cache group with the least room, which is what limits admission; the first of equal ones.
+  const CacheGroupStats& fullest_group() const {
+    return *std::max_element(cache_groups.begin(), cache_groups.begin() + std::max<std::size_t>(num_cache_groups, 1),
+                             [](const auto& a, const auto& b) { return a.usage() < b.usage(); });
+  }
 };
 
 }  // namespace tessera

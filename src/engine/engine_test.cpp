@@ -81,7 +81,7 @@ TEST(EngineSubmit, AWholeContextFitsTheSmallestCache) {
   options.max_running_requests = 1;
   options.context_length = 61;  // no multiple of the page size
   const std::unique_ptr<Engine> engine = make_engine(options);
-  EXPECT_EQ(engine->runner().options().num_pages, 8 + 1);
+  EXPECT_EQ(engine->runner().options().num_pages.at(0), 8 + 1);
   EXPECT_THAT(run_one(*engine, request(20, 41)).output_ids, SizeIs(41));
 }
 
@@ -141,7 +141,7 @@ TEST_P(EngineRuns, ASeedIsDrawnAndReturned) {
   EXPECT_NE(first.seed, second.seed);
   EXPECT_NE(first.output_ids, second.output_ids);
   EXPECT_EQ(run_one(*engine, sampled(5, 20, first.seed)).output_ids, first.output_ids);
-  EXPECT_EQ(run_one(*make(), unseeded).seed, first.seed) << "--random-seed gives the same drawn seeds";
+  EXPECT_EQ(run_one(*make(), unseeded).seed, first.seed) << "random_seed gives the same drawn seeds";
 }
 
 TEST_P(EngineRuns, ScoringReturnsEveryPromptTokensLogits) {

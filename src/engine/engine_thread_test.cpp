@@ -93,7 +93,7 @@ TEST(EngineThread, CancellingEndsQuietlyAndFreesThePages) {
   thread.submit(2, request(3, 4));
   gatherer.wait_for(1);
   EXPECT_FALSE(gatherer.ends_.contains(1));
-  EXPECT_EQ(thread.stats().used_pages, 0);
+  EXPECT_EQ(thread.stats().fullest_group().used_pages, 0);
 }
 
 TEST(EngineThread, TasksRunBetweenSteps) {
@@ -160,7 +160,7 @@ TEST(EngineThread, EndsWithWorkLeft) {
     for (Ticket t = 0; t < 10; ++t) thread.submit(t, request(30, 34));
   }
   EXPECT_TRUE(engine->idle());
-  EXPECT_EQ(engine->stats().used_pages, 0);
+  EXPECT_EQ(engine->stats().fullest_group().used_pages, 0);
   EXPECT_THAT(run_one(*engine, request(5, 4)).output_ids, SizeIs(4)) << "and the engine can go on";
 }
 

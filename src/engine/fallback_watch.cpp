@@ -13,13 +13,12 @@ namespace {
 std::string_view remedy(Reason reason) {
   switch (reason) {
     case Reason::kAboveLargestSize:
-      return "raise --piecewise-cuda-graph-max-tokens or --cuda-graph-max-bs, or lower --chunked-prefill-size";
-    case Reason::kPaddingDisabled: return "add sizes by --cuda-graph-bs, or leave --disable-cuda-graph-padding out";
-    case Reason::kNothingCaptured: return "the log of the start says why; lower --mem-fraction-static";
+      return "raise piecewise_cuda_graph_max_tokens or cuda_graph_max_bs, or lower chunked_prefill_size";
+    case Reason::kPaddingDisabled: return "add sizes by cuda_graph_bs, or leave disable_cuda_graph_padding out";
+    case Reason::kNothingCaptured: return "the log of the start says why; lower mem_fraction_static";
     case Reason::kRowsNotOneEach: return "it is for requests that want no logits of their last token";
-    case Reason::kNotYetCaptured:
-      return "it ends as sizes are captured; --cuda-graph-capture eager does it at the start";
-    case Reason::kReplayFailed: return "the log says why; --enable-torch-compile-debug-mode finds out more";
+    case Reason::kNotYetCaptured: return "it ends as sizes are captured; cuda_graph_capture eager does it at the start";
+    case Reason::kReplayFailed: return "the log says why; enable_torch_compile_debug_mode finds out more";
     default: return {};
   }
 }
@@ -61,7 +60,7 @@ std::optional<std::string> FallbackWatch::judge() const {
     if (!warning.empty()) warning += "; ";
     warning += fmt::format(
         "{} of {} forwards within {} s had a size that kernels had to be chosen for first (capture the sizes that "
-        "are in use: --piecewise-cuda-graph-tokens, --cuda-graph-bs; tessera explain --suggest-tokens proposes some)",
+        "are in use: piecewise_cuda_graph_tokens, cuda_graph_bs; explain with suggest_tokens proposes some)",
         misses_, forwards_, kWindow.count());
   }
   if (warning.empty()) return std::nullopt;

@@ -41,7 +41,7 @@ TEST(FallbackWatch, TellsReasonsWithCountsOnceAMinute) {
   const std::vector<std::string> warnings = watch.add(100, kReplay, seconds(61));
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_THAT(warnings[0], AllOf(HasSubstr("25 of 125 forwards"), HasSubstr("above the largest captured size: 15"),
-                                 HasSubstr("--piecewise-cuda-graph-max-tokens"), HasSubstr("the replay failed: 10")));
+                                 HasSubstr("piecewise_cuda_graph_max_tokens"), HasSubstr("the replay failed: 10")));
   EXPECT_THAT(watch.add(1, kReplay, seconds(130)), ::testing::IsEmpty()) << "the second minute had no fallback";
 }
 
@@ -80,7 +80,7 @@ TEST(FallbackWatch, SizesThatWereNotThereAreToldToo) {
   watch.add(30, kReplay, seconds(0));
   const std::vector<std::string> warnings = watch.add(1, kReplay, seconds(90));
   ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_THAT(warnings[0], AllOf(HasSubstr("30 of 60 forwards"), HasSubstr("--piecewise-cuda-graph-tokens"),
+  EXPECT_THAT(warnings[0], AllOf(HasSubstr("30 of 60 forwards"), HasSubstr("piecewise_cuda_graph_tokens"),
                                  Not(HasSubstr("without a graph"))));
 }
 

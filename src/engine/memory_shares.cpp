@@ -17,8 +17,8 @@ constexpr double kLeastFraction = 0.1;
 constexpr double kMostFraction = 0.95;
 constexpr std::int64_t kCpuMaxKvBytes = std::int64_t{2} << 30;
 constexpr const char* kWhatHelps =
-    "lower --mem-fraction-static (0.8, 0.7), --chunked-prefill-size (1024) or --piecewise-cuda-graph-max-tokens (2048, "
-    "1024, 512)";
+    "lower mem_fraction_static (0.8, 0.7), chunked_prefill_size (1024) or piecewise_cuda_graph_max_tokens (2048, 1024, "
+    "512)";
 
 std::string mib(std::int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
@@ -33,6 +33,21 @@ std::int64_t static_share(const ShareInputs& in, std::int64_t graph_bytes) {
   return std::min(most, in.capacity - in.taken - in.activations - graph_bytes - in.reserve);
 }
 
+Result<CacheDemand> demand_of(const EnginePlan& plan) {
+  CacheDemand demand{.groups = {},
+                     .page_size = plan.runner.page_size,
+                     .chunk = plan.runner.max_tokens,
+                     .max_running = plan.runner.max_requests};
+  const ir::Graph& body = plan.graphs.body;
+  const std::vector<std::int64_t> bytes = TRY(KvStorage::page_bytes(body));
+  for (std::size_t g = 0; g < bytes.size(); ++g) {
+    const ir::CacheGroup& group = body.cache_groups[g];
+    demand.groups.push_back(
+        {.name = group.name, .kind = group.kind, .window = group.window, .num_pages = 0, .page_bytes = bytes[g]});
+  }
+  return demand;
+}
+
 Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, const EnginePlan& plan,
                               const WorkingMemory& need) {
   const DeviceProperties& properties = device.properties();
@@ -41,7 +56,7 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                  .capacity = properties.memory_bytes,
                  .reserve = memory_reserve(properties),
                  .activations = need.activations(),
-                 .page = TRY(KvStorage::bytes_per_page(plan.graphs.body)),
+                 .cache = TRY(demand_of(plan)),
                  .useful_pages =
                      options.max_total_tokens > 0
                          ? pages_for(std::min<std::int64_t>(options.max_total_tokens, INT32_MAX), plan.runner.page_size)
@@ -76,7 +91,8 @@ struct Room {
 Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan& plan) {
   while (true) {
     RunnerOptions runner = plan.runner;
-    runner.num_pages = 1;  // no value of a forward has the cache's size
+    // No value of a forward has the cache's size.
+    runner.num_pages.assign(plan.graphs.body.cache_groups.size(), 1);
     Room room{.inputs = {}, .prediction = TRY(predict_memory(plan.graphs, runner, device))};
     room.inputs = TRY(inputs_of(options, device, plan, room.prediction.memory));
     const Result<std::int64_t> bytes = room_for_graphs(room.inputs);
@@ -109,7 +125,7 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
   if (kept.dropped_prefill.empty() && kept.dropped_decode.empty()) return kept.bytes;
   plan.notes.push_back(fmt::format(
       "{}: graphs would take {} and may take {}; prefill sizes dropped: {}; decode sizes dropped: {}",
-      budgeted ? "--cuda-graph-memory-budget" : "the memory beside weights and KV cache", mib(p.memory.graph_objects),
+      budgeted ? "cuda_graph_memory_budget" : "the memory beside weights and KV cache", mib(p.memory.graph_objects),
       mib(budgeted ? budget : room.bytes), sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode)));
   // Where none is left the switches stay on: forwards say that nothing was captured, not that somebody wanted it so.
   if (runner.graphs.prefill) runner.prefill_sizes = kept.prefill;
@@ -122,14 +138,14 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
 Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   const bool accepted = in.fraction == 0 || (in.fraction >= kLeastFraction && in.fraction <= kMostFraction);
   if (!accepted) {  // and NaN
-    return invalid_argument(fmt::format("--mem-fraction-static: {} is not accepted; {} to {} is", in.fraction,
+    return invalid_argument(fmt::format("mem_fraction_static: {} is not accepted; {} to {} is", in.fraction,
                                         kLeastFraction, kMostFraction));
   }
   const std::int64_t left = in.capacity - in.taken;
-  const std::int64_t cache = std::min(in.useful_pages, in.request_pages) * in.page;
+  const std::int64_t cache = cache_bytes(in.cache, std::min(in.useful_pages, in.request_pages));
   // A fraction that is given stands; without one the KV cache's least is a page, and graphs leave it a request's.
   const std::int64_t for_forwards =
-      in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - in.page;
+      in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {
     return resource_exhausted(
         fmt::format("forwards need {} beside weights and KV cache, and {} are left of {} ({} of them taken before the "
@@ -149,15 +165,16 @@ Result<MemoryShares> share_memory(const ShareInputs& in, std::int64_t graph_byte
                       .graph_objects = graph_bytes};
   std::int64_t budget = static_share(in, graph_bytes) - in.weights;
   if (in.kind == DeviceKind::kCpu && in.fraction == 0) budget = std::min(budget, kCpuMaxKvBytes);
-  const std::int64_t pages = std::min(in.useful_pages, budget / in.page);
+  const std::int64_t pages = fitting_context_pages(in.cache, in.useful_pages, budget);
   if (pages < 1) {
     return resource_exhausted(
         fmt::format("no memory is left for the KV cache: a page takes {} bytes, {} are available; raise "
-                    "--mem-fraction-static, or {}",
-                    in.page, budget, "use a smaller model or --dtype"));
+                    "mem_fraction_static, or use a smaller model or dtype",
+                    cache_bytes(in.cache, 1), budget));
   }
-  shares.pages = pages + 1;  // and the reserved one
-  shares.kv_cache = shares.pages * in.page;
+  shares.cache_groups = sized_groups(in.cache, pages);
+  shares.context_tokens = pages * in.cache.page_size;
+  for (const CacheGroupOptions& group : shares.cache_groups) shares.kv_cache += group.num_pages * group.page_bytes;
   shares.fraction = static_cast<double>(shares.weights + shares.kv_cache) / static_cast<double>(in.capacity);
   return shares;
 }
@@ -173,8 +190,7 @@ Status plan_memory_shares(const EngineOptions& options, Device& device, EnginePl
   const Room room = TRY(find_room(options, device, plan));
   const std::int64_t graph_bytes = fit_graphs(options.graphs.memory_budget, room, plan);
   plan.memory = TRY(share_memory(room.inputs, graph_bytes));
-  // Slots are 32-bit numbers.
-  plan.runner.num_pages = std::min<std::int64_t>(plan.memory.pages, INT32_MAX / plan.runner.page_size);
+  for (const CacheGroupOptions& group : plan.memory.cache_groups) plan.runner.num_pages.push_back(group.num_pages);
   return ok_status();
 }
 

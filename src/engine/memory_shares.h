@@ -1,5 +1,5 @@
-// Who gets how much of the device's memory (B8): weights, what forwards need, graphs, a reserve, and the KV cache what
-// is left.
+// Who gets how much of the device's memory: weights, what forwards need, graphs, a reserve, and the KV cache what is
+// left, which its groups divide as cache_shares.h says.
 //
 //   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve, weights and KV cache at most 95 %
 //   given:  KV cache = fraction · capacity - weights; activations and graphs must fit the rest
@@ -10,6 +10,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
+#include "tessera/engine/cache_shares.h"
 #include "tessera/engine/engine_plan.h"
 
 namespace tessera {
@@ -21,10 +22,10 @@ struct ShareInputs {
   std::int64_t reserve = 0;   // memory_reserve()
   std::int64_t weights = 0;
   std::int64_t activations = 0;  // WorkingMemory::activations(), and on a CPU what is the host's elsewhere
-  std::int64_t page = 0;         // a page of the KV cache
-  std::int64_t useful_pages = 0;
+  CacheDemand cache{};
+  std::int64_t useful_pages = 0;   // of context
   std::int64_t request_pages = 0;  // of one request as long as the context
-  double fraction = 0;             // --mem-fraction-static; 0: chosen
+  double fraction = 0;             // mem_fraction_static; 0: chosen
 };
 
 // Bytes that graph objects may take: what is left of the given fraction's other side, or, without one, what leaves the

@@ -37,11 +37,13 @@ ShareInputs gpu() {
           .reserve = 2 * kGiB,
           .weights = kGiB,
           .activations = 300 * kMiB,
-          .page = 2 * kMiB,
+          .cache = {.groups = {{.page_bytes = 2 * kMiB}}},
           .useful_pages = 1 << 20,
           .request_pages = 2560,
           .fraction = 0};
 }
+
+std::int64_t pages_of(const MemoryShares& shares) { return shares.cache_groups[0].num_pages; }
 
 TEST(MemoryShares, ChosenTheCacheGetsWhatIsLeft) {
   ShareInputs in = gpu();
@@ -49,11 +51,11 @@ TEST(MemoryShares, ChosenTheCacheGetsWhatIsLeft) {
   in.reserve = kGiB;
   const MemoryShares shares = *share_memory(in, 250 * kMiB);
   // 24 GiB - 0.5 - 1 (reserve) - 1 (weights) - 300 MiB - 250 MiB, in whole pages and the reserved one.
-  EXPECT_EQ(shares.pages, (21 * kGiB + kGiB / 2 - 550 * kMiB) / (2 * kMiB) + 1);
-  EXPECT_EQ(shares.kv_cache, shares.pages * 2 * kMiB);
+  EXPECT_EQ(pages_of(shares), (21 * kGiB + kGiB / 2 - 550 * kMiB) / (2 * kMiB) + 1);
+  EXPECT_EQ(shares.kv_cache, pages_of(shares) * 2 * kMiB);
   EXPECT_LE(shares.fraction, 0.95);
-  EXPECT_GE(shares.free(), in.reserve - 2 * in.page);
-  EXPECT_LT(shares.free(), in.reserve + 2 * in.page);
+  EXPECT_GE(shares.free(), in.reserve - 2 * in.cache.groups[0].page_bytes);
+  EXPECT_LT(shares.free(), in.reserve + 2 * in.cache.groups[0].page_bytes);
 }
 
 TEST(MemoryShares, ChosenWeightsAndCacheAreAtMost95Percent) {
@@ -65,38 +67,38 @@ TEST(MemoryShares, ChosenWeightsAndCacheAreAtMost95Percent) {
 TEST(MemoryShares, WhatGraphsTakeTheCacheDoesNot) {
   ShareInputs in = gpu();
   in.capacity = 24 * kGiB;
-  EXPECT_EQ(share_memory(in, 0)->pages - share_memory(in, 500 * kMiB)->pages, 250);
+  EXPECT_EQ(pages_of(*share_memory(in, 0)) - pages_of(*share_memory(in, 500 * kMiB)), 250);
   in.activations += 100 * kMiB;
   ShareInputs less = in;
   less.activations -= 100 * kMiB;
-  EXPECT_EQ(share_memory(less, 0)->pages - share_memory(in, 0)->pages, 50);
+  EXPECT_EQ(pages_of(*share_memory(less, 0)) - pages_of(*share_memory(in, 0)), 50);
 }
 
 TEST(MemoryShares, AGivenFractionStands) {
   ShareInputs in = gpu();
   in.fraction = 0.5;
   for (const std::int64_t graphs : {std::int64_t{0}, 500 * kMiB})
-    EXPECT_EQ(share_memory(in, graphs)->pages, (70 * kGiB - kGiB) / (2 * kMiB) + 1);
+    EXPECT_EQ(pages_of(*share_memory(in, graphs)), (70 * kGiB - kGiB) / (2 * kMiB) + 1);
   EXPECT_EQ(*room_for_graphs(in), 140 * kGiB - kGiB / 2 - 70 * kGiB - 300 * kMiB);
 }
 
 TEST(MemoryShares, NothingUselessIsTaken) {
   ShareInputs in = gpu();
   in.useful_pages = 100;
-  EXPECT_EQ(share_memory(in, 0)->pages, 101);
+  EXPECT_EQ(pages_of(*share_memory(in, 0)), 101);
   in.fraction = 0.9;
-  EXPECT_EQ(share_memory(in, 0)->pages, 101);
+  EXPECT_EQ(pages_of(*share_memory(in, 0)), 101);
 }
 
 TEST(MemoryShares, OnACpuTheChosenCacheIsAtMost2GiB) {
   ShareInputs in = gpu();
   in.kind = DeviceKind::kCpu;
-  EXPECT_EQ(share_memory(in, 0)->pages, 1024 + 1);
+  EXPECT_EQ(pages_of(*share_memory(in, 0)), 1024 + 1);
   in.fraction = 0.5;
-  EXPECT_EQ(share_memory(in, 0)->pages, (70 * kGiB - kGiB) / (2 * kMiB) + 1);
+  EXPECT_EQ(pages_of(*share_memory(in, 0)), (70 * kGiB - kGiB) / (2 * kMiB) + 1);
   in.fraction = 0;
   in.capacity = 4 * kGiB;  // and no more than there is
-  EXPECT_EQ(share_memory(in, 0)->pages, (kGiB / 2 - 300 * kMiB) / (2 * kMiB) + 1);
+  EXPECT_EQ(pages_of(*share_memory(in, 0)), (kGiB / 2 - 300 * kMiB) / (2 * kMiB) + 1);
 }
 
 TEST(MemoryShares, GraphsLeaveTheCacheARequest) {
@@ -113,8 +115,8 @@ TEST(MemoryShares, ForwardsThatDoNotFitAreAnErrorThatSaysWhatHelps) {
   ShareInputs in = gpu();
   in.capacity = 3 * kGiB;
   EXPECT_THAT(room_for_graphs(in).status().message(),
-              AllOf(HasSubstr("300.0 MiB"), HasSubstr("3072.0 MiB"), HasSubstr("--mem-fraction-static (0.8, 0.7)"),
-                    HasSubstr("--chunked-prefill-size (1024)")));
+              AllOf(HasSubstr("300.0 MiB"), HasSubstr("3072.0 MiB"), HasSubstr("mem_fraction_static (0.8, 0.7)"),
+                    HasSubstr("chunked_prefill_size (1024)")));
   in = gpu();
   in.fraction = 0.95;
   in.activations = 7 * kGiB;
@@ -140,7 +142,7 @@ TEST(MemoryShares, NoPageIsAnError) {
   ShareInputs in = gpu();
   in.fraction = 0.1;
   in.weights = 14 * kGiB - kMiB;
-  EXPECT_THAT(share_memory(in, 0).status().message(), AllOf(HasSubstr("KV cache"), HasSubstr("--mem-fraction-static")));
+  EXPECT_THAT(share_memory(in, 0).status().message(), AllOf(HasSubstr("KV cache"), HasSubstr("mem_fraction_static")));
 }
 
 // A model on a device of a size: what plan_engine makes of it.
@@ -166,7 +168,7 @@ TEST(PlannedMemory, ABudgetDropsSizesAndSaysSo) {
   EXPECT_LT(half.runner.prefill_sizes.size() + half.runner.decode_sizes.size(),
             all.runner.prefill_sizes.size() + all.runner.decode_sizes.size());
   EXPECT_EQ(half.runner.prefill_sizes.back(), 2048);
-  EXPECT_THAT(half.notes, ElementsAre(AllOf(HasSubstr("--cuda-graph-memory-budget"), HasSubstr("dropped"))));
+  EXPECT_THAT(half.notes, ElementsAre(AllOf(HasSubstr("cuda_graph_memory_budget"), HasSubstr("dropped"))));
 }
 
 TEST(PlannedMemory, ABudgetForNothingLeavesNoSize) {
@@ -174,7 +176,7 @@ TEST(PlannedMemory, ABudgetForNothingLeavesNoSize) {
   EXPECT_THAT(none.runner.decode_sizes, IsEmpty());
   EXPECT_THAT(none.runner.prefill_sizes, IsEmpty());
   EXPECT_EQ(none.memory.graph_objects, 0);
-  EXPECT_THAT(none.notes, Contains(HasSubstr("--cuda-graph-memory-budget")));
+  EXPECT_THAT(none.notes, Contains(HasSubstr("cuda_graph_memory_budget")));
 }
 
 // The same sizes, captured: graph objects stay within the budget that the plan was made with.
@@ -206,7 +208,7 @@ TEST(PlannedMemory, GraphsShrinkToTheMemoryBesideAFraction) {
   EXPECT_LE(fewer.memory.activations + fewer.memory.graph_objects, tight / 20 + 1);
   const Result<EnginePlan> none = with(10 * roomy.memory.activations, 0.95);
   EXPECT_EQ(none.status().code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(none.status().message(), HasSubstr("--mem-fraction-static (0.8, 0.7)"));
+  EXPECT_THAT(none.status().message(), HasSubstr("mem_fraction_static (0.8, 0.7)"));
 }
 
 TEST(PlannedMemory, ASizeThatNoForwardNeedsIsDroppedWhereItsArenaDoesNotFit) {

@@ -33,7 +33,7 @@ void note_mismatch(const std::vector<std::int64_t>& sizes, std::int64_t chunk, s
   const auto last_used = std::lower_bound(sizes.begin(), sizes.end(), chunk);
   if (last_used == sizes.end() || last_used + 1 == sizes.end()) return;
   notes.push_back(
-      fmt::format("a forward has at most {} tokens (--chunked-prefill-size): {} prefill sizes above {} are "
+      fmt::format("a forward has at most {} tokens (chunked_prefill_size): {} prefill sizes above {} are "
                   "captured and never used",
                   chunk, sizes.end() - last_used - 1, *last_used));
 }
@@ -60,14 +60,14 @@ Status plan_ladders(const EngineOptions& options, EnginePlan& plan) {
     runner.prefill_sizes = scheduled_sizes(options, max_tokens > 0 ? max_tokens : chunk);
   } else {
     runner.prefill_sizes = TRY(capped(graphs.piecewise_tokens, max_tokens > 0 ? max_tokens : kMaxLadderSize,
-                                      "--piecewise-cuda-graph-tokens", plan.notes));
+                                      "piecewise_cuda_graph_tokens", plan.notes));
   }
   if (runner.graphs.prefill) note_mismatch(runner.prefill_sizes, chunk, plan.notes);
   const std::int64_t max_batch =
       std::min(graphs.decode_max_batch > 0 ? graphs.decode_max_batch : kDefaultMaxRequests, runner.max_requests);
   runner.decode_sizes = graphs.decode_batches.empty()
                             ? decode_ladder(max_batch)
-                            : TRY(capped(graphs.decode_batches, runner.max_requests, "--cuda-graph-bs", plan.notes));
+                            : TRY(capped(graphs.decode_batches, runner.max_requests, "cuda_graph_bs", plan.notes));
   return ok_status();
 }
 

@@ -25,20 +25,20 @@ class PrefixCacheTest : public ::testing::Test {
   // As a sequence does that computes what is not there, and ends.
   std::vector<PageId> compute(const std::vector<TokenId>& tokens) {
     PrefixCache::Path path = cache_.find(tokens);
-    std::vector<PageId> pages = pages_of(path);
-    while (pages.size() < tokens.size() / kPageSize) pages.push_back(pool_.take());
-    cache_.extend(path, tokens, pages);
+    std::vector<GroupPages> held{{.pages = pages_of(path)}};
+    while (held[0].pages.size() < tokens.size() / kPageSize) held[0].pages.push_back(pools_[0].take());
+    cache_.extend(path, tokens, held);
     cache_.release(path);
-    return pages;
+    return held[0].pages;
   }
   static std::vector<PageId> pages_of(const PrefixCache::Path& path) {
     std::vector<PageId> pages;
-    for (const PrefixCache::Node* node : path) pages.push_back(PrefixCache::page_of(*node));
+    for (const PrefixCache::Node* node : path) pages.push_back(PrefixCache::page_of(*node, 0));
     return pages;
   }
 
-  PagePool pool_{20, kPageSize};
-  PrefixCache cache_{pool_};
+  std::vector<CachePool> pools_{CachePool({.num_pages = 20})};
+  PrefixCache cache_{pools_, kPageSize};
 };
 
 TEST_F(PrefixCacheTest, FindsTheLongestPrefixInFullPages) {
@@ -59,25 +59,25 @@ TEST_F(PrefixCacheTest, BranchesShareWhatTheyHaveInCommon) {
   const std::vector<PageId> right = compute(ids({1, 2, 5, 6}));
   EXPECT_EQ(left[0], right[0]);
   EXPECT_NE(left[1], right[1]);
-  EXPECT_EQ(cache_.num_pages(), 3);
-  EXPECT_EQ(cache_.num_evictable(), 3);
+  EXPECT_EQ(cache_.num_nodes(), 3);
+  EXPECT_EQ(cache_.num_evictable(0), 3);
 }
 
 TEST_F(PrefixCacheTest, TheFirstOfTwoEqualPagesIsKept) {
   PrefixCache::Path first;
   PrefixCache::Path second;
-  std::vector<PageId> first_pages{pool_.take()};
-  std::vector<PageId> second_pages{pool_.take(), pool_.take()};
-  const std::int64_t free = pool_.num_free();
-  cache_.extend(first, ids({1, 2}), first_pages);
-  cache_.extend(second, ids({1, 2, 3, 4}), second_pages);
-  EXPECT_EQ(second_pages[0], first_pages[0]);
-  EXPECT_EQ(pool_.num_free(), free + 1) << "the other one is free again";
-  EXPECT_EQ(cache_.num_pages(), 2);
+  std::vector<GroupPages> first_held{{.pages = {pools_[0].take()}}};
+  std::vector<GroupPages> second_held{{.pages = {pools_[0].take(), pools_[0].take()}}};
+  const std::int64_t free = pools_[0].num_free();
+  cache_.extend(first, ids({1, 2}), first_held);
+  cache_.extend(second, ids({1, 2, 3, 4}), second_held);
+  EXPECT_EQ(second_held[0].pages[0], first_held[0].pages[0]);
+  EXPECT_EQ(pools_[0].num_free(), free + 1) << "the other one is free again";
+  EXPECT_EQ(cache_.num_nodes(), 2);
   cache_.release(first);
-  EXPECT_EQ(cache_.num_evictable(), 0) << "the second still uses both";
+  EXPECT_EQ(cache_.num_evictable(0), 0) << "the second still uses both";
   cache_.release(second);
-  EXPECT_EQ(cache_.num_evictable(), 2);
+  EXPECT_EQ(cache_.num_evictable(0), 2);
 }
 
 TEST_F(PrefixCacheTest, EvictsTheLongestUnusedLeavesFirst) {
@@ -86,27 +86,27 @@ TEST_F(PrefixCacheTest, EvictsTheLongestUnusedLeavesFirst) {
   compute(ids({1, 2, 7, 8}));
   PrefixCache::Path used = cache_.find(ids({1, 2, 3, 4}));
   cache_.release(used);  // used later than all others
-  EXPECT_EQ(cache_.evict(1), 1);
+  EXPECT_EQ(cache_.evict(0, 1), 1);
   EXPECT_EQ(cache_.count_known(ids({5, 6})), 0);
-  EXPECT_EQ(cache_.evict(1), 1);
+  EXPECT_EQ(cache_.evict(0, 1), 1);
   EXPECT_EQ(cache_.count_known(ids({1, 2, 7, 8})), 1) << "what leads to 3, 4 stays";
-  EXPECT_EQ(cache_.evict(5), 2);
-  EXPECT_EQ(cache_.num_pages(), 0);
-  EXPECT_EQ(pool_.num_free(), 19);
+  EXPECT_EQ(cache_.evict(0, 5), 2);
+  EXPECT_EQ(cache_.num_nodes(), 0);
+  EXPECT_EQ(pools_[0].num_free(), 19);
 }
 
 TEST_F(PrefixCacheTest, WhatIsInUseIsNotEvicted) {
   compute(ids({1, 2, 3, 4, 5, 6}));
   PrefixCache::Path used = cache_.find(ids({1, 2, 3, 4}));
-  EXPECT_EQ(cache_.num_evictable(), 1);
-  EXPECT_EQ(cache_.evict(3), 1);
+  EXPECT_EQ(cache_.num_evictable(0), 1);
+  EXPECT_EQ(cache_.evict(0, 3), 1);
   EXPECT_EQ(cache_.count_known(ids({1, 2, 3, 4})), 2);
   PrefixCache::Path again = cache_.find(ids({1, 2}));
   cache_.release(used);
-  EXPECT_EQ(cache_.num_evictable(), 1) << "the first page is used twice";
+  EXPECT_EQ(cache_.num_evictable(0), 1) << "the first page is used twice";
   cache_.release(again);
-  EXPECT_EQ(cache_.evict(3), 2);
-  EXPECT_EQ(pool_.num_free(), 19);
+  EXPECT_EQ(cache_.evict(0, 3), 2);
+  EXPECT_EQ(pools_[0].num_free(), 19);
 }
 
 }  // namespace

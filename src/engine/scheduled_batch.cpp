@@ -12,6 +12,7 @@ void ScheduledBatch::clear(std::size_t num_cache_groups) {
   batch.kv_lens.clear();
   batch.wanted_rows.clear();
   batch.input_embeds.clear();
+  batch.slot_copies.clear();
   batch.groups.resize(num_cache_groups);
   for (CacheGroupBatch& group : batch.groups) group.slots.clear();  // page tables keep their memory
   sampling.clear();
@@ -25,7 +26,8 @@ void ScheduledBatch::clear(std::size_t num_cache_groups) {
   num_decoding = 0;
 }
 
-void ScheduledBatch::append(Sequence& sequence, std::int64_t count, std::int64_t page_size, std::int64_t vocab_size) {
+void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheManager& cache,
+                            std::int64_t vocab_size) {
   if (sequence.decodes()) ++num_decoding;
   const auto total = static_cast<std::int64_t>(sequence.tokens.size());
   const std::vector<float>& embeds = sequence.request.input_embeds;
@@ -50,20 +52,11 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, std::int64_t
     // The newest token is taken from where the last step left it, as a step that runs ahead of the host must.
     batch.input_rows.push_back(position == total - 1 && sequence.generated() > 0 ? sequence.last_row : -1);
     batch.positions.push_back(static_cast<std::int32_t>(position));
-    const PageId page = sequence.pages[static_cast<std::size_t>(position / page_size)];
-    const SlotId slot(static_cast<std::int32_t>(page.value() * page_size + position % page_size));
-    for (CacheGroupBatch& group : batch.groups) group.slots.push_back(slot);
   }
   const std::int64_t kv_len = sequence.computed + count;
   batch.query_lens.push_back(static_cast<std::int32_t>(count));
   batch.kv_lens.push_back(static_cast<std::int32_t>(kv_len));
-  const auto used_pages = static_cast<std::ptrdiff_t>(pages_for(kv_len, page_size));
-  for (CacheGroupBatch& group : batch.groups) {
-    if (group.page_tables.size() <= entries.size()) group.page_tables.emplace_back();
-    std::vector<PageId>& table = group.page_tables[entries.size()];
-    table.reserve(sequence.pages.capacity());  // it grows with the sequence, and not by a page at a time
-    table.assign(sequence.pages.begin(), sequence.pages.begin() + used_pages);
-  }
+  append_pages(sequence, kv_len, cache);
   append_prompt_rows(sequence, entry);
   const bool samples = kv_len == total && !sequence.request.score && sequence.request.stop.max_new_tokens > 0;
   if (samples) {
@@ -74,6 +67,24 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, std::int64_t
   wants_logits |= sequence.request.score;
   wants_hidden |= sequence.request.return_hidden_states;
   entries.push_back(entry);
+}
+
+void ScheduledBatch::append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache) {
+  const std::int64_t page_size = cache.page_size();
+  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
+    CacheGroupBatch& group = batch.groups[g];
+    const std::vector<PageId>& pages = sequence.cache.groups[g].pages;
+    const bool one_slot = cache.group(g).is_state();
+    for (std::int64_t position = sequence.computed; position < kv_len; ++position) {
+      const std::int32_t page = pages[static_cast<std::size_t>(one_slot ? 0 : position / page_size)].value();
+      group.slots.emplace_back(one_slot ? page : static_cast<std::int32_t>(page * page_size + position % page_size));
+    }
+    if (group.page_tables.size() <= entries.size()) group.page_tables.emplace_back();
+    std::vector<PageId>& table = group.page_tables[entries.size()];
+    table.reserve(pages.capacity());  // it grows with the sequence, and not by a page at a time
+    const std::int64_t used = one_slot ? 1 : cache.pages_for(kv_len);
+    table.assign(pages.begin(), pages.begin() + static_cast<std::ptrdiff_t>(used));
+  }
 }
 
 void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t vocab_size) {

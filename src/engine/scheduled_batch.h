@@ -44,12 +44,13 @@ struct ScheduledBatch {
 
   // Empties it for a model with so many cache groups; keeps memory.
   void clear(std::size_t num_cache_groups);
-  // Adds the next `count` tokens of `sequence`, whose pages are there.
-  void append(Sequence& sequence, std::int64_t count, std::int64_t page_size, std::int64_t vocab_size);
-  // Once all are added: rows that are not sampled stand behind those that are.
+  // Adds the next `count` tokens of `sequence`, which holds the pages for them.
+  void append(Sequence& sequence, std::int64_t count, const CacheManager& cache, std::int64_t vocab_size);
+  // Once all are added: puts rows that are not sampled behind those that are.
   void finish();
 
  private:
+  void append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache);
   void append_sampled_row(Sequence& sequence, std::int64_t vocab_size);
   void append_prompt_rows(Sequence& sequence, Entry& entry);
   std::vector<std::int32_t> prompt_rows_;

@@ -30,17 +30,40 @@ void Scheduler::add(std::unique_ptr<Sequence> sequence) {
 void Scheduler::next(ScheduledBatch& scheduled) {
   grow_running();
   admit();
-  scheduled.clear(static_cast<std::size_t>(options_.num_cache_groups));
+  scheduled.clear(cache_.num_groups());
   std::int64_t budget = fitting_tokens();
-  for (const bool decodes : {true, false}) {
-    for (const auto& sequence : running_) {
-      if (sequence->decodes() != decodes || sequence->is_done()) continue;
-      const std::int64_t count = std::min(budget, sequence->uncomputed());
-      if (count > 0) scheduled.append(*sequence, count, pages_.page_size(), options_.vocab_size);
-      budget -= count;
-    }
-  }
+  for (const bool decodes : {true, false}) budget = schedule(decodes, budget, scheduled);
+  if (!scheduled.entries.empty()) cache_.take_copies(scheduled.batch.slot_copies);
   scheduled.finish();
+}
+
+std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, ScheduledBatch& scheduled) {
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    Sequence& sequence = *running_[i];
+    if (sequence.decodes() != decodes || sequence.is_done()) continue;
+    const std::int64_t wanted = cut_at_page(sequence, std::min(budget, sequence.uncomputed()));
+    if (wanted <= 0) continue;
+    std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
+    // Where nothing fits, nothing would ever become free: those behind it give way.
+    while (count == 0 && scheduled.entries.empty() && i + 1 < running_.size()) {
+      preempt_last();
+      count = cache_.fitting(sequence.cache, sequence.computed, wanted);
+    }
+    if (count == 0) continue;
+    cache_.take_pages(sequence.cache, size_of(sequence.tokens), sequence.computed + count);
+    scheduled.append(sequence, count, cache_, options_.vocab_size);
+    budget -= count;
+  }
+  return budget;
+}
+
+// A prompt's forward ends at a page's end where states are kept there, the last one at the last page that another
+// sequence could go on from.
+std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count) const {
+  if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return count;
+  const std::int64_t end = std::min(sequence.computed + count, size_of(sequence.tokens) - 1);
+  const std::int64_t cut = end / cache_.page_size() * cache_.page_size() - sequence.computed;
+  return cut > 0 ? cut : count;
 }
 
 // The chunk, or what `fit` makes of the step's tokens.
@@ -66,28 +89,32 @@ std::int64_t Scheduler::fitting_tokens() {
 void Scheduler::grow_running() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
-    const std::int64_t missing = pages_.pages_for(size_of(sequence.tokens)) - size_of(sequence.pages);
-    if (missing <= 0 || sequence.is_done()) continue;
-    while (available_pages() < missing && i < running_.size()) preempt_last();  // it may be the sequence itself
-    if (i < running_.size()) take_pages(sequence, missing);
+    if (sequence.is_done()) continue;
+    const std::int64_t tokens = size_of(sequence.tokens);
+    const std::int64_t window_end = sequence.decodes() ? tokens : 0;
+    while (!cache_.can_take(sequence.cache, tokens, window_end) && i < running_.size())
+      preempt_last();  // it may be the sequence itself
+    if (i < running_.size()) cache_.take_pages(sequence.cache, tokens, window_end);
   }
 }
 
 void Scheduler::admit() {
   for (std::size_t i = 0; i < waiting_.size();) {
     Sequence& sequence = *waiting_[i];
-    if (sequence.pending > 0) return;  // preempted, and its last token is still on its way
+    if (sequence.pending > 0) return;  // preempted, and its last token is not sampled yet
     if (waits_for_prefix(sequence)) {
       ++i;
       continue;
     }
     if (!make_room(sequence)) return;  // nobody overtakes
-    take_pages(sequence, pages_.pages_for(size_of(sequence.tokens)) - size_of(sequence.pages));
-    sequence.computed = size_of(sequence.cached) * pages_.page_size();
+    // Both grow up to here, and not by a reallocation at a time.
+    const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
+    sequence.tokens.reserve(static_cast<std::size_t>(most));
+    cache_.admit(sequence.cache, size_of(sequence.tokens), most);
+    sequence.computed = sequence.cache.cached_pages() * cache_.page_size();
     if (!sequence.admitted_before) {
       sequence.admitted_before = true;
-      sequence.result.queue_ms =
-          std::chrono::duration<double, std::milli>(Sequence::Clock::now() - sequence.arrived).count();
+      sequence.result.queue_ms = sequence.elapsed_ms();
       sequence.result.cached_tokens = sequence.computed;
       prompt_tokens_ += sequence.prompt_tokens();
       cached_tokens_ += sequence.computed;
@@ -114,16 +141,23 @@ bool Scheduler::make_room(Sequence& sequence) {
     if (!may_preempt()) return false;
     preempt_last();
   }
-  sequence.cached = prefixes_.find(reusable_tokens(sequence));
-  const std::int64_t needed = pages_.pages_for(size_of(sequence.tokens)) - size_of(sequence.cached);
-  while (available_pages() < needed + size_of(running_)) {
+  cache_.find(sequence.cache, reusable_tokens(sequence));
+  while (!has_room(sequence)) {
     if (!may_preempt()) {
-      prefixes_.release(sequence.cached);
+      cache_.release(sequence.cache);
       return false;
     }
     preempt_last();
   }
-  for (const PrefixCache::Node* node : sequence.cached) sequence.pages.push_back(PrefixCache::page_of(*node));
+  return true;
+}
+
+bool Scheduler::has_room(const Sequence& sequence) const {
+  for (std::size_t g = 0; g < cache_.num_groups(); ++g) {
+    std::int64_t needed = cache_.needed(g, sequence.cache, size_of(sequence.tokens));
+    for (const auto& other : running_) needed += cache_.headroom(g, other->cache, size_of(other->tokens));
+    if (cache_.available(g) < needed) return false;
+  }
   return true;
 }
 
@@ -138,44 +172,34 @@ bool Scheduler::waits_for_prefix(const Sequence& sequence) const {
     const std::size_t common = std::min(tokens.size(), other->request.prompt.size());
     const auto differs = std::mismatch(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(common),
                                        other->request.prompt.begin());
-    return static_cast<long>((differs.first - tokens.begin()) / pages_.page_size());
+    return static_cast<long>((differs.first - tokens.begin()) / cache_.page_size());
   };
   long shared = 0;
   for (const auto& other : running_) shared = std::max(shared, in_progress(other));
-  return shared > 0 && shared > prefixes_.count_known(tokens);
+  return shared > 0 && shared > cache_.count_known(tokens);
 }
 
-void Scheduler::preempt_last() {
-  std::unique_ptr<Sequence> sequence = std::move(running_.back());
-  running_.pop_back();
-  release_pages(*sequence, true);
+void Scheduler::preempt(std::size_t index, bool keep) {
+  std::unique_ptr<Sequence> sequence = std::move(running_[index]);
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+  release_cache(*sequence, keep);
   sequence->computed = 0;
   sequence->last_row = -1;
   ++preemptions_;
   insert(waiting_, std::move(sequence));
 }
 
-void Scheduler::take_pages(Sequence& sequence, std::int64_t count) {
-  // It grows up to here, and not by a reallocation at a time.
-  const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
-  sequence.tokens.reserve(static_cast<std::size_t>(most));
-  sequence.pages.reserve(static_cast<std::size_t>(pages_.pages_for(most)));
-  prefixes_.evict(count - pages_.num_free());
-  for (std::int64_t i = 0; i < count; ++i) sequence.pages.push_back(pages_.take());
-}
-
-// Enters what is computed and known into the prefix cache.
-void Scheduler::keep_computed(Sequence& sequence) {
-  if (!caches(sequence)) return;
+// Enters what is computed and known into the prefix cache. Whether it ends at a page's end, and all of it was entered.
+bool Scheduler::keep_computed(Sequence& sequence) {
+  if (!caches(sequence)) return false;
   const std::int64_t known = std::min(sequence.computed, size_of(sequence.tokens) - sequence.pending);
-  prefixes_.extend(sequence.cached, std::span(sequence.tokens).first(static_cast<std::size_t>(known)), sequence.pages);
+  cache_.keep(sequence.cache, std::span(sequence.tokens).first(static_cast<std::size_t>(known)));
+  return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed;
 }
 
-void Scheduler::release_pages(Sequence& sequence, bool keep) {
-  if (keep) keep_computed(sequence);
-  for (std::size_t i = sequence.cached.size(); i < sequence.pages.size(); ++i) pages_.give_back(sequence.pages[i]);
-  prefixes_.release(sequence.cached);
-  sequence.pages.clear();
+void Scheduler::release_cache(Sequence& sequence, bool keep) {
+  if (keep && keep_computed(sequence)) cache_.leave_checkpoint(sequence.cache);
+  cache_.release(sequence.cache);
 }
 
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
@@ -185,7 +209,9 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     Sequence& sequence = *entry.sequence;
     sequence.computed += entry.new_tokens;
     // A decoding sequence enters its pages when it ends.
-    if (entry.new_tokens > 1 || entry.position < sequence.prompt_tokens()) keep_computed(sequence);
+    const bool is_prompt = entry.new_tokens > 1 || entry.position < sequence.prompt_tokens();
+    if (is_prompt && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);
+    cache_.leave_window(sequence.cache, sequence.computed);
     if (entry.row < 0) continue;
     sequence.tokens.emplace_back(0);
     ++sequence.pending;
@@ -212,10 +238,24 @@ std::unique_ptr<Sequence> Scheduler::remove(RequestId id, bool failed) {
     break;
   }
   if (found == nullptr) return nullptr;
-  release_pages(*found, !failed);
+  release_cache(*found, !failed);
   num_read_at_once_ -= found->is_read_at_once() ? 1 : 0;
   num_with_deadline_ -= found->deadline ? 1 : 0;
   return found;
+}
+
+void Scheduler::forget_copies(const ScheduledBatch& scheduled) {
+  if (!cache_.has_states()) return;
+  cache_.forget_checkpoints();
+  const std::vector<SlotCopy>& copies = scheduled.batch.slot_copies;
+  const auto is_target = [&](const Sequence& sequence) {
+    return std::any_of(copies.begin(), copies.end(), [&](const SlotCopy& copy) {
+      const std::vector<PageId>& slots = sequence.cache.groups[copy.group].pages;
+      return !slots.empty() && slots[0] == copy.to;
+    });
+  };
+  for (std::size_t i = running_.size(); i-- > 0;)
+    if (is_target(*running_[i])) preempt(i, /*keep=*/false);
 }
 
 void Scheduler::find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const {
@@ -228,10 +268,9 @@ void Scheduler::find_expired(Sequence::Clock::time_point now, std::vector<Reques
 void Scheduler::report(EngineStats& stats) const {
   stats.running = size_of(running_);
   stats.queued = size_of(waiting_);
-  stats.cached_pages = prefixes_.num_evictable();
-  stats.used_pages = pages_.num_usable() - pages_.num_free() - stats.cached_pages;
-  stats.usable_pages = pages_.num_usable();
-  stats.page_size = pages_.page_size();
+  stats.num_cache_groups = cache_.num_groups();
+  for (std::size_t g = 0; g < cache_.num_groups(); ++g) stats.cache_groups[g] = cache_.stats(g);
+  stats.page_size = cache_.page_size();
   stats.prompt_tokens = prompt_tokens_;
   stats.cached_tokens = cached_tokens_;
   stats.preemptions = preemptions_;

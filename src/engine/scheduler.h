@@ -6,11 +6,14 @@
 // the step's prompts shorter, from the last one on, so that it fills a captured size, where they still are half of it
 // or more; decodes are never left for later.
 //
-// A sequence is admitted when there are pages for its tokens so far, less what the prefix cache has, and one more for
-// each sequence that runs. It takes further pages as it grows. Where none is left, pages that only the prefix cache
-// holds are evicted; then the last sequence in order is preempted: it gives its pages back, waits in its old place and
-// is computed again, from the prefix cache as far as that still goes. Room for a sequence is also made at the cost of
-// those of lower priority. A sequence that begins like one whose prompt is being computed waits for that.
+// A sequence is admitted when every cache group has pages for its tokens so far, less what the prefix cache has, and
+// for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. Where none is
+// left, pages that only the prefix cache holds are evicted; then the last sequence in order is preempted: it gives its
+// pages back, waits in its old place and is computed again, from the prefix cache as far as that still goes. Room for a
+// sequence is also made at the cost of those of lower priority. A sequence that begins like one whose prompt is being
+// computed waits for that. Where window groups run short of pages for a whole chunk, less of the prompt is computed.
+//
+// Where a model has state groups, a prompt's forwards end at a page's end, and the state there is kept as a checkpoint.
 //
 // Steps may be scheduled before the one before them is done: mark_submitted() counts its tokens as computed, and
 // gives each row that is to be sampled a place in its sequence, which settle() fills when the token is known.
@@ -22,9 +25,8 @@
 #include <memory>
 #include <vector>
 
+#include "tessera/engine/cache_manager.h"
 #include "tessera/engine/engine_stats.h"
-#include "tessera/engine/page_pool.h"
-#include "tessera/engine/prefix_cache.h"
 #include "tessera/engine/scheduled_batch.h"
 #include "tessera/engine/sequence.h"
 
@@ -33,7 +35,6 @@ namespace tessera {
 struct SchedulerOptions {
   std::int64_t chunk = 2048;  // tokens of a forward
   std::int64_t max_running = 256;
-  std::int64_t num_cache_groups = 1;
   std::int64_t vocab_size = 0;
   bool prefix_cache = true;
 };
@@ -44,12 +45,12 @@ using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
 
 class Scheduler {
  public:
-  Scheduler(SchedulerOptions options, PagePool pages, FitTokens fit = {})
-      : options_(options), fit_(std::move(fit)), pages_(std::move(pages)), prefixes_(pages_) {}
+  Scheduler(SchedulerOptions options, CacheOptions cache, FitTokens fit = {})
+      : options_(options), fit_(std::move(fit)), cache_(std::move(cache)) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Precondition: the pool has pages for all tokens that the sequence may come to.
+  // Precondition: the sequence comes to at most cache().max_tokens() tokens in the cache.
   void add(std::unique_ptr<Sequence> sequence);
   bool idle() const { return waiting_.empty() && running_.empty(); }
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
@@ -58,21 +59,23 @@ class Scheduler {
   void next(ScheduledBatch& scheduled);
   // Whether a sequence waits or runs whose forwards must be read before more is scheduled.
   bool reads_at_once() const { return num_read_at_once_ > 0; }
-  // The forward was enqueued: it will have happened before any other.
+  // The forward was enqueued: it runs before any later one.
   void mark_submitted(const ScheduledBatch& scheduled);
   // The ids that the last step left on the device are not to be read. Precondition: no token is pending.
   void forget_rows();
-  // The token that the entry's row came to. Precondition: entries of a sequence are settled in their order.
+  // The token sampled from the entry's row. Precondition: entries of a sequence are settled in their order.
   static void settle(const ScheduledBatch::Entry& entry, TokenId token);
   // Takes a sequence out, wherever it is, and frees its pages; null where it is unknown. What it computed stays in the
   // prefix cache unless a forward of it has failed.
   std::unique_ptr<Sequence> remove(RequestId id, bool failed);
-  // Ids of the sequences whose time is over.
+  // The forward failed: what it was to copy to checkpoints, or from them to sequences, may not be there.
+  void forget_copies(const ScheduledBatch& scheduled);
+  // Ids of the sequences whose deadline has passed.
   void find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const;
   // Forgets what no running sequence uses of the prefix cache.
-  void flush_prefixes() { prefixes_.evict(prefixes_.num_evictable()); }
+  void flush_prefixes() { cache_.flush_prefixes(); }
 
-  const PagePool& pages() const { return pages_; }
+  const CacheManager& cache() const { return cache_; }
   // Fills the scheduler's part.
   void report(EngineStats& stats) const;
 
@@ -82,21 +85,23 @@ class Scheduler {
   void grow_running();
   void admit();
   std::int64_t fitting_tokens();
+  // Adds the running sequences that decode, or those that do not, as far as the budget goes; returns what is left.
+  std::int64_t schedule(bool decodes, std::int64_t budget, ScheduledBatch& scheduled);
+  std::int64_t cut_at_page(const Sequence& sequence, std::int64_t count) const;
   bool make_room(Sequence& sequence);
+  bool has_room(const Sequence& sequence) const;
   bool waits_for_prefix(const Sequence& sequence) const;
-  void preempt_last();
+  void preempt(std::size_t index, bool keep);
+  void preempt_last() { preempt(running_.size() - 1, true); }
   bool caches(const Sequence& sequence) const { return options_.prefix_cache && sequence.is_cacheable(); }
   std::span<const TokenId> reusable_tokens(const Sequence& sequence) const;
-  std::int64_t available_pages() const { return pages_.num_free() + prefixes_.num_evictable(); }
-  void take_pages(Sequence& sequence, std::int64_t count);
-  void keep_computed(Sequence& sequence);
-  void release_pages(Sequence& sequence, bool keep);
+  bool keep_computed(Sequence& sequence);
+  void release_cache(Sequence& sequence, bool keep);
   static void insert(Sequences& sequences, std::unique_ptr<Sequence> sequence);
 
   SchedulerOptions options_;
   FitTokens fit_;
-  PagePool pages_;
-  PrefixCache prefixes_;
+  CacheManager cache_;
   Sequences waiting_;
   Sequences running_;
   std::int64_t num_read_at_once_ = 0;

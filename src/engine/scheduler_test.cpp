@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 class SchedulerTest : public ::testing::Test {
  protected:
   Scheduler& make(SchedulerOptions options, std::int64_t pages = 100, FitTokens fit = {}) {
-    scheduler_ = std::make_unique<Scheduler>(options, PagePool(pages, kPageSize), std::move(fit));
+    scheduler_ = std::make_unique<Scheduler>(options, paged_cache(pages, kPageSize), std::move(fit));
     return *scheduler_;
   }
 
@@ -32,7 +32,7 @@ class SchedulerTest : public ::testing::Test {
   std::int64_t available() const {
     EngineStats stats;
     scheduler_->report(stats);
-    return stats.usable_pages - stats.used_pages;
+    return stats.cache_groups[0].usable_pages - stats.cache_groups[0].used_pages;
   }
 
   std::int64_t preemptions() const {
@@ -159,7 +159,7 @@ TEST_F(SchedulerTest, RemovingReturnsPagesWhereverTheSequenceIs) {
   EXPECT_LT(available(), 99);
   EXPECT_EQ(scheduler.remove(RequestId(2), false)->id, RequestId(2));
   EXPECT_EQ(scheduler.remove(RequestId(1), true)->id, RequestId(1));
-  EXPECT_EQ(scheduler.pages().num_free(), 99) << "nothing of a failed sequence is kept";
+  EXPECT_EQ(available(), 99) << "nothing of a failed sequence is kept";
   EXPECT_TRUE(scheduler.idle());
 }
 
@@ -187,7 +187,9 @@ TEST_F(SchedulerTest, SamplingRowsAreTheSequences) {
 }
 
 TEST_F(SchedulerTest, EveryCacheGroupHasSlotsAndPages) {
-  Scheduler& scheduler = make({.chunk = 64, .num_cache_groups = 2});
+  CacheOptions cache = paged_cache(100, kPageSize);
+  cache.groups.push_back({.num_pages = 50});
+  Scheduler scheduler({.chunk = 64}, cache);
   scheduler.add(sequence(1, 6, 2));
   const ScheduledBatch step = next_step(scheduler);
   ASSERT_EQ(step.batch.groups.size(), 2u);
@@ -255,7 +257,7 @@ TEST_F(SchedulerTest, WithoutThePrefixCacheEverythingIsComputed) {
   Scheduler& scheduler = make({.chunk = 64, .prefix_cache = false});
   for (int id = 1; id <= 2; ++id) scheduler.add(alike(id, 12, 1));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:12* 2:12*"));
-  EXPECT_EQ(scheduler.pages().num_free(), 99);
+  EXPECT_EQ(available(), 99);
 }
 
 TEST_F(SchedulerTest, TheLastOneGivesWayWherePagesRunOut) {

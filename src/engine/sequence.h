@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "tessera/base/strong_id.h"
+#include "tessera/engine/cache_manager.h"
 #include "tessera/engine/grammar.h"
 #include "tessera/engine/output_text.h"
-#include "tessera/engine/prefix_cache.h"
 #include "tessera/engine/request.h"
 #include "tessera/engine/token_edits.h"
 
@@ -22,10 +22,9 @@ struct Sequence {
   RequestId id;
   Request request;
   std::vector<TokenId> tokens;  // prompt and output
-  std::int64_t pending = 0;     // the last so many tokens are still to be sampled by forwards in flight
+  std::int64_t pending = 0;     // number of last tokens that forwards in flight have yet to sample
   std::int64_t computed = 0;    // tokens whose keys and values are in the cache, or will be after those forwards
-  std::vector<PageId> pages;
-  PrefixCache::Path cached;  // the first pages, which belong to the prefix cache
+  SequenceCache cache;          // what it holds of every cache group
   std::int64_t seed = 0;
   std::int32_t last_row = -1;  // row of the last step that sampled its newest token; -1: none
   std::int64_t order = 0;      // of arrival
@@ -34,7 +33,7 @@ struct Sequence {
   std::optional<GrammarMatcher> matcher;
   std::optional<OutputText> text;  // none: nobody wants it
 
-  // What its end will tell. Rows of the prompt are delivered once, however often they are computed.
+  // Returned at its end. Rows of the prompt are delivered once, however often they are computed.
   Completion result;
   std::int64_t rows_delivered = 0;    // of prompt logprobs or logits, in tokens of the prompt
   std::int64_t hidden_delivered = 0;  // tokens whose hidden states are delivered
@@ -46,6 +45,7 @@ struct Sequence {
   // Pending ones included.
   std::int64_t generated() const { return static_cast<std::int64_t>(tokens.size()) - prompt_tokens(); }
   std::int64_t uncomputed() const { return static_cast<std::int64_t>(tokens.size()) - computed; }
+  double elapsed_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(); }
   // Its next forward adds one token to a text that has begun.
   bool decodes() const { return generated() > 0 && uncomputed() == 1; }
   // Its last token is sampled, or will be; or there is none to sample and its prompt is computed.
@@ -60,8 +60,8 @@ struct Sequence {
   std::int64_t first_wanted() const;
 };
 
-// First row of the prompt whose logits say something that was asked for: log-probabilities of token p come from row
-// p - 1, scores and hidden states from all rows.
+// First row of the prompt whose outputs were asked for: log-probabilities of token p come from row p - 1, scores and
+// hidden states from all rows.
 inline std::int64_t Sequence::first_wanted() const {
   if (request.score || request.return_hidden_states) return 0;
   if (request.logprobs.prompt) return std::max<std::int64_t>(request.logprobs.prompt_start - 1, 0);

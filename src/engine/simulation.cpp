@@ -22,7 +22,7 @@ class Run {
   Run(std::span<const SimulatedRequest> requests, const SimulationOptions& options)
       : requests_(requests),
         options_(options),
-        scheduler_(options.scheduler, {options.num_pages, options.page_size},
+        scheduler_(options.scheduler, options.cache,
                    [this](std::int64_t tokens) { return split_tokens(tokens, options_.table); }) {}
 
   Result<Simulation> all() {
@@ -121,7 +121,7 @@ class Run {
 };
 
 Status check(std::span<const SimulatedRequest> requests, const SimulationOptions& options) {
-  const std::int64_t room = (options.num_pages - 1) * options.page_size;
+  const std::int64_t room = CacheManager(options.cache).max_tokens();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const SimulatedRequest& request = requests[i];
     if (request.prompt_tokens < 1 || request.output_tokens < 1) {

@@ -30,8 +30,7 @@ struct SimulationOptions {
   SchedulerOptions scheduler{};
   DispatchTable table{};
   const CostTable* times = nullptr;  // how long forwards take; null, and where it does not say: prior_ms
-  std::int64_t page_size = 16;
-  std::int64_t num_pages = (std::int64_t{1} << 20) / 16 + 1;
+  CacheOptions cache = paged_cache((std::int64_t{1} << 20) / 16 + 1, 16);
   std::int64_t block_tokens = 512;
   double prompt_logprobs = 0;  // share of the requests that want log-probabilities of their prompt; 0 to 1
 };

@@ -84,7 +84,7 @@ TEST(Simulation, TokensAddUp) {
   EXPECT_EQ(s.counters.tokens, s.prompt_tokens + outputs - 500) << "the last token of each is not computed";
   EXPECT_GT(s.mixed_forwards, 100);
   EXPECT_GE(s.end_s, requests.back().arrival_s);
-  EXPECT_EQ(s.stats.used_pages, 0);
+  EXPECT_EQ(s.stats.fullest_group().used_pages, 0);
   std::int64_t forwards = 0;
   for (const auto& [tokens, count] : s.forward_tokens) forwards += count;
   std::int64_t in_histogram = 0;
@@ -142,7 +142,7 @@ TEST(Simulation, WhatIsNotReplayedHasItsReason) {
 }
 
 TEST(Simulation, RefusesWhatCannotBeServed) {
-  const SimulationOptions options{.num_pages = 5};  // 64 tokens
+  const SimulationOptions options{.cache = paged_cache(5, 16)};  // 64 tokens
   const struct {
     std::vector<SimulatedRequest> requests;
     const char* message;

@@ -122,7 +122,7 @@ std::string Dim::to_string() const {
       text += fmt::format("{}*{}", magnitude, symbol);
     }
   };
-  for (std::size_t i = 0; i < kNumSymbols; ++i) add_term(coefficients_[i], std::string(1, symbol_letter(symbol_at(i))));
+  for (std::size_t i = 0; i < kNumSymbols; ++i) add_term(coefficients_[i], std::string(symbol_name(symbol_at(i))));
   add_term(constant_, "");
   if (terms == 0) text = "0";
   if (divisor_ == 1) return text;
@@ -198,9 +198,12 @@ class DimParser {
   }
 
   Result<Symbol> symbol() {
-    const std::optional<Symbol> found = parse_symbol(peek());
-    if (!found) return refuse("a number or one of the symbols T, B, Q, R, S, P");
-    ++at_;
+    peek();
+    std::size_t end = at_ < text_.size() ? at_ + 1 : at_;
+    while (end < text_.size() && text_[end] >= '0' && text_[end] <= '9') ++end;
+    const std::optional<Symbol> found = parse_symbol(text_.substr(at_, end - at_));
+    if (!found) return refuse("a number or one of the symbols T, B, Q, R, S, P, P1, P2, P3");
+    at_ = end;
     return *found;
   }
 

@@ -38,7 +38,14 @@ std::string_view value_kind_name(ValueKind kind) {
 }
 
 std::string_view cache_group_kind_name(CacheGroup::Kind kind) {
-  return kind == CacheGroup::Kind::kFull ? "full" : "window";
+  constexpr std::array<std::string_view, 4> kNames = {"paged", "window", "latent", "state"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::optional<std::size_t> cache_group_of(const Type& type) {
+  for (std::size_t group = 0; group < kMaxCacheGroups && !type.shape.empty(); ++group)
+    if (type.shape[0] == Dim(page_symbol(group))) return group;
+  return std::nullopt;
 }
 
 const Attribute* Node::find_attribute(std::string_view name) const {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -55,16 +56,26 @@ struct Node {
   double attribute_or(std::string_view name, double fallback) const;
 };
 
-// Layers whose caches have one shape and one rule of retention share slots and a page table.
+// Layers whose caches follow one rule of retention share slots, a page table and a pool of pages. Group i's states are
+// those whose first dimension is page_symbol(i), so that the bytes of a page follow from their types.
 struct CacheGroup {
-  enum class Kind : std::uint8_t { kFull, kWindow };
+  enum class Kind : std::uint8_t {
+    kPaged,   // keys and values of every token of a sequence
+    kWindow,  // of the last `window` tokens; pages before them go back to the pool
+    kLatent,  // one compressed row for every token: paged, with other bytes per token
+    // One slot for a sequence, whatever its length. Operators start from zeros at position 0; a slot's content at a
+    // page's end can be copied to another slot, from which other sequences go on.
+    kState,
+  };
   std::string name;  // "full", "window.4096"
-  Kind kind = Kind::kFull;
-  std::int64_t window = 0;  // tokens a row sees, itself included; 0: all
+  Kind kind = Kind::kPaged;
+  std::int64_t window = 0;  // kWindow: tokens a row sees, itself included; otherwise 0
   std::vector<std::int64_t> layers = {};
   friend bool operator==(const CacheGroup&, const CacheGroup&) = default;
 };
-std::string_view cache_group_kind_name(CacheGroup::Kind kind);  // "full" "window"
+std::string_view cache_group_kind_name(CacheGroup::Kind kind);  // "paged" "window" "latent" "state"
+// The index of the cache group whose page symbol is the type's first dimension; none: no part of a cache.
+std::optional<std::size_t> cache_group_of(const Type& type);
 
 struct Graph {
   std::string name;

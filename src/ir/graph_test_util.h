@@ -96,7 +96,7 @@ inline OpTable test_op_table() {
 
 // A forward of two layers' worth of everything, in canonical text.
 inline constexpr const char* kLlamaText = R"(graph @llama {
-  group "full" full layers [0, 2]
+  group "full" paged layers [0, 2]
   group "window.8" window 8 layers [1]
   input %input_ids: i32[T]
   input %out_rows: i32[R]

@@ -1,7 +1,7 @@
 // The text form of a graph: to look at, to compare in tests, to hash and to write by hand.
 //
 //   graph @llama {
-//     group "full" full layers [0, 1]
+//     group "full" paged layers [0, 1]
 //     input %input_ids: i32[T]
 //     weight %model.norm.weight: bf16[64]
 //     state %k_cache.0: bf16[P, 16, 2, 16]
@@ -16,7 +16,7 @@
 //
 //   graph      = "graph" "@"name "{" {statement} "return" [values] "}"
 //   statement  = group | input | weight | state | node
-//   group      = "group" string ("full" | "window" integer) "layers" integers
+//   group      = "group" string ("paged" | "window" integer | "latent" | "state") "layers" integers
 //   input      = "input" value ":" type                          likewise "weight" and "state"
 //   node       = [result {"," result} "="] op "(" [operand {"," operand}] ")" ["{" [attribute {"," attribute}] "}"]
 //   result     = value [":" type]                                the type may be left out where declarations are given

@@ -88,19 +88,22 @@ class Parser {
     TRY(advance());
     CacheGroup group;
     group.name = TRY(expect(Kind::kString, "the group's name in quotes")).text;
-    if (is_word_token("window")) {
-      TRY(advance());
-      group.kind = CacheGroup::Kind::kWindow;
-      group.window = TRY(integer());
-    } else if (is_word_token("full")) {
-      TRY(advance());
-    } else {
-      return refuse("'full' or 'window' and a number of tokens");
-    }
+    group.kind = TRY(group_kind());
+    if (group.kind == CacheGroup::Kind::kWindow) group.window = TRY(integer());
     TRY(expect_word("layers"));
     group.layers = TRY(integers());
     graph_.cache_groups.push_back(std::move(group));
     return ok_status();
+  }
+
+  Result<CacheGroup::Kind> group_kind() {
+    using enum CacheGroup::Kind;
+    for (const CacheGroup::Kind kind : {kPaged, kWindow, kLatent, kState}) {
+      if (!is_word_token(cache_group_kind_name(kind))) continue;
+      TRY(advance());
+      return kind;
+    }
+    return refuse("'paged', 'latent', 'state', or 'window' and a number of tokens");
   }
 
   Status declaration(ValueKind kind, std::vector<ValueId>& list) {

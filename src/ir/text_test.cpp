@@ -71,6 +71,26 @@ TEST(GraphText, EveryPartIsRead) {
   EXPECT_EQ(graph.value(graph.outputs[1]).name, "sum");
 }
 
+TEST(GraphText, CacheGroupsOfEveryKindReadBack) {
+  const std::string text = R"(graph @g {
+  group "full" paged layers [0]
+  group "near" window 64 layers [1]
+  group "mla" latent layers [2, 3]
+  group "gdn" state layers [4]
+  state %rows: bf16[P2, 16, 576]
+  state %memory: f32[P3, 4, 8]
+  return
+}
+)";
+  const Graph graph = parsed(text);
+  EXPECT_EQ(to_text(graph), text);
+  ASSERT_EQ(graph.cache_groups.size(), 4u);
+  EXPECT_EQ(graph.cache_groups[2].kind, CacheGroup::Kind::kLatent);
+  EXPECT_EQ(cache_group_of(graph.value(graph.states[0]).type), 2u);
+  EXPECT_EQ(cache_group_of(graph.value(graph.states[1]).type), 3u);
+  EXPECT_EQ(cache_group_of(Type{DType::kFloat32, {Symbol::kTokens, Symbol::kPages}}), std::nullopt);
+}
+
 TEST(GraphText, RandomGraphsReadBack) {
   const OpTable ops = test_op_table();
   std::mt19937_64 random(11);
@@ -248,11 +268,12 @@ TEST(GraphText, ErrorsNamePlaceFoundAndExpected) {
       {"graph @g { return }\n}", "line 2, column 1: found '}', expected the end of the text"},
       {"graph @g { input %x: f32[] ",
        "found the end of the text, expected group, input, weight, state, a node or return"},
-      {"graph @g { group full layers [] return }", "found 'full', expected the group's name in quotes"},
-      {"graph @g { group \"a\" half layers [] return }", "found 'half', expected 'full' or 'window'"},
+      {"graph @g { group paged layers [] return }", "found 'paged', expected the group's name in quotes"},
+      {"graph @g { group \"a\" half layers [] return }",
+       "found 'half', expected 'paged', 'latent', 'state', or 'window'"},
       {"graph @g { group \"a\" window layers [] return }", "found 'layers', expected an integer below 2^63"},
-      {"graph @g { group \"a\" full layers [1.5] return }", "found '1.5', expected an integer"},
-      {"graph @g { group \"a\" full layers [1 2] return }", "found '2', expected ',' or ']'"},
+      {"graph @g { group \"a\" paged layers [1.5] return }", "found '1.5', expected an integer"},
+      {"graph @g { group \"a\" paged layers [1 2] return }", "found '2', expected ',' or ']'"},
       {"graph @g { %x: f32[] f() return }", "found 'f', expected '='"},
       {"graph @g { %x = f() return }", "found '=', expected ':' and the result's type"},
       {"graph @g { %x: f32[] = return }", "found 'return', expected an operator; a keyword as one is quoted"},

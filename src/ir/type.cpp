@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 
 namespace tessera::ir {
 namespace {
@@ -25,8 +26,7 @@ constexpr std::array<DTypeInfo, 6> kDTypes = {{
 
 const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
 
-constexpr std::string_view kSymbolLetters = "TBQRSP";
-static_assert(kSymbolLetters.size() == kNumSymbols);
+constexpr std::array<std::string_view, kNumSymbols> kSymbolNames = {"T", "B", "Q", "R", "S", "P", "P1", "P2", "P3"};
 
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 62;
 
@@ -56,19 +56,24 @@ std::optional<DType> parse_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-char symbol_letter(Symbol symbol) { return kSymbolLetters[static_cast<std::size_t>(symbol)]; }
+std::string_view symbol_name(Symbol symbol) { return kSymbolNames[static_cast<std::size_t>(symbol)]; }
 
-std::optional<Symbol> parse_symbol(char letter) {
-  const std::size_t at = kSymbolLetters.find(letter);
-  if (at == std::string_view::npos) return std::nullopt;
-  return static_cast<Symbol>(at);
+std::optional<Symbol> parse_symbol(std::string_view name) {
+  const auto at = std::find(kSymbolNames.begin(), kSymbolNames.end(), name);
+  if (at == kSymbolNames.end()) return std::nullopt;
+  return static_cast<Symbol>(at - kSymbolNames.begin());
+}
+
+Symbol page_symbol(std::size_t group) {
+  assert(group < kMaxCacheGroups);
+  return static_cast<Symbol>(static_cast<std::size_t>(Symbol::kPages) + group);
 }
 
 std::string Bucket::to_string() const {
   std::string text;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) continue;
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", kSymbolLetters[i], sizes[i]);
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", kSymbolNames[i], sizes[i]);
   }
   return text.empty() ? "no sizes" : text;
 }

@@ -29,12 +29,18 @@ enum class Symbol : std::uint8_t {
   kQueryLength,  // Q: longest query of a request in a forward
   kRows,         // R: rows whose logits are wanted
   kVisionRows,   // S: patches of a vision forward
-  kPages,        // P: pages of a KV cache
+  kPages,        // P: pages of the first cache group; a state group's slots
+  kPages1,       // P1 … P3: of the other cache groups
+  kPages2,
+  kPages3,
 };
-inline constexpr int kNumSymbols = 6;
+inline constexpr int kNumSymbols = 9;
+inline constexpr std::size_t kMaxCacheGroups = 4;
 
-char symbol_letter(Symbol symbol);  // 'T', 'B', …
-std::optional<Symbol> parse_symbol(char letter);
+std::string_view symbol_name(Symbol symbol);  // "T", "B", … "P", "P1"
+std::optional<Symbol> parse_symbol(std::string_view name);
+// The number of pages of a cache group. Precondition: group < kMaxCacheGroups.
+Symbol page_symbol(std::size_t group);
 
 // A number for every symbol; symbols that a graph does not use stay 0. The key of a captured graph.
 struct Bucket {

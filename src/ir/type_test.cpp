@@ -97,6 +97,7 @@ TEST(Dim, TextIsWhatAPersonWrites) {
   EXPECT_EQ((tokens * 2 + 8).divided_by(4).to_string(), "(T + 4)/2");
   EXPECT_EQ(tokens.divided_by(4).to_string(), "T/4");
   EXPECT_EQ((tokens * -1 + -3).to_string(), "-T - 3");
+  EXPECT_EQ((Dim(page_symbol(0)) + Dim(page_symbol(3)) * 2).to_string(), "P + 2*P3");
 }
 
 TEST(Dim, OtherSpellingsReadAsTheSame) {
@@ -110,6 +111,8 @@ TEST(Dim, RefusesOtherText) {
   const std::pair<const char*, const char*> kCases[] = {
       {"", "found the end, expected a number or one of the symbols"},
       {"X", "character 1: found 'X'"},
+      {"P4", "found 'P', expected a number or one of the symbols T, B, Q, R, S, P, P1, P2, P3"},
+      {"P11", "found 'P'"},
       {"T T", "character 3: found 'T', expected its end"},
       {"2*", "found the end"},
       {"2*3", "found '3', expected a number or one of the symbols"},
@@ -189,7 +192,7 @@ TEST(Type, EveryDTypeHasItsNameAndSize) {
   }
   EXPECT_EQ(parse_dtype("f64"), std::nullopt);
   for (int s = 0; s < kNumSymbols; ++s) {
-    EXPECT_EQ(parse_symbol(symbol_letter(static_cast<Symbol>(s))), static_cast<Symbol>(s));
+    EXPECT_EQ(parse_symbol(symbol_name(static_cast<Symbol>(s))), static_cast<Symbol>(s));
   }
 }
 

@@ -87,6 +87,9 @@ class Verifier {
   }
 
   Status check_groups() const {
+    if (graph_.cache_groups.size() > kMaxCacheGroups)
+      return broken("{} cache groups; at most {} are accepted", graph_.cache_groups.size(), kMaxCacheGroups);
+    TRY(check_group_states());
     std::set<std::string_view> names;
     std::set<std::int64_t> layers;
     for (const CacheGroup& group : graph_.cache_groups) {
@@ -102,6 +105,25 @@ class Verifier {
                         layer < 0 ? "negative" : "in a group already");
         }
       }
+    }
+    return ok_status();
+  }
+
+  // A state has the pages of one group, as its first dimension.
+  Status check_group_states() const {
+    for (const ValueId id : graph_.states) {
+      const Type& type = graph_.value(id).type;
+      std::size_t symbols = 0;
+      for (std::size_t group = 0; group < kMaxCacheGroups; ++group)
+        symbols += static_cast<std::size_t>(std::count_if(
+            type.shape.begin(), type.shape.end(), [&](const Dim& dim) { return dim.uses(page_symbol(group)); }));
+      const std::optional<std::size_t> group = cache_group_of(type);
+      if (symbols > 1 || (symbols == 1 && !group))
+        return broken("%{} is {}; pages of one cache group are accepted as its first dimension", name(id),
+                      type.to_string());
+      if (group && !graph_.cache_groups.empty() && *group >= graph_.cache_groups.size())
+        return broken("%{} is {}, of cache group {}; the graph has {}", name(id), type.to_string(), *group,
+                      graph_.cache_groups.size());
     }
     return ok_status();
   }
@@ -172,8 +194,14 @@ class Verifier {
     const bool has_state = std::any_of(node.operands.begin(), node.operands.end(),
                                        [&](ValueId id) { return graph_.value(id).kind == ValueKind::kState; });
     if (index == nullptr || !has_state) return ok_status();
-    if (*index >= 0 && static_cast<std::size_t>(*index) < graph_.cache_groups.size()) return ok_status();
-    return broken("its attribute 'group' is {}; the graph has {} cache groups", *index, graph_.cache_groups.size());
+    if (*index < 0 || static_cast<std::size_t>(*index) >= graph_.cache_groups.size())
+      return broken("its attribute 'group' is {}; the graph has {} cache groups", *index, graph_.cache_groups.size());
+    for (const ValueId id : node.operands) {
+      const std::optional<std::size_t> group = cache_group_of(graph_.value(id).type);
+      if (graph_.value(id).kind == ValueKind::kState && group && *group != static_cast<std::size_t>(*index))
+        return broken("its attribute 'group' is {}, and %{} is of cache group {}", *index, name(id), *group);
+    }
+    return ok_status();
   }
 
   Status check_memory(const OpDecl& decl, const Node& node) {

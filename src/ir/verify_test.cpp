@@ -207,13 +207,32 @@ TEST(Verify, CacheGroupsAreDistinctAndComplete) {
   EXPECT_THAT(broken([](Graph& g) { g.cache_groups[1].name = "full"; }),
               HasSubstr("two cache groups are named \"full\""));
   EXPECT_THAT(broken([](Graph& g) { g.cache_groups[0].window = 5; }),
-              HasSubstr("cache group \"full\" of kind full has a window of 5"));
+              HasSubstr("cache group \"full\" of kind paged has a window of 5"));
   EXPECT_THAT(broken([](Graph& g) { g.cache_groups[1].window = 0; }),
               HasSubstr("cache group \"window.8\" of kind window has a window of 0"));
   EXPECT_THAT(broken([](Graph& g) { g.cache_groups[0].window = -5; }), HasSubstr("window of -5"));
   EXPECT_THAT(broken([](Graph& g) { g.cache_groups[1].layers[0] = 2; }),
               HasSubstr("cache group \"window.8\": layer 2 is in a group already"));
   EXPECT_THAT(broken([](Graph& g) { g.cache_groups[1].layers[0] = -1; }), HasSubstr("layer -1 is negative"));
+}
+
+TEST(Verify, AStateHasThePagesOfOneCacheGroup) {
+  const auto with_shape = [](Shape shape) {
+    return broken([&](Graph& g) { g.value(g.states[1]).type.shape = shape; });
+  };
+  EXPECT_THAT(with_shape({page_symbol(2), 16, 2, 16}), HasSubstr("of cache group 2; the graph has 2"));
+  EXPECT_THAT(with_shape({Dim(Symbol::kPages) * 2, 16, 2, 16}), HasSubstr("accepted as its first dimension"));
+  EXPECT_THAT(with_shape({16, Symbol::kPages, 2, 16}), HasSubstr("accepted as its first dimension"));
+  EXPECT_THAT(with_shape({page_symbol(0), page_symbol(1)}), HasSubstr("accepted as its first dimension"));
+  EXPECT_THAT(with_shape({page_symbol(1), 16, 2, 16}),
+              HasSubstr("its attribute 'group' is 0, and %v_cache.0 is of cache group 1"));
+}
+
+TEST(Verify, MoreCacheGroupsThanSymbolsAreRefused) {
+  const auto add_three = [](Graph& g) {
+    for (const char* more : {"a", "b", "c"}) g.cache_groups.push_back({.name = more});
+  };
+  EXPECT_THAT(broken(add_three), HasSubstr("5 cache groups; at most 4 are accepted"));
 }
 
 TEST(Verify, TheGroupAttributeIsTheIndexOfACacheGroup) {

@@ -17,8 +17,8 @@ using ir::ValueId;
 
 std::string group_name(std::int64_t window) { return window == 0 ? "full" : fmt::format("window.{}", window); }
 
-// Layers with one window share slots and a page table; groups in the order of their first layer.
-std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config) {
+// Layers with one window share a group; groups in the order of their first layer.
+Result<std::vector<ir::CacheGroup>> cache_groups(const ModelConfig& config) {
   std::vector<ir::CacheGroup> groups;
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::int64_t window = config.sliding_windows[static_cast<std::size_t>(layer)];
@@ -26,12 +26,16 @@ std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config) {
         std::find_if(groups.begin(), groups.end(), [&](const ir::CacheGroup& g) { return g.window == window; });
     if (group == groups.end()) {
       groups.push_back({.name = group_name(window),
-                        .kind = window == 0 ? ir::CacheGroup::Kind::kFull : ir::CacheGroup::Kind::kWindow,
+                        .kind = window == 0 ? ir::CacheGroup::Kind::kPaged : ir::CacheGroup::Kind::kWindow,
                         .window = window,
                         .layers = {}});
       group = groups.end() - 1;
     }
     group->layers.push_back(layer);
+  }
+  if (groups.size() > ir::kMaxCacheGroups) {
+    return unimplemented(fmt::format("layers with {} different attention windows; at most {} are accepted",
+                                     groups.size(), ir::kMaxCacheGroups));
   }
   return groups;
 }
@@ -42,6 +46,7 @@ class LlamaBody {
       : config_(config), b_("body", options, ops) {}
 
   Result<ModelGraphs> build() {
+    groups_ = TRY(cache_groups(config_));
     const ValueId positions = stage_inputs();
     const ValueId ids = g().op("resolve_ids", {input_ids_, input_rows_, last_ids_});
     const ValueId table = b_.matrix("model.embed_tokens.weight", config_.vocab_size, config_.hidden_size);
@@ -83,7 +88,6 @@ class LlamaBody {
 
   ValueId stage_inputs() {
     const ir::Type per_token{DType::kInt32, {ir::Dim(Symbol::kTokens)}};
-    groups_ = cache_groups(config_);
     input_ids_ = g().input(std::string(input_names::kInputIds), per_token);
     input_rows_ = g().input(std::string(input_names::kInputRows), per_token);
     last_ids_ = g().input(std::string(input_names::kLastIds), {DType::kInt32, {ir::Dim(b_.options().max_requests)}});
@@ -113,16 +117,16 @@ class LlamaBody {
                                    {p + "k_proj", config_.key_value_size(), config_.num_key_value_heads},
                                    {p + "v_proj", config_.key_value_size(), config_.num_key_value_heads}},
                                   config_.qkv_bias, Parallel::kColumn);
+    const std::int64_t window = config_.sliding_windows[static_cast<std::size_t>(layer)];
+    const auto group = static_cast<std::size_t>(
+        std::find_if(groups_.begin(), groups_.end(), [&](const ir::CacheGroup& c) { return c.window == window; }) -
+        groups_.begin());
     const ir::Type cache{
         options.dtype,
-        {ir::Dim(Symbol::kPages), ir::Dim(options.page_size), ir::Dim(kv_heads), ir::Dim(config_.head_dim)}};
+        {ir::Dim(ir::page_symbol(group)), ir::Dim(options.page_size), ir::Dim(kv_heads), ir::Dim(config_.head_dim)}};
     const ValueId k_cache = g().state(fmt::format("k_cache.{}", layer), cache);
     const ValueId v_cache = g().state(fmt::format("v_cache.{}", layer), cache);
-    const std::int64_t window = config_.sliding_windows[static_cast<std::size_t>(layer)];
-    const auto group =
-        std::find_if(groups_.begin(), groups_.end(), [&](const ir::CacheGroup& c) { return c.window == window; }) -
-        groups_.begin();
-    std::vector<ValueId> operands{qkv, rope_table_, slots_[static_cast<std::size_t>(group)], k_cache, v_cache};
+    std::vector<ValueId> operands{qkv, rope_table_, slots_[group], k_cache, v_cache};
     ir::Attributes attributes{{"heads", heads}};
     if (config_.qk_norm) {
       attributes.emplace_back("qk_norm", true);

@@ -66,7 +66,7 @@ std::string describe(const Config& c, const std::string& kernel) {
 struct Recorded {
   static Recorded create(const Config& c, BatchKind kind, const std::string& kernel, const ForwardBatch& batch,
                          std::int64_t rows) {
-    Recorded r{Bench::create(c.page_size, {{c}}, kind, kernel), nullptr};
+    Recorded r{c, Bench::create(c.page_size, {{c}}, kind, kernel), nullptr};
     r.bench.plan(batch, rows);
     Result<const KernelDef*> def = kernel_under_test(kAttentionCpu);
     EXPECT_TRUE(def.ok()) << def.status().message();
@@ -79,13 +79,14 @@ struct Recorded {
     return r;
   }
   HostTensor replay(const ForwardBatch& batch, const std::vector<HostTensor>& operands, std::int64_t rows) {
-    bench.plan(batch, rows);
+    bench.plan(given_back(config, batch), rows);
     EXPECT_TRUE(op->load(operands).ok());
     EXPECT_TRUE(op->replay().ok());
     Result<std::vector<HostTensor>> after = op->operands();
     EXPECT_TRUE(after.ok()) << after.status().message();
     return (*after)[3];
   }
+  Config config;
   Bench bench;
   std::unique_ptr<OpCase> op;
 };

@@ -1,6 +1,7 @@
 // Catches: a causal or window edge off by one, a query head that reads another group's keys, pages read out of order or
 // past a request's length, softmax that overflows or forgets an earlier block, head sizes that are no multiple of a
-// vector, writes to padded rows, lengths baked into a recorded graph, and plans that do not fit their buffers.
+// vector, keys read from before the window, writes to padded rows, lengths baked into a recorded graph, and plans that
+// do not fit their buffers.
 #include "tessera/ops/attention.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +23,7 @@ Tolerance attention_tolerance(DType dtype) {
 void check(const Config& c, const std::vector<Request>& requests, const std::string& what, double slack = 0) {
   Bench bench = Bench::create(c.page_size);
   const ForwardBatch batch = make_batch(requests, c.page_size, 5);
-  bench.plan(batch);
+  bench.plan(given_back(c, batch));
   const std::vector<HostTensor> operands = make_operands(c, batch, count_rows(requests) + c.padded_rows, 6);
   const OpOutcome outcome = run_op(kAttention, kAttentionCpu, operands, c.attributes(), bench.context);
   Tolerance allowed = attention_tolerance(c.dtype);

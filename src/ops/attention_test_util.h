@@ -71,6 +71,22 @@ inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_
   return batch;
 }
 
+// The batch with pages that no row sees replaced by one that nobody owns, whose content is NaN: an engine takes back
+// what has left a window.
+inline ForwardBatch given_back(const Config& c, ForwardBatch batch) {
+  for (CacheGroupBatch& group : batch.groups) {
+    std::vector<bool> owned(static_cast<std::size_t>(kNumPages), false);
+    for (const std::vector<PageId>& pages : group.page_tables)
+      for (const PageId page : pages) owned[page.index()] = true;
+    const auto free_page = std::find(owned.begin(), owned.end(), false) - owned.begin();
+    for (std::size_t b = 0; b < group.page_tables.size(); ++b) {
+      const std::int64_t seen = first_page_seen(batch.kv_lens[b] - batch.query_lens[b], c.window, c.page_size);
+      std::fill_n(group.page_tables[b].begin(), seen, PageId(static_cast<std::int32_t>(free_page)));
+    }
+  }
+  return batch;
+}
+
 inline std::int64_t count_rows(const std::vector<Request>& requests) {
   std::int64_t rows = 0;
   for (const Request& request : requests) rows += request.query_len;

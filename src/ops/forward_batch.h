@@ -20,10 +20,25 @@ constexpr std::int64_t pages_for(std::int64_t tokens, std::int64_t page_size) {
   return (tokens + page_size - 1) / page_size;
 }
 
+// Index of the first page of a request that a row at `position` sees: it and the rows after it read none before.
+constexpr std::int64_t first_page_seen(std::int64_t position, std::int64_t window, std::int64_t page_size) {
+  return window > 0 && position >= window ? (position - window + 1) / page_size : 0;
+}
+
 // The pages of one cache group.
 struct CacheGroupBatch {
-  std::vector<SlotId> slots;                     // [T]: where each token's keys and values go
-  std::vector<std::vector<PageId>> page_tables;  // [B]: pages of each request, position p in page p / page_size
+  std::vector<SlotId> slots;  // [T]: where each token's keys and values go; in a state group, the request's slot
+  // [B]: pages of each request, position p in page p / page_size; page 0 where all of its rows have left the window. In
+  // a state group the one page is the request's slot.
+  std::vector<std::vector<PageId>> page_tables;
+};
+
+// One slot of a state group, copied to another one before anything else of the forward.
+struct SlotCopy {
+  std::size_t group = 0;
+  PageId from;
+  PageId to;
+  friend bool operator==(const SlotCopy&, const SlotCopy&) = default;
 };
 
 // A ragged batch of requests, extend and decode rows alike; tokens of a request are neighbours.
@@ -38,6 +53,7 @@ struct ForwardBatch {
   std::vector<CacheGroupBatch> groups;    // one for each cache group of the graph
   // [rows × hidden size]: in order, the embeddings of the tokens whose input id is -1.
   std::vector<float> input_embeds = {};
+  std::vector<SlotCopy> slot_copies = {};  // in this order
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(input_ids.size()); }
   // Tokens whose input id is -1. Precondition: as many input_rows as input_ids.

@@ -35,7 +35,7 @@ std::string chained(std::vector<std::string_view> texts) {
 }
 
 constexpr const char* kBody = R"(graph @body {
-  group "full" full layers [0]
+  group "full" paged layers [0]
   input %ids: i32[T]
   input %given: f32[T, 4]
   weight %table: f32[16, 4]
@@ -58,7 +58,7 @@ constexpr const char* kGreedy = R"(graph @greedy {
 
 TEST(Chain, LinksOutputsToInputsAndSharesWhatHasOneName) {
   EXPECT_EQ(chained({kBody, kHead, kGreedy}), R"(graph @all {
-  group "full" full layers [0]
+  group "full" paged layers [0]
   input %ids: i32[T]
   input %given: f32[T, 4]
   input %rows: i32[R]

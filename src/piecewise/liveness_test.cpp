@@ -86,7 +86,7 @@ TEST(Liveness, AnOutputThatIsAViewKeepsWhatItViews) {
 TEST(Liveness, AllocatedMemoryLivesFromItsFirstWrite) {
   constexpr const char* kText = R"(graph @g {
     input %x: f32[T, 8] weight %w: f32[8, 8]
-    state %k: f32[P, 16, 1, 8] state %v: f32[P, 16, 1, 8] group "full" full layers [0]
+    state %k: f32[P, 16, 1, 8] state %v: f32[P, 16, 1, 8] group "full" paged layers [0]
     %out: f32[T, 8] = empty_like(%x)
     %q = linear(%x, %w)
     attention(%q, %k, %v, mut %out) {group = 0, scale = 1.0}

@@ -91,7 +91,7 @@ constexpr const char* kAcrossTheCut = R"(graph @g {
   weight %w: f32[8, 8]
   state %k: f32[P, 16, 1, 8]
   state %v: f32[P, 16, 1, 8]
-  group "full" full layers [0]
+  group "full" paged layers [0]
   %q: f32[T, 8] = linear(%x, %w)
   %flat: f32[8*T] = reshape(%q) {shape = "8*T"}
   %out: f32[T, 8] = empty_like(%q)

@@ -201,7 +201,7 @@ TEST(Chooser, ForwardsOfManyRowsComeInOrder) {
   options.context_length = 600;
   options.prefill_sizes = {600};
   options.decode_sizes = {150};
-  options.num_pages = 150 * testing::kPagesPerRequest + 1;
+  options.num_pages = {150 * testing::kPagesPerRequest + 1};
   RunnerBench bench = make_captured("llama", options);
   const std::int64_t vocab = bench.runner->vocab_size();
   const LogitEdits edits = various_edits(150, vocab);
@@ -219,7 +219,7 @@ TEST(Chooser, EditsThatChangeNothingChangeNoToken) {
   options.max_requests = 150;
   options.prefill_sizes = {150};
   options.decode_sizes = {150};
-  options.num_pages = 150 * testing::kPagesPerRequest + 1;
+  options.num_pages = {150 * testing::kPagesPerRequest + 1};
   RunnerBench bench = make_captured("llama", options);
   std::vector<TestRequest> many;
   std::vector<SampleRow> sampling;

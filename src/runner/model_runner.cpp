@@ -73,6 +73,7 @@ Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
   const ForwardBatch& batch = inputs.batch;
   Decision decision = TRY(dispatcher_.decide(shape_of(batch, inputs.force_eager)));
   StepResults::Slot& results = results_.begin(next_flight_, inputs);
+  for (const SlotCopy& copy : batch.slot_copies) TRY(parts_->kv->copy(copy, *parts_->stream));
   Status ran = step_.run(inputs, decision, results);
   // One of several ranks cannot go back alone: the others have met it in the graph's collectives already.
   if (!ran.ok() && step_.replay_failed() && parts_->ranks() == 1 && ran.code() != StatusCode::kDeviceLost) {

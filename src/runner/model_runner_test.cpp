@@ -96,7 +96,7 @@ TEST(ModelRunner, MoreRowsThanTheHeadTakesComeInOrder) {
   RunnerOptions options = small_options();
   options.max_tokens = 600;
   options.context_length = 600;
-  options.num_pages = 80;
+  options.num_pages = {80};
   options.prefill_sizes = {600};
   RunnerBench bench = make_captured("llama", options);
   // One request of 600 tokens: more than two runs of the head.

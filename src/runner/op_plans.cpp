@@ -11,11 +11,13 @@
 namespace tessera {
 namespace {
 
+// An operator that reads no cache may stand in a graph without cache groups.
 PlanArgs plan_args(const PlannedOp& op, const OpPlans::Source& source) {
+  const auto group = static_cast<std::size_t>(op.group);
   return {.nodes = op.nodes,
           .kernel = op.kernel->name,
           .group = op.group,
-          .num_pages = source.num_pages,
+          .num_pages = group < source.num_pages.size() ? source.num_pages[group] : 0,
           .limits = source.limits};
 }
 

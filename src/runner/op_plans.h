@@ -19,7 +19,7 @@ class OpPlans {
     std::span<const ir::Graph* const> graphs;
     const KernelTable& kernels;
     PlanLimits limits;
-    std::int64_t num_pages = 0;  // of each cache group
+    std::span<const std::int64_t> num_pages;  // [cache groups], page 0 included
   };
   // `step` outlives the plans, and is allocated before the first plan().
   static Result<OpPlans> create(Device& device, const Source& source, StepBuffer& step);

@@ -97,11 +97,12 @@ TEST(OpPlans, PredictedBytesAreWhatPlansTake) {
   const ModelConfig config = *ModelConfig::read(TESSERA_SOURCE_DIR "/tests/data/goldens/qwen2-swa");
   const ModelGraphs graphs = *build_model(config, {.page_size = 8, .max_requests = 4}, op_table());
   const std::array<const ir::Graph*, 1> bodies{&graphs.body};
+  const std::vector<std::int64_t> num_pages{33, 17};
   const OpPlans::Source source{
       .graphs = bodies,
       .kernels = kernels,
       .limits = {.max_requests = 4, .max_tokens = 48, .max_pages_per_request = 8, .page_size = 8},
-      .num_pages = 33};
+      .num_pages = num_pages};
   StepBuffer step;
   const Result<OpPlans> plans = OpPlans::create(*bench.device, source, step);
   ASSERT_TRUE(plans.ok()) << plans.status().to_string();

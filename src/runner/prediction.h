@@ -40,7 +40,7 @@ struct Prediction {
 // size takes some tens.
 enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
 
-// options.num_pages may still be 0.
+// options.num_pages may still be 1 for each group: no value of a forward has the cache's size.
 Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
                                   PredictionDetail detail = PredictionDetail::kTotals);
 // The same of runners that are there.

@@ -83,7 +83,7 @@ TEST(Prediction, IsWhatTheBundledModelTakes) {
   options.max_tokens = 512;
   options.max_requests = 32;
   options.context_length = 512;
-  options.num_pages = 65;
+  options.num_pages = {65};
   options.prefill_sizes = {16, 64, 128, 256, 512};
   options.decode_sizes = {1, 2, 4, 8, 16, 32};
   ModelGraphs graphs = graphs_of(folder, options);

@@ -1,6 +1,7 @@
 #include "tessera/runner/rules.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 
@@ -9,7 +10,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kModeNames = {"off", "piecewise", "full", "full_and_piecewise"};
 
-constexpr std::array<Rule, 6> kRules = {{
+constexpr std::array<Rule, 7> kRules = {{
     {"disable_cuda_graph", [](const RuleInputs& in) { return in.disable_cuda_graph; },
      "Disable piecewise CUDA graph because disable_cuda_graph is set", true},
     {"disable_piecewise_cuda_graph", [](const RuleInputs& in) { return in.disable_piecewise_cuda_graph; },
@@ -22,6 +23,9 @@ constexpr std::array<Rule, 6> kRules = {{
      "Disable piecewise CUDA graph because piecewise_cuda_graph does not support PP", false},
     {"standard_gqa", [](const RuleInputs& in) { return !in.standard_gqa; },
      "Disable piecewise CUDA graph because some layers do not apply Standard GQA", false},
+    {"cache_layout", [](const RuleInputs& in) { return !in.undeclared_layers.empty(); },
+     "Disable piecewise CUDA graph because the operators do not declare the cache layout of some layers", false,
+     [](const RuleInputs& in) { return fmt::format(": {}", fmt::join(in.undeclared_layers, ", ")); }},
 }};
 
 }  // namespace
@@ -33,7 +37,7 @@ Result<GraphMode> parse_graph_mode(std::string_view text) {
     if (kModeNames[i] == text) return static_cast<GraphMode>(i);
   }
   return invalid_argument(
-      fmt::format("--cuda-graph-mode: \"{}\" is none of off, piecewise, full, full_and_piecewise", text));
+      fmt::format("cuda_graph_mode: \"{}\" is none of off, piecewise, full, full_and_piecewise", text));
 }
 
 std::span<const Rule> piecewise_rules() { return kRules; }
@@ -44,7 +48,7 @@ GraphSwitches apply_rules(const RuleInputs& inputs) {
   for (const Rule& rule : kRules) {
     if (!rule.applies(inputs) || (inputs.enforce_piecewise_cuda_graph && !rule.by_user)) continue;
     switches.prefill = false;
-    switches.messages.emplace_back(rule.message);
+    switches.messages.push_back(std::string(rule.message) + (rule.detail == nullptr ? "" : rule.detail(inputs)));
   }
   // Decode follows the user's switch and mode alone; in piecewise mode decode batches replay prefill graphs.
   switches.decode =

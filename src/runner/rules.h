@@ -1,5 +1,5 @@
-// Rules that turn piecewise graphs off (B5, B6): one table of name, condition and message. A rule is
-// here only while the engine truly cannot.
+// Rules that turn piecewise graphs off: one table of name, condition and message. A rule stays only while the engine
+// cannot do what it refuses.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +19,27 @@ enum class GraphMode : std::uint8_t {
   kFull,              // prefill and decode each as one graph
   kFullAndPiecewise,  // decode as one graph, prefill by pieces
 };
-std::string_view graph_mode_name(GraphMode mode);  // as --cuda-graph-mode spells it
+std::string_view graph_mode_name(GraphMode mode);  // as the option cuda_graph_mode spells it
 Result<GraphMode> parse_graph_mode(std::string_view text);
 
-// What the user said and what the model is.
+// The user's options and the model's properties.
 struct RuleInputs {
   GraphMode mode = GraphMode::kFullAndPiecewise;
   bool disable_cuda_graph = false;
   bool disable_piecewise_cuda_graph = false;
   bool enforce_piecewise_cuda_graph = false;
-  bool torch_compile = false;  // --enable-torch-compile, which is for decode
+  bool torch_compile = false;  // enable_torch_compile, which is for decode
   std::int64_t pipeline_stages = 1;
-  // Every layer has attention in the graph, with query heads a multiple of KV heads.
-  bool standard_gqa = true;
+  bool standard_gqa = true;                          // of every layer; LayerCaches, as is the next
+  std::vector<std::int64_t> undeclared_layers = {};  // whose cache layout no operator declares
 };
 
 struct Rule {
   std::string_view name;
   bool (*applies)(const RuleInputs& inputs);
   std::string_view message;
-  bool by_user;  // an explicit wish: --enforce-piecewise-cuda-graph does not skip it
+  bool by_user;  // the user turned graphs off: enforce_piecewise_cuda_graph does not skip it
+  std::string (*detail)(const RuleInputs& inputs) = nullptr;  // what follows the message
 };
 std::span<const Rule> piecewise_rules();
 

@@ -22,6 +22,8 @@ constexpr const char* kTorchCompile =
     "Disable piecewise CUDA graph because piecewise_cuda_graph has conflict with torch compile";
 constexpr const char* kPipeline = "Disable piecewise CUDA graph because piecewise_cuda_graph does not support PP";
 constexpr const char* kNoGqa = "Disable piecewise CUDA graph because some layers do not apply Standard GQA";
+constexpr const char* kNoLayout =
+    "Disable piecewise CUDA graph because the operators do not declare the cache layout of some layers: 1, 3";
 
 TEST(Rules, EveryRuleFiresAloneWithItsMessage) {
   const struct {
@@ -33,7 +35,8 @@ TEST(Rules, EveryRuleFiresAloneWithItsMessage) {
                {"cuda_graph_mode", {.mode = GraphMode::kOff}, kModeOff},
                {"torch_compile", {.torch_compile = true}, kTorchCompile},
                {"pipeline_parallel", {.pipeline_stages = 2}, kPipeline},
-               {"standard_gqa", {.standard_gqa = false}, kNoGqa}};
+               {"standard_gqa", {.standard_gqa = false}, kNoGqa},
+               {"cache_layout", {.undeclared_layers = {1, 3}}, kNoLayout}};
   std::set<std::string_view> covered;
   for (const auto& c : cases) {
     const GraphSwitches switches = apply_rules(c.inputs);
@@ -52,9 +55,10 @@ TEST(Rules, MessagesComeInTheTablesOrder) {
                        .disable_piecewise_cuda_graph = true,
                        .torch_compile = true,
                        .pipeline_stages = 2,
-                       .standard_gqa = false};
+                       .standard_gqa = false,
+                       .undeclared_layers = {1, 3}};
   EXPECT_THAT(apply_rules(all).messages,
-              ElementsAre(kDisabled, kPiecewiseDisabled, kModeOff, kTorchCompile, kPipeline, kNoGqa));
+              ElementsAre(kDisabled, kPiecewiseDisabled, kModeOff, kTorchCompile, kPipeline, kNoGqa, kNoLayout));
 }
 
 TEST(Rules, EnforceSkipsAutomaticRulesOnly) {
@@ -78,9 +82,9 @@ TEST(Rules, SwitchesFollowTheMatrix) {
     bool decode, prefill, whole;
   } cases[] = {
       {"default", {}, true, true, false},
-      {"--disable-cuda-graph", {.disable_cuda_graph = true}, false, false, false},
-      {"--disable-piecewise-cuda-graph", {.disable_piecewise_cuda_graph = true}, true, false, false},
-      {"--enable-torch-compile", {.torch_compile = true}, true, false, false},
+      {"disable_cuda_graph", {.disable_cuda_graph = true}, false, false, false},
+      {"disable_piecewise_cuda_graph", {.disable_piecewise_cuda_graph = true}, true, false, false},
+      {"enable_torch_compile", {.torch_compile = true}, true, false, false},
       {"pp > 1", {.pipeline_stages = 2}, true, false, false},
       {"no standard GQA", {.standard_gqa = false}, true, false, false},
       {"mode off", {.mode = kOff}, false, false, false},
@@ -109,9 +113,8 @@ TEST(GraphModes, ParseWhatTheyPrint) {
   for (const char* wrong : {"", "Full", "full ", "piecewise,full", "on"}) {
     const Result<GraphMode> mode = parse_graph_mode(wrong);
     EXPECT_EQ(mode.status().code(), StatusCode::kInvalidArgument) << wrong;
-    EXPECT_THAT(mode.status().message(),
-                AllOf(HasSubstr("--cuda-graph-mode"), HasSubstr('"' + std::string(wrong) + '"'),
-                      HasSubstr("off, piecewise, full, full_and_piecewise")));
+    EXPECT_THAT(mode.status().message(), AllOf(HasSubstr("cuda_graph_mode"), HasSubstr('"' + std::string(wrong) + '"'),
+                                               HasSubstr("off, piecewise, full, full_and_piecewise")));
   }
 }
 

@@ -1,6 +1,7 @@
 // What a runner is made with. The engine decides it (engine/engine_plan.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -42,10 +43,15 @@ struct RunnerOptions {
   std::int64_t max_requests = 256;       // of one forward
   std::int64_t context_length = 2048;    // of one request
   std::int64_t page_size = 16;
-  std::int64_t num_pages = 0;            // of the KV cache, reserved page 0 included
+  std::vector<std::int64_t> num_pages;   // [cache groups]: pages, or slots of a state group, reserved page 0 included
   Communicator* communicator = nullptr;  // tensor-parallel ranks; null: one
   bool deterministic = false;            // ForwardContext::deterministic
   bool show_progress = false;
+
+  // Pages that every cache group has, the reserved one excluded.
+  std::int64_t shared_pages() const {
+    return num_pages.empty() ? 0 : *std::min_element(num_pages.begin(), num_pages.end()) - 1;
+  }
 };
 
 }  // namespace tessera

@@ -13,15 +13,17 @@ namespace {
 
 using ir::Symbol;
 
-ir::Bucket prefill_bucket(std::int64_t tokens, std::int64_t num_pages) {
+using NumPages = std::vector<std::int64_t>;  // [cache groups]
+
+ir::Bucket prefill_bucket(std::int64_t tokens, const NumPages& num_pages) {
   ir::Bucket bucket;
   bucket[Symbol::kTokens] = tokens;
-  bucket[Symbol::kPages] = num_pages;
+  for (std::size_t group = 0; group < num_pages.size(); ++group) bucket[ir::page_symbol(group)] = num_pages[group];
   return bucket;
 }
 
 // Every request adds `query_length` tokens and wants the logits of all of them.
-ir::Bucket decode_bucket(std::int64_t requests, std::int64_t query_length, std::int64_t num_pages) {
+ir::Bucket decode_bucket(std::int64_t requests, std::int64_t query_length, const NumPages& num_pages) {
   ir::Bucket bucket = prefill_bucket(requests * query_length, num_pages);
   bucket[Symbol::kRequests] = requests;
   bucket[Symbol::kQueryLength] = query_length;
@@ -103,7 +105,7 @@ PlanLimits plan_limits(const RunnerOptions& options) {
 Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, const RunnerOptions& options) {
   const std::int64_t max_tokens = max_padded_tokens(options);
   const std::int64_t max_rows = max_head_rows(options);
-  const std::int64_t num_pages = options.num_pages;
+  const NumPages num_pages = options.num_pages;
   const std::int64_t query_length = options.decode_query_length;
   const ir::Type& logits = graphs.choose.value(graphs.choose.states[0]).type;
   const std::int64_t choice_reserved =

@@ -37,7 +37,7 @@ inline RunnerOptions small_options() {
   options.max_requests = 4;
   options.context_length = kTestContext;
   options.page_size = kTestPageSize;
-  options.num_pages = 4 * kPagesPerRequest + 1;
+  options.num_pages = {4 * kPagesPerRequest + 1};
   return options;
 }
 
@@ -115,6 +115,7 @@ inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptio
   const ModelConfig config = TRY(ModelConfig::read(folder));
   ModelGraphs graphs = TRY(build_model(
       config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests}, op_table()));
+  options.num_pages.resize(graphs.body.cache_groups.size(), options.num_pages.front());
   RunnerBench bench;
   bench.device = TRY(FakeDevice::create(faults, {.threads = 1}));
   Weights weights =

@@ -56,7 +56,7 @@ TEST(Soak, IsTheSameForTheSameSeed) {
 
 TEST(Soak, HasSequencesForACacheOfOnePage) {
   RunnerOptions options = small_options();
-  options.num_pages = 2;  // and the reserved one
+  options.num_pages = {2};  // and the reserved one
   const SoakReport report = soaked(make_captured("llama", options), {.batches = 20});
   EXPECT_THAT(report.failures, IsEmpty());
   EXPECT_GE(report.tokens, 20);

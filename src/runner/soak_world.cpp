@@ -11,11 +11,11 @@ SoakWorld::SoakWorld(const RunnerOptions& options, std::size_t cache_groups, std
                      std::int64_t hidden_size, std::uint64_t seed)
     : options_(options),
       longest_(
-          std::min(options.context_length, std::max<std::int64_t>((options.num_pages - 1) / 2, 1) * options.page_size)),
+          std::min(options.context_length, std::max<std::int64_t>(options.shared_pages() / 2, 1) * options.page_size)),
       vocab_size_(vocab_size),
       hidden_size_(hidden_size),
       random_(seed) {
-  for (std::int64_t page = options.num_pages - 1; page > 0; --page) free_.emplace_back(static_cast<std::int32_t>(page));
+  for (std::int64_t page = options.shared_pages(); page > 0; --page) free_.emplace_back(static_cast<std::int32_t>(page));
   batch_.groups.resize(cache_groups);
 }
 

@@ -202,7 +202,7 @@ class Verifier {
   // Requests own the pages from 1 on, in order; sets used_pages_.
   Result<ForwardBatch> make_batch(std::int64_t size, bool decode) {
     const std::int64_t page_size = r_.options.page_size;
-    const std::int64_t usable = r_.options.num_pages - 1;
+    const std::int64_t usable = r_.options.shared_pages();
     Lengths lengths = decode ? decode_lengths(size, r_.options.decode_query_length, r_.options.context_length)
                              : prefill_lengths(size, r_.options.context_length, r_.options.max_requests);
     if (lengths.pages(page_size) > usable) lengths.prefix.assign(lengths.prefix.size(), 0);

@@ -144,8 +144,9 @@ std::string EngineState::body(const EngineStats& stats, const ServerLatencies& l
   write_runner(json.key("decode"), decode_head_, RunnerKind::kDecode, stats.graphs->decode, stats.forwards);
   json.key("requests").object().key("running").value(stats.running).key("queued").value(stats.queued);
   json.key("preemptions").value(stats.preemptions).end_object();
-  json.key("kv").object().key("used_pages").value(stats.used_pages).key("cached_pages").value(stats.cached_pages);
-  json.key("usable_pages").value(stats.usable_pages).key("page_size").value(stats.page_size).end_object();
+  const CacheGroupStats& cache = stats.fullest_group();
+  json.key("kv").object().key("used_pages").value(cache.used_pages).key("cached_pages").value(cache.cached_pages);
+  json.key("usable_pages").value(cache.usable_pages).key("page_size").value(stats.page_size).end_object();
   json.key("totals").object().key("prompt_tokens").value(stats.prompt_tokens);
   json.key("cached_tokens").value(stats.cached_tokens).key("output_tokens").value(stats.output_tokens);
   json.key("steps").value(stats.steps).key("forward_tokens").value(stats.forwards.tokens);

@@ -170,11 +170,11 @@ void ServerMetrics::Impl::add_sglang(Families& families, const EngineStats& stat
                  static_cast<double>(stats.running));
   families.gauge("sglang:num_queue_reqs", "Requests that wait for room.", labels, static_cast<double>(stats.queued));
   families.gauge("sglang:token_usage", "Share of the KV cache that running requests hold.", labels,
-                 ratio(stats.used_pages, stats.usable_pages));
+                 stats.fullest_group().usage());
   families.gauge("sglang:num_used_tokens", "Tokens of KV cache that running requests hold, in whole pages.", labels,
-                 static_cast<double>(stats.used_pages * stats.page_size));
+                 static_cast<double>(stats.fullest_group().used_pages * stats.page_size));
   families.gauge("sglang:max_total_num_tokens", "Tokens that the KV cache has room for.", labels,
-                 static_cast<double>(stats.usable_pages * stats.page_size));
+                 static_cast<double>(stats.fullest_group().usable_pages * stats.page_size));
   families.gauge("sglang:cache_hit_rate", "Share of prompt tokens found in the prefix cache, since the start.", labels,
                  ratio(stats.cached_tokens, stats.prompt_tokens));
   families.gauge("sglang:gen_throughput", "Tokens generated per second since the scrape before.", labels, throughput);
@@ -197,7 +197,7 @@ void ServerMetrics::Impl::add_vllm(Families& families, const EngineStats& stats)
   families.gauge("vllm:num_requests_waiting", "Requests that wait for room.", labels,
                  static_cast<double>(stats.queued));
   families.gauge("vllm:kv_cache_usage_perc", "Share of the KV cache that running requests hold; 1 is all.", labels,
-                 ratio(stats.used_pages, stats.usable_pages));
+                 stats.fullest_group().usage());
   families.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked for in the prefix cache.", labels,
                    stats.prompt_tokens);
   families.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", labels,
@@ -221,7 +221,7 @@ void ServerMetrics::Impl::add_own(Families& families, const EngineStats& stats) 
   families.counter("tessera:steps_total", "Steps of the engine.", {}, stats.steps);
   families.counter("tessera:preemptions_total", "Requests put back for want of pages.", {}, stats.preemptions);
   families.gauge("tessera:cached_pages", "Pages that the prefix cache alone holds.", {},
-                 static_cast<double>(stats.cached_pages));
+                 static_cast<double>(stats.fullest_group().cached_pages));
   std::vector<Sample> http;
   for (const auto& [key, count] : answers)
     http.push_back({{{"route", key.first}, {"status", std::to_string(key.second)}}, static_cast<double>(count)});

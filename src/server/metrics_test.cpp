@@ -46,8 +46,8 @@ EngineStats idle_stats() {
 }
 
 EngineStats some_stats() {
-  EngineStats stats{
-      .running = 3, .queued = 2, .used_pages = 10, .cached_pages = 5, .usable_pages = 40, .page_size = 16};
+  EngineStats stats{.running = 3, .queued = 2, .num_cache_groups = 1, .page_size = 16};
+  stats.cache_groups[0] = {.used_pages = 10, .cached_pages = 5, .usable_pages = 40};
   stats.prompt_tokens = 1000;
   stats.cached_tokens = 250;
   stats.output_tokens = 500;

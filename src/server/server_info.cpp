@@ -29,7 +29,8 @@ void write_sizes(JsonWriter& json, const std::vector<std::int64_t>& sizes) {
 void write_plan(JsonWriter& json, const Engine& engine) {
   const RunnerOptions& runner = engine.runner().options();
   json.object().key("context_length").value(runner.context_length).key("max_tokens").value(runner.max_tokens);
-  json.key("max_requests").value(runner.max_requests).key("num_pages").value(runner.num_pages);
+  json.key("max_requests").value(runner.max_requests).key("num_pages");
+  write_sizes(json, runner.num_pages);
   json.key("page_size").value(runner.page_size).key("prefill_sizes");
   write_sizes(json, runner.prefill_sizes);
   write_sizes(json.key("decode_sizes"), runner.decode_sizes);
@@ -61,8 +62,9 @@ void write_forwards(JsonWriter& json, const ForwardCounters& forwards) {
 
 void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.object().key("running").value(stats.running).key("queued").value(stats.queued);
-  json.key("used_pages").value(stats.used_pages).key("cached_pages").value(stats.cached_pages);
-  json.key("usable_pages").value(stats.usable_pages).key("prompt_tokens").value(stats.prompt_tokens);
+  const CacheGroupStats& cache = stats.fullest_group();
+  json.key("used_pages").value(cache.used_pages).key("cached_pages").value(cache.cached_pages);
+  json.key("usable_pages").value(cache.usable_pages).key("prompt_tokens").value(stats.prompt_tokens);
   json.key("cached_tokens").value(stats.cached_tokens).key("output_tokens").value(stats.output_tokens);
   json.key("preemptions").value(stats.preemptions).key("steps").value(stats.steps).key("forwards");
   write_forwards(json, stats.forwards);

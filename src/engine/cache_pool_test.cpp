@@ -1,40 +1,46 @@
 // Catches: a page handed out twice or lost on its way back, and the reserved page handed out.
-#include "tessera/engine/page_pool.h"
+#include "tessera/engine/cache_pool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 
 namespace tessera {
 namespace {
 
-TEST(PagePool, HandsOutEveryPageButTheReservedOne) {
-  PagePool pool(5, 16);
+TEST(CachePool, HandsOutEveryPageButTheReservedOne) {
+  CachePool pool({.num_pages = 5});
   EXPECT_EQ(pool.num_usable(), 4);
   EXPECT_EQ(pool.num_free(), 4);
   for (const int page : {1, 2, 3, 4}) EXPECT_EQ(pool.take(), PageId(page));
   EXPECT_EQ(pool.num_free(), 0);
 }
 
-TEST(PagePool, CountsPagesRoundedUp) {
-  const PagePool pool(5, 16);
-  const std::pair<std::int64_t, std::int64_t> cases[] = {{0, 0}, {1, 1}, {16, 1}, {17, 2}, {32, 2}, {33, 3}};
-  for (const auto& [tokens, pages] : cases) EXPECT_EQ(pool.pages_for(tokens), pages) << tokens;
+TEST(CachePool, AWindowLiesInItsPagesAndOneMore) {
+  for (const std::int64_t page_size : {1, 3, 16}) {
+    for (std::int64_t window = 1; window < 50; ++window) {
+      std::int64_t most = 0;
+      for (std::int64_t first = 0; first < page_size; ++first)
+        most = std::max(most, (first + window - 1) / page_size + 1);
+      EXPECT_EQ(window_pages(window, page_size), most) << window << " tokens in pages of " << page_size;
+    }
+  }
 }
 
-TEST(PagePool, WithoutUsablePagesNothingIsFree) {
+TEST(CachePool, WithoutUsablePagesNothingIsFree) {
   for (const std::int64_t pages : {0, 1}) {
-    const PagePool pool(pages, 16);
+    const CachePool pool({.num_pages = pages});
     EXPECT_EQ(pool.num_usable(), 0);
     EXPECT_EQ(pool.num_free(), 0);
   }
 }
 
-TEST(PagePool, NoPageHasTwoOwnersOnRandomUse) {
+TEST(CachePool, NoPageHasTwoOwnersOnRandomUse) {
   std::mt19937 random(1);
-  PagePool pool(60, 16);
+  CachePool pool({.num_pages = 60});
   std::set<PageId> held;
   for (int i = 0; i < 20000; ++i) {
     if (pool.num_free() > 0 && random() % 2 == 0) {

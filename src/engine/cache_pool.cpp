@@ -1,16 +1,18 @@
-#include "tessera/engine/page_pool.h"
+#include "tessera/engine/cache_pool.h"
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace tessera {
 
-PagePool::PagePool(std::int64_t num_pages, std::int64_t page_size)
-    : page_size_(page_size), num_usable_(std::max<std::int64_t>(num_pages - 1, 0)) {
+CachePool::CachePool(CacheGroupOptions options)
+    : options_(std::move(options)), num_usable_(std::max<std::int64_t>(options_.num_pages - 1, 0)) {
+  free_.reserve(static_cast<std::size_t>(num_usable_));
   for (std::int64_t page = num_usable_; page >= 1; --page) free_.emplace_back(static_cast<std::int32_t>(page));
 }
 
-PageId PagePool::take() {
+PageId CachePool::take() {
   assert(!free_.empty());
   const PageId page = free_.back();
   free_.pop_back();

@@ -1,0 +1,47 @@
+#include "tessera/cli/option_words.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "tessera/runner/rules.h"
+
+namespace tessera::cli {
+namespace {
+
+// Of the rules, whose words are fixed; 0: none begins here.
+std::size_t rule_message_length(std::string_view text) {
+  for (const Rule& rule : piecewise_rules())
+    if (text.starts_with(rule.message)) return rule.message.size();
+  return 0;
+}
+
+bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
+
+}  // namespace
+
+std::string with_flags(std::string_view message, std::span<const FlagValue> flags) {
+  std::string text;
+  for (std::size_t at = 0; at < message.size();) {
+    const std::size_t fixed = rule_message_length(message.substr(at));
+    text += message.substr(at, fixed);
+    at += fixed;
+    std::size_t end = at;
+    while (end < message.size() && is_name_char(message[end])) ++end;
+    if (end == at) {
+      if (at < message.size()) text += message[at++];
+      continue;
+    }
+    const std::string_view word = message.substr(at, end - at);
+    std::string flag = "--" + std::string(word);
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    const bool names_option =
+        word.find('_') != std::string_view::npos || (at == 0 && message.substr(end).starts_with(':'));
+    const bool known =
+        names_option && std::any_of(flags.begin(), flags.end(), [&](const FlagValue& f) { return f.flag == flag; });
+    text += known ? flag : std::string(word);
+    at = end;
+  }
+  return text;
+}
+
+}  // namespace tessera::cli

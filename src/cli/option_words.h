@@ -1,0 +1,18 @@
+// Messages of the layers below name options without dashes (mem_fraction_static), because they do not know where
+// options come from. On the command line they are flags.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tessera/cli/flags.h"
+
+namespace tessera::cli {
+
+// `message` with the command's own flags in place of option names: "mem_fraction_static" becomes
+// "--mem-fraction-static". A name of one word ("dtype") is only replaced where the message begins with it and a colon.
+// The rules that turn graphs off keep their words.
+std::string with_flags(std::string_view message, std::span<const FlagValue> flags);
+
+}  // namespace tessera::cli

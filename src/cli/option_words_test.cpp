@@ -1,0 +1,31 @@
+// Catches: an option that an error names as nobody can write it on the command line, and words of a sentence or of
+// another program that are taken for options.
+#include "tessera/cli/option_words.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::cli {
+namespace {
+
+TEST(OptionWords, OptionsBecomeTheCommandsFlags) {
+  const std::vector<FlagValue> flags{{.flag = "--mem-fraction-static"},
+                                     {.flag = "--dtype"},
+                                     {.flag = "--page-size"},
+                                     {.flag = "--disable-cuda-graph"}};
+  const std::pair<const char*, const char*> cases[] = {
+      {"lower mem_fraction_static (0.8, 0.7)", "lower --mem-fraction-static (0.8, 0.7)"},
+      {"page_size: 0 is not accepted", "--page-size: 0 is not accepted"},
+      {"dtype: \"x\" is none of", "--dtype: \"x\" is none of"},
+      {"another dtype: use it", "another dtype: use it"},
+      {"raise --mem-fraction-static", "raise --mem-fraction-static"},
+      {"max_new_tokens is no flag here", "max_new_tokens is no flag here"},
+      {"no_page_size, page_sizes", "no_page_size, page_sizes"},
+      {"mem_fraction_static", "--mem-fraction-static"},
+      {"graphs are off: Disable piecewise CUDA graph because disable_cuda_graph is set; page_size",
+       "graphs are off: Disable piecewise CUDA graph because disable_cuda_graph is set; --page-size"},
+      {"", ""}};
+  for (const auto& [message, want] : cases) EXPECT_EQ(with_flags(message, flags), want);
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,51 @@
+// The free pages of one cache group. Page 0 is reserved for padding and never handed out. A state group's pages are
+// slots: one for each sequence or checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/base/strong_id.h"
+#include "tessera/ir/graph.h"
+
+namespace tessera {
+
+struct CacheGroupOptions {
+  std::string name = "full";  // ir::CacheGroup's, as are the next two
+  ir::CacheGroup::Kind kind = ir::CacheGroup::Kind::kPaged;
+  std::int64_t window = 0;
+  std::int64_t num_pages = 1;   // page 0 included
+  std::int64_t page_bytes = 0;  // over all layers of the group
+
+  // Whether a sequence has a page for all of its tokens.
+  bool keeps_all() const { return kind == ir::CacheGroup::Kind::kPaged || kind == ir::CacheGroup::Kind::kLatent; }
+  bool is_window() const { return kind == ir::CacheGroup::Kind::kWindow; }
+  bool is_state() const { return kind == ir::CacheGroup::Kind::kState; }
+};
+
+// The most pages that `window` consecutive tokens lie in.
+constexpr std::int64_t window_pages(std::int64_t window, std::int64_t page_size) {
+  return (window - 1 + page_size - 1) / page_size + 1;
+}
+
+class CachePool {
+ public:
+  explicit CachePool(CacheGroupOptions options);
+
+  const CacheGroupOptions& options() const { return options_; }
+  std::int64_t num_free() const { return static_cast<std::int64_t>(free_.size()); }
+  std::int64_t num_usable() const { return num_usable_; }
+
+  // Precondition: num_free() > 0.
+  PageId take();
+  // Precondition: the page was taken, and not given back since.
+  void give_back(PageId page) { free_.push_back(page); }
+
+ private:
+  CacheGroupOptions options_;
+  std::int64_t num_usable_;
+  std::vector<PageId> free_;  // taken from the back
+};
+
+}  // namespace tessera

@@ -1,0 +1,112 @@
+// What happens to a request before it is scheduled: checks, its seed, its place in the queue.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tessera/engine/engine.h"
+
+namespace tessera {
+namespace {
+
+// splitmix64 (Steele et al., 2014): a stream of seeds from one seed.
+std::uint64_t next_random(std::uint64_t& state) {
+  std::uint64_t z = (state += 0x9e3779b97f4a7c15ULL);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+std::int64_t Engine::draw_seed() { return static_cast<std::int64_t>(next_random(seed_state_) >> 1); }
+
+std::int64_t Engine::max_request_tokens() const {
+  // The last token's keys and values are never needed.
+  return std::min(runner_->options().context_length, scheduler_->cache().max_tokens() + 1);
+}
+
+// What the prompt is made of: ids of the vocabulary, or embeddings.
+Status Engine::check_inputs(const Request& request) const {
+  const auto check_id = [&](std::string_view what, std::int32_t id) {
+    if (id >= 0 && id < config_.vocab_size) return ok_status();
+    return invalid_argument(fmt::format("{} has id {}; accepted are 0 to {}", what, id, config_.vocab_size - 1));
+  };
+  for (const auto& [token, bias] : request.sampling.logit_bias) TRY(check_id("a token of logit_bias", token.value()));
+  for (const TokenId token : request.stop.ids) TRY(check_id("a stop token", token.value()));
+  if (!request.input_embeds.empty()) {
+    const auto hidden = static_cast<std::size_t>(config_.hidden_size);
+    if (request.input_embeds.size() % hidden != 0) {
+      return invalid_argument(fmt::format("input_embeds has {} numbers, which are no rows of the hidden size {}",
+                                          request.input_embeds.size(), hidden));
+    }
+    if (!std::all_of(request.input_embeds.begin(), request.input_embeds.end(),
+                     [](float x) { return std::isfinite(x); }))
+      return invalid_argument("input_embeds has a number that is not finite");
+    return ok_status();
+  }
+  if (request.prompt.empty()) return invalid_argument("the prompt is empty; at least one token is needed");
+  for (std::size_t i = 0; i < request.prompt.size(); ++i) {
+    const std::int32_t id = request.prompt[i].value();
+    if (id < 0 || id >= config_.vocab_size) return check_id(fmt::format("prompt token {}", i), id);
+  }
+  return ok_status();
+}
+
+Status Engine::check(Request& request) const {
+  TRY(check_sampling(request.sampling));
+  TRY(check_request(request));
+  TRY(check_inputs(request));
+  if (!request.stop.texts.empty() && tokenizer_ == std::nullopt)
+    return invalid_argument("stop strings need a tokenizer, and the model has none");
+  if (!request.input_embeds.empty())
+    request.prompt.assign(request.input_embeds.size() / static_cast<std::size_t>(config_.hidden_size), TokenId(0));
+  if (request.score) request.stop.max_new_tokens = 0;
+  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t context = max_request_tokens();
+  const std::int64_t longest = std::min(context, scheduler_->cache().max_tokens());
+  const bool generates = request.stop.max_new_tokens > 0;
+  if (length > longest || (length == context && generates)) {
+    return invalid_argument(
+        fmt::format("the prompt has {} tokens, which is too long for a context of {}", length, longest));
+  }
+  request.stop.max_new_tokens = std::min(request.stop.max_new_tokens, context - length);
+  request.stop.min_new_tokens = std::min(request.stop.min_new_tokens, request.stop.max_new_tokens);
+  return ok_status();
+}
+
+Result<RequestId> Engine::submit(Request request) {
+  TRY(check(request));
+  // Those that came since the last step do not wait where the next one has room for them.
+  const std::int64_t room = runner_->options().max_requests - scheduler_->num_running();
+  const std::int64_t queued = scheduler_->num_waiting() - room;
+  if (options_.max_queued_requests > 0 && queued >= options_.max_queued_requests) {
+    return resource_exhausted(fmt::format("{} requests wait already, which is the most (max_queued_requests)", queued));
+  }
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = RequestId(next_id_++);
+  sequence->order = sequence->id.value();
+  sequence->seed = request.sampling.seed ? *request.sampling.seed : draw_seed();
+  sequence->tokens = request.prompt;
+  sequence->request = std::move(request);
+  const Request& kept = sequence->request;
+  if (kept.sampling.edits_logits() || kept.stop.min_new_tokens > 0) {
+    std::vector<TokenId> ends = kept.stop.ids;
+    if (!kept.stop.ignore_eos) ends.insert(ends.end(), end_ids_.begin(), end_ids_.end());
+    sequence->edits.emplace(kept, ends);
+  }
+  if (kept.grammar != nullptr) sequence->matcher.emplace(kept.grammar);
+  if (tokenizer_ && (kept.wants_text || !kept.stop.texts.empty())) sequence->text.emplace(*tokenizer_, kept);
+  using Clock = Sequence::Clock;
+  sequence->arrived = Clock::now();
+  if (kept.timeout_s > 0) {
+    sequence->deadline =
+        sequence->arrived + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kept.timeout_s));
+  }
+  const RequestId id = sequence->id;
+  scheduler_->add(std::move(sequence));
+  return id;
+}
+
+}  // namespace tessera

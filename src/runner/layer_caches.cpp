@@ -1,0 +1,46 @@
+#include "tessera/runner/layer_caches.h"
+
+#include <algorithm>
+
+#include "tessera/ops/attention.h"
+
+namespace tessera {
+namespace {
+
+bool takes_states_of(const ir::Graph& body, const ir::Node& node, std::size_t group) {
+  return std::any_of(node.operands.begin(), node.operands.end(), [&](ir::ValueId id) {
+    const ir::Value& value = body.value(id);
+    return value.kind == ir::ValueKind::kState && ir::cache_group_of(value.type) == group;
+  });
+}
+
+}  // namespace
+
+LayerCaches layer_caches(const ir::Graph& body, std::int64_t num_layers) {
+  LayerCaches caches;
+  const std::vector<ir::CacheGroup>& groups = body.cache_groups;
+  for (std::int64_t layer = 0; layer < num_layers; ++layer) {
+    const auto found = std::find_if(groups.begin(), groups.end(), [&](const ir::CacheGroup& group) {
+      return std::find(group.layers.begin(), group.layers.end(), layer) != group.layers.end();
+    });
+    std::ptrdiff_t users = 0;
+    std::ptrdiff_t attentions = 0;
+    if (found != groups.end()) {
+      const auto index = static_cast<std::size_t>(found - groups.begin());
+      for (const ir::Node& node : body.nodes) {
+        if (!takes_states_of(body, node, index)) continue;
+        ++users;
+        attentions += node.op == kAttention.name ? 1 : 0;
+      }
+      const bool keeps_rows =
+          found->kind == ir::CacheGroup::Kind::kPaged || found->kind == ir::CacheGroup::Kind::kWindow;
+      caches.standard_gqa = caches.standard_gqa && keeps_rows && attentions == std::ssize(found->layers);
+    } else {
+      caches.standard_gqa = false;
+    }
+    if (users == 0) caches.undeclared.push_back(layer);
+  }
+  return caches;
+}
+
+}  // namespace tessera

@@ -1,0 +1,23 @@
+// What a model's graph declares of its layers' caches: the cache groups list the layers, and operators read and write
+// the groups' states.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/ir/graph.h"
+
+namespace tessera {
+
+struct LayerCaches {
+  // Every layer has the operator `attention` over pages of keys and values, which takes query heads in multiples of KV
+  // heads.
+  bool standard_gqa = true;
+  // Layers of no cache group, or of one whose states no operator takes.
+  std::vector<std::int64_t> undeclared;
+};
+
+// Of the layers 0 … num_layers - 1.
+LayerCaches layer_caches(const ir::Graph& body, std::int64_t num_layers);
+
+}  // namespace tessera

@@ -1,0 +1,103 @@
+// Catches: an answer that depends on the requests that arrive beside it. Deterministic inference promises the same bits
+// whatever else is in a batch, however prompts are cut and whether a prefix came from the cache.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tessera/engine/engine.h"
+#include "test_paths.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kRequests = 16;
+
+// Every checkpoint in tests/data/goldens.
+std::vector<std::string> golden_families() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(testing::data_path("goldens")))
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Prompts of 2 to 92 tokens; every third begins like another one, every second is sampled.
+Request request(std::int64_t index) {
+  Request made{.stop = {.max_new_tokens = 8 + index, .ignore_eos = true}};
+  const std::int64_t family = index % 3 == 0 ? 0 : index;
+  for (std::int64_t i = 0; i < 2 + 6 * index; ++i)
+    made.prompt.emplace_back(static_cast<std::int32_t>((family * 61 + i * 17 + i * i) % 250));
+  made.prompt.back() = TokenId(static_cast<std::int32_t>(index));
+  made.logprobs.output = 2;
+  if (index % 2 == 1) made.sampling = {.temperature = 0.9, .top_p = 0.95, .seed = index};
+  return made;
+}
+
+Result<std::unique_ptr<Engine>> make(const std::string& golden, bool cached, std::int64_t chunk) {
+  EngineOptions options{
+      .model_path = testing::data_path("goldens/" + golden), .device = testing::test_device_name(), .dtype = "float32"};
+  options.context_length = 256;
+  options.chunked_prefill_size = chunk;
+  options.max_running_requests = 12;
+  options.deterministic = true;
+  options.disable_radix_cache = !cached;
+  options.graphs.piecewise_tokens = {8, chunk};
+  return Engine::create(options);
+}
+
+// What a client sees, event by event: token and the bits of its log-probabilities.
+using Stream = std::vector<std::uint32_t>;
+
+void append(Stream& stream, const RequestEvent& event) {
+  ASSERT_TRUE(event.error.ok()) << event.error.to_string();
+  if (!event.token) return;
+  stream.push_back(static_cast<std::uint32_t>(event.token->value()));
+  stream.push_back(std::bit_cast<std::uint32_t>(event.logprobs->token.logprob));
+  for (const TokenLogprob& top : event.logprobs->top) stream.push_back(std::bit_cast<std::uint32_t>(top.logprob));
+}
+
+class DeterministicIdentity : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(DeterministicIdentity, SixteenRequestsStreamTheSameBytesAloneAndTogether) {
+  Result<std::unique_ptr<Engine>> alone = make(GetParam(), /*cached=*/false, /*chunk=*/128);
+  ASSERT_TRUE(alone.ok()) << alone.status().to_string();
+  std::vector<Stream> want(kRequests);
+  for (std::int64_t i = 0; i < kRequests; ++i) {
+    const Request one = request(i);
+    const auto done = (*alone)->run(
+        {&one, 1}, [&](std::size_t, const RequestEvent& event) { append(want[static_cast<std::size_t>(i)], event); });
+    ASSERT_TRUE(done.ok()) << done.status().to_string();
+  }
+
+  Result<std::unique_ptr<Engine>> together = make(GetParam(), /*cached=*/true, /*chunk=*/32);
+  ASSERT_TRUE(together.ok()) << together.status().to_string();
+  std::map<RequestId, std::size_t> index_of;
+  std::vector<Stream> got(kRequests);
+  // They arrive by threes, while those before them run.
+  for (std::int64_t step = 0; step == 0 || !(*together)->idle(); ++step) {
+    for (int i = 0; i < 3 && std::ssize(index_of) < kRequests; ++i) {
+      const std::size_t index = index_of.size();
+      index_of[*(*together)->submit(request(static_cast<std::int64_t>(index)))] = index;
+    }
+    const auto events = (*together)->step();
+    ASSERT_TRUE(events.ok()) << events.status().to_string();
+    for (const RequestEvent& event : *events) append(got[index_of.at(event.request)], event);
+  }
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << "request " << i;
+  EXPECT_GT((*together)->stats().cached_tokens, 0) << "no prefix was reused";
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryGolden, DeterministicIdentity, ::testing::ValuesIn(golden_families()),
+                         [](const auto& name) {
+                           std::string text = name.param;
+                           for (char& c : text) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+                           return text;
+                         });
+
+}  // namespace
+}  // namespace tessera
