@@ -54,7 +54,7 @@ void Engine::end_expired() {
 Result<std::span<RequestEvent>> Engine::step() {
   events_.clear();
   end_expired();
-  // What a sequence waits for is read before anything else is scheduled.
+  // A sequence that needs its last token on the host is read before anything else is scheduled.
   const bool overlap = overlap_ && !scheduler_->reads_at_once();
   if (!overlap && runner_->in_flight() > 0) TRY(collect_oldest());
   const int before = runner_->in_flight();
@@ -64,7 +64,7 @@ Result<std::span<RequestEvent>> Engine::step() {
   return std::span<RequestEvent>(events_);
 }
 
-// Schedules into the batch behind those in flight and enqueues it. Its failure is its requests' own.
+// Schedules into the batch behind those in flight and enqueues it. A failure ends the requests of that batch alone.
 Status Engine::submit_next() {
   ScheduledBatch& next = batches_[static_cast<std::size_t>(runner_->in_flight())];
   scheduler_->next(next);
@@ -88,7 +88,7 @@ Status Engine::submit_next() {
   }
   if (decision.status().code() == StatusCode::kDeviceLost) return decision.status();
   fail(next, decision.status());
-  // What it enqueued before it failed may have overwritten the ids that the step before it left on the device.
+  // Work enqueued before the failure may have overwritten the ids that the previous step left on the device.
   if (runner_->in_flight() > 0) TRY(collect_oldest());
   scheduler_->forget_rows();
   return ok_status();
@@ -140,7 +140,7 @@ std::optional<Completion> Engine::take(RequestId id) {
 Result<bool> Engine::idle_work() {
   if (!idle()) return internal_error("idle work is asked for while requests run");
   const bool left = TRY(runner_->idle_work());
-  known_shape_compiles_ = shape_compiles();  // no forward waited for those
+  known_shape_compiles_ = shape_compiles();  // idle work delayed no forward
   if (!left) profiles_->save(runner_->costs());
   return left;
 }

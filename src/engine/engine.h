@@ -63,25 +63,25 @@ class Engine {
   // Checks the request and queues it. kResourceExhausted where max_queued_requests wait already.
   Result<RequestId> submit(Request request);
   bool idle() const;
-  // Schedules and enqueues one forward, and takes what the one before it, or this one, came to: where the device
-  // runs beside the host, the next step is on its way before the last one's tokens are read. Events of every request
+  // Schedules and enqueues one forward, and collects the results of the previous one, or of this one: where the device
+  // runs beside the host, the next step is enqueued before the last one's tokens are read. Events of every request
   // that moved, valid until the next call, the caller's to move from; there may be none. Allocates nothing in a steady
   // decode.
   Result<std::span<RequestEvent>> step();
-  // What a finished request came to; once.
+  // A finished request's completion; returned once.
   std::optional<Completion> take(RequestId id);
-  // One piece of work that may wait until there is nothing else to do: captures a size that is still to come, or
-  // measures what a forward costs. False where none is left. Precondition: idle().
+  // One piece of work for idle moments: captures a pending size, or measures what a forward costs. False where none is
+  // left. Precondition: idle().
   Result<bool> idle_work();
   // Drops a request; its end is an event of kind kCancelled in no step.
   void cancel(RequestId id);
 
-  // Submits all, steps until idle, and returns their ends in order. `on_event` sees events as they come.
+  // Submits all, steps until idle, and returns their completions in order. `on_event` is called for every event.
   Result<std::vector<Completion>> run(std::span<const Request> requests,
                                       const std::function<void(std::size_t index, const RequestEvent&)>& on_event = {});
 
   EngineStats stats() const;
-  // Forgets all prefixes but those in use.
+  // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_->flush_prefixes(); }
 
  private:
@@ -119,8 +119,8 @@ class Engine {
   bool overlap_ = false;
   // Forwards in flight, oldest first, and after them the batch that is being scheduled.
   std::array<ScheduledBatch, ModelRunner::kMaxInFlight> batches_;
-  std::vector<float> logits_;         // of the forward at hand
-  std::vector<float> hidden_states_;  // of the forward at hand
+  std::vector<float> logits_;         // of the current forward
+  std::vector<float> hidden_states_;  // of the current forward
   std::vector<RequestEvent> events_;
   std::vector<RequestId> expired_;
   std::vector<TokenId> end_ids_;
@@ -132,7 +132,7 @@ class Engine {
   std::int64_t output_tokens_ = 0;
   mutable GraphInventoryCache inventory_;
   FallbackWatch watch_;
-  std::int64_t known_shape_compiles_ = 0;  // up to the forward before, or the idle work after it
+  std::int64_t known_shape_compiles_ = 0;  // as of the last forward, or the idle work after it
   double prepare_seconds_ = 0;
   double load_seconds_ = 0;
   double capture_seconds_ = 0;

@@ -1,4 +1,4 @@
-// What becomes of a forward's outputs: tokens, texts, log-probabilities and hidden states of each sequence in it.
+// Collecting a forward's outputs: tokens, texts, log-probabilities and hidden states of each sequence in it.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -48,7 +48,7 @@ void Engine::collect_entry(const ScheduledBatch& batch, const ScheduledBatch::En
 
 void Engine::collect_prompt_rows(const ScheduledBatch::Entry& entry, const StepOutputs& outputs, int top) {
   Sequence& sequence = *entry.sequence;
-  // Rows of a forward that was in flight when the sequence was preempted come twice.
+  // Rows of a forward that was in flight when the sequence was preempted are computed twice.
   const std::int64_t known = std::max<std::int64_t>(sequence.rows_delivered - entry.first_prompt_row, 0);
   sequence.rows_delivered = std::max(sequence.rows_delivered, entry.first_prompt_row + entry.prompt_rows);
   if (sequence.request.score) {
@@ -96,7 +96,7 @@ void Engine::collect_token(const ScheduledBatch& batch, const ScheduledBatch::En
   if (ends) {
     event.finish = FinishReason::kStop;
     sequence.result.matched.id = token;
-    // Unless it is kept, the token, like those a later forward samples, stays pending for ever.
+    // The token is not settled unless it is kept, and neither are those that a later forward samples.
     if (!stop.keep_matched) return;
   }
   Scheduler::settle(entry, token);

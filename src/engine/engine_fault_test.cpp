@@ -124,7 +124,7 @@ TEST(EngineFaults, ALaunchThatFailsFailsItsRequestsAndNoOther) {
   }
 }
 
-TEST(EngineFaults, ALostDeviceIsToldToAll) {
+TEST(EngineFaults, ALostDeviceFailsEveryRequest) {
   Faulty faulty = start({}).value();
   faulty.device->set_plan({.lost_from = 40});
   const Request asked = request(11, 6);

@@ -184,7 +184,7 @@ TEST_P(EngineFeatures, APrefixFromTheCacheChangesNothing) {
   EXPECT_EQ(again.output_ids, first.output_ids);
 }
 
-TEST_P(EngineFeatures, PreemptedRequestsSayWhatTheySayAlone) {
+TEST_P(EngineFeatures, PreemptedRequestsGiveTheSameTextsAsAlone) {
   EngineOptions tight = small_options();
   tight.max_total_tokens = 96;
   const std::unique_ptr<Engine> engine = make(tight);
@@ -226,7 +226,7 @@ TEST_P(EngineFeatures, HiddenStatesAreOfEveryTokenOnce) {
     EXPECT_NE(key.runner, RunnerKind::kEager) << count.forwards << " forwards went eager";
 }
 
-TEST_P(EngineFeatures, EmbeddingsOfTokensSayWhatTheTokensSay) {
+TEST_P(EngineFeatures, EmbeddingsOfTokensGiveTheSameTextsAsTokens) {
   const std::unique_ptr<Engine> engine = make();
   const std::int64_t hidden = engine->config().hidden_size;
   const Checkpoint checkpoint = *Checkpoint::open(small_options().model_path);
@@ -264,7 +264,7 @@ TEST_P(EngineFeatures, APromptThatTheCacheCannotHoldIsRefusedAndHoldsNobodyUp) {
   EXPECT_THAT(run_one(*engine, request(32, 1)).output_ids, SizeIs(1)) << "the last token needs no place";
 }
 
-TEST_P(EngineFeatures, WhatTheNextStepHasRoomForIsNoQueue) {
+TEST_P(EngineFeatures, RequestsThatFitTheNextStepAreNotQueued) {
   EngineOptions options = small_options();
   options.max_queued_requests = 1;
   const std::unique_ptr<Engine> engine = make(options);
@@ -320,7 +320,7 @@ TEST_P(EngineFeatures, APromptAloneCanBeAskedFor) {
   EXPECT_THAT(done.prompt_logprobs, SizeIs(40));
 }
 
-TEST(EngineSubmit, RefusesWhatIsAskedForInVain) {
+TEST(EngineSubmit, RefusesRequestsThatCannotBeServed) {
   const std::unique_ptr<Engine> engine = make_engine();
   const auto error = [&](auto change) {
     Request r = request(5, 4);

@@ -76,7 +76,7 @@ Status Engine::load() {
   TRY(load_texts());
 
   seed_state_ = options_.random_seed != 0 ? options_.random_seed : std::random_device{}();
-  // One bar at a time: where both overlap, loading is what takes long.
+  // One progress bar at a time: where both overlap, loading takes longer.
   if (device_->properties().kind != DeviceKind::kCpu) plan.runner.show_progress = false;
   Weights weights = TRY(Weights::allocate(plan.graphs.weights, *device_));
   WeightSource source = TRY(weight_source(options_));
@@ -86,7 +86,7 @@ Status Engine::load() {
                                     .max_running = plan.runner.max_requests,
                                     .vocab_size = config_.vocab_size,
                                     .prefix_cache = !options_.disable_radix_cache};
-  // On a CPU a forward is over when it is enqueued: nothing would overlap, and ends would be seen a step late.
+  // On a CPU a forward has finished when enqueue returns: nothing would overlap, and ends would be noticed a step late.
   overlap_ = options_.overlap_schedule.value_or(device_->properties().kind != DeviceKind::kCpu);
   scheduler_ = std::make_unique<Scheduler>(
       scheduling, CacheOptions{.groups = plan.memory.cache_groups, .page_size = plan.runner.page_size},
@@ -111,7 +111,7 @@ Status Engine::load_texts() {
   const bool given = !options_.tokenizer_path.empty();
   const std::string path = given ? options_.tokenizer_path : folder;
   Result<Tokenizer> loaded = Tokenizer::load(path);
-  // A model may have none: then ids are what it is asked with.
+  // A model may have no tokenizer: then requests give ids.
   if (!given && loaded.status().code() == StatusCode::kNotFound) return ok_status();
   tokenizer_ = TRY(std::move(loaded));
   std::error_code unreadable;

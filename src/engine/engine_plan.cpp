@@ -21,19 +21,19 @@ Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& confi
   if (name == "float16" || name == "half") return ir::DType::kFloat16;
   if (name != "auto")
     return invalid_argument(fmt::format("dtype: \"{}\" is none of auto, float32, bfloat16, float16", name));
-  // Without matrix instructions for it, a narrow type only costs conversions on a CPU.
+  // Without matrix instructions for it, a narrow type only adds conversions on a CPU.
   if (device.kind == DeviceKind::kCpu && !device.has_native_bf16) return ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kBF16) return ir::DType::kBFloat16;
   if (config.dtype == StoredDtype::kF16 && device.kind != DeviceKind::kCpu) return ir::DType::kFloat16;
   return ir::DType::kFloat32;
 }
 
-Status at_least_one(std::int64_t value, std::string_view flag) {
+Status at_least_one(std::int64_t value, std::string_view option) {
   if (value >= 0) return ok_status();
-  return invalid_argument(fmt::format("{}: {} is not accepted; 1 or more is", flag, value));
+  return invalid_argument(fmt::format("{}: {} is not accepted; 1 or more is", option, value));
 }
 
-// A path that cannot be looked at (too long, no permission) is no folder; reading it gives the error.
+// A path that cannot be examined (too long, no permission) is no folder; reading it gives the error.
 bool is_folder(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error);

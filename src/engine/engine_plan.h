@@ -1,5 +1,5 @@
-// What an engine will do, decided from options and config.json alone: model, sizes, ladders, rules,
-// memory. `tessera explain` shows it; Engine::create carries it out.
+// Plans an engine from options and config.json alone: model, sizes, ladders, rules, memory. `tessera explain` shows it;
+// Engine::create carries it out.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Catches: options that are ignored, silently changed or let through though they cannot be carried out, and caps that
-// nobody is told of.
+// are not reported.
 #include "tessera/engine/engine_plan.h"
 
 #include <gmock/gmock.h>
@@ -86,7 +86,7 @@ TEST(EnginePlan, DtypeFollowsOptionCheckpointAndDevice) {
   }
 }
 
-TEST(EnginePlan, RefusesByFlagAndValue) {
+TEST(EnginePlan, RefusesByOptionAndValue) {
   const struct {
     Change change;
     const char* message;
@@ -140,7 +140,7 @@ TEST(EnginePlan, TheChunkIsTheDevices) {
   EXPECT_EQ(plan().runner.prefill_sizes, prefill_ladder(default_chunk(cpu())));
 }
 
-TEST(EnginePlan, TheAutoLadderFollowsWhatIsKnownOfCosts) {
+TEST(EnginePlan, TheAutoLadderFollowsKnownCosts) {
   const auto sizes = [](const Change& change) {
     return plan([&](EngineOptions& o) {
              o.graphs.schedule = PrefillSchedule::kAuto;

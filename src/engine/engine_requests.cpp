@@ -1,4 +1,4 @@
-// What happens to a request before it is scheduled: checks, its seed, its place in the queue.
+// Submitting a request: checks, its seed, its place in the queue.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::int64_t Engine::max_request_tokens() const {
   return std::min(runner_->options().context_length, scheduler_->cache().max_tokens() + 1);
 }
 
-// What the prompt is made of: ids of the vocabulary, or embeddings.
+// The prompt's content: ids of the vocabulary, or embeddings.
 Status Engine::check_inputs(const Request& request) const {
   const auto check_id = [&](std::string_view what, std::int32_t id) {
     if (id >= 0 && id < config_.vocab_size) return ok_status();
@@ -78,7 +78,7 @@ Status Engine::check(Request& request) const {
 
 Result<RequestId> Engine::submit(Request request) {
   TRY(check(request));
-  // Those that came since the last step do not wait where the next one has room for them.
+  // Requests that arrived since the last step are not queued where the next step has room for them.
   const std::int64_t room = runner_->options().max_requests - scheduler_->num_running();
   const std::int64_t queued = scheduler_->num_waiting() - room;
   if (options_.max_queued_requests > 0 && queued >= options_.max_queued_requests) {

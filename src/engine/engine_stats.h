@@ -1,4 +1,4 @@
-// What an engine is doing and has done: a snapshot, for metrics and people.
+// A snapshot of an engine's state and counters, for metrics and people.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct EngineStats {
   std::int64_t output_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t split_chunks = 0;        // steps whose prompts were cut so that they fill a captured size
-  std::int64_t profile_cache_hits = 0;  // what earlier starts had left on disk
+  std::int64_t profile_cache_hits = 0;  // entries that earlier starts left on disk
   std::int64_t steps = 0;
   ForwardCounters forwards{};
   std::shared_ptr<const GraphInventory> graphs{};  // as of now; never null in an engine's

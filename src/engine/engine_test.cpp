@@ -269,7 +269,7 @@ TEST_P(EngineRuns, ExtremeSamplingParametersStillGiveTokens) {
   EXPECT_EQ(run_one(*engine, narrow).output_ids, run_one(*engine, request(5, 6)).output_ids) << "the first token alone";
 }
 
-TEST(EngineCreate, RefusesWhatIsNotThere) {
+TEST(EngineCreate, RefusesAMissingModel) {
   const auto error = [](auto change) {
     EngineOptions options = small_options();
     change(options);

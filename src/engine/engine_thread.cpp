@@ -24,7 +24,7 @@ struct EngineThread::Impl {
   using Task = std::function<void(Engine&)>;
   using Command = std::variant<Submit, Cancel, Task>;
 
-  // Between two requests of one client there is seldom so long a pause.
+  // Pauses between two requests of one client are seldom this long.
   static constexpr std::chrono::milliseconds kRestBetweenIdleWork{20};
 
   Impl(Engine& engine, Sink sink) : engine_(engine), sink_(std::move(sink)), stats_(engine.stats()) {
@@ -73,7 +73,7 @@ struct EngineThread::Impl {
     for (const auto& [id, ticket] : tickets_) engine_.take(id);
   }
 
-  // Waits where there is nothing to do, and not for long where something may be done meanwhile. False at the end.
+  // Waits for work: for long where nothing is left to do, briefly where idle work is left. False at the end.
   bool receive(std::vector<Command>& commands) {
     std::unique_lock lock(mutex_);
     const auto woken = [&] { return stopping_ || !inbox_.empty() || (health_.ok() && !engine_.idle()); };
@@ -118,7 +118,7 @@ struct EngineThread::Impl {
   void carry_out(const Task& task) { task(engine_); }
 
   void step() {
-    idle_work_left_ = true;  // a size may have been captured that is not measured yet
+    idle_work_left_ = true;  // a size that was just captured may not be measured yet
     Result<std::span<RequestEvent>> moved = engine_.step();
     if (!moved.ok()) {
       fail_all(std::move(moved).status());
@@ -158,13 +158,13 @@ struct EngineThread::Impl {
 
   Engine& engine_;
   Sink sink_;
-  // The engine's thread alone.
+  // Used by the engine's thread alone.
   std::unordered_map<RequestId, Ticket> tickets_;
   std::unordered_map<Ticket, RequestId> ids_;
   std::vector<Event> events_;
   Status health_;
   bool idle_work_left_ = true;
-  // Under the mutex.
+  // Guarded by the mutex.
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Command> inbox_;

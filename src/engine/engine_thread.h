@@ -4,7 +4,7 @@
 //   thread.submit(ticket, std::move(request));
 //
 // Threads: all functions may be called from any thread. The sink runs on the engine's thread, once after each step that
-// moved a request, and must return soon. Until the EngineThread is destroyed nobody else touches the engine.
+// moved a request, and must return soon. Nothing else may use the engine until the EngineThread is destroyed.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace tessera {
 
-// The caller's name of a request; no two that are alive may be the same.
+// The caller's name for a request; unique among those that have not ended.
 using Ticket = std::uint64_t;
 
 class EngineThread {
@@ -27,24 +27,24 @@ class EngineThread {
   struct Event {
     Ticket ticket = 0;
     RequestEvent event{};
-    std::unique_ptr<Completion> end{};  // with the last event of a request that was taken
+    std::unique_ptr<Completion> end{};  // with the last event of an accepted request
   };
   using Sink = std::function<void(std::vector<Event> events)>;
 
   EngineThread(Engine& engine, Sink sink);
-  // Cancels what is left, without events, and joins the thread.
+  // Cancels the requests that are left, without events, and joins the thread.
   ~EngineThread();
 
   // A refused request has one event: finish kError, with the error and no end.
   void submit(Ticket ticket, Request request);
-  // No more events of it come, but one that is on its way.
+  // No more events follow, except one that was already sent.
   void cancel(Ticket ticket);
   // Runs `task` on the engine's thread between two steps.
   void post(std::function<void(Engine&)> task);
 
   // As of the last step.
   EngineStats stats() const;
-  // Ok, or why the engine serves no more (a lost device); then all requests fail with it.
+  // Ok, or why the engine no longer serves (a lost device); then all requests fail with this error.
   Status health() const;
 
  private:

@@ -115,7 +115,7 @@ TEST(EngineThread, TasksRunBetweenSteps) {
   EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return done; }));
 }
 
-TEST(EngineThread, WhatWasPutOffIsDoneWhileNobodyAsks) {
+TEST(EngineThread, IdleWorkIsDoneWhileThereAreNoRequests) {
   EngineOptions options = test::small_options();
   options.graphs.piecewise_tokens = {4, 9, 10, 11, 32};
   options.graphs.capture = CaptureMode::kCore;

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// What the user can do about it; empty: this is no fallback.
+// Advice for the user; empty: this reason is no fallback.
 std::string_view remedy(Reason reason) {
   switch (reason) {
     case Reason::kAboveLargestSize:

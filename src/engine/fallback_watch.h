@@ -1,5 +1,4 @@
-// Warns where graphs are missed more often than they should be (H5): once a minute at most, of the forwards since the
-// warning could last have come.
+// Warns where too many forwards run without a graph: at most once a minute, about the forwards since the last window.
 //
 //   if (std::optional<std::string> warning = watch.add(decision, shape_compiles, Clock::now())) log_warn(…);
 //
@@ -23,8 +22,8 @@ class FallbackWatch {
   static constexpr std::int64_t kFewest = 20;   // in a window; fewer are not worth a line
   static constexpr double kLargestShare = 0.1;  // of the window's forwards
 
-  // Counts a forward, and what the window that ended before it comes to. `compiled`: kernels had to be chosen for a
-  // size that none were kept for.
+  // Counts a forward; returns the warning of the window that ended before it, if any. `compiled`: the forward's size
+  // was bound to kernels for the first time.
   std::optional<std::string> add(const Decision& decision, bool compiled, Clock::time_point now);
 
  private:

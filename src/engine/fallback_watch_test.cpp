@@ -1,5 +1,5 @@
-// Catches: fallbacks that nobody is told of, a line for each of them, warnings about what was asked for or is cheaper,
-// and counts of another minute.
+// Catches: fallbacks that are not reported, a line for each of them, warnings about eager runs that were requested or
+// cheaper, and counts of another minute.
 #include "tessera/engine/fallback_watch.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ class Watched {
   FallbackWatch watch_;
 };
 
-TEST(FallbackWatch, TellsReasonsWithCountsOnceAMinute) {
+TEST(FallbackWatch, WarnsOnceAMinuteWithReasonsAndCounts) {
   Watched watch;
   EXPECT_THAT(watch.add(15, eager(Reason::kAboveLargestSize), seconds(1)), ::testing::IsEmpty());
   EXPECT_THAT(watch.add(10, eager(Reason::kReplayFailed), seconds(20)), ::testing::IsEmpty());
@@ -45,7 +45,7 @@ TEST(FallbackWatch, TellsReasonsWithCountsOnceAMinute) {
   EXPECT_THAT(watch.add(1, kReplay, seconds(130)), ::testing::IsEmpty()) << "the second minute had no fallback";
 }
 
-TEST(FallbackWatch, FewAndRareOnesAreNotWorthALine) {
+TEST(FallbackWatch, FewOrRareFallbacksAreNotReported) {
   Watched few;
   few.add(19, eager(Reason::kAboveLargestSize), seconds(0));
   EXPECT_THAT(few.add(1, kReplay, seconds(60)), ::testing::IsEmpty());
@@ -59,7 +59,7 @@ TEST(FallbackWatch, FewAndRareOnesAreNotWorthALine) {
   EXPECT_EQ(enough.add(1, kReplay, seconds(60)).size(), 1U);
 }
 
-TEST(FallbackWatch, WhatWasWishedForIsNoFallback) {
+TEST(FallbackWatch, EagerForwardsThatWereRequestedAreNoFallback) {
   for (const Reason reason : {Reason::kGraphsDisabled, Reason::kPrefillGraphsDisabled, Reason::kDecodeGraphsDisabled,
                               Reason::kPaddingCostsMore, Reason::kEagerRequested}) {
     Watched watch;
@@ -74,7 +74,7 @@ TEST(FallbackWatch, WhatWasWishedForIsNoFallback) {
   }
 }
 
-TEST(FallbackWatch, SizesThatWereNotThereAreToldToo) {
+TEST(FallbackWatch, SizesBoundInServiceAreReported) {
   Watched watch;
   watch.add(30, kReplay, seconds(0), /*compiled=*/true);
   watch.add(30, kReplay, seconds(0));

@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-// Warnings of xgrammar after which the grammar still says what was asked.
+// Warnings of xgrammar that do not change the grammar's meaning.
 constexpr std::array<std::string_view, 3> kHarmless = {"The character itself will be matched", "character literally",
                                                        "falling back to anyOf semantics"};
 constexpr std::size_t kKeptGrammars = 32;
@@ -162,7 +162,7 @@ struct GrammarCompiler::Impl {
       : vocabulary(std::move(words)), compiler(info, /*max_threads=*/1, /*cache_enabled=*/false) {}
 
   std::shared_ptr<const GrammarVocabulary> vocabulary;
-  xgrammar::GrammarCompiler compiler;  // without cache it holds no state, and threads may share it
+  xgrammar::GrammarCompiler compiler;  // stateless without its cache, so that threads may share it
   std::mutex mutex;
   std::list<Kept> kept;  // the last used first; under `mutex`
 

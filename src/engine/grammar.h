@@ -83,9 +83,9 @@ class GrammarMatcher {
   // `mask` has mask_words(vocab_size) words. Special tokens other than end ids are never allowed. Where the grammar
   // leaves no way on, or takes longer than kMaxMaskSeconds to say, only end ids are set and accept() gives that error.
   void fill_mask(std::span<std::uint32_t> mask);
-  // Takes the next token; internal_error where the grammar does not allow it. After an error every call fails alike.
+  // Takes the next token; internal_error where the grammar does not allow it. After an error every call returns it.
   Status accept(TokenId token);
-  // Ok, or the error that accept() will give: what fill_mask() came to may be one.
+  // Ok, or the error that accept() will return; fill_mask() may have caused it.
   Status status() const;
   // Nothing but an end token may follow: the text may end here without one.
   bool finished() const;

@@ -23,7 +23,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpe
       "build it where Python's pip reaches PyPI");
 }
 
-// No Grammar exists to make one of.
+// Unreachable: no Grammar exists in this build.
 GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar>) {}
 GrammarMatcher::GrammarMatcher(GrammarMatcher&&) noexcept = default;
 GrammarMatcher& GrammarMatcher::operator=(GrammarMatcher&&) noexcept = default;

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// xgrammar passes over these without a word.
+// xgrammar ignores these silently.
 constexpr std::array<std::string_view, 9> kRefused = {
     "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "uniqueItems"};
 // A schema, or an array of them.

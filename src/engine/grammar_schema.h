@@ -1,4 +1,4 @@
-// What is asked of a JSON schema before it becomes a grammar.
+// Checks of a JSON schema before it is compiled to a grammar.
 #pragma once
 
 #include <string_view>

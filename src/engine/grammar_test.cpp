@@ -1,18 +1,17 @@
 // Catches: a mask that lets a text leave its grammar or end too early, special tokens and ids past the vocabulary
-// inside a grammar, masks and accept() that disagree, schemas whose keywords are silently dropped, and texts from a
-// client that throw, crash or compute without end. In a build without xgrammar: a grammar that is not refused.
+// inside a grammar, masks and accept() that disagree, and schemas whose keywords are silently dropped. In a build
+// without xgrammar: a grammar that is not refused.
 #include "tessera/engine/grammar.h"
 
 #include <gmock/gmock.h>
 
-#include <chrono>
 #include <functional>
-#include <iostream>
 #include <random>
 #include <regex>
 #include <thread>
 
 #include "tessera/base/json.h"
+#include "tessera/engine/grammar_test_util.h"
 #include "tessera/text/test_data.h"
 #include "tessera/text/test_tokenizers.h"
 #include "tessera/text/tokenizer.h"
@@ -20,126 +19,16 @@
 namespace tessera {
 namespace {
 
+using test::GrammarTest;
+using test::make_model;
 using Kind = GrammarSpec::Kind;
+using test::demo;
+using test::ids_of;
+using test::is_set;
+using test::mask_of;
+using test::Model;
+using test::Walk;
 using testing::HasSubstr;
-
-struct Model {
-  Tokenizer tokenizer;
-  std::int64_t vocab_size;  // with ids past the tokenizer's
-  std::vector<TokenId> end_ids;
-  std::unique_ptr<GrammarCompiler> compiler;
-
-  bool is_end(TokenId id) const { return std::ranges::find(end_ids, id) != end_ids.end(); }
-};
-
-Model make_model(Tokenizer tokenizer, const std::vector<std::string>& ends) {
-  std::vector<TokenId> end_ids;
-  for (const std::string& end : ends) end_ids.push_back(tokenizer.token_to_id(end).value());
-  const std::int64_t vocab_size = tokenizer.vocab_size() + 100;
-  auto compiler = GrammarCompiler::create(tokenizer, vocab_size, end_ids);
-  EXPECT_TRUE(compiler.ok()) << compiler.status().to_string();
-  return {std::move(tokenizer), vocab_size, end_ids, std::move(compiler).value()};
-}
-
-Model load_model(const std::string& path, const std::vector<std::string>& ends) {
-  Result<Tokenizer> tokenizer = Tokenizer::load(path);
-  if (!tokenizer.ok()) throw std::runtime_error(tokenizer.status().to_string());
-  return make_model(std::move(tokenizer).value(), ends);
-}
-
-Model& demo() {
-  static Model model =
-      load_model(std::string(TESSERA_SOURCE_DIR) + "/models/demo/tokenizer.json", {"<|endoftext|>", "<|im_end|>"});
-  return model;
-}
-
-std::vector<std::uint32_t> mask_of(const Model& model, GrammarMatcher& matcher) {
-  std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(model.vocab_size)), 0xDEADBEEF);
-  matcher.fill_mask(mask);
-  return mask;
-}
-
-bool is_set(const std::vector<std::uint32_t>& mask, TokenId id) {
-  return (mask[id.index() / 32] >> (id.index() % 32) & 1) != 0;
-}
-
-std::vector<TokenId> ids_of(const std::vector<std::uint32_t>& mask) {
-  std::vector<TokenId> ids;
-  for (std::int32_t i = 0; i < static_cast<std::int32_t>(mask.size() * 32); ++i) {
-    if (is_set(mask, TokenId(i))) ids.emplace_back(i);
-  }
-  return ids;
-}
-
-// One text: random tokens of the masks, then the shortest way out. `may_end` says of every text on the way whether the
-// grammar lets it end there; `exact`: and it may end nowhere else.
-struct Walk {
-  Model& model;
-  GrammarSpec spec;
-  std::function<bool(const std::string&)> may_end;
-  bool exact = true;
-
-  std::string run(unsigned seed) const {
-    const auto grammar = model.compiler->compile(spec);
-    EXPECT_TRUE(grammar.ok()) << grammar.status().to_string();
-    if (!grammar.ok()) return "";
-    GrammarMatcher matcher(*grammar);
-    std::mt19937 random(seed);
-    std::vector<TokenId> text_ids;
-    for (int step = 0; step < 400; ++step) {
-      const std::vector<TokenId> allowed = ids_of(mask_of(model, matcher));
-      const std::string text = model.tokenizer.decode(text_ids);
-      bool ends = false;
-      for (const TokenId id : allowed) {
-        ends |= model.is_end(id);
-        EXPECT_LT(id.value(), model.tokenizer.vocab_size());
-        EXPECT_TRUE(model.is_end(id) || !model.tokenizer.is_special(id)) << id.value();
-      }
-      if (ends || exact) {
-        EXPECT_EQ(may_end(text), ends) << "'" << text << "'";
-      }
-      EXPECT_EQ(matcher.finished(), ends && allowed.size() == model.end_ids.size()) << text;
-      if (allowed.empty()) {
-        ADD_FAILURE() << "no way on from '" << text << "'";
-        return text;
-      }
-      const TokenId id = step < 12 ? allowed[random() % allowed.size()] : way_out(allowed, random);
-      const Status accepted = matcher.accept(id);
-      EXPECT_TRUE(accepted.ok()) << accepted.to_string();
-      if (!accepted.ok()) return text;
-      if (model.is_end(id)) {
-        EXPECT_TRUE(matcher.finished());
-        EXPECT_FALSE(matcher.accept(id).ok()) << "a token after the end";
-        return text;
-      }
-      text_ids.push_back(id);
-    }
-    ADD_FAILURE() << "no end after 400 tokens: " << model.tokenizer.decode(text_ids);
-    return "";
-  }
-
-  TokenId way_out(const std::vector<TokenId>& allowed, std::mt19937& random) const {
-    for (const TokenId id : allowed) {
-      if (model.is_end(id)) return id;
-    }
-    for (const char* closing : {"\"", "@", ".", ")", "]", "}"}) {
-      const std::optional<TokenId> id = model.tokenizer.token_to_id(closing);
-      if (id && std::ranges::find(allowed, *id) != allowed.end()) return *id;
-    }
-    return allowed[random() % allowed.size()];
-  }
-
-  void run_all(unsigned times) const {
-    for (unsigned seed = 0; seed < times && !testing::Test::HasFailure(); ++seed) run(seed);
-  }
-};
-
-class GrammarTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!GrammarCompiler::available()) GTEST_SKIP() << "built without xgrammar";
-  }
-};
 
 TEST(GrammarAvailability, EveryKindIsRefusedWithoutXgrammar) {
   if (GrammarCompiler::available()) GTEST_SKIP() << "built with xgrammar";
@@ -374,177 +263,6 @@ TEST_F(GrammarTest, ThreadsShareACompilerAndItsGrammars) {
   std::thread other(work, 1);
   work(2);
   other.join();
-}
-
-std::string repeated(std::string_view text, int times) {
-  std::string out;
-  for (int i = 0; i < times; ++i) out += text;
-  return out;
-}
-
-std::string nested_schema(int depth) {
-  return repeated(R"({"type":"object","properties":{"a":)", depth) + "{}" + repeated("}}", depth);
-}
-
-std::string numbered(std::string_view before, std::string_view after, int times) {
-  std::string out;
-  for (int i = 0; i < times; ++i)
-    out += (i > 0 ? "," : "") + std::string(before) + std::to_string(i) + std::string(after);
-  return out;
-}
-
-std::string rule_chain(int rules) {
-  std::string out = "root ::= r0\n";
-  for (int i = 0; i < rules; ++i) out += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + " \"x\"\n";
-  return out + "r" + std::to_string(rules) + " ::= \"a\"\n";
-}
-
-TEST_F(GrammarTest, BadSpecsAreRefusedWithAReason) {
-  struct Case {
-    Kind kind;
-    std::string text;
-    std::string reason;  // part of the message
-    StatusCode code = StatusCode::kInvalidArgument;
-  };
-  const StatusCode unheld = StatusCode::kUnimplemented;
-  const Case cases[] = {
-      {Kind::kJsonSchema, "", "JSON schema"},
-      {Kind::kJsonSchema, "{\"type\":", "JSON schema"},
-      {Kind::kJsonSchema, "[1]", "array"},
-      {Kind::kJsonSchema, "false", "cannot accept any value"},
-      {Kind::kJsonSchema, R"({"type":"strnig"})", "strnig"},
-      {Kind::kJsonSchema, R"({"type":3})", "JSON schema"},
-      {Kind::kJsonSchema, R"({"$ref":"#/nowhere"})", "nowhere"},
-      {Kind::kJsonSchema, R"({"$ref":"https://example.com/s"})", "example.com", unheld},
-      {Kind::kJsonSchema, R"({"$ref":"#"})", "no token"},
-      {Kind::kJsonSchema, R"({"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})",
-       "no token"},
-      {Kind::kJsonSchema, R"({"properties":{"a":{"not":{}}}})", "#/properties/a", unheld},
-      {Kind::kJsonSchema, R"({"type":"array","uniqueItems":true})", "uniqueItems", unheld},
-      {Kind::kJsonSchema, R"({"items":{"properties":{"a":{}},"required":["a","b"]}})", "#/items: \"b\"", unheld},
-      {Kind::kJsonSchema, R"({"type":"number","multipleOf":0.1})", "multipleOf", unheld},
-      {Kind::kJsonSchema, R"({"allOf":[{"type":"string"},{"maxLength":3}]})", "allOf", unheld},
-      {Kind::kJsonSchema, R"({"type":"string","pattern":"(a"})", "JSON schema"},
-      {Kind::kJsonSchema, R"({"type":"integer","minimum":5,"maximum":4})", "JSON schema"},
-      {Kind::kJsonSchema, nested_schema(200), "nested deeper"},
-      {Kind::kJsonSchema, repeated("[", 100000), "JSON schema"},
-      {Kind::kJsonSchema, "{\"enum\":[\"" + std::string(kMaxGrammarBytes, 'x') + "\"]}", "bytes"},
-      {Kind::kRegex, "", "empty"},
-      {Kind::kRegex, "(a", "parenthesis"},
-      {Kind::kRegex, "a)", "Unmatched"},
-      {Kind::kRegex, "[a", "Unclosed"},
-      {Kind::kRegex, "a{2,1}", "regex"},
-      {Kind::kRegex, "a{99999999999999999999}", "regex"},
-      {Kind::kRegex, "*", "regex"},
-      {Kind::kRegex, "\\", "Escape"},
-      {Kind::kRegex, "(?=a)b", "Lookahead"},
-      {Kind::kRegex, "(a)\\1", "Backreference"},
-      {Kind::kRegex, "a^b", "'^'", unheld},
-      {Kind::kRegex, "\xff", "UTF-8"},
-      {Kind::kRegex, std::string("a\0b", 3), "NUL"},
-      {Kind::kRegex, repeated("(", 20000) + "a" + repeated(")", 20000), "Nest"},
-      {Kind::kRegex, std::string(kMaxPatternBytes + 1, 'a'), "bytes"},
-      {Kind::kEbnf, "", "root"},
-      {Kind::kEbnf, "root ::=", "EBNF"},
-      {Kind::kEbnf, "root ::= nothing", "nothing"},
-      {Kind::kEbnf, "root ::= \"a", "EBNF"},
-      {Kind::kEbnf, "root ::= a\na ::= b\nb ::= a", "no token"},
-      {Kind::kEbnf, rule_chain(kMaxGrammarRules), "bytes"},
-      {Kind::kEbnf, "root ::= " + repeated("(", 20000) + "\"a\"" + repeated(")", 20000), "Nest"},
-  };
-  for (const Case& one : cases) {
-    const auto grammar = demo().compiler->compile({one.kind, one.text});
-    ASSERT_FALSE(grammar.ok()) << one.text.substr(0, 80);
-    EXPECT_EQ(grammar.status().code(), one.code) << one.text.substr(0, 80) << ": " << grammar.status().to_string();
-    EXPECT_THAT(grammar.status().message(), HasSubstr(one.reason)) << one.text.substr(0, 80);
-  }
-}
-
-// Refused or compiled, and then walked: either way soon.
-TEST_F(GrammarTest, ExpensiveSpecsEndSoon) {
-  const std::pair<Kind, std::string> cases[] = {
-      {Kind::kRegex, "a{1,100000000}"},
-      {Kind::kRegex, "(((a{1,1000}){1,1000}){1,1000}){1,1000}"},
-      {Kind::kRegex, "(a+)+b"},
-      {Kind::kRegex, "(a|b)*a" + repeated("(a|b)", 30)},
-      {Kind::kRegex, "(" + repeated("(", 300) + "a" + repeated(")*", 300) + ")*"},
-      {Kind::kRegex, repeated("[a-z]", 10000)},
-      {Kind::kRegex, repeated("(a*)*", 2000)},
-      {Kind::kRegex, ".{0,20000}"},
-      {Kind::kEbnf, "root ::= " + repeated("[a-z]* ", 3000)},
-      {Kind::kEbnf, "root ::= root root | \"a\" | \"\""},
-      {Kind::kEbnf, rule_chain(3000)},
-      {Kind::kJsonSchema, R"({"type":"string","maxLength":1000000000})"},
-      {Kind::kJsonSchema, R"({"type":"array","items":{},"minItems":100000,"maxItems":100000000})"},
-      {Kind::kJsonSchema, "{\"properties\":{" + numbered("\"p", "\":{\"type\":\"string\"}", 3000) + "}}"},
-      {Kind::kJsonSchema, "{\"enum\":[" + numbered("\"value ", "\"", 10000) + "]}"},
-      {Kind::kJsonSchema, nested_schema(kMaxGrammarDepth / 2 - 1)},
-  };
-  for (const auto& [kind, text] : cases) {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto grammar = demo().compiler->compile({kind, text});
-    std::string what = grammar.ok() ? "compiled" : grammar.status().message();
-    if (grammar.ok()) {
-      GrammarMatcher matcher(*grammar);
-      std::mt19937 random(3);
-      for (int step = 0; step < 20 && !matcher.finished(); ++step) {
-        const std::vector<TokenId> allowed = ids_of(mask_of(demo(), matcher));
-        ASSERT_FALSE(allowed.empty()) << text.substr(0, 60);
-        const TokenId next = allowed[random() % allowed.size()];
-        if (demo().is_end(next)) break;
-        ASSERT_TRUE(matcher.accept(next).ok()) << text.substr(0, 60);
-      }
-    }
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    std::cout << text.substr(0, 40) << ": " << what << ", " << taken.count() << " s\n";
-    // The limits are of this thread's time; the rest is for what lies between two checks, and a busy machine.
-    EXPECT_LT(taken.count(), 6 * kMaxCompileSeconds) << text.substr(0, 60);
-  }
-}
-
-TEST_F(GrammarTest, RealVocabulary) {
-  const std::string path = test::unpacked_shared_data("tokenizers/qwen3.json");
-  if (path.empty()) GTEST_SKIP() << "no shared tokenizers";
-  Model model = load_model(path, {"<|im_end|>", "<|endoftext|>"});
-  const auto seconds_since = [](auto begin) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
-  const std::pair<const char*, GrammarSpec> cases[] = {
-      {"JSON object", {Kind::kJsonObject, ""}},
-      {"schema",
-       {Kind::kJsonSchema, R"({"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer"}}})"}},
-      {"regex", {Kind::kRegex, "[A-Za-z ,.]{1,50}"}},
-  };
-  for (const auto& [name, spec] : cases) {
-    auto begin = std::chrono::steady_clock::now();
-    const auto grammar = model.compiler->compile(spec);
-    ASSERT_TRUE(grammar.ok()) << grammar.status().to_string();
-    const double compiled = seconds_since(begin);
-    double filled = 0;
-    double worst = 0;
-    int masks = 0;
-    for (unsigned seed = 0; seed < 5; ++seed) {
-      GrammarMatcher matcher(*grammar);
-      std::mt19937 random(seed);
-      std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(model.vocab_size)));
-      for (int step = 0; step < 60 && !matcher.finished(); ++step) {
-        begin = std::chrono::steady_clock::now();
-        matcher.fill_mask(mask);
-        const double taken = seconds_since(begin);
-        filled += taken;
-        worst = std::max(worst, taken);
-        ++masks;
-        const std::vector<TokenId> allowed = ids_of(mask);
-        ASSERT_FALSE(allowed.empty());
-        const TokenId next = allowed[random() % allowed.size()];
-        if (model.is_end(next)) break;
-        const Status accepted = matcher.accept(next);
-        ASSERT_TRUE(accepted.ok()) << accepted.to_string();
-      }
-    }
-    std::cout << name << ", " << model.vocab_size << " tokens: compiled in " << compiled * 1e3 << " ms, a mask in "
-              << filled / masks * 1e6 << " us, at most " << worst * 1e6 << " us\n";
-  }
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ struct GrammarVocabulary {
   std::vector<TokenId> end_ids;        // each in [0, vocab_size)
   std::vector<std::uint32_t> allowed;  // [mask_words] tokens with bytes, and end ids
 
-  // Byte-level vocabularies (GPT-2's alphabet) and SentencePiece's ("▁", "<0x0A>") are told apart by their tokens.
+  // Byte-level vocabularies (GPT-2's alphabet) and SentencePiece's ("▁", "<0x0A>") are recognised by their tokens.
   // Ids from `vocab_size` on are left out; an end id there is invalid_argument.
   static Result<GrammarVocabulary> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
                                           std::span<const TokenId> end_ids);

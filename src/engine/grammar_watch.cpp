@@ -58,7 +58,8 @@ void GrammarWatch::check_time() {
 
 }  // namespace tessera
 
-// What xgrammar asks of its program: built with XGRAMMAR_LOG_CUSTOMIZE, and Checkpoint by tools/xgrammar.patch.
+// The hooks that xgrammar expects of its program: built with XGRAMMAR_LOG_CUSTOMIZE, and Checkpoint by
+// tools/xgrammar.patch.
 namespace xgrammar {
 
 [[noreturn]] void LogFatalImpl(const std::string&, int, const std::string& message) {

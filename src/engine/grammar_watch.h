@@ -14,10 +14,9 @@ class GrammarWatch {
   // Seconds of the thread's own time, from now on.
   explicit GrammarWatch(double limit_s);
 
-  // Runs `work`, which calls xgrammar on this thread. Whatever comes of it, exceptions and the end of its time
-  // included, comes back as a Status; those are invalid_argument.
+  // Runs `work`, which calls xgrammar on this thread. Exceptions and a passed deadline become invalid_argument.
   Status run(const std::function<Status()>& work);
-  // What xgrammar has warned of.
+  // Warnings of xgrammar.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
   // Called by xgrammar's hooks.

@@ -41,7 +41,7 @@ Status add_stitched(const EnginePlan& plan, std::vector<NamedGraph>& graphs) {
   return ok_status();
 }
 
-// The plan has the graphs after the passes; those before are made anew.
+// The plan has the graphs after the passes; those before are built again.
 Status add_passes(const EnginePlan& plan, std::span<const std::string> disabled, std::vector<NamedGraph>& graphs) {
   ModelGraphs made = TRY(build_model(plan.config, plan.model, op_table()));
   const std::pair<const char*, ir::Graph*> before[] = {
@@ -134,7 +134,7 @@ Status export_graphs(std::span<const NamedGraph> graphs, const std::string& fold
 std::string debug_export_folder(const EngineOptions& options, std::span<const NamedGraph> graphs) {
   Hasher hash;
   for (const NamedGraph& graph : graphs) hash.add(graph.text);
-  std::error_code unknown;  // where the current folder is gone: a name is made of what was given
+  std::error_code unknown;  // where the current folder is gone, the path as given is used
   const fs::path given = model_folder(options.model_path);
   const fs::path absolute = fs::absolute(given, unknown);
   const fs::path model = (unknown ? given : absolute).lexically_normal();

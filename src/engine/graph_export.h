@@ -1,5 +1,5 @@
-// The graphs of a plan to be looked at (H2), in all the forms in which they exist: as the model makes them, before and
-// after each pass that changes them, chained, stitched, and each part alone. From config.json alone.
+// Exports the graphs of a plan in all their forms: as the model builds them, before and after each pass that changes
+// them, chained, stitched, and each part alone. Needs config.json alone.
 //
 //   std::vector<NamedGraph> graphs = TRY(graphs_of(plan, options.graphs.disabled_passes));
 //   TRY(export_graphs(graphs, "graphs"));   // graphs/body.txt, graphs/body.dot, graphs/body.svg, …
@@ -26,7 +26,7 @@ struct NamedGraph {
   ir::PictureOptions picture = {};
 };
 
-// Of the plan that was made with these passes left out.
+// All graphs of a plan that was made without `disabled_passes`.
 Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<const std::string> disabled_passes);
 
 // "pass:<pass>:<name>:before" and "…:after" of each pass that changes the graph.
@@ -41,7 +41,7 @@ Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> g
 // could not be written.
 Status export_graphs(std::span<const NamedGraph> graphs, const std::string& folder);
 
-// <cache_dir>/torch_compile_cache/<model>-<hash of its graphs>: where debug mode writes them (H1).
+// <cache_dir>/torch_compile_cache/<model>-<hash of its graphs>: where debug mode writes them.
 std::string debug_export_folder(const EngineOptions& options, std::span<const NamedGraph> graphs);
 
 }  // namespace tessera

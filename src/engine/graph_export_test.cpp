@@ -125,7 +125,7 @@ TEST_F(GraphExport, PassesThatChangeSomethingHaveABeforeAndAnAfter) {
   EXPECT_THAT(*graphs_of_passes(graph, "waste", disabled), SizeIs(2));
 }
 
-TEST_F(GraphExport, AnUnknownNameIsToldThoseThereAre) {
+TEST_F(GraphExport, AnUnknownNameListsTheKnownOnes) {
   const std::vector<NamedGraph> graphs = graphs_of_options(options_of("llama"));
   for (const char* name : {"tail", "7", "", "pass:", "pass:none", "bod"}) {
     const Status status = find_graphs(graphs, name).status();

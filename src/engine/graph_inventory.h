@@ -1,5 +1,5 @@
-// What an engine has of graphs and memory (E7, D7). It changes in service where sizes are captured late, given up, or
-// run eagerly for the first time.
+// An engine's graphs and memory. It changes in service where sizes are captured late, given up, or run eagerly for the
+// first time.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct RunnerInventory {
   std::int64_t graphs = 0;                                      // recorded ones
   std::int64_t shape_compiles = 0;                              // sizes bound to kernels and addresses since the start
   std::vector<std::int64_t> captured{};                         // sizes, ascending
-  std::vector<std::int64_t> to_come{};                          // sizes to be captured, ascending
+  std::vector<std::int64_t> to_come{};                          // sizes still to be captured, ascending
   std::vector<std::pair<std::int64_t, std::string>> dropped{};  // sizes given up, and why
   double capture_seconds = 0;
 };
@@ -32,7 +32,7 @@ struct GraphInventory {
   std::int64_t max_tokens = 0;  // of one forward
 };
 
-// The inventory as of now, made anew only when something has changed: asking costs some nanoseconds otherwise.
+// The current inventory, rebuilt only after a change: a call costs some nanoseconds otherwise.
 class GraphInventoryCache {
  public:
   std::shared_ptr<const GraphInventory> of(const ModelRunner& runner);

@@ -1,4 +1,4 @@
-// How one request's forwards ran (A3): those that were dispatched alike are one entry.
+// How one request's forwards ran: those that were dispatched alike share an entry.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace tessera {
 
-// By all rows of a forward, whosever they are.
+// Of a forward, by the rows of all of its requests.
 enum class ForwardPhase : std::uint8_t { kPrefill, kDecode, kMixed };
 std::string_view forward_phase_name(ForwardPhase phase);  // "prefill" "decode" "mixed"
 
 struct GraphUse {
   ForwardPhase phase = ForwardPhase::kPrefill;
   ForwardKey how{};
-  // Tokens are the request's own; the padding is the forwards', whoever shared them.
+  // Tokens are the request's own; padding is that of the forwards, which it may share with other requests.
   ForwardCount count{};
 };
 

@@ -1,4 +1,4 @@
-// Catches: a request that is told of forwards of others or not of all of its own, phases taken for each other, features
+// Catches: a request whose report has forwards of others or lacks some of its own, phases mixed up, features
 // that silently leave the graphs, and an inventory that stays as it was when sizes come or go.
 #include "tessera/engine/graph_use.h"
 
@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 // "phase runner size reason forwards tokens padding" of each entry.
-std::vector<std::string> told(const std::vector<GraphUse>& uses) {
+std::vector<std::string> shown(const std::vector<GraphUse>& uses) {
   std::vector<std::string> lines;
   for (const GraphUse& use : uses) {
     lines.push_back(std::string(forward_phase_name(use.phase)) + " " + std::string(runner_kind_name(use.how.runner)) +
@@ -43,17 +43,18 @@ TEST(GraphUse, ForwardsDispatchedAlikeAreOneEntry) {
   add_graph_use(uses, ForwardPhase::kMixed, padded, 1);
   add_graph_use(uses, ForwardPhase::kDecode,
                 {.runner = RunnerKind::kEager, .size = 6, .reason = Reason::kGraphsDisabled}, 1);
-  EXPECT_THAT(told(uses), ElementsAre("prefill prefill 16 padded_to_size 1 13 3",
-                                      "decode eager 0 graphs_disabled 2 2 0", "mixed prefill 16 padded_to_size 1 1 3"));
+  EXPECT_THAT(shown(uses),
+              ElementsAre("prefill prefill 16 padded_to_size 1 13 3", "decode eager 0 graphs_disabled 2 2 0",
+                          "mixed prefill 16 padded_to_size 1 1 3"));
 }
 
-TEST_P(GraphUseOfRequests, ARequestIsToldWhereItAsks) {
+TEST_P(GraphUseOfRequests, GraphUseIsReportedWhereARequestAsks) {
   const std::unique_ptr<Engine> engine = make();
   Request asked = request(40, 4);
   EXPECT_THAT(run_one(*engine, asked).graph_uses, IsEmpty());
   engine->flush_prefix_cache();
   asked.return_graph_info = true;
-  EXPECT_THAT(told(run_one(*engine, asked).graph_uses),
+  EXPECT_THAT(shown(run_one(*engine, asked).graph_uses),
               ElementsAre("prefill prefill 32 exact_size 1 32 0", "prefill prefill 16 padded_to_size 1 8 8",
                           "decode decode 1 exact_size 3 3 0"));
 }
@@ -75,7 +76,7 @@ TEST_P(GraphUseOfRequests, MixedBatchesLogprobsAndEmbeddingsRunOnGraphs) {
   for (std::size_t i = 0; i < done->size(); ++i) {
     std::int64_t tokens = 0;
     for (const GraphUse& use : (*done)[i].graph_uses) {
-      EXPECT_NE(use.how.runner, RunnerKind::kEager) << "request " << i << ": " << told((*done)[i].graph_uses).back();
+      EXPECT_NE(use.how.runner, RunnerKind::kEager) << "request " << i << ": " << shown((*done)[i].graph_uses).back();
       mixed = mixed || use.phase == ForwardPhase::kMixed;
       tokens += use.count.tokens;
     }
@@ -92,11 +93,11 @@ TEST_P(GraphUseOfRequests, WhatFallsBackSaysWhy) {
   const std::unique_ptr<Engine> engine = make(options);
   Request asked = request(20, 1);
   asked.return_graph_info = true;
-  EXPECT_THAT(told(run_one(*engine, asked).graph_uses), ElementsAre("prefill eager 0 above_largest_size 1 20 0"));
+  EXPECT_THAT(shown(run_one(*engine, asked).graph_uses), ElementsAre("prefill eager 0 above_largest_size 1 20 0"));
 }
 
 // Whoever reports a failed start tells by the context what helps.
-TEST(StartFailure, OfCompilingAndCapturingIsToldApart) {
+TEST(StartFailure, CompilingAndCapturingAreDistinguished) {
   int of_graphs = 0;
   int of_others = 0;
   for (std::int64_t n = 1;; ++n) {

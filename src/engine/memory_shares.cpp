@@ -26,7 +26,7 @@ std::int64_t given_share(const ShareInputs& in) {
   return static_cast<std::int64_t>(in.fraction * static_cast<double>(in.capacity));
 }
 
-// What weights and KV cache may take in all.
+// Bytes for weights and KV cache together.
 std::int64_t static_share(const ShareInputs& in, std::int64_t graph_bytes) {
   if (in.fraction != 0) return given_share(in);
   const auto most = static_cast<std::int64_t>(kMostFraction * static_cast<double>(in.capacity));
@@ -66,7 +66,7 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
   if (properties.kind == DeviceKind::kCpu) {
     in.activations += need.step_results;
   } else {
-    // What is free of a host's memory changes from moment to moment, and caches give way; a GPU's is what it is.
+    // A host's free memory changes from moment to moment, and the system's caches shrink on demand; a GPU's does not.
     in.taken = std::max<std::int64_t>(in.capacity - device.available_bytes(), 0);
   }
   for (const WeightSpec& weight : plan.graphs.weights) in.weights += align_up(TRY(ir::size_bytes(weight.type, {})));
@@ -113,7 +113,7 @@ std::string sizes_list(const std::vector<std::int64_t>& sizes) {
   return sizes.empty() ? "none" : fmt::format("{}", fmt::join(sizes, " "));
 }
 
-// Drops what the budget or the room does not hold; returns the bytes of what stays.
+// Drops the sizes that exceed the budget or the free memory; returns the bytes of those kept.
 std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan) {
   RunnerOptions& runner = plan.runner;
   const Prediction& p = room.prediction;
@@ -127,7 +127,8 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
       "{}: graphs would take {} and may take {}; prefill sizes dropped: {}; decode sizes dropped: {}",
       budgeted ? "cuda_graph_memory_budget" : "the memory beside weights and KV cache", mib(p.memory.graph_objects),
       mib(budgeted ? budget : room.bytes), sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode)));
-  // Where none is left the switches stay on: forwards say that nothing was captured, not that somebody wanted it so.
+  // Where no size is left the switches stay on, so that forwards report that nothing was captured, not that graphs were
+  // switched off.
   if (runner.graphs.prefill) runner.prefill_sizes = kept.prefill;
   if (runner.graphs.decode) runner.decode_sizes = kept.decode;
   return kept.bytes;
@@ -143,7 +144,7 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   }
   const std::int64_t left = in.capacity - in.taken;
   const std::int64_t cache = cache_bytes(in.cache, std::min(in.useful_pages, in.request_pages));
-  // A fraction that is given stands; without one the KV cache's least is a page, and graphs leave it a request's.
+  // A given fraction is kept. Without one the KV cache has at least a page, and graphs leave it room for one request.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {

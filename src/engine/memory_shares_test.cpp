@@ -82,7 +82,7 @@ TEST(MemoryShares, AGivenFractionStands) {
   EXPECT_EQ(*room_for_graphs(in), 140 * kGiB - kGiB / 2 - 70 * kGiB - 300 * kMiB);
 }
 
-TEST(MemoryShares, NothingUselessIsTaken) {
+TEST(MemoryShares, NoMoreThanIsUsefulIsTaken) {
   ShareInputs in = gpu();
   in.useful_pages = 100;
   EXPECT_EQ(pages_of(*share_memory(in, 0)), 101);
@@ -101,7 +101,7 @@ TEST(MemoryShares, OnACpuTheChosenCacheIsAtMost2GiB) {
   EXPECT_EQ(pages_of(*share_memory(in, 0)), (kGiB / 2 - 300 * kMiB) / (2 * kMiB) + 1);
 }
 
-TEST(MemoryShares, GraphsLeaveTheCacheARequest) {
+TEST(MemoryShares, GraphsLeaveTheCacheRoomForARequest) {
   ShareInputs in = gpu();
   in.capacity = 10 * kGiB;
   in.useful_pages = 100000;

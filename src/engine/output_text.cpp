@@ -48,7 +48,7 @@ bool OutputText::cut_at_stop() {
   return matched_.has_value();
 }
 
-// Of the end of the text, so much as a stop string begins with.
+// The longest suffix of the text with which a stop string begins.
 std::size_t OutputText::length_held_back() const {
   std::size_t longest = 0;
   for (const std::string& stop : stops_) {

@@ -16,10 +16,10 @@ class OutputText {
   // The tokenizer outlives this.
   OutputText(const Tokenizer& tokenizer, const Request& request);
 
-  // The text that has become certain: what may be the beginning of a stop string is held back. Stop strings are looked
-  // for where `may_stop`; once one is found, matched() has it and nothing more comes.
+  // The new text that is final: a suffix that may begin a stop string is held back. Stop strings are searched for where
+  // `may_stop`; once one is found, matched() returns it and later calls return nothing.
   std::string push(TokenId token, bool may_stop);
-  // The rest.
+  // The text held back.
   std::string finish();
   const std::optional<std::string>& matched() const { return matched_; }
 

@@ -20,61 +20,61 @@ Request stopping_at(std::vector<std::string> texts, bool keep = false) {
   return {.stop = {.texts = std::move(texts), .keep_matched = keep}};
 }
 
-struct Told {
+struct Read {
   std::string text;
   std::optional<std::string> matched;
   int pieces = 0;  // that were not empty
 };
 
 // One token a character at most, so that stop strings are cut anywhere.
-Told tell(std::string_view text, const Request& request, std::size_t stops_from = 0) {
+Read read_text(std::string_view text, const Request& request, std::size_t stops_from = 0) {
   OutputText output(tokenizer(), request);
-  Told told;
+  Read read;
   std::size_t count = 0;
   for (const char c : text) {
     const auto ids = *tokenizer().encode(std::string(1, c), {.add_special_tokens = false});
     for (const TokenId id : ids) {
       const std::string piece = output.push(id, count++ >= stops_from);
-      told.text += piece;
-      told.pieces += piece.empty() ? 0 : 1;
+      read.text += piece;
+      read.pieces += piece.empty() ? 0 : 1;
       if (output.matched()) {
-        told.matched = output.matched();
+        read.matched = output.matched();
         EXPECT_EQ(output.push(id, true), "");
         EXPECT_EQ(output.finish(), "");
-        return told;
+        return read;
       }
     }
   }
-  told.text += output.finish();
-  return told;
+  read.text += output.finish();
+  return read;
 }
 
 TEST(OutputText, WithoutStopStringsEveryTokenIsHandedOut) {
-  const Told told = tell("Once upon a time", {});
-  EXPECT_EQ(told.text, "Once upon a time");
-  EXPECT_EQ(told.pieces, 16);
+  const Read read = read_text("Once upon a time", {});
+  EXPECT_EQ(read.text, "Once upon a time");
+  EXPECT_EQ(read.pieces, 16);
 }
 
 TEST(OutputText, EndsBeforeTheStopString) {
-  EXPECT_EQ(tell("one two three", stopping_at({"two"})).text, "one ");
-  EXPECT_EQ(tell("one two three", stopping_at({"two"})).matched, "two");
-  EXPECT_EQ(tell("one two three", stopping_at({"two"}, true)).text, "one two");
-  EXPECT_EQ(tell("one", stopping_at({"one"})).text, "");
+  EXPECT_EQ(read_text("one two three", stopping_at({"two"})).text, "one ");
+  EXPECT_EQ(read_text("one two three", stopping_at({"two"})).matched, "two");
+  EXPECT_EQ(read_text("one two three", stopping_at({"two"}, true)).text, "one two");
+  EXPECT_EQ(read_text("one", stopping_at({"one"})).text, "");
 }
 
-TEST(OutputText, WhatOnlyBeganLikeAStopStringIsHandedOut) {
-  EXPECT_EQ(tell("aab aaab", stopping_at({"aaac"})).text, "aab aaab");
-  EXPECT_EQ(tell("ends in tw", stopping_at({"two"})).text, "ends in tw");
-  EXPECT_EQ(tell("aaaab", stopping_at({"aab"})).text, "aa") << "a beginning within a beginning";
+TEST(OutputText, TextThatOnlyBeginsLikeAStopStringIsHandedOut) {
+  EXPECT_EQ(read_text("aab aaab", stopping_at({"aaac"})).text, "aab aaab");
+  EXPECT_EQ(read_text("ends in tw", stopping_at({"two"})).text, "ends in tw");
+  EXPECT_EQ(read_text("aaaab", stopping_at({"aab"})).text, "aa") << "a beginning within a beginning";
 }
 
 TEST(OutputText, TheStopStringThatIsCompleteFirstWins) {
-  EXPECT_EQ(tell("abcdef", stopping_at({"cdef", "de"})).text, "abc");
-  EXPECT_EQ(tell("abcdef", stopping_at({"de", "bcde"})).text, "a") << "of two that end together the longer one";
+  EXPECT_EQ(read_text("abcdef", stopping_at({"cdef", "de"})).text, "abc");
+  EXPECT_EQ(read_text("abcdef", stopping_at({"de", "bcde"})).text, "a") << "of two that end together the longer one";
 }
 
 TEST(OutputText, StopStringsAreNotLookedForTooEarly) {
-  EXPECT_EQ(tell("no no no", stopping_at({"no"}), 4).text, "no no ");
+  EXPECT_EQ(read_text("no no no", stopping_at({"no"}), 4).text, "no no ");
 }
 
 }  // namespace

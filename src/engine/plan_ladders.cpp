@@ -10,14 +10,14 @@ namespace tessera {
 namespace {
 
 // Sizes above `max` are dropped with a note; an error where none is left.
-Result<std::vector<std::int64_t>> capped(std::vector<std::int64_t> sizes, std::int64_t max, std::string_view flag,
+Result<std::vector<std::int64_t>> capped(std::vector<std::int64_t> sizes, std::int64_t max, std::string_view option,
                                          std::vector<std::string>& notes) {
   const auto end = std::upper_bound(sizes.begin(), sizes.end(), max);
   if (end == sizes.begin()) {
-    return invalid_argument(fmt::format("{}: all sizes are above {}, the smallest is {}", flag, max, sizes.front()));
+    return invalid_argument(fmt::format("{}: all sizes are above {}, the smallest is {}", option, max, sizes.front()));
   }
   if (end != sizes.end()) {
-    notes.push_back(fmt::format("{}: {} sizes above {} are dropped", flag, sizes.end() - end, max));
+    notes.push_back(fmt::format("{}: {} sizes above {} are dropped", option, sizes.end() - end, max));
     sizes.erase(end, sizes.end());
   }
   return sizes;
@@ -40,7 +40,7 @@ void note_mismatch(const std::vector<std::int64_t>& sizes, std::int64_t chunk, s
 
 std::vector<std::int64_t> scheduled_sizes(const EngineOptions& options, std::int64_t max_tokens) {
   if (options.graphs.schedule != PrefillSchedule::kAuto) return prefill_ladder(max_tokens, options.graphs.schedule);
-  // Deterministic inference promises not to depend on measurements (A5).
+  // Deterministic inference does not depend on measurements.
   return auto_ladder(max_tokens, prefill_cost(options.deterministic ? std::nullopt : options.known_costs));
 }
 

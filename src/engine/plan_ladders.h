@@ -1,4 +1,4 @@
-// Which sizes graphs are captured for (B2, B3, B4, B9).
+// The sizes that graphs are captured for.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace tessera {
 
 inline constexpr std::int64_t kDefaultMaxRequests = 256;
 
-// Milliseconds of a prefill graph of so many tokens, where replays of two sizes or more were measured; else
-// prior_token_cost. Never falling: a larger size that was measured to be faster was disturbed less.
+// Milliseconds of a prefill graph by its number of tokens, where replays of two sizes or more were measured; else
+// prior_token_cost. Monotone: a larger size measured to be faster was disturbed less.
 TokenCost prefill_cost(const std::optional<CostTable>& known);
 
-// Fills runner.prefill_sizes and decode_sizes, and notes about what was dropped or can never be reached. Precondition:
-// the runner's switches, max_tokens and max_requests are there.
+// Fills runner.prefill_sizes and decode_sizes, and notes about sizes that were dropped or are never used. Precondition:
+// the runner's switches, max_tokens and max_requests are set.
 Status plan_ladders(const EngineOptions& options, EnginePlan& plan);
 
 }  // namespace tessera

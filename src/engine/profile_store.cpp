@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kCosts = "costs";
 constexpr std::string_view kAlgorithms = "matmul";
 
-// No backend is no more than a device without versions and algorithms.
+// Without a backend there are no versions and no algorithms.
 const Backend& backend_or_none(DeviceKind kind) {
   static const Backend none;
   const Result<const Backend*> backend = backend_of(kind);

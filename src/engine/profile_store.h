@@ -1,6 +1,6 @@
-// What of one start serves the next (E6): what forwards cost, and the matmul algorithms that libraries chose. Both
-// under content hashes in the profile cache (compile/profile_cache.h), so that another model, device, version or plan
-// finds nothing of it.
+// Results of one start that later starts reuse: costs of forwards, and the matmul algorithms that libraries chose. Both
+// are kept under content hashes in the profile cache (compile/profile_cache.h), so that another model, device, version
+// or plan does not find them.
 //
 //   EnginePlan plan = TRY(plan_engine(options, device));
 //   ProfileStore store(options, plan, device);
@@ -9,7 +9,7 @@
 //   …
 //   store.save(runner->costs());           // after measurements, when there is time
 //
-// No function fails: what cannot be kept or read is a warning, once, and the start goes on without.
+// No function fails: an entry that cannot be written or read is a warning, once, and the start goes on without it.
 // Threads: the engine's.
 #pragma once
 
@@ -35,20 +35,20 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
 
 class ProfileStore {
  public:
-  // Keeps nothing where options.cache_dir is empty.
+  // Stores nothing where options.cache_dir is empty.
   ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device);
   // The same with a backend of the caller's, which outlives the store.
   ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                const Backend& backend);
 
-  // options.known_costs, or what was kept: empty where nothing was, and where options.graphs.measure_costs is off or
-  // the engine is deterministic.
+  // options.known_costs, or the stored costs; empty where there are none, and where options.graphs.measure_costs is off
+  // or the engine is deterministic.
   CostTable load_costs();
-  // Tells the backend what was chosen before.
+  // Gives the backend the algorithms that were chosen before.
   void restore_algorithms();
-  // Entries that loading and restoring have found.
+  // Entries found by loading and restoring.
   std::int64_t cache_hits() const { return cache_.hits() + (known_ && !known_->empty() ? 1 : 0); }
-  // Writes what differs from what is kept.
+  // Writes the entries that differ from those stored.
   void save(const CostTable& costs);
 
  private:
@@ -56,16 +56,16 @@ class ProfileStore {
 
   bool wanted_ = true;
   const Backend* backend_ = nullptr;
-  std::optional<CostTable> known_;  // from a look at the cache before this store's
+  std::optional<CostTable> known_;  // read from the cache before this store was made
   ProfileKeys keys_;
   ProfileCache cache_;
-  Json kept_costs_;  // as the cache has them, as far as this store knows
+  Json kept_costs_;  // as last read from or written to the cache
   Json kept_algorithms_;
 };
 
-// plan_engine() with what is known of the plan's costs: where the ladder is chosen by cost (PrefillSchedule::kAuto) and
-// the cache has some for these graphs, the plan is made again with them. options.known_costs is what was found, if it
-// was looked for: the cache is read, and warned of, once.
+// plan_engine() with the stored costs: where the ladder is chosen by cost (PrefillSchedule::kAuto) and the cache has
+// costs for these graphs, the plan is made again with them. options.known_costs receives what was found, so that the
+// cache is read only once.
 Result<EnginePlan> plan_engine_with_profile(EngineOptions& options, Device& device);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // Catches: measurements of another model, device, version, type or compilation that are taken for one's own, a ladder's
-// change that loses them, kept files that fail a start, a write where nothing is new, and a library that is not told
-// what it chose before.
+// change that loses them, stored files that fail a start, a write where nothing is new, and a library that does not
+// get its algorithms back.
 #include "tessera/engine/profile_store.h"
 
 #include <gmock/gmock.h>
@@ -21,15 +21,15 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// A library that chose, and was told.
+// A library with algorithms that it chose, and those it was given.
 std::string library_versions = "1";
 Json chosen = Json::array();
-Json told;
+Json given;
 std::string versions() { return library_versions; }
 Json export_algorithms() { return chosen; }
 Status import_algorithms(const Json& algorithms) {
   if (!algorithms.is_array()) return data_loss("no list");
-  told = algorithms;
+  given = algorithms;
   return ok_status();
 }
 const Backend kLibrary{.kind = DeviceKind::kCpu,
@@ -56,7 +56,7 @@ class ProfileStoreTest : public ::testing::Test {
     folder_ = pattern;
     library_versions = "1";
     chosen = Json::array();
-    told = Json();
+    given = Json();
     options_.model_path = testing::data_path("goldens/llama");
     options_.cache_dir = folder_;
     ASSERT_TRUE(set_log_level("warn").ok());
@@ -94,19 +94,19 @@ class ProfileStoreTest : public ::testing::Test {
       .kind = DeviceKind::kCpu, .name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2};
 };
 
-TEST_F(ProfileStoreTest, TheNextStartKnowsCostsAndAlgorithms) {
+TEST_F(ProfileStoreTest, TheNextStartReusesCostsAndAlgorithms) {
   chosen.push_back("algorithm 7");
   {
     ProfileStore first = store();
     EXPECT_TRUE(first.load_costs().empty());
     first.restore_algorithms();
-    EXPECT_EQ(told, Json());
+    EXPECT_EQ(given, Json());
     first.save(costs_of(1.5));
   }
   ProfileStore second = store();
   EXPECT_EQ(second.load_costs().to_json(), costs_of(1.5).to_json());
   second.restore_algorithms();
-  EXPECT_EQ(told, chosen);
+  EXPECT_EQ(given, chosen);
   EXPECT_EQ(warnings(), "");
 }
 
@@ -126,7 +126,7 @@ TEST_F(ProfileStoreTest, OnlyWhatIsNewIsWritten) {
   EXPECT_FALSE(file("matmul").empty());
 }
 
-TEST_F(ProfileStoreTest, KeysTellWhatMattersApart) {
+TEST_F(ProfileStoreTest, KeysDifferInWhatMatters) {
   const ProfileKeys base = keys();
   std::set<Hash128> costs = {base.costs};
   const auto differs = [&](const char* what, const std::function<void(ProfileStoreTest&)>& change) {
@@ -162,7 +162,7 @@ TEST_F(ProfileStoreTest, KeysTellWhatMattersApart) {
   EXPECT_NE(keys().algorithms, base.algorithms);
 }
 
-TEST_F(ProfileStoreTest, NothingIsMeasuredNorTakenWhereNobodyWantsIt) {
+TEST_F(ProfileStoreTest, NothingIsMeasuredOrReadWhereItIsSwitchedOff) {
   store().save(costs_of(1));
   options_.graphs.measure_costs = false;
   EXPECT_TRUE(store().load_costs().empty());
@@ -188,7 +188,7 @@ TEST_F(ProfileStoreTest, StrangeContentIsIgnored) {
   EXPECT_THAT(warnings(), HasSubstr("what an earlier start kept is not used: measured costs"));
   some.restore_algorithms();
   EXPECT_THAT(warnings(), HasSubstr("no list"));
-  EXPECT_EQ(told, Json());
+  EXPECT_EQ(given, Json());
   some.save(costs_of(3));
   EXPECT_FALSE(store().load_costs().empty());
 }

@@ -1,4 +1,4 @@
-// What is asked of the engine, and what comes back.
+// Requests to the engine, and what it returns.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ inline constexpr double kMaxTimeoutSeconds = 1e9;
 
 // Log-probabilities of the model's own distribution: before penalties, masks and temperature.
 struct LogprobOptions {
-  std::optional<int> output{};    // of each output token, and of so many most probable ones: 0 to kMaxTopLogprobs
+  std::optional<int> output{};    // of each output token and its n most probable alternatives; 0 to kMaxTopLogprobs
   std::optional<int> prompt{};    // the same of prompt tokens, which are then computed even where they are cached
   std::int64_t prompt_start = 0;  // first prompt token that wants them; the very first token has none
 };
@@ -85,7 +85,7 @@ struct Request {
   LogprobOptions logprobs{};
   std::shared_ptr<const Grammar> grammar{};  // null: none
   bool return_hidden_states = false;         // of the last layer, normed: prompt tokens, then each token fed back
-  bool return_graph_info = false;            // the completion tells how the forwards ran
+  bool return_graph_info = false;            // the completion lists how the forwards ran
   bool skip_special_tokens = true;           // in the text
   bool wants_text = true;                    // events and completion have it; no matter without a tokenizer
   // Logits of every prompt token are kept and returned with the request's end; nothing is generated.
@@ -94,14 +94,14 @@ struct Request {
   double timeout_s = 0;       // from submit to the last token; 0: none
 };
 
-// The same for all else that can be judged without knowing the model.
+// The same for all other fields that can be checked without the model.
 Status check_request(const Request& request);
 
 enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kTimeout, kError };
 // "stop" "length" "cancelled" "timeout" "error"; "" for none
 std::string_view finish_reason_name(FinishReason reason);
 
-// What ended a text that ended with kStop.
+// The token or string that ended a text with kStop.
 struct StopMatch {
   std::optional<TokenId> id{};
   std::optional<std::string> text{};
@@ -111,13 +111,13 @@ struct StopMatch {
 struct RequestEvent {
   RequestId request{};
   std::optional<TokenId> token{};  // the new token; one that ends a text is handed out only if it is kept
-  std::string text{};              // that has become certain
+  std::string text{};              // that is final
   std::optional<TokenLogprobs> logprobs{};
   FinishReason finish = FinishReason::kNone;
   Status error{};  // with kError and kTimeout
 };
 
-// A request's end.
+// The result of a request that has ended.
 struct Completion {
   std::vector<TokenId> output_ids{};
   std::string text{};

@@ -17,13 +17,13 @@ SamplingParams params(double temperature, std::int64_t top_k = 0, double top_p =
   return {.temperature = temperature, .top_k = top_k, .top_p = top_p, .seed = std::nullopt};
 }
 
-TEST(CheckSampling, TakesWhatHasAMeaning) {
+TEST(CheckSampling, AcceptsValidParameters) {
   const SamplingParams good[] = {params(0),        params(0.7, 50, 0.9), params(100), params(1e-9, 1, 1e-9),
                                  params(0, kMost), params(1, 0, 1)};
   for (const SamplingParams& p : good) EXPECT_TRUE(check_sampling(p).ok()) << p.temperature;
 }
 
-TEST(CheckSampling, RefusesTheRestWithFieldValueAndWhatIsAccepted) {
+TEST(CheckSampling, RefusesOthersWithFieldValueAndWhatIsAccepted) {
   const struct {
     SamplingParams params;
     const char* message;

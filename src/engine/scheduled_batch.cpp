@@ -49,7 +49,7 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
       batch.input_embeds.insert(batch.input_embeds.end(), row, row + static_cast<std::ptrdiff_t>(hidden));
     }
     batch.input_ids.push_back(embedded ? TokenId(-1) : sequence.tokens[at]);
-    // The newest token is taken from where the last step left it, as a step that runs ahead of the host must.
+    // The newest token's id is read on the device: the host may not have it yet.
     batch.input_rows.push_back(position == total - 1 && sequence.generated() > 0 ? sequence.last_row : -1);
     batch.positions.push_back(static_cast<std::int32_t>(position));
   }
@@ -81,7 +81,7 @@ void ScheduledBatch::append_pages(const Sequence& sequence, std::int64_t kv_len,
     }
     if (group.page_tables.size() <= entries.size()) group.page_tables.emplace_back();
     std::vector<PageId>& table = group.page_tables[entries.size()];
-    table.reserve(pages.capacity());  // it grows with the sequence, and not by a page at a time
+    table.reserve(pages.capacity());  // once for the sequence, not for every page
     const std::int64_t used = one_slot ? 1 : cache.pages_for(kv_len);
     table.assign(pages.begin(), pages.begin() + static_cast<std::ptrdiff_t>(used));
   }
@@ -118,7 +118,7 @@ void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t vocab_s
 void ScheduledBatch::append_prompt_rows(Sequence& sequence, Entry& entry) {
   const bool score = sequence.request.score;
   if (!score && !sequence.request.logprobs.prompt) return;
-  // The prompt's last row says nothing of the prompt.
+  // The prompt's last row predicts no token of the prompt.
   const std::int64_t end = sequence.prompt_tokens() - (score ? 0 : 1);
   entry.first_prompt_row = std::max({entry.position, sequence.first_wanted(), sequence.rows_delivered});
   entry.prompt_rows =

@@ -1,4 +1,4 @@
-// A forward, and whose rows it has.
+// One forward, and the sequences that its rows belong to.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace tessera {
 
 struct ScheduledBatch {
   struct Entry {
-    Sequence* sequence;        // null once the sequence has left
+    Sequence* sequence;        // null once the sequence was removed
     std::int64_t new_tokens;   // of it in this forward
     std::int64_t first_token;  // of them in the forward
     std::int64_t position;     // of the first one in the sequence
@@ -34,7 +34,7 @@ struct ScheduledBatch {
   bool wants_logprobs = false;
   bool wants_hidden = false;
   int top_logprobs = 0;
-  std::int64_t num_decoding = 0;  // entries that go on with a text that has begun
+  std::int64_t num_decoding = 0;  // entries that decode
   Decision decision{};            // once the forward was submitted
 
   ForwardPhase phase() const {
@@ -42,7 +42,7 @@ struct ScheduledBatch {
     return num_decoding == std::ssize(entries) ? ForwardPhase::kDecode : ForwardPhase::kMixed;
   }
 
-  // Empties it for a model with so many cache groups; keeps memory.
+  // Empties it for a model with `num_cache_groups`; keeps its memory.
   void clear(std::size_t num_cache_groups);
   // Adds the next `count` tokens of `sequence`, which holds the pages for them.
   void append(Sequence& sequence, std::int64_t count, const CacheManager& cache, std::int64_t vocab_size);

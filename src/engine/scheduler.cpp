@@ -44,7 +44,7 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, ScheduledBat
     const std::int64_t wanted = cut_at_page(sequence, std::min(budget, sequence.uncomputed()));
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
-    // Where nothing fits, nothing would ever become free: those behind it give way.
+    // An empty step frees nothing: the sequences behind it are preempted until a page is free.
     while (count == 0 && scheduled.entries.empty() && i + 1 < running_.size()) {
       preempt_last();
       count = cache_.fitting(sequence.cache, sequence.computed, wanted);
@@ -66,7 +66,7 @@ std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count
   return cut > 0 ? cut : count;
 }
 
-// The chunk, or what `fit` makes of the step's tokens.
+// The chunk, or the number of the step's tokens that `fit` returns.
 std::int64_t Scheduler::fitting_tokens() {
   if (!fit_) return options_.chunk;
   std::int64_t decodes = 0;
@@ -79,7 +79,7 @@ std::int64_t Scheduler::fitting_tokens() {
   tokens = std::min(tokens, options_.chunk);
   if (tokens <= decodes) return options_.chunk;
   const std::int64_t fitting = fit_(tokens);
-  // Decodes come again in every step: where they take most of what fits, prompts would go on by a few tokens at a time.
+  // Decodes recur in every step: where they take most of it, prompts would advance by a few tokens at a time.
   if (fitting < 2 * decodes || fitting >= tokens) return options_.chunk;
   ++split_chunks_;
   return fitting;
@@ -93,7 +93,7 @@ void Scheduler::grow_running() {
     const std::int64_t tokens = size_of(sequence.tokens);
     const std::int64_t window_end = sequence.decodes() ? tokens : 0;
     while (!cache_.can_take(sequence.cache, tokens, window_end) && i < running_.size())
-      preempt_last();  // it may be the sequence itself
+      preempt_last();  // which may be this sequence
     if (i < running_.size()) cache_.take_pages(sequence.cache, tokens, window_end);
   }
 }
@@ -106,8 +106,8 @@ void Scheduler::admit() {
       ++i;
       continue;
     }
-    if (!make_room(sequence)) return;  // nobody overtakes
-    // Both grow up to here, and not by a reallocation at a time.
+    if (!make_room(sequence)) return;  // admission keeps the order
+    // Reserved once, so that decoding does not allocate.
     const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
     sequence.tokens.reserve(static_cast<std::size_t>(most));
     cache_.admit(sequence.cache, size_of(sequence.tokens), most);
@@ -131,8 +131,7 @@ std::span<const TokenId> Scheduler::reusable_tokens(const Sequence& sequence) co
   return std::span(sequence.tokens).first(static_cast<std::size_t>(count));
 }
 
-// Finds the sequence's prefix and sees to it that pages for the rest are available. Where it cannot, nothing changes
-// for the sequence.
+// Finds the sequence's prefix and makes room for the rest. Where there is none, the sequence is unchanged.
 bool Scheduler::make_room(Sequence& sequence) {
   const auto may_preempt = [&] {
     return !running_.empty() && running_.back()->request.priority < sequence.request.priority;
@@ -161,12 +160,12 @@ bool Scheduler::has_room(const Sequence& sequence) const {
   return true;
 }
 
-// Whether a running sequence is computing pages that this one could soon take from the cache.
+// Whether a running sequence is computing pages that this one could reuse.
 bool Scheduler::waits_for_prefix(const Sequence& sequence) const {
   const std::span<const TokenId> tokens = reusable_tokens(sequence);
   if (tokens.empty()) return false;
   const auto in_progress = [&](const std::unique_ptr<Sequence>& other) {
-    // One of lower priority may itself wait for long.
+    // A sequence of lower priority may wait for long itself.
     if (other->request.priority < sequence.request.priority) return 0L;
     if (other->computed >= other->prompt_tokens() || !caches(*other)) return 0L;
     const std::size_t common = std::min(tokens.size(), other->request.prompt.size());
@@ -203,12 +202,12 @@ void Scheduler::release_cache(Sequence& sequence, bool keep) {
 }
 
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
-  // A forward that samples writes last_ids anew: rows of sequences that are not in it are gone.
+  // A forward that samples overwrites last_ids: rows of sequences that are not in it are lost.
   if (!scheduled.sampling.empty()) forget_rows();
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {
     Sequence& sequence = *entry.sequence;
     sequence.computed += entry.new_tokens;
-    // A decoding sequence enters its pages when it ends.
+    // Pages of a decoding sequence are entered when it ends.
     const bool is_prompt = entry.new_tokens > 1 || entry.position < sequence.prompt_tokens();
     if (is_prompt && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);
     cache_.leave_window(sequence.cache, sequence.computed);

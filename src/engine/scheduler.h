@@ -1,5 +1,5 @@
-// Sequences to batches: which tokens the next forward computes, and in which pages. A pure bookkeeper: it holds no
-// model and runs nothing.
+// Decides which tokens the next forward computes, and in which pages. A pure bookkeeper: it holds no model and runs
+// nothing.
 //
 // A step takes one decode token of every running sequence, then fills up to `chunk` tokens with prompts, so that a long
 // prompt is computed in chunks beside running decodes. Higher priorities come first, then older ones. `fit` may make
@@ -39,7 +39,7 @@ struct SchedulerOptions {
   bool prefix_cache = true;
 };
 
-// How many of a step's tokens, prompts and decodes together, to compute at once (runner/dispatch.h, split_tokens);
+// How many of a step's tokens, of prompts and decodes together, to compute at once (runner/dispatch.h, split_tokens);
 // 1 … tokens. Empty: all.
 using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
 
@@ -55,13 +55,13 @@ class Scheduler {
   bool idle() const { return waiting_.empty() && running_.empty(); }
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
   std::int64_t num_waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
-  // The next forward; no entries where there is nothing to do now. Reuses the batch's memory.
+  // The next forward; without entries where nothing can be computed now. Reuses the batch's memory.
   void next(ScheduledBatch& scheduled);
   // Whether a sequence waits or runs whose forwards must be read before more is scheduled.
   bool reads_at_once() const { return num_read_at_once_ > 0; }
   // The forward was enqueued: it runs before any later one.
   void mark_submitted(const ScheduledBatch& scheduled);
-  // The ids that the last step left on the device are not to be read. Precondition: no token is pending.
+  // The ids that the last step left on the device must not be read. Precondition: no token is pending.
   void forget_rows();
   // The token sampled from the entry's row. Precondition: entries of a sequence are settled in their order.
   static void settle(const ScheduledBatch::Entry& entry, TokenId token);

@@ -57,7 +57,7 @@ TEST_F(SchedulerTest, DecodesComeFirstAndPromptsFillTheChunk) {
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:3* 2:5", "1:1* 2:7*", "1:1* 2:1*", "1:1*"));
 }
 
-TEST_F(SchedulerTest, PromptsAreCutAtTheLastToFillACapturedSize) {
+TEST_F(SchedulerTest, TheLastPromptIsCutToFillACapturedSize) {
   Scheduler& scheduler =
       make({.chunk = 16}, 100, [](std::int64_t tokens) { return std::min<std::int64_t>(tokens, 8); });
   scheduler.add(sequence(1, 3, 3));
@@ -127,7 +127,7 @@ TEST_F(SchedulerTest, PromptLogprobsWantTheRowsBeforeTheirTokens) {
   EXPECT_EQ(second.logprob_targets[1], TokenId(105));
 }
 
-TEST_F(SchedulerTest, AdmitsInOrderAndNobodyOvertakes) {
+TEST_F(SchedulerTest, AdmissionKeepsTheOrder) {
   Scheduler& scheduler = make({.chunk = 64}, 6);  // five pages of four tokens
   scheduler.add(sequence(1, 15, 2));              // four pages
   scheduler.add(sequence(2, 8, 1));               // two: must wait
@@ -181,7 +181,7 @@ TEST_F(SchedulerTest, SamplingRowsAreTheSequences) {
   EXPECT_EQ(step.sampling[0].min_p, 0.125F);
   EXPECT_EQ(step.sampling[0].seed, 4);
   EXPECT_EQ(step.sampling[0].choice, 3);
-  EXPECT_EQ(step.sampling[0].position, 5) << "of the token to come";
+  EXPECT_EQ(step.sampling[0].position, 5) << "of the token that is sampled";
   finish_step(scheduler, step);
   EXPECT_EQ(next_step(scheduler).sampling[0].position, 6);
 }
@@ -287,7 +287,7 @@ TEST_F(SchedulerTest, HigherPrioritiesComeFirstAndMakeRoom) {
   EXPECT_THAT(all_steps(scheduler), ElementsAre("3:2* 1:2*", "1:1* 2:2*", "1:1* 2:1*", "2:1* 4:2*"));
 }
 
-TEST_F(SchedulerTest, APreemptedSequenceWaitsForTheTokenThatIsOnItsWay) {
+TEST_F(SchedulerTest, APreemptedSequenceWaitsForItsPendingToken) {
   Scheduler& scheduler = make({.chunk = 64, .max_running = 1});
   scheduler.add(sequence(1, 2, 3));
   const ScheduledBatch flying = next_step(scheduler);
@@ -305,7 +305,7 @@ TEST_F(SchedulerTest, APreemptedSequenceWaitsForTheTokenThatIsOnItsWay) {
   EXPECT_THAT(again.batch.input_rows, ElementsAre(-1, -1, -1)) << "its row was overwritten by 2's";
 }
 
-TEST_F(SchedulerTest, TellsWhoseTimeIsOver) {
+TEST_F(SchedulerTest, ExpiredSequencesAreFound) {
   Scheduler& scheduler = make({.max_running = 1});
   const auto now = Sequence::Clock::now();
   for (int id = 1; id <= 3; ++id) {

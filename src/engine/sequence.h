@@ -46,17 +46,17 @@ struct Sequence {
   std::int64_t generated() const { return static_cast<std::int64_t>(tokens.size()) - prompt_tokens(); }
   std::int64_t uncomputed() const { return static_cast<std::int64_t>(tokens.size()) - computed; }
   double elapsed_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(); }
-  // Its next forward adds one token to a text that has begun.
+  // Its next forward computes one token after the prompt.
   bool decodes() const { return generated() > 0 && uncomputed() == 1; }
   // Its last token is sampled, or will be; or there is none to sample and its prompt is computed.
   bool is_done() const { return generated() >= request.stop.max_new_tokens && (generated() > 0 || uncomputed() == 0); }
   // The next token can only be chosen once the tokens before are on the host.
   bool needs_text() const { return matcher.has_value() || (edits && edits->follow_text()); }
-  // A forward with it is read before another is scheduled.
+  // Its forwards must be read before more is scheduled.
   bool is_read_at_once() const { return request.score || request.return_hidden_states || needs_text(); }
   // Whether tokens with the same ids have the same keys and values as in other sequences.
   bool is_cacheable() const { return request.input_embeds.empty(); }
-  // Tokens from here on must be computed, whatever the cache knows: their rows are wanted.
+  // Tokens from here on are computed even where they are cached: their rows are wanted.
   std::int64_t first_wanted() const;
 };
 

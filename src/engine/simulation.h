@@ -1,5 +1,5 @@
-// The scheduler on recorded requests, in virtual time and without a model: which forwards they come to, and what
-// dispatch makes of them. Decides nothing by itself: Scheduler, split_tokens() and dispatch() are those of the engine.
+// Runs the scheduler on recorded requests, in virtual time and without a model: which forwards result, and how they are
+// dispatched. Decides nothing by itself: Scheduler, split_tokens() and dispatch() are those of the engine.
 //
 //   Simulation s = TRY(simulate(requests, {.scheduler = {.chunk = 8192}, .table = table}));
 //   s.replayed_prompt_tokens, s.eager_prompt_tokens[Reason::kAboveLargestSize], s.forward_tokens
@@ -29,18 +29,18 @@ struct SimulatedRequest {
 struct SimulationOptions {
   SchedulerOptions scheduler{};
   DispatchTable table{};
-  const CostTable* times = nullptr;  // how long forwards take; null, and where it does not say: prior_ms
+  const CostTable* times = nullptr;  // of forwards; null, and where it has no entry: prior_ms
   CacheOptions cache = paged_cache((std::int64_t{1} << 20) / 16 + 1, 16);
   std::int64_t block_tokens = 512;
   double prompt_logprobs = 0;  // share of the requests that want log-probabilities of their prompt; 0 to 1
 };
 
-// A forward of so many tokens where nothing was measured: prior_token_cost at 50 000 tokens a second.
+// Of a forward where nothing was measured: prior_token_cost at 50 000 tokens a second.
 double prior_ms(std::int64_t tokens);
 
 struct Simulation {
   ForwardCounters counters;
-  // Tokens → how many forwards had as many, of those that are no pure decodes.
+  // Tokens → number of forwards with as many, pure decodes excluded.
   std::map<std::int64_t, std::int64_t> forward_tokens;
   // Prompt tokens that were computed, in graphs of either runner or eagerly.
   std::int64_t prompt_tokens = 0;

@@ -19,9 +19,9 @@ class TokenEdits {
 
   // Whether a row that chooses the request's token number `generated` (from 0) has edits.
   bool any(std::int64_t generated) const;
-  // Whether they depend on the tokens before, which must then be known.
+  // Whether they depend on the previous tokens, which must then be on the host.
   bool follow_text() const { return penalises_; }
-  // The next token of the output is `token`.
+  // Appends `token` to the output.
   void count(TokenId token);
   // Adds the row's edits behind those of the rows before it. Precondition: count() has seen `generated` tokens, where
   // follow_text().

@@ -23,8 +23,8 @@ Status WeightLoad::start() {
 }
 
 Result<double> WeightLoad::run() {
-  // Some cores are left to the thread that captures: a team that waits for a member whose core is taken loses
-  // whole time slices.
+  // Some cores are left to the thread that captures: a team that waits for a preempted member loses whole time
+  // slices.
   if (device_.properties().kind != DeviceKind::kCpu) set_worker_threads(std::max(1, worker_threads() * 3 / 4));
   const auto start = std::chrono::steady_clock::now();
   TRY(fill_weights(specs_, addresses_, source_, device_, show_progress_));

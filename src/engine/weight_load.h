@@ -1,4 +1,4 @@
-// A model's weights on their way into memory.
+// Loading a model's weights in the background.
 #pragma once
 
 #include <future>
@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// Weights on their way while the graphs that will read them are built and captured. On a CPU both would fight for the
-// same cores, and the weights come first.
+// Loads weights while the graphs that read them are built and captured. On a CPU, where both would compete for cores,
+// the weights are loaded first.
 class WeightLoad {
  public:
   // `device` outlives the load.
@@ -19,7 +19,7 @@ class WeightLoad {
              bool show_progress);
 
   Status start();
-  // Seconds that it took.
+  // Waits; returns the seconds that the load took.
   Result<double> wait() { return seconds_.get(); }
 
  private:
