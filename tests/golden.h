@@ -39,8 +39,7 @@ struct Golden {
   }
 };
 
-inline Golden read_golden(const std::string& name) {
-  const std::string folder = data_path("goldens/" + name);
+inline Golden read_golden_folder(const std::string& folder) {
   const Json json = *Json::read_file(folder + "/golden.json");
   Golden golden{
       .folder = folder, .prompts = {}, .greedy = {}, .logits = *SafetensorsFile::open(folder + "/golden.safetensors")};
@@ -48,6 +47,8 @@ inline Golden read_golden(const std::string& name) {
   for (const Json& greedy : json.find("greedy")->as_array()) golden.greedy.push_back(ids_of(greedy));
   return golden;
 }
+
+inline Golden read_golden(const std::string& name) { return read_golden_folder(data_path("goldens/" + name)); }
 
 // How far logits are from stored rows: the greatest absolute difference, and ‖a−b‖/‖b‖.
 struct Distance {

@@ -110,7 +110,7 @@ const StoredTensor* Checkpoint::find(std::string_view name) const {
   return it == by_name_.end() ? nullptr : it->second.view;
 }
 
-Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const std::int64_t> expected_shape) const {
+Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const StoredDtype> accepted) const {
   const auto it = by_name_.find(name);
   if (it == by_name_.end()) {
     const std::vector<std::string> near = nearest_names(name, names());
@@ -119,16 +119,22 @@ Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const std:
                                  near.empty() ? "none is near" : fmt::format("{}", fmt::join(near, ", "))));
   }
   const StoredTensor& view = *it->second.view;
-  const std::string& path = files_[it->second.file].path();
-  if (!std::ranges::equal(view.shape, expected_shape)) {
-    return invalid_argument(fmt::format("{}: tensor \"{}\": shape is {}; accepted: {}, by config.json", path, name,
-                                        shape_text(view.shape), shape_text(expected_shape)));
-  }
-  if (!is_weight_dtype(view.dtype)) {
-    return unimplemented(fmt::format("{}: tensor \"{}\": dtype is {}; accepted: F32, F16, BF16", path, name,
-                                     stored_dtype_name(view.dtype)));
+  if (std::ranges::find(accepted, view.dtype) == accepted.end()) {
+    std::vector<std::string_view> types;
+    for (const StoredDtype dtype : accepted) types.push_back(stored_dtype_name(dtype));
+    return unimplemented(fmt::format("{}: tensor \"{}\": dtype is {}; accepted: {}", files_[it->second.file].path(),
+                                     name, stored_dtype_name(view.dtype), fmt::join(types, ", ")));
   }
   return view;
+}
+
+Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const std::int64_t> expected_shape,
+                                     std::span<const StoredDtype> accepted) const {
+  const StoredTensor view = TRY(get(name, accepted));
+  if (std::ranges::equal(view.shape, expected_shape)) return view;
+  return invalid_argument(fmt::format("{}: tensor \"{}\": shape is {}; accepted: {}, by config.json",
+                                      files_[by_name_.find(name)->second.file].path(), name, shape_text(view.shape),
+                                      shape_text(expected_shape)));
 }
 
 std::vector<std::string_view> Checkpoint::names() const {

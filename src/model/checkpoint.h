@@ -24,11 +24,14 @@ class Checkpoint {
   // Views live as long as this object, moves included.
   const StoredTensor* find(std::string_view name) const;  // null where there is none
   // A weight, checked: it exists (else not_found with the nearest names), has this shape (else invalid_argument) and
-  // is F32, F16 or BF16 (else unimplemented).
-  Result<StoredTensor> get(std::string_view name, std::span<const std::int64_t> expected_shape) const;
+  // one of these types (else unimplemented).
+  Result<StoredTensor> get(std::string_view name, std::span<const std::int64_t> expected_shape,
+                           std::span<const StoredDtype> accepted = kWeightDtypes) const;
   Result<StoredTensor> get(std::string_view name, std::initializer_list<std::int64_t> expected_shape) const {
     return get(name, std::span(expected_shape.begin(), expected_shape.size()));
   }
+  // The same for a tensor of any shape.
+  Result<StoredTensor> get(std::string_view name, std::span<const StoredDtype> accepted = kWeightDtypes) const;
 
   std::vector<std::string_view> names() const;  // sorted
   std::int64_t total_bytes() const { return total_bytes_; }

@@ -1,5 +1,6 @@
 #include "tessera/model/stored_dtype.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -56,9 +57,7 @@ std::string stored_dtype_names() {
   return names;
 }
 
-bool is_weight_dtype(StoredDtype dtype) {
-  return dtype == StoredDtype::kF32 || dtype == StoredDtype::kF16 || dtype == StoredDtype::kBF16;
-}
+bool is_weight_dtype(StoredDtype dtype) { return std::ranges::find(kWeightDtypes, dtype) != kWeightDtypes.end(); }
 
 std::optional<StoredDtype> weight_dtype_from_config(std::string_view name) {
   constexpr std::string_view kPrefix = "torch.";

@@ -1,6 +1,7 @@
 // The element types a checkpoint stores, under the names safetensors and config.json give them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,7 +37,9 @@ std::optional<StoredDtype> stored_dtype_from_name(std::string_view name);
 // "BOOL, U8, …", for messages.
 std::string stored_dtype_names();
 
-// The types weights are computed in: F32, F16, BF16.
+// The types weights are computed in, and those that quantised ones are stored in, beside a scale.
+inline constexpr std::array kWeightDtypes{StoredDtype::kF32, StoredDtype::kF16, StoredDtype::kBF16};
+inline constexpr std::array kQuantisedDtypes{StoredDtype::kF8E4M3, StoredDtype::kF8E5M2, StoredDtype::kI8};
 bool is_weight_dtype(StoredDtype dtype);
 // config.json's spelling of those: "float32", "float16", "bfloat16", also with "torch." before it.
 std::optional<StoredDtype> weight_dtype_from_config(std::string_view name);

@@ -5,34 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tessera/base/float16.h"
+#include "tessera/model/stored_codec.h"
 
 namespace tessera {
 namespace {
 
 // One thread's portion: large enough that starting it costs nothing beside converting it.
 constexpr std::int64_t kBlockElements = 1 << 16;
-
-template <StoredDtype kType>
-struct Codec;
-template <>
-struct Codec<StoredDtype::kF32> {
-  using Bits = float;
-  static float decode(float v) { return v; }
-  static float encode(float v) { return v; }
-};
-template <>
-struct Codec<StoredDtype::kBF16> {
-  using Bits = std::uint16_t;
-  static float decode(std::uint16_t v) { return to_float(BFloat16{v}); }
-  static std::uint16_t encode(float v) { return from_float<BFloat16>(v).bits; }
-};
-template <>
-struct Codec<StoredDtype::kF16> {
-  using Bits = std::uint16_t;
-  static float decode(std::uint16_t v) { return to_float(Float16{v}); }
-  static std::uint16_t encode(float v) { return from_float<Float16>(v).bits; }
-};
 
 // memcpy of single elements: the mapping may have any alignment, and compilers make vector loads of it all the same.
 template <StoredDtype kFrom, StoredDtype kTo>

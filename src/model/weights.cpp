@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <utility>
 
 #include "tessera/base/progress.h"
 #include "tessera/device/alignment.h"
-#include "tessera/model/random_fill.h"
 #include "tessera/model/weight_upload.h"
 
 namespace tessera {
@@ -27,21 +24,6 @@ Result<StoredDtype> stored_dtype_of(ir::DType dtype) {
 // Bytes of a constant shape.
 Result<std::size_t> bytes_of(const WeightSpec& spec) {
   return static_cast<std::size_t>(TRY(ir::size_bytes(spec.type, {}).with_context(spec.name)));
-}
-
-// A uniform distribution with Hugging Face's usual standard deviation of 0.02.
-constexpr float kDummyScale = 0.0346F;
-
-Status fill_dummy(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
-                  std::uint64_t seed, std::span<std::byte> to) {
-  if (spec.dummy_init == WeightSpec::Init::kUniform)
-    return fill_random_runs(to, dtype, runs, tensor_seed(seed, part.tensor), kDummyScale);
-  const std::vector<float> ones(static_cast<std::size_t>(runs.num_elements()), 1.0F);
-  const StoredTensor source{.name = part.tensor,
-                            .dtype = StoredDtype::kF32,
-                            .shape = {static_cast<std::int64_t>(ones.size())},
-                            .data = std::as_bytes(std::span(ones))};
-  return copy_tensor(source, dtype, to);
 }
 
 // The part's bytes at `to`, in pieces of a buffer's size.
@@ -80,20 +62,6 @@ Status upload_weight(const WeightSpec& spec, const WeightSource& source, std::by
 }
 
 }  // namespace
-
-WeightSource checkpoint_source(Checkpoint checkpoint) {
-  const auto shared = std::make_shared<const Checkpoint>(std::move(checkpoint));
-  return [shared](const WeightSpec&, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
-                  std::span<std::byte> to) -> Status {
-    const StoredTensor tensor = TRY(shared->get(part.tensor, part.shape));
-    return copy_runs(tensor, runs, dtype, to);
-  };
-}
-
-WeightSource dummy_source(std::uint64_t seed) {
-  return [seed](const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
-                std::span<std::byte> to) { return fill_dummy(spec, part, dtype, runs, seed, to); };
-}
 
 Result<Weights> Weights::allocate(std::span<const WeightSpec> specs, Device& device) {
   std::size_t total = 0;

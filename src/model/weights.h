@@ -1,50 +1,18 @@
-// Weights: which tensors of a checkpoint make up each weight of the graph, and their way to a device.
+// The weights of a model in a device's memory, and their way there.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
-#include "tessera/ir/type.h"
-#include "tessera/model/checkpoint.h"
-#include "tessera/model/tensor_copy.h"
+#include "tessera/model/weight_source.h"
+#include "tessera/model/weight_spec.h"
 
 namespace tessera {
-
-// One tensor of the checkpoint, or this rank's slice of it.
-struct WeightPart {
-  std::string tensor;               // "model.layers.0.self_attn.q_proj.weight"
-  std::vector<std::int64_t> shape;  // of the whole tensor
-  TensorSlice slice;
-};
-
-// A weight of the graph: parts one below the other (q, k and v are one matrix here), or constants
-// that the config determines.
-struct WeightSpec {
-  enum class Init : std::uint8_t { kUniform, kOnes };
-
-  std::string name;  // in the graph
-  ir::Type type;     // constant shape, of this rank
-  std::vector<WeightPart> parts;
-  std::vector<float> constant;       // float32 values where there are no parts
-  Init dummy_init = Init::kUniform;  // what --load-format dummy fills it with: norms get ones
-};
-
-// Where the content of weights comes from: writes the elements `runs` of the part's tensor, converted to `dtype`, to
-// `to`, which is exactly as long. Called from one thread.
-using WeightSource = std::function<Status(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype,
-                                          const SliceRuns& runs, std::span<std::byte> to)>;
-// A missing, misshapen or mistyped tensor is an error that names it.
-WeightSource checkpoint_source(Checkpoint checkpoint);
-// Random content from `seed` alone (`--load-format dummy`).
-WeightSource dummy_source(std::uint64_t seed);
 
 // All weights in one allocation. Addresses are fixed for the object's life: graphs may be captured before, or while,
 // the content is filled in.

@@ -1,0 +1,57 @@
+// What the weights of a graph are made of. Three things are apart: the dtype of the value in the graph, the dtypes that
+// the checkpoint stores, and the layout in which it stores them.
+//
+//   value     WeightSpec::type, the type a kernel reads
+//   dtype     whatever the file has, of those that the layout takes; converted while it is read
+//   layout    WeightPart::storage: how elements of the part follow from one or several stored tensors
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tessera/ir/type.h"
+#include "tessera/model/tensor_copy.h"
+
+namespace tessera {
+
+// The tensor is the part: F32, F16 or BF16, row-major.
+struct PlainStorage {};
+
+// A matrix [rows, cols], stored as its transpose [cols, rows] (GPT-2's Conv1D): F32, F16 or BF16.
+struct TransposedStorage {};
+
+// A matrix [rows, cols] of F8_E4M3, F8_E5M2 or I8 with a tensor of scales, F32, F16 or BF16: element (r, c) is
+// stored[r, c] · scale[r / block_rows, c / block_cols]. The scales are row-major, ⌈rows / block_rows⌉ by
+// ⌈cols / block_cols⌉ of them, in any shape. Blocks as large as the matrix: one scale; of one row: one per channel.
+struct ScaledStorage {
+  std::string scale;  // the tensor of scales
+  std::int64_t block_rows = 1;
+  std::int64_t block_cols = 1;
+};
+
+using Storage = std::variant<PlainStorage, TransposedStorage, ScaledStorage>;
+
+// A matrix or vector of the checkpoint, or this rank's slice of it. Shape and slice are those of the part's elements,
+// whatever the layout of the tensors that they are read from.
+struct WeightPart {
+  std::string tensor;               // "model.layers.0.self_attn.q_proj.weight"
+  std::vector<std::int64_t> shape;  // of the whole part
+  TensorSlice slice = {};
+  Storage storage = {};
+};
+
+// A weight of the graph: parts one below the other (q, k and v are one matrix here), or constants that the config
+// determines.
+struct WeightSpec {
+  enum class Init : std::uint8_t { kUniform, kOnes };
+
+  std::string name;    // in the graph
+  ir::Type type = {};  // constant shape, of this rank
+  std::vector<WeightPart> parts = {};
+  std::vector<float> constant = {};  // float32 values where there are no parts
+  Init dummy_init = Init::kUniform;  // what random weights (load format "dummy") are: norms get ones
+};
+
+}  // namespace tessera
