@@ -24,9 +24,9 @@ std::string values_text(const ir::Graph& graph, const std::vector<ir::ValueId>& 
 
 std::string model_text(const Explanation& e) {
   const ModelConfig& config = e.plan.config;
-  return fmt::format("{}: {}, {} layers, {:.1f} M parameters, {} on {}\n\n", e.model_path,
-                     architecture_name(config.architecture), config.num_hidden_layers,
-                     static_cast<double>(config.parameter_count()) / 1e6, ir::dtype_name(e.plan.model.dtype), e.device);
+  return fmt::format("{}: {}, {} layers, {:.1f} M parameters, {} on {}\n\n", e.model_path, config.architecture,
+                     config.num_hidden_layers, static_cast<double>(config.parameter_count()) / 1e6,
+                     ir::dtype_name(e.plan.model.dtype), e.device);
 }
 
 // Every part; layers that repeat are shown once.

@@ -123,9 +123,9 @@ std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& 
   const GraphSwitches& on = runner.options().graphs;
   const StitchingGraph& stitching = runner.prefill().executable().graph();
   const MemoryLedger memory = runner.memory();
-  std::string text = fmt::format(
-      "  model    {}, {:.1f} M parameters, loaded in {} s\n", architecture_name(engine.config().architecture),
-      static_cast<double>(engine.config().parameter_count()) / 1e6, number_text(engine.load_seconds()));
+  std::string text =
+      fmt::format("  model    {}, {:.1f} M parameters, loaded in {} s\n", engine.config().architecture,
+                  static_cast<double>(engine.config().parameter_count()) / 1e6, number_text(engine.load_seconds()));
   text += fmt::format("  forward  {} and {} between them\n", plural(stitching.num_pieces(), "piece"),
                       plural(stitching.num_split_ops(), "split op"));
   text += fmt::format("  prefill  {}\n", runner_line(runner.prefill(), on.prefill));

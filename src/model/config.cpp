@@ -4,31 +4,19 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <utility>
 
+#include "tessera/model/family.h"
 #include "tessera/model/fields.h"
 
 namespace tessera {
 namespace {
-
-constexpr std::pair<Architecture, std::string_view> kArchitectures[] = {
-    {Architecture::kLlama, "LlamaForCausalLM"},
-    {Architecture::kMistral, "MistralForCausalLM"},
-    {Architecture::kQwen2, "Qwen2ForCausalLM"},
-    {Architecture::kQwen3, "Qwen3ForCausalLM"},
-};
 
 constexpr std::pair<Activation, std::string_view> kActivations[] = {
     {Activation::kSilu, "silu"},
     {Activation::kGelu, "gelu"},
     {Activation::kGeluTanh, "gelu_pytorch_tanh"},
 };
-
-// Hugging Face's defaults (configuration_mistral.py, configuration_qwen2.py, configuration_qwen3.py).
-constexpr std::int64_t kDefaultSlidingWindow = 4096;
-constexpr std::int64_t kDefaultMaxWindowLayers = 28;
-constexpr std::int64_t kDefaultQwen3HeadDim = 128;
 
 // The second members of a table of pairs, joined.
 template <class Table>
@@ -41,16 +29,15 @@ std::string names_of(const Table& table) {
   return names;
 }
 
-Result<Architecture> read_architecture(const Fields& fields) {
+Result<const ModelFamily*> read_family(const Fields& fields) {
   const Json* value = fields.find("architectures");
-  const std::string accepted = "a list that begins with one of " + names_of(kArchitectures);
+  const std::string accepted = "a list that begins with one of " + family_names();
   if (value == nullptr || !value->is_array() || value->as_array().empty() || !value->as_array()[0].is_string()) {
     return fields.wrong("architectures", accepted);
   }
-  for (const auto& [architecture, name] : kArchitectures) {
-    if (value->as_array()[0].as_string() == name) return architecture;
-  }
-  return fields.unsupported("architectures", accepted);
+  const ModelFamily* family = find_family(value->as_array()[0].as_string());
+  if (family == nullptr) return fields.unsupported("architectures", accepted);
+  return family;
 }
 
 Status refuse_quantised(const Fields& fields) {
@@ -79,15 +66,14 @@ Status read_sizes(const Fields& fields, ModelConfig& config) {
   }
 
   const std::optional<std::int64_t> head_dim = TRY(fields.optional_int("head_dim", 2, C::kMaxHeadDim));
-  if (head_dim) {
-    config.head_dim = *head_dim;
-  } else if (config.architecture == Architecture::kQwen3) {
-    config.head_dim = kDefaultQwen3HeadDim;
-  } else if (config.hidden_size % config.num_attention_heads == 0) {
+  if (head_dim) config.head_dim = *head_dim;
+  if (config.head_dim == 0) {  // neither the file nor the family says
+    if (config.hidden_size % config.num_attention_heads != 0) {
+      return fields.wrong("hidden_size",
+                          fmt::format("a multiple of num_attention_heads ({}) where head_dim is not given",
+                                      config.num_attention_heads));
+    }
     config.head_dim = config.hidden_size / config.num_attention_heads;
-  } else {
-    return fields.wrong("hidden_size", fmt::format("a multiple of num_attention_heads ({}) where head_dim is not given",
-                                                   config.num_attention_heads));
   }
   if (config.head_dim < 2 || config.head_dim % 2 != 0 || config.head_dim > C::kMaxHeadDim) {
     return fields.wrong(
@@ -109,83 +95,6 @@ Status read_layer_form(const Fields& fields, ModelConfig& config) {
   const auto* found = std::ranges::find(kActivations, act, &std::pair<Activation, std::string_view>::second);
   if (found == std::end(kActivations)) return fields.unsupported("hidden_act", names_of(kActivations));
   config.hidden_act = found->first;
-
-  const bool attention_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);
-  const bool mlp_bias = TRY(fields.optional_bool("mlp_bias")).value_or(false);
-  switch (config.architecture) {
-    case Architecture::kLlama:
-      config.qkv_bias = config.o_bias = attention_bias;
-      config.mlp_bias = mlp_bias;
-      break;
-    case Architecture::kMistral: break;
-    case Architecture::kQwen2: config.qkv_bias = true; break;
-    case Architecture::kQwen3:
-      config.qkv_bias = config.o_bias = attention_bias;
-      config.qk_norm = true;
-      break;
-  }
-  return ok_status();
-}
-
-// Which layers slide: what `layer_types` says, else the rule of the architecture.
-Result<std::vector<bool>> read_layer_types(const Fields& fields, const ModelConfig& config) {
-  const auto layers = static_cast<std::size_t>(config.num_hidden_layers);
-  std::vector<bool> slides(layers, config.architecture == Architecture::kMistral);
-  const Json* types = fields.find("layer_types");
-  if (types == nullptr) {
-    if (config.architecture == Architecture::kQwen2 || config.architecture == Architecture::kQwen3) {
-      const std::optional<std::int64_t> first =
-          TRY(fields.optional_int("max_window_layers", 0, ModelConfig::kMaxLayers));
-      for (std::size_t i = 0; i < layers; ++i) {
-        slides[i] = static_cast<std::int64_t>(i) >= first.value_or(kDefaultMaxWindowLayers);
-      }
-    }
-    return slides;
-  }
-  const std::string accepted =
-      fmt::format("a list of num_hidden_layers ({}) times \"full_attention\" or \"sliding_attention\"", layers);
-  if (!types->is_array() || types->as_array().size() != layers) return fields.wrong("layer_types", accepted);
-  for (std::size_t i = 0; i < layers; ++i) {
-    const Json& type = types->as_array()[i];
-    if (!type.is_string()) return fields.wrong("layer_types", accepted);
-    slides[i] = type.as_string() == "sliding_attention";
-    if (!slides[i] && type.as_string() != "full_attention") return fields.unsupported("layer_types", accepted);
-  }
-  return slides;
-}
-
-Status read_sliding_windows(const Fields& fields, ModelConfig& config) {
-  const std::vector<bool> slides = TRY(read_layer_types(fields, config));
-  const bool any = std::ranges::find(slides, true) != slides.end();
-  const bool declared = fields.find("layer_types") != nullptr;
-  config.sliding_windows.assign(slides.size(), 0);
-
-  std::optional<std::int64_t> window =
-      TRY(fields.optional_int("sliding_window", 1, std::numeric_limits<std::int32_t>::max()));
-  switch (config.architecture) {
-    case Architecture::kLlama:
-      if (any) return fields.unsupported("layer_types", "only \"full_attention\" in LlamaForCausalLM");
-      return ok_status();
-    case Architecture::kMistral:
-      // Absent is not null here: null switches the window off.
-      if (!window && !fields.has("sliding_window")) window = kDefaultSlidingWindow;
-      break;
-    case Architecture::kQwen2:
-    case Architecture::kQwen3:
-      if (!TRY(fields.optional_bool("use_sliding_window")).value_or(false)) {
-        window.reset();
-      } else if (!window && !fields.has("sliding_window")) {
-        window = kDefaultSlidingWindow;
-      }
-      break;
-  }
-  if (!window && any && declared) {
-    return fields.wrong("layer_types",
-                        "only \"full_attention\" where sliding_window is null or use_sliding_window is not true");
-  }
-  for (std::size_t i = 0; i < slides.size(); ++i) {
-    if (slides[i]) config.sliding_windows[i] = window.value_or(0);
-  }
   return ok_status();
 }
 
@@ -211,14 +120,6 @@ Status read_tokens(const Fields& fields, ModelConfig& config) {
 
 }  // namespace
 
-std::string_view architecture_name(Architecture architecture) {
-  return kArchitectures[static_cast<std::size_t>(architecture)].second;
-}
-
-std::string_view activation_name(Activation activation) {
-  return kActivations[static_cast<std::size_t>(activation)].second;
-}
-
 Result<ModelConfig> ModelConfig::read(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -241,13 +142,17 @@ Result<ModelConfig> ModelConfig::read(const std::string& path) {
 
 Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& file) {
   const Fields fields(json, file);
-  ModelConfig config;
-  config.architecture = TRY(read_architecture(fields));
+  const ModelFamily* family = TRY(read_family(fields));
+  ModelConfig config = family->defaults;
+  config.architecture = family->architecture;
   TRY(refuse_quantised(fields));
   TRY(read_sizes(fields, config));
   TRY(read_layer_form(fields, config));
-  TRY(read_sliding_windows(fields, config));
-  config.rope = TRY(read_rope_config(json, file, config.max_position_embeddings));
+  TRY(family->read_config(fields, config));
+  config.rope = TRY(read_rope_config(json, file,
+                                     {.max_position_embeddings = config.max_position_embeddings,
+                                      .head_dim = config.head_dim,
+                                      .partial_rotary = family->partial_rotary}));
   TRY(read_dtype(fields, config));
   TRY(read_tokens(fields, config));
   return config;
@@ -264,7 +169,8 @@ std::int64_t ModelConfig::parameter_count() const {
   if (qkv_bias) layer += q + 2 * kv;
   if (o_bias) layer += hidden_size;
   if (mlp_bias) layer += 2 * intermediate_size + hidden_size;
-  if (qk_norm) layer += 2 * head_dim;
+  if (qk_norm == QkNorm::kHead) layer += 2 * head_dim;
+  if (qk_norm == QkNorm::kRow) layer += q + kv;
   const std::int64_t embeddings = (tie_word_embeddings ? 1 : 2) * vocab_size * hidden_size;
   return embeddings + num_hidden_layers * layer + hidden_size;
 }

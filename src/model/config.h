@@ -4,14 +4,13 @@
 //   ModelConfig config = TRY(ModelConfig::read("/models/Qwen3-0.6B"));
 //
 // Both spellings are read: `rope_theta`/`rope_scaling`/`torch_dtype`/`sliding_window` and transformers 5's
-// `rope_parameters`/`dtype`/`layer_types`. An absent field takes the default Hugging Face gives that architecture; the
-// sizes of the model have none and must be there. A key that the architecture does not know is ignored.
+// `rope_parameters`/`dtype`/`layer_types`. An absent field takes the default Hugging Face gives that architecture
+// (family.h); the sizes of the model have none and must be there. A key that the architecture does not know is ignored.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tessera/base/json.h"
@@ -22,20 +21,18 @@
 
 namespace tessera {
 
-enum class Architecture {
-  kLlama,    // LlamaForCausalLM: Llama 2, 3, and the many models of its form
-  kMistral,  // MistralForCausalLM: sliding window on all layers
-  kQwen2,    // Qwen2ForCausalLM: Qwen 2 and 2.5; biases on q, k, v
-  kQwen3,    // Qwen3ForCausalLM (dense): RMS norm on each head of q and k
-};
-std::string_view architecture_name(Architecture architecture);  // as in config.json
-
 enum class Activation {
   kSilu,      // x · sigmoid(x)
   kGelu,      // x · Φ(x), with erf
   kGeluTanh,  // its tanh approximation ("gelu_pytorch_tanh")
 };
-std::string_view activation_name(Activation activation);
+
+// RMS norms on queries and keys before they are rotated.
+enum class QkNorm {
+  kNone,
+  kHead,  // on each head, one weight [head_dim] for all
+  kRow,   // on all heads at once, weights [heads · head_dim]
+};
 
 struct ModelConfig {
   // Limits of what is read. The largest published dense model has 126 layers and a hidden size of 16 384.
@@ -48,7 +45,7 @@ struct ModelConfig {
   static constexpr std::int64_t kMaxQuerySize = std::int64_t{1} << 20;  // heads × head_dim
   static constexpr std::int64_t kMaxPositions = std::int64_t{1} << 27;
 
-  Architecture architecture = Architecture::kLlama;
+  std::string architecture = {};  // "LlamaForCausalLM"; family.h lists what there is
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
@@ -63,14 +60,15 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool o_bias = false;
   bool mlp_bias = false;  // gate, up and down
-  bool qk_norm = false;
+  QkNorm qk_norm = QkNorm::kNone;
   // [num_hidden_layers]: 0 for full attention, else w: position p sees p - w + 1 … p.
-  std::vector<std::int64_t> sliding_windows;
-  RopeConfig rope;
-  std::optional<StoredDtype> dtype;  // F32, F16 or BF16, where it says
-  std::optional<TokenId> bos_token_id;
-  std::vector<TokenId> eos_token_ids;   // may be empty
-  std::optional<TokenId> pad_token_id;  // none also where the file has -1 or an id outside the vocabulary
+  std::vector<std::int64_t> sliding_windows = {};
+  RopeConfig rope = {};
+  std::optional<StoredDtype> dtype = std::nullopt;  // F32, F16 or BF16, where it says
+  std::optional<TokenId> bos_token_id = std::nullopt;
+  std::vector<TokenId> eos_token_ids = {};  // may be empty
+  std::optional<TokenId> pad_token_id =
+      std::nullopt;  // none also where the file has -1 or an id outside the vocabulary
 
   // `path`: a model folder, or a config.json itself. not_found without one, unimplemented for an architecture or
   // feature this engine lacks (quantised weights among them), invalid_argument for everything else that is wrong.

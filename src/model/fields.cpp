@@ -85,6 +85,19 @@ Result<std::optional<double>> Fields::optional_number(std::string_view key, doub
   return std::optional(value->as_double());
 }
 
+Result<std::vector<double>> Fields::required_numbers(std::string_view key, std::size_t count, double low,
+                                                     double high) const {
+  const std::string accepted = fmt::format("a list of {} numbers in [{}, {}]", count, low, high);
+  const Json* value = find(key);
+  if (value == nullptr || !value->is_array() || value->as_array().size() != count) return wrong(key, accepted);
+  std::vector<double> numbers;
+  for (const Json& number : value->as_array()) {
+    if (!number.is_number() || !(number.as_double() >= low && number.as_double() <= high)) return wrong(key, accepted);
+    numbers.push_back(number.as_double());
+  }
+  return numbers;
+}
+
 Result<std::optional<bool>> Fields::optional_bool(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::optional<bool>();

@@ -36,6 +36,8 @@ class Fields {
   Result<std::optional<std::int64_t>> optional_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   Result<double> required_number(std::string_view key, double low, double high) const;
   Result<std::optional<double>> optional_number(std::string_view key, double low, double high) const;
+  // Exactly `count` numbers.
+  Result<std::vector<double>> required_numbers(std::string_view key, std::size_t count, double low, double high) const;
   Result<std::optional<bool>> optional_bool(std::string_view key) const;
   Result<std::optional<std::string>> optional_string(std::string_view key) const;
   // One id or a list of ids, each below vocab_size; empty where absent.

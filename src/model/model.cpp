@@ -1,17 +1,65 @@
 #include "tessera/model/model.h"
 
-#include "tessera/model/llama.h"
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/model/family.h"
+#include "tessera/model/layers/head.h"
+#include "tessera/model/layers/layer_builder.h"
+#include "tessera/model/sampler.h"
 
 namespace tessera {
+namespace {
+
+Status check_options(const ModelConfig& config, const ModelOptions& options) {
+  if (config.num_attention_heads % options.tp_size != 0) {
+    return invalid_argument(fmt::format("num_attention_heads is {}, which does not divide among {} ranks",
+                                        config.num_attention_heads, options.tp_size));
+  }
+  if (options.weight_type() != options.dtype) {
+    return unimplemented(fmt::format(
+        "weights of type {} beside activations of type {}; accepted: {}, as no matmul "
+        "takes two types",
+        ir::dtype_name(options.weight_type()), ir::dtype_name(options.dtype), ir::dtype_name(options.dtype)));
+  }
+  if (!ir::is_floating_point(options.kv_cache_type())) {
+    return unimplemented(
+        fmt::format("a KV cache of type {}; accepted: f32, f16, bf16", ir::dtype_name(options.kv_cache_type())));
+  }
+  return ok_status();
+}
+
+// The graph of `b`, whose result `output` is called `name`. Its weights join those of the graphs before it.
+Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, std::vector<WeightSpec>& weights) {
+  b.graph.output(output);
+  ir::Graph graph = TRY(b.graph.finish());
+  graph.value(output).name = name;
+  for (WeightSpec& spec : b.take_weights()) {
+    const bool known = std::any_of(weights.begin(), weights.end(), [&](const auto& w) { return w.name == spec.name; });
+    if (!known) weights.push_back(std::move(spec));
+  }
+  return graph;
+}
+
+}  // namespace
 
 Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops) {
-  switch (config.architecture) {
-    case Architecture::kLlama:
-    case Architecture::kMistral:
-    case Architecture::kQwen2:
-    case Architecture::kQwen3: return build_llama(config, options, ops);
+  TRY(check_options(config, options));
+  const ModelFamily* family = find_family(config.architecture);
+  if (family == nullptr) {
+    return unimplemented(fmt::format("architecture \"{}\"; accepted: {}", config.architecture, family_names()));
   }
-  return internal_error("an architecture without a builder");
+  ModelGraphs graphs;
+  LayerBuilder body("body", options, ops);
+  graphs.body = TRY(finish(body, family->build_body(body, config), "hidden", graphs.weights));
+  LayerBuilder head("head", options, ops);
+  const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
+  graphs.head = TRY(finish(head, y, "logits", graphs.weights));
+  graphs.sampler = TRY(build_sampler(config.vocab_size, ops));
+  graphs.choose = TRY(build_choose(config.vocab_size, ops));
+  graphs.logprobs = TRY(build_logprobs(config.vocab_size, ops));
+  return graphs;
 }
 
 }  // namespace tessera

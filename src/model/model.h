@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,18 @@
 namespace tessera {
 
 struct ModelOptions {
-  ir::DType dtype = ir::DType::kFloat32;  // of weights, activations and the KV cache
-  std::int64_t page_size = 16;            // tokens of a KV cache page
-  std::int64_t max_requests = 256;        // of a forward: length of last_ids
+  ir::DType dtype = ir::DType::kFloat32;  // of activations
+  // The same where absent. Matmuls take weights of the activations' type alone; attention reads a cache of any.
+  std::optional<ir::DType> weight_dtype = std::nullopt;
+  std::optional<ir::DType> kv_cache_dtype = std::nullopt;
+  std::int64_t page_size = 16;      // tokens of a KV cache page
+  std::int64_t max_requests = 256;  // of a forward: length of last_ids
+  std::int64_t context_length = 0;  // of a sequence at most, for LongRoPE's choice of factors; 0: the model's own
   int tp_rank = 0;
   int tp_size = 1;  // ranks that share every layer (column- and row-parallel matmuls)
+
+  ir::DType weight_type() const { return weight_dtype.value_or(dtype); }
+  ir::DType kv_cache_type() const { return kv_cache_dtype.value_or(dtype); }
 };
 
 struct ModelGraphs {
@@ -36,8 +44,8 @@ struct ModelGraphs {
   std::vector<WeightSpec> weights;  // of body and head
 };
 
-// Fails with kUnimplemented or kInvalidArgument where the config cannot be built (heads that do not
-// divide among the ranks). Needs no weights and no device.
+// Fails with kUnimplemented or kInvalidArgument where the config cannot be built (heads that do not divide among the
+// ranks, types that no kernel takes together). Needs no weights and no device.
 Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops);
 
 // Names of the static inputs that the runner stages before every forward.

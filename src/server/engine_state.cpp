@@ -81,7 +81,7 @@ std::string state_head(const Engine& engine, const ServedModel& model) {
   const ir::Type& hidden = body.slots[static_cast<std::size_t>(body.outputs[0])].type;
   JsonWriter json;
   json.object().key("version").value(TESSERA_VERSION).key("model").object();
-  json.key("name").value(model.name).key("architecture").value(architecture_name(config.architecture));
+  json.key("name").value(model.name).key("architecture").value(config.architecture);
   json.key("layers").value(config.num_hidden_layers).key("parameters").value(config.parameter_count());
   json.key("dtype")
       .value(ir::dtype_name(hidden.dtype))

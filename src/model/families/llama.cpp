@@ -1,0 +1,87 @@
+#include "tessera/model/families/llama.h"
+
+#include "tessera/model/layers/attention.h"
+#include "tessera/model/layers/head.h"
+#include "tessera/model/layers/mlp.h"
+#include "tessera/model/layers/norm.h"
+#include "tessera/model/sliding_windows.h"
+
+namespace tessera {
+namespace {
+
+using ir::ValueId;
+
+// Hugging Face's defaults (configuration_mistral.py, configuration_qwen2.py, configuration_qwen3.py).
+constexpr std::int64_t kDefaultSlidingWindow = 4096;
+constexpr std::int64_t kDefaultMaxWindowLayers = 28;
+constexpr std::int64_t kDefaultQwen3HeadDim = 128;
+
+// Touvron et al., arXiv 2302.13971. Each layer:
+//   h += o(attention(rope(qkv(norm(h)))));  h += down(act(gate(norm(h))) · up(norm(h)))
+ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+  const TokenInputs tokens = declare_token_inputs(b, config);
+  ResidualStream h(b, embed(b, config, tokens), config.hidden_size, config.rms_norm_eps);
+  const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const std::string p = b.begin_layer(layer);
+    const std::string attn = p + "self_attn.";
+    const std::string mlp = p + "mlp.";
+
+    const ValueId qkv = b.linear(attn + "qkv_proj", h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn),
+                                 config.qkv_bias, Parallel::kColumn);
+    h.add(output_projection(b, config, rope_attention(b, shared, layer, qkv, attn), attn));
+    h.add(gated_mlp(b, config, h.norm(p + "post_attention_layernorm.weight"), gate_up_blocks(config, mlp), mlp));
+  }
+  b.end_layers();
+  return h.norm("model.norm.weight");
+}
+
+Status read_llama(const Fields& fields, ModelConfig& config) {
+  config.qkv_bias = config.o_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);
+  config.mlp_bias = TRY(fields.optional_bool("mlp_bias")).value_or(false);
+  return set_full_attention(fields, config);
+}
+
+Status read_mistral(const Fields& fields, ModelConfig& config) {
+  // Absent is not null here: null switches the window off.
+  const std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kDefaultSlidingWindow));
+  return set_sliding_windows(fields, window, /*first=*/0, config);
+}
+
+Status read_qwen_windows(const Fields& fields, ModelConfig& config) {
+  std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kDefaultSlidingWindow));
+  if (!TRY(fields.optional_bool("use_sliding_window")).value_or(false)) window.reset();
+  const std::optional<std::int64_t> first = TRY(fields.optional_int("max_window_layers", 0, ModelConfig::kMaxLayers));
+  return set_sliding_windows(fields, window, first.value_or(kDefaultMaxWindowLayers), config);
+}
+
+Status read_qwen3(const Fields& fields, ModelConfig& config) {
+  config.qkv_bias = config.o_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);
+  return read_qwen_windows(fields, config);
+}
+
+}  // namespace
+
+ModelFamily llama_family() {
+  return {.architecture = "LlamaForCausalLM", .read_config = read_llama, .build_body = build_body};
+}
+
+ModelFamily mistral_family() {
+  return {.architecture = "MistralForCausalLM", .read_config = read_mistral, .build_body = build_body};
+}
+
+ModelFamily qwen2_family() {
+  return {.architecture = "Qwen2ForCausalLM",
+          .defaults = {.qkv_bias = true},
+          .read_config = read_qwen_windows,
+          .build_body = build_body};
+}
+
+ModelFamily qwen3_family() {
+  return {.architecture = "Qwen3ForCausalLM",
+          .defaults = {.head_dim = kDefaultQwen3HeadDim, .qk_norm = QkNorm::kHead},
+          .read_config = read_qwen3,
+          .build_body = build_body};
+}
+
+}  // namespace tessera

@@ -1,0 +1,62 @@
+#include "tessera/model/layers/attention.h"
+
+#include <cmath>
+
+namespace tessera {
+
+ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs) {
+  const std::int64_t asked = b.options().context_length;
+  const std::int64_t context_length = asked > 0 ? asked : config.max_position_embeddings;
+  const ir::ValueId inv_freq =
+      b.constant("rope.inv_freq", compute_inv_freq(config.rope, config.head_dim, context_length));
+  return b.graph.op("rotary_table", {inputs.positions, inv_freq},
+                    {{"scale", static_cast<double>(attention_scaling(config.rope))}});
+}
+
+std::vector<LinearBlock> qkv_blocks(const ModelConfig& config, const std::string& prefix) {
+  return {{.tensor = prefix + "q_proj", .rows = config.query_size()},
+          {.tensor = prefix + "k_proj", .rows = config.key_value_size(), .heads = config.num_key_value_heads},
+          {.tensor = prefix + "v_proj", .rows = config.key_value_size(), .heads = config.num_key_value_heads}};
+}
+
+std::vector<LinearBlock> fused_qkv_blocks(const ModelConfig& config, const std::string& prefix) {
+  std::vector<LinearBlock> blocks = qkv_blocks(config, prefix);
+  std::int64_t row = 0;
+  for (LinearBlock& block : blocks) {
+    block.tensor = prefix + "qkv_proj";
+    block.first_row = row;
+    block.tensor_rows = config.query_size() + 2 * config.key_value_size();
+    row += block.rows;
+  }
+  return blocks;
+}
+
+ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& cache, ir::ValueId q) {
+  const ir::ValueId out = b.graph.op("empty_like", {q});
+  b.graph.op("attention", {q, cache.keys, cache.values, out},
+             {{"group", cache.group},
+              {"scale", 1.0 / std::sqrt(static_cast<double>(config.head_dim))},
+              {"window", cache.window}});
+  return out;
+}
+
+ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId qkv,
+                           const std::string& prefix) {
+  const KvCache cache = declare_kv_cache(b, in.config, in.tokens, layer);
+  std::vector<ir::ValueId> operands{qkv, in.rope, cache.slots, cache.keys, cache.values};
+  ir::Attributes attributes{{"heads", local_heads(in.config, b.options()).heads}};
+  if (in.config.qk_norm == QkNorm::kHead) {
+    attributes.emplace_back("qk_norm", true);
+    attributes.emplace_back("eps", in.config.rms_norm_eps);
+    operands.push_back(b.norm_weight(prefix + "q_norm.weight", in.config.head_dim));
+    operands.push_back(b.norm_weight(prefix + "k_norm.weight", in.config.head_dim));
+  }
+  return attend(b, in.config, cache, b.graph.op("qkv_rope_store", operands, attributes));
+}
+
+ir::ValueId output_projection(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const std::string& prefix) {
+  return b.linear(prefix + "o_proj", x, {{.tensor = prefix + "o_proj", .rows = config.hidden_size}}, config.o_bias,
+                  Parallel::kRow);
+}
+
+}  // namespace tessera

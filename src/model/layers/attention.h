@@ -1,0 +1,41 @@
+// Attention layers, between the norm before them and the residual stream after them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/model/config.h"
+#include "tessera/model/layers/cache.h"
+#include "tessera/model/layers/inputs.h"
+#include "tessera/model/layers/layer_builder.h"
+
+namespace tessera {
+
+// cos and sin of the tokens' positions, f32[T, rotated dimensions of a head]; one table serves all layers.
+ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs);
+
+// The rows of a joint projection: q, k and v one below the other, from a tensor each ("<prefix>q_proj" …) …
+std::vector<LinearBlock> qkv_blocks(const ModelConfig& config, const std::string& prefix);
+// … or from one tensor of the checkpoint, "<prefix>qkv_proj".
+std::vector<LinearBlock> fused_qkv_blocks(const ModelConfig& config, const std::string& prefix);
+
+// What the layers of a model share.
+struct AttentionInputs {
+  const ModelConfig& config;
+  const TokenInputs& tokens;
+  ir::ValueId rope;  // rope_table()
+};
+
+// softmax(q kᵀ / √head_dim) v over the layer's cache: q [T, heads · head_dim] → the same shape.
+ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& cache, ir::ValueId q);
+
+// out = attention(rope(qkv)): qkv [T, (heads + 2 · kv_heads) · head_dim] → [T, heads · head_dim]. Keys and values go to
+// the layer's cache. With QkNorm::kHead each head of q and k is normalised first, by "<prefix>q_norm" and "k_norm".
+ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId qkv,
+                           const std::string& prefix);
+
+// The projection after it, "<prefix>o_proj": [T, heads · head_dim] → [T, hidden].
+ir::ValueId output_projection(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const std::string& prefix);
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+#include "tessera/model/layers/head.h"
+
+namespace tessera {
+
+ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs) {
+  const ir::ValueId ids = b.graph.op("resolve_ids", {inputs.ids, inputs.rows, inputs.last_ids});
+  const ir::ValueId table = b.matrix("model.embed_tokens.weight", config.vocab_size, config.hidden_size);
+  return b.graph.op("embedding", {ids, table, inputs.embeds});
+}
+
+ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {
+  const ir::ValueId wanted = b.graph.op("gather_rows", {inputs.hidden, inputs.wanted_rows});
+  // A vocabulary that does not divide among the ranks is computed by each of them.
+  const int ranks = b.options().tp_size;
+  const bool sliced = ranks > 1 && config.vocab_size % ranks == 0;
+  const std::string tensor = config.tie_word_embeddings ? "model.embed_tokens" : "lm_head";
+  const std::string name = sliced ? "lm_head.slice" : tensor;  // a tied head is the embedding's own memory
+  ir::ValueId y = b.linear(name, wanted, {{.tensor = tensor, .rows = config.vocab_size}}, false,
+                           sliced ? Parallel::kColumn : Parallel::kNone);
+  if (sliced) y = b.graph.op("all_gather", {y}, {{"ranks", std::int64_t{ranks}}});
+  if (b.options().dtype == ir::DType::kFloat32) return y;
+  return b.graph.op("cast", {y}, {{"dtype", std::string("f32")}});
+}
+
+}  // namespace tessera

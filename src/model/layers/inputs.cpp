@@ -1,0 +1,75 @@
+#include "tessera/model/layers/inputs.h"
+
+#include <fmt/format.h>
+
+#include "tessera/model/layers/cache.h"
+#include "tessera/model/sampler.h"
+
+namespace tessera {
+namespace {
+
+using ir::DType;
+using ir::Symbol;
+using ir::ValueId;
+
+ValueId per_token(ir::GraphBuilder& b, std::string_view name) {
+  return b.input(std::string(name), {DType::kInt32, {Symbol::kTokens}});
+}
+
+ValueId per_row(ir::GraphBuilder& b, std::string_view name, DType dtype) {
+  return b.input(std::string(name), {dtype, {Symbol::kRows}});
+}
+
+}  // namespace
+
+TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config) {
+  ir::GraphBuilder& g = b.graph;
+  TokenInputs inputs;
+  inputs.ids = per_token(g, input_names::kInputIds);
+  inputs.rows = per_token(g, input_names::kInputRows);
+  inputs.last_ids = g.input(std::string(input_names::kLastIds), {DType::kInt32, {b.options().max_requests}});
+  inputs.embeds =
+      g.input(std::string(input_names::kInputEmbeds), {b.options().dtype, {Symbol::kTokens, config.hidden_size}});
+  const std::vector<ir::CacheGroup> groups = cache_groups(config);
+  if (groups.size() > ir::kMaxCacheGroups) {
+    g.fail(unimplemented(fmt::format("layers with {} different attention windows; at most {} are accepted",
+                                     groups.size(), ir::kMaxCacheGroups)));
+  }
+  for (const ir::CacheGroup& group : groups) {
+    g.cache_group(group);
+    inputs.slots.push_back(per_token(g, std::string(input_names::kSlots) + group.name));
+  }
+  inputs.positions = per_token(g, input_names::kPositions);
+  return inputs;
+}
+
+HeadInputs declare_head_inputs(LayerBuilder& b, std::int64_t hidden_size) {
+  HeadInputs inputs;
+  inputs.hidden = b.graph.input("hidden", {b.options().dtype, {Symbol::kTokens, hidden_size}});
+  inputs.wanted_rows = per_row(b.graph, input_names::kWantedRows, DType::kInt32);
+  return inputs;
+}
+
+std::vector<ValueId> declare_sampling_inputs(ir::GraphBuilder& b) {
+  return {per_row(b, input_names::kTemperature, DType::kFloat32), per_row(b, input_names::kTopK, DType::kInt32),
+          per_row(b, input_names::kTopP, DType::kFloat32),        per_row(b, input_names::kMinP, DType::kFloat32),
+          per_row(b, input_names::kSeed, DType::kInt64),          per_row(b, input_names::kChoice, DType::kInt32),
+          per_row(b, input_names::kSamplePosition, DType::kInt32)};
+}
+
+std::vector<ValueId> declare_edit_inputs(ir::GraphBuilder& b, std::int64_t vocab_size) {
+  const auto list = [&](std::string_view name, DType dtype) {
+    return b.input(std::string(name), {dtype, {max_choice_edits(vocab_size)}});
+  };
+  return {per_row(b, input_names::kEditFirst, DType::kInt32),
+          per_row(b, input_names::kEditCount, DType::kInt32),
+          list(input_names::kEditIds, DType::kInt32),
+          list(input_names::kEditPenalties, DType::kFloat32),
+          list(input_names::kEditOffsets, DType::kFloat32),
+          per_row(b, input_names::kEditMask, DType::kInt32),
+          b.input(std::string(input_names::kEditMasks), {DType::kInt32, {kMaxChoiceRows, (vocab_size + 31) / 32}})};
+}
+
+ValueId declare_logprob_targets(ir::GraphBuilder& b) { return per_row(b, input_names::kLogprobTargets, DType::kInt32); }
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// The static inputs of every graph, declared in one place. The runner stages their content before each forward.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/ir/builder.h"
+#include "tessera/model/config.h"
+#include "tessera/model/layers/layer_builder.h"
+
+namespace tessera {
+
+// Of a body.
+struct TokenInputs {
+  ir::ValueId ids;                 // i32[T]: -1 where an embedding is given
+  ir::ValueId rows;                // i32[T]: row of last_ids, or -1
+  ir::ValueId last_ids;            // i32[max_requests]: what the last step sampled
+  ir::ValueId embeds;              // X[T, hidden]
+  ir::ValueId positions;           // i32[T]
+  std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
+};
+// Declares the model's cache groups too.
+TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config);
+
+// Of a head.
+struct HeadInputs {
+  ir::ValueId hidden;       // X[T, hidden]
+  ir::ValueId wanted_rows;  // i32[R]
+};
+HeadInputs declare_head_inputs(LayerBuilder& b, std::int64_t hidden_size);
+
+// Of `sample`, after the logits, in the order of its operands.
+std::vector<ir::ValueId> declare_sampling_inputs(ir::GraphBuilder& b);
+// Of `logit_edits`, after the logits, in the order of its operands.
+std::vector<ir::ValueId> declare_edit_inputs(ir::GraphBuilder& b, std::int64_t vocab_size);
+// i32[R]: tokens whose log-probability is asked for.
+ir::ValueId declare_logprob_targets(ir::GraphBuilder& b);
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+// What layers are written with: a graph and the weights that it uses. A layer declares each weight where it uses it:
+// the value in the graph, and the tensors of the checkpoint that it is made of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/ir/builder.h"
+#include "tessera/model/model.h"
+
+namespace tessera {
+
+// Which part of a matmul a rank computes.
+enum class Parallel : std::uint8_t {
+  kNone,    // every rank computes all of it
+  kColumn,  // a slice of the outputs; what follows works on the slice
+  kRow,     // a slice of the inputs; partial sums are added over the ranks
+};
+
+// One output block of a linear layer: rows of a matrix [*, in] of the checkpoint.
+struct LinearBlock {
+  std::string tensor;  // without ".weight" or ".bias"
+  std::int64_t rows = 0;
+  // KV heads, where ranks may be more than heads: neighbouring ranks then hold the same head. 0: rows divide freely.
+  std::int64_t heads = 0;
+  // Where the tensor holds several blocks one below the other: this block's first row, and the rows of all.
+  std::int64_t first_row = 0;
+  std::int64_t tensor_rows = 0;  // 0: the block is the whole tensor
+  Storage storage = {};          // of the matrix; biases are plain
+};
+
+// The rows of the block that a rank of column parallelism holds. invalid_argument where they do not divide.
+Result<TensorSlice> rank_rows(const LinearBlock& block, int rank, int ranks);
+
+class LayerBuilder {
+ public:
+  // Borrows `ops` for its life.
+  LayerBuilder(std::string graph_name, const ModelOptions& options, const ir::OpTable& ops)
+      : graph(std::move(graph_name), ops), options_(options) {}
+
+  ir::GraphBuilder graph;
+
+  // A norm's vector [size].
+  ir::ValueId norm_weight(const std::string& tensor, std::int64_t size);
+  // A norm's vector made of several parts of one tensor: parts[i] is its i-th piece.
+  ir::ValueId norm_weight(const std::string& tensor, std::int64_t size, const std::vector<TensorSlice>& parts);
+  // A matrix [rows, cols], the same on every rank.
+  ir::ValueId matrix(const std::string& tensor, std::int64_t rows, std::int64_t cols);
+  // Values that the config determines, float32.
+  ir::ValueId constant(const std::string& name, std::vector<float> values);
+
+  // x [T, in] → [T, rows of all blocks on this rank]; the blocks' weights are one matrix named `name`.
+  // Row-parallel: one block; ends with an all-reduce where there are ranks.
+  ir::ValueId linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks, bool bias,
+                     Parallel parallel);
+
+  // Names the following values "layers.<layer>.*" in the graph; the layer's tensors in the checkpoint begin with the
+  // result, "model.layers.<layer>.".
+  std::string begin_layer(std::int64_t layer);
+  void end_layers() { graph.scope(""); }
+
+  std::vector<WeightSpec> take_weights() { return std::move(weights_); }
+  const ModelOptions& options() const { return options_; }
+
+ private:
+  ir::ValueId add_weight(WeightSpec spec);
+
+  ModelOptions options_;
+  std::vector<WeightSpec> weights_;
+};
+
+}  // namespace tessera

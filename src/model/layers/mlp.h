@@ -1,0 +1,21 @@
+// Feed-forward layers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/model/config.h"
+#include "tessera/model/layers/layer_builder.h"
+
+namespace tessera {
+
+// Gate above up: from a tensor each ("<prefix>gate_proj", "up_proj") …
+std::vector<LinearBlock> gate_up_blocks(const ModelConfig& config, const std::string& prefix);
+// … or from one tensor of the checkpoint, "<prefix>gate_up_proj".
+std::vector<LinearBlock> fused_gate_up_blocks(const ModelConfig& config, const std::string& prefix);
+
+// down(act(gate(x)) · up(x)), x [T, hidden] → [T, hidden].
+ir::ValueId gated_mlp(LayerBuilder& b, const ModelConfig& config, ir::ValueId x,
+                      const std::vector<LinearBlock>& gate_up, const std::string& prefix);
+
+}  // namespace tessera

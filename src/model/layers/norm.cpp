@@ -1,0 +1,58 @@
+#include "tessera/model/layers/norm.h"
+
+#include <utility>
+#include <vector>
+
+namespace tessera {
+
+void ResidualStream::add(ir::ValueId branch) {
+  sum_ = value();
+  pending_ = branch;
+}
+
+ir::ValueId ResidualStream::value() {
+  if (pending_) sum_ = b_.graph.op("add", {*std::exchange(pending_, std::nullopt), sum_});
+  return sum_;
+}
+
+ir::ValueId ResidualStream::norm(const std::string& weight) {
+  if (!pending_) return norm_of(sum_, weight);
+  const ir::ValueId w = b_.norm_weight(weight, hidden_size_);
+  const std::vector<ir::ValueId> both =
+      b_.graph.multi_op("add_rms_norm", {*std::exchange(pending_, std::nullopt), sum_, w}, {{"eps", eps_}});
+  sum_ = both[1];
+  return both[0];
+}
+
+ir::ValueId ResidualStream::norm_of(ir::ValueId x, const std::string& weight) {
+  return b_.graph.op("rms_norm", {x, b_.norm_weight(weight, hidden_size_)}, {{"eps", eps_}});
+}
+
+ir::ValueId whole_row_norm(LayerBuilder& b, ir::ValueId x, const LinearBlock& block, const std::string& weight,
+                           double eps) {
+  const int ranks = b.options().tp_size;
+  // Ranks that share heads gather these several times: all heads equally often, so that the mean of squares stays.
+  std::vector<TensorSlice> slices;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Result<TensorSlice> rows = rank_rows(block, rank, ranks);
+    if (!rows.ok()) {
+      b.graph.fail(rows.status());
+      return x;
+    }
+    slices.push_back(*rows);
+  }
+  if (ranks > 1) x = b.graph.op("all_gather", {x}, {{"ranks", std::int64_t{ranks}}});
+  const ir::ValueId normed = b.graph.op("rms_norm", {x, b.norm_weight(weight, block.rows, slices)}, {{"eps", eps}});
+  if (ranks == 1) return normed;
+
+  const std::int64_t size = slices[0].size;
+  const std::int64_t before = size * b.options().tp_rank;
+  const std::int64_t after = size * (ranks - 1) - before;
+  std::vector<std::int64_t> sizes;
+  if (before > 0) sizes.push_back(before);
+  sizes.push_back(size);
+  if (after > 0) sizes.push_back(after);
+  return b.graph.multi_op("split", {normed}, {{"sizes", sizes}})[before > 0 ? 1 : 0];
+}
+
+}  // namespace tessera

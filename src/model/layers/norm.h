@@ -1,0 +1,39 @@
+// RMS norms, and the residual stream that they read.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tessera/model/layers/layer_builder.h"
+
+namespace tessera {
+
+// The stream of hidden states that every layer adds to. What is added last stays pending, because the norm that
+// follows adds it in the same pass over memory (add_rms_norm).
+class ResidualStream {
+ public:
+  // `start` [T, hidden] is the embedding. Borrows `b`.
+  ResidualStream(LayerBuilder& b, ir::ValueId start, std::int64_t hidden_size, double eps)
+      : b_(b), sum_(start), hidden_size_(hidden_size), eps_(eps) {}
+
+  void add(ir::ValueId branch);                 // h += branch
+  ir::ValueId norm(const std::string& weight);  // RMSNorm(h) with the tensor `weight`
+  ir::ValueId value();                          // h
+  // RMSNorm(x) with the tensor `weight`, for x [T, hidden] that is not the stream: post-norms.
+  ir::ValueId norm_of(ir::ValueId x, const std::string& weight);
+
+ private:
+  LayerBuilder& b_;
+  ir::ValueId sum_;
+  std::optional<ir::ValueId> pending_;
+  std::int64_t hidden_size_;
+  double eps_;
+};
+
+// RMSNorm over the whole row of `block`, a slice of which x [T, its rows on this rank] is: the ranks' slices are
+// gathered first and this rank's is taken from the normalised row.
+ir::ValueId whole_row_norm(LayerBuilder& b, ir::ValueId x, const LinearBlock& block, const std::string& weight,
+                           double eps);
+
+}  // namespace tessera
