@@ -29,7 +29,8 @@ TEST_P(TensorParallelFour, FourRanksEqualHuggingFaceAndEachOther) { expect_ranks
 
 // Biases on q, k, v, o; a tied head; norms of heads and of whole rows; joint tensors.
 INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
-                         ::testing::Values("llama", "llama-bias", "qwen2", "qwen3", "llama3-rope-tied"),
+                         ::testing::Values("llama", "llama-bias", "qwen2", "qwen3", "llama3-rope-tied", "olmo2",
+                                           "phi3"),
                          [](const auto& name) {
                            std::string text = name.param;
                            for (char& c : text) c = c == '-' ? '_' : c;
@@ -37,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                          });
 
 // More ranks than KV heads: neighbouring ranks hold the same head, also of a norm over the whole row.
-INSTANTIATE_TEST_SUITE_P(SharedKvHeads, TensorParallelFour, ::testing::Values("llama"),
+INSTANTIATE_TEST_SUITE_P(SharedKvHeads, TensorParallelFour, ::testing::Values("llama", "olmo2", "phi3"),
                          [](const auto& name) { return std::string(name.param); });
 
 }  // namespace

@@ -149,7 +149,7 @@ TEST(Checkpoint, GetChecksNameShapeAndType) {
                {"model.norm.weight", "I32", "BF16"});
 }
 
-TEST(RealCheckpoints, HoldTheWeightsTheirConfigsPromise) {
+TEST(RealCheckpoints, HaveTheTensorsThatTheirConfigsDescribe) {
   const fs::path goldens = test::shared_dir() / "goldens";
   TESSERA_SKIP_WITHOUT(goldens);
   for (const char* name : {"llama", "llama-bias", "mistral-swa", "qwen2", "qwen3-d128"}) {
@@ -171,7 +171,7 @@ TEST(RealCheckpoints, HoldTheWeightsTheirConfigsPromise) {
     EXPECT_EQ(checkpoint.find(layer + "self_attn.q_proj.bias") != nullptr, config.qkv_bias);
     EXPECT_EQ(checkpoint.find(layer + "self_attn.o_proj.bias") != nullptr, config.o_bias);
     EXPECT_EQ(checkpoint.find(layer + "mlp.up_proj.bias") != nullptr, config.mlp_bias);
-    EXPECT_EQ(checkpoint.find(layer + "self_attn.q_norm.weight") != nullptr, config.qk_norm);
+    EXPECT_EQ(checkpoint.find(layer + "self_attn.q_norm.weight") != nullptr, config.qk_norm != QkNorm::kNone);
   }
 }
 

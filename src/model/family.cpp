@@ -4,11 +4,14 @@
 #include <vector>
 
 #include "tessera/model/families/llama.h"
+#include "tessera/model/families/olmo2.h"
+#include "tessera/model/families/phi3.h"
 
 namespace tessera {
 
 std::span<const ModelFamily> model_families() {
-  static const std::vector<ModelFamily> families{llama_family(), mistral_family(), qwen2_family(), qwen3_family()};
+  static const std::vector<ModelFamily> families{llama_family(), mistral_family(), qwen2_family(),
+                                                 qwen3_family(), olmo2_family(),   phi3_family()};
   return families;
 }
 

@@ -108,6 +108,30 @@ TEST(RopeFrequencies, MatchNumbersComputedElsewhere) {
       {{22, 0.008659643234}, {23, 0.006978305849}, {30, 0.001064360981}, {40, 4.445698525e-05}, {63, 3.102344402e-07}});
 }
 
+// Phi 3: f_i = 1 / (factor_i · θ^(2i/d)), d the dimensions that are rotated.
+TEST(RopeFrequencies, OfLongRopeFollowTheContext) {
+  RopeConfig rope{.type = RopeType::kLongRope, .partial_rotary_factor = 0.75, .factor = 32};
+  rope.original_max_position_embeddings = 4096;
+  for (int i = 0; i < 48; ++i) {
+    rope.short_factor.push_back(1.0 + 0.01 * i);
+    rope.long_factor.push_back(1.0 + i);
+  }
+  for (const auto& [context_length, factors] :
+       {std::pair{4096, &rope.short_factor}, std::pair{0, &rope.short_factor}, std::pair{4097, &rope.long_factor}}) {
+    const std::vector<float> got = compute_inv_freq(rope, 128, context_length);
+    ASSERT_EQ(got.size(), 48u);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double want = 1.0 / ((*factors)[i] * std::pow(10000.0, static_cast<double>(2 * i) / 96));
+      EXPECT_NEAR(static_cast<double>(got[i]) / want, 1.0, 2e-6) << "pair " << i << " at " << context_length;
+    }
+  }
+  EXPECT_FLOAT_EQ(attention_scaling(rope), 1.190238f);  // sqrt(1 + ln 32 / ln 4096)
+  rope.factor = 1;
+  EXPECT_EQ(attention_scaling(rope), 1.0f);
+  rope.attention_factor = 1.25;
+  EXPECT_EQ(attention_scaling(rope), 1.25f);
+}
+
 TEST(RopeScaling, OfYarnOnly) {
   EXPECT_EQ(attention_scaling({}), 1.0f);
   EXPECT_EQ(attention_scaling(llama31()), 1.0f);
@@ -128,7 +152,7 @@ TEST(RopeScaling, OfYarnOnly) {
 Result<RopeConfig> read(const char* text) {
   const Result<Json> json = Json::parse(text, "test");
   EXPECT_TRUE(json.ok()) << json.status().message();
-  return read_rope_config(*json, "c.json", 2048);
+  return read_rope_config(*json, "c.json", {.max_position_embeddings = 2048, .head_dim = 16});
 }
 
 TEST(RopeConfig, ReadsOldAndNewSpellingAlike) {
@@ -176,6 +200,21 @@ TEST(RopeConfig, FillsInYarnAsTransformersDoes) {
   EXPECT_EQ(full.mscale_all_dim, 0.5);
 }
 
+TEST(RopeConfig, FillsInLongRopeAsTransformersDoes) {
+  const std::string lists = R"("short_factor": [1, 1, 1, 1, 1, 1, 1, 1.5], "long_factor": [1, 2, 3, 4, 5, 6, 7, 8])";
+  const auto with = [&](const char* before, const char* inside) {
+    return *read(("{" + std::string(before) + R"("rope_scaling": {)" + inside + lists + "}}").c_str());
+  };
+  const RopeConfig phi = with(R"("original_max_position_embeddings": 512, )", R"("type": "su", "factor": 32, )");
+  EXPECT_EQ(phi.type, RopeType::kLongRope);
+  EXPECT_EQ(phi.short_factor.back(), 1.5);
+  EXPECT_EQ(phi.long_factor.back(), 8.0);
+  EXPECT_EQ(phi.factor, 4.0) << "the quotient of the contexts wins where the original one stands outside";
+  EXPECT_EQ(with("", R"("rope_type": "longrope", "factor": 32, )").factor, 32.0);
+  EXPECT_EQ(with("", R"("rope_type": "longrope", )").factor, 1.0);
+  EXPECT_EQ(with("", R"("rope_type": "longrope", "attention_factor": 1.5, )").attention_factor, 1.5);
+}
+
 TEST(RopeConfig, RefusesWithFileFieldAndValue) {
   struct Case {
     const char* text;
@@ -187,8 +226,20 @@ TEST(RopeConfig, RefusesWithFileFieldAndValue) {
        StatusCode::kUnimplemented,
        {"rope_scaling.type", "\"dynamic\"", "yarn"}},
       {R"({"rope_scaling": {"rope_type": "longrope"}})",
+       StatusCode::kInvalidArgument,
+       {"rope_scaling.short_factor", "missing", "8 numbers"}},
+      {R"({"rope_scaling": {"rope_type": "longrope", "short_factor": [1, 1, 1, 1, 1, 1, 1, 1], "long_factor": [1]}})",
+       StatusCode::kInvalidArgument,
+       {"rope_scaling.long_factor", "[1]", "8 numbers"}},
+      {R"({"rope_scaling": {"rope_type": "longrope", "short_factor": [1, 1, 1, 1, 1, 1, 1, 0]}})",
+       StatusCode::kInvalidArgument,
+       {"rope_scaling.short_factor", "8 numbers"}},
+      {R"({"original_max_position_embeddings": 1, "rope_scaling": {"rope_type": "longrope"}})",
+       StatusCode::kInvalidArgument,
+       {"original_max_position_embeddings", "is 1"}},
+      {R"({"rope_scaling": {"rope_type": "yarn", "factor": 2, "long_factor": [1]}})",
        StatusCode::kUnimplemented,
-       {"rope_scaling.rope_type", "\"longrope\""}},
+       {"rope_scaling.long_factor", "longrope"}},
       {R"({"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}})",
        StatusCode::kUnimplemented,
        {"\"mrope\""}},

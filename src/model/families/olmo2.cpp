@@ -1,0 +1,66 @@
+#include "tessera/model/families/olmo2.h"
+
+#include "tessera/model/layers/attention.h"
+#include "tessera/model/layers/head.h"
+#include "tessera/model/layers/mlp.h"
+#include "tessera/model/layers/norm.h"
+#include "tessera/model/sliding_windows.h"
+
+namespace tessera {
+namespace {
+
+using ir::ValueId;
+
+// q and k are normalised over the whole row, all heads at once, before they are rotated: [T, hidden] → [T, hidden].
+ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ValueId x, const std::string& p) {
+  const ModelConfig& config = in.config;
+  const std::vector<LinearBlock> blocks = qkv_blocks(config, p);
+  const ValueId qkv = b.linear(p + "qkv_proj", x, blocks, config.qkv_bias, Parallel::kColumn);
+  const LocalHeads local = local_heads(config, b.options());
+  const std::int64_t kv_size = local.kv_heads * config.head_dim;
+  const std::vector<ValueId> parts = b.graph.multi_op(
+      "split", {qkv}, {{"sizes", std::vector<std::int64_t>{local.heads * config.head_dim, kv_size, kv_size}}});
+
+  const ir::Attributes heads{{"head_dim", config.head_dim}};
+  const ValueId q = whole_row_norm(b, parts[0], blocks[0], p + "q_norm.weight", config.rms_norm_eps);
+  const ValueId k = whole_row_norm(b, parts[1], blocks[1], p + "k_norm.weight", config.rms_norm_eps);
+  const ValueId rotated_q = b.graph.op("rotary", {q, in.rope}, heads);
+  const ValueId rotated_k = b.graph.op("rotary", {k, in.rope}, heads);
+
+  const KvCache cache = declare_kv_cache(b, config, in.tokens, layer);
+  b.graph.op("kv_store", {rotated_k, parts[2], cache.slots, cache.keys, cache.values});
+  return output_projection(b, config, attend(b, config, cache, rotated_q), p);
+}
+
+// OLMo et al., arXiv 2501.00656. Norms stand behind attention and MLP, not before them. Each layer:
+//   h += norm(o(attention(rope(norm(q(h)), norm(k(h))), v(h))));  h += norm(down(act(gate(h)) · up(h)))
+ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+  const TokenInputs tokens = declare_token_inputs(b, config);
+  ResidualStream h(b, embed(b, config, tokens), config.hidden_size, config.rms_norm_eps);
+  const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const std::string p = b.begin_layer(layer);
+    const std::string mlp = p + "mlp.";
+    h.add(h.norm_of(attention(b, shared, layer, h.value(), p + "self_attn."), p + "post_attention_layernorm.weight"));
+    h.add(h.norm_of(gated_mlp(b, config, h.value(), gate_up_blocks(config, mlp), mlp),
+                    p + "post_feedforward_layernorm.weight"));
+  }
+  b.end_layers();
+  return h.norm("model.norm.weight");
+}
+
+Status read_config(const Fields& fields, ModelConfig& config) {
+  config.qkv_bias = config.o_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);
+  return set_full_attention(fields, config);
+}
+
+}  // namespace
+
+ModelFamily olmo2_family() {
+  return {.architecture = "Olmo2ForCausalLM",
+          .defaults = {.rms_norm_eps = 1e-5, .qk_norm = QkNorm::kRow},
+          .read_config = read_config,
+          .build_body = build_body};
+}
+
+}  // namespace tessera

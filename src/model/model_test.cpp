@@ -1,0 +1,124 @@
+// Catches: a family that is listed and cannot be built, options that no kernel serves and that are taken all the same,
+// and a rank's weights that leave out or repeat rows of a joint tensor.
+#include "tessera/model/model.h"
+
+#include <map>
+
+#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/model/family.h"
+#include "tessera/model/layers/layer_builder.h"
+#include "tessera/model/test_support.h"
+#include "tessera/ops/registry.h"
+
+namespace tessera {
+namespace {
+
+using test::expect_error;
+
+ModelConfig small(std::string_view architecture, const char* changes = "{}") {
+  Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+                               "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048})",
+                           "base");
+  json.set("architectures", Json(Json::Array{Json(std::string(architecture))}));
+  const Result<Json> extra = Json::parse(changes, "changes");
+  EXPECT_TRUE(extra.ok()) << changes;
+  for (const auto& [key, value] : extra.value().as_object()) json.set(key, value);
+  const Result<ModelConfig> config = ModelConfig::from_json(json, "config.json");
+  EXPECT_TRUE(config.ok()) << config.status().to_string();
+  return config.value();
+}
+
+TEST(BuildModel, BuildsEveryFamily) {
+  for (const ModelFamily& family : model_families()) {
+    SCOPED_TRACE(family.architecture);
+    const Result<ModelGraphs> graphs = build_model(small(family.architecture), {}, op_table());
+    ASSERT_TRUE(graphs.ok()) << graphs.status().to_string();
+    EXPECT_EQ(graphs->body.states.size(), 4u);
+    EXPECT_EQ(graphs->body.cache_groups.size(), 1u);
+  }
+}
+
+TEST(BuildModel, TypesOfWeightsActivationsAndCacheAreApart) {
+  const ModelConfig config = small("LlamaForCausalLM");
+  const ModelOptions half_cache{.dtype = ir::DType::kFloat32, .kv_cache_dtype = ir::DType::kBFloat16};
+  const ModelGraphs graphs = *build_model(config, half_cache, op_table());
+  for (const ir::ValueId state : graphs.body.states)
+    EXPECT_EQ(graphs.body.value(state).type.dtype, ir::DType::kBFloat16);
+  EXPECT_EQ(graphs.body.value(graphs.body.outputs[0]).type.dtype, ir::DType::kFloat32);
+  for (const WeightSpec& weight : graphs.weights) EXPECT_EQ(weight.type.dtype, ir::DType::kFloat32);
+
+  expect_error(build_model(config, {.weight_dtype = ir::DType::kBFloat16}, op_table()), StatusCode::kUnimplemented,
+               {"weights of type bf16", "activations of type f32", "accepted: f32"});
+  expect_error(build_model(config, {.kv_cache_dtype = ir::DType::kInt32}, op_table()), StatusCode::kUnimplemented,
+               {"KV cache of type i32", "bf16"});
+}
+
+TEST(BuildModel, RefusesRanksThatHeadsDoNotDivideAmong) {
+  expect_error(build_model(small("LlamaForCausalLM"), {.tp_size = 3}, op_table()), StatusCode::kInvalidArgument,
+               {"num_attention_heads is 4", "3 ranks"});
+}
+
+// How often each row of each matrix is loaded by all ranks together.
+TEST(BuildModel, RanksHoldEveryRowOfAJointTensor) {
+  const ModelConfig config = small("Phi3ForCausalLM");
+  for (const int ranks : {1, 2, 4}) {
+    std::map<std::string, std::vector<int>> loaded;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const ModelGraphs graphs = *build_model(config, {.tp_rank = rank, .tp_size = ranks}, op_table());
+      for (const WeightSpec& weight : graphs.weights)
+        for (const WeightPart& part : weight.parts) {
+          if (part.slice.dim != 0 || part.slice.size < 0) continue;
+          std::vector<int>& rows = loaded[part.tensor];
+          rows.resize(static_cast<std::size_t>(part.shape[0]));
+          for (std::int64_t i = 0; i < part.slice.size; ++i) ++rows[static_cast<std::size_t>(part.slice.begin + i)];
+        }
+    }
+    const std::vector<int>& qkv = loaded["model.layers.1.self_attn.qkv_proj.weight"];
+    ASSERT_EQ(qkv.size(), 128u);
+    for (std::size_t row = 0; row < qkv.size(); ++row)
+      EXPECT_EQ(qkv[row], row >= 64 && ranks == 4 ? 2 : 1) << row << ": two KV heads on " << ranks << " ranks";
+    EXPECT_THAT(loaded["model.layers.1.mlp.gate_up_proj.weight"], testing::Each(1));
+  }
+}
+
+// GPT-2's Conv1D: the checkpoint has [in, out], and each rank's slice is of [out, in] all the same.
+TEST(LayerBuilder, TakesMatricesThatAreStoredTransposed) {
+  const test::ScratchDir dir;
+  std::vector<float> stored;  // [in = 2, out = 4] of element (out, in) = 10 · out + in
+  for (int in = 0; in < 2; ++in)
+    for (int out = 0; out < 4; ++out) stored.push_back(static_cast<float>(10 * out + in));
+  ASSERT_TRUE(write_safetensors(dir.path() + "/model.safetensors",
+                                std::vector<StoredTensor>{
+                                    {"c_fc.weight", StoredDtype::kF32, {2, 4}, std::as_bytes(std::span(stored))}})
+                  .ok());
+  LayerBuilder b("test", {.tp_rank = 1, .tp_size = 2}, op_table());
+  const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, 2}});
+  b.graph.output(
+      b.linear("fc", x, {{.tensor = "c_fc", .rows = 4, .storage = TransposedStorage{}}}, false, Parallel::kColumn));
+  ASSERT_TRUE(b.graph.finish().ok());
+  const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
+  const Result<Weights> weights =
+      Weights::load(b.take_weights(), checkpoint_source(*Checkpoint::open(dir.path())), *device, false);
+  ASSERT_TRUE(weights.ok()) << weights.status().to_string();
+  std::vector<float> loaded(4);
+  std::memcpy(loaded.data(), weights->addresses().at("fc.weight"), loaded.size() * sizeof(float));
+  EXPECT_THAT(loaded, testing::ElementsAre(20, 21, 30, 31));
+}
+
+TEST(BuildModel, LongRopeTakesTheFactorsOfTheContextThatIsRun) {
+  const ModelConfig config = small("Phi3ForCausalLM", R"({"original_max_position_embeddings": 1024,
+      "rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1, 1, 1, 1, 1, 1],
+                       "long_factor": [2, 2, 2, 2, 2, 2, 2, 2]}})");
+  const auto first_frequency = [&](std::int64_t context_length) {
+    const ModelGraphs graphs = *build_model(config, {.context_length = context_length}, op_table());
+    for (const WeightSpec& weight : graphs.weights)
+      if (weight.name == "rope.inv_freq") return weight.constant.at(0);
+    return 0.0F;
+  };
+  EXPECT_EQ(first_frequency(1024), 1.0F);
+  EXPECT_EQ(first_frequency(1025), 0.5F);
+  EXPECT_EQ(first_frequency(0), 0.5F) << "the model's own 2048";
+}
+
+}  // namespace
+}  // namespace tessera
