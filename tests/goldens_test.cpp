@@ -120,13 +120,28 @@ TEST_P(Goldens, VerifyPassesOnTheDefaultLadder) {
 
 INSTANTIATE_TEST_SUITE_P(Dense, Goldens,
                          ::testing::Values("llama", "llama-bias", "llama-d64", "llama-d128", "llama-linear",
-                                           "llama-yarn", "llama3-rope-tied", "mistral-swa", "qwen2", "qwen2-swa",
-                                           "qwen3", "qwen3-d128"),
+                                           "llama-yarn", "llama3-rope-tied", "mistral-swa", "olmo2", "phi3",
+                                           "phi3-longrope", "qwen2", "qwen2-swa", "qwen3", "qwen3-d128"),
                          [](const auto& name) {
                            std::string text = name.param;
                            for (char& c : text) c = c == '-' ? '_' : c;
                            return text;
                          });
+
+// Keys and values are rounded to the cache's type and nothing else is.
+TEST(KvCacheType, MayDifferFromTheActivations) {
+  const Golden golden = read_golden("llama");
+  for (const Way way : {Way::kGraphs, Way::kChunkedEager}) {
+    EngineOptions options = options_for(golden.folder, way, "float32");
+    options.kv_cache_dtype = "bfloat16";
+    auto engine = Engine::create(options);
+    ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+    const Distance d = distance(golden, score(**engine, golden.prompts, true));
+    std::printf("way %d: relative difference %.2e\n", static_cast<int>(way), d.relative);
+    EXPECT_LE(d.relative, 1e-2);
+    EXPECT_GE(d.absolute, 1e-5) << "the cache was float32";
+  }
+}
 
 // A trained model; greedy_ids includes the prompt.
 TEST(Stories260k, GreedyTextEqualsTheReference) {

@@ -56,6 +56,7 @@ std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan)
   const RunnerOptions& runner = plan.runner;
   std::vector<std::pair<std::string, Json>> values = {
       {"--dtype", dtype_text(plan.model.dtype)},
+      {"--kv-cache-dtype", dtype_text(plan.model.kv_cache_type())},
       {"--context-length", runner.context_length},
       {"--chunked-prefill-size", runner.max_tokens},
       {"--max-running-requests", runner.max_requests},

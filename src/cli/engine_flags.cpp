@@ -1,6 +1,7 @@
 #include "tessera/cli/engine_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,9 +13,20 @@
 namespace tessera::cli {
 namespace {
 
+constexpr std::array<std::string_view, 5> kDtypes = {"auto", "float32", "bfloat16", "float16", "half"};
+
 Status take_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
-  static constexpr std::array<std::string_view, 5> kNames = {"auto", "float32", "bfloat16", "float16", "half"};
-  engine.dtype = kNames[TRY(parse_choice(flag, text, kNames))];
+  engine.dtype = kDtypes[TRY(parse_choice(flag, text, kDtypes))];
+  return ok_status();
+}
+
+// FP8, which SGLang has here, waits for kernels.
+Status take_kv_cache_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
+  if (std::ranges::find(kDtypes, text) == kDtypes.end()) {
+    return unimplemented(
+        fmt::format("{}: \"{}\" is not supported yet; accepted is {}", flag, text, fmt::join(kDtypes, ", ")));
+  }
+  engine.kv_cache_dtype = text;
   return ok_status();
 }
 
@@ -46,7 +58,7 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
   add.choice("--load-format", "dummy: random weights, config.json is enough", {"auto", "safetensors", "dummy"},
              engine.load_format);
   add.value(
-      "--dtype", "auto|float32|bfloat16|float16", "of weights, activations and KV cache",
+      "--dtype", "auto|float32|bfloat16|float16", "of weights and activations",
       [&engine](const std::string& flag, const std::string& text) { return take_dtype(flag, text, engine); },
       engine.dtype);
   add.value(
@@ -77,7 +89,10 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
               if (engine.mem_fraction_static >= 0.1 && engine.mem_fraction_static <= 0.95) return ok_status();
               return invalid_argument(fmt::format("{}: {} is not accepted; 0.1 to 0.95 is", flag, text));
             });
-  add.value("--kv-cache-dtype", "auto", "of the KV cache (as activations)", only("auto"), "auto");
+  add.value(
+      "--kv-cache-dtype", "auto|float32|bfloat16|float16", "of the KV cache (as activations)",
+      [&engine](const std::string& flag, const std::string& text) { return take_kv_cache_dtype(flag, text, engine); },
+      engine.kv_cache_dtype);
   add.flag("--disable-radix-cache", "no prompt is taken from the prefix cache", engine.disable_radix_cache);
   add.flag("--enable-deterministic-inference", "the same bits whatever else is in the batch; slower",
            engine.deterministic);

@@ -15,12 +15,18 @@
 namespace tessera {
 namespace {
 
+// None for "auto".
+Result<std::optional<ir::DType>> named_dtype(std::string_view option, const std::string& name) {
+  if (name == "auto") return std::optional<ir::DType>();
+  if (name == "float32") return std::optional(ir::DType::kFloat32);
+  if (name == "bfloat16") return std::optional(ir::DType::kBFloat16);
+  if (name == "float16" || name == "half") return std::optional(ir::DType::kFloat16);
+  return invalid_argument(fmt::format("{}: \"{}\" is none of auto, float32, bfloat16, float16", option, name));
+}
+
 Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& config, const DeviceProperties& device) {
-  if (name == "float32") return ir::DType::kFloat32;
-  if (name == "bfloat16") return ir::DType::kBFloat16;
-  if (name == "float16" || name == "half") return ir::DType::kFloat16;
-  if (name != "auto")
-    return invalid_argument(fmt::format("dtype: \"{}\" is none of auto, float32, bfloat16, float16", name));
+  const std::optional<ir::DType> named = TRY(named_dtype("dtype", name));
+  if (named) return *named;
   // Without matrix instructions for it, a narrow type only adds conversions on a CPU.
   if (device.kind == DeviceKind::kCpu && !device.has_native_bf16) return ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kBF16) return ir::DType::kBFloat16;
@@ -103,11 +109,13 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
   runner.debug = options.graphs.debug;
   runner.compiler = options.graphs.compiler;
   runner.cache_dir = options.cache_dir;
-  TRY(runner.compilers.check(runner.compiler).with_context("--piecewise-cuda-graph-compiler"));
+  TRY(runner.compilers.check(runner.compiler).with_context("piecewise_cuda_graph_compiler"));
 
   plan.model = {.dtype = TRY(choose_dtype(options.dtype, plan.config, device)),
+                .kv_cache_dtype = TRY(named_dtype("kv_cache_dtype", options.kv_cache_dtype)),
                 .page_size = runner.page_size,
-                .max_requests = runner.max_requests};
+                .max_requests = runner.max_requests,
+                .context_length = runner.context_length};
   plan.graphs = TRY(build_model(plan.config, plan.model, op_table()).with_context(options.model_path));
   TRY(check_pass_names(options.graphs.disabled_passes).with_context("cuda_graph_disable_passes"));
   TRY(run_graph_passes(options.graphs.disabled_passes, plan));

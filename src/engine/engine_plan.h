@@ -49,7 +49,8 @@ struct EngineOptions {
   std::string model_path{};      // a model folder, or a config.json
   std::string tokenizer_path{};  // a folder or tokenizer.json; empty: in the model's folder
   std::string device = "cpu";
-  std::string dtype = "auto";  // auto, float32, bfloat16, float16
+  std::string dtype = "auto";           // of weights and activations: auto, float32, bfloat16, float16
+  std::string kv_cache_dtype = "auto";  // of the KV cache: the same names; auto: as the activations
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;        // 0: the model's
   std::int64_t chunked_prefill_size = 0;  // tokens of a forward; 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096
