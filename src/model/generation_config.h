@@ -1,4 +1,4 @@
-// generation_config.json: how a checkpoint's authors sample from it. The file is optional, and so is each field.
+// generation_config.json: the sampling defaults of a checkpoint's authors. The file and each field are optional.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace tessera {
 
 struct GenerationConfig {
   std::optional<TokenId> bos_token_id;
-  std::vector<TokenId> eos_token_ids;  // empty where the file names none: config.json's are valid then
+  std::vector<TokenId> eos_token_ids;  // empty: config.json's apply
   std::optional<TokenId> pad_token_id;
   std::optional<bool> do_sample;  // false: greedy, whatever temperature says
   std::optional<double> temperature;

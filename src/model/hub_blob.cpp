@@ -23,14 +23,14 @@ namespace fs = std::filesystem;
 constexpr int kMaxAttempts = 5;
 constexpr std::int64_t kMaxRetryDelayMs = 60'000;
 
-// The whole of `text` as a number; -1 where it is none.
+// `text` as a number; -1 if any of it is not one.
 std::int64_t number_in(std::string_view text) {
   std::int64_t number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && number >= 0 ? number : -1;
 }
 
-// First byte of "bytes 100-999/1000"; -1 where it is not said.
+// First byte of "bytes 100-999/1000"; -1 if the header does not have that form.
 std::int64_t range_start(const HttpReply& reply) {
   const std::string* range = reply.header("content-range");
   constexpr std::string_view kUnit = "bytes ";
@@ -42,10 +42,10 @@ Result<Digest> start_digest(const HubFile& file) {
   return file.is_lfs ? Digest::sha256() : Digest::git_blob(file.size);
 }
 
-// The part of a file that has come so far, and the digest of it.
+// The partially downloaded file, and the digest of its bytes.
 class Partial {
  public:
-  // Goes on with what `path` holds already.
+  // Continues with the bytes that `path` already holds.
   static Result<Partial> open(const fs::path& path, const HubFile& file) {
     OpenFile content = TRY(OpenFile::open(path));
     Digest digest = TRY(start_digest(file));
@@ -72,7 +72,7 @@ class Partial {
     return ok_status();
   }
 
-  // Precondition: complete(). On disk when it is equal.
+  // Precondition: complete(). Flushes the file to disk if the digests are equal.
   Result<std::string> finish() {
     TRY(content_.sync());
     return digest_.finish();
@@ -100,7 +100,7 @@ class Partial {
   std::int64_t size_ = 0;
 };
 
-// One answer's body into `partial`, from where it ends.
+// Appends the body of one response to `partial`.
 Result<HttpReply> fetch_rest(HttpClient& client, const BlobRequest& request, Partial& partial) {
   const auto begin = [&](const HttpReply& reply) -> Status {
     if (reply.status == 206 && range_start(reply) == partial.size()) return ok_status();
@@ -108,7 +108,7 @@ Result<HttpReply> fetch_rest(HttpClient& client, const BlobRequest& request, Par
       return data_loss(fmt::format("{}: asked for bytes from {} on, and the server sends others", request.file.name,
                                    partial.size()));
     }
-    return partial.restart();  // all of it, whatever was asked for
+    return partial.restart();  // the server sends the whole file, not the range
   };
   const auto write = [&](std::string_view bytes) -> Status {
     TRY(partial.append(bytes));
@@ -116,7 +116,7 @@ Result<HttpReply> fetch_rest(HttpClient& client, const BlobRequest& request, Par
     return ok_status();
   };
   HttpReply reply = TRY(client.get(request.url, partial.size(), {.begin = begin, .write = write}));
-  if (reply.status == 416) {  // what is there cannot be a part of it
+  if (reply.status == 416) {  // the partial file is longer than the file
     TRY(partial.restart());
     reply.broken = "the server has no such range";
   }
@@ -188,7 +188,7 @@ Status fetch_blob(HttpClient& client, const BlobRequest& request,
   request.on_progress(partial.size());
   TRY(fetch_all(client, request, partial, refused));
   std::string digest = TRY(partial.finish());
-  if (digest != file.digest && resumed) {  // the fault may lie in the part that was there
+  if (digest != file.digest && resumed) {  // the resumed part may have been wrong
     TRY(partial.restart());
     TRY(fetch_all(client, request, partial, refused));
     digest = TRY(partial.finish());

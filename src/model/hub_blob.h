@@ -1,5 +1,5 @@
-// One file of the hub, fetched into the cache's blobs: resumed where an earlier attempt ended, checked against its
-// digest, and put in its place by renaming. Processes that want the same blob wait for one another.
+// Downloads one file of the hub into the cache's blobs. A download resumes an earlier partial one, is checked against
+// the file's digest, and is renamed to its final name. Processes that download the same blob wait for one another.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ struct BlobRequest {
   std::string url;
   const HubFile& file;
   const HubFolder& folder;
-  std::int64_t retry_delay_ms;                    // before the second attempt; twice as long before each further one
-  std::function<void(std::int64_t)> on_progress;  // bytes of the file that are there
+  std::int64_t retry_delay_ms;                    // before the second attempt; doubled for each further one
+  std::function<void(std::int64_t)> on_progress;  // bytes downloaded so far
 };
 
-// Whether the blob is there, in full.
+// Whether the complete blob exists.
 bool has_blob(const HubFolder& folder, const HubFile& file);
 
-// Returns at once where the blob is there. What has come stays on disk whatever ends this (an error, a signal), unless
-// it is wrong. A server that refuses gives the error of `refused`, told the reply.
+// Returns at once if the blob exists. Bytes that were downloaded stay on disk after an error or a signal, unless they
+// are wrong. If the server refuses, the error is what `refused` makes of its reply.
 Status fetch_blob(HttpClient& client, const BlobRequest& request,
                   const std::function<Status(const HttpReply&)>& refused);
 
-// Calls `attempt` until its reply is no temporary failure, at most 5 times since the last that made progress; warns
-// and waits in between. `what` names it in warnings.
+// Calls `attempt` until its reply is not a temporary failure, at most 5 times without progress. Logs a warning and
+// waits between attempts. `what` names the download in warnings.
 Result<HttpReply> with_retries(const std::string& what, std::int64_t delay_ms,
                                const std::function<Result<HttpReply>()>& attempt,
                                const std::function<std::int64_t()>& progress);

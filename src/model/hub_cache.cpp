@@ -60,7 +60,7 @@ std::string shown(std::vector<std::string> names) {
   return fmt::format("{}{}", fmt::join(names, ", "), count > kMaxNamesShown ? fmt::format(" … ({})", count) : "");
 }
 
-// The commit that `revision` stands for, if the cache knows.
+// The commit that `revision` refers to, if the cache has it.
 Result<std::optional<std::string>> find_commit(const HubFolder& folder, const std::string& revision) {
   std::error_code error;
   const fs::path ref = folder.ref(revision);
@@ -74,7 +74,7 @@ Result<std::optional<std::string>> find_commit(const HubFolder& folder, const st
   return std::optional<std::string>();
 }
 
-// What of `content` the snapshot lacks.
+// Files of `content` that the snapshot lacks.
 Result<std::vector<std::string>> missing_files(const fs::path& snapshot, ModelContent content) {
   std::set<std::string> missing;
   std::error_code error;
@@ -125,8 +125,8 @@ Result<HubFolder> HubFolder::of(const HubSettings& settings, const HubModel& mod
                     model.id.substr(0, kMaxIdLength)));
   }
   if (!is_revision(model.revision)) {
-    return invalid_argument(fmt::format("--revision: \"{}\" is not accepted; a branch, a tag or a commit is",
-                                        model.revision.substr(0, 80)));
+    return invalid_argument(
+        fmt::format("revision: \"{}\" is not accepted; a branch, a tag or a commit is", model.revision.substr(0, 80)));
   }
   if (settings.cache.empty())
     return invalid_argument(

@@ -22,20 +22,20 @@ struct HubModel {
 
 // Whether `text` is spelled like an id of the hub. A relative path may be, too.
 bool is_hub_id(std::string_view text);
-// Whether it is one component of a path, and neither "." nor "..": what a cache's or a hub's words must be before they
-// name a file.
+// Whether `text` is one path component and neither "." nor "..". Names from a cache or a hub must be, before they are
+// used as file names.
 bool is_plain_name(std::string_view text);
 
-// What a command reads of a model.
+// Which files of a model a command reads.
 enum class ModelContent : std::uint8_t {
-  kConfig,   // config.json and what else is small
+  kConfig,   // config.json, tokenizer and templates
   kWeights,  // and the weights
 };
 
-// Paths of one model. Nothing is looked at or made.
+// Paths of one model. Does not access the file system.
 class HubFolder {
  public:
-  // invalid_argument for an id or a revision that is none, and where settings.cache is empty.
+  // invalid_argument for a malformed id or revision, and where settings.cache is empty.
   static Result<HubFolder> of(const HubSettings& settings, const HubModel& model);
 
   const std::filesystem::path& root() const { return root_; }
@@ -51,8 +51,8 @@ class HubFolder {
   std::filesystem::path locks_;
 };
 
-// The snapshot's folder. not_found, with what was looked for and where, for a model or revision that is not there, and
-// for a snapshot that lacks something of `content`, which is named.
+// The snapshot's folder. not_found, naming what was searched for and where, for a model or revision that is not cached,
+// and for a snapshot that lacks a file of `content`.
 Result<std::string> find_in_hub_cache(const HubSettings& settings, const HubModel& model, ModelContent content);
 
 }  // namespace tessera

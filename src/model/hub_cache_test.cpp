@@ -68,7 +68,7 @@ TEST(HubSettings, FollowTheEnvironment) {
   EXPECT_FALSE(settings({{"HF_HUB_OFFLINE", "0"}}).offline);
 }
 
-TEST(HubId, IsSpelledAsTheHubHasIt) {
+TEST(HubId, AcceptsTheHubsSpelling) {
   for (const char* id : {"org/name", "gpt2", "Qwen/Qwen3-0.6B", "a_b/C.d-1"}) EXPECT_TRUE(is_hub_id(id)) << id;
   for (const char* text : {"", "/", "a/", "/a", "a/b/c", "../a", "a/..", ".a/b", "a/b.", "a--b/c", "a/-b", "a b/c",
                            "a\\b", "./a", "~/a", "a/b\n", "models/x/config.json"})
@@ -96,7 +96,7 @@ TEST(HubCache, FindsBranchTagAndCommit) {
                {"no revision \"v2\" of org/name", "main, refs/pr/2, v1, " + kCommit});
 }
 
-TEST(HubCache, NamesWhatItLookedFor) {
+TEST(HubCache, NamesWhatItSearchedFor) {
   Cache cache;
   expect_error(cache.find(), StatusCode::kNotFound, {"no org/name", cache.root()});
   cache.ref("main", kCommit);
@@ -134,14 +134,14 @@ TEST(HubCache, AcceptsShardsWithoutIndex) {
   EXPECT_TRUE(cache.find(kCommit).ok());
 }
 
-TEST(HubCache, StaysInside) {
+TEST(HubCache, RefusesPathsThatLeaveTheCache) {
   Cache cache;
   for (const char* commit : {"", "..", "../../x", "a/b"}) {
     cache.ref("main", commit);
     expect_error(cache.find(), StatusCode::kDataLoss, {"refs/main holds no commit"});
   }
   for (const char* revision : {"", "..", "../x", "/etc", "a//b", "a/", "a\\b", "a\nb"})
-    expect_error(cache.find(revision), StatusCode::kInvalidArgument, {"--revision"});
+    expect_error(cache.find(revision), StatusCode::kInvalidArgument, {"revision"});
   expect_error(find_in_hub_cache(cache.settings(), {.id = "../x"}, ModelContent::kConfig), StatusCode::kInvalidArgument,
                {"\"../x\" is no id"});
 }

@@ -15,11 +15,11 @@ namespace tessera {
 class Digest {
  public:
   static Result<Digest> sha256();
-  // SHA-1 of a git blob of so many bytes.
+  // SHA-1 of a git blob of `size` bytes.
   static Result<Digest> git_blob(std::int64_t size);
 
   void add(std::string_view bytes);
-  // Lower-case digits. Once.
+  // Lower-case hexadecimal digits. To be called once.
   Result<std::string> finish();
 
  private:

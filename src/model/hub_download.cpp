@@ -136,7 +136,7 @@ class Pull {
     return error || size > static_cast<std::uintmax_t>(file.size) ? 0 : static_cast<std::int64_t>(size);
   }
 
-  // Better now than after an hour.
+  // Checked before the download, which may take an hour.
   Status check_space(std::int64_t bytes) const {
     std::error_code error;
     const fs::space_info space = fs::space(folder_.root(), error);
@@ -147,7 +147,7 @@ class Pull {
                                           static_cast<double>(space.available) / kMiB));
   }
 
-  // What a reply without success means to people.
+  // The error that an unsuccessful reply means.
   Status refused(const HttpReply& reply) const {
     if (!reply.broken.empty()) return not_found(fmt::format("{}: {}", endpoint(), reply.broken));
     const std::string* hub_code = reply.header("x-error-code");
@@ -184,22 +184,20 @@ Result<std::string> pull_model(const HubSettings& settings, const HubModel& mode
 }
 
 Result<std::string> resolve_model(const ModelRequest& request, const HubSettings& settings) {
-  // A path that cannot be looked at is left to who reads it, whose error says why.
+  // A path that cannot be accessed is returned as it is: the code that reads it reports why.
   std::error_code error;
   const std::string& name = request.path_or_id;
   if (fs::exists(name, error) || !is_hub_id(name)) {
     if (request.revision.empty()) return name;
     return invalid_argument(
-        fmt::format("--revision: \"{}\" goes with a model of the hub; {} is a path", request.revision, name));
+        fmt::format("revision: \"{}\" goes with a model of the hub; {} is a path", request.revision, name));
   }
   const HubModel model{.id = name, .revision = request.revision.empty() ? "main" : request.revision};
   Result<std::string> found = find_in_hub_cache(settings, model, request.content);
   if (found.ok() || found.status().code() != StatusCode::kNotFound) return found;
   if (request.download)
     return pull_model(settings, model, {.content = request.content, .show_progress = request.show_progress});
-  const std::string revision = request.revision.empty() ? "" : " --revision " + request.revision;
-  return not_found(fmt::format("{} is no path here, and {}; `tessera pull {}{}` or --download fetches it", name,
-                               found.status().message(), name, revision));
+  return not_found(fmt::format("{} is no path here, and {}", name, found.status().message()));
 }
 
 }  // namespace tessera

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside `path`, and nobody else's.
+// A name beside `path` that no other process uses.
 fs::path beside(const fs::path& path) {
   static std::atomic<int> counter{0};
   return path.string() + fmt::format(".{}-{}.new", ::getpid(), counter++);
@@ -123,7 +123,7 @@ Status replace_file(const fs::path& path, std::string_view content) {
 
 Status write_link(const fs::path& path, const fs::path& target) {
   const fs::path temporary = beside(path);
-  ::unlink(temporary.c_str());  // of a process that ended here
+  ::unlink(temporary.c_str());  // left by a process that was killed
   if (::symlink(target.c_str(), temporary.c_str()) != 0) return file_error("make the link", temporary);
   return rename_file(temporary, path);
 }

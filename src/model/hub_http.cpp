@@ -46,8 +46,8 @@ Result<std::string> origin_of(const std::string& text) {
 
 bool is_https(const std::string& origin) { return origin.starts_with("https:"); }
 
-// The system's file of authorities, where the library's own default (Debian's) is not there: an archive of this program
-// also runs elsewhere.
+// The system's certificate file, for systems where libcurl's default path (Debian's) does not exist: the packed program
+// also runs on other distributions.
 std::string system_ca_file() {
   static constexpr std::array<const char*, 4> kPlaces = {"/etc/ssl/certs/ca-certificates.crt",
                                                          "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
@@ -59,7 +59,7 @@ std::string system_ca_file() {
   return "";
 }
 
-// Mending these takes a person.
+// Failures that a retry cannot repair.
 bool is_about_trust(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CERTPROBLEM;
 }
@@ -72,7 +72,7 @@ struct Transfer {
   bool begun = false;
   Status failure{};
 
-  // The body of a refusal or a redirect is nobody's.
+  // The body of a refusal or a redirect is discarded.
   bool wanted() const { return reply.status >= 200 && reply.status < 300; }
   bool begin() {
     if (!begun && wanted()) {
@@ -86,7 +86,7 @@ struct Transfer {
 std::size_t on_header(char* data, std::size_t, std::size_t size, void* user) {
   Transfer& transfer = *static_cast<Transfer*>(user);
   const std::string_view line(data, size);
-  if (line.starts_with("HTTP/")) {  // another answer on the way to the last one
+  if (line.starts_with("HTTP/")) {  // an interim response before the final one
     long status = 0;
     curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
     transfer.reply = {.status = static_cast<int>(status)};
@@ -117,7 +117,7 @@ struct Target {
   bool gets_token;
 };
 
-// `reason`: of a failure, in words.
+// `reason` describes a failure.
 CURLcode perform(Transfer& transfer, const HubHttpOptions& options, const Target& target, std::string& reason) {
   CURL* curl = transfer.curl;
   std::array<char, CURL_ERROR_SIZE> error{};

@@ -1,5 +1,5 @@
-// GET over HTTP, behind the library that does it. Redirects are followed here rather than by the library: the token is
-// sent to the origin (scheme, host, port) it belongs to and to no other, and https never leads to http.
+// HTTP GET, implemented with libcurl. Redirects are followed here rather than by the library, so that the token is sent
+// only to the origin (scheme, host, port) it belongs to, and https never redirects to http.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ struct HubHttpOptions {
 };
 
 struct HttpReply {
-  int status = 0;                                // of the last answer; 0: there was none
+  int status = 0;                                // of the last response; 0: no response
   std::map<std::string, std::string> headers{};  // names in lower case
-  std::string broken{};                          // why the connection ended before the answer did; empty: it did not
+  std::string broken{};  // why the connection ended before the response was complete; empty: it did not
 
   // null where there is none.
   const std::string* header(const std::string& name) const;
@@ -31,13 +31,13 @@ struct HttpReply {
   bool is_temporary() const;
 };
 
-// Takes a successful answer's body. An error ends the transfer and is what get() returns.
+// Receives the body of a successful response. An error ends the transfer and is returned by get().
 struct HttpSink {
-  std::function<Status(const HttpReply&)> begin;  // status and headers are there; called for an empty body too
+  std::function<Status(const HttpReply&)> begin;  // called once status and headers are known, for an empty body too
   std::function<Status(std::string_view)> write;
 };
 
-// One connection after another, by one thread at a time.
+// Used by one thread at a time.
 class HttpClient {
  public:
   // invalid_argument for an endpoint or a token that cannot be used.
@@ -45,9 +45,9 @@ class HttpClient {
   HttpClient(HttpClient&&) noexcept;
   ~HttpClient();
 
-  // From byte `offset` of the content on (the server may ignore that: see status 206 and content-range). Errors are
-  // those of the sink, redirects that cannot be followed, and certificates that cannot be trusted; a server that
-  // refuses or cannot be reached is a reply.
+  // Gets the content from byte `offset` on (the server may ignore that: see status 206 and content-range). Errors are
+  // those of the sink, refused redirects, and untrusted certificates. A server that refuses or cannot be reached is a
+  // reply, not an error.
   Result<HttpReply> get(const std::string& url, std::int64_t offset, const HttpSink& sink);
 
   const HubHttpOptions& options() const { return options_; }

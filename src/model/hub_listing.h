@@ -1,4 +1,4 @@
-// What the hub says a revision consists of, and which of it an engine needs.
+// The files of a revision, as the hub lists them, and which of them an engine needs.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@ struct HubListing {
 };
 
 // Reads the answer to GET /api/models/<id>/revision/<revision>?blobs=true. data_loss for anything else, for a file
-// whose name leaves the folder and for digests that are none. `what` names it in errors.
+// whose name leaves the folder and for malformed digests. `what` names the listing in errors.
 Result<HubListing> parse_hub_listing(std::string_view text, const std::string& what);
 
 // Configuration, tokenizer and templates: *.json, *.model, *.jinja.
 std::vector<HubFile> small_files(const HubListing& listing);
 
-// Whether the weights can be read, before anything is fetched: not_found with what there is instead.
+// Checks before any download that the weights can be read; not_found names the weight files that exist instead.
 Status check_has_weights(const HubListing& listing);
 // The files that Checkpoint will open (weight_map.h). `weight_map` is the index's, empty without an index.
 Result<std::vector<HubFile>> weight_files(const HubListing& listing,

@@ -87,7 +87,7 @@ TEST(HubListing, ChoosesWhatAnEngineReads) {
   EXPECT_THAT(names_of(*weight_files(shards, {})), ElementsAre("model-00001-of-00001.safetensors"));
 }
 
-TEST(HubListing, SaysWhatThereIsInsteadOfWeights) {
+TEST(HubListing, NamesTheWeightFormatsThatExistInstead) {
   expect_error(check_has_weights(parsed({"config.json", "pytorch_model.bin", "model.gguf"})), StatusCode::kNotFound,
                {"pytorch_model.bin, model.gguf", "model.safetensors"});
   expect_error(check_has_weights(parsed({"config.json"})), StatusCode::kNotFound, {"no weights"});
@@ -100,7 +100,7 @@ TEST(HubListing, RefusesNamesThatLeaveTheFolder) {
                  {"hub: the file name"});
 }
 
-TEST(HubListing, RefusesWhatIsNone) {
+TEST(HubListing, RefusesMalformedListings) {
   const auto file = [](const std::string& members) {
     return R"({"sha": ")" + kSha1 + R"(", "siblings": [{"rfilename": "f")" + members + "}]}";
   };

@@ -8,12 +8,12 @@
 namespace tessera {
 
 struct HubSettings {
-  std::string cache{};  // the folder of models--org--name; empty: none is known
+  std::string cache{};  // the folder of models--org--name; empty: unknown
   std::string endpoint = "https://huggingface.co";
-  std::string token{};       // empty: what token_file holds, if it is there
-  std::string token_file{};  // read only when something is fetched
+  std::string token{};       // empty: the content of token_file, if it exists
+  std::string token_file{};  // read only for a download
   std::string ca_file{};     // certificates of authorities; empty: the system's
-  bool offline = false;      // fetching anything is an error
+  bool offline = false;      // any download is an error
 };
 
 // `get(name)` is the value of an environment variable, null where it is not set; an empty one counts as not set.

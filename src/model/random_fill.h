@@ -1,4 +1,4 @@
-// Reproducible weights without a checkpoint (`--load-format dummy`): element i of a tensor is a function of (seed, i)
+// Reproducible weights without a checkpoint (load format "dummy"): element i of a tensor is a function of (seed, i)
 // alone, uniform in [-scale, scale) in steps of scale / 2^15, the same for every rank, thread count and, up to
 // rounding, type.
 #pragma once

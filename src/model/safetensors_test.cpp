@@ -55,7 +55,7 @@ TEST(Safetensors, AcceptsWhatTheFormatAllows) {
   }
 }
 
-TEST(Safetensors, RefusesLyingHeaders) {
+TEST(Safetensors, RefusesWrongHeaders) {
   struct Case {
     const char* header;
     std::size_t data;
@@ -125,7 +125,7 @@ TEST(Safetensors, RefusesLyingHeaders) {
   }
 }
 
-TEST(Safetensors, RefusesLyingLengths) {
+TEST(Safetensors, RefusesWrongLengths) {
   const auto with_length = [](std::uint64_t length) {
     std::string bytes = safetensors_bytes("{}", 0);
     std::memcpy(bytes.data(), &length, sizeof length);

@@ -65,7 +65,7 @@ std::string header_bytes(std::span<const StoredTensor* const> tensors,
   return bytes + text;
 }
 
-// A new file beside `path` that is gone again unless commit() made it `path`.
+// A temporary file beside `path`, removed by the destructor unless commit() renamed it to `path`.
 class ReplacementFile {
  public:
   explicit ReplacementFile(const std::string& path) : path_(path) {

@@ -153,7 +153,7 @@ TEST(CopyTensor, SlicesAndConverts) {
   }
 }
 
-TEST(CopyTensor, LongRunsAreCutWithoutSeams) {
+TEST(CopyTensor, LongRunsAreSplitCorrectly) {
   const Counting source(StoredDtype::kF32, {3, 70001});
   std::vector<std::byte> got(2 * 3 * 70000);
   ASSERT_TRUE(copy_tensor(source.view, {1, 1, 70000}, StoredDtype::kBF16, got).ok());
@@ -199,7 +199,7 @@ TEST(CopyTensor, RefusesWrongSlicesAndBuffers) {
                {"96 bytes", "24"});
 }
 
-TEST(CopyTensor, RefusesViewsThatLie) {
+TEST(CopyTensor, RefusesViewsOfTheWrongSize) {
   const std::vector<std::byte> storage(8);
   std::vector<std::byte> got(12);
   const StoredTensor view{"t", StoredDtype::kF32, {3}, storage};

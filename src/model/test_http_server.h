@@ -1,4 +1,4 @@
-// An HTTP server on the loopback interface, for tests of what fetches.
+// An HTTP server on the loopback interface, for tests of downloads.
 #pragma once
 
 #include <netinet/in.h>
@@ -19,7 +19,7 @@
 namespace tessera::test {
 
 struct ServedRequest {
-  std::string path;                            // as it was sent, with its query
+  std::string path;                            // as sent, with its query
   std::map<std::string, std::string> headers;  // names in lower case
   std::string header(const std::string& name) const {
     const auto it = headers.find(name);

@@ -1,4 +1,4 @@
-// What the tests of this folder share: scratch folders, real data where it is present, files made by hand.
+// Shared by the tests of this folder: scratch folders, real data if present, hand-made files.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -76,7 +76,8 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// One small change: a bit flipped, bytes removed, doubled, overwritten, or a word put in that parsers stumble over.
+// `text` with one to three small changes: a flipped bit, bytes removed, repeated or overwritten, or an inserted token
+// that is hard for parsers.
 inline std::string mutated(std::string text, std::mt19937& random) {
   static constexpr std::string_view kWords[] = {"null",
                                                 "-1",

@@ -25,7 +25,7 @@ struct ShardNumber {
 std::optional<ShardNumber> shard_number(std::string_view name);
 
 // weight_map of the index file `path`: tensor → shard, each a plain name of a .safetensors file in the same folder.
-// not_found for a file that is not there, invalid_argument for one that is wrong.
+// not_found if the file does not exist, invalid_argument if its content is wrong.
 Result<std::map<std::string, std::string>> read_weight_map(const std::string& path);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// The way of weights to a device: the CPU's are written where they lie; any other device's go through pinned buffers,
-// one being filled by all cores while the ones before it are copied.
+// Uploads weights to a device. On the CPU they are written in place. On other devices they go through pinned buffers:
+// all cores fill one buffer while earlier ones are copied.
 #pragma once
 
 #include <array>
@@ -15,15 +15,16 @@ namespace tessera {
 
 class WeightUpload {
  public:
-  // Bytes of one write() at most.
+  // Most bytes of one write().
   static constexpr std::size_t kBufferBytes = std::size_t{8} << 20;
 
   // `device` outlives the object.
   static Result<WeightUpload> create(Device& device);
 
-  // Lets `fill` write `bytes` bytes of host memory, which then go to `to`. Precondition: 1 <= bytes <= kBufferBytes.
+  // Calls `fill` to write `bytes` bytes of host memory and copies them to `to`. Precondition: 1 <= bytes <=
+  // kBufferBytes.
   Status write(std::byte* to, std::size_t bytes, const std::function<Status(std::span<std::byte>)>& fill);
-  // Waits for what was written. To be called once, at the end.
+  // Waits for all writes. To be called once, at the end.
   Status finish();
 
  private:

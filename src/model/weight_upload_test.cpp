@@ -1,5 +1,5 @@
-// Catches: weights that arrive in other places or pieces than they left, on the way through pinned buffers that no test
-// machine's CPU would take, and an error of a source that is lost on it.
+// Catches: weights that the path through pinned buffers puts in the wrong place or order, which direct writes on the
+// CPU would not show, and an error of a source that is lost.
 #include "tessera/model/weight_upload.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// CPU memory that says it is a GPU's, so that it is not written directly.
+// A CPU device that reports to be a GPU, so that weights go through the pinned buffers.
 class DistantDevice final : public CpuDevice {
  public:
   static std::unique_ptr<DistantDevice> create() {
@@ -51,7 +51,7 @@ std::vector<WeightSpec> specs() {
   return all;
 }
 
-TEST(WeightUpload, BringsWhatDirectLoadingWrites) {
+TEST(WeightUpload, StagedLoadingEqualsDirectLoading) {
   const std::unique_ptr<CpuDevice> near = CpuDevice::create({.threads = 1}).value();
   const std::unique_ptr<DistantDevice> distant = DistantDevice::create();
   const std::vector<WeightSpec> all = specs();
@@ -64,7 +64,7 @@ TEST(WeightUpload, BringsWhatDirectLoadingWrites) {
   }
 }
 
-TEST(WeightUpload, AnErrorOfTheSourceIsTheLoads) {
+TEST(WeightUpload, ReturnsTheSourcesError) {
   const std::unique_ptr<DistantDevice> distant = DistantDevice::create();
   int calls = 0;
   const WeightSource failing = [&](const WeightSpec&, const WeightPart& part, StoredDtype, const SliceRuns&,
