@@ -45,6 +45,16 @@ bool is_folder(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, error);
 }
 
+// LongRoPE has two rotations, and the answers to short prompts differ by them.
+void note_longrope(EnginePlan& plan) {
+  const RopeConfig& rope = plan.config.rope;
+  const std::int64_t short_context = rope.original_max_position_embeddings;
+  if (rope.type != RopeType::kLongRope || plan.runner.context_length <= short_context) return;
+  plan.notes.push_back(fmt::format(
+      "context length {}: LongRoPE rotates all prompts by its long factors; at most {} takes the short ones",
+      plan.runner.context_length, short_context));
+}
+
 // The graphs that are captured go through the passes.
 Status run_graph_passes(const std::vector<std::string>& disabled, EnginePlan& plan) {
   for (ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler}) {
@@ -116,6 +126,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
                 .page_size = runner.page_size,
                 .max_requests = runner.max_requests,
                 .context_length = runner.context_length};
+  note_longrope(plan);
   plan.graphs = TRY(build_model(plan.config, plan.model, op_table()).with_context(options.model_path));
   TRY(check_pass_names(options.graphs.disabled_passes).with_context("cuda_graph_disable_passes"));
   TRY(run_graph_passes(options.graphs.disabled_passes, plan));

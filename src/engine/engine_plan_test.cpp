@@ -19,6 +19,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const std::string kGoldens = testing::data_path("goldens/");
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
@@ -86,12 +87,33 @@ TEST(EnginePlan, DtypeFollowsOptionCheckpointAndDevice) {
   }
 }
 
+TEST(EnginePlan, KvCacheTypeFollowsItsOptionOrTheActivations) {
+  const auto cache_type = [](const EnginePlan& p) { return p.graphs.body.value(p.graphs.body.states[0]).type.dtype; };
+  EXPECT_EQ(cache_type(plan([](EngineOptions& o) { o.dtype = "float16"; })), ir::DType::kFloat16);
+  const EnginePlan p = plan([](EngineOptions& o) { o.kv_cache_dtype = "bfloat16"; });
+  EXPECT_EQ(cache_type(p), ir::DType::kBFloat16);
+  EXPECT_EQ(p.model.dtype, ir::DType::kFloat32);
+}
+
+TEST(EnginePlan, SaysWhichFactorsLongRopeTakes) {
+  const auto notes = [](std::int64_t context_length) {
+    return plan([&](EngineOptions& o) {
+             o.model_path = kGoldens + "phi3-longrope";
+             o.context_length = context_length;
+           })
+        .notes;
+  };
+  EXPECT_THAT(notes(17), Contains(AllOf(HasSubstr("context length 17"), HasSubstr("at most 16"))));
+  EXPECT_THAT(notes(16), Not(Contains(HasSubstr("LongRoPE"))));
+}
+
 TEST(EnginePlan, RefusesByOptionAndValue) {
   const struct {
     Change change;
     const char* message;
   } cases[] = {
       {[](EngineOptions& o) { o.dtype = "int8"; }, "dtype: \"int8\" is none of"},
+      {[](EngineOptions& o) { o.kv_cache_dtype = "fp8_e4m3"; }, "kv_cache_dtype: \"fp8_e4m3\" is none of"},
       {[](EngineOptions& o) { o.context_length = -1; }, "context_length: -1"},
       {[](EngineOptions& o) { o.context_length = 4096; }, "context_length: 4096 is more than the model's 2048"},
       {[](EngineOptions& o) { o.chunked_prefill_size = -8; }, "chunked_prefill_size: -8"},
