@@ -1,6 +1,6 @@
 // Catches: crashes of the template language's parser and interpreter, and templates that pass their limits.
+#include "tessera/text/chat_template.h"
 #include "fuzz.h"
-#include "tessera/text/template.h"
 
 using namespace tessera;
 

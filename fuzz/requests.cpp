@@ -6,7 +6,7 @@
 #include "tessera/server/completion_request.h"
 #include "tessera/server/generate_request.h"
 #include "tessera/server/served_model.h"
-#include "tessera/text/template.h"
+#include "tessera/text/chat_template.h"
 #include "tessera/text/tokenizer.h"
 
 using namespace tessera;

@@ -10,7 +10,7 @@
 #include "golden.h"
 #include "tessera/engine/engine.h"
 #include "tessera/runner/verify.h"
-#include "tessera/text/template.h"
+#include "tessera/text/chat_template.h"
 #include "test_paths.h"
 
 namespace tessera {

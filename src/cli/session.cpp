@@ -7,7 +7,7 @@
 #include <chrono>
 #include <deque>
 
-#include "tessera/text/template.h"
+#include "tessera/text/chat_template.h"
 
 namespace tessera::cli {
 namespace {

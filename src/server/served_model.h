@@ -13,7 +13,7 @@
 #include "tessera/model/generation_config.h"
 #include "tessera/server/api_result.h"
 #include "tessera/server/server_options.h"
-#include "tessera/text/template.h"
+#include "tessera/text/chat_template.h"
 #include "tessera/text/tokenizer.h"
 
 namespace tessera {

@@ -1,12 +1,12 @@
-#include "tessera/text/template_tests.h"
+#include "tessera/text/jinja/value_tests.h"
 
-#include "tessera/text/template_arguments.h"
-#include "tessera/text/template_ast.h"
-#include "tessera/text/template_filters.h"
-#include "tessera/text/template_interpreter.h"
-#include "tessera/text/template_methods.h"
-#include "tessera/text/template_operators.h"
-#include "tessera/text/template_text.h"
+#include "tessera/text/jinja/arguments.h"
+#include "tessera/text/jinja/ast.h"
+#include "tessera/text/jinja/filters.h"
+#include "tessera/text/jinja/interpreter.h"
+#include "tessera/text/jinja/methods.h"
+#include "tessera/text/jinja/operators.h"
+#include "tessera/text/jinja/print.h"
 
 namespace tessera::jinja {
 namespace {

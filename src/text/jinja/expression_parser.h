@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/text/template_ast.h"
-#include "tessera/text/template_lexer.h"
+#include "tessera/text/jinja/ast.h"
+#include "tessera/text/jinja/lexer.h"
 
 namespace tessera::jinja {
 

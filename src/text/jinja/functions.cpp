@@ -1,8 +1,8 @@
-#include "tessera/text/template_functions.h"
+#include "tessera/text/jinja/functions.h"
 
-#include "tessera/text/template_arguments.h"
-#include "tessera/text/template_interpreter.h"
-#include "tessera/text/template_text.h"
+#include "tessera/text/jinja/arguments.h"
+#include "tessera/text/jinja/interpreter.h"
+#include "tessera/text/jinja/print.h"
 
 namespace tessera::jinja {
 namespace {

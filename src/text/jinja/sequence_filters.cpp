@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "tessera/text/template_arguments.h"
-#include "tessera/text/template_filters.h"
-#include "tessera/text/template_interpreter.h"
-#include "tessera/text/template_operators.h"
-#include "tessera/text/template_string.h"
-#include "tessera/text/template_tests.h"
-#include "tessera/text/template_text.h"
+#include "tessera/text/jinja/arguments.h"
+#include "tessera/text/jinja/filters.h"
+#include "tessera/text/jinja/interpreter.h"
+#include "tessera/text/jinja/operators.h"
+#include "tessera/text/jinja/print.h"
+#include "tessera/text/jinja/python_string.h"
+#include "tessera/text/jinja/value_tests.h"
 #include "tessera/text/unicode.h"
 
 namespace tessera::jinja {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/text/template_value.h"
+#include "tessera/text/jinja/value.h"
 
 namespace tessera::jinja {
 

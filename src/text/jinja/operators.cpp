@@ -1,14 +1,14 @@
-#include "tessera/text/template_operators.h"
+#include "tessera/text/jinja/operators.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "tessera/text/template_arguments.h"
-#include "tessera/text/template_format.h"
-#include "tessera/text/template_interpreter.h"
-#include "tessera/text/template_methods.h"
-#include "tessera/text/template_string.h"
-#include "tessera/text/template_text.h"
+#include "tessera/text/jinja/arguments.h"
+#include "tessera/text/jinja/interpreter.h"
+#include "tessera/text/jinja/methods.h"
+#include "tessera/text/jinja/percent_format.h"
+#include "tessera/text/jinja/print.h"
+#include "tessera/text/jinja/python_string.h"
 #include "tessera/text/unicode.h"
 
 namespace tessera::jinja {

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "tessera/base/status.h"
-#include "tessera/text/template_ast.h"
-#include "tessera/text/template_value.h"
+#include "tessera/text/jinja/ast.h"
+#include "tessera/text/jinja/value.h"
 
 namespace tessera::jinja {
 

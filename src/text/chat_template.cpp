@@ -1,9 +1,9 @@
-#include "tessera/text/template.h"
+#include "tessera/text/chat_template.h"
 
 #include <utility>
 
-#include "tessera/text/template_interpreter.h"
-#include "tessera/text/template_parser.h"
+#include "tessera/text/jinja/interpreter.h"
+#include "tessera/text/jinja/parser.h"
 
 namespace tessera {
 

@@ -1,6 +1,6 @@
-#include "tessera/text/template_parser.h"
+#include "tessera/text/jinja/parser.h"
 
-#include "tessera/text/template_expression_parser.h"
+#include "tessera/text/jinja/expression_parser.h"
 #include "tessera/text/unicode.h"
 
 namespace tessera::jinja {

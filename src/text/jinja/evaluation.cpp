@@ -1,9 +1,9 @@
 // The expressions of Interpreter.
-#include "tessera/text/template_filters.h"
-#include "tessera/text/template_interpreter.h"
-#include "tessera/text/template_operators.h"
-#include "tessera/text/template_tests.h"
-#include "tessera/text/template_text.h"
+#include "tessera/text/jinja/filters.h"
+#include "tessera/text/jinja/interpreter.h"
+#include "tessera/text/jinja/operators.h"
+#include "tessera/text/jinja/print.h"
+#include "tessera/text/jinja/value_tests.h"
 
 namespace tessera::jinja {
 

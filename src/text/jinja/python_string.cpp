@@ -1,4 +1,4 @@
-#include "tessera/text/template_string.h"
+#include "tessera/text/jinja/python_string.h"
 
 #include <algorithm>
 #include <charconv>

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/text/template_value.h"
+#include "tessera/text/jinja/value.h"
 
 namespace tessera::jinja {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/text/template_value.h"
+#include "tessera/text/jinja/value.h"
 
 namespace tessera::jinja {
 

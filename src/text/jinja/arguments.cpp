@@ -1,4 +1,4 @@
-#include "tessera/text/template_arguments.h"
+#include "tessera/text/jinja/arguments.h"
 
 #include <algorithm>
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/text/template_lexer.h"
-#include "tessera/text/template_value.h"
+#include "tessera/text/jinja/lexer.h"
+#include "tessera/text/jinja/value.h"
 
 namespace tessera::jinja {
 

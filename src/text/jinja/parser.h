@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tessera/base/status.h"
-#include "tessera/text/template_ast.h"
+#include "tessera/text/jinja/ast.h"
 
 namespace tessera::jinja {
 

@@ -1,10 +1,10 @@
-#include "tessera/text/template_expression_parser.h"
+#include "tessera/text/jinja/expression_parser.h"
 
 #include <algorithm>
 
-#include "tessera/text/template_filters.h"
-#include "tessera/text/template_string.h"
-#include "tessera/text/template_tests.h"
+#include "tessera/text/jinja/filters.h"
+#include "tessera/text/jinja/python_string.h"
+#include "tessera/text/jinja/value_tests.h"
 
 namespace tessera::jinja {
 namespace {

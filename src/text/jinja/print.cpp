@@ -1,4 +1,4 @@
-#include "tessera/text/template_text.h"
+#include "tessera/text/jinja/print.h"
 
 #include <fmt/format.h>
 

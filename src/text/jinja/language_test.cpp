@@ -1,7 +1,7 @@
 // Catches: any difference from Jinja2 3.1 (which computed the expectations, set up as Hugging Face's
 // apply_chat_template sets it up) in language, white space, filters, methods and printing; templates
 // that fail there and pass here; templates that exhaust stack, memory or time.
-#include "tessera/text/template.h"
+#include "tessera/text/chat_template.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,10 +1,10 @@
-#include "tessera/text/template_format.h"
+#include "tessera/text/jinja/percent_format.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "tessera/text/template_text.h"
+#include "tessera/text/jinja/print.h"
 #include "tessera/text/unicode.h"
 
 namespace tessera::jinja {

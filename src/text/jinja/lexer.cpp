@@ -1,8 +1,8 @@
-#include "tessera/text/template_lexer.h"
+#include "tessera/text/jinja/lexer.h"
 
 #include <algorithm>
 
-#include "tessera/text/template_string.h"
+#include "tessera/text/jinja/python_string.h"
 #include "tessera/text/unicode.h"
 
 namespace tessera::jinja {
