@@ -1,9 +1,11 @@
-// Catches: a file that keeps what it held before, and a write that failed and is taken for one that did not.
+// Catches: a file that keeps old content, a failed write that is reported as done, a replacement that readers see half
+// of or that leaves files behind.
 #include "tessera/base/write_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -12,14 +14,30 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// A folder of its own, empty at the start.
+std::filesystem::path empty_folder(const std::string& name) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name;
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+std::string content_of(const std::filesystem::path& path) {
+  std::stringstream read;
+  read << std::ifstream(path).rdbuf();
+  return read.str();
+}
+
+std::ptrdiff_t entries_of(const std::filesystem::path& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+}
+
 TEST(WriteFile, ReplacesWhatWasThere) {
   const std::string path = ::testing::TempDir() + "/write_file_test.txt";
   ASSERT_TRUE(write_file(path, "a longer text").ok());
   const std::string text("short\0\n", 7);
   ASSERT_TRUE(write_file(path, text).ok());
-  std::stringstream read;
-  read << std::ifstream(path).rdbuf();
-  EXPECT_EQ(read.str(), text);
+  EXPECT_EQ(content_of(path), text);
 }
 
 TEST(WriteFile, FailuresNameTheFile) {
@@ -30,6 +48,36 @@ TEST(WriteFile, FailuresNameTheFile) {
   } else {
     GTEST_SKIP() << "there is no /dev/full";
   }
+}
+
+TEST(ReplaceFile, ReadersOfTheOldFileKeepIt) {
+  const std::filesystem::path folder = empty_folder("replace_file");
+  const std::filesystem::path path = folder / "entry.json";
+  ASSERT_TRUE(replace_file(path, "old").ok());
+  std::ifstream reader(path);
+  ASSERT_TRUE(replace_file(path, "new").ok());
+  std::string seen;
+  reader >> seen;
+  EXPECT_EQ(seen, "old");
+  EXPECT_EQ(content_of(path), "new");
+  EXPECT_EQ(entries_of(folder), 1);
+}
+
+TEST(ReplaceFile, AFailureLeavesNothingBehind) {
+  const std::filesystem::path folder = empty_folder("replace_file_failure");
+  const std::filesystem::path path = folder / "entry.json";
+  std::filesystem::create_directories(path / "in the way");
+  EXPECT_THAT(replace_file(path, "new").message(), HasSubstr(path.string()));
+  EXPECT_TRUE(std::filesystem::is_directory(path / "in the way"));
+  EXPECT_EQ(entries_of(folder), 1);
+}
+
+TEST(ReplaceLink, PointsAtTheNewTarget) {
+  const std::filesystem::path folder = empty_folder("replace_link");
+  ASSERT_TRUE(replace_link(folder / "link", "first").ok());
+  ASSERT_TRUE(replace_link(folder / "link", "second").ok());
+  EXPECT_EQ(std::filesystem::read_symlink(folder / "link"), "second");
+  EXPECT_EQ(entries_of(folder), 1);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tessera/base/log.h"
-#include "tessera/model/hub_files.h"
+#include "tessera/base/write_file.h"
 
 namespace tessera {
 namespace {

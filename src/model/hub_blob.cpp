@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "tessera/base/log.h"
+#include "tessera/base/open_file.h"
+#include "tessera/base/write_file.h"
 #include "tessera/model/hub_digest.h"
-#include "tessera/model/hub_files.h"
 
 namespace tessera {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/progress.h"
+#include "tessera/base/write_file.h"
 #include "tessera/model/hub_blob.h"
-#include "tessera/model/hub_files.h"
 #include "tessera/model/hub_http.h"
 #include "tessera/model/hub_listing.h"
 #include "tessera/model/weight_map.h"
@@ -123,7 +123,7 @@ class Pull {
           .retry_delay_ms = options_.retry_delay_ms,
           .on_progress = on_progress};
       TRY(fetch_blob(client_, request, [this](const HttpReply& reply) { return refused(reply); }));
-      TRY(write_link(snapshot() / file.name, fs::path("../../blobs") / file.digest));
+      TRY(replace_link(snapshot() / file.name, fs::path("../../blobs") / file.digest));
       done += file.size;
       progress.set(done);
     }

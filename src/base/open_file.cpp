@@ -1,4 +1,4 @@
-#include "tessera/model/hub_files.h"
+#include "tessera/base/open_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -6,22 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 
 namespace tessera {
-namespace {
 
 namespace fs = std::filesystem;
-
-// A name beside `path` that no other process uses.
-fs::path beside(const fs::path& path) {
-  static std::atomic<int> counter{0};
-  return path.string() + fmt::format(".{}-{}.new", ::getpid(), counter++);
-}
-
-}  // namespace
 
 Status file_error(std::string_view doing, const fs::path& path) {
   const int error = errno;
@@ -92,40 +82,6 @@ Status OpenFile::lock(void (*on_wait)(const fs::path&)) {
     return ok_status();
   }
   return file_error("lock", path_);
-}
-
-Status make_folder(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (!error) return ok_status();
-  errno = error.value();
-  return file_error("make the folder", path);
-}
-
-Status rename_file(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) return file_error("write", to);
-  return ok_status();
-}
-
-Status replace_file(const fs::path& path, std::string_view content) {
-  const fs::path temporary = beside(path);
-  const auto write = [&]() -> Status {
-    OpenFile file = TRY(OpenFile::open(temporary));
-    TRY(file.truncate(0));
-    TRY(file.write(content));
-    return file.sync();
-  };
-  Status status = write();
-  if (status.ok()) status = rename_file(temporary, path);
-  if (!status.ok()) ::unlink(temporary.c_str());
-  return status;
-}
-
-Status write_link(const fs::path& path, const fs::path& target) {
-  const fs::path temporary = beside(path);
-  ::unlink(temporary.c_str());  // left by a process that was killed
-  if (::symlink(target.c_str(), temporary.c_str()) != 0) return file_error("make the link", temporary);
-  return rename_file(temporary, path);
 }
 
 }  // namespace tessera

@@ -1,0 +1,45 @@
+// A file that is read, written and locked through one descriptor.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+// Owns a descriptor and closes it. Used by one thread at a time.
+class OpenFile {
+ public:
+  // Opens for reading and writing; creates the file where there is none. Errors name path and reason.
+  static Result<OpenFile> open(const std::filesystem::path& path);
+  OpenFile(OpenFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+  OpenFile& operator=(OpenFile&&) = delete;
+  ~OpenFile();
+
+  // In bytes.
+  Result<std::int64_t> size() const;
+  // Reads from the current position. Fewer bytes than asked for: the end of the file.
+  Result<std::int64_t> read(char* to, std::size_t size);
+  // Writes all of `bytes` at the current position.
+  Status write(std::string_view bytes);
+  // Cuts the file to `size` bytes and moves the position there.
+  Status truncate(std::int64_t size);
+  // Returns once the content is on disk.
+  Status sync();
+  // Takes the lock of flock(2), which is exclusive among processes and among OpenFiles. Where another one holds it,
+  // calls `on_wait` once and waits. Closing gives the lock back.
+  Status lock(void (*on_wait)(const std::filesystem::path&));
+
+ private:
+  OpenFile(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
+  int fd_;
+  std::filesystem::path path_;
+};
+
+// "cannot <do what> <path>: <reason>", by errno: resource_exhausted for a full disk, else not_found.
+Status file_error(std::string_view doing, const std::filesystem::path& path);
+
+}  // namespace tessera
