@@ -1,56 +1,15 @@
-// The expressions of a template, and the token stream that statements and expressions are read from.
+// The expressions of a template, by recursive descent. expression_parser.cpp has the operators, from the one that binds
+// least to the operands; postfix_parser.cpp what may follow an operand: member, item, call, filter, test.
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <vector>
+#include <utility>
 
 #include "tessera/base/status.h"
 #include "tessera/text/jinja/ast.h"
-#include "tessera/text/jinja/lexer.h"
+#include "tessera/text/jinja/token_stream.h"
 
 namespace tessera::jinja {
-
-class TokenStream {
- public:
-  // Borrows the source.
-  TokenStream(const Source& source, std::vector<Token> tokens) : source_(source), tokens_(std::move(tokens)) {}
-
-  const Token& current() const { return tokens_[at_]; }
-  const Token& next() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
-  // The current token; moves on, but not behind the end.
-  const Token& take() { return at_ + 1 < tokens_.size() ? tokens_[at_++] : tokens_[at_]; }
-
-  bool at_name(std::string_view name) const { return at(Token::Kind::kName, name); }
-  bool at_operator(std::string_view op) const { return at(Token::Kind::kOperator, op); }
-  bool take_name(std::string_view name) { return at_name(name) && (take(), true); }
-  bool take_operator(std::string_view op) { return at_operator(op) && (take(), true); }
-  Result<Token> expect(Token::Kind kind, std::string_view what);
-  Status expect_operator(std::string_view op);
-
-  Status fail(std::string message) const { return fail_at(current().offset, std::move(message)); }
-  Status fail_at(std::size_t offset, std::string message) const {
-    return source_.syntax_error(offset, std::move(message));
-  }
-  Status error_at(std::size_t offset, const Status& why) const { return source_.error(offset, why); }
-  Status fail_unimplemented(std::string message) const {
-    return error_at(current().offset, unimplemented(std::move(message)));
-  }
-  // "unexpected 'x'"
-  std::string unexpected() const;
-
-  // Between these two, names that are read are noted in the signature (caller, varargs, kwargs).
-  void begin_signature(Signature& signature) { signatures_.push_back(&signature); }
-  void end_signature() { signatures_.pop_back(); }
-  void note_name(std::string_view name);
-
- private:
-  bool at(Token::Kind kind, std::string_view text) const { return current().kind == kind && current().text == text; }
-  const Source& source_;
-  std::vector<Token> tokens_;
-  std::size_t at_ = 0;
-  std::vector<Signature*> signatures_;
-};
 
 class ExpressionParser {
  public:
@@ -68,8 +27,16 @@ class ExpressionParser {
   std::unique_ptr<Expression> make(Kind kind) const;
   Result<ExpressionPtr> finish(std::unique_ptr<Expression> expression) const;
   Result<ExpressionPtr> join(Kind kind, ExpressionPtr left, ExpressionPtr right, std::size_t offset) const;
+  // Calls `parse` one level deeper, so that the recursion of this parser is bounded.
   template <class Parse>
-  auto nested(Parse parse) -> decltype(parse());
+  auto nested(Parse parse) -> decltype(parse()) {
+    if (depth_ >= kMaxSyntaxDepth)
+      return tokens_.fail("an expression nested deeper than " + std::to_string(kMaxSyntaxDepth));
+    ++depth_;
+    auto result = parse();
+    --depth_;
+    return result;
+  }
 
   Result<ExpressionPtr> parse_conditional();
   Result<ExpressionPtr> parse_or();

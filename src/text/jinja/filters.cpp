@@ -7,6 +7,8 @@
 
 #include "tessera/text/jinja/arguments.h"
 #include "tessera/text/jinja/interpreter.h"
+#include "tessera/text/jinja/letter_case.h"
+#include "tessera/text/jinja/literals.h"
 #include "tessera/text/jinja/methods.h"
 #include "tessera/text/jinja/percent_format.h"
 #include "tessera/text/jinja/print.h"

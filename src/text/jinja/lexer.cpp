@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/text/jinja/literals.h"
 #include "tessera/text/jinja/python_string.h"
 #include "tessera/text/unicode.h"
 

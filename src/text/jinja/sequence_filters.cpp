@@ -5,6 +5,7 @@
 #include "tessera/text/jinja/arguments.h"
 #include "tessera/text/jinja/filters.h"
 #include "tessera/text/jinja/interpreter.h"
+#include "tessera/text/jinja/letter_case.h"
 #include "tessera/text/jinja/operators.h"
 #include "tessera/text/jinja/print.h"
 #include "tessera/text/jinja/python_string.h"
