@@ -3,73 +3,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tessera/server/chat_answer.h"
+#include "tessera/server/answers_test_util.h"
 #include "tessera/server/completion_answer.h"
-#include "tessera/server/generate_answer.h"
-#include "tessera/server/test_model.h"
 #include "tessera/server/token_text.h"
 
 namespace tessera {
 namespace {
 
+using test::at;
+using test::chat_style;
 using test::demo_tokenizer;
+using test::end_of;
+using test::events;
+using test::generate_style;
+using test::last;
+using test::parsed;
+using test::step;
+using test::token;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-TokenId token(const char* text) {
-  const std::optional<TokenId> id = demo_tokenizer().token_to_id(text);
-  EXPECT_TRUE(id.has_value()) << text;
-  return id.value_or(TokenId(0));
-}
-
-// A token's step: its text, and log-probabilities where asked for.
-RequestEvent step(const char* text, TokenId id = TokenId(1), bool logprobs = false) {
-  RequestEvent event{.token = id, .text = text};
-  if (logprobs) event.logprobs = TokenLogprobs{.token = {id, -0.5f}, .top = {{id, -0.5f}, {TokenId(2), -1.5f}}};
-  return event;
-}
-RequestEvent last(const char* text, FinishReason reason) { return {.text = text, .finish = reason}; }
-
-Completion end_of(std::int64_t tokens, std::int64_t prompt, std::int64_t cached) {
-  return {.output_ids = std::vector<TokenId>(static_cast<std::size_t>(tokens), TokenId(1)),
-          .prompt_tokens = prompt,
-          .cached_tokens = cached};
-}
-
-Json parsed(const std::string& text) {
-  Result<Json> json = Json::parse(text, "answer");
-  EXPECT_TRUE(json.ok()) << json.status().message() << "\n" << text;
-  return json.ok() ? *std::move(json) : Json();
-}
-
-// The JSON of each server-sent event.
-std::vector<Json> events(const std::string& stream) {
-  std::vector<Json> out;
-  for (std::size_t at = 0; at < stream.size();) {
-    const std::size_t end = stream.find("\n\n", at);
-    EXPECT_EQ(stream.substr(at, 6), "data: ");
-    EXPECT_NE(end, std::string::npos);
-    out.push_back(parsed(stream.substr(at + 6, end - at - 6)));
-    at = end + 2;
-  }
-  return out;
-}
-
-// "choices[0].message.content"-like paths, keys and indices separated by dots.
-Json at(const Json& json, const std::string& path) {
-  const std::size_t dot = path.find('.');
-  const std::string key = path.substr(0, dot);
-  const Json* next = nullptr;
-  if (json.is_array()) {
-    const auto index = static_cast<std::size_t>(std::stoi(key));
-    if (index < json.as_array().size()) next = &json.as_array()[index];
-  } else {
-    next = json.find(key);
-  }
-  if (next == nullptr) return Json("nothing at " + path);
-  return dot == std::string::npos ? *next : at(*next, path.substr(dot + 1));
-}
 
 TEST(CompletionAnswer, OneObjectWithAllChoices) {
   const auto answer = make_completion_answer(
@@ -137,14 +90,6 @@ TEST(CompletionAnswer, LogprobsOfEchoAndOutputAreColumns) {
   EXPECT_EQ(at(logprobs, "token_logprobs").dump(), "[null, -0.25]");
   EXPECT_EQ(at(logprobs, "top_logprobs").dump(), R"([null, {"a": -0.125, "b": -0.25}])");
   EXPECT_EQ(at(logprobs, "text_offset").dump(), "[0, 1]");
-}
-
-ChatStyle chat_style(bool stream) {
-  return {.id = "chatcmpl-1",
-          .model = "demo",
-          .stream = {.stream = stream},
-          .prompt_tokens = 5,
-          .tokenizer = &demo_tokenizer()};
 }
 
 TEST(ChatAnswer, OneObject) {
@@ -276,14 +221,6 @@ TEST(ChatAnswer, ReasoningCallsAndContentAreParted) {
   }
 }
 
-GenerateStyle generate_style(bool stream) {
-  return {.choices = {{.id = "r1", .last_prompt_id = token("a"), .prompt_tokens = 2, .logprobs = true}},
-          .stream = stream,
-          .text_in_logprobs = true,
-          .tokenizer = &demo_tokenizer(),
-          .hidden_size = 2};
-}
-
 TEST(GenerateAnswer, StreamsTheWholeTextAgain) {
   const auto answer = make_generate_answer(generate_style(true));
   Completion end = end_of(2, 2, 1);
@@ -332,88 +269,6 @@ TEST(GenerateAnswer, AListWithInputLogprobsAndHiddenStates) {
   EXPECT_EQ(at(info, "output_top_logprobs.0").as_array().size(), 2u);
   EXPECT_EQ(at(info, "hidden_states").dump(), "[[[1, 2], [3, 4]], [5, 6]]");
   EXPECT_EQ(at(info, "finish_reason").dump(), R"({"type": "length", "length": 2})");
-}
-
-// A prompt of 13 tokens on a graph of 16, three of a text.
-Completion end_with_graphs() {
-  Completion end = end_of(3, 7, 5);
-  end.graph_uses = {{.phase = ForwardPhase::kMixed,
-                     .how = {RunnerKind::kPrefill, 16, Reason::kPaddedToSize},
-                     .count = {.forwards = 1, .tokens = 13, .padding = 3}},
-                    {.phase = ForwardPhase::kDecode,
-                     .how = {RunnerKind::kEager, 0, Reason::kReplayFailed},
-                     .count = {.forwards = 2, .tokens = 2, .padding = 0}}};
-  return end;
-}
-constexpr const char* kGraphForwards =
-    R"([{"phase": "mixed", "runner": "prefill", "size": 16, "reason": "padded_to_size", "count": 1, "tokens": 13, )"
-    R"("padding": 3}, {"phase": "decode", "runner": "eager", "size": 0, "reason": "replay_failed", "count": 2, )"
-    R"("tokens": 2, "padding": 0}])";
-
-TEST(GraphInfo, OfOpenAiAnswersStandsAtTheTop) {
-  for (const bool asked : {true, false}) {
-    ChatStyle chat = chat_style(false);
-    chat.graph_info = asked;
-    const CompletionStyle completion{
-        .id = "cmpl-1", .model = "demo", .graph_info = asked, .prompt_tokens = {7}, .tokenizer = &demo_tokenizer()};
-    for (const std::unique_ptr<Answer>& answer : {make_chat_answer(chat), make_completion_answer(completion)}) {
-      Completion end = end_with_graphs();
-      answer->on_event(0, last("a", FinishReason::kStop), &end);
-      const Json body = parsed(answer->body());
-      EXPECT_EQ(body.find("graph_info") != nullptr, asked);
-      if (!asked) continue;
-      EXPECT_EQ(at(body, "graph_info.0.index"), Json(0));
-      EXPECT_EQ(at(body, "graph_info.0.cached_tokens"), Json(5));
-      EXPECT_EQ(at(body, "graph_info.0.forwards").dump(), kGraphForwards);
-    }
-  }
-}
-
-TEST(GraphInfo, OfAStreamComesWithEachChoicesLastChunk) {
-  ChatStyle chat = chat_style(true);
-  chat.graph_info = true;
-  chat.n = 2;
-  const CompletionStyle completion{.id = "cmpl-1",
-                                   .model = "demo",
-                                   .stream = {.stream = true},
-                                   .n = 2,
-                                   .graph_info = true,
-                                   .prompt_tokens = {7},
-                                   .tokenizer = &demo_tokenizer()};
-  for (const std::unique_ptr<Answer>& answer : {make_chat_answer(chat), make_completion_answer(completion)}) {
-    Completion ends[] = {end_of(1, 7, 0), end_with_graphs()};
-    std::string stream;
-    for (const std::size_t index : {0, 1}) stream += answer->on_event(index, step("a"), nullptr);
-    for (const std::size_t index : {1, 0})
-      stream += answer->on_event(index, last("b", FinishReason::kStop), &ends[index]);
-    std::vector<std::int64_t> told;
-    for (const Json& chunk : events(stream)) {
-      const bool ended = !at(chunk, "choices.0.finish_reason").is_null();
-      EXPECT_EQ(chunk.find("graph_info") != nullptr, ended) << chunk.dump();
-      if (!ended) continue;
-      EXPECT_EQ(at(chunk, "graph_info.0.index"), at(chunk, "choices.0.index"));
-      told.push_back(at(chunk, "graph_info.0.index").as_int());
-      EXPECT_EQ(at(chunk, "graph_info.0.forwards").dump(), told.back() == 1 ? kGraphForwards : "[]");
-    }
-    EXPECT_THAT(told, ElementsAre(1, 0));
-  }
-}
-
-TEST(GraphInfo, OfGenerateIsMetaInfoOfTheEnd) {
-  for (const bool stream : {true, false}) {
-    GenerateStyle style = generate_style(stream);
-    style.choices[0].graph_info = true;
-    const auto answer = make_generate_answer(style);
-    Completion end = end_with_graphs();
-    const std::string first = answer->on_event(0, step("a"), nullptr);
-    const std::string second = answer->on_event(0, last("", FinishReason::kStop), &end);
-    if (stream) {
-      EXPECT_EQ(at(events(first)[0], "meta_info").find("graph_info"), nullptr);
-    }
-    const Json body = stream ? events(second)[0] : parsed(answer->body());
-    EXPECT_EQ(at(body, "meta_info.graph_info.cached_tokens"), Json(5));
-    EXPECT_EQ(at(body, "meta_info.graph_info.forwards").dump(), kGraphForwards);
-  }
 }
 
 TEST(TokenText, PartsOfCharactersAreBytes) {

@@ -1,0 +1,175 @@
+// The inside of FakeDriver: its objects, and what all of its functions do before their own work.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tessera/device/cuda/testing/fake_driver.h"
+
+namespace tessera {
+
+inline constexpr std::size_t kGranularity = std::size_t{2} << 20;
+
+using Work = std::function<void()>;
+
+struct FakeGraph {
+  std::vector<Work> nodes;
+};
+
+struct FakeStream {
+  std::deque<Work> queue;
+  std::size_t done = 0;  // items run so far; done + queue.size() were enqueued
+  bool capturing = false;
+  bool capture_valid = false;
+  std::thread::id capture_thread;
+  FakeGraph captured;
+};
+
+struct FakeEvent {
+  std::shared_ptr<FakeStream> stream;  // null: never recorded
+  std::size_t at = 0;                  // passed when this many items are done
+  bool takes_time = false;
+};
+
+struct FakePhysical {
+  std::size_t bytes = 0;
+  bool released = false;
+  CUdeviceptr mapped_at = 0;
+};
+
+inline thread_local CUcontext current_context = nullptr;
+inline thread_local bool capture_relaxed = false;
+
+template <class T>
+T handle_of(std::size_t number) {
+  return reinterpret_cast<T>(number);
+}
+
+struct FakeDriver::State {
+  FakeDriverOptions options;
+  std::recursive_mutex mutex;
+  std::map<std::string, int> counts;
+  std::map<std::string, std::map<int, CUresult>> plan;  // function → call number → result
+  int faults = 0;
+
+  std::size_t used_bytes = 0;
+  std::size_t last_handle = 0x1000;
+  std::map<CUdeviceptr, std::size_t> memory;
+  std::map<void*, std::size_t> pinned;
+  std::map<CUdeviceptr, std::size_t> reserved;
+  std::map<CUmemGenericAllocationHandle, FakePhysical> physical;
+  std::map<CUstream, std::shared_ptr<FakeStream>> streams;
+  std::map<CUevent, FakeEvent> events;
+  std::map<CUgraph, FakeGraph> graphs;
+  std::map<CUgraphExec, FakeGraph> execs;
+  int retains = 0;
+  CUcontext context = nullptr;
+
+  // Runs the first `count` items that were ever enqueued.
+  static void run_to(FakeStream& stream, std::size_t count) {
+    while (stream.done < count) {
+      const Work work = std::move(stream.queue.front());
+      stream.queue.pop_front();
+      ++stream.done;
+      work();
+    }
+  }
+  static void run_all(FakeStream& stream) { run_to(stream, stream.done + stream.queue.size()); }
+
+  void run_everything() {
+    for (auto& [handle, stream] : streams) run_all(*stream);
+  }
+
+  CUresult enqueue(CUstream handle, Work work) {
+    const auto found = streams.find(handle);
+    if (found == streams.end()) return CUDA_ERROR_INVALID_HANDLE;
+    FakeStream& stream = *found->second;
+    if (!stream.capturing) {
+      stream.queue.push_back(std::move(work));
+      return CUDA_SUCCESS;
+    }
+    if (!stream.capture_valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    stream.captured.nodes.push_back(std::move(work));
+    return CUDA_SUCCESS;
+  }
+
+  // Makes this thread's capture invalid, if it has one.
+  bool breaks_capture() {
+    if (capture_relaxed) return false;
+    for (auto& [handle, stream] : streams) {
+      if (!stream->capturing || stream->capture_thread != std::this_thread::get_id()) continue;
+      stream->capture_valid = false;
+      return true;
+    }
+    return false;
+  }
+
+  bool is_pinned(const void* data) const {
+    return std::any_of(pinned.begin(), pinned.end(), [&](const auto& range) {
+      return data >= range.first && data < static_cast<std::byte*>(range.first) + range.second;
+    });
+  }
+
+  void forget(CUmemGenericAllocationHandle handle) {
+    const FakePhysical& physical_memory = physical.at(handle);
+    if (!physical_memory.released || physical_memory.mapped_at != 0) return;
+    used_bytes -= physical_memory.bytes;
+    physical.erase(handle);
+  }
+};
+
+// The one that exists; null: none.
+inline FakeDriver* the_fake = nullptr;
+
+// The driver's functions. Each counts itself, returns the fault that is planned, and then does its work.
+struct FakeFunctions {
+  static FakeDriver::State& state() { return *the_fake->state_; }
+
+  static CUresult count(const char* function) {
+    FakeDriver::State& s = state();
+    const int nth = ++s.counts[function];
+    const auto planned = s.plan.find(function);
+    if (planned == s.plan.end() || !planned->second.contains(nth)) return CUDA_SUCCESS;
+    ++s.faults;
+    return planned->second.at(nth);
+  }
+
+  // `body` is called with the state, locked.
+  template <class F>
+  static CUresult call(const char* function, const F& body) {
+    std::lock_guard lock(state().mutex);
+    const CUresult planned = count(function);
+    return planned == CUDA_SUCCESS ? body(state()) : planned;
+  }
+  template <class F>
+  static CUresult with_context(const char* function, const F& body) {
+    return call(function, [&](FakeDriver::State& s) {
+      return current_context == nullptr || current_context != s.context ? CUDA_ERROR_INVALID_CONTEXT : body(s);
+    });
+  }
+  // Refused to a thread that captures, whose capture it ends.
+  template <class F>
+  static CUresult unsafe(const char* function, const F& body) {
+    return with_context(function, [&](FakeDriver::State& s) {
+      return s.breaks_capture() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : body(s);
+    });
+  }
+
+  static void set_device(Driver& t);
+  static void set_memory(Driver& t);
+  static void set_virtual_memory(Driver& t);
+  static void set_work(Driver& t);
+  static void set_streams(Driver& t);
+  static void set_capture(Driver& t);
+};
+
+}  // namespace tessera
