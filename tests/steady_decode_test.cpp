@@ -1,13 +1,21 @@
-// Catches: heap allocation on the way of a decode step, which costs time and, over days, memory.
+// Catches: heap allocation on the way of a decode step, in the engine and in the whole server, which costs time and,
+// over days, memory.
 //
 // A program of its own, because it replaces operator new for the whole process.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <string>
+#include <string_view>
+#include <thread>
 
 #include "tessera/engine/engine.h"
+#include "tessera/server/server.h"
 #include "test_paths.h"
 
 namespace {
@@ -80,6 +88,87 @@ TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) {
   }
   EXPECT_EQ(allocations - before, 0);
   EXPECT_EQ(tokens, 3u * kSteps);
+}
+
+// A client that allocates nothing while it reads: one connection, one buffer.
+class StreamReader {
+ public:
+  ~StreamReader() { ::close(socket_); }
+
+  void request(std::uint16_t port, const std::string& path, const std::string& body) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    const std::string message = "POST " + path +
+                                " HTTP/1.1\r\nHost: test\r\nContent-Length: " + std::to_string(body.size()) +
+                                "\r\n\r\n" + body;
+    ASSERT_EQ(::send(socket_, message.data(), message.size(), 0), static_cast<ssize_t>(message.size()));
+  }
+
+  // Reads until `events` server-sent events have come in all; false where the stream ends before.
+  bool read_to(int events) {
+    while (events_ < events) {
+      const ssize_t got = ::recv(socket_, buffer_, sizeof(buffer_), 0);
+      if (got <= 0) return false;
+      for (const char c : std::string_view(buffer_, static_cast<std::size_t>(got))) {
+        if (c == '\n' && last_ == '\n') ++events_;
+        last_ = c;
+      }
+    }
+    return true;
+  }
+
+ private:
+  int socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
+  char buffer_[4096] = {};
+  char last_ = 0;
+  int events_ = 0;
+};
+
+struct Streamed {
+  const char* name;
+  const char* path;
+  const char* body;
+};
+
+class SteadyServer : public ::testing::TestWithParam<Streamed> {};
+INSTANTIATE_TEST_SUITE_P(
+    , SteadyServer,
+    ::testing::Values(Streamed{"completions", "/v1/completions",
+                               R"({"model": "demo", "prompt": "Once upon a time", "stream": true, "ignore_eos": true,
+                                   "max_tokens": 700, "temperature": 0})"},
+                      Streamed{"chat", "/v1/chat/completions",
+                               R"({"model": "demo", "messages": [{"role": "user", "content": "Tell me about foxes."}],
+                                   "stream": true, "ignore_eos": true, "max_tokens": 700, "temperature": 0})"}),
+    [](const auto& streamed) { return std::string(streamed.param.name); });
+
+// The completion gathers the whole text in one string, whose memory doubles: from 100 to 350 tokens at most three times.
+constexpr std::int64_t kTextGrowths = 3;
+
+// From the engine's step through its thread, the answer and the socket: events, snapshots of statistics, metrics, JSON.
+TEST_P(SteadyServer, AllocatesNothingForATokenOfAStream) {
+  EngineOptions options{.model_path = testing::source_path("models/demo"), .device = testing::test_device_name()};
+  options.context_length = 1024;
+  options.graphs.piecewise_tokens = {16, 64};
+  auto engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  auto server = Server::create({.http = {.port = 0}, .served_model_name = "demo"}, **engine);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  const std::string address = (*server)->address();
+  const auto port = static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  std::thread io([&] { EXPECT_TRUE((*server)->run().ok()); });
+  {
+    StreamReader reader;
+    reader.request(port, GetParam().path, GetParam().body);
+    EXPECT_TRUE(reader.read_to(100)) << "a few steps in which every buffer finds its size";
+    const std::int64_t before = allocations;
+    EXPECT_TRUE(reader.read_to(350));
+    EXPECT_LE(allocations - before, kTextGrowths) << "in 250 tokens";
+  }
+  (*server)->stop(0);
+  io.join();
 }
 
 }  // namespace

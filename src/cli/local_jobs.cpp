@@ -6,7 +6,7 @@
 namespace tessera::cli {
 
 LocalJobs::LocalJobs(Engine& engine)
-    : engine_(engine, [this](std::vector<EngineThread::Event> events) {
+    : engine_(engine, [this](std::span<EngineThread::Event> events) {
         {
           const std::lock_guard lock(mutex_);
           inbox_.insert(inbox_.end(), std::make_move_iterator(events.begin()), std::make_move_iterator(events.end()));
@@ -74,7 +74,7 @@ void LocalJobs::take(EngineThread::Event event, std::vector<Update>& updates) {
       update.prompt_tokens = event.end->prompt_tokens;
       update.output_tokens = std::ssize(event.end->output_ids);
     }
-    update.events = job->api.answer->on_event(event.ticket - job->id, event.event, event.end.get());
+    job->api.answer->on_event(event.ticket - job->id, event.event, event.end.get(), update.events);
     update.ended = job->remaining == 0;
     if (update.ended && !job->api.stream) update.body = job->api.answer->body();
   }

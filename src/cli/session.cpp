@@ -37,8 +37,8 @@ Result<std::string> render_chat(const Engine& engine, const std::string& text) {
 ForwardRecord difference(const ForwardCounters& before, const ForwardCounters& after) {
   ForwardRecord record;
   for (const auto& [key, count] : after.by_key) {
-    const auto known = before.by_key.find(key);
-    if (known != before.by_key.end() && known->second.forwards == count.forwards) continue;
+    const ForwardCount* known = before.find(key);
+    if (known != nullptr && known->forwards == count.forwards) continue;
     record.runner = key.runner;
     record.size = key.size;
     record.reason = key.reason;

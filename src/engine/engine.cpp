@@ -181,13 +181,17 @@ Result<std::vector<Completion>> Engine::run(std::span<const Request> requests,
 
 EngineStats Engine::stats() const {
   EngineStats stats;
+  read_stats(stats);
+  return stats;
+}
+
+void Engine::read_stats(EngineStats& stats) const {
   scheduler_->report(stats);
   stats.output_tokens = output_tokens_;
   stats.steps = steps_;
   stats.forwards = runner_->counters();
   stats.graphs = inventory_.of(*runner_);
   stats.profile_cache_hits = profiles_->cache_hits();
-  return stats;
 }
 
 }  // namespace tessera

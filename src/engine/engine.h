@@ -81,6 +81,8 @@ class Engine {
                                       const std::function<void(std::size_t index, const RequestEvent&)>& on_event = {});
 
   EngineStats stats() const;
+  // The same into a snapshot that is kept: allocates nothing while no new kind of forward has run.
+  void read_stats(EngineStats& stats) const;
   // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_->flush_prefixes(); }
 

@@ -6,10 +6,12 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace tessera {
 
@@ -65,7 +67,8 @@ struct EngineThread::Impl {
         fail_all(internal_error(fmt::format("the engine ended by an exception: {}", e.what())));
       }
       publish();
-      if (!events_.empty()) sink_(std::exchange(events_, {}));
+      if (!events_.empty()) sink_(events_);
+      events_.clear();
     }
     for (const auto& [id, ticket] : tickets_) engine_.cancel(id);
     while (health_.ok() && !engine_.idle() && engine_.step().ok()) {
@@ -150,9 +153,9 @@ struct EngineThread::Impl {
   }
 
   void publish() {
-    EngineStats now = engine_.stats();
+    engine_.read_stats(next_stats_);
     const std::lock_guard lock(mutex_);
-    stats_ = std::move(now);
+    std::swap(stats_, next_stats_);
     published_health_ = health_;
   }
 
@@ -164,6 +167,7 @@ struct EngineThread::Impl {
   std::vector<Event> events_;
   Status health_;
   bool idle_work_left_ = true;
+  EngineStats next_stats_;  // swapped with stats_, so that both keep their memory
   // Guarded by the mutex.
   mutable std::mutex mutex_;
   std::condition_variable wake_;

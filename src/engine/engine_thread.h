@@ -1,17 +1,17 @@
 // An engine on a thread of its own: requests from any thread in, events out.
 //
-//   EngineThread thread(*engine, [&](std::vector<EngineThread::Event> events) { http->post(…); });
+//   EngineThread thread(*engine, [&](std::span<EngineThread::Event> events) { … });
 //   thread.submit(ticket, std::move(request));
 //
 // Threads: all functions may be called from any thread. The sink runs on the engine's thread, once after each step that
-// moved a request, and must return soon. Nothing else may use the engine until the EngineThread is destroyed.
+// moved a request, and must return soon. Nothing else may use the engine until the EngineThread is destroyed. In a steady
+// decode neither a step nor its events allocate.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <vector>
+#include <span>
 
 #include "tessera/base/status.h"
 #include "tessera/engine/engine.h"
@@ -29,7 +29,8 @@ class EngineThread {
     RequestEvent event{};
     std::unique_ptr<Completion> end{};  // with the last event of an accepted request
   };
-  using Sink = std::function<void(std::vector<Event> events)>;
+  // The events of one step, in order; the sink may move from them.
+  using Sink = std::function<void(std::span<Event> events)>;
 
   EngineThread(Engine& engine, Sink sink);
   // Cancels the requests that are left, without events, and joins the thread.

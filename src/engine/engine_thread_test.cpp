@@ -25,7 +25,7 @@ using ::testing::SizeIs;
 class Gatherer {
  public:
   EngineThread::Sink sink() {
-    return [this](std::vector<EngineThread::Event> events) {
+    return [this](std::span<EngineThread::Event> events) {
       const std::lock_guard lock(mutex_);
       for (EngineThread::Event& event : events) {
         if (event.event.token) tokens_[event.ticket].push_back(*event.event.token);

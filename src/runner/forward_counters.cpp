@@ -19,8 +19,26 @@ std::int64_t TokenHistogram::limit(int bucket) {
   return std::int64_t{8 + (bucket - 8) % 8 + 1} << octave;
 }
 
+namespace {
+
+template <class Entries>
+auto position_of(Entries& by_key, const ForwardKey& key) {
+  return std::lower_bound(by_key.begin(), by_key.end(), key,
+                          [](const auto& entry, const ForwardKey& wanted) { return entry.first < wanted; });
+}
+
+}  // namespace
+
+const ForwardCount* ForwardCounters::find(const ForwardKey& key) const {
+  const auto it = position_of(by_key, key);
+  return it != by_key.end() && it->first == key ? &it->second : nullptr;
+}
+
 void ForwardCounters::add(const Decision& decision, std::int64_t num_tokens, bool is_decode) {
-  ForwardCount& count = by_key[ForwardKey::of(decision)];
+  const ForwardKey forward_key = ForwardKey::of(decision);
+  auto it = position_of(by_key, forward_key);
+  if (it == by_key.end() || it->first != forward_key) it = by_key.insert(it, {forward_key, {}});
+  ForwardCount& count = it->second;
   ++count.forwards;
   count.tokens += num_tokens;
   count.padding += decision.padding;

@@ -1,11 +1,11 @@
-// Forwards counted since the start (A3, E7, B10): by runner, size and reason together, and how many tokens prefills
-// had.
+// Forwards counted since the start: by runner, size and reason together, and how many tokens prefills had.
 #pragma once
 
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <map>
+#include <utility>
+#include <vector>
 
 #include "tessera/runner/dispatch.h"
 
@@ -49,13 +49,16 @@ class TokenHistogram {
 };
 
 struct ForwardCounters {
-  std::map<ForwardKey, ForwardCount> by_key;
+  // Ascending by key. A flat list: assigning it to a snapshot that has as many keys allocates nothing.
+  std::vector<std::pair<ForwardKey, ForwardCount>> by_key;
   TokenHistogram prefill_tokens;  // of forwards that are no pure decodes, mixed ones too
   std::int64_t tokens = 0;
   std::int64_t padded_tokens = 0;
 
   // Allocates nothing once the key was seen.
   void add(const Decision& decision, std::int64_t num_tokens, bool is_decode);
+  // Null where no forward had this key.
+  const ForwardCount* find(const ForwardKey& key) const;
   // Sums.
   std::int64_t forwards(Reason reason) const;
   ForwardCount of_size(RunnerKind runner, std::int64_t size) const;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tessera {
 namespace {
 
@@ -30,6 +32,11 @@ TEST(ForwardCounters, KeysAreCountedApartAndSummed) {
   counters.add({RunnerKind::kEager, 901, 0, Reason::kAboveLargestSize}, 901, false);
   counters.add({RunnerKind::kDecode, 64, 1, Reason::kPaddedToSize}, 63, true);
   EXPECT_EQ(counters.by_key.size(), 4U);
+  EXPECT_TRUE(std::is_sorted(counters.by_key.begin(), counters.by_key.end(),
+                             [](const auto& a, const auto& b) { return a.first < b.first; }));
+  ASSERT_NE(counters.find({RunnerKind::kPrefill, 64, Reason::kExactSize}), nullptr);
+  EXPECT_EQ(counters.find({RunnerKind::kPrefill, 64, Reason::kExactSize})->tokens, 64);
+  EXPECT_EQ(counters.find({RunnerKind::kPrefill, 63, Reason::kExactSize}), nullptr);
   EXPECT_EQ(counters.forwards(Reason::kAboveLargestSize), 2);
   EXPECT_EQ(counters.forwards(Reason::kPaddedToSize), 2);
   EXPECT_EQ(counters.of_size(RunnerKind::kPrefill, 64).forwards, 2);

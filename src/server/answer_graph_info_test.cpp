@@ -16,6 +16,7 @@ using test::end_of;
 using test::events;
 using test::generate_style;
 using test::last;
+using test::on_event;
 using test::parsed;
 using test::step;
 using ::testing::ElementsAre;
@@ -44,7 +45,7 @@ TEST(GraphInfo, OfOpenAiAnswersStandsAtTheTop) {
         .id = "cmpl-1", .model = "demo", .graph_info = asked, .prompt_tokens = {7}, .tokenizer = &demo_tokenizer()};
     for (const std::unique_ptr<Answer>& answer : {make_chat_answer(chat), make_completion_answer(completion)}) {
       Completion end = end_with_graphs();
-      answer->on_event(0, last("a", FinishReason::kStop), &end);
+      on_event(*answer, 0, last("a", FinishReason::kStop), &end);
       const Json body = parsed(answer->body());
       EXPECT_EQ(body.find("graph_info") != nullptr, asked);
       if (!asked) continue;
@@ -69,9 +70,9 @@ TEST(GraphInfo, OfAStreamComesWithEachChoicesLastChunk) {
   for (const std::unique_ptr<Answer>& answer : {make_chat_answer(chat), make_completion_answer(completion)}) {
     Completion ends[] = {end_of(1, 7, 0), end_with_graphs()};
     std::string stream;
-    for (const std::size_t index : {0, 1}) stream += answer->on_event(index, step("a"), nullptr);
+    for (const std::size_t index : {0, 1}) stream += on_event(*answer, index, step("a"), nullptr);
     for (const std::size_t index : {1, 0})
-      stream += answer->on_event(index, last("b", FinishReason::kStop), &ends[index]);
+      stream += on_event(*answer, index, last("b", FinishReason::kStop), &ends[index]);
     std::vector<std::int64_t> reported;
     for (const Json& chunk : events(stream)) {
       const bool ended = !at(chunk, "choices.0.finish_reason").is_null();
@@ -91,8 +92,8 @@ TEST(GraphInfo, OfGenerateIsMetaInfoOfTheEnd) {
     style.choices[0].graph_info = true;
     const auto answer = make_generate_answer(style);
     Completion end = end_with_graphs();
-    const std::string first = answer->on_event(0, step("a"), nullptr);
-    const std::string second = answer->on_event(0, last("", FinishReason::kStop), &end);
+    const std::string first = on_event(*answer, 0, step("a"), nullptr);
+    const std::string second = on_event(*answer, 0, last("", FinishReason::kStop), &end);
     if (stream) {
       EXPECT_EQ(at(events(first)[0], "meta_info").find("graph_info"), nullptr);
     }

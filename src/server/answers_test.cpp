@@ -17,6 +17,7 @@ using test::end_of;
 using test::events;
 using test::generate_style;
 using test::last;
+using test::on_event;
 using test::parsed;
 using test::step;
 using test::token;
@@ -28,10 +29,10 @@ TEST(CompletionAnswer, OneObjectWithAllChoices) {
   const auto answer = make_completion_answer(
       {.id = "cmpl-1", .model = "demo", .n = 2, .prompt_tokens = {7}, .tokenizer = &demo_tokenizer()});
   Completion end = end_of(2, 7, 3);
-  EXPECT_EQ(answer->on_event(0, step("a"), nullptr), "");
-  answer->on_event(1, step("x"), nullptr);
-  answer->on_event(0, last("b", FinishReason::kStop), &end);
-  answer->on_event(1, last("\"\n", FinishReason::kLength), &end);
+  EXPECT_EQ(on_event(*answer, 0, step("a"), nullptr), "");
+  on_event(*answer, 1, step("x"), nullptr);
+  on_event(*answer, 0, last("b", FinishReason::kStop), &end);
+  on_event(*answer, 1, last("\"\n", FinishReason::kLength), &end);
   const Json body = parsed(answer->body());
   EXPECT_EQ(at(body, "id"), Json("cmpl-1"));
   EXPECT_EQ(at(body, "object"), Json("text_completion"));
@@ -55,10 +56,10 @@ TEST(CompletionAnswer, StreamsEachPieceOnce) {
                                               .prompt_tokens = {7},
                                               .tokenizer = &demo_tokenizer()});
   Completion end = end_of(3, 7, 0);
-  std::string stream = answer->on_event(0, step("a"), nullptr);
-  EXPECT_EQ(answer->on_event(0, step(""), nullptr), "");  // part of a character
-  stream += answer->on_event(0, step("é"), nullptr);
-  stream += answer->on_event(0, last("!", FinishReason::kLength), &end);
+  std::string stream = on_event(*answer, 0, step("a"), nullptr);
+  EXPECT_EQ(on_event(*answer, 0, step(""), nullptr), "");  // part of a character
+  stream += on_event(*answer, 0, step("é"), nullptr);
+  stream += on_event(*answer, 0, last("!", FinishReason::kLength), &end);
   stream += answer->last_events();
   const std::vector<Json> chunks = events(stream);
   ASSERT_THAT(chunks, SizeIs(4));
@@ -84,7 +85,7 @@ TEST(CompletionAnswer, LogprobsOfEchoAndOutputAreColumns) {
   Completion end = end_of(1, 1, 0);
   end.prompt_logprobs = {{.token = {a, std::numeric_limits<float>::quiet_NaN()}}};
   end.output_logprobs = {{.token = {b, -0.25f}, .top = {{a, -0.125f}}}};
-  answer->on_event(0, last("b", FinishReason::kLength), &end);
+  on_event(*answer, 0, last("b", FinishReason::kLength), &end);
   const Json logprobs = at(parsed(answer->body()), "choices.0.logprobs");
   EXPECT_EQ(at(logprobs, "tokens").dump(), R"(["a", "b"])");
   EXPECT_EQ(at(logprobs, "token_logprobs").dump(), "[null, -0.25]");
@@ -97,8 +98,8 @@ TEST(ChatAnswer, OneObject) {
   style.logprobs = true;
   const auto answer = make_chat_answer(style);
   Completion end = end_of(1, 5, 4);
-  answer->on_event(0, step("a", token("a"), true), nullptr);
-  answer->on_event(0, last("", FinishReason::kStop), &end);
+  on_event(*answer, 0, step("a", token("a"), true), nullptr);
+  on_event(*answer, 0, last("", FinishReason::kStop), &end);
   const Json body = parsed(answer->body());
   EXPECT_EQ(at(body, "object"), Json("chat.completion"));
   EXPECT_EQ(at(body, "choices.0.message.role"), Json("assistant"));
@@ -119,9 +120,9 @@ TEST(ChatAnswer, StreamBeginsWithTheRoleAndEndsWithTheReason) {
   style.stream.continuous_usage_stats = true;
   const auto answer = make_chat_answer(style);
   Completion end = end_of(2, 5, 4);
-  std::string stream = answer->on_event(0, step("", token("a"), true), nullptr);
-  stream += answer->on_event(0, step("ab", token("b"), true), nullptr);
-  stream += answer->on_event(0, last("", FinishReason::kLength), &end);
+  std::string stream = on_event(*answer, 0, step("", token("a"), true), nullptr);
+  stream += on_event(*answer, 0, step("ab", token("b"), true), nullptr);
+  stream += on_event(*answer, 0, last("", FinishReason::kLength), &end);
   const std::vector<Json> chunks = events(stream);
   ASSERT_THAT(chunks, SizeIs(3));
   EXPECT_EQ(at(chunks[0], "object"), Json("chat.completion.chunk"));
@@ -142,9 +143,9 @@ TEST(ChatAnswer, ANamedCallIsItsArguments) {
   style.text.named = "f";
   const auto answer = make_chat_answer(style);
   Completion end = end_of(2, 5, 0);
-  std::string stream = answer->on_event(0, step("{\"x\":"), nullptr);
-  stream += answer->on_event(0, step("1}"), nullptr);
-  stream += answer->on_event(0, last("", FinishReason::kStop), &end);
+  std::string stream = on_event(*answer, 0, step("{\"x\":"), nullptr);
+  stream += on_event(*answer, 0, step("1}"), nullptr);
+  stream += on_event(*answer, 0, last("", FinishReason::kStop), &end);
   const std::vector<Json> chunks = events(stream);
   ASSERT_THAT(chunks, SizeIs(4));
   const Json first = at(chunks[1], "choices.0.delta.tool_calls.0");
@@ -162,8 +163,8 @@ TEST(ChatAnswer, RequiredCallsAreTakenFromTheList) {
   Completion end = end_of(9, 5, 0);
   // Cut at every byte, through brackets inside strings.
   const std::string text = R"([{"name": "f", "parameters": {"x": "}]\""}}, {"name": "g", "parameters": {}}])";
-  for (const char c : text) answer->on_event(0, step(std::string(1, c).c_str()), nullptr);
-  answer->on_event(0, last("", FinishReason::kStop), &end);
+  for (const char c : text) on_event(*answer, 0, step(std::string(1, c).c_str()), nullptr);
+  on_event(*answer, 0, last("", FinishReason::kStop), &end);
   const Json message = at(parsed(answer->body()), "choices.0.message");
   EXPECT_EQ(at(message, "content"), Json());
   ASSERT_THAT(at(message, "tool_calls").as_array(), SizeIs(2));
@@ -188,9 +189,9 @@ TEST(ChatAnswer, ReasoningCallsAndContentAreParted) {
     for (const char* text :
          {"I wonder", "</think>", "Look:", "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call>",
           "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>"}) {
-      sent += answer->on_event(0, step(text), nullptr);
+      sent += on_event(*answer, 0, step(text), nullptr);
     }
-    sent += answer->on_event(0, last("", FinishReason::kStop), &end);
+    sent += on_event(*answer, 0, last("", FinishReason::kStop), &end);
     if (!stream) {
       const Json body = parsed(answer->body());
       EXPECT_EQ(at(body, "choices.0.message.reasoning_content"), Json("I wonder"));
@@ -226,9 +227,9 @@ TEST(GenerateAnswer, StreamsTheWholeTextAgain) {
   Completion end = end_of(2, 2, 1);
   end.matched.text = "stop";
   end.total_ms = 1500;
-  std::string stream = answer->on_event(0, step("a\n", token("a"), true), nullptr);
-  stream += answer->on_event(0, step("b", token("b"), true), nullptr);
-  stream += answer->on_event(0, last("", FinishReason::kStop), &end);
+  std::string stream = on_event(*answer, 0, step("a\n", token("a"), true), nullptr);
+  stream += on_event(*answer, 0, step("b", token("b"), true), nullptr);
+  stream += on_event(*answer, 0, last("", FinishReason::kStop), &end);
   const std::vector<Json> chunks = events(stream);
   ASSERT_THAT(chunks, SizeIs(3));
   EXPECT_EQ(at(chunks[0], "text"), Json("a\n"));
@@ -256,8 +257,8 @@ TEST(GenerateAnswer, AListWithInputLogprobsAndHiddenStates) {
   Completion end = end_of(2, 2, 0);
   end.prompt_logprobs = {{.token = {token("a"), -3.f}}, {.token = {token("b"), -0.25f}, .top = {{TokenId(3), -1.f}}}};
   end.hidden_states = {1, 2, 3, 4, 5, 6};
-  answer->on_event(0, step("x", token("b"), true), nullptr);
-  answer->on_event(0, last("", FinishReason::kLength), &end);
+  on_event(*answer, 0, step("x", token("b"), true), nullptr);
+  on_event(*answer, 0, last("", FinishReason::kLength), &end);
   const Json body = parsed(answer->body());
   ASSERT_TRUE(body.is_array());
   const Json info = at(body, "0.meta_info");

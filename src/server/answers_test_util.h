@@ -27,6 +27,13 @@ inline RequestEvent step(const char* text, TokenId id = TokenId(1), bool logprob
 }
 inline RequestEvent last(const char* text, FinishReason reason) { return {.text = text, .finish = reason}; }
 
+// What a stream sends for the event.
+inline std::string on_event(Answer& answer, std::size_t index, const RequestEvent& event, Completion* end) {
+  std::string stream;
+  answer.on_event(index, event, end, stream);
+  return stream;
+}
+
 inline Completion end_of(std::int64_t tokens, std::int64_t prompt, std::int64_t cached) {
   return {.output_ids = std::vector<TokenId>(static_cast<std::size_t>(tokens), TokenId(1)),
           .prompt_tokens = prompt,

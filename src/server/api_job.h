@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/engine/request.h"
@@ -13,9 +14,9 @@ namespace tessera {
 class Answer {
  public:
   virtual ~Answer() = default;
-  // The next event of request `index`; `end` with its last one. Returns what a stream sends now: whole server-sent
-  // events, or "". Errors do not come here.
-  virtual std::string on_event(std::size_t index, const RequestEvent& event, Completion* end) = 0;
+  // The next event of request `index`; `end` with its last one. Appends to `stream` what a stream sends now: whole
+  // server-sent events, or nothing. Errors do not come here.
+  virtual void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) = 0;
   // After the last event of all requests, of a stream: what it sends before "[DONE]".
   virtual std::string last_events() { return ""; }
   // After the last event of all requests, of no stream: the body.
@@ -31,13 +32,15 @@ struct ApiJob {
   std::unique_ptr<Answer> answer{};
 };
 
-// "data: <json>\n\n"
+// Appends "data: <json>\n\n".
+inline void append_server_sent_event(std::string& stream, std::string_view json) {
+  stream += "data: ";
+  stream += json;
+  stream += "\n\n";
+}
 inline std::string server_sent_event(std::string_view json) {
   std::string event;
-  event.reserve(json.size() + 8);
-  event += "data: ";
-  event += json;
-  event += "\n\n";
+  append_server_sent_event(event, json);
   return event;
 }
 

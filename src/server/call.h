@@ -35,7 +35,7 @@ class Call {
 
   // Server-sent events; `first` goes with the head.
   void start_stream(std::string first) const;
-  void write(std::string data) const { exchange_.write(std::move(data)); }
+  void write(std::string_view data) const { exchange_.write(data); }
   void finish(std::string_view detail) const;
 
   void on_disconnect(std::function<void()> callback) const { exchange_.on_disconnect(std::move(callback)); }

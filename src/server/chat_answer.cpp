@@ -49,7 +49,7 @@ class ChatAnswer : public Answer {
     }
   }
 
-  std::string on_event(std::size_t index, const RequestEvent& event, Completion* end) override {
+  void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) override {
     Choice& choice = choices_[index];
     if (event.token) {
       ++choice.usage.completion_tokens;
@@ -64,7 +64,7 @@ class ChatAnswer : public Answer {
       choice.usage.cached_tokens = end->cached_tokens;
       choice.graph_info = GraphInfo::of(*end);
     }
-    return style_.stream.stream ? chunks(index) : "";
+    if (style_.stream.stream) append_chunks(index, stream);
   }
 
   std::string last_events() override {
@@ -148,27 +148,29 @@ class ChatAnswer : public Answer {
     json.end_object();
   }
 
-  std::string chunks(std::size_t index) {
+  void append_chunks(std::size_t index, std::string& stream) {
     Choice& choice = choices_[index];
     const FinishReason finish = std::exchange(choice.finish, FinishReason::kNone);
-    std::string out;
     if (!choice.begun) {
       choice.begun = true;
       JsonWriter logprobs = std::exchange(choice.logprobs, {});
-      out += chunk(index, [](JsonWriter& delta) { delta.key("role").value("assistant").key("content").value(""); });
+      append_chunk(index, stream,
+                   [](JsonWriter& delta) { delta.key("role").value("assistant").key("content").value(""); });
       choice.logprobs = std::move(logprobs);
     }
     if (!choice.reasoning.empty() || !choice.content.empty() || !choice.calls.empty()) {
-      out += chunk(index, [&](JsonWriter& delta) { write_pieces(delta, choice); });
+      append_chunk(index, stream, [&](JsonWriter& delta) { write_pieces(delta, choice); });
     }
-    if (finish == FinishReason::kNone) return out;
+    if (finish == FinishReason::kNone) return;
     choice.finish = finish;
-    return out + chunk(index, [](JsonWriter&) {});
+    append_chunk(index, stream, [](JsonWriter&) {});
   }
 
   static void write_pieces(JsonWriter& delta, Choice& choice) {
-    if (!choice.reasoning.empty()) delta.key("reasoning_content").value(std::exchange(choice.reasoning, {}));
-    if (!choice.content.empty()) delta.key("content").value(std::exchange(choice.content, {}));
+    if (!choice.reasoning.empty()) delta.key("reasoning_content").value(choice.reasoning);
+    if (!choice.content.empty()) delta.key("content").value(choice.content);
+    choice.reasoning.clear();
+    choice.content.clear();
     if (choice.calls.empty()) return;
     delta.key("tool_calls").array();
     for (const ToolCallDelta& call : choice.calls) write_call(delta, call, /*with_index=*/true);
@@ -177,9 +179,10 @@ class ChatAnswer : public Answer {
   }
 
   template <class WriteDelta>
-  std::string chunk(std::size_t index, const WriteDelta& write_delta) {
+  void append_chunk(std::size_t index, std::string& stream, const WriteDelta& write_delta) {
     Choice& choice = choices_[index];
-    JsonWriter json;
+    JsonWriter& json = chunk_;
+    json.clear();
     json.raw(head_).key("choices").array().object().key("index").value(index).key("delta").object();
     write_delta(json);
     write_end(json.end_object(), choice);
@@ -191,7 +194,7 @@ class ChatAnswer : public Answer {
     }
     if (style_.graph_info && choice.finish != FinishReason::kNone)
       write_graph_infos(json.key("graph_info"), std::span(choices_).subspan(index, 1), index);
-    return server_sent_event(json.end_object().text());
+    append_server_sent_event(stream, json.end_object().text());
   }
 
   // The prompt counts once, and is found in the cache by the later choices because of the first.
@@ -207,6 +210,7 @@ class ChatAnswer : public Answer {
   ChatStyle style_;
   std::string head_;  // of every object: an object left open
   std::vector<Choice> choices_;
+  JsonWriter chunk_;  // kept, so that the chunks of a stream are written to the same memory
 };
 
 }  // namespace

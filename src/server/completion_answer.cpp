@@ -85,7 +85,7 @@ class CompletionAnswer : public Answer {
     }
   }
 
-  std::string on_event(std::size_t index, const RequestEvent& event, Completion* end) override {
+  void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) override {
     Choice& choice = choices_[index];
     choice.text += event.text;
     choice.finish = event.finish;
@@ -94,10 +94,10 @@ class CompletionAnswer : public Answer {
       if (style_.token_ids) choice.ids.push_back(*event.token);
     }
     if (end != nullptr) add_end(index, *end);
-    if (!style_.stream.stream) return "";
+    if (!style_.stream.stream) return;
     if (event.logprobs) choice.columns.add(*event.logprobs);
     const bool says_nothing = choice.text.empty() && choice.columns.empty() && choice.ids.empty();
-    return says_nothing && choice.finish == FinishReason::kNone ? "" : chunk(index);
+    if (!says_nothing || choice.finish != FinishReason::kNone) append_chunk(index, stream);
   }
 
   std::string last_events() override {
@@ -133,8 +133,9 @@ class CompletionAnswer : public Answer {
     for (const TokenLogprobs& token : end.output_logprobs) choice.columns.add(token);
   }
 
-  std::string chunk(std::size_t index) {
-    JsonWriter json;
+  void append_chunk(std::size_t index, std::string& stream) {
+    JsonWriter& json = chunk_;
+    json.clear();
     json.raw(head_).key("choices").array();
     write_choice(json, index);
     json.end_array();
@@ -148,7 +149,7 @@ class CompletionAnswer : public Answer {
     }
     if (style_.graph_info && choice.finish != FinishReason::kNone)
       write_graph_infos(json.key("graph_info"), std::span(choices_).subspan(index, 1), index);
-    return server_sent_event(json.end_object().take());
+    append_server_sent_event(stream, json.end_object().text());
   }
 
   void write_choice(JsonWriter& json, std::size_t index) {
@@ -172,6 +173,7 @@ class CompletionAnswer : public Answer {
   CompletionStyle style_;
   std::string head_;  // of every object: an object left open
   std::vector<Choice> choices_;
+  JsonWriter chunk_;  // kept, so that the chunks of a stream are written to the same memory
   Usage usage_;
 };
 

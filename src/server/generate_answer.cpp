@@ -36,7 +36,7 @@ class GenerateAnswer : public Answer {
     for (GenerateChoiceStyle& choice : style_.choices) choices_.push_back({.style = std::move(choice)});
   }
 
-  std::string on_event(std::size_t index, const RequestEvent& event, Completion* end) override {
+  void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) override {
     Choice& choice = choices_[index];
     choice.finish = event.finish;
     choice.text += json_text(event.text);
@@ -49,10 +49,10 @@ class GenerateAnswer : public Answer {
       choice.tokens = std::ssize(end->output_ids);
       choice.end = std::move(*end);
     }
-    if (!style_.stream) return "";
+    if (!style_.stream) return;
     JsonWriter json;
     write(json, choice, style_.list ? static_cast<std::int64_t>(index) : -1);
-    return server_sent_event(json.text());
+    append_server_sent_event(stream, json.text());
   }
 
   std::string body() override {

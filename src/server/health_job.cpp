@@ -5,7 +5,7 @@ namespace {
 
 class EmptyAnswer : public Answer {
  public:
-  std::string on_event(std::size_t, const RequestEvent&, Completion*) override { return ""; }
+  void on_event(std::size_t, const RequestEvent&, Completion*, std::string&) override {}
   std::string body() override { return ""; }
 };
 

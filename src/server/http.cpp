@@ -14,6 +14,7 @@
 #include "tessera/base/log.h"
 #include "tessera/server/http_message.h"
 #include "tessera/server/http_session.h"
+#include "tessera/server/task_queue.h"
 
 namespace tessera {
 namespace {
@@ -105,9 +106,7 @@ class HttpServer::Impl {
     }
   }
 
-  void post(std::function<void()> task) {
-    net::post(sessions_.io, [task = std::move(task)] { call_guarded(task); });
-  }
+  void post(std::function<void()> task) { tasks_.post(sessions_.io, std::move(task)); }
   void after(double seconds, std::function<void()> task);
   void stop(double drain_s);
 
@@ -116,6 +115,7 @@ class HttpServer::Impl {
   void admit(tcp::socket socket);
   void end_if_done();
 
+  TaskQueue tasks_{call_guarded};
   HttpSessions sessions_;
   tcp::acceptor acceptor_{sessions_.io};
   net::steady_timer drain_end_{sessions_.io, net::steady_timer::time_point::max()};
@@ -215,7 +215,7 @@ void HttpExchange::respond(HttpResponse response) const {
 void HttpExchange::start_stream(HttpResponse response) const {
   if (state_->session != nullptr) state_->session->start_stream(response);
 }
-void HttpExchange::write(std::string chunk) const {
+void HttpExchange::write(std::string_view chunk) const {
   if (state_->session != nullptr) state_->session->write(chunk);
 }
 void HttpExchange::finish() const {

@@ -66,7 +66,7 @@ class HttpExchange {
 
   // Sends the head of a chunked response; headers are `response`'s, and its body is the first chunk if not empty.
   void start_stream(HttpResponse response) const;
-  void write(std::string chunk) const;
+  void write(std::string_view chunk) const;
   void finish() const;
 
   // Called once when the client goes away before the exchange is answered to its end; at once where it has already.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 
 #include "tessera/text/unicode.h"
 
@@ -106,7 +107,9 @@ std::string response_head(const HttpResponse& response, const BodyFraming& frami
   return head;
 }
 
-std::string body_chunk(std::string_view data) { return fmt::format("{:x}\r\n{}\r\n", data.size(), data); }
+void append_body_chunk(std::string& out, std::string_view data) {
+  fmt::format_to(std::back_inserter(out), "{:x}\r\n{}\r\n", data.size(), data);
+}
 
 std::string cors_lines(const HttpRequest& request, const std::vector<std::string>& origins) {
   const std::string_view origin = request.header("Origin");

@@ -34,8 +34,8 @@ struct BodyFraming {
 // response's headers are left out, so that no value can begin a line of its own.
 std::string response_head(const HttpResponse& response, const BodyFraming& framing, std::string_view more);
 
-// One chunk of a chunked body. Precondition: `data` is not empty, which would end the body.
-std::string body_chunk(std::string_view data);
+// Appends one chunk of a chunked body. Precondition: `data` is not empty, which would end the body.
+void append_body_chunk(std::string& out, std::string_view data);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 // Header lines that let a page of the request's origin read the answer; empty where `origins` does not name it.

@@ -147,18 +147,23 @@ void HttpSession::start_stream(const HttpResponse& response) {
   exchange_->started = true;
   chunked_ = http_1_1_;
   std::string message = head_of(response, {.chunked = chunked_});
-  if (!head_only_ && !response.body.empty()) message += chunked_ ? body_chunk(response.body) : response.body;
+  if (head_only_ || response.body.empty()) return send(message);
+  if (chunked_) {
+    append_body_chunk(message, response.body);
+  } else {
+    message += response.body;
+  }
   send(message);
 }
 
-void HttpSession::write(const std::string& data) {
+void HttpSession::write(std::string_view data) {
   if (!exchange_->started || head_only_ || data.empty()) return;
   // Of what was there before: one large event may take its time.
   if (unsent() > sessions_.options.max_unsent_bytes) {
     log_debug("http", "dropped a client with {} bytes unsent", unsent());
     lose();
   } else {
-    send(chunked_ ? body_chunk(data) : data);
+    send_body(data);
   }
 }
 
@@ -179,12 +184,25 @@ void HttpSession::end_exchange() {
 
 void HttpSession::send(std::string_view data) {
   if (lost_) return;
-  if (sent_ > kKeptBuffer && sent_ > unsent()) {
-    out_.erase(0, sent_);
-    sent_ = 0;
-  }
+  make_room();
   out_ += data;
   if (!socket_full_) flush();
+}
+
+// Written to the buffer in one go: a chunk for each token of each stream.
+void HttpSession::send_body(std::string_view data) {
+  if (!chunked_) return send(data);
+  if (lost_) return;
+  make_room();
+  append_body_chunk(out_, data);
+  if (!socket_full_) flush();
+}
+
+// What was sent leaves the buffer where it is most of it.
+void HttpSession::make_room() {
+  if (sent_ <= kKeptBuffer || sent_ <= unsent()) return;
+  out_.erase(0, sent_);
+  sent_ = 0;
 }
 
 void HttpSession::flush() {

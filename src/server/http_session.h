@@ -69,7 +69,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   // HttpExchange's. Precondition: the exchange has not ended.
   void respond(const HttpResponse& response);
   void start_stream(const HttpResponse& response);
-  void write(const std::string& data);
+  void write(std::string_view data);
   void finish();
 
  private:
@@ -112,6 +112,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void fail_exchange();
   std::string head_of(const HttpResponse& response, BodyFraming framing);
   void send(std::string_view data);
+  void send_body(std::string_view data);
+  void make_room();
   void flush();
   void wait_for_room();
   std::size_t unsent() const { return out_.size() - sent_; }

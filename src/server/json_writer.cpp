@@ -10,8 +10,20 @@
 namespace tessera {
 namespace {
 
-// Stands for itself in a JSON string.
-bool is_plain(char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
+// The letter behind the backslash; 0: the character stands for itself or has no such form.
+char short_escape(char c) {
+  switch (c) {
+    case '"':
+    case '\\': return c;
+    case '\n': return 'n';
+    case '\r': return 'r';
+    case '\t': return 't';
+    default: return 0;
+  }
+}
+
+// Text that needs neither \u escapes nor a check of its UTF-8.
+bool is_plain(char c) { return (c >= 0x20 && c < 0x7f) || short_escape(c) != 0; }
 
 }  // namespace
 
@@ -44,7 +56,11 @@ JsonWriter& JsonWriter::value(std::string_view text) {
   if (!std::all_of(text.begin(), text.end(), is_plain)) return raw(Json(text).dump());
   separate();
   out_ += '"';
-  out_ += text;
+  for (const char c : text) {
+    const char escape = short_escape(c);
+    if (escape != 0) out_ += '\\';
+    out_ += escape != 0 ? escape : c;
+  }
   out_ += '"';
   return *this;
 }
@@ -73,6 +89,11 @@ JsonWriter& JsonWriter::raw(std::string_view json) {
   separate();
   out_ += json;
   return *this;
+}
+
+void JsonWriter::clear() {
+  wants_comma_ = false;
+  out_.clear();
 }
 
 std::string JsonWriter::take() {

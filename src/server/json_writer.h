@@ -45,6 +45,8 @@ class JsonWriter {
   const std::string& text() const { return out_; }
   // The text; the writer is new again.
   std::string take();
+  // Starts anew in the same memory.
+  void clear();
 
  private:
   JsonWriter& open(char bracket);

@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "tessera/server/api_error.h"
 
@@ -58,21 +59,21 @@ void LiveJobs::start(Call call, ApiJob made) {
   });
 }
 
-void LiveJobs::dispatch(std::vector<EngineThread::Event> events) {
+void LiveJobs::dispatch(std::span<EngineThread::Event> events) {
   const Clock::time_point now = Clock::now();
   for (EngineThread::Event& event : events) {
     const auto found = places_.find(event.ticket);
     if (found == places_.end()) continue;
     const std::shared_ptr<Job> job = found->second.job;
     try {
-      dispatch(std::move(event), now);
+      dispatch(event, now);
     } catch (const std::exception& e) {  // out of memory, for the most part: this job's affair and no other's
       fail(*job, {.finish = FinishReason::kError, .error = internal_error(e.what())});
     }
   }
 }
 
-void LiveJobs::dispatch(EngineThread::Event event, Clock::time_point now) {
+void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
   const auto found = places_.find(event.ticket);
   if (found == places_.end()) return;
   const Place place = found->second;
@@ -91,8 +92,9 @@ void LiveJobs::dispatch(EngineThread::Event event, Clock::time_point now) {
     job.prompt_tokens += event.end->prompt_tokens;
     job.output_tokens += std::ssize(event.end->output_ids);
   }
-  std::string data = job.job.answer->on_event(place.index, event.event, event.end.get());
-  if (job.job.stream) send(job, std::move(data));
+  stream_.clear();
+  job.job.answer->on_event(place.index, event.event, event.end.get(), stream_);
+  if (job.job.stream) send(job, stream_);
   if (job.remaining == 0) end(place.job);
 }
 
@@ -116,12 +118,12 @@ void LiveJobs::observe(Job& job, std::size_t index, const EngineThread::Event& e
 }
 
 // The head goes with the first event, so that a refusal of the engine still has a status of its own.
-void LiveJobs::send(Job& job, std::string data) const {
+void LiveJobs::send(Job& job, std::string_view data) const {
   if (!job.streaming) {
     job.streaming = true;
-    job.call.start_stream(std::move(data));
+    job.call.start_stream(std::string(data));
   } else if (!data.empty()) {
-    job.call.write(std::move(data));
+    job.call.write(data);
   }
 }
 

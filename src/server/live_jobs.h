@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "tessera/engine/engine_thread.h"
 #include "tessera/server/api_job.h"
@@ -32,7 +33,7 @@ class LiveJobs {
   // Submits the job's requests; a client that goes away cancels them.
   void start(Call call, ApiJob job);
   // The events of one step, in order. Those of jobs that have gone are dropped.
-  void dispatch(std::vector<EngineThread::Event> events);
+  void dispatch(std::span<EngineThread::Event> events);
 
  private:
   using Clock = Call::Clock;
@@ -41,9 +42,9 @@ class LiveJobs {
     std::shared_ptr<Job> job;
     std::size_t index = 0;
   };
-  void dispatch(EngineThread::Event event, Clock::time_point now);
+  void dispatch(EngineThread::Event& event, Clock::time_point now);
   void observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const;
-  void send(Job& job, std::string data) const;
+  void send(Job& job, std::string_view data) const;
   void end(const std::shared_ptr<Job>& job);
   void fail(Job& job, const RequestEvent& event);
   // The job's tickets are no longer known; the engine's requests that still run are cancelled.
@@ -53,6 +54,7 @@ class LiveJobs {
   ServerMetrics& metrics_;
   Ticket next_ticket_ = 1;
   std::unordered_map<Ticket, Place> places_;
+  std::string stream_;  // what one event sends; kept, so that it keeps its memory
 };
 
 }  // namespace tessera

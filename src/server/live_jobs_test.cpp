@@ -25,9 +25,9 @@ using testing::Reply;
 class EchoAnswer : public Answer {
  public:
   explicit EchoAnswer(bool large) : large_(large) {}
-  std::string on_event(std::size_t index, const RequestEvent& event, Completion*) override {
+  void on_event(std::size_t index, const RequestEvent& event, Completion*, std::string& stream) override {
     text_ += event.text;
-    return server_sent_event(std::to_string(index) + event.text);
+    append_server_sent_event(stream, std::to_string(index) + event.text);
   }
   std::string last_events() override { return server_sent_event("last"); }
   std::string body() override { return text_; }
@@ -79,7 +79,7 @@ class Jobs {
       events[0].ticket = ticket;
       events[0].event = {.text = text, .finish = finish, .error = error};
       if (finish == FinishReason::kStop) events[0].end = std::make_unique<Completion>();
-      jobs_->dispatch(std::move(events));
+      jobs_->dispatch(events);
     });
   }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "tessera/base/log.h"
@@ -13,6 +14,7 @@
 #include "tessera/server/chat_request.h"
 #include "tessera/server/completion_request.h"
 #include "tessera/server/engine_state.h"
+#include "tessera/server/event_queue.h"
 #include "tessera/server/generate_request.h"
 #include "tessera/server/health_job.h"
 #include "tessera/server/live_jobs.h"
@@ -60,13 +62,15 @@ struct Server::Impl {
     add_routes();
     http = TRY(HttpServer::create(options.http, [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
-    engine_thread.emplace(engine, [this](std::vector<EngineThread::Event> events) {
-      http->post([this, shared = std::make_shared<std::vector<EngineThread::Event>>(std::move(events))] {
-        jobs->dispatch(std::move(*shared));
-      });
+    engine_thread.emplace(engine, [this](std::span<EngineThread::Event> moved) {
+      if (events.push(moved)) http->post([this] { dispatch_events(); });
     });
     texts.emplace();
     return ok_status();
+  }
+
+  void dispatch_events() {
+    events.drain([this](std::span<EngineThread::Event> moved) { jobs->dispatch(moved); });
   }
 
   LiveJobs::Hooks hooks() {
@@ -250,6 +254,7 @@ struct Server::Impl {
   std::optional<ServerMetrics> metrics;
   std::optional<EngineState> engine_state;
   std::atomic<bool> draining = false;
+  EventQueue events;
   std::unique_ptr<HttpServer> http;
   std::optional<LiveJobs> jobs;
   std::optional<EngineThread> engine_thread;
