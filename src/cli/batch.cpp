@@ -161,7 +161,7 @@ Status run_batch(const BatchOptions& options) {
         fmt::format("--output-file: {} cannot be written: {}", options.output_file, std::strerror(errno)));
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = progress_wanted();
-  const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
+  const std::unique_ptr<Engine> engine = TRY(start_engine(engine_options));
   ServerOptions server;
   server.served_model_name = options.served_model_name;
   const ServedModel model = TRY(ServedModel::create(server, *engine));

@@ -205,7 +205,7 @@ class Chat {
 Status run_chat(const ChatOptions& options) {
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = progress_wanted();
-  const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
+  const std::unique_ptr<Engine> engine = TRY(start_engine(engine_options));
   if (engine->tokenizer() == nullptr)
     return not_found("the model has no tokenizer, which a chat needs; --tokenizer-path names one elsewhere");
   const ServerOptions server;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "tessera/cli/effective_config.h"
 #include "tessera/cli/explanation.h"
@@ -122,6 +123,18 @@ std::string failure_advice(const EngineOptions& options) {
   line(!decode_only && !no_graphs, "--disable-piecewise-cuda-graph", "prefills run eagerly");
   line(!no_graphs, "--disable-cuda-graph", "no graphs at all; not recommended: decoding is slow");
   return text;
+}
+
+std::string explain_dropped_sizes(const GraphInventory& graphs, const EngineOptions& options) {
+  std::string text;
+  for (const auto& [name, runner] : {std::pair("prefill", &graphs.prefill), std::pair("decode", &graphs.decode)}) {
+    if (!runner->captured.empty() || !runner->to_come.empty() || runner->dropped.empty()) continue;
+    const auto& [size, why] = runner->dropped.front();
+    text +=
+        fmt::format("No {} graph could be captured, and these forwards run eagerly: all {} sizes failed, {} with: {}\n",
+                    name, runner->dropped.size(), size, why);
+  }
+  return text.empty() ? text : text + failure_advice(options);
 }
 
 Json failure_report(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments) {

@@ -1,5 +1,5 @@
-// What a start says that failed while graphs were compiled or captured (H4, F2): what it was, which flags help, and a
-// file with everything that whoever looks into it will ask for.
+// What a start says in which compiling or capturing graphs failed: what failed, which flags help, and a report file
+// with all that whoever looks into it will ask for.
 #pragma once
 
 #include <string>
@@ -8,11 +8,16 @@
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/cli/options.h"
+#include "tessera/engine/graph_inventory.h"
 
 namespace tessera::cli {
 
 // The flags that help, with example values, a line each; those that are set already are left out.
 std::string failure_advice(const EngineOptions& options);
+
+// For a start that went on without graphs: which runners have none because every one of their sizes failed, why the
+// first one did, and the advice. Empty where each runner that wants graphs has some, or has not tried.
+std::string explain_dropped_sizes(const GraphInventory& graphs, const EngineOptions& options);
 
 // {"time", "version", "error", "command", "device", "driver", "configuration", "plan"}: the plan has model, pieces,
 // sizes, rules, notes and memory, as `tessera explain --format json` shows them. What cannot be told any more has the

@@ -12,6 +12,8 @@
 
 #include "tessera/cli/parse.h"
 #include "tessera/device/testing/environment.h"
+#include "tessera/device/testing/fake_device.h"
+#include "tessera/engine/engine.h"
 #include "tessera/runner/graph_failure.h"
 
 namespace tessera::cli {
@@ -123,6 +125,27 @@ TEST_F(FailureReport, AModelThatCannotBeReadIsToldInTheReport) {
 TEST_F(FailureReport, TheKeyIsLeftOutInBothSpellings) {
   const std::vector<std::string> arguments = {"serve", "--model-path", "m", "--api-key=a secret"};
   EXPECT_THAT(failure_report(kFailure, parsed(arguments, folder()), arguments).dump(), Not(HasSubstr("a secret")));
+}
+
+TEST_F(FailureReport, AStartWithoutGraphsHasTheAdvice) {
+  EngineOptions options{.model_path = testing::source_path("models/demo")};
+  options.context_length = 128;
+  options.max_total_tokens = 512;
+  options.graphs.piecewise_tokens = {16, 64};
+  for (const bool fails : {true, false}) {
+    auto device = FakeDevice::create({.records_nothing = fails}, {.threads = 1});
+    ASSERT_TRUE(device.ok());
+    const Result<std::unique_ptr<Engine>> engine = Engine::create(options, *std::move(device));
+    ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+    const std::string said = explain_dropped_sizes(*(*engine)->stats().graphs, options);
+    if (fails) {
+      EXPECT_THAT(said, AllOf(HasSubstr("No prefill graph could be captured"), HasSubstr("all 2 sizes failed, 64 with"),
+                              HasSubstr("No decode graph could be captured"), HasSubstr("--mem-fraction-static 0.8"),
+                              HasSubstr("--disable-piecewise-cuda-graph")));
+    } else {
+      EXPECT_THAT(said, IsEmpty());
+    }
+  }
 }
 
 }  // namespace

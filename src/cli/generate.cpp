@@ -66,7 +66,7 @@ void print_stats(const Engine& engine, const RunRecord& record) {
 Status run_generate(const GenerateOptions& options) {
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = progress_wanted();
-  const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
+  const std::unique_ptr<Engine> engine = TRY(start_engine(engine_options));
   const Request request{.prompt = TRY(prompt_ids(*engine, options.prompt, options.chat))[0],
                         .sampling = options.sampling,
                         .stop = options.stop};

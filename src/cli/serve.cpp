@@ -27,7 +27,7 @@ Status run_serve(const ServeOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = true;
-  const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
+  const std::unique_ptr<Engine> engine = TRY(start_engine(engine_options));
   const std::unique_ptr<Server> server = TRY(Server::create(options.server, *engine));
   const std::unique_ptr<StopSignal> stop = TRY(StopSignal::watch({SIGINT, SIGTERM}, [&](int count) {
     write_error(count == 1 ? fmt::format("\nStopping: requests under way have {} s. Once more to stop at once.\n",

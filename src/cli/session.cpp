@@ -7,6 +7,8 @@
 #include <chrono>
 #include <deque>
 
+#include "tessera/cli/failure_report.h"
+#include "tessera/cli/output.h"
 #include "tessera/text/chat_template.h"
 
 namespace tessera::cli {
@@ -49,6 +51,13 @@ ForwardRecord difference(const ForwardCounters& before, const ForwardCounters& a
 }
 
 }  // namespace
+
+Result<std::unique_ptr<Engine>> start_engine(const EngineOptions& options) {
+  std::unique_ptr<Engine> engine = TRY(Engine::create(options));
+  const std::string advice = explain_dropped_sizes(*engine->stats().graphs, options);
+  if (!advice.empty()) write_error(advice);
+  return engine;
+}
 
 bool progress_wanted() { return isatty(STDERR_FILENO) == 1; }
 

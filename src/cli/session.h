@@ -40,6 +40,9 @@ struct RunRecord {
   double total_ms = 0;
 };
 
+// Starts an engine, and writes what helps to standard error where it could capture no graphs.
+Result<std::unique_ptr<Engine>> start_engine(const EngineOptions& options);
+
 // Submits all, runs them to their ends. `on_event(request, event)` sees events as they come; its error ends
 // the run.
 Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& requests,

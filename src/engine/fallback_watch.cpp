@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Advice for the user; empty: this reason is no fallback.
+// What the user can do about it. Precondition: is_fallback(reason).
 std::string_view remedy(Reason reason) {
   switch (reason) {
     case Reason::kAboveLargestSize:
@@ -40,7 +40,7 @@ std::optional<std::string> FallbackWatch::add(const Decision& decision, bool com
   }
   ++forwards_;
   misses_ += compiled ? 1 : 0;
-  if (decision.runner == RunnerKind::kEager && !remedy(decision.reason).empty())
+  if (decision.runner == RunnerKind::kEager && is_fallback(decision.reason))
     ++fallbacks_[static_cast<std::size_t>(decision.reason)];
   return warning;
 }

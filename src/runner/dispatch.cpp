@@ -137,6 +137,18 @@ BatchShape shape_of(const ForwardBatch& batch, bool force_eager) {
   return {batch.num_tokens(), batch.num_requests(), all_wanted, force_eager};
 }
 
+bool is_fallback(Reason reason) {
+  switch (reason) {
+    case Reason::kAboveLargestSize:
+    case Reason::kPaddingDisabled:
+    case Reason::kNothingCaptured:
+    case Reason::kRowsNotOneEach:
+    case Reason::kNotYetCaptured:
+    case Reason::kReplayFailed: return true;
+    default: return false;
+  }
+}
+
 Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   if (batch.force_eager) return eager(batch, Reason::kEagerRequested);
   if (!table.graphs_enabled) return eager(batch, Reason::kGraphsDisabled);

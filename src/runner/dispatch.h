@@ -33,6 +33,8 @@ enum class Reason : std::uint8_t {
 inline constexpr int kNumReasons = 13;
 std::string_view reason_text(Reason reason);  // "padded to the next captured size"
 std::string_view reason_name(Reason reason);  // "padded_to_size", for counters
+// Whether the forward ran eagerly although graphs were on and nothing spoke for eager: worth a warning.
+bool is_fallback(Reason reason);
 
 // What graphs exist, and what they cost. Sizes ascending.
 struct DispatchTable {

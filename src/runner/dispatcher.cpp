@@ -57,13 +57,14 @@ void Dispatcher::log(const ForwardBatch& batch, const Decision& decision) {
               runner_kind_name(decision.runner), decision.size, decision.padding, reason_text(decision.reason));
     return;
   }
-  const bool asked_for = decision.reason == Reason::kEagerRequested;
-  const bool first = !std::exchange(logged_[static_cast<std::size_t>(decision.reason)], true);
-  const LogLevel level = first && !asked_for ? LogLevel::kInfo : LogLevel::kDebug;
+  const bool warn =
+      is_fallback(decision.reason) && !std::exchange(warned_of_[static_cast<std::size_t>(decision.reason)], true);
+  const LogLevel level = warn ? LogLevel::kWarn : LogLevel::kDebug;
   if (!log_enabled("dispatch", level)) return;
   log_line("dispatch", level,
-           fmt::format("{} tokens of {} requests: fallback to eager: {}", batch.num_tokens(), batch.num_requests(),
-                       reason_text(decision.reason)));
+           fmt::format("{} tokens of {} requests: {}: {}{}", batch.num_tokens(), batch.num_requests(),
+                       is_fallback(decision.reason) ? "fallback to eager" : "eager", reason_text(decision.reason),
+                       warn ? " (further ones of this reason are logged at debug level)" : ""));
 }
 
 Status Dispatcher::replay_failed(const Decision& decision, const Status& why) {

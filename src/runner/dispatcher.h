@@ -26,7 +26,7 @@ class Dispatcher {
 
   // A size that is captured on first use is captured here; one that fails is dropped, and the next one is taken.
   Result<Decision> decide(const BatchShape& batch);
-  // One line for each reason without a graph at the log's default level, unless it was asked for; all at debug level.
+  // The first fallback to eager of each reason is a warning. Every forward is logged at debug level.
   void log(const ForwardBatch& batch, const Decision& decision);
 
   // The graph of a forward was not launched. After three failures in a row its size is dropped.
@@ -50,7 +50,7 @@ class Dispatcher {
   RunnerParts& parts_;
   DispatchTable table_;
   CostTable costs_;
-  std::array<bool, kNumReasons> logged_{};                             // reasons that the log has at its default level
+  std::array<bool, kNumReasons> warned_of_{};                          // fallbacks to eager
   std::map<std::pair<RunnerKind, std::int64_t>, int> failed_replays_;  // in a row
 };
 

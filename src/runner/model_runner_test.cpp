@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "tessera/base/log.h"
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {
@@ -207,6 +208,23 @@ TEST(ModelRunner, CountsForwardsByReasonAndBucket) {
   EXPECT_EQ(counters.of_size(RunnerKind::kDecode, 4).forwards, 1);
   EXPECT_EQ(counters.tokens, 40 + 13 + 13 + 41 + 3);
   EXPECT_EQ(counters.padded_tokens, 3 + 1);
+}
+
+TEST(ModelRunner, WarnsOfTheFirstFallbackOfEachReason) {
+  ASSERT_TRUE(set_log_level("dispatch=warn").ok());  // the program's default
+  RunnerBench bench = make_captured("llama", small_options());
+  ::testing::internal::CaptureStderr();
+  bench.logits({{ids(13)}});
+  bench.logits({{ids(13)}}, Rows::kAll, true);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "a replay, and eager as the caller wished";
+  ::testing::internal::CaptureStderr();
+  bench.logits({{ids(41)}});
+  bench.logits({{ids(42)}});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(set_log_level("dispatch=info").ok());
+  const std::size_t first = log.find("41 tokens of 1 requests: fallback to eager: ");
+  EXPECT_NE(first, std::string::npos) << log;
+  EXPECT_EQ(log.find("fallback to eager", first + 44), std::string::npos) << log;
 }
 
 TEST(ModelRunner, ManyEagerSizesDoNotEvictCapturedOnes) {

@@ -46,7 +46,8 @@ Status FakeDevice::decide(DeviceCall call, std::string_view object) {
       if (!fails(counts_.memory_calls, plan_.out_of_memory_at)) return ok_status();
       return resource_exhausted(what + ": injected fault: out of memory");
     case DeviceCall::kBeginRecording:
-      if (!fails(counts_.begun_recordings, plan_.begin_recording_fails_at)) return ok_status();
+      if (!fails(counts_.begun_recordings, plan_.begin_recording_fails_at) && !plan_.records_nothing)
+        return ok_status();
       return internal_error(what + ": injected fault: recording does not begin");
     case DeviceCall::kEndRecording:
       if (!fails(counts_.ended_recordings, plan_.end_recording_fails_at)) return ok_status();

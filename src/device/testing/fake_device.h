@@ -21,6 +21,7 @@ namespace tessera {
 struct FaultPlan {
   std::int64_t out_of_memory_at = 0;  // allocation, arena creation or growth
   std::int64_t begin_recording_fails_at = 0;
+  bool records_nothing = false;             // every recording fails at its begin
   std::int64_t end_recording_fails_at = 0;  // the recording is dropped
   std::int64_t launch_fails_at = 0;         // kernel, copy or fill, run or recorded
   std::int64_t replay_fails_at = 0;         // nothing of the graph runs
