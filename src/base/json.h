@@ -1,4 +1,4 @@
-// JSON behind one door: an ordered value type, a strict parser and a printer.
+// JSON: an ordered value type, a strict parser and a printer. No other file includes a JSON library.
 // The parser refuses trailing input, nesting deeper than kMaxJsonDepth, duplicate keys, invalid
 // UTF-8 and numbers out of range, and names byte offset or line of the fault.
 #pragma once
@@ -79,8 +79,8 @@ class Json {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 
-// Reads the whole file; the error names path and reason. One of more than `most` bytes is an error, found after so
-// many.
+// Reads the whole file. The error names path and reason. A file of more than `most` bytes is an error; reading stops
+// there.
 Result<std::string> read_text_file(const std::string& path, std::size_t most = SIZE_MAX);
 
 }  // namespace tessera

@@ -40,7 +40,7 @@ TEST(Json, DeepNestingIsAnErrorAndNotACrash) {
   EXPECT_THAT(Json::parse(std::string(1 << 20, '['), "x").status().message(), HasSubstr("nested deeper than 512"));
 }
 
-TEST(ReadTextFile, StopsAtTheMostBytes) {
+TEST(ReadTextFile, StopsAtTheSizeLimit) {
   const std::string path = ::testing::TempDir() + "/read_text_file_test";
   const std::string text(100'000, 'x');
   ASSERT_TRUE(write_file(path, text).ok());
@@ -53,7 +53,7 @@ TEST(ReadTextFile, StopsAtTheMostBytes) {
   EXPECT_EQ(read_text_file(::testing::TempDir()).status().code(), StatusCode::kDataLoss);
 }
 
-TEST(Json, MissingFileIsNamed) {
+TEST(Json, ErrorNamesAMissingFile) {
   EXPECT_THAT(Json::read_file("/nonexistent/a.json").status().message(), HasSubstr("/nonexistent/a.json"));
 }
 

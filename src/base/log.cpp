@@ -18,7 +18,7 @@ constexpr std::size_t kNumTopics = std::size(kLogTopics);
 
 struct Levels {
   std::array<std::atomic<LogLevel>, kNumTopics> topics;
-  std::array<std::atomic<bool>, kNumTopics> own{};  // the topic has a level of its own
+  std::array<std::atomic<bool>, kNumTopics> own{};  // the topic was given its own level
 
   Levels() { set_all(LogLevel::kInfo); }
   void set_all(LogLevel level) {

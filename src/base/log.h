@@ -17,9 +17,9 @@ enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
 
 struct LogTopicName {
   std::string_view name;
-  std::string_view lines;  // what they tell
+  std::string_view lines;  // what they report
 };
-// All topics there are (H5); docs/serving.md shows the same list.
+// All topics; docs/serving.md shows the same list.
 inline constexpr LogTopicName kLogTopics[] = {
     {"attention", "which attention kernels a device has"},
     {"bench", "runs of tessera bench"},
@@ -54,8 +54,8 @@ class LogTopic {
   std::size_t index_;
 };
 
-// One entry of `--log-level`: "warn" for all topics, "capture=debug" for one. An unknown topic is an error that names
-// those there are.
+// Sets the level of all topics ("warn") or of one ("capture=debug"). An unknown topic is an error that lists the known
+// ones.
 Status set_log_level(std::string_view spec);
 
 bool log_enabled(LogTopic topic, LogLevel level);

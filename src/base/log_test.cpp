@@ -1,5 +1,5 @@
-// Catches: a topic's level that another one's overwrites or that comes too late, misspelt topics and levels that are
-// taken in silence, and topics that nobody could tell apart.
+// Catches: a topic's level that is overwritten or applied too late, unknown topics and levels that are accepted, and
+// topics that are listed twice.
 #include "tessera/base/log.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Log, ATopicKeepsItsOwnLevel) {
+TEST(Log, ATopicsOwnLevelIsKept) {
   ASSERT_TRUE(set_log_level("dispatch=debug").ok());
   ASSERT_TRUE(set_log_level("capture=off").ok());
   ASSERT_TRUE(set_log_level("warn").ok());
@@ -23,7 +23,7 @@ TEST(Log, ATopicKeepsItsOwnLevel) {
   EXPECT_FALSE(log_enabled("capture", LogLevel::kError));
 }
 
-TEST(Log, AnUnknownTopicOrLevelNamesThoseThereAre) {
+TEST(Log, UnknownTopicsAndLevelsListTheKnownOnes) {
   const Status topic = set_log_level("dispach=debug");
   EXPECT_EQ(topic.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(topic.message(), HasSubstr("\"dispach\""));
@@ -35,7 +35,7 @@ TEST(Log, AnUnknownTopicOrLevelNamesThoseThereAre) {
   EXPECT_FALSE(set_log_level("=debug").ok());
 }
 
-TEST(Log, TopicsAreInOrderAndSaidOnce) {
+TEST(Log, TopicsAreSortedAndUnique) {
   std::string_view last;
   for (const LogTopicName& topic : kLogTopics) {
     EXPECT_LT(last, topic.name);

@@ -1,4 +1,4 @@
-// "Did you mean": the names closest to a mistyped one, for errors that say what is accepted.
+// The names closest to a mistyped one, for suggestions in error messages.
 #pragma once
 
 #include <cstddef>

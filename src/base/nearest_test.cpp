@@ -26,9 +26,9 @@ TEST(NearestNames, NearestComesFirstAndMostIsTheLimit) {
   EXPECT_THAT(nearest_names("aaaaaaaa", kNames, 0), IsEmpty());
 }
 
-TEST(NearestNames, ABeginningFindsTheWhole) { EXPECT_THAT(nearest_names("embed", kOps), ElementsAre("embedding")); }
+TEST(NearestNames, APrefixFindsTheName) { EXPECT_THAT(nearest_names("embed", kOps), ElementsAre("embedding")); }
 
-TEST(NearestNames, NothingIsNearAStrangeOrHugeOrEmptyName) {
+TEST(NearestNames, UnrelatedHugeAndEmptyNamesFindNothing) {
   EXPECT_THAT(nearest_names("convolution", kOps), IsEmpty());
   EXPECT_THAT(nearest_names(std::string(100000, 'x'), kOps), IsEmpty());
   EXPECT_THAT(nearest_names("", kOps), IsEmpty());

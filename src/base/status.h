@@ -25,7 +25,7 @@ enum class StatusCode {
   kNotFound,            // a file, tensor, model or entry that should exist does not
   kFailedPrecondition,  // right input at the wrong time (allocation while recording, use after close)
   kResourceExhausted,   // memory, pages, slots: fewer or smaller would work
-  kUnimplemented,       // valid, but this engine does not do it
+  kUnimplemented,       // valid, but not supported by this engine
   kDeviceLost,          // the device needs a restart of the process
   kDataLoss,            // stored data is corrupt
   kCancelled,           // the requester went away
@@ -46,7 +46,7 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // The same error, told with what was being attempted: "<context>: <message>". Ok stays ok.
+  // The same error with what was being attempted in front: "<context>: <message>". Ok stays ok.
   Status with_context(std::string_view context) &&;
   Status with_context(std::string_view context) const&;
 

@@ -128,7 +128,7 @@ std::string failure_advice(const EngineOptions& options) {
 std::string explain_dropped_sizes(const GraphInventory& graphs, const EngineOptions& options) {
   std::string text;
   for (const auto& [name, runner] : {std::pair("prefill", &graphs.prefill), std::pair("decode", &graphs.decode)}) {
-    if (!runner->captured.empty() || !runner->to_come.empty() || runner->dropped.empty()) continue;
+    if (!runner->captured.empty() || !runner->pending.empty() || runner->dropped.empty()) continue;
     const auto& [size, why] = runner->dropped.front();
     text +=
         fmt::format("No {} graph could be captured, and these forwards run eagerly: all {} sizes failed, {} with: {}\n",

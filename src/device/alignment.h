@@ -1,4 +1,4 @@
-// Sizes in multiples of kDeviceAlignment, so that what lies one after another is aligned.
+// Sizes rounded up to kDeviceAlignment, so that buffers placed one after another are aligned.
 #pragma once
 
 #include <cstdint>

@@ -39,8 +39,8 @@ struct DeviceProperties {
   int compute_capability = 0;     // CUDA: 10 · major + minor, 90 on an H200
   bool has_native_bf16 = false;   // matrix units take bfloat16
   std::int64_t block_bytes = 1;   // arenas grow by multiples of it
-  // What recorded graphs take of memory: each one, and each kernel, copy or fill in it. On a CPU exact; on a GPU a fit
-  // to measurements, its driver telling nothing (docs/cuda-graphs.md).
+  // Memory of recorded graphs: of each graph, and of each kernel, copy or fill in it. Exact on a CPU. A fit to
+  // measurements on a GPU, whose driver does not report it (docs/cuda-graphs.md).
   std::int64_t graph_bytes = 0;
   std::int64_t graph_node_bytes = 0;
 };
@@ -63,8 +63,8 @@ class Allocation {
 struct ArenaOptions {
   std::size_t reserve_bytes = 0;  // addresses set aside; memory is taken by grow()
   std::string name;
-  // The first grow() takes all that is reserved as one piece of physical memory, which other devices can be given
-  // (CUDA: one handle). The CPU's memory needs no such care, and grows as ever.
+  // The first grow() takes all reserved bytes as one piece of physical memory, which can be shared with other devices
+  // (CUDA: one handle). Without effect on a CPU.
   bool single_handle = false;
 };
 
@@ -88,12 +88,12 @@ class Stream;
 
 struct GraphStats {
   std::int64_t nodes = 0;  // kernels, copies and fills
-  // Memory the graph object itself takes; 0 where the device does not tell for one graph (CUDA: its driver takes
+  // Memory of the graph object itself; 0 where the device does not report it per graph (CUDA: its driver allocates
   // blocks for many; Device::available_bytes() before and after a ladder of captures shows the sum).
   std::int64_t bytes = 0;
 };
 
-// Launches kept with their addresses. Replays exactly what was enqueued while recording.
+// Launches with their addresses. Replays exactly what was enqueued while recording.
 class RecordedGraph {
  public:
   virtual ~RecordedGraph() = default;
@@ -114,7 +114,7 @@ class Event {
 
 enum class EventKind : std::uint8_t {
   kOrder,
-  kTime,  // takes the time too, which costs a little
+  kTime,  // records the time too, which costs a little
 };
 
 // An ordered queue of work. The CPU's runs each item before the call returns.
@@ -149,8 +149,8 @@ class Stream {
   // Ends a recording and drops it: what to do after an error in between.
   virtual void abandon_recording() = 0;
   virtual bool recording() const = 0;
-  // Of the recording that is open: ok, or what has made it void so far (memory was freed, a library made a call that
-  // capture does not allow). Asked after each operator, so that the one that did it is named.
+  // Of the open recording: ok, or why it is void (memory was freed, a library made a call that capture does not
+  // allow). Called after each operator, so that the error can name the operator.
   virtual Status recording_status() const = 0;
 };
 
@@ -166,13 +166,13 @@ class Device {
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string name) = 0;
   virtual Result<std::unique_ptr<Event>> create_event(EventKind kind) = 0;
   Result<std::unique_ptr<Event>> create_event() { return create_event(EventKind::kOrder); }
-  // To be asked before a library is made ready or code is loaded for the first time: refused while recording, because
-  // what libraries do then (allocate, synchronise) is not theirs to know. `library` names it in the error.
+  // Call before a library is initialised or code is loaded for the first time: refused while recording, because
+  // libraries may allocate and synchronise then. `library` names it in the error.
   virtual Status begin_initialisation(std::string_view library) = 0;
-  // Gives back what the system's allocators keep for reuse beside the memory that is handed out (CUDA: of graphs; CPU:
-  // of the heap). Refused while recording.
+  // Gives back memory that the system's allocators cache for reuse (CUDA: of graphs; CPU: of the heap). Refused while
+  // recording.
   virtual Status trim() = 0;
-  // Bytes that allocate() could still give, as far as the system tells.
+  // Bytes that allocate() could still give, as reported by the system.
   virtual std::int64_t available_bytes() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// The errors that every backend words alike.
+// Error messages that all backends share.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ class OpenRecording {
  public:
   // kFailedPrecondition, which names both recordings, where one is open.
   Status open(const Stream& stream, const std::string& what);
-  // The error tells what made the recording void. Nothing happens where `stream` has none open.
+  // The error says what made the recording void. Nothing happens where `stream` has none open.
   Status close(const Stream& stream);
 
   // kFailedPrecondition for what the recording thread may not do.

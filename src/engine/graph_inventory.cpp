@@ -28,7 +28,7 @@ RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, std::spa
     const bool was_dropped = std::any_of(made.dropped.begin(), made.dropped.end(),
                                          [&](const auto& dropped) { return dropped.first == size; });
     if (!was_dropped && !std::binary_search(made.captured.begin(), made.captured.end(), size))
-      made.to_come.push_back(size);
+      made.pending.push_back(size);
   }
   return made;
 }

@@ -19,7 +19,7 @@ struct RunnerInventory {
   std::int64_t graphs = 0;                                      // recorded ones
   std::int64_t shape_compiles = 0;                              // sizes bound to kernels and addresses since the start
   std::vector<std::int64_t> captured{};                         // sizes, ascending
-  std::vector<std::int64_t> to_come{};                          // sizes still to be captured, ascending
+  std::vector<std::int64_t> pending{};                          // sizes not captured yet, ascending
   std::vector<std::pair<std::int64_t, std::string>> dropped{};  // sizes given up, and why
   double capture_seconds = 0;
 };

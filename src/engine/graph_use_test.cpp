@@ -122,7 +122,7 @@ TEST(GraphInventory, FollowsWhatIsBoundInService) {
   const std::unique_ptr<Engine> engine = make_engine(options);
   const std::shared_ptr<const GraphInventory> before = engine->stats().graphs;
   EXPECT_THAT(before->prefill.captured, ElementsAre(4, 16));
-  EXPECT_THAT(before->prefill.to_come, IsEmpty());
+  EXPECT_THAT(before->prefill.pending, IsEmpty());
   EXPECT_EQ(before->prefill.graphs, 2 * before->prefill.pieces);
   EXPECT_EQ(before->decode.graphs, std::ssize(before->decode.captured));
   EXPECT_EQ(before->prefill.split_ops, engine->config().num_hidden_layers);

@@ -94,7 +94,7 @@ inline OpTable test_op_table() {
       {&kAdd, &kAddRmsNorm, &kAttention, &kEmbedding, &kEmptyLike, &kLinear, &kMark, &kSplitColumns, &kStore});
 }
 
-// A forward of two layers' worth of everything, in canonical text.
+// A forward of two layers that uses every feature of the text form, in canonical text.
 inline constexpr const char* kLlamaText = R"(graph @llama {
   group "full" paged layers [0, 2]
   group "window.8" window 8 layers [1]

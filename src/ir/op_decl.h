@@ -1,5 +1,5 @@
-// The declaration of an operator: what a graph must know of it. Kernels are declared apart
-// (ops/op.h), so that graphs can be built, checked, split and printed without a device.
+// The declaration of an operator: all that a graph needs. Kernels are declared in ops/op.h, so that
+// graphs can be built, checked, split and printed without a device.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ struct PictureCluster {
 };
 
 struct PictureOptions {
-  // Borrowed for the call; null: split, view and allocating operators are not told apart.
+  // Borrowed for the call; null: split, view and allocating operators look like kernels.
   const OpTable* ops = nullptr;
   std::vector<PictureCluster> clusters;
   // [nodes] index into clusters, or -1: in none. Empty: no clusters. Neighbours of one cluster share a frame.

@@ -159,7 +159,7 @@ TEST(GraphText, KeywordsAndEmptyNamesAreQuoted) {
   }
 }
 
-TEST(GraphText, AHandMayWriteLooselyAndLeaveTypesOut) {
+TEST(GraphText, HandWrittenTextMayOmitTypes) {
   const OpTable ops = test_op_table();
   const Result<Graph> graph = parse_graph(R"(
       // A comment, // and another in it
@@ -194,7 +194,7 @@ TEST(GraphText, ABrokenGraphStillPrints) {
   EXPECT_EQ(to_text(graph, graph.nodes[3]), "store(%heads, mut %k_cache.0)");
 }
 
-TEST(StructurallyEqual, SeesEveryDifference) {
+TEST(StructurallyEqual, FindsEveryDifference) {
   const Graph graph = parsed(kLlamaText);
   EXPECT_TRUE(structurally_equal(graph, parsed(kLlamaText)));
   const std::function<void(Graph&)> kChanges[] = {
@@ -321,7 +321,7 @@ TEST(GraphText, DeclarationsAreChecked) {
   expect_errors(kCases, &ops);
 }
 
-TEST(GraphText, ItsSizeIsBounded) {
+TEST(GraphText, TextSizeIsBounded) {
   EXPECT_THAT(parse_graph(std::string(kMaxGraphTextBytes + 1, ' '), nullptr).status().message(), HasSubstr("bytes"));
   for (const char* part : {"(", "[", "{", "\"", "%", "f32[", "mut ", "-", "\\", "1", "// ", "a."}) {
     std::string text = "graph @g { f(";

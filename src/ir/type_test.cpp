@@ -85,7 +85,7 @@ TEST(Dim, ReadsItsOwnText) {
   }
 }
 
-TEST(Dim, TextIsWhatAPersonWrites) {
+TEST(Dim, TextIsInLowestTermsAndReadable) {
   const Dim tokens = Symbol::kTokens;
   const Dim requests = Symbol::kRequests;
   EXPECT_EQ(Dim(64).to_string(), "64");

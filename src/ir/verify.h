@@ -1,4 +1,4 @@
-// What every graph keeps, checked after it is built, after it is parsed and after each pass.
+// The rules of a graph, checked after it is built, after it is parsed and after each pass.
 #pragma once
 
 #include "tessera/base/status.h"

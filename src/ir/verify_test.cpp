@@ -47,7 +47,7 @@ TEST(Verify, NamesAreUniqueAndNotEmpty) {
   EXPECT_EQ(broken([](Graph& g) { g.values[3].name = ""; }), "graph 'llama': value 3 has no name");
 }
 
-TEST(Verify, DimensionsCanBe) {
+TEST(Verify, DimensionsCanBeEvaluated) {
   EXPECT_THAT(broken([](Graph& g) { g.values[0].type.shape[0] = -1; }),
               HasSubstr("%input_ids: -1 is no dimension, in type i32[-1]"));
   EXPECT_THAT(broken([](Graph& g) { g.values[0].type.shape[0] = Dim(Symbol::kTokens) * (std::int64_t{1} << 62) * 8; }),
@@ -242,7 +242,7 @@ TEST(Verify, TheGroupAttributeIsTheIndexOfACacheGroup) {
               HasSubstr("its attribute 'group' is -1"));
 }
 
-TEST(Verify, TheErrorIsThePassesFault) {
+TEST(Verify, TheErrorIsInternal) {
   const OpTable ops = test_op_table();
   Graph graph;
   graph.name = "g";

@@ -1,4 +1,4 @@
-// An HTTP request on its way through the engine: the engine's requests that it makes, and what their events become.
+// An HTTP request as work for the engine: the engine requests it consists of, and the Answer made of their events.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// What the events of a job's requests become on the wire. One thread at a time.
+// Turns the events of a job's requests into the response. Used by one thread at a time.
 class Answer {
  public:
   virtual ~Answer() = default;

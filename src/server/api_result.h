@@ -1,4 +1,4 @@
-// A value, or the ApiError that tells the client why there is none. TRY takes it as it takes a Result, and in a
+// A value, or the ApiError that the client gets instead. TRY takes it as it takes a Result, and in a
 // function that returns an ApiResult it takes a Result or Status too, whose error becomes api_error(status).
 #pragma once
 

@@ -1,5 +1,5 @@
 // Catches: bodies that are wrong in any field and reach the engine, or whose error does not say which field it was;
-// what hostile clients send ending in something else than an error.
+// hostile input that ends in something other than an error.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ std::string repeated(const std::string& part, int count) {
   return out;
 }
 
-TEST(BadRequest, WhatIsNoJsonObject) {
+TEST(BadRequest, BodiesThatAreNoJsonObject) {
   const std::vector<BadRequest> cases = {
       {"", "", "not valid JSON"},
       {"{", "", "not valid JSON"},

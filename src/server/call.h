@@ -1,4 +1,4 @@
-// One HTTP request on its way: what it is for, since when, and how it is answered, which counts it and logs it.
+// One HTTP request: its route, when it arrived, and how it is answered. Answering counts it in the metrics and logs it.
 //
 // Threads: as HttpExchange; copies are handles to the same exchange.
 #pragma once

@@ -14,7 +14,7 @@ namespace {
 ApiResult<Json> read_template_variables(const ApiFields& fields) {
   const Json* given = TRY(fields.object("chat_template_kwargs"));
   Json variables = given != nullptr ? *given : Json::object();
-  // What the request says elsewhere is not said twice.
+  // These variables are set by other fields of the request and may not be given here.
   for (const std::string_view name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
     if (variables.find(name) != nullptr)
       return fields.wrong("chat_template_kwargs", fmt::format("an object without \"{}\"", name));

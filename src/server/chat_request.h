@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Takes its time (renders the template, tokenises, compiles a grammar): not for the I/O thread. `model` outlives the
+// Slow (renders the template, tokenises, compiles a grammar): not for the I/O thread. `model` outlives the
 // job.
 ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body);
 

@@ -1,4 +1,4 @@
-// The tools of a chat request and how free the model is to call them.
+// The tools of a chat request, and whether the model may or must call them.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ constexpr std::int64_t kDefaultTokens = 16;  // as OpenAI's
 
 struct Extras {
   bool echo = false;
-  std::optional<int> logprobs;  // so many most probable tokens
+  std::optional<int> logprobs;  // how many of the most probable tokens
 };
 
 ApiResult<Extras> read_extras(const ApiFields& fields, bool stream) {
@@ -41,7 +41,7 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
   style.stream = TRY(read_stream_fields(fields));
   const Extras extras = TRY(read_extras(fields, style.stream.stream));
   style.logprobs = extras.logprobs.has_value();
-  // Without a tokenizer they are all there is to say.
+  // Without a tokenizer the answer has only ids.
   style.token_ids = TRY(fields.boolean_or("return_token_ids", model.tokenizer == nullptr));
   Prompts prompts = TRY(read_prompts(fields, "prompt", model));
   TRY(check_fan_out(prompts.ids, output.n, "prompt"));

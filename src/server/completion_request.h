@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Takes its time (tokenises, compiles a grammar): not for the I/O thread. `model` outlives the job.
+// Slow (tokenises, compiles a grammar): not for the I/O thread. `model` outlives the job.
 ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

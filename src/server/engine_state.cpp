@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// A part that is the whole forward has hundreds of operators; the first ones tell what it is.
+// A part that is the whole forward has hundreds of operators; the first ones identify it.
 constexpr std::size_t kMaxOpsShown = 24;
 
 void write_part(JsonWriter& json, const Part& part) {
@@ -48,7 +48,7 @@ std::string runner_head(const GraphRunner& runner) {
   return json.take();
 }
 
-// What may change in service: sizes come late, or are given up.
+// What may change in service: sizes are captured late or dropped.
 void write_runner(JsonWriter& json, std::string_view head, RunnerKind kind, const RunnerInventory& runner,
                   const ForwardCounters& forwards) {
   json.raw(head).key("enabled").value(runner.enabled).key("capture_seconds").value(runner.capture_seconds);
@@ -59,7 +59,7 @@ void write_runner(JsonWriter& json, std::string_view head, RunnerKind kind, cons
     json.key("padded").value(count.padding).end_object();
   }
   json.end_array().key("to_come").array();
-  for (const std::int64_t size : runner.to_come) json.value(size);
+  for (const std::int64_t size : runner.pending) json.value(size);
   json.end_array().key("dropped").array();
   for (const auto& [size, why] : runner.dropped)
     json.object().key("size").value(size).key("why").value(why).end_object();

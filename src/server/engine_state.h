@@ -1,5 +1,5 @@
-// GET /engine_state: what the page at / draws of an engine. The model and its parts, captured sizes with replays and
-// padding, why forwards ran as they did, latencies, memory.
+// GET /engine_state: what the page at / draws. The model and its parts, captured sizes with replays and padding,
+// forwards by reason, latencies, memory.
 //
 // Threads: made before the engine has a thread of its own, then only read, from any thread.
 #pragma once
@@ -21,7 +21,7 @@ class EngineState {
   std::string body(const EngineStats& stats, const ServerLatencies& latencies) const;
 
  private:
-  // What does not change, each as the beginning of an object.
+  // The constant parts, each as the beginning of a JSON object.
   std::string head_;
   std::string prefill_head_;
   std::string decode_head_;

@@ -1,5 +1,5 @@
 // Catches: a state that is no JSON or lacks what the page draws, replays counted at the wrong size or runner, latencies
-// told before there are any, and a page that was not put together, or goes out without the policy that guards it.
+// reported before there are any, and a page that was not put together, or goes out without the policy that guards it.
 #include "tessera/server/engine_state.h"
 
 #include <gmock/gmock.h>
@@ -97,14 +97,14 @@ TEST_F(EngineStateTest, ReplaysAreCountedAtTheirSize) {
       8);
 }
 
-// Sizes come and go while it serves, and the state was made before.
-TEST_F(EngineStateTest, SizesAreThoseOfNow) {
+// Captured sizes change in service, after the state was made.
+TEST_F(EngineStateTest, SizesAreCurrent) {
   ServedModel model;
   const EngineState made(engine(), model);
   EngineStats stats = engine().stats();
   GraphInventory graphs = *stats.graphs;
   graphs.prefill.captured = {16, 32};
-  graphs.prefill.to_come = {64};
+  graphs.prefill.pending = {64};
   graphs.decode.dropped = {{4, "no \"room\""}};
   graphs.memory.arena = 12345;
   stats.graphs = std::make_shared<GraphInventory>(graphs);

@@ -1,4 +1,4 @@
-// The engine's events on their way from its thread to the I/O thread. Two lists are swapped, so that neither side
+// Passes the engine's events from its thread to the I/O thread. Two lists are swapped, so that neither side
 // allocates once both have their size.
 #pragma once
 

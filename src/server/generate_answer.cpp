@@ -91,7 +91,7 @@ class GenerateAnswer : public Answer {
     if (choice.style.top_logprobs) write_tops(choice.output_tops, token);
   }
 
-  // The first entry has no logprob: as with SGLang, whatever stands before it was not asked for.
+  // The first entry has no logprob, as with SGLang.
   void write_input_logprobs(JsonWriter& json, const Choice& choice) const {
     constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
     const std::span<const TokenLogprobs> tokens = choice.end.prompt_logprobs;

@@ -1,4 +1,4 @@
-// POST /generate in SGLang's form: texts, ids or embeddings in, texts and everything about them out.
+// POST /generate in SGLang's form: texts, ids or embeddings in; texts, ids and meta information out.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// What an answer tells of its forwards where the request asked: "return_graph_info": true.
+// How an answer's forwards ran, for requests with "return_graph_info": true.
 //
 //   {"cached_tokens": 16, "forwards": [{"phase": "prefill", "runner": "prefill", "size": 128,
 //    "reason": "padded_to_size", "count": 1, "tokens": 100, "padding": 28}, …]}

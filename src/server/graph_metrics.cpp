@@ -36,8 +36,8 @@ void add_inventory(MetricFamilies& families, const GraphInventory& graphs) {
          [](const RunnerInventory& runner) { return std::ssize(runner.captured); });
   gauges("tessera:captured_graphs", "Recorded graphs: of each size one for each piece that has kernels.",
          [](const RunnerInventory& runner) { return runner.graphs; });
-  gauges("tessera:sizes_to_come", "Sizes of the ladder that are yet to be captured.",
-         [](const RunnerInventory& runner) { return std::ssize(runner.to_come); });
+  gauges("tessera:sizes_to_come", "Sizes of the ladder that are pending: not captured yet.",
+         [](const RunnerInventory& runner) { return std::ssize(runner.pending); });
   gauges("tessera:dropped_sizes", "Sizes that were given up because they failed.",
          [](const RunnerInventory& runner) { return std::ssize(runner.dropped); });
   families.counters("tessera:general_compiles_total", "Pieces compiled for any size.",

@@ -1,4 +1,4 @@
-// What /metrics tells of graphs (E7, A3, D7): what there is, how forwards ran, what was padded, who has the memory.
+// The metrics of graphs: captured sizes, forwards by runner and reason, padding, and memory by what takes it.
 #pragma once
 
 #include "tessera/engine/engine_stats.h"

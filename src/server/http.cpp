@@ -23,7 +23,7 @@ namespace net = boost::asio;
 using boost::system::error_code;
 using net::ip::tcp;
 
-// Connections above the limit that are being told so; further ones are closed without a word.
+// Connections above the limit that get an error; further ones are closed without an answer.
 constexpr std::size_t kMaxRefusing = 64;
 // After an accept that failed for want of file descriptors: closing connections makes room.
 constexpr std::chrono::milliseconds kAcceptPause{50};
@@ -125,18 +125,18 @@ class HttpServer::Impl {
 };
 
 net::awaitable<void> HttpServer::Impl::accept_all() {
-  bool told = false;
+  bool warned = false;
   while (acceptor_.is_open()) {
     tcp::socket socket(sessions_.io);
     const auto [error] = co_await acceptor_.async_accept(socket, net::as_tuple(net::use_awaitable));
     if (!acceptor_.is_open()) co_return;
     if (!error) {
-      told = false;
+      warned = false;
       admit(std::move(socket));
       continue;
     }
     if (error == net::error::connection_aborted) continue;
-    if (!std::exchange(told, true)) log_warn("http", "cannot accept connections: {}", error.message());
+    if (!std::exchange(warned, true)) log_warn("http", "cannot accept connections: {}", error.message());
     net::steady_timer pause(sessions_.io, kAcceptPause);
     co_await pause.async_wait(net::as_tuple(net::use_awaitable));
   }
@@ -192,7 +192,7 @@ void HttpServer::Impl::stop(double drain_s) {
   });
 }
 
-// Takes away what would keep run() from returning.
+// Cancels the timers that would keep run() from returning.
 void HttpServer::Impl::end_if_done() {
   if (!sessions_.stopping || !sessions_.alive.empty()) return;
   ended_ = true;

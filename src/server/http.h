@@ -93,7 +93,7 @@ class HttpServer {
   void run();
   // From any thread: runs `task` on the I/O thread, in the order of posts.
   void post(std::function<void()> task);
-  // On the I/O thread: runs `task` there after so many seconds, unless the server ends before.
+  // On the I/O thread: runs `task` there after `seconds`, unless the server ends before.
   void after(double seconds, std::function<void()> task);
   // From any thread: accepts nothing more, closes idle connections, lets exchanges that are being answered end, drops
   // those that have not after `drain_s` seconds; then run() returns. A second call shortens the wait.

@@ -8,7 +8,7 @@
 namespace tessera::testing {
 namespace {
 
-// A handler that answers nothing more by itself: how many clients went, and the exchanges, for the I/O thread.
+// A handler that leaves answers to the test: the exchanges, and how many clients disconnected. On the I/O thread.
 struct Held {
   std::atomic<int> taken{0};
   std::atomic<int> gone{0};
@@ -38,7 +38,7 @@ TEST(HttpDisconnect, ClosingMidStreamIsNoticed) {
   aborting.read_through("begun");
   aborting.abort();  // a reset is noticed without a write
   EXPECT_TRUE(eventually([&] { return held.gone == 1; }));
-  closing.close();  // an end may be of one side; a write tells
+  closing.close();  // may have closed one side only; a write finds out
   EXPECT_TRUE(eventually([&] {
     server.http->post([&] {
       for (const HttpExchange& exchange : held.exchanges) exchange.write("more");
@@ -87,7 +87,7 @@ TEST(HttpHalfClosed, GetsTheAnswer) {
   TestServer server([&](HttpExchange exchange) {
     held.hold(exchange);
     if (exchange.request().path == "/now") return echo(exchange);
-    // Late enough for the server to have asked whether anybody is there.
+    // Late enough for the server to have probed the connection.
     running->http->after(1.3, [exchange] {
       exchange.start_stream({.body = "begun,"});
       exchange.write("ended");
@@ -206,7 +206,7 @@ TEST(HttpStop, LetsAnswersEndAndClosesTheRest) {
   EXPECT_EQ(held.gone, 0);
 }
 
-TEST(HttpStop, AnnouncesTheEndInHeadsStillToCome) {
+TEST(HttpStop, AnnouncesTheEndInLaterHeads) {
   Held held;
   TestServer server(held.handler(false));
   Client client = server.connect();
@@ -218,7 +218,7 @@ TEST(HttpStop, AnnouncesTheEndInHeadsStillToCome) {
   EXPECT_TRUE(client.at_end());
 }
 
-TEST(HttpStop, DropsWhatDoesNotEnd) {
+TEST(HttpStop, DropsUnfinishedAnswers) {
   Held held;
   TestServer server(held.handler(true));
   Client client = server.connect();

@@ -115,7 +115,7 @@ std::string cors_lines(const HttpRequest& request, const std::vector<std::string
   const std::string_view origin = request.header("Origin");
   if (origin.empty() || origins.empty()) return {};
   if (std::find(origins.begin(), origins.end(), "*") != origins.end()) return "Access-Control-Allow-Origin: *\r\n";
-  // What is not allowed depends on the origin too, and caches are to know.
+  // A refusal depends on the origin too, which caches have to know.
   std::string lines = "Vary: Origin\r\n";
   if (std::find(origins.begin(), origins.end(), origin) != origins.end())
     lines += fmt::format("Access-Control-Allow-Origin: {}\r\n", origin);

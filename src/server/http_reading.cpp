@@ -1,4 +1,4 @@
-// The reading side of a connection: requests off the wire, one after the other.
+// The reading side of a connection: receives and parses requests, one after the other.
 //
 // Every co_await is a statement of its own: g++ 12 resumes wrongly where one stands in a condition beside && or ||.
 #include <fmt/format.h>
@@ -27,10 +27,10 @@ constexpr std::size_t kHeadRead = 4 * 1024;
 constexpr std::size_t kBodyRead = 64 * 1024;
 constexpr std::size_t kReadAhead = 16 * 1024;     // of requests behind the one that is being answered
 constexpr std::size_t kMaxChunkHead = 16 * 1024;  // a chunk's extensions, or the trailer
-// How long a client that was told of the end may take to hear of it: closing at once while it still sends would reset
+// How long a client may take to read that the connection ends: closing at once while it still sends would reset
 // the connection, and the answer with it.
 constexpr double kLingerS = 1;
-// A client that ended its side may have closed both; only what is sent to it tells. So long after, it is asked.
+// A client that ended its side may have closed both, which only a write finds out. It is probed after this time.
 constexpr double kProbeAfterS = 1;
 constexpr std::chrono::milliseconds kHangUpInterval{250};
 
@@ -42,7 +42,7 @@ bool has_hung_up(int socket) {
   return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-// What was waited for has to be cleared from the signal's slot, which goes on pointing at it.
+// Clears the signal's slot, which would go on pointing at the finished operation.
 auto woken_by(net::cancellation_signal& signal) {
   return net::bind_cancellation_slot(signal.slot(), net::as_tuple(net::use_awaitable));
 }
@@ -66,7 +66,7 @@ HttpSession::Task<void> HttpSession::serve(bool refused) {
     if (refused) refuse(503, "there are too many connections");
     bool more = !refused;
     while (more) more = co_await serve_one();
-    // Where no end was announced nothing is on its way to the client.
+    // Where the end was not announced, no answer is on its way to the client.
     if (!keep_alive_) co_await linger();
   } catch (const std::exception& e) {
     log_error("http", "a connection failed: {}", e.what());
@@ -83,7 +83,7 @@ HttpSession::Task<bool> HttpSession::serve_one() {
   co_return keep_alive_ && !lost_;
 }
 
-// A whole request into exchange_. False: there is none, and what is wrong with it was answered.
+// Reads a whole request into exchange_. False: there is none, or it was wrong and got an error.
 HttpSession::Task<bool> HttpSession::read_request() {
   head_lines_.clear();
   http_1_1_ = true;
@@ -119,7 +119,7 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
     if (!in_.empty()) {
       const std::size_t parsed = parser.put(net::buffer(in_), error);
       in_.erase(0, parsed);
-      // The parser's own limit is one of what it has not consumed, which a head sent line by line never reaches.
+      // The parser's own limit counts unconsumed bytes only, which a head sent line by line never reaches.
       if (!whole) reader.head_bytes += parsed;
       if (reader.head_bytes > sessions_.options.max_header_bytes) error = http::error::header_limit;
       if (!error) continue;
@@ -158,7 +158,7 @@ HttpSession::Task<HttpSession::Read> HttpSession::read_some(std::size_t size) {
   co_return Read::kLost;
 }
 
-// While an answer is under way: waits for its end, and looks whether the client is there.
+// While an answer is under way: waits for its end, and notices where the client disconnects.
 HttpSession::Task<void> HttpSession::watch() {
   if (!client_ended_ && in_.size() < kReadAhead) {
     const Read read = co_await read_some(kHeadRead);
@@ -174,7 +174,7 @@ HttpSession::Task<void> HttpSession::watch() {
   wake_.slot().clear();
 }
 
-// Sends nothing that a client may not expect, and that one which has gone answers with a reset.
+// Sends bytes that a client must accept and that make a client which has gone answer with a reset.
 void HttpSession::probe() {
   if (!exchange_->started && http_1_1_) send(kContinue);
 }
@@ -202,7 +202,7 @@ bool HttpSession::refuse_unparsed(error_code error) {
   return refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
 }
 
-// Takes over what the head says. False: it was refused.
+// Takes the head's fields over. False: the request was refused.
 bool HttpSession::accept_head(Reader& reader) {
   const auto& head = reader.parser.get();
   HttpRequest& request = reader.request;

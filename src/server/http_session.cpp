@@ -77,13 +77,13 @@ void HttpSession::lose() {
   const std::shared_ptr<HttpExchange::State> exchange = std::exchange(exchange_, nullptr);
   exchange->session = nullptr;
   exchange->lost = true;
-  // Not from here, where the handler may be in the midst of writing.
+  // Posted, because the handler may be in the middle of write().
   if (exchange->on_disconnect) {
     net::post(sessions_.io, [callback = std::exchange(exchange->on_disconnect, nullptr)] { call_guarded(callback); });
   }
 }
 
-// Deadlines. A timer is left to run where its deadline moves away, and looks again when it fires.
+// Deadlines. Moving a deadline back does not touch the timer, which checks again when it fires.
 
 void HttpSession::set(Deadline& deadline, double seconds) {
   deadline.at = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -112,7 +112,7 @@ void HttpSession::read_deadline_passed() {
 // The writing side.
 
 bool HttpSession::refuse(int status, const std::string& message) {
-  // A part of the request was not read, and what follows cannot be told from it.
+  // A part of the request was not read, so the bytes that follow cannot be parsed as a request.
   keep_alive_ = false;
   const HttpResponse response = fault(status, replace_invalid_utf8(message));
   send(head_of(response, {.length = response.body.size()}) + response.body);
@@ -120,7 +120,7 @@ bool HttpSession::refuse(int status, const std::string& message) {
 }
 
 std::string HttpSession::head_of(const HttpResponse& response, BodyFraming framing) {
-  // What has no end of its own ends with the connection.
+  // A body without length or chunks ends with the connection.
   keep_alive_ = keep_alive_ && !sessions_.stopping && (framing.length || framing.chunked);
   framing.keep_alive = keep_alive_;
   return response_head(response, framing, head_lines_);
@@ -158,7 +158,7 @@ void HttpSession::start_stream(const HttpResponse& response) {
 
 void HttpSession::write(std::string_view data) {
   if (!exchange_->started || head_only_ || data.empty()) return;
-  // Of what was there before: one large event may take its time.
+  // Checked before this event is added: one large event may take its time.
   if (unsent() > sessions_.options.max_unsent_bytes) {
     log_debug("http", "dropped a client with {} bytes unsent", unsent());
     lose();
@@ -173,7 +173,7 @@ void HttpSession::finish() {
   end_exchange();
 }
 
-// The answer has its end: its handles do nothing from here on.
+// The answer is complete: its handles do nothing from here on.
 void HttpSession::end_exchange() {
   if (exchange_ == nullptr) return;
   const std::shared_ptr<HttpExchange::State> exchange = std::exchange(exchange_, nullptr);
@@ -189,7 +189,7 @@ void HttpSession::send(std::string_view data) {
   if (!socket_full_) flush();
 }
 
-// Written to the buffer in one go: a chunk for each token of each stream.
+// Writes the chunk straight into the buffer, because there is one for each token of each stream.
 void HttpSession::send_body(std::string_view data) {
   if (!chunked_) return send(data);
   if (lost_) return;
@@ -198,7 +198,7 @@ void HttpSession::send_body(std::string_view data) {
   if (!socket_full_) flush();
 }
 
-// What was sent leaves the buffer where it is most of it.
+// Removes what was sent from the buffer where that is most of it.
 void HttpSession::make_room() {
   if (sent_ <= kKeptBuffer || sent_ <= unsent()) return;
   out_.erase(0, sent_);

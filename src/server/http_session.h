@@ -45,7 +45,7 @@ class HttpExchange::State {
   std::function<void()> on_disconnect{};
 };
 
-// Runs what others gave us to call; what it throws ends in the log.
+// Runs a callback; an exception is logged.
 void call_guarded(const std::function<void()>& function);
 
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
@@ -59,9 +59,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   // Serves until the connection ends. It lives as long as something on the I/O thread waits for it.
   void start();
-  // Instead: answers that there are too many connections.
+  // Called instead of start(): answers that there are too many connections.
   void start_refusing();
-  // Ends with the answer under way, or now where there is none.
+  // Ends after the current answer, or now where there is none.
   void drain();
   // Ends now; the client counts as gone. May be called at any time.
   void lose();
@@ -74,9 +74,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Reader;  // the parser, and what the head said
+  struct Reader;  // the parser, and the fields of the head
 
-  // A moment that may be moved without cost, and what happens when it passes.
+  // A time that can be moved cheaply, and the function that is called when it passes.
   struct Deadline {
     boost::asio::steady_timer timer;
     void (HttpSession::*passed)();
@@ -106,9 +106,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void answer_options();
 
   // The writing side.
-  // Answers what is no exchange, and announces the connection's end. False.
+  // Answers a request that never became an exchange, and closes the connection. Returns false.
   bool refuse(int status, const std::string& message);
-  // The handler failed: answers so where nothing was answered yet, and breaks off where something was.
+  // The handler failed: answers 500 where nothing was answered yet, else breaks the connection off.
   void fail_exchange();
   std::string head_of(const HttpResponse& response, BodyFraming framing);
   void send(std::string_view data);

@@ -218,9 +218,10 @@ TEST(HttpLimits, BodiesAreBounded) {
   TestServer server(echo, {.max_body_bytes = 100'000});
   EXPECT_EQ(server.ask(post("/", std::string(100'000, 'b'))).status, 200);
   // Before the body is sent, and instead of asking for it.
-  const Reply told = server.ask("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 100001\r\n\r\n");
-  EXPECT_EQ(told.status, 413);
-  EXPECT_THAT(error_message(told), HasSubstr("100000"));
+  const Reply reply =
+      server.ask("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 100001\r\n\r\n");
+  EXPECT_EQ(reply.status, 413);
+  EXPECT_THAT(error_message(reply), HasSubstr("100000"));
   // A client that sends all before it reads gets the answer, not a reset.
   EXPECT_EQ(server.ask(post("/", std::string(1'000'000, 'b'))).status, 413);
   std::string chunks = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -289,7 +290,7 @@ TEST(Http, HandlersThatThrowAnswer500) {
   EXPECT_EQ(server.ask(get("/ok")).status, 200);
 }
 
-TEST(Http, ThrowingTasksDisturbNobody) {
+TEST(Http, ThrowingTasksDoNotDisturbOthers) {
   TestServer server;
   server.http->post([] { throw std::runtime_error("from a test"); });
   EXPECT_EQ(server.ask(get("/")).status, 200);

@@ -54,8 +54,8 @@ class JsonScanner {
   State state_ = State::kStart;
   std::string open_;  // the brackets that are open, '{' or '['
   bool string_is_key_ = false;
-  int hex_digits_ = 0;        // still to come
-  const char* literal_ = "";  // what is still to come
+  int hex_digits_ = 0;        // pending
+  const char* literal_ = "";  // the pending rest of it
 };
 
 }  // namespace tessera

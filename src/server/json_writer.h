@@ -4,7 +4,7 @@
 //   json.object().key("index").value(0).key("tokens").array().value("a").value("b").end_array().end_object();
 //   send(json.take());
 //
-// The caller keeps the order; what is not balanced comes out so.
+// The caller keeps the order. Brackets are not checked.
 #pragma once
 
 #include <cstdint>
@@ -43,9 +43,9 @@ class JsonWriter {
   JsonWriter& raw(std::string_view json);
 
   const std::string& text() const { return out_; }
-  // The text; the writer is new again.
+  // Returns the text and resets the writer.
   std::string take();
-  // Starts anew in the same memory.
+  // Resets the writer, and keeps its memory.
   void clear();
 
  private:

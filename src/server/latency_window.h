@@ -13,7 +13,7 @@
 namespace tessera {
 
 struct LatencyPercentiles {
-  std::int64_t count = 0;  // 0: the others mean nothing
+  std::int64_t count = 0;  // 0: the other fields are meaningless
   double p50 = 0;          // seconds
   double p90 = 0;
   double p99 = 0;

@@ -39,7 +39,7 @@ TEST(LatencyWindow, OneDurationIsAllPercentiles) {
   }
 }
 
-TEST(LatencyWindow, TheRareSlowOneIsInTheHighPercentileAlone) {
+TEST(LatencyWindow, ARareSlowDurationIsInTheHighPercentileOnly) {
   LatencyWindow window;
   for (int i = 0; i < 98; ++i) window.add(0.01, kStart);
   for (int i = 0; i < 2; ++i) window.add(5, kStart);
@@ -48,7 +48,7 @@ TEST(LatencyWindow, TheRareSlowOneIsInTheHighPercentileAlone) {
   EXPECT_NEAR(p.p99, 5, 5 * kError);
 }
 
-TEST(LatencyWindow, WhatIsOutsideOfTheBucketsIsInTheOutermost) {
+TEST(LatencyWindow, OutliersFallIntoTheOutermostBuckets) {
   LatencyWindow window;
   for (const double duration : {0.0, -1.0, 1e-9, 1e12, std::numeric_limits<double>::infinity()}) {
     window.add(duration, kStart);
@@ -56,7 +56,7 @@ TEST(LatencyWindow, WhatIsOutsideOfTheBucketsIsInTheOutermost) {
   EXPECT_EQ(window.percentiles(kStart).count, 5);
 }
 
-TEST(LatencyWindow, OldDurationsFallAway) {
+TEST(LatencyWindow, OldDurationsAreForgotten) {
   LatencyWindow window;
   window.add(3, kStart);
   const Time late = kStart + LatencyWindow::kWindow - LatencyWindow::kSlice;

@@ -26,7 +26,7 @@ struct LiveJobs::Job {
   std::size_t count = 0;      // of requests, and of tickets from the first one on
   std::size_t remaining = 0;  // requests that have not ended
   bool streaming = false;     // the stream's head was sent
-  bool dropped = false;       // its tickets are no longer known
+  bool dropped = false;       // its tickets are forgotten
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
   std::vector<Clock::time_point> last_token{};  // [requests]; none yet: when the call arrived
@@ -50,7 +50,7 @@ void LiveJobs::start(Call call, ApiJob made) {
   next_ticket_ += job->count;
   for (std::size_t i = 0; i < job->count; ++i) places_.emplace(job->first_ticket + i, Place{job, i});
   for (std::size_t i = 0; i < job->count; ++i) hooks_.submit(job->first_ticket + i, std::move(requests[i]));
-  // Last: it calls back at once where the client has gone already.
+  // Last, because it calls back at once where the client has gone already.
   job->call.on_disconnect([this, weak = std::weak_ptr<Job>(job)] {
     const std::shared_ptr<Job> gone = weak.lock();
     if (gone == nullptr || gone->dropped) return;
@@ -67,7 +67,7 @@ void LiveJobs::dispatch(std::span<EngineThread::Event> events) {
     const std::shared_ptr<Job> job = found->second.job;
     try {
       dispatch(event, now);
-    } catch (const std::exception& e) {  // out of memory, for the most part: this job's affair and no other's
+    } catch (const std::exception& e) {  // out of memory, for the most part: only this job fails
       fail(*job, {.finish = FinishReason::kError, .error = internal_error(e.what())});
     }
   }
@@ -117,7 +117,7 @@ void LiveJobs::observe(Job& job, std::size_t index, const EngineThread::Event& e
   }
 }
 
-// The head goes with the first event, so that a refusal of the engine still has a status of its own.
+// The head is sent with the first event, so that a refusal by the engine can still have its own HTTP status.
 void LiveJobs::send(Job& job, std::string_view data) const {
   if (!job.streaming) {
     job.streaming = true;

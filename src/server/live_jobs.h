@@ -32,7 +32,7 @@ class LiveJobs {
 
   // Submits the job's requests; a client that goes away cancels them.
   void start(Call call, ApiJob job);
-  // The events of one step, in order. Those of jobs that have gone are dropped.
+  // The events of one or more steps, in order. Events of jobs that have ended are dropped.
   void dispatch(std::span<EngineThread::Event> events);
 
  private:
@@ -47,7 +47,7 @@ class LiveJobs {
   void send(Job& job, std::string_view data) const;
   void end(const std::shared_ptr<Job>& job);
   void fail(Job& job, const RequestEvent& event);
-  // The job's tickets are no longer known; the engine's requests that still run are cancelled.
+  // Forgets the job's tickets and cancels its requests that still run.
   void drop(Job& job);
 
   Hooks hooks_;

@@ -140,7 +140,7 @@ TEST(LiveJobs, AnErrorInAStreamIsAnEventAndEndsAllTexts) {
   EXPECT_THAT(jobs.cancelled(), ElementsAre(jobs.submitted()[0]));
 }
 
-TEST(LiveJobs, AClientThatLeavesCancelsWhatStillRuns) {
+TEST(LiveJobs, ADisconnectCancelsRunningRequests) {
   Jobs jobs(/*stream=*/true);
   jobs.event(0, "a", FinishReason::kStop);
   jobs.client.read_through("0a");

@@ -1,5 +1,5 @@
-// Finds the first of some markers ("<tool_call>", "</think>") in a text that comes in parts, and holds back what may
-// still become one.
+// Finds the first of several markers ("<tool_call>", "</think>") in a text that arrives in parts, and holds back text
+// that may be the beginning of one.
 #pragma once
 
 #include <cstddef>

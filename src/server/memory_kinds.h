@@ -1,4 +1,4 @@
-// What the memory ledger has of the device, as a list, in the one order that metrics, page and server info have it.
+// Device memory by kind, from the memory ledger, in the order that metrics, page and server info share.
 #pragma once
 
 #include <array>

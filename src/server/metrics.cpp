@@ -17,7 +17,7 @@ using Families = MetricFamilies;
 using Sample = MetricSample;
 using Clock = std::chrono::steady_clock;
 
-// Scrapes closer together see the same throughput: of so few steps it would be noise.
+// Scrapes closer together report the same throughput: measured over so few steps it would be noise.
 constexpr double kShortestSpan = 0.1;
 
 // The buckets of SGLang's and vLLM's own metrics, so that their dashboards' queries and ours can be laid side by side.
@@ -51,7 +51,7 @@ double ratio(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-// vLLM's words.
+// As vLLM names it.
 const char* finished_reason(FinishReason finish) {
   switch (finish) {
     case FinishReason::kLength: return "length";
@@ -155,7 +155,7 @@ void ServerMetrics::Impl::update_throughput(const EngineStats& stats, Clock::tim
   counted_tokens = stats.output_tokens;
 }
 
-// What both call the same.
+// Metrics whose names differ in the prefix alone.
 void ServerMetrics::Impl::add_common(Families& families, const std::string& prefix, const EngineStats& stats) const {
   families.counter(prefix + "prompt_tokens_total", "Prompt tokens of admitted requests.", labels, stats.prompt_tokens);
   families.counter(prefix + "generation_tokens_total", "Tokens generated.", labels, stats.output_tokens);

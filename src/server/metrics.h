@@ -1,5 +1,5 @@
-// What the server counts, in Prometheus' text form at /metrics: under the names that SGLang's or vLLM's dashboards
-// know, and beside them, as tessera:…, what graphs, padding and memory do.
+// The server's metrics, in Prometheus' text form at /metrics: those of SGLang or vLLM under the names of their
+// dashboards, and as tessera:… those of graphs, padding and memory.
 //
 // Threads: the I/O thread. An observation takes some tens of nanoseconds.
 #pragma once
@@ -32,7 +32,7 @@ class ServerMetrics {
   // An HTTP request was answered or refused. `route` is one of few, never a path as a client sent it.
   void answered(std::string_view route, int status);
 
-  // Of a generation: its first token came so long after the request; another came so long after the one before.
+  // Of a generation: seconds from the request to its first token, and from one token to the next.
   void first_token(double seconds);
   void next_token(double seconds);
 
@@ -47,7 +47,7 @@ class ServerMetrics {
   // Of the last minutes.
   ServerLatencies latencies() const;
 
-  // All metrics as of now; the throughput is that since the scrape before.
+  // All metrics as of now. The throughput is since the previous scrape.
   std::string scrape(const EngineStats& stats,
                      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 

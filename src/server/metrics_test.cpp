@@ -33,7 +33,7 @@ std::shared_ptr<const GraphInventory> some_graphs() {
                     .graphs = 12,
                     .shape_compiles = 3,
                     .captured = {64, 128},
-                    .to_come = {4, 8, 16},
+                    .pending = {4, 8, 16},
                     .dropped = {{256, "too large"}}};
   graphs.decode = {.pieces = 1, .graphs = 1, .shape_compiles = 1, .captured = {8}};
   return std::make_shared<GraphInventory>(std::move(graphs));
@@ -112,7 +112,7 @@ void expect_graphs(const std::map<std::string, double>& found) {
   EXPECT_EQ(at("shape_compiles_total", "prefill"), 3);
 }
 
-// Buckets that tessera explain --suggest-tokens reads: each counts the forwards of at most so many tokens.
+// Buckets that tessera explain --suggest-tokens reads: each counts the forwards of at most that many tokens.
 void expect_token_histogram(const std::map<std::string, double>& found) {
   const auto at_most = [&](const std::string& tokens) {
     return found.at("tessera:prefill_tokens_bucket{le=\"" + tokens + "\"}");
@@ -238,7 +238,7 @@ TEST(Metrics, ThroughputIsOfTheTimeSinceTheScrapeBefore) {
   stats.output_tokens = 100;
   EXPECT_EQ(scrape_at(2), 50);
   stats.output_tokens = 101;
-  EXPECT_EQ(scrape_at(2.01), 50);  // too soon to tell
+  EXPECT_EQ(scrape_at(2.01), 50);  // too soon for a new value
   EXPECT_EQ(scrape_at(3), 1);
   EXPECT_EQ(scrape_at(4), 0);
 }

@@ -1,5 +1,5 @@
-// Which of the ways to ask for constrained output a request uses: OpenAI's response_format, SGLang's json_schema, regex
-// and ebnf, vLLM's guided_json, guided_regex and guided_grammar.
+// The grammar that a request asks for by any of the fields of constrained output: OpenAI's response_format, SGLang's
+// json_schema, regex and ebnf, vLLM's guided_json, guided_regex and guided_grammar.
 #pragma once
 
 #include <optional>

@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// A policy in its headers lets a browser run the page's own script, and talk to this server, and nothing else: what a
-// model writes can neither run nor reach out.
+// A content security policy in its headers lets a browser run the page's own script and talk to this server only: a
+// model's output can neither run as script nor load anything.
 HttpResponse page_response();
 
 }  // namespace tessera

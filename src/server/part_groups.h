@@ -1,4 +1,4 @@
-// The parts of a forward with what repeats told once: a model of 80 layers is as short as one of 2.
+// The parts of a forward, with repeated parts listed once: a model of 80 layers is as short as one of 2.
 #pragma once
 
 #include <cstdint>

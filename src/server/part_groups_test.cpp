@@ -1,4 +1,4 @@
-// Catches: repeated layers that are told apart or found where there are none, and parts that groups leave out or tell
+// Catches: repetitions of layers that are missed or found where there are none, and parts that groups leave out or list
 // twice: either way the picture of a model is wrong.
 #include "tessera/server/part_groups.h"
 
@@ -27,7 +27,7 @@ std::vector<Part> parts_of(std::string_view letters) {
 }
 std::vector<PartGroup> groups_of(std::string_view letters) { return group_parts(parts_of(letters)); }
 
-TEST(PartGroups, LayersAreToldOnce) {
+TEST(PartGroups, RepeatedLayersAreListedOnce) {
   EXPECT_THAT(groups_of("a|b|b|b|b|c"), ElementsAre(PartGroup{0, 1, 1}, PartGroup{1, 2, 4}, PartGroup{9, 2, 1}));
 }
 
@@ -37,13 +37,13 @@ TEST(PartGroups, WhatDoesNotRepeatIsOneGroup) {
   EXPECT_THAT(groups_of("a|b"), ElementsAre(PartGroup{0, 3, 1}));
 }
 
-TEST(PartGroups, LayersOfTwoSortsInTurnRepeatAsPairs) {
+TEST(PartGroups, AlternatingLayersRepeatAsPairs) {
   EXPECT_THAT(groups_of("a|b|c|b|c|b|cd"), ElementsAre(PartGroup{0, 1, 1}, PartGroup{1, 4, 3}, PartGroup{13, 1, 1}));
 }
 
 TEST(PartGroups, TheShortestOfEqualRepetitions) { EXPECT_THAT(groups_of("bbbb"), ElementsAre(PartGroup{0, 1, 4})); }
 
-TEST(PartGroups, KindAndOutputsTellPartsApart) {
+TEST(PartGroups, KindAndOutputsDistinguishParts) {
   std::vector<Part> parts = parts_of("bbb");
   parts[1].kind = Part::Kind::kSplitOp;
   EXPECT_THAT(group_parts(parts), ElementsAre(PartGroup{0, 3, 1}));

@@ -13,7 +13,7 @@ namespace tessera {
 
 struct Prompts {
   std::vector<std::vector<TokenId>> ids;
-  bool batch = false;  // the request gave a list of prompts, be it of one
+  bool batch = false;  // the request gave a list of prompts, even a list of one
 };
 
 // Of `key`: a string, a list of strings, a list of ids or a list of lists of ids; not empty.

@@ -29,7 +29,7 @@ class ReasoningParser {
   static Result<ReasoningParser> create(std::string_view name, bool opened);
 
   ReasoningText push(std::string_view text);
-  // What was held back.
+  // Hands out the text that was held back.
   ReasoningText finish();
   // Whether what comes next belongs to the reasoning, as far as is known.
   bool in_reasoning() const { return state_ == State::kInside; }

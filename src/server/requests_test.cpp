@@ -63,7 +63,7 @@ TEST(Requests, SamplingFieldsReachTheEngine) {
   EXPECT_FALSE(job.stream);
 }
 
-TEST(Requests, WhatIsLeftOutComesFromTheModelThenFromOpenAi) {
+TEST(Requests, DefaultsComeFromTheModelThenFromOpenAi) {
   ServedModel model = test_model();
   const SamplingParams plain = prepared(prepare_completion, R"({"prompt": [5]})", model).requests[0].sampling;
   EXPECT_EQ(plain.temperature, 1);
@@ -88,7 +88,7 @@ TEST(Requests, WhatIsLeftOutComesFromTheModelThenFromOpenAi) {
   EXPECT_EQ(prepared(prepare_completion, R"({"prompt": [5]})", model).requests[0].sampling.temperature, 0);
 }
 
-TEST(Requests, GraphInfoIsToldWhereItIsAskedFor) {
+TEST(Requests, GraphInfoIsReturnedOnRequest) {
   EXPECT_FALSE(prepared(prepare_completion, R"({"prompt": [5]})").requests[0].return_graph_info);
   EXPECT_TRUE(
       prepared(prepare_completion, R"({"prompt": [5], "return_graph_info": true})").requests[0].return_graph_info);
@@ -154,7 +154,7 @@ TEST(Requests, ChatPromptsAreTheTemplatesText) {
             "user:u;<think></think>");
 }
 
-TEST(Requests, ToolsAreShownUnlessTheyAreNotToBeCalled) {
+TEST(Requests, ToolsAreRenderedUnlessToolChoiceIsNone) {
   ServedModel model = test_model();
   model.tool_call_parser = "qwen";
   const std::string with_tools = R"({"messages": [{"role": "user", "content": "u"}], "tools": [{"type": "function",

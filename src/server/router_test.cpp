@@ -32,7 +32,7 @@ TEST(Router, FindsByMethodAndPath) {
   EXPECT_EQ(path("POST", "/flush_cache"), "/flush_cache");
 }
 
-TEST(Router, SaysWhatIsAccepted) {
+TEST(Router, ErrorsListTheAcceptedMethods) {
   const Router router = routes();
   EXPECT_EQ(router.methods("/flush_cache"), "POST, GET");
   EXPECT_EQ(router.find("PUT", "/flush_cache").error().message, "PUT is not for /flush_cache; accepted: POST, GET");

@@ -19,7 +19,7 @@ std::int64_t draw_seed() {
   return static_cast<std::int64_t>(random() >> 11);  // 53 bits: exact in JavaScript
 }
 
-// Fields that would change the answer and are not served, unless they say what is done anyway.
+// Fields that are not supported and would change the answer. Values that ask for the default are accepted.
 ApiStatus refuse_unserved(const ApiFields& fields) {
   for (const std::string_view key :
        {"stop_regex", "structural_tag", "custom_logit_processor", "lora_path", "guided_choice", "logits_processors"}) {

@@ -1,4 +1,4 @@
-// How a request wants its text: the fields that OpenAI's, vLLM's and SGLang's requests share, in each one's names.
+// Sampling and stop fields that OpenAI's, vLLM's and SGLang's requests share, under each one's names.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct OutputFields {
   bool return_graph_info = false;
 };
 
-// Where the request says nothing, the model's generation_config.json does, and last OpenAI's defaults.
+// A field that the request leaves out comes from the model's generation_config.json, then from OpenAI's defaults.
 ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const ServedModel& model);
 
 // The compiled grammar; null where none is wanted.

@@ -1,4 +1,4 @@
-// What requests are read against: the model's name, texts and limits. Made once, then only read, from any thread.
+// What requests are checked against: the model's name, tokenizer, templates and limits. Immutable; any thread reads it.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct ServedModel {
   // `engine` outlives it. Errors: a chat template that was given and cannot be read, parsers with unknown names.
   static Result<ServedModel> create(const ServerOptions& options, const Engine& engine);
 
-  // 404 where a request names another model; no name is this one.
+  // 404 where a request names another model. No name means this one.
   ApiStatus check_name(const Json& body) const;
   // Ids of a text. `param` names the field in errors.
   ApiResult<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,

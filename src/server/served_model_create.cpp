@@ -43,7 +43,7 @@ Result<std::string> parse_given(const std::string& given, ServedModel& model) {
   return source;
 }
 
-// A template of the model's own that cannot be read costs it its chats, and nothing else.
+// A chat template in the model's own files that cannot be parsed disables chats, and nothing else.
 void parse_own(const TokenizerConfig& config, ServedModel& model) {
   const std::string* source = config.find_template();
   if (source == nullptr) {

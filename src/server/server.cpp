@@ -39,7 +39,7 @@ ApiError unavailable(std::string message) {
           .code = "service_unavailable"};
 }
 
-// What a function of one request comes to when memory runs out or a library throws: an error of that request.
+// Calls `function` and turns an exception (out of memory, a library's) into an error of this request.
 template <class T, class Function>
 ApiResult<T> guarded(const Function& function, const ServedModel& model, std::string_view body) {
   try {
@@ -130,7 +130,7 @@ struct Server::Impl {
     }
   }
 
-  // Reads the call's body on the texts' thread, unless its client leaves before, and goes on here with what came of it.
+  // Reads the call's body on a text thread, unless its client has left, and calls `then` here with the result.
   template <class T, class Read, class Then>
   void read_elsewhere(Call call, Read read, Then then) {
     const std::size_t size = call.request().body.size();

@@ -19,7 +19,7 @@ namespace tessera {
 
 class Server {
  public:
-  // Binds and listens. `engine` outlives the server, and is nobody else's meanwhile. Errors: options that are wrong, a
+  // Binds and listens. `engine` outlives the server and is used by it alone. Errors: options that are wrong, a
   // chat template that cannot be read, an address in use.
   static Result<std::unique_ptr<Server>> create(ServerOptions options, Engine& engine);
   ~Server();
@@ -28,7 +28,7 @@ class Server {
   std::string address() const;
   // Serves on the calling thread until stop() has done its work. The error is the engine's, where it failed for good.
   Status run();
-  // From any thread: refuses new requests, lets those under way end for up to so many seconds; then run() returns. A
+  // From any thread: refuses new requests, waits up to `drain_s` seconds for running ones; then run() returns. A
   // second call shortens the wait.
   void stop(double drain_s);
 

@@ -1,4 +1,4 @@
-// GET /get_server_info: what the engine was made with, what it decided, and what it has done.
+// GET /get_server_info: the engine's options, what was planned from them, and its counters.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What `tessera serve` can be told about its protocols.
+// Options of the server's protocols.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Threads for what would hold the I/O thread up: parsing bodies, rendering templates, tokenising, compiling grammars,
-// building large answers. A few, so that one slow request does not hold the others up; tasks begin in the order they
-// came.
+// Threads for work that would block the I/O thread: parsing bodies, rendering templates, tokenising, compiling
+// grammars, building large answers. There are a few, so that one slow request does not delay the others; tasks begin in
+// the order of their posts.
 //
 // Threads: post() from any thread.
 #pragma once

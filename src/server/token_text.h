@@ -9,10 +9,10 @@
 
 namespace tessera {
 
-// What the token alone says; bytes that form no character become U+FFFD. A space that a text's first token would lose
-// is kept. "" without a tokenizer.
+// The token decoded alone; bytes that form no character become U+FFFD. A space that decoding removes at the beginning
+// of a text is kept. "" without a tokenizer.
 std::string token_text(const Tokenizer* tokenizer, TokenId id);
-// The same, with a part of a character as the bytes it is.
+// The same as bytes, where a token may hold a part of a character.
 std::string token_bytes(const Tokenizer* tokenizer, TokenId id);
 
 }  // namespace tessera

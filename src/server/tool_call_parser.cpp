@@ -206,7 +206,7 @@ void ToolCallParser::hand_on() {
   out_.calls.back().arguments += arguments;
 }
 
-// False where what has come behind the object does not belong to calls.
+// False where the text behind the object does not belong to calls.
 bool ToolCallParser::take_tail(char c) {
   std::string_view seen = without_spaces_in_front(tail_);
   if (seen.empty()) return true;
@@ -243,7 +243,7 @@ void ToolCallParser::add_content(std::string_view text) {
   }
 }
 
-// This is no call, or no more one: what was held is content. `next` is the byte that made it so.
+// This is not a call: the held text is content. `next` is the byte that decided it.
 void ToolCallParser::refuse(std::optional<char> next) {
   phase_ = Phase::kContent;
   add_content(std::exchange(raw_, {}));

@@ -55,7 +55,7 @@ class ToolCallParser {
   static Result<ToolCallParser> create(std::string_view name, const Json& tools, NewId new_id);
 
   ToolText push(std::string_view text);
-  // What was held back.
+  // Hands out the text that was held back.
   ToolText finish();
 
  private:

@@ -143,7 +143,7 @@ TEST(ToolCallParser, Deepseek) {
   EXPECT_EQ(whole("deepseekv31", unknown), only(unknown));
 }
 
-TEST(ToolCallParser, WhatIsNoCallIsContent) {
+TEST(ToolCallParser, TextThatIsNoCallIsContent) {
   for (const char* text :
        {"", " ", "Hello.\n", "<tool_call>", "<tool_call", "<tool_call>no json</tool_call>",
         "<tool_call>\n[1]\n</tool_call>", "<tool_call>{\"name\": \"get\"",
@@ -173,7 +173,7 @@ TEST(ToolCallParser, WithoutToolsAnyNameIsAFunctions) {
   EXPECT_EQ(parser.push(R"(<tool_call>{"name": "any", "arguments": {}})").calls.at(0).name, "any");
 }
 
-TEST(ToolCallParser, HandsOutAtOnceWhatIsCertain) {
+TEST(ToolCallParser, HandsOutCertainTextAtOnce) {
   ToolCallParser parser = make_parser("hermes");
   EXPECT_EQ(parser.push("Hi <").content, "Hi");
   EXPECT_EQ(parser.push("b").content, " <b");

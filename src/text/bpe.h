@@ -1,5 +1,5 @@
-// Byte-pair encoding: joins the neighbours of a piece that form the best-ranked merge, again and
-// again, until no merge applies.
+// Byte-pair encoding: repeatedly joins the two neighbours of a piece whose merge ranks best, until
+// no merge applies.
 #pragma once
 
 #include <array>

@@ -201,7 +201,7 @@ class StripStage : public Stage {
   const StepSpec& spec_;
   bool fused_;
   Stage& next_;
-  std::string held_;  // what is stripped if nothing follows
+  std::string held_;  // stripped unless more text follows
   bool at_beginning_ = true;
   std::int64_t stripped_ = 0;
 };

@@ -31,9 +31,9 @@ class Decoder {
   enum class Step { kReplace, kByteFallback, kFuse, kStrip, kMetaspace, kByteLevel };
   struct StepSpec {
     Step step;
-    std::string pattern = {};  // kReplace, kMetaspace: what goes
-    std::string content = {};  // kReplace: what comes; kStrip: the character to strip
-    std::int64_t start = 0;    // kStrip: at most so many at the beginning
+    std::string pattern = {};  // kReplace, kMetaspace: the text to replace
+    std::string content = {};  // kReplace: the replacement; kStrip: the character to strip
+    std::int64_t start = 0;    // kStrip: the most to strip at the beginning
     std::int64_t stop = 0;     // kStrip: and at the end
     bool strip_first = false;  // kMetaspace: no space at the very beginning
   };

@@ -27,7 +27,7 @@ class ModelFolder {
   explicit ModelFolder(const std::string& name) { folder_.write("tokenizer.model", test::read_bytes(own_data(name))); }
   void write(const char* name, const std::string& text) const { folder_.write(name, text); }
   Result<Tokenizer> load() const { return Tokenizer::load(folder_.path()); }
-  // What must load; where it does not, the test program stops with the error.
+  // Loads the tokenizer, or ends the test program with the error.
   Tokenizer tokenizer() const {
     Result<Tokenizer> out = load();
     if (!out.ok()) throw std::runtime_error(out.status().to_string());
@@ -97,7 +97,7 @@ TEST(SentencePiece, DecodingTakesAwayTheSpaceThatEncodingAdded) {
     EXPECT_EQ(llama.decode(*llama.encode(text)), text);
     EXPECT_EQ(gemma.decode(*gemma.encode(text)), text);
   }
-  // Bytes of a character wait for each other.
+  // Bytes of one character are handed out together.
   StreamDecoder stream(llama);
   std::string out;
   const auto ids = *llama.encode("x😀", kPlain);

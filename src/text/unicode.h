@@ -39,7 +39,7 @@ std::size_t find_invalid_utf8(std::string_view text);
 std::string replace_invalid_utf8(std::string_view text);
 
 // How many leading bytes are safe to give out when more bytes will follow: everything but an
-// incomplete character at the end. Ill-formed bytes count as safe (they will not improve).
+// incomplete character at the end. Ill-formed bytes count as safe: later bytes cannot complete them.
 std::size_t complete_utf8_prefix(std::string_view text);
 
 // The number of characters. Ill-formed parts count as one each.

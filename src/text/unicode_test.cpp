@@ -36,7 +36,7 @@ TEST(Unicode, IllFormedPartsAreReplacedOneByOne) {
   EXPECT_EQ(find_invalid_utf8("ok \xFF"), 3u);
 }
 
-TEST(Unicode, CompletePrefixKeepsWhatCannotImprove) {
+TEST(Unicode, CompletePrefixKeepsIllFormedBytes) {
   EXPECT_EQ(complete_utf8_prefix(""), 0u);
   EXPECT_EQ(complete_utf8_prefix("abc"), 3u);
   EXPECT_EQ(complete_utf8_prefix("a\xF0\x9F\x98"), 1u);

@@ -1,4 +1,4 @@
-// What is the CPU's own: kernels as lambdas, their order, worker threads, errors' words. The contract
+// The CPU's own features: kernels as lambdas, their order, worker threads, error messages. The contract
 // itself is checked by the conformance suite, instantiated at the end.
 #include "tessera/device/cpu/cpu_device.h"
 
@@ -139,7 +139,7 @@ TEST(CpuDevice, AvailableBytesFollowAllocations) {
 }
 
 // Bug caught: pieces too small to ask the system about, which pass the device's limit together.
-TEST(CpuDevice, SmallAllocationsCountToo) {
+TEST(CpuDevice, SmallAllocationsAreCounted) {
   constexpr std::size_t kSmall = std::size_t{64} << 10;
   std::unique_ptr<CpuDevice> device = create_device();
   std::vector<std::unique_ptr<Allocation>> held;
@@ -194,7 +194,7 @@ TEST(CpuDevice, RefusesImpossibleThreadCounts) {
   }
 }
 
-// Bug caught: a device that reports nothing a user could recognise.
+// Bug caught: a device whose description a user cannot recognise.
 TEST(CpuDevice, DescribesItself) {
   std::unique_ptr<CpuDevice> device = create_device(1);
   const DeviceProperties& properties = device->properties();

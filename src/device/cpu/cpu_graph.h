@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// Work is done before the call that enqueues it returns, so an event has only to order memory
-// between threads: what its recorder wrote is seen by whoever waited.
+// Work is done before the call that enqueues it returns, so an event only orders memory between
+// threads: a thread that waited sees what the recording thread wrote.
 class CpuEvent final : public Event {
  public:
   CpuEvent(CpuDevice& device, std::string name, EventKind kind)

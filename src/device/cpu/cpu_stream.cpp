@@ -100,7 +100,7 @@ void CpuStream::abandon_recording() {
   if (!recording_) return;
   recording_ = false;
   recorded_.clear();
-  // What would have made the recording void matters no more.
+  // The recording is dropped, so why it was void does not matter.
   (void)device_.recording_.close(*this);
 }
 

@@ -1,5 +1,5 @@
-// What this process may use of the machine: the smaller of what exists and what the scheduler's
-// affinity and control groups (versions 1 and 2, at every level above the process) allow.
+// Cores and memory that this process may use: the machine's own, limited by the scheduler's affinity
+// and by control groups (versions 1 and 2, at every level above the process).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct HostMemory {
 // is missing or unreadable sets no limit.
 HostCpu read_host_cpu(const std::string& root = "");
 HostMemory read_host_memory(const std::string& root = "");
-// At least 1; a quota of 1.5 cores counts as 2.
+// At least 1. A quota of 1.5 cores counts as 2.
 int read_usable_cores(const std::string& root = "");
 
 }  // namespace tessera

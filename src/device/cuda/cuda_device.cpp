@@ -177,7 +177,7 @@ Status CudaDevice::trim() {
 
 std::int64_t CudaDevice::available_bytes() const {
   if (!make_current().ok()) return 0;
-  // Reads a number, which no capture by this thread should suffer from, strict as its mode is.
+  // Only reads a number: a capture by this thread, whose mode refuses the call, must not fail because of it.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (driver_.cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) return 0;
   std::size_t available = 0;

@@ -30,7 +30,7 @@ class CudaDevice final : public Device {
   struct Options {
     int ordinal = 0;                 // among the GPUs that this process sees
     const Driver* driver = nullptr;  // a test's, copied; null: the system's
-    int act_as = 0;                  // properties() tell this older compute capability; 0: the GPU's own
+    int act_as = 0;                  // an older compute capability that properties() report; 0: the GPU's own
   };
   // 10 · major + minor. Kernels are built for this and newer ones.
   static constexpr int kOldestComputeCapability = 80;
@@ -71,7 +71,7 @@ class CudaDevice final : public Device {
   }
   // The same, and refuses what the recording thread may not do.
   Status enter(DeviceCall call, std::string_view object) const;
-  // The Status of a driver call. The first error that only a restart helps with makes the device lost for good.
+  // The Status of a driver call. The first error that only a restart clears makes the device lost for good.
   Status check(CUresult result, const DriverCall& call) {
     if (result == CUDA_SUCCESS) [[likely]]
       return ok_status();

@@ -191,7 +191,7 @@ TEST_F(CudaGpu, BrokenCaptureIsDropped) {
   ASSERT_TRUE(stream_->begin_recording("piece 3").ok());
   ASSERT_TRUE(stream_->fill(memory->data(), 1, 64).ok());
   EXPECT_NE(device_->driver().cuStreamSynchronize(as_cuda(*stream_).handle()), CUDA_SUCCESS);
-  // Whoever swallowed the library's error is found by asking.
+  // The error is reported even where the operator ignored the library's status.
   const Status so_far = stream_->recording_status();
   EXPECT_EQ(so_far.code(), StatusCode::kFailedPrecondition) << so_far.to_string();
   EXPECT_THAT(so_far.message(), testing::AllOf(testing::HasSubstr("piece 3"), testing::HasSubstr("does not allow")));
@@ -202,7 +202,7 @@ TEST_F(CudaGpu, BrokenCaptureIsDropped) {
   EXPECT_NE(record_fills(*memory, 3), nullptr);
 }
 
-// What the arena was granted is for the log: containers often refuse RDMA.
+// Prints what the arena was granted: containers often refuse RDMA.
 TEST_F(CudaGpu, AttributesOfArenas) {
   std::unique_ptr<VmmArena> arena = VmmArena::create(*device_, {.reserve_bytes = 8 << 20, .name = "arena"}).value();
   ASSERT_TRUE(arena->grow(1).ok());

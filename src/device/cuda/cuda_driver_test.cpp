@@ -124,8 +124,8 @@ TEST(CudaDriver, DeviceDescribesItself) {
   EXPECT_TRUE(properties.has_native_bf16);
 }
 
-// Bug caught: an object of the driver that nobody gives back.
-TEST(CudaDriver, EverythingIsGivenBack) {
+// Bug caught: an object of the driver that is leaked.
+TEST(CudaDriver, NoObjectIsLeaked) {
   const FakeDriver fake;
   {
     const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -158,8 +158,8 @@ bool may_fail_in_silence(const std::string& function, int nth) {
   return kReleases.contains(function);
 }
 
-// Bug caught: a result that nobody looks at, an error that does not say which call failed, and objects lost on the way
-// back. Every call of every function fails once, with each of three results.
+// Bug caught: a result that is ignored, an error that does not say which call failed, and objects that leak after an
+// error. Every call of every function fails once, with each of three results.
 TEST(CudaDriver, EveryCallMayFail) {
   std::vector<std::string> functions;
 #define TESSERA_FUNCTION_NAME(name) functions.emplace_back(#name);
@@ -238,7 +238,7 @@ TEST(CudaDriver, LostDeviceSaysSoAtOnce) {
 }
 
 // Bug caught: a kernel's error that the runtime API reports, and that ends the device, taken for one that passes.
-TEST(CudaDriver, LaunchErrorsAreTold) {
+TEST(CudaDriver, LaunchErrorsAreReported) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
   std::unique_ptr<Stream> stream = device->create_stream("main").value();
@@ -250,7 +250,7 @@ TEST(CudaDriver, LaunchErrorsAreTold) {
   EXPECT_THAT(as_cuda(*stream).begin_launch("next").message(), AllOf(HasSubstr("next"), HasSubstr("softmax")));
 }
 
-// Bug caught: a capture that the driver gave up, after which nobody can record any more.
+// Bug caught: a capture that the driver gave up, after which no recording is possible.
 TEST(CudaDriver, InvalidCaptureIsDropped) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -320,7 +320,7 @@ TEST(CudaDriver, ContextIsSetOncePerThread) {
 }
 
 // Bug caught: an arena that a system without RDMA or exports cannot have, or that asks anew for each piece.
-TEST(CudaDriver, ArenaDoesWithoutWhatIsRefused) {
+TEST(CudaDriver, ArenaWorksWithoutRefusedAttributes) {
   for (const bool rdma : {true, false}) {
     for (const bool descriptors : {true, false}) {
       const FakeDriver fake({.takes_rdma = rdma, .takes_file_descriptors = descriptors});

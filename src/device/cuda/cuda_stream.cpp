@@ -158,7 +158,7 @@ Status CudaStream::recording_status() const {
 void CudaStream::abandon_recording() {
   if (!recording_) return;
   CUgraph graph = nullptr;
-  // What would have made the recording void matters no more.
+  // The recording is dropped, so why it was void does not matter.
   (void)end_capture(&graph);
   if (graph != nullptr) (void)device_.driver().cuGraphDestroy(graph);
   (void)device_.recording().close(*this);
@@ -186,7 +186,7 @@ Status CudaStream::replace_handle() {
                          {"cuStreamCreate", DeviceCall::kEndRecording, recording_what_});
   }
   if (made.ok()) return made;
-  // Without a stream of its own, work would go to the context's default one unseen.
+  // Without a driver stream, work would go to the context's default stream without an error.
   handle_ = nullptr;
   return device_.lose(device_lost(fmt::format("stream '{}' is gone with its recording: {}", name_, made.message())));
 }

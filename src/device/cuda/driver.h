@@ -56,7 +56,7 @@ Result<Driver> load_driver();
 // kNotFound for a driver older than the CUDA that this build is made with.
 Status check_driver_version(const Driver& driver);
 
-// What was asked of the driver, in the words of its error.
+// A call of the driver, as its error names it.
 struct DriverCall {
   const char* function = "";  // "cuMemAlloc"
   DeviceCall call = DeviceCall::kLaunch;

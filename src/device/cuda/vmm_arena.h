@@ -1,6 +1,6 @@
 // An arena on the driver's virtual memory: addresses are reserved once, each grow() maps one more piece of physical
 // memory behind them. Pieces can be exported as POSIX file descriptors and read by network cards (GPUDirect RDMA)
-// where the GPU and the system allow it; where they refuse, the arena does without, first without RDMA.
+// where the GPU and the system allow it. Where they refuse, the arena works without: RDMA is given up first.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What every backend promises, as tests: memory, copies, arenas, order, events and recorded graphs.
+// The conformance suite of backends: memory, copies, arenas, order, events and recorded graphs.
 // The tests are in conformance_memory.cpp, conformance_transfer.cpp and conformance_recording.cpp (the object library
 // tessera_device_conformance); a backend's test program links them and instantiates the suite:
 //

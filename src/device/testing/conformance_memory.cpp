@@ -57,7 +57,7 @@ TEST_P(DeviceConformance, HostMemoryIsAlignedAndMayBeEmpty) {
   }
 }
 
-// Bug caught: an impossible size that passes because memory is overcommitted, or that overflows on the way.
+// Bug caught: an impossible size that passes because memory is overcommitted or a sum overflows.
 TEST_P(DeviceConformance, AbsurdSizesAreRefusedByName) {
   const auto beyond = static_cast<std::size_t>(device_->properties().memory_bytes) + 1;
   for (const std::size_t bytes : {beyond, std::size_t{1} << 50, std::size_t{1} << 62, SIZE_MAX - 100, SIZE_MAX}) {

@@ -25,7 +25,7 @@ TEST_P(DeviceConformance, RecordingKeepsWorkForReplay) {
   EXPECT_GE(graph->stats().bytes, 0);
 }
 
-// Bug caught: contents kept at recording instead of addresses: a replay that answers yesterday's question.
+// Bug caught: contents recorded instead of addresses: a replay that computes on old inputs.
 TEST_P(DeviceConformance, ReplaySeesNewContents) {
   std::unique_ptr<Allocation> from = allocate(1000);
   std::unique_ptr<Allocation> to = allocate(1000);
@@ -240,7 +240,7 @@ TEST_P(DeviceConformance, AbandoningRestoresTheDevice) {
   stream_->abandon_recording();  // none is open: nothing happens
 }
 
-// Bug caught: a recording handed to another thread, after which nobody can record or allocate any more.
+// Bug caught: a recording handed to another thread, after which no thread can record or allocate.
 TEST_P(DeviceConformance, EndOnAnotherThreadDropsTheRecording) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);
@@ -270,7 +270,7 @@ TEST_P(DeviceConformance, DestroyingARecordingStreamEndsIt) {
 // Bug caught: an end without a beginning that hands out an empty graph.
 TEST_P(DeviceConformance, EndWithoutBeginIsRefused) { expect_refused(stream_->end_recording().status(), {"main"}); }
 
-// Bug caught: a graph that dangles when the host array that described it is gone; replays are many.
+// Bug caught: a graph that refers to a host array which no longer exists; shown by many replays.
 TEST_P(DeviceConformance, ManyNodesManyReplays) {
   const std::size_t nodes = 1000;
   std::unique_ptr<Allocation> memory = allocate(nodes);

@@ -21,7 +21,7 @@ TEST_P(DeviceConformance, TransfersRoundTrip) {
 }
 
 // Bug caught: source and destination exchanged, and a fill that passes its end.
-TEST_P(DeviceConformance, CopyAndFillTouchWhatTheySay) {
+TEST_P(DeviceConformance, CopyAndFillStayInTheirRange) {
   std::unique_ptr<Allocation> from = allocate(64);
   std::unique_ptr<Allocation> to = allocate(64);
   ASSERT_TRUE(from != nullptr && to != nullptr);
@@ -68,7 +68,7 @@ TEST_P(DeviceConformance, EventsOrderStreamsAndHost) {
   }
 }
 
-// Bug caught: a wait for an event that nobody recorded, which never ends.
+// Bug caught: a wait for an event that was never recorded, which never ends.
 TEST_P(DeviceConformance, UnrecordedEventHasPassed) {
   std::unique_ptr<Event> event = device_->create_event().value();
   expect_ok(event->synchronize());

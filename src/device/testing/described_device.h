@@ -1,4 +1,4 @@
-// A CPU device that says of itself what a test wants: for what is decided from properties alone.
+// A CPU device with the properties that a test gives it, for decisions that depend on properties alone.
 #pragma once
 
 #include <utility>

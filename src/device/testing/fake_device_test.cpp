@@ -57,7 +57,7 @@ TEST(FakeDevice, InjectsEveryFaultOnce) {
   EXPECT_EQ(count_faults(&FaultPlan::lost_from, StatusCode::kDeviceLost, "lost"), 12);
 }
 
-// Bug caught: a lost device that recovers by itself: what comes after the loss must fail too.
+// Bug caught: a lost device that recovers: every call after the loss must fail too.
 TEST(FakeDevice, LostDeviceStaysLost) {
   std::unique_ptr<FakeDevice> device = FakeDevice::create({.lost_from = 3}, {.threads = 1}).value();
   std::unique_ptr<Stream> stream = device->create_stream("main").value();

@@ -140,7 +140,7 @@ TEST(Template, ErrorsSayWhere) {
   EXPECT_THAT(message("a\xff"), HasSubstr("byte 1 is not UTF-8"));
 }
 
-TEST(Template, WhatIsNotSupportedIsAnErrorAndNotAWrongText) {
+TEST(Template, UnsupportedConstructsAreErrors) {
   for (const char* source :
        {"{% extends 'a' %}", "{% block a %}{% endblock %}", "{% from 'a' import b %}", "{{ range(3) }}",
         "{{ [1] | map('string') }}", "{{ raise_exception }}", "{{ '{}'.format(1) }}", "{{ '%(a)s' % {'a': 1} }}",

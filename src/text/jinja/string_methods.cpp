@@ -59,7 +59,7 @@ Result<Value> split_method(Interpreter& interpreter, const Value& self, const Ca
 Result<Value> splitlines(Interpreter& interpreter, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("splitlines", call, {"keepends"}));
   const std::string& text = self.as_string();
-  // Paid for before they are made; all bytes that end lines, or begin such a character, are counted.
+  // The budget is spent before the lines are made. Counts all bytes that end a line or begin such a character.
   const auto lines = std::count_if(text.begin(), text.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return (byte >= 0x0A && byte <= 0x1E) || byte == 0xC2 || byte == 0xE2;
@@ -111,7 +111,7 @@ Result<Value> replace_method(Interpreter& interpreter, const Value& self, const 
   const std::string to = TRY(a.string(1));
   const std::int64_t count = TRY(a.integer_or(2, -1));
   const std::string& text = self.as_string();
-  // The result's greatest size is paid for before it is built.
+  // The budget for the result's greatest size is spent before it is built.
   const std::size_t times = from.empty() ? text.size() + 1 : text.size() / from.size();
   if (to.size() > from.size()) TRY(interpreter.budget().spend_bytes(text.size() + times * (to.size() - from.size())));
   return make_string(replace(text, from, to, count), interpreter);

@@ -82,7 +82,7 @@ Result<bool> same_as(Interpreter&, const Value& value, const CallArguments& call
   if (value.is_list() && other.is_list()) return &value.as_list() == &other.as_list();
   if (value.is_namespace() && other.is_namespace()) return &value.as_namespace() == &other.as_namespace();
   if (type_name(value) != type_name(other)) return false;
-  // Whether equal numbers and strings are one object is an accident of Python's.
+  // Whether equal numbers and strings are one object depends on Python's implementation.
   return unimplemented("sameas of two values of type '" + std::string(type_name(value)) + "'; use ==");
 }
 

@@ -1,6 +1,7 @@
 // A CUDA driver in host memory, for tests on machines without a GPU. It is as asynchronous as a driver may be: a
-// stream's work runs only when something waits for it, so that memory reused too early shows. It insists on a current
-// context, and a call that may not be made while the thread captures makes the capture invalid, as in the real one.
+// stream's work runs only when something waits for it, so that memory reused too early gives wrong results. It insists
+// on a current context, and a call that may not be made while the thread captures makes the capture invalid, as in the
+// real one.
 //
 //   FakeDriver fake;
 //   fake.fail("cuMemAlloc", 2, CUDA_ERROR_OUT_OF_MEMORY);
@@ -41,7 +42,7 @@ class FakeDriver {
   int calls(const std::string& function = "") const;
   // Calls that fail() made fail.
   int faults() const;
-  // Objects that nobody has given back: memory, addresses, streams, events, graphs, contexts.
+  // Objects that were not released: memory, addresses, streams, events, graphs, contexts.
   int live_objects() const;
 
  private:

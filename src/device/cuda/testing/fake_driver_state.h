@@ -1,4 +1,4 @@
-// The inside of FakeDriver: its objects, and what all of its functions do before their own work.
+// The state of FakeDriver, and what all of its functions share: counting calls and injecting faults.
 #pragma once
 
 #include <algorithm>
