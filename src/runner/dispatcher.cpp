@@ -62,8 +62,8 @@ void Dispatcher::log(const ForwardBatch& batch, const Decision& decision) {
   const LogLevel level = warn ? LogLevel::kWarn : LogLevel::kDebug;
   if (!log_enabled("dispatch", level)) return;
   log_line("dispatch", level,
-           fmt::format("{} tokens of {} requests: {}: {}{}", batch.num_tokens(), batch.num_requests(),
-                       is_fallback(decision.reason) ? "fallback to eager" : "eager", reason_text(decision.reason),
+           fmt::format("{} tokens of {} requests: fallback to eager: {}{}", batch.num_tokens(), batch.num_requests(),
+                       reason_text(decision.reason),
                        warn ? " (further ones of this reason are logged at debug level)" : ""));
 }
 

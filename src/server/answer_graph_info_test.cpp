@@ -37,7 +37,7 @@ constexpr const char* kGraphForwards =
     R"("padding": 3}, {"phase": "decode", "runner": "eager", "size": 0, "reason": "replay_failed", "count": 2, )"
     R"("tokens": 2, "padding": 0}])";
 
-TEST(GraphInfo, OfOpenAiAnswersStandsAtTheTop) {
+TEST(GraphInfo, OpenAiAnswersHaveItAtTheTop) {
   for (const bool asked : {true, false}) {
     ChatStyle chat = chat_style(false);
     chat.graph_info = asked;
@@ -56,7 +56,7 @@ TEST(GraphInfo, OfOpenAiAnswersStandsAtTheTop) {
   }
 }
 
-TEST(GraphInfo, OfAStreamComesWithEachChoicesLastChunk) {
+TEST(GraphInfo, StreamsSendItWithEachChoicesLastChunk) {
   ChatStyle chat = chat_style(true);
   chat.graph_info = true;
   chat.n = 2;
@@ -86,7 +86,7 @@ TEST(GraphInfo, OfAStreamComesWithEachChoicesLastChunk) {
   }
 }
 
-TEST(GraphInfo, OfGenerateIsMetaInfoOfTheEnd) {
+TEST(GraphInfo, GenerateSendsItInTheLastMetaInfo) {
   for (const bool stream : {true, false}) {
     GenerateStyle style = generate_style(stream);
     style.choices[0].graph_info = true;

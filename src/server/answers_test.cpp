@@ -137,7 +137,7 @@ TEST(ChatAnswer, StreamBeginsWithTheRoleAndEndsWithTheReason) {
   EXPECT_THAT(answer->last_events(), IsEmpty());
 }
 
-TEST(ChatAnswer, ANamedCallIsItsArguments) {
+TEST(ChatAnswer, ANamedCallsTextIsItsArguments) {
   ChatStyle style = chat_style(true);
   style.text.choice = ToolChoice::kNamed;
   style.text.named = "f";
@@ -174,7 +174,7 @@ TEST(ChatAnswer, RequiredCallsAreTakenFromTheList) {
   EXPECT_NE(at(message, "tool_calls.0.id"), at(message, "tool_calls.1.id"));
 }
 
-TEST(ChatAnswer, ReasoningCallsAndContentAreParted) {
+TEST(ChatAnswer, ReasoningCallsAndContentAreSeparated) {
   for (const bool stream : {false, true}) {
     ChatStyle style = chat_style(stream);
     style.text.choice = ToolChoice::kAuto;

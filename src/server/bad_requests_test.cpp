@@ -171,7 +171,7 @@ TEST(BadRequest, CompletionPrompts) {
                 });
 }
 
-TEST(BadRequest, PromptsPastTheContextHaveTheirCode) {
+TEST(BadRequest, PromptsPastTheContextHaveTheirErrorCode) {
   const ServedModel model = test_model();
   const std::string ids = repeated("1,", 255) + "1";
   for (const std::string& body :
@@ -311,7 +311,7 @@ TEST(BadRequest, WithoutATokenizerTextsAreRefusedAndIdsServed) {
   EXPECT_EQ(tokenize_body(model, R"({"prompt": "a"})").error().param, "prompt");
 }
 
-TEST(BadRequest, ATemplatesRefusalIsTheMessagesFault) {
+TEST(BadRequest, ATemplatesRefusalIsAnErrorOfTheMessages) {
   ServedModel model = test_model();
   model.chat = *ChatTemplate::parse("{{ raise_exception('no such talk') }}");
   const ApiResult<ApiJob> job = prepare_chat(model, R"({"messages": [{"role": "user", "content": "a"}]})");

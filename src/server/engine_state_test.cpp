@@ -128,7 +128,7 @@ TEST_F(EngineStateTest, LatenciesAreNullUntilThereAreSome) {
   EXPECT_TRUE(json.find("latency")->find("request")->find("max")->is_null());
 }
 
-TEST_F(EngineStateTest, MemoryIsOfTheEngine) {
+TEST_F(EngineStateTest, MemoryIsTheEnginesLedger) {
   const Json json = state();
   std::set<std::string> kinds;
   for (const Json& entry : json.find("memory")->as_array()) {
@@ -140,7 +140,7 @@ TEST_F(EngineStateTest, MemoryIsOfTheEngine) {
   EXPECT_EQ(kinds.size(), 7U);
 }
 
-TEST(Page, IsWholeAndGuarded) {
+TEST(Page, IsCompleteAndHasItsPolicy) {
   const HttpResponse response = page_response();
   EXPECT_EQ(response.content_type, "text/html; charset=utf-8");
   EXPECT_LT(response.body.size(), 100'000U);

@@ -193,7 +193,7 @@ TEST_F(ServerTest, ConstrainedOutputHasItsForm) {
   EXPECT_EQ(refused.find("error")->find("param")->as_string(), "json_schema");
 }
 
-TEST_F(ServerTest, ChoicesOfOneSeedComeAgain) {
+TEST_F(ServerTest, ChoicesOfOneSeedAreReproducible) {
   const Running running(engine());
   const std::string body = R"({"prompt": "Once", "max_tokens": 8, "n": 3, "seed": 5, "temperature": 1})";
   const Json first = running.json(post("/v1/completions", body));
