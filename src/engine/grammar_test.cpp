@@ -20,6 +20,7 @@ namespace tessera {
 namespace {
 
 using test::GrammarTest;
+using test::load_model;
 using test::make_model;
 using Kind = GrammarSpec::Kind;
 using test::demo;

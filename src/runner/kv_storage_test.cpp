@@ -17,6 +17,7 @@ namespace tessera {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Two layers of different widths: pages of 3·1·5 and 3·2·8 elements of 2 bytes, neither a multiple of the alignment.
