@@ -62,16 +62,16 @@ class GraphsOnFakeDriver {
     StitchingGraph stitched = TRY(split_graph(graph, ops_, std::vector<std::string>{"cut"}));
     const std::unique_ptr<Compiler> compiler =
         make_eager_compiler({.device = *device_, .ops = ops_, .kernels = kernels_});
-    runner_ = std::make_unique<GraphRunner>("prefill",
-                                            TRY(Executable::create(std::move(stitched), *compiler,
-                                                                   {.device = *device_,
-                                                                    .stream = *stream_,
-                                                                    .context = context_,
-                                                                    .externals = externals_,
-                                                                    .arena = *arena_,
-                                                                    .workspace = *workspace_},
-                                                                   {.largest = bucket(kLargest)})),
-                                            bucket);
+    runner_ = std::make_unique<GraphRunner>(
+        RunnerSpec{.bucket = bucket, .largest = kLargest, .ladder = {4, 8}, .captured = true},
+        TRY(Executable::create(std::move(stitched), *compiler,
+                               {.device = *device_,
+                                .stream = *stream_,
+                                .context = context_,
+                                .externals = externals_,
+                                .arena = *arena_,
+                                .workspace = *workspace_},
+                               {.largest = bucket(kLargest)})));
     return ok_status();
   }
 

@@ -73,7 +73,7 @@ void add_parts(const Stage& stage, std::vector<Call>& calls) {
   for (std::size_t p = 0; p < executable.parts().size(); ++p) {
     const CompiledPart& part = executable.parts()[p];
     if (part.program->instructions.empty()) continue;
-    Call call{.name = stage.runner.name() + " " + part.name,
+    Call call{.name = fmt::format("{} {}", stage.runner.name(), part.name),
               .enqueue = [&executable, bucket, p] { return executable.replay_part(bucket, p); }};
     call.args.set("runner", stage.runner.name()).set("size", stage.size).set("piece", part.name);
     call.args.set("graph", part.recordable() && executable.captured(bucket));

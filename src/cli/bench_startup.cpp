@@ -55,12 +55,12 @@ Status bench_startup(const BenchOptions& options) {
   for (const GraphRunner* graphs : {&runner.prefill(), &runner.decode()}) {
     const CaptureReport& report = graphs->report();
     const std::int64_t count = graphs->executable().num_captured() * graphs->executable().graph().num_pieces();
-    table.add({graphs->name(), count_text(std::ssize(report.captured)), count_text(count),
+    table.add({std::string(graphs->name()), count_text(std::ssize(report.captured)), count_text(count),
                count_text(report.graphs.nodes), number_text(report.seconds)});
     Json json = Json::object();
     json.set("sizes", report.captured.size()).set("graphs", count).set("nodes", report.graphs.nodes);
     json.set("graph_bytes", report.graphs.bytes).set("seconds", report.seconds);
-    runners.set(graphs->name(), std::move(json));
+    runners.set(std::string(graphs->name()), std::move(json));
   }
   Json json = bench_header(options, *engine);
   const double load_rate = static_cast<double>(memory.weights) / engine->load_seconds();

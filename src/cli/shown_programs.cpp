@@ -11,7 +11,8 @@
 #include "tessera/piecewise/forward_memory.h"
 #include "tessera/piecewise/part_entry.h"
 #include "tessera/piecewise/splitter.h"
-#include "tessera/runner/executables.h"
+#include "tessera/runner/make_executable.h"
+#include "tessera/runner/runner_spec.h"
 
 namespace tessera::cli {
 namespace {
@@ -19,13 +20,13 @@ namespace {
 constexpr std::string_view kProgram = "program:";
 constexpr std::string_view kEntries = "entries";
 
-Result<CompiledForward> compile_prefill(const EnginePlan& plan, Device& device) {
+Result<CompiledForward> compile_spec(const RunnerSpec& spec, const EnginePlan& plan, Device& device) {
   const std::unique_ptr<Compiler> compiler =
       TRY(plan.runner.compilers.make(plan.runner.compiler, {.device = device,
                                                             .ops = op_table(),
                                                             .kernels = *TRY(kernels_of(plan.runner, device)),
                                                             .options = {.deterministic = plan.runner.deterministic}}));
-  return compile_forward(TRY(split_graph(plan.graphs.body, op_table(), plan.runner.split_ops)), *compiler);
+  return compile_forward(TRY(split_graph(spec.graph, op_table(), spec.split_ops)), *compiler);
 }
 
 Result<std::size_t> parse_part(std::string_view name, std::size_t num_parts) {
@@ -47,11 +48,11 @@ Result<std::string> program_text(const CompiledForward& forward, std::string_vie
                      TRY(to_text(named, bucket)));
 }
 
-Result<std::string> entries_text(const CompiledForward& forward, const EnginePlan& plan, const ir::Bucket& largest) {
+Result<std::string> entries_text(const CompiledForward& forward, const RunnerSpec& spec, const ir::Bucket& largest) {
   const ForwardMemory memory = TRY(ForwardMemory::create(forward, {.largest = largest}));
   std::string text;
-  for (const std::int64_t size : plan.runner.prefill_sizes)
-    text += to_text(TRY(part_entries(forward, memory, prefill_bucket(plan.runner, size), /*bound=*/nullptr)));
+  for (const std::int64_t size : spec.ladder)
+    text += to_text(TRY(part_entries(forward, memory, spec.bucket(size), /*bound=*/nullptr)));
   return text;
 }
 
@@ -60,9 +61,11 @@ Result<std::string> entries_text(const CompiledForward& forward, const EnginePla
 bool names_program(std::string_view name) { return name.starts_with(kProgram) || name == kEntries; }
 
 Result<std::string> shown_program(const EnginePlan& plan, Device& device, std::string_view name) {
-  const CompiledForward forward = TRY(compile_prefill(plan, device));
-  const ir::Bucket largest = prefill_bucket(plan.runner, max_padded_tokens(plan.runner));
-  return name == kEntries ? entries_text(forward, plan, largest) : program_text(forward, name, largest);
+  const std::vector<RunnerSpec> specs = TRY(make_runner_specs(plan.graphs, plan.runner));
+  const RunnerSpec& spec = specs[static_cast<std::size_t>(RunnerRole::kPrefill)];
+  const CompiledForward forward = TRY(compile_spec(spec, plan, device));
+  const ir::Bucket largest = spec.bucket(spec.largest);
+  return name == kEntries ? entries_text(forward, spec, largest) : program_text(forward, name, largest);
 }
 
 }  // namespace tessera::cli

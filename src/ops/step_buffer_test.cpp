@@ -52,9 +52,9 @@ TEST_F(StepBufferTest, NeighboursAreOneCopyAndStrangersAreTwo) {
   const std::size_t far = step_.reserve(1000);
   ASSERT_TRUE(step_.allocate(*device_, *stream_).ok());
   const auto copies = [&] {
-    const std::int64_t before = device_->counts().launches;
+    const std::int64_t before = device_->counts().calls;
     EXPECT_TRUE(step_.upload(*stream_).ok());
-    return device_->counts().launches - before;
+    return device_->counts().calls - before;
   };
   write(near + 800, 1, 10);
   write(near, 1, 10);
@@ -72,7 +72,7 @@ TEST_F(StepBufferTest, AFailedUploadIsCarriedByTheNext) {
   const std::size_t offset = step_.reserve(64);
   ASSERT_TRUE(step_.allocate(*device_, *stream_).ok());
   write(offset, 5, 64);
-  device_->set_plan({.launch_fails_at = 1});
+  device_->set_plan({.lost_from = 1});
   EXPECT_FALSE(step_.upload(*stream_).ok());
   device_->set_plan({});
   ASSERT_TRUE(step_.upload(*stream_).ok());

@@ -113,7 +113,7 @@ TEST(DebugMode, AMovedAddressFailsItsForwardAndNoOther) {
     std::string what;
     std::string piece;
   } cases[] = {{"model.layers.1.mlp.down_proj.weight", "weight %", "piece 4"},
-               {"positions", "input %", "piece 0"},
+               {"last_ids", "input %", "piece 0"},
                {"k_cache.2", "state %", "piece 4"}};
   ExternalValues& externals = bench.runner->parts().externals;
   for (const auto& c : cases) {
