@@ -63,7 +63,7 @@ TEST(ProgramText, TellsAPatchedProgramFromTheOriginal) {
 TEST(ProgramText, StatesAreNotCountedBecauseOnlyPartOfThemIsRead) {
   const Program stores = *eager_program(parse(R"(graph @g {
     input %k: f32[T, 2] input %v: f32[T, 2] input %slots: i32[T]
-    state %ks: f32[P, 16, 1, 2] state %vs: f32[P, 16, 1, 2] group "full" full layers [0]
+    state %ks: f32[P, 16, 1, 2] state %vs: f32[P, 16, 1, 2] group "full" paged layers [0]
     kv_store(%k, %v, %slots, mut %ks, mut %vs)
     return })",
                                               op_table()),
