@@ -110,8 +110,8 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
   add.group("Graphs");
   add.value(
       "--cuda-graph-mode", "MODE", "off, piecewise, full, full_and_piecewise (default)",
-      [&graphs](const std::string&, const std::string& text) {
-        graphs.mode = TRY(parse_graph_mode(text));
+      [&graphs](const std::string& flag, const std::string& text) {
+        graphs.mode = TRY(parse_graph_mode(text).with_context(flag));
         return ok_status();
       },
       graph_mode_name(graphs.mode));

@@ -8,10 +8,9 @@ namespace tessera::cli {
 namespace {
 
 TEST(OptionWords, OptionsBecomeTheCommandsFlags) {
-  const std::vector<FlagValue> flags{{.flag = "--mem-fraction-static"},
-                                     {.flag = "--dtype"},
-                                     {.flag = "--page-size"},
-                                     {.flag = "--disable-cuda-graph"}};
+  std::vector<FlagValue> flags;
+  for (const char* name : {"--mem-fraction-static", "--dtype", "--page-size", "--disable-cuda-graph"})
+    flags.emplace_back().flag = name;
   const std::pair<const char*, const char*> cases[] = {
       {"lower mem_fraction_static (0.8, 0.7)", "lower --mem-fraction-static (0.8, 0.7)"},
       {"page_size: 0 is not accepted", "--page-size: 0 is not accepted"},

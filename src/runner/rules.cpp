@@ -36,8 +36,7 @@ Result<GraphMode> parse_graph_mode(std::string_view text) {
   for (std::size_t i = 0; i < kModeNames.size(); ++i) {
     if (kModeNames[i] == text) return static_cast<GraphMode>(i);
   }
-  return invalid_argument(
-      fmt::format("cuda_graph_mode: \"{}\" is none of off, piecewise, full, full_and_piecewise", text));
+  return invalid_argument(fmt::format("\"{}\" is none of off, piecewise, full, full_and_piecewise", text));
 }
 
 std::span<const Rule> piecewise_rules() { return kRules; }

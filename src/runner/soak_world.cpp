@@ -15,7 +15,8 @@ SoakWorld::SoakWorld(const RunnerOptions& options, std::size_t cache_groups, std
       vocab_size_(vocab_size),
       hidden_size_(hidden_size),
       random_(seed) {
-  for (std::int64_t page = options.shared_pages(); page > 0; --page) free_.emplace_back(static_cast<std::int32_t>(page));
+  for (std::int64_t page = options.shared_pages(); page > 0; --page)
+    free_.emplace_back(static_cast<std::int32_t>(page));
   batch_.groups.resize(cache_groups);
 }
 
