@@ -1,6 +1,7 @@
-# make deps       install what is missing from Debian 12 (DEV=1: also for format and tidy)
-# make build      the program, build/tessera, and the library; installs what is missing first, as run and test do
+# make deps       install what is missing from Debian 12, after saying what (DEV=1: also for format and tidy)
+# make build      the program, build/tessera, and the library
 # make run        build, then let the bundled model write (PROMPT="…": your own beginning)
+# make check      build everything and run the fast tests, in under three minutes after a build
 # make test       build everything and run all tests; the last line is "N passed, N failed"
 # make build-cuda the program with the CUDA backend, libtessera_cuda.so, where nvcc is installed (make build does so too)
 # make test-cuda  build everything and run on this machine's GPU: conformance, operators, goldens, verify (DEVICE=cuda:1)
@@ -8,44 +9,51 @@
 # make dist-tests build/tessera-tests.tar.xz, which tests on a machine with a GPU: tools/test_cuda.sh bin
 # make install    into PREFIX (default /usr/local; DESTDIR is heeded)
 # make format     format the sources (CHECK=1: only say what is not formatted)
-# make tidy       clang-tidy over the sources
+# make tidy       clang-tidy over the sources (CHANGED=REVISION: over those changed since)
 # make asan       all tests under AddressSanitizer and UndefinedBehaviorSanitizer
 # make tsan       all tests under ThreadSanitizer
 # make fuzz       mutated input for every parser, FUZZ_SECONDS (600) in all; fails where one finds something (fuzz/README.md)
 # make clean      remove the build folders
+#
+# All that build run deps first. DEPS=skip leaves it out: nothing is installed, and what is missing shows in the build.
+# CUDA=OFF builds without the CUDA backend where nvcc is installed; CUDA=AUTO with it again.
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
-VERSION = $(shell sed -nE 's/^project\(tessera VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: deps build build-cuda run test test-cuda dist dist-tests install format tidy asan tsan fuzz clean help
+.PHONY: deps build build-cuda run check test test-cuda dist dist-tests install format tidy asan tsan fuzz clean help
 .DEFAULT_GOAL := build
 
+export DEPS
+cuda = $(if $(CUDA),-DTESSERA_CUDA=$(CUDA))
+configure = cmake --preset release $(cuda)
+
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 deps:
 	tools/install_deps.sh $(if $(DEV),dev)
 
 build: deps
-	cmake --preset release -DTESSERA_BUILD_TESTS=OFF
+	$(configure) -DTESSERA_BUILD_TESTS=OFF
 	cmake --build --preset release
 
 run: deps
-	cmake --preset release -DTESSERA_BUILD_TESTS=OFF
+	$(configure) -DTESSERA_BUILD_TESTS=OFF
 	cmake --build --preset release --target tessera
 	tools/run_demo.sh $(if $(PROMPT),"$(PROMPT)")
 
-test: deps
-	cmake --preset release -DTESSERA_BUILD_TESTS=ON
+check test: deps
+	$(configure) -DTESSERA_BUILD_TESTS=ON
 	cmake --build --preset release
-	tools/run_tests.py build
+	tools/run_tests.py build $(if $(filter check,$@),-L "^fast$$")
 
 build-cuda: deps
-	cmake --preset release
+	$(configure)
 	cmake --build --preset release --target tessera tessera_cuda
 
 test-cuda: deps
-	cmake --preset release -DTESSERA_BUILD_TESTS=ON -DTESSERA_CUDA=ON
+	$(configure) -DTESSERA_BUILD_TESTS=ON -DTESSERA_CUDA=ON
 	cmake --build --preset release
 	tools/test_cuda.sh build
 
@@ -53,7 +61,7 @@ dist: build
 	tools/pack.py program build build/tessera-$(VERSION).tar.xz
 
 dist-tests: deps
-	cmake --preset release -DTESSERA_BUILD_TESTS=ON -DTESSERA_CUDA=ON
+	$(configure) -DTESSERA_BUILD_TESTS=ON
 	cmake --build --preset release
 	tools/pack.py tests build build/tessera-tests.tar.xz
 
@@ -65,10 +73,10 @@ format:
 
 tidy:
 	cmake --preset tidy
-	tools/tidy.sh
+	tools/tidy.sh $(if $(CHANGED),--changed "$(CHANGED)")
 
 asan tsan: deps
-	cmake --preset $@
+	cmake --preset $@ $(cuda)
 	cmake --build --preset $@
 	tools/run_tests.py build-$@
 

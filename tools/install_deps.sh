@@ -3,6 +3,8 @@
 #   tools/install_deps.sh        for building and testing
 #   tools/install_deps.sh dev    also what `make format` and `make tidy` need
 #   tools/install_deps.sh fuzz   also what `make fuzz` needs
+# Says which packages it will install and how. On a terminal it then asks; elsewhere, and with CI set, it goes on.
+# DEPS=skip in the environment: installs nothing.
 set -euo pipefail
 
 build_packages=(
@@ -29,6 +31,18 @@ case "${1:-}" in
   fuzz) packages+=("${fuzz_packages[@]}") ;;
   *)
     echo "usage: $0 [dev|fuzz]" >&2
+    exit 2
+    ;;
+esac
+
+case "${DEPS:-}" in
+  "") ;;
+  skip)
+    echo "DEPS=skip: no package is looked for or installed."
+    exit 0
+    ;;
+  *)
+    echo "DEPS is \"$DEPS\"; accepted is skip" >&2
     exit 2
     ;;
 esac
@@ -65,6 +79,14 @@ if ((EUID != 0)); then
   as_root=(sudo)
 fi
 
-printf 'installing %s\n' "${missing[@]}"
+echo "To be installed from Debian, with what they depend on${as_root[*]:+, through sudo}:"
+printf '  %s\n' "${missing[@]}"
+if [[ -t 0 && -z "${CI:-}" ]]; then
+  read -rp "Go on? [y/N] (DEPS=skip goes on without them) " answer
+  if [[ "$answer" != [yY]* ]]; then
+    echo "Nothing was installed." >&2
+    exit 1
+  fi
+fi
 "${as_root[@]}" apt-get update -q
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"

@@ -10,6 +10,10 @@ if (($# != 1)) || [[ ! -d "$1" ]]; then
 fi
 folder=$(cd "$1" && pwd)
 device=${DEVICE:-cuda}
+if [[ "$device" == cuda* ]] && ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
+  echo "DEVICE is $device, and there is no NVIDIA GPU; DEVICE=cpu runs the same tests on the CPU" >&2
+  exit 1
+fi
 root=$(cd "$(dirname "$0")/.." && pwd)
 export TESSERA_TEST_DEVICE=$device TESSERA_SOURCE_DIR=$root
 

@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""Tests of check_layers.py and run_tests.py on made-up inputs. Catches: a checker that lets a fault pass, and a count
-that hides a crash, an empty program or a failed script."""
+"""Tests of the Makefile and of check_layers.py, run_tests.py and install_deps.sh on made-up inputs. Catches: a checker
+that lets a fault pass, a count that hides a crash, an empty program or a failed script, a target that make cannot
+expand, and packages that are installed unannounced."""
 
+import os
 import pathlib
+import pty
+import re
 import subprocess
 import sys
 import tempfile
@@ -126,6 +130,76 @@ class RunTests(unittest.TestCase):
         tally = run_tests.Tally()
         run_tests.count_script("x_script", "first\nthe reason\n", False, tally)
         self.assertEqual(tally.failed, ["x_script: the reason"])
+
+
+class Makefile(unittest.TestCase):
+    ROOT = TOOLS.parent
+
+    def test_every_target_expands_and_is_explained(self):
+        text = (self.ROOT / "Makefile").read_text()
+        targets = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE).group(1).split()
+        rules = " ".join(re.findall(r"^([a-z][a-z -]*):(?!=)", text, re.MULTILINE)).split()
+        self.assertEqual(sorted(targets), sorted(rules))
+        for target in targets:
+            done = subprocess.run(["make", "--dry-run", target], cwd=self.ROOT, capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), target)
+            self.assertTrue(target == "help" or f"\n# make {target} " in "\n" + text, f"{target} has no line of help")
+
+    def test_the_archive_is_named_after_the_version(self):
+        output = subprocess.run(["make", "--dry-run", "dist"], cwd=self.ROOT, capture_output=True, text=True, check=True).stdout
+        self.assertRegex(output, r"build/tessera-\d+\.\d+\.\d+\.tar\.xz")
+
+
+class InstallDeps(unittest.TestCase):
+    """Runs install_deps.sh with an apt-get and a dpkg-query that only note how they were called."""
+
+    def run_with(self, environment, installed, answer=None):
+        """Returns exit status, output and the calls of apt-get. `answer`: typed on a terminal; None: there is none."""
+        with tempfile.TemporaryDirectory() as folder:
+            calls = pathlib.Path(folder) / "calls"
+            calls.touch()
+            for name, script in (("apt-get", f'echo "apt-get $*" | tee -a "{calls}"\n'), ("sudo", '"$@"\n'),
+                                 ("dpkg-query", f"printf {'installed' if installed else 'not-installed'}\n")):
+                path = pathlib.Path(folder) / name
+                path.write_text("#!/bin/sh\n" + script)
+                path.chmod(0o755)
+            variables = {key: value for key, value in os.environ.items() if key not in ("CI", "DEPS")}
+            variables |= {"PATH": f"{folder}:{os.environ['PATH']}"} | environment
+            ours, terminal = pty.openpty() if answer is not None else (None, subprocess.DEVNULL)
+            if answer is not None:
+                os.write(ours, answer.encode())
+            done = subprocess.run([TOOLS / "install_deps.sh"], env=variables, stdin=terminal, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, check=False, timeout=30)
+            for end in (ours, terminal) if answer is not None else ():
+                os.close(end)
+            return done.returncode, done.stdout, calls.read_text()
+
+    def setUp(self):
+        if not re.search("^ID=debian$", pathlib.Path("/etc/os-release").read_text(), re.MULTILINE):
+            self.skipTest("this is not Debian")
+
+    def test_says_what_before_it_installs(self):
+        for environment in ({}, {"CI": "true"}):
+            status, output, calls = self.run_with(environment, installed=False)
+            self.assertEqual(status, 0, output)
+            self.assertIn("libdnnl-dev", calls)
+            self.assertLess(output.index("To be installed from Debian"), output.index("apt-get update"))
+            self.assertLess(output.index("  libdnnl-dev\n"), output.index("apt-get update"))
+
+    def test_installs_nothing_that_is_there(self):
+        self.assertEqual(self.run_with({}, installed=True)[::2], (0, ""))
+
+    def test_skipping_installs_nothing(self):
+        status, output, calls = self.run_with({"DEPS": "skip"}, installed=False)
+        self.assertEqual((status, calls), (0, ""))
+        self.assertIn("DEPS=skip", output)
+        self.assertEqual(self.run_with({"DEPS": "maybe"}, installed=False)[::2], (2, ""))
+
+    def test_asks_on_a_terminal_unless_in_ci(self):
+        self.assertEqual(self.run_with({}, installed=False, answer="n\n")[::2], (1, ""))
+        self.assertEqual(self.run_with({}, installed=False, answer="\n")[::2], (1, ""))
+        self.assertIn("install", self.run_with({}, installed=False, answer="y\n")[2])
+        self.assertIn("install", self.run_with({"CI": "true"}, installed=False, answer="n\n")[2])
 
 
 if __name__ == "__main__":

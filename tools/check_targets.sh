@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Runs every target that the Makefile names, or those given, in a copy of the working tree:
+#   tools/check_targets.sh [TARGET …]
+# Where nvcc is installed twice: with it, and with CUDA=OFF as if it were not there. Prints each target's time and, where
+# it fails, the end of its output; the last line is "N passed, N failed". All targets take hours: asan and tsan build and
+# run everything again.
+#   DEPS=skip          installs nothing
+#   CUDA=AUTO, =OFF    only with nvcc, only without
+#   FUZZ_SECONDS=60    for the target fuzz
+# test-cuda needs nvcc and a GPU; where one is missing it must fail and say which.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+mapfile -t targets < <(sed -n 's/^\.PHONY: //p' Makefile | tr ' ' '\n')
+chosen=("${targets[@]}")
+if (($# > 0)); then
+  chosen=("$@")
+  for target in "$@"; do
+    if [[ " ${targets[*]} " != *" $target "* ]]; then
+      echo "\"$target\" is no target; the Makefile has ${targets[*]}" >&2
+      exit 2
+    fi
+  done
+fi
+
+has_nvcc() { PATH="$PATH:/usr/local/cuda/bin" command -v nvcc >/dev/null; }
+has_gpu() { compgen -G '/dev/nvidia[0-9]*' >/dev/null; }
+modes=("${CUDA:-}")
+if [[ -z "${CUDA:-}" ]]; then
+  modes=(OFF)
+  has_nvcc && modes=(AUTO OFF)
+fi
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+passed=0
+failed=0
+
+# arguments TARGET: what the target is run with.
+arguments() {
+  case "$1" in
+    deps) echo DEV=1 ;;
+    fuzz) echo "FUZZ_SECONDS=${FUZZ_SECONDS:-60}" ;;
+    format) echo CHECK=1 ;;
+    install) echo "PREFIX=$scratch/prefix" ;;
+  esac
+}
+
+# expected_error TARGET MODE: what a target must say that cannot work here; nothing where it must work.
+expected_error() {
+  [[ "$1" == test-cuda ]] || return 0
+  if ! has_nvcc; then
+    echo "there is no nvcc"
+  elif ! has_gpu; then
+    echo "there is no NVIDIA GPU"
+  fi
+}
+
+run_target() {
+  local target=$1 mode=$2 log=$scratch/log status begin=$SECONDS error words
+  mapfile -t words < <(arguments "$target")
+  (cd "$scratch/copy" && make "$target" CUDA="$mode" DEPS="${DEPS:-}" "${words[@]}") </dev/null >"$log" 2>&1
+  status=$?
+  error=$(expected_error "$target" "$mode")
+  if [[ -z "$error" && $status -eq 0 ]] || [[ -n "$error" && $status -ne 0 && -n "$(grep -F "$error" "$log")" ]]; then
+    passed=$((passed + 1))
+    echo "ok: make $target CUDA=$mode: $((SECONDS - begin)) s${error:+, refused because $error}"
+  else
+    failed=$((failed + 1))
+    echo "FAILED: make $target CUDA=$mode: exit status $status after $((SECONDS - begin)) s${error:+, expected: \"$error\"}"
+    tail -n 40 "$log" | sed 's/^/  /'
+  fi
+}
+
+for mode in "${modes[@]}"; do
+  rm -rf "$scratch/copy"
+  mkdir "$scratch/copy"
+  git ls-files --cached --others --exclude-standard -z | tar --null --files-from - --create | tar -C "$scratch/copy" --extract
+  for target in "${chosen[@]}"; do
+    # It insists on CUDA, so that a second run would be the first again.
+    [[ "$target" == test-cuda && "$mode" == OFF ]] && has_nvcc && continue
+    run_target "$target" "$mode"
+  done
+done
+echo "$passed passed, $failed failed"
+((failed == 0 && passed > 0))
