@@ -57,6 +57,8 @@ const std::vector<Documented>& documented() {
       {{"--tensor-parallel-size", "1"}, kOnlyOne, {"--tensor-parallel-size", "x"}},
       {{"--pp-size", "1"}, kOnlyOne, {"--pp-size", "2"}},
       {{"--dp-size", "1"}, kOnlyOne, {"--dp-size", "2"}},
+      {{"--pipeline-parallel-size", "1"}, kOnlyOne, {"--pp-size", "2"}},
+      {{"--data-parallel-size", "1"}, kOnlyOne, {"--dp-size", "2"}},
       {{"--mem-fraction-static", "0.5"}, kTaken, {"--mem-fraction-static", "0.96"}},
       {{"--chunked-prefill-size", "64"}, kTaken, {"--chunked-prefill-size", "-1"}},
       {{"--max-running-requests", "3"}, kTaken, {"--max-running-requests", "0"}},

@@ -12,10 +12,55 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::array<std::string_view, 12> kNotYet = {
-    "--quantization",   "--nnodes",           "--ep-size",    "--moe-a2a-backend",       "--enable-dp-attention",
-    "--enable-eplb",    "--enable-lora",      "--lora-paths", "--speculative-algorithm", "--disaggregation-mode",
-    "--dllm-algorithm", "--enable-multimodal"};
+struct Missing {
+  std::string_view flags;    // separated by spaces; "--lora-*" stands for every flag that begins with "--lora-"
+  std::string_view feature;  // what they ask for
+  std::string_view instead;  // what there is
+};
+
+constexpr std::string_view kDense = "there are no mixture-of-experts models yet, dense ones are supported";
+constexpr std::array kMissing = {
+    Missing{"--quantization --quantization-* --torchao-config", "quantised weights",
+            "checkpoints in float32, bfloat16 and float16 are supported"},
+    Missing{"--nnodes --node-rank --dist-init-addr --nccl-init-addr", "a model on several machines",
+            "one process serves one model on one device"},
+    Missing{"--enable-dp-attention --enable-dp-lm-head --dp-attention-*", "data-parallel attention",
+            "several processes behind a balancer are several replicas"},
+    Missing{"--ep-size --ep --expert-parallel-size --enable-ep-moe --moe-* --deepep-* --enable-deepep-moe "
+            "--mooncake-ib-device",
+            "expert parallelism and its all-to-all (A2A) exchange", kDense},
+    Missing{"--enable-eplb --eplb-* --ep-num-redundant-experts --ep-dispatch-algorithm --init-expert-location",
+            "balancing of experts (EPLB)", kDense},
+    Missing{"--expert-distribution-recorder-* --enable-expert-distribution-metrics",
+            "recording of how tokens are distributed over experts", kDense},
+    Missing{"--enable-two-batch-overlap --tbo-* --enable-single-batch-overlap",
+            "overlap of two half batches (two-batch overlap)",
+            "a batch runs as a whole, and the next one is prepared meanwhile"},
+    Missing{"--enable-lora --lora-* --max-lora-* --max-loras-per-batch --max-loaded-loras", "LoRA adapters",
+            "a checkpoint with the adapter merged into it is supported"},
+    Missing{"--disaggregation-* --num-reserved-decode-tokens", "prefill and decode on different servers (PD disaggregation)",
+            "one server does both"},
+    Missing{"--speculative-*", "speculative decoding", "one token of each request is decoded at a time"},
+    Missing{"--dllm-*", "diffusion language models", "autoregressive ones are supported"},
+    Missing{"--enable-multimodal --mm-*", "images, sound and video", "text is supported"},
+};
+
+bool matches(std::string_view pattern, std::string_view flag) {
+  if (pattern.ends_with('*')) return flag.starts_with(pattern.substr(0, pattern.size() - 1));
+  return flag == pattern;
+}
+
+const Missing* find_missing(std::string_view flag) {
+  for (const Missing& missing : kMissing) {
+    std::string_view rest = missing.flags;
+    while (!rest.empty()) {
+      const std::string_view pattern = rest.substr(0, rest.find(' '));
+      if (matches(pattern, flag)) return &missing;
+      rest.remove_prefix(std::min(rest.size(), pattern.size() + 1));
+    }
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -25,8 +70,9 @@ Status unknown_argument(std::string_view command, std::string_view argument, std
         fmt::format("unexpected argument \"{}\"; tessera {} --help lists what is accepted", argument, command));
   }
   const std::string_view name = argument.substr(0, argument.find('='));
-  if (std::find(kNotYet.begin(), kNotYet.end(), name) != kNotYet.end()) {
-    return unimplemented(fmt::format("{} is not supported yet", name));
+  if (const Missing* missing = find_missing(name); missing != nullptr) {
+    return unimplemented(
+        fmt::format("{} is not supported yet: it asks for {}; {}", name, missing->feature, missing->instead));
   }
   std::vector<std::string_view> candidates(flags.begin(), flags.end());
   std::erase(candidates, name);  // a file cannot ask for help

@@ -1,5 +1,4 @@
-// Flags that are not there: those of the documentation that this engine does not have yet, and
-// mistyped ones.
+// Flags that a command does not have: SGLang's for features that this engine lacks, and mistyped ones.
 #pragma once
 
 #include <span>
@@ -10,7 +9,9 @@
 
 namespace tessera::cli {
 
-// The error for `argument`, which no option of `command` took. `flags`: the command's, each "--name".
+// The error for `argument`, which no option of `command` took. `flags`: the command's, each "--name". kUnimplemented
+// for a feature that is missing: it names the flag, the feature, and what is supported. kInvalidArgument for all else,
+// with the flags that are spelled alike.
 Status unknown_argument(std::string_view command, std::string_view argument, std::span<const std::string> flags);
 
 }  // namespace tessera::cli

@@ -12,6 +12,7 @@
 #include "tessera/cli/cache_dir.h"
 #include "tessera/cli/commands.h"
 #include "tessera/cli/effective_config.h"
+#include "tessera/cli/environment.h"
 #include "tessera/cli/failure_report.h"
 #include "tessera/cli/model_source.h"
 #include "tessera/cli/option_words.h"
@@ -35,6 +36,9 @@ Status start_logging(const CommandLine& line) {
   TRY(set_log_level("warn"));
   for (const std::string& level : line.log_levels) TRY(set_log_level(level).with_context("--log-level"));
   for (const std::string& warning : line.warnings) log_warn("cli", "{}", warning);
+  if (engine_of(line.command) != nullptr) {
+    for (const std::string& warning : environment_warnings()) log_warn("cli", "{}", warning);
+  }
   return ok_status();
 }
 

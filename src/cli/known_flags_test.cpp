@@ -1,0 +1,96 @@
+// Catches: a flag of SGLang's for a feature that the engine lacks which is ignored, taken for a typing error, or refused
+// without a word on what is supported; and a refusal that takes in a flag that there is.
+#include "tessera/cli/known_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cctype>
+
+#include "tessera/cli/parse.h"
+
+namespace tessera::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct MissingFlag {
+  std::string flag;
+  std::string value;  // "" of a switch
+  std::string feature;
+};
+
+void PrintTo(const MissingFlag& missing, std::ostream* out) { *out << missing.flag; }
+
+class MissingFeature : public ::testing::TestWithParam<MissingFlag> {};
+
+std::string test_name(const ::testing::TestParamInfo<MissingFlag>& missing) {
+  std::string name;
+  for (const char c : missing.param.flag.substr(2)) name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return name;
+}
+
+TEST_P(MissingFeature, IsNamedWithWhatThereIs) {
+  const auto& [flag, value, feature] = GetParam();
+  std::vector<std::vector<std::string>> spellings = {{flag}};
+  if (!value.empty()) spellings = {{flag, value}, {flag + "=" + value}};
+  for (const std::vector<std::string>& spelling : spellings) {
+    std::vector<std::string> words = {"serve", "--model-path", "m"};
+    words.insert(words.end(), spelling.begin(), spelling.end());
+    const Status status = parse_command_line(words).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(status.message(), AllOf(StartsWith(flag + " is not supported yet: "), HasSubstr(feature),
+                                        ::testing::ContainsRegex("; .*(support|server|process|batch|token)")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OfSglang, MissingFeature,
+    ::testing::Values(MissingFlag{"--quantization", "fp8", "quantised weights"},
+                      MissingFlag{"--nnodes", "2", "several machines"},
+                      MissingFlag{"--enable-dp-attention", "", "data-parallel attention"},
+                      MissingFlag{"--ep-size", "2", "expert parallelism"},
+                      MissingFlag{"--moe-a2a-backend", "deepep", "all-to-all (A2A)"},
+                      MissingFlag{"--enable-deepep-moe", "", "all-to-all (A2A)"},
+                      MissingFlag{"--deepep-mode", "normal", "all-to-all (A2A)"},
+                      MissingFlag{"--enable-eplb", "", "balancing of experts (EPLB)"},
+                      MissingFlag{"--eplb-algorithm", "auto", "balancing of experts (EPLB)"},
+                      MissingFlag{"--expert-distribution-recorder-mode", "stat", "distributed over experts"},
+                      MissingFlag{"--enable-two-batch-overlap", "", "two-batch overlap"},
+                      MissingFlag{"--tbo-token-distribution-threshold", "0.5", "two-batch overlap"},
+                      MissingFlag{"--enable-lora", "", "LoRA adapters"},
+                      MissingFlag{"--lora-paths", "a=b", "LoRA adapters"},
+                      MissingFlag{"--max-lora-rank", "16", "LoRA adapters"},
+                      MissingFlag{"--max-loras-per-batch", "8", "LoRA adapters"},
+                      MissingFlag{"--disaggregation-mode", "prefill", "PD disaggregation"},
+                      MissingFlag{"--disaggregation-bootstrap-port", "8998", "PD disaggregation"},
+                      MissingFlag{"--speculative-algorithm", "EAGLE", "speculative decoding"},
+                      MissingFlag{"--speculative-draft-model-path", "d", "speculative decoding"},
+                      MissingFlag{"--dllm-algorithm", "LowConfidence", "diffusion language models"},
+                      MissingFlag{"--enable-multimodal", "", "images"}),
+    test_name);
+
+TEST(UnknownArgument, AMistypedFlagIsNoMissingFeature) {
+  const std::vector<std::string> flags = {"--model-path", "--max-running-requests"};
+  const Status status = unknown_argument("serve", "--modelpath", flags);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("did you mean --model-path"), Not(HasSubstr("not supported yet"))));
+}
+
+TEST(UnknownArgument, NoFlagThatThereIsLooksMissing) {
+  for (const char* command : {"serve", "generate", "chat", "score", "explain", "verify", "bench"}) {
+    const Result<CommandLine> help = parse_command_line({command, "--help"});
+    ASSERT_TRUE(help.ok());
+    const std::string& text = std::get<ShowText>(help->command).text;
+    for (std::size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {
+      const std::string flag = text.substr(at, text.find_first_not_of("-abcdefghijklmnopqrstuvwxyz0123456789", at) - at);
+      EXPECT_NE(unknown_argument(command, flag, {}).code(), StatusCode::kUnimplemented) << flag;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::cli
