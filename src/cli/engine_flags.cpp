@@ -71,7 +71,8 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
       engine.device);
   add.group("");
   add.flag("--trust-remote-code", "accepted: nothing remote is ever run", common.trust_remote_code);
-  for (const char* names : {"--tp-size,--tp,--tensor-parallel-size", "--pp-size,--pipeline-parallel-size", "--dp-size,--data-parallel-size"})
+  for (const char* names : {"--tp-size,--tp,--tensor-parallel-size", "--pp-size,--pipeline-parallel-size",
+                            "--dp-size,--data-parallel-size"})
     add.value(names, "1", "", only("1"), 1);
 }
 
@@ -142,13 +143,14 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
   add.names("--cuda-graph-disable-passes", "passes over graphs that are left out", graphs.disabled_passes);
   add.flag("--disable-cost-measurement", "do not time forwards when idle: dispatch pads without looking at costs",
            common.disable_cost_measurement);
-  add.flag("--enable-cudagraph-gc", "give cached memory back after each captured size", graphs.gc);
   add.flag("--enable-torch-compile", "conflicts with prefill graphs, which it turns off", graphs.torch_compile);
   add.flag("--enable-torch-compile-debug-mode", "check every replay: addresses, stale values, NaN; slow", graphs.debug);
   add.group("");
   add.integer("--torch-compile-max-bs", "of --enable-torch-compile", kSize, common.torch_compile_max_bs);
   add.flag("--enable-vit-cuda-graph", "of vision towers, which there are none of yet", common.enable_vit);
   add.flag("--enable-piecewise-cuda-graph", "deprecated", common.enable_piecewise);
+  add.flag("--enable-cudagraph-gc", "no effect: there is no garbage collector to leave on during capture",
+           common.cudagraph_gc);
 }
 
 }  // namespace
@@ -191,6 +193,10 @@ std::vector<std::string> warnings_about(const EngineOptions& engine, const Commo
   if (engine.graphs.enforce_piecewise_cuda_graph &&
       (engine.graphs.disable_cuda_graph || engine.graphs.disable_piecewise_cuda_graph))
     warnings.emplace_back("--enforce-piecewise-cuda-graph is overruled by the flag that disables them");
+  if (common.cudagraph_gc)
+    warnings.emplace_back(
+        "--enable-cudagraph-gc has no effect: Python's garbage collector, which it leaves on while graphs "
+        "are captured, is not part of this program");
   if (common.torch_compile_max_bs > 0)
     warnings.emplace_back("--torch-compile-max-bs has no effect: decode graphs are not compiled any further yet");
   return warnings;

@@ -117,7 +117,6 @@ std::string failure_advice(const EngineOptions& options) {
   line(!decode_only && !no_graphs, "--piecewise-cuda-graph-max-tokens 2048 (1024, 512)", "smaller prefill graphs");
   line(!decode_only && !no_graphs, "--piecewise-cuda-graph-tokens 64,256,1024", "fewer of them");
   line(!no_graphs, "--cuda-graph-max-bs 16", "smaller decode graphs");
-  line(!no_graphs && !graphs.gc, "--enable-cudagraph-gc", "what libraries keep is given back between captures");
   line(graphs.torch_compile, "no --enable-torch-compile", "one compiler less");
   line(no_graphs, "--chunked-prefill-size 1024", "smaller forwards");
   line(!decode_only && !no_graphs, "--disable-piecewise-cuda-graph", "prefills run eagerly");

@@ -59,8 +59,7 @@ TEST_F(FailureReport, SaysWhatHelpsAndKeepsAReport) {
   EXPECT_THAT(said, AllOf(HasSubstr("--disable-piecewise-cuda-graph"), HasSubstr("--mem-fraction-static 0.8 (0.7)"),
                           HasSubstr("--piecewise-cuda-graph-max-tokens 2048 (1024, 512)"),
                           HasSubstr("--piecewise-cuda-graph-tokens"), HasSubstr("--cuda-graph-max-bs 16"),
-                          HasSubstr("--enable-cudagraph-gc"), HasSubstr("--disable-cuda-graph"),
-                          Not(HasSubstr("--enable-torch-compile"))));
+                          HasSubstr("--disable-cuda-graph"), Not(HasSubstr("--enable-torch-compile"))));
   const std::string_view begins = "A report of this start: ";
   const std::size_t at = said.find(begins);
   ASSERT_NE(at, std::string::npos) << said;
@@ -96,11 +95,9 @@ TEST_F(FailureReport, OtherErrorsAndOtherCommandsSayNoMore) {
 TEST_F(FailureReport, ProposesNothingThatIsSet) {
   EngineOptions options;
   options.graphs.disable_piecewise_cuda_graph = true;
-  options.graphs.gc = true;
   options.graphs.torch_compile = true;
-  EXPECT_THAT(failure_advice(options),
-              AllOf(Not(HasSubstr("piecewise")), Not(HasSubstr("--enable-cudagraph-gc")),
-                    HasSubstr("no --enable-torch-compile"), HasSubstr("--disable-cuda-graph")));
+  EXPECT_THAT(failure_advice(options), AllOf(Not(HasSubstr("piecewise")), HasSubstr("no --enable-torch-compile"),
+                                             HasSubstr("--disable-cuda-graph")));
   options.graphs.disable_cuda_graph = true;
   EXPECT_THAT(failure_advice(options),
               AllOf(Not(HasSubstr("cuda-graph")), HasSubstr("--chunked-prefill-size"), HasSubstr("0.8")));

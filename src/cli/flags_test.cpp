@@ -85,7 +85,7 @@ const std::vector<Documented>& documented() {
       {{"--enable-torch-compile"}, kTaken, {"--enable-torch-compile=x"}},
       {{"--torch-compile-max-bs", "32"}, kWarned, {"--torch-compile-max-bs", "0"}},
       {{"--enable-torch-compile-debug-mode"}, kTaken, {"--enable-torch-compile-debug-mode=x"}},
-      {{"--enable-cudagraph-gc"}, kTaken, {"--enable-cudagraph-gc=x"}},
+      {{"--enable-cudagraph-gc"}, kWarned, {"--enable-cudagraph-gc=x"}},
       {{"--enable-metrics"}, kNothing, {"--enable-metrics=x"}},
       {{"--log-level", "info"}, kTaken, {"--log-level"}},
       {{"--cuda-graph-mode", "full"}, kTaken, {"--cuda-graph-mode", "fast"}},
@@ -142,18 +142,18 @@ TEST(DocumentedFlags, ReachTheirOptions) {
   const Result<CommandLine> line =
       parse({"serve", "--model-path", kModel, "--cuda-graph-capture", "core", "--cuda-graph-schedule", "auto",
              "--cuda-graph-memory-budget", "0.5GiB", "--enable-torch-compile", "--enable-torch-compile-debug-mode",
-             "--enable-cudagraph-gc", "--cuda-graph-disable-passes", "a,b", "c", "--disable-cost-measurement"});
+             "--cuda-graph-disable-passes", "a,b", "c", "--disable-cost-measurement"});
   ASSERT_TRUE(line.ok()) << line.status().message();
   const GraphOptions& graphs = std::get<ServeOptions>(line->command).engine.graphs;
   EXPECT_EQ(graphs.capture, CaptureMode::kCore);
   EXPECT_EQ(graphs.schedule, PrefillSchedule::kAuto);
   EXPECT_EQ(graphs.memory_budget, std::int64_t{1} << 29);
-  EXPECT_TRUE(graphs.torch_compile && graphs.debug && graphs.gc);
+  EXPECT_TRUE(graphs.torch_compile && graphs.debug);
   EXPECT_FALSE(graphs.measure_costs);
   EXPECT_THAT(graphs.disabled_passes, ElementsAre("a", "b", "c"));
   const GraphOptions plain = std::get<ServeOptions>(parse({"serve", "--model-path", kModel})->command).engine.graphs;
   EXPECT_EQ(plain.capture, CaptureMode::kEager);
-  EXPECT_FALSE(plain.torch_compile || plain.debug || plain.gc);
+  EXPECT_FALSE(plain.torch_compile || plain.debug);
   EXPECT_TRUE(plain.measure_costs);
 }
 
