@@ -1,3 +1,11 @@
+# `make check` runs all tests but these, whose programs take more than ten seconds.
+set(TESSERA_SLOW_TESTS
+  page_script server_load_script)
+# Operators, engine and whole models on the device that TESSERA_TEST_DEVICE names.
+set(TESSERA_GPU_TESTS
+  cuda_device_test ops_test capture_guard_test engine_test goldens_test demo_model_test steady_decode_test)
+file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
+
 # tessera_layer(NAME SRCS … TESTS … DEPS … [PRIVATE_DEPS …])
 #
 # One folder of src/: a static library tessera_NAME of SRCS, and a test program NAME_test of TESTS.
@@ -49,8 +57,17 @@ function(tessera_script_test NAME)
   tessera_test_properties(${NAME}_script)
 endfunction()
 
+# Labels: every test is fast or slow; gpu marks those that tools/test_cuda.sh runs on a GPU, named in gpu_tests.txt.
 function(tessera_test_properties TEST)
-  set_tests_properties(${TEST} PROPERTIES TIMEOUT ${TESSERA_TEST_TIMEOUT_S})
+  set(labels fast)
+  if(TEST IN_LIST TESSERA_SLOW_TESTS)
+    set(labels slow)
+  endif()
+  if(TEST IN_LIST TESSERA_GPU_TESTS)
+    list(APPEND labels gpu)
+    file(APPEND ${PROJECT_BINARY_DIR}/gpu_tests.txt "${TEST}\n")
+  endif()
+  set_tests_properties(${TEST} PROPERTIES TIMEOUT ${TESSERA_TEST_TIMEOUT_S} LABELS "${labels}")
   if(TESSERA_SANITIZE MATCHES thread)
     set_tests_properties(${TEST} PROPERTIES
       ENVIRONMENT "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp")

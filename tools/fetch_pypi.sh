@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Third-party sources from PyPI at pinned versions and hashes (tools/NAME.txt), laid out in FOLDER:
-#   tools/fetch_pypi.sh cuda_headers FOLDER   flashinfer/include, flashinfer/cutlass, cudnn_frontend/include
+#   tools/fetch_pypi.sh cuda_headers FOLDER   flashinfer/include, flashinfer/cutlass, cudnn_frontend/include, licences
 #   tools/fetch_pypi.sh xgrammar FOLDER       xgrammar/cpp, xgrammar/include, xgrammar/3rdparty; with tools/xgrammar.patch
 # Does nothing where they are.
 set -euo pipefail
@@ -37,6 +37,8 @@ fetch_cuda_headers() {
   mv "$scratch/unpacked/flashinfer/data/cutlass/include" "$folder/flashinfer/cutlass"
   cp -R "$scratch/unpacked/flashinfer/data/cutlass/tools/util/include/." "$folder/flashinfer/cutlass"
   mv "$scratch/unpacked/include" "$folder/cudnn_frontend/include"
+  mv "$scratch"/unpacked/flashinfer_python-*.dist-info/licenses/LICENSE "$folder/flashinfer"
+  mv "$scratch"/unpacked/nvidia_cudnn_frontend-*.dist-info/licenses/{LICENSE.txt,LICENSE-MIT.txt,NOTICE} "$folder/cudnn_frontend"
 }
 
 fetch_xgrammar() {

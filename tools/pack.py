@@ -4,8 +4,9 @@
   tools/pack.py program BUILD_FOLDER ARCHIVE.tar.xz   what is installed, and the libraries it needs
   tools/pack.py tests BUILD_FOLDER ARCHIVE.tar.xz     the programs that tools/test_cuda.sh runs, with their data
 
-Libraries lie beside the programs or in lib/, where $ORIGIN finds them. Not packed are glibc, the compiler's run-time
-library and CUDA's own libraries: those are the system's. Fails where the archive is larger than LIMIT_MIB."""
+Libraries lie beside the programs or in lib/, where $ORIGIN finds them; licenses/ has the licence of each, and of what is
+compiled in (tools/licenses.py). Not packed are glibc, the compiler's run-time library and CUDA's own libraries: those are
+the system's. A build without the CUDA backend gives archives for CPUs. Fails where the archive is larger than LIMIT_MIB."""
 
 import pathlib
 import re
@@ -14,17 +15,18 @@ import subprocess
 import sys
 import tempfile
 
+import licenses
+
 LIMIT_MIB = {"program": 50, "tests": 48}
 SYSTEM = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|"
                     r"cublas\w*|cudart|cudnn\w*|cuda|nvrtc\S*))\.so")
-TEST_PROGRAMS = ["src/device/cuda_device_test", "src/ops/ops_test", "src/engine/engine_test", "tests/goldens_test",
-                 "tests/demo_model_test", "tests/steady_decode_test", "tests/capture_guard_test"]
 TEST_DATA = ["tests/data/goldens", "tests/data/demo", "models/demo", "tools/test_cuda.sh"]
+DOCUMENTS = ["README.md", "LICENSE", "CHANGELOG.md"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def needed_libraries(program):
-    """Paths of the shared libraries that are not the system's."""
+    """Paths of the shared libraries that are neither the system's nor ours, by the name under which they are loaded."""
     listing = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
     found = {}
     for line in listing.splitlines():
@@ -44,10 +46,13 @@ def copy_stripped(source, target):
 
 
 def copy_libraries(programs, folder):
+    """Returns the libraries' paths on this machine."""
+    libraries = {}
     for program in programs:
-        for name, path in needed_libraries(program).items():
-            if not (folder / name).exists():
-                copy_stripped(path, folder / name)
+        libraries |= needed_libraries(program)
+    for name, path in libraries.items():
+        copy_stripped(path, folder / name)
+    return libraries.values()
 
 
 def stage_program(build, stage):
@@ -57,37 +62,48 @@ def stage_program(build, stage):
     for library in (stage / "lib").glob("libtessera.so*"):  # for programs that link it; this archive has none
         library.unlink()
     shutil.copytree(ROOT / "models" / "demo", stage / "models" / "demo")
-    for name in ["README.md", "LICENSE", "CHANGELOG.md"]:
-        shutil.copy(ROOT / name, stage / name)
-    copy_libraries([stage / "bin" / "tessera", *(stage / "lib").glob("*.so")], stage / "lib")
+    return copy_libraries([stage / "bin" / "tessera", *(stage / "lib").glob("*.so")], stage / "lib")
+
+
+def test_programs(build):
+    for name in (build / "gpu_tests.txt").read_text().split():
+        found = [path for path in build.rglob(name) if path.is_file()]
+        if not found:
+            sys.exit(f"{build} has no {name}: build all tests first")
+        yield found[0]
 
 
 def stage_tests(build, stage):
-    programs = [build / "tessera", build / "libtessera_cuda.so", *(build / name for name in TEST_PROGRAMS)]
+    programs = [build / "tessera", *test_programs(build)]
+    if (build / "libtessera_cuda.so").exists():
+        programs.append(build / "libtessera_cuda.so")
     for program in programs:
         copy_stripped(program, stage / "bin" / program.name)
-    copy_libraries(programs, stage / "bin")
+    shutil.copy(build / "gpu_tests.txt", stage / "bin")
     for name in TEST_DATA:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, stage / name)
         else:
             (stage / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, stage / name)
+    return copy_libraries(programs, stage / "bin")
 
 
 def main():
     if len(sys.argv) != 4 or sys.argv[1] not in LIMIT_MIB:
         sys.exit(__doc__)
     kind, build, archive = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
-    if kind == "tests" and not (build / "libtessera_cuda.so").exists():
-        sys.exit(f"{build} has no libtessera_cuda.so: `make build-cuda` makes it where there is nvcc")
     with tempfile.TemporaryDirectory() as scratch:
         stage = pathlib.Path(scratch) / archive.name.removesuffix(".tar.xz")
         stage.mkdir()
-        (stage_program if kind == "program" else stage_tests)(build, stage)
+        libraries = (stage_program if kind == "program" else stage_tests)(build, stage)
+        for name in DOCUMENTS:
+            shutil.copy(ROOT / name, stage / name)
+        licenses.collect(build, libraries, stage / "licenses", with_tests=kind == "tests")
         subprocess.run(["tar", "-C", scratch, "-I", "xz -T0 -6", "-cf", archive, stage.name], check=True)
     size = archive.stat().st_size / 2**20
-    print(f"{archive.name}: {size:.1f} MiB")
+    device = "GPUs and CPUs" if (build / "libtessera_cuda.so").exists() else "CPUs, without the CUDA backend"
+    print(f"{archive.name}: for {device}, {size:.1f} MiB")
     if size > LIMIT_MIB[kind]:
         sys.exit(f"{archive.name} is larger than the {LIMIT_MIB[kind]} MiB that it may be")
 

@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # Runs on a GPU: conformance of the device, every operator, goldens, the bundled model, and verify.
-#   tools/test_cuda.sh FOLDER
-# FOLDER holds tessera, libtessera_cuda.so and the test programs, as a build folder or an unpacked archive of
-# `make dist-tests` does. The last line is "N passed, N failed". DEVICE=cuda:1 chooses another GPU.
+#   tools/test_cuda.sh FOLDER [PROGRAM …]
+# FOLDER holds tessera, libtessera_cuda.so, the test programs and gpu_tests.txt, which names them, as a build folder and
+# the folder bin/ of an archive of `make dist-tests` do. PROGRAM: only these of them. The last line is
+# "N passed, N failed". DEVICE=cuda:1 chooses another GPU, DEVICE=cpu runs the same tests on the CPU.
 set -uo pipefail
-if (($# != 1)) || [[ ! -d "$1" ]]; then
-  echo "usage: $0 FOLDER" >&2
+if (($# < 1)) || [[ ! -r "$1/gpu_tests.txt" ]]; then
+  echo "usage: $0 FOLDER [PROGRAM …], where FOLDER/gpu_tests.txt names the tests" >&2
   exit 2
 fi
 folder=$(cd "$1" && pwd)
+shift
+programs=("$@")
+((${#programs[@]} > 0)) || mapfile -t programs <"$folder/gpu_tests.txt"
 device=${DEVICE:-cuda}
 if [[ "$device" == cuda* ]] && ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
   echo "DEVICE is $device, and there is no NVIDIA GPU; DEVICE=cpu runs the same tests on the CPU" >&2
@@ -57,7 +61,7 @@ run_command() {
   fi
 }
 
-for name in cuda_device_test ops_test capture_guard_test engine_test goldens_test demo_model_test steady_decode_test; do run_test "$name"; done
+for name in "${programs[@]}"; do run_test "$name"; done
 tessera=$(find_program tessera)
 for dtype in float32 bfloat16; do
   run_command "$tessera" verify --model-path "$root/models/demo" --device "$device" --dtype "$dtype"

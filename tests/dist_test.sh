@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Packs a build folder as `make dist` and `make dist-tests` do, unpacks both archives elsewhere and runs what is in them:
+# tests/dist_test.sh BUILD_FOLDER
+# Catches: a library that is not packed or is still looked for in the build, data that a program does not find elsewhere,
+# a component without its licence, and an archive that is too large.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+build=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+# check WHAT COMMAND …: counts; shows the command's output where it fails.
+check() {
+  local what=$1
+  shift
+  if "$@" >"$work/output" 2>&1; then
+    passed=$((passed + 1))
+    echo "ok: $what"
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $what"
+    cat "$work/output"
+  fi
+}
+
+# elsewhere COMMAND …: in the unpacked archives' folder, with nothing of this environment.
+elsewhere() { (cd "$work" && env -i PATH=/usr/bin:/bin HOME="$work" "$@"); }
+
+generates_text() {
+  local text
+  text=$(elsewhere program/bin/tessera generate --model-path program/models/demo --prompt "Once upon a time" \
+    --max-new-tokens 20) || return 1
+  echo "$text"
+  [[ ${#text} -gt 20 ]]
+}
+
+# Every library comes from the archive but for those of glibc, the compiler and CUDA.
+uses_its_own_libraries() {
+  local folder=$1 program
+  shift
+  for program in "$@"; do
+    elsewhere ldd "$program" | grep -vE "=> $work/$folder/|linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|cu[a-zA-Z]*|nv[a-zA-Z]*)\.so"
+  done >"$work/foreign"
+  cat "$work/foreign"
+  [[ ! -s "$work/foreign" ]]
+}
+
+# Each packed library's package and each component that is compiled in has a text; so has what those refer to.
+has_licenses() {
+  local folder=$1 name
+  for name in libdnnl2 libfmt9 libpcre2-8-0 libgomp1 libboost1.81-dev common/Apache-2.0 common/LGPL-2.1; do
+    [[ -s "$work/$folder/licenses/$name/copyright" || -s "$work/$folder/licenses/$name" ]] || { echo "$name" && return 1; }
+  done
+  [[ ! -d "$build/third_party/xgrammar" || -s "$work/$folder/licenses/xgrammar/LICENSE" ]] || { echo xgrammar && return 1; }
+  [[ ! -d "$build/third_party/flashinfer" || -s "$work/$folder/licenses/cutlass/LICENSE" ]] || { echo cutlass && return 1; }
+  find "$work/$folder/licenses" -mindepth 1 -type d -empty | grep . && return 1
+  return 0
+}
+
+check "pack the program" tools/pack.py program "$build" "$work/program.tar.xz"
+check "pack the tests" tools/pack.py tests "$build" "$work/tests.tar.xz"
+for archive in program tests; do check "unpack $archive" tar -C "$work" -xf "$work/$archive.tar.xz"; done
+check "the program uses its own libraries" uses_its_own_libraries program program/bin/tessera
+check "the tests use their own libraries" uses_its_own_libraries tests tests/bin/engine_test tests/bin/ops_test
+check "the program has its licences" has_licenses program
+check "the tests have their licences" has_licenses tests
+check "the program names its version" elsewhere program/bin/tessera --version
+check "the program writes text" generates_text
+check "the tests run" elsewhere DEVICE=cpu tests/tools/test_cuda.sh tests/bin demo_model_test
+
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 ]]
