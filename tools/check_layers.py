@@ -21,13 +21,13 @@ KEYWORDS = {"SRCS", "TESTS", "DEPS", "PRIVATE_DEPS"}
 
 
 def read_deps(cmake_file):
-    """The DEPS that tessera_layer(…) names, or None where the folder has no such call yet."""
+    """The DEPS that the folder's calls of tessera_layer(…) name, or None where there is no such call yet."""
     text = re.sub(r"#.*", "", cmake_file.read_text()) if cmake_file.exists() else ""
-    call = LAYER_CALL.search(text)
-    if call is None:
+    calls = LAYER_CALL.findall(text)
+    if not calls:
         return None
     deps, keyword = set(), None
-    for word in call.group(2).split():
+    for word in " ".join(arguments for _, arguments in calls).split():
         if word in KEYWORDS:
             keyword = word
         elif keyword == "DEPS":
