@@ -11,7 +11,7 @@ import re
 import sys
 
 # Highest first.
-LAYERS = ["cli", "server", "engine", "runner", "piecewise", "compile", "model", "ops", "ir", "device", "text", "base"]
+LAYERS = ["cli", "load", "server", "engine", "runner", "piecewise", "compile", "model", "ops", "ir", "device", "text", "base"]
 MAX_LINES = 600
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 

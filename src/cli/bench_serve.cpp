@@ -11,14 +11,14 @@
 
 #include "tessera/base/log.h"
 #include "tessera/base/progress.h"
-#include "tessera/cli/bench_client.h"
 #include "tessera/cli/commands.h"
+#include "tessera/cli/latency_tables.h"
 #include "tessera/cli/local_server.h"
 #include "tessera/cli/open_files.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
-#include "tessera/server/json_writer.h"
+#include "tessera/load/run.h"
 
 namespace tessera::cli {
 namespace {
@@ -27,58 +27,19 @@ namespace {
 constexpr double kBusyClient = 0.7;
 constexpr std::size_t kFurtherConnections = 64;  // beside the load's
 
-// What is asked of one server: its name for the model, and how its requests are made.
-struct Target {
-  BenchClient& client;
-  std::string model;
-  std::optional<std::int64_t> context;
-  std::int64_t vocab_size = 0;
-};
-
 struct Run {
   std::string label;
   std::optional<double> rate;  // none: as recorded
   std::optional<bool> graphs;
-  std::int64_t clipped = 0;
-  LoadResult result;
-  double cpu_share = 0;
+  LoadRun done{};
 };
-
-Result<Target> ask_target(BenchClient& client, const std::string& model, std::int64_t vocab_size) {
-  const Json models = TRY(client.get("/v1/models"));
-  const Json* data = models.find("data");
-  const bool any = data != nullptr && data->is_array() && !data->as_array().empty();
-  Target target{.client = client, .model = model, .context = {}, .vocab_size = vocab_size};
-  const Json::Array entries = any ? data->as_array() : Json::Array();
-  for (const Json& entry : entries) {
-    const Json* id = entry.find("id");
-    if (id == nullptr || !id->is_string()) continue;
-    if (target.model.empty()) target.model = id->as_string();
-    const Json* context = entry.find("max_model_len");
-    if (id->as_string() == target.model && context != nullptr && context->is_int()) target.context = context->as_int();
-  }
-  if (target.model.empty()) return not_found("the server names no model; --served-model-name does");
-  return target;
-}
-
-std::string request_body(const Target& target, const LoadRequest& request, std::size_t index,
-                         const PromptSource& source) {
-  JsonWriter json;
-  json.object().key("model").value(target.model).key("prompt").array();
-  for (const std::int64_t id : prompt_ids(request, index, source)) json.value(id);
-  json.end_array().key("max_tokens").value(request.output_tokens).key("temperature").value(0);
-  json.key("ignore_eos").value(true).key("skip_special_tokens").value(false).key("stream").value(true);
-  json.key("return_token_ids").value(true);  // where it is known: a chunk for each token, with text or without
-  json.key("stream_options").object().key("include_usage").value(true).key("continuous_usage_stats").value(true);
-  return json.end_object().end_object().take();
-}
 
 class LoadBench {
  public:
   LoadBench(const BenchServeOptions& options, Load load) : options_(options), load_(std::move(load)) {}
 
   // All rates, one after the other.
-  Status run(const Target& target, std::optional<bool> graphs, std::vector<Run>& runs) const {
+  Status run(const LoadTarget& target, std::optional<bool> graphs, std::vector<Run>& runs) const {
     if (options_.request_rates.empty()) {
       const std::optional<double> rate = load_.recorded ? std::optional<double>() : INFINITY;
       runs.push_back(TRY(run_one(target, rate, graphs, 0)));
@@ -89,41 +50,21 @@ class LoadBench {
   }
 
  private:
-  Result<Run> run_one(const Target& target, std::optional<double> rate, std::optional<bool> graphs,
+  Result<Run> run_one(const LoadTarget& target, std::optional<double> rate, std::optional<bool> graphs,
                       std::size_t number) const {
-    Run run{.label = label(rate, graphs), .rate = rate, .graphs = graphs, .clipped = 0, .result = {}};
-    Load load = load_;
-    if (target.context) run.clipped = clip_to_context(load, *target.context);
-    std::vector<double> times;
-    if (rate) {
-      times = TRY(arrivals_at(load, *rate));
-    } else {
-      for (const LoadRequest& request : load.requests) times.push_back(request.arrival_s);
-    }
-    // Even numbers are warm-ups', whose prompts no run shares.
-    TRY(warm_up(target, load, 2 * number));
-    const PromptSource source{.seed = options_.load.seed, .run = 2 * number + 1, .vocab_size = target.vocab_size};
-    Progress progress(run.label, std::ssize(times), "requests", progress_wanted());
-    ClientRun done =
-        TRY(target.client.run({.send_at_s = times,
-                               .body = [&](std::size_t i) { return request_body(target, load.requests[i], i, source); },
-                               .max_concurrency = options_.max_concurrency,
-                               .on_end = [&](std::size_t) { progress.advance(1); }}));
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      if (done.records[i].input_tokens == 0) done.records[i].input_tokens = load.requests[i].input_tokens;
-    }
-    run.result = load_result(done.records);
-    run.cpu_share = done.cpu_share;
+    Run run{.label = label(rate, graphs), .rate = rate, .graphs = graphs};
+    std::optional<Progress> progress;
+    run.done = TRY(run_load(
+        target, load_,
+        {.rate = rate,
+         .seed = options_.load.seed,
+         .number = number,
+         .warmup = options_.warmup,
+         .max_concurrency = options_.max_concurrency,
+         .on_start =
+             [&](std::int64_t requests) { progress.emplace(run.label, requests, "requests", progress_wanted()); },
+         .on_end = [&] { progress->advance(1); }}));
     return run;
-  }
-
-  Status warm_up(const Target& target, const Load& load, std::size_t number) const {
-    const auto count = std::min(static_cast<std::size_t>(options_.warmup), load.requests.size());
-    const std::vector<double> at_once(count, 0.0);
-    const PromptSource source{.seed = options_.load.seed, .run = number, .vocab_size = target.vocab_size};
-    TRY(target.client.run({.send_at_s = at_once,
-                           .body = [&](std::size_t i) { return request_body(target, load.requests[i], i, source); }}));
-    return ok_status();
   }
 
   static std::string label(std::optional<double> rate, std::optional<bool> graphs) {
@@ -164,9 +105,9 @@ Json to_json(const BenchServeOptions& options, const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     Json entry = Json::object();
     entry.set("request_rate", run.rate ? rate_json(*run.rate) : Json());
-    entry.set("graphs", run.graphs ? Json(*run.graphs) : Json()).set("clipped", run.clipped);
-    entry.set("client_cpu_share", run.cpu_share);
-    const Json measured = to_json(run.result);
+    entry.set("graphs", run.graphs ? Json(*run.graphs) : Json()).set("clipped", run.done.clipped);
+    entry.set("client_cpu_share", run.done.cpu_share);
+    const Json measured = to_json(run.done.result);
     for (const auto& [key, value] : measured.as_object()) entry.set(key, value);
     list.push_back(std::move(entry));
   }
@@ -186,18 +127,19 @@ std::string to_text(const std::vector<Run>& runs) {
   std::vector<LabelledResult> rows;
   std::string notes;
   for (const Run& run : runs) {
-    rows.push_back({run.label, run.result});
-    if (run.clipped > 0)
-      notes += fmt::format("  {}: {} shortened to the context\n", run.label, plural(run.clipped, "request"));
-    for (const auto& [reason, count] : run.result.failures)
+    rows.push_back({run.label, run.done.result});
+    if (run.done.clipped > 0)
+      notes += fmt::format("  {}: {} shortened to the context\n", run.label, plural(run.done.clipped, "request"));
+    for (const auto& [reason, count] : run.done.result.failures)
       notes += fmt::format("  {}: {} failed: {}\n", run.label, count_text(count), reason);
   }
   return throughput_table(rows) + "\n" + latency_table(rows) + (notes.empty() ? "" : "\n" + notes);
 }
 
 Status bench_elsewhere(const BenchServeOptions& options, const LoadBench& bench, std::vector<Run>& runs) {
-  const std::unique_ptr<BenchClient> client = TRY(BenchClient::create(options.url, options.api_key));
-  const Target target = TRY(ask_target(*client, options.served_model_name, options.vocab_size));
+  const std::unique_ptr<LoadClient> client =
+      TRY(LoadClient::create(options.url, options.api_key).with_context("--url"));
+  const LoadTarget target = TRY(ask_target(*client, options.served_model_name, options.vocab_size));
   return bench.run(target, std::nullopt, runs);
 }
 
@@ -211,8 +153,8 @@ Status bench_here(const BenchServeOptions& options, const LoadBench& bench, std:
     if (graphs) engine.graphs.disable_cuda_graph = !*graphs;
     const std::unique_ptr<LocalServer> server = TRY(LocalServer::start(
         engine, options.served_model_name, static_cast<std::size_t>(options.load.num_prompts) + kFurtherConnections));
-    const std::unique_ptr<BenchClient> client = TRY(BenchClient::create(server->url(), ""));
-    const Target target = TRY(ask_target(*client, options.served_model_name, server->config().vocab_size));
+    const std::unique_ptr<LoadClient> client = TRY(LoadClient::create(server->url(), ""));
+    const LoadTarget target = TRY(ask_target(*client, options.served_model_name, server->config().vocab_size));
     TRY(bench.run(target, graphs, runs));
   }
   return ok_status();
@@ -223,21 +165,22 @@ Status bench_here(const BenchServeOptions& options, const LoadBench& bench, std:
 Status run_bench_serve(const BenchServeOptions& options) {
   allow_open_files();
   std::signal(SIGPIPE, SIG_IGN);
-  Load load = TRY(make_load(options.load));
+  Load load = TRY(make_load(options.load).with_context("--trace"));
   if (std::ssize(load.requests) < options.load.num_prompts)
     log_warn("bench", "the trace has {} requests, fewer than --num-prompts", load.requests.size());
-  for (const double rate : options.request_rates) TRY(arrivals_at(load, rate));
+  for (const double rate : options.request_rates) TRY(arrivals_at(load, rate).with_context("--request-rate"));
   const LoadBench bench(options, std::move(load));
   std::vector<Run> runs;
   TRY(options.url.empty() ? bench_here(options, bench, runs) : bench_elsewhere(options, bench, runs));
 
   TRY(write_output(options.json ? to_json(options, runs).dump() + "\n" : title(options) + to_text(runs)));
   for (const Run& run : runs) {
-    if (run.cpu_share > kBusyClient)
+    if (run.done.cpu_share > kBusyClient)
       log_warn("bench", "{}: the client used {:.0f} % of a core, which shows in its times", run.label,
-               100 * run.cpu_share);
-    if (run.result.completed == 0)
-      return internal_error(fmt::format("{}: no request succeeded: {}", run.label, run.result.failures.begin()->first));
+               100 * run.done.cpu_share);
+    if (run.done.result.completed == 0)
+      return internal_error(
+          fmt::format("{}: no request succeeded: {}", run.label, run.done.result.failures.begin()->first));
   }
   return ok_status();
 }

@@ -11,9 +11,9 @@
 #include "tessera/cli/local_jobs.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/sampling_flags.h"
-#include "tessera/cli/server_events.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/stop_signal.h"
+#include "tessera/load/server_events.h"
 #include "tessera/server/chat_request.h"
 #include "tessera/server/served_model.h"
 

@@ -1,5 +1,5 @@
-// Catches: a flag of SGLang's for a feature that the engine lacks which is ignored, taken for a typing error, or refused
-// without a word on what is supported; and a refusal that takes in a flag that there is.
+// Catches: a flag of SGLang's for a feature that the engine lacks which is ignored, taken for a typing error, or
+// refused without a word on what is supported; and a refusal that takes in a flag that there is.
 #include "tessera/cli/known_flags.h"
 
 #include <gmock/gmock.h>
@@ -86,7 +86,8 @@ TEST(UnknownArgument, NoFlagThatThereIsLooksMissing) {
     ASSERT_TRUE(help.ok());
     const std::string& text = std::get<ShowText>(help->command).text;
     for (std::size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {
-      const std::string flag = text.substr(at, text.find_first_not_of("-abcdefghijklmnopqrstuvwxyz0123456789", at) - at);
+      const std::string flag =
+          text.substr(at, text.find_first_not_of("-abcdefghijklmnopqrstuvwxyz0123456789", at) - at);
       EXPECT_NE(unknown_argument(command, flag, {}).code(), StatusCode::kUnimplemented) << flag;
     }
   }

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "tessera/base/strong_id.h"
-#include "tessera/cli/bench_load.h"
 #include "tessera/cli/flags.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/engine/request.h"
+#include "tessera/load/load.h"
 #include "tessera/model/hub_cache.h"
 #include "tessera/server/server_options.h"
 

@@ -132,6 +132,8 @@ Result<BenchServeOptions> BenchServeFlags::finish(const EngineOptions& engine, b
   } else if (const std::string flag = given(Goes::kWithUrl); !flag.empty()) {
     return misplaced(flag, "a server of this process; --url names another");
   }
+  if (options_.api_key.find_first_of("\r\n") != std::string::npos)
+    return invalid_argument("--api-key: a line break is not accepted; one line is");
   options_.engine = engine;
   options_.json = json;
   return options_;

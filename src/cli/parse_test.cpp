@@ -357,6 +357,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{{"bench", "serve"}, "--model-path is missing"},
         WrongLine{{"bench", "serve", "--model-path", "m", "--url", "http://x"}, "--model-path does not go with --url"},
         WrongLine{{"bench", "serve", "--url", "http://x", "--graphs", "on"}, "--graphs does not go with --url"},
+        WrongLine{{"bench", "serve", "--url", "http://x", "--api-key", "a\nb"},
+                  "--api-key: a line break is not accepted"},
         WrongLine{{"bench", "serve", "--model-path", "m", "--api-key", "k"},
                   "--api-key does not go with a server of this process"},
         WrongLine{{"bench", "serve", "--model-path", "m", "--trace", "t", "--input-len", "3"},

@@ -11,12 +11,12 @@
 #include <numeric>
 #include <utility>
 
-#include "tessera/cli/bench_load.h"
 #include "tessera/cli/metrics_text.h"
 #include "tessera/cli/table.h"
 #include "tessera/engine/plan_ladders.h"
 #include "tessera/engine/profile_store.h"
 #include "tessera/engine/simulation.h"
+#include "tessera/load/load.h"
 #include "tessera/ops/backend.h"
 
 namespace tessera::cli {
@@ -32,7 +32,7 @@ constexpr double kExactShare = 0.9;
 
 Result<SeenForwards> simulated_forwards(const std::string& path, const EnginePlan& plan) {
   const RunnerOptions& runner = plan.runner;
-  Load load = TRY(make_load({.trace = path, .trace_flag = kFlag, .num_prompts = kMostRequests}));
+  Load load = TRY(make_load({.trace = path, .num_prompts = kMostRequests}).with_context(kFlag));
   const CacheOptions cache{.groups = plan.memory.cache_groups, .page_size = runner.page_size};
   const std::int64_t room = std::min(runner.context_length, CacheManager(cache).max_tokens());
   if (room < 2) return invalid_argument(fmt::format("--context-length: {} leaves no room for a request", room));

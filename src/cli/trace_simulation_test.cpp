@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <iostream>
 
-#include "tessera/cli/bench_load.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/simulation.h"
+#include "tessera/load/load.h"
 #include "tessera/piecewise/ladder.h"
 
 namespace tessera::cli {

@@ -1,4 +1,4 @@
-#include "tessera/cli/stream_record.h"
+#include "tessera/load/stream_record.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "tessera/base/json.h"
 #include "tessera/model/fields.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 // "usage": {key: …}; -1 where it is not there.
@@ -89,4 +89,4 @@ void StreamRecord::fail(std::string reason) {
   if (record_.failure.empty()) record_.failure = std::move(reason);
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,12 +1,12 @@
-#include "tessera/cli/bench_load.h"
+#include "tessera/load/load.h"
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 
-#include "tessera/cli/bench_trace.h"
+#include "tessera/load/trace.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 // splitmix64: a random number for each state.
@@ -40,7 +40,7 @@ Load random_load(const LoadOptions& options) {
 
 Result<Load> make_load(const LoadOptions& options) {
   if (options.trace.empty()) return random_load(options);
-  Load load{.requests = TRY(read_trace(options.trace, options.num_prompts, options.trace_flag)), .recorded = true};
+  Load load{.requests = TRY(read_trace(options.trace, options.num_prompts)), .recorded = true};
   std::stable_sort(load.requests.begin(), load.requests.end(),
                    [](const LoadRequest& a, const LoadRequest& b) { return a.arrival_s < b.arrival_s; });
   const double first = load.requests.front().arrival_s;
@@ -56,8 +56,8 @@ Result<std::vector<double>> arrivals_at(const Load& load, double per_second) {
     const double span = load.requests.back().arrival_s;
     if (span <= 0) {
       return invalid_argument(
-          "--request-rate: all requests that were taken from the trace came at one moment; "
-          "accepted are inf, or more --num-prompts");
+          "all requests that were taken from the trace came at one moment; accepted are an infinite rate, or more "
+          "requests");
     }
     rate = static_cast<double>(load.requests.size() - 1) / span;
   }
@@ -96,4 +96,4 @@ std::vector<std::int64_t> prompt_ids(const LoadRequest& request, std::size_t ind
   return ids;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,4 +1,4 @@
-#include "tessera/cli/bench_client.h"
+#include "tessera/load/client.h"
 
 #include <curl/curl.h>
 #include <fmt/format.h>
@@ -16,9 +16,9 @@
 #include <optional>
 #include <utility>
 
-#include "tessera/cli/stream_record.h"
+#include "tessera/load/stream_record.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -196,7 +196,7 @@ class Transfers {
 
 }  // namespace
 
-struct BenchClient::Impl {
+struct LoadClient::Impl {
   std::string url;
   Headers headers;
   Transfers transfers;
@@ -234,16 +234,14 @@ std::string failure_of(const Transfer& transfer, CURLcode code) {
 
 }  // namespace
 
-BenchClient::BenchClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-BenchClient::~BenchClient() = default;
+LoadClient::LoadClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LoadClient::~LoadClient() = default;
 
-Result<std::unique_ptr<BenchClient>> BenchClient::create(std::string url, const std::string& api_key) {
+Result<std::unique_ptr<LoadClient>> LoadClient::create(std::string url, const std::string& api_key) {
   while (url.ends_with('/')) url.pop_back();
   if (url.ends_with("/v1")) url.resize(url.size() - 3);
   if (!url.starts_with("http://") && !url.starts_with("https://"))
-    return invalid_argument(fmt::format("--url: \"{}\" is not accepted; http://host:port is", url));
-  if (api_key.find_first_of("\r\n") != std::string::npos)
-    return invalid_argument("--api-key: a line break is not accepted");
+    return invalid_argument(fmt::format("\"{}\" is not accepted; http://host:port is", url));
   auto impl = std::make_unique<Impl>();
   impl->url = std::move(url);
   curl_slist* headers = curl_slist_append(nullptr, "Content-Type: application/json");
@@ -252,10 +250,10 @@ Result<std::unique_ptr<BenchClient>> BenchClient::create(std::string url, const 
   if (!api_key.empty()) headers = curl_slist_append(headers, ("Authorization: Bearer " + api_key).c_str());
   impl->headers.reset(headers);
   TRY(impl->transfers.start());
-  return std::unique_ptr<BenchClient>(new BenchClient(std::move(impl)));
+  return std::unique_ptr<LoadClient>(new LoadClient(std::move(impl)));
 }
 
-Result<Json> BenchClient::get(const std::string& path) {
+Result<Json> LoadClient::get(const std::string& path) {
   const Easy easy(curl_easy_init());
   if (easy == nullptr) return resource_exhausted("no memory for libcurl");
   const std::string address = impl_->url + path;
@@ -271,7 +269,7 @@ Result<Json> BenchClient::get(const std::string& path) {
   return Json::parse(body, address);
 }
 
-Result<ClientRun> BenchClient::run(const ClientLoad& load) {
+Result<ClientRun> LoadClient::run(const ClientLoad& load) {
   const std::size_t count = load.send_at_s.size();
   const std::size_t most = load.max_concurrency > 0 ? static_cast<std::size_t>(load.max_concurrency) : count;
   ClientRun run{.records = std::vector<RequestRecord>(count)};
@@ -316,4 +314,4 @@ Result<ClientRun> BenchClient::run(const ClientLoad& load) {
   return run;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -4,10 +4,10 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/cli/bench_latency.h"
-#include "tessera/cli/server_events.h"
+#include "tessera/load/latency.h"
+#include "tessera/load/server_events.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 class StreamRecord {
  public:
@@ -33,4 +33,4 @@ class StreamRecord {
 // The message of an error's body, in OpenAI's form or any other; one line.
 std::string error_message(std::string_view body);
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,4 +1,4 @@
-#include "tessera/cli/bench_trace.h"
+#include "tessera/load/trace.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 #include "tessera/base/json.h"
 #include "tessera/model/fields.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 constexpr std::string_view kAzureHeading = "TIMESTAMP,ContextTokens,GeneratedTokens";
@@ -96,17 +96,17 @@ bool take_line(std::istream& file, std::string& line) {
 
 }  // namespace
 
-Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_t most, std::string_view flag) {
+Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_t most) {
   std::ifstream file(path);
-  if (!file) return not_found(fmt::format("{}: {} cannot be read: {}", flag, path, std::strerror(errno)));
+  if (!file) return not_found(fmt::format("{} cannot be read: {}", path, std::strerror(errno)));
   std::string line;
   if (!take_line(file, line)) {
-    return invalid_argument(file.bad() ? fmt::format("{}: {} cannot be read: {}", flag, path, std::strerror(errno))
-                                       : fmt::format("{}: {} has no lines", flag, path));
+    return invalid_argument(file.bad() ? fmt::format("{} cannot be read: {}", path, std::strerror(errno))
+                                       : fmt::format("{} has no lines", path));
   }
   const bool azure = without_return(line) == kAzureHeading;
   if (!azure && !line.starts_with('{')) {
-    return invalid_argument(fmt::format("{}: {} begins with \"{}\"; accepted are \"{}\" and a JSON object", flag, path,
+    return invalid_argument(fmt::format("{} begins with \"{}\"; accepted are \"{}\" and a JSON object", path,
                                         clip_text(line), kAzureHeading));
   }
   std::vector<LoadRequest> requests;
@@ -120,13 +120,13 @@ Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_
     const std::string_view text = without_return(line);
     if (text.empty()) continue;
     Result<LoadRequest> request = azure ? read_azure(text) : read_mooncake(text);
-    if (!request.ok()) return request.status().with_context(fmt::format("{}: {}:{}", flag, path, number));
+    if (!request.ok()) return request.status().with_context(fmt::format("{}:{}", path, number));
     request->input_tokens = std::max<std::int64_t>(request->input_tokens, 1);
     request->output_tokens = std::max<std::int64_t>(request->output_tokens, 1);
     requests.push_back(*std::move(request));
   }
-  if (requests.empty()) return invalid_argument(fmt::format("{}: {} has no requests", flag, path));
+  if (requests.empty()) return invalid_argument(fmt::format("{} has no requests", path));
   return requests;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

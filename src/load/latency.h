@@ -1,6 +1,7 @@
-// What a load came to: a record per request, and what they amount to, as table and JSON.
+// What a load came to: a record of each request, and their sums and percentiles.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -9,7 +10,7 @@
 
 #include "tessera/base/json.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 // Times in seconds from the start of the run.
 struct RequestRecord {
@@ -48,14 +49,16 @@ struct LoadResult {
 };
 LoadResult load_result(std::span<const RequestRecord> records);
 
+struct LatencyMetric {
+  const char* name;     // in JSON
+  const char* heading;  // for people
+  Distribution LoadResult::*values;
+};
+inline constexpr std::array<LatencyMetric, 4> kLatencyMetrics = {{{"ttft_ms", "TTFT", &LoadResult::ttft},
+                                                                  {"tpot_ms", "TPOT", &LoadResult::tpot},
+                                                                  {"itl_ms", "ITL", &LoadResult::itl},
+                                                                  {"e2e_ms", "end to end", &LoadResult::e2e}}};
+
 Json to_json(const LoadResult& result);
 
-// One run among several; its label stands in its rows.
-struct LabelledResult {
-  std::string label;
-  LoadResult result;
-};
-std::string throughput_table(std::span<const LabelledResult> runs);
-std::string latency_table(std::span<const LabelledResult> runs);
-
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -9,13 +9,12 @@
 
 #include "tessera/base/status.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 enum class Arrivals : std::uint8_t { kPoisson, kUniform };
 
 struct LoadOptions {
-  std::string trace{};                 // a file: *.csv as Azure's, *.jsonl as Mooncake's; empty: random requests
-  std::string trace_flag = "--trace";  // that named it, for errors
+  std::string trace{};  // a file in one of the forms of trace.h; empty: random requests
   std::int64_t num_prompts = 100;
   std::uint64_t seed = 0;
   // Of random requests:
@@ -44,7 +43,7 @@ struct Load {
 Result<Load> make_load(const LoadOptions& options);
 
 // When each request is sent, if they come at `per_second` on average: infinity sends all at once. Arrivals of a trace
-// are stretched as a whole. Fails where all of them came in one moment.
+// are stretched as a whole. kInvalidArgument where all of them came in one moment, which has no rate.
 Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 
 // Shortens prompts, and outputs that leave no room for one, so that both fit `context` tokens. Returns how many
@@ -60,4 +59,4 @@ struct PromptSource {
 };
 std::vector<std::int64_t> prompt_ids(const LoadRequest& request, std::size_t index, const PromptSource& source);
 
-}  // namespace tessera::cli
+}  // namespace tessera

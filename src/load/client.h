@@ -1,5 +1,5 @@
-// The client of `bench serve`: sends requests at given times over HTTP and reads their streams, on the calling thread.
-// libcurl stands behind it, in bench_client.cpp alone.
+// A client of a server: sends completions at given times over HTTP and reads their streams, on the calling thread.
+// libcurl is used in client.cpp alone.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
-#include "tessera/cli/bench_latency.h"
+#include "tessera/load/latency.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 // Completions to be streamed (POST /v1/completions).
 struct ClientLoad {
@@ -28,11 +28,11 @@ struct ClientRun {
   double cpu_share = 0;                // of a core, by this thread, while the load ran
 };
 
-class BenchClient {
+class LoadClient {
  public:
-  // `url`: "http://host:port", with or without "/v1". Without key: "".
-  static Result<std::unique_ptr<BenchClient>> create(std::string url, const std::string& api_key);
-  ~BenchClient();
+  // `url`: "http://host:port", with or without "/v1"; anything else is kInvalidArgument. `api_key`: one line; "": none.
+  static Result<std::unique_ptr<LoadClient>> create(std::string url, const std::string& api_key);
+  ~LoadClient();
 
   // The JSON at `path` ("/v1/models").
   Result<Json> get(const std::string& path);
@@ -41,8 +41,8 @@ class BenchClient {
 
  private:
   struct Impl;
-  explicit BenchClient(std::unique_ptr<Impl> impl);
+  explicit LoadClient(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,26 +1,13 @@
-#include "tessera/cli/bench_latency.h"
+#include "tessera/load/latency.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
 
-#include "tessera/cli/table.h"
-
-namespace tessera::cli {
+namespace tessera {
 namespace {
-
-struct Metric {
-  const char* name;     // in JSON
-  const char* heading;  // for people
-  Distribution LoadResult::*values;
-};
-constexpr std::array<Metric, 4> kMetrics = {{{"ttft_ms", "TTFT", &LoadResult::ttft},
-                                             {"tpot_ms", "TPOT", &LoadResult::tpot},
-                                             {"itl_ms", "ITL", &LoadResult::itl},
-                                             {"e2e_ms", "end to end", &LoadResult::e2e}}};
 
 // `sorted` is not empty.
 double percentile(const std::vector<double>& sorted, double share) {
@@ -83,7 +70,7 @@ Json to_json(const LoadResult& result) {
   json.set("requests_per_second", result.per_second(result.completed));
   json.set("input_tokens_per_second", result.per_second(result.input_tokens));
   json.set("output_tokens_per_second", result.per_second(result.output_tokens));
-  for (const Metric& metric : kMetrics) {
+  for (const LatencyMetric& metric : kLatencyMetrics) {
     const Distribution& values = result.*metric.values;
     Json entry = Json::object();
     entry.set("mean", values.mean).set("p50", values.p50).set("p90", values.p90).set("p99", values.p99);
@@ -92,26 +79,4 @@ Json to_json(const LoadResult& result) {
   return json;
 }
 
-std::string throughput_table(std::span<const LabelledResult> runs) {
-  Table table({"run", ">done", ">failed", ">seconds", ">requests/s", ">input tokens/s", ">output tokens/s"});
-  for (const auto& [label, result] : runs) {
-    table.add({label, count_text(result.completed), count_text(result.failed), number_text(result.seconds),
-               number_text(result.per_second(result.completed)), number_text(result.per_second(result.input_tokens)),
-               number_text(result.per_second(result.output_tokens))});
-  }
-  return table.text();
-}
-
-std::string latency_table(std::span<const LabelledResult> runs) {
-  Table table({"ms", "run", ">mean", ">p50", ">p90", ">p99"});
-  for (const Metric& metric : kMetrics) {
-    for (const auto& [label, result] : runs) {
-      const Distribution& values = result.*metric.values;
-      table.add({metric.heading, label, number_text(values.mean), number_text(values.p50), number_text(values.p90),
-                 number_text(values.p99)});
-    }
-  }
-  return table.text();
-}
-
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace tessera::cli {
+namespace tessera {
 
 class ServerEvents {
  public:
@@ -42,4 +42,4 @@ class ServerEvents {
   std::string held_;
 };
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,11 +1,11 @@
 // Catches: events that are cut anywhere and read wrongly, tokens that come together and count once, a stream that ends
 // early and counts as a success.
-#include "tessera/cli/stream_record.h"
+#include "tessera/load/stream_record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 using ::testing::ElementsAre;
@@ -82,4 +82,4 @@ TEST(StreamRecord, ErrorMessages) {
 }
 
 }  // namespace
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,0 +1,81 @@
+#include "tessera/load/run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/json.h"
+
+namespace tessera {
+namespace {
+
+// Written as text: a tree of thousands of ids would show in the client's times.
+std::string request_body(const LoadTarget& target, const LoadRequest& request, std::size_t index,
+                         const PromptSource& source) {
+  return fmt::format(
+      R"({{"model":{},"prompt":[{}],"max_tokens":{},"temperature":0,"ignore_eos":true,"skip_special_tokens":false,)"
+      R"("stream":true,"return_token_ids":true,)"  // where it is known: a chunk for each token, with text or without
+      R"("stream_options":{{"include_usage":true,"continuous_usage_stats":true}}}})",
+      Json(target.model).dump(), fmt::join(prompt_ids(request, index, source), ","), request.output_tokens);
+}
+
+Result<ClientRun> send(const LoadTarget& target, const Load& load, const std::vector<double>& times,
+                       const PromptSource& source, const LoadRunOptions& options, bool counts) {
+  ClientLoad asked{.send_at_s = times,
+                   .body = [&](std::size_t i) { return request_body(target, load.requests[i], i, source); }};
+  if (counts) {
+    asked.max_concurrency = options.max_concurrency;
+    if (options.on_end) asked.on_end = [&](std::size_t) { options.on_end(); };
+  }
+  return target.client.run(asked);
+}
+
+}  // namespace
+
+Result<LoadTarget> ask_target(LoadClient& client, const std::string& model, std::int64_t vocab_size) {
+  const Json models = TRY(client.get("/v1/models"));
+  const Json* data = models.find("data");
+  const bool any = data != nullptr && data->is_array() && !data->as_array().empty();
+  LoadTarget target{.client = client, .model = model, .context = {}, .vocab_size = vocab_size};
+  const Json::Array entries = any ? data->as_array() : Json::Array();
+  for (const Json& entry : entries) {
+    const Json* id = entry.find("id");
+    if (id == nullptr || !id->is_string()) continue;
+    if (target.model.empty()) target.model = id->as_string();
+    const Json* context = entry.find("max_model_len");
+    if (id->as_string() == target.model && context != nullptr && context->is_int()) target.context = context->as_int();
+  }
+  if (target.model.empty()) return not_found("the server names no model: its name has to be given");
+  return target;
+}
+
+Result<LoadRun> run_load(const LoadTarget& target, Load load, const LoadRunOptions& options) {
+  LoadRun run;
+  if (target.context) run.clipped = clip_to_context(load, *target.context);
+  std::vector<double> times;
+  if (options.rate) {
+    times = TRY(arrivals_at(load, *options.rate));
+  } else {
+    for (const LoadRequest& request : load.requests) times.push_back(request.arrival_s);
+  }
+  // Warm-ups have the even numbers, so that no run shares their prompts.
+  const auto warmups = std::min(static_cast<std::size_t>(options.warmup), load.requests.size());
+  const std::vector<double> at_once(warmups, 0.0);
+  PromptSource source{.seed = options.seed, .run = 2 * options.number, .vocab_size = target.vocab_size};
+  TRY(send(target, load, at_once, source, options, /*counts=*/false));
+
+  source.run = 2 * options.number + 1;
+  if (options.on_start) options.on_start(std::ssize(times));
+  ClientRun done = TRY(send(target, load, times, source, options, /*counts=*/true));
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    if (done.records[i].input_tokens == 0) done.records[i].input_tokens = load.requests[i].input_tokens;
+  }
+  run.result = load_result(done.records);
+  run.cpu_share = done.cpu_share;
+  return run;
+}
+
+}  // namespace tessera
