@@ -11,6 +11,7 @@
 # make format     format the sources (CHECK=1: only say what is not formatted)
 # make tidy       clang-tidy over the sources (CHANGED=REVISION: over those changed since)
 # make asan       all tests under AddressSanitizer and UndefinedBehaviorSanitizer
+# make asan-parsers  of them those of what reads files and requests, which build in minutes
 # make tsan       all tests under ThreadSanitizer
 # make fuzz       mutated input for every parser, FUZZ_SECONDS (600) in all; fails where one finds something (fuzz/README.md)
 # make clean      remove the build folders
@@ -21,7 +22,7 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: deps build build-cuda run check test test-cuda dist dist-tests install format tidy asan tsan fuzz clean help
+.PHONY: deps build build-cuda run check test test-cuda dist dist-tests install format tidy asan asan-parsers tsan fuzz clean help
 .DEFAULT_GOAL := build
 
 export DEPS
@@ -79,6 +80,11 @@ asan tsan: deps
 	cmake --preset $@ $(cuda)
 	cmake --build --preset $@
 	tools/run_tests.py build-$@
+
+asan-parsers: deps
+	cmake --preset asan $(cuda)
+	cmake --build --preset asan --target base_test text_test model_test server_parsers_test
+	tools/run_tests.py build-asan -R '^(base|text|model|server_parsers)_test$$'
 
 fuzz:
 	tools/install_deps.sh fuzz
