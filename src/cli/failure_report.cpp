@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -17,6 +18,7 @@
 
 #include "tessera/cli/effective_config.h"
 #include "tessera/cli/explanation.h"
+#include "tessera/cli/table.h"
 #include "tessera/ops/backend.h"
 #include "tessera/runner/graph_failure.h"
 
@@ -97,12 +99,28 @@ Status write_new_file(const std::string& path, std::string_view text) {
   return ok_status();
 }
 
+// A share of memory that --mem-fraction-static accepts.
+double lowered(double share, double by) { return std::max(share - by, 0.1); }
+
+// What the device can still give; "" where it cannot be opened any more.
+std::string free_memory(const EngineOptions& options) {
+  const Result<std::unique_ptr<Device>> device = open_device(options.device);
+  if (!device.ok()) return "";
+  const DeviceProperties& properties = (*device)->properties();
+  return fmt::format("Free now on {}: {} of {}.\n", properties.name, bytes_text((*device)->available_bytes()),
+                     bytes_text(properties.memory_bytes));
+}
+
+constexpr std::string_view kWhereToReport =
+    "Where none of this helps, report it, with that file: CONTRIBUTING.md says how.\n";
+
 std::tm utc_now() { return fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())); }
 
 }  // namespace
 
 std::string failure_advice(const EngineOptions& options) {
   const GraphOptions& graphs = options.graphs;
+  const double share = options.mem_fraction_static;
   const bool decode_only = graphs.disable_piecewise_cuda_graph || graphs.mode == GraphMode::kOff;
   const bool no_graphs = graphs.disable_cuda_graph || graphs.mode == GraphMode::kOff;
   std::string text;
@@ -110,10 +128,13 @@ std::string failure_advice(const EngineOptions& options) {
     text +=
         "Prefills run on piecewise graphs unless told otherwise; --disable-piecewise-cuda-graph starts without them.\n";
   text += "What may help, the first ones costing least:\n";
-  const auto line = [&](bool of_use, std::string_view flag, std::string_view why) {
+  const auto line = [&](bool of_use, const std::string& flag, std::string_view why) {
     if (of_use) text += fmt::format("  {:<52} {}\n", flag, why);
   };
-  line(true, "--mem-fraction-static 0.8 (0.7)", "less KV cache, more room for graphs");
+  line(true,
+       share > 0 ? fmt::format("--mem-fraction-static {:g} ({:g})", lowered(share, 0.01), lowered(share, 0.05))
+                 : "--mem-fraction-static 0.8 (0.7)",
+       "less KV cache, more room for graphs; then lower by 0.01 to 0.05 each time");
   line(!decode_only && !no_graphs, "--piecewise-cuda-graph-max-tokens 2048 (1024, 512)", "smaller prefill graphs");
   line(!decode_only && !no_graphs, "--piecewise-cuda-graph-tokens 64,256,1024", "fewer of them");
   line(!no_graphs, "--cuda-graph-max-bs 16", "smaller decode graphs");
@@ -166,10 +187,10 @@ std::string explain_failure(const Status& error, const CommandLine& line, const 
   if (engine == nullptr || !is_graph_failure(error)) return "";
   // What is short may be this process's own memory.
   try {
+    const std::string advice = free_memory(*engine) + failure_advice(*engine);
     const Result<std::string> path = write_failure_report(failure_report(error, line, arguments), engine->cache_dir);
-    return failure_advice(*engine) + (path.ok()
-                                          ? fmt::format("A report of this start: {}\n", *path)
-                                          : fmt::format("No report could be kept: {}\n", path.status().message()));
+    if (!path.ok()) return advice + fmt::format("No report could be kept: {}\n", path.status().message());
+    return advice + fmt::format("A report of this start: {}\n", *path) + std::string(kWhereToReport);
   } catch (const std::exception& e) {
     return failure_advice(*engine) + "No report could be kept: " + e.what() + "\n";
   }

@@ -59,11 +59,13 @@ TEST_F(FailureReport, SaysWhatHelpsAndKeepsAReport) {
   EXPECT_THAT(said, AllOf(HasSubstr("--disable-piecewise-cuda-graph"), HasSubstr("--mem-fraction-static 0.8 (0.7)"),
                           HasSubstr("--piecewise-cuda-graph-max-tokens 2048 (1024, 512)"),
                           HasSubstr("--piecewise-cuda-graph-tokens"), HasSubstr("--cuda-graph-max-bs 16"),
-                          HasSubstr("--disable-cuda-graph"), Not(HasSubstr("--enable-torch-compile"))));
+                          HasSubstr("--disable-cuda-graph"), Not(HasSubstr("--enable-torch-compile")),
+                          HasSubstr("by 0.01 to 0.05"), HasSubstr("CONTRIBUTING.md"),
+                          ::testing::ContainsRegex("Free now on .+: [0-9.,]+ [KMGT]iB of [0-9.,]+ [KMGT]iB\\.\n")));
   const std::string_view begins = "A report of this start: ";
   const std::size_t at = said.find(begins);
   ASSERT_NE(at, std::string::npos) << said;
-  const std::string path = said.substr(at + begins.size(), said.size() - at - begins.size() - 1);
+  const std::string path = said.substr(at + begins.size(), said.find('\n', at) - at - begins.size());
   EXPECT_TRUE(path.starts_with(folder())) << path;
   const Result<std::string> text = read_text_file(path);
   ASSERT_TRUE(text.ok()) << text.status().message();
@@ -101,6 +103,15 @@ TEST_F(FailureReport, ProposesNothingThatIsSet) {
   options.graphs.disable_cuda_graph = true;
   EXPECT_THAT(failure_advice(options),
               AllOf(Not(HasSubstr("cuda-graph")), HasSubstr("--chunked-prefill-size"), HasSubstr("0.8")));
+}
+
+TEST_F(FailureReport, AShareOfMemoryThatIsSetIsLoweredInSteps) {
+  EngineOptions options;
+  options.mem_fraction_static = 0.9;
+  EXPECT_THAT(failure_advice(options),
+              AllOf(HasSubstr("--mem-fraction-static 0.89 (0.85) "), Not(HasSubstr("--mem-fraction-static 0.8 "))));
+  options.mem_fraction_static = 0.12;
+  EXPECT_THAT(failure_advice(options), HasSubstr("--mem-fraction-static 0.11 (0.1) ")) << "what the flag accepts";
 }
 
 TEST_F(FailureReport, WhereItCannotBeKeptTheAdviceStillComes) {
