@@ -1,6 +1,7 @@
-# `make check` runs all tests but these, whose programs take more than ten seconds.
+# `make check` runs all tests but these, which start servers, browsers and compilers and wait for them.
 set(TESSERA_SLOW_TESTS
-  page_script server_load_script)
+  cli_bad_model_script cli_bench_script cli_chat_script cli_errors_script cli_explain_script cli_generate_script
+  cli_hub_script cli_start_script dist_script docs_commands_script install_script page_script server_load_script server_openai_script)
 # Operators, engine and whole models on the device that TESSERA_TEST_DEVICE names.
 set(TESSERA_GPU_TESTS
   cuda_device_test ops_test capture_guard_test engine_test goldens_test demo_model_test steady_decode_test)
@@ -58,18 +59,18 @@ function(tessera_script_test NAME)
 endfunction()
 
 # Labels: every test is fast or slow; gpu marks those that tools/test_cuda.sh runs on a GPU, named in gpu_tests.txt.
-function(tessera_test_properties TEST)
+function(tessera_test_properties NAME)
   set(labels fast)
-  if(TEST IN_LIST TESSERA_SLOW_TESTS)
+  if(NAME IN_LIST TESSERA_SLOW_TESTS)
     set(labels slow)
   endif()
-  if(TEST IN_LIST TESSERA_GPU_TESTS)
+  if(NAME IN_LIST TESSERA_GPU_TESTS)
     list(APPEND labels gpu)
-    file(APPEND ${PROJECT_BINARY_DIR}/gpu_tests.txt "${TEST}\n")
+    file(APPEND ${PROJECT_BINARY_DIR}/gpu_tests.txt "${NAME}\n")
   endif()
-  set_tests_properties(${TEST} PROPERTIES TIMEOUT ${TESSERA_TEST_TIMEOUT_S} LABELS "${labels}")
+  set_tests_properties(${NAME} PROPERTIES TIMEOUT ${TESSERA_TEST_TIMEOUT_S} LABELS "${labels}")
   if(TESSERA_SANITIZE MATCHES thread)
-    set_tests_properties(${TEST} PROPERTIES
+    set_tests_properties(${NAME} PROPERTIES
       ENVIRONMENT "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tools/tsan.supp")
   endif()
 endfunction()

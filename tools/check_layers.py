@@ -3,7 +3,7 @@
 
 - A file includes headers of its own layer and of lower ones only.
 - What a layer's sources include stands in the DEPS of its CMakeLists.txt.
-- No source is longer than 600 lines.
+- No source is longer than 600 lines, tests and scripts included.
 Prints each fault as "file:line: what", then "N passed, N failed" over the files looked at."""
 
 import pathlib
@@ -14,6 +14,9 @@ import sys
 LAYERS = ["cli", "load", "server", "engine", "runner", "piecewise", "compile", "model", "ops", "ir", "device", "text", "base"]
 MAX_LINES = 600
 CODE = {".h", ".cpp", ".cu", ".cuh"}
+# Beside src/, where lines are counted and nothing else is looked at.
+FOLDERS = ["tests", "fuzz", "examples", "tools"]
+SCRIPTS = {".py", ".sh"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"tessera/([^/"]+)/[^"]*"')
 LAYER_CALL = re.compile(r"tessera_layer\s*\(\s*(\w+)(.*?)\)", re.DOTALL)
@@ -54,6 +57,11 @@ def check_includes(path, layer, deps, lines):
             yield number, f"layer {layer} includes {included}: add it to DEPS in src/{layer}/CMakeLists.txt"
 
 
+def too_long(lines):
+    if len(lines) > MAX_LINES:
+        yield MAX_LINES, f"{len(lines)} lines: split it (at most {MAX_LINES})"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     passed = failed = 0
@@ -66,13 +74,17 @@ def main():
         deps = read_deps(folder / "CMakeLists.txt")
         for path in sorted(p for p in folder.rglob("*") if p.suffix in CODE):
             lines = path.read_text().splitlines()
-            faults = list(check_includes(path, layer, deps, lines))
-            if len(lines) > MAX_LINES:
-                faults.append((MAX_LINES, f"{len(lines)} lines: split it (at most {MAX_LINES})"))
+            faults = [*check_includes(path, layer, deps, lines), *too_long(lines)]
             for number, words in faults:
                 print(f"{path.relative_to(root)}:{number}: {words}")
             failed += bool(faults)
             passed += not faults
+    for path in sorted(p for folder in FOLDERS for p in (root / folder).rglob("*") if p.suffix in CODE | SCRIPTS):
+        faults = list(too_long(path.read_text().splitlines()))
+        for number, words in faults:
+            print(f"{path.relative_to(root)}:{number}: {words}")
+        failed += bool(faults)
+        passed += not faults
     print(f"{passed} passed, {failed} failed")
     sys.exit(0 if passed > 0 and failed == 0 else 1)
 

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""The tessera command: bench. tests/cli/cli_bench_test.py PROGRAM [TEST …]
+
+Catches: figures without their form, a load that is not the one asked for, and a server's refusal that counts as an
+answer.
+Prints a line for each test; the last line is "N passed, N failed"."""
+
+import json
+
+from program import DEMO, FEW_SIZES, LLAMA, CliTest, main, Serving
+
+
+class Bench(CliTest):
+    COMMON = ["--model-path", LLAMA, "--repeat", 2, "--log-level", "error"]
+
+    def test_prefill(self):
+        answer = self.ok_json("bench", "prefill", *self.COMMON, "--num-tokens", "8,30", *FEW_SIZES)
+        self.assertEqual([(row["tokens"], row["size"]) for row in answer["rows"]], [(8, 8), (30, 32)])
+        for row in answer["rows"]:
+            self.assertGreater(row["eager_ms"], 0)
+            self.assertAlmostEqual(row["speedup"], row["eager_ms"] / row["graph_ms"])
+
+    def test_decode(self):
+        answer = self.ok_json("bench", "decode", *self.COMMON, "--batch-size", 1, 3, "--context", 16, *FEW_SIZES)
+        self.assertEqual([(row["tokens"], row["runner"], row["size"]) for row in answer["rows"]],
+                         [(1, "decode", 1), (3, "decode", 4)])
+        self.assertGreater(answer["memory_bytes_per_s"], 1e8)
+        self.assertGreater(answer["rows"][1]["bytes_read"], answer["rows"][0]["bytes_read"])
+
+    def test_more_than_a_forward_may_have(self):
+        self.fails(2, ["--batch-size: 5 ", "4 are the most", "--max-running-requests"], "bench", "decode", *self.COMMON,
+                   "--batch-size", "5", *FEW_SIZES)
+        self.fails(2, ["--num-tokens: 33 ", "32 are the most", "--chunked-prefill-size"], "bench", "prefill",
+                   *self.COMMON, "--num-tokens", "33", *FEW_SIZES)
+
+    def test_startup(self):
+        answer = self.ok_json("bench", "startup", *self.COMMON, *FEW_SIZES)
+        layers = json.loads((LLAMA / "config.json").read_text())["num_hidden_layers"]
+        self.assertEqual(answer["runners"]["prefill"]["graphs"], 2 * (layers + 1))
+        self.assertEqual(answer["runners"]["decode"]["graphs"], 2)
+        self.assertGreater(answer["runners"]["prefill"]["nodes"], answer["runners"]["prefill"]["graphs"])
+
+    def test_profile(self):
+        file = self.folder / "trace.json"
+        answer = self.ok_json("bench", "profile", *self.COMMON, "--num-tokens", "5,30", "--batch-size", 3, "--context",
+                              16, "--output", file, *FEW_SIZES)
+        self.assertEqual([row["forward"] for row in answer["forwards"]], ["prefill 8", "prefill 32", "decode 4"])
+        times = [row["ms"] for row in answer["slowest"]]
+        self.assertEqual((len(times), times), (10, sorted(times, reverse=True)))
+        trace = json.loads(file.read_text())
+        self.assertEqual(trace["otherData"]["bench"], "profile")
+        layers = json.loads((LLAMA / "config.json").read_text())["num_hidden_layers"]
+        for pid, row in enumerate(answer["forwards"], 1):
+            for tid, (category, whole_ms) in enumerate((("replay", row["replay_ms"]),
+                                                        ("eager operators", row["eager_ms"])), 1):
+                spans = [e for e in trace["traceEvents"] if e["ph"] == "X" and (e["pid"], e["tid"]) == (pid, tid)]
+                whole, inner = spans[0], spans[1:]
+                self.assertEqual({span["cat"] for span in spans}, {category})
+                self.assertAlmostEqual(whole["dur"], 1e3 * whole_ms)
+                self.assertLessEqual(sum(span["dur"] for span in inner), 1.001 * whole["dur"])
+                for before, after in zip(inner, inner[1:]):
+                    self.assertGreaterEqual(after["ts"] + 1e-3, before["ts"] + before["dur"])
+                if category == "replay":
+                    # Pieces around attention, and the head.
+                    self.assertEqual(len(inner), 1 if row["forward"] == "decode 4" else 2 * layers + 2)
+                    self.assertTrue(inner[0]["args"]["graph"])
+                else:
+                    self.assertEqual(len(inner), row["operators"])
+                    for span in inner:
+                        self.assertGreater(span["args"]["bytes"], 0)
+                        self.assertIn("%", span["args"]["result"])
+                        self.assertIn("->", span["args"]["shapes"])
+        text = self.ok("bench", "profile", *self.COMMON, "--num-tokens", 8, "--output", file, *FEW_SIZES).stdout
+        for words in ("operator by operator", "linear", str(file)):
+            self.assertIn(words, text)
+        self.fails(1, [str(self.folder)], "bench", "profile", *self.COMMON, "--num-tokens", 8, "--output", self.folder)
+
+    def test_tables(self):
+        for what in ("prefill", "decode", "startup"):
+            self.assertIn("graph", self.ok("bench", what, *self.COMMON, *FEW_SIZES, "--context-length", 128).stdout)
+
+
+class BenchServe(CliTest):
+    COMMON = ["--num-prompts", 6, "--input-len", 20, "--output-len", 5, "--warmup", 1]
+
+    def check_run(self, run, requests, input_tokens, output_tokens):
+        self.assertEqual((run["completed"], run["failed"], run["failures"]), (requests, 0, {}))
+        self.assertEqual((run["input_tokens"], run["output_tokens"]), (input_tokens, output_tokens))
+        for name in ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"):
+            values = run[name]
+            self.assertEqual(set(values), {"mean", "p50", "p90", "p99"})
+            self.assertTrue(0 <= values["p50"] <= values["p90"] <= values["p99"], run)
+        self.assertLessEqual(run["ttft_ms"]["p99"], run["e2e_ms"]["p99"])
+        self.assertAlmostEqual(run["output_tokens_per_second"], output_tokens / run["seconds"])
+
+    def test_graphs_off_and_on(self):
+        answer = self.ok_json("bench", "serve", "--model-path", DEMO, *self.COMMON, *FEW_SIZES, "--graphs", "off,on",
+                              "--request-rate", "50,inf", "--log-level", "error")
+        self.assertEqual([(run["graphs"], run["request_rate"]) for run in answer["runs"]],
+                         [(False, 50), (False, "inf"), (True, 50), (True, "inf")])
+        for run in answer["runs"]:
+            self.check_run(run, 6, 120, 30)
+            self.assertEqual(run["clipped"], 0)
+
+    def test_trace_is_clipped_and_shares_prefixes(self):
+        trace = self.folder / "trace.jsonl"
+        lines = [{"timestamp": 10 * i, "input_length": 520 + i, "output_length": 3, "hash_ids": [0, i + 1]}
+                 for i in range(3)] + [{"timestamp": 30, "input_length": 5000, "output_length": 3, "hash_ids": [9]}]
+        trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        with Serving() as server:
+            answer = self.ok_json("bench", "serve", "--url", server.url, "--vocab-size", 2048, "--trace", trace,
+                                  "--num-prompts", 4, "--max-concurrency", 1, "--warmup", 0, "--request-rate", "100",
+                                  "--api-key", "secret")
+            run, = answer["runs"]
+            self.check_run(run, 4, 520 + 521 + 522 + server.context - 3, 12)
+            self.assertEqual(run["clipped"], 1)
+            self.assertGreaterEqual(server.metric("cached_tokens_total"), 2 * 500)
+
+    def test_failures_have_reasons(self):
+        with Serving() as server:
+            self.fails(1, ["/v1/models: 401", "API key"], "bench", "serve", "--url", server.url,
+                                "--served-model-name", "demo", *self.COMMON, "--api-key", "wrong")
+            result = self.fails(1, ["no request succeeded: 400", "2047"], "bench", "serve", "--url", server.url,
+                                "--vocab-size", 1 << 24, *self.COMMON, "--api-key", "secret", "--json")
+            run, = json.loads(result.stdout)["runs"]
+            self.assertEqual((run["completed"], run["failed"]), (0, 6))
+        self.fails(1, ["http://127.0.0.1:1"], "bench", "serve", "--url", "http://127.0.0.1:1")
+
+    def test_table(self):
+        text = self.ok("bench", "serve", "--model-path", DEMO, *self.COMMON, *FEW_SIZES).stdout
+        for words in ("all at once", "requests/s", "TTFT", "p99", "end to end"):
+            self.assertIn(words, text)
+
+    def test_wrong_traces(self):
+        trace = self.folder / "trace.csv"
+        trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9,1\n")
+        self.fails(2, ["--trace", f"{trace}:2", "accepted"], "bench", "serve", "--model-path", DEMO, "--trace", trace)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""The tessera command: failed starts, configuration files, the cache folder. tests/cli/cli_start_test.py PROGRAM [TEST …]
+
+Catches: a failed start without advice or report, a file that wins over the command line, and a cache that changes
+an answer or is not cleared.
+Prints a line for each test; the last line is "N passed, N failed"."""
+
+import json
+import os
+import resource
+import subprocess
+import time
+import unittest.mock
+
+from program import FEW_SIZES, LLAMA, PROGRAM, ROOT, CliTest, Serving, main
+
+
+class FailedStart(CliTest):
+    """A process that may not have the addresses that an arena reserves cannot make its graphs."""
+
+    LIMIT = 4 << 30
+
+    def start(self, cache, *arguments):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (self.LIMIT, self.LIMIT))
+        return subprocess.run([str(PROGRAM), *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=120,
+                              preexec_fn=limit, check=False, env={**os.environ, "TESSERA_CACHE_DIR": str(cache)})
+
+    def generate(self, cache, *more):
+        if self.start(cache, "--version").returncode != 0:
+            self.skipTest("the program itself needs more addresses")
+        result = self.start(cache, "generate", "--model-path", LLAMA, "--input-ids", "1,2,3", "--log-level", "error",
+                            *FEW_SIZES, *more)
+        if result.returncode == 0:
+            self.skipTest("this machine has too little memory for an arena to be refused")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertTrue(result.stderr.startswith("tessera: error: compiling graphs: "), result.stderr)
+        return result.stderr
+
+    def test_says_what_helps_and_keeps_a_report(self):
+        said = self.generate(self.folder)
+        for words in ("--disable-piecewise-cuda-graph starts without them", "--mem-fraction-static 0.8 (0.7)",
+                      "--piecewise-cuda-graph-max-tokens 2048 (1024, 512)", "--cuda-graph-max-bs 16"):
+            self.assertIn(words, said)
+        (file,) = (self.folder / "failure_reports").iterdir()
+        self.assertIn(f"A report of this start: {file}\n", said)
+        report = json.loads(file.read_text())
+        self.assertEqual(report["command"][:3], ["tessera", "generate", "--model-path"])
+        self.assertIn("compiling graphs", report["error"]["message"])
+        self.assertEqual(report["plan"]["runners"]["prefill"]["sizes"], report["configuration"]["piecewise-cuda-graph-tokens"])
+        self.assertIn("notes", report["plan"])
+
+    def test_where_no_report_can_be_kept(self):
+        (self.folder / "file").write_text("")
+        said = self.generate(self.folder / "file", "--disable-cuda-graph")
+        self.assertIn("No report could be kept: ", said)
+        self.assertIn("--chunked-prefill-size 1024", said)
+        self.assertNotIn("piecewise", said)  # it is off already
+
+
+class Config(CliTest):
+    def write(self, text):
+        file = self.folder / "config.yaml"
+        file.write_text(text)
+        return file
+
+    def test_file_and_command_line(self):
+        file = self.write(f"model-path: {LLAMA}\ninput-ids: [1, 2, 3]\nmax_new_tokens: 3\nignore-eos: true\n"
+                          "cuda_graph_bs: [1]\npiecewise-cuda-graph-tokens: [4]\nlog-level: [error]\n")
+        answer = self.ok_json("generate", "--config", file)
+        self.assertEqual(len(answer["output_ids"]), 3)
+        self.assertEqual(answer["graphs"]["prefill"]["sizes"], [4])
+        answer = self.ok_json("generate", "--config", file, "--max-new-tokens", 2, "--piecewise-cuda-graph-tokens", 8)
+        self.assertEqual(len(answer["output_ids"]), 2)
+        self.assertEqual(answer["graphs"]["prefill"]["sizes"], [8])
+
+    def test_effective_configuration(self):
+        file = self.write("page_size: 8\n")
+        first = self.ok("serve", "--model-path", LLAMA, "--config", file, "--enable-torch-compile", *FEW_SIZES,
+                        "--print-config")
+        self.assertIn("piecewise_cuda_graph has conflict with torch compile", first.stderr)
+        config = json.loads(first.stdout)
+        sources = config.pop("sources")
+        self.assertEqual(set(config), set(sources))
+        for key, value, source in (("page-size", 8, "file"), ("chunked-prefill-size", 32, "command line"),
+                                   ("port", 30000, "default"), ("disable-piecewise-cuda-graph", True, "engine"),
+                                   ("cuda-graph-bs", [1, 4], "command line"), ("context-length", 2048, "engine")):
+            self.assertEqual((config[key], sources[key]), (value, source), key)
+        self.assertNotIn("config", config)
+        second = json.loads(self.ok("serve", "--config", self.write(first.stdout), "--print-config").stdout)
+        self.assertEqual({*second.pop("sources").values()}, {"file", "default"})
+        self.assertEqual(second, config)
+        self.ok("verify", "--model-path", LLAMA, "--print-config")
+
+    def test_wrong_files(self):
+        arguments = ["explain", "--model-path", LLAMA, "--config"]
+        for words, text in ((["config.yaml:2", "--page-sise", "--page-size"], "page-size: 1\npage-sise: 2\n"),
+                            (["config.yaml:1", "page-size", "a whole number"], "page-size: large\n"),
+                            (["config.yaml:1", "--cuda-graph-bs", "\"0\""], "cuda-graph-bs: [0]\n"),
+                            (["config.yaml:2", "page_size", "already"], "page-size: 1\npage_size: 1\n"),
+                            (["config.yaml:1", "a holds a map"], "a:\n  b: 1\n"),
+                            (["config.yaml:1"], "a: [1\n"), (["config.yaml"], "{\"a\": }"), (["is empty"], ""),
+                            (["config.yaml:1", "--tp-size", "not supported yet"], "tp-size: 2\n")):
+            with self.subTest(text=text):
+                self.fails(2, words, *arguments, self.write(text))
+        self.fails(2, ["--config", "/no/such/file"], *arguments, "/no/such/file")
+        self.fails(2, ["--config"], *arguments, self.folder)
+
+
+class Cache(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "cache"
+        patch = unittest.mock.patch.dict(os.environ, {"TESSERA_CACHE_DIR": str(self.cache)})
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def info(self, action="info"):
+        return self.ok_json("cache", action)
+
+    def test_info_and_clear(self):
+        self.assertEqual(self.info(), {"path": str(self.cache), "cleared": False, "entries": 0, "bytes": 0, "kinds": {}})
+        folder = self.cache / "profiles" / "v1"
+        folder.mkdir(parents=True)
+        ours = [folder / f"costs-{digit * 32}.json" for digit in "0a"] + [folder / f"matmul-{'1' * 32}.json"]
+        for file in ours:
+            file.write_text("{}")
+        other = folder / "notes.txt"
+        other.write_text("mine")
+        info = self.info()
+        self.assertEqual((info["entries"], info["bytes"]), (3, 6))
+        self.assertEqual(info["kinds"], {"costs": {"entries": 2, "bytes": 4}, "matmul": {"entries": 1, "bytes": 2}})
+        text = self.ok("cache", "info").stdout
+        for words in (str(self.cache), "3 entries of 6 B", "costs", "matmul"):
+            self.assertIn(words, text)
+        self.assertEqual(self.info("clear")["entries"], 3)
+        self.assertEqual(list(folder.iterdir()), [other])
+        self.assertIn("removed 0 entries", self.ok("cache", "clear").stdout)
+
+    def test_folders_that_are_none(self):
+        self.cache.mkdir()
+        (self.cache / "profiles").write_text("")
+        self.fails(1, [str(self.cache / "profiles")], "cache", "info")
+        self.fails(1, [str(self.cache / "profiles")], "cache", "clear")
+        for name in ("TESSERA_CACHE_DIR", "SGLANG_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+            os.environ[name] = ""
+        self.fails(1, ["TESSERA_CACHE_DIR", "HOME"], "cache", "info")
+
+    def wait_for_costs(self):
+        """The file of measured costs, once there is one that is JSON."""
+        for _ in range(1200):
+            for file in (self.cache / "profiles" / "v1").glob("costs-*.json"):
+                if file.read_text() != "{":
+                    return file
+            time.sleep(0.1)
+        self.fail("no costs were measured")
+
+    def test_the_next_start_knows_what_this_one_measured(self):
+        with Serving() as server:
+            self.assertEqual(server.metric("profile_cache_hits_total"), 0)
+            file = self.wait_for_costs()
+        kept = json.loads(file.read_text())
+        self.assertEqual(kept["kind"], "costs")
+        self.assertTrue(kept["value"]["prefill"])
+        with Serving() as server:
+            self.assertEqual(server.metric("profile_cache_hits_total"), 1)
+        file.write_text("{")
+        with Serving() as server:
+            self.assertEqual(server.metric("profile_cache_hits_total"), 0)
+            self.assertEqual(self.wait_for_costs(), file)
+        self.assertEqual(json.loads(file.read_text())["key"], kept["key"])
+
+    def test_a_start_needs_no_cache(self):
+        arguments = ["generate", "--model-path", LLAMA, "--input-ids", "1,2", "--max-new-tokens", 3, "--ignore-eos",
+                     *FEW_SIZES]
+        plain = self.ok_json(*arguments)["output_ids"]
+        for folder in ("/proc/no/such/folder", str(self.folder / "file" / "below"), "/dev/full"):
+            (self.folder / "file").touch()
+            os.environ["TESSERA_CACHE_DIR"] = folder
+            self.assertEqual(json.loads(self.ok(*arguments, "--json").stdout)["output_ids"], plain, folder)
+
+
+if __name__ == "__main__":
+    main()
