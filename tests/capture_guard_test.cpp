@@ -77,7 +77,6 @@ const std::vector<Deed>& deeds() {
        "download on stream 'main'"},
       {"ReadyALibrary", [](Device& d, Stream&) { return d.begin_initialisation("cuFast"); },
        "initialisation of 'cuFast'"},
-      {"Trim", [](Device& d, Stream&) { return d.trim(); }, "trimming of"},
       {"FreeAndSayNothing",
        [](Device&, Stream&) {
          kept = nullptr;

@@ -169,10 +169,8 @@ class Device {
   // Call before a library is initialised or code is loaded for the first time: refused while recording, because
   // libraries may allocate and synchronise then. `library` names it in the error.
   virtual Status begin_initialisation(std::string_view library) = 0;
-  // Gives back memory that the system's allocators cache for reuse (CUDA: of graphs; CPU: of the heap). Refused while
-  // recording.
-  virtual Status trim() = 0;
   // Bytes that allocate() could still give, as reported by the system.
+  // Bytes that allocate() could still give, as far as the system tells.
   virtual std::int64_t available_bytes() const = 0;
 };
 

@@ -28,7 +28,6 @@ std::string_view device_call_name(DeviceCall call) {
     case DeviceCall::kEndRecording: return "end of recording";
     case DeviceCall::kReplay: return "replay of graph";
     case DeviceCall::kInitialiseLibrary: return "initialisation of";
-    case DeviceCall::kTrim: return "trimming of";
   }
   return "unknown call on";
 }
@@ -44,8 +43,7 @@ bool allowed_while_recording(DeviceCall call) {
     case DeviceCall::kSynchronizeEvent:
     case DeviceCall::kSynchronize:
     case DeviceCall::kBeginRecording:
-    case DeviceCall::kInitialiseLibrary:
-    case DeviceCall::kTrim: return false;
+    case DeviceCall::kInitialiseLibrary: return false;
     case DeviceCall::kOpenDevice:
     case DeviceCall::kCreateEvent:
     case DeviceCall::kLaunch:

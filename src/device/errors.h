@@ -28,7 +28,6 @@ enum class DeviceCall : std::uint8_t {
   kEndRecording,
   kReplay,
   kInitialiseLibrary,  // or load code
-  kTrim,
 };
 
 // To be followed by the object's name: "allocation of", "upload on stream", …

@@ -114,7 +114,6 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
   runner.show_progress = options.show_progress;
   runner.deterministic = options.deterministic;
   runner.capture = options.graphs.capture;
-  runner.trim_between_captures = options.graphs.gc;
   runner.measure_costs = options.graphs.measure_costs && !options.deterministic;
   runner.debug = options.graphs.debug;
   runner.compiler = options.graphs.compiler;

@@ -38,7 +38,6 @@ struct GraphOptions {
   std::string compiler = "eager";              // of pieces; compile/compiler_registry.h
   CaptureMode capture = CaptureMode::kEager;
   std::int64_t memory_budget = 0;  // bytes that graphs may take; 0: any number
-  bool gc = false;                 // enable_cudagraph_gc
   bool measure_costs = true;
   bool debug = false;                        // enable_torch_compile_debug_mode
   bool torch_compile = false;                // enable_torch_compile

@@ -115,13 +115,6 @@ TEST(CaptureModes, NothingIsMeasuredWhereThatIsOff) {
   EXPECT_EQ(bench.runner->dispatch_table().costs, nullptr);
 }
 
-TEST(CaptureModes, MemoryIsTrimmedBetweenSizesWhereThatIsAskedFor) {
-  RunnerOptions options = with(CaptureMode::kEager);
-  EXPECT_EQ(make_captured("llama", options).device->counts().trims, 0);
-  options.trim_between_captures = true;
-  EXPECT_EQ(make_captured("llama", options).device->counts().trims, 4 + 3);
-}
-
 // D8: whatever happened before.
 TEST(CaptureModes, NothingIsLeftOfARunner) {
   for (const CaptureMode mode : {CaptureMode::kEager, CaptureMode::kLazy, CaptureMode::kCore}) {

@@ -122,12 +122,10 @@ Status GraphCapture::capture_sizes(GraphRunner& runner) {
   const std::vector<std::int64_t>& ladder = runner.spec().ladder;
   const char* const rows =
       runner.spec().role == RunnerRole::kDecode ? "batch size (batch_size" : "num tokens (num_tokens";
-  const auto before_each = [&](std::int64_t size) -> Status {
-    if (log_enabled("capture", LogLevel::kDebug)) {  // or the driver is asked for nothing
-      log_debug("capture", "Capturing {}={} avail_mem={:.2f} GB)", rows, size,
-                static_cast<double>(parts_.device.available_bytes()) / 1e9);
-    }
-    return parts_.options.trim_between_captures ? parts_.device.trim() : ok_status();
+  const auto before_each = [&](std::int64_t size) {
+    if (!log_enabled("capture", LogLevel::kDebug)) return;  // or the driver is asked for nothing
+    log_debug("capture", "Capturing {}={} avail_mem={:.2f} GB)", rows, size,
+              static_cast<double>(parts_.device.available_bytes()) / 1e9);
   };
   const bool core = parts_.options.capture == CaptureMode::kCore;
   return runner.capture(core ? core_sizes(ladder) : ladder,

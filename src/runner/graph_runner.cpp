@@ -40,7 +40,7 @@ Status GraphRunner::capture(std::span<const std::int64_t> sizes, const CaptureOp
   Progress progress(fmt::format("Capturing {} graphs", name()), static_cast<std::int64_t>(sizes.size()), "sizes",
                     options.show_progress);
   for (std::size_t i = sizes.size(); i-- > 0;) {
-    if (options.before_each) TRY(options.before_each(sizes[i]));
+    if (options.before_each) options.before_each(sizes[i]);
     const Status status = capture_one(sizes[i]);
     if (status.code() == StatusCode::kDeviceLost) return status;
     progress.advance(1);

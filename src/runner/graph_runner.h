@@ -44,7 +44,7 @@ class GraphRunner {
 
   struct CaptureOptions {
     bool show_progress = false;
-    std::function<Status(std::int64_t size)> before_each{};  // never while recording
+    std::function<void(std::int64_t size)> before_each{};  // never while recording
   };
   // Captures every size, largest first: the largest plan fixes the arena, smaller ones fit in. A size that fails is
   // dropped and reported; kDeviceLost ends the capture.

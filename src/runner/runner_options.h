@@ -26,7 +26,6 @@ struct RunnerOptions {
   std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
   std::vector<std::int64_t> decode_sizes;   // requests, ascending
   CaptureMode capture = CaptureMode::kEager;
-  bool trim_between_captures = false;  // what is cached outside the arena is given back after each size (D5)
   bool measure_costs = true;           // in idle moments, for dispatch; never where deterministic
   bool debug = false;                  // runner/debug_mode.h; slow
   bool decode_padding = true;

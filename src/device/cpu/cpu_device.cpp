@@ -1,6 +1,5 @@
 #include "tessera/device/cpu/cpu_device.h"
 
-#include <malloc.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -69,12 +68,6 @@ Result<std::unique_ptr<Event>> CpuDevice::create_event(EventKind kind) {
   std::string name = fmt::format("event {}", ++events_);
   TRY(enter(DeviceCall::kCreateEvent, name));
   return std::make_unique<CpuEvent>(*this, std::move(name), kind);
-}
-
-Status CpuDevice::trim() {
-  TRY(enter(DeviceCall::kTrim, "heap"));
-  malloc_trim(0);
-  return ok_status();
 }
 
 std::int64_t CpuDevice::available_bytes() const {

@@ -115,7 +115,6 @@ class CpuDevice : public Device {
   Status begin_initialisation(std::string_view library) override {
     return enter(DeviceCall::kInitialiseLibrary, library);
   }
-  Status trim() override;
   std::int64_t available_bytes() const override;
 
  protected:

@@ -170,11 +170,6 @@ Result<std::unique_ptr<Event>> CudaDevice::create_event(EventKind kind) {
   return TRY(CudaEvent::create(*this, std::move(name), kind));
 }
 
-Status CudaDevice::trim() {
-  TRY(enter(DeviceCall::kTrim, name_));
-  return check(driver_.cuDeviceGraphMemTrim(device_), {"cuDeviceGraphMemTrim", DeviceCall::kTrim, name_});
-}
-
 std::int64_t CudaDevice::available_bytes() const {
   if (!make_current().ok()) return 0;
   // Only reads a number: a capture by this thread, whose mode refuses the call, must not fail because of it.

@@ -52,7 +52,6 @@ class CudaDevice final : public Device {
   Status begin_initialisation(std::string_view library) override {
     return enter(DeviceCall::kInitialiseLibrary, library);
   }
-  Status trim() override;
   std::int64_t available_bytes() const override;
 
   CUdevice handle() const { return device_; }

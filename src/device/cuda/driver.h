@@ -31,7 +31,7 @@
   X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamIsCapturing) X(cuThreadExchangeStreamCaptureMode)                      \
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime)                             \
   X(cuGraphInstantiate) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy)         \
-  X(cuGraphGetNodes) X(cuDeviceGraphMemTrim)
+  X(cuGraphGetNodes)
 // clang-format on
 
 namespace tessera {

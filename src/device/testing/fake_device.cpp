@@ -68,7 +68,6 @@ Status FakeDevice::decide(DeviceCall call, std::string_view object) {
     case DeviceCall::kSynchronizeEvent:
     case DeviceCall::kSynchronize:
     case DeviceCall::kInitialiseLibrary: return ok_status();
-    case DeviceCall::kTrim: ++counts_.trims; return ok_status();
   }
   return ok_status();
 }

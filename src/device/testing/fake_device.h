@@ -34,8 +34,7 @@ struct FaultCounts {
   std::int64_t ended_recordings = 0;
   std::int64_t launches = 0;
   std::int64_t replays = 0;
-  std::int64_t calls = 0;  // of any kind
-  std::int64_t trims = 0;
+  std::int64_t calls = 0;   // of any kind
   std::int64_t faults = 0;  // injected so far
 };
 

@@ -130,7 +130,6 @@ void FakeFunctions::set_capture(Driver& t) {
       return s.graphs[*graph] = std::move(on.captured), CUDA_SUCCESS;
     });
   };
-  t.cuDeviceGraphMemTrim = [](CUdevice) { return call("cuDeviceGraphMemTrim", [](auto&) { return CUDA_SUCCESS; }); };
   t.cuGraphGetNodes = [](CUgraph graph, CUgraphNode*, std::size_t* nodes) {
     return call("cuGraphGetNodes", [&](auto& s) { return *nodes = s.graphs.at(graph).nodes.size(), CUDA_SUCCESS; });
   };
