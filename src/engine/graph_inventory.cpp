@@ -19,6 +19,8 @@ RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, std::spa
                        .pieces = executable.graph().num_pieces(),
                        .split_ops = executable.graph().num_split_ops(),
                        .graphs = executable.num_graphs(),
+                       // Each part is compiled by itself, split operators too.
+                       .general_compiles = executable.graph().num_pieces() + executable.graph().num_split_ops(),
                        .shape_compiles = executable.num_binds(),
                        .captured = report.captured,
                        .capture_seconds = report.seconds};

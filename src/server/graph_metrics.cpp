@@ -24,7 +24,6 @@ Samples by_runner(const GraphInventory& graphs, const std::function<std::int64_t
 }
 
 void add_inventory(MetricFamilies& families, const GraphInventory& graphs) {
-  families.gauge("tessera:models", "Models loaded.", {}, 1);
   const auto gauges = [&](const char* name, const char* help, auto member) {
     families.gauges(name, help, by_runner(graphs, member));
   };
@@ -40,8 +39,8 @@ void add_inventory(MetricFamilies& families, const GraphInventory& graphs) {
          [](const RunnerInventory& runner) { return std::ssize(runner.pending); });
   gauges("tessera:dropped_sizes", "Sizes that were given up because they failed.",
          [](const RunnerInventory& runner) { return std::ssize(runner.dropped); });
-  families.counters("tessera:general_compiles_total", "Pieces compiled for any size.",
-                    by_runner(graphs, [](const RunnerInventory& runner) { return runner.pieces; }));
+  families.counters("tessera:general_compiles_total", "Programs compiled for any size.",
+                    by_runner(graphs, [](const RunnerInventory& runner) { return runner.general_compiles; }));
   families.counters("tessera:shape_compiles_total", "Sizes bound to kernels and addresses, captured or not.",
                     by_runner(graphs, [](const RunnerInventory& runner) { return runner.shape_compiles; }));
 }
