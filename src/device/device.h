@@ -170,7 +170,6 @@ class Device {
   // libraries may allocate and synchronise then. `library` names it in the error.
   virtual Status begin_initialisation(std::string_view library) = 0;
   // Bytes that allocate() could still give, as reported by the system.
-  // Bytes that allocate() could still give, as far as the system tells.
   virtual std::int64_t available_bytes() const = 0;
 };
 
