@@ -144,7 +144,8 @@ INSTANTIATE_TEST_SUITE_P(
                                    "stream": true, "ignore_eos": true, "max_tokens": 700, "temperature": 0})"}),
     [](const auto& streamed) { return std::string(streamed.param.name); });
 
-// The completion gathers the whole text in one string, whose memory doubles: from 100 to 350 tokens at most three times.
+// The completion gathers the whole text in one string, whose memory doubles: from 100 to 350 tokens at most three
+// times.
 constexpr std::int64_t kTextGrowths = 3;
 
 // From the engine's step through its thread, the answer and the socket: events, snapshots of statistics, metrics, JSON.

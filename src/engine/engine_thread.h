@@ -4,8 +4,8 @@
 //   thread.submit(ticket, std::move(request));
 //
 // Threads: all functions may be called from any thread. The sink runs on the engine's thread, once after each step that
-// moved a request, and must return soon. Nothing else may use the engine until the EngineThread is destroyed. In a steady
-// decode neither a step nor its events allocate.
+// moved a request, and must return soon. Nothing else may use the engine until the EngineThread is destroyed. In a
+// steady decode neither a step nor its events allocate.
 #pragma once
 
 #include <cstdint>

@@ -26,8 +26,8 @@ struct RunnerOptions {
   std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
   std::vector<std::int64_t> decode_sizes;   // requests, ascending
   CaptureMode capture = CaptureMode::kEager;
-  bool measure_costs = true;           // in idle moments, for dispatch; never where deterministic
-  bool debug = false;                  // runner/debug_mode.h; slow
+  bool measure_costs = true;  // in idle moments, for dispatch; never where deterministic
+  bool debug = false;         // runner/debug_mode.h; slow
   bool decode_padding = true;
   std::vector<std::string> split_ops;         // of the prefill runner; empty with graphs.prefill_whole
   std::vector<std::string> decode_split_ops;  // of the decode runner
