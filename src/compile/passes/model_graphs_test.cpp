@@ -77,7 +77,7 @@ class BodyRun {
     const Result<Program> program = eager_program(body, op_table(), cpu_kernels());
     EXPECT_TRUE(program.ok()) << program.status().to_string();
     ir::Bucket bucket = testing::tokens(kTokens);
-    bucket[ir::Symbol::kPages] = 3;
+    for (std::size_t group = 0; group < ir::kMaxCacheGroups; ++group) bucket[ir::page_symbol(group)] = 3;
     testing::ValueMemory values(*device_, *stream_, *program, bucket);
     fill(body, values);
     const auto scratch = device_->allocate(*program->workspace_bytes(bucket, *device_, context_), "workspace");
