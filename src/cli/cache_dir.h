@@ -1,4 +1,4 @@
-// Where Tessera keeps from run to run what it found out (B7).
+// Where Tessera keeps from run to run what it found out.
 #pragma once
 
 #include <functional>

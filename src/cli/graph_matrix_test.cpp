@@ -1,6 +1,5 @@
 // Catches: flags that switch the wrong graphs, an automatic rule that overrules the user or is overruled by him, and a
-// combination that is neither refused nor warned about. From the words of a command line to what the engine will do
-// (B5).
+// combination that is neither refused nor warned about. From the words of a command line to what the engine will do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// `explain --suggest-tokens FILE` (B10): the sizes of prefill graphs that fit forwards as they were, read from a trace
+// `explain --suggest-tokens FILE`: the sizes of prefill graphs that fit forwards as they were, read from a trace
 // of requests, which the scheduler is run on, or from a server's metrics, which count forwards by their tokens.
 #pragma once
 

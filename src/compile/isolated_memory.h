@@ -1,4 +1,4 @@
-// The memory plan's isolated twin (`--memory-plan isolated`): every value in an allocation of its
+// The memory plan's isolated twin (MemoryPlanKind::kIsolated): every value in an allocation of its
 // own, poisoned with NaN and fenced by guard zones. The same kernels run on it with nothing shared,
 // so that a fault of the plan, or a kernel that writes past its result, shows as a difference.
 #pragma once

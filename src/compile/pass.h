@@ -29,7 +29,7 @@ using PassResult = Result<std::optional<ir::Graph>>;
 inline std::optional<ir::Graph> unchanged() { return std::nullopt; }
 
 struct Pass {
-  std::string_view name;     // as --cuda-graph-disable-passes spells it
+  std::string_view name;     // by which it can be switched off
   std::string_view summary;  // one line
   std::int64_t version = 1;  // raised with every change of what the pass makes of some graph
   // Pure. The graph is verified; inputs, weights, states, outputs and their names and types stay as they are.

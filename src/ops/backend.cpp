@@ -29,13 +29,13 @@ Result<const Backend*> load_cuda_backend() {
   void* library = dlopen(kCudaLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     return unimplemented(fmt::format(
-        "--device cuda: {} (the CUDA backend is a library of its own, made by `make build-cuda`)", dlerror()));
+        "device cuda: {} (the CUDA backend is a library of its own, made by `make build-cuda`)", dlerror()));
   const auto* exported = static_cast<const BackendExport*>(dlsym(library, kBackendSymbol));
   if (exported == nullptr)
-    return unimplemented(fmt::format("--device cuda: {} has no symbol {}", kCudaLibrary, kBackendSymbol));
+    return unimplemented(fmt::format("device cuda: {} has no symbol {}", kCudaLibrary, kBackendSymbol));
   if (std::string_view(exported->interface) != kBackendInterface)
     return unimplemented(
-        fmt::format("--device cuda: {} was built for \"{}\", this program for \"{}\"; install both "
+        fmt::format("device cuda: {} was built for \"{}\", this program for \"{}\"; install both "
                     "from one build",
                     kCudaLibrary, exported->interface, kBackendInterface));
   return exported->backend;  // the library stays loaded

@@ -45,7 +45,7 @@ struct LadderGoal {
 void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& cost, const TokenWeights& weights,
                const LadderGoal& goal);
 
-// `--cuda-graph-schedule auto`: the default ladder without sizes that cost as much as the next one, and with sizes
+// The schedule auto: the default ladder without sizes that cost as much as the next one, and with sizes
 // between where padding takes most time, for forwards of 33 to max_tokens tokens alike. 96 sizes, or as many as the
 // default ladder has.
 std::vector<std::int64_t> auto_ladder(std::int64_t max_tokens, const TokenCost& cost);

@@ -115,7 +115,7 @@ TEST(CaptureModes, NothingIsMeasuredWhereThatIsOff) {
   EXPECT_EQ(bench.runner->dispatch_table().costs, nullptr);
 }
 
-// D8: whatever happened before.
+// Whatever happened before.
 TEST(CaptureModes, NothingIsLeftOfARunner) {
   for (const CaptureMode mode : {CaptureMode::kEager, CaptureMode::kLazy, CaptureMode::kCore}) {
     for (const FaultPlan& faults :

@@ -1,4 +1,4 @@
-// Which sizes are captured when (--cuda-graph-capture).
+// Which sizes are captured when (CaptureMode).
 #pragma once
 
 #include <cstdint>

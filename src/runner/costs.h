@@ -1,4 +1,4 @@
-// What forwards cost, as measured (part of A2): milliseconds by runner and size, of replays and of eager runs.
+// What forwards cost, as measured: milliseconds by runner and size, of replays and of eager runs.
 // Between measured sizes costs are interpolated; where nothing was measured there is no cost, and dispatch pads.
 //
 // Costs are of one request without cached prefix: attention over a longer context costs a padded and an unpadded

@@ -1,4 +1,4 @@
-// Debug mode (--enable-torch-compile-debug-mode; H1, D3): what every forward is checked for. Slow: it fills the arena
+// Debug mode: what every forward is checked for. Slow: it fills the arena
 // before each forward and waits for the device after it. An error fails that forward and leaves the runner usable.
 #pragma once
 

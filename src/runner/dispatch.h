@@ -1,4 +1,4 @@
-// Dispatch (A2, A3): which runner takes a batch, at which size, and why. One pure function of the
+// Dispatch: which runner takes a batch, at which size, and why. One pure function of the
 // batch's shape and of what was captured; every decision carries one of a closed list of reasons.
 #pragma once
 
@@ -18,16 +18,16 @@ std::string_view runner_kind_name(RunnerKind kind);  // "eager" "prefill" "decod
 enum class Reason : std::uint8_t {
   kExactSize,              // replay: a graph of just this size
   kPaddedToSize,           // replay: padded to the next captured size
-  kGraphsDisabled,         // eager: --disable-cuda-graph or --cuda-graph-mode off
-  kPrefillGraphsDisabled,  // eager: --disable-piecewise-cuda-graph or a rule
+  kGraphsDisabled,         // eager: graphs are switched off
+  kPrefillGraphsDisabled,  // eager: prefill graphs are switched off, or a rule does
   kDecodeGraphsDisabled,   // eager: decode is not graphed in this mode
   kAboveLargestSize,       // eager: more tokens or requests than the largest captured size
-  kPaddingDisabled,        // eager: no graph of just this size, and --disable-cuda-graph-padding
+  kPaddingDisabled,        // eager: no graph of just this size, and padding is switched off
   kNothingCaptured,        // eager: no size was captured
   kPaddingCostsMore,       // eager: measured to be cheaper than the padded replay
   kRowsNotOneEach,         // eager: a decode batch whose logits are not wanted row by row
   kEagerRequested,         // eager: the caller asked for it
-  kNotYetCaptured,         // eager: graphs of this size are captured later (--cuda-graph-capture core)
+  kNotYetCaptured,         // eager: graphs of this size are captured later (CaptureMode::kCore)
   kReplayFailed,           // eager: the graph's launch failed, and the forward was run again without it
 };
 inline constexpr int kNumReasons = 13;
@@ -68,8 +68,8 @@ struct Decision {
   Reason reason = Reason::kGraphsDisabled;
 };
 
-// Pure decode goes to the decode runner, everything else, mixed batches too, to the prefill runner
-// (F3, F6); where decode is not graphed, a decode batch is a prefill of one token each.
+// Pure decode goes to the decode runner, everything else, mixed batches too, to the prefill runner.
+// Where decode is not graphed, a decode batch is a prefill of one token each.
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
 // How many of `tokens` prefill tokens to compute in the next forward: 1 … tokens. All, unless two replays are measured

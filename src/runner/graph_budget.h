@@ -1,4 +1,4 @@
-// Which sizes graphs are kept for where all of them would take too much memory (--cuda-graph-memory-budget).
+// Which sizes graphs are kept for where all of them would take too much memory (a memory budget).
 //
 // A size is worth the padding that it saves: a forward that it serves is padded to the next size without it, and runs
 // without a graph where there is no next one. The size that saves least for its bytes goes first, and its neighbours

@@ -62,7 +62,7 @@ void GraphCapture::report_memory() {
   if (available_ >= low) return;
   log_warn("memory",
            "only {:.2f} GB of the device's memory are left, less than the {:.2f} GB that should be: what is loaded "
-           "later may fail; lower --mem-fraction-static (0.8, 0.7) or --max-total-tokens",
+           "later may fail; lower mem_fraction_static (0.8, 0.7) or max_total_tokens",
            static_cast<double>(available_) / 1e9, static_cast<double>(low) / 1e9);
 }
 
@@ -75,7 +75,7 @@ Status GraphCapture::reserve_memory() {
   if (taken.ok()) return taken;
   return std::move(taken).with_context(
       fmt::format("forwards of up to {} tokens need an arena of {} bytes and a workspace of {}; lower "
-                  "--chunked-prefill-size (1024), --mem-fraction-static (0.8, 0.7) or --cuda-graph-max-bs (16)",
+                  "chunked_prefill_size (1024), mem_fraction_static (0.8, 0.7) or cuda_graph_max_bs (16)",
                   max_padded_tokens(parts_.options), need.arena, need.workspace));
 }
 

@@ -1,4 +1,4 @@
-// The memory of a runner by what takes it, beside what was predicted before anything was taken (D7).
+// The memory of a runner by what takes it, beside what was predicted before anything was taken.
 #pragma once
 
 #include <cstdint>

@@ -73,7 +73,7 @@ TEST(Rules, EnforceSkipsAutomaticRulesOnly) {
   EXPECT_TRUE(apply_rules({.enforce_piecewise_cuda_graph = true, .standard_gqa = false}).prefill);
 }
 
-// B5: decode graph / piecewise graph.
+// Decode graph / piecewise graph.
 TEST(Rules, SwitchesFollowTheMatrix) {
   using enum GraphMode;
   const struct {

@@ -1,4 +1,4 @@
-// The oracle (A4): every captured size of every runner, after all captures, against the same kernels
+// The oracle: every captured size of every runner, after all captures, against the same kernels
 // on isolated memory.
 //
 // Eager and graph share program and memory plan, so a fault of the plan would corrupt both alike.
