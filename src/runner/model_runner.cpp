@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "tessera/ops/collective.h"
-#include "tessera/runner/graph_failure.h"
 
 namespace tessera {
 

@@ -5,6 +5,7 @@
 
 #include "tessera/base/progress.h"
 #include "tessera/ops/collective.h"
+#include "tessera/runner/graph_failure.h"
 #include "tessera/runner/make_executable.h"
 #include "tessera/runner/prediction.h"
 
@@ -28,7 +29,7 @@ Result<std::unique_ptr<RunnerParts>> RunnerParts::create(ModelGraphs graphs, Wei
   std::unique_ptr<RunnerParts> parts(
       new RunnerParts(std::move(graphs), std::move(weights), device, std::move(options)));
   TRY(parts->allocate());
-  TRY(parts->build_runners());
+  TRY(parts->build_runners().with_context(kCompileContext));
   return parts;
 }
 
