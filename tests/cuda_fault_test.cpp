@@ -63,7 +63,8 @@ class GraphsOnFakeDriver {
     const std::unique_ptr<Compiler> compiler =
         make_eager_compiler({.device = *device_, .ops = ops_, .kernels = kernels_});
     runner_ = std::make_unique<GraphRunner>(
-        RunnerSpec{.bucket = bucket, .largest = kLargest, .ladder = {4, 8}, .captured = true},
+        RunnerSpec{
+            .graph = {}, .bucket = bucket, .largest = kLargest, .ladder = {4, 8}, .captured = true, .split_ops = {}},
         TRY(Executable::create(std::move(stitched), *compiler,
                                {.device = *device_,
                                 .stream = *stream_,
