@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "tessera/device/alignment.h"
 #include "tessera/device/cuda/cuda_device.h"
@@ -108,20 +109,17 @@ std::size_t CudaAttentionPlanner::page_starts_bytes() const {
 }
 
 std::int64_t CudaAttentionPlanner::bytes() const {
-  return align_up(static_cast<std::int64_t>(list_bytes_)) +
-         static_cast<std::int64_t>(partial_bytes_ + page_starts_bytes());
+  return align_up(static_cast<std::int64_t>(list_bytes_)) + align_up(static_cast<std::int64_t>(page_starts_bytes())) +
+         static_cast<std::int64_t>(partial_bytes_);
 }
 
-// What does not change. Lists are empty, as the step buffer begins with zeros, until the first plan.
-Status CudaAttentionPlanner::write_initial(Device& device) {
-  std::vector<std::int32_t> starts(static_cast<std::size_t>(limits_.max_requests) + 1);
-  for (std::size_t b = 0; b < starts.size(); ++b)
-    starts[b] = static_cast<std::int32_t>(static_cast<std::int64_t>(b) * limits_.max_pages_per_request);
-  page_starts_memory_ = TRY(device.allocate(page_starts_bytes(), "attention's page starts"));
-  page_starts_ = reinterpret_cast<const std::int32_t*>(page_starts_memory_->data());
-  const std::unique_ptr<Stream> stream = TRY(device.create_stream("attention's planner"));
-  TRY(stream->upload(page_starts_memory_->data(), starts.data(), page_starts_bytes()));
-  return stream->synchronize();
+// They do not change: the first plan's upload carries them.
+void CudaAttentionPlanner::write_page_starts() {
+  if (std::exchange(page_starts_written_, true)) return;
+  auto* const starts = reinterpret_cast<std::int32_t*>(step_->host(page_starts_offset_));
+  for (std::int64_t b = 0; b <= limits_.max_requests; ++b)
+    starts[b] = static_cast<std::int32_t>(b * limits_.max_pages_per_request);
+  step_->written(page_starts_offset_, page_starts_bytes());
 }
 
 Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Device& device, const PlanArgs& args) {
@@ -168,8 +166,8 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
   std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, args));
   planner->step_ = &step;
   planner->list_offset_ = step.reserve(planner->list_bytes_);
+  planner->page_starts_offset_ = step.reserve(planner->page_starts_bytes());
   planner->partials_ = TRY(device.allocate(planner->partial_bytes_, "attention of chunks"));
-  TRY(planner->write_initial(device));
   return planner;
 }
 
@@ -225,6 +223,7 @@ void CudaAttentionPlanner::plan_decode(const ShapePlan& plan, const ForwardBatch
 
 Status CudaAttentionPlanner::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) {
   TRY(check(batch, kind, padded_requests));
+  write_page_starts();
   const std::int64_t rows = std::max(batch.num_requests(), padded_requests);
   const bool tiles = kind == BatchKind::kExtend || limits_.deterministic;
   for (ShapePlan& plan : shapes_) {

@@ -56,8 +56,11 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   SequencePlan sequence_plan(const AttentionShape& shape) const;  // kCudnn, decode
   // Shared by the ops that are bound with this planner.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
-  // [max_requests + 1]: where each request's row of the page table starts.
-  const std::int32_t* page_starts() const { return page_starts_; }
+  // [max_requests + 1]: where each request's row of the page table starts. It lies beside the lists: a kernel that
+  // reads few bytes of many pages of memory waits for a translation of each.
+  const std::int32_t* page_starts() const {
+    return reinterpret_cast<const std::int32_t*>(step_->device_address(page_starts_offset_));
+  }
 
  private:
   // The bytes of one list, at the same offset in the device's memory and in the mirror.
@@ -94,7 +97,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   Result<std::size_t> lay_out(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void lay_out_partials();
   std::size_t page_starts_bytes() const;
-  Status write_initial(Device& device);
+  void write_page_starts();
   Status check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const;
   void plan_extend(ShapePlan& plan, const ForwardBatch& batch);
   void write_sequences(const ShapePlan& plan, const ForwardBatch& batch);
@@ -111,8 +114,8 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::size_t partial_bytes_ = 0;
   std::size_t partial_lse_offset_ = 0;
   std::unique_ptr<Allocation> partials_;
-  std::unique_ptr<Allocation> page_starts_memory_;
-  const std::int32_t* page_starts_ = nullptr;
+  std::size_t page_starts_offset_ = 0;  // in the step buffer
+  bool page_starts_written_ = false;
   std::unique_ptr<cudnn::PlanCache> cudnn_plans_ = std::make_unique<cudnn::PlanCache>();
 };
 
