@@ -2,7 +2,7 @@
 """The documents against the program: tests/docs/commands_test.py TESSERA [DOCUMENT …]
 
 Catches: a command that a guide tells and the program refuses, an output or exit code that is not what is stated, a link
-that leads nowhere, a requirement without a line in docs/cuda-graphs.md, and a test named there that does not exist.
+that leads nowhere, a requirement without a line in docs/conformance.md, and a test named there that does not exist.
 
 How a block of a document is marked says what is done with it, in order, in one empty folder for each document that has
 models/demo, and with the program on the PATH:
@@ -31,7 +31,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = ["README.md", "docs/configuration.md", "docs/serving.md", "docs/debugging.md", "docs/cuda-graphs.md", "docs/tuning.md",
-             "docs/troubleshooting.md", "docs/deployment.md", "CONTRIBUTING.md", "SECURITY.md"]
+             "docs/architecture.md", "docs/mechanisms.md", "docs/conformance.md", "docs/troubleshooting.md", "docs/deployment.md", "CONTRIBUTING.md", "SECURITY.md"]
 TIMEOUT_S = 300  # of one command, with sanitizers too
 REQUIREMENTS = {"A": 5, "B": 10, "C": 7, "D": 8, "E": 8, "F": 6, "H": 5, "L": 3}
 PORT = re.compile(r"\b30000\b")
@@ -284,7 +284,7 @@ def test_exists(file, suite, test):
 
 
 def check_requirements(checks):
-    text = (ROOT / "docs/cuda-graphs.md").read_text()
+    text = (ROOT / "docs/conformance.md").read_text()
     wanted = {f"{section}{i}" for section, count in REQUIREMENTS.items() for i in range(1, count + 1)}
     lines = re.findall(r"^\| ([A-L]\d+) \|", text, re.MULTILINE)
     checks.check("every requirement has one line", sorted(lines) == sorted(wanted),
@@ -302,7 +302,7 @@ def main():
     for name in names:
         check_links(name, checks)
         Document(name, pathlib.Path(sys.argv[1]).resolve(), checks).run()
-    if "docs/cuda-graphs.md" in names:
+    if "docs/conformance.md" in names:
         check_requirements(checks)
     print(f"{checks.passed} passed, {checks.failed} failed")
     return 1 if checks.failed else 0
