@@ -56,8 +56,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   SequencePlan sequence_plan(const AttentionShape& shape) const;  // kCudnn, decode
   // Shared by the ops that are bound with this planner.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
-  // [max_requests + 1]: where each request's row of the page table starts. It lies beside the lists: a kernel that
-  // reads few bytes of many pages of memory waits for a translation of each.
+  // [max_requests + 1]: where each request's row of the page table starts.
   const std::int32_t* page_starts() const {
     return reinterpret_cast<const std::int32_t*>(step_->device_address(page_starts_offset_));
   }

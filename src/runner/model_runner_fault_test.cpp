@@ -76,7 +76,7 @@ TEST(ModelRunnerFaults, NoMemoryForTheLargestForwardIsToldAtTheStart) {
   const Status captured = bench.runner->capture();
   EXPECT_EQ(captured.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(captured.message(), HasSubstr("forwards of up to 48 tokens need an arena of"));
-  EXPECT_THAT(captured.message(), HasSubstr("lower --chunked-prefill-size"));
+  EXPECT_THAT(captured.message(), HasSubstr("lower chunked_prefill_size"));
 }
 
 TEST(ModelRunnerFaults, OutOfMemoryAnywhereIsAnErrorAndNeverACrash) {

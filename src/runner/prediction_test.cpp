@@ -213,7 +213,7 @@ TEST(MemoryLedger, TheLogTellsItAndWarnsWhereLittleIsLeft) {
   const std::string poor = log_of_capture(319 << 20);
   EXPECT_THAT(poor, HasSubstr("memory: weights"));
   EXPECT_THAT(poor, HasSubstr("memory: only 0.33 GB of the device's memory are left"));
-  EXPECT_THAT(poor, HasSubstr("--mem-fraction-static (0.8, 0.7)"));
+  EXPECT_THAT(poor, HasSubstr("mem_fraction_static (0.8, 0.7)"));
   const std::string rich = log_of_capture(321 << 20);
   EXPECT_THAT(rich, HasSubstr("memory: weights"));
   EXPECT_THAT(rich, ::testing::Not(HasSubstr("memory: only")));

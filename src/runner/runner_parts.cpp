@@ -57,13 +57,8 @@ Status RunnerParts::allocate() {
   decode_context = extend_context;
   decode_context.batch_kind = BatchKind::kDecode;
 
-  // Addresses only: how much of the ranges is used follows from the plans.
-  const auto reserve = static_cast<std::size_t>(device.properties().memory_bytes);
-  arena = TRY(device.create_arena({.reserve_bytes = reserve, .name = "arena"}));
-  workspace = TRY(device.create_arena({.reserve_bytes = reserve, .name = "workspace"}));
   hidden_bytes = TRY(tessera::hidden_bytes(graphs, options));
   choice_logits_offset = TRY(tessera::choice_logits_offset(graphs, options));
-  if (options.debug) debug = std::make_unique<DebugMode>(*stream, *arena, ranks());
   return ok_status();
 }
 
@@ -78,6 +73,11 @@ ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
 }
 
 Status RunnerParts::build_runners() {
+  // Addresses only: how much of the ranges is used follows from the plans.
+  const auto reserve = static_cast<std::size_t>(device.properties().memory_bytes);
+  arena = TRY(device.create_arena({.reserve_bytes = reserve, .name = "arena"}));
+  workspace = TRY(device.create_arena({.reserve_bytes = reserve, .name = "workspace"}));
+  if (options.debug) debug = std::make_unique<DebugMode>(*stream, *arena, ranks());
   for (const auto& [name, address] : weights.addresses()) externals.add(name, address);
   kv->add_to(externals);
   inputs->add_to(externals);
