@@ -56,9 +56,9 @@ class CheckLayers(unittest.TestCase):
         self.assertIn("op.cpp:3: layer ops includes ir", output)
 
     def test_long_file_and_unknown_folder_fail(self):
-        self.assertEqual(self.run_on({"base/a.cpp": "\n" * 600})[0], 0)
-        self.assertEqual(self.run_on({"base/a.cpp": "\n" * 601})[0], 1)
-        self.assertEqual(self.run_on({"base/a.h": "", "../tests/a/b.py": "\n" * 601})[0], 1)
+        self.assertEqual(self.run_on({"base/a.cpp": "\n" * 400})[0], 0)
+        self.assertEqual(self.run_on({"base/a.cpp": "\n" * 401})[0], 1)
+        self.assertEqual(self.run_on({"base/a.h": "", "../tests/a/b.py": "\n" * 401})[0], 1)
         self.assertEqual(self.run_on({"base/a.h": "", "helpers/a.h": ""})[0], 1)
         self.assertEqual(self.run_on({"base/a.txt": ""})[0], 1, "nothing looked at is no success")
 
