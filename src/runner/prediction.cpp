@@ -1,7 +1,6 @@
 #include "tessera/runner/prediction.h"
 
 #include <algorithm>
-#include <array>
 
 #include "tessera/device/alignment.h"
 #include "tessera/runner/edit_buffers.h"
@@ -54,7 +53,7 @@ Result<Prediction> predict_memory(std::span<const GraphRunner> runners, const Mo
   memory.workspace = align_up(memory.workspace, block);
   memory.static_inputs =
       InputBuffers::bytes_needed(input_limits(graphs, options)) + EditBuffers::bytes_needed(vocabulary_of(graphs));
-  const std::array<const ir::Graph*, 1> planned{&graphs.body};
+  const auto planned = all_graphs(graphs);
   memory.plans = TRY(OpPlans::bytes_needed(device, {.graphs = planned,
                                                     .kernels = *TRY(kernels_of(options, device)),
                                                     .limits = plan_limits(options),

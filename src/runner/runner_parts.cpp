@@ -1,6 +1,5 @@
 #include "tessera/runner/runner_parts.h"
 
-#include <array>
 #include <utility>
 
 #include "tessera/base/progress.h"
@@ -42,7 +41,7 @@ Status RunnerParts::allocate() {
 
   // The inputs' share lies behind that of the plans: the short lists of both are neighbours.
   step = std::make_unique<StepBuffer>();
-  const std::array<const ir::Graph*, 1> planned{&graphs.body};
+  const auto planned = all_graphs(graphs);
   extend_context.limits = plan_limits(options);
   extend_context.communicator = options.communicator;
   plans = std::make_unique<OpPlans>(TRY(OpPlans::create(device,

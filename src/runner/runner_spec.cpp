@@ -94,6 +94,10 @@ Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const Runne
   return offset;
 }
 
+std::array<const ir::Graph*, 5> all_graphs(const ModelGraphs& graphs) {
+  return {&graphs.body, &graphs.head, &graphs.sampler, &graphs.choose, &graphs.logprobs};
+}
+
 PlanLimits plan_limits(const RunnerOptions& options) {
   return {.max_requests = options.max_requests,
           .max_tokens = max_padded_tokens(options),

@@ -11,6 +11,7 @@
 // past all outputs of head and decode, and choose and logprobs leave those alone.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -57,6 +58,8 @@ std::int64_t vocabulary_of(const ModelGraphs& graphs);
 Result<std::int64_t> hidden_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 // Where choice_logits lie in the arena.
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);
+// Every graph of the model: a planned operator may stand in any. Borrows.
+std::array<const ir::Graph*, 5> all_graphs(const ModelGraphs& graphs);
 // What plans and kernels must serve.
 PlanLimits plan_limits(const RunnerOptions& options);
 
