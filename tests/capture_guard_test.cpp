@@ -12,7 +12,7 @@
 #include "tessera/compile/eager.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/ir/text.h"
-#include "tessera/ops/backend.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/ops/shape_rule.h"
 #include "tessera/piecewise/executable.h"
 #include "tessera/piecewise/splitter.h"
@@ -47,7 +47,7 @@ class Misbehaves final : public BoundOp {
 
  private:
   Device& device_;
-  const std::byte* from_;
+  DeviceAddress from_;
   TensorView to_;
 };
 
@@ -90,7 +90,7 @@ const std::vector<Deed>& deeds() {
 class CaptureGuard : public ::testing::TestWithParam<Deed> {
  protected:
   void SetUp() override {
-    device_ = open_device(testing::test_device_name()).value();
+    device_ = built_in_devices().open(testing::test_device_name()).value();
     stream_ = device_->create_stream("main").value();
     kept = device_->allocate(64, "kept").value();
   }

@@ -31,7 +31,7 @@ class Copies final : public BoundOp {
   }
 
  private:
-  const std::byte* from_;
+  DeviceAddress from_;
   TensorView to_;
 };
 Result<std::vector<ir::Type>> same_type(const ir::OpSignature& s) { return std::vector{s.operands[0]}; }

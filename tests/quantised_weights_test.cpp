@@ -21,7 +21,7 @@ struct Case {
 ModelConfig plain_config(const std::string& folder) {
   Json json = *Json::read_file(folder + "/config.json");
   json.set("quantization_config", Json());
-  return *ModelConfig::from_json(json, folder);
+  return *ModelConfig::from_json(json, folder, built_in_families());
 }
 
 class QuantisedWeights : public ::testing::TestWithParam<Case> {};

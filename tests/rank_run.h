@@ -11,9 +11,10 @@
 
 #include "golden.h"
 #include "tessera/device/cpu/cpu_device.h"
+#include "tessera/model/family.h"
 #include "tessera/model/weights.h"
+#include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/collective.h"
-#include "tessera/ops/registry.h"
 #include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/model_runner.h"
 
@@ -50,8 +51,9 @@ inline Result<std::vector<std::vector<float>>> run_rank(const Golden& golden, co
                                                         int ranks, Communicator* communicator,
                                                         const EditWeights& edit) {
   const std::unique_ptr<CpuDevice> device = TRY(CpuDevice::create({.threads = 1}));
-  ModelGraphs graphs = TRY(build_model(
-      config, {.page_size = kRankPageSize, .max_requests = 8, .tp_rank = rank, .tp_size = ranks}, op_table()));
+  ModelGraphs graphs =
+      TRY(build_model(config, {.page_size = kRankPageSize, .max_requests = 8, .tp_rank = rank, .tp_size = ranks},
+                      built_in_ops(), built_in_families()));
   Checkpoint checkpoint = TRY(Checkpoint::open(golden.folder));
   if (edit) edit(checkpoint, graphs.weights);
   Weights weights = TRY(Weights::load(graphs.weights, checkpoint_source(std::move(checkpoint)), *device, false));
@@ -60,7 +62,7 @@ inline Result<std::vector<std::vector<float>>> run_rank(const Golden& golden, co
   RunnerOptions options;
   options.prefill_sizes = {4, 16, 48, 256};
   options.decode_sizes = {1};
-  options.split_ops = default_split_ops(op_table());
+  options.split_ops = default_split_ops(built_in_ops());
   options.max_tokens = 256;
   options.max_requests = 8;
   options.context_length = 256;

@@ -10,7 +10,8 @@ namespace {
 
 void expect_ranks_equal_reference(const char* name, int ranks) {
   const testing::Golden golden = testing::read_golden(name);
-  const testing::RankResults results = testing::run_ranks(golden, *ModelConfig::read(golden.folder), ranks);
+  const testing::RankResults results =
+      testing::run_ranks(golden, *ModelConfig::read(golden.folder, built_in_families()), ranks);
   for (const auto& result : results) ASSERT_TRUE(result.ok()) << result.status().to_string();
   for (int rank = 1; rank < ranks; ++rank)
     EXPECT_EQ(*results[0], *results[static_cast<std::size_t>(rank)]) << "ranks must agree to the bit";

@@ -7,7 +7,6 @@
 #include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
-#include "tessera/ops/backend.h"
 
 namespace tessera::cli {
 namespace {
@@ -22,10 +21,10 @@ Result<double> time_plan(const EngineOptions& options, Device& device) {
 // Bytes a second from the host's fastest memory to the device: the most that loading weights could do. 0 on a CPU,
 // whose weights are not copied.
 Result<double> measure_host_copies(Device& device) {
-  if (device.properties().kind == DeviceKind::kCpu) return 0.0;
+  if (device.properties().on_host) return 0.0;
   constexpr std::size_t kBytes = std::size_t{256} << 20;
   constexpr int kCopies = 8;
-  const std::unique_ptr<Allocation> from = TRY(device.allocate_host(kBytes, "bandwidth test"));
+  const std::unique_ptr<HostAllocation> from = TRY(device.allocate_host(kBytes, "bandwidth test"));
   const std::unique_ptr<Allocation> to = TRY(device.allocate(kBytes, "bandwidth test"));
   const std::unique_ptr<Event> begin = TRY(device.create_event(EventKind::kTime));
   const std::unique_ptr<Event> end = TRY(device.create_event(EventKind::kTime));
@@ -44,7 +43,7 @@ Result<double> measure_host_copies(Device& device) {
 Status bench_startup(const BenchOptions& options) {
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = progress_wanted();
-  std::unique_ptr<Device> device = TRY(open_device(engine_options.device));
+  std::unique_ptr<Device> device = TRY(engine_options.registry->devices.open(engine_options.device));
   const double plan_seconds = TRY(time_plan(engine_options, *device));
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options, std::move(device)));
   const ModelRunner& runner = engine->runner();

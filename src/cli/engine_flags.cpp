@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <array>
 
-#include "tessera/compile/compiler_registry.h"
-#include "tessera/ops/backend.h"
 #include "tessera/piecewise/ladder.h"
 
 namespace tessera::cli {
@@ -31,12 +29,12 @@ Status take_kv_cache_dtype(const std::string& flag, const std::string& text, Eng
 }
 
 // Takes the name of a registered compiler. The one that SGLang calls inductor is our fused one.
-CommandFlags::Take compiler_name(std::string& name) {
-  return [&name](const std::string& flag, const std::string& text) {
+CommandFlags::Take compiler_name(const CompilerRegistry& known, std::string& name) {
+  return [&known, &name](const std::string& flag, const std::string& text) {
     if (text == "inductor" || text == "fused")
       return unimplemented(fmt::format("{}: \"{}\" is not supported yet; accepted is eager", flag, text));
     name = text;
-    return built_in_compilers().check(text).with_context(flag);
+    return known.check(text).with_context(flag);
   };
 }
 
@@ -64,7 +62,7 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
   add.value(
       "--device", "cpu|cuda|cuda:N", "where it runs (cpu)",
       [&engine](const std::string& flag, const std::string& text) -> Status {
-        TRY(parse_device_name(text).with_context(flag));
+        TRY(engine.registry->devices.check_name(text).with_context(flag));
         engine.device = text;
         return ok_status();
       },
@@ -124,8 +122,8 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
               graphs.piecewise_max_tokens);
   add.sizes("--piecewise-cuda-graph-tokens", "sizes of prefill graphs: [64,128], 64,128 or 64 128",
             graphs.piecewise_tokens);
-  add.value("--piecewise-cuda-graph-compiler", "eager", "how pieces are compiled", compiler_name(graphs.compiler),
-            "eager");
+  add.value("--piecewise-cuda-graph-compiler", "eager", "how pieces are compiled",
+            compiler_name(common.registry->compilers, graphs.compiler), "eager");
   add.choice("--cuda-graph-schedule", "how prefill sizes are spaced; auto: the default, changed by measured cost",
              {"default", "legacy", "auto"}, graphs.schedule);
   add.choice("--cuda-graph-capture",
@@ -156,6 +154,7 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
 }  // namespace
 
 void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common) {
+  engine.registry = common.registry;
   add_model_flags(add, engine, common);
   add_memory_flags(add, engine);
   add_graph_flags(add, engine.graphs, common);

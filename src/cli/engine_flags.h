@@ -2,19 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tessera/cli/flags.h"
 #include "tessera/cli/options.h"
 #include "tessera/engine/engine_plan.h"
+#include "tessera/runner/registry.h"
 
 namespace tessera::cli {
 
 // What they say beside EngineOptions.
 struct CommonFlags {
-  ModelSource model;
-  std::vector<std::string> log_levels;
+  std::shared_ptr<const Registry> registry;  // that the engine's options get
+  ModelSource model{};
+  std::vector<std::string> log_levels{};
   bool enable_piecewise = false;
   bool enable_vit = false;
   bool cudagraph_gc = false;

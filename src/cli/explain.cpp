@@ -8,7 +8,6 @@
 #include "tessera/cli/shown_graphs.h"
 #include "tessera/cli/shown_programs.h"
 #include "tessera/cli/suggest_tokens.h"
-#include "tessera/ops/backend.h"
 
 namespace tessera::cli {
 namespace {
@@ -17,7 +16,7 @@ namespace {
 Result<std::string> answer(const Explanation& explanation, const std::vector<NamedGraph>& graphs,
                            const ExplainOptions& options) {
   if (names_program(options.graph)) {
-    const std::unique_ptr<Device> device = TRY(open_device(options.engine.device));
+    const std::unique_ptr<Device> device = TRY(options.engine.registry->devices.open(options.engine.device));
     return shown_program(explanation.plan, *device, options.graph).with_context("--graph");
   }
   const bool picture = options.format == ExplainFormat::kDot || options.format == ExplainFormat::kSvg;

@@ -4,8 +4,6 @@
 #include <memory>
 
 #include "tessera/engine/profile_store.h"
-#include "tessera/ops/backend.h"
-#include "tessera/ops/registry.h"
 #include "tessera/piecewise/splitter.h"
 
 namespace tessera::cli {
@@ -28,14 +26,14 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, std::int6
 }  // namespace
 
 Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens) {
-  const std::unique_ptr<Device> device = TRY(open_device(options.device));
+  const std::unique_ptr<Device> device = TRY(options.registry->devices.open(options.device));
   Explanation e;
   e.model_path = options.model_path;
   e.device = options.device;
   EngineOptions known = options;
   e.plan = TRY(plan_engine_with_profile(known, *device));
   const ModelGraphs& graphs = e.plan.graphs;
-  e.stitching = TRY(split_graph(graphs.body, op_table(), e.plan.runner.split_ops));
+  e.stitching = TRY(split_graph(graphs.body, options.registry->ops, e.plan.runner.split_ops));
   e.decode_ops = std::ssize(graphs.body.nodes) + std::ssize(graphs.head.nodes) + std::ssize(graphs.sampler.nodes);
   for (const WeightSpec& weight : graphs.weights) e.weight_bytes += TRY(ir::size_bytes(weight.type, {}));
   e.memory = TRY(predict_memory(graphs, e.plan.runner, *device, PredictionDetail::kEverySize));

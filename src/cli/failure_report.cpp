@@ -19,7 +19,6 @@
 #include "tessera/cli/effective_config.h"
 #include "tessera/cli/explanation.h"
 #include "tessera/cli/table.h"
-#include "tessera/ops/backend.h"
 #include "tessera/runner/graph_failure.h"
 
 namespace tessera::cli {
@@ -55,7 +54,7 @@ Json configuration_json(const CommandLine& line, const EnginePlan* plan) {
 }
 
 Json device_json(const EngineOptions& options) {
-  const Result<std::unique_ptr<Device>> device = open_device(options.device);
+  const Result<std::unique_ptr<Device>> device = options.registry->devices.open(options.device);
   if (!device.ok()) return device.status().to_string();
   const DeviceProperties& properties = (*device)->properties();
   Json json = Json::object();
@@ -104,7 +103,7 @@ double lowered(double share, double by) { return std::max(share - by, 0.1); }
 
 // What the device can still give; "" where it cannot be opened any more.
 std::string free_memory(const EngineOptions& options) {
-  const Result<std::unique_ptr<Device>> device = open_device(options.device);
+  const Result<std::unique_ptr<Device>> device = options.registry->devices.open(options.device);
   if (!device.ok()) return "";
   const DeviceProperties& properties = (*device)->properties();
   return fmt::format("Free now on {}: {} of {}.\n", properties.name, bytes_text((*device)->available_bytes()),

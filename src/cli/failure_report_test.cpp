@@ -47,7 +47,7 @@ const std::vector<std::string> kArguments = {
     "serve", "--model-path", testing::source_path("models/demo"), "--cuda-graph-max-bs", "8", "--api-key", "a secret"};
 
 CommandLine parsed(const std::vector<std::string>& arguments, const std::string& cache_dir) {
-  Result<CommandLine> line = parse_command_line(arguments);
+  Result<CommandLine> line = parse_command_line(shared_built_ins(), arguments);
   EXPECT_TRUE(line.ok()) << line.status().message();
   if (!line.ok()) return {};
   std::get<ServeOptions>(line->command).engine.cache_dir = cache_dir;

@@ -104,7 +104,7 @@ const std::vector<Documented>& documented() {
 Result<CommandLine> parse(std::vector<std::string> words) {
   if (words[0].starts_with("--model")) words.insert(words.begin(), "serve");
   if (words[0] != "serve") words.insert(words.begin(), {"serve", "--model-path", kModel});
-  return parse_command_line(words);
+  return parse_command_line(shared_built_ins(), words);
 }
 
 TEST(DocumentedFlags, AreTakenWarnedAboutOrRefused) {
@@ -160,7 +160,7 @@ TEST(DocumentedFlags, ReachTheirOptions) {
 TEST(Switches, MayBeSaidToBeOff) {
   const auto radix = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"serve", "--model-path", "m"});
-    return std::get<ServeOptions>(parse_command_line(words)->command).engine.disable_radix_cache;
+    return std::get<ServeOptions>(parse_command_line(shared_built_ins(), words)->command).engine.disable_radix_cache;
   };
   EXPECT_TRUE(radix({"--disable-radix-cache"}));
   EXPECT_TRUE(radix({"--disable-radix-cache=true"}));
@@ -183,7 +183,7 @@ class ConfigFlag : public ::testing::Test {
   }
   Result<CommandLine> with_file(const std::string& text, std::vector<std::string> words = {"serve"}) {
     words.insert(words.end(), {"--config", file(text)});
-    return parse_command_line(words);
+    return parse_command_line(shared_built_ins(), words);
   }
   ServeOptions serve(const std::string& text, std::vector<std::string> words = {"serve"}) {
     const Result<CommandLine> line = with_file(text, std::move(words));
@@ -263,9 +263,10 @@ TEST_F(ConfigFlag, ErrorsNameFileLineAndFlag) {
   // What the command line overrules is looked at all the same, as far as its type goes.
   EXPECT_THAT(error("page-size: big\n", {"serve", "--model-path", "m", "--page-size", "4"}), StartsWith(place + "1"));
   EXPECT_THAT(error("port: 1\n", {"serve"}), "--model-path is missing");
-  EXPECT_THAT(parse_command_line({"serve", "--config", "/no/file"}).status().message(),
+  EXPECT_THAT(parse_command_line(shared_built_ins(), {"serve", "--config", "/no/file"}).status().message(),
               AllOf(StartsWith("--config: "), HasSubstr("/no/file")));
-  EXPECT_THAT(parse_command_line({"serve", "--config="}).status().message(), "--config: the value is empty");
+  EXPECT_THAT(parse_command_line(shared_built_ins(), {"serve", "--config="}).status().message(),
+              "--config: the value is empty");
 }
 
 TEST_F(ConfigFlag, TheEffectiveConfigurationGivesItselfAgain) {
@@ -274,8 +275,7 @@ TEST_F(ConfigFlag, TheEffectiveConfigurationGivesItselfAgain) {
                 {"serve", "--model-path", kModel, "--max-running-requests", "2", "--chunked-prefill-size", "64",
                  "--enable-torch-compile", "--cors-origin", "x", "--cuda-graph-memory-budget", "1G"});
   ASSERT_TRUE(line.ok()) << line.status().message();
-  testing::DescribedDevice device(
-      {.kind = DeviceKind::kCpu, .name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
   const EnginePlan plan = *plan_engine(std::get<ServeOptions>(line->command).engine, device);
   const Json config = effective_config(line->values, &plan);
   const auto value = [&](const char* key) { return *config.find(key); };
@@ -321,7 +321,7 @@ TEST_F(ConfigFlag, EveryCommandsConfigurationIsAccepted) {
     const std::size_t of_command = words[0] == "bench" ? 2 : 1;
     std::vector<std::string> bare(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(of_command));
     words.insert(words.end(), {"--model-path", kModel});
-    const Result<CommandLine> line = parse_command_line(words);
+    const Result<CommandLine> line = parse_command_line(shared_built_ins(), words);
     ASSERT_TRUE(line.ok()) << line.status().message();
     const Json config = effective_config(line->values, nullptr);
     const Result<CommandLine> again = with_file(config.dump(), bare);

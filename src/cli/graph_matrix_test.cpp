@@ -66,13 +66,12 @@ TEST(GraphMatrix, EveryRow) {
   for (const Row& row : rows) {
     std::vector<std::string> words = {"serve", "--model-path", testing::data_path("goldens/llama")};
     words.insert(words.end(), row.flags.begin(), row.flags.end());
-    const Result<CommandLine> line = parse_command_line(words);
+    const Result<CommandLine> line = parse_command_line(shared_built_ins(), words);
     ASSERT_TRUE(line.ok()) << line.status().message();
     const std::string what = ::testing::PrintToString(row.flags);
     ASSERT_EQ(line->warnings.size(), row.warnings.size()) << what;
     for (std::size_t i = 0; i < row.warnings.size(); ++i) EXPECT_THAT(line->warnings[i], HasSubstr(row.warnings[i]));
-    testing::DescribedDevice device(
-        {.kind = DeviceKind::kCpu, .name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+    testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
     const Result<EnginePlan> plan = plan_engine(std::get<ServeOptions>(line->command).engine, device);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     EXPECT_EQ(plan->runner.graphs.decode, row.decode) << what;
@@ -84,7 +83,8 @@ TEST(GraphMatrix, EveryRow) {
 }
 
 TEST(GraphMatrix, PipelinesAreRefused) {
-  const Result<CommandLine> line = parse_command_line({"serve", "--model-path", "m", "--pp-size", "2"});
+  const Result<CommandLine> line =
+      parse_command_line(shared_built_ins(), {"serve", "--model-path", "m", "--pp-size", "2"});
   EXPECT_THAT(line.status().message(), HasSubstr("--pp-size: \"2\" is not supported yet; accepted is 1"));
 }
 

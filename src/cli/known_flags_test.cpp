@@ -40,7 +40,7 @@ TEST_P(MissingFeature, IsNamedWithWhatThereIs) {
   for (const std::vector<std::string>& spelling : spellings) {
     std::vector<std::string> words = {"serve", "--model-path", "m"};
     words.insert(words.end(), spelling.begin(), spelling.end());
-    const Status status = parse_command_line(words).status();
+    const Status status = parse_command_line(shared_built_ins(), words).status();
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
     EXPECT_THAT(status.message(), AllOf(StartsWith(flag + " is not supported yet: "), HasSubstr(feature),
                                         ::testing::ContainsRegex("; .*(support|server|process|batch|token)")));
@@ -82,7 +82,7 @@ TEST(UnknownArgument, AMistypedFlagIsNoMissingFeature) {
 
 TEST(UnknownArgument, NoFlagThatThereIsLooksMissing) {
   for (const char* command : {"serve", "generate", "chat", "score", "explain", "verify", "bench"}) {
-    const Result<CommandLine> help = parse_command_line({command, "--help"});
+    const Result<CommandLine> help = parse_command_line(shared_built_ins(), {command, "--help"});
     ASSERT_TRUE(help.ok());
     const std::string& text = std::get<ShowText>(help->command).text;
     for (std::size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {

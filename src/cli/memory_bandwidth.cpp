@@ -75,7 +75,7 @@ Result<MemoryBandwidth> measure_reads() {
 }  // namespace
 
 Result<MemoryBandwidth> measure_memory_bandwidth(Device& device) {
-  return device.properties().kind == DeviceKind::kCpu ? measure_reads() : measure_copies(device);
+  return device.properties().on_host ? measure_reads() : measure_copies(device);
 }
 
 }  // namespace tessera::cli

@@ -32,9 +32,10 @@ constexpr CommandEntry kCommands[] = {
 
 }  // namespace
 
-Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments) {
+Result<CommandLine> parse_command_line(std::shared_ptr<const Registry> registry,
+                                       const std::vector<std::string>& arguments) {
   FlagParser parser("Tessera: runs language models through piecewise graphs.", TESSERA_VERSION);
-  CommonFlags common;
+  CommonFlags common{.registry = std::move(registry)};
   std::map<std::string, std::unique_ptr<CommandParser>> parsers;
   for (const CommandEntry& entry : kCommands)
     parsers.emplace(entry.name, entry.make(parser.add_command(entry.name, entry.help), common));

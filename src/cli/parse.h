@@ -1,16 +1,20 @@
 // From the words of a command line to what was asked.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/cli/options.h"
+#include "tessera/runner/registry.h"
 
 namespace tessera::cli {
 
-// `arguments` without the program's name. Every error is the command line's (exit code 2) and names
-// the flag, its value and what is accepted; of files only the one that --config names is read here.
-Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments);
+// `registry`: devices and compilers that may be named; the options share it. `arguments` without the program's name.
+// Every error is the command line's (exit code 2) and names the flag, its value and what is accepted; of files only the
+// one that --config names is read here.
+Result<CommandLine> parse_command_line(std::shared_ptr<const Registry> registry,
+                                       const std::vector<std::string>& arguments);
 
 }  // namespace tessera::cli

@@ -13,7 +13,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Result<CommandLine> parse(const std::vector<std::string>& arguments) { return parse_command_line(arguments); }
+Result<CommandLine> parse(const std::vector<std::string>& arguments) {
+  return parse_command_line(shared_built_ins(), arguments);
+}
 
 std::vector<std::string> generate_with(std::vector<std::string> more) {
   std::vector<std::string> arguments = {"generate", "--model-path", "m", "--input-ids", "1,2"};

@@ -7,7 +7,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/ir/text.h"
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 
 namespace tessera::cli {
 namespace {

@@ -6,7 +6,6 @@
 #include <charconv>
 
 #include "tessera/compile/program_text.h"
-#include "tessera/ops/registry.h"
 #include "tessera/piecewise/compiled_forward.h"
 #include "tessera/piecewise/forward_memory.h"
 #include "tessera/piecewise/part_entry.h"
@@ -21,12 +20,13 @@ constexpr std::string_view kProgram = "program:";
 constexpr std::string_view kEntries = "entries";
 
 Result<CompiledForward> compile_spec(const RunnerSpec& spec, const EnginePlan& plan, Device& device) {
+  const Registry& registry = *plan.runner.registry;
   const std::unique_ptr<Compiler> compiler =
-      TRY(plan.runner.compilers.make(plan.runner.compiler, {.device = device,
-                                                            .ops = op_table(),
-                                                            .kernels = *TRY(kernels_of(plan.runner, device)),
-                                                            .options = {.deterministic = plan.runner.deterministic}}));
-  return compile_forward(TRY(split_graph(spec.graph, op_table(), spec.split_ops)), *compiler);
+      TRY(registry.compilers.make(plan.runner.compiler, {.device = device,
+                                                         .ops = registry.ops,
+                                                         .kernels = *TRY(kernels_of(plan.runner, device)),
+                                                         .options = {.deterministic = plan.runner.deterministic}}));
+  return compile_forward(TRY(split_graph(spec.graph, registry.ops, spec.split_ops)), *compiler);
 }
 
 Result<std::size_t> parse_part(std::string_view name, std::size_t num_parts) {

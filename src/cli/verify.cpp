@@ -17,7 +17,6 @@
 #include "tessera/cli/table.h"
 #include "tessera/cli/verify_modes.h"
 #include "tessera/engine/profile_store.h"
-#include "tessera/ops/backend.h"
 #include "tessera/runner/soak.h"
 
 namespace tessera::cli {
@@ -39,7 +38,7 @@ class VerifiedRunner {
  public:
   static Result<std::unique_ptr<VerifiedRunner>> create(EngineOptions options) {
     auto made = std::unique_ptr<VerifiedRunner>(new VerifiedRunner);
-    made->device_ = TRY(open_device(options.device));
+    made->device_ = TRY(options.registry->devices.open(options.device));
     EnginePlan plan = TRY(plan_engine_with_profile(options, *made->device_));
     RunnerOptions& runner = plan.runner;
     const std::int64_t tokens = runner.max_requests * kCachedTokensPerRequest + runner.max_tokens;

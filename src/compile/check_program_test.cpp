@@ -7,7 +7,7 @@
 
 #include "tessera/compile/eager.h"
 #include "tessera/compile/value_memory_test_util.h"
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 
 namespace tessera {
 namespace {
@@ -23,16 +23,16 @@ const ir::Graph& piece() {
     %b: f32[4*T] = scale(%flat) {factor = 3.0}
     %room: f32[4*T] = empty_like(%b)
     return %b, %room })",
-                                                op_table());
+                                                built_in_ops());
   return graph;
 }
 
 // The error of the eager program after `change`; "" where there is none.
 template <class Change>
 std::string error_of(const Change& change) {
-  Program program = *eager_program(piece(), op_table(), cpu_kernels());
+  Program program = *eager_program(piece(), built_in_ops(), cpu_kernels());
   change(program);
-  return check_program(program, piece(), op_table()).message();
+  return check_program(program, piece(), built_in_ops()).message();
 }
 
 TEST(CheckProgram, AcceptsWhatTheEagerCompilerMakes) {

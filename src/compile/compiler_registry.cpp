@@ -15,13 +15,10 @@ auto named(std::string_view name) {
 
 }  // namespace
 
-void CompilerRegistry::add(std::string name, Factory factory) {
-  const auto known = std::find_if(compilers_.begin(), compilers_.end(), named(name));
-  if (known != compilers_.end()) {
-    known->second = std::move(factory);
-  } else {
-    compilers_.emplace_back(std::move(name), std::move(factory));
-  }
+Status CompilerRegistry::add(std::string name, Factory factory) {
+  if (check(name).ok()) return invalid_argument(fmt::format("a compiler named \"{}\" is registered already", name));
+  compilers_.emplace_back(std::move(name), std::move(factory));
+  return ok_status();
 }
 
 Status CompilerRegistry::check(std::string_view name) const {
@@ -38,7 +35,7 @@ Result<std::unique_ptr<Compiler>> CompilerRegistry::make(std::string_view name, 
 
 CompilerRegistry built_in_compilers() {
   CompilerRegistry compilers;
-  compilers.add("eager", make_eager_compiler);
+  (void)compilers.add("eager", make_eager_compiler);
   return compilers;
 }
 

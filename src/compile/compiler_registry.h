@@ -1,7 +1,7 @@
-// The compilers that a program knows, by name. A plain value: whoever starts an engine adds its own.
+// The compilers that a program knows, by name.
 //
 //   CompilerRegistry compilers = built_in_compilers();
-//   compilers.add("mine", [](const CompilerContext& context) { return std::make_unique<MyCompiler>(context); });
+//   TRY(compilers.add("mine", [](const CompilerContext& context) { return std::make_unique<MyCompiler>(context); }));
 //   std::unique_ptr<Compiler> compiler = TRY(compilers.make("mine", context));
 #pragma once
 
@@ -21,8 +21,8 @@ class CompilerRegistry {
  public:
   using Factory = std::function<Result<std::unique_ptr<Compiler>>(const CompilerContext& context)>;
 
-  // A name that is there already gets the new factory.
-  void add(std::string name, Factory factory);
+  // kInvalidArgument for a name that is taken.
+  Status add(std::string name, Factory factory);
   // kInvalidArgument for an unknown name, with those that are known.
   Status check(std::string_view name) const;
   Result<std::unique_ptr<Compiler>> make(std::string_view name, const CompilerContext& context) const;

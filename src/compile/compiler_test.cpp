@@ -15,7 +15,7 @@
 #include "tessera/compile/eager.h"
 #include "tessera/compile/value_memory_test_util.h"
 #include "tessera/device/cpu/cpu_device.h"
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 
 namespace tessera {
 namespace {
@@ -64,7 +64,7 @@ ir::Graph piece(const std::string& name = "x", const std::string& factor = "3.0"
   return testing::parse("graph @g { input %" + name + ": f32[T, 2] %a" + name + " = scale(%" + name +
                             ") {factor = 2.0} %b" + name + " = scale(%a" + name + ") {factor = " + factor +
                             "} return %b" + name + " }",
-                        op_table());
+                        built_in_ops());
 }
 
 class CompilerCache : public ::testing::Test {
@@ -88,7 +88,7 @@ class CompilerCache : public ::testing::Test {
 
   FactorCompiler compiler(int version = 1, bool deterministic = false) {
     return FactorCompiler({.device = *device_,
-                           .ops = op_table(),
+                           .ops = built_in_ops(),
                            .kernels = cpu_kernels(),
                            .options = {.deterministic = deterministic},
                            .cache = cache_.get()},
@@ -176,7 +176,7 @@ TEST_F(CompilerCache, AHandleThatDoesNotLoadIsReplaced) {
 
 TEST_F(CompilerCache, TheEagerCompilerKeepsNothing) {
   const auto eager =
-      make_eager_compiler({.device = *device_, .ops = op_table(), .kernels = cpu_kernels(), .cache = cache_.get()});
+      make_eager_compiler({.device = *device_, .ops = built_in_ops(), .kernels = cpu_kernels(), .cache = cache_.get()});
   ASSERT_TRUE(compile_piece(*eager, piece()).ok());
   EXPECT_FALSE(compile_piece(*eager, piece())->loaded);
   EXPECT_TRUE(list_profiles(root_)->empty());
@@ -192,7 +192,7 @@ class BrokenCompiler final : public Compiler {
 };
 
 TEST_F(CompilerCache, AProgramThatLacksAnOutputIsRefusedWithItsCompiler) {
-  const BrokenCompiler broken({.device = *device_, .ops = op_table(), .kernels = cpu_kernels()});
+  const BrokenCompiler broken({.device = *device_, .ops = built_in_ops(), .kernels = cpu_kernels()});
   EXPECT_THAT(compile_piece(broken, piece()).status().message(),
               AllOf(HasSubstr("compiler broken"), HasSubstr("%bx is missing")));
 }
@@ -200,7 +200,7 @@ TEST_F(CompilerCache, AProgramThatLacksAnOutputIsRefusedWithItsCompiler) {
 TEST(StructureKey, DependsOnStructureAndNotOnNames) {
   EXPECT_EQ(structure_key(piece("x")), structure_key(piece("y")));
   EXPECT_NE(structure_key(piece("x")), structure_key(piece("x", "4.0")));
-  const auto key = [](const char* text) { return structure_key(testing::parse(text, op_table())); };
+  const auto key = [](const char* text) { return structure_key(testing::parse(text, built_in_ops())); };
   EXPECT_NE(key("graph @g { input %x: f32[T, 2] %y = add(%x, %x) return %y }"),
             key("graph @g { input %x: f32[T, 2] input %z: f32[T, 2] %y = add(%x, %z) return %y }"));
   EXPECT_NE(key("graph @g { input %x: f32[T, 2] %y = add(%x, %x) return %y }"),

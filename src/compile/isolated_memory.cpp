@@ -7,11 +7,11 @@
 
 namespace tessera {
 
-Result<std::byte*> IsolatedMemory::allocate(std::string name, std::size_t bytes, Stream& stream) {
+Result<DeviceAddress> IsolatedMemory::allocate(std::string name, std::size_t bytes, Stream& stream) {
   // The end guard follows the last byte at once, so that an overrun of one element is seen.
   std::unique_ptr<Allocation> memory = TRY(device_.allocate(bytes + 2 * kGuardBytes, name));
   TRY(stream.fill(memory->data(), kPoison, memory->size()));
-  std::byte* address = memory->data() + kGuardBytes;
+  const DeviceAddress address = memory->data() + kGuardBytes;
   total_bytes_ += static_cast<std::int64_t>(memory->size());
   values_.push_back({std::move(name), std::move(memory), bytes});
   return address;

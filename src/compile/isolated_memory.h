@@ -23,7 +23,7 @@ class IsolatedMemory {
   explicit IsolatedMemory(Device& device) : device_(device) {}
 
   // An address for `bytes` bytes; `name` is what check_guards() reports.
-  Result<std::byte*> allocate(std::string name, std::size_t bytes, Stream& stream);
+  Result<DeviceAddress> allocate(std::string name, std::size_t bytes, Stream& stream);
   // Fills all values and guards with poison again.
   Status poison(Stream& stream);
   // Names the first value whose surroundings were written. Synchronises.

@@ -19,12 +19,12 @@ using ::testing::HasSubstr;
 
 class IsolatedMemoryTest : public ::testing::Test {
  protected:
-  std::byte* allocate(const std::string& name, std::size_t bytes) {
-    Result<std::byte*> address = memory_.allocate(name, bytes, *stream_);
+  DeviceAddress allocate(const std::string& name, std::size_t bytes) {
+    Result<DeviceAddress> address = memory_.allocate(name, bytes, *stream_);
     EXPECT_TRUE(address.ok()) << address.status().to_string();
-    return address.ok() ? *address : nullptr;
+    return address.ok() ? *address : DeviceAddress{};
   }
-  void write(std::byte* at, std::uint8_t value = 0) { EXPECT_TRUE(stream_->upload(at, &value, 1).ok()); }
+  void write(DeviceAddress at, std::uint8_t value = 0) { EXPECT_TRUE(stream_->upload(at, &value, 1).ok()); }
   std::string guard_error() { return memory_.check_guards(*stream_).message(); }
 
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
@@ -43,7 +43,7 @@ bool all_nan(const std::byte* data, std::size_t bytes) {
 }
 
 TEST_F(IsolatedMemoryTest, PoisonIsNanInEveryFloatingPointType) {
-  std::byte* data = allocate("x", 96);
+  const DeviceAddress data = allocate("x", 96);
   std::vector<std::byte> bytes(96);
   ASSERT_TRUE(stream_->download(bytes.data(), data, 96).ok());
   EXPECT_TRUE(all_nan<float>(bytes.data(), 96));
@@ -52,8 +52,8 @@ TEST_F(IsolatedMemoryTest, PoisonIsNanInEveryFloatingPointType) {
 }
 
 TEST_F(IsolatedMemoryTest, WritesInsideAreNoViolation) {
-  std::byte* x = allocate("x", 8);
-  std::byte* y = allocate("y", 4);
+  const DeviceAddress x = allocate("x", 8);
+  const DeviceAddress y = allocate("y", 4);
   for (std::size_t i = 0; i < 8; ++i) write(x + i);
   for (std::size_t i = 0; i < 4; ++i) write(y + i);
   EXPECT_EQ(guard_error(), "");
@@ -70,7 +70,7 @@ TEST_F(IsolatedMemoryTest, NamesValueSideAndDistance) {
                         {12, "1 bytes past it"},
                         {12 + guard - 1, "1024 bytes past it"}};
   allocate("first", 64);
-  std::byte* x = allocate("normed.3", 12);
+  const DeviceAddress x = allocate("normed.3", 12);
   allocate("last", 64);
   for (const Case& c : cases) {
     ASSERT_TRUE(memory_.poison(*stream_).ok());
@@ -80,8 +80,8 @@ TEST_F(IsolatedMemoryTest, NamesValueSideAndDistance) {
 }
 
 TEST_F(IsolatedMemoryTest, PoisonRestoresValuesAndGuards) {
-  std::byte* x = allocate("x", 4);
-  write(x - 1);
+  const DeviceAddress x = allocate("x", 4);
+  write(x + -1);
   write(x);
   ASSERT_TRUE(memory_.poison(*stream_).ok());
   EXPECT_EQ(guard_error(), "");
@@ -91,22 +91,23 @@ TEST_F(IsolatedMemoryTest, PoisonRestoresValuesAndGuards) {
 }
 
 TEST_F(IsolatedMemoryTest, AnEmptyValueHasGuardsToo) {
-  std::byte* nothing = allocate("nothing", 0);
-  ASSERT_NE(nothing, nullptr);
+  const DeviceAddress nothing = allocate("nothing", 0);
+  ASSERT_TRUE(nothing);
   EXPECT_EQ(guard_error(), "");
   write(nothing);
   EXPECT_THAT(guard_error(), HasSubstr("%nothing (0 bytes), 1 bytes past it"));
 }
 
 TEST_F(IsolatedMemoryTest, AddressesAreAlignedAndCounted) {
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(allocate("x", 100)) % kDeviceAlignment, 0u);
+  for (int i = 0; i < 8; ++i)
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(allocate("x", 100).raw()) % kDeviceAlignment, 0u);
   EXPECT_EQ(memory_.total_bytes(), 8 * static_cast<std::int64_t>(100 + 2 * IsolatedMemory::kGuardBytes));
 }
 
 TEST_F(IsolatedMemoryTest, OutOfMemoryNamesTheValueAndLeavesTheRest) {
-  std::byte* x = allocate("x", 4);
+  const DeviceAddress x = allocate("x", 4);
   device_->set_plan({.out_of_memory_at = 1});
-  const Result<std::byte*> y = memory_.allocate("y", 4, *stream_);
+  const Result<DeviceAddress> y = memory_.allocate("y", 4, *stream_);
   EXPECT_EQ(y.status().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(y.status().message(), HasSubstr("'y'"));
   write(x + 4);

@@ -4,7 +4,7 @@
 // run; each can be switched off by its name, is timed, and what it returns is verified: a pass that breaks a graph
 // fails there, by its name, and not in a kernel.
 //
-//   PassRun run = TRY(run_passes(graph, op_table(), {.disabled = {"fuse_native_forms"}}));
+//   PassRun run = TRY(run_passes(graph, registry.ops, {.disabled = {"fuse_native_forms"}}));
 //   run.graph, run.reports
 #pragma once
 

@@ -41,7 +41,7 @@ TEST(RunPasses, ReportsAndObserverTellWhatHappened) {
     seen.push_back(std::string(pass) + ": " + before.nodes[0].op + " -> " + after.nodes[0].op);
   }};
   const Result<PassRun> run =
-      run_passes(parse_statements("%y = silu(%x) %z = silu(%y) return %z"), op_table(), options, kTwo);
+      run_passes(parse_statements("%y = silu(%x) %z = silu(%y) return %z"), built_in_ops(), options, kTwo);
   ASSERT_TRUE(run.ok()) << run.status().to_string();
   EXPECT_EQ(ir::to_text(run->graph), graph("%y = gelu(%x) %z = gelu(%y) return %z"));
   EXPECT_THAT(seen, ElementsAre("nothing: silu -> silu", "gelu: silu -> gelu"));
@@ -60,7 +60,7 @@ TEST(RunPasses, ReportsAndObserverTellWhatHappened) {
 
 TEST(RunPasses, ADisabledPassDoesNotRun) {
   const Result<PassRun> run =
-      run_passes(parse_statements("%y = silu(%x) return %y"), op_table(), {.disabled = {"gelu"}}, kTwo);
+      run_passes(parse_statements("%y = silu(%x) return %y"), built_in_ops(), {.disabled = {"gelu"}}, kTwo);
   ASSERT_TRUE(run.ok()) << run.status().to_string();
   EXPECT_EQ(run->graph.nodes[0].op, "silu");
   ASSERT_EQ(run->reports.size(), 1u);
@@ -69,7 +69,7 @@ TEST(RunPasses, ADisabledPassDoesNotRun) {
 
 TEST(RunPasses, AnUnknownNameIsAnErrorWithThoseThatExist) {
   const ir::Graph any = parse_statements("return");
-  const Status status = run_passes(any, op_table(), {.disabled = {"remove_copys"}}).status();
+  const Status status = run_passes(any, built_in_ops(), {.disabled = {"remove_copys"}}).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("\"remove_copys\""), HasSubstr("did you mean remove_copies?"),
                                       HasSubstr("fold_constants, remove_copies, merge_common_subexpressions, "
@@ -82,17 +82,17 @@ TEST(RunPasses, AnUnknownNameIsAnErrorWithThoseThatExist) {
 TEST(RunPasses, ErrorsNamePassAndGraph) {
   const ir::Graph some = parse_statements("%y = silu(%x) %z = silu(%y) return %z");
   const Pass fails{.name = "fails", .summary = "", .run = give_up};
-  EXPECT_EQ(run_passes(some, op_table(), {}, {&fails, 1}).status().message(), "pass fails on graph 'g': no way");
+  EXPECT_EQ(run_passes(some, built_in_ops(), {}, {&fails, 1}).status().message(), "pass fails on graph 'g': no way");
   const Pass breaks{.name = "breaks", .summary = "", .run = drop_the_first_node};
   EXPECT_THAT(
-      run_passes(some, op_table(), {}, {&breaks, 1}).status().message(),
+      run_passes(some, built_in_ops(), {}, {&breaks, 1}).status().message(),
       AllOf(HasSubstr("pass breaks on graph 'g'"), HasSubstr("its result is broken"), HasSubstr("node 0 (silu)")));
 }
 
 TEST(RunPasses, AGraphThatIsBrokenBeforeIsNoPasssFault) {
   ir::Graph broken = parse_statements("%y = silu(%x) return %y");
   broken.values.back().producer = ir::kNoNode;
-  EXPECT_THAT(run_passes(broken, op_table(), {}, kTwo).status().message(), HasSubstr("before the passes"));
+  EXPECT_THAT(run_passes(broken, built_in_ops(), {}, kTwo).status().message(), HasSubstr("before the passes"));
 }
 
 TEST(PassList, NamesAreDistinctAndEveryPassSaysWhatItDoes) {
@@ -116,7 +116,7 @@ TEST(PassList, ThePassesWorkTogether) {
       %g = silu(%s1)
       return %n, %g, %b)");
   // %b, an output, stays a copy of the input %h; the cast to f32 is dead.
-  const Result<PassRun> run = run_passes(before, op_table());
+  const Result<PassRun> run = run_passes(before, built_in_ops());
   ASSERT_TRUE(run.ok()) << run.status().to_string();
   EXPECT_EQ(ir::to_text(run->graph), graph(R"(
       %b = cast(%h) {dtype = "bf16"}

@@ -26,10 +26,10 @@ struct Views {
 };
 
 Result<Views> views_of(const Program& program, const ir::Node& call, const ir::Bucket& bucket,
-                       std::span<std::byte* const> addresses) {
+                       std::span<const DeviceAddress> addresses) {
   Views views;
   const auto add = [&](std::vector<TensorView>& out, ir::ValueId id) -> Status {
-    std::byte* address = addresses.empty() ? nullptr : addresses[id.index()];
+    const DeviceAddress address = addresses.empty() ? DeviceAddress{} : addresses[id.index()];
     out.push_back(TRY(make_view(program.value(id).type, bucket, address).with_context("%" + program.value(id).name)));
     return ok_status();
   };
@@ -46,7 +46,7 @@ Instruction make_instruction(ir::Node call, const KernelDef& kernel) {
   return instruction;
 }
 
-Result<TensorView> make_view(const ir::Type& type, const ir::Bucket& bucket, std::byte* data) {
+Result<TensorView> make_view(const ir::Type& type, const ir::Bucket& bucket, DeviceAddress data) {
   const std::vector<std::int64_t> dims = TRY(ir::evaluate(type.shape, bucket));
   if (dims.size() > kMaxRank)
     return unimplemented(fmt::format("type {} has more than {} dimensions", type.to_string(), kMaxRank));

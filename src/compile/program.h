@@ -53,8 +53,8 @@ Instruction make_instruction(ir::Node call, const KernelDef& kernel);
 // Where and for which sizes a program is bound.
 struct BindTarget {
   const ir::Bucket& bucket;
-  std::span<std::byte* const> addresses;  // [values]
-  std::byte* workspace = nullptr;         // at least Program::workspace_bytes(bucket) bytes
+  std::span<const DeviceAddress> addresses;  // [values]
+  DeviceAddress workspace;                   // at least Program::workspace_bytes(bucket) bytes
   Device& device;
   const ForwardContext& context;  // outlives the bound program
   // [values]: names in errors, for a program that serves several pieces; outlive the bound program. Empty: the
@@ -99,6 +99,6 @@ struct Program {
 };
 
 // A value of `type` at `data`, with the bucket's numbers.
-Result<TensorView> make_view(const ir::Type& type, const ir::Bucket& bucket, std::byte* data);
+Result<TensorView> make_view(const ir::Type& type, const ir::Bucket& bucket, DeviceAddress data);
 
 }  // namespace tessera

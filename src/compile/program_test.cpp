@@ -8,9 +8,9 @@
 #include "tessera/compile/eager.h"
 #include "tessera/compile/value_memory_test_util.h"
 #include "tessera/device/testing/fake_device.h"
+#include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/cpu_op.h"
 #include "tessera/ops/elementwise.h"
-#include "tessera/ops/registry.h"
 #include "tessera/ops/view.h"
 
 namespace tessera {
@@ -38,7 +38,7 @@ constexpr const char* kLinearText = R"(graph @g {
 class ProgramTest : public ::testing::Test {
  protected:
   Result<Program> compile(std::string_view text, const KernelTable& kernels = cpu_kernels()) {
-    return eager_program(parse(text, op_table()), op_table(), kernels);
+    return eager_program(parse(text, built_in_ops()), built_in_ops(), kernels);
   }
 
   // With the scratch the steps ask for.
@@ -174,16 +174,17 @@ TEST_F(ProgramTest, WorkspaceIsTheLargestOfTheSteps) {
 }
 
 TEST_F(ProgramTest, BindGivesStepsTheWorkspace) {
-  static std::byte* seen = nullptr;
+  static DeviceAddress seen;
   const KernelTable table({{.op = "add", .name = "t", .bind = [](const BindArgs& args) {
                               seen = args.workspace;
                               return kAddCpu.bind(args);
                             }}});
   const Program program = *compile("graph @g { input %x: f32[T, 2] %y = add(%x, %x) return %y }", table);
   ValueMemory values(*device_, *stream_, program, tokens(1));
-  std::byte workspace{};
-  ASSERT_TRUE(program.bind(values.target(tokens(1), context_, &workspace)).ok());
-  EXPECT_EQ(seen, &workspace);
+  std::byte memory{};
+  const DeviceAddress workspace{&memory};
+  ASSERT_TRUE(program.bind(values.target(tokens(1), context_, workspace)).ok());
+  EXPECT_EQ(seen, workspace);
 }
 
 TEST_F(ProgramTest, ErrorsNameOperatorAndValue) {
@@ -263,15 +264,16 @@ TEST_F(ProgramTest, SizesThatDoNotDivideAreNamed) {
 }
 
 TEST_F(ProgramTest, TooManyDimensionsAreRefused) {
-  const Result<TensorView> view = make_view({ir::DType::kFloat32, {1, 1, 1, 1, 1, 1}}, tokens(1), nullptr);
+  const Result<TensorView> view = make_view({ir::DType::kFloat32, {1, 1, 1, 1, 1, 1}}, tokens(1), {});
   EXPECT_EQ(view.status().code(), StatusCode::kUnimplemented);
   EXPECT_THAT(view.status().message(), HasSubstr("more than 5 dimensions"));
 }
 
 TEST_F(ProgramTest, ViewsHaveTheBucketsNumbers) {
-  std::byte data{};
-  const TensorView view = *make_view({ir::DType::kBFloat16, {ir::Dim(ir::Symbol::kTokens) * 2, 7}}, tokens(3), &data);
-  EXPECT_EQ(view.data, &data);
+  std::byte memory{};
+  const DeviceAddress data{&memory};
+  const TensorView view = *make_view({ir::DType::kBFloat16, {ir::Dim(ir::Symbol::kTokens) * 2, 7}}, tokens(3), data);
+  EXPECT_EQ(view.data, data);
   EXPECT_EQ(view.dtype, ir::DType::kBFloat16);
   EXPECT_EQ(view.rank, 2);
   EXPECT_EQ(view.dim(0), 6);

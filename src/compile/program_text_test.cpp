@@ -6,7 +6,7 @@
 
 #include "tessera/compile/eager.h"
 #include "tessera/compile/value_memory_test_util.h"
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 
 namespace tessera {
 namespace {
@@ -25,7 +25,7 @@ constexpr const char* kText = R"(graph @g {
   return %z
 })";
 
-Program program() { return *eager_program(parse(kText, op_table()), op_table(), cpu_kernels()); }
+Program program() { return *eager_program(parse(kText, built_in_ops()), built_in_ops(), cpu_kernels()); }
 
 TEST(ProgramText, HasValuesInstructionsKernelsAndBytes) {
   Program made = program();
@@ -66,8 +66,8 @@ TEST(ProgramText, StatesAreNotCountedBecauseOnlyPartOfThemIsRead) {
     state %ks: f32[P, 16, 1, 2] state %vs: f32[P, 16, 1, 2] group "full" paged layers [0]
     kv_store(%k, %v, %slots, mut %ks, mut %vs)
     return })",
-                                              op_table()),
-                                        op_table(), cpu_kernels());
+                                              built_in_ops()),
+                                        built_in_ops(), cpu_kernels());
   EXPECT_THAT(*to_text(stores, tokens(3)), HasSubstr("kv_store by cpu, 60 bytes"));
 }
 

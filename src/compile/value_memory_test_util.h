@@ -52,7 +52,7 @@ inline ir::Graph parse(std::string_view text, const ir::OpTable& ops) {
 class ValueMemory {
  public:
   ValueMemory(Device& device, Stream& stream, const Program& program, const ir::Bucket& bucket)
-      : device_(device), stream_(stream), program_(program), addresses_(program.values.size(), nullptr) {
+      : device_(device), stream_(stream), program_(program), addresses_(program.values.size()) {
     for (std::size_t i = 0; i < program.values.size(); ++i) {
       Result<std::int64_t> bytes = ir::size_bytes(program.values[i].type, bucket);
       EXPECT_TRUE(bytes.ok()) << bytes.status().to_string();
@@ -67,8 +67,8 @@ class ValueMemory {
     }
   }
 
-  const std::vector<std::byte*>& addresses() const { return addresses_; }
-  BindTarget target(const ir::Bucket& bucket, const ForwardContext& context, std::byte* workspace = nullptr) const {
+  const std::vector<DeviceAddress>& addresses() const { return addresses_; }
+  BindTarget target(const ir::Bucket& bucket, const ForwardContext& context, DeviceAddress workspace = {}) const {
     return {.bucket = bucket, .addresses = addresses_, .workspace = workspace, .device = device_, .context = context};
   }
 
@@ -102,7 +102,7 @@ class ValueMemory {
   Device& device_;
   Stream& stream_;
   const Program& program_;
-  std::vector<std::byte*> addresses_;
+  std::vector<DeviceAddress> addresses_;
   std::vector<std::size_t> bytes_;
   std::vector<std::unique_ptr<Allocation>> memory_;
 };

@@ -1,13 +1,11 @@
 #include "tessera/device/device.h"
 
+#include <fmt/format.h>
+
 namespace tessera {
 
-std::string_view device_kind_name(DeviceKind kind) {
-  switch (kind) {
-    case DeviceKind::kCpu: return "cpu";
-    case DeviceKind::kCuda: return "cuda";
-  }
-  return "unknown device";
+std::string address_text(DeviceAddress address) {
+  return fmt::format("{}+{}", fmt::ptr(address.handle), address.offset);
 }
 
 }  // namespace tessera

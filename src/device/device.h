@@ -18,6 +18,8 @@
 // Messages name the call, the object and, where one is in the way, the recording.
 #pragma once
 
+#include <compare>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,17 +30,18 @@
 
 namespace tessera {
 
-enum class DeviceKind : std::uint8_t { kCpu, kCuda };
-std::string_view device_kind_name(DeviceKind kind);  // "cpu" "cuda"
-
 struct DeviceProperties {
-  DeviceKind kind = DeviceKind::kCpu;
+  std::string type = "cpu";       // the name that its type is registered under: "cpu", "cuda"
+  bool on_host = true;            // kernels run on the host's cores and in its memory, and are over when enqueued
   std::string name;               // "AMD EPYC, 2 threads, avx512"
   std::int64_t memory_bytes = 0;  // what this process may use in all
   int threads = 0;                // CPU: worker threads of a kernel; CUDA: multiprocessors
   int compute_capability = 0;     // CUDA: 10 · major + minor, 90 on an H200
   bool has_native_bf16 = false;   // matrix units take bfloat16
   std::int64_t block_bytes = 1;   // arenas grow by multiples of it
+  bool has_pointers = true;       // DeviceAddress::raw() is an address that kernels and, on a CPU, the host follow
+  // False: an arena has all of its memory from the start, so what is reserved must be what is needed.
+  bool arenas_grow = true;
   // Memory of recorded graphs: of each graph, and of each kernel, copy or fill in it. Exact on a CPU. A fit to
   // measurements on a GPU, whose driver does not report it (docs/cuda-graphs.md).
   std::int64_t graph_bytes = 0;
@@ -48,11 +51,42 @@ struct DeviceProperties {
 // Every address handed out is a multiple of this, enough for 16-byte accesses, cache lines and TMA.
 inline constexpr std::size_t kDeviceAlignment = 256;
 
+// A place in device memory: the memory's handle, and bytes from its start. The device decides what a handle is. Where
+// it has pointers (CPU, CUDA) it is the address of the first byte; elsewhere it names a buffer, and only the device's
+// own streams and kernels can follow it. Trivially copyable: kernels capture it.
+struct DeviceAddress {
+  std::byte* handle = nullptr;  // null: no memory
+  std::size_t offset = 0;
+
+  // On devices with pointers: the address itself.
+  std::byte* raw() const { return handle + offset; }
+  explicit operator bool() const { return handle != nullptr; }
+  DeviceAddress& operator+=(std::integral auto bytes) {
+    offset += static_cast<std::size_t>(bytes);
+    return *this;
+  }
+  friend DeviceAddress operator+(DeviceAddress address, std::integral auto bytes) { return address += bytes; }
+  friend auto operator<=>(const DeviceAddress&, const DeviceAddress&) = default;
+};
+std::string address_text(DeviceAddress address);  // "0x7f3a40000000+512", for messages
+
 // Device memory, freed on destruction.
 class Allocation {
  public:
   virtual ~Allocation() = default;
-  std::byte* data() const { return data_; }   // a device address
+  DeviceAddress data() const { return {data_}; }
+  std::size_t size() const { return size_; }  // bytes
+
+ protected:
+  std::byte* data_ = nullptr;  // the handle
+  std::size_t size_ = 0;
+};
+
+// Host memory that a device's copies reach, freed on destruction.
+class HostAllocation {
+ public:
+  virtual ~HostAllocation() = default;
+  std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }  // bytes
 
  protected:
@@ -72,14 +106,14 @@ struct ArenaOptions {
 class Arena {
  public:
   virtual ~Arena() = default;
-  std::byte* base() const { return base_; }
+  DeviceAddress base() const { return {base_}; }
   std::size_t size() const { return size_; }          // bytes backed by memory, from base()
   std::size_t reserved() const { return reserved_; }  // bytes of addresses
   // Makes at least `bytes` usable; never shrinks. kResourceExhausted past reserved() or out of memory.
   virtual Status grow(std::size_t bytes) = 0;
 
  protected:
-  std::byte* base_ = nullptr;
+  std::byte* base_ = nullptr;  // the handle
   std::size_t size_ = 0;
   std::size_t reserved_ = 0;
 };
@@ -127,11 +161,11 @@ class Stream {
   // written while the stream runs instead: neither call waits for the stream, and what is uploaded must not
   // change until the stream has passed it. Refused while recording: what varies from step to step is staged
   // before a graph, not in it.
-  virtual Status upload(std::byte* device, const void* host, std::size_t bytes) = 0;
-  virtual Status download(void* host, const std::byte* device, std::size_t bytes) = 0;
+  virtual Status upload(DeviceAddress device, const void* host, std::size_t bytes) = 0;
+  virtual Status download(void* host, DeviceAddress device, std::size_t bytes) = 0;
   // On the device; may be recorded. The two ranges of a copy must not overlap.
-  virtual Status copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  virtual Status fill(std::byte* to, std::uint8_t value, std::size_t bytes) = 0;
+  virtual Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) = 0;
+  virtual Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) = 0;
 
   // Refused while this stream records: an event orders graphs, it is not part of one.
   virtual Status record(Event& event) = 0;
@@ -161,7 +195,7 @@ class Device {
   // `name` appears in errors and in the memory ledger. bytes may be 0; data() may then be null.
   virtual Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) = 0;
   // Host memory that copies from and to the device fastest (CUDA: pinned).
-  virtual Result<std::unique_ptr<Allocation>> allocate_host(std::size_t bytes, std::string_view name) = 0;
+  virtual Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) = 0;
   virtual Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) = 0;
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string name) = 0;
   virtual Result<std::unique_ptr<Event>> create_event(EventKind kind) = 0;

@@ -78,10 +78,10 @@ Status past_reserved(std::string_view arena, std::size_t bytes, std::size_t rese
                                         device_call_name(DeviceCall::kGrowArena), arena, bytes, reserved));
 }
 
-Status check_addresses(DeviceCall call, std::string_view stream, const void* to, const void* from, std::size_t bytes) {
-  if (bytes == 0 || (to != nullptr && from != nullptr)) return ok_status();
-  return invalid_argument(fmt::format("{} '{}': {} bytes {} a null address", device_call_name(call), stream, bytes,
-                                      to == nullptr ? "to" : "from"));
+Status check_addresses(DeviceCall call, std::string_view stream, bool to, bool from, std::size_t bytes) {
+  if (bytes == 0 || (to && from)) return ok_status();
+  return invalid_argument(
+      fmt::format("{} '{}': {} bytes {} a null address", device_call_name(call), stream, bytes, to ? "from" : "to"));
 }
 
 Status event_of_another_device(DeviceCall call, std::string_view stream) {

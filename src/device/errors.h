@@ -46,8 +46,8 @@ Status out_of_device_memory(DeviceCall call, std::string_view object, std::size_
 Status out_of_addresses(std::string_view arena, std::size_t bytes);
 Status past_reserved(std::string_view arena, std::size_t bytes, std::size_t reserved);
 
-// kInvalidArgument where one of the addresses is null and there is something to copy.
-Status check_addresses(DeviceCall call, std::string_view stream, const void* to, const void* from, std::size_t bytes);
+// kInvalidArgument where there is something to copy, and no memory to copy it to or from.
+Status check_addresses(DeviceCall call, std::string_view stream, bool to, bool from, std::size_t bytes);
 
 // kInvalidArgument: events and graphs work on streams of their own device.
 Status event_of_another_device(DeviceCall call, std::string_view stream);

@@ -9,7 +9,6 @@
 #include "tessera/engine/graph_export.h"
 #include "tessera/engine/memory_shares.h"
 #include "tessera/engine/weight_load.h"
-#include "tessera/ops/backend.h"
 #include "tessera/runner/graph_failure.h"
 
 namespace tessera {
@@ -51,7 +50,7 @@ Engine::~Engine() {
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
-  std::unique_ptr<Device> device = TRY(open_device(options.device));
+  std::unique_ptr<Device> device = TRY(options.registry->devices.open(options.device));
   return create(std::move(options), std::move(device));
 }
 
@@ -77,7 +76,7 @@ Status Engine::load() {
 
   seed_state_ = options_.random_seed != 0 ? options_.random_seed : std::random_device{}();
   // One progress bar at a time: where both overlap, loading takes longer.
-  if (device_->properties().kind != DeviceKind::kCpu) plan.runner.show_progress = false;
+  if (!device_->properties().on_host) plan.runner.show_progress = false;
   Weights weights = TRY(Weights::allocate(plan.graphs.weights, *device_));
   WeightSource source = TRY(weight_source(options_));
   WeightLoad load(plan.graphs.weights, weights, std::move(source), *device_, options_.show_progress);
@@ -87,7 +86,7 @@ Status Engine::load() {
                                     .vocab_size = config_.vocab_size,
                                     .prefix_cache = !options_.disable_radix_cache};
   // On a CPU a forward has finished when enqueue returns: nothing would overlap, and ends would be noticed a step late.
-  overlap_ = options_.overlap_schedule.value_or(device_->properties().kind != DeviceKind::kCpu);
+  overlap_ = options_.overlap_schedule.value_or(!device_->properties().on_host);
   scheduler_ = std::make_unique<Scheduler>(
       scheduling, CacheOptions{.groups = plan.memory.cache_groups, .page_size = plan.runner.page_size},
       [this](std::int64_t tokens) { return split_tokens(tokens, runner_->dispatch_table()); });

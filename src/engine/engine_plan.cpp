@@ -8,7 +8,6 @@
 #include "tessera/engine/memory_shares.h"
 #include "tessera/engine/plan_ladders.h"
 #include "tessera/model/checkpoint.h"
-#include "tessera/ops/registry.h"
 #include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/layer_caches.h"
 
@@ -28,9 +27,9 @@ Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& confi
   const std::optional<ir::DType> named = TRY(named_dtype("dtype", name));
   if (named) return *named;
   // Without matrix instructions for it, a narrow type only adds conversions on a CPU.
-  if (device.kind == DeviceKind::kCpu && !device.has_native_bf16) return ir::DType::kFloat32;
+  if (device.on_host && !device.has_native_bf16) return ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kBF16) return ir::DType::kBFloat16;
-  if (config.dtype == StoredDtype::kF16 && device.kind != DeviceKind::kCpu) return ir::DType::kFloat16;
+  if (config.dtype == StoredDtype::kF16 && !device.on_host) return ir::DType::kFloat16;
   return ir::DType::kFloat32;
 }
 
@@ -58,7 +57,7 @@ void note_longrope(EnginePlan& plan) {
 // The graphs that are captured go through the passes.
 Status run_graph_passes(const std::vector<std::string>& disabled, EnginePlan& plan) {
   for (ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler}) {
-    PassRun run = TRY(run_passes(std::move(*graph), op_table(), {.disabled = disabled}));
+    PassRun run = TRY(run_passes(std::move(*graph), plan.runner.registry->ops, {.disabled = disabled}));
     *graph = std::move(run.graph);
     plan.passes.insert(plan.passes.end(), run.reports.begin(), run.reports.end());
   }
@@ -69,7 +68,7 @@ Status run_graph_passes(const std::vector<std::string>& disabled, EnginePlan& pl
 
 std::int64_t default_chunk(const DeviceProperties& device) {
   constexpr std::int64_t kLargeGpu = 80'000'000'000;  // bytes
-  if (device.kind == DeviceKind::kCpu) return 2048;
+  if (device.on_host) return 2048;
   return device.memory_bytes >= kLargeGpu ? 8192 : 4096;
 }
 
@@ -99,8 +98,9 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
     return invalid_argument(fmt::format("page_size: {} is not accepted; 1 to 1024 is", options.page_size));
 
   EnginePlan plan;
-  plan.config = TRY(ModelConfig::read(options.model_path));
+  plan.config = TRY(ModelConfig::read(options.model_path, options.registry->families));
   RunnerOptions& runner = plan.runner;
+  runner.registry = options.registry;
   runner.page_size = options.page_size;
   runner.max_tokens = options.chunked_prefill_size > 0 ? options.chunked_prefill_size : default_chunk(device);
   runner.max_requests = options.max_running_requests > 0 ? options.max_running_requests : kDefaultMaxRequests;
@@ -118,7 +118,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
   runner.debug = options.graphs.debug;
   runner.compiler = options.graphs.compiler;
   runner.cache_dir = options.cache_dir;
-  TRY(runner.compilers.check(runner.compiler).with_context("piecewise_cuda_graph_compiler"));
+  TRY(runner.registry->compilers.check(runner.compiler).with_context("piecewise_cuda_graph_compiler"));
 
   plan.model = {.dtype = TRY(choose_dtype(options.dtype, plan.config, device)),
                 .kv_cache_dtype = TRY(named_dtype("kv_cache_dtype", options.kv_cache_dtype)),
@@ -126,7 +126,8 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
                 .max_requests = runner.max_requests,
                 .context_length = runner.context_length};
   note_longrope(plan);
-  plan.graphs = TRY(build_model(plan.config, plan.model, op_table()).with_context(options.model_path));
+  plan.graphs = TRY(build_model(plan.config, plan.model, options.registry->ops, options.registry->families)
+                        .with_context(options.model_path));
   TRY(check_pass_names(options.graphs.disabled_passes).with_context("cuda_graph_disable_passes"));
   TRY(run_graph_passes(options.graphs.disabled_passes, plan));
 
@@ -140,10 +141,10 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
                                .undeclared_layers = caches.undeclared});
   plan.notes.insert(plan.notes.end(), runner.graphs.messages.begin(), runner.graphs.messages.end());
   if (!runner.graphs.prefill_whole)
-    runner.split_ops =
-        options.graphs.split_ops.empty()
-            ? default_split_ops(op_table())
-            : TRY(resolve_split_ops(op_table(), options.graphs.split_ops).with_context("cuda_graph_split_ops"));
+    runner.split_ops = options.graphs.split_ops.empty()
+                           ? default_split_ops(options.registry->ops)
+                           : TRY(resolve_split_ops(options.registry->ops, options.graphs.split_ops)
+                                     .with_context("cuda_graph_split_ops"));
   TRY(plan_ladders(options, plan));
   TRY(plan_memory_shares(options, on, plan));
   return plan;

@@ -45,6 +45,7 @@ struct GraphOptions {
 };
 
 struct EngineOptions {
+  std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string model_path{};      // a model folder, or a config.json
   std::string tokenizer_path{};  // a folder or tokenizer.json; empty: in the model's folder
   std::string device = "cpu";

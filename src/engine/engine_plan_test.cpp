@@ -25,8 +25,7 @@ const std::string kGoldens = testing::data_path("goldens/");
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 DeviceProperties cpu(bool native_bf16 = false) {
-  return {
-      .kind = DeviceKind::kCpu, .name = "test", .memory_bytes = 8 * kGiB, .threads = 2, .has_native_bf16 = native_bf16};
+  return {.name = "test", .memory_bytes = 8 * kGiB, .threads = 2, .has_native_bf16 = native_bf16};
 }
 
 using Change = std::function<void(EngineOptions&)>;
@@ -153,7 +152,8 @@ TEST(EnginePlan, LaddersFollowTheirOptions) {
 
 TEST(EnginePlan, TheChunkIsTheDevices) {
   DeviceProperties gpu = cpu();
-  gpu.kind = DeviceKind::kCuda;
+  gpu.type = "cuda";
+  gpu.on_host = false;
   gpu.memory_bytes = 80'000'000'000;
   EXPECT_EQ(default_chunk(gpu), 8192);
   gpu.memory_bytes = 48'000'000'000;

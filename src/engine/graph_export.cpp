@@ -12,7 +12,6 @@
 #include "tessera/base/hash.h"
 #include "tessera/base/write_file.h"
 #include "tessera/ir/text.h"
-#include "tessera/ops/registry.h"
 #include "tessera/piecewise/chain.h"
 #include "tessera/piecewise/splitter.h"
 
@@ -21,15 +20,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void add(std::vector<NamedGraph>& graphs, std::string name, const ir::Graph& graph) {
+void add(std::vector<NamedGraph>& graphs, std::string name, const ir::Graph& graph, const ir::OpTable& ops) {
   graphs.push_back({.name = std::move(name), .graph = graph, .text = ir::to_text(graph), .picture = {}});
-  graphs.back().picture.ops = &op_table();
+  graphs.back().picture.ops = &ops;
 }
 
 // The body with its parts as clusters, then each part.
 Status add_stitched(const EnginePlan& plan, std::vector<NamedGraph>& graphs) {
-  const StitchingGraph stitching = TRY(split_graph(plan.graphs.body, op_table(), plan.runner.split_ops));
-  add(graphs, "stitched", plan.graphs.body);
+  const ir::OpTable& ops = plan.runner.registry->ops;
+  const StitchingGraph stitching = TRY(split_graph(plan.graphs.body, ops, plan.runner.split_ops));
+  add(graphs, "stitched", plan.graphs.body, ops);
   graphs.back().text = to_text(stitching);
   ir::PictureOptions& picture = graphs.back().picture;
   for (const Part& part : stitching.parts) {
@@ -37,17 +37,19 @@ Status add_stitched(const EnginePlan& plan, std::vector<NamedGraph>& graphs) {
                                    static_cast<int>(picture.clusters.size()));
     picture.clusters.push_back({.title = part.name, .is_split = part.kind == Part::Kind::kSplitOp});
   }
-  for (std::size_t i = 0; i < stitching.parts.size(); ++i) add(graphs, fmt::format("{}", i), stitching.parts[i].graph);
+  for (std::size_t i = 0; i < stitching.parts.size(); ++i)
+    add(graphs, fmt::format("{}", i), stitching.parts[i].graph, ops);
   return ok_status();
 }
 
 // The plan has the graphs after the passes; those before are built again.
 Status add_passes(const EnginePlan& plan, std::span<const std::string> disabled, std::vector<NamedGraph>& graphs) {
-  ModelGraphs made = TRY(build_model(plan.config, plan.model, op_table()));
+  const Registry& registry = *plan.runner.registry;
+  ModelGraphs made = TRY(build_model(plan.config, plan.model, registry.ops, registry.families));
   const std::pair<const char*, ir::Graph*> before[] = {
       {"body", &made.body}, {"head", &made.head}, {"sampler", &made.sampler}};
   for (const auto& [name, graph] : before) {
-    std::vector<NamedGraph> changed = TRY(graphs_of_passes(std::move(*graph), name, disabled));
+    std::vector<NamedGraph> changed = TRY(graphs_of_passes(std::move(*graph), name, registry.ops, disabled));
     std::move(changed.begin(), changed.end(), std::back_inserter(graphs));
   }
   return ok_status();
@@ -66,28 +68,29 @@ std::string file_name(std::string name) {
 
 Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<const std::string> disabled_passes) {
   const ModelGraphs& of = plan.graphs;
+  const ir::OpTable& ops = plan.runner.registry->ops;
   std::vector<NamedGraph> graphs;
-  add(graphs, "body", of.body);
-  add(graphs, "head", of.head);
-  add(graphs, "sampler", of.sampler);
-  add(graphs, "choose", of.choose);
-  add(graphs, "logprobs", of.logprobs);
+  add(graphs, "body", of.body, ops);
+  add(graphs, "head", of.head, ops);
+  add(graphs, "sampler", of.sampler, ops);
+  add(graphs, "choose", of.choose, ops);
+  add(graphs, "logprobs", of.logprobs, ops);
   const ir::Graph decode = TRY(chain("decode", std::vector{&of.body, &of.head, &of.sampler}));
-  add(graphs, "decode", decode);
+  add(graphs, "decode", decode, ops);
   TRY(add_stitched(plan, graphs));
   TRY(add_passes(plan, disabled_passes, graphs));
   return graphs;
 }
 
-Result<std::vector<NamedGraph>> graphs_of_passes(ir::Graph graph, std::string_view name,
+Result<std::vector<NamedGraph>> graphs_of_passes(ir::Graph graph, std::string_view name, const ir::OpTable& ops,
                                                  std::span<const std::string> disabled) {
   std::vector<NamedGraph> graphs;
   const auto observer = [&](std::string_view pass, const ir::Graph& before, const ir::Graph& after) {
     if (ir::structurally_equal(before, after)) return;
-    add(graphs, fmt::format("pass:{}:{}:before", pass, name), before);
-    add(graphs, fmt::format("pass:{}:{}:after", pass, name), after);
+    add(graphs, fmt::format("pass:{}:{}:before", pass, name), before, ops);
+    add(graphs, fmt::format("pass:{}:{}:after", pass, name), after, ops);
   };
-  TRY(run_passes(std::move(graph), op_table(), {.disabled = {disabled.begin(), disabled.end()}, .observer = observer}));
+  TRY(run_passes(std::move(graph), ops, {.disabled = {disabled.begin(), disabled.end()}, .observer = observer}));
   return graphs;
 }
 

@@ -30,7 +30,7 @@ struct NamedGraph {
 Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<const std::string> disabled_passes);
 
 // "pass:<pass>:<name>:before" and "…:after" of each pass that changes the graph.
-Result<std::vector<NamedGraph>> graphs_of_passes(ir::Graph graph, std::string_view name,
+Result<std::vector<NamedGraph>> graphs_of_passes(ir::Graph graph, std::string_view name, const ir::OpTable& ops,
                                                  std::span<const std::string> disabled);
 
 // All whose name is `name`, or begins with it and a colon: "pass:remove_dead_code" is at least two. kInvalidArgument

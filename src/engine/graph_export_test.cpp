@@ -13,7 +13,7 @@
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/engine/engine.h"
 #include "tessera/ir/text.h"
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 
 namespace tessera {
 namespace {
@@ -74,7 +74,7 @@ TEST_F(GraphExport, HasEveryGraphOfThePlan) {
   const std::vector<NamedGraph> graphs = graphs_of_options(options_of("llama"));
   for (const char* name : {"body", "head", "sampler", "choose", "logprobs", "decode"}) {
     const NamedGraph& graph = named(graphs, name);
-    const Result<ir::Graph> parsed = ir::parse_graph(graph.text, &op_table());
+    const Result<ir::Graph> parsed = ir::parse_graph(graph.text, &built_in_ops());
     ASSERT_TRUE(parsed.ok()) << name << parsed.status().to_string();
     EXPECT_TRUE(ir::structurally_equal(*parsed, graph.graph)) << name;
   }
@@ -102,7 +102,7 @@ TEST_F(GraphExport, PassesThatChangeSomethingHaveABeforeAndAnAfter) {
     %y: f32[T, 8] = add(%copied, %x)
     return %y
   })",
-                                           &op_table());
+                                           &built_in_ops());
   const auto change = [&](const std::vector<NamedGraph>& graphs, const std::string& pass) {
     const std::string before = named(graphs, "pass:" + pass + ":waste:before").text;
     const std::string after = named(graphs, "pass:" + pass + ":waste:after").text;
@@ -110,7 +110,7 @@ TEST_F(GraphExport, PassesThatChangeSomethingHaveABeforeAndAnAfter) {
     EXPECT_TRUE(both.ok() && both->size() == 2 && both->front()->text == before) << pass;
     return std::pair(before, after);
   };
-  const std::vector<NamedGraph> graphs = *graphs_of_passes(graph, "waste", {});
+  const std::vector<NamedGraph> graphs = *graphs_of_passes(graph, "waste", built_in_ops(), {});
   const auto [with_copy, without_copy] = change(graphs, "remove_copies");
   EXPECT_THAT(with_copy, HasSubstr("= copy("));
   EXPECT_THAT(without_copy, Not(HasSubstr("= copy(")));
@@ -122,7 +122,7 @@ TEST_F(GraphExport, PassesThatChangeSomethingHaveABeforeAndAnAfter) {
               HasSubstr("the pass fold_constants changes no graph"));
 
   const std::vector<std::string> disabled = {"remove_copies"};
-  EXPECT_THAT(*graphs_of_passes(graph, "waste", disabled), SizeIs(2));
+  EXPECT_THAT(*graphs_of_passes(graph, "waste", built_in_ops(), disabled), SizeIs(2));
 }
 
 TEST_F(GraphExport, AnUnknownNameListsTheKnownOnes) {

@@ -52,7 +52,7 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                               const WorkingMemory& need) {
   const DeviceProperties& properties = device.properties();
   const std::int64_t per_request = pages_for(plan.runner.context_length, plan.runner.page_size);
-  ShareInputs in{.kind = properties.kind,
+  ShareInputs in{.on_host = properties.on_host,
                  .capacity = properties.memory_bytes,
                  .reserve = memory_reserve(properties),
                  .activations = need.activations(),
@@ -63,7 +63,7 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                          : per_request * plan.runner.max_requests,
                  .request_pages = per_request,
                  .fraction = options.mem_fraction_static};
-  if (properties.kind == DeviceKind::kCpu) {
+  if (properties.on_host) {
     in.activations += need.step_results;
   } else {
     // A host's free memory changes from moment to moment, and the system's caches shrink on demand; a GPU's does not.
@@ -165,7 +165,7 @@ Result<MemoryShares> share_memory(const ShareInputs& in, std::int64_t graph_byte
                       .activations = in.activations,
                       .graph_objects = graph_bytes};
   std::int64_t budget = static_share(in, graph_bytes) - in.weights;
-  if (in.kind == DeviceKind::kCpu && in.fraction == 0) budget = std::min(budget, kCpuMaxKvBytes);
+  if (in.on_host && in.fraction == 0) budget = std::min(budget, kCpuMaxKvBytes);
   const std::int64_t pages = fitting_context_pages(in.cache, in.useful_pages, budget);
   if (pages < 1) {
     return resource_exhausted(

@@ -16,7 +16,7 @@
 namespace tessera {
 
 struct ShareInputs {
-  DeviceKind kind = DeviceKind::kCpu;
+  bool on_host = true;        // DeviceProperties::on_host
   std::int64_t capacity = 0;  // bytes, as all that follows
   std::int64_t taken = 0;     // by the driver and other processes, before anything of ours
   std::int64_t reserve = 0;   // memory_reserve()

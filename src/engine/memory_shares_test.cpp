@@ -31,7 +31,7 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 // Qwen3-0.6B on a GPU of 140 GiB.
 ShareInputs gpu() {
-  return {.kind = DeviceKind::kCuda,
+  return {.on_host = false,
           .capacity = 140 * kGiB,
           .taken = kGiB / 2,
           .reserve = 2 * kGiB,
@@ -92,7 +92,7 @@ TEST(MemoryShares, NoMoreThanIsUsefulIsTaken) {
 
 TEST(MemoryShares, OnACpuTheChosenCacheIsAtMost2GiB) {
   ShareInputs in = gpu();
-  in.kind = DeviceKind::kCpu;
+  in.on_host = true;
   EXPECT_EQ(pages_of(*share_memory(in, 0)), 1024 + 1);
   in.fraction = 0.5;
   EXPECT_EQ(pages_of(*share_memory(in, 0)), (70 * kGiB - kGiB) / (2 * kMiB) + 1);

@@ -15,9 +15,9 @@ constexpr std::string_view kCosts = "costs";
 constexpr std::string_view kAlgorithms = "matmul";
 
 // Without a backend there are no versions and no algorithms.
-const Backend& backend_or_none(DeviceKind kind) {
+const Backend& backend_or_none(const DeviceRegistry& devices, std::string_view type) {
   static const Backend none;
-  const Result<const Backend*> backend = backend_of(kind);
+  const Result<const Backend*> backend = devices.backend(type);
   return backend.ok() ? **backend : none;
 }
 
@@ -31,7 +31,7 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
                          const Backend& backend) {
   Hasher machine;
   machine.add(kBackendInterface);  // this program's version and compiler
-  machine.add(device.kind);
+  machine.add(device.type);
   machine.add(device.name);
   machine.add(device.compute_capability);  // that kernels are chosen for
   machine.add(backend.versions == nullptr ? std::string() : backend.versions());
@@ -54,7 +54,7 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
 }
 
 ProfileStore::ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device)
-    : ProfileStore(options, plan, device, backend_or_none(device.kind)) {}
+    : ProfileStore(options, plan, device, backend_or_none(options.registry->devices, device.type)) {}
 
 ProfileStore::ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                            const Backend& backend)

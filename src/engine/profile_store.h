@@ -20,7 +20,7 @@
 #include "tessera/compile/profile_cache.h"
 #include "tessera/device/device.h"
 #include "tessera/engine/engine_plan.h"
-#include "tessera/ops/backend.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/runner/costs.h"
 
 namespace tessera {

@@ -32,8 +32,7 @@ Status import_algorithms(const Json& algorithms) {
   given = algorithms;
   return ok_status();
 }
-const Backend kLibrary{.kind = DeviceKind::kCpu,
-                       .create_device = nullptr,
+const Backend kLibrary{.create_device = nullptr,
                        .kernels = nullptr,
                        .versions = versions,
                        .export_algorithms = export_algorithms,
@@ -90,8 +89,7 @@ class ProfileStoreTest : public ::testing::Test {
 
   std::string folder_;
   EngineOptions options_;
-  DeviceProperties device_ = {
-      .kind = DeviceKind::kCpu, .name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2};
+  DeviceProperties device_ = {.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2};
 };
 
 TEST_F(ProfileStoreTest, TheNextStartReusesCostsAndAlgorithms) {

@@ -17,7 +17,7 @@ WeightLoad::WeightLoad(std::vector<WeightSpec> specs, const Weights& weights, We
       show_progress_(show_progress) {}
 
 Status WeightLoad::start() {
-  const bool beside = device_.properties().kind != DeviceKind::kCpu;
+  const bool beside = !device_.properties().on_host;
   seconds_ = std::async(beside ? std::launch::async : std::launch::deferred, [this] { return run(); });
   return beside ? ok_status() : seconds_.get().status();
 }
@@ -25,7 +25,7 @@ Status WeightLoad::start() {
 Result<double> WeightLoad::run() {
   // Some cores are left to the thread that captures: a team that waits for a preempted member loses whole time
   // slices.
-  if (device_.properties().kind != DeviceKind::kCpu) set_worker_threads(std::max(1, worker_threads() * 3 / 4));
+  if (!device_.properties().on_host) set_worker_threads(std::max(1, worker_threads() * 3 / 4));
   const auto start = std::chrono::steady_clock::now();
   TRY(fill_weights(specs_, addresses_, source_, device_, show_progress_));
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -25,6 +25,14 @@ OpTable::OpTable(std::vector<const OpDecl*> declarations) : declarations_(std::m
             [](const OpDecl* a, const OpDecl* b) { return a->name < b->name; });
 }
 
+Status OpTable::add(const OpDecl& declaration) {
+  const auto at = std::lower_bound(declarations_.begin(), declarations_.end(), declaration.name, name_before);
+  if (at != declarations_.end() && (*at)->name == declaration.name)
+    return invalid_argument(fmt::format("an operator named '{}' is registered already", declaration.name));
+  declarations_.insert(at, &declaration);
+  return ok_status();
+}
+
 const OpDecl* OpTable::find(std::string_view name) const {
   const auto found = std::lower_bound(declarations_.begin(), declarations_.end(), name, name_before);
   return found != declarations_.end() && (*found)->name == name ? *found : nullptr;

@@ -65,6 +65,8 @@ struct OpDecl {
 class OpTable {
  public:
   explicit OpTable(std::vector<const OpDecl*> declarations);
+  // kInvalidArgument for a name that is taken.
+  Status add(const OpDecl& declaration);
   const OpDecl* find(std::string_view name) const;
   // Error naming the unknown operator and the nearest declared ones.
   Result<const OpDecl*> get(std::string_view name) const;

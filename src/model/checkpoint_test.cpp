@@ -1,6 +1,7 @@
 // Catches: weights of a model folder missed, taken from the wrong shard or from outside the folder, and a config that
 // does not fit its weights found only when the numbers come out wrong.
 #include "tessera/model/checkpoint.h"
+#include "tessera/model/family.h"
 
 #include "tessera/model/config.h"
 #include "tessera/model/test_support.h"
@@ -154,7 +155,7 @@ TEST(RealCheckpoints, HaveTheTensorsThatTheirConfigsDescribe) {
   TESSERA_SKIP_WITHOUT(goldens);
   for (const char* name : {"llama", "llama-bias", "mistral-swa", "qwen2", "qwen3-d128"}) {
     const std::string dir = (goldens / name).string();
-    const ModelConfig config = *ModelConfig::read(dir);
+    const ModelConfig config = *ModelConfig::read(dir, built_in_families());
     const Checkpoint checkpoint = *Checkpoint::open(dir);
     EXPECT_EQ(checkpoint.total_bytes(), 2 * config.parameter_count());
     const auto has = [&](const std::string& tensor, std::initializer_list<std::int64_t> shape) {

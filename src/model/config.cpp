@@ -29,13 +29,13 @@ std::string names_of(const Table& table) {
   return names;
 }
 
-Result<const ModelFamily*> read_family(const Fields& fields) {
+Result<const ModelFamily*> read_family(const Fields& fields, const FamilyRegistry& families) {
   const Json* value = fields.find("architectures");
-  const std::string accepted = "a list that begins with one of " + family_names();
+  const std::string accepted = "a list that begins with one of " + families.names();
   if (value == nullptr || !value->is_array() || value->as_array().empty() || !value->as_array()[0].is_string()) {
     return fields.wrong("architectures", accepted);
   }
-  const ModelFamily* family = find_family(value->as_array()[0].as_string());
+  const ModelFamily* family = families.find(value->as_array()[0].as_string());
   if (family == nullptr) return fields.unsupported("architectures", accepted);
   return family;
 }
@@ -120,7 +120,7 @@ Status read_tokens(const Fields& fields, ModelConfig& config) {
 
 }  // namespace
 
-Result<ModelConfig> ModelConfig::read(const std::string& path) {
+Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegistry& families) {
   namespace fs = std::filesystem;
   std::error_code error;
   fs::path file = path;
@@ -137,12 +137,12 @@ Result<ModelConfig> ModelConfig::read(const std::string& path) {
     }
   }
   const Json json = TRY(read_json_object(file.string()));
-  return from_json(json, file.string());
+  return from_json(json, file.string(), families);
 }
 
-Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& file) {
+Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& file, const FamilyRegistry& families) {
   const Fields fields(json, file);
-  const ModelFamily* family = TRY(read_family(fields));
+  const ModelFamily* family = TRY(read_family(fields, families));
   ModelConfig config = family->defaults;
   config.architecture = family->architecture;
   TRY(refuse_quantised(fields));

@@ -1,7 +1,7 @@
 // What a checkpoint's config.json says, checked: every size is within the limits below, divides what it must divide,
 // and no product of sizes of one tensor or of the whole model overflows.
 //
-//   ModelConfig config = TRY(ModelConfig::read("/models/Qwen3-0.6B"));
+//   ModelConfig config = TRY(ModelConfig::read("/models/Qwen3-0.6B", registry.families));
 //
 // Both spellings are read: `rope_theta`/`rope_scaling`/`torch_dtype`/`sliding_window` and transformers 5's
 // `rope_parameters`/`dtype`/`layer_types`. An absent field takes the default Hugging Face gives that architecture
@@ -33,6 +33,8 @@ enum class QkNorm {
   kHead,  // on each head, one weight [head_dim] for all
   kRow,   // on all heads at once, weights [heads · head_dim]
 };
+
+class FamilyRegistry;
 
 struct ModelConfig {
   // Limits of what is read. The largest published dense model has 126 layers and a hidden size of 16 384.
@@ -72,9 +74,9 @@ struct ModelConfig {
 
   // `path`: a model folder, or a config.json itself. not_found without one, unimplemented for an architecture or
   // feature this engine lacks (quantised weights among them), invalid_argument for everything else that is wrong.
-  static Result<ModelConfig> read(const std::string& path);
+  static Result<ModelConfig> read(const std::string& path, const FamilyRegistry& families);
   // `file` names the source in messages.
-  static Result<ModelConfig> from_json(const Json& json, const std::string& file);
+  static Result<ModelConfig> from_json(const Json& json, const std::string& file, const FamilyRegistry& families);
 
   std::int64_t query_size() const { return num_attention_heads * head_dim; }      // rows of q, columns of o
   std::int64_t key_value_size() const { return num_key_value_heads * head_dim; }  // rows of k and of v

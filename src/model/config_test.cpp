@@ -1,6 +1,7 @@
 // Catches: a config read differently from what Hugging Face makes of it (a missed default, a bias, a window), a real
 // config that is not read, and hostile sizes that would reach an allocation or a division.
 #include "tessera/model/config.h"
+#include "tessera/model/family.h"
 
 #include <cmath>
 
@@ -27,7 +28,7 @@ Json small_config(const char* architecture, const char* changes = "{}") {
   return json;
 }
 Result<ModelConfig> small(const char* architecture, const char* changes = "{}") {
-  return ModelConfig::from_json(small_config(architecture, changes), "m/config.json");
+  return ModelConfig::from_json(small_config(architecture, changes), "m/config.json", built_in_families());
 }
 
 TEST(ModelConfig, TakesDefaultsOfTheArchitecture) {
@@ -218,17 +219,20 @@ TEST(ModelConfig, RefusesWithFileFieldValueAndWhatIsAccepted) {
 
 TEST(ModelConfig, ReadsFolderOrFile) {
   const test::ScratchDir dir;
-  expect_error(ModelConfig::read(dir.path()), StatusCode::kNotFound, {dir.path(), "config.json"});
-  expect_error(ModelConfig::read(dir.path() + "/absent"), StatusCode::kNotFound, {"absent"});
+  expect_error(ModelConfig::read(dir.path(), built_in_families()), StatusCode::kNotFound, {dir.path(), "config.json"});
+  expect_error(ModelConfig::read(dir.path() + "/absent", built_in_families()), StatusCode::kNotFound, {"absent"});
   const std::string file = dir.write("config.json", small_config("LlamaForCausalLM").dump());
-  EXPECT_EQ(ModelConfig::read(dir.path())->hidden_size, 64);
-  EXPECT_EQ(ModelConfig::read(file)->hidden_size, 64);
-  expect_error(ModelConfig::read(dir.write("list.json", "[1]")), StatusCode::kInvalidArgument, {"list.json", "array"});
-  expect_error(ModelConfig::read(dir.write("cut.json", "{\"a\": ")), StatusCode::kInvalidArgument, {"cut.json"});
-  expect_error(ModelConfig::read(dir.write("big.bin", std::string((16u << 20) + 1, ' '))), StatusCode::kInvalidArgument,
-               {"big.bin", "16777217"});
+  EXPECT_EQ(ModelConfig::read(dir.path(), built_in_families())->hidden_size, 64);
+  EXPECT_EQ(ModelConfig::read(file, built_in_families())->hidden_size, 64);
+  expect_error(ModelConfig::read(dir.write("list.json", "[1]"), built_in_families()), StatusCode::kInvalidArgument,
+               {"list.json", "array"});
+  expect_error(ModelConfig::read(dir.write("cut.json", "{\"a\": "), built_in_families()), StatusCode::kInvalidArgument,
+               {"cut.json"});
+  expect_error(ModelConfig::read(dir.write("big.bin", std::string((16u << 20) + 1, ' ')), built_in_families()),
+               StatusCode::kInvalidArgument, {"big.bin", "16777217"});
   dir.write("hf_quant_config.json", "{}");
-  expect_error(ModelConfig::read(dir.path()), StatusCode::kUnimplemented, {"hf_quant_config.json"});
+  expect_error(ModelConfig::read(dir.path(), built_in_families()), StatusCode::kUnimplemented,
+               {"hf_quant_config.json"});
 }
 
 TEST(ModelConfig, LargestAcceptedSizesDoNotOverflow) {
@@ -247,7 +251,7 @@ TEST(RealConfigs, ReadOrRefusedWithAReason) {
   for (const auto& entry : fs::recursive_directory_iterator(configs)) {
     if (entry.path().extension() != ".json") continue;
     SCOPED_TRACE(entry.path().string());
-    const Result<ModelConfig> config = ModelConfig::read(entry.path().string());
+    const Result<ModelConfig> config = ModelConfig::read(entry.path().string(), built_in_families());
     const Result<Json> json = Json::read_file(entry.path().string());
     if (!json.ok()) {
       // Python writes Infinity, which JSON does not have, into configs of Nemotron-H.
@@ -275,7 +279,9 @@ TEST(RealConfigs, ReadOrRefusedWithAReason) {
 TEST(RealConfigs, PublishedModelsHaveTheirKnownSizes) {
   const fs::path configs = test::shared_dir() / "data" / "configs";
   TESSERA_SKIP_WITHOUT(configs);
-  const auto read = [&](const char* name) { return *ModelConfig::read((configs / name).string()); };
+  const auto read = [&](const char* name) {
+    return *ModelConfig::read((configs / name).string(), built_in_families());
+  };
   // Parameter counts as their model cards state them.
   EXPECT_EQ(read("mlc_preset/llama2_7b.json").parameter_count(), 6'738'415'616);
   EXPECT_EQ(read("mlc_preset/llama3_1_8b.json").parameter_count(), 8'030'261'248);
@@ -298,7 +304,7 @@ TEST(RealConfigs, CountTheParametersOfTheirCheckpoints) {
   for (const auto& entry : fs::directory_iterator(goldens)) {
     if (!fs::exists(entry.path() / "config.json")) continue;
     SCOPED_TRACE(entry.path().string());
-    const Result<ModelConfig> config = ModelConfig::read(entry.path().string());
+    const Result<ModelConfig> config = ModelConfig::read(entry.path().string(), built_in_families());
     if (!config.ok()) {
       EXPECT_EQ(config.status().code(), StatusCode::kUnimplemented) << config.status().message();
       continue;
@@ -341,7 +347,7 @@ TEST(ModelConfigFuzz, NeverCrashesAndAcceptsOnlySoundConfigs) {
                  values.as_array()[random() % values.as_array().size()]);
       }
     }
-    const Result<ModelConfig> config = ModelConfig::from_json(json, "fuzz");
+    const Result<ModelConfig> config = ModelConfig::from_json(json, "fuzz", built_in_families());
     if (!config.ok()) continue;
     ++accepted;
     ASSERT_GT(config->parameter_count(), 0) << json.dump();

@@ -1,7 +1,9 @@
 #include "tessera/model/family.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <vector>
+#include <utility>
 
 #include "tessera/model/families/llama.h"
 #include "tessera/model/families/olmo2.h"
@@ -9,25 +11,35 @@
 
 namespace tessera {
 
-std::span<const ModelFamily> model_families() {
-  static const std::vector<ModelFamily> families{llama_family(), mistral_family(), qwen2_family(),
-                                                 qwen3_family(), olmo2_family(),   phi3_family()};
-  return families;
+Status FamilyRegistry::add(ModelFamily family) {
+  if (find(family.architecture) != nullptr)
+    return invalid_argument(fmt::format("a model family named {} is registered already", family.architecture));
+  families_.push_back(std::move(family));
+  return ok_status();
 }
 
-const ModelFamily* find_family(std::string_view architecture) {
-  const std::span<const ModelFamily> families = model_families();
-  const auto found = std::ranges::find(families, architecture, &ModelFamily::architecture);
-  return found == families.end() ? nullptr : &*found;
+const ModelFamily* FamilyRegistry::find(std::string_view architecture) const {
+  const auto found = std::ranges::find(families_, architecture, &ModelFamily::architecture);
+  return found == families_.end() ? nullptr : &*found;
 }
 
-std::string family_names() {
+std::string FamilyRegistry::names() const {
   std::string names;
-  for (const ModelFamily& family : model_families()) {
+  for (const ModelFamily& family : families_) {
     if (!names.empty()) names += ", ";
     names += family.architecture;
   }
   return names;
+}
+
+const FamilyRegistry& built_in_families() {
+  static const FamilyRegistry registry = [] {
+    FamilyRegistry families;
+    for (ModelFamily (*make)() : {llama_family, mistral_family, qwen2_family, qwen3_family, olmo2_family, phi3_family})
+      (void)families.add(make());
+    return families;
+  }();
+  return registry;
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/ir/graph.h"
@@ -27,8 +28,19 @@ struct ModelFamily {
   ir::ValueId (*build_body)(LayerBuilder& b, const ModelConfig& config) = nullptr;
 };
 
-std::span<const ModelFamily> model_families();
-const ModelFamily* find_family(std::string_view architecture);  // null where there is none
-std::string family_names();                                     // "LlamaForCausalLM, …", for messages
+// The families that a program knows. Adding is for one thread, before it is read; then immutable and thread-safe.
+class FamilyRegistry {
+ public:
+  // kInvalidArgument for an architecture that is there already.
+  Status add(ModelFamily family);
+  const ModelFamily* find(std::string_view architecture) const;  // null where there is none
+  std::span<const ModelFamily> all() const { return families_; }
+  std::string names() const;  // "LlamaForCausalLM, …", for messages
+
+ private:
+  std::vector<ModelFamily> families_;  // in the order in which they were added
+};
+
+const FamilyRegistry& built_in_families();
 
 }  // namespace tessera

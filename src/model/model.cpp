@@ -44,11 +44,12 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
 
 }  // namespace
 
-Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops) {
+Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
+                                const FamilyRegistry& families) {
   TRY(check_options(config, options));
-  const ModelFamily* family = find_family(config.architecture);
+  const ModelFamily* family = families.find(config.architecture);
   if (family == nullptr) {
-    return unimplemented(fmt::format("architecture \"{}\"; accepted: {}", config.architecture, family_names()));
+    return unimplemented(fmt::format("architecture \"{}\"; accepted: {}", config.architecture, families.names()));
   }
   ModelGraphs graphs;
   LayerBuilder body("body", options, ops);

@@ -46,7 +46,8 @@ struct ModelGraphs {
 
 // Fails with kUnimplemented or kInvalidArgument where the config cannot be built (heads that do not divide among the
 // ranks, types that no kernel takes together). Needs no weights and no device.
-Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops);
+Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
+                                const FamilyRegistry& families);
 
 // Names of the static inputs that the runner stages before every forward.
 namespace input_names {

@@ -8,7 +8,7 @@
 #include "tessera/model/family.h"
 #include "tessera/model/layers/layer_builder.h"
 #include "tessera/model/test_support.h"
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 
 namespace tessera {
 namespace {
@@ -23,15 +23,15 @@ ModelConfig small(std::string_view architecture, const char* changes = "{}") {
   const Result<Json> extra = Json::parse(changes, "changes");
   EXPECT_TRUE(extra.ok()) << changes;
   for (const auto& [key, value] : extra.value().as_object()) json.set(key, value);
-  const Result<ModelConfig> config = ModelConfig::from_json(json, "config.json");
+  const Result<ModelConfig> config = ModelConfig::from_json(json, "config.json", built_in_families());
   EXPECT_TRUE(config.ok()) << config.status().to_string();
   return config.value();
 }
 
 TEST(BuildModel, BuildsEveryFamily) {
-  for (const ModelFamily& family : model_families()) {
+  for (const ModelFamily& family : built_in_families().all()) {
     SCOPED_TRACE(family.architecture);
-    const Result<ModelGraphs> graphs = build_model(small(family.architecture), {}, op_table());
+    const Result<ModelGraphs> graphs = build_model(small(family.architecture), {}, built_in_ops(), built_in_families());
     ASSERT_TRUE(graphs.ok()) << graphs.status().to_string();
     EXPECT_EQ(graphs->body.states.size(), 4u);
     EXPECT_EQ(graphs->body.cache_groups.size(), 1u);
@@ -41,21 +41,21 @@ TEST(BuildModel, BuildsEveryFamily) {
 TEST(BuildModel, TypesOfWeightsActivationsAndCacheAreApart) {
   const ModelConfig config = small("LlamaForCausalLM");
   const ModelOptions half_cache{.dtype = ir::DType::kFloat32, .kv_cache_dtype = ir::DType::kBFloat16};
-  const ModelGraphs graphs = *build_model(config, half_cache, op_table());
+  const ModelGraphs graphs = *build_model(config, half_cache, built_in_ops(), built_in_families());
   for (const ir::ValueId state : graphs.body.states)
     EXPECT_EQ(graphs.body.value(state).type.dtype, ir::DType::kBFloat16);
   EXPECT_EQ(graphs.body.value(graphs.body.outputs[0]).type.dtype, ir::DType::kFloat32);
   for (const WeightSpec& weight : graphs.weights) EXPECT_EQ(weight.type.dtype, ir::DType::kFloat32);
 
-  expect_error(build_model(config, {.weight_dtype = ir::DType::kBFloat16}, op_table()), StatusCode::kUnimplemented,
-               {"weights of type bf16", "activations of type f32", "accepted: f32"});
-  expect_error(build_model(config, {.kv_cache_dtype = ir::DType::kInt32}, op_table()), StatusCode::kUnimplemented,
-               {"KV cache of type i32", "bf16"});
+  expect_error(build_model(config, {.weight_dtype = ir::DType::kBFloat16}, built_in_ops(), built_in_families()),
+               StatusCode::kUnimplemented, {"weights of type bf16", "activations of type f32", "accepted: f32"});
+  expect_error(build_model(config, {.kv_cache_dtype = ir::DType::kInt32}, built_in_ops(), built_in_families()),
+               StatusCode::kUnimplemented, {"KV cache of type i32", "bf16"});
 }
 
 TEST(BuildModel, RefusesRanksThatHeadsDoNotDivideAmong) {
-  expect_error(build_model(small("LlamaForCausalLM"), {.tp_size = 3}, op_table()), StatusCode::kInvalidArgument,
-               {"num_attention_heads is 4", "3 ranks"});
+  expect_error(build_model(small("LlamaForCausalLM"), {.tp_size = 3}, built_in_ops(), built_in_families()),
+               StatusCode::kInvalidArgument, {"num_attention_heads is 4", "3 ranks"});
 }
 
 // How often each row of each matrix is loaded by all ranks together.
@@ -64,7 +64,8 @@ TEST(BuildModel, RanksHoldEveryRowOfAJointTensor) {
   for (const int ranks : {1, 2, 4}) {
     std::map<std::string, std::vector<int>> loaded;
     for (int rank = 0; rank < ranks; ++rank) {
-      const ModelGraphs graphs = *build_model(config, {.tp_rank = rank, .tp_size = ranks}, op_table());
+      const ModelGraphs graphs =
+          *build_model(config, {.tp_rank = rank, .tp_size = ranks}, built_in_ops(), built_in_families());
       for (const WeightSpec& weight : graphs.weights)
         for (const WeightPart& part : weight.parts) {
           if (part.slice.dim != 0 || part.slice.size < 0) continue;
@@ -91,7 +92,7 @@ TEST(LayerBuilder, TakesMatricesThatAreStoredTransposed) {
                                 std::vector<StoredTensor>{
                                     {"c_fc.weight", StoredDtype::kF32, {2, 4}, std::as_bytes(std::span(stored))}})
                   .ok());
-  LayerBuilder b("test", {.tp_rank = 1, .tp_size = 2}, op_table());
+  LayerBuilder b("test", {.tp_rank = 1, .tp_size = 2}, built_in_ops());
   const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, 2}});
   b.graph.output(
       b.linear("fc", x, {{.tensor = "c_fc", .rows = 4, .storage = TransposedStorage{}}}, false, Parallel::kColumn));
@@ -101,7 +102,7 @@ TEST(LayerBuilder, TakesMatricesThatAreStoredTransposed) {
       Weights::load(b.take_weights(), checkpoint_source(*Checkpoint::open(dir.path())), *device, false);
   ASSERT_TRUE(weights.ok()) << weights.status().to_string();
   std::vector<float> loaded(4);
-  std::memcpy(loaded.data(), weights->addresses().at("fc.weight"), loaded.size() * sizeof(float));
+  std::memcpy(loaded.data(), weights->addresses().at("fc.weight").raw(), loaded.size() * sizeof(float));
   EXPECT_THAT(loaded, testing::ElementsAre(20, 21, 30, 31));
 }
 
@@ -110,7 +111,8 @@ TEST(BuildModel, LongRopeTakesTheFactorsOfTheContextThatIsRun) {
       "rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1, 1, 1, 1, 1, 1],
                        "long_factor": [2, 2, 2, 2, 2, 2, 2, 2]}})");
   const auto first_frequency = [&](std::int64_t context_length) {
-    const ModelGraphs graphs = *build_model(config, {.context_length = context_length}, op_table());
+    const ModelGraphs graphs =
+        *build_model(config, {.context_length = context_length}, built_in_ops(), built_in_families());
     for (const WeightSpec& weight : graphs.weights)
       if (weight.name == "rope.inv_freq") return weight.constant.at(0);
     return 0.0F;

@@ -41,7 +41,7 @@ class StoredFourWays : public ::testing::Test {
     const Weights weights =
         TRY(Weights::load(specs, checkpoint_source(TRY(Checkpoint::open(dir_.path()))), *device, false));
     std::vector<float> floats(static_cast<std::size_t>(rows * cols));
-    std::memcpy(floats.data(), weights.addresses().at("w"), floats.size() * sizeof(float));
+    std::memcpy(floats.data(), weights.addresses().at("w").raw(), floats.size() * sizeof(float));
     return floats;
   }
 

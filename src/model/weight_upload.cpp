@@ -4,7 +4,7 @@ namespace tessera {
 
 Result<WeightUpload> WeightUpload::create(Device& device) {
   WeightUpload upload;
-  upload.direct_ = device.properties().kind == DeviceKind::kCpu;
+  upload.direct_ = device.properties().on_host;
   if (upload.direct_) return upload;
   upload.stream_ = TRY(device.create_stream("weights"));
   for (Buffer& buffer : upload.buffers_) {
@@ -14,8 +14,9 @@ Result<WeightUpload> WeightUpload::create(Device& device) {
   return upload;
 }
 
-Status WeightUpload::write(std::byte* to, std::size_t bytes, const std::function<Status(std::span<std::byte>)>& fill) {
-  if (direct_) return fill(std::span(to, bytes));
+Status WeightUpload::write(DeviceAddress to, std::size_t bytes,
+                           const std::function<Status(std::span<std::byte>)>& fill) {
+  if (direct_) return fill(std::span(to.raw(), bytes));
   Buffer& buffer = buffers_[next_];
   next_ = (next_ + 1) % buffers_.size();
   TRY(buffer.copied->synchronize());

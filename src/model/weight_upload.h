@@ -23,13 +23,13 @@ class WeightUpload {
 
   // Calls `fill` to write `bytes` bytes of host memory and copies them to `to`. Precondition: 1 <= bytes <=
   // kBufferBytes.
-  Status write(std::byte* to, std::size_t bytes, const std::function<Status(std::span<std::byte>)>& fill);
+  Status write(DeviceAddress to, std::size_t bytes, const std::function<Status(std::span<std::byte>)>& fill);
   // Waits for all writes. To be called once, at the end.
   Status finish();
 
  private:
   struct Buffer {
-    std::unique_ptr<Allocation> memory;
+    std::unique_ptr<HostAllocation> memory;
     std::unique_ptr<Event> copied;
   };
   bool direct_ = false;            // host memory is device memory

@@ -18,7 +18,7 @@ class DistantDevice final : public CpuDevice {
  public:
   static std::unique_ptr<DistantDevice> create() {
     DeviceProperties properties = CpuDevice::read_properties({.threads = 1}).value();
-    properties.kind = DeviceKind::kCuda;
+    properties.on_host = false;
     return std::unique_ptr<DistantDevice>(new DistantDevice(std::move(properties)));
   }
 
@@ -60,7 +60,8 @@ TEST(WeightUpload, StagedLoadingEqualsDirectLoading) {
   ASSERT_GT(direct.total_bytes(), static_cast<std::int64_t>(2 * WeightUpload::kBufferBytes)) << "several buffers full";
   for (const WeightSpec& spec : all) {
     const auto bytes = static_cast<std::size_t>(ir::size_bytes(spec.type, {}).value());
-    EXPECT_EQ(std::memcmp(direct.addresses().at(spec.name), staged.addresses().at(spec.name), bytes), 0) << spec.name;
+    EXPECT_EQ(std::memcmp(direct.addresses().at(spec.name).raw(), staged.addresses().at(spec.name).raw(), bytes), 0)
+        << spec.name;
   }
 }
 

@@ -28,7 +28,7 @@ Result<std::size_t> bytes_of(const WeightSpec& spec) {
 
 // The part's bytes at `to`, in pieces of a buffer's size.
 Status upload_part(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
-                   const WeightSource& source, std::byte* to, WeightUpload& upload) {
+                   const WeightSource& source, DeviceAddress to, WeightUpload& upload) {
   const std::int64_t element = stored_dtype_bytes(dtype);
   const std::int64_t most = static_cast<std::int64_t>(WeightUpload::kBufferBytes) / element;
   for (std::int64_t first = 0; first < runs.num_elements();) {
@@ -40,7 +40,7 @@ Status upload_part(const WeightSpec& spec, const WeightPart& part, StoredDtype d
   return ok_status();
 }
 
-Status upload_weight(const WeightSpec& spec, const WeightSource& source, std::byte* to, WeightUpload& upload) {
+Status upload_weight(const WeightSpec& spec, const WeightSource& source, DeviceAddress to, WeightUpload& upload) {
   const std::size_t bytes = TRY(bytes_of(spec));
   if (spec.parts.empty()) {
     return upload.write(to, bytes, [&](std::span<std::byte> host) {
@@ -49,14 +49,14 @@ Status upload_weight(const WeightSpec& spec, const WeightSource& source, std::by
     });
   }
   const StoredDtype dtype = TRY(stored_dtype_of(spec.type.dtype));
-  const std::byte* end = to + bytes;
+  std::size_t used = 0;
   for (const WeightPart& part : spec.parts) {
     const SliceRuns runs = TRY(slice_runs(part.shape, part.slice).with_context(part.tensor));
-    const std::int64_t part_bytes = runs.num_elements() * stored_dtype_bytes(dtype);
-    if (to + part_bytes > end)
+    const auto part_bytes = static_cast<std::size_t>(runs.num_elements() * stored_dtype_bytes(dtype));
+    if (used + part_bytes > bytes)
       return internal_error(fmt::format("the parts of {} do not fit its type {}", spec.name, spec.type.to_string()));
-    TRY(upload_part(spec, part, dtype, runs, source, to, upload));
-    to += part_bytes;
+    TRY(upload_part(spec, part, dtype, runs, source, to + used, upload));
+    used += part_bytes;
   }
   return ok_status();
 }
@@ -68,7 +68,7 @@ Result<Weights> Weights::allocate(std::span<const WeightSpec> specs, Device& dev
   for (const WeightSpec& spec : specs) total += align_up(TRY(bytes_of(spec)));
   Weights weights;
   weights.memory_ = TRY(device.allocate(total, "weights"));
-  std::byte* next = weights.memory_->data();
+  DeviceAddress next = weights.memory_->data();
   for (const WeightSpec& spec : specs) {
     weights.addresses_.emplace(spec.name, next);
     next += align_up(TRY(bytes_of(spec)));

@@ -18,7 +18,7 @@ namespace tessera {
 // the content is filled in.
 class Weights {
  public:
-  using Addresses = std::map<std::string, std::byte*, std::less<>>;
+  using Addresses = std::map<std::string, DeviceAddress, std::less<>>;
 
   // Space for the weights, of undefined content.
   static Result<Weights> allocate(std::span<const WeightSpec> specs, Device& device);

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "tessera/ops/attention.h"
-#include "tessera/ops/backend.h"
+#include "tessera/ops/device_registry.h"
 
 namespace tessera {
 namespace {
@@ -90,16 +90,18 @@ struct Figures {
 // One case on one kernel: as many layers as the memory's caches need to be passed by.
 class Measurement {
  public:
-  static Result<Figures> run(Device& device, const Model& model, const Case& c, const std::string& kernel) {
-    Measurement m(device, model, c);
+  static Result<Figures> run(Device& device, const KernelTable& kernels, const Model& model, const Case& c,
+                             const std::string& kernel) {
+    Measurement m(device, kernels, model, c);
     TRY(m.prepare(kernel));
     return m.time();
   }
 
  private:
-  Measurement(Device& device, const Model& model, const Case& c) : device_(device), model_(model), case_(c) {}
+  Measurement(Device& device, const KernelTable& kernels, const Model& model, const Case& c)
+      : device_(device), kernels_(kernels), model_(model), case_(c) {}
 
-  Result<std::byte*> allocate(std::int64_t elements) {
+  Result<DeviceAddress> allocate(std::int64_t elements) {
     memory_.push_back(TRY(device_.allocate(static_cast<std::size_t>(elements) * 2, "bench")));
     // A small number in bfloat16.
     TRY(stream_->fill(memory_.back()->data(), 0x3c, memory_.back()->size()));
@@ -121,8 +123,7 @@ class Measurement {
     const ir::Type q{model_.dtype, {ir::Symbol::kTokens, model_.heads * model_.head_dim}};
     const ir::Type cache{model_.dtype, {ir::Symbol::kPages, kPageSize, model_.kv_heads, model_.head_dim}};
     const std::vector<PlannedNode> nodes{{.node = &node_, .operands = {q, cache, cache, q}}};
-    const Backend* backend = TRY(backend_of(DeviceKind::kCuda));
-    kernel_ = TRY(backend->kernels->get("attention"));
+    kernel_ = TRY(kernels_.get("attention"));
     plan_ = TRY(kernel_->planner->make(
         device_, {.nodes = nodes, .kernel = kernel_->name, .num_pages = pages_, .limits = context_.limits}, step_));
     TRY(step_.allocate(device_, *stream_));
@@ -147,7 +148,7 @@ class Measurement {
                                              view(*memory_[memory_.size() - 2], model_.dtype, cache),
                                              view(*memory_.back(), model_.dtype, cache),
                                              view(*memory_[1], model_.dtype, {case_.rows(), width})};
-      BindArgs args{node_, operands, {}, nullptr, device_, context_};
+      BindArgs args{node_, operands, {}, {}, device_, context_};
       if (layer == 0) workspace_ = TRY(device_.allocate(TRY(kernel_->workspace_bytes(args)), "bench"));
       args.workspace = workspace_->data();
       const Clock::time_point before = Clock::now();
@@ -187,6 +188,7 @@ class Measurement {
   }
 
   Device& device_;
+  const KernelTable& kernels_;
   const Model& model_;
   const Case& case_;
   std::int64_t pages_ = 0;
@@ -204,16 +206,16 @@ class Measurement {
   std::unique_ptr<RecordedGraph> graph_;
 };
 
-Status print_table(Device& device, const Model& model, const std::vector<Case>& cases,
-                   const std::vector<std::string>& kernels) {
+Status print_table(Device& device, const KernelTable& kernels, const Model& model, const std::vector<Case>& cases,
+                   const std::vector<std::string>& names) {
   std::string head =
       fmt::format("{:<34}", fmt::format("{} {}/{} d{}", model.name, model.heads, model.kv_heads, model.head_dim));
-  for (const std::string& kernel : kernels) head += fmt::format("{:>10}{:>7}{:>8}", kernel, "plan", "bind");
+  for (const std::string& kernel : names) head += fmt::format("{:>10}{:>7}{:>8}", kernel, "plan", "bind");
   std::puts(head.c_str());
   for (const Case& c : cases) {
     std::string line = fmt::format("{:<34}", c.name());
-    for (const std::string& kernel : kernels) {
-      const Result<Figures> figures = Measurement::run(device, model, c, kernel);
+    for (const std::string& kernel : names) {
+      const Result<Figures> figures = Measurement::run(device, kernels, model, c, kernel);
       if (figures.ok()) {
         line += fmt::format("{:>10.1f}{:>7.1f}{:>8.0f}", figures->device_us, figures->plan_us, figures->bind_us);
       } else if (figures.status().code() == StatusCode::kUnimplemented) {
@@ -229,8 +231,10 @@ Status print_table(Device& device, const Model& model, const std::vector<Case>& 
 }
 
 Status run(const std::string& device_name) {
-  const std::unique_ptr<Device> device = TRY(open_device(device_name));
-  if (device->properties().kind != DeviceKind::kCuda) return invalid_argument("attention_bench measures a GPU");
+  const DeviceRegistry devices = built_in_devices();
+  const std::unique_ptr<Device> device = TRY(devices.open(device_name));
+  if (device->properties().type != "cuda") return invalid_argument("attention_bench measures a GPU");
+  const KernelTable& kernels = *TRY(devices.kernels("cuda"));
   std::printf("%s, bfloat16, pages of 16 tokens; microseconds\n", device->properties().name.c_str());
   constexpr BatchKind kExtend = BatchKind::kExtend;
   constexpr BatchKind kDecode = BatchKind::kDecode;
@@ -245,8 +249,8 @@ Status run(const std::string& device_name) {
   for (const Model& model : {Model{"Qwen3-0.6B", 16, 8, 128}, Model{"Llama-3-8B", 32, 8, 128},
                              Model{"Qwen3-0.6B f16", 16, 8, 128, ir::DType::kFloat16},
                              Model{"Llama-3-8B f16", 32, 8, 128, ir::DType::kFloat16}}) {
-    TRY(print_table(*device, model, extend, {"fa3", "fa2", "tessera"}));
-    TRY(print_table(*device, model, decode, {"fa2", "cudnn", "tessera"}));
+    TRY(print_table(*device, kernels, model, extend, {"fa3", "fa2", "tessera"}));
+    TRY(print_table(*device, kernels, model, decode, {"fa2", "cudnn", "tessera"}));
   }
   return ok_status();
 }

@@ -80,10 +80,10 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const TensorView& q = args.operands[0];
   const TensorView& cache = args.operands[1];
   const AttentionPlan* plan = TRY(find_attention_plan(args));
-  const AttentionProblem p{.q = q.data,
-                           .k_cache = cache.data,
-                           .v_cache = args.operands[2].data,
-                           .out = args.operands[3].data,
+  const AttentionProblem p{.q = q.data.raw(),
+                           .k_cache = cache.data.raw(),
+                           .v_cache = args.operands[2].data.raw(),
+                           .out = args.operands[3].data.raw(),
                            .num_rows = q.dim(0),
                            .heads = q.dim(1) / cache.dim(3),
                            .kv_heads = cache.dim(2),
@@ -93,7 +93,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
                            .scale = static_cast<float>(args.node.attribute_or("scale", 1.0)),
                            .softcap = static_cast<float>(args.node.attribute_or("softcap", 0.0)),
                            .metadata = plan->metadata(),
-                           .workspace = args.workspace,
+                           .workspace = args.workspace.raw(),
                            .workers = workers(args.device),
                            .deterministic = args.context.limits.deterministic};
   const AttendTile attend = TRY(find_attend_tile(q.dtype, cache.dtype));

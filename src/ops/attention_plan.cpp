@@ -78,11 +78,11 @@ std::vector<std::string_view> AttentionPlan::kernels(BatchKind kind) const {
 }
 
 AttentionMetadata AttentionPlan::metadata() const {
-  const auto* lengths = reinterpret_cast<const std::int32_t*>(step_->device_address(lengths_offset_));
+  const auto* lengths = reinterpret_cast<const std::int32_t*>(step_->device_address(lengths_offset_).raw());
   return {.num_requests = lengths,
           .query_starts = lengths + 1,
           .kv_lens = lengths + 2 + limits_.max_requests,
-          .page_table = reinterpret_cast<const std::int32_t*>(page_table_->data()),
+          .page_table = reinterpret_cast<const std::int32_t*>(page_table_->data().raw()),
           .max_requests = limits_.max_requests,
           .max_pages_per_request = limits_.max_pages_per_request};
 }

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tessera/ops/attention.h"
-#include "tessera/ops/backend.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/ops/op_test_util.h"
 
 namespace tessera::testing {
@@ -187,8 +187,7 @@ struct PlannedLayers {
   }
   Result<std::unique_ptr<OpPlan>> make(const PlanLimits& limits, std::int64_t num_pages, StepBuffer& step,
                                        std::int64_t group = 0) const {
-    const KernelDef& kernel =
-        on_cuda() ? *TRY(TRY(backend_of(DeviceKind::kCuda))->kernels->get("attention")) : kAttentionCpu;
+    const KernelDef& kernel = on_cuda() ? *TRY(TRY(test_devices().kernels("cuda"))->get("attention")) : kAttentionCpu;
     return kernel.planner->make(
         test_device(),
         {.nodes = planned, .kernel = kernel.name, .group = group, .num_pages = num_pages, .limits = limits}, step);
@@ -237,8 +236,8 @@ struct Bench {
   // `count` integers of a group's metadata as the device has them.
   std::vector<std::int32_t> read(const std::int32_t* device, std::size_t count) {
     std::vector<std::int32_t> out(count);
-    EXPECT_TRUE(
-        stream->download(out.data(), reinterpret_cast<const std::byte*>(device), count * sizeof(std::int32_t)).ok());
+    const DeviceAddress from{reinterpret_cast<std::byte*>(const_cast<std::int32_t*>(device))};
+    EXPECT_TRUE(stream->download(out.data(), from, count * sizeof(std::int32_t)).ok());
     EXPECT_TRUE(stream->synchronize().ok());
     return out;
   }

@@ -140,10 +140,10 @@ Status Communicator::all_gather(const TensorView& x, const TensorView& y) {
   const std::size_t row_bytes = static_cast<std::size_t>(x.dim(1)) * ir::dtype_size(x.dtype);
   return together("all_gather", x, [&] {
     if (row_bytes == 0) return;
-    std::byte* to = y.data;
+    std::byte* to = y.data.raw();
     for (std::size_t row = 0; row < static_cast<std::size_t>(x.dim(0)); ++row)
       for (const TensorView& tensor : group_->tensors) {
-        std::memcpy(to, tensor.data + row * row_bytes, row_bytes);
+        std::memcpy(to, tensor.data.raw() + row * row_bytes, row_bytes);
         to += row_bytes;
       }
   });
@@ -192,7 +192,7 @@ Result<std::unique_ptr<BoundOp>> bind_all_gather(const BindArgs& args) {
     return failed_precondition(fmt::format("all_gather was built for {} ranks, but {} run", ranks, present));
   return make_cpu_op("all_gather", [=]() -> Status {
     if (communicator != nullptr) return abort_on_error(*communicator, communicator->all_gather(x, y));
-    if (x.bytes() > 0) std::memcpy(y.data, x.data, static_cast<std::size_t>(x.bytes()));
+    if (x.bytes() > 0) std::memcpy(y.data.raw(), x.data.raw(), static_cast<std::size_t>(x.bytes()));
     return ok_status();
   });
 }

@@ -8,15 +8,15 @@ namespace {
 
 class CopyOp final : public BoundOp {
  public:
-  CopyOp(std::byte* to, const std::byte* from, std::int64_t bytes)
+  CopyOp(DeviceAddress to, DeviceAddress from, std::int64_t bytes)
       : to_(to), from_(from), bytes_(static_cast<std::size_t>(bytes)) {}
   Status enqueue(Stream& stream) const override {
     return bytes_ == 0 || to_ == from_ ? ok_status() : stream.copy(to_, from_, bytes_);
   }
 
  private:
-  std::byte* to_;
-  const std::byte* from_;
+  DeviceAddress to_;
+  DeviceAddress from_;
   std::size_t bytes_;
 };
 

@@ -45,7 +45,7 @@ TEST_P(Collectives, AllReduceGivesEveryRankTheSumInRankOrder) {
     }
     run_ranks(ranks, [&](int r) {
       HostTensor& own = x[static_cast<std::size_t>(r)];
-      const Status status = group[static_cast<std::size_t>(r)]->all_reduce(own.view(own.bytes.data()));
+      const Status status = group[static_cast<std::size_t>(r)]->all_reduce(own.view(DeviceAddress{own.bytes.data()}));
       EXPECT_TRUE(status.ok()) << status.message();
     });
     for (const HostTensor& t : x) EXPECT_EQ(t.bytes, expected.bytes);
@@ -68,7 +68,8 @@ TEST_P(Collectives, AllGatherPutsColumnsInRankOrder) {
   }
   run_ranks(ranks, [&](int r) {
     const auto i = static_cast<std::size_t>(r);
-    const Status status = group[i]->all_gather(x[i].view(x[i].bytes.data()), y[i].view(y[i].bytes.data()));
+    const Status status =
+        group[i]->all_gather(x[i].view(DeviceAddress{x[i].bytes.data()}), y[i].view(DeviceAddress{y[i].bytes.data()}));
     EXPECT_TRUE(status.ok()) << status.message();
   });
   for (const HostTensor& t : y)

@@ -26,10 +26,10 @@ constexpr std::array kForDecode{AttentionKernel::kFa2, AttentionKernel::kTessera
 CudaAttention describe(const BindArgs& args) {
   const TensorView& q = args.operands[0];
   const TensorView& cache = args.operands[1];
-  return CudaAttention{.q = q.data,
-                       .k_cache = cache.data,
-                       .v_cache = args.operands[2].data,
-                       .out = args.operands[3].data,
+  return CudaAttention{.q = q.data.raw(),
+                       .k_cache = cache.data.raw(),
+                       .v_cache = args.operands[2].data.raw(),
+                       .out = args.operands[3].data.raw(),
                        .shape = {.dtype = q.dtype,
                                  .heads = q.dim(1) / cache.dim(3),
                                  .kv_heads = cache.dim(2),
@@ -45,7 +45,7 @@ CudaAttention describe(const BindArgs& args) {
                        .deterministic = args.context.limits.deterministic,
                        .metadata = {.max_requests = args.context.limits.max_requests,
                                     .max_pages_per_request = args.context.limits.max_pages_per_request},
-                       .workspace = args.workspace};
+                       .workspace = args.workspace.raw()};
 }
 
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }

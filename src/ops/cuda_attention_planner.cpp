@@ -268,8 +268,8 @@ ChunkedPlan CudaAttentionPlanner::chunked_plan(const AttentionShape& shape) cons
   const ShapePlan& plan = *find(shape);
   return {.blocks = plan.chunks.at(lists()),
           .limits = plan.limits,
-          .partial_values = partials_->data(),
-          .partial_lse = reinterpret_cast<float*>(partials_->data() + partial_lse_offset_)};
+          .partial_values = partials_->data().raw(),
+          .partial_lse = reinterpret_cast<float*>(partials_->data().raw() + partial_lse_offset_)};
 }
 
 }  // namespace tessera

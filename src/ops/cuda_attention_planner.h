@@ -58,7 +58,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
   // [max_requests + 1]: where each request's row of the page table starts.
   const std::int32_t* page_starts() const {
-    return reinterpret_cast<const std::int32_t*>(step_->device_address(page_starts_offset_));
+    return reinterpret_cast<const std::int32_t*>(step_->device_address(page_starts_offset_).raw());
   }
 
  private:
@@ -102,7 +102,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   void write_sequences(const ShapePlan& plan, const ForwardBatch& batch);
   void plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows);
   std::byte* host() const { return step_->host(list_offset_); }
-  std::byte* lists() const { return step_->device_address(list_offset_); }
+  std::byte* lists() const { return step_->device_address(list_offset_).raw(); }
   const ShapePlan* find(const AttentionShape& shape) const;
 
   PlanLimits limits_;

@@ -3,8 +3,8 @@
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/activation.h"
 #include "tessera/ops/attention.h"
-#include "tessera/ops/backend.h"
 #include "tessera/ops/collective.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/embedding.h"
 #include "tessera/ops/gather.h"
@@ -34,12 +34,11 @@ const KernelTable& cuda_kernels() {
   return table;
 }
 
-Result<std::unique_ptr<Device>> create_cuda_device(int ordinal, int act_as) {
-  return TRY(CudaDevice::create({.ordinal = ordinal, .act_as = act_as}));
+Result<std::unique_ptr<Device>> create_cuda_device(const DeviceChoice& choice) {
+  return TRY(CudaDevice::create({.ordinal = choice.ordinal, .act_as = choice.act_as}));
 }
 
-const Backend kCudaBackend{.kind = DeviceKind::kCuda,
-                           .create_device = create_cuda_device,
+const Backend kCudaBackend{.create_device = create_cuda_device,
                            .kernels = &cuda_kernels(),
                            .versions = cublaslt_versions,
                            .export_algorithms = cublaslt_algorithms,

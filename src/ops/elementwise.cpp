@@ -114,8 +114,8 @@ Result<std::unique_ptr<BoundOp>> bind_scale(const BindArgs& args) {
 }
 
 Result<std::unique_ptr<BoundOp>> bind_copy(const BindArgs& args) {
-  const std::byte* x = args.operands[0].data;
-  std::byte* y = args.results[0].data;
+  const std::byte* x = args.operands[0].data.raw();
+  std::byte* y = args.results[0].data.raw();
   const std::int64_t bytes = args.operands[0].bytes();
   return make_cpu_op("copy", [=] {
     parallel_rows(bytes, 2, [&](std::int64_t begin, std::int64_t end) {

@@ -113,8 +113,8 @@ __global__ void copy_bytes(const std::byte* x, std::byte* y, std::int64_t bytes)
 }
 
 Result<std::unique_ptr<BoundOp>> bind_copy(const BindArgs& args) {
-  const std::byte* x = args.operands[0].data;
-  std::byte* y = args.results[0].data;
+  const std::byte* x = args.operands[0].data.raw();
+  std::byte* y = args.results[0].data.raw();
   const std::int64_t bytes = args.operands[0].bytes();
   const LaunchShape shape = flat_shape(ceil_div(bytes, sizeof(uint4)));
   return make_cuda_op("copy", [=](cudaStream_t stream) { launch(copy_bytes, shape, stream, x, y, bytes); });

@@ -23,10 +23,10 @@ __global__ void resolve_ids(const std::int32_t* ids, const std::int32_t* rows, c
 Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
   const TensorView& table = args.operands[1];
   return make_row_copy("embedding",
-                       {.table = table.data,
+                       {.table = table.data.raw(),
                         .rows = args.operands[0].as<std::int32_t>(),
-                        .given = args.operands[2].data,
-                        .out = args.results[0].data,
+                        .given = args.operands[2].data.raw(),
+                        .out = args.results[0].data.raw(),
                         .table_rows = table.dim(0),
                         .count = args.operands[0].dim(0),
                         .row_bytes = table.cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype))});

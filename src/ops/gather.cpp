@@ -21,9 +21,9 @@ Result<std::vector<ir::Type>> infer_gather_rows(const ir::OpSignature& s) {
 
 Result<std::unique_ptr<BoundOp>> bind_gather_rows(const BindArgs& args) {
   const TensorView& x = args.operands[0];
-  return make_cpu_row_copy("gather_rows", {.table = x.data,
+  return make_cpu_row_copy("gather_rows", {.table = x.data.raw(),
                                            .rows = args.operands[1].as<std::int32_t>(),
-                                           .out = args.results[0].data,
+                                           .out = args.results[0].data.raw(),
                                            .table_rows = x.dim(0),
                                            .count = args.operands[1].dim(0),
                                            .row_bytes = x.cols() * static_cast<std::int64_t>(ir::dtype_size(x.dtype))});

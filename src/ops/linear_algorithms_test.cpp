@@ -104,7 +104,7 @@ void check_product(std::int64_t m) {
 
 // An algorithm that the library chose for other rows is taken up for these; a made-up one is found out.
 TEST(LinearAlgorithms, ALibraryTakesUpWhatServesAndRefusesTheRest) {
-  const Backend& backend = **backend_of(testing::test_device().properties().kind);
+  const Backend& backend = **testing::test_devices().backend(testing::test_device().properties().type);
   if (backend.export_algorithms == nullptr) GTEST_SKIP() << "this device's libraries choose no algorithms";
   EXPECT_FALSE(backend.versions().empty());
   check_product(72);

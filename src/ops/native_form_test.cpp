@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/row_test_util.h"
 
 namespace tessera {
@@ -74,7 +74,7 @@ std::vector<HostTensor> contents(const Case& c, DType dtype) {
 // operator writes outlives a forward.
 Result<ir::Graph> native_form(const ir::OpDecl& decl, const std::vector<ir::Type>& operands,
                               const ir::Attributes& attributes, std::vector<ir::ValueId>& ids) {
-  ir::GraphBuilder b("native", op_table());
+  ir::GraphBuilder b("native", built_in_ops());
   for (const ir::Type& type : operands) {
     const std::string name = "x" + std::to_string(ids.size());
     ids.push_back(decl.operands[ids.size()].mutated ? b.state(name, type) : b.input(name, type));
@@ -89,7 +89,7 @@ void run(const ir::Graph& graph, std::map<ir::ValueId, HostTensor>& values) {
   for (const ir::Node& node : graph.nodes) {
     std::vector<HostTensor> operands;
     for (const ir::ValueId id : node.operands) operands.push_back(values.at(id));
-    const ir::OpDecl& decl = *op_table().find(node.op);
+    const ir::OpDecl& decl = *built_in_ops().find(node.op);
     if (decl.execution == ir::Execution::kView) {
       HostTensor view = operands[0];
       view.dims = ir::evaluate(graph.value(node.results[0]).type.shape, {}).value();
@@ -104,7 +104,7 @@ void run(const ir::Graph& graph, std::map<ir::ValueId, HostTensor>& values) {
 }
 
 void compare(const Case& c, DType dtype) {
-  const ir::OpDecl& decl = *op_table().find(c.op);
+  const ir::OpDecl& decl = *built_in_ops().find(c.op);
   const std::vector<HostTensor> operands = contents(c, dtype);
   std::vector<ir::Type> types;
   for (const HostTensor& t : operands) types.push_back(t.type());
@@ -138,7 +138,7 @@ TEST(NativeForm, ComputesWhatTheKernelDoes) {
 // Also with a symbol for the rows, as in a model.
 TEST(NativeForm, KeepsSymbols) {
   for (const Case& c : cases()) {
-    const ir::OpDecl& decl = *op_table().find(c.op);
+    const ir::OpDecl& decl = *built_in_ops().find(c.op);
     std::vector<ir::Type> types;
     for (const Operand& operand : c.operands) {
       types.push_back(operand.type(DType::kBFloat16));
@@ -158,7 +158,7 @@ TEST(NativeForm, EveryOneIsCompared) {
   std::set<std::string> compared;
   for (const Case& c : cases()) compared.insert(c.op);
   std::set<std::string> declared;
-  for (const ir::OpDecl* decl : op_table().all())
+  for (const ir::OpDecl* decl : built_in_ops().all())
     if (decl->decompose) declared.emplace(decl->name);
   EXPECT_EQ(compared, declared);
 }

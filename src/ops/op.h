@@ -30,7 +30,7 @@ inline constexpr int kMaxRank = 5;
 
 // A value in device memory, row-major and contiguous. Trivially copyable: kernels capture it.
 struct TensorView {
-  std::byte* data = nullptr;
+  DeviceAddress data;
   ir::DType dtype = ir::DType::kFloat32;
   std::int32_t rank = 0;
   std::array<std::int64_t, kMaxRank> dims{};
@@ -45,9 +45,10 @@ struct TensorView {
   // Rows of a matrix view: all but the last dimension.
   std::int64_t rows() const { return rank == 0 || dim(rank - 1) == 0 ? 0 : elements() / dim(rank - 1); }
   std::int64_t cols() const { return rank == 0 ? 1 : dim(rank - 1); }
+  // On devices with pointers.
   template <class T>
   T* as() const {
-    return reinterpret_cast<T*>(data);
+    return reinterpret_cast<T*>(data.raw());
   }
 };
 
@@ -65,7 +66,7 @@ struct BindArgs {
   const ir::Node& node;                  // attributes
   std::span<const TensorView> operands;  // in declaration order; a left-out optional operand is absent
   std::span<const TensorView> results;
-  std::byte* workspace = nullptr;  // scratch of workspace_bytes(), shared by all kernels of the stream
+  DeviceAddress workspace;  // scratch of workspace_bytes(), shared by all kernels of the stream
   Device& device;
   const ForwardContext& context;  // outlives the BoundOp
 };

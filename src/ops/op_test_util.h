@@ -28,8 +28,8 @@
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/ir/builder.h"
-#include "tessera/ops/backend.h"
 #include "tessera/ops/cpu_math.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/ops/op.h"
 
 namespace tessera::testing {
@@ -78,7 +78,7 @@ struct HostTensor {
     return out;
   }
   ir::Type type() const { return {dtype, ir::Shape(dims.begin(), dims.end())}; }
-  TensorView view(std::byte* data) const {
+  TensorView view(DeviceAddress data) const {
     TensorView v{.data = data, .dtype = dtype, .rank = static_cast<std::int32_t>(dims.size()), .dims = {}};
     std::copy(dims.begin(), dims.end(), v.dims.begin());
     return v;
@@ -174,10 +174,16 @@ inline std::string infer_error(const ir::OpDecl& decl, const std::vector<ir::Typ
   return infer_types(decl, operands, std::move(attributes)).status().message();
 }
 
+// The built-in devices. One registry for the process.
+inline const DeviceRegistry& test_devices() {
+  static const DeviceRegistry devices = built_in_devices();
+  return devices;
+}
+
 // The device under test: the CPU, or the one that TESSERA_TEST_DEVICE names. One for the process.
 inline Device& test_device() {
   static const std::unique_ptr<Device> device = [] {
-    Result<std::unique_ptr<Device>> opened = open_device(test_device_name());
+    Result<std::unique_ptr<Device>> opened = test_devices().open(test_device_name());
     if (!opened.ok()) {
       std::fprintf(stderr, "%s\n", opened.status().to_string().c_str());
       std::exit(1);
@@ -186,13 +192,12 @@ inline Device& test_device() {
   }();
   return *device;
 }
-inline bool on_cuda() { return test_device().properties().kind == DeviceKind::kCuda; }
+inline bool on_cuda() { return test_device().properties().type == "cuda"; }
 
 // The kernel that a test names by the CPU's, on the device under test.
 inline Result<const KernelDef*> kernel_under_test(const KernelDef& cpu_kernel) {
   if (!on_cuda()) return &cpu_kernel;
-  const Backend* backend = TRY(backend_of(DeviceKind::kCuda));
-  return backend->kernels->get(cpu_kernel.op);
+  return TRY(test_devices().kernels("cuda"))->get(cpu_kernel.op);
 }
 
 // One operator bound on a device of its own, for tests that run it more than once.
@@ -215,7 +220,7 @@ class OpCase {
     std::vector<TensorView> result_views;
     for (const HostTensor& t : c->operands_) operand_views.push_back(TRY(c->place(device, t)));
     for (const HostTensor& t : c->results_) result_views.push_back(TRY(c->place(device, t)));
-    BindArgs args{node, operand_views, result_views, nullptr, device, context};
+    BindArgs args{node, operand_views, result_views, {}, device, context};
     if (kernel.workspace_bytes) {
       const std::size_t bytes = TRY(kernel.workspace_bytes(args));
       c->memory_.push_back(TRY(device.allocate(bytes, "workspace")));

@@ -155,7 +155,7 @@ Result<std::unique_ptr<BoundOp>> bind_sample(const BindArgs& args) {
                                             .choice = args.operands[6].as<std::int32_t>(),
                                             .position = args.operands[7].as<std::int32_t>(),
                                             .out = args.results[0].as<std::int32_t>(),
-                                            .scratch = args.workspace,
+                                            .scratch = args.workspace.raw(),
                                             .scratch_bytes = scratch_bytes_of(args),
                                             .rows = logits.rows(),
                                             .vocab = logits.cols(),

@@ -99,7 +99,7 @@ Result<std::unique_ptr<BoundOp>> bind_argmax(const BindArgs& args) {
   const std::int64_t rows = args.operands[0].rows();
   const std::int64_t vocab = args.operands[0].cols();
   const Chunks chunks = chunks_of(rows, vocab, args.device);
-  std::uint64_t* best = reinterpret_cast<std::uint64_t*>(args.workspace);
+  std::uint64_t* best = reinterpret_cast<std::uint64_t*>(args.workspace.raw());
   const auto kernel = vocab % kPackSize<float> == 0 ? best_of_chunks<kPackSize<float>> : best_of_chunks<1>;
   return make_cuda_op("argmax", [=](cudaStream_t stream) {
     launch(kernel, flat_shape(rows * chunks.count * kBlockThreads), stream, x, vocab, chunks, best,
@@ -325,8 +325,8 @@ Result<std::unique_ptr<BoundOp>> bind_sample(const BindArgs& args) {
                  .choice = args.operands[6].as<std::int32_t>(),
                  .position = args.operands[7].as<std::int32_t>(),
                  .out = args.results[0].as<std::int32_t>(),
-                 .best = reinterpret_cast<std::uint64_t*>(args.workspace),
-                 .bins = reinterpret_cast<RowBins*>(args.workspace + scratch.best_bytes),
+                 .best = reinterpret_cast<std::uint64_t*>(args.workspace.raw()),
+                 .bins = reinterpret_cast<RowBins*>(args.workspace.raw() + scratch.best_bytes),
                  .rows = logits.rows(),
                  .vocab = logits.cols(),
                  .chunks = scratch.chunks,

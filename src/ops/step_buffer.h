@@ -28,7 +28,7 @@ class StepBuffer {
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_); }
   // Preconditions of these: allocated, and the range was reserved.
-  std::byte* device_address(std::size_t offset) const { return memory_->data() + offset; }
+  DeviceAddress device_address(std::size_t offset) const { return memory_->data() + offset; }
   std::byte* host(std::size_t offset) { return mirror_.data() + offset; }  // of the mirror
   // The next upload() carries these bytes of the mirror.
   void written(std::size_t offset, std::size_t bytes);

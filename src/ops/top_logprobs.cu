@@ -162,7 +162,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
                       .logprobs = args.results[0].as<float>(),
                       .top_ids = args.results[1].as<std::int32_t>(),
                       .top_logprobs = args.results[2].as<float>(),
-                      .chunks = reinterpret_cast<ChunkTop*>(args.workspace),
+                      .chunks = reinterpret_cast<ChunkTop*>(args.workspace.raw()),
                       .vocab = logits.cols(),
                       .chunks_per_row = chunks_of(logits)};
   const auto of_chunks = t.vocab % kPackSize<float> == 0 ? top_of_chunks<kPackSize<float>> : top_of_chunks<1>;

@@ -120,9 +120,9 @@ Result<std::unique_ptr<BoundOp>> bind_split(const BindArgs& args) {
   };
   const TensorView& x = args.operands[0];
   const std::int64_t element = static_cast<std::int64_t>(ir::dtype_size(x.dtype));
-  Kernel kernel{x.data, x.rows(), x.cols() * element, static_cast<std::int64_t>(args.results.size()), {}};
+  Kernel kernel{x.data.raw(), x.rows(), x.cols() * element, static_cast<std::int64_t>(args.results.size()), {}};
   for (std::size_t i = 0; i < args.results.size(); ++i)
-    kernel.parts[i] = {args.results[i].data, args.results[i].cols() * element};
+    kernel.parts[i] = {args.results[i].data.raw(), args.results[i].cols() * element};
   return make_cpu_op("split", kernel);
 }
 

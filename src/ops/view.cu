@@ -44,7 +44,7 @@ Result<std::unique_ptr<BoundOp>> bind_split(const BindArgs& args) {
   Parts parts{};
   std::int64_t common = 0;  // bytes that divide every part
   for (std::size_t i = 0; i < args.results.size(); ++i) {
-    parts.at[i] = {args.results[i].data, args.results[i].cols() * element};
+    parts.at[i] = {args.results[i].data.raw(), args.results[i].cols() * element};
     common = std::gcd(common, parts.at[i].bytes);
   }
   return dispatch_word(common, [&]<class Word>() -> std::unique_ptr<BoundOp> {

@@ -10,10 +10,8 @@ void ArenaHistory::begin_forward(std::int64_t kept_bytes) {
 }
 
 Status ArenaHistory::check_fresh(const OutputView& view) const {
-  const auto base = reinterpret_cast<std::uintptr_t>(arena_->base());
-  const auto at = reinterpret_cast<std::uintptr_t>(view.data);
-  if (at < base || at >= base + arena_->reserved()) return ok_status();
-  const std::int64_t end = static_cast<std::int64_t>(at - base) + view.bytes();
+  if (view.data.handle != arena_->base().handle) return ok_status();
+  const std::int64_t end = static_cast<std::int64_t>(view.data.offset) + view.bytes();
   for (const Forward& forward : last_) {
     if (forward.generation > view.generation && forward.kept_bytes < end) {
       return internal_error(

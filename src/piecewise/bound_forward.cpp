@@ -13,7 +13,7 @@ Result<std::unique_ptr<BoundForward>> BoundForward::bind(const CompiledForward& 
   const ForwardAddresses& at = bound->addresses_;
   for (std::size_t p = 0; p < forward.parts.size(); ++p) {
     const CompiledPart& part = forward.parts[p];
-    std::vector<std::byte*> values(part.slots.size());
+    std::vector<DeviceAddress> values(part.slots.size());
     std::transform(part.slots.begin(), part.slots.end(), values.begin(),
                    [&](std::int32_t slot) { return at.slots[static_cast<std::size_t>(slot)]; });
     const BindTarget target{.bucket = bucket,

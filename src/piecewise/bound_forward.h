@@ -19,9 +19,9 @@ namespace tessera {
 
 // Where a bucket's values lie.
 struct ForwardAddresses {
-  std::vector<std::byte*> slots{};             // [slots]; null: no instruction uses it
+  std::vector<DeviceAddress> slots{};          // [slots]; none: no instruction uses it
   std::vector<std::int64_t> arena_offsets{};   // [slots]: -1: not in the arena
-  std::byte* workspace = nullptr;              // kernels' scratch
+  DeviceAddress workspace{};                   // kernels' scratch
   std::unique_ptr<IsolatedMemory> isolated{};  // the results', where the arena is not; null: they are in the arena
 };
 

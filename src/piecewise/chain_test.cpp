@@ -7,7 +7,7 @@
 
 #include "tessera/ir/text.h"
 #include "tessera/ir/verify.h"
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 
 namespace tessera {
 namespace {
@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 ir::Graph graph(std::string_view text) {
-  Result<ir::Graph> parsed = ir::parse_graph(text, &op_table());
+  Result<ir::Graph> parsed = ir::parse_graph(text, &built_in_ops());
   EXPECT_TRUE(parsed.ok()) << parsed.status().to_string();
   return parsed.ok() ? *std::move(parsed) : ir::Graph{};
 }
@@ -29,7 +29,7 @@ std::string chained(std::vector<std::string_view> texts) {
   for (const ir::Graph& g : graphs) pointers.push_back(&g);
   const Result<ir::Graph> result = chain("all", pointers);
   if (!result.ok()) return result.status().message();
-  const Status sound = ir::verify(*result, op_table());
+  const Status sound = ir::verify(*result, built_in_ops());
   EXPECT_TRUE(sound.ok()) << sound.to_string() << "\n" << ir::to_text(*result);
   return ir::to_text(*result);
 }

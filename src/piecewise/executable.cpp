@@ -45,12 +45,12 @@ Result<std::int64_t> Executable::workspace_bytes(const ir::Bucket& bucket) const
 }
 
 // An input, weight or state without an address is an error; results keep theirs.
-Status Executable::resolve_externals(const ir::Bucket& bucket, std::vector<std::byte*>& addresses) const {
+Status Executable::resolve_externals(const ir::Bucket& bucket, std::vector<DeviceAddress>& addresses) const {
   for (std::size_t s = 0; s < addresses.size(); ++s) {
     const Slot& slot = compiled_.slots[static_cast<std::size_t>(compiled_.memory_of[s])];
     if (slot.kind == ir::ValueKind::kResult) continue;
     addresses[s] = env_.externals.find(slot.name, bucket);
-    if (addresses[s] == nullptr) {
+    if (!addresses[s]) {
       return internal_error(
           fmt::format("{}: no address is known for {} %{}", graph_.name, ir::value_kind_name(slot.kind), slot.name));
     }
@@ -63,29 +63,30 @@ Result<ForwardAddresses> Executable::planned_addresses(const ir::Bucket& bucket)
   TRY(env_.arena.grow(static_cast<std::size_t>(plan.size_bytes)));
   ForwardAddresses addresses{.slots = {}, .arena_offsets = std::move(plan.offsets)};
   for (const std::int64_t offset : addresses.arena_offsets)
-    addresses.slots.push_back(offset < 0 ? nullptr : env_.arena.base() + offset);
+    addresses.slots.push_back(offset < 0 ? DeviceAddress{} : env_.arena.base() + offset);
   return addresses;
 }
 
 Result<ForwardAddresses> Executable::isolated_addresses(const ir::Bucket& bucket) {
   ForwardAddresses addresses{.isolated = std::make_unique<IsolatedMemory>(env_.device)};
-  std::vector<std::byte*> of_range;
+  std::vector<DeviceAddress> of_range;
   for (const Liveness::Range& r : memory_->liveness().ranges) {
     const Slot& slot = compiled_.slots[static_cast<std::size_t>(r.slot)];
     const std::int64_t bytes = TRY(ir::size_bytes(slot.type, bucket));
     of_range.push_back(TRY(addresses.isolated->allocate(slot.name, static_cast<std::size_t>(bytes), env_.stream)));
   }
   for (const std::int32_t range : memory_->liveness().range_of_slot)
-    addresses.slots.push_back(range < 0 ? nullptr : of_range[static_cast<std::size_t>(range)]);
+    addresses.slots.push_back(range < 0 ? DeviceAddress{} : of_range[static_cast<std::size_t>(range)]);
   addresses.arena_offsets.assign(addresses.slots.size(), -1);
   return addresses;
 }
 
 // What binding the slot anew would give it.
-std::byte* Executable::address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const {
+DeviceAddress Executable::address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const {
   const Slot& owner = compiled_.slots[static_cast<std::size_t>(compiled_.memory_of[slot])];
   if (owner.kind != ir::ValueKind::kResult) return env_.externals.find(owner.name, bucket);
-  return bound.arena_offsets[slot] < 0 ? bound.slots[slot] : env_.arena.base() + bound.arena_offsets[slot];
+  const std::int64_t offset = bound.arena_offsets[slot];
+  return offset < 0 ? bound.slots[slot] : env_.arena.base() + offset;
 }
 
 Status Executable::bind(const ir::Bucket& bucket) {
@@ -160,16 +161,15 @@ Result<TensorView> Executable::value(const ir::Bucket& bucket, std::size_t part,
 Status Executable::check_addresses(const ir::Bucket& bucket) const {
   const BoundForward* const forward = TRY(find(bucket));
   const ForwardAddresses& bound = forward->addresses();
-  const auto differs = [&](const CompiledPart& part, const std::string& what, const std::byte* was,
-                           const std::byte* now) {
+  const auto differs = [&](const CompiledPart& part, const std::string& what, DeviceAddress was, DeviceAddress now) {
     return internal_error(fmt::format("{}: {} at {} was {} with {} at {}, which is at {} now", graph_.name, part.name,
                                       bucket.to_string(), forward->captured() ? "captured" : "bound", what,
-                                      fmt::ptr(was), fmt::ptr(now)));
+                                      address_text(was), address_text(now)));
   };
   for (const CompiledPart& part : compiled_.parts) {
     for (std::size_t v = 0; v < part.slots.size(); ++v) {
       const auto slot = static_cast<std::size_t>(part.slots[v]);
-      const std::byte* const now = address_now(bucket, bound, slot);
+      const DeviceAddress now = address_now(bucket, bound, slot);
       if (bound.slots[slot] == now) continue;
       return differs(part, fmt::format("{} %{}", ir::value_kind_name(compiled_.slots[slot].kind), part.value_names[v]),
                      bound.slots[slot], now);

@@ -132,8 +132,8 @@ class Executable {
   void begin_forward(BoundForward& forward) const;
   Result<ForwardAddresses> planned_addresses(const ir::Bucket& bucket);
   Result<ForwardAddresses> isolated_addresses(const ir::Bucket& bucket);
-  Status resolve_externals(const ir::Bucket& bucket, std::vector<std::byte*>& addresses) const;
-  std::byte* address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const;
+  Status resolve_externals(const ir::Bucket& bucket, std::vector<DeviceAddress>& addresses) const;
+  DeviceAddress address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const;
   Result<std::int64_t> workspace_bytes(const ir::Bucket& bucket) const;
 
   StitchingGraph graph_;

@@ -41,7 +41,7 @@ TEST(ExecutableDebug, AMovedExternalIsNamed) {
   } cases[] = {{"x", "input %x", "piece 0"}, {"w2", "weight %w2", "piece 2"}, {"s", "state %s", "piece 4"}};
   for (const auto& c : cases) {
     EXPECT_TRUE(executable->check_addresses(tokens(8)).ok()) << c.name;
-    std::byte* const address = bench.external(c.name);
+    const DeviceAddress address = bench.external(c.name);
     bench.externals().add(c.name, address + 256);
     const Status status = executable->check_addresses(tokens(8));
     EXPECT_EQ(status.code(), StatusCode::kInternal);

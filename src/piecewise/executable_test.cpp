@@ -55,7 +55,7 @@ TEST(Executable, OutputsHaveOneAddressForAllBuckets) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = captured(bench, kCuts);
   for (std::size_t i = 0; i < 2; ++i) {
-    const std::byte* address = executable->output(tokens(kSizes[0]), i)->data;
+    const DeviceAddress address = executable->output(tokens(kSizes[0]), i)->data;
     for (const std::int64_t size : kSizes) {
       EXPECT_EQ(executable->output(tokens(size), i)->data, address) << size;
       EXPECT_EQ(executable->output(tokens(size), i)->dim(0), size);

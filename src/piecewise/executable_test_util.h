@@ -107,7 +107,7 @@ class ExecutableBench {
   Stream& stream() { return *stream_; }
   Arena& arena() { return *arena_; }
   ExternalValues& externals() { return externals_; }
-  std::byte* external(std::string_view name) const { return externals_.find(name, largest_); }
+  DeviceAddress external(std::string_view name) const { return externals_.find(name, largest_); }
   const ir::Graph& graph() const { return graph_; }
   CompilerContext compiler_context() { return {.device = *device_, .ops = bench_ops(), .kernels = bench_kernels()}; }
   // From now on instead of the eager compiler.
@@ -187,7 +187,7 @@ class ExecutableBench {
     return left;
   }
 
-  Bytes download(const std::byte* from, std::size_t bytes) {
+  Bytes download(DeviceAddress from, std::size_t bytes) {
     Bytes to(bytes);
     EXPECT_TRUE(stream_->download(to.data(), from, bytes).ok());
     EXPECT_TRUE(stream_->synchronize().ok());

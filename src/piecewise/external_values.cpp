@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-void ExternalValues::add(std::string name, std::byte* address) {
+void ExternalValues::add(std::string name, DeviceAddress address) {
   add(std::move(name), [address](const ir::Bucket&) { return address; });
 }
 
@@ -12,9 +12,9 @@ void ExternalValues::add(std::string name, AddressOfBucket address) {
   addresses_.insert_or_assign(std::move(name), std::move(address));
 }
 
-std::byte* ExternalValues::find(std::string_view name, const ir::Bucket& bucket) const {
+DeviceAddress ExternalValues::find(std::string_view name, const ir::Bucket& bucket) const {
   const auto it = addresses_.find(name);
-  return it == addresses_.end() ? nullptr : it->second(bucket);
+  return it == addresses_.end() ? DeviceAddress{} : it->second(bucket);
 }
 
 }  // namespace tessera

@@ -1,28 +1,28 @@
 // Addresses of what a forward reads and writes besides its own results: inputs, weights and states, by name.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 
+#include "tessera/device/device.h"
 #include "tessera/ir/type.h"
 
 namespace tessera {
 
 class ExternalValues {
  public:
-  using AddressOfBucket = std::function<std::byte*(const ir::Bucket& bucket)>;
+  using AddressOfBucket = std::function<DeviceAddress(const ir::Bucket& bucket)>;
 
   // One address for every bucket. A name that was added before gets the new address.
-  void add(std::string name, std::byte* address);
+  void add(std::string name, DeviceAddress address);
   // An address that depends on the bucket, such as a field of inputs that are packed for one upload. `address` is
   // called while a bucket is bound or checked, never in a forward; it returns the same for the same bucket.
   void add(std::string name, AddressOfBucket address);
 
-  // Null: the name is unknown.
-  std::byte* find(std::string_view name, const ir::Bucket& bucket) const;
+  // No memory: the name is unknown.
+  DeviceAddress find(std::string_view name, const ir::Bucket& bucket) const;
 
  private:
   std::map<std::string, AddressOfBucket, std::less<>> addresses_;

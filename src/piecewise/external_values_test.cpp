@@ -15,23 +15,25 @@ ir::Bucket tokens(std::int64_t count) {
 }
 
 TEST(ExternalValues, FindsFixedAddressesAndThoseOfABucket) {
-  std::array<std::byte, 64> memory{};
+  std::array<std::byte, 64> bytes{};
+  const DeviceAddress memory{bytes.data()};
   ExternalValues externals;
-  externals.add("weight", memory.data());
-  externals.add("packed", [&](const ir::Bucket& bucket) { return memory.data() + bucket[ir::Symbol::kTokens]; });
-  EXPECT_EQ(externals.find("weight", tokens(4)), memory.data());
-  EXPECT_EQ(externals.find("weight", tokens(8)), memory.data());
-  EXPECT_EQ(externals.find("packed", tokens(4)), memory.data() + 4);
-  EXPECT_EQ(externals.find("packed", tokens(8)), memory.data() + 8);
-  EXPECT_EQ(externals.find("other", tokens(4)), nullptr);
+  externals.add("weight", memory);
+  externals.add("packed", [&](const ir::Bucket& bucket) { return memory + bucket[ir::Symbol::kTokens]; });
+  EXPECT_EQ(externals.find("weight", tokens(4)), memory);
+  EXPECT_EQ(externals.find("weight", tokens(8)), memory);
+  EXPECT_EQ(externals.find("packed", tokens(4)), memory + 4);
+  EXPECT_EQ(externals.find("packed", tokens(8)), memory + 8);
+  EXPECT_FALSE(externals.find("other", tokens(4)));
 }
 
 TEST(ExternalValues, AddingANameAgainReplacesItsAddress) {
-  std::array<std::byte, 64> memory{};
+  std::array<std::byte, 64> bytes{};
+  const DeviceAddress memory{bytes.data()};
   ExternalValues externals;
-  externals.add("x", memory.data());
-  externals.add("x", memory.data() + 16);
-  EXPECT_EQ(externals.find("x", tokens(1)), memory.data() + 16);
+  externals.add("x", memory);
+  externals.add("x", memory + 16);
+  EXPECT_EQ(externals.find("x", tokens(1)), memory + 16);
 }
 
 }  // namespace

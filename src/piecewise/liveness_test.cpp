@@ -10,7 +10,7 @@
 #include "tessera/compile/eager.h"
 #include "tessera/compile/value_memory_test_util.h"
 #include "tessera/device/cpu/cpu_device.h"
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 #include "tessera/piecewise/splitter.h"
 
 namespace tessera {
@@ -23,9 +23,9 @@ using testing::tokens;
 // Compiled eagerly.
 CompiledForward forward_of(std::string_view text, const std::vector<std::string>& split_ops = {}) {
   static const std::unique_ptr<CpuDevice> device = CpuDevice::create({.threads = 1}).value();
-  const StitchingGraph graph = *split_graph(testing::parse(text, op_table()), op_table(), split_ops);
+  const StitchingGraph graph = *split_graph(testing::parse(text, built_in_ops()), built_in_ops(), split_ops);
   return *compile_forward(graph,
-                          *make_eager_compiler({.device = *device, .ops = op_table(), .kernels = cpu_kernels()}));
+                          *make_eager_compiler({.device = *device, .ops = built_in_ops(), .kernels = cpu_kernels()}));
 }
 
 // "q 0-3, out 2-5": each range by the slot that owns its memory.

@@ -50,8 +50,8 @@ std::string values_text(std::span<const EntryValue> values) {
     text += fmt::format("{}%{} {} bytes", text.empty() ? "" : ", ", value.name, value.bytes);
     if (value.arena_offset >= 0) {
       text += fmt::format(" at arena+{}", value.arena_offset);
-    } else if (value.address != nullptr) {
-      text += fmt::format(" at {}", fmt::ptr(value.address));
+    } else if (value.address) {
+      text += fmt::format(" at {}", address_text(value.address));
     }
   }
   return text.empty() ? "-" : text;

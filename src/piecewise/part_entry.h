@@ -19,8 +19,8 @@ namespace tessera {
 struct EntryValue {
   std::string name;
   std::int64_t bytes = 0;
-  std::int64_t arena_offset = -1;      // -1: not in the arena
-  const std::byte* address = nullptr;  // null: not bound yet
+  std::int64_t arena_offset = -1;  // -1: not in the arena
+  DeviceAddress address;           // none: not bound yet
 };
 
 struct PartEntry {

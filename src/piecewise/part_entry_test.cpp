@@ -66,7 +66,7 @@ TEST(PartEntries, ValuesAreWhereTheyAreBound) {
       const EntryValue& output = bound[p].outputs[i];
       EXPECT_EQ(output.arena_offset, planned[p].outputs[i].arena_offset) << output.name;
       EXPECT_EQ(output.address, bench.arena().base() + output.arena_offset) << output.name;
-      EXPECT_EQ(planned[p].outputs[i].address, nullptr);
+      EXPECT_FALSE(planned[p].outputs[i].address);
     }
   }
   const EntryValue& x = bound[0].inputs[0];

@@ -49,7 +49,7 @@ Result<std::size_t> scratch_bytes(const BindArgs& args) { return static_cast<std
 Result<std::unique_ptr<BoundOp>> bind_through_scratch(const BindArgs& args) {
   const float* x = args.operands[0].as<float>();
   float* y = args.results[0].as<float>();
-  auto* scratch = reinterpret_cast<float*>(args.workspace);
+  auto* scratch = reinterpret_cast<float*>(args.workspace.raw());
   const std::int64_t n = args.operands[0].elements();
   return make_cpu_op("through_scratch", [=] {
     for (std::int64_t i = 0; i < n; ++i) scratch[i] = 2 * x[i];
@@ -148,7 +148,7 @@ class Forwards {
   std::vector<std::unique_ptr<Allocation>> memory_;
   ForwardContext context_;
   ExternalValues externals_;
-  std::byte* hidden_ = nullptr;  // where the head reads the body's output
+  DeviceAddress hidden_;  // where the head reads the body's output
   std::unique_ptr<Executable> body_;
   std::unique_ptr<Executable> head_;
 };
@@ -237,7 +237,7 @@ TEST(SharedArena, ASmallerSizeMayNeedMore) {
   EXPECT_THAT(differing_sizes({.body = spread}), IsEmpty());
   Forwards forwards({.body = spread}, MemoryPlanKind::kPlanned);
   ASSERT_TRUE(forwards.bind(kLargest).ok());
-  const std::byte* base = forwards.arena().base();
+  const DeviceAddress base = forwards.arena().base();
   const std::size_t before = forwards.arena().size();
   ASSERT_TRUE(forwards.bind(9).ok());
   EXPECT_GT(forwards.arena().size(), before);

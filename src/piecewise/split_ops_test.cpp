@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 #include "tessera/piecewise/stitching_test_util.h"
 
 namespace tessera {
@@ -20,19 +20,19 @@ Status error(const std::string& name) { return resolve_split_ops(testing::word_t
 
 TEST(SplitOps, DefaultsAreWhatOperatorsDeclare) {
   EXPECT_THAT(default_split_ops(testing::word_table()), ElementsAre("attention", "host_read"));
-  EXPECT_THAT(default_split_ops(op_table()), ElementsAre("all_reduce", "attention"));
+  EXPECT_THAT(default_split_ops(built_in_ops()), ElementsAre("all_reduce", "attention"));
 }
 
 TEST(SplitOps, TakesOperatorsAndTheSpellingsOfSglang) {
   const std::vector<std::string> names = {"sglang.unified_attention_with_output", "linear",
                                           "sglang.inplace_all_reduce"};
-  EXPECT_THAT(*resolve_split_ops(op_table(), names), ElementsAre("attention", "linear", "all_reduce"));
-  EXPECT_THAT(*resolve_split_ops(op_table(), {}), IsEmpty());
+  EXPECT_THAT(*resolve_split_ops(built_in_ops(), names), ElementsAre("attention", "linear", "all_reduce"));
+  EXPECT_THAT(*resolve_split_ops(built_in_ops(), {}), IsEmpty());
 }
 
 TEST(SplitOps, ASpellingOfSglangWithoutOperatorSaysSo) {
   for (const std::string name : {"sglang.gdn_with_output", "sglang.moe_forward_piecewise_cuda_graph_impl"}) {
-    const Status status = resolve_split_ops(op_table(), std::vector{name}).status();
+    const Status status = resolve_split_ops(built_in_ops(), std::vector{name}).status();
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
     EXPECT_THAT(status.message(), AllOf(HasSubstr(name), HasSubstr("does not exist yet")));
   }

@@ -9,7 +9,7 @@
 
 #include "tessera/ir/graph_test_util.h"
 #include "tessera/ir/verify.h"
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 #include "tessera/piecewise/stitching_test_util.h"
 
 namespace tessera {
@@ -103,9 +103,9 @@ constexpr const char* kAcrossTheCut = R"(graph @g {
 })";
 
 StitchingGraph split_across() {
-  const ir::Graph graph = *ir::parse_graph(kAcrossTheCut, &op_table());
-  EXPECT_TRUE(ir::verify(graph, op_table()).ok());
-  StitchingGraph stitched = *split_graph(graph, op_table(), std::vector<std::string>{"attention"});
+  const ir::Graph graph = *ir::parse_graph(kAcrossTheCut, &built_in_ops());
+  EXPECT_TRUE(ir::verify(graph, built_in_ops()).ok());
+  StitchingGraph stitched = *split_graph(graph, built_in_ops(), std::vector<std::string>{"attention"});
   EXPECT_EQ(testing::broken_rule(graph, stitched), "");
   return stitched;
 }

@@ -41,7 +41,7 @@ Status forward_error(RunnerBench& bench, const std::vector<TestRequest>& request
 }
 
 float* weight(RunnerBench& bench, const std::string& name) {
-  return reinterpret_cast<float*>(bench.runner->parts().externals.find(name, {}));
+  return reinterpret_cast<float*>(bench.runner->parts().externals.find(name, {}).raw());
 }
 
 class DebugModeOf : public ::testing::TestWithParam<std::string> {};
@@ -117,7 +117,7 @@ TEST(DebugMode, AMovedAddressFailsItsForwardAndNoOther) {
                {"k_cache.2", "state %", "piece 4"}};
   ExternalValues& externals = bench.runner->parts().externals;
   for (const auto& c : cases) {
-    std::byte* const address = externals.find(c.name, {});
+    const DeviceAddress address = externals.find(c.name, {});
     externals.add(c.name, address + 256);
     const Status status = forward_error(bench, kPrompt);
     EXPECT_EQ(status.code(), StatusCode::kInternal);
@@ -204,7 +204,7 @@ class BakingOp final : public BoundOp {
   Status enqueue(Stream& stream) const override {
     const bool bad = stream.recording();
     return static_cast<CpuStream&>(stream).launch("bakes", [x = x_, y = y_, bad] {
-      std::memcpy(y.data, x.data, static_cast<std::size_t>(x.bytes()));
+      std::memcpy(y.data.raw(), x.data.raw(), static_cast<std::size_t>(x.bytes()));
       if (bad) y.as<float>()[0] = NAN;
     });
   }

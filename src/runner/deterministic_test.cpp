@@ -7,7 +7,7 @@
 #include <set>
 
 #include "tessera/device/testing/environment.h"
-#include "tessera/ops/backend.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {
@@ -61,11 +61,12 @@ Result<Ways> make_ways(const std::string& golden, ir::DType dtype, std::vector<s
   options.prefill_sizes = std::move(prefill_sizes);
   options.max_tokens = 96;
   const std::string folder = testing::data_path("goldens/" + golden);
-  const ModelConfig config = TRY(ModelConfig::read(folder));
-  ModelGraphs graphs = TRY(build_model(
-      config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests}, op_table()));
+  const ModelConfig config = TRY(ModelConfig::read(folder, built_in_families()));
+  ModelGraphs graphs =
+      TRY(build_model(config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests},
+                      built_in_ops(), built_in_families()));
   Ways ways;
-  ways.device = TRY(open_device(testing::test_device_name()));
+  ways.device = TRY(built_in_devices().open(testing::test_device_name()));
   Checkpoint checkpoint = TRY(Checkpoint::open(folder));
   Weights weights = TRY(Weights::load(graphs.weights, checkpoint_source(std::move(checkpoint)), *ways.device, false));
   ways.runner = TRY(ModelRunner::create(std::move(graphs), std::move(weights), *ways.device, std::move(options)));

@@ -46,7 +46,7 @@ Result<EditBuffers> EditBuffers::create(Device& device, std::int64_t vocab_size)
 }
 
 void EditBuffers::add_to(ExternalValues& externals) const {
-  std::byte* const base = memory_->data();
+  const DeviceAddress base = memory_->data();
   const auto add = [&](std::string_view name, std::int64_t offset) { externals.add(std::string(name), base + offset); };
   add(input_names::kEditFirst, layout_.rows);
   add(input_names::kEditCount, layout_.rows + kMaxChoiceRows * kElementBytes);
@@ -86,7 +86,7 @@ Status EditBuffers::stage_edits(const LogitEdits& edits, std::int64_t first, std
   for (auto row = masked; row != masked_end; ++row)
     rows_[2 * kRows + static_cast<std::size_t>(*row - first)] = static_cast<std::int32_t>(row - masked);
 
-  std::byte* const base = memory_->data();
+  const DeviceAddress base = memory_->data();
   const auto upload = [&](std::int64_t offset, const void* from, std::int64_t elements) -> Status {
     if (elements == 0) return ok_status();
     return stream.upload(base + offset, from, static_cast<std::size_t>(elements * kElementBytes));
@@ -100,9 +100,9 @@ Status EditBuffers::stage_edits(const LogitEdits& edits, std::int64_t first, std
                 (masked_end - masked) * words);
 }
 
-Status EditBuffers::stage_targets(const std::byte* sampled, std::int64_t num_sampled, std::span<const TokenId> given,
+Status EditBuffers::stage_targets(DeviceAddress sampled, std::int64_t num_sampled, std::span<const TokenId> given,
                                   Stream& stream) {
-  std::byte* const targets = memory_->data() + layout_.targets;
+  const DeviceAddress targets = memory_->data() + layout_.targets;
   if (num_sampled > 0) TRY(stream.copy(targets, sampled, static_cast<std::size_t>(num_sampled * kElementBytes)));
   if (given.empty()) return ok_status();
   return stream.upload(targets + num_sampled * kElementBytes, given.data(), given.size_bytes());

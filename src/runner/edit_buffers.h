@@ -31,8 +31,7 @@ class EditBuffers {
   Status stage_edits(const LogitEdits& edits, std::int64_t first, std::int64_t rows, std::int64_t padded_rows,
                      Stream& stream);
   // `sampled`, on the device, are the targets of the first rows, [num_sampled]; `given` of the others.
-  Status stage_targets(const std::byte* sampled, std::int64_t num_sampled, std::span<const TokenId> given,
-                       Stream& stream);
+  Status stage_targets(DeviceAddress sampled, std::int64_t num_sampled, std::span<const TokenId> given, Stream& stream);
 
  private:
   // Offsets in the memory.

@@ -67,7 +67,7 @@ Result<InputBuffers> InputBuffers::create(Device& device, InputLimits limits, St
   return buffers;
 }
 
-std::byte* InputBuffers::embeds() const { return memory_->data() + last_ids_bytes(limits_); }
+DeviceAddress InputBuffers::embeds() const { return memory_->data() + last_ids_bytes(limits_); }
 
 std::size_t InputBuffers::token_offset(std::size_t input, std::int64_t tokens) const {
   return boundary_ + packed(table_.tokens, input, tokens);
@@ -139,8 +139,7 @@ Status InputBuffers::stage_rows(std::span<const std::int32_t> rows, std::span<co
   return ok_status();
 }
 
-Status InputBuffers::keep_sampled(const std::byte* sampled_ids, std::int64_t first, std::int64_t count,
-                                  Stream& stream) {
+Status InputBuffers::keep_sampled(DeviceAddress sampled_ids, std::int64_t first, std::int64_t count, Stream& stream) {
   // Rows past what last_ids holds belong to no request: scoring wants many rows and samples none.
   const std::int64_t kept = std::clamp<std::int64_t>(limits_.max_requests - first, 0, count);
   return stream.copy(last_ids() + first * 4, sampled_ids, static_cast<std::size_t>(kept) * 4);

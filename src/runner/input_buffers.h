@@ -56,7 +56,7 @@ class InputBuffers {
   // Carried by the step buffer's next upload.
   Status stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling, std::int64_t padded_rows);
   // Copies sampled ids out of the arena: row r of last_ids from `first` on. On the device.
-  Status keep_sampled(const std::byte* sampled_ids, std::int64_t first, std::int64_t count, Stream& stream);
+  Status keep_sampled(DeviceAddress sampled_ids, std::int64_t first, std::int64_t count, Stream& stream);
   // The ids kept last, [count], once the stream has passed.
   Status download_sampled(std::span<TokenId> ids, Stream& stream) const;
 
@@ -67,8 +67,8 @@ class InputBuffers {
   std::size_t token_offset(std::size_t input, std::int64_t tokens) const;
   std::size_t row_offset(std::size_t input, std::int64_t rows) const;
   Status stage_embeddings(const ForwardBatch& batch, Stream& stream);
-  std::byte* last_ids() const { return memory_->data(); }
-  std::byte* embeds() const;
+  DeviceAddress last_ids() const { return memory_->data(); }
+  DeviceAddress embeds() const;
 
   InputLimits limits_;
   StepBuffer* step_;

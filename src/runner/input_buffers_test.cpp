@@ -163,31 +163,30 @@ TEST_F(InputBuffersTest, InputsOfABucketArePackedAroundOneFixedPlace) {
            name == "seed" || name == "choice" || name == "sample_position";
   };
   for (const auto& [tokens, rows] : {std::pair(1, 1), std::pair(8, 4), std::pair(3, 2)}) {
-    std::vector<std::byte*> row_places, token_places;
+    std::vector<DeviceAddress> row_places, token_places;
     for (const char* name : kNames) {
-      std::byte* const address = addresses_.find(name, bucket(tokens, rows));
-      ASSERT_NE(address, nullptr) << name;
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address) % kDeviceAlignment, 0u) << name;
+      const DeviceAddress address = addresses_.find(name, bucket(tokens, rows));
+      ASSERT_TRUE(address) << name;
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address.raw()) % kDeviceAlignment, 0u) << name;
       if (std::string_view(name) == "last_ids" || std::string_view(name) == "input_embeds") continue;
       (is_row(name) ? row_places : token_places).push_back(address);
     }
-    for (std::vector<std::byte*>* places : {&row_places, &token_places}) {
+    for (std::vector<DeviceAddress>* places : {&row_places, &token_places}) {
       std::sort(places->begin(), places->end());
       EXPECT_EQ(std::adjacent_find(places->begin(), places->end()), places->end());
     }
     EXPECT_EQ(token_places.front(), addresses_.find("input_ids", bucket(8, 4))) << "the fixed place";
     // Elements are few: each input takes one unit of alignment.
-    EXPECT_EQ(token_places.front() - row_places.front(), std::ssize(row_places) * std::ptrdiff_t{kDeviceAlignment});
-    EXPECT_EQ(token_places.back() - token_places.front(),
-              std::ssize(token_places) * std::ptrdiff_t{kDeviceAlignment} - std::ptrdiff_t{kDeviceAlignment});
+    EXPECT_EQ(token_places.front(), row_places.front() + row_places.size() * kDeviceAlignment);
+    EXPECT_EQ(token_places.back(), token_places.front() + (token_places.size() - 1) * kDeviceAlignment);
   }
   EXPECT_EQ(buffers_.bytes(), InputBuffers::bytes_needed(buffers_.limits()));
   EXPECT_EQ(buffers_.bytes(), std::ssize(kNames) * static_cast<std::int64_t>(kDeviceAlignment));
 }
 
 TEST_F(InputBuffersTest, KeepsSampledIdsUpToWhatThereAreRequests) {
-  const std::vector<std::int32_t> sampled = {5, 6, 7, 8};
-  const auto* bytes = reinterpret_cast<const std::byte*>(sampled.data());
+  std::vector<std::int32_t> sampled = {5, 6, 7, 8};
+  const DeviceAddress bytes{reinterpret_cast<std::byte*>(sampled.data())};
   std::vector<TokenId> ids(3);
   ASSERT_TRUE(buffers_.keep_sampled(bytes, 0, 2, *stream_).ok());
   ASSERT_TRUE(buffers_.keep_sampled(bytes + 8, 2, 2, *stream_).ok()) << "one of two has a place";

@@ -47,7 +47,7 @@ Result<KvStorage> KvStorage::create(const ir::Graph& graph, std::span<const std:
     offsets.push_back(total);
     total += align_up(TRY(state_bytes(state, group, num_pages[group])));
     storage.states_.push_back(
-        {.name = state.name, .group = group, .address = nullptr, .page_bytes = TRY(state_bytes(state, group, 1))});
+        {.name = state.name, .group = group, .address = {}, .page_bytes = TRY(state_bytes(state, group, 1))});
   }
   storage.memory_ = TRY(device.allocate(static_cast<std::size_t>(total), "KV cache"));
   for (std::size_t i = 0; i < offsets.size(); ++i) {

@@ -30,14 +30,14 @@ class KvStorage {
   // Copies a slot over all states of its group. Asynchronous on `stream`. Precondition: both slots are there.
   Status copy(const SlotCopy& copy, Stream& stream) const;
   std::span<const std::int64_t> num_pages() const { return num_pages_; }
-  std::byte* data() const { return memory_->data(); }
+  DeviceAddress data() const { return memory_->data(); }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
  private:
   struct State {
     std::string name;
     std::size_t group;
-    std::byte* address;
+    DeviceAddress address;
     std::int64_t page_bytes;
   };
 

@@ -91,16 +91,16 @@ TEST(KvStorage, EveryStateHasAnAlignedRangeOfItsOwnAndAZeroedReservedPage) {
   EXPECT_THAT(storage.num_pages(), ElementsAre(7));
   ExternalValues externals;
   storage.add_to(externals);
-  std::map<std::string, std::byte*> states;
+  std::map<std::string, DeviceAddress> states;
   for (const std::string name : {"k_cache.0", "k_cache.1", "v_cache.0", "v_cache.1"}) {
     states[name] = externals.find(name, {});
-    ASSERT_NE(states[name], nullptr) << name;
+    ASSERT_TRUE(states[name]) << name;
   }
 
   // [begin, end) of each; 7 pages of 30 and of 96 bytes.
-  std::vector<std::pair<std::byte*, std::byte*>> ranges;
+  std::vector<std::pair<DeviceAddress, DeviceAddress>> ranges;
   for (const auto& [name, begin] : states) {
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(begin) % kDeviceAlignment, 0u) << name;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(begin.raw()) % kDeviceAlignment, 0u) << name;
     ranges.emplace_back(begin, begin + 7 * (name.ends_with("0") ? 30 : 96));
   }
   std::sort(ranges.begin(), ranges.end());

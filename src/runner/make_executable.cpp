@@ -5,28 +5,27 @@
 #include <chrono>
 
 #include "tessera/base/log.h"
-#include "tessera/ops/backend.h"
-#include "tessera/ops/registry.h"
 #include "tessera/piecewise/splitter.h"
 
 namespace tessera {
 
 Result<const KernelTable*> kernels_of(const RunnerOptions& options, const Device& device) {
   if (options.kernels != nullptr) return options.kernels;
-  return TRY(backend_of(device.properties().kind))->kernels;
+  return options.registry->devices.kernels(device.properties().type);
 }
 
 Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, const RunnerOptions& options,
                                                     const ExecutionEnvironment& environment, MemoryPlanKind memory,
                                                     bool log) {
+  const Registry& registry = *options.registry;
   ProfileCache cache({.root = options.cache_dir});
   const std::unique_ptr<Compiler> compiler =
-      TRY(options.compilers.make(options.compiler, {.device = environment.device,
-                                                    .ops = op_table(),
-                                                    .kernels = *TRY(kernels_of(options, environment.device)),
-                                                    .options = {.deterministic = options.deterministic},
-                                                    .cache = &cache}));
-  StitchingGraph stitched = TRY(split_graph(spec.graph, op_table(), spec.split_ops));
+      TRY(registry.compilers.make(options.compiler, {.device = environment.device,
+                                                     .ops = registry.ops,
+                                                     .kernels = *TRY(kernels_of(options, environment.device)),
+                                                     .options = {.deterministic = options.deterministic},
+                                                     .cache = &cache}));
+  StitchingGraph stitched = TRY(split_graph(spec.graph, registry.ops, spec.split_ops));
   const std::string name = stitched.name;
   const std::int64_t pieces = stitched.num_pieces();
   if (log) {

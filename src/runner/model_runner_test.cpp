@@ -244,7 +244,7 @@ TEST(ModelRunner, ManyEagerSizesDoNotEvictCapturedOnes) {
 TEST(ModelRunner, MemoryIsByWhatTakesIt) {
   const RunnerOptions options = small_options();
   RunnerBench bench = make_captured("llama", options);
-  const ModelConfig config = *ModelConfig::read(TESSERA_SOURCE_DIR "/tests/data/goldens/llama");
+  const ModelConfig config = *ModelConfig::read(TESSERA_SOURCE_DIR "/tests/data/goldens/llama", built_in_families());
   const MemoryLedger ledger = bench.runner->memory();
   // Keys and values: 3 layers of 33 pages of 8 tokens of 2 heads of 16 floats.
   EXPECT_EQ(ledger.kv_cache, 3 * 2 * 33 * 8 * 2 * 16 * 4);

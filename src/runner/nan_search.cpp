@@ -26,9 +26,9 @@ std::vector<ir::ValueId> written_by(const Program& program, const ir::Node& call
 
 }  // namespace
 
-Result<std::string> NanSearch::place_in(const ir::Type& type, const std::byte* data, const ir::Bucket& real) {
+Result<std::string> NanSearch::place_in(const ir::Type& type, DeviceAddress data, const ir::Bucket& real) {
   if (!ir::is_floating_point(type.dtype) || !rows_lead(type)) return std::string();
-  const TensorView view = TRY(make_view(type, real, nullptr));
+  const TensorView view = TRY(make_view(type, real, {}));
   host_.resize(static_cast<std::size_t>(view.bytes()));
   TRY(stream_.download(host_.data(), data, host_.size()));
   TRY(stream_.synchronize());
@@ -88,7 +88,7 @@ Result<std::string> NanSearch::blame(const Forward& forward, std::size_t part, c
     if (value.kind == ir::ValueKind::kResult) continue;
     const TensorView view = TRY(forward.executable.value(forward.bucket, part, id));
     // What an earlier executable left in the arena was looked at when that made it.
-    if (view.data >= arena_.base() && view.data < arena_.base() + arena_.size()) continue;
+    if (view.data.handle == arena_.base().handle) continue;
     if (value.kind == ir::ValueKind::kState) {
       unknown += fmt::format(", and {} %{} was not searched", ir::value_kind_name(value.kind), name);
       continue;

@@ -34,7 +34,7 @@ class NanSearch {
   Result<std::string> first_graph(const Forward& forward);
   Result<std::string> blame(const Forward& forward, std::size_t part, const ir::Node& call, const std::string& place);
   // " row 3 column 17" of the real rows; empty: none, or no such rows.
-  Result<std::string> place_in(const ir::Type& type, const std::byte* data, const ir::Bucket& real);
+  Result<std::string> place_in(const ir::Type& type, DeviceAddress data, const ir::Bucket& real);
 
   Stream& stream_;
   const Arena& arena_;

@@ -33,7 +33,7 @@ class TokenCountPlan final : public OpPlan {
   }
   std::int64_t bytes() const override { return static_cast<std::int64_t>(kDeviceAlignment); }
   std::vector<std::string_view> kernels(BatchKind /*kind*/) const override { return {"token count"}; }
-  const float* count() const { return reinterpret_cast<const float*>(step_.device_address(offset_)); }
+  const float* count() const { return reinterpret_cast<const float*>(step_.device_address(offset_).raw()); }
 
  private:
   StepBuffer& step_;
@@ -94,8 +94,10 @@ TEST(PlannedOp, ARefusalFailsTheForwardAndLeavesTheNextOneUsable) {
 TEST(OpPlans, PredictedBytesAreWhatPlansTake) {
   const KernelTable kernels = planned_kernels();
   RunnerBench bench = make_bench("llama", small_options());
-  const ModelConfig config = *ModelConfig::read(TESSERA_SOURCE_DIR "/tests/data/goldens/qwen2-swa");
-  const ModelGraphs graphs = *build_model(config, {.page_size = 8, .max_requests = 4}, op_table());
+  const ModelConfig config =
+      *ModelConfig::read(TESSERA_SOURCE_DIR "/tests/data/goldens/qwen2-swa", built_in_families());
+  const ModelGraphs graphs =
+      *build_model(config, {.page_size = 8, .max_requests = 4}, built_in_ops(), built_in_families());
   const std::array<const ir::Graph*, 1> bodies{&graphs.body};
   const std::vector<std::int64_t> num_pages{33, 17};
   const OpPlans::Source source{

@@ -20,9 +20,9 @@ using ::testing::SizeIs;
 using testing::small_options;
 
 ModelGraphs graphs_of(const std::string& folder, const RunnerOptions& options, ir::DType dtype = ir::DType::kFloat32) {
-  const ModelConfig config = *ModelConfig::read(folder);
+  const ModelConfig config = *ModelConfig::read(folder, built_in_families());
   return *build_model(config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests},
-                      op_table());
+                      built_in_ops(), built_in_families());
 }
 std::string golden(const std::string& name) { return TESSERA_SOURCE_DIR "/tests/data/goldens/" + name; }
 

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "tessera/compile/compiler_registry.h"
 #include "tessera/ops/op.h"
 #include "tessera/piecewise/executable.h"
+#include "tessera/runner/registry.h"
 #include "tessera/runner/rules.h"
 
 namespace tessera {
@@ -32,9 +33,9 @@ struct RunnerOptions {
   std::vector<std::string> split_ops;         // of the prefill runner; empty with graphs.prefill_whole
   std::vector<std::string> decode_split_ops;  // of the decode runner
   std::int64_t decode_query_length = 1;       // tokens that each request of a decode forward adds
-  std::string compiler = "eager";             // one of `compilers`
-  CompilerRegistry compilers = built_in_compilers();
-  std::string cache_dir;  // where the compiler keeps what it made; empty: nowhere
+  std::shared_ptr<const Registry> registry = shared_built_ins();
+  std::string compiler = "eager";  // of the registry
+  std::string cache_dir;           // where the compiler keeps what it made; empty: nowhere
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   Planner planner = plan_memory;         // tests plan wrongly on purpose
   const KernelTable* kernels = nullptr;  // null: the device's; tests bind wrong ones on purpose

@@ -18,7 +18,8 @@
 
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/model/checkpoint.h"
-#include "tessera/ops/registry.h"
+#include "tessera/model/family.h"
+#include "tessera/ops/built_in_ops.h"
 #include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/model_runner.h"
 
@@ -32,7 +33,7 @@ inline RunnerOptions small_options() {
   RunnerOptions options;
   options.prefill_sizes = {4, 16, 40};
   options.decode_sizes = {1, 2, 4};
-  options.split_ops = default_split_ops(op_table());
+  options.split_ops = default_split_ops(built_in_ops());
   options.max_tokens = 48;
   options.max_requests = 4;
   options.context_length = kTestContext;
@@ -112,9 +113,10 @@ struct RunnerBench {
 inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptions options,
                                           ir::DType dtype = ir::DType::kFloat32, FaultPlan faults = {}) {
   const std::string folder = std::string(TESSERA_SOURCE_DIR "/tests/data/goldens/") + golden;
-  const ModelConfig config = TRY(ModelConfig::read(folder));
-  ModelGraphs graphs = TRY(build_model(
-      config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests}, op_table()));
+  const ModelConfig config = TRY(ModelConfig::read(folder, built_in_families()));
+  ModelGraphs graphs =
+      TRY(build_model(config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests},
+                      built_in_ops(), built_in_families()));
   options.num_pages.resize(graphs.body.cache_groups.size(), options.num_pages.front());
   RunnerBench bench;
   bench.device = TRY(FakeDevice::create(faults, {.threads = 1}));

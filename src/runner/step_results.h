@@ -39,7 +39,7 @@ class StepResults {
 
   std::vector<Slot> whole_;  // [slots]: all the room there is
   std::vector<Slot> slots_;  // [slots]: what is in use
-  std::unique_ptr<Allocation> memory_;
+  std::unique_ptr<HostAllocation> memory_;
 };
 
 }  // namespace tessera

@@ -30,7 +30,7 @@ class Outcome {
     return ok_status();
   }
   // Valid once the stream has passed.
-  Status download(const std::byte* from, std::size_t bytes, Stream& stream) {
+  Status download(DeviceAddress from, std::size_t bytes, Stream& stream) {
     sections_.push_back({memory_->data() + used_, bytes});
     used_ += bytes;
     return stream.download(sections_.back().data(), from, bytes);
@@ -40,7 +40,7 @@ class Outcome {
 
  private:
   Device& device_;
-  std::unique_ptr<Allocation> memory_;
+  std::unique_ptr<HostAllocation> memory_;
   std::vector<std::span<std::byte>> sections_;
   std::size_t used_ = 0;
 };
@@ -269,7 +269,7 @@ class Verifier {
 
   // The used pages of one state: they lie at its start.
   struct KvRange {
-    std::byte* data;
+    DeviceAddress data;
     std::size_t bytes;
     std::size_t page_bytes;
   };
@@ -313,7 +313,7 @@ class Verifier {
   // values and which nobody reads.
   Status read(const Executable& executable, const ir::Bucket& bucket, std::int64_t real, bool states,
               Outcome& outcome) {
-    std::vector<std::span<const std::byte>> parts;
+    std::vector<std::pair<DeviceAddress, std::size_t>> parts;
     for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
       const TensorView view = TRY(executable.output(bucket, i));
       parts.emplace_back(view.data,
@@ -325,9 +325,9 @@ class Verifier {
       parts.emplace_back(range.data + range.page_bytes, range.bytes - range.page_bytes);
     }
     std::size_t total = 0;
-    for (const std::span<const std::byte> part : parts) total += part.size();
+    for (const auto& [address, bytes] : parts) total += bytes;
     TRY(outcome.begin(total));
-    for (const std::span<const std::byte> part : parts) TRY(outcome.download(part.data(), part.size(), *r_.stream));
+    for (const auto& [address, bytes] : parts) TRY(outcome.download(address, bytes, *r_.stream));
     return r_.stream->synchronize();
   }
 
@@ -386,7 +386,7 @@ class Verifier {
   std::int64_t used_pages_ = 0;          // of the batch at hand, page 0 included
   std::unique_ptr<Allocation> content_;  // what every state starts with, on the device
   TokenId poisoned_id_;
-  std::byte* row_ = nullptr;
+  DeviceAddress row_;
   std::size_t row_bytes_ = 0;
   std::vector<std::byte> saved_row_;
 };

@@ -178,7 +178,7 @@ const ir::OpDecl kPair{
     .name = "pair", .summary = "", .operands = {{"x"}}, .infer = infer_pair, .decompose = decompose_pair};
 
 TEST(FuseNativeForms, NodesThatDependStandInTheNativeFormsOrder) {
-  std::vector<const ir::OpDecl*> declarations(op_table().all().begin(), op_table().all().end());
+  std::vector<const ir::OpDecl*> declarations(built_in_ops().all().begin(), built_in_ops().all().end());
   declarations.push_back(&kPair);
   const ir::OpTable ops(declarations);
   const FusedForm form{.op = "pair", .operands = {{ir::DType::kFloat32, {ir::Symbol::kTokens, 8}}}, .attributes = {}};
@@ -206,7 +206,7 @@ TEST(FuseNativeForms, AFormThatCannotBeSearchedForIsADefect) {
   const ir::Type x{ir::DType::kFloat32, {ir::Symbol::kTokens, 8}};
   const auto message = [&](Decompose decompose) {
     const FusedForm form{.op = "add", .operands = {x, x}, .attributes = {}, .decompose = decompose};
-    return NativeForm::create(form, op_table()).status().message();
+    return NativeForm::create(form, built_in_ops()).status().message();
   };
   EXPECT_EQ(message(use_one), "add: its native form does not use operand 1");
   EXPECT_EQ(message(start_twice), "add: node 1 of its native form, silu, takes nothing from those before it");
@@ -217,12 +217,12 @@ TEST(FuseNativeForms, AFormThatCannotBeSearchedForIsADefect) {
 TEST(FuseNativeForms, EveryOperatorWithANativeFormIsLookedFor) {
   std::set<std::string_view> looked_for;
   for (const FusedForm& form : fused_forms()) {
-    const Result<NativeForm> example = NativeForm::create(form, op_table());
+    const Result<NativeForm> example = NativeForm::create(form, built_in_ops());
     EXPECT_TRUE(example.ok()) << example.status().to_string();
     if (form.decompose == nullptr) looked_for.insert(form.op);
   }
   std::set<std::string_view> declared;
-  for (const ir::OpDecl* decl : op_table().all())
+  for (const ir::OpDecl* decl : built_in_ops().all())
     if (decl->decompose != nullptr) declared.insert(decl->name);
   EXPECT_EQ(looked_for, declared);
 }

@@ -14,6 +14,7 @@
 #include "tessera/device/testing/environment.h"
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/model/config.h"
+#include "tessera/model/family.h"
 #include "tessera/model/model.h"
 #include "tessera/ops/attention.h"
 
@@ -29,9 +30,9 @@ std::vector<std::string> model_names() {
 }
 
 ModelGraphs build(const std::string& name, const ModelOptions& options) {
-  const Result<ModelConfig> config = ModelConfig::read(testing::data_path("goldens/" + name));
+  const Result<ModelConfig> config = ModelConfig::read(testing::data_path("goldens/" + name), built_in_families());
   EXPECT_TRUE(config.ok()) << config.status().to_string();
-  Result<ModelGraphs> graphs = build_model(*config, options, op_table());
+  Result<ModelGraphs> graphs = build_model(*config, options, built_in_ops(), built_in_families());
   EXPECT_TRUE(graphs.ok()) << graphs.status().to_string();
   return *std::move(graphs);
 }
@@ -43,12 +44,12 @@ TEST_P(ModelPasses, ExpandedGraphsComeBackAsTheyWere) {
     for (const int ranks : {1, 2}) {
       const ModelGraphs graphs = build(GetParam(), {.dtype = dtype, .tp_size = ranks});
       for (const ir::Graph* own : {&graphs.body, &graphs.head, &graphs.sampler, &graphs.choose, &graphs.logprobs}) {
-        const Result<ir::Graph> expanded = expand_native_forms(*own, op_table());
+        const Result<ir::Graph> expanded = expand_native_forms(*own, built_in_ops());
         ASSERT_TRUE(expanded.ok()) << expanded.status().to_string();
-        ASSERT_TRUE(ir::verify(*expanded, op_table()).ok()) << ir::verify(*expanded, op_table()).to_string();
+        ASSERT_TRUE(ir::verify(*expanded, built_in_ops()).ok()) << ir::verify(*expanded, built_in_ops()).to_string();
         for (const ir::Node& node : expanded->nodes)
-          EXPECT_EQ(op_table().find(node.op)->decompose, nullptr) << node.op << " is left";
-        const Result<PassRun> run = run_passes(*expanded, op_table());
+          EXPECT_EQ(built_in_ops().find(node.op)->decompose, nullptr) << node.op << " is left";
+        const Result<PassRun> run = run_passes(*expanded, built_in_ops());
         ASSERT_TRUE(run.ok()) << run.status().to_string();
         EXPECT_EQ(ir::to_text(run->graph), ir::to_text(*own));
         EXPECT_TRUE(ir::structurally_equal(run->graph, *own));
@@ -59,7 +60,7 @@ TEST_P(ModelPasses, ExpandedGraphsComeBackAsTheyWere) {
 TEST_P(ModelPasses, TheModelsOwnGraphsNeedNone) {
   const ModelGraphs graphs = build(GetParam(), {});
   for (const ir::Graph* own : {&graphs.body, &graphs.head, &graphs.sampler, &graphs.choose, &graphs.logprobs}) {
-    const Result<PassRun> run = run_passes(*own, op_table());
+    const Result<PassRun> run = run_passes(*own, built_in_ops());
     ASSERT_TRUE(run.ok()) << run.status().to_string();
     for (const PassReport& report : run->reports) EXPECT_FALSE(report.changed) << report.pass << " on " << report.graph;
   }
@@ -74,7 +75,7 @@ class BodyRun {
   // "hidden" of `body`, whose inputs and weights have equal contents wherever their names are equal.
   std::vector<float> hidden(const ir::Graph& body) {
     plan(body.cache_groups.size());
-    const Result<Program> program = eager_program(body, op_table(), cpu_kernels());
+    const Result<Program> program = eager_program(body, built_in_ops(), cpu_kernels());
     EXPECT_TRUE(program.ok()) << program.status().to_string();
     ir::Bucket bucket = testing::tokens(kTokens);
     for (std::size_t group = 0; group < ir::kMaxCacheGroups; ++group) bucket[ir::page_symbol(group)] = 3;
@@ -148,7 +149,7 @@ class BodyRun {
 
 TEST_P(ModelPasses, ExpandedAndFusedAgree) {
   const ModelGraphs graphs = build(GetParam(), {.page_size = BodyRun::kPageSize, .max_requests = 2});
-  const Result<ir::Graph> expanded = expand_native_forms(graphs.body, op_table());
+  const Result<ir::Graph> expanded = expand_native_forms(graphs.body, built_in_ops());
   ASSERT_TRUE(expanded.ok()) << expanded.status().to_string();
   ASSERT_GT(expanded->nodes.size(), graphs.body.nodes.size());
   BodyRun run;
@@ -180,7 +181,7 @@ TEST(ExpandNativeForms, ValuesKeepTheirNamesAndNewOnesAvoidThem) {
       %n, %sum = add_rms_norm(%n.add, %r, %w) {eps = 1e-05}
       %y = silu_mul(%n)
       return %y, %sum)");
-  const Result<ir::Graph> expanded = expand_native_forms(graph, op_table());
+  const Result<ir::Graph> expanded = expand_native_forms(graph, built_in_ops());
   ASSERT_TRUE(expanded.ok()) << expanded.status().to_string();
   EXPECT_EQ(ir::to_text(*expanded), testing::graph(R"(
       %n.add = silu(%x)

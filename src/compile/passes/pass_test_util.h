@@ -12,7 +12,7 @@
 #include "tessera/compile/pass.h"
 #include "tessera/ir/text.h"
 #include "tessera/ir/verify.h"
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 
 namespace tessera::testing {
 
@@ -37,10 +37,10 @@ inline constexpr std::string_view kDeclarations = R"(
 
 inline ir::Graph parse_statements(std::string_view statements) {
   const std::string text = "graph @g {" + std::string(kDeclarations) + std::string(statements) + "}";
-  Result<ir::Graph> parsed = ir::parse_graph(text, &op_table());
+  Result<ir::Graph> parsed = ir::parse_graph(text, &built_in_ops());
   EXPECT_TRUE(parsed.ok()) << parsed.status().to_string() << "\n" << statements;
   if (!parsed.ok()) return {};
-  const Status status = ir::verify(*parsed, op_table());
+  const Status status = ir::verify(*parsed, built_in_ops());
   EXPECT_TRUE(status.ok()) << status.to_string() << "\n" << statements;
   return *std::move(parsed);
 }
@@ -50,10 +50,10 @@ inline std::string graph(std::string_view statements) { return ir::to_text(parse
 
 // What a pass makes of it, verified; kUnchanged where the pass finds nothing to do.
 inline std::string after(PassResult (*pass)(const ir::Graph&, const ir::OpTable&), std::string_view statements) {
-  Result<std::optional<ir::Graph>> result = pass(parse_statements(statements), op_table());
+  Result<std::optional<ir::Graph>> result = pass(parse_statements(statements), built_in_ops());
   if (!result.ok()) return result.status().to_string();
   if (!result->has_value()) return std::string(kUnchanged);
-  const Status status = ir::verify(**result, op_table());
+  const Status status = ir::verify(**result, built_in_ops());
   EXPECT_TRUE(status.ok()) << status.to_string() << "\n" << ir::to_text(**result);
   return ir::to_text(**result);
 }

@@ -12,7 +12,7 @@
 #include "tessera/compile/value_memory_test_util.h"
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/ir/builder.h"
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 
 namespace tessera {
 namespace {
@@ -26,7 +26,7 @@ constexpr std::int64_t kEdits = 2 * kRows;
 // Values of f32[R, 8], some under several names, some written by logit_edits.
 class RandomGraph {
  public:
-  explicit RandomGraph(std::uint64_t seed) : random_(seed), b_("random", op_table()) {}
+  explicit RandomGraph(std::uint64_t seed) : random_(seed), b_("random", built_in_ops()) {}
 
   Result<ir::Graph> make(int nodes) {
     const ir::Type rows{DType::kFloat32, {ir::Symbol::kRows, 8}};
@@ -107,7 +107,7 @@ class RandomGraph {
 class Runner {
  public:
   std::vector<std::vector<float>> run(const ir::Graph& graph) {
-    const Result<Program> program = eager_program(graph, op_table(), cpu_kernels());
+    const Result<Program> program = eager_program(graph, built_in_ops(), cpu_kernels());
     EXPECT_TRUE(program.ok()) << program.status().to_string();
     ir::Bucket bucket;
     bucket[ir::Symbol::kRows] = kRows;
@@ -167,7 +167,7 @@ TEST(RandomGraphs, EveryPassKeepsWhatTheyCompute) {
     const auto before = runner.run(*graph);
     for (std::size_t i = 0; i <= pass_list().size(); ++i) {
       const auto passes = i < pass_list().size() ? pass_list().subspan(i, 1) : pass_list();
-      const Result<PassRun> run = run_passes(*graph, op_table(), {}, passes);
+      const Result<PassRun> run = run_passes(*graph, built_in_ops(), {}, passes);
       ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status().to_string() << "\n" << ir::to_text(*graph);
       if (ir::structurally_equal(run->graph, *graph)) continue;
       ++changes[i];

@@ -21,7 +21,6 @@ Result<DeviceProperties> CpuDevice::read_properties(Options options) {
   }
   const HostCpu cpu = read_host_cpu();
   DeviceProperties properties;
-  properties.kind = DeviceKind::kCpu;
   properties.memory_bytes = read_host_memory().total_bytes;
   properties.has_native_bf16 = cpu.has_native_bf16;
   properties.block_bytes = sysconf(_SC_PAGESIZE);
@@ -57,6 +56,10 @@ Result<std::unique_ptr<Allocation>> CpuDevice::allocate(std::size_t bytes, std::
 Result<std::unique_ptr<Arena>> CpuDevice::create_arena(ArenaOptions options) {
   TRY(enter(DeviceCall::kCreateArena, options.name));
   return TRY(CpuArena::create(*this, std::move(options)));
+}
+
+Result<std::unique_ptr<HostAllocation>> CpuDevice::allocate_host(std::size_t bytes, std::string_view name) {
+  return std::make_unique<CpuHostAllocation>(TRY(allocate(bytes, name)));
 }
 
 Result<std::unique_ptr<Stream>> CpuDevice::create_stream(std::string name) {

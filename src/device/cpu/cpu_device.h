@@ -65,10 +65,10 @@ class CpuStream : public Stream {
     return enqueue(CpuLaunch(name, kernel));
   }
 
-  Status upload(std::byte* device, const void* host, std::size_t bytes) override;
-  Status download(void* host, const std::byte* device, std::size_t bytes) override;
-  Status copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
-  Status fill(std::byte* to, std::uint8_t value, std::size_t bytes) override;
+  Status upload(DeviceAddress device, const void* host, std::size_t bytes) override;
+  Status download(void* host, DeviceAddress device, std::size_t bytes) override;
+  Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) override;
+  Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) override;
   Status record(Event& event) override;
   Status wait(Event& event) override;
   Status synchronize() override;
@@ -105,9 +105,7 @@ class CpuDevice : public Device {
   // properties().memory_bytes, so that overcommitted memory fails here and not when it is touched.
   Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
   // The same memory: host and device are one.
-  Result<std::unique_ptr<Allocation>> allocate_host(std::size_t bytes, std::string_view name) override {
-    return allocate(bytes, name);
-  }
+  Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) override;
   Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
   Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
   using Device::create_event;

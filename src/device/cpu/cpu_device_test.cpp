@@ -198,8 +198,8 @@ TEST(CpuDevice, RefusesImpossibleThreadCounts) {
 TEST(CpuDevice, DescribesItself) {
   std::unique_ptr<CpuDevice> device = create_device(1);
   const DeviceProperties& properties = device->properties();
-  EXPECT_EQ(properties.kind, DeviceKind::kCpu);
-  EXPECT_EQ(device_kind_name(properties.kind), "cpu");
+  EXPECT_EQ(properties.type, "cpu");
+  EXPECT_TRUE(properties.on_host);
   EXPECT_THAT(properties.name, HasSubstr("1 thread"));
   EXPECT_GT(properties.memory_bytes, std::int64_t{64} << 20);
 }

@@ -1,7 +1,9 @@
 // Memory of the CPU device: single allocations and arenas. Both count against the device's limit.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "tessera/device/cpu/cpu_device.h"
 
@@ -21,6 +23,18 @@ class CpuAllocation final : public Allocation {
 
   CpuDevice& device_;
   std::string name_;
+};
+
+// Host and device are one: the same memory under its other name.
+class CpuHostAllocation final : public HostAllocation {
+ public:
+  explicit CpuHostAllocation(std::unique_ptr<Allocation> memory) : memory_(std::move(memory)) {
+    data_ = memory_->data().raw();
+    size_ = memory_->size();
+  }
+
+ private:
+  std::unique_ptr<Allocation> memory_;
 };
 
 // Addresses are mapped without access at creation; grow() opens them page by page.

@@ -26,30 +26,30 @@ Status CpuStream::enqueue(const CpuLaunch& launch) {
   return status;
 }
 
-Status CpuStream::upload(std::byte* device, const void* host, std::size_t bytes) {
+Status CpuStream::upload(DeviceAddress device, const void* host, std::size_t bytes) {
   TRY(enter(DeviceCall::kUpload));
-  TRY(check_addresses(DeviceCall::kUpload, name_, device, host, bytes));
-  if (bytes > 0) std::memcpy(device, host, bytes);
+  TRY(check_addresses(DeviceCall::kUpload, name_, bool(device), host != nullptr, bytes));
+  if (bytes > 0) std::memcpy(device.raw(), host, bytes);
   return ok_status();
 }
 
-Status CpuStream::download(void* host, const std::byte* device, std::size_t bytes) {
+Status CpuStream::download(void* host, DeviceAddress device, std::size_t bytes) {
   TRY(enter(DeviceCall::kDownload));
-  TRY(check_addresses(DeviceCall::kDownload, name_, host, device, bytes));
-  if (bytes > 0) std::memcpy(host, device, bytes);
+  TRY(check_addresses(DeviceCall::kDownload, name_, host != nullptr, bool(device), bytes));
+  if (bytes > 0) std::memcpy(host, device.raw(), bytes);
   return ok_status();
 }
 
-Status CpuStream::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  TRY(check_addresses(DeviceCall::kLaunch, name_, to, from, bytes));
+Status CpuStream::copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) {
+  TRY(check_addresses(DeviceCall::kLaunch, name_, bool(to), bool(from), bytes));
   if (bytes == 0) return ok_status();
-  return launch("copy", [to, from, bytes] { std::memcpy(to, from, bytes); });
+  return launch("copy", [to = to.raw(), from = from.raw(), bytes] { std::memcpy(to, from, bytes); });
 }
 
-Status CpuStream::fill(std::byte* to, std::uint8_t value, std::size_t bytes) {
-  TRY(check_addresses(DeviceCall::kLaunch, name_, to, to, bytes));
+Status CpuStream::fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) {
+  TRY(check_addresses(DeviceCall::kLaunch, name_, bool(to), bool(to), bytes));
   if (bytes == 0) return ok_status();
-  return launch("fill", [to, value, bytes] { std::memset(to, value, bytes); });
+  return launch("fill", [to = to.raw(), value, bytes] { std::memset(to, value, bytes); });
 }
 
 Status CpuStream::record(Event& event) {

@@ -92,7 +92,8 @@ Status CudaDevice::read_properties() {
   }
   std::size_t bytes = 0;
   TRY(check(driver_.cuDeviceTotalMem(&bytes, device_), {"cuDeviceTotalMem", DeviceCall::kOpenDevice, name_}));
-  properties_ = {.kind = DeviceKind::kCuda,
+  properties_ = {.type = "cuda",
+                 .on_host = false,
                  .name = fmt::format("{}, {} multiprocessors, {:.1f} GiB", name.data(), multiprocessors,
                                      static_cast<double>(bytes) / (1 << 30)),
                  .memory_bytes = static_cast<std::int64_t>(bytes),
@@ -149,7 +150,7 @@ Result<std::unique_ptr<Allocation>> CudaDevice::allocate(std::size_t bytes, std:
   return TRY(CudaAllocation::create(*this, bytes, name));
 }
 
-Result<std::unique_ptr<Allocation>> CudaDevice::allocate_host(std::size_t bytes, std::string_view name) {
+Result<std::unique_ptr<HostAllocation>> CudaDevice::allocate_host(std::size_t bytes, std::string_view name) {
   TRY(enter(DeviceCall::kAllocate, name));
   return TRY(PinnedAllocation::create(*this, bytes, name));
 }

@@ -43,7 +43,7 @@ class CudaDevice final : public Device {
 
   const DeviceProperties& properties() const override { return properties_; }
   Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
-  Result<std::unique_ptr<Allocation>> allocate_host(std::size_t bytes, std::string_view name) override;
+  Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) override;
   // Backed by cuMemCreate, where the GPU can with handles that other processes and network cards take.
   Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
   Result<std::unique_ptr<Stream>> create_stream(std::string name) override;

@@ -88,7 +88,7 @@ TEST_F(CudaGpu, SteadyStepsDoNotTouchTheHeap) {
   constexpr int kSteps = 1000;
   constexpr std::size_t kBytes = 40000;  // many rounds of the staging ring
   std::unique_ptr<Allocation> memory = device_->allocate(kBytes, "x").value();
-  std::unique_ptr<Allocation> pinned = device_->allocate_host(64, "ids").value();
+  std::unique_ptr<HostAllocation> pinned = device_->allocate_host(64, "ids").value();
   std::unique_ptr<Stream> second = device_->create_stream("second").value();
   std::unique_ptr<Event> event = device_->create_event().value();
   std::unique_ptr<RecordedGraph> graph = record_fills(*memory, 4);
@@ -114,7 +114,7 @@ TEST_F(CudaGpu, SteadyStepsDoNotTouchTheHeap) {
 // Bug caught: a driver call, a lock or a wait in the calls of every step. Times in µs, generous by an order.
 TEST_F(CudaGpu, HostCostOfTheHotPath) {
   std::unique_ptr<Allocation> memory = device_->allocate(1 << 20, "x").value();
-  std::unique_ptr<Allocation> pinned = device_->allocate_host(400, "ids").value();
+  std::unique_ptr<HostAllocation> pinned = device_->allocate_host(400, "ids").value();
   std::unique_ptr<Event> event = device_->create_event().value();
   std::unique_ptr<RecordedGraph> graph = record_fills(*memory, 10);
   const std::vector<std::byte> host(400);
@@ -171,7 +171,7 @@ TEST_F(CudaGpu, CapturesAreQuick) {
 TEST_F(CudaGpu, LargeUploads) {
   constexpr std::size_t kBytes = std::size_t{256} << 20;
   std::unique_ptr<Allocation> memory = device_->allocate(kBytes, "x").value();
-  std::unique_ptr<Allocation> pinned = device_->allocate_host(kBytes, "pinned").value();
+  std::unique_ptr<HostAllocation> pinned = device_->allocate_host(kBytes, "pinned").value();
   const std::vector<std::byte> ordinary(kBytes, std::byte{1});
   std::fill_n(pinned->data(), kBytes, std::byte{1});
   const auto rate_gbs = [&](const void* host) {

@@ -34,7 +34,7 @@ Status open_status(FakeDriverOptions options, int ordinal = 0) {
 // Every kind of object of a device, each used once.
 Status use(Device& device) {
   std::unique_ptr<Allocation> memory = TRY(device.allocate(64, "weights"));
-  std::unique_ptr<Allocation> host = TRY(device.allocate_host(64, "batch"));
+  std::unique_ptr<HostAllocation> host = TRY(device.allocate_host(64, "batch"));
   std::unique_ptr<Arena> arena = TRY(device.create_arena({.reserve_bytes = 8 << 20, .name = "arena"}));
   TRY(arena->grow(64));
   TRY(arena->grow(3 << 20));
@@ -116,7 +116,8 @@ TEST(CudaDriver, DeviceDescribesItself) {
   const FakeDriver fake({.compute_capability = 89});
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
   const DeviceProperties& properties = device->properties();
-  EXPECT_EQ(properties.kind, DeviceKind::kCuda);
+  EXPECT_EQ(properties.type, "cuda");
+  EXPECT_FALSE(properties.on_host);
   EXPECT_EQ(properties.name, "Fake GPU, 7 multiprocessors, 0.2 GiB");
   EXPECT_EQ(properties.memory_bytes, 256 << 20);
   EXPECT_EQ(properties.threads, 7);
@@ -370,13 +371,13 @@ TEST(CudaDriver, PinnedMemoryIsNotStaged) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
   std::unique_ptr<Allocation> memory = device->allocate(1 << 20, "x").value();
-  std::unique_ptr<Allocation> from = device->allocate_host(1 << 20, "from").value();
+  std::unique_ptr<HostAllocation> from = device->allocate_host(1 << 20, "from").value();
   std::unique_ptr<Stream> stream = device->create_stream("main").value();
   ASSERT_TRUE(stream->upload(memory->data(), from->data(), 1 << 20).ok());
   EXPECT_EQ(fake.calls("cuMemcpyHtoDAsync"), 1);
   from->data()[7] = std::byte{42};
   ASSERT_TRUE(stream->synchronize().ok());
-  EXPECT_EQ(memory->data()[7], std::byte{42});
+  EXPECT_EQ(memory->data().raw()[7], std::byte{42});
   // A range that begins in pinned memory and ends past it is ordinary.
   EXPECT_FALSE(device->is_pinned(from->data() + 1, 1 << 20));
   EXPECT_TRUE(device->is_pinned(from->data() + 1, (1 << 20) - 1));

@@ -25,7 +25,7 @@ class CudaAllocation final : public Allocation {
 };
 
 // Host memory that the GPU reads and writes by itself, from any context.
-class PinnedAllocation final : public Allocation {
+class PinnedAllocation final : public HostAllocation {
  public:
   static Result<std::unique_ptr<PinnedAllocation>> create(CudaDevice& device, std::size_t bytes, std::string_view name);
   ~PinnedAllocation() override;

@@ -54,39 +54,39 @@ Status CudaStream::enter(DeviceCall call) const {
   return device_.enter(call, name_);
 }
 
-Status CudaStream::upload(std::byte* device, const void* host, std::size_t bytes) {
+Status CudaStream::upload(DeviceAddress device, const void* host, std::size_t bytes) {
   TRY(enter(DeviceCall::kUpload));
-  TRY(check_addresses(DeviceCall::kUpload, name_, device, host, bytes));
+  TRY(check_addresses(DeviceCall::kUpload, name_, bool(device), host != nullptr, bytes));
   if (bytes == 0) return ok_status();
   if (!device_.is_pinned(host, bytes)) {
-    return staging_->upload(handle_, device, static_cast<const std::byte*>(host), bytes);
+    return staging_->upload(handle_, device.raw(), static_cast<const std::byte*>(host), bytes);
   }
-  return device_.check(device_.driver().cuMemcpyHtoDAsync(address_of(device), host, bytes, handle_),
+  return device_.check(device_.driver().cuMemcpyHtoDAsync(address_of(device.raw()), host, bytes, handle_),
                        {"cuMemcpyHtoDAsync", DeviceCall::kUpload, name_, bytes});
 }
 
-Status CudaStream::download(void* host, const std::byte* device, std::size_t bytes) {
+Status CudaStream::download(void* host, DeviceAddress device, std::size_t bytes) {
   TRY(enter(DeviceCall::kDownload));
-  TRY(check_addresses(DeviceCall::kDownload, name_, host, device, bytes));
+  TRY(check_addresses(DeviceCall::kDownload, name_, host != nullptr, bool(device), bytes));
   if (bytes == 0) return ok_status();
   // Returns at once for pinned memory, and when the copy is done for other memory.
-  return device_.check(device_.driver().cuMemcpyDtoHAsync(host, address_of(device), bytes, handle_),
+  return device_.check(device_.driver().cuMemcpyDtoHAsync(host, address_of(device.raw()), bytes, handle_),
                        {"cuMemcpyDtoHAsync", DeviceCall::kDownload, name_, bytes});
 }
 
-Status CudaStream::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  TRY(check_addresses(DeviceCall::kLaunch, name_, to, from, bytes));
+Status CudaStream::copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) {
+  TRY(check_addresses(DeviceCall::kLaunch, name_, bool(to), bool(from), bytes));
   if (bytes == 0) return ok_status();
   TRY(begin_launch("copy"));
-  return device_.check(device_.driver().cuMemcpyDtoDAsync(address_of(to), address_of(from), bytes, handle_),
+  return device_.check(device_.driver().cuMemcpyDtoDAsync(address_of(to.raw()), address_of(from.raw()), bytes, handle_),
                        {"cuMemcpyDtoDAsync", DeviceCall::kLaunch, "copy", bytes});
 }
 
-Status CudaStream::fill(std::byte* to, std::uint8_t value, std::size_t bytes) {
-  TRY(check_addresses(DeviceCall::kLaunch, name_, to, to, bytes));
+Status CudaStream::fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) {
+  TRY(check_addresses(DeviceCall::kLaunch, name_, bool(to), bool(to), bytes));
   if (bytes == 0) return ok_status();
   TRY(begin_launch("fill"));
-  return device_.check(device_.driver().cuMemsetD8Async(address_of(to), value, bytes, handle_),
+  return device_.check(device_.driver().cuMemsetD8Async(address_of(to.raw()), value, bytes, handle_),
                        {"cuMemsetD8Async", DeviceCall::kLaunch, "fill", bytes});
 }
 

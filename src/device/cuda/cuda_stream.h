@@ -35,10 +35,10 @@ class CudaStream final : public Stream {
   // The Status of a launch that failed: kDeviceLost where only a restart helps.
   Status launch_error(const char* kernel, cudaError_t error) const;
 
-  Status upload(std::byte* device, const void* host, std::size_t bytes) override;
-  Status download(void* host, const std::byte* device, std::size_t bytes) override;
-  Status copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
-  Status fill(std::byte* to, std::uint8_t value, std::size_t bytes) override;
+  Status upload(DeviceAddress device, const void* host, std::size_t bytes) override;
+  Status download(void* host, DeviceAddress device, std::size_t bytes) override;
+  Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) override;
+  Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) override;
   Status record(Event& event) override;
   Status wait(Event& event) override;
   Status synchronize() override;

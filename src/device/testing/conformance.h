@@ -2,7 +2,7 @@
 // The tests are in conformance_memory.cpp, conformance_transfer.cpp and conformance_recording.cpp (the object library
 // tessera_device_conformance); a backend's test program links them and instantiates the suite:
 //
-//   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(DeviceFactory{"cpu", [] { … }}),
+//   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, ::testing::Values(DeviceFactory{"cpu", [] { … }}),
 //   device_factory_name);
 //
 // Kernels differ from backend to backend, so work here is made of copies and fills, which are recorded like kernels.
@@ -30,11 +30,11 @@ struct DeviceFactory {
   std::function<Result<std::unique_ptr<Device>>()> create;
 };
 
-inline std::string device_factory_name(const testing::TestParamInfo<DeviceFactory>& info) { return info.param.name; }
+inline std::string device_factory_name(const ::testing::TestParamInfo<DeviceFactory>& info) { return info.param.name; }
 
 inline std::ostream& operator<<(std::ostream& out, const DeviceFactory& factory) { return out << factory.name; }
 
-class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
+class DeviceConformance : public ::testing::TestWithParam<DeviceFactory> {
  protected:
   void SetUp() override {
     Result<std::unique_ptr<Device>> device = GetParam().create();
@@ -55,8 +55,8 @@ class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
     return memory.ok() ? std::move(memory).value() : nullptr;
   }
 
-  std::unique_ptr<Allocation> allocate_host(std::size_t bytes, std::string_view name = "test") {
-    Result<std::unique_ptr<Allocation>> memory = device_->allocate_host(bytes, name);
+  std::unique_ptr<HostAllocation> allocate_host(std::size_t bytes, std::string_view name = "test") {
+    Result<std::unique_ptr<HostAllocation>> memory = device_->allocate_host(bytes, name);
     EXPECT_TRUE(memory.ok()) << memory.status().message();
     return memory.ok() ? std::move(memory).value() : nullptr;
   }
@@ -72,22 +72,33 @@ class DeviceConformance : public testing::TestWithParam<DeviceFactory> {
 
   void expect_refused(const Status& status, const std::vector<std::string>& words) {
     EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << status.to_string();
-    for (const std::string& word : words) EXPECT_THAT(status.message(), testing::HasSubstr(word));
+    for (const std::string& word : words) EXPECT_THAT(status.message(), ::testing::HasSubstr(word));
   }
 
-  void write(std::byte* to, const std::vector<std::uint8_t>& values) {
+  // Of an arena that was not grown yet.
+  std::size_t size_at_first(const Arena& arena) const {
+    return device_->properties().arenas_grow ? 0 : arena.reserved();
+  }
+
+  void expect_aligned(DeviceAddress address) {
+    EXPECT_EQ(address.offset % kDeviceAlignment, 0u);
+    if (!device_->properties().has_pointers) return;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address.raw()) % kDeviceAlignment, 0u);
+  }
+
+  void write(DeviceAddress to, const std::vector<std::uint8_t>& values) {
     expect_ok(stream_->upload(to, values.data(), values.size()));
     expect_ok(stream_->synchronize());
   }
 
-  std::vector<std::uint8_t> read(const std::byte* from, std::size_t bytes) {
+  std::vector<std::uint8_t> read(DeviceAddress from, std::size_t bytes) {
     std::vector<std::uint8_t> values(bytes, 0xEE);
     expect_ok(stream_->download(values.data(), from, bytes));
     expect_ok(stream_->synchronize());
     return values;
   }
 
-  static std::vector<std::uint8_t> content(const Allocation& host) {
+  static std::vector<std::uint8_t> content(const HostAllocation& host) {
     const auto* const data = reinterpret_cast<const std::uint8_t*>(host.data());
     return {data, data + host.size()};
   }

@@ -102,11 +102,12 @@ TEST_P(DeviceConformance, NullAddressesAreRefused) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);
   std::uint8_t host = 0;
-  EXPECT_EQ(stream_->upload(nullptr, &host, 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(stream_->upload({}, &host, 1).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(stream_->upload(memory->data(), nullptr, 1).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(stream_->download(nullptr, memory->data(), 1).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(stream_->copy(memory->data(), nullptr, 1).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(stream_->fill(nullptr, 0, 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(stream_->download(&host, {}, 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(stream_->copy(memory->data(), {}, 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(stream_->fill({}, 0, 1).code(), StatusCode::kInvalidArgument);
 }
 
 // Bug caught: an upload that reads its source when the stream gets there, from memory that has another content by then.
@@ -136,8 +137,8 @@ TEST_P(DeviceConformance, UploadHasReadHostMemoryWhenItReturns) {
 // Bug caught: transfers of pinned memory that go to the wrong place, or that an event does not cover.
 TEST_P(DeviceConformance, HostMemoryTransfersWhileTheStreamRuns) {
   const std::size_t bytes = (5 << 20) + 11;
-  std::unique_ptr<Allocation> from = allocate_host(bytes, "from");
-  std::unique_ptr<Allocation> to = allocate_host(bytes, "to");
+  std::unique_ptr<HostAllocation> from = allocate_host(bytes, "from");
+  std::unique_ptr<HostAllocation> to = allocate_host(bytes, "to");
   std::unique_ptr<Allocation> memory = allocate(bytes);
   std::unique_ptr<Event> done = device_->create_event().value();
   ASSERT_TRUE(from != nullptr && to != nullptr && memory != nullptr);
@@ -161,7 +162,7 @@ TEST_P(DeviceConformance, HostMemoryIsKnownByItsRange) {
   std::unique_ptr<Allocation> memory = allocate(4096);
   ASSERT_NE(memory, nullptr);
   for (unsigned i = 0; i < 20; ++i) {
-    std::unique_ptr<Allocation> pinned = allocate_host(4096);
+    std::unique_ptr<HostAllocation> pinned = allocate_host(4096);
     ASSERT_NE(pinned, nullptr);
     pinned.reset();
     std::vector<std::uint8_t> host = pattern(4096, i);

@@ -95,7 +95,7 @@ class Plan {
 
   Status execute(Addresses addresses, cudaStream_t stream) const {
     TRY(to_status(fe::detail::set_stream(handle_->get(), stream), "cudnnSetStream"));
-    return to_status(graph_.execute(handle_->get(), addresses, workspace_->data()), "execute");
+    return to_status(graph_.execute(handle_->get(), addresses, workspace_->data().raw()), "execute");
   }
 
  private:

@@ -1,4 +1,4 @@
-#include "tessera/ops/registry.h"
+#include "tessera/ops/built_in_ops.h"
 
 #include "tessera/ops/activation.h"
 #include "tessera/ops/attention.h"
@@ -19,7 +19,7 @@
 
 namespace tessera {
 
-const ir::OpTable& op_table() {
+const ir::OpTable& built_in_ops() {
   static const ir::OpTable table({
       &kAdd,      &kAddRmsNorm, &kAllGather, &kAllReduce,  &kArgmax,      &kAttention, &kCast,
       &kCopy,     &kEmbedding,  &kEmpty,     &kEmptyLike,  &kGatherRows,  &kGelu,      &kGeluMul,

@@ -1,0 +1,14 @@
+// The operators of this engine, as an explicit list: declarations for graphs, and the CPU's kernels. What a program
+// works with is its registry (runner/registry.h), which begins with these.
+#pragma once
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/op.h"
+
+namespace tessera {
+
+// Both are immutable and thread-safe.
+const ir::OpTable& built_in_ops();
+const KernelTable& cpu_kernels();  // one for every operator that is not a view
+
+}  // namespace tessera

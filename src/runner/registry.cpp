@@ -1,0 +1,16 @@
+#include "tessera/runner/registry.h"
+
+#include "tessera/ops/built_in_ops.h"
+
+namespace tessera {
+
+Registry built_in_registry() {
+  return {.ops = built_in_ops(),
+          .devices = built_in_devices(),
+          .families = built_in_families(),
+          .compilers = built_in_compilers()};
+}
+
+std::shared_ptr<const Registry> shared_built_ins() { return std::make_shared<const Registry>(built_in_registry()); }
+
+}  // namespace tessera

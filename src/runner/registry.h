@@ -1,0 +1,34 @@
+// What a program is made of: operators, devices with their kernels, model families and compilers. main makes one
+// registry, adds what the program brings of its own, and passes it down; no layer keeps a list of its own.
+//
+//   Registry registry = built_in_registry();
+//   TRY(registry.ops.add(kMyOp));
+//   TRY(registry.devices.add_kernel("cpu", kMyOpCpu));
+//   TRY(registry.families.add(my_family()));
+//   EngineOptions options{.registry = std::make_shared<const Registry>(std::move(registry))};
+//
+// Adding is for one thread, before the registry is read; then it is immutable and thread-safe. Whatever is made with a
+// registry shares it or is outlived by it.
+#pragma once
+
+#include <memory>
+
+#include "tessera/compile/compiler_registry.h"
+#include "tessera/ir/op_decl.h"
+#include "tessera/model/family.h"
+#include "tessera/ops/device_registry.h"
+
+namespace tessera {
+
+struct Registry {
+  ir::OpTable ops;
+  DeviceRegistry devices;
+  FamilyRegistry families;
+  CompilerRegistry compilers;
+};
+
+Registry built_in_registry();
+// The same, to be shared as it is.
+std::shared_ptr<const Registry> shared_built_ins();
+
+}  // namespace tessera
