@@ -54,6 +54,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   ModelGraphs graphs;
   LayerBuilder body("body", options, ops);
   graphs.body = TRY(finish(body, family->build_body(body, config), "hidden", graphs.weights));
+  graphs.layers = body.take_layers();
   LayerBuilder head("head", options, ops);
   const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));

@@ -17,6 +17,7 @@
 #include "tessera/ir/op_decl.h"
 #include "tessera/model/config.h"
 #include "tessera/model/weights.h"
+#include "tessera/ops/layer_info.h"
 
 namespace tessera {
 
@@ -41,7 +42,8 @@ struct ModelGraphs {
   ir::Graph sampler;
   ir::Graph choose;
   ir::Graph logprobs;
-  std::vector<WeightSpec> weights;  // of body and head
+  std::vector<WeightSpec> weights;     // of body and head
+  std::vector<LayerInfo> layers = {};  // [layers], or none: ForwardContext::layers
 };
 
 // Fails with kUnimplemented or kInvalidArgument where the config cannot be built (heads that do not divide among the

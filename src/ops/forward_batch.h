@@ -12,6 +12,7 @@
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
 #include "tessera/ir/type.h"
+#include "tessera/ops/layer_info.h"
 
 namespace tessera {
 
@@ -93,6 +94,9 @@ struct PlanOfOp {
   const OpPlan* plan = nullptr;  // outlives the kernels
 };
 
+// Scopes around operators; ops/forward_states.h.
+class ForwardStates;
+
 // In-process ranks of one tensor-parallel group meet here; ops/collective.h.
 class Communicator;
 
@@ -102,6 +106,8 @@ struct ForwardContext {
   std::vector<PlanOfOp> plans;  // none where sizes alone are asked for
   BatchKind batch_kind = BatchKind::kExtend;
   Communicator* communicator = nullptr;  // null: one rank
+  std::vector<LayerInfo> layers = {};    // [layers]; none where the family says nothing of them
+  ForwardStates* states = nullptr;       // of the runner, read with in_state(); null: none is ever open
 };
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tessera/base/log.h"
+#include "tessera/ops/forward_states.h"
 
 namespace tessera {
 
@@ -17,6 +18,7 @@ Result<std::unique_ptr<Executable>> Executable::create(StitchingGraph graph, con
                                                        const ExecutionEnvironment& environment,
                                                        ExecutableOptions options) {
   std::unique_ptr<Executable> executable(new Executable(std::move(graph), environment, std::move(options)));
+  const ForwardStates::Scope compiling(environment.context.states, ForwardState::kCompiling);
   executable->compiled_ = TRY(compile_forward(executable->graph_, compiler));
   const ExecutableOptions& given = executable->options_;
   executable->memory_ = TRY(ForwardMemory::create(
@@ -90,6 +92,7 @@ DeviceAddress Executable::address_now(const ir::Bucket& bucket, const ForwardAdd
 }
 
 Status Executable::bind(const ir::Bucket& bucket) {
+  const ForwardStates::Scope compiling(env_.context.states, ForwardState::kCompiling);
   drop(bucket);
   ForwardAddresses addresses =
       TRY(options_.memory == MemoryPlanKind::kIsolated ? isolated_addresses(bucket) : planned_addresses(bucket));
@@ -117,17 +120,21 @@ void Executable::begin_forward(BoundForward& forward) const {
 Status Executable::run(const ir::Bucket& bucket) const {
   BoundForward* const forward = TRY(find(bucket));
   begin_forward(*forward);
+  const ForwardStates::Scope piecewise(piecewise_states(), ForwardState::kPiecewise);
   return forward->run(env_.stream);
 }
 
 Status Executable::capture(const ir::Bucket& bucket) {
   BoundForward* const forward = TRY(find(bucket));
+  const ForwardStates::Scope piecewise(piecewise_states(), ForwardState::kPiecewise);
+  const ForwardStates::Scope capturing(env_.context.states, ForwardState::kCapturing);
   return forward->capture(env_.backend != nullptr ? *env_.backend : recording_backend(), env_.stream);
 }
 
 Status Executable::replay(const ir::Bucket& bucket) const {
   BoundForward* const forward = TRY(find(bucket));
   begin_forward(*forward);
+  const ForwardStates::Scope piecewise(piecewise_states(), ForwardState::kPiecewise);
   return forward->replay(env_.stream);
 }
 

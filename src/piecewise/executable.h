@@ -133,6 +133,8 @@ class Executable {
   Result<ForwardAddresses> planned_addresses(const ir::Bucket& bucket);
   Result<ForwardAddresses> isolated_addresses(const ir::Bucket& bucket);
   Status resolve_externals(const ir::Bucket& bucket, std::vector<DeviceAddress>& addresses) const;
+  // Null for a forward that is not cut.
+  ForwardStates* piecewise_states() const { return graph_.parts.size() > 1 ? env_.context.states : nullptr; }
   DeviceAddress address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const;
   Result<std::int64_t> workspace_bytes(const ir::Bucket& bucket) const;
 

@@ -68,7 +68,7 @@ Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions
   const std::unique_ptr<Stream> stream = TRY(device.create_stream("prediction"));
   const std::unique_ptr<Arena> arena =
       TRY(device.create_arena({.reserve_bytes = kDeviceAlignment, .name = "prediction"}));
-  ForwardContext context{.limits = plan_limits(options), .plans = {}};
+  ForwardContext context{.limits = plan_limits(options), .plans = {}, .layers = graphs.layers};
   const ExternalValues externals;
   const ExecutionEnvironment environment{.device = device,
                                          .stream = *stream,

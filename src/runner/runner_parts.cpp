@@ -44,6 +44,8 @@ Status RunnerParts::allocate() {
   const auto planned = all_graphs(graphs);
   extend_context.limits = plan_limits(options);
   extend_context.communicator = options.communicator;
+  extend_context.layers = graphs.layers;
+  extend_context.states = &states;
   plans = std::make_unique<OpPlans>(TRY(OpPlans::create(device,
                                                         {.graphs = planned,
                                                          .kernels = *TRY(kernels_of(options, device)),
@@ -72,10 +74,13 @@ ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
 }
 
 Status RunnerParts::build_runners() {
-  // Addresses only: how much of the ranges is used follows from the plans.
-  const auto reserve = static_cast<std::size_t>(device.properties().memory_bytes);
-  arena = TRY(device.create_arena({.reserve_bytes = reserve, .name = "arena"}));
-  workspace = TRY(device.create_arena({.reserve_bytes = reserve, .name = "workspace"}));
+  // Addresses only: how much of the ranges is used follows from the plans. An arena of fixed size has what is
+  // predicted.
+  WorkingMemory reserve{.arena = device.properties().memory_bytes, .workspace = device.properties().memory_bytes};
+  if (!device.properties().arenas_grow) reserve = TRY(predict_memory(graphs, options, device)).memory;
+  arena = TRY(device.create_arena({.reserve_bytes = static_cast<std::size_t>(reserve.arena), .name = "arena"}));
+  workspace =
+      TRY(device.create_arena({.reserve_bytes = static_cast<std::size_t>(reserve.workspace), .name = "workspace"}));
   if (options.debug) debug = std::make_unique<DebugMode>(*stream, *arena, ranks());
   for (const auto& [name, address] : weights.addresses()) externals.add(name, address);
   kv->add_to(externals);

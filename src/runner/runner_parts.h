@@ -11,6 +11,7 @@
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/model/model.h"
+#include "tessera/ops/forward_states.h"
 #include "tessera/piecewise/external_values.h"
 #include "tessera/runner/debug_mode.h"
 #include "tessera/runner/edit_buffers.h"
@@ -62,6 +63,7 @@ class RunnerParts {
   std::unique_ptr<InputBuffers> inputs;
   std::unique_ptr<EditBuffers> edits;
   std::unique_ptr<OpPlans> plans;
+  ForwardStates states;  // of the contexts
   ForwardContext extend_context;
   ForwardContext decode_context;  // the same, of batches with one row a request
   ExternalValues externals;

@@ -23,6 +23,10 @@ ValueId per_row(ir::GraphBuilder& b, std::string_view name, DType dtype) {
 }  // namespace
 
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config) {
+  return declare_token_inputs(b, config, cache_groups(config));
+}
+
+TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std::span<const ir::CacheGroup> groups) {
   ir::GraphBuilder& g = b.graph;
   TokenInputs inputs;
   inputs.ids = per_token(g, input_names::kInputIds);
@@ -30,10 +34,9 @@ TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config) {
   inputs.last_ids = g.input(std::string(input_names::kLastIds), {DType::kInt32, {b.options().max_requests}});
   inputs.embeds =
       g.input(std::string(input_names::kInputEmbeds), {b.options().dtype, {Symbol::kTokens, config.hidden_size}});
-  const std::vector<ir::CacheGroup> groups = cache_groups(config);
   if (groups.size() > ir::kMaxCacheGroups) {
-    g.fail(unimplemented(fmt::format("layers with {} different attention windows; at most {} are accepted",
-                                     groups.size(), ir::kMaxCacheGroups)));
+    g.fail(unimplemented(fmt::format("layers with {} different cache groups; at most {} are accepted", groups.size(),
+                                     ir::kMaxCacheGroups)));
   }
   for (const ir::CacheGroup& group : groups) {
     g.cache_group(group);

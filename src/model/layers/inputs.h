@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tessera/ir/builder.h"
@@ -19,8 +20,9 @@ struct TokenInputs {
   ir::ValueId positions;           // i32[T]
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
 };
-// Declares the model's cache groups too.
+// Declares the model's cache groups too: those of its attention windows, or the given ones.
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config);
+TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std::span<const ir::CacheGroup> groups);
 
 // Of a head.
 struct HeadInputs {

@@ -90,7 +90,18 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
 
 std::string LayerBuilder::begin_layer(std::int64_t layer) {
   graph.scope(fmt::format("layers.{}", layer));
+  num_layers_ = layer + 1;
   return fmt::format("model.layers.{}.", layer);
+}
+
+void LayerBuilder::describe_layer(LayerInfo info) {
+  layers_.resize(static_cast<std::size_t>(num_layers_));
+  layers_.back() = std::move(info);
+}
+
+std::vector<LayerInfo> LayerBuilder::take_layers() {
+  if (!layers_.empty()) layers_.resize(static_cast<std::size_t>(num_layers_));
+  return std::move(layers_);
 }
 
 }  // namespace tessera

@@ -59,8 +59,12 @@ class LayerBuilder {
   // result, "model.layers.<layer>.".
   std::string begin_layer(std::int64_t layer);
   void end_layers() { graph.scope(""); }
+  // Of the layer begun last, for operators that read ForwardContext::layers.
+  void describe_layer(LayerInfo info);
 
   std::vector<WeightSpec> take_weights() { return std::move(weights_); }
+  // [layers begun], or none where no layer was described.
+  std::vector<LayerInfo> take_layers();
   const ModelOptions& options() const { return options_; }
 
  private:
@@ -68,6 +72,8 @@ class LayerBuilder {
 
   ModelOptions options_;
   std::vector<WeightSpec> weights_;
+  std::int64_t num_layers_ = 0;    // begun
+  std::vector<LayerInfo> layers_;  // up to the last one described
 };
 
 }  // namespace tessera
