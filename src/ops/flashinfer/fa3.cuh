@@ -9,6 +9,7 @@
 
 #include "tessera/ops/cuda_attention_planner.h"
 #include "tessera/ops/cuda_op.h"
+#include "tessera/ops/flashinfer/fa3_epilogue.cuh"
 #include "tessera/ops/flashinfer/kernels.h"
 
 namespace tessera::flashinfer {
@@ -72,7 +73,7 @@ Result<std::unique_ptr<BoundOp>> make_fa3(const CudaAttention& a, const CudaAtte
                                            fa3_tile_keys(kHeadDim), /*NUM_STAGES=*/2, Element, Element, Element,
                                            std::int32_t, fi::StandardAttention>;
   using Mainloop = fi::SparseCollectiveMainloop<Fa3Scale, Traits, /*CAUSAL=*/true>;
-  using Epilogue = fi::CollectiveEpilogue<Traits>;
+  using Epilogue = Fa3Epilogue<Traits>;
 
   const auto rows = static_cast<int>(a.num_rows);
   const auto heads = static_cast<int>(a.shape.heads);
