@@ -144,11 +144,13 @@ Result<std::unique_ptr<BoundOp>> bind(const CudaAttention& a, const Problem& p) 
                                   .rows = p.num_rows,
                                   .heads = p.heads,
                                   .head_dim = p.head_dim};
-    return make_cuda_op("attention", [p, merge, grid](cudaStream_t stream) {
+    const auto launches = [p, merge, grid](cudaStream_t stream) {
       if (grid.x == 0) return;
       attention<kDim><<<grid, kThreads, kBytes, stream>>>(p);
       if (p.splits > 1) cuda::launch_merge_states<float, X>(merge, stream);
-    });
+    };
+    // The head size decides how states are merged.
+    return make_cuda_op("attention", launches, p.splits > 1 ? static_cast<std::uint64_t>(p.head_dim) : 0);
   });
 }
 

@@ -3,11 +3,13 @@
 //   return make_cuda_op("silu_mul", [=](cudaStream_t stream) { silu_mul<<<grid, block, 0, stream>>>(…); });
 //
 // Launch errors are found in the runtime's last error. The callable is called eagerly and while the stream records, and
-// must enqueue the same launches each time.
+// must enqueue the same launches each time. Its type says which kernels those are; where one type launches one of
+// several, `choice` (BoundOp::choice) tells them apart.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -20,7 +22,7 @@ namespace internal {
 template <class F>
 class CudaOp final : public BoundOp {
  public:
-  CudaOp(const char* name, F launch) : name_(name), launch_(std::move(launch)) {}
+  CudaOp(const char* name, F launch, std::uint64_t choice) : name_(name), launch_(std::move(launch)), choice_(choice) {}
   Status enqueue(Stream& stream) const override {
     CudaStream& cuda = as_cuda(stream);
     TRY(cuda.begin_launch(name_));
@@ -30,16 +32,19 @@ class CudaOp final : public BoundOp {
   }
 
  private:
+  std::uint64_t choice() const override { return choice_; }
+
   const char* name_;
   F launch_;
+  std::uint64_t choice_;
 };
 
 }  // namespace internal
 
 // `name` is a string literal.
 template <class F>
-std::unique_ptr<BoundOp> make_cuda_op(const char* name, F launch) {
-  return std::make_unique<internal::CudaOp<F>>(name, std::move(launch));
+std::unique_ptr<BoundOp> make_cuda_op(const char* name, F launch, std::uint64_t choice = 0) {
+  return std::make_unique<internal::CudaOp<F>>(name, std::move(launch), choice);
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "tessera/base/hash.h"
 #include "tessera/base/json.h"
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/linear_algorithms.h"
@@ -264,6 +265,18 @@ class CublasLtLinear final : public BoundOp {
   }
 
  private:
+  // The library picks code by the algorithm, and by what an epilogue and the alignment of rows ask of it.
+  std::uint64_t choice() const override {
+    Hasher hash;
+    for (const std::uint64_t word : std::bit_cast<OpaqueAlgorithm>(choice_->algorithm)) hash.add(word);
+    hash.add(p_.dtype);
+    hash.add(p_.n);
+    hash.add(p_.k);
+    hash.add(p_.bias != nullptr);
+    hash.add(p_.residual != nullptr);
+    return hash.finish().low;
+  }
+
   LinearProblem p_;
   cublasLtHandle_t handle_;
   std::shared_ptr<const Choice> choice_;

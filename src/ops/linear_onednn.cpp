@@ -4,6 +4,7 @@
 #include <array>
 #include <dnnl.hpp>
 
+#include "tessera/base/hash.h"
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/ops/linear_cpu.h"
 
@@ -34,6 +35,12 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const LinearPr
   return {dnnl::matmul::desc(x, w, dnnl::memory::desc({1, p.n}, type, Tag::ab), y), attributes, engine};
 }
 
+std::uint64_t hash_of(std::string_view text) {
+  Hasher hash;
+  hash.add(text);
+  return hash.finish().low;
+}
+
 class OneDnnLinear final : public BoundOp {
  public:
   OneDnnLinear(const LinearProblem& problem, Residual residual)
@@ -41,7 +48,8 @@ class OneDnnLinear final : public BoundOp {
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_),
         description_(describe(engine_, problem, problem.bias != nullptr, residual)),
-        primitive_(description_) {
+        primitive_(description_),
+        choice_(hash_of(description_.impl_info_str())) {
     add(DNNL_ARG_SRC, description_.src_desc(), problem.x);
     add(DNNL_ARG_WEIGHTS, description_.weights_desc(), problem.w);
     add(DNNL_ARG_DST, description_.dst_desc(), problem.y);
@@ -64,6 +72,8 @@ class OneDnnLinear final : public BoundOp {
     ++num_arguments_;
   }
 
+  std::uint64_t choice() const override { return choice_; }
+
   Status run() const {
     // The C function: no map of arguments is built, nothing throws.
     const dnnl_status_t status =
@@ -81,6 +91,7 @@ class OneDnnLinear final : public BoundOp {
   std::array<dnnl::memory, 6> memories_;
   std::array<dnnl_exec_arg_t, 6> arguments_{};
   std::size_t num_arguments_ = 0;
+  std::uint64_t choice_;  // the library's implementation
 };
 
 Status dnnl_failure(const LinearProblem& p, const dnnl::error& error) {

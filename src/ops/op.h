@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <typeinfo>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -23,6 +24,7 @@
 #include "tessera/ir/graph.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/forward_batch.h"
+#include "tessera/ops/kernel_variant.h"
 
 namespace tessera {
 
@@ -58,6 +60,12 @@ class BoundOp {
   virtual ~BoundOp() = default;
   // Asynchronous on `stream`. Allocates nothing, synchronises nothing, reads no host data.
   virtual Status enqueue(Stream& stream) const = 0;
+  KernelVariant variant() const { return {typeid(*this), choice()}; }
+
+ private:
+  // What bind() chose among kernels or algorithms that the dynamic type does not tell apart. Follows from the node and
+  // the sizes alone for an operator in which ranks meet, so that all ranks warm it up together.
+  virtual std::uint64_t choice() const { return 0; }
 };
 
 // What bind() gets. All spans and references are valid during the call only; addresses are valid

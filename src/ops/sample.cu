@@ -101,11 +101,12 @@ Result<std::unique_ptr<BoundOp>> bind_argmax(const BindArgs& args) {
   const Chunks chunks = chunks_of(rows, vocab, args.device);
   std::uint64_t* best = reinterpret_cast<std::uint64_t*>(args.workspace.raw());
   const auto kernel = vocab % kPackSize<float> == 0 ? best_of_chunks<kPackSize<float>> : best_of_chunks<1>;
-  return make_cuda_op("argmax", [=](cudaStream_t stream) {
+  const auto launches = [=](cudaStream_t stream) {
     launch(kernel, flat_shape(rows * chunks.count * kBlockThreads), stream, x, vocab, chunks, best,
            static_cast<RowBins*>(nullptr));
     launch(argmax_rows, flat_shape(rows * kWarp), stream, best, chunks.count, rows, out);
-  });
+  };
+  return make_cuda_op("argmax", launches, reinterpret_cast<std::uintptr_t>(kernel));
 }
 
 struct Sample {

@@ -76,7 +76,9 @@ Result<std::unique_ptr<BoundOp>> bind_log_softmax(const BindArgs& args) {
   const std::int64_t n = args.operands[0].cols();
   const auto kernel = n % kPackSize<float> == 0 ? log_softmax<kPackSize<float>> : log_softmax<1>;
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(args.operands[0].rows())), .block = dim3(kThreads)};
-  return make_cuda_op("log_softmax", [=](cudaStream_t stream) { launch(kernel, shape, stream, x, y, n); });
+  return make_cuda_op(
+      "log_softmax", [=](cudaStream_t stream) { launch(kernel, shape, stream, x, y, n); },
+      reinterpret_cast<std::uintptr_t>(kernel));
 }
 
 }  // namespace

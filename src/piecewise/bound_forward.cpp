@@ -65,6 +65,23 @@ Status BoundForward::run(Stream& stream) {
   return ok_status();
 }
 
+bool BoundForward::has_cold_kernels(const KernelVariants& warm) const {
+  return std::ranges::any_of(steps_, [&](const Step& step) { return !warm.contains(step.op->variant()); });
+}
+
+Status BoundForward::warm_up(KernelVariants& warm, Stream& stream) const {
+  for (const Step& step : steps_) {
+    if (warm.contains(step.op->variant())) continue;
+    TRY(walk({&step, 1}, stream).with_context("warming up"));
+    warm.insert(step.op->variant());
+  }
+  return ok_status();
+}
+
+void BoundForward::add_variants(KernelVariants& variants) const {
+  for (const Step& step : steps_) variants.insert(step.op->variant());
+}
+
 Status BoundForward::replay(Stream& stream) { return captured() ? walk(*replay_steps_, stream) : run(stream); }
 
 Status BoundForward::capture(const PiecewiseBackend& backend, Stream& stream) {

@@ -37,6 +37,12 @@ class BoundForward {
 
   // Enqueues every kernel. An error names part, bucket and operator.
   Status run(Stream& stream);
+  // Whether a kernel is of a variant that is not in `warm`.
+  bool has_cold_kernels(const KernelVariants& warm) const;
+  // Enqueues, in order, one kernel of each variant that is not in `warm`, and adds it. What they compute from is left
+  // of earlier forwards.
+  Status warm_up(KernelVariants& warm, Stream& stream) const;
+  void add_variants(KernelVariants& variants) const;
   // Makes a graph of each piece that runs something. On failure there is none, and run() still works.
   Status capture(const PiecewiseBackend& backend, Stream& stream);
   bool captured() const { return replay_steps_.has_value(); }

@@ -121,7 +121,21 @@ Status Executable::run(const ir::Bucket& bucket) const {
   BoundForward* const forward = TRY(find(bucket));
   begin_forward(*forward);
   const ForwardStates::Scope piecewise(piecewise_states(), ForwardState::kPiecewise);
-  return forward->run(env_.stream);
+  const bool first = !forward->captured() && forward->num_warm_ups() == 0;
+  TRY(forward->run(env_.stream));
+  if (first) forward->add_variants(env_.warm);
+  return ok_status();
+}
+
+Result<bool> Executable::has_cold_kernels(const ir::Bucket& bucket) const {
+  return TRY(find(bucket))->has_cold_kernels(env_.warm);
+}
+
+Status Executable::warm_up(const ir::Bucket& bucket) const {
+  BoundForward* const forward = TRY(find(bucket));
+  begin_forward(*forward);
+  const ForwardStates::Scope piecewise(piecewise_states(), ForwardState::kPiecewise);
+  return forward->warm_up(env_.warm, env_.stream);
 }
 
 Status Executable::capture(const ir::Bucket& bucket) {

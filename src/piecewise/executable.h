@@ -43,6 +43,7 @@ struct ExecutionEnvironment {
   const ExternalValues& externals;            // of inputs, weights and states
   Arena& arena;                               // values
   Arena& workspace;                           // kernels' scratch
+  KernelVariants& warm;                       // of kernels that have run on the stream
   ArenaHistory* history = nullptr;            // of the arena's forwards; null: they are not counted
   const PiecewiseBackend* backend = nullptr;  // the device's own way to capture a part; null: recording_backend()
 };
@@ -92,6 +93,13 @@ class Executable {
 
   // Precondition of all: bound(bucket). Running and replaying cost one look-up of the bucket beside the kernels.
   Status run(const ir::Bucket& bucket) const;
+  // Whether a kernel is of a variant that has not run on the stream. Its first run may load code and initialise
+  // libraries, which a recording refuses.
+  Result<bool> has_cold_kernels(const ir::Bucket& bucket) const;
+  // Runs one kernel of each such variant, in the forward's order, so that capture() records warm kernels only. Inputs
+  // and plans of a forward of this bucket are staged: kernels read them, and of the arena what earlier forwards left.
+  // What this leaves in outputs and arena means nothing; states are written where the staged inputs say.
+  Status warm_up(const ir::Bucket& bucket) const;
   // On failure the bucket keeps no graph, and run() still works.
   Status capture(const ir::Bucket& bucket);
   // As run() where the bucket is not captured.

@@ -59,12 +59,14 @@ TEST(ExecutableDebug, AMovedArenaOrWorkspaceIsNamed) {
   MovingArena arena(memory.data(), memory.size() / 2);
   MovingArena workspace(memory.data() + memory.size() / 2, memory.size() / 2);
   const ForwardContext context;
+  KernelVariants warm;
   const ExecutionEnvironment environment{.device = bench.device(),
                                          .stream = bench.stream(),
                                          .context = context,
                                          .externals = bench.externals(),
                                          .arena = arena,
-                                         .workspace = workspace};
+                                         .workspace = workspace,
+                                         .warm = warm};
   const std::unique_ptr<Compiler> compiler = make_eager_compiler(bench.compiler_context());
   const std::unique_ptr<Executable> executable = *Executable::create(*split_graph(bench.graph(), bench_ops(), kCuts),
                                                                      *compiler, environment, {.largest = tokens(24)});

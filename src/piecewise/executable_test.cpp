@@ -195,12 +195,14 @@ TEST(Executable, CreateNamesThePartThatDoesNotCompile) {
   const std::unique_ptr<Compiler> compiler =
       make_eager_compiler({.device = bench.device(), .ops = testing::bench_ops(), .kernels = none});
   const ForwardContext context;
+  KernelVariants warm;
   const ExecutionEnvironment environment{.device = bench.device(),
                                          .stream = bench.stream(),
                                          .context = context,
                                          .externals = bench.externals(),
                                          .arena = bench.arena(),
-                                         .workspace = bench.arena()};
+                                         .workspace = bench.arena(),
+                                         .warm = warm};
   const auto made = Executable::create(*split_graph(bench.graph(), testing::bench_ops(), kCuts), *compiler, environment,
                                        {.largest = tokens(24)});
   EXPECT_THAT(made.status().message(), AllOf(HasSubstr("piece 0"), HasSubstr("'linear'")));

@@ -124,6 +124,7 @@ class ExecutableBench {
                                            .externals = externals_,
                                            .arena = *arena_,
                                            .workspace = *workspace_,
+                                           .warm = warm_,
                                            .history = history,
                                            .backend = backend_};
     return Executable::create(TRY(split_graph(graph_, bench_ops(), split_ops)), *compiler_, environment,
@@ -206,6 +207,7 @@ class ExecutableBench {
   std::unique_ptr<Stream> stream_ = device_->create_stream("main").value();
   ForwardContext context_;
   ExternalValues externals_;
+  KernelVariants warm_;
   const PiecewiseBackend* backend_ = nullptr;
 };
 

@@ -133,7 +133,8 @@ class Forwards {
                                            .context = context_,
                                            .externals = externals_,
                                            .arena = *arena_,
-                                           .workspace = workspace};
+                                           .workspace = workspace,
+                                           .warm = warm_};
     return Executable::create(split_graph(testing::parse(text, ops()), ops(), {}).value(), *compiler_, environment,
                               std::move(options))
         .value();
@@ -148,6 +149,7 @@ class Forwards {
   std::vector<std::unique_ptr<Allocation>> memory_;
   ForwardContext context_;
   ExternalValues externals_;
+  KernelVariants warm_;
   DeviceAddress hidden_;  // where the head reads the body's output
   std::unique_ptr<Executable> body_;
   std::unique_ptr<Executable> head_;

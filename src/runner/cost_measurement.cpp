@@ -1,13 +1,10 @@
 #include "tessera/runner/cost_measurement.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 
 #include "tessera/base/log.h"
 #include "tessera/runner/capture_plan.h"
-#include "tessera/runner/dummy_batch.h"
 
 namespace tessera {
 namespace {
@@ -58,17 +55,8 @@ Result<double> CostMeasurement::measure(RunnerKind kind, std::int64_t size) {
   constexpr int kRuns = 3;
   constexpr double kLongEnoughMs = 3;  // two runs that take so long are a measurement
   using Clock = std::chrono::steady_clock;
-  const bool decode = kind == RunnerKind::kDecode;
   GraphRunner& runner = dispatcher_.runner_of(kind);
-  const ForwardBatch batch = dummy_batch(size, decode, parts_.options, parts_.num_cache_groups());
-  if (batch.num_requests() > parts_.options.max_requests)
-    return resource_exhausted(fmt::format("{} requests would be needed", batch.num_requests()));
-  if (decode) {
-    TRY(step_.stage_decode(batch, size, {}, TokenId(0)));
-  } else {
-    TRY(parts_.stage(batch, BatchKind::kExtend, size, TokenId(0)));
-  }
-  TRY(parts_.upload());
+  TRY(parts_.stage_dummy(runner, size));
   TRY(parts_.stream->synchronize());
   double best = 0;
   for (int run = 0; run < kRuns && (run < 2 ? best < kMostMeasuredMs : best < kLongEnoughMs); ++run) {

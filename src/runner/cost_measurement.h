@@ -10,7 +10,6 @@
 
 #include "tessera/base/status.h"
 #include "tessera/runner/dispatcher.h"
-#include "tessera/runner/forward_step.h"
 #include "tessera/runner/runner_parts.h"
 
 namespace tessera {
@@ -18,8 +17,7 @@ namespace tessera {
 class CostMeasurement {
  public:
   // What it works on outlives this.
-  CostMeasurement(RunnerParts& parts, Dispatcher& dispatcher, ForwardStep& step)
-      : parts_(parts), dispatcher_(dispatcher), step_(step) {}
+  CostMeasurement(RunnerParts& parts, Dispatcher& dispatcher) : parts_(parts), dispatcher_(dispatcher) {}
 
   // Measures one forward; no larger ones after one of more than 30 ms. False where none is left.
   Result<bool> measure_next();
@@ -30,7 +28,6 @@ class CostMeasurement {
 
   RunnerParts& parts_;
   Dispatcher& dispatcher_;
-  ForwardStep& step_;
   std::vector<std::pair<RunnerKind, std::int64_t>> to_measure_;  // the last first
   // By this runner; what an earlier run measured is measured once more, in case that was disturbed.
   std::set<std::pair<RunnerKind, std::int64_t>> measured_;

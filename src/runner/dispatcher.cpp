@@ -45,7 +45,7 @@ Result<Decision> Dispatcher::decide(const BatchShape& batch) {
     if (decision.runner == RunnerKind::kEager) return decision;
     GraphRunner& runner = runner_of(decision.runner);
     if (runner.captured(decision.size)) return decision;
-    const Status captured = runner.capture_one(decision.size);
+    const Status captured = parts_.capture(runner, decision.size);
     if (captured.code() == StatusCode::kDeviceLost) return captured;
     refresh();
   }

@@ -10,7 +10,7 @@
 namespace tessera {
 
 // On the reserved page, no row wanted: `size` tokens in requests as long as the context allows, or, as a decode, `size`
-// requests of decode_query_length tokens each after a context that fills their page.
+// requests of decode_query_length tokens each after a context that fills their page. No more than options.max_requests.
 ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& options, std::size_t cache_groups);
 
 }  // namespace tessera

@@ -79,7 +79,8 @@ Status GraphCapture::reserve_memory() {
                   max_padded_tokens(parts_.options), need.arena, need.workspace));
 }
 
-// Every operator runs once, at the smallest size, on the reserved page.
+// Every operator runs once, at the smallest size, on the reserved page. Kernels that other sizes bind are warmed up
+// before these are captured.
 Status GraphCapture::warm_up(StepResults& results) {
   ForwardBatch dummy = dummy_batch(1, /*decode=*/false, parts_.options, parts_.num_cache_groups());
   dummy.wanted_rows = {0};
@@ -129,7 +130,9 @@ Status GraphCapture::capture_sizes(GraphRunner& runner) {
   };
   const bool core = parts_.options.capture == CaptureMode::kCore;
   return runner.capture(core ? core_sizes(ladder) : ladder,
-                        {.show_progress = parts_.options.show_progress, .before_each = before_each});
+                        {.stage = [&](std::int64_t size) { return parts_.stage_dummy(runner, size); },
+                         .show_progress = parts_.options.show_progress,
+                         .before_each = before_each});
 }
 
 Result<bool> GraphCapture::capture_next() {
@@ -137,7 +140,7 @@ Result<bool> GraphCapture::capture_next() {
     GraphRunner& runner = parts_.runner(role);
     const std::vector<std::int64_t> pending = runner.pending();
     if (pending.empty()) continue;
-    const Status captured = runner.capture_one(pending.front());
+    const Status captured = parts_.capture(runner, pending.front());
     if (captured.code() == StatusCode::kDeviceLost) return captured;
     dispatcher_.refresh();
     return true;

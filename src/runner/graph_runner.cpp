@@ -41,17 +41,26 @@ Status GraphRunner::capture(std::span<const std::int64_t> sizes, const CaptureOp
                     options.show_progress);
   for (std::size_t i = sizes.size(); i-- > 0;) {
     if (options.before_each) options.before_each(sizes[i]);
-    const Status status = capture_one(sizes[i]);
+    const Status status = capture_one(sizes[i], options.stage);
     if (status.code() == StatusCode::kDeviceLost) return status;
     progress.advance(1);
   }
   return ok_status();
 }
 
-Status GraphRunner::capture_one(std::int64_t size) {
+Status GraphRunner::bind_and_capture(std::int64_t size, const StageSize& stage) {
+  const ir::Bucket at = bucket(size);
+  TRY(executable_->bind(at));
+  if (TRY(executable_->has_cold_kernels(at))) {
+    TRY(stage(size).with_context("staging a warm-up"));
+    TRY(executable_->warm_up(at));
+  }
+  return executable_->capture(at);
+}
+
+Status GraphRunner::capture_one(std::int64_t size, const StageSize& stage) {
   const auto start = std::chrono::steady_clock::now();
-  Status status = executable_->bind(bucket(size));
-  if (status.ok()) status = executable_->capture(bucket(size));
+  const Status status = bind_and_capture(size, stage);
   std::erase(uncaptured_, size);
   report_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!status.ok()) {

@@ -42,7 +42,11 @@ class GraphRunner {
   // Sizes of the ladder that are neither captured nor dropped, ascending; none where the runner is not captured.
   std::vector<std::int64_t> pending() const;
 
+  // Stages the inputs and plans of some batch of the size and uploads them, for kernels that run before they are
+  // recorded. Not called where all have run.
+  using StageSize = std::function<Status(std::int64_t size)>;
   struct CaptureOptions {
+    StageSize stage;
     bool show_progress = false;
     std::function<void(std::int64_t size)> before_each{};  // never while recording
   };
@@ -50,7 +54,7 @@ class GraphRunner {
   // dropped and reported; kDeviceLost ends the capture.
   Status capture(std::span<const std::int64_t> sizes, const CaptureOptions& options);
   // Captures one more size. Its failure is the caller's to handle, and is reported too.
-  Status capture_one(std::int64_t size);
+  Status capture_one(std::int64_t size, const StageSize& stage);
   // Gives up a size that was captured: its replay does not work.
   void drop(std::int64_t size, Status why);
 
@@ -64,6 +68,8 @@ class GraphRunner {
   void forget(std::int64_t size);
 
  private:
+  Status bind_and_capture(std::int64_t size, const StageSize& stage);
+
   static constexpr std::size_t kMaxUncaptured = 48;
 
   RunnerSpec spec_;

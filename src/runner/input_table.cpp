@@ -27,8 +27,9 @@ void write_sampling(const StagedRows& step, std::size_t padded, std::byte* to) {
 
 // Padding takes row 0.
 void write_rows(const StagedRows& step, std::size_t padded, std::byte* to) {
-  std::memcpy(to, step.rows.data(), step.rows.size_bytes());
-  std::fill(to + step.rows.size_bytes(), to + padded * sizeof(std::int32_t), std::byte{0});
+  const auto rows = std::as_bytes(step.rows);
+  std::copy(rows.begin(), rows.end(), to);
+  std::fill(to + rows.size(), to + padded * sizeof(std::int32_t), std::byte{0});
 }
 
 }  // namespace

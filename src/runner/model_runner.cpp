@@ -13,7 +13,7 @@ ModelRunner::ModelRunner(std::unique_ptr<RunnerParts> parts, StepResults results
       dispatcher_(*parts_),
       step_(*parts_),
       capture_(*parts_, dispatcher_, step_),
-      measurement_(*parts_, dispatcher_, step_),
+      measurement_(*parts_, dispatcher_),
       results_(std::move(results)) {}
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Weights weights, Device& device,

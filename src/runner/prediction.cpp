@@ -70,12 +70,14 @@ Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions
       TRY(device.create_arena({.reserve_bytes = kDeviceAlignment, .name = "prediction"}));
   ForwardContext context{.limits = plan_limits(options), .plans = {}, .layers = graphs.layers};
   const ExternalValues externals;
+  KernelVariants warm;
   const ExecutionEnvironment environment{.device = device,
                                          .stream = *stream,
                                          .context = context,
                                          .externals = externals,
                                          .arena = *arena,
-                                         .workspace = *arena};
+                                         .workspace = *arena,
+                                         .warm = warm};
   std::vector<GraphRunner> runners;
   for (RunnerSpec& spec : TRY(make_runner_specs(graphs, options))) {
     std::unique_ptr<Executable> made =

@@ -4,6 +4,7 @@
 
 #include "tessera/base/progress.h"
 #include "tessera/ops/collective.h"
+#include "tessera/runner/dummy_batch.h"
 #include "tessera/runner/graph_failure.h"
 #include "tessera/runner/make_executable.h"
 #include "tessera/runner/prediction.h"
@@ -70,6 +71,7 @@ ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
           .externals = externals,
           .arena = *arena,
           .workspace = *workspace,
+          .warm = warm,
           .history = debug == nullptr ? nullptr : &debug->history()};
 }
 
@@ -104,6 +106,19 @@ Status RunnerParts::build_runners() {
 Status RunnerParts::stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id) {
   TRY(plans->plan(batch, kind, padded_tokens, *stream));
   return inputs->stage_tokens(batch, padded_tokens, padding_id, *stream);
+}
+
+Status RunnerParts::stage_dummy(const GraphRunner& runner, std::int64_t size) {
+  const ir::Bucket bucket = runner.bucket(size);
+  const bool decode = bucket[ir::Symbol::kRequests] > 0;
+  const ForwardBatch batch = dummy_batch(size, decode, options, num_cache_groups());
+  TRY(stage(batch, runner.spec().batches, bucket[ir::Symbol::kTokens], TokenId(0)));
+  if (const std::int64_t rows = bucket[ir::Symbol::kRows]; rows > 0) TRY(inputs->stage_rows({}, {}, rows));
+  return upload();
+}
+
+Status RunnerParts::capture(GraphRunner& runner, std::int64_t size) {
+  return runner.capture_one(size, [&](std::int64_t staged) { return stage_dummy(runner, staged); });
 }
 
 Status RunnerParts::launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, bool replay,

@@ -41,6 +41,11 @@ class RunnerParts {
   ExecutionEnvironment environment(BatchKind batches);
   // Plans and static inputs of the tokens, into the step buffer. `padding_id` fills rows up to `padded_tokens`.
   Status stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id);
+  // Plans and inputs of a batch that no request asked for, on the reserved page, and their upload: what the captured
+  // sizes of `runner`, prefill or decode, are warmed up and measured with. As large as `size`, or as batches may be.
+  Status stage_dummy(const GraphRunner& runner, std::int64_t size);
+  // GraphRunner::capture_one, with such a batch for kernels that have not run.
+  Status capture(GraphRunner& runner, std::int64_t size);
   // Uploads what was staged.
   Status upload() { return step->upload(*stream); }
   // Uploads, then one forward of `runner` at a size that is bound: its graphs' replay, or its operators one by one. In
@@ -69,6 +74,7 @@ class RunnerParts {
   ExternalValues externals;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<Arena> workspace;
+  KernelVariants warm;                    // of kernels that have run on the stream
   std::int64_t hidden_bytes = 0;          // of the largest body output, at the arena's start
   std::int64_t choice_logits_offset = 0;  // in the arena
   std::unique_ptr<DebugMode> debug;       // null without options.debug

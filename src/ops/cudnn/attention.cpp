@@ -164,6 +164,9 @@ class CudnnAttention final : public BoundOp {
   }
 
  private:
+  // A plan has kernels of its own, and lasts as long as the runner.
+  std::uint64_t choice() const override { return reinterpret_cast<std::uintptr_t>(plan_.get()); }
+
   std::shared_ptr<const Plan> plan_;
   Addresses addresses_;
 };

@@ -185,11 +185,12 @@ Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const C
     p.lse = plan.partial_lse;
     p.o_indptr = plan.blocks.starts;
   }
-  return make_cuda_op("attention (fa2)", [p, grid, merge, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
+  const auto launches = [p, grid, merge, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
     if (grid.blocks == 0) return;
     Kernel::launch(p, grid.blocks, kv_heads, stream);
     if (grid.split) cuda::launch_merge_states<T, T>(merge, stream);
-  });
+  };
+  return make_cuda_op("attention (fa2)", launches, grid.split ? 1 : 0);
 }
 
 template <class T, int kHeadDim>
