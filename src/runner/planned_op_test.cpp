@@ -1,5 +1,5 @@
-// Catches: a planned operator other than attention whose plan is not made, is not called before a forward, is not found
-// by its kernel, is not counted in the memory, or whose refusal is lost.
+// Catches: a planned operator other than attention, in the body or in the head, whose plan is not made, is not called
+// before a forward, is not found by its kernel, is not counted in the memory, or whose refusal is lost.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -48,9 +48,10 @@ constexpr OpPlanner kTokenCountPlanner{
       return static_cast<std::int64_t>(kDeviceAlignment);
     }};
 
-// The CPU's kernels with a silu_mul that fills its result with what its plan says when it runs.
-KernelTable planned_kernels() {
-  return cpu_kernels().with({.op = "silu_mul",
+// The CPU's kernels with one of `op` that fills its result with what its plan says when it runs. The body has silu_mul,
+// the head gather_rows.
+KernelTable planned_kernels(std::string_view op = "silu_mul") {
+  return cpu_kernels().with({.op = op,
                              .name = "planned",
                              .bind = [](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
                                const float* count = static_cast<const TokenCountPlan*>(TRY(find_plan(args)))->count();
@@ -78,6 +79,28 @@ TEST(PlannedOp, ASecondOnePlansEveryForwardAndItsKernelReadsThatPlanFromACapture
     EXPECT_THAT(factors_seen, ::testing::Each(static_cast<float>(tokens)));
     EXPECT_FALSE(factors_seen.empty());
   }
+}
+
+// The head runs by itself after a prefill, and within the decode graph.
+TEST(PlannedOp, OneInTheHeadReadsThePlanOfTheForwardItBelongsTo) {
+  const KernelTable kernels = planned_kernels("gather_rows");
+  RunnerOptions options = small_options();
+  options.kernels = &kernels;
+  RunnerBench bench = make_bench("llama", options);
+  ASSERT_TRUE(bench.runner->capture().ok());
+  EXPECT_EQ(bench.runner->planned_kernels(BatchKind::kDecode), "cpu, token count");
+
+  const auto seen = [&](const std::vector<testing::TestRequest>& requests, RunnerKind runner) {
+    factors_seen.clear();
+    Decision decision;
+    bench.logits(requests, testing::Rows::kLast, /*force_eager=*/false, &decision);
+    EXPECT_EQ(decision.runner, runner);
+    return factors_seen;
+  };
+  EXPECT_THAT(seen({{ids(11)}}, RunnerKind::kPrefill), ::testing::ElementsAre(11));
+  EXPECT_THAT(seen({{ids(12), 11}}, RunnerKind::kDecode), ::testing::ElementsAre(1));
+  EXPECT_THAT(seen({{ids(7)}, {ids(9)}}, RunnerKind::kPrefill), ::testing::ElementsAre(16));
+  EXPECT_THAT(seen({{ids(8), 7}, {ids(10), 9}}, RunnerKind::kDecode), ::testing::ElementsAre(2));
 }
 
 TEST(PlannedOp, ARefusalFailsTheForwardAndLeavesTheNextOneUsable) {
