@@ -47,7 +47,8 @@ Status bench_startup(const BenchOptions& options) {
   const double plan_seconds = TRY(time_plan(engine_options, *device));
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options, std::move(device)));
   const ModelRunner& runner = engine->runner();
-  const MemoryLedger memory = runner.memory();
+  using enum MemoryUse;
+  const MemoryReport memory = runner.memory();
 
   Table table({"runner", ">sizes", ">graphs", ">nodes", ">seconds"});
   Json runners = Json::object();
@@ -62,14 +63,14 @@ Status bench_startup(const BenchOptions& options) {
     runners.set(std::string(graphs->name()), std::move(json));
   }
   Json json = bench_header(options, *engine);
-  const double load_rate = static_cast<double>(memory.weights) / engine->load_seconds();
+  const double load_rate = static_cast<double>(memory[kWeights]) / engine->load_seconds();
   const double host_copies = TRY(measure_host_copies(runner.device()));
   json.set("plan_s", plan_seconds).set("prepare_s", engine->prepare_seconds());
   json.set("load_s", engine->load_seconds()).set("capture_s", engine->capture_seconds());
   json.set("load_bytes_per_s", load_rate).set("host_copy_bytes_per_s", host_copies);
-  json.set("runners", std::move(runners)).set("arena_bytes", memory.arena).set("weights_bytes", memory.weights);
-  json.set("kv_cache_bytes", memory.kv_cache).set("graph_bytes", memory.graph_objects);
-  json.set("workspace_bytes", memory.workspace).set("static_input_bytes", memory.static_inputs);
+  json.set("runners", std::move(runners)).set("arena_bytes", memory[kArena]).set("weights_bytes", memory[kWeights]);
+  json.set("kv_cache_bytes", memory[kKvCache]).set("graph_bytes", memory[kGraphObjects]);
+  json.set("workspace_bytes", memory[kWorkspace]).set("static_input_bytes", memory[kStaticInputs]);
   if (options.json) return write_output(json.dump() + "\n");
   const std::string pinned =
       host_copies > 0 ? fmt::format("; copies from pinned memory: {} GB/s", number_text(host_copies / 1e9)) : "";
@@ -78,8 +79,9 @@ Status bench_startup(const BenchOptions& options) {
       "  capture  {} s\n  memory   weights {}, KV cache {}, arena {}, workspace {}, inputs {}, graphs {}\n\n{}",
       bench_title(options, *engine), number_text(1e3 * plan_seconds), number_text(engine->prepare_seconds()),
       number_text(engine->load_seconds()), number_text(load_rate / 1e9), pinned, number_text(engine->capture_seconds()),
-      bytes_text(memory.weights), bytes_text(memory.kv_cache), bytes_text(memory.arena), bytes_text(memory.workspace),
-      bytes_text(memory.static_inputs), bytes_text(memory.graph_objects), table.text()));
+      bytes_text(memory[kWeights]), bytes_text(memory[kKvCache]), bytes_text(memory[kArena]),
+      bytes_text(memory[kWorkspace]), bytes_text(memory[kStaticInputs]), bytes_text(memory[kGraphObjects]),
+      table.text()));
 }
 
 }  // namespace tessera::cli

@@ -29,7 +29,7 @@ struct Explanation {
   StitchingGraph stitching;  // of the body, as prefill runs it
   std::int64_t decode_ops = 0;
   std::int64_t weight_bytes = 0;
-  Prediction memory;
+  MemoryReport memory;                    // predicted, with the needs of every size
   std::vector<DispatchExample> examples;  // for --num-tokens
 };
 

@@ -61,14 +61,15 @@ Json rules_json(const Explanation& e) {
   return rules;
 }
 
-Json needs_json(const std::vector<SizeNeed>& needs, const GraphCost& graphs) {
+Json needs_json(const RunnerMemory& runner) {
   Json array = Json::array();
-  for (const SizeNeed& size : needs) {
+  for (const SizeMemory& size : runner.sizes) {
     Json json = Json::object();
     json.set("size", size.size).set("arena_bytes", size.need.arena_bytes);
     json.set("lower_bound_bytes", size.need.lower_bound_bytes).set("unshared_bytes", size.need.unshared_bytes);
     json.set("workspace_bytes", size.need.workspace_bytes);
-    json.set("graphs", graphs.graphs).set("operators", graphs.operators).set("graph_bytes", graphs.bytes);
+    json.set("graphs", size.graphs.graphs).set("operators", size.graphs.nodes);
+    json.set("graph_bytes", size.graphs.bytes);
     array.push_back(std::move(json));
   }
   return array;
@@ -101,13 +102,13 @@ Json memory_json(const Explanation& e) {
   json.set("weights_bytes", e.weight_bytes).set("kv_cache_bytes", shares.kv_cache);
   json.set("kv_cache_tokens", shares.context_tokens).set("page_size", runner.page_size);
   json.set("cache_groups", cache_groups_json(shares.cache_groups));
-  const WorkingMemory& memory = e.memory.memory;
-  json.set("arena_bytes", memory.arena).set("workspace_bytes", memory.workspace);
-  json.set("static_input_bytes", memory.static_inputs).set("attention_bytes", memory.plans);
-  json.set("step_result_bytes", memory.step_results).set("graph_object_bytes", memory.graph_objects);
+  using enum MemoryUse;
+  const MemoryReport& memory = e.memory;
+  json.set("arena_bytes", memory[kArena]).set("workspace_bytes", memory[kWorkspace]);
+  json.set("static_input_bytes", memory[kStaticInputs]).set("attention_bytes", memory[kPlans]);
+  json.set("step_result_bytes", memory[kStepResults]).set("graph_object_bytes", memory[kGraphObjects]);
   json.set("plan", memory_plan_kind_name(runner.memory_plan)).set("shares", shares_json(e.plan.memory));
-  json.set("prefill", needs_json(e.memory.prefill, e.memory.prefill_graphs));
-  json.set("decode", needs_json(e.memory.decode, e.memory.decode_graphs));
+  for (const RunnerMemory& each : memory.runners) json.set(std::string(runner_role_name(each.role)), needs_json(each));
   return json;
 }
 

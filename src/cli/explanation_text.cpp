@@ -102,20 +102,21 @@ std::string rules_text(const Explanation& e) {
   return text + "\n";
 }
 
-void add_needs(const std::string& runner, const std::vector<SizeNeed>& needs, const GraphCost& graphs, Table& table) {
+void add_needs(const RunnerMemory& runner, Table& table) {
   // The largest, the smallest, and what lies between in even steps.
-  const std::size_t step = std::max<std::size_t>(needs.size() / 6, 1);
-  for (std::size_t i = needs.size(); i > 0; i -= std::min(i, step)) {
-    const SizeNeed& n = needs[i - 1];
-    table.add({runner, count_text(n.size), bytes_text(n.need.arena_bytes), bytes_text(n.need.lower_bound_bytes),
-               bytes_text(n.need.unshared_bytes), bytes_text(n.need.workspace_bytes), count_text(graphs.graphs),
-               bytes_text(graphs.bytes)});
+  const std::size_t step = std::max<std::size_t>(runner.sizes.size() / 6, 1);
+  for (std::size_t i = runner.sizes.size(); i > 0; i -= std::min(i, step)) {
+    const SizeMemory& n = runner.sizes[i - 1];
+    table.add({std::string(runner_role_name(runner.role)), count_text(n.size), bytes_text(n.need.arena_bytes),
+               bytes_text(n.need.lower_bound_bytes), bytes_text(n.need.unshared_bytes),
+               bytes_text(n.need.workspace_bytes), count_text(n.graphs.graphs), bytes_text(n.graphs.bytes)});
   }
 }
 
 std::string memory_text(const Explanation& e) {
   const RunnerOptions& runner = e.plan.runner;
-  const WorkingMemory& memory = e.memory.memory;
+  using enum MemoryUse;
+  const MemoryReport& memory = e.memory;
   std::string text = "Memory\n";
   text += fmt::format("  weights            {}\n", bytes_text(e.weight_bytes));
   const MemoryShares& shares = e.plan.memory;
@@ -125,16 +126,15 @@ std::string memory_text(const Explanation& e) {
     text += fmt::format("    {:<16} {}: {} of {} each\n", group.name, bytes_text(group.num_pages * group.page_bytes),
                         plural(group.num_pages, group.is_state() ? "slot" : "page"), bytes_text(group.page_bytes));
   text += fmt::format("  arena              {}, shared by all sizes of both runners ({} plan)\n",
-                      bytes_text(memory.arena), memory_plan_kind_name(runner.memory_plan));
-  text += fmt::format("  workspace          {}\n", bytes_text(memory.workspace));
+                      bytes_text(memory[kArena]), memory_plan_kind_name(runner.memory_plan));
+  text += fmt::format("  workspace          {}\n", bytes_text(memory[kWorkspace]));
   text += fmt::format("  static buffers     {} of inputs, {} of attention, {} of results on the host\n",
-                      bytes_text(memory.static_inputs), bytes_text(memory.plans), bytes_text(memory.step_results));
-  text += fmt::format("  graph objects      {} predicted\n", bytes_text(memory.graph_objects));
+                      bytes_text(memory[kStaticInputs]), bytes_text(memory[kPlans]), bytes_text(memory[kStepResults]));
+  text += fmt::format("  graph objects      {} predicted\n", bytes_text(memory[kGraphObjects]));
   text += fmt::format("  free               {} of {}; weights and KV cache are {:.3f} of it\n\n",
                       bytes_text(e.plan.memory.free()), bytes_text(e.plan.memory.capacity), e.plan.memory.fraction);
   Table table({"runner", ">size", ">arena", ">lower bound", ">unshared", ">workspace", ">graphs", ">graph objects"});
-  add_needs("prefill", e.memory.prefill, e.memory.prefill_graphs, table);
-  add_needs("decode", e.memory.decode, e.memory.decode_graphs, table);
+  for (const RunnerMemory& each : memory.runners) add_needs(each, table);
   return table.empty() ? text : text + table.text();
 }
 

@@ -25,11 +25,9 @@ Json runner_json(const GraphRunner& runner, bool enabled) {
   return json;
 }
 
-Json predicted_json(const WorkingMemory& predicted) {
+Json memory_json(const MemoryReport& memory) {
   Json json = Json::object();
-  json.set("arena", predicted.arena).set("workspace", predicted.workspace);
-  json.set("static_inputs", predicted.static_inputs).set("graph_objects", predicted.graph_objects);
-  json.set("attention", predicted.plans).set("step_results", predicted.step_results);
+  for (const auto& [use, bytes] : memory.entries()) json.set(std::string(memory_use_name(use)), bytes);
   return json;
 }
 
@@ -37,8 +35,8 @@ Json sizes_json(const RunnerMemory& memory) {
   Json array = Json::array();
   for (const SizeMemory& size : memory.sizes) {
     Json json = Json::object();
-    json.set("size", size.size).set("graphs", size.graphs).set("nodes", size.nodes);
-    json.set("graph_bytes", size.graph_bytes);
+    json.set("size", size.size).set("graphs", size.graphs.graphs).set("nodes", size.graphs.nodes);
+    json.set("graph_bytes", size.graphs.bytes);
     array.push_back(std::move(json));
   }
   return array;
@@ -101,15 +99,12 @@ Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forward
   }
   json.set("reasons", std::move(reasons)).set("tokens", counters.tokens).set("padding", counters.padded_tokens);
 
-  const MemoryLedger ledger = runner.memory();
-  Json memory = Json::object();
-  memory.set("weights", ledger.weights).set("kv_cache", ledger.kv_cache).set("arena", ledger.arena);
-  memory.set("workspace", ledger.workspace).set("static_inputs", ledger.static_inputs);
-  memory.set("graph_objects", ledger.graph_objects).set("attention", ledger.plans);
-  memory.set("step_results", ledger.step_results).set("available", ledger.available);
-  memory.set("predicted", predicted_json(ledger.predicted));
+  const MemoryReport taken = runner.memory();
+  Json memory = memory_json(taken);
+  memory.set("available", taken.available).set("predicted", memory_json(runner.predicted_memory()));
   Json by_runner = Json::object();
-  for (const RunnerMemory& each : ledger.runners) by_runner.set(each.name, sizes_json(each));
+  for (const RunnerMemory& each : taken.runners)
+    by_runner.set(std::string(runner_role_name(each.role)), sizes_json(each));
   memory.set("runners", std::move(by_runner));
   json.set("memory_bytes", std::move(memory));
   Json notes = Json::array();
@@ -122,7 +117,9 @@ std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& 
   const ModelRunner& runner = engine.runner();
   const GraphSwitches& on = runner.options().graphs;
   const StitchingGraph& stitching = runner.prefill().executable().graph();
-  const MemoryLedger memory = runner.memory();
+  using enum MemoryUse;
+  const MemoryReport memory = runner.memory();
+  const MemoryReport& predicted = runner.predicted_memory();
   std::string text =
       fmt::format("  model    {}, {:.1f} M parameters, loaded in {} s\n", engine.config().architecture,
                   static_cast<double>(engine.config().parameter_count()) / 1e6, number_text(engine.load_seconds()));
@@ -131,12 +128,12 @@ std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& 
   text += fmt::format("  prefill  {}\n", runner_line(runner.prefill(), on.prefill));
   text += fmt::format("  decode   {}\n", runner_line(runner.decode(), on.decode));
   text += fmt::format("  memory   weights {}, KV cache {}, arena {} shared by all graphs, graph objects {}\n",
-                      bytes_text(memory.weights), bytes_text(memory.kv_cache), bytes_text(memory.arena),
-                      bytes_text(memory.graph_objects));
-  text += fmt::format("           predicted: arena {}, graph objects {}; workspace {}, static buffers {}, {} free\n\n",
-                      bytes_text(memory.predicted.arena), bytes_text(memory.predicted.graph_objects),
-                      bytes_text(memory.workspace), bytes_text(memory.static_inputs + memory.plans),
-                      bytes_text(memory.available));
+                      bytes_text(memory[kWeights]), bytes_text(memory[kKvCache]), bytes_text(memory[kArena]),
+                      bytes_text(memory[kGraphObjects]));
+  text +=
+      fmt::format("           predicted: arena {}, graph objects {}; workspace {}, static buffers {}, {} free\n\n",
+                  bytes_text(predicted[kArena]), bytes_text(predicted[kGraphObjects]), bytes_text(memory[kWorkspace]),
+                  bytes_text(memory[kStaticInputs] + memory[kPlans]), bytes_text(memory.available));
 
   Table table({"forward", ">count", ">tokens", "graph", "why", ">padding", ">ms each"});
   for (const ForwardGroup& group : group_forwards(forwards)) {

@@ -48,6 +48,7 @@ std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner&
       .decode = make_inventory(runner.decode(), table.graphs_enabled && table.decode_enabled, options.decode_sizes),
       .head = make_inventory(runner.head(), /*enabled=*/false, {}),
       .memory = runner.memory(),
+      .predicted_memory = runner.predicted_memory(),
       .max_tokens = options.max_tokens});
   return inventory_;
 }

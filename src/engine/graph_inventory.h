@@ -29,7 +29,8 @@ struct GraphInventory {
   RunnerInventory prefill{};
   RunnerInventory decode{};
   RunnerInventory head{};
-  MemoryLedger memory{};
+  MemoryReport memory{};
+  MemoryReport predicted_memory{};
   std::int64_t max_tokens = 0;  // of one forward
 };
 

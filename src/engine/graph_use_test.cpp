@@ -130,7 +130,7 @@ TEST(GraphInventory, FollowsWhatIsBoundInService) {
   run_one(*engine, request(20, 1));
   const std::shared_ptr<const GraphInventory> after = engine->stats().graphs;
   EXPECT_EQ(after->prefill.shape_compiles, before->prefill.shape_compiles + 1) << "of 20 tokens, eagerly";
-  EXPECT_EQ(after->memory.arena, engine->runner().memory().arena);
+  EXPECT_EQ(after->memory[MemoryUse::kArena], engine->runner().memory()[MemoryUse::kArena]);
   EXPECT_EQ(engine->stats().graphs, after) << "made anew although nothing has changed";
 }
 

@@ -8,6 +8,7 @@
 #include "tessera/device/alignment.h"
 #include "tessera/runner/graph_budget.h"
 #include "tessera/runner/kv_storage.h"
+#include "tessera/runner/measure_memory.h"
 #include "tessera/runner/prediction.h"
 
 namespace tessera {
@@ -49,13 +50,13 @@ Result<CacheDemand> demand_of(const EnginePlan& plan) {
 }
 
 Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, const EnginePlan& plan,
-                              const WorkingMemory& need) {
+                              const MemoryReport& predicted) {
   const DeviceProperties& properties = device.properties();
   const std::int64_t per_request = pages_for(plan.runner.context_length, plan.runner.page_size);
   ShareInputs in{.on_host = properties.on_host,
                  .capacity = properties.memory_bytes,
                  .reserve = memory_reserve(properties),
-                 .activations = need.activations(),
+                 .activations = predicted.forwards(),
                  .cache = TRY(demand_of(plan)),
                  .useful_pages =
                      options.max_total_tokens > 0
@@ -64,7 +65,7 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                  .request_pages = per_request,
                  .fraction = options.mem_fraction_static};
   if (properties.on_host) {
-    in.activations += need.step_results;
+    in.activations += predicted[MemoryUse::kStepResults];
   } else {
     // A host's free memory changes from moment to moment, and the system's caches shrink on demand; a GPU's does not.
     in.taken = std::max<std::int64_t>(in.capacity - device.available_bytes(), 0);
@@ -84,7 +85,7 @@ bool drop_oversized(EnginePlan& plan, const Status& why) {
 
 struct Room {
   ShareInputs inputs;
-  Prediction prediction;
+  MemoryReport predicted;
   std::int64_t bytes = 0;  // for graph objects
 };
 
@@ -93,8 +94,8 @@ Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan&
     RunnerOptions runner = plan.runner;
     // No value of a forward has the cache's size.
     runner.num_pages.assign(plan.graphs.body.cache_groups.size(), 1);
-    Room room{.inputs = {}, .prediction = TRY(predict_memory(plan.graphs, runner, device))};
-    room.inputs = TRY(inputs_of(options, device, plan, room.prediction.memory));
+    Room room{.inputs = {}, .predicted = TRY(predict_memory(plan.graphs, runner, device))};
+    room.inputs = TRY(inputs_of(options, device, plan, room.predicted));
     const Result<std::int64_t> bytes = room_for_graphs(room.inputs);
     if (bytes.ok()) {
       room.bytes = *bytes;
@@ -105,8 +106,16 @@ Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan&
   }
 }
 
-BudgetLadder ladder_of(bool enabled, const std::vector<std::int64_t>& sizes, const GraphCost& cost, bool padding) {
-  return {.sizes = enabled ? sizes : std::vector<std::int64_t>(), .bytes_each = cost.bytes, .padding = padding};
+// Of a runner whose graphs are on; its sizes take the same bytes each.
+BudgetLadder ladder_of(bool enabled, const RunnerMemory* predicted, bool padding) {
+  BudgetLadder ladder;
+  ladder.padding = padding;
+  if (!enabled || predicted == nullptr) return ladder;
+  for (const SizeMemory& size : predicted->sizes) {
+    ladder.sizes.push_back(size.size);
+    ladder.bytes_each = size.graphs.bytes;
+  }
+  return ladder;
 }
 
 std::string sizes_list(const std::vector<std::int64_t>& sizes) {
@@ -116,17 +125,17 @@ std::string sizes_list(const std::vector<std::int64_t>& sizes) {
 // Drops the sizes that exceed the budget or the free memory; returns the bytes of those kept.
 std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan) {
   RunnerOptions& runner = plan.runner;
-  const Prediction& p = room.prediction;
   const bool budgeted = budget > 0 && budget <= room.bytes;
-  const BudgetedSizes kept =
-      fit_graph_budget(ladder_of(runner.graphs.prefill, runner.prefill_sizes, p.prefill_graphs, true),
-                       ladder_of(runner.graphs.decode, runner.decode_sizes, p.decode_graphs, runner.decode_padding),
-                       budgeted ? budget : room.bytes);
+  const BudgetedSizes kept = fit_graph_budget(
+      ladder_of(runner.graphs.prefill, room.predicted.runner(RunnerRole::kPrefill), true),
+      ladder_of(runner.graphs.decode, room.predicted.runner(RunnerRole::kDecode), runner.decode_padding),
+      budgeted ? budget : room.bytes);
   if (kept.dropped_prefill.empty() && kept.dropped_decode.empty()) return kept.bytes;
-  plan.notes.push_back(fmt::format(
-      "{}: graphs would take {} and may take {}; prefill sizes dropped: {}; decode sizes dropped: {}",
-      budgeted ? "cuda_graph_memory_budget" : "the memory beside weights and KV cache", mib(p.memory.graph_objects),
-      mib(budgeted ? budget : room.bytes), sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode)));
+  plan.notes.push_back(
+      fmt::format("{}: graphs would take {} and may take {}; prefill sizes dropped: {}; decode sizes dropped: {}",
+                  budgeted ? "cuda_graph_memory_budget" : "the memory beside weights and KV cache",
+                  mib(room.predicted[MemoryUse::kGraphObjects]), mib(budgeted ? budget : room.bytes),
+                  sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode)));
   // Where no size is left the switches stay on, so that forwards report that nothing was captured, not that graphs were
   // switched off.
   if (runner.graphs.prefill) runner.prefill_sizes = kept.prefill;

@@ -21,7 +21,7 @@ struct ShareInputs {
   std::int64_t taken = 0;     // by the driver and other processes, before anything of ours
   std::int64_t reserve = 0;   // memory_reserve()
   std::int64_t weights = 0;
-  std::int64_t activations = 0;  // WorkingMemory::activations(), and on a CPU what is the host's elsewhere
+  std::int64_t activations = 0;  // MemoryReport::forwards(), and on a CPU what is the host's elsewhere
   CacheDemand cache{};
   std::int64_t useful_pages = 0;   // of context
   std::int64_t request_pages = 0;  // of one request as long as the context

@@ -186,8 +186,8 @@ TEST(PlannedMemory, WhatIsCapturedKeepsTheBudget) {
   options.graphs.memory_budget = 100 << 10;
   const auto engine = *Engine::create(
       options, std::make_unique<testing::DescribedDevice>(CpuDevice::create({.threads = 1}).value()->properties()));
-  EXPECT_GT(engine->runner().memory().graph_objects, 0);
-  EXPECT_LE(engine->runner().memory().graph_objects, options.graphs.memory_budget);
+  EXPECT_GT(engine->runner().memory()[MemoryUse::kGraphObjects], 0);
+  EXPECT_LE(engine->runner().memory()[MemoryUse::kGraphObjects], options.graphs.memory_budget);
 }
 
 TEST(PlannedMemory, GraphsShrinkToTheMemoryBesideAFraction) {
@@ -225,9 +225,9 @@ TEST(PlannedMemory, ASizeThatNoForwardNeedsIsDroppedWhereItsArenaDoesNotFit) {
 TEST(PlannedMemory, WeightsAreWhatTheyTake) {
   const EnginePlan plan = *try_plan(8 * kGiB, [](EngineOptions&) {});
   const auto engine = *Engine::create({.model_path = testing::data_path("goldens/llama"), .dtype = "float32"});
-  const MemoryLedger ledger = engine->runner().memory();
-  EXPECT_EQ(plan.memory.weights, ledger.weights);
-  EXPECT_EQ(plan.memory.kv_cache, ledger.kv_cache);
+  const MemoryReport taken = engine->runner().memory();
+  EXPECT_EQ(plan.memory.weights, taken[MemoryUse::kWeights]);
+  EXPECT_EQ(plan.memory.kv_cache, taken[MemoryUse::kKvCache]);
 }
 
 // 36 layers are the most that start-up must not wait for.

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "tessera/base/log.h"
 #include "tessera/runner/capture_plan.h"
 #include "tessera/runner/dummy_batch.h"
+#include "tessera/runner/measure_memory.h"
 
 namespace tessera {
 namespace {
-
-constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode};
 
 std::string_view when_captured(CaptureMode mode) {
   switch (mode) {
@@ -57,7 +55,7 @@ void GraphCapture::measure_graphs(std::int64_t bytes) {
 
 void GraphCapture::report_memory() {
   available_ = parts_.device.available_bytes();
-  log_info("memory", "{}", memory_line(measure_memory(parts_, graph_bytes_of_estimate_, available_)));
+  log_info("memory", "{}", memory_line(measure_memory(parts_, graph_bytes_of_estimate_, available_), parts_.predicted));
   const std::int64_t low = memory_reserve(parts_.device.properties()) / 2;
   if (available_ >= low) return;
   log_warn("memory",
@@ -69,14 +67,15 @@ void GraphCapture::report_memory() {
 // Forwards of every size must run, with graphs or without: what the largest ones need is taken now, so that a lack of
 // memory is an error of the start and not of a request.
 Status GraphCapture::reserve_memory() {
-  const WorkingMemory& need = parts_.predicted;
-  Status taken = parts_.arena->grow(static_cast<std::size_t>(need.arena));
-  if (taken.ok()) taken = parts_.workspace->grow(static_cast<std::size_t>(need.workspace));
+  const std::int64_t arena = parts_.predicted[MemoryUse::kArena];
+  const std::int64_t workspace = parts_.predicted[MemoryUse::kWorkspace];
+  Status taken = parts_.arena->grow(static_cast<std::size_t>(arena));
+  if (taken.ok()) taken = parts_.workspace->grow(static_cast<std::size_t>(workspace));
   if (taken.ok()) return taken;
   return std::move(taken).with_context(
       fmt::format("forwards of up to {} tokens need an arena of {} bytes and a workspace of {}; lower "
                   "chunked_prefill_size (1024), mem_fraction_static (0.8, 0.7) or cuda_graph_max_bs (16)",
-                  max_padded_tokens(parts_.options), need.arena, need.workspace));
+                  max_padded_tokens(parts_.options), arena, workspace));
 }
 
 // Every operator runs once, at the smallest size, on the reserved page. Kernels that other sizes bind are warmed up

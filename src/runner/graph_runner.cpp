@@ -30,13 +30,6 @@ std::vector<std::int64_t> GraphRunner::pending() const {
 }
 
 Status GraphRunner::capture(std::span<const std::int64_t> sizes, const CaptureOptions& options) {
-  for (const std::int64_t size : sizes) {
-    const MemoryNeed need = TRY(executable_->memory_need(bucket(size)));
-    report_.predicted.arena_bytes = std::max(report_.predicted.arena_bytes, need.arena_bytes);
-    report_.predicted.lower_bound_bytes = std::max(report_.predicted.lower_bound_bytes, need.lower_bound_bytes);
-    report_.predicted.unshared_bytes = std::max(report_.predicted.unshared_bytes, need.unshared_bytes);
-    report_.predicted.workspace_bytes = std::max(report_.predicted.workspace_bytes, need.workspace_bytes);
-  }
   Progress progress(fmt::format("Capturing {} graphs", name()), static_cast<std::int64_t>(sizes.size()), "sizes",
                     options.show_progress);
   for (std::size_t i = sizes.size(); i-- > 0;) {

@@ -20,7 +20,6 @@ struct CaptureReport {
   std::vector<std::int64_t> captured;                    // sizes, ascending
   std::vector<std::pair<std::int64_t, Status>> dropped;  // sizes that failed, and why
   double seconds = 0;
-  MemoryNeed predicted;  // the largest need of any size, from shapes alone
   GraphStats graphs;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tessera/ops/collective.h"
+#include "tessera/runner/measure_memory.h"
 
 namespace tessera {
 
@@ -89,10 +90,10 @@ Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
   return decision;
 }
 
-MemoryLedger ModelRunner::memory() const {
-  MemoryLedger ledger = measure_memory(*parts_, capture_.graph_bytes_of_estimate(), capture_.available());
-  ledger.step_results = results_.bytes();
-  return ledger;
+MemoryReport ModelRunner::memory() const {
+  MemoryReport report = measure_memory(*parts_, capture_.graph_bytes_of_estimate(), capture_.available());
+  report.set(MemoryUse::kStepResults, results_.bytes());
+  return report;
 }
 
 }  // namespace tessera

@@ -24,7 +24,7 @@
 #include "tessera/runner/forward_inputs.h"
 #include "tessera/runner/forward_step.h"
 #include "tessera/runner/graph_capture.h"
-#include "tessera/runner/memory_ledger.h"
+#include "tessera/runner/memory_report.h"
 #include "tessera/runner/runner_options.h"
 #include "tessera/runner/runner_parts.h"
 
@@ -72,7 +72,9 @@ class ModelRunner {
   std::int64_t hidden_size() const { return parts_->hidden_size; }
   const DispatchTable& dispatch_table() const { return dispatcher_.table(); }
   const ForwardCounters& counters() const { return counters_; }
-  MemoryLedger memory() const;
+  // What the runner takes now, and what was predicted for it.
+  MemoryReport memory() const;
+  const MemoryReport& predicted_memory() const { return parts_->predicted; }
   // The one stream that forwards run on.
   Stream& stream() const { return *parts_->stream; }
   Device& device() const { return parts_->device; }

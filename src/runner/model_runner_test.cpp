@@ -245,12 +245,12 @@ TEST(ModelRunner, MemoryIsByWhatTakesIt) {
   const RunnerOptions options = small_options();
   RunnerBench bench = make_captured("llama", options);
   const ModelConfig config = *ModelConfig::read(TESSERA_SOURCE_DIR "/tests/data/goldens/llama", built_in_families());
-  const MemoryLedger ledger = bench.runner->memory();
+  const MemoryReport memory = bench.runner->memory();
   // Keys and values: 3 layers of 33 pages of 8 tokens of 2 heads of 16 floats.
-  EXPECT_EQ(ledger.kv_cache, 3 * 2 * 33 * 8 * 2 * 16 * 4);
-  EXPECT_GT(ledger.weights, config.parameter_count() * 4 - 1);
-  EXPECT_GT(ledger.graph_objects, 0);
-  EXPECT_EQ(make_bench("llama", options).runner->memory().graph_objects, 0);
+  EXPECT_EQ(memory[MemoryUse::kKvCache], 3 * 2 * 33 * 8 * 2 * 16 * 4);
+  EXPECT_GT(memory[MemoryUse::kWeights], config.parameter_count() * 4 - 1);
+  EXPECT_GT(memory[MemoryUse::kGraphObjects], 0);
+  EXPECT_EQ(make_bench("llama", options).runner->memory()[MemoryUse::kGraphObjects], 0);
 }
 
 TEST(ModelRunner, ReportsWhatItCaptured) {

@@ -6,6 +6,7 @@
 #include "tessera/runner/edit_buffers.h"
 #include "tessera/runner/input_buffers.h"
 #include "tessera/runner/make_executable.h"
+#include "tessera/runner/measure_memory.h"
 #include "tessera/runner/model_runner.h"
 #include "tessera/runner/op_plans.h"
 #include "tessera/runner/step_results.h"
@@ -13,57 +14,56 @@
 namespace tessera {
 namespace {
 
-GraphCost cost_of(const Executable& executable, const DeviceProperties& device) {
-  const GraphNeed need = executable.graph_need();
-  return {.graphs = need.graphs,
-          .operators = need.operators,
-          .bytes = need.graphs * device.graph_bytes + need.operators * device.graph_node_bytes};
-}
-
-Status add(const Executable& executable, const ir::Bucket& bucket, WorkingMemory& memory) {
-  const MemoryNeed need = TRY(executable.memory_need(bucket));
-  memory.arena = std::max(memory.arena, need.arena_bytes);
-  memory.workspace = std::max(memory.workspace, need.workspace_bytes);
-  return ok_status();
+// Every size of the ladder; their needs where they are asked for.
+Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DeviceProperties& device,
+                                    PredictionDetail detail) {
+  RunnerMemory memory{.role = runner.spec().role};
+  GraphMemory graphs;
+  if (runner.spec().captured) graphs = estimated_graphs(runner.executable().graph_need(), device);
+  for (const std::int64_t size : runner.spec().ladder) {
+    memory.sizes.push_back({.size = size, .graphs = graphs});
+    if (detail == PredictionDetail::kEverySize)
+      memory.sizes.back().need = TRY(runner.executable().memory_need(runner.bucket(size)));
+  }
+  return memory;
 }
 
 }  // namespace
 
-Result<Prediction> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
-                                  const RunnerOptions& options, Device& device, PredictionDetail detail) {
-  Prediction prediction;
-  WorkingMemory& memory = prediction.memory;
+Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
+                                    const RunnerOptions& options, Device& device, PredictionDetail detail) {
+  using enum MemoryUse;
+  MemoryReport report;
+  MemoryNeed most;
+  std::int64_t graph_objects = 0;
   for (const GraphRunner& runner : runners) {
-    const RunnerSpec& spec = runner.spec();
-    if (spec.captured || spec.runs_eagerly) TRY(add(runner.executable(), runner.executable().largest(), memory));
-    const bool decode = spec.role == RunnerRole::kDecode;
-    if (spec.captured) {
-      const GraphCost cost = cost_of(runner.executable(), device.properties());
-      memory.graph_objects += std::ssize(spec.ladder) * cost.bytes;
-      (decode ? prediction.decode_graphs : prediction.prefill_graphs) = cost;
+    if (runner.spec().captured || runner.spec().runs_eagerly) {
+      const MemoryNeed need = TRY(runner.executable().memory_need(runner.executable().largest()));
+      most.arena_bytes = std::max(most.arena_bytes, need.arena_bytes);
+      most.workspace_bytes = std::max(most.workspace_bytes, need.workspace_bytes);
     }
-    if (detail != PredictionDetail::kEverySize || (!decode && spec.role != RunnerRole::kPrefill)) continue;
-    for (const std::int64_t size : spec.ladder) {
-      (decode ? prediction.decode : prediction.prefill)
-          .push_back({size, TRY(runner.executable().memory_need(runner.bucket(size)))});
-    }
+    if (std::ranges::find(kCapturedRoles, runner.spec().role) == kCapturedRoles.end()) continue;
+    report.runners.push_back(TRY(predict_runner(runner, device.properties(), detail)));
+    graph_objects += report.runners.back().graph_bytes();
   }
   const std::int64_t block = device.properties().block_bytes;
-  memory.arena = align_up(memory.arena, block);
-  memory.workspace = align_up(memory.workspace, block);
-  memory.static_inputs =
-      InputBuffers::bytes_needed(input_limits(graphs, options)) + EditBuffers::bytes_needed(vocabulary_of(graphs));
+  report.set(kArena, align_up(most.arena_bytes, block));
+  report.set(kWorkspace, align_up(most.workspace_bytes, block));
+  report.set(kStaticInputs, InputBuffers::bytes_needed(input_limits(graphs, options)) +
+                                EditBuffers::bytes_needed(vocabulary_of(graphs)));
   const auto planned = all_graphs(graphs);
-  memory.plans = TRY(OpPlans::bytes_needed(device, {.graphs = planned,
-                                                    .kernels = *TRY(kernels_of(options, device)),
-                                                    .limits = plan_limits(options),
-                                                    .num_pages = options.num_pages}));
-  memory.step_results = StepResults::bytes_needed(ModelRunner::kMaxInFlight, options.max_requests, options.max_tokens);
-  return prediction;
+  report.set(kPlans, TRY(OpPlans::bytes_needed(device, {.graphs = planned,
+                                                        .kernels = *TRY(kernels_of(options, device)),
+                                                        .limits = plan_limits(options),
+                                                        .num_pages = options.num_pages})));
+  report.set(kGraphObjects, graph_objects);
+  report.set(kStepResults,
+             StepResults::bytes_needed(ModelRunner::kMaxInFlight, options.max_requests, options.max_tokens));
+  return report;
 }
 
-Result<Prediction> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
-                                  PredictionDetail detail) {
+Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
+                                    PredictionDetail detail) {
   // Shapes are asked for, nothing is bound: the environment stays unused but for device and context.
   const std::unique_ptr<Stream> stream = TRY(device.create_stream("prediction"));
   const std::unique_ptr<Arena> arena =

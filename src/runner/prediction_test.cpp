@@ -1,5 +1,5 @@
 // Catches: memory that is taken and was not predicted, or predicted and not taken: the arena, workspace, every static
-// buffer and graph objects, of models and ladders of several kinds; a ledger whose parts do not add up.
+// buffer and graph objects, of models and ladders of several kinds; a report whose parts do not add up.
 #include "tessera/runner/prediction.h"
 
 #include <gmock/gmock.h>
@@ -7,13 +7,15 @@
 
 #include <functional>
 
+#include "tessera/runner/measure_memory.h"
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {
 namespace {
 
+using enum MemoryUse;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::make_captured;
 using testing::RunnerBench;
 using ::testing::SizeIs;
@@ -27,16 +29,16 @@ ModelGraphs graphs_of(const std::string& folder, const RunnerOptions& options, i
 std::string golden(const std::string& name) { return TESSERA_SOURCE_DIR "/tests/data/goldens/" + name; }
 
 // What a prediction must meet: exactly what is allocated once, the arena to 1 %, graph objects to a quarter.
-void expect_met(const WorkingMemory& predicted, const MemoryLedger& taken) {
-  EXPECT_EQ(taken.static_inputs, predicted.static_inputs);
-  EXPECT_EQ(taken.plans, predicted.plans);
-  EXPECT_EQ(taken.step_results, predicted.step_results);
-  EXPECT_NEAR(static_cast<double>(taken.arena), static_cast<double>(predicted.arena),
-              0.01 * static_cast<double>(taken.arena));
-  EXPECT_NEAR(static_cast<double>(taken.workspace), static_cast<double>(predicted.workspace),
-              0.01 * static_cast<double>(taken.workspace));
-  EXPECT_NEAR(static_cast<double>(taken.graph_objects), static_cast<double>(predicted.graph_objects),
-              0.25 * static_cast<double>(taken.graph_objects));
+void expect_met(const MemoryReport& predicted, const MemoryReport& taken) {
+  std::vector<std::string_view> uses;
+  for (const auto& [use, bytes] : predicted.entries()) {
+    const double tolerance = use == kGraphObjects ? 0.25 : use == kArena || use == kWorkspace ? 0.01 : 0;
+    EXPECT_NEAR(static_cast<double>(taken[use]), static_cast<double>(bytes),
+                tolerance * static_cast<double>(taken[use]))
+        << memory_use_name(use);
+    uses.push_back(memory_use_name(use));
+  }
+  EXPECT_THAT(uses, ElementsAre("arena", "workspace", "static_inputs", "attention", "graph_objects", "step_results"));
 }
 
 struct Ladders {
@@ -68,10 +70,10 @@ TEST(Prediction, IsWhatARunnerTakes) {
       RunnerOptions options = small_options();
       ladders.change(options);
       const RunnerBench bench = make_captured(model, options);
-      const Result<Prediction> prediction = predict_memory(graphs_of(golden(model), options), options, *bench.device);
-      ASSERT_TRUE(prediction.ok()) << prediction.status().to_string();
-      expect_met(prediction->memory, bench.runner->memory());
-      expect_met(bench.runner->memory().predicted, bench.runner->memory());
+      const Result<MemoryReport> predicted = predict_memory(graphs_of(golden(model), options), options, *bench.device);
+      ASSERT_TRUE(predicted.ok()) << predicted.status().to_string();
+      expect_met(*predicted, bench.runner->memory());
+      expect_met(bench.runner->predicted_memory(), bench.runner->memory());
     }
   }
 }
@@ -88,11 +90,11 @@ TEST(Prediction, IsWhatTheBundledModelTakes) {
   options.decode_sizes = {1, 2, 4, 8, 16, 32};
   ModelGraphs graphs = graphs_of(folder, options);
   const auto device = FakeDevice::create({}, {.threads = 1}).value();
-  const Prediction prediction = *predict_memory(graphs, options, *device);
+  const MemoryReport predicted = *predict_memory(graphs, options, *device);
   Weights weights = *Weights::load(graphs.weights, checkpoint_source(*Checkpoint::open(folder)), *device, false);
   const auto runner = *ModelRunner::create(std::move(graphs), std::move(weights), *device, options);
   ASSERT_TRUE(runner->capture().ok());
-  expect_met(prediction.memory, runner->memory());
+  expect_met(predicted, runner->memory());
 }
 
 // The arena is not merely grown to what was predicted: the largest size needs that much, and each size has its own
@@ -100,67 +102,74 @@ TEST(Prediction, IsWhatTheBundledModelTakes) {
 TEST(Prediction, TheArenaIsTheLargestNeed) {
   const RunnerOptions options = small_options();
   const RunnerBench bench = make_captured("llama", options);
-  const Prediction all =
+  const MemoryReport all =
       *predict_memory(graphs_of(golden("llama"), options), options, *bench.device, PredictionDetail::kEverySize);
-  ASSERT_THAT(all.prefill, SizeIs(3));
-  ASSERT_THAT(all.decode, SizeIs(3));
-  EXPECT_EQ(all.prefill[1].size, 16);
-  for (std::size_t i = 0; i < 3; ++i) {
-    const MemoryNeed need =
-        *bench.runner->prefill().executable().memory_need(bench.runner->prefill().bucket(all.prefill[i].size));
-    EXPECT_EQ(all.prefill[i].need.arena_bytes, need.arena_bytes);
-    EXPECT_LE(need.arena_bytes, all.memory.arena);
-    EXPECT_LE(all.decode[i].need.arena_bytes, all.memory.arena);
+  ASSERT_THAT(all.runners, SizeIs(2));
+  for (const RunnerMemory& of : all.runners) {
+    const GraphRunner& runner = bench.runner->parts().runner(of.role);
+    ASSERT_THAT(of.sizes, SizeIs(3));
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(of.sizes[i].size, runner.spec().ladder[i]);
+      const MemoryNeed need = *runner.executable().memory_need(runner.bucket(of.sizes[i].size));
+      EXPECT_EQ(of.sizes[i].need.arena_bytes, need.arena_bytes);
+      EXPECT_LE(need.arena_bytes, all[kArena]);
+    }
   }
-  EXPECT_LT(all.prefill[0].need.arena_bytes, all.prefill[2].need.arena_bytes);
-  const Prediction totals = *predict_memory(graphs_of(golden("llama"), options), options, *bench.device);
-  EXPECT_THAT(totals.prefill, IsEmpty());
-  EXPECT_EQ(totals.memory.arena, all.memory.arena);
+  EXPECT_LT(all.runners[0].sizes[0].need.arena_bytes, all.runners[0].sizes[2].need.arena_bytes);
+  const MemoryReport totals = *predict_memory(graphs_of(golden("llama"), options), options, *bench.device);
+  EXPECT_EQ(totals.runners[0].sizes[2].need.arena_bytes, 0) << "not asked for";
+  EXPECT_EQ(totals[kArena], all[kArena]);
 }
 
 TEST(Prediction, GraphsAreCountedAsTheyAreMade) {
   const RunnerOptions options = small_options();
   const RunnerBench bench = make_captured("llama", options);
-  const Prediction p = *predict_memory(graphs_of(golden("llama"), options), options, *bench.device);
+  const MemoryReport p = *predict_memory(graphs_of(golden("llama"), options), options, *bench.device);
   // Three layers: four pieces between their attentions; decode is one.
-  EXPECT_EQ(p.prefill_graphs.graphs, 4);
-  EXPECT_EQ(p.decode_graphs.graphs, 1);
+  const GraphMemory prefill = p.runner(RunnerRole::kPrefill)->sizes[0].graphs;
+  const GraphMemory decode = p.runner(RunnerRole::kDecode)->sizes[0].graphs;
+  EXPECT_EQ(prefill.graphs, 4);
+  EXPECT_EQ(decode.graphs, 1);
   const DeviceProperties& device = bench.device->properties();
-  EXPECT_EQ(p.decode_graphs.bytes, device.graph_bytes + p.decode_graphs.operators * device.graph_node_bytes);
-  EXPECT_EQ(p.memory.graph_objects, 3 * p.prefill_graphs.bytes + 3 * p.decode_graphs.bytes);
-  const MemoryLedger ledger = bench.runner->memory();
-  ASSERT_THAT(ledger.runners, SizeIs(2));
-  for (const SizeMemory& size : ledger.runners[0].sizes) EXPECT_EQ(size.graphs, p.prefill_graphs.graphs);
+  EXPECT_EQ(decode.bytes, device.graph_bytes + decode.nodes * device.graph_node_bytes);
+  EXPECT_EQ(p[kGraphObjects], 3 * prefill.bytes + 3 * decode.bytes);
+  const MemoryReport taken = bench.runner->memory();
+  ASSERT_THAT(taken.runners, SizeIs(2));
+  for (const SizeMemory& size : taken.runners[0].sizes) {
+    EXPECT_EQ(size.graphs.graphs, prefill.graphs);
+    EXPECT_EQ(size.graphs.nodes, prefill.nodes);
+    EXPECT_EQ(size.graphs.bytes, prefill.bytes);
+  }
 }
 
-// The parts of the ledger: sizes that were captured, and their bytes, which the runners' own counts must equal.
-TEST(MemoryLedger, IsByRunnerAndSize) {
+// The parts of the report: sizes that were captured, and their bytes, which the runners' own counts must equal.
+TEST(MemoryReport, IsByRunnerAndSize) {
   RunnerBench bench = make_captured("llama", small_options());
-  const MemoryLedger ledger = bench.runner->memory();
-  ASSERT_THAT(ledger.runners, SizeIs(2));
+  const MemoryReport report = bench.runner->memory();
+  ASSERT_THAT(report.runners, SizeIs(2));
   std::int64_t bytes = 0;
   for (std::size_t r = 0; r < 2; ++r) {
     const GraphRunner& runner = r == 0 ? bench.runner->prefill() : bench.runner->decode();
-    const RunnerMemory& memory = ledger.runners[r];
-    EXPECT_EQ(memory.name, runner.name());
+    const RunnerMemory& memory = report.runners[r];
+    EXPECT_EQ(memory.role, runner.spec().role);
     std::vector<std::int64_t> sizes;
     std::int64_t nodes = 0;
     for (const SizeMemory& size : memory.sizes) {
       sizes.push_back(size.size);
-      nodes += size.nodes;
-      EXPECT_GT(size.graph_bytes, 0);
+      nodes += size.graphs.nodes;
+      EXPECT_GT(size.graphs.bytes, 0);
     }
     EXPECT_EQ(sizes, runner.report().captured);
     EXPECT_EQ(nodes, runner.report().graphs.nodes);
     EXPECT_EQ(memory.graph_bytes(), runner.report().graphs.bytes);
     bytes += memory.graph_bytes();
   }
-  EXPECT_EQ(ledger.graph_objects, bytes);
-  EXPECT_GT(ledger.available, 0);
+  EXPECT_EQ(report[kGraphObjects], bytes);
+  EXPECT_GT(report.available, 0);
 }
 
 // Where the device does not tell, sizes share what was measured by what they are expected to take; what is told counts.
-TEST(MemoryLedger, WhatIsNotToldIsShared) {
+TEST(MemoryReport, WhatIsNotToldIsShared) {
   EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 0}, 4000, 0.75), 3000);
   EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 500}, 4000, 0.75), 500);
   const RunnerBench bench = make_captured("llama", small_options());
@@ -168,18 +177,18 @@ TEST(MemoryLedger, WhatIsNotToldIsShared) {
   EXPECT_EQ(told.graph_bytes(), bench.runner->prefill().report().graphs.bytes);
 }
 
-// Lazily captured sizes come into the ledger when they are captured, and no earlier.
-TEST(MemoryLedger, HasWhatIsCapturedLater) {
+// Lazily captured sizes come into the report when they are captured, and no earlier.
+TEST(MemoryReport, HasWhatIsCapturedLater) {
   RunnerOptions options = small_options();
   options.capture = CaptureMode::kLazy;
   RunnerBench bench = make_captured("llama", options);
-  EXPECT_EQ(bench.runner->memory().graph_objects, 0);
+  EXPECT_EQ(bench.runner->memory()[kGraphObjects], 0);
   bench.logits({{testing::ids(9)}});
-  const MemoryLedger ledger = bench.runner->memory();
-  ASSERT_THAT(ledger.runners[0].sizes, SizeIs(1));
-  EXPECT_EQ(ledger.runners[0].sizes[0].size, 16);
-  EXPECT_EQ(ledger.graph_objects, ledger.runners[0].graph_bytes());
-  EXPECT_GT(ledger.graph_objects, 0);
+  const MemoryReport report = bench.runner->memory();
+  ASSERT_THAT(report.runners[0].sizes, SizeIs(1));
+  EXPECT_EQ(report.runners[0].sizes[0].size, 16);
+  EXPECT_EQ(report[kGraphObjects], report.runners[0].graph_bytes());
+  EXPECT_GT(report[kGraphObjects], 0);
 }
 
 // A device of 8 GiB that says how much of it is free.
@@ -197,7 +206,7 @@ class PartlyFree : public CpuDevice {
   std::int64_t available_;
 };
 
-TEST(MemoryLedger, TheLogTellsItAndWarnsWhereLittleIsLeft) {
+TEST(MemoryReport, TheLogTellsItAndWarnsWhereLittleIsLeft) {
   const auto log_of_capture = [](std::int64_t available) {
     const RunnerOptions options = small_options();
     PartlyFree device(available);
@@ -217,6 +226,19 @@ TEST(MemoryLedger, TheLogTellsItAndWarnsWhereLittleIsLeft) {
   const std::string rich = log_of_capture(321 << 20);
   EXPECT_THAT(rich, HasSubstr("memory: weights"));
   EXPECT_THAT(rich, ::testing::Not(HasSubstr("memory: only")));
+}
+
+TEST(MemoryReport, KeepsWhatItHasAndLeavesTheHostsOut) {
+  MemoryReport report;
+  EXPECT_EQ(report[kArena], 0);
+  report.set(kStepResults, 7);
+  report.set(kPlans, 0);
+  report.set(kArena, 5);
+  EXPECT_EQ(report[kArena], 5);
+  EXPECT_THAT(report.entries(), ElementsAre(std::pair(kArena, 5), std::pair(kPlans, 0), std::pair(kStepResults, 7)));
+  EXPECT_THAT(report.device_entries(), ElementsAre(std::pair(kArena, 5), std::pair(kPlans, 0)));
+  EXPECT_EQ(report.forwards(), 5);
+  EXPECT_EQ(report.runner(RunnerRole::kDecode), nullptr);
 }
 
 TEST(MemoryReserve, IsSmallBesideTheMemoryAndNeverNothing) {

@@ -99,7 +99,7 @@ Status RunnerParts::build_runners() {
     runners.emplace_back(std::move(spec), std::move(made));
     progress.advance(1);
   }
-  predicted = TRY(predict_memory(runners, graphs, options, device, PredictionDetail::kTotals)).memory;
+  predicted = TRY(predict_memory(runners, graphs, options, device, PredictionDetail::kTotals));
   return ok_status();
 }
 

@@ -18,7 +18,7 @@
 #include "tessera/runner/graph_runner.h"
 #include "tessera/runner/input_buffers.h"
 #include "tessera/runner/kv_storage.h"
-#include "tessera/runner/memory_ledger.h"
+#include "tessera/runner/memory_report.h"
 #include "tessera/runner/op_plans.h"
 #include "tessera/runner/runner_options.h"
 
@@ -79,7 +79,7 @@ class RunnerParts {
   std::int64_t choice_logits_offset = 0;  // in the arena
   std::unique_ptr<DebugMode> debug;       // null without options.debug
   std::vector<GraphRunner> runners;       // [RunnerRole]
-  WorkingMemory predicted;
+  MemoryReport predicted;                 // before anything was captured
 
  private:
   RunnerParts(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options);

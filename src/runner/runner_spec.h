@@ -31,6 +31,8 @@ inline constexpr std::int64_t kMaxHeadRows = 256;
 // What a step uses a runner for. A list of specs has one of each, in this order.
 enum class RunnerRole : std::uint8_t { kPrefill, kHead, kDecode, kChoose, kLogprobs };
 inline constexpr int kNumRunnerRoles = 5;
+// Those whose sizes graphs are made for, where the options say so.
+inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode};
 std::string_view runner_role_name(RunnerRole role);  // "prefill" "head" "decode" "choose" "logprobs"
 
 struct RunnerSpec {

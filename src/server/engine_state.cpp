@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "tessera/ir/type.h"
-#include "tessera/server/memory_kinds.h"
 #include "tessera/server/part_groups.h"
 
 namespace tessera {
@@ -66,10 +65,10 @@ void write_runner(JsonWriter& json, std::string_view head, RunnerKind kind, cons
   json.end_array().end_object();
 }
 
-void write_memory(JsonWriter& json, const MemoryLedger& memory) {
+void write_memory(JsonWriter& json, const MemoryReport& memory) {
   json.array();
-  for (const auto& [kind, bytes] : memory_kinds(memory))
-    json.object().key("kind").value(kind).key("bytes").value(bytes).end_object();
+  for (const auto& [use, bytes] : memory.device_entries())
+    json.object().key("kind").value(memory_use_name(use)).key("bytes").value(bytes).end_object();
   json.end_array();
 }
 

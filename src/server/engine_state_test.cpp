@@ -106,7 +106,7 @@ TEST_F(EngineStateTest, SizesAreCurrent) {
   graphs.prefill.captured = {16, 32};
   graphs.prefill.pending = {64};
   graphs.decode.dropped = {{4, "no \"room\""}};
-  graphs.memory.arena = 12345;
+  graphs.memory.set(MemoryUse::kArena, 12345);
   stats.graphs = std::make_shared<GraphInventory>(graphs);
   const Result<Json> json = Json::parse(made.body(stats, {}), "state");
   ASSERT_TRUE(json.ok()) << json.status().to_string();
@@ -128,13 +128,13 @@ TEST_F(EngineStateTest, LatenciesAreNullUntilThereAreSome) {
   EXPECT_TRUE(json.find("latency")->find("request")->find("max")->is_null());
 }
 
-TEST_F(EngineStateTest, MemoryIsTheEnginesLedger) {
+TEST_F(EngineStateTest, MemoryIsTheEnginesReport) {
   const Json json = state();
   std::set<std::string> kinds;
   for (const Json& entry : json.find("memory")->as_array()) {
     kinds.insert(entry.find("kind")->as_string());
     if (entry.find("kind")->as_string() == "weights") {
-      EXPECT_EQ(entry.find("bytes")->as_int(), engine().runner().memory().weights);
+      EXPECT_EQ(entry.find("bytes")->as_int(), engine().runner().memory()[MemoryUse::kWeights]);
     }
   }
   EXPECT_EQ(kinds.size(), 7U);

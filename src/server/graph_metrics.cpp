@@ -5,8 +5,6 @@
 #include <functional>
 #include <map>
 
-#include "tessera/server/memory_kinds.h"
-
 namespace tessera {
 namespace {
 
@@ -95,22 +93,22 @@ void add_token_histogram(MetricFamilies& families, const TokenHistogram& tokens,
                      static_cast<double>(tokens.sum()));
 }
 
-void add_memory(MetricFamilies& families, const MemoryLedger& memory) {
-  Samples bytes;
-  for (const auto& [kind, size] : memory_kinds(memory)) bytes.push_back({{{"kind", kind}}, static_cast<double>(size)});
-  families.gauges("tessera:memory_bytes", "Device memory, by what takes it.", bytes);
-  const WorkingMemory& predicted = memory.predicted;
+Samples device_memory(const MemoryReport& memory) {
+  Samples samples;
+  for (const auto& [use, bytes] : memory.device_entries())
+    samples.push_back({{{"kind", text(memory_use_name(use))}}, static_cast<double>(bytes)});
+  return samples;
+}
+
+void add_memory(MetricFamilies& families, const GraphInventory& graphs) {
+  families.gauges("tessera:memory_bytes", "Device memory, by what takes it.", device_memory(graphs.memory));
   families.gauges("tessera:memory_predicted_bytes", "What was predicted before anything was taken.",
-                  {{{{"kind", "arena"}}, static_cast<double>(predicted.arena)},
-                   {{{"kind", "workspace"}}, static_cast<double>(predicted.workspace)},
-                   {{{"kind", "static_inputs"}}, static_cast<double>(predicted.static_inputs)},
-                   {{{"kind", "attention"}}, static_cast<double>(predicted.plans)},
-                   {{{"kind", "graph_objects"}}, static_cast<double>(predicted.graph_objects)}});
+                  device_memory(graphs.predicted_memory));
   Samples of_sizes;
-  for (const RunnerMemory& runner : memory.runners) {
+  for (const RunnerMemory& runner : graphs.memory.runners) {
     for (const SizeMemory& size : runner.sizes)
-      of_sizes.push_back(
-          {{{"runner", runner.name}, {"bucket", std::to_string(size.size)}}, static_cast<double>(size.graph_bytes)});
+      of_sizes.push_back({{{"runner", text(runner_role_name(runner.role))}, {"bucket", std::to_string(size.size)}},
+                          static_cast<double>(size.graphs.bytes)});
   }
   families.gauges("tessera:graph_bytes", "Memory of graph objects, by captured size.", of_sizes);
 }
@@ -125,7 +123,7 @@ void add_graph_metrics(MetricFamilies& families, const EngineStats& stats) {
   families.counter("tessera:split_chunks_total", "Prompts cut so that a forward fills a captured size.", {},
                    stats.split_chunks);
   add_token_histogram(families, stats.forwards.prefill_tokens, stats.graphs->max_tokens);
-  add_memory(families, stats.graphs->memory);
+  add_memory(families, *stats.graphs);
 }
 
 }  // namespace tessera

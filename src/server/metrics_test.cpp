@@ -18,16 +18,15 @@ namespace {
 using std::chrono::steady_clock;
 
 std::shared_ptr<const GraphInventory> some_graphs() {
-  GraphInventory graphs{.memory = {.weights = 1,
-                                   .kv_cache = 2,
-                                   .arena = 3,
-                                   .workspace = 4,
-                                   .static_inputs = 5,
-                                   .graph_objects = 60,
-                                   .plans = 7,
-                                   .predicted = {.arena = 30, .graph_objects = 61},
-                                   .runners = {{.name = "decode", .sizes = {{.size = 8, .graph_bytes = 60}}}}},
-                        .max_tokens = 512};
+  using enum MemoryUse;
+  GraphInventory graphs{.max_tokens = 512};
+  for (const auto& [use, bytes] :
+       {std::pair(kWeights, 1), std::pair(kKvCache, 2), std::pair(kArena, 3), std::pair(kWorkspace, 4),
+        std::pair(kStaticInputs, 5), std::pair(kGraphObjects, 60), std::pair(kPlans, 7), std::pair(kStepResults, 8)})
+    graphs.memory.set(use, bytes);
+  graphs.memory.runners = {{.role = RunnerRole::kDecode, .sizes = {{.size = 8, .graphs = {.bytes = 60}}}}};
+  graphs.predicted_memory.set(kArena, 30);
+  graphs.predicted_memory.set(kGraphObjects, 61);
   graphs.prefill = {.pieces = 6,
                     .split_ops = 5,
                     .graphs = 12,

@@ -2,7 +2,6 @@
 
 #include "tessera/runner/dispatch.h"
 #include "tessera/runner/rules.h"
-#include "tessera/server/memory_kinds.h"
 
 namespace tessera {
 namespace {
@@ -35,7 +34,8 @@ void write_plan(JsonWriter& json, const Engine& engine) {
   write_sizes(json, runner.prefill_sizes);
   write_sizes(json.key("decode_sizes"), runner.decode_sizes);
   json.key("memory_bytes").object();
-  for (const auto& [kind, bytes] : memory_kinds(engine.runner().memory())) json.key(kind).value(bytes);
+  for (const auto& [use, bytes] : engine.runner().memory().device_entries())
+    json.key(memory_use_name(use)).value(bytes);
   json.end_object();
   json.key("start_seconds").object().key("prepare").value(engine.prepare_seconds());
   json.key("load").value(engine.load_seconds()).key("capture").value(engine.capture_seconds()).end_object();
