@@ -62,6 +62,15 @@ void KvStorage::add_to(ExternalValues& externals) const {
   for (const State& state : states_) externals.add(state.name, state.address);
 }
 
+Status KvStorage::fill(std::size_t group, PageId first, std::int64_t count, std::uint8_t value, Stream& stream) const {
+  for (const State& state : states_) {
+    if (state.group != group) continue;
+    TRY(stream.fill(state.address + first.value() * state.page_bytes, value,
+                    static_cast<std::size_t>(count * state.page_bytes)));
+  }
+  return ok_status();
+}
+
 Status KvStorage::copy(const SlotCopy& copy, Stream& stream) const {
   for (const State& state : states_) {
     if (state.group != copy.group) continue;

@@ -29,6 +29,9 @@ class KvStorage {
   void add_to(ExternalValues& externals) const;
   // Copies a slot over all states of its group. Asynchronous on `stream`. Precondition: both slots are there.
   Status copy(const SlotCopy& copy, Stream& stream) const;
+  // Fills `count` pages from `first` on over all states of the group. Asynchronous on `stream`. Precondition: they are
+  // there.
+  Status fill(std::size_t group, PageId first, std::int64_t count, std::uint8_t value, Stream& stream) const;
   std::span<const std::int64_t> num_pages() const { return num_pages_; }
   DeviceAddress data() const { return memory_->data(); }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }

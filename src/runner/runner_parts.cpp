@@ -78,11 +78,16 @@ ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
 Status RunnerParts::build_runners() {
   // Addresses only: how much of the ranges is used follows from the plans. An arena of fixed size has what is
   // predicted.
-  WorkingMemory reserve{.arena = device.properties().memory_bytes, .workspace = device.properties().memory_bytes};
-  if (!device.properties().arenas_grow) reserve = TRY(predict_memory(graphs, options, device)).memory;
-  arena = TRY(device.create_arena({.reserve_bytes = static_cast<std::size_t>(reserve.arena), .name = "arena"}));
+  std::int64_t arena_bytes = device.properties().memory_bytes;
+  std::int64_t workspace_bytes = arena_bytes;
+  if (!device.properties().arenas_grow) {
+    const MemoryReport need = TRY(predict_memory(graphs, options, device));
+    arena_bytes = need[MemoryUse::kArena];
+    workspace_bytes = need[MemoryUse::kWorkspace];
+  }
+  arena = TRY(device.create_arena({.reserve_bytes = static_cast<std::size_t>(arena_bytes), .name = "arena"}));
   workspace =
-      TRY(device.create_arena({.reserve_bytes = static_cast<std::size_t>(reserve.workspace), .name = "workspace"}));
+      TRY(device.create_arena({.reserve_bytes = static_cast<std::size_t>(workspace_bytes), .name = "workspace"}));
   if (options.debug) debug = std::make_unique<DebugMode>(*stream, *arena, ranks());
   for (const auto& [name, address] : weights.addresses()) externals.add(name, address);
   kv->add_to(externals);

@@ -159,6 +159,25 @@ inline KernelTable baking_kernels() {
        }});
 }
 
+// The CPU's kernels with an attention that looks its keys up in the page tables of the first cache group, whatever its
+// layer's group is.
+inline KernelTable first_group_kernels() {
+  KernelDef attention = **cpu_kernels().get("attention");
+  attention.bind = [](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
+    ir::Node node = args.node;
+    for (auto& [name, value] : node.attributes)
+      if (name == "group") value = std::int64_t{0};
+    return (*cpu_kernels().get("attention"))
+        ->bind({.node = node,
+                .operands = args.operands,
+                .results = args.results,
+                .workspace = args.workspace,
+                .device = args.device,
+                .context = args.context});
+  };
+  return cpu_kernels().with(attention);
+}
+
 // The greatest absolute difference; infinite where a number is not finite or one is missing.
 inline double greatest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double greatest = a.size() == b.size() && !a.empty() ? 0 : INFINITY;

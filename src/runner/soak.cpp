@@ -74,12 +74,13 @@ class Soak {
   Soak(ModelRunner& runner, const SoakOptions& options)
       : runner_(runner),
         options_(options),
-        world_(runner.options(), runner.prefill().executable().graph().cache_groups.size(), runner.vocab_size(),
-               runner.hidden_size(), options.seed) {}
+        world_(runner.options(), runner.parts().graphs.body.cache_groups, runner.vocab_size(), runner.hidden_size(),
+               options.seed) {}
 
   Result<SoakReport> run() {
     const auto start = std::chrono::steady_clock::now();
     Progress progress("Soaking", options_.batches, "batches", options_.show_progress);
+    TRY(poison_all());
     for (std::int64_t n = 0; n < options_.batches; ++n) {
       if (n == options_.batches / 2) note_memory(report_.resident_early, report_.available_early);
       TRY(compare_next().with_context(fmt::format("batch {}", n)));
@@ -99,8 +100,23 @@ class Soak {
     available = runner_.device().available_bytes();
   }
 
+  // What no sequence has written is NaN: a kernel that reads a page of nobody shows, such as by another group's table.
+  Status poison_all() {
+    const RunnerParts& parts = runner_.parts();
+    for (std::size_t g = 0; g < parts.num_cache_groups(); ++g)
+      TRY(parts.kv->fill(g, PageId(1), parts.options.num_pages[g] - 1, IsolatedMemory::kPoison, *parts.stream));
+    return ok_status();
+  }
+  Status poison_given_back() {
+    const RunnerParts& parts = runner_.parts();
+    for (const SoakWorld::GroupPage& page : world_.given_back())
+      TRY(parts.kv->fill(page.group, page.page, 1, IsolatedMemory::kPoison, *parts.stream));
+    return ok_status();
+  }
+
   Status compare_next() {
     const ForwardBatch& batch = world_.next();
+    TRY(poison_given_back());
     report_.tokens += batch.num_tokens();
     draw_wishes(batch);
     // The graph's run is the last: its keys and values are what later batches read.

@@ -6,7 +6,8 @@
 //
 // The batches are those of a small random world of sequences: new ones come and are computed in chunks, decode, some
 // are cancelled and their pages taken by others; sizes are log-uniform; rows have log-probabilities, embeddings,
-// penalties.
+// penalties. Each cache group has pages of its own pool, and gives back those that left its window. Pages of no
+// sequence are NaN.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,8 @@ TEST_P(SoakOf, FindsNothingWrong) {
   EXPECT_GT(prefills, 20);
   EXPECT_GT(decodes, 20);
 }
-INSTANTIATE_TEST_SUITE_P(Goldens, SoakOf, ::testing::Values("llama", "qwen3"), [](const auto& p) { return p.param; });
+INSTANTIATE_TEST_SUITE_P(Goldens, SoakOf, ::testing::Values("llama", "qwen3", "qwen2-swa"),
+                         [](const auto& p) { return std::string(p.param).substr(0, 5); });
 
 TEST(Soak, IsTheSameForTheSameSeed) {
   const RunnerBench bench = make_captured("llama", small_options());
@@ -85,6 +86,14 @@ TEST(Soak, FindsGraphsThatAreNotTheirOperators) {
   const SoakReport report = soaked(bench, {.batches = 20});
   ASSERT_GT(report.num_failures, 0);
   EXPECT_THAT(report.failures.front(), HasSubstr("differ from those of the same operators without graph"));
+}
+
+TEST(Soak, FindsAnAttentionThatReadsAnotherGroupsPageTable) {
+  const KernelTable kernels = testing::first_group_kernels();
+  RunnerOptions options = small_options();
+  options.kernels = &kernels;
+  const SoakReport report = soaked(make_captured("qwen2-swa", options), {.batches = 40});
+  EXPECT_GT(report.num_failures, 0);
 }
 
 TEST(Soak, AFailedForwardIsAnError) {

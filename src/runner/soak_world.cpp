@@ -3,21 +3,24 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tessera/ops/attention.h"
+#include "tessera/runner/group_pages.h"
 
 namespace tessera {
 
-SoakWorld::SoakWorld(const RunnerOptions& options, std::size_t cache_groups, std::int64_t vocab_size,
+SoakWorld::SoakWorld(const RunnerOptions& options, std::span<const ir::CacheGroup> groups, std::int64_t vocab_size,
                      std::int64_t hidden_size, std::uint64_t seed)
     : options_(options),
-      longest_(
-          std::min(options.context_length, std::max<std::int64_t>(options.shared_pages() / 2, 1) * options.page_size)),
+      groups_(groups),
+      longest_(options.context_length),
       vocab_size_(vocab_size),
       hidden_size_(hidden_size),
-      random_(seed) {
-  for (std::int64_t page = options.shared_pages(); page > 0; --page)
-    free_.emplace_back(static_cast<std::int32_t>(page));
-  batch_.groups.resize(cache_groups);
+      random_(seed),
+      free_(groups.size()) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    for (std::int64_t page = usable(g); page > 0; --page) free_[g].emplace_back(static_cast<std::int32_t>(page));
+    const std::int64_t each = std::max<std::int64_t>(usable(g) / 2, 1);
+    if (promised(g, longest_) > each) longest_ = each * options_.page_size;
+  }
 }
 
 std::int64_t SoakWorld::draw(std::int64_t below) {
@@ -29,25 +32,46 @@ std::int64_t SoakWorld::log_uniform(std::int64_t most) {
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::exp(power)), 1, most);
 }
 
-// New sequences while there is room, with pages for all they come to.
+std::int64_t SoakWorld::promised(std::size_t group, std::int64_t length) const {
+  if (groups_[group].kind == ir::CacheGroup::Kind::kState) return 1;
+  const std::int64_t all = pages_for(length, options_.page_size);
+  const std::int64_t window = groups_[group].window;
+  return window == 0 ? all : std::min(all, pages_for(window - 1, options_.page_size) + 2);
+}
+
+bool SoakWorld::has_room(std::int64_t length) const {
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    std::int64_t pages = promised(g, length);
+    for (const Sequence& sequence : live_) pages += promised(g, sequence.length);
+    if (pages > usable(g)) return false;
+  }
+  return true;
+}
+
+// New sequences while there is room.
 void SoakWorld::admit() {
   const std::int64_t wanted = 1 + draw(options_.max_requests);
   while (std::ssize(live_) < wanted) {
     const std::int64_t prompt = log_uniform(longest_);
     const std::int64_t length = std::min(longest_, prompt + log_uniform(32));
-    const std::int64_t pages = pages_for(length, options_.page_size);
-    if (pages > std::ssize(free_)) return;
-    Sequence sequence{.length = length, .prompt = prompt, .computed = 0, .embedded = chance(0.1), .pages = {}};
-    sequence.pages.assign(free_.end() - pages, free_.end());
-    free_.resize(free_.size() - static_cast<std::size_t>(pages));
-    live_.push_back(std::move(sequence));
+    if (!has_room(length)) return;
+    live_.push_back({.length = length,
+                     .prompt = prompt,
+                     .computed = 0,
+                     .embedded = chance(0.1),
+                     .held = std::vector<Held>(groups_.size())});
   }
 }
 
+// Other sequences get the page soon, in another order.
+void SoakWorld::give_back(std::size_t group, PageId page) {
+  free_[group].insert(free_[group].begin() + draw(std::ssize(free_[group]) + 1), page);
+  given_back_.push_back({group, page});
+}
+
 void SoakWorld::end(std::size_t index) {
-  Sequence& sequence = live_[index];
-  // Other sequences get these pages soon, in another order.
-  for (const PageId page : sequence.pages) free_.insert(free_.begin() + draw(std::ssize(free_) + 1), page);
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    for (const PageId page : live_[index].held[g].pages) give_back(g, page);
   live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
@@ -56,6 +80,38 @@ void SoakWorld::cancel_some() {
     if (!chance(0.02)) continue;
     end(i);
     ++cancelled_;
+  }
+}
+
+void SoakWorld::leave_windows(Sequence& sequence) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    Held& held = sequence.held[g];
+    const std::int64_t next = sequence.computed;
+    const std::int64_t gone = pages_touched(groups_[g], next, next + 1, options_.page_size).first - held.first;
+    for (std::int64_t i = 0; i < gone; ++i) give_back(g, held.pages[static_cast<std::size_t>(i)]);
+    held.pages.erase(held.pages.begin(), held.pages.begin() + gone);
+    held.first += gone;
+  }
+}
+
+std::int64_t SoakWorld::fitting(const Sequence& sequence, std::int64_t count) const {
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].kind == ir::CacheGroup::Kind::kState) continue;
+    const std::int64_t pages = sequence.held[g].end() + std::ssize(free_[g]);
+    count = std::min(count, pages * options_.page_size - sequence.computed);
+  }
+  return count;
+}
+
+void SoakWorld::append_pages(Sequence& sequence, std::int64_t length) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    Held& held = sequence.held[g];
+    const std::int64_t end = pages_touched(groups_[g], sequence.computed, length, options_.page_size).end;
+    while (held.end() < end) {
+      held.pages.push_back(free_[g].back());
+      free_[g].pop_back();
+    }
+    append_request(batch_.groups[g], groups_[g], sequence.computed, length, options_.page_size, held.pages);
   }
 }
 
@@ -69,23 +125,18 @@ void SoakWorld::append(Sequence& sequence, std::int64_t count, bool all_rows) {
       batch_.input_embeds.push_back(static_cast<float>(draw(33) - 16) / 128.0F);
     batch_.input_rows.push_back(-1);
     batch_.positions.push_back(static_cast<std::int32_t>(position));
-    const PageId page = sequence.pages[static_cast<std::size_t>(position / options_.page_size)];
-    for (CacheGroupBatch& group : batch_.groups)
-      group.slots.emplace_back(
-          static_cast<std::int32_t>(page.value() * options_.page_size + position % options_.page_size));
   }
+  append_pages(sequence, sequence.computed + count);
   sequence.computed += count;
   batch_.query_lens.push_back(static_cast<std::int32_t>(count));
   batch_.kv_lens.push_back(static_cast<std::int32_t>(sequence.computed));
-  const auto used = pages_for(sequence.computed, options_.page_size);
-  for (CacheGroupBatch& group : batch_.groups)
-    group.page_tables.emplace_back(sequence.pages.begin(), sequence.pages.begin() + used);
 }
 
 const ForwardBatch& SoakWorld::next() {
-  const std::size_t groups = batch_.groups.size();
   batch_ = ForwardBatch{};
-  batch_.groups.resize(groups);
+  batch_.groups.resize(groups_.size());
+  given_back_.clear();
+  for (Sequence& sequence : live_) leave_windows(sequence);
   cancel_some();
   for (std::size_t i = live_.size(); i-- > 0;) {
     if (live_[i].computed < live_[i].length) continue;
@@ -102,14 +153,16 @@ const ForwardBatch& SoakWorld::next() {
     if (left == 0 || batch_.num_requests() == options_.max_requests) break;
     const bool decodes = sequence.computed >= sequence.prompt;
     if (kind != 2 && decodes != (kind == 0)) continue;
-    const std::int64_t count = decodes ? 1 : std::min(left, 1 + draw(sequence.prompt - sequence.computed));
+    const std::int64_t wanted = decodes ? 1 : std::min(left, 1 + draw(sequence.prompt - sequence.computed));
+    const std::int64_t count = fitting(sequence, wanted);  // 0 where another one's chunk took the pages of a window
+    if (count == 0) continue;
     append(sequence, count, all_rows);
     left -= count;
   }
   // There were none of the kind: any sequence goes on.
   if (batch_.query_lens.empty()) {
     Sequence& sequence = live_[static_cast<std::size_t>(draw(std::ssize(live_)))];
-    append(sequence, std::min(budget, sequence.length - sequence.computed), all_rows);
+    append(sequence, fitting(sequence, std::min(budget, sequence.length - sequence.computed)), all_rows);
   }
   return batch_;
 }

@@ -1,10 +1,12 @@
-// The sequences of soak(): which tokens the next batch has, and in which pages.
+// The sequences of soak(): which tokens the next batch has, and in which pages of each cache group.
 #pragma once
 
 #include <cstdint>
 #include <random>
+#include <span>
 #include <vector>
 
+#include "tessera/ir/graph.h"
 #include "tessera/ops/forward_batch.h"
 #include "tessera/runner/runner_options.h"
 
@@ -12,12 +14,20 @@ namespace tessera {
 
 class SoakWorld {
  public:
-  // `cache_groups` of the model; the cache has three pages at least. `hidden_size` is that of an embedding.
-  SoakWorld(const RunnerOptions& options, std::size_t cache_groups, std::int64_t vocab_size, std::int64_t hidden_size,
-            std::uint64_t seed);
+  // `groups` of the model, each with a page at least beside page 0; they outlive this. `hidden_size` is that of an
+  // embedding.
+  SoakWorld(const RunnerOptions& options, std::span<const ir::CacheGroup> groups, std::int64_t vocab_size,
+            std::int64_t hidden_size, std::uint64_t seed);
 
   // Never empty. What it computes counts as computed from then on.
   const ForwardBatch& next();
+  // Pages that sequences gave back when next() was called; some may have been taken again.
+  struct GroupPage {
+    std::size_t group = 0;
+    PageId page;
+  };
+  const std::vector<GroupPage>& given_back() const { return given_back_; }
+
   std::int64_t cancelled() const { return cancelled_; }
   std::int64_t finished() const { return finished_; }
   std::mt19937_64& random() { return random_; }
@@ -26,28 +36,48 @@ class SoakWorld {
   bool chance(double probability) { return std::uniform_real_distribution<double>(0, 1)(random_) < probability; }
 
  private:
-  struct Sequence {
-    std::int64_t length;    // tokens it comes to
-    std::int64_t prompt;    // of them, computed in chunks
-    std::int64_t computed;  // so far
-    bool embedded;          // some of its tokens have an embedding instead
+  // Pages of a sequence in one group: those with index `first` and on.
+  struct Held {
+    std::int64_t first = 0;
     std::vector<PageId> pages;
+    std::int64_t end() const { return first + std::ssize(pages); }
+  };
+  struct Sequence {
+    std::int64_t length;     // tokens it comes to
+    std::int64_t prompt;     // of them, computed in chunks
+    std::int64_t computed;   // so far
+    bool embedded;           // some of its tokens have an embedding instead
+    std::vector<Held> held;  // [cache groups]
   };
 
+  // Pages that a sequence of so many tokens is sure to get when it is admitted: all, or in a window group those of a
+  // window and one to grow.
+  std::int64_t promised(std::size_t group, std::int64_t length) const;
+  std::int64_t usable(std::size_t group) const { return options_.num_pages[group] - 1; }
+  bool has_room(std::int64_t length) const;
   void admit();
   void cancel_some();
+  // Gives back the pages before the windows of the sequence's next row.
+  void leave_windows(Sequence& sequence);
+  // How many of the next `count` tokens there are pages for.
+  std::int64_t fitting(const Sequence& sequence, std::int64_t count) const;
+  // Precondition: count fits.
   void append(Sequence& sequence, std::int64_t count, bool all_rows);
+  void append_pages(Sequence& sequence, std::int64_t length);
+  void give_back(std::size_t group, PageId page);
   void end(std::size_t index);
   std::int64_t log_uniform(std::int64_t most);
 
   const RunnerOptions& options_;
+  std::span<const ir::CacheGroup> groups_;
   std::int64_t longest_;  // tokens of a sequence: there is always room for two
   std::int64_t vocab_size_;
   std::int64_t hidden_size_;
   std::mt19937_64 random_;
-  std::vector<PageId> free_;  // taken from the back
+  std::vector<std::vector<PageId>> free_;  // [cache groups]: taken from the back
   std::vector<Sequence> live_;
   ForwardBatch batch_;
+  std::vector<GroupPage> given_back_;
   std::int64_t cancelled_ = 0;
   std::int64_t finished_ = 0;
 };

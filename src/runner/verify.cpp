@@ -10,6 +10,7 @@
 #include "tessera/base/progress.h"
 #include "tessera/runner/find_nan.h"
 #include "tessera/runner/make_executable.h"
+#include "tessera/runner/verify_batch.h"
 
 namespace tessera {
 namespace {
@@ -49,44 +50,6 @@ class Outcome {
 std::int64_t find_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
   if (std::memcmp(a.data(), b.data(), a.size()) == 0) return -1;
   return std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
-}
-
-// Query and cached lengths of each request of a batch.
-struct Lengths {
-  std::vector<std::int32_t> query;
-  std::vector<std::int32_t> prefix;
-
-  std::int64_t pages(std::int64_t page_size) const {
-    std::int64_t total = 0;
-    for (std::size_t b = 0; b < query.size(); ++b) total += pages_for(query[b] + prefix[b], page_size);
-    return total;
-  }
-};
-
-// `tokens` tokens in uneven requests, none longer than `context`.
-Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t max_requests) {
-  Lengths lengths;
-  const std::int64_t share =
-      std::max<std::int64_t>((tokens + 2) / 3, (4 * tokens + 3 * max_requests - 1) / (3 * max_requests));
-  for (std::int64_t i = 0, left = tokens; left > 0; ++i) {
-    const std::int64_t query =
-        std::min({left, std::max<std::int64_t>(share - (i % 2 == 0 ? share / 4 : 0), 1), context});
-    lengths.query.push_back(static_cast<std::int32_t>(query));
-    lengths.prefix.push_back(static_cast<std::int32_t>(std::min<std::int64_t>(context - query, 5 + 11 * (i % 4))));
-    left -= query;
-  }
-  return lengths;
-}
-
-// `query` tokens each, after caches of different lengths.
-Lengths decode_lengths(std::int64_t requests, std::int64_t query, std::int64_t context) {
-  Lengths lengths{
-      .query = std::vector<std::int32_t>(static_cast<std::size_t>(requests), static_cast<std::int32_t>(query)),
-      .prefix = {}};
-  for (std::int64_t i = 0; i < requests; ++i) {
-    lengths.prefix.push_back(static_cast<std::int32_t>((i * 37 + 3) % std::min<std::int64_t>(context + 1 - query, 40)));
-  }
-  return lengths;
 }
 
 }  // namespace
@@ -178,7 +141,13 @@ class Verifier {
   // `real`: of the size's unit, tokens or requests.
   Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real) {
     const bool decode = runner.spec().role == RunnerRole::kDecode;
-    const ForwardBatch batch = TRY(make_batch(real, decode));
+    const VerifyBatch made = TRY(make_verify_batch({.options = r_.options,
+                                                    .groups = r_.graphs.body.cache_groups,
+                                                    .hidden_size = r_.hidden_size,
+                                                    .num_ids = poisoned_id_.value()},
+                                                   real, decode));
+    const ForwardBatch& batch = made.batch;
+    pages_ = made.pages;
     const std::int64_t rows = batch.num_tokens();
     const ir::Bucket bucket = runner.bucket(size);
 
@@ -197,52 +166,6 @@ class Verifier {
     report_.rows.push_back(
         {.runner = std::string(runner.name()), .size = size, .real = real, .difference = std::move(difference)});
     return ok_status();
-  }
-
-  // Requests own the pages from 1 on, in order; sets used_pages_.
-  Result<ForwardBatch> make_batch(std::int64_t size, bool decode) {
-    const std::int64_t page_size = r_.options.page_size;
-    const std::int64_t usable = r_.options.shared_pages();
-    Lengths lengths = decode ? decode_lengths(size, r_.options.decode_query_length, r_.options.context_length)
-                             : prefill_lengths(size, r_.options.context_length, r_.options.max_requests);
-    if (lengths.pages(page_size) > usable) lengths.prefix.assign(lengths.prefix.size(), 0);
-    if (lengths.pages(page_size) > usable) {
-      return resource_exhausted(
-          fmt::format("verifying a forward of size {} needs {} pages of the KV cache, which has {}", size,
-                      lengths.pages(page_size), usable));
-    }
-    used_pages_ = 1 + lengths.pages(page_size);
-
-    ForwardBatch batch;
-    std::vector<std::vector<PageId>> page_tables;
-    std::vector<SlotId> slots;
-    std::int64_t next_page = 0;
-    for (std::size_t b = 0; b < lengths.query.size(); ++b) {
-      const std::int32_t kv_len = lengths.prefix[b] + lengths.query[b];
-      std::vector<PageId> pages;
-      for (std::int64_t p = 0; p * page_size < kv_len; ++p)
-        pages.emplace_back(static_cast<std::int32_t>(1 + next_page++));
-      for (std::int32_t position = lengths.prefix[b]; position < kv_len; ++position) {
-        const auto token = static_cast<std::int64_t>(batch.input_ids.size());
-        // Some tokens have an embedding instead.
-        const bool given = token % 64 == 3;
-        batch.input_ids.emplace_back(given ? -1
-                                           : static_cast<std::int32_t>((token * 7919 + 13) % poisoned_id_.value()));
-        for (std::int64_t i = 0; given && i < r_.hidden_size; ++i)
-          batch.input_embeds.push_back(static_cast<float>((token + i * 31) % 17 - 8) / 64.0F);
-        batch.input_rows.push_back(-1);
-        batch.positions.push_back(position);
-        const auto page = static_cast<std::size_t>(position / page_size);
-        slots.emplace_back(static_cast<std::int32_t>(pages[page].value() * page_size + position % page_size));
-      }
-      batch.query_lens.push_back(lengths.query[b]);
-      batch.kv_lens.push_back(kv_len);
-      page_tables.push_back(std::move(pages));
-    }
-    batch.wanted_rows.resize(batch.input_ids.size());
-    std::iota(batch.wanted_rows.begin(), batch.wanted_rows.end(), 0);
-    batch.groups.assign(r_.num_cache_groups(), {.slots = slots, .page_tables = page_tables});
-    return batch;
   }
 
   // Stages the batch and gives the KV cache the same pseudo-random content every time.
@@ -267,25 +190,35 @@ class Verifier {
     return r_.upload();
   }
 
-  // The used pages of one state: they lie at its start.
-  struct KvRange {
+  struct MemoryRange {
     DeviceAddress data;
     std::size_t bytes;
-    std::size_t page_bytes;
   };
-  KvRange used_range(const ir::Value& state) const {
+  // Pages of one state, by ids.
+  MemoryRange pages_of(const ir::Value& state, const PageRange& range) const {
     auto page_bytes = static_cast<std::int64_t>(ir::dtype_size(state.type.dtype));
     for (std::size_t d = 1; d < state.type.shape.size(); ++d) page_bytes *= *state.type.shape[d].constant();
-    return {r_.externals.find(state.name, {}), static_cast<std::size_t>(used_pages_ * page_bytes),
-            static_cast<std::size_t>(page_bytes)};
+    return {r_.externals.find(state.name, {}) + range.begin * page_bytes,
+            static_cast<std::size_t>(range.count() * page_bytes)};
+  }
+  // The batch's pages, and all that a kernel would find with another group's page table: from page 0 on.
+  PageRange named_pages(std::size_t group) const {
+    PageRange named{.begin = 0, .end = 0};
+    for (const PageRange& pages : pages_) named.end = std::max(named.end, pages.end);
+    named.end = std::min(named.end, r_.options.num_pages[group]);
+    return named;
   }
 
+  // NaN where no request of the batch has its pages, page 0 included.
   Status fill_kv_cache() {
     for (const ir::ValueId id : r_.graphs.body.states) {
       const ir::Value& state = r_.graphs.body.value(id);
-      const KvRange range = used_range(state);
-      TRY(provide_content(range.bytes, state.type.dtype));
-      TRY(r_.stream->copy(range.data, content_->data(), range.bytes));
+      const std::size_t group = *ir::cache_group_of(state.type);
+      const MemoryRange named = pages_of(state, named_pages(group));
+      const MemoryRange own = pages_of(state, pages_[group]);
+      TRY(provide_content(own.bytes, state.type.dtype));
+      TRY(r_.stream->fill(named.data, IsolatedMemory::kPoison, named.bytes));
+      TRY(r_.stream->copy(own.data, content_->data(), own.bytes));
     }
     return ok_status();
   }
@@ -309,20 +242,21 @@ class Verifier {
     return r_.stream->upload(content_->data(), made.data(), made.size());
   }
 
-  // The real rows of every output, then, of each state, the used pages past page 0, which takes the padding's keys and
+  // The real rows of every output, then, of each state, the pages past page 0, which takes the padding's keys and
   // values and which nobody reads.
   Status read(const Executable& executable, const ir::Bucket& bucket, std::int64_t real, bool states,
               Outcome& outcome) {
-    std::vector<std::pair<DeviceAddress, std::size_t>> parts;
+    std::vector<MemoryRange> parts;
     for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
       const TensorView view = TRY(executable.output(bucket, i));
-      parts.emplace_back(view.data,
-                         static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1) * real));
+      parts.push_back({view.data, static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1) * real)});
     }
     for (const ir::ValueId id : r_.graphs.body.states) {
       if (!states) break;
-      const KvRange range = used_range(r_.graphs.body.value(id));
-      parts.emplace_back(range.data + range.page_bytes, range.bytes - range.page_bytes);
+      const ir::Value& state = r_.graphs.body.value(id);
+      PageRange pages = named_pages(*ir::cache_group_of(state.type));
+      pages.begin = 1;
+      parts.push_back(pages_of(state, pages));
     }
     std::size_t total = 0;
     for (const auto& [address, bytes] : parts) total += bytes;
@@ -347,7 +281,7 @@ class Verifier {
       // A tied head gives the poisoned id's own logit NaN; nothing else may be.
       const std::int64_t poisoned_col = slot.name == "logits" ? poisoned_id_.value() : -1;
       if (const std::int64_t at = find_nan(expected_.section(i), slot.type.dtype, cols, poisoned_col); at >= 0)
-        return fmt::format("{} is NaN: padding reached a real row", place(at));
+        return fmt::format("{} is NaN: a real row read padding, or a page that is not its request's", place(at));
     }
     for (std::size_t i = num_outputs; i < expected_.num_sections(); ++i) {
       const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i));
@@ -383,7 +317,7 @@ class Verifier {
   VerifyReport report_;
   Outcome replayed_;
   Outcome expected_;
-  std::int64_t used_pages_ = 0;          // of the batch at hand, page 0 included
+  std::vector<PageRange> pages_;         // [cache groups]: of the batch at hand
   std::unique_ptr<Allocation> content_;  // what every state starts with, on the device
   TokenId poisoned_id_;
   DeviceAddress row_;

@@ -5,8 +5,10 @@
 // Here each size's replay is compared, bit for bit, with a run in which every value has a NaN-poisoned,
 // guarded allocation of its own. Padded rows carry an id whose embedding row is NaN, and rows past the
 // real count of attention's output are NaN there: if a padded row could touch a real one, it would show.
-// The batches have other lengths than those the graphs were captured with, several requests, and cached
-// prefixes. KV cache content is compared too. The head, which is not captured, is compared for its sizes.
+// The batches have other lengths than those the graphs were captured with, several requests, cached
+// prefixes, and in each cache group pages of its own pool, those before a window left out. Pages of no request are NaN,
+// so that a kernel that reads another group's page table shows. KV cache content is compared too. The head, which is
+// not captured, is compared for its sizes.
 #pragma once
 
 #include <cstdint>

@@ -13,6 +13,7 @@
 namespace tessera {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::Field;
@@ -55,7 +56,7 @@ TEST_P(VerifyGoldens, PassesInEveryMode) {
   EXPECT_TRUE(passes(whole, ir::DType::kFloat32));
   EXPECT_TRUE(passes(piecewise, ir::DType::kFloat32));
 }
-INSTANTIATE_TEST_SUITE_P(Verify, VerifyGoldens, ::testing::Values("llama", "qwen3", "mistral-swa"),
+INSTANTIATE_TEST_SUITE_P(Verify, VerifyGoldens, ::testing::Values("llama", "qwen3", "mistral-swa", "qwen2-swa"),
                          [](const auto& name) {
                            std::string text = name.param;
                            std::replace(text.begin(), text.end(), '-', '_');
@@ -190,6 +191,18 @@ TEST(Verify, CatchesAnOperatorThatBakesHostDataIntoItsLaunch) {
   const std::vector<std::string> found = differences(verified(bench));
   EXPECT_THAT(found, Contains(HasSubstr("prefill 16")));
   EXPECT_THAT(found, Contains(HasSubstr("decode 4")));
+}
+
+// Layers of two cache groups: every size of both runners has a batch with other pages in each.
+TEST(Verify, CatchesAnAttentionThatReadsAnotherGroupsPageTable) {
+  RunnerOptions options = small_options();
+  options.num_pages = {65};
+  EXPECT_THAT(differences(verified(make_captured("qwen2-swa", options))), IsEmpty());
+  const KernelTable kernels = testing::first_group_kernels();
+  options.kernels = &kernels;
+  const std::vector<std::string> found = differences(verified(make_captured("qwen2-swa", options)));
+  for (const char* size : {"prefill 4:", "prefill 16:", "prefill 40:", "decode 1:", "decode 2:", "decode 4:"})
+    EXPECT_THAT(found, Contains(AllOf(HasSubstr(size), HasSubstr("is NaN")))) << size;
 }
 
 // The head runs after the body in the same arena and must leave the body's output alone while it reads it.

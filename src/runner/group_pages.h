@@ -1,0 +1,27 @@
+// Pages of requests that no scheduler made, verify's and soak's: as the engine gives them, each cache group from a pool
+// of its own.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tessera/ir/graph.h"
+#include "tessera/ops/forward_batch.h"
+
+namespace tessera {
+
+// The pages of a request, counted from its start, that a forward of its rows `computed` … `length` - 1 touches in the
+// group: all, those that the window of a row reaches, or the one slot of a state group.
+struct PageSpan {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+  std::int64_t count() const { return end - first; }
+};
+PageSpan pages_touched(const ir::CacheGroup& group, std::int64_t computed, std::int64_t length, std::int64_t page_size);
+
+// Adds the request's rows to the group's slots and page tables. `pages`: those of pages_touched(), in order; the table
+// has page 0 for the ones before.
+void append_request(CacheGroupBatch& batch, const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
+                    std::int64_t page_size, std::span<const PageId> pages);
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// The batches that verify() compares forwards on: uneven requests with cached prefixes, and their pages in each group.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/graph.h"
+#include "tessera/ops/forward_batch.h"
+#include "tessera/runner/runner_options.h"
+
+namespace tessera {
+
+// Pages of one group's pool: ids begin … end - 1.
+struct PageRange {
+  std::int64_t begin = 1;
+  std::int64_t end = 1;
+  std::int64_t count() const { return end - begin; }
+};
+
+struct VerifyBatch {
+  ForwardBatch batch;
+  // [cache groups]: the requests' pages. No id is in two groups where pools are large enough, so that a kernel that
+  // reads another group's page table finds pages that are not the batch's.
+  std::vector<PageRange> pages;
+};
+
+struct VerifyModel {
+  const RunnerOptions& options;
+  std::span<const ir::CacheGroup> groups;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_ids = 0;  // token ids below it are used
+};
+
+// `size` tokens, or as a decode so many requests; every row is wanted. kResourceExhausted where a pool is too small.
+Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode);
+
+}  // namespace tessera
