@@ -69,6 +69,7 @@ TEST(HandleDevice, RunsCapturesAndReplaysPieces) {
   ExternalValues externals;
   externals.add("x", x->data());
   const ForwardContext context;
+  KernelVariants warm;
   const std::unique_ptr<Compiler> compiler = make_eager_compiler({.device = *device, .ops = ops, .kernels = kernels});
 
   const std::vector<std::string> cuts{"cut"};
@@ -81,7 +82,8 @@ TEST(HandleDevice, RunsCapturesAndReplaysPieces) {
                                 .context = context,
                                 .externals = externals,
                                 .arena = arena,
-                                .workspace = workspace},
+                                .workspace = workspace,
+                                .warm = warm},
                                {.largest = largest});
   };
   const MemoryNeed need = *make(*none, *none)->memory_need(largest);
