@@ -40,7 +40,7 @@ HostTensor hard_arguments(DType dtype) {
   return testing::make_tensor(dtype, {static_cast<std::int64_t>(values.size())}, values);
 }
 
-// 1e-6 relative, or absolute 1e-30: the gates' tails are tiny, and right, not just small.
+// 1e-6 relative, or absolute 1e-30: the gates' tails must be right, not just small.
 Tolerance relative(DType dtype, double factor) {
   Tolerance t = tolerance(dtype, factor);
   t.absolute = dtype == DType::kFloat16 ? 6e-8 : 1e-30;

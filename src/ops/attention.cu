@@ -7,8 +7,8 @@
 // The launch depends on the bucket's rows alone; blocks find their request in the metadata when they run.
 //
 // In deterministic forwards keys are not cut. Tiles of keys start at the same keys whatever rows a block has, a key
-// that a row does not see adds an exact zero to it, and every product is added by a fused operation that is written as
-// one: so a row's bits do not depend on the other rows.
+// that a row does not see adds an exact zero to it, and every product is added by an explicit fused multiply-add: so a
+// row's bits do not depend on the other rows.
 #include <algorithm>
 #include <string>
 
@@ -80,12 +80,13 @@ constexpr int padded_dim(std::int64_t head_dim) {
 }
 constexpr int tile_rows(std::int64_t head_dim) { return padded_dim(head_dim) <= 128 ? 32 : 16; }
 
-// Tiles of any requests with num_rows rows in all.
+// The most tiles that requests with num_rows rows in all can have.
 std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
   return a.num_rows * a.group() / tile_rows(a.shape.head_dim) + requests;
 }
 
-// Enough blocks for two on every multiprocessor. From the bucket's rows alone, as if each were a request.
+// Enough ranges for two blocks on every multiprocessor. Depends on the bucket's rows alone, as if each row were a
+// request.
 int splits(const CudaAttention& a, int multiprocessors) {
   if (a.deterministic) return 1;
   constexpr std::int64_t kMost = 16;

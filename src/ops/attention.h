@@ -38,7 +38,7 @@ extern const KernelDef kAttentionCuda;
 
 // One cache group's lengths and page tables in device memory, at the same addresses for the plan's life.
 struct AttentionMetadata {
-  // [1]: requests that are real; kernels go no further.
+  // [1]: the number of real requests; kernels process no others.
   const std::int32_t* num_requests = nullptr;
   const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: first token of each request; the last is T
   const std::int32_t* kv_lens = nullptr;       // [max_requests]
@@ -54,7 +54,7 @@ class AttentionPlan final : public OpPlan {
   // `planner` may be null. kInvalidArgument for limits below one.
   static Result<std::unique_ptr<AttentionPlan>> create(Device& device, const PlanArgs& args, StepBuffer& step,
                                                        std::unique_ptr<AttentionPlanner> planner);
-  // What create() will take of the device's memory, without the planner's share.
+  // Bytes of device memory that create() will allocate, without the planner's.
   static std::int64_t bytes_needed(const PlanArgs& args);
 
   // Lengths go with the step buffer; where pages changed, the page table's changed range is uploaded.
@@ -75,7 +75,7 @@ class AttentionPlan final : public OpPlan {
   PlanLimits limits_;
   std::int64_t group_;
   std::int64_t num_pages_;
-  std::string_view kernel_;  // where there is no planner
+  std::string_view kernel_;  // the kernel's name where there is no planner
   std::vector<AttentionShape> shapes_;
   StepBuffer* step_;
   std::size_t lengths_offset_;  // in the step buffer, i32: num_requests, query_starts [max_requests + 1], kv_lens

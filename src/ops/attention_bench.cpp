@@ -1,11 +1,11 @@
-// Times attention's kernels on a GPU, one beside the other:
+// Times attention's kernels on a GPU and prints the times side by side:
 //
 //   attention_bench [DEVICE]      cuda by default
 //
 // A line for each case, a column of microseconds for each kernel ("-": does not serve the shape), and the host's time
 // for one plan and for binding the first layer. Launches of several layers are recorded as one graph, with enough
-// layers that their keys and values do not stay in the cache of the device; the figure is the least of some replays,
-// divided by the layers.
+// layers that their keys and values do not stay in the cache of the device; the figure is the shortest of several
+// replays, divided by the number of layers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ ForwardBatch make_batch(const Case& c, std::int64_t pages) {
     batch.query_lens.push_back(c.query_len);
     batch.kv_lens.push_back(c.kv_len());
     std::vector<PageId>& table = group.page_tables.emplace_back();
-    // Neighbours in a request are strangers in memory: steps of a number that shares no factor with the pages.
+    // Consecutive pages of a request are not adjacent in memory: the step shares no factor with the number of pages.
     for (std::int64_t filled = 0; filled < c.kv_len(); filled += kPageSize)
       table.emplace_back(static_cast<std::int32_t>(page++ * 7919 % pages));
   }
@@ -87,7 +87,7 @@ struct Figures {
   double bind_us = 0;    // of the host, for the first layer
 };
 
-// One case on one kernel: as many layers as the memory's caches need to be passed by.
+// One case on one kernel, with enough layers that their data exceeds the device's cache.
 class Measurement {
  public:
   static Result<Figures> run(Device& device, const KernelTable& kernels, const Model& model, const Case& c,

@@ -1,5 +1,5 @@
-// Attention on the CPU: a forward is cut into tiles, by request, KV head and query rows, and threads take tiles as they
-// come.
+// Attention on the CPU: a forward is cut into tiles, by request, KV head and query rows, and each thread takes the next
+// tile that is left.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace tessera {
 namespace {
 
-// Requests in the metadata. One that passes the bucket's rows would be a defect of the runner: it and those after it
-// are left out rather than written out of bounds.
+// The number of requests in the metadata. A request beyond the bucket's rows would be a defect of the runner: it and
+// those after it are left out, so that nothing is written out of bounds.
 std::int64_t count_requests(const AttentionProblem& p) {
   std::int64_t num_requests = *p.metadata.num_requests;
   while (num_requests > 0 && p.metadata.query_starts[num_requests] > p.num_rows) --num_requests;

@@ -1,6 +1,6 @@
 // Attention as engines run it: with the device's planner, on each kernel that the device has. Catches: lists that leave
-// out or repeat work, launches that lengths are baked into, chunks that are merged wrongly, padding that reaches real
-// rows or rows that are written past the real ones, and plans of one cache group read by another.
+// out or repeat work, launches that contain lengths, chunks that are merged wrongly, padding that reaches real rows or
+// rows that are written past the real ones, and plans of one cache group read by another.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -13,8 +13,8 @@ namespace {
 using ir::DType;
 using ::testing::HasSubstr;
 
-// Library kernels round weights and parts of sums to the storage type: errors are of the size of the row's greatest
-// element, not of each one's own.
+// Library kernels round weights and parts of sums to the storage type: errors are relative to the row's largest
+// element, not to each element.
 constexpr double kLibraryTolerance = 2e-2;
 
 void expect_rows_close(const HostTensor& actual, const std::vector<double>& expected, std::int64_t rows,
@@ -40,7 +40,7 @@ void expect_rows_close(const HostTensor& actual, const std::vector<double>& expe
               std::string(ir::dtype_name(actual.dtype)).c_str(), worst);
 }
 
-// The kernels to try; the CPU has one, whatever is asked for.
+// The kernels to try; the CPU has a single one.
 std::vector<std::string> kernels(BatchKind kind) {
   if (!on_cuda()) return {""};
   return kind == BatchKind::kExtend ? std::vector<std::string>{"fa3", "fa2", "tessera"}
@@ -178,7 +178,7 @@ TEST_P(AttentionLibrary, DecodeHeadSizesAndGroups) {
       check_decode(make_config(GetParam(), head_dim, 2, group), 4, {{2000}, {17, 129, 1000}});
 }
 
-// So many requests that none is cut: no merging.
+// With this many requests none is cut into chunks, and nothing is merged.
 TEST_P(AttentionLibrary, DecodeOfManyRequests) {
   std::vector<std::int32_t> kv_lens(40);
   for (std::size_t b = 0; b < kv_lens.size(); ++b) kv_lens[b] = static_cast<std::int32_t>(1 + b * 5);

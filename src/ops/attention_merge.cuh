@@ -1,20 +1,21 @@
-// Attention of a row from its parts: each part attended to a range of the row's keys.
+// Merges the partial attention of a row: each part covers a range of the row's keys.
 #pragma once
 
 #include "tessera/ops/cuda_math.cuh"
 
 namespace tessera::cuda {
 
-// The rows that a forward of `bucket_rows` has: those of real requests that fit.
+// The number of real rows in a forward of `bucket_rows` rows: those of the requests that fit.
 __device__ inline int count_real_rows(const int* num_requests, const int* query_starts, int bucket_rows) {
   int n = *num_requests;
   while (n > 0 && query_starts[n] > bucket_rows) --n;
   return n > 0 ? query_starts[n] : 0;
 }
 
-// Parts of row r: r · parts_per_row and on, or part_starts[r] … part_starts[r + 1] - 1 where part_starts is given; a
-// row of padding has none. Without part_starts, the metadata tells how many rows are real. values Part[parts, heads,
-// head_dim], finite; lse [parts, heads]: log2 of the part's Σ exp, -inf where it has no key.
+// Row r has parts_per_row parts from r · parts_per_row on. Where part_starts is given it has the parts part_starts[r] …
+// part_starts[r + 1] - 1 instead, and a padded row has none. Without part_starts, the metadata says how many rows are
+// real. values Part[parts, heads, head_dim], finite; lse [parts, heads]: log2 of the part's Σ exp, -inf where it has no
+// key.
 struct MergeStates {
   const void* values;
   const float* lse;
@@ -30,7 +31,7 @@ struct MergeStates {
 
 inline constexpr int kMergeThreads = 128;
 
-// Over the block, in every thread. `scratch` is shared memory for a float of every warp.
+// The maximum over the block, in every thread. `scratch` is shared memory for a float of every warp.
 __device__ inline float merge_max(float x, float* scratch) {
   for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step, kWarp));
   if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;
@@ -39,8 +40,8 @@ __device__ inline float merge_max(float x, float* scratch) {
   return x;
 }
 
-// Grid [heads, rows]. `lanes` neighbouring threads take kPack elements each of one part, and so many parts as fit are
-// taken at once: the loads of a row are in flight together.
+// Grid [heads, rows]. `lanes` neighbouring threads take kPack elements each of one part, and as many parts as the block
+// has room for are processed at once, so that the loads of a row are in flight together.
 template <class Part, class X, int kPack>
 __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates m) {
   const int head = static_cast<int>(blockIdx.x);

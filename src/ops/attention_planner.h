@@ -1,5 +1,5 @@
-// What a device's attention kernels need decided on the host before every forward beside the lists that all devices
-// read: how the work is spread over the multiprocessors, say. AttentionPlan calls it.
+// The part of attention's plan that is special to one device: what its kernels need decided on the host before every
+// forward, for example how the work is spread over the multiprocessors. AttentionPlan calls it.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ struct AttentionShape {
 class AttentionPlanner {
  public:
   virtual ~AttentionPlanner() = default;
-  // Decides for `batch` and writes to the step buffer. `padded_requests`: kDecode: rows of the graph that will run, at
-  // least the batch's requests; kExtend: unused. Allocates nothing.
+  // Plans `batch` and writes the lists to the step buffer. `padded_requests`, at least the batch's requests, is the
+  // number of rows of the decode graph that will run; for kExtend it is unused. Allocates nothing.
   virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) = 0;
   // The kernel that attention of this shape runs on, as results and logs name it.
   virtual std::string_view kernel(const AttentionShape& shape, BatchKind kind) const = 0;
-  // Of device memory, taken for good.
+  // Bytes of device memory that the planner holds for its life.
   virtual std::int64_t bytes() const = 0;
 };
 

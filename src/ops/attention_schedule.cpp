@@ -25,7 +25,7 @@ TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, s
 std::int32_t TileSchedule::give(std::int64_t cost) {
   const std::int32_t worker = loads_[0].worker;
   Load load{loads_[0].cost + cost, worker};
-  // Its new place in the heap: sink until no child is less loaded.
+  // Moves the worker down the heap until no child is less loaded.
   std::size_t at = 0;
   for (std::size_t child = 1; child < loads_.size(); child = 2 * at + 1) {
     if (child + 1 < loads_.size() && loads_[child + 1].cost < loads_[child].cost) ++child;
@@ -43,7 +43,7 @@ std::int64_t TileSchedule::assign(std::span<const std::int32_t> query_lens, std:
   for (std::size_t b = 0; b < query_lens.size(); ++b) {
     const std::int64_t rows = query_lens[b];
     for (std::int64_t tile = 0; tile * tile_rows_ < rows; ++tile) {
-      // Keys that the tile's last row sees, and a part that every tile costs.
+      // The cost: the keys that the tile's last row sees, and a constant for every tile.
       const std::int64_t keys = kv_lens[b] - rows + std::min(rows, (tile + 1) * tile_rows_);
       tiles_.push_back({keys + 2 * tile_rows_, static_cast<std::int32_t>(b), static_cast<std::uint16_t>(tile)});
     }
@@ -64,7 +64,7 @@ std::int64_t TileSchedule::assign(std::span<const std::int32_t> query_lens, std:
     }
   for (std::size_t w = 1; w < starts.size(); ++w) starts[w] += starts[w - 1];
 
-  // Each worker's works from its start on: `starts` counts up meanwhile and is shifted back afterwards.
+  // Writes the works of each worker from its start on. `starts` advances meanwhile and is shifted back afterwards.
   std::size_t work = 0;
   for (const Tile& tile : tiles_)
     for (std::int64_t head = 0; head < heads_; ++head) {
@@ -100,7 +100,7 @@ ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits) {
 
 namespace {
 
-// The least chunk with which all rows fit in the blocks.
+// The smallest chunk size with which all rows fit in the blocks.
 std::int64_t find_chunk_size(std::span<const std::int32_t> kv_lens, std::int64_t blocks, std::int64_t window) {
   std::int64_t size = 1;
   for (const std::int32_t kv_len : kv_lens) size = std::max(size, keys_seen(kv_len, window));

@@ -18,13 +18,13 @@ struct TileWork {
   std::uint16_t head;
 };
 
-// At most so many tiles have any requests of `tokens` rows in all.
+// The most tiles that `requests` requests with `tokens` rows in all can have.
 inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::int64_t tile_rows) {
   return tokens / tile_rows + requests;
 }
 
-// Deals causal tiles to workers that run at once, so that all end at about the same time: the greatest first, each to
-// the worker with the least so far.
+// Assigns causal tiles to workers that run concurrently, so that all end at about the same time: the largest tile
+// first, each to the worker with the least work so far.
 class TileSchedule {
  public:
   TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads, std::int64_t tile_rows,
@@ -49,23 +49,23 @@ class TileSchedule {
     std::int64_t cost;
     std::int32_t worker;
   };
-  std::int32_t give(std::int64_t cost);  // to the least loaded worker, which it returns
+  std::int32_t give(std::int64_t cost);  // assigns to the least loaded worker and returns it
 
   std::int64_t heads_;
   std::int64_t tile_rows_;
   std::vector<Tile> tiles_;              // scratch
   std::vector<Load> loads_;              // a heap, the least loaded worker first
-  std::vector<std::int32_t> worker_of_;  // scratch: of each work, in the order of giving
+  std::vector<std::int32_t> worker_of_;  // scratch: the worker of each work, in the order of assignment
 };
 
-// What each block of a launch does, in arrays that host and device lay out alike.
+// What each block of a launch does. The arrays have the same layout on host and device.
 struct BlockPlan {
   std::int32_t* requests;    // [blocks]
   std::int32_t* tiles;       // [blocks]: of its request
   std::int32_t* chunks;      // [blocks]: of its request
-  std::int32_t* starts;      // [rows + 1]: decode: first block of each row; the rows of padding have none
+  std::int32_t* starts;      // [rows + 1], decode only: first block of each row; padded rows have no block
   std::int32_t* chunk_size;  // [1]: keys
-  std::uint8_t* valid;       // [blocks]: 0 does nothing
+  std::uint8_t* valid;       // [blocks]: 0 where the block does nothing
 };
 
 // A block for each tile, where a row of the tile is one query head of one token: `group` rows a token.
@@ -83,15 +83,15 @@ struct ChunkGrid {
 struct ChunkLimits {
   std::int64_t kv_heads = 1;
   std::int64_t max_kv_len = 0;       // of a request
-  std::int64_t resident_blocks = 0;  // that the device runs at once
+  std::int64_t resident_blocks = 0;  // blocks that the device runs concurrently
 };
 
 inline constexpr std::int64_t kLeastChunk = 128;  // keys; shorter ones cost more in merging than they save
 
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
 
-// A row for each length, padded to `rows`, for which `grid` was made. `window`: keys that a row sees at most, 0 for
-// all.
+// Plans a row for each length, padded to `rows`, the number that `grid` was made for. `window`: the most keys that a
+// row sees, 0 for all.
 void plan_chunks(std::span<const std::int32_t> kv_lens, std::int64_t rows, const ChunkGrid& grid, std::int64_t window,
                  const BlockPlan& plan);
 

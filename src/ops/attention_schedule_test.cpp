@@ -68,7 +68,7 @@ TEST(TileSchedule, NothingToDo) {
   EXPECT_THAT(a.starts, ::testing::Each(0));
 }
 
-// Greatest first to the least loaded: nobody has more than the mean and one tile.
+// The largest tile first, to the least loaded worker: no worker has more than the mean and one tile.
 TEST(TileSchedule, BalancesKeys) {
   const std::vector<std::int32_t> query_lens = {4096, 300, 1, 1, 2048};
   const std::vector<std::int32_t> kv_lens = {4096, 5000, 900, 40, 3000};
@@ -95,7 +95,7 @@ TEST(TileSchedule, BalancesKeys) {
   EXPECT_LE(*std::max_element(loads.begin(), loads.end()), total / 132 + greatest);
 }
 
-// Lists for a launch, with what nobody wrote showing.
+// Lists for a launch, filled with values that show which entries were not written.
 struct Blocks {
   explicit Blocks(std::int64_t blocks, std::int64_t rows)
       : requests(static_cast<std::size_t>(blocks), -1),

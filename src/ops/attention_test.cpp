@@ -1,7 +1,7 @@
 // Catches: a causal or window edge off by one, a query head that reads another group's keys, pages read out of order or
 // past a request's length, softmax that overflows or forgets an earlier block, head sizes that are no multiple of a
-// vector, keys read from before the window, writes to padded rows, lengths baked into a recorded graph, and plans that
-// do not fit their buffers.
+// vector, keys read from before the window, writes to padded rows, lengths that a recorded graph contains, and plans
+// that do not fit their buffers.
 #include "tessera/ops/attention.h"
 
 #include <gmock/gmock.h>
@@ -80,7 +80,7 @@ TEST(AttentionBatches, CacheOfAnotherType) {
 // Scores of hundreds: exp of them is far outside float32. A float32 score of 1000 is off by 1e-4, and so are weights.
 TEST(AttentionBatches, GreatScores) { check({.scale = 30}, kMixed, "great scores", 2e-3); }
 
-// A captured graph has addresses and bucket sizes only: other lengths, pages and requests later.
+// A captured graph holds addresses and bucket sizes only: later replays have other lengths, pages and requests.
 TEST(AttentionReplay, ServesOtherLengths) {
   const Config c{.head_dim = 64};
   Bench bench = Bench::create(c.page_size);
@@ -127,7 +127,7 @@ TEST(AttentionReplay, LeavesOutWhatPassesTheBucket) {
 
 TEST(AttentionPlan, WritesLengthsAndPages) {
   Bench bench = Bench::create(16);
-  // Twice, so that the second plan finds the first one's entries in its way.
+  // Planned twice: the second plan must replace the first one's entries.
   bench.plan(make_batch({{4, 100}, {1, 7}, {1, 3}}, 16, 1));
   const ForwardBatch batch = make_batch({{1, 50}, {2, 20}}, 16, 2);
   bench.plan(batch);

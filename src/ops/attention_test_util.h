@@ -47,7 +47,8 @@ inline constexpr std::int64_t kMaxRequests = 40;
 inline constexpr std::int64_t kMaxPages = 520;
 inline constexpr std::int64_t kMaxTokens = 1024;
 
-// Pages in a shuffled order of its own in each cache group, so that neighbours in a request are strangers in memory.
+// Each cache group has its pages in another shuffled order, so that consecutive pages of a request are not adjacent in
+// memory.
 inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_t page_size, std::uint32_t seed,
                                std::size_t groups = 1) {
   ForwardBatch batch;
@@ -71,8 +72,8 @@ inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_
   return batch;
 }
 
-// The batch with pages that no row sees replaced by one that nobody owns, whose content is NaN: an engine takes back
-// what has left a window.
+// The batch with every page that no row sees replaced by an unowned page of NaN, because an engine frees pages that
+// have left a window.
 inline ForwardBatch given_back(const Config& c, ForwardBatch batch) {
   for (CacheGroupBatch& group : batch.groups) {
     std::vector<bool> owned(static_cast<std::size_t>(kNumPages), false);
@@ -99,7 +100,7 @@ inline std::int64_t slot_of(const Config& c, const ForwardBatch& batch, std::siz
   return page.value() * c.page_size + position % c.page_size;
 }
 
-// q, k_cache, v_cache, out. Slots of no request are NaN, as are padded query rows.
+// q, k_cache, v_cache, out. Slots that no request owns are NaN, and so are padded query rows.
 inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch& batch, std::int64_t bucket_rows,
                                              std::uint32_t seed) {
   HostTensor q = random_tensor(c.dtype, {bucket_rows, c.heads * c.head_dim}, seed, -2, 2);
@@ -152,7 +153,7 @@ inline void reference_row(const Config& c, std::int64_t position, const double* 
       out[d] += scores[static_cast<std::size_t>(p - first)] / total * values[p * stride + d];
 }
 
-// Padded rows keep what stood there.
+// Padded rows keep their old content.
 inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
                                      const std::vector<HostTensor>& operands) {
   const std::vector<double> q = operands[0].values();
@@ -199,7 +200,8 @@ struct PlannedLayers {
 
 // The device under test with a plan for each cache group, and a context that shows them to operators.
 struct Bench {
-  // `layers` of every group; none: on a GPU our own kernel runs. `kernel` and `deterministic` as in PlanLimits.
+  // `layers`: those of each group; without any, our own kernel runs on a GPU. `kernel` and `deterministic` as in
+  // PlanLimits.
   static Bench create(std::int64_t page_size, const std::vector<std::vector<Config>>& layers = {{}},
                       BatchKind kind = BatchKind::kExtend, const std::string& kernel = "", bool deterministic = false) {
     Bench bench;

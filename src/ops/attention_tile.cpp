@@ -1,10 +1,10 @@
-// Per block of 64 keys of the cache: scores, softmax so far (running greatest score and sum, as in "Online normalizer
-// calculation for softmax", arXiv:1805.02867), weighted sum of values. All in float32.
+// For each block of 64 keys of the cache: scores, online softmax (running maximum and sum, as in "Online normalizer
+// calculation for softmax", arXiv:1805.02867), weighted sum of values. All arithmetic is float32.
 //
 // Tiles of many rows convert the block's keys and values once and multiply matrices; tiles of a few rows (decode) read
 // them straight from the cache and add a score's products in another order. Blocks start at multiples of 64, and keys
 // that a row does not see add exact zeros, so that its bits depend on neither its place in a tile nor the tile's other
-// rows; where `deterministic` leaves only the first kind of tiles, not on the number of rows either.
+// rows. With `deterministic` all tiles are of the first kind, and the bits do not depend on the number of rows either.
 #include "tessera/ops/attention_tile.h"
 
 #include <algorithm>
@@ -213,7 +213,7 @@ TESSERA_CPU_CLONES void attend(const AttentionProblem& p, const AttentionTile& t
   for (std::int64_t block = keys.begin / kBlockKeys * kBlockKeys; block < keys.end; block += kBlockKeys) {
     const Range present{std::max(keys.begin, block) - block, std::min(keys.end, block + kBlockKeys) - block};
     const std::int64_t width = round_up(present.end, kVecFloats);
-    // Those to prefetch come from the next block; past the last key, the last key again.
+    // The keys to prefetch are those of the next block; past the last key it is the last key again.
     for (std::int64_t j = present.begin; j < present.end + kPrefetchKeys; ++j) {
       const std::int64_t position = std::min(block + j, keys.end - 1);
       const std::int64_t slot = tile.pages[position / p.page_size] * p.page_size + position % p.page_size;

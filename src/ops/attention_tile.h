@@ -12,9 +12,9 @@
 
 namespace tessera {
 
-inline constexpr std::int64_t kTileRows = 96;   // at most; 16 register tiles of 6
-inline constexpr std::int64_t kBlockKeys = 64;  // keys that are taken at once
-// Keys are prefetched so far ahead: rows of one head lie far apart, which hardware does not foresee.
+inline constexpr std::int64_t kTileRows = 96;   // the most rows of a tile: 16 register tiles of 6 rows
+inline constexpr std::int64_t kBlockKeys = 64;  // keys of a block
+// Keys to prefetch ahead: consecutive keys of a head lie so far apart that hardware prefetchers do not follow them.
 inline constexpr std::int64_t kPrefetchKeys = 8;
 
 inline std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
@@ -24,7 +24,7 @@ struct AttentionProblem {
   const std::byte* k_cache;  // Y[num_slots, kv_heads, head_dim]
   const std::byte* v_cache;
   std::byte* out;         // X[num_rows, heads, head_dim]
-  std::int64_t num_rows;  // of the bucket, T
+  std::int64_t num_rows;  // T of the bucket
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
@@ -35,7 +35,7 @@ struct AttentionProblem {
   AttentionMetadata metadata;
   std::byte* workspace;
   std::int64_t workers;
-  bool deterministic;  // tiles of few rows are computed as those of many
+  bool deterministic;  // compute tiles of few rows in the same way as tiles of many rows
 
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t padded_dim() const { return round_up(head_dim, 16); }

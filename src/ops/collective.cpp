@@ -38,7 +38,7 @@ struct Communicator::Group {
   explicit Group(int ranks) : tensors(static_cast<std::size_t>(ranks)), calls(static_cast<std::size_t>(ranks)) {}
 
   int size() const { return static_cast<int>(tensors.size()); }
-  // The last rank to arrive sends all of them on. Precondition: the mutex is held.
+  // The last rank to arrive releases the others. Precondition: the mutex is held.
   bool arrive() {
     if (++arrived < size()) return false;
     arrived = 0;
@@ -49,8 +49,8 @@ struct Communicator::Group {
 
   std::mutex mutex;
   std::condition_variable moved;
-  int arrived = 0;              // at the present meeting or parting
-  std::int64_t generation = 0;  // meetings and partings so far
+  int arrived = 0;              // ranks at the current barrier
+  std::int64_t generation = 0;  // barriers passed so far
   Status ended;                 // not ok once a rank has aborted
   // Entry r is written by rank r in enter(); all are read between enter() and leave().
   std::vector<TensorView> tensors;
@@ -90,13 +90,13 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
   const std::int64_t generation = group_->generation;
   if (group_->arrive()) return ok_status();
   group_->moved.wait(lock, [&] { return group_->generation != generation || !group_->ended.ok(); });
-  // Where all ranks came in time they all go on, even if one aborted right after.
+  // Once all ranks have arrived all of them continue, even if one aborts right after.
   return group_->generation != generation ? ok_status() : group_->ended;
 }
 
 void Communicator::leave() {
-  // Not ended by abort(): all ranks are between enter() and here and wait for nothing else, and no rank may
-  // give its memory away while another still works on it.
+  // abort() does not end this wait: all ranks are between enter() and here and wait for nothing else, and no rank may
+  // free its memory while another still works on it.
   std::unique_lock lock(group_->mutex);
   const std::int64_t generation = group_->generation;
   if (group_->arrive()) return;
@@ -128,7 +128,7 @@ Status Communicator::together(std::string_view call, const TensorView& x, const 
 }
 
 Status Communicator::all_reduce(const TensorView& x) {
-  // Rank r adds up its share of the elements and writes it to every rank: no element is touched by two.
+  // Rank r adds up its share of the elements and writes it to every rank: no two ranks touch the same element.
   const std::int64_t begin = x.elements() * rank_ / ranks();
   const std::int64_t end = x.elements() * (rank_ + 1) / ranks();
   return dispatch_dtype(x.dtype, "all_reduce", [&]<class T>() -> Status {

@@ -9,8 +9,8 @@
 //   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
 //   // thread r: ForwardContext{.communicator = group[r].get()}
 //
-// A rank that fails calls abort(), and a communicator's destruction is one: the others, waiting or yet to
-// come, get kCancelled from the collective they are in, and the group is over.
+// A rank that fails calls abort(), and destroying a communicator aborts too. The group cannot be used any more: the
+// collectives that other ranks wait in, or call later, return kCancelled.
 #pragma once
 
 #include <memory>
@@ -23,8 +23,8 @@
 
 namespace tessera {
 
-// One rank's place in the group. Its methods block until all ranks have made the same call, and belong
-// to the rank's thread; abort() and status() may be called from any.
+// One rank of the group. Its methods block until all ranks have made the same call, and belong to the rank's thread;
+// abort() and status() may be called from any.
 class Communicator {
  public:
   static std::vector<std::unique_ptr<Communicator>> create_group(int ranks);
@@ -40,7 +40,7 @@ class Communicator {
   // x [rows, n] → y [rows, n·ranks]. Every rank's x has the same dimensions and dtype.
   Status all_gather(const TensorView& x, const TensorView& y);
 
-  // Ends the group for good. `reason` appears in the other ranks' errors; the first one stays.
+  // Ends the group for good. `reason` appears in the other ranks' errors; that of the first call is kept.
   void abort(std::string_view reason);
   // Ok, or why the group ended.
   Status status() const;
@@ -48,7 +48,7 @@ class Communicator {
  private:
   struct Group;
   Communicator(std::shared_ptr<Group> group, int rank);
-  // Meets the other ranks, runs body() while all of them stand still in the same call, and parts from them.
+  // Waits until all ranks are in the same call, runs body(), and waits until all ranks have run theirs.
   template <class Body>
   Status together(std::string_view call, const TensorView& x, const Body& body);
   Status enter(std::string_view call, const TensorView& x);

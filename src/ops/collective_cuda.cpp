@@ -1,4 +1,4 @@
-// Collectives of one rank on a GPU. Several meet through NCCL, which comes with ranks of their own processes.
+// Collectives on a GPU, for a group of one rank. More ranks are refused: there is no exchange between GPUs yet.
 #include <fmt/format.h>
 
 #include "tessera/ops/collective.h"

@@ -112,7 +112,7 @@ TEST(Collective, AbortFreesTheOthers) {
     const Status status = own.all_reduce(view);
     EXPECT_EQ(status.code(), StatusCode::kCancelled);
     EXPECT_THAT(status.message(), HasSubstr("rank 2 of 3 left the group: out of memory"));
-    // For good, and the first reason stays.
+    // The group stays aborted, with the first reason.
     own.abort("another reason");
     EXPECT_THAT(own.all_reduce(view).message(), HasSubstr("out of memory"));
     EXPECT_THAT(own.status().message(), HasSubstr("out of memory"));

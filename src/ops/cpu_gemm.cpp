@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// kRows x 16·kVecs of c in registers for the whole of k.
+// Computes kRows x 16·kVecs elements of c, which stay in registers for all of k.
 template <int kRows, int kVecs>
 TESSERA_INLINE void register_tile(const GemmBlock& g, std::int64_t row, std::int64_t col) {
   const float* a = g.a + row * g.a_stride;

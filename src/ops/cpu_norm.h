@@ -14,7 +14,7 @@ TESSERA_INLINE float square(T x) {
   return v * v;
 }
 
-// As many sums as several vectors have lanes: one alone would wait for its own last addition.
+// Several vectors of partial sums: with a single one, each addition would wait for the one before it.
 template <class T>
 TESSERA_INLINE float sum_of_squares(const T* x, std::int64_t n) {
   constexpr std::int64_t kLanes = 32;

@@ -1,5 +1,5 @@
-// Sixteen floats at a time, for the kernels whose speed hangs on registers: compilers split the vector
-// into what the instruction set has (one AVX-512 register, two AVX2, four SSE or NEON).
+// Sixteen floats at a time, for kernels whose speed depends on the use of registers: compilers split the vector into
+// what the instruction set has (one AVX-512 register, two AVX2, four SSE or NEON).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include "tessera/ops/cpu_math.h"
 
-// Warns that calling conventions for such vectors differ between instruction sets. Every function that takes or
+// -Wpsabi warns that calling conventions for such vectors differ between instruction sets. Every function that takes or
 // returns one is inlined, here and in the sources that include this.
 #pragma GCC diagnostic ignored "-Wpsabi"
 

@@ -7,8 +7,8 @@
 //
 // All but our own need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without one, our own runs.
 //
-// Deterministic forwards run one kernel for both kinds of batches, which goes over a row's keys in tiles that start at
-// the same keys in every batch, on one block: "fa2" where there is no window, else "tessera".
+// Deterministic forwards run one kernel for both kinds of batches, which goes over a row's keys on one block, in tiles
+// that start at the same keys in every batch: "fa2" where there is no window, else "tessera".
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ Status check_attention_kernel(std::string_view wanted);
 // The fastest that serves, or `wanted` where it names one that does.
 AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, int compute_capability,
                                         std::string_view wanted);
-// The one for both kinds of batches in deterministic forwards; `wanted` likewise.
+// The kernel for both kinds of batches in deterministic forwards; `wanted` as above.
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, int compute_capability,
                                                       std::string_view wanted);
 
@@ -64,7 +64,7 @@ struct CudaAttention {
   std::int64_t max_requests() const { return num_rows < metadata.max_requests ? num_rows : metadata.max_requests; }
 };
 
-// Lets a kernel have `bytes` of dynamic shared memory, more than 48 KiB too. `name` begins the error.
+// Allows a kernel `bytes` of dynamic shared memory, also above 48 KiB. `name` begins the error.
 Status allow_shared_memory(const void* kernel, std::size_t bytes, std::string_view name);
 // Blocks of a kernel that one multiprocessor of the current device runs at once, at least 1.
 Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size_t shared_bytes, std::string_view name);

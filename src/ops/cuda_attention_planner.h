@@ -91,7 +91,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     TileWork* tile_works(std::byte* memory) const;
   };
   CudaAttentionPlanner() = default;
-  // Everything decided, nothing allocated.
+  // A planner that has decided everything and allocated nothing.
   static Result<std::unique_ptr<CudaAttentionPlanner>> decide(Device& device, const PlanArgs& args);
   Result<std::size_t> lay_out(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void lay_out_partials();

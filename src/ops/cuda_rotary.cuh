@@ -13,7 +13,7 @@ struct HeadShape {
   int half;  // pairs of it; 2 · half <= dim
 };
 
-// Whether dim and half are cut by packs of n, and their addresses with them.
+// Whether packs of n elements divide a head and its rotated half, and are aligned in them.
 constexpr bool fits_packs(const HeadShape& shape, int n) { return shape.dim % n == 0 && shape.half % n == 0; }
 
 struct HeadSlot {
@@ -36,8 +36,8 @@ __device__ inline HeadSlot slot_at(const HeadShape& shape, int slot) {
   return {first, first + N < shape.dim ? first + N : -1, false};
 }
 
-// (a, b) becomes (a·cos - b·sin, b·cos + a·sin), rounded to T. Products and sums are fused here and not by the
-// compiler's choice, so that all kernels have the same bits.
+// (a, b) becomes (a·cos - b·sin, b·cos + a·sin), rounded to T. Multiply-adds are fused explicitly, not by the
+// compiler's choice, so that all kernels give the same bits.
 template <class T>
 __device__ inline void rotate(T& a, T& b, float cosine, float sine) {
   const float x = to_float(a);
@@ -46,7 +46,7 @@ __device__ inline void rotate(T& a, T& b, float cosine, float sine) {
   b = from_float<T>(fmaf(y, cosine, x * sine));
 }
 
-// Of the pairs of two packs.
+// Cosines and sines for the pairs of two packs.
 template <int N>
 struct Angles {
   float cosine[N];

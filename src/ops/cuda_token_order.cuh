@@ -19,23 +19,23 @@ __device__ inline std::uint64_t token_key(float logit, std::int64_t id) {
   return std::uint64_t{descending} << kIdBits | static_cast<std::uint32_t>(id);
 }
 
-// The key among those of tokens that may be the greatest: NaN is none.
+// The key of a token that may be the most probable one: kNoToken for NaN, which may not.
 __device__ inline std::uint64_t greatest_key(float logit, std::int64_t id) {
   return isnan(logit) ? kNoToken : token_key(logit, id);
 }
 
-// Of kNoToken: NaN.
+// The logit of a key; NaN for kNoToken.
 __device__ inline float key_logit(std::uint64_t key) {
   const std::uint32_t descending = static_cast<std::uint32_t>(key >> kIdBits);
   return __uint_as_float((descending & 0x80000000u) != 0 ? descending : ~descending & 0x7fffffffu);
 }
 
-// What a logit means in its row.
+// What the logits of a row are measured by.
 struct RowScale {
   float greatest;     // of the row; finite
   float temperature;  // above 0
 
-  // Nats above the most probable token: 0 or less; NaN for NaN.
+  // The token's distance to the most probable one in nats: 0 or less; NaN for NaN.
   __device__ float nats(float logit) const { return (logit - greatest) / temperature; }
 };
 
@@ -77,7 +77,8 @@ struct TokenBatch {
   __device__ std::int64_t id(int i) const { return first + i / N * step + i % N; }
 };
 
-// Calls f(batch) for the logits [begin, end) of a row, dealt out to the block's threads. Both are multiples of N.
+// Calls f(batch) for the logits [begin, end) of a row, distributed over the block's threads. `begin` and `end` are
+// multiples of N.
 template <int N, int kPacks, class F>
 __device__ void for_each_batch(const float* logits, std::int64_t begin, std::int64_t end, const F& f) {
   TokenBatch<N, kPacks> batch;
@@ -105,7 +106,7 @@ struct Tally {
 __device__ inline Tally operator+(const Tally& a, const Tally& b) { return {a.count + b.count, a.weight + b.weight}; }
 __device__ inline Tally operator-(const Tally& a, const Tally& b) { return {a.count - b.count, a.weight - b.weight}; }
 
-// Tallies in shared memory. It adds 32 bits at once, so a weight is two words and a carry.
+// Tallies in shared memory. Its atomic additions take 32 bits, so a weight is two words and a carry.
 template <int kBins>
 struct Histogram {
   unsigned count[kBins];

@@ -1,5 +1,6 @@
-// The search for "the first tokens that count, or weigh, so much" in a row whose RowBins are filled: a bin of 1/16 nat
-// first, then digits of the keys in it, each found in one pass over the row, until one token is left.
+// Finds the first tokens of a row whose number, or weight, reaches a given amount. The row's RowBins are filled. The
+// search finds a bin of 1/16 nat first, then digits of the keys in it, each in one pass over the row, until one token
+// is left.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -20,7 +21,7 @@ struct RowBlocks {
   __device__ static unsigned count() { return cooperative_groups::this_cluster().num_blocks(); }
   __device__ static unsigned rank() { return cooperative_groups::this_cluster().block_rank(); }
   __device__ static void sync() { cooperative_groups::this_cluster().sync(); }
-  // The block's own of what stands in shared memory.
+  // The variable of block `rank` that corresponds to `mine`, both in shared memory.
   template <class T>
   __device__ static T* shared_of(T* mine, unsigned rank) {
     return cooperative_groups::this_cluster().map_shared_rank(mine, rank);
@@ -43,7 +44,7 @@ __device__ inline std::uint64_t measure_of(const Tally& tally, Measure measure) 
   return measure == Measure::kCount ? tally.count : tally.weight;
 }
 
-// One of a block's bins, which are one to a thread.
+// One of a block's bins; each thread has one.
 struct Bin {
   Tally tally;
   int token;  // the greatest id
@@ -62,7 +63,7 @@ struct SearchScratch {
   std::uint64_t weight;
 };
 
-// Sums up to and with the lane's.
+// The sum over this lane and all lanes before it.
 __device__ inline Tally warp_prefix(Tally sum) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int step = 1; step < kWarp; step *= 2) {
@@ -73,7 +74,7 @@ __device__ inline Tally warp_prefix(Tally sum) {
 }
 
 struct BlockPrefix {
-  Tally up_to;  // and with the thread's
+  Tally up_to;  // the sum over this thread and all threads before it
   Tally total;
 };
 
@@ -131,7 +132,7 @@ struct SearchRow {
   Bin bin;  // the calling thread's of them
 };
 
-// Keys that may still be the answer, cut into digits of 2^shift of them each.
+// Keys that may still be the answer, cut into digits of 2^shift keys each.
 struct KeyRange {
   std::uint64_t first;
   std::uint64_t last;
@@ -153,9 +154,9 @@ __device__ inline KeyRange range_of_digit(const KeyRange& range, int digit) {
   return cut(first, last < range.last ? last : range.last);
 }
 
-// Calls f(logit, id, key) for the tokens of this block's part of the row that are in the range: one pass over it. Few
-// are as a rule, so what is done with one stands in the code once: a kernel that does not fit the instruction cache
-// waits for it most of its time.
+// Calls f(logit, id, key) for the tokens of this block's part of the row that are in the range: one pass over it.
+// Usually there are few, so f stands in the code once: a kernel that does not fit the instruction cache spends most of
+// its time waiting for instructions.
 template <int N, class F>
 __device__ void for_each_in(const SearchRow& row, const KeyRange& range, const F& f) {
   using Batch = TokenBatch<N, 4>;
@@ -195,7 +196,7 @@ struct FirstTokens {
   int last;  // id of the last one of them
 };
 
-// The fewest first tokens that measure `need`.
+// The fewest first tokens whose measure is at least `need`.
 template <int N>
 __device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure measure, SearchScratch& scratch) {
   Tally before{0, 0};
@@ -214,7 +215,7 @@ __device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure 
   }
 }
 
-// The weight of all tokens of at least so many nats. Precondition: -kReach < nats <= 0.
+// The weight of all tokens with at least `nats` nats. Precondition: -kReach < nats <= 0.
 template <int N>
 __device__ std::uint64_t weight_from(const SearchRow& row, float nats, SearchScratch& scratch) {
   const int edge = static_cast<int>(-nats * kBinsPerNat);

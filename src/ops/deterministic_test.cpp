@@ -29,7 +29,8 @@ std::vector<std::int64_t> up_to(std::int64_t last) {
 
 class Deterministic : public ::testing::TestWithParam<DType> {};
 
-// With `terms`, a bias, and a residual that leaves of each sum what rounding it to the dtype would hide.
+// With `terms` there is a bias, and a residual that cancels most of each sum, so that rounding to the dtype hides no
+// difference.
 void check_linear(DType dtype, std::int64_t n, std::int64_t k, bool terms, const std::vector<std::int64_t>& counts) {
   const std::int64_t rows = counts.back();
   const ForwardContext context = deterministic_context();

@@ -48,7 +48,7 @@ struct Mul {
   TESSERA_INLINE float operator()(float a, float b) const { return a * b; }
 };
 
-// b is one row, taken again for every row of a.
+// b is one row, used for every row of a.
 template <class T, class F>
 TESSERA_CPU_CLONES void binary_rows(const T* a, const T* b, T* y, std::int64_t rows, std::int64_t n, F f) {
   for (std::int64_t r = 0; r < rows; ++r) {

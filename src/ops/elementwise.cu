@@ -7,7 +7,7 @@ namespace {
 
 using namespace cuda;
 
-// Rounded after each step: nothing of it is contracted into another one's sum.
+// Rounds by itself: the compiler must not contract it with another operation into a fused multiply-add.
 struct Add {
   __device__ float operator()(float a, float b) const { return __fadd_rn(a, b); }
 };

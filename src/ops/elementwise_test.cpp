@@ -1,5 +1,5 @@
-// Catches: a row taken for a whole operand or the other way round, double rounding, casts that lose
-// subnormals, infinities or ties, copies that miss their last bytes.
+// Catches: a row used as a whole operand or the other way round, double rounding, casts that lose subnormals,
+// infinities or ties, copies that miss their last bytes.
 #include "tessera/ops/elementwise.h"
 
 #include <gmock/gmock.h>

@@ -16,12 +16,13 @@
 
 namespace tessera {
 
-// Pages that hold so many tokens.
+// The number of pages that hold `tokens` tokens.
 constexpr std::int64_t pages_for(std::int64_t tokens, std::int64_t page_size) {
   return (tokens + page_size - 1) / page_size;
 }
 
-// Index of the first page of a request that a row at `position` sees: it and the rows after it read none before.
+// Index of the first page of a request that a row at `position` sees: this row and those after it read no page before
+// that one.
 constexpr std::int64_t first_page_seen(std::int64_t position, std::int64_t window, std::int64_t page_size) {
   return window > 0 && position >= window ? (position - window + 1) / page_size : 0;
 }
@@ -34,7 +35,7 @@ struct CacheGroupBatch {
   std::vector<std::vector<PageId>> page_tables;
 };
 
-// One slot of a state group, copied to another one before anything else of the forward.
+// A copy of one slot of a state group to another, made before anything else in the forward.
 struct SlotCopy {
   std::size_t group = 0;
   PageId from;
@@ -63,7 +64,7 @@ struct ForwardBatch {
   std::int64_t num_wanted_rows() const { return static_cast<std::int64_t>(wanted_rows.size()); }
   // Every request adds one token.
   bool is_decode() const { return num_tokens() == num_requests(); }
-  // Lengths agree, rows and lengths are in range. An error here is the engine's defect.
+  // Lengths agree, rows and lengths are in range. An error here is a defect of the engine.
   Status check() const;
 };
 
@@ -103,7 +104,7 @@ class Communicator;
 // What operators read beyond their operands: set up once per runner, so that addresses stay.
 struct ForwardContext {
   PlanLimits limits;
-  std::vector<PlanOfOp> plans;  // none where sizes alone are asked for
+  std::vector<PlanOfOp> plans;  // empty where only sizes are computed
   BatchKind batch_kind = BatchKind::kExtend;
   Communicator* communicator = nullptr;  // null: one rank
   std::vector<LayerInfo> layers = {};    // [layers]; none where the family says nothing of them

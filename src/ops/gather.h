@@ -13,7 +13,7 @@ extern const KernelDef kGatherRowsCpu;
 extern const KernelDef kGatherRowsCuda;
 
 // out[i] = table[rows[i]] for every i in [0, count); zeros where rows[i] is outside [0, table_rows), but given[i] where
-// it is -1 and rows are given. What gather_rows and embedding are on every device.
+// it is -1 and rows are given. Both gather_rows and embedding are this copy, on every device.
 struct RowCopy {
   const std::byte* table = nullptr;    // [table_rows, row_bytes]
   const std::int32_t* rows = nullptr;  // [count]

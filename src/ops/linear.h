@@ -8,8 +8,8 @@
 // residual; it overlaps no other operand.
 //
 // On the CPU: a few rows, and every product of float16, by our own kernels, which convert as they go; the rest by
-// oneDNN. Bits may differ between row counts, except in a deterministic forward (ForwardContext): then one way of
-// adding up serves all of them, on the CPU and on CUDA.
+// oneDNN. Bits may differ between row counts, except in a deterministic forward (ForwardContext): then sums have one
+// order for all row counts, on the CPU and on CUDA.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -1,7 +1,8 @@
-// A library's algorithms for linears, by problem: those that it chose in this process, and those of earlier processes,
-// which spare it the question and give the same bits again. Opaque: what they mean is the library's, of one version.
+// The algorithms that a library chose for linears, by problem: in this process, and in earlier ones. A remembered
+// algorithm saves the search and gives the same bits again. Algorithms are opaque: only the library knows what they
+// mean, and only in the same version.
 //
-// Eager forwards come in any number of rows: no more than kMost problems are kept, those of this process first.
+// Eager forwards may have any number of rows, so at most kMost problems are kept; those of this process come first.
 //
 // Thread-safe.
 #pragma once
@@ -32,17 +33,17 @@ struct LinearShape {
 
 class LinearAlgorithms {
  public:
-  static constexpr std::size_t kMost = 8192;  // of some 170 bytes as JSON
+  static constexpr std::size_t kMost = 8192;  // each about 170 bytes of JSON
 
-  // Of an earlier process. Not to be trusted: the library checks it against the problem.
+  // The choice of an earlier process. It is not trusted: the library checks it against the problem.
   std::optional<OpaqueAlgorithm> remembered(const LinearShape& shape) const;
-  // Chosen, or remembered and found to be good.
+  // Keeps an algorithm that was chosen, or that was remembered and passed the library's check.
   void note(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
 
-  // What was noted, and what is remembered of other problems: [["bf16", m, n, k, bias, any_rows, "<128 hexadecimal
-  // digits>"], …].
+  // The noted algorithms, and the remembered ones of other problems: [["bf16", m, n, k, bias, any_rows, "<128
+  // hexadecimal digits>"], …].
   Json to_json() const;
-  // Remembers what to_json() of another process gave. kDataLoss for anything else, of which nothing is remembered.
+  // Remembers the result of another process's to_json(). kDataLoss for anything else, and then nothing is remembered.
   Status remember(const Json& json);
 
  private:

@@ -1,5 +1,5 @@
-// linear for any size, where oneDNN has no fast kernel: x once to float32, then per strip of 64 columns blocks
-// of w converted and transposed, and multiplied with all rows.
+// linear for any size, where oneDNN has no fast kernel: x is converted to float32 once. Then, for each strip of 64
+// columns, blocks of w are converted, transposed and multiplied with all rows.
 #include <algorithm>
 #include <atomic>
 
@@ -61,7 +61,7 @@ TESSERA_CPU_CLONES void store_rows(const LinearProblem& p, const float* sums, st
   }
 }
 
-// One strip of columns for the rows [row, row + rows).
+// Computes one strip of columns for the rows [row, row + rows).
 template <class T>
 void strip(const LinearProblem& p, const float* x, std::int64_t row, std::int64_t rows, std::int64_t column,
            float* block) {

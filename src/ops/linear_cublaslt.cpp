@@ -50,14 +50,14 @@ using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-// One for each GPU, of the one that is current to the thread. It lasts to the process's end: at exit the driver may go
-// first.
+// The handle of the thread's current GPU; each GPU has one. Handles are never destroyed, because at exit the driver may
+// end first.
 Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device) {
   static std::mutex mutex;
   static auto* handles = new std::map<int, cublasLtHandle_t>;
   int ordinal = 0;
   if (const cudaError_t error = cudaGetDevice(&ordinal); error != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // or the next launch is blamed for it
+    static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
     return internal_error(fmt::format("cudaGetDevice: {}", cudaGetErrorString(error)));
   }
   const std::lock_guard lock(mutex);
@@ -123,7 +123,7 @@ Status allow_one_block_each(cublasLtMatmulPreference_t preference, const LinearP
                    "cublasLtMatmulPreferenceSetAttribute", p);
 }
 
-// Of this process: its GPUs are of one kind, and each checks what it is given.
+// One table for the process: its GPUs are of one kind, and each checks what it takes from the table.
 LinearAlgorithms& known_algorithms() {
   static auto* algorithms = new LinearAlgorithms;
   return *algorithms;
@@ -133,7 +133,7 @@ LinearShape shape_of(const LinearProblem& p, Rows rows) {
   return {.m = p.m, .n = p.n, .k = p.k, .dtype = p.dtype, .bias = p.bias != nullptr, .any_rows = rows == Rows::kAny};
 }
 
-// Whether the library takes the algorithm for these sizes with so much workspace.
+// Whether the library accepts the algorithm for these sizes with `workspace_bytes` of workspace.
 bool serves(cublasLtHandle_t handle, const Choice& c, std::size_t workspace_bytes) {
   cublasLtMatmulHeuristicResult_t needs{};
   return cublasLtMatmulAlgoCheck(handle, c.matmul.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(), &c.algorithm,
@@ -141,8 +141,8 @@ bool serves(cublasLtHandle_t handle, const Choice& c, std::size_t workspace_byte
          needs.workspaceSize <= workspace_bytes;
 }
 
-// Whether it takes the algorithm for any number of rows, each sum made by one block. Some algorithms want a workspace
-// for few rows alone, so that rows of every magnitude are asked for, odd ones too.
+// Whether the library accepts the algorithm for any number of rows, each sum computed by one block. Some algorithms
+// need a workspace only for few rows, so row counts of every magnitude are checked, odd ones too.
 bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cublasLtMatmulAlgo_t& algorithm) {
   std::uint32_t reduction = 0;
   std::size_t written = 0;
@@ -163,7 +163,7 @@ bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cubl
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(OpaqueAlgorithm));
 
-// What was chosen before, in this process or an earlier one, stays.
+// A choice made before, in this process or an earlier one, is kept.
 Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
   auto choice = std::make_shared<Choice>();
   TRY(describe(p, choice->matmul, choice->w, choice->x, choice->y));
@@ -210,8 +210,8 @@ Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, con
   const std::lock_guard lock(mutex);
   if (const auto it = choices->find(key); it != choices->end()) return it->second;
   std::shared_ptr<const Choice> choice = TRY(choose(handle, p, rows));
-  // Eager forwards come in any number of rows. What is bound keeps its choice, and others are made again; a start with
-  // a hundred sizes makes some five hundred.
+  // Eager forwards may have any number of rows, so the cache is bounded. Bound operators keep their choices, and others
+  // are made again; a start with a hundred sizes makes about five hundred.
   constexpr std::size_t kMostChoices = 2048;
   if (choices->size() >= kMostChoices) choices->clear();
   choices->emplace(key, choice);

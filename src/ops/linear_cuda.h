@@ -12,28 +12,28 @@
 
 namespace tessera {
 
-class Json;  // base/json.h is more than nvcc's front end takes
+class Json;  // nvcc's front end cannot compile base/json.h
 
 // Streams the weights once for every four rows (for each row where k is no whole number of 16-byte packs), at the
 // speed of memory: what a decode of few requests is bound by. Takes any sizes; a row's bits do not depend on the number
 // of rows.
 Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const LinearProblem& problem);
 
-// What cuBLASLt is recommended to get on Hopper, for its split-k and stream-k kernels.
+// The workspace that NVIDIA recommends for cuBLASLt on Hopper, for its split-k and stream-k kernels.
 inline constexpr std::size_t kCublasLtWorkspaceBytes = std::size_t{32} << 20;
 // The library's first choice for these sizes, kept for the next bind of the same. Sums in float32, without TF32.
 // Precondition: m, n, k >= 1; the workspace has kCublasLtWorkspaceBytes. kUnimplemented where the library has no kernel
 // for the sizes.
 Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem, Device& device);
-// The library's first choice for kReferenceRows rows of x among those that add a product up in one block, for any
-// number of rows: it takes every element of y through the same tile, in the same order, so that a row's bits do not
-// depend on m. Needs no workspace. kUnimplemented where there is none for n, k and dtype; that it does not serve this m
-// is kInternal, for another kernel would give other bits.
+// One algorithm for any number of rows: the library's first choice for kReferenceRows rows of x, among the algorithms
+// that compute each sum in one block. It computes every element of y in the same tile and order, so that a row's bits
+// do not depend on m. Needs no workspace. kUnimplemented where there is no such algorithm for n, k and dtype. kInternal
+// where the algorithm does not serve this m, because another one would give other bits.
 inline constexpr std::int64_t kReferenceRows = 256;
 Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem, Device& device);
 
-// What cuBLASLt chose so far in this process, and choices of an earlier one, which are taken where the library still
-// accepts them (linear_algorithms.h). The versions are what both depend on beside the GPU.
+// What cuBLASLt chose so far in this process, and the choices of an earlier one, which are used where the library still
+// accepts them (linear_algorithms.h). Choices depend on these versions and on the GPU.
 std::string cublaslt_versions();
 Json cublaslt_algorithms();
 Status remember_cublaslt_algorithms(const Json& algorithms);

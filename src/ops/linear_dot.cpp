@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kStep = 32;  // weights of a row that are taken at once
+constexpr std::int64_t kStep = 32;  // weights of a row that are processed at once
 
 // 32 consecutive values as two vectors. Which lane holds which is the same for x and w, and matters to nothing else.
 TESSERA_INLINE void load32(const float* w, Vec16& a, Vec16& b) {
@@ -60,14 +60,14 @@ struct AsPairs {
     return v;
   }
   static TESSERA_INLINE void add(Values const& x, Values const& w, int, Vec16& sum) {
-    Vec16 held = sum;  // of its own: an element of an array would stay in memory
+    Vec16 held = sum;  // a variable of its own: an array's element would stay in memory
     asm("vdpbf16ps %1, %2, %0" : "+v"(held) : "v"(Vec16(w)), "v"(Vec16(x)));
     sum = held;
   }
 };
 #endif
 
-// Neither costs much to convert on the way, which float16 does: its rows are converted before.
+// Both are cheap to convert while they are read. float16 is not: its rows are converted beforehand.
 template <class T>
 constexpr bool kConvertsFirst = std::is_same_v<T, Float16>;
 template <class T>
@@ -107,7 +107,7 @@ TESSERA_INLINE void add_columns(const T* w, const T* x, std::int64_t k, std::int
     for (int c = 0; c < kColumns; ++c) partial[c * kRows + r] = sum[r][c];
 }
 
-// y of one row and column. x and w: that row and that column's weights.
+// One element of y, from its row `x` and its column's weights `w`.
 template <class T>
 TESSERA_INLINE void store_element(const LinearProblem& p, const Read<T>* x, const Read<T>* w, std::int64_t row,
                                   std::int64_t column, const Vec16& partial) {
@@ -119,7 +119,7 @@ TESSERA_INLINE void store_element(const LinearProblem& p, const Read<T>* x, cons
   reinterpret_cast<T*>(p.y)[at] = from_float<T>(value);
 }
 
-// Columns whose weights stay in the cache while one group of rows after another takes them.
+// Columns whose weights stay in the cache while one group of rows after another is multiplied by them.
 constexpr std::int64_t kBlockColumns = 24;
 
 // A block of neighbouring columns, at most kBlockColumns, and their weights.
@@ -135,7 +135,7 @@ template <class Products, int kRows, class T>
 TESSERA_INLINE void add_block(const LinearProblem& p, const Read<T>* x, std::int64_t row, const Columns<T>& columns) {
   // kRows·kColumns sums, 2·kColumns weights and 2 of x in 32 registers.
   constexpr int kColumns = kRows <= 4 ? 4 : kRows <= 6 ? 3 : 2;
-  // So much of k that the rows' share of x stays in the first-level cache for a block of columns.
+  // The depth of k at which the rows' part of x stays in the first-level cache for a block of columns.
   constexpr std::int64_t kDepth = 6144 / kRows / kStep * kStep;
   Vec16 partial[kBlockColumns * kRows];
   const std::int64_t whole = p.k / kStep * kStep;
@@ -229,7 +229,7 @@ template <class T>
 void run(const LinearProblem& p) {
   float* blocks = reinterpret_cast<float*>(p.workspace);
   const Read<T>* x = read_x<T>(p, blocks + p.workers * block_floats(p));
-  // Below 32 Ki products a thread costs more to wake than it does.
+  // Waking a thread costs as much as about 32 Ki products, so each gets at least that many.
   const std::int64_t grain = std::max<std::int64_t>(4, 32768 / std::max<std::int64_t>(p.m * p.k, 1));
   const std::int64_t ranges = std::min(p.workers, (p.n + grain - 1) / grain);
   parallel_for(ranges, 1, [&](std::int64_t begin, std::int64_t end) {

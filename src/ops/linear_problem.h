@@ -20,7 +20,7 @@ struct LinearProblem {
   std::int64_t k;
   ir::DType dtype;
   std::byte* workspace;
-  std::int64_t workers;  // threads, or multiprocessors, to count on; at least 1
+  std::int64_t workers;  // threads or multiprocessors that the kernel may expect; at least 1
 };
 
 LinearProblem make_linear_problem(const BindArgs& args);

@@ -58,7 +58,7 @@ std::vector<Case> cases() {
   };
 }
 
-// Random; integers are slots of the cache, each another one.
+// Random contents; integers are distinct slots of the cache.
 std::vector<HostTensor> contents(const Case& c, DType dtype) {
   std::vector<HostTensor> tensors;
   for (const Operand& operand : c.operands) {

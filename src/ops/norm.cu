@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
   float squares = 0;
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
-    if (!mine(h)) continue;  // but all threads meet in the sum
+    if (!mine(h)) continue;  // but all threads take part in the sum
     if constexpr (kAdd) {
       held[h] = added(held[h], residual[h]);
       store_pack(norm.sum + row * norm.n + column(h), held[h]);
@@ -90,7 +90,7 @@ __global__ void norm_reread(const Norm<T> norm) {
     store_pack(norm.y + row + i, normalised(load_pack<T, 1>(values + row + i), load_pack<T, 1>(norm.w + i), scale));
 }
 
-// How many packs a thread holds is a matter of n alone, so that a row's sum has one order in every batch.
+// How many packs a thread holds depends on n alone, so that a row's sum has the same order in every batch.
 template <class T, bool kAdd>
 std::unique_ptr<BoundOp> make_norm(const char* name, const Norm<T>& norm) {
   constexpr std::int64_t kShortRow = 128;  // packs up to which a thread holds one

@@ -5,8 +5,8 @@
 //   const OpOutcome out = run_op(kSiluMul, kSiluMulCpu, {x});
 //   expect_close(out.results[0], reference(x), tolerance(DType::kBFloat16), "silu_mul");
 //
-// run_op runs the kernel twice: eagerly, and by a graph that was recorded while other contents stood
-// at the same addresses. Both must agree to the bit. Memory that the kernel has to write is NaN before.
+// run_op runs the kernel twice: eagerly, and by a graph that was recorded while the same addresses held other contents.
+// Both must agree to the bit. Memory that the kernel has to write is NaN before.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -194,7 +194,7 @@ inline Device& test_device() {
 }
 inline bool on_cuda() { return test_device().properties().type == "cuda"; }
 
-// The kernel that a test names by the CPU's, on the device under test.
+// The kernel on the device under test of the operator that `cpu_kernel` computes.
 inline Result<const KernelDef*> kernel_under_test(const KernelDef& cpu_kernel) {
   if (!on_cuda()) return &cpu_kernel;
   return TRY(test_devices().kernels("cuda"))->get(cpu_kernel.op);
@@ -245,7 +245,7 @@ class OpCase {
     return ok_status();
   }
   Status replay() { return graph_->launch(*stream_); }
-  // What stands in memory now.
+  // The operands' current contents.
   Result<std::vector<HostTensor>> operands() { return fetch(operands_, 0); }
   Result<std::vector<HostTensor>> results() { return fetch(results_, operands_.size()); }
   Stream& stream() { return *stream_; }
@@ -277,7 +277,7 @@ class OpCase {
 
 struct OpOutcome {
   std::vector<HostTensor> results;
-  std::vector<HostTensor> operands;  // afterwards: mutated ones have their new content
+  std::vector<HostTensor> operands;  // as they are after the run: mutated ones have their new content
 };
 
 inline Result<OpOutcome> try_run_op(const ir::OpDecl& decl, const KernelDef& kernel,

@@ -40,7 +40,7 @@ struct Problem {
   float softcap;
 };
 
-// What fits the shared memory of every architecture (99 KiB): rows and keys of a tile for a padded head size.
+// Rows and keys of a tile for a padded head size. They fit the shared memory of every architecture (99 KiB).
 template <int kDim>
 struct Tile {
   static constexpr int kRows = kDim <= 128 ? 32 : 16;
@@ -116,7 +116,7 @@ __device__ inline void load_queries(const Problem& p, const Rows& rows, int kv_h
   }
 }
 
-// Keys and values of the offsets; zero where there is no key, so that a weight of zero stays without effect.
+// Keys and values of the offsets; zero where there is no key, so that a weight of zero has no effect.
 template <class T, int kDim>
 __device__ inline void load_keys(const Problem& p, Tile<kDim>& tile) {
   for (int i = static_cast<int>(threadIdx.x); i < Tile<kDim>::kKeys * (kDim / 4); i += kThreads) {
@@ -146,7 +146,7 @@ __device__ inline void with_type(ir::DType dtype, F&& f) {
   }
 }
 
-// Over the 16 threads of one row.
+// The maximum over the 16 threads of one row.
 __device__ inline float row_max(float x) {
   for (int step = 8; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step, cuda::kWarp));
   return x;
@@ -162,7 +162,7 @@ struct Sums {
   float total[kRows];  // Σ exp(s - greatest)
 };
 
-// Only the rows ty + 16·i with i < used: a decode step fills a tile's first rows alone.
+// Computes only the rows ty + 16·i with i < used: a decode step fills only a tile's first rows.
 template <int kDim>
 __device__ inline void multiply(const Tile<kDim>& tile, int tx, int ty, int used,
                                 float (&scores)[Sums<kDim>::kRows][4]) {

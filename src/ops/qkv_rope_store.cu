@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_cons
   const std::int64_t cache_slot = args.slots[token];
 
   if (args.q_weight != nullptr) {
-    // Packs of a slot are added first, as head_norm's lanes meet.
+    // The two packs of a slot are added first, which is the order of head_norm's sum over lanes.
     const float first = is_mine ? sum_of_squares(a) : 0.0f;
     const float second = has_second ? sum_of_squares(b) : 0.0f;
     const float scale = rms_scale(row_sum(first + second, scratch), args.head_dim, args.eps);

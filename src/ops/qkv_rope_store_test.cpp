@@ -120,8 +120,8 @@ Reference reference(const Config& c, const std::vector<HostTensor>& operands) {
   return out;
 }
 
-// The reference is rounded too, where two values are near maybe to the other one; with a norm before the rotation
-// already.
+// The reference rounds too, and a value near the middle of two may go to the other one; with a norm this happens before
+// the rotation already.
 Tolerance allowed(const Config& c, DType stored) {
   Tolerance t = testing::tolerance(stored, 2);
   if (c.norm) t.absolute = 5 * testing::tolerance(c.dtype).relative;

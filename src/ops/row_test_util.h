@@ -25,9 +25,9 @@ inline HostTensor slice_rows(const HostTensor& t, std::int64_t begin, std::int64
   return part;
 }
 
-// Two facts that padding and batching rest on, to the bit: with every byte of the last row's operands
-// 0xff (NaN, or -1), all other rows stay; and a row computed alone is as in the batch. `row_wise` are the
-// operands whose first dimension is the results' one. Precondition: at least 3 rows.
+// Checks, to the bit, two facts that padding and batching rely on: filling the last row's operands with bytes of 0xff
+// (NaN, or -1) changes no other row, and a row computed alone equals the row computed in a batch. `row_wise` are the
+// operands whose first dimension is that of the results. Precondition: at least 3 rows.
 inline void expect_rows_independent(const ir::OpDecl& decl, const KernelDef& kernel,
                                     const std::vector<HostTensor>& operands, const std::vector<std::size_t>& row_wise,
                                     const ir::Attributes& attributes = {}) {

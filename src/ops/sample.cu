@@ -126,7 +126,7 @@ struct Sample {
   Chunks chunks;
   unsigned row_blocks;  // that share a row of the draw, a cluster
 
-  // Rows from there on, with the same scratch.
+  // The rows [row, row + count), with the same scratch.
   Sample from(std::int64_t row, std::int64_t count) const {
     Sample part = *this;
     part.logits += row * vocab;
@@ -166,7 +166,7 @@ __global__ void fill_bins(const __grid_constant__ Sample s) {
   __syncthreads();
   const std::int64_t begin = blockIdx.x % static_cast<unsigned>(s.chunks.count) * s.chunks.length;
   const std::int64_t end = begin + s.chunks.length < s.vocab ? begin + s.chunks.length : s.vocab;
-  // Farther than reach, whichever way it is rounded: spares the others a division.
+  // Beyond kReach however it is rounded: smaller logits are skipped without a division.
   const float least = scale.greatest - 1.03f * kReach * temperature;
   using Batch = TokenBatch<N, 1>;
   for_each_batch<N, 1>(s.logits + row * s.vocab, begin, end, [&](const Batch& batch) {
@@ -196,11 +196,11 @@ __global__ void fill_bins(const __grid_constant__ Sample s) {
   }
 }
 
-// What is cut off, or drawn, one after the other.
+// The steps of a draw, in this order.
 enum DrawStep { kTopK, kTopP, kMinP, kToken, kDrawSteps };
 
 struct Need {
-  std::uint64_t amount;  // of the first tokens; 0: the step is left out
+  std::uint64_t amount;  // number or weight that the first tokens must reach; 0: the step is left out
   Measure measure;
 };
 
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ S
   if (writes) s.out[row] = token;
 }
 
-// Rows that have scratch at once; more are done one such group after the other.
+// Rows that have scratch at the same time; more rows are processed in groups of this size.
 constexpr std::int64_t kRowsAtOnce = 512;
 
 // [0, best) are the chunks' keys, then come the bins.
@@ -281,14 +281,14 @@ SampleScratch sample_scratch(const BindArgs& args) {
 
 Result<std::size_t> sample_workspace(const BindArgs& args) { return sample_scratch(args).bytes; }
 
-// Blocks that share a row of `rows`, so that a few rows have more than a block each; 1 where the code that the device
-// runs was made for one without clusters.
+// How many blocks share each of `rows` rows: several where rows are few. 1 where the device runs code that was compiled
+// for devices without clusters.
 template <int N>
 Result<unsigned> row_blocks_of(std::int64_t rows, Device& device) {
   TRY(static_cast<const CudaDevice&>(device).make_current());
   cudaFuncAttributes code{};
   if (const cudaError_t error = cudaFuncGetAttributes(&code, draw<N>); error != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // or the next launch is blamed for it
+    static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
     return internal_error(std::string("sample: cudaFuncGetAttributes: ") + cudaGetErrorString(error));
   }
   if (code.ptxVersion < 90) return 1u;

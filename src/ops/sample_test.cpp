@@ -80,7 +80,7 @@ struct Draw {
   int position = 0;
 };
 
-// The operands: one row of logits, or as many as draws.
+// The operands: one row of logits for all draws, or a row for each.
 std::vector<HostTensor> operands(HostTensor logits, const std::vector<Draw>& draws) {
   const std::int64_t rows = static_cast<std::int64_t>(draws.size());
   const std::vector<std::byte> row = logits.bytes;
@@ -156,8 +156,8 @@ Expected reference(const std::vector<double>& logits, const Draw& d) {
   return {order[at], sure};
 }
 
-// Every draw is the reference's, but for those too close to call: less than a quarter, where every token
-// has a probability of about 1e-5.
+// Every draw equals the reference's, except where rounding could decide. Those are at most a quarter, even where every
+// token has a probability of about 1e-5.
 void check_draws(const HostTensor& logits, const std::vector<Draw>& draws, const std::string& what) {
   const std::vector<double> drawn = sample(logits, draws);
   const std::vector<double> all = logits.values();
@@ -235,8 +235,8 @@ TEST(Sample, DegenerateRowsTakeTheArgmax) {
   EXPECT_TRUE(sample(testing::poisoned_tensor(DType::kFloat32, {0, 9}), {}).empty());
 }
 
-// Pearson's statistic of 1e5 draws against the distribution, where seed, choice or position counts up.
-// The tokens are 20, so 19 degrees of freedom: 43.8 is passed once in a thousand.
+// Pearson's statistic of 1e5 draws against the distribution, where seed, choice or position counts up. There are 20
+// tokens, so 19 degrees of freedom: one test in a thousand exceeds 43.8.
 TEST(Sample, DrawsFollowTheDistribution) {
   constexpr int kDraws = 100000;
   const HostTensor logits = normal_logits(1, 20, 1, 2);

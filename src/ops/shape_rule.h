@@ -1,6 +1,5 @@
-// What shape rules are made of: checks of one operand each, with messages that name the operator, what
-// it got and what it takes. The number of operands and the kinds of attributes were checked before
-// (ir::check_node).
+// The parts of shape rules: checks of one operand each, with messages that name the operator, what it got and what it
+// takes. The number of operands and the kinds of attributes were checked before (ir::check_node).
 //
 //   Result<std::vector<ir::Type>> infer_rms_norm(const ir::OpSignature& s) {
 //     TRY(expect_floating(s, 0, "x"));

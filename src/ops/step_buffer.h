@@ -1,4 +1,4 @@
-// What the host tells the device before every forward: token inputs, sampling parameters, and the lists of plans, in
+// What the host sends to the device before every forward: token inputs, sampling parameters, and the lists of plans, in
 // one allocation with a mirror on the host, so that one copy carries a step.
 //
 //   buffer.reserve(bytes) → offset      each owner, once, in the order in which the memory is to lie
@@ -23,7 +23,7 @@ class StepBuffer {
  public:
   // Offset of `bytes` that start and end aligned for any device. Precondition: not allocated yet.
   std::size_t reserve(std::size_t bytes);
-  // Zeros on both sides. Once, after the last reserve().
+  // Allocates zeros on the host and on the device. Called once, after the last reserve().
   Status allocate(Device& device, Stream& stream);
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(size_); }
@@ -39,7 +39,7 @@ class StepBuffer {
   Status upload(Stream& stream);
 
  private:
-  // A copy takes the GPU about as long as this many bytes do.
+  // Starting one more copy takes the GPU about as long as copying this many bytes.
   static constexpr std::size_t kMaxGap = std::size_t{32} << 10;
   struct Range {
     std::size_t begin;

@@ -129,7 +129,7 @@ TokenPrefix TokenOrder::select_candidate(Candidate* c, std::int64_t n, std::uint
   std::uint64_t weight = 0;  // of [0, begin), all of which come before the rest
   std::uint32_t random = 1;
   while (end - begin > kSortAtMost) {
-    // The median of three places that no order of ids and logits is prepared for, moved to the end.
+    // The pivot, moved to the end: the median of three pseudo-random places, so that no order of logits is a bad case.
     for (std::int64_t i = 1; i <= 3; ++i) {
       random = random * 1664525u + 1013904223u;
       const std::uint64_t place = (std::uint64_t{random} * static_cast<std::uint64_t>(end - begin - i)) >> 32;

@@ -1,6 +1,6 @@
-// One row of logits as a distribution over tokens in the order of the draw: descending logit, equal logits
-// by id, NaN left out. Answers "which first tokens weigh so much" exactly, without sorting the row:
-// a histogram of weights finds the 1/16 nat in which the answer lies, and only its tokens are looked at.
+// One row of logits as a distribution over tokens in the order of the draw: descending logit, equal logits by id, NaN
+// left out. Finds exactly the first tokens whose number or weight reaches an amount, without sorting the row: a
+// histogram of weights finds the bin of 1/16 nat that holds the answer, and only the tokens of that bin are examined.
 //
 // Weights are integers, so that sums depend on no order: ⌊2^42 · e^((logit - greatest) / temperature)⌉.
 #pragma once
@@ -11,7 +11,8 @@
 namespace tessera {
 
 inline constexpr int kWeightBits = 42;
-inline constexpr float kReach = 30.0f;  // nats below the greatest logit that weigh anything: e^-30 is 0.4 units
+inline constexpr float kReach =
+    30.0f;  // nats below the largest logit from which on tokens weigh nothing: e^-30 is 0.4 units
 inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 21;  // the sum of all weights stays below 2^64
 
 struct LogitRow {
@@ -35,16 +36,16 @@ class TokenOrder {
   // Weighs all tokens. `scratch` has scratch_bytes(row.vocab) bytes, aligned to 16; row and scratch are borrowed.
   TokenOrder(const LogitRow& row, std::byte* scratch);
 
-  // All tokens within reach: a weight of less than half a unit is none.
+  // The number of tokens that have a weight; less than half a unit is none.
   std::uint64_t count() const { return count_; }
   std::uint64_t weight() const { return weight_; }
 
   // The first n tokens. Precondition: 1 <= n <= count().
   TokenPrefix first(std::uint64_t n) const;
-  // The fewest first tokens that weigh at least that. Precondition: 1 <= weight <= weight().
+  // The fewest first tokens that weigh at least `weight`. Precondition: 1 <= weight <= weight().
   TokenPrefix lightest(std::uint64_t weight) const;
-  // The weight of all tokens of at least so many nats, (logit - greatest) / temperature: the first ones of the order.
-  // Precondition: -kReach < nats <= 0.
+  // The weight of all tokens whose nats, (logit - greatest) / temperature, are at least `nats`. They are the first ones
+  // of the order. Precondition: -kReach < nats <= 0.
   std::uint64_t weight_from(float nats) const;
 
  private:

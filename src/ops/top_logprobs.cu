@@ -14,7 +14,7 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kPerThread = 16;                          // logits of a thread, in registers
 constexpr std::int64_t kChunk = kThreads * kPerThread;  // of a row, whatever the batch: a row's sum has one order
 
-// What a chunk comes to.
+// The result of a chunk.
 struct ChunkTop {
   std::uint64_t keys[kMaxTopLogprobs];  // ascending, that is, in the order of the draw; kNoToken: no more
   double sum;                           // Σ e^(x - greatest of the chunk)
@@ -32,13 +32,14 @@ struct TopLogprobs {
 };
 
 struct Scratch {
-  std::uint64_t warps[2][kWarps];  // two rounds' results, so that one barrier parts them
+  std::uint64_t warps[2][kWarps];  // the results of two rounds, so that one barrier separates them
   std::uint64_t keys[kMaxTopLogprobs];
   double sums[kWarps];
 };
 
-// The least keys of the block to scratch.keys, in order. `next(after)` is the least of the calling thread's keys above
-// `after`, which only the thread that had the last one must look for anew. No key is 0. All threads must call it.
+// Writes the smallest keys of the block to scratch.keys, in order. `next(after)` returns the smallest of the calling
+// thread's keys above `after`; only the thread whose key was taken calls it again. No key is 0. All threads must call
+// it.
 template <class Next>
 __device__ void select_first(Scratch& scratch, const Next& next) {
   std::uint64_t mine = next(0);
@@ -58,7 +59,7 @@ __device__ void select_first(Scratch& scratch, const Next& next) {
   __syncthreads();
 }
 
-// In thread 0.
+// The sum over the block, in thread 0.
 __device__ double block_sum(double x, Scratch& scratch) {
   for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
   if (threadIdx.x % kWarp == 0) scratch.sums[threadIdx.x / kWarp] = x;
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kThreads) top_of_chunks(const __grid_constant_
   if (threadIdx.x == 0) out.sum = sum;
 }
 
-// A block to a row: its chunks merged.
+// Merges the chunks of a row; a block to each row.
 __global__ void __launch_bounds__(kThreads) top_of_rows(const __grid_constant__ TopLogprobs t) {
   __shared__ Scratch scratch;
   __shared__ float log_sum;

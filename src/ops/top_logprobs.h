@@ -1,4 +1,4 @@
-// Log-probabilities of a few tokens of each row, without a row of them all.
+// Log-probabilities of a few tokens of each row, without writing those of the whole row.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -20,7 +20,7 @@ Result<ir::Shape> shape_attribute(const ir::OpSignature& s) {
   return shape;
 }
 
-// An element count: the product of all dimensions that are numbers, and the others.
+// An element count: the product of the dimensions that are numbers, and the symbols.
 struct Count {
   std::int64_t constant = 1;
   std::vector<ir::Dim> symbolic;

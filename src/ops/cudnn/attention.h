@@ -1,8 +1,8 @@
 // cuDNN's fused attention for decode, over the paged cache, behind BoundOp. libcudnn is loaded when it is first asked
-// for: on a machine without it, this kernel serves nothing, and says why.
+// for: on a machine without it, this kernel serves no shape, and check_available() says why.
 //
-// Extend is left to others: cuDNN's kernel was slower than FA3 at every size measured on an H200 (attention_bench), and
-// its result has NaN where unused slots of a request's last page have.
+// Extend uses other kernels: cuDNN's was slower than FA3 at every size measured on an H200 (attention_bench), and its
+// result has NaN where unused slots of a request's last page have.
 #pragma once
 
 #include <memory>

@@ -50,7 +50,7 @@ struct Fa2Params {
   const std::int32_t* kv_lens;
   std::int32_t num_rows;
 
-  // A request that passes the bucket is a defect of the runner: no row of it is computed.
+  // A request beyond the bucket is a defect of the runner: none of its rows is computed.
   __host__ __device__ std::uint32_t get_qo_len(std::uint32_t b) const {
     return q_indptr[b + 1] <= num_rows ? static_cast<std::uint32_t>(q_indptr[b + 1] - q_indptr[b]) : 0;
   }
@@ -98,9 +98,9 @@ Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner&
 using Fa2Variant = fi::DefaultAttention</*custom_mask=*/false, /*sliding_window=*/true, /*soft_cap=*/false,
                                         /*alibi=*/false>;
 
-// For deterministic forwards, of which none with a window comes here. A tile goes on to the last key that any of its
-// rows sees; for the other rows nothing may change there. FlashInfer scales their sums by 2^(m · scale - m · scale),
-// which is 1 only where a fused multiply-add rounds nothing: so the scale is 1, and scores are scaled on their own.
+// For deterministic forwards, which come here only without a window. A tile goes on to the last key that any of its
+// rows sees; there nothing may change for the other rows. FlashInfer scales their sums by 2^(m · scale - m · scale),
+// which is 1 only where a fused multiply-add rounds nothing: so the scale is 1, and scores are scaled separately.
 struct Fa2ExactVariant : fi::AttentionVariantBase {
   static constexpr bool use_softmax = true;
 

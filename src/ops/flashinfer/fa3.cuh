@@ -16,7 +16,7 @@ namespace tessera::flashinfer {
 
 namespace fi = ::flashinfer;
 
-// In place of FlashInfer's schedulers: a work is 8 bytes, and lengths come from attention's metadata.
+// Replaces FlashInfer's schedulers: a work is 8 bytes, and lengths come from attention's metadata.
 struct TileScheduler {
   struct Params {
     const std::int32_t* starts;  // [gridDim.x + 1]
@@ -39,7 +39,7 @@ struct TileScheduler {
       const TileWork work = p.works[at];
       const int begin = p.query_starts[work.request];
       const int query_end = p.query_starts[work.request + 1];
-      // A request that passes the bucket is a defect of the runner: no tile of it is computed.
+      // A request beyond the bucket is a defect of the runner: none of its tiles is computed.
       const int query_len = query_end <= p.num_rows ? query_end - begin : 0;
       const int head = work.head;
       return cute::tuple{static_cast<int>(work.tile), head,      p.group.divide(head),    begin,

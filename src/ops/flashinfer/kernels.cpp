@@ -17,7 +17,7 @@ namespace {
   return shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
 }
 
-// Never reached where *_serves was asked first.
+// Never reached by callers that check *_serves first.
 [[maybe_unused]] Status not_built(const char* kernel) {
   return internal_error(std::string("attention (") + kernel + ") does not serve this shape");
 }

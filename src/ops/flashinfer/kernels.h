@@ -17,7 +17,7 @@ class CudaAttentionPlanner;
 namespace flashinfer {
 
 inline constexpr std::int64_t kFa2TileRows = 64;        // of extend; a row is one query head of one token
-inline constexpr std::int64_t kFa2DecodeTileRows = 16;  // at most so many query heads read one KV head
+inline constexpr std::int64_t kFa2DecodeTileRows = 16;  // the most query heads that read one KV head
 
 // FA3's rows of a tile, which is of one query head.
 constexpr std::int64_t fa3_tile_rows(std::int64_t head_dim) { return head_dim == 64 ? 192 : 128; }
