@@ -15,7 +15,7 @@
 
 namespace tessera::jinja {
 
-// For the texts among the arguments, which are read or copied in whole.
+// Spends the budget for the strings among the arguments, which are read or copied in full.
 Status spend_texts(const CallArguments& call, Budget& budget);
 
 // Borrows the call's values.
@@ -31,9 +31,9 @@ class Arguments {
 
   // Typed access; the error names function, parameter, type and what is accepted.
   Result<std::string> string(std::size_t i) const;
-  Result<std::string> string_or(std::size_t i, std::string_view otherwise) const;  // none: otherwise
+  Result<std::string> string_or(std::size_t i, std::string_view otherwise) const;  // `otherwise` where none is given
   Result<std::int64_t> integer(std::size_t i) const;
-  Result<std::int64_t> integer_or(std::size_t i, std::int64_t otherwise) const;  // none: otherwise
+  Result<std::int64_t> integer_or(std::size_t i, std::int64_t otherwise) const;  // `otherwise` where none is given
   bool truthy_or(std::size_t i, bool otherwise) const;
 
  private:

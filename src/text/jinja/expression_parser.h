@@ -1,5 +1,5 @@
-// The expressions of a template, by recursive descent. expression_parser.cpp has the operators, from the one that binds
-// least to the operands; postfix_parser.cpp what may follow an operand: member, item, call, filter, test.
+// The expressions of a template, by recursive descent. expression_parser.cpp has the operators, from the weakest
+// binding one to the operands. postfix_parser.cpp has what may follow an operand: member, item, call, filter, test.
 #pragma once
 
 #include <string>
@@ -18,8 +18,7 @@ class ExpressionParser {
   Result<ExpressionPtr> parse(bool with_conditional = true);
   // One expression, or a tuple of several with commas between them.
   Result<ExpressionPtr> parse_tuple(bool with_conditional = true, bool parenthesised = false);
-  // "| a | b" behind a set block's name, or (`inline_first`) "a | b" in a filter block: applied to a
-  // kBlockText.
+  // "| a | b" after a set block's name, or (`inline_first`) "a | b" in a filter block: applied to a kBlockText.
   Result<ExpressionPtr> parse_block_filters(bool inline_first);
 
  private:

@@ -167,7 +167,7 @@ Result<Value> absolute(Interpreter&, const Value& input, const CallArguments& ca
   return Value(std::abs(input.as_int()));
 }
 
-// int(value) of a float; none where it has no such integer.
+// int(value) of a float; none for NaN and infinities.
 Result<std::optional<Value>> float_to_int(double value) {
   using Out = std::optional<Value>;
   if (!std::isfinite(value)) return Out();

@@ -17,7 +17,7 @@ Result<Value> range(Interpreter& interpreter, const CallArguments& call) {
   }
   const std::int64_t step = TRY(a.integer_or(2, 1));
   if (step == 0) return invalid_argument("range(): argument 'step' must not be zero");
-  // Unsigned arithmetic: the distance of any two 64-bit integers fits.
+  // Unsigned arithmetic, which holds the distance of any two 64-bit integers.
   const bool some = step > 0 ? start < stop : start > stop;
   const auto low = static_cast<std::uint64_t>(step > 0 ? start : stop);
   const auto high = static_cast<std::uint64_t>(step > 0 ? stop : start);
@@ -60,7 +60,7 @@ Result<Value> dict(Interpreter& interpreter, const CallArguments& call) {
 }
 
 Result<Value> make_namespace(Interpreter& interpreter, const CallArguments& call) {
-  // Through a dict: later names replace earlier ones, and what a dict may not hold is refused.
+  // Built as a dict: later names replace earlier ones, and values that a dict may not hold are refused.
   const Value members = TRY(dict(interpreter, call));
   auto out = std::make_shared<Namespace>();
   for (const auto& [name, value] : members.as_dict().items) {

@@ -7,10 +7,10 @@
 namespace tessera::jinja {
 namespace {
 
-// Statements, expressions and calls inside one another. A macro that calls itself uses about ten for
-// each call; a level takes at most a few KiB of stack, also in builds with sanitizers.
+// The deepest nesting of statements, expressions and calls. A macro that calls itself uses about ten levels for each
+// call. A level takes at most a few KiB of stack, also in builds with sanitizers.
 constexpr int kMaxRunDepth = 700;
-// Scopes that outlive their block because something defined inside may still be called.
+// The most scopes that outlive their block because a function defined inside may still be called.
 constexpr std::size_t kMaxKeptScopes = 100'000;
 
 }  // namespace
@@ -79,7 +79,7 @@ Interpreter::Interpreter(const Program& program, Budget budget, std::optional<st
 }
 
 Interpreter::~Interpreter() {
-  // Values first: a macro kept in one scope may be named in another.
+  // Values are cleared first: a macro kept in one scope may be named in another.
   globals_.names.clear();
   for (const auto& scope : kept_) scope->names.clear();
 }
@@ -265,7 +265,7 @@ Status Interpreter::assign(const Target& target, const Value& value) {
       return place(target.offset, invalid_argument("cannot assign to '" + target.name + "." + target.member +
                                                    "'; accepted: members of a namespace"));
     }
-    // As for a dict: no namespace inside, so that no value can hold itself.
+    // As in a dict, a namespace is refused, so that no value can contain itself.
     Result<Value> checked = Value::list({value});
     if (!checked.ok()) return place(target.offset, std::move(checked).status());
     for (auto& [name, member] : space->as_namespace().members) {

@@ -22,7 +22,7 @@ struct Scope {
   Scope* parent = nullptr;
   bool captured = false;  // a function defined inside may still look names up here
 
-  const Value* find(std::string_view name) const;  // here and around; null: nowhere
+  const Value* find(std::string_view name) const;  // looks here, then in the scopes around; null: not found
   void set(std::string_view name, Value value);    // here
 };
 
@@ -38,7 +38,7 @@ class Interpreter {
   // The rendered text. Errors carry line and column of the innermost failing part.
   Result<std::string> render();
 
-  // For filters, tests and functions.
+  // What filters, tests and functions spend.
   Budget& budget() { return budget_; }
   Result<Value> call(const Value& function, const CallArguments& arguments);
   std::time_t now() const { return now_.has_value() ? *now_ : std::time(nullptr); }
@@ -52,7 +52,7 @@ class Interpreter {
     ~Nested() { --interpreter_.depth_; }
     Nested(const Nested&) = delete;
     Nested& operator=(const Nested&) = delete;
-    Status check() const;  // resource_exhausted where it is one too many
+    Status check() const;  // resource_exhausted where the nesting is too deep
 
    private:
     Interpreter& interpreter_;
@@ -73,7 +73,7 @@ class Interpreter {
   Status run_filter_block(const Statement& statement, std::string& out);
   Status run_with(const Statement& statement, std::string& out);
   Status assign(const Target& target, const Value& value);
-  // The current scope, which from now on lives as long as this object: a function will refer to it.
+  // The current scope. It lives as long as this object from now on, because a function will refer to it.
   Result<Scope*> keep_scope();
   Result<Value> make_macro(const Statement& statement, const std::string& name);
   Result<Value> call_macro(const Statement& statement, const std::string& name, Scope* around,
@@ -92,7 +92,7 @@ class Interpreter {
   Result<Value> eval_concat(const Expression& expression);
   Result<CallArguments> eval_arguments(const CallSyntax& call);
   Value look_up(const std::string& name) const;
-  // The error with line and column, unless a part inside gave it those already.
+  // The error with line and column, unless it has them already from a part inside.
   Status place(std::size_t offset, Status why);
 
   const Program& program_;
@@ -101,7 +101,7 @@ class Interpreter {
   Scope globals_;
   Scope* scope_ = &globals_;
   std::vector<std::unique_ptr<Scope>> kept_;  // captured scopes whose blocks have ended
-  std::vector<Value> block_texts_;            // what kBlockText stands for, innermost last
+  std::vector<Value> block_texts_;            // the values of kBlockText, innermost last
   int depth_ = 0;
   bool placed_ = false;
 };

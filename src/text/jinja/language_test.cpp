@@ -205,7 +205,7 @@ TEST(Template, RunawayTemplatesStop) {
            "%}{% endfor %}"
            "{% for i in range(100000) %}{% macro f() %}{% endmacro %}{{ f() }}{% endfor %}",
            "{% set x = 'a' * 12000000 %}{{ x }}{{ x }}",
-           // Texts that are read again and again, by what looks cheap.
+           // Long texts that are read repeatedly by operations that look cheap.
            "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{% if s.find('a' * 30000 ~ 'b') == 0 %}{% endif %}{% "
            "endfor %}",
            "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ s.rfind('b' ~ 'a' * 30000) }}{% endfor %}",
@@ -254,7 +254,7 @@ TEST(Template, ValuesOutliveTheLoopTheyWereMadeIn) {
   EXPECT_EQ(*render("{% set ns = namespace() %}{% for a in [1, 2] %}{% for x in [7] recursive %}{{ x }}{{ a }}"
                     "{% set ns.l = loop %}{% endfor %}{% endfor %};{{ ns.l([8]) }}"),
             "7172;82");
-  // A loop that would hold itself.
+  // A loop that would contain itself.
   EXPECT_EQ(*render("{% for a in [1] %}{{ loop.changed(loop, [loop.cycle]) }}{% endfor %}"), "True");
 }
 

@@ -1,4 +1,4 @@
-// Texts that stand for values: string literals with escapes, integers, floats.
+// Parsing of literals: strings with escapes, integers, floats.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The methods of strings, lists and dicts that templates may call. What would change a value is
-// refused, as in the sandbox that Hugging Face renders templates in.
+// The methods of strings, lists and dicts that templates may call. Methods that change a value are refused, as in the
+// sandbox that Hugging Face renders templates in.
 #pragma once
 
 #include <optional>

@@ -11,8 +11,8 @@
 namespace tessera::jinja {
 namespace {
 
-// Spends for what was appended behind `before`, so that a value that refers to the same large part
-// many times cannot grow without bound.
+// Spends the budget for what was appended after the offset `before`, so that a value which refers to the same large
+// part many times cannot grow without bound.
 Status spend_growth(const std::string& out, std::size_t before, Budget& budget) {
   if (out.size() > budget.max_bytes()) return budget.spend_bytes(out.size());
   return budget.spend(1 + static_cast<std::int64_t>((out.size() - before) / Budget::kBytesOfStep));
@@ -182,7 +182,7 @@ class JsonPrinter {
   Status print_dict(const Dict& dict, int level) {
     std::vector<std::pair<Value, Value>> items = dict.items;
     if (style_.sort_keys) {
-      // An order of strings only: Python refuses to order mixed keys.
+      // Only strings can be sorted: Python refuses to order mixed keys.
       for (const auto& item : items) {
         if (!item.first.is_string()) return unimplemented("sort_keys with keys that are not strings");
       }

@@ -9,8 +9,8 @@
 
 namespace tessera::jinja {
 
-// Appends what {{ value }} prints. Spends for every byte and element. Values that print differently
-// in each run of Python (functions, generators) are unimplemented.
+// Appends what {{ value }} prints. Spends the budget for every byte and element. Values that print differently in each
+// run of Python (functions, generators) are unimplemented.
 Status append_str(const Value& value, std::string& out, Budget& budget);
 Result<std::string> str(const Value& value, Budget& budget);
 // 'text' in quotes; other values as str().

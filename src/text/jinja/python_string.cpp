@@ -72,8 +72,8 @@ std::size_t find_first(std::string_view text, std::string_view part, std::size_t
 
 std::size_t find_last(std::string_view text, std::string_view part) {
   if (part.empty()) return text.size();
-  // Knuth, Morris and Pratt from the right: borders[i] is how much of the end of `part` still matches when
-  // its last i bytes did and the next one does not.
+  // Knuth, Morris and Pratt from the right: borders[i] is the number of bytes at the end of `part` that still match
+  // when its last i bytes matched and the next one does not.
   const auto from_end = [](std::string_view bytes, std::size_t i) { return bytes[bytes.size() - 1 - i]; };
   std::vector<std::size_t> borders(part.size() + 1, 0);
   for (std::size_t i = 1, matched = 0; i < part.size(); ++i) {

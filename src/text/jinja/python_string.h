@@ -17,8 +17,8 @@ std::string_view trim_end(std::string_view text);
 std::string_view trim_start(std::string_view text, std::string_view set);
 std::string_view trim_end(std::string_view text, std::string_view set);
 
-// The offset of the first occurrence of `part` at or behind `from`, and of the last one; npos where there
-// is none. Cost: linear in the sizes, whatever the texts.
+// The offset of the first occurrence of `part` at or after `from`, and of the last one; npos where there is none. Cost:
+// linear in the sizes, whatever the texts.
 std::size_t find_first(std::string_view text, std::string_view part, std::size_t from = 0);
 std::size_t find_last(std::string_view text, std::string_view part);
 
@@ -35,7 +35,7 @@ std::vector<std::string> split_lines(std::string_view text, bool keep_ends);
 // <, >, &, ', " as HTML entities, spelled as MarkupSafe spells them.
 std::string escape_html(std::string_view text);
 
-// The byte offset of character `index`, counted from 0; text.size() behind the end.
+// The byte offset of character `index`, counted from 0; text.size() past the end.
 std::size_t byte_offset(std::string_view text, std::size_t index);
 
 }  // namespace tessera::jinja

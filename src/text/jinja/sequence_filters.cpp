@@ -19,7 +19,7 @@ using ListPointer = std::shared_ptr<const List>;
 
 Result<Value> generator(std::vector<Value> items) { return Value::list(std::move(items), List::Kind::kGenerator); }
 
-// What a sequence is ordered and compared by.
+// The key by which a sequence is ordered and compared.
 struct KeyRule {
   const Value* attribute = nullptr;  // null: the item itself
   bool case_sensitive = false;
@@ -43,8 +43,8 @@ struct KeyRule {
   }
 };
 
-// A stable merge sort of positions: std::stable_sort may not be given an order that fails or, with
-// NaN, is none.
+// A stable merge sort of positions: std::stable_sort must not be given a comparison that can fail or, with NaN, is no
+// order.
 Status sort_positions(const std::vector<Value>& keys, bool reverse, std::vector<std::size_t>& order, Budget& budget) {
   std::vector<std::size_t> merged(order.size());
   for (std::size_t width = 1; width < order.size(); width *= 2) {
@@ -222,7 +222,7 @@ Result<Value> sum(Interpreter& interpreter, const Value& input, const CallArgume
   return out;
 }
 
-// The arguments behind the first `count`.
+// The arguments after the first `count`.
 CallArguments rest_of(const CallArguments& call, std::size_t count) {
   CallArguments out;
   out.positional.assign(call.positional.begin() + static_cast<std::ptrdiff_t>(count), call.positional.end());

@@ -46,7 +46,7 @@ template <bool from_right>
 Result<Value> split_method(Interpreter& interpreter, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("split", call, {"sep", "maxsplit"}));
   const std::string& text = self.as_string();
-  // More parts than there are steps left are not made.
+  // The budget bounds the number of parts.
   const std::int64_t most = interpreter.budget().steps_left() + 1;
   std::int64_t limit = TRY(a.integer_or(1, -1));
   if (limit < 0 || limit > most) limit = most;
@@ -155,7 +155,7 @@ Result<Value> join(Interpreter& interpreter, const Value& self, const CallArgume
   return make_string(std::move(out), interpreter);
 }
 
-// str.isxxx(): not empty, and every character is one.
+// str.isxxx(): the string is not empty, and the predicate holds for every character.
 template <bool (*predicate)(char32_t)>
 Result<Value> all_characters(Interpreter&, const Value& self, const CallArguments& call) {
   TRY(Arguments::bind("the method", call, {}));
@@ -172,7 +172,7 @@ Result<Value> all_characters(Interpreter&, const Value& self, const CallArgument
 bool is_alphanumeric(char32_t code) { return is_letter(code) || is_number(code); }
 bool is_ascii_digit(char32_t code) { return code >= '0' && code <= '9'; }
 
-// str.isupper() and islower(): some cased character, and none of the other case.
+// str.isupper() and islower(): at least one cased character, and none of the other case.
 template <bool upper_case>
 Result<Value> is_case(Interpreter&, const Value& self, const CallArguments& call) {
   TRY(Arguments::bind("the method", call, {}));

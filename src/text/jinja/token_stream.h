@@ -1,4 +1,4 @@
-// The tokens of a template, as statements and expressions read them one behind the other.
+// The tokens of a template, which statements and expressions read in order.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ class TokenStream {
 
   const Token& current() const { return tokens_[at_]; }
   const Token& next() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
-  // The current token; moves on, but not behind the end.
+  // Returns the current token and moves to the next one, but not past the end.
   const Token& take() { return at_ + 1 < tokens_.size() ? tokens_[at_++] : tokens_[at_]; }
 
   bool at_name(std::string_view name) const { return at(Token::Kind::kName, name); }

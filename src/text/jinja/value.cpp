@@ -76,7 +76,7 @@ Result<Value> Value::list(std::vector<Value> items, List::Kind kind) {
 
 Result<Value> Value::dict(std::vector<std::pair<Value, Value>> items) {
   auto dict = std::make_shared<Dict>();
-  // Keys that are no strings are few; comparing them costs nothing that matters.
+  // There are few keys that are not strings, so comparing them is cheap.
   Budget unlimited(INT64_MAX, SIZE_MAX);
   for (auto& [key, value] : items) {
     if (!key.is_string() && !key.is_number() && !key.is_none()) {

@@ -24,7 +24,7 @@ class Value;
 class Interpreter;
 struct CallArguments;
 
-// Lists in lists deeper than this are refused, so that no walk over a value overflows the stack.
+// Values nested deeper than this are refused, so that no walk over a value overflows the stack.
 inline constexpr int kMaxValueDepth = 200;
 
 // What one render() may spend. Every loop over template data spends from it.
@@ -33,8 +33,8 @@ class Budget {
   Budget(std::int64_t steps, std::size_t max_bytes) : steps_left_(steps), max_bytes_(max_bytes) {}
   // resource_exhausted when the steps are used up.
   Status spend(std::int64_t steps = 1);
-  // For a string of `bytes` that is read or made: one step for kBytesOfStep, and no single string above
-  // the limit.
+  // Spends for a string of `bytes` bytes that is read or made: one step for each kBytesOfStep. resource_exhausted for a
+  // single string above the limit.
   Status spend_bytes(std::size_t bytes);
   static constexpr std::size_t kBytesOfStep = 16;
   std::int64_t steps_left() const { return steps_left_; }
@@ -52,7 +52,7 @@ struct None {};
 
 struct Text {
   std::string bytes;  // well-formed UTF-8
-  bool safe = false;  // went through `safe` or `escape`
+  bool safe = false;  // came from the filter `safe` or `escape`
 };
 
 // Everything with elements in order.
@@ -91,7 +91,7 @@ struct Loop {
   // Last arguments of loop.changed(); dropped when the loop ends, as they could hold the loop itself.
   std::vector<Value> changed;
   bool has_changed = false;
-  Function recurse;  // loop(…) of a recursive loop; no call otherwise
+  Function recurse;  // loop(…) of a recursive loop; empty otherwise
 };
 
 class Value {
@@ -177,7 +177,7 @@ std::string_view type_name(const Value& value);
 // bool(value).
 bool truthy(const Value& value);
 
-// a == b, and the order of a and b (< 0, 0, > 0); an order of values that have none is an error.
+// a == b, and the order of a and b (< 0, 0, > 0); ordering values that have no order is an error.
 Result<bool> equal(const Value& a, const Value& b, Budget& budget);
 Result<int> compare(const Value& a, const Value& b, Budget& budget);
 
@@ -191,8 +191,8 @@ Status check_hashable(const Value& value);
 // needle in haystack.
 Result<bool> contains(const Value& haystack, const Value& needle, Budget& budget);
 
-// The elements: of a list, the characters of a string, the keys of a dict, nothing of an undefined.
-// Uses up a generator. Spends one step for each.
+// The elements of a list, the characters of a string, the keys of a dict; an undefined value has none. Uses up a
+// generator. Spends one step for each.
 Result<std::shared_ptr<const List>> iterate(const Value& value, Budget& budget);
 
 // The characters of a string, one value each.

@@ -11,9 +11,9 @@ namespace tessera::jinja {
 
 using Test = Result<bool> (*)(Interpreter&, const Value& value, const CallArguments&);
 
-// Null where there is none of this name.
+// Null where no test has this name.
 Test find_test(std::string_view name);
-// All names, for errors.
+// The names of all tests, for error messages.
 std::string test_names();
 
 }  // namespace tessera::jinja
