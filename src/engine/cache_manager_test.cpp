@@ -1,5 +1,5 @@
-// Catches: a window that keeps pages it does not need or gives back some that it does, a prefix reused though a group
-// has lost its part, a checkpoint that is not copied, copied late or lost with its slot, and pages lost on the way.
+// Catches: a window that keeps pages it does not need or frees pages it needs, a prefix reused after a group has lost
+// its part, a checkpoint that is not copied, copied late or lost with its slot, and pages lost on the way.
 #include "tessera/engine/cache_manager.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ class CacheManagerTest : public ::testing::Test {
   }
   CacheManager& state(std::int64_t slots) { return make({{.num_pages = 100}, {.kind = kState, .num_pages = slots}}); }
 
-  // As a sequence does that computes all of `tokens` in chunks. Returns what the prefix cache had.
+  // Does what a sequence that computes `tokens` in chunks does. Returns the number of tokens found in the prefix cache.
   std::int64_t compute(SequenceCache& own, const std::vector<TokenId>& tokens, std::int64_t chunk = 8) {
     const auto count = static_cast<std::int64_t>(tokens.size());
     cache_->find(own, std::span(tokens).first(tokens.size() - 1));
@@ -66,7 +66,7 @@ TEST_F(CacheManagerTest, ALongSequenceHoldsItsWindowAndOnePageMore) {
   for (std::int64_t computed = 50; computed < 200; ++computed) {
     cache.take_pages(own, computed + 1, computed + 1);
     EXPECT_LE(own.groups[1].num_held(), 8 / kPageSize + 1);
-    // The next row sees the positions computed - 7 and on.
+    // The next row sees the positions from computed - 7 on.
     for (std::int64_t p = computed - 7; p <= computed; ++p)
       EXPECT_NE(own.groups[1].pages[static_cast<std::size_t>(p / kPageSize)], PageId(0)) << p << " at " << computed;
     cache.leave_window(own, computed + 1);
@@ -126,7 +126,8 @@ TEST_F(CacheManagerTest, APrefixIsNotReusedWhereItsWindowWasEvicted) {
   compute(first, ids(41));
   cache.release(first);
   EXPECT_EQ(cache.count_known(ids(41)), 10);
-  // Takes all pages of the window group but two: the first pages of the first sequence left their window first.
+  // Takes all pages of the window group but two. Of the first sequence's cached pages, those that left their window
+  // first are evicted first.
   SequenceCache other;
   cache.find(other, {});
   cache.admit(other, 40, 40);
@@ -138,7 +139,7 @@ TEST_F(CacheManagerTest, APrefixIsNotReusedWhereItsWindowWasEvicted) {
   EXPECT_EQ(cache.count_known(ids(41)), 0);
   EXPECT_EQ(cache.stats(0).cached_pages, 10) << "the paged group has lost nothing";
   cache.release(other);
-  // What is computed again takes the place of what is missing.
+  // Pages that are computed again replace the missing ones.
   SequenceCache again;
   EXPECT_EQ(compute(again, ids(41)), 0);
   cache.release(again);

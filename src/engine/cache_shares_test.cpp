@@ -1,5 +1,5 @@
-// Catches: bytes shared out beyond what there is or left unused, a window group that is given the whole context, and a
-// group too small for what runs.
+// Catches: more bytes given to groups than there are, bytes left unused, a window group that is given the whole
+// context, and a group too small for what runs.
 #include "tessera/engine/cache_shares.h"
 
 #include <gmock/gmock.h>

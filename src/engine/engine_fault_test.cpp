@@ -1,5 +1,5 @@
-// Catches: a start that dies of a fault that fewer graphs would survive, an error that names nothing that helps, a
-// fault in service that takes other requests along, wrong tokens after one, and pages that are lost with it.
+// Catches: a start that fails by a fault which it would survive with fewer graphs, an error that names nothing that
+// helps, a fault in service that takes other requests along, wrong tokens after one, and pages that are lost with it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ TEST(EngineFaults, OutOfMemoryAtAnyAllocationOfTheStart) {
   int errors = 0;
   for (int n = 1;; ++n) {
     ASSERT_LT(n, 300);
-    // The device goes with the engine that could not be made: its counts are looked at where there is one.
+    // A failed creation destroys the device, so its counts are checked only where there is an engine.
     Result<Faulty> faulty = start({.out_of_memory_at = n});
     if (faulty.ok()) {
       const bool past_the_last = faulty->device->counts().faults == 0;

@@ -1,5 +1,6 @@
-// Catches: what a request asks for beyond plain tokens and does not get, gets of another row, or only where it runs
-// alone: log-probabilities, penalties, limits, stop strings, hidden states, embeddings, room taken by priority, time.
+// Catches: a feature of a request that is missing from its result, comes from another row, or works only where the
+// request runs alone: log-probabilities, penalties, limits, stop strings, hidden states, embeddings, priorities,
+// time-outs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +31,7 @@ constexpr std::int64_t kVocab = 512;
 class EngineFeatures : public test::EngineRuns {};
 INSTANTIATE_TEST_SUITE_P(, EngineFeatures, ::testing::Bool(), test::overlap_name);
 
-// Of the row of logits that says what follows token `position`.
+// The log-probabilities of what follows token `position`.
 std::vector<double> log_softmax(const std::vector<float>& logits, std::size_t position) {
   const auto row = logits.begin() + static_cast<std::ptrdiff_t>(position * kVocab);
   const double greatest = *std::max_element(row, row + kVocab);
@@ -107,7 +108,7 @@ TEST_P(EngineFeatures, ABiasAndPenaltiesDecideGreedyTexts) {
   Request only = request(6, 5);
   only.sampling.logit_bias = {{TokenId(77), 100.0F}};
   EXPECT_THAT(run_one(*engine, only).output_ids, ::testing::Each(TokenId(77)));
-  // The logits of this checkpoint lie close together: a penalty of two forbids what was there.
+  // The logits of this checkpoint lie close together, so a penalty of two forbids a token that occurred.
   only.sampling.frequency_penalty = 2;
   only.sampling.logit_bias = {{TokenId(77), 3.0F}, {TokenId(78), 2.5F}};
   Request free = only;
@@ -214,7 +215,7 @@ TEST_P(EngineFeatures, HiddenStatesAreOfEveryTokenOnce) {
   asked.return_hidden_states = true;
   const Completion done = run_one(*engine, asked);
   ASSERT_EQ(done.hidden_states.size(), (40 + 3) * hidden) << "the last token is fed to no forward";
-  // What the decode steps returned, a prompt of the same tokens returns too.
+  // A prompt of the same tokens returns what the decode steps returned.
   Request longer = request(40, 1);
   longer.prompt.insert(longer.prompt.end(), done.output_ids.begin(), done.output_ids.end() - 1);
   longer.return_hidden_states = true;

@@ -1,5 +1,5 @@
-// Catches: options that are ignored, silently changed or let through though they cannot be carried out, and caps that
-// are not reported.
+// Catches: options that are ignored, silently changed, or accepted although they cannot be met, and caps that are not
+// reported.
 #include "tessera/engine/engine_plan.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: bad input that reaches a forward, texts that depend on who else is in the batch, ends that come too early or
-// too late, and one request's failure that takes others with it.
+// Catches: bad input that reaches a forward, texts that depend on the other requests of the batch, ends that come too
+// early or too late, and one request's failure that takes others with it.
 #include "tessera/engine/engine.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ using test::run_one;
 using test::sampled;
 using test::small_options;
 
-// Makes the runner refuse forwards of more tokens, as a fault on the way would, and takes it back at the end.
+// Makes the runner refuse forwards of more tokens, like a fault in service, until the end of its scope.
 class ForwardFault {
  public:
   ForwardFault(Engine& engine, std::int64_t max_tokens)
@@ -100,8 +100,7 @@ TEST_P(EngineRuns, TextsEndAtTheirLimitAndAtTheContexts) {
 }
 
 TEST_P(EngineRuns, AnEndTokenStopsTheTextAndIsNotHandedOut) {
-  // Whatever greedy decoding says third becomes the end token of a copy of the engine's answer: the same prompt with
-  // eos 2 in the checkpoint ends only if 2 comes, so a seed is searched that draws it.
+  // The checkpoint's end token is 2. A text ends only where 2 is drawn, so the test searches for a seed that draws it.
   const std::unique_ptr<Engine> engine = make();
   bool stopped = false;
   for (std::int64_t seed = 0; seed < 200 && !stopped; ++seed) {
@@ -152,7 +151,7 @@ TEST_P(EngineRuns, ScoringReturnsEveryPromptTokensLogits) {
   EXPECT_EQ(done.logits.size(), 40u * 512);
   EXPECT_THAT(done.output_ids, IsEmpty());
   EXPECT_EQ(done.finish, FinishReason::kLength);
-  // The last row says what generating says.
+  // The last row gives the token that generation gives.
   const auto row = done.logits.end() - 512;
   EXPECT_THAT(run_one(*engine, request(40, 1)).output_ids,
               ElementsAre(TokenId(static_cast<std::int32_t>(std::max_element(row, done.logits.end()) - row))));

@@ -58,7 +58,7 @@ inline Completion run_one(Engine& engine, const Request& r) {
   return done.ok() ? (*done)[0] : Completion{};
 }
 
-// What an engine does, step by step and with each step scheduled while the one before it runs.
+// Tests that run twice: step by step, and with each step scheduled while the previous one runs.
 class EngineRuns : public ::testing::TestWithParam<bool> {
  protected:
   static std::unique_ptr<Engine> make(EngineOptions options = small_options()) {

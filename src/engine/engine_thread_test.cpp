@@ -1,5 +1,5 @@
 // Catches: events lost or given to another ticket, a thread that hangs at its end or with work left, and requests that
-// wait for ever on an engine that has failed.
+// wait for ever for an engine that has failed.
 #include "tessera/engine/engine_thread.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using test::run_one;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Gathers events until as many requests have ended as are waited for.
+// Gathers events until the given number of requests has ended.
 class Gatherer {
  public:
   EngineThread::Sink sink() {
@@ -143,7 +143,7 @@ TEST(EngineThread, IdleWorkIsDoneWhileThereAreNoRequests) {
   while (!done() && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
   {
-    const std::lock_guard lock(mutex);  // a task that was posted may still be to come
+    const std::lock_guard lock(mutex);  // a posted task may still run
     EXPECT_EQ(captured, 5U);
     EXPECT_GT(measured, 5U);
   }

@@ -1,5 +1,5 @@
 // Catches: fallbacks that are not reported, a line for each of them, warnings about eager runs that were requested or
-// cheaper, and counts of another minute.
+// cheaper, and counts from another minute.
 #include "tessera/engine/fallback_watch.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ Decision eager(Reason reason) { return {.runner = RunnerKind::kEager, .size = 9,
 
 class Watched {
  public:
-  // Warnings that come of so many forwards at `at`.
+  // The warnings from `count` forwards at time `at`.
   std::vector<std::string> add(int count, const Decision& decision, seconds at, bool compiled = false) {
     std::vector<std::string> warnings;
     for (int i = 0; i < count; ++i) {

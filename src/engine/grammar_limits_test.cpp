@@ -107,7 +107,7 @@ TEST_F(GrammarLimits, BadSpecsAreRefusedWithAReason) {
   }
 }
 
-// Refused or compiled, and then walked: either way soon.
+// Each spec is refused, or compiled and walked, in bounded time.
 TEST_F(GrammarLimits, ExpensiveSpecsEndSoon) {
   const std::pair<Kind, std::string> cases[] = {
       {Kind::kRegex, "a{1,100000000}"},
@@ -144,7 +144,7 @@ TEST_F(GrammarLimits, ExpensiveSpecsEndSoon) {
     }
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     std::cout << text.substr(0, 40) << ": " << what << ", " << taken.count() << " s\n";
-    // The limits are of this thread's time; the rest is for what lies between two checks, and a busy machine.
+    // The limits count this thread's time. The factor allows for work between two checks, and for a busy machine.
     EXPECT_LT(taken.count(), 6 * kMaxCompileSeconds) << text.substr(0, 60);
   }
 }

@@ -49,7 +49,7 @@ TEST_F(GrammarTest, RegexTextsMatchAndEndWhereTheyMay) {
     Walk{demo(),
          {Kind::kRegex, pattern},
          [&](const std::string& text) {
-           // std::regex takes bytes for characters: hold it to texts that are ASCII.
+           // std::regex takes bytes for characters, so only ASCII texts are compared.
            if (std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0x80; })) return true;
            return std::regex_match(text, expected);
          },
@@ -125,7 +125,8 @@ TEST_F(GrammarTest, SchemasAreHeldTo) {
          {Kind::kJsonSchema, one.schema},
          [&](const std::string& text) {
            const auto json = Json::parse(text, "output");
-           // JSON that our parser refuses all the same: a key twice where keys are free, a number past double's range.
+           // Valid JSON that our parser refuses: a repeated key, where a schema leaves keys free, and a number beyond
+           // the range of double.
            const std::string& error = json.status().message();
            if (error.find("duplicate") != std::string::npos || error.find("overflow") != std::string::npos) return true;
            return json.ok() && one.holds(*json);
@@ -151,7 +152,7 @@ TEST_F(GrammarTest, EbnfIsRecursive) {
       .run_all(20);
 }
 
-// The mask and accept() are two ways through xgrammar; they must say the same of every token.
+// The mask and accept() are two code paths of xgrammar; they must agree on every token.
 TEST_F(GrammarTest, MaskIsWhatIsAccepted) {
   Model& model = demo();
   for (const GrammarSpec& spec :
@@ -198,7 +199,7 @@ TEST_F(GrammarTest, AForbiddenTokenIsAnErrorThatStays) {
   EXPECT_EQ(ids_of(mask_of(demo(), matcher)), demo().end_ids);
 }
 
-// EBNF has a way to name tokens.
+// EBNF can name tokens.
 TEST_F(GrammarTest, SpecialTokensAreNotAllowedEvenByName) {
   const std::int32_t special = demo().tokenizer.token_to_id("<|im_start|>").value().value();
   const auto grammar =

@@ -18,7 +18,7 @@ namespace tessera::test {
 
 struct Model {
   Tokenizer tokenizer;
-  std::int64_t vocab_size;  // with ids past the tokenizer's
+  std::int64_t vocab_size;  // larger than the tokenizer's
   std::vector<TokenId> end_ids;
   std::unique_ptr<GrammarCompiler> compiler;
 
@@ -64,8 +64,8 @@ inline std::vector<TokenId> ids_of(const std::vector<std::uint32_t>& mask) {
   return ids;
 }
 
-// One text: random tokens of the masks, then the shortest way out. `may_end` says of every text on the way whether the
-// grammar lets it end there; `exact`: and it may end nowhere else.
+// One text: random tokens that the masks allow, then the shortest end. `may_end` says for every prefix of the text
+// whether the grammar lets it end there. With `exact` it may end nowhere else.
 struct Walk {
   Model& model;
   GrammarSpec spec;

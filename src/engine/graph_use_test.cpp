@@ -1,4 +1,4 @@
-// Catches: a request whose report has forwards of others or lacks some of its own, phases mixed up, features
+// Catches: a request whose report has forwards of other requests or lacks some of its own, phases mixed up, features
 // that silently leave the graphs, and an inventory that stays as it was when sizes come or go.
 #include "tessera/engine/graph_use.h"
 
@@ -96,7 +96,7 @@ TEST_P(GraphUseOfRequests, WhatFallsBackSaysWhy) {
   EXPECT_THAT(shown(run_one(*engine, asked).graph_uses), ElementsAre("prefill eager 0 above_largest_size 1 20 0"));
 }
 
-// Whoever reports a failed start tells by the context what helps.
+// The error's context tells whoever reports a failed start which advice applies.
 TEST(StartFailure, CompilingAndCapturingAreDistinguished) {
   int of_graphs = 0;
   int of_others = 0;

@@ -97,7 +97,7 @@ TEST(MemoryShares, OnACpuTheChosenCacheIsAtMost2GiB) {
   in.fraction = 0.5;
   EXPECT_EQ(pages_of(*share_memory(in, 0)), (70 * kGiB - kGiB) / (2 * kMiB) + 1);
   in.fraction = 0;
-  in.capacity = 4 * kGiB;  // and no more than there is
+  in.capacity = 4 * kGiB;  // all there is
   EXPECT_EQ(pages_of(*share_memory(in, 0)), (kGiB / 2 - 300 * kMiB) / (2 * kMiB) + 1);
 }
 
@@ -145,7 +145,7 @@ TEST(MemoryShares, NoPageIsAnError) {
   EXPECT_THAT(share_memory(in, 0).status().message(), AllOf(HasSubstr("KV cache"), HasSubstr("mem_fraction_static")));
 }
 
-// A model on a device of a size: what plan_engine makes of it.
+// What plan_engine makes of a model on a device of a given size.
 using Change = std::function<void(EngineOptions&)>;
 Result<EnginePlan> try_plan(std::int64_t memory, const Change& change, const std::string& model = "goldens/llama") {
   DeviceProperties properties = CpuDevice::create({.threads = 1}).value()->properties();
@@ -179,7 +179,7 @@ TEST(PlannedMemory, ABudgetForNothingLeavesNoSize) {
   EXPECT_THAT(none.notes, Contains(HasSubstr("cuda_graph_memory_budget")));
 }
 
-// The same sizes, captured: graph objects stay within the budget that the plan was made with.
+// Captures the planned sizes: graph objects stay within the budget of the plan.
 TEST(PlannedMemory, WhatIsCapturedKeepsTheBudget) {
   EngineOptions options{.model_path = testing::data_path("goldens/llama"), .dtype = "float32"};
   options.max_total_tokens = 256;
@@ -199,7 +199,7 @@ TEST(PlannedMemory, GraphsShrinkToTheMemoryBesideAFraction) {
   };
   const EnginePlan roomy = *with(400 * kMiB, 0.5);
   const std::int64_t need = roomy.memory.activations + roomy.memory.graph_objects;
-  // Just less than everything takes: fewer graphs, and the fraction stands.
+  // Slightly less memory than everything needs: there are fewer graphs, and the fraction is kept.
   const std::int64_t tight = 20 * (need - roomy.memory.graph_objects / 3);
   const EnginePlan fewer = *with(tight, 0.95);
   EXPECT_LT(fewer.memory.graph_objects, roomy.memory.graph_objects);
@@ -230,7 +230,7 @@ TEST(PlannedMemory, WeightsAreWhatTheyTake) {
   EXPECT_EQ(plan.memory.kv_cache, taken[MemoryUse::kKvCache]);
 }
 
-// 36 layers are the most that start-up must not wait for.
+// A model of 36 layers must not delay the start.
 TEST(PlannedMemory, PredictionIsQuick) {
   const std::string config = ::testing::TempDir() + "/config.json";
   {
@@ -252,7 +252,7 @@ TEST(PlannedMemory, PredictionIsQuick) {
         std::min(least, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
   }
   RecordProperty("plan_ms", std::to_string(least));
-  // Some 10 ms for the whole plan where nothing disturbs; what takes seconds is found also where something does.
+  // The whole plan takes about 10 ms on an idle machine. The bound finds a plan that takes seconds, also on a busy one.
   EXPECT_LT(least, 200) << "ms";
 }
 

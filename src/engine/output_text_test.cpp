@@ -23,10 +23,10 @@ Request stopping_at(std::vector<std::string> texts, bool keep = false) {
 struct Read {
   std::string text;
   std::optional<std::string> matched;
-  int pieces = 0;  // that were not empty
+  int pieces = 0;  // number of pieces that were not empty
 };
 
-// One token a character at most, so that stop strings are cut anywhere.
+// Tokens are at most one character long, so that stop strings are cut everywhere.
 Read read_text(std::string_view text, const Request& request, std::size_t stops_from = 0) {
   OutputText output(tokenizer(), request);
   Read read;

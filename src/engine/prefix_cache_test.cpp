@@ -22,7 +22,7 @@ std::vector<TokenId> ids(std::initializer_list<int> values) {
 
 class PrefixCacheTest : public ::testing::Test {
  protected:
-  // As a sequence does that computes what is not there, and ends.
+  // Does what a sequence does that computes the tokens which are not cached, and ends.
   std::vector<PageId> compute(const std::vector<TokenId>& tokens) {
     PrefixCache::Path path = cache_.find(tokens);
     std::vector<GroupPages> held{{.pages = pages_of(path)}};
@@ -85,7 +85,7 @@ TEST_F(PrefixCacheTest, EvictsTheLongestUnusedLeavesFirst) {
   compute(ids({5, 6}));
   compute(ids({1, 2, 7, 8}));
   PrefixCache::Path used = cache_.find(ids({1, 2, 3, 4}));
-  cache_.release(used);  // used later than all others
+  cache_.release(used);  // now the most recently used
   EXPECT_EQ(cache_.evict(0, 1), 1);
   EXPECT_EQ(cache_.count_known(ids({5, 6})), 0);
   EXPECT_EQ(cache_.evict(0, 1), 1);

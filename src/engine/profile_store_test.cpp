@@ -1,6 +1,6 @@
-// Catches: measurements of another model, device, version, type or compilation that are taken for one's own, a ladder's
-// change that loses them, stored files that fail a start, a write where nothing is new, and a library that does not
-// get its algorithms back.
+// Catches: measurements of another model, device, version, type or compilation that are used, a changed ladder that
+// loses them, stored files that fail a start, a write although nothing is new, and a library that does not get its
+// algorithms back.
 #include "tessera/engine/profile_store.h"
 
 #include <gmock/gmock.h>
@@ -174,7 +174,7 @@ TEST_F(ProfileStoreTest, NothingIsMeasuredOrReadWhereItIsSwitchedOff) {
   EXPECT_EQ(warnings(), "");
 }
 
-// Whole entries, whose content nobody of ours wrote.
+// Entries that are complete, with content that this program never writes.
 TEST_F(ProfileStoreTest, StrangeContentIsIgnored) {
   Json strange = Json::object();
   strange.set("prefill", "fast");
@@ -192,7 +192,7 @@ TEST_F(ProfileStoreTest, StrangeContentIsIgnored) {
 }
 
 TEST_F(ProfileStoreTest, ALadderByCostIsPlannedWithWhatIsKnown) {
-  CostTable flat;  // a larger graph costs nothing more: one size is enough
+  CostTable flat;  // a larger graph costs no more, so one size is enough
   for (const std::int64_t size : {4, 2048}) flat.add(RunnerKind::kPrefill, size, 1.0);
   ProfileStore(options_, plan(), device_).save(flat);
   options_.graphs.schedule = PrefillSchedule::kAuto;

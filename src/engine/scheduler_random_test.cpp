@@ -18,12 +18,12 @@ namespace {
 using test::kPageSize;
 using test::shown;
 
-// What a naive reader of the batch expects, token by token, and what it finds in the KV cache.
+// A naive model of the KV cache. It compares, token by token, what a batch should read with what it would find.
 class NaiveMemory {
  public:
   explicit NaiveMemory(const CacheOptions& cache) : cache_(cache) {}
 
-  // "" where the step is as it must be.
+  // "" where the step is correct.
   std::string check(const ScheduledBatch& step, const SchedulerOptions& options) {
     const ForwardBatch& batch = step.batch;
     if (!batch.check().ok()) return batch.check().message();
@@ -74,13 +74,13 @@ class NaiveMemory {
     return "";
   }
 
-  // A token that is not sampled yet is known by its place alone.
+  // A token that is not sampled yet is identified by its position alone.
   static std::int32_t token_at(const Sequence& s, std::int64_t position) {
     const bool pending = position >= static_cast<std::int64_t>(s.tokens.size()) - s.pending;
     return static_cast<std::int32_t>(pending ? 1000 + position : s.tokens[static_cast<std::size_t>(position)].value());
   }
 
-  // Of the tokens up to each position.
+  // Hashes of the tokens up to each position.
   static std::vector<std::uint64_t> prefixes_of(const Sequence& s, std::int64_t end) {
     std::vector<std::uint64_t> prefixes;
     std::uint64_t prefix = 0;
@@ -100,7 +100,7 @@ class NaiveMemory {
     const auto held = std::count_if(pages.begin(), pages.end(), [](PageId page) { return page != PageId(0); });
     const std::int64_t chunk_pages = pages_for(end - s.computed - 1, kPageSize);
     if (window > 0 && held > window_pages(window, kPageSize) + chunk_pages) return "more pages than the window's";
-    // Of what was computed before: all that the first row sees.
+    // The tokens computed before: all that the first row sees must be in the cache.
     for (std::int64_t position = window > 0 ? std::max<std::int64_t>(s.computed - window + 1, 0) : 0; position < end;
          ++position) {
       const PageId page = pages[static_cast<std::size_t>(position / kPageSize)];
@@ -119,7 +119,7 @@ class NaiveMemory {
     return "";
   }
 
-  // A slot holds what all tokens so far made of it, from zeros on where there are none.
+  // A slot holds the state after all tokens so far; without tokens, zeros.
   std::string check_state(const CacheGroupBatch& group, std::size_t g, std::size_t b, const Sequence& s,
                           const std::vector<std::uint64_t>& prefixes) {
     const std::int32_t slot = group.page_tables[b].at(0).value();
@@ -136,7 +136,7 @@ class NaiveMemory {
 
   using Place = std::pair<std::size_t, std::int64_t>;  // cache group, slot
   const CacheOptions& cache_;
-  std::map<Place, std::uint64_t> content_;  // all tokens up to the one it holds
+  std::map<Place, std::uint64_t> content_;  // hash of all tokens up to the one that the slot holds
   std::set<Place> written_;
   std::map<std::int32_t, std::int32_t> last_ids_;  // as InputBuffers keeps them: a step overwrites its rows only
   std::size_t token_ = 0;
@@ -149,8 +149,8 @@ struct Load {
   std::uint64_t seed;
   SchedulerOptions options;
   CacheOptions cache;
-  bool overlap;      // a step is scheduled before the one before it is settled
-  bool cut = false;  // to captured sizes
+  bool overlap;      // a step is scheduled before the previous one is settled
+  bool cut = false;  // prompts are cut to captured sizes
 };
 
 CacheOptions paged(std::int64_t pages) { return paged_cache(pages, kPageSize); }
@@ -158,7 +158,7 @@ CacheOptions paged(std::int64_t pages) { return paged_cache(pages, kPageSize); }
 // Captured sizes 5, 10, 15 …
 std::int64_t fit(std::int64_t tokens) { return tokens < 5 ? tokens : tokens - tokens % 5; }
 
-// As many tokens as `fit` wants, unless decodes are more than half of them.
+// Whether the step has a number of tokens that `fit` allows, or decodes are more than half of them.
 bool fits(const ScheduledBatch& step) {
   std::int64_t decodes = 0;
   for (const ScheduledBatch::Entry& entry : step.entries) decodes += entry.sequence->decodes() ? 1 : 0;
@@ -220,7 +220,7 @@ class RandomLoad {
   std::unique_ptr<Sequence> arrival() {
     const bool score = below(5) == 0;
     auto made = test::sequence(next_id_++, 1 + below(20), score ? 0 : 1 + below(12), score);
-    // Few beginnings, so that many are shared; they part somewhere.
+    // Prompts share a few beginnings and differ from some position on.
     const std::int64_t family = below(4);
     const std::int64_t common = below(20);
     for (std::size_t i = 0; i < made->request.prompt.size(); ++i) {
@@ -286,7 +286,7 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   EXPECT_GT(cached_tokens, 1000);
 }
 
-// With and without room for all decodes.
+// Chunks with and without room for all decodes.
 TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   std::int64_t split_chunks = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
@@ -303,7 +303,7 @@ TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   EXPECT_GT(split_chunks, 1000) << "the loads are too light to try it";
 }
 
-// A decode that waits for another step would read a row that others overwrote meanwhile.
+// A decode that waits for a later step would read a row that other requests have overwritten.
 TEST_P(SchedulerLoads, AgreeWhereNotAllDecodesFitAChunk) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     ASSERT_EQ(RandomLoad({seed, {.chunk = 3, .max_running = 8}, paged(200), GetParam()}).run(), "");

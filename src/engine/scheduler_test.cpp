@@ -1,5 +1,5 @@
-// Catches: sequences that overtake, starve or are left out of a batch, a chunk above its limit, pages leaked, room that
-// is made at the wrong one's cost, and a prefix that is computed twice or taken where its rows are wanted.
+// Catches: sequences that overtake, starve or are left out of a batch, a chunk above its limit, pages leaked, the wrong
+// sequence preempted, and a prefix that is computed twice, or reused where its rows are wanted.
 #include "tessera/engine/scheduler.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ class SchedulerTest : public ::testing::Test {
     return *scheduler_;
   }
 
-  // Free, or free as soon as it is wanted.
+  // Pages that are free, or cached and free on demand.
   std::int64_t available() const {
     EngineStats stats;
     scheduler_->report(stats);
@@ -198,7 +198,7 @@ TEST_F(SchedulerTest, EveryCacheGroupHasSlotsAndPages) {
   EXPECT_EQ(step.batch.groups[1].page_tables[0].size(), 2u);
 }
 
-// Sequences whose prompts are all the same.
+// A sequence whose prompt equals that of every other one made here.
 std::unique_ptr<Sequence> alike(std::int64_t id, std::int64_t prompt, std::int64_t new_tokens) {
   auto made = sequence(1, prompt, new_tokens);
   made->id = RequestId(id);

@@ -14,7 +14,7 @@ namespace tessera::test {
 
 inline constexpr std::int64_t kPageSize = 4;
 
-// A prompt of its own: no two sequences begin alike.
+// The prompt is the sequence's own: no two sequences have the same beginning.
 inline std::unique_ptr<Sequence> sequence(std::int64_t id, std::int64_t prompt, std::int64_t new_tokens,
                                           bool score = false) {
   auto made = std::make_unique<Sequence>();
@@ -34,8 +34,8 @@ inline ScheduledBatch next_step(Scheduler& scheduler) {
   return step;
 }
 
-// What the engine does with the forward: every generating row gets a token; finished ones leave. The token follows from
-// its place, so that equal prompts have equal texts.
+// What the engine does with the forward: every generating row gets a token; finished ones leave. The token depends on
+// its position, so that equal prompts have equal texts.
 inline std::vector<std::int64_t> finish_step(Scheduler& scheduler, const ScheduledBatch& step) {
   scheduler.mark_submitted(step);
   std::vector<std::int64_t> finished;

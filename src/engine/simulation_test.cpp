@@ -46,7 +46,7 @@ DispatchTable graphs_to(std::int64_t max_tokens) {
   return table;
 }
 
-// Requests at some 4 a second, prompts of 30 to 8000 tokens, log-uniform; every third begins like others.
+// About 4 requests a second, with prompts of 30 to 8000 tokens, log-uniform; every third shares a prefix with others.
 std::vector<SimulatedRequest> synthetic(int count) {
   std::mt19937_64 random(7);
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
@@ -103,7 +103,7 @@ TEST(Simulation, PromptsAreReplayedWhateverTheyAreMixedWith) {
   }
 }
 
-// The default ladder has steps of which eager is cheaper than the padding; the automatic one has sizes there.
+// The default ladder has gaps in which an eager run costs less than padding. The automatic ladder has sizes there.
 TEST(Simulation, MeasuredCostsSaveTime) {
   const std::vector<SimulatedRequest> requests = synthetic(1500);
   const CostTable measured = h200_costs();
@@ -158,14 +158,14 @@ TEST(Simulation, RefusesWhatCannotBeServed) {
   EXPECT_TRUE(simulate({}, options).ok()) << "nothing to do";
 }
 
-// Forwards of 33 to 8192 tokens, all alike, as they come: padded, cut or eager by what was measured.
+// Forwards of 33 to 8192 tokens, equally frequent, are padded, cut or run eagerly by measured costs.
 TEST(PaddingOfUniformForwards, TakesLittleTimeWithTheAutoSchedule) {
   const CostTable measured = h200_costs();
   const TokenWeights uniform = uniform_weights(33, 8192);
   for (const bool cold : {true, false}) {
     const TokenCost cost = prefill_cost(cold ? std::nullopt : std::optional(measured));
     const std::vector<std::int64_t> sizes = auto_ladder(8192, cost);
-    // What was measured may tell more of the time than what was known when the ladder was made.
+    // The measurements may differ from what was known when the ladder was made.
     const PaddingWaste waste = padding_waste(sizes, prefill_cost(measured), uniform);
     const PaddingWaste fixed = padding_waste(prefill_ladder(8192), prefill_cost(measured), uniform);
     std::cout << (cold ? "nothing measured: " : "measured: ") << sizes.size() << " sizes, padding "

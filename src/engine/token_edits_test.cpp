@@ -1,5 +1,5 @@
-// Catches: penalties of tokens that were not there, counted wrong or given twice, a bias lost beside a penalty, and end
-// tokens forbidden too long or not at all.
+// Catches: penalties of tokens that did not occur, were counted wrong or penalised twice, a bias lost beside a penalty,
+// and end tokens forbidden too long or not at all.
 #include "tessera/engine/token_edits.h"
 
 #include <gmock/gmock.h>

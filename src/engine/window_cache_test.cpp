@@ -1,6 +1,6 @@
-// Catches: a long sequence that keeps what has left its layers' windows, one that gives back what is still read, and
-// outputs that change by it. Models with windows of 24 tokens, alone and beside a layer with full attention, against a
-// runner whose requests keep all of their pages.
+// Catches: a long sequence that keeps pages which have left its layers' windows, one that frees pages which are still
+// read, and outputs that change by it. Models with windows of 24 tokens, alone and beside a layer with full attention,
+// against a runner whose requests keep all of their pages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,8 @@ TEST_P(WindowCache, ALongSequenceHoldsTheWindowAndOnePageMore) {
     const EngineStats stats = engine->stats();
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const std::int64_t used = stats.cache_groups[g].used_pages;
-      // Between steps a prompt holds no more than a text does: its chunk's pages are taken for the forward.
+      // Between steps a prompt holds no more pages than a generated text: the pages of its chunk are held only during
+      // the forward.
       if (groups[g].window == 0) {
         most_full = std::max(most_full, used);
         continue;
@@ -97,7 +98,7 @@ TEST_P(WindowCache, OutputsAreThoseOfARunnerThatKeepsEveryPage) {
       << "greatest difference " << testing::greatest_difference(got.hidden_states, hidden);
 }
 
-// What was given back was overwritten by others meanwhile.
+// Other sequences have overwritten the freed pages.
 TEST_P(WindowCache, APrefixIsReusedWithTheSameOutputs) {
   EngineOptions cached = options();
   cached.deterministic = true;
@@ -133,7 +134,7 @@ TEST_P(WindowCache, SequencesThatPreemptEachOtherGoOnAsAlone) {
   }
   const std::vector<Completion> got = *engine->run(requests);
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i].output_ids, want[i]) << i;
-  // With full attention the four do not fit; windows alone do.
+  // Four sequences do not fit with full attention, but do with windows alone.
   const bool has_full = engine->stats().num_cache_groups == 2;
   EXPECT_EQ(engine->stats().preemptions > 0, has_full);
 }

@@ -1,5 +1,5 @@
-// Catches: sizes that are never captured, or before they should be, a forward padded past what is there, costs that are
-// not measured or of runs that disturb requests, and idle work that never ends.
+// Catches: sizes that are never captured or captured too early, a forward padded to a size that is not captured, costs
+// that are not measured or whose measurement disturbs requests, and idle work that never ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ RunnerOptions with(CaptureMode mode) {
   return options;
 }
 
-// As often as there is something to do.
+// Does idle work until none is left. Returns the number of pieces of work.
 int work_until_done(ModelRunner& runner) {
   for (int n = 0; n < 100; ++n) {
     const Result<bool> left = runner.idle_work();
@@ -52,7 +52,7 @@ TEST(CaptureModes, LazySizesAreCapturedWhenFirstWanted) {
   same({{ids(13)}}, RunnerKind::kPrefill, 16);
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(16));
   same({{ids(14), 13}}, RunnerKind::kDecode, 1);
-  // After sizes that are smaller and larger.
+  // Sizes below and above the first one.
   same({{ids(3)}}, RunnerKind::kPrefill, 4);
   same({{ids(33)}}, RunnerKind::kPrefill, 40);
   same({{ids(13)}}, RunnerKind::kPrefill, 16);
@@ -94,7 +94,7 @@ TEST(CaptureModes, CoreSizesComeFirstAndTheOthersInIdleMoments) {
 TEST(CaptureModes, EveryCapturedSizeIsMeasuredInIdleMoments) {
   RunnerBench bench = make_captured("llama", with(CaptureMode::kEager));
   EXPECT_TRUE(bench.runner->costs().empty()) << "the start measures nothing";
-  bench.logits({{ids(30)}}, Rows::kLast);  // is cached, and to be read again
+  bench.logits({{ids(30)}}, Rows::kLast);  // is in the cache, and must stay readable
   const std::vector<TestRequest> next = {{ids(31), 30}};
   const std::vector<float> want = bench.logits(next);
   EXPECT_EQ(work_until_done(*bench.runner), 4 + 2 + 3);  // prefill sizes, eager samples, decode sizes
@@ -115,7 +115,7 @@ TEST(CaptureModes, NothingIsMeasuredWhereThatIsOff) {
   EXPECT_EQ(bench.runner->dispatch_table().costs, nullptr);
 }
 
-// Whatever happened before.
+// Destroying a runner frees everything, whatever it did before.
 TEST(CaptureModes, NothingIsLeftOfARunner) {
   for (const CaptureMode mode : {CaptureMode::kEager, CaptureMode::kLazy, CaptureMode::kCore}) {
     for (const FaultPlan& faults :

@@ -29,7 +29,8 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Row r of some have penalties and offsets, every third also a mask: may_be_chosen.
+// Whether a row's mask allows a token. various_edits() gives most rows penalties and offsets, and every third row this
+// mask.
 bool may_be_chosen(std::int64_t token, std::size_t row) {
   return (token + static_cast<std::int64_t>(row) / 3) % 3 == 0;
 }
@@ -55,7 +56,7 @@ LogitEdits various_edits(std::size_t rows, std::int64_t vocab) {
   return edits;
 }
 
-// The token of the greatest logit after the edits of row r.
+// The token with the largest logit after the edits of row r.
 std::int32_t edited_argmax(std::span<const float> logits, const LogitEdits* edits, std::size_t r) {
   std::vector<float> x(logits.begin(), logits.end());
   if (edits != nullptr) {
@@ -71,8 +72,8 @@ std::int32_t edited_argmax(std::span<const float> logits, const LogitEdits* edit
   return static_cast<std::int32_t>(std::max_element(x.begin(), x.end()) - x.begin());
 }
 
-// Runs a forward that samples the first rows greedily and wants log-probabilities, checks all that comes back against
-// the logits it gives out itself, and returns the sampled tokens.
+// Runs a forward that samples its first rows greedily and asks for log-probabilities. Checks both against the logits
+// that the forward returns. Returns the sampled tokens.
 std::vector<TokenId> check_forward(RunnerBench& bench, const ForwardBatch& batch, std::size_t sampled,
                                    const LogitEdits* edits, int top, RunnerKind runner, bool force_eager = false) {
   const auto vocab = static_cast<std::size_t>(bench.runner->vocab_size());
@@ -141,7 +142,7 @@ TEST(Chooser, EditsAndLogprobsThroughGraphsAndEagerly) {
         EXPECT_EQ(second, check_forward(bench, next, 3, given, top, RunnerKind::kEager, true));
       }
     }
-    // Some sampled, some scored, some neither.
+    // Some rows are sampled, some scored, some neither.
     const LogitEdits two = various_edits(2, bench.runner->vocab_size());
     check_forward(bench, make_batch(kThree, Rows::kAll), 2, &two, 3, RunnerKind::kPrefill);
     check_forward(bench, make_batch(kThree, Rows::kAll), 0, nullptr, 3, RunnerKind::kPrefill);
@@ -193,7 +194,7 @@ TEST(Chooser, TheNextStepFindsTheEditedToken) {
   EXPECT_EQ(taken, given);
 }
 
-// More wanted rows than the head and more sampled ones than choose take at once.
+// More wanted rows than the head takes in one run, and more sampled rows than choose takes.
 TEST(Chooser, ForwardsOfManyRowsComeInOrder) {
   RunnerOptions options = small_options();
   options.max_tokens = 600;
@@ -325,7 +326,7 @@ TEST(Chooser, RefusesEditsAndTargetsThatContradictTheBatch) {
   EXPECT_THAT(bench.runner->forward({.batch = batch, .top_logprobs = 21}).status().message(), HasSubstr("0 to 20"));
 }
 
-// A run of choose takes so many edits; rows that do not fit wait for the next one.
+// A run of choose takes a limited number of edits; rows beyond it go to the next run.
 TEST(EditBuffers, RowsGoTogetherWhileTheirEditsFit) {
   const auto device = FakeDevice::create({}, {.threads = 1}).value();
   constexpr std::int64_t kVocab = 200000;

@@ -116,7 +116,7 @@ TEST(CostTable, RefusesEveryOtherForm) {
     EXPECT_EQ(status.code(), StatusCode::kDataLoss) << c.text;
     EXPECT_THAT(status.message(), HasSubstr(c.named));
   }
-  // What no text can hold, but a table built in memory could.
+  // A value that text cannot hold, but a table in memory can.
   Json endless = CostTable().to_json();
   endless.set("eager", Json(Json::Array{Json(Json::Array{Json(4), Json(std::numeric_limits<double>::infinity())})}));
   EXPECT_EQ(CostTable::from_json(endless).status().code(), StatusCode::kDataLoss);

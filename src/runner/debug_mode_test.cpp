@@ -31,7 +31,7 @@ RunnerOptions debug_options() {
   return options;
 }
 
-// They replay 16 tokens and 4 requests; the second one's caches are the first one's.
+// Both are replayed, at 16 tokens and at 4 requests. The second reads the caches that the first filled.
 const std::vector<TestRequest> kPrompt = {{ids(6, 2)}, {ids(3, 3)}, {ids(2, 4)}};
 const std::vector<TestRequest> kNext = {{ids(7, 2), 6}, {ids(4, 3), 3}, {ids(3, 4), 2}};
 
@@ -125,7 +125,7 @@ TEST(DebugMode, AMovedAddressFailsItsForwardAndNoOther) {
     externals.add(c.name, address);
     EXPECT_TRUE(forward_error(bench, kPrompt).ok());
   }
-  // No graph was given up for it.
+  // No graph was dropped because of it.
   EXPECT_EQ(bench.runner->dispatch_table().prefill_sizes, small_options().prefill_sizes);
 }
 
@@ -166,7 +166,7 @@ TEST(DebugMode, AnOutputIsStaleOnceAForwardMayHaveOverwrittenIt) {
     EXPECT_THAT(runner.parts().check_fresh(stale).message(), HasSubstr("which overwrote it from byte 0 on"));
 }
 
-// silu_mul whose last row is forgotten: it holds what the last forward left there.
+// silu_mul that does not write its last row, which keeps the content of the previous forward.
 Result<std::unique_ptr<BoundOp>> bind_forgetful(const BindArgs& args) {
   const TensorView gate_up = args.operands[0];
   const TensorView out = args.results[0];
@@ -183,7 +183,7 @@ Result<std::unique_ptr<BoundOp>> bind_forgetful(const BindArgs& args) {
 
 TEST(DebugMode, AKernelThatLeavesAValueOfTheLastForwardIsNamed) {
   const KernelTable kernels = cpu_kernels().with({.op = "silu_mul", .name = "forgetful", .bind = bind_forgetful});
-  const std::vector<TestRequest> full = {{ids(16, 2)}};  // no padding takes the last row
+  const std::vector<TestRequest> full = {{ids(16, 2)}};  // without padding, so that the last row is a real one
   RunnerOptions options = small_options();
   options.kernels = &kernels;
   RunnerBench plain = make_captured("llama", options);
@@ -197,7 +197,7 @@ TEST(DebugMode, AKernelThatLeavesAValueOfTheLastForwardIsNamed) {
   EXPECT_TRUE(forward_error(bench, kPrompt).ok()) << "a padded row may be anything";
 }
 
-// Replays keep what the batch was when they were captured.
+// Replays repeat the batch of the capture.
 class BakingOp final : public BoundOp {
  public:
   BakingOp(TensorView x, TensorView y) : x_(x), y_(y) {}

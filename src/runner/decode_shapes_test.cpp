@@ -1,5 +1,5 @@
-// Catches: decode that still means one token a request (a query length of 2 padded, captured, dispatched or read as if
-// it were 1), and a decode graph that cannot be cut.
+// Catches: decode that assumes one token for each request (a query length of 2 padded, captured, dispatched or read as
+// if it were 1), and a decode graph that cannot be cut.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/runner_test_util.h"
@@ -46,7 +46,7 @@ TEST(DecodeShapes, ABatchThatIsNotTwoTokensEachTakesThePrefillRunner) {
   Decision decision;
   bench.logits(last_tokens(1), testing::Rows::kAll, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
-  // Four tokens of two requests, but not two each.
+  // Four tokens of two requests, but not two of each.
   bench.logits({{ids(9, 2), 8}, {ids(5, 3), 2}}, testing::Rows::kAll, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
 }

@@ -32,11 +32,11 @@ TestRequest part(std::int64_t begin, std::int64_t end, std::int32_t seed = 1) {
 struct Ways {
   std::unique_ptr<Device> device;
   std::unique_ptr<ModelRunner> runner;
-  std::set<std::pair<RunnerKind, std::int64_t>> sizes = {};  // that forwards ran at
+  std::set<std::pair<RunnerKind, std::int64_t>> sizes = {};  // sizes that forwards ran at
 
   Ways() = default;
   Ways(Ways&&) = default;
-  ~Ways() { runner.reset(); }  // before the device it was made on
+  ~Ways() { runner.reset(); }  // before its device
 
   // Logits of every position of the first request, in order.
   std::vector<float> logits(const std::vector<Step>& steps, bool force_eager) {

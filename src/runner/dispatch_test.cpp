@@ -1,5 +1,6 @@
-// Catches: a batch sent to the wrong runner or size, padding where it is disabled or measured to be dear, a decision
-// without the reason that was decisive, and a chunk that is cut where that costs more, or not where it costs less.
+// Catches: a batch sent to the wrong runner or size, padding where it is disabled or was measured to cost more, a
+// decision without the reason that was decisive, and a chunk that is cut where that costs more, or not where it costs
+// less.
 #include "tessera/runner/dispatch.h"
 
 #include <gmock/gmock.h>
@@ -108,7 +109,7 @@ std::vector<Case> cases() {
       {decode(3), kExactDecode, {kEager, 3, 0, kPaddingDisabled}},
       {decode(7), kExactDecode, {kEager, 7, 0, kAboveLargestSize}},
       {extend(5), kExactDecode, {kPrefill, 8, 3, kPaddedToSize}},
-      // A decode batch whose rows are wanted otherwise is a prefill, where there is one.
+      // A decode batch with another choice of wanted rows runs as a prefill, where prefill graphs are on.
       {decode_of_other_rows(3), kOn, {kPrefill, 4, 1, kPaddedToSize}},
       {decode_of_other_rows(3), kDecodeOnly, {kEager, 3, 0, kRowsNotOneEach}},
       // Switched off, one or both.
@@ -120,13 +121,13 @@ std::vector<Case> cases() {
       {decode(7), kPrefillOnly, {kPrefill, 8, 1, kPaddedToSize}},
       {decode(1), kNeither, {kEager, 1, 0, kDecodeGraphsDisabled}},
       {extend(4), kNeither, {kEager, 4, 0, kPrefillGraphsDisabled}},
-      // Padding of a prefill that keeps the device busy anyway.
+      // A prefill that is large enough to keep the device busy is padded.
       {extend(1500), kLarge, {kPrefill, 2048, 548, kPaddedToSize}},
       {extend(4060, 5), kLarge, {kPrefill, 4096, 36, kPaddedToSize}},
       {extend(4096), kLarge, {kPrefill, 4096, 0, kExactSize}},
       {extend(4100, 17), kLarge, {kPrefill, 4608, 508, kPaddedToSize}},
       {extend(5000), kLarge, {kEager, 5000, 0, kAboveLargestSize}},
-      // Measured: eager of 990 tokens takes 2.99 ms, a replay of 1000 2.0 and of 2000 4.0.
+      // With measured costs: 990 tokens take 2.99 ms eagerly; a replay of 1000 takes 2.0 ms, of 2000 4.0 ms.
       {extend(990), kMeasured, {kPrefill, 1000, 10, kPaddedToSize}},
       {extend(65), kMeasured, {kPrefill, 1000, 935, kPaddedToSize}},
       {extend(1001), kMeasured, {kEager, 1001, 0, kPaddingCostsMore}},
@@ -135,7 +136,7 @@ std::vector<Case> cases() {
       {extend(2000), kMeasured, {kPrefill, 2000, 0, kExactSize}},
       {extend(2001), kMeasured, {kEager, 2001, 0, kAboveLargestSize}},
       {decode(3), kMeasured, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
-      // Captured later.
+      // Sizes that are captured later.
       {extend(65), kComing, {kEager, 65, 0, kNotYetCaptured}},
       {extend(128), kComing, {kEager, 128, 0, kNotYetCaptured}},
       {extend(129), kComing, {kEager, 129, 0, kAboveLargestSize}},
@@ -146,7 +147,7 @@ std::vector<Case> cases() {
       // Every size was dropped.
       {extend(4), kEmpty, {kEager, 4, 0, kNothingCaptured}},
       {decode(1), kEmpty, {kEager, 1, 0, kNothingCaptured}},
-      // Asking for eager comes first.
+      // A request for an eager run comes first.
       {forced(extend(4)), kOn, {kEager, 4, 0, kEagerRequested}},
       {forced(decode(1)), kOff, {kEager, 1, 0, kEagerRequested}},
   };
@@ -266,7 +267,7 @@ TEST(SplitTokens, TwoReplaysTakeThePlaceOfMuchPadding) {
 }
 
 TEST(SplitTokens, PartsDoNotComeCheaperThanTheWholeUnpadded) {
-  // A token costs the more the more there are: parts seem cheaper than the whole, and are not.
+  // The cost of a token rises with the number of tokens, so parts seem cheaper than the whole, and are not.
   CostTable costs;
   for (std::int64_t size = 64; size <= 4096; size += 64) {
     const double thousands = 1e-3 * static_cast<double>(size);

@@ -1,5 +1,5 @@
-// Catches: a budget that is passed, graphs given up that would have fitted, a size dropped before one that is worth
-// less of its bytes, a long forward's only graph dropped while another is kept.
+// Catches: a budget that is exceeded, graphs dropped that would fit, a size dropped before one that is worth less for
+// each byte, and the only graph of long forwards dropped while another is kept.
 #include "tessera/runner/graph_budget.h"
 
 #include <gmock/gmock.h>
@@ -30,20 +30,20 @@ TEST(GraphBudget, WhatFitsIsKept) {
 }
 
 TEST(GraphBudget, OfEvenlySpacedSizesThoseThatSaveLeastGoFirst) {
-  // Between 96 and 128 every forward is served by the next size with hardly more padding; 1 is far from 64.
+  // The sizes between 96 and 128 save little padding against the next larger one; 1 is far from 64.
   const BudgetedSizes kept = fit_graph_budget(ladder({1, 64, 120, 124, 128}, 1), kNone, 3);
   EXPECT_THAT(kept.prefill, ElementsAre(1, 64, 128));
   EXPECT_THAT(kept.dropped_prefill, ElementsAre(120, 124));
 }
 
 TEST(GraphBudget, NeighboursAreValuedAnew) {
-  // 120 alone and 124 alone are each worth little; without one of them the other is worth more than 126, which then
-  // goes.
+  // 120 and 124 are each worth little while both are there. Once one is dropped the other is worth more than 126, which
+  // is dropped next.
   const BudgetLadder sizes = ladder({64, 120, 124, 126, 128}, 1);
   const BudgetedSizes first = fit_graph_budget(sizes, kNone, 4);
   ASSERT_EQ(first.dropped_prefill.size(), 1u);
   const BudgetedSizes second = fit_graph_budget(sizes, kNone, 3);
-  // Each step drops the least valuable of what the step before left.
+  // Each step drops the least valuable size that is left.
   const std::vector<std::int64_t>& left = first.prefill;
   std::size_t least = 0;
   for (std::size_t i = 1; i + 1 < left.size(); ++i)
@@ -62,7 +62,7 @@ TEST(GraphBudget, AHistogramOverrulesThePrior) {
 }
 
 TEST(GraphBudget, ValueIsByTheByte) {
-  // The same ladder twice: what takes ten times the memory goes first.
+  // The same ladder twice: sizes that take ten times the memory are dropped first.
   const std::vector<std::int64_t> sizes = {1, 2, 4, 8};
   const BudgetedSizes dear_prefill = fit_graph_budget(ladder(sizes, 10), ladder(sizes, 1), 24);
   EXPECT_EQ(dear_prefill.prefill.size(), 2u);
@@ -75,7 +75,7 @@ TEST(GraphBudget, ValueIsByTheByte) {
 TEST(GraphBudget, ThePrefillsLargestGoesLast) {
   const BudgetLadder prefill = ladder({4, 8, 16}, 100);
   const BudgetLadder decode = ladder({1, 2}, 100);
-  // Nobody uses it, and yet.
+  // No forward uses the largest size, and it is kept all the same.
   BudgetLadder unused = prefill;
   unused.histogram = {{3, 10}, {7, 10}};
   const BudgetedSizes one = fit_graph_budget(unused, decode, 100);
@@ -88,7 +88,7 @@ TEST(GraphBudget, ThePrefillsLargestGoesLast) {
 }
 
 TEST(GraphBudget, TheLargestOfDecodeIsWorthItsForwardsWhole) {
-  // Without 8 half of the forwards had no graph at all; without 4 the other half is padded.
+  // Without size 8 half of the forwards would have no graph; without size 4 the other half is padded.
   BudgetLadder decode = ladder({4, 8}, 1);
   decode.histogram = {{4, 10}, {8, 10}};
   EXPECT_THAT(fit_graph_budget(kNone, decode, 1).decode, ElementsAre(8));
@@ -101,7 +101,8 @@ TEST(GraphBudget, WithoutPaddingASizeIsWorthItsOwnForwards) {
   EXPECT_THAT(fit_graph_budget(kNone, exact, 2).decode, ElementsAre(1, 3));
 }
 
-// Over real ladders and many budgets: never above, never a graph less than fits, and more memory never keeps fewer.
+// Real ladders and many budgets: the graphs kept never exceed the budget, no dropped one would fit, and a larger budget
+// never keeps fewer.
 TEST(GraphBudget, HoldsForEveryBudgetOfTheDefaultLadders) {
   const BudgetLadder prefill = ladder(prefill_ladder(8192), 3900);
   const BudgetLadder decode = ladder(decode_ladder(256), 890);
@@ -116,7 +117,7 @@ TEST(GraphBudget, HoldsForEveryBudgetOfTheDefaultLadders) {
       ASSERT_FALSE(kept.prefill.empty()) << budget;
       EXPECT_EQ(kept.prefill.back(), 8192) << budget;
     }
-    // Nothing that was dropped last would still fit.
+    // The size that was dropped last would not fit.
     if (kept.bytes < all) {
       EXPECT_GT(kept.bytes + 3900, budget);
     }

@@ -53,7 +53,7 @@ TEST(HiddenStates, AreTheSameThroughGraphsAndEagerly) {
     isolated.memory_plan = MemoryPlanKind::kIsolated;
     RunnerBench apart = make_captured("llama", isolated, dtype);
     EXPECT_LE(greatest_difference(hidden_states(apart, prompts, RunnerKind::kPrefill), eager), tolerance);
-    // The last token of each again, by the decode graph.
+    // The last token of each request again, by the decode graph.
     const ForwardBatch last = make_batch({{ids(13, 5), 12}, {ids(17, 2), 16}}, Rows::kAll);
     const std::vector<float> decoded = hidden_states(bench, last, RunnerKind::kDecode);
     EXPECT_LE(greatest_difference(row(decoded, 0, width), row(eager, 12, width)), tolerance);

@@ -1,5 +1,5 @@
-// Catches: a start that dies of one size, a size without a graph that is dispatched to, wrong results after a fault,
-// a lost device taken for a small mishap, and memory errors that crash.
+// Catches: a start that fails because of one size, dispatch to a size without a graph, wrong results after a fault, a
+// lost device treated like a fault of one forward, and memory errors that crash.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -119,7 +119,7 @@ TEST(ModelRunnerFaults, AForwardWhoseReplayFailsRunsWithoutIt) {
   RunnerBench bench = make_captured("llama", small_options());
   const std::vector<float> want_eager = bench.logits(kPrompt, Rows::kAll, true);
   Decision decision;
-  for (int n = 1; n <= 4; ++n) {  // of the graphs of one forward
+  for (int n = 1; n <= 4; ++n) {  // each graph of one forward
     bench.device->set_plan({.replay_fails_at = n});
     EXPECT_EQ(bench.logits(kPrompt, Rows::kAll, false, &decision), want_eager);
     EXPECT_EQ(bench.device->counts().faults, 1);
@@ -132,7 +132,7 @@ TEST(ModelRunnerFaults, AForwardWhoseReplayFailsRunsWithoutIt) {
   EXPECT_EQ(bench.runner->counters().forwards(Reason::kReplayFailed), 4);
 }
 
-// What the others have met it in cannot be run again by one of them.
+// One rank alone cannot repeat a forward in which the others have exchanged data with it.
 TEST(ModelRunnerFaults, AReplayThatFailsOnOneOfSeveralRanksFailsTheForwardOnAll) {
   for (const int ranks : {1, 2}) {
     const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(ranks);

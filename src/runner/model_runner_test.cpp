@@ -1,5 +1,5 @@
-// Catches: a forward that computes something else through graphs than eagerly, whole, in chunks or in a batch; rows
-// given to the wrong request; counters that do not count; and input that is taken instead of refused.
+// Catches: a forward whose results differ between graphs and eager runs, as a whole, in chunks or in a batch; rows
+// given to the wrong request; counters that do not count; and wrong input that is accepted.
 #include "tessera/runner/model_runner.h"
 
 #include <gmock/gmock.h>
@@ -75,7 +75,7 @@ TEST_P(ForwardWays, PaddingChunksAndBatchesStayWithinTheTolerance) {
   };
   bench.logits({{ids(7, 5)}}, Rows::kNone);
   EXPECT_LE(greatest_difference(bench.logits({{ids(13, 5), 7}}, Rows::kLast), row(eager, 12)), kTolerance) << "chunks";
-  // Its last token beside other requests' decodes, and beside a prompt.
+  // The request's last token, beside other requests' decodes and beside a prompt.
   bench.logits({{ids(8, 6)}, {ids(12, 5)}, {ids(5, 7)}}, Rows::kNone);
   const std::vector<float> decoded =
       bench.logits({{ids(9, 6), 8}, {ids(13, 5), 12}, {ids(6, 7), 5}}, Rows::kAll, false, &decision);
@@ -136,7 +136,7 @@ TEST(ModelRunner, GreedySamplingTakesTheGreatestLogitAndTheNextStepFindsIt) {
     next[r].computed = static_cast<std::int64_t>(next[r].ids.size());
     next[r].ids.push_back(step->step.sampled[r].value());
   }
-  // The same step with ids from the host, and with ids from where the last step left them.
+  // The same step with ids from the host, and with the ids that the previous step left on the device.
   const std::vector<float> given = bench.logits(next);
   ASSERT_TRUE(bench.runner->forward({.batch = prompts, .sampling = greedy}).ok());
   ForwardBatch from_rows = make_batch(next, Rows::kAll);
@@ -230,7 +230,7 @@ TEST(ModelRunner, WarnsOfTheFirstFallbackOfEachReason) {
 TEST(ModelRunner, ManyEagerSizesDoNotEvictCapturedOnes) {
   RunnerOptions options = small_options();
   options.max_tokens = 60;
-  options.prefill_sizes = {1, 4};  // 1 is also the size that warms the kernels up
+  options.prefill_sizes = {1, 4};  // size 1 also warms the kernels up
   options.graphs.decode = false;
   RunnerBench bench = make_captured("llama", options);
   const std::vector<float> before = bench.logits({{ids(1)}});
@@ -302,7 +302,7 @@ TEST(ModelRunner, RefusesForwardsThatContradictItself) {
   batch = make_batch({{ids(4)}}, Rows::kLast);
   batch.groups[0].page_tables[0] = {PageId(33)};
   EXPECT_THAT(refused({.batch = batch}), HasSubstr("page 33"));
-  // Five requests, of which buffers hold four.
+  // Five requests, where the buffers hold four.
   EXPECT_THAT(refused({.batch = make_batch(std::vector<TestRequest>(5, {ids(2)}), Rows::kNone)}), Not(IsEmpty()));
   EXPECT_LT(greatest_difference(bench.logits(kThree), bench.logits(kThree)), 1e-9) << "still usable";
 }

@@ -20,7 +20,7 @@ using testing::small_options;
 
 // A plan that hands its kernel the number of tokens of the forward; more than `kRefused` are refused.
 constexpr std::int64_t kRefused = 44;
-std::vector<float> factors_seen;  // by the kernel, one for each launch
+std::vector<float> factors_seen;  // written by the kernel, one for each launch
 
 class TokenCountPlan final : public OpPlan {
  public:
@@ -48,7 +48,7 @@ constexpr OpPlanner kTokenCountPlanner{
       return static_cast<std::int64_t>(kDeviceAlignment);
     }};
 
-// The CPU's kernels with one of `op` that fills its result with what its plan says when it runs. The body has silu_mul,
+// The CPU's kernels with one of `op` that fills its result with the number in its plan at run time. The body has silu_mul,
 // the head gather_rows.
 KernelTable planned_kernels(std::string_view op = "silu_mul") {
   return cpu_kernels().with({.op = op,

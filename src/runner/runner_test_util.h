@@ -42,7 +42,7 @@ inline RunnerOptions small_options() {
   return options;
 }
 
-// `ids` up to now, of which the first `computed` are in the cache.
+// All ids of the request so far; the first `computed` of them are in the cache.
 struct TestRequest {
   std::vector<std::int32_t> ids;
   std::int64_t computed = 0;
@@ -90,7 +90,7 @@ struct RunnerBench {
   RunnerBench() = default;
   RunnerBench(RunnerBench&&) = default;
   RunnerBench& operator=(RunnerBench&& other) noexcept {
-    runner = std::move(other.runner);  // before the device it was made on
+    runner = std::move(other.runner);  // before its device
     device = std::move(other.device);
     return *this;
   }
@@ -99,7 +99,7 @@ struct RunnerBench {
     logits.assign(batch.wanted_rows.size() * static_cast<std::size_t>(runner->vocab_size()), NAN);
     return runner->forward({.batch = batch, .sampling = {}, .logits = logits, .force_eager = force_eager});
   }
-  // Of the rows wanted; `decision`, where given, is dispatch's.
+  // The logits of the wanted rows. `decision`, where given, is set to dispatch's decision.
   std::vector<float> logits(const std::vector<TestRequest>& requests, Rows rows = Rows::kAll, bool force_eager = false,
                             Decision* decision = nullptr) {
     std::vector<float> made;
@@ -138,7 +138,7 @@ inline RunnerBench make_captured(const std::string& golden, RunnerOptions option
   return bench;
 }
 
-// The CPU's kernels with a silu_mul that takes a number of the host's into its launch: a graph keeps that of its
+// The CPU's kernels with a silu_mul that copies a number of the host into its launch: a graph keeps the number of its
 // capture.
 inline float baked_number = 0;
 inline KernelTable baking_kernels() {
@@ -178,7 +178,7 @@ inline KernelTable first_group_kernels() {
   return cpu_kernels().with(attention);
 }
 
-// The greatest absolute difference; infinite where a number is not finite or one is missing.
+// The largest absolute difference; infinite where a number is not finite or is missing.
 inline double greatest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   double greatest = a.size() == b.size() && !a.empty() ? 0 : INFINITY;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {

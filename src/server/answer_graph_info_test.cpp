@@ -1,5 +1,5 @@
-// Catches: graph_info that is missing where a client asked for it, that comes with the wrong choice or chunk, or that
-// clients get without asking.
+// Catches: graph_info that is missing where a client asked for it, is sent with the wrong choice or chunk, or is sent
+// to clients that did not ask.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using test::parsed;
 using test::step;
 using ::testing::ElementsAre;
 
-// A prompt of 13 tokens on a graph of 16, three of a text.
+// A prompt of 13 tokens ran on a graph of 16 tokens; three tokens were decoded.
 Completion end_with_graphs() {
   Completion end = end_of(3, 7, 5);
   end.graph_uses = {{.phase = ForwardPhase::kMixed,

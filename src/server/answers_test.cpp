@@ -130,7 +130,7 @@ TEST(ChatAnswer, StreamBeginsWithTheRoleAndEndsWithTheReason) {
   EXPECT_EQ(at(chunks[1], "choices.0.delta").dump(), R"({"content": "ab"})");
   EXPECT_EQ(at(chunks[1], "choices.0.finish_reason"), Json());
   EXPECT_EQ(at(chunks[1], "usage.completion_tokens"), Json(2));
-  // Of both tokens, as the first one had no text to go with.
+  // The chunk has the log-probabilities of both tokens, because the first token had no text to send.
   EXPECT_THAT(at(chunks[1], "choices.0.logprobs.content").as_array(), SizeIs(2));
   EXPECT_EQ(at(chunks[2], "choices.0.delta").dump(), "{}");
   EXPECT_EQ(at(chunks[2], "choices.0.finish_reason"), Json("length"));
@@ -161,7 +161,7 @@ TEST(ChatAnswer, RequiredCallsAreTakenFromTheList) {
   style.text.choice = ToolChoice::kRequired;
   const auto answer = make_chat_answer(style);
   Completion end = end_of(9, 5, 0);
-  // Cut at every byte, through brackets inside strings.
+  // Cut at every byte; there are brackets inside strings.
   const std::string text = R"([{"name": "f", "parameters": {"x": "}]\""}}, {"name": "g", "parameters": {}}])";
   for (const char c : text) on_event(*answer, 0, step(std::string(1, c).c_str()), nullptr);
   on_event(*answer, 0, last("", FinishReason::kStop), &end);

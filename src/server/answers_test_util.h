@@ -19,7 +19,7 @@ inline TokenId token(const char* text) {
   return id.value_or(TokenId(0));
 }
 
-// A token's step: its text, and log-probabilities where asked for.
+// The event of one token: its text and, with `logprobs`, its log-probabilities.
 inline RequestEvent step(const char* text, TokenId id = TokenId(1), bool logprobs = false) {
   RequestEvent event{.token = id, .text = text};
   if (logprobs) event.logprobs = TokenLogprobs{.token = {id, -0.5f}, .top = {{id, -0.5f}, {TokenId(2), -1.5f}}};

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 struct BadRequest {
   std::string body;
   std::string param;
-  std::string message;  // part of it
+  std::string message;  // part of the error's message
   int status = 400;
 };
 
@@ -41,7 +41,7 @@ void expect_errors(const Prepare& prepare, const std::vector<BadRequest>& cases)
   }
 }
 
-// A completion whose one field is wrong.
+// A completion request with one wrong field.
 BadRequest field(const std::string& key, const std::string& value, const std::string& message) {
   return {fmt::format(R"({{"prompt": "a", "{}": {}}})", key, value), key, message};
 }

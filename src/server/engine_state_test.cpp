@@ -1,5 +1,5 @@
 // Catches: a state that is no JSON or lacks what the page draws, replays counted at the wrong size or runner, latencies
-// reported before there are any, and a page that was not put together, or goes out without the policy that guards it.
+// reported before there are any, and a page that is incomplete or is sent without its content security policy.
 #include "tessera/server/engine_state.h"
 
 #include <gmock/gmock.h>
@@ -97,7 +97,7 @@ TEST_F(EngineStateTest, ReplaysAreCountedAtTheirSize) {
       8);
 }
 
-// Captured sizes change in service, after the state was made.
+// Captured sizes change in service, after the state object was created.
 TEST_F(EngineStateTest, SizesAreCurrent) {
   ServedModel model;
   const EngineState made(engine(), model);

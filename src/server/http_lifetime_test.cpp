@@ -1,5 +1,5 @@
-// Catches: clients that have gone and are not noticed, half-closed ones that are taken for gone, slow ones that hold
-// memory, a stop that loses answers or hangs, and whatever is left behind: file descriptors, callbacks, handles.
+// Catches: disconnected clients that are not noticed, half-closed connections that are taken for disconnected, slow
+// clients that hold memory, a stop that loses answers or hangs, and leaks of file descriptors, callbacks and handles.
 #include <atomic>
 #include <vector>
 
@@ -8,7 +8,8 @@
 namespace tessera::testing {
 namespace {
 
-// A handler that leaves answers to the test: the exchanges, and how many clients disconnected. On the I/O thread.
+// A handler that leaves the answers to the test. Holds the exchanges, and the number of clients that disconnected. Used
+// on the I/O thread.
 struct Held {
   std::atomic<int> taken{0};
   std::atomic<int> gone{0};
@@ -38,14 +39,14 @@ TEST(HttpDisconnect, ClosingMidStreamIsNoticed) {
   aborting.read_through("begun");
   aborting.abort();  // a reset is noticed without a write
   EXPECT_TRUE(eventually([&] { return held.gone == 1; }));
-  closing.close();  // may have closed one side only; a write finds out
+  closing.close();  // may have closed one side only, which a write shows
   EXPECT_TRUE(eventually([&] {
     server.http->post([&] {
       for (const HttpExchange& exchange : held.exchanges) exchange.write("more");
     });
     return held.gone == 2;
   }));
-  // Handles of what has ended do nothing, and a late callback is called at once.
+  // Handles of an ended exchange do nothing, and a callback that is set late is called at once.
   std::promise<bool> late;
   server.http->post([&] {
     bool called = false;
@@ -175,7 +176,7 @@ TEST(HttpSlowReader, IsDroppedWhenTooMuchWaits) {
   EXPECT_TRUE(eventually([&] { return held.gone == 1; }));
   std::promise<std::size_t> total;
   server.http->post([&] { total.set_value(written); });
-  // What the kernel holds comes on top.
+  // The kernel's socket buffers hold more.
   const std::size_t poured = total.get_future().get();
   EXPECT_GT(poured, kLimit);
   EXPECT_LT(poured, kLimit + (16u << 20));
@@ -278,7 +279,7 @@ TEST(HttpTasks, RunInOrderAndWhenDue) {
   EXPECT_EQ(order, "abcd");
 }
 
-// 400 streams at once, every tenth client leaves midway: the others get every word, and nothing is left behind.
+// 400 concurrent streams, of which every tenth client leaves midway: the others get every word, and nothing leaks.
 TEST(HttpStreams, ManyAtOnce) {
   constexpr int kClients = 400;
   constexpr int kWords = 20;
@@ -293,7 +294,8 @@ TEST(HttpStreams, ManyAtOnce) {
     running->http->after(0.005, [&speak, exchange, next = speaks ? word + 1 : word] { speak(exchange, next); });
   };
   TestServer server([&](HttpExchange exchange) {
-    exchange.on_disconnect([&gone, handle, exchange] { ++gone; });  // holds itself, as a careless handler would
+    exchange.on_disconnect(
+        [&gone, handle, exchange] { ++gone; });  // a reference cycle, as a careless handler would make
     exchange.start_stream({.content_type = "text/plain"});
     speak(exchange, 0);
   });

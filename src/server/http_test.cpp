@@ -206,7 +206,7 @@ TEST(HttpLimits, HeadsAreBounded) {
   EXPECT_THAT(error_message(reply), HasSubstr("4096"));
   EXPECT_EQ(server.ask(get("/" + std::string(5000, 'a'))).status, 431);
 
-  // Line by line, each gone from the buffer before the next one comes.
+  // Sent line by line; each line has left the buffer before the next one arrives.
   Client client = server.connect();
   client.send("GET / HTTP/1.1\r\nHost: x\r\n");
   for (int i = 0; i < 400 && client.send("Header-" + std::to_string(i) + ": value\r\n"); ++i)
@@ -217,12 +217,12 @@ TEST(HttpLimits, HeadsAreBounded) {
 TEST(HttpLimits, BodiesAreBounded) {
   TestServer server(echo, {.max_body_bytes = 100'000});
   EXPECT_EQ(server.ask(post("/", std::string(100'000, 'b'))).status, 200);
-  // Before the body is sent, and instead of asking for it.
+  // The refusal comes before the body is sent, instead of a request for the body.
   const Reply reply =
       server.ask("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 100001\r\n\r\n");
   EXPECT_EQ(reply.status, 413);
   EXPECT_THAT(error_message(reply), HasSubstr("100000"));
-  // A client that sends all before it reads gets the answer, not a reset.
+  // A client that sends everything before it reads gets the answer, not a reset.
   EXPECT_EQ(server.ask(post("/", std::string(1'000'000, 'b'))).status, 413);
   std::string chunks = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (int i = 0; i < 11; ++i) chunks += "2710\r\n" + std::string(10'000, 'c') + "\r\n";
@@ -244,7 +244,7 @@ TEST(HttpLimits, SlowRequestsAreEnded) {
   const Reply body = slow_body.read_reply();
   EXPECT_EQ(body.status, 408);
   EXPECT_THAT(error_message(body), HasSubstr("body"));
-  // The time runs anew for each request, and not while one is answered.
+  // The time-out starts again for each request, and does not run while one is answered.
   Client kept = server.connect();
   EXPECT_EQ(kept.ask(get("/")).status, 200);
   EXPECT_TRUE(kept.at_end());
@@ -286,7 +286,7 @@ TEST(Http, HandlersThatThrowAnswer500) {
   EXPECT_NE(error_message(reply), "");
   Client stream = server.connect();
   stream.send(get("/stream"));
-  EXPECT_THAT(stream.read_to_end(), Not(HasSubstr("0\r\n\r\n")));  // cut off, and seen to be
+  EXPECT_THAT(stream.read_to_end(), Not(HasSubstr("0\r\n\r\n")));  // cut off, which the client can see
   EXPECT_EQ(server.ask(get("/ok")).status, 200);
 }
 

@@ -1,4 +1,4 @@
-// For tests: an HTTP server on a thread, and a client that is no more than a socket, so that it can misbehave.
+// For tests: an HTTP server on a thread, and a client that is a bare socket, so that it can misbehave.
 #pragma once
 
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@
 
 namespace tessera::testing {
 
-// What nothing should take; a test that waits for it has failed.
+// Longer than anything should take; a test that waits so long has failed.
 inline constexpr int kPatienceMs = 10'000;
 
 // Whether `condition` becomes true in time.
@@ -104,7 +104,7 @@ class Client {
     held_.append(buffer, static_cast<std::size_t>(received));
     return true;
   }
-  // Up to and with `end`; "" where the connection ends before.
+  // Reads up to and including `end`; "" where the connection ends before.
   std::string read_through(std::string_view end) {
     std::size_t at = 0;
     while ((at = held_.find(end)) == std::string::npos)
@@ -171,7 +171,7 @@ inline std::string post(std::string_view target, std::string_view body) {
       .append(body);
 }
 
-// Answers with what it was asked.
+// Answers with the request's method, path, query and body.
 inline void echo(HttpExchange exchange) {
   const HttpRequest& request = exchange.request();
   exchange.respond({

@@ -63,7 +63,7 @@ TEST(JsonScanner, AgreesWithTheParserOnMutatedObjects) {
       }
     }
     const auto parsed = Json::parse(text, "t");
-    // What the parser refuses beyond the grammar.
+    // The parser also refuses some objects that follow JSON's grammar.
     const std::string& why = parsed.status().message();
     if (!parsed.ok() && (why.find("twice") != std::string::npos || why.find("overflow") != std::string::npos ||
                          why.find("surrogate") != std::string::npos || why.find("duplicate") != std::string::npos)) {

@@ -1,5 +1,5 @@
-// Catches: errors in the middle of a stream that look like its end, refusals that have no status, texts of one request
-// that go on when another of them has failed or the client has gone.
+// Catches: errors in the middle of a stream that look like its end, refusals without a status, and texts of a call that
+// go on after another of its texts has failed or the client has disconnected.
 #include "tessera/server/live_jobs.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ class EchoAnswer : public Answer {
   std::string text_;
 };
 
-// Every call becomes a job of two requests; the test is their engine.
+// Every call becomes a job of two requests; the test plays the engine.
 class Jobs {
  public:
   explicit Jobs(bool stream, bool large = false)

@@ -65,7 +65,7 @@ EngineStats some_stats() {
   return stats;
 }
 
-// The samples of a scrape by name and labels as written. Fails where a line is none, or comes before its TYPE.
+// The samples of a scrape by name and labels as written. Fails where a line is no sample, or comes before its TYPE.
 std::map<std::string, double> samples(const std::string& text) {
   static const std::regex line_form(R"re(([a-zA-Z_:][\w:]*)(\{([a-zA-Z_]\w*="([^"\\]|\\.)*",?)*\})? (\S+))re");
   std::map<std::string, double> found;
@@ -111,7 +111,8 @@ void expect_graphs(const std::map<std::string, double>& found) {
   EXPECT_EQ(at("shape_compiles_total", "prefill"), 3);
 }
 
-// Buckets that tessera explain --suggest-tokens reads: each counts the forwards of at most that many tokens.
+// Checks the buckets that tessera explain --suggest-tokens reads: each counts the forwards with at most as many tokens
+// as its limit.
 void expect_token_histogram(const std::map<std::string, double>& found) {
   const auto at_most = [&](const std::string& tokens) {
     return found.at("tessera:prefill_tokens_bucket{le=\"" + tokens + "\"}");
@@ -246,7 +247,7 @@ TEST(Metrics, NamesOfModelsAreQuoted) {
   ServerMetrics metrics(MetricsStyle::kSglang, "a\"b\\c\nd");
   const auto found = samples(metrics.scrape(idle_stats()));
   EXPECT_TRUE(found.contains(R"(sglang:num_running_reqs{model_name="a\"b\\c\nd"})"));
-  EXPECT_EQ(found.at(R"(sglang:token_usage{model_name="a\"b\\c\nd"})"), 0);  // of no pages
+  EXPECT_EQ(found.at(R"(sglang:token_usage{model_name="a\"b\\c\nd"})"), 0);  // there are no pages
 }
 
 TEST(Metrics, StylesHaveNames) {
@@ -261,7 +262,7 @@ TEST(Metrics, ObservingIsCheap) {
   for (int i = 0; i < 256 * 100; ++i) metrics.next_token(0.01);
   const double us = std::chrono::duration<double, std::micro>(steady_clock::now() - start).count() / 100;
   RecordProperty("microseconds_for_256", std::to_string(us));
-  EXPECT_LT(us, 2000);  // a hundredth of it where the machine is idle
+  EXPECT_LT(us, 2000);  // about 20 on an idle machine
 }
 
 }  // namespace

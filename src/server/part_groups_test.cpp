@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A part for each letter, named by it; '|' is a split op.
+// A part for each letter, which is its name; '|' is a split op.
 std::vector<Part> parts_of(std::string_view letters) {
   std::vector<Part> parts;
   for (const char letter : letters) {

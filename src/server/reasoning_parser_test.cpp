@@ -1,5 +1,5 @@
 // Catches: reasoning that reaches the answer or the other way round, tags shown to the user, text lost where a delta
-// ends inside a tag, parts that depend on where the deltas end.
+// ends inside a tag, results that depend on where the deltas end.
 #include "tessera/server/reasoning_parser.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: fields that are read and do not reach the engine's request, defaults in the wrong order, prompts rendered
-// from other messages than were sent.
+// Catches: fields that are read and do not reach the engine's request, defaults in the wrong order, prompts that are
+// not rendered from the messages sent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

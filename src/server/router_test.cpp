@@ -1,5 +1,5 @@
-// Catches: paths that reach the wrong handler, methods refused without saying which are accepted, keys accepted by
-// their beginning.
+// Catches: paths that reach the wrong handler, methods refused without saying which are accepted, keys accepted because
+// their beginning matches.
 #include "tessera/server/router.h"
 
 #include <gmock/gmock.h>

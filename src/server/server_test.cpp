@@ -1,5 +1,5 @@
-// Catches: routes that answer wrongly end to end, streams whose text differs from the plain answer's, requests that a
-// client left behind going on, keys and shut-downs that let requests through, and one request disturbing another.
+// Catches: routes that answer wrongly end to end, streams whose text differs from the plain answer's, requests that go
+// on after their client has left, keys and shut-downs that let requests through, and one request disturbing another.
 #include "tessera/server/server.h"
 
 #include <fmt/format.h>
@@ -168,7 +168,7 @@ TEST_F(ServerTest, ConstrainedOutputHasItsForm) {
   const Running running(engine());
   const std::string schema = R"({"type": "object", "properties": {"x": {"enum": [1, 2]}}, "required": ["x"],
       "additionalProperties": false})";
-  // The penalty keeps a small model from writing nothing but the white space that JSON allows.
+  // Without the penalty a small model writes only the white space that JSON allows.
   const std::string user = R"({"messages": [{"role": "user", "content": "Once"}], "max_tokens": 200,
       "temperature": 0, "frequency_penalty": 2, )";
   const Json answer = running.json(post("/v1/chat/completions", user + R"("response_format": {"type": "json_schema",

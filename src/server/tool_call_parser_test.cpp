@@ -47,7 +47,7 @@ ToolCallParser make_parser(std::string_view name) {
   return *ToolCallParser::create(name, tools(), [calls]() mutable { return "id" + std::to_string(calls++); });
 }
 
-// The text in pieces of `cut()` bytes; checks what every sequence of deltas must be.
+// Parses the text in pieces of `cut()` bytes, and checks what holds for every sequence of deltas.
 template <class Cut>
 Parsed parse(std::string_view name, std::string_view text, Cut cut) {
   ToolCallParser parser = make_parser(name);
@@ -91,7 +91,7 @@ TEST(ToolCallParser, Hermes) {
       (Parsed{"Both.", {{"get", "{}"}, {"set", "{\"b\": 2}"}}}));
   EXPECT_EQ(whole("qwen", "<tool_call>{\"name\": \"get\", \"arguments\": {}}</tool_call>\nDone."),
             (Parsed{"\nDone.", {{"get", "{}"}}}));
-  // The closing tag is missing: by the model, or because the text was cut.
+  // The closing tag is missing: the model left it out, or the text was cut.
   EXPECT_EQ(whole("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {}}<tool_call>{\"name\": \"set\"}"),
             (Parsed{"", {{"get", "{}"}, {"set", "{}"}}}));
   EXPECT_EQ(whole("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {}}\n</tool_c"),
@@ -154,7 +154,7 @@ TEST(ToolCallParser, TextThatIsNoCallIsContent) {
         "<tool_call>{\"name\": \"get\", \"name\": \"get\"}</tool_call>"}) {
     EXPECT_EQ(whole("hermes", text), only(text));
   }
-  // A good call behind a bad one counts, and JSON that breaks inside the arguments ends the call.
+  // A good call after a bad one counts, and JSON that breaks off inside the arguments ends the call.
   EXPECT_EQ(whole("hermes", "<tool_call><tool_call>{\"name\": \"get\", \"arguments\": {}}</tool_call>"),
             (Parsed{"<tool_call>", {{"get", "{}"}}}));
   EXPECT_EQ(whole("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {\"a\": b}}</tool_call>"),
