@@ -101,7 +101,7 @@ TEST_F(CacheManagerTest, AWindowLimitsWhatFitsAForward) {
   EXPECT_EQ(cache.max_tokens(), 99 * kPageSize) << "the paged group's";
 }
 
-TEST_F(CacheManagerTest, OnlyWindowsAndStatesBoundNoLength) {
+TEST_F(CacheManagerTest, AWindowOrAStateThatFitsBoundsNoLength) {
   EXPECT_EQ(make({{.kind = kWindow, .window = 8, .num_pages = 4}}).max_tokens(), CacheManager::kUnbounded);
   EXPECT_EQ(make({{.kind = kWindow, .window = 8, .num_pages = 3}}).max_tokens(), 2 * kPageSize) << "less than a window";
   EXPECT_EQ(make({{.kind = kState, .num_pages = 2}}).max_tokens(), CacheManager::kUnbounded);
@@ -148,7 +148,7 @@ TEST_F(CacheManagerTest, APrefixIsNotReusedWhereItsWindowWasEvicted) {
   for (std::size_t g : {0, 1}) EXPECT_EQ(cache.stats(g).cached_pages, 0);
 }
 
-TEST_F(CacheManagerTest, AStateGoesOnFromACheckpointAndNowhereElse) {
+TEST_F(CacheManagerTest, AStateContinuesFromACheckpointAndNowhereElse) {
   CacheManager& cache = state(10);
   SequenceCache first;
   compute(first, ids(23));  // checkpoints after 8 and 16 tokens

@@ -19,7 +19,7 @@ TEST(CachePool, HandsOutEveryPageButTheReservedOne) {
   EXPECT_EQ(pool.num_free(), 0);
 }
 
-TEST(CachePool, AWindowLiesInItsPagesAndOneMore) {
+TEST(CachePool, AWindowTakesItsPagesAndOneMore) {
   for (const std::int64_t page_size : {1, 3, 16}) {
     for (std::int64_t window = 1; window < 50; ++window) {
       std::int64_t most = 0;

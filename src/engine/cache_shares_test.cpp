@@ -46,7 +46,7 @@ TEST(CacheShares, StatesGrowWithTheContextUpToTwoForEachSequence) {
   EXPECT_EQ(fitting_context_pages(d, 10000, 199999), 0) << "not even one sequence";
 }
 
-TEST(CacheShares, WhatIsSharedOutFitsAndOnePageMoreWouldNot) {
+TEST(CacheShares, SharesFitAndOnePageMoreWouldNot) {
   const CacheDemand d = demand({{.page_bytes = 768},
                                 {.kind = kWindow, .window = 100, .page_bytes = 3000},
                                 {.kind = kLatent, .page_bytes = 333},

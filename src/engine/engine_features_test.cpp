@@ -254,7 +254,7 @@ TEST_P(EngineFeatures, EmbeddingsOfTokensGiveTheSameTextsAsTokens) {
   EXPECT_THAT(engine->submit(embedded).status().message(), HasSubstr("are no rows of the hidden size"));
 }
 
-TEST_P(EngineFeatures, APromptThatTheCacheCannotHoldIsRefusedAndHoldsNobodyUp) {
+TEST_P(EngineFeatures, APromptThatTheCacheCannotHoldIsRefusedAndDelaysNoOther) {
   EngineOptions options = small_options();
   options.max_total_tokens = 32;
   const std::unique_ptr<Engine> engine = make(options);
@@ -273,7 +273,7 @@ TEST_P(EngineFeatures, RequestsThatFitTheNextStepAreNotQueued) {
   EXPECT_EQ(engine->submit(request(5, 4)).status().code(), StatusCode::kResourceExhausted) << "four run, one waits";
 }
 
-TEST_P(EngineFeatures, AFullQueueRefusesAndServesOn) {
+TEST_P(EngineFeatures, AFullQueueRefusesAndTheEngineGoesOn) {
   EngineOptions options = small_options();
   options.max_queued_requests = 2;
   options.max_running_requests = 1;
@@ -292,7 +292,7 @@ TEST_P(EngineFeatures, AFullQueueRefusesAndServesOn) {
   EXPECT_EQ(ends, 3);
 }
 
-TEST_P(EngineFeatures, TimeEndsARequestAndNoOther) {
+TEST_P(EngineFeatures, ATimeoutEndsItsRequestAndNoOther) {
   const std::unique_ptr<Engine> engine = make();
   Request hurried = request(5, 50);
   hurried.timeout_s = 1e-3;
@@ -308,7 +308,7 @@ TEST_P(EngineFeatures, TimeEndsARequestAndNoOther) {
   EXPECT_THAT(engine->take(other)->output_ids, SizeIs(6));
 }
 
-TEST_P(EngineFeatures, APromptAloneCanBeAskedFor) {
+TEST_P(EngineFeatures, APromptMayBeComputedWithoutGeneration) {
   const std::unique_ptr<Engine> engine = make();
   Request one = request(1, 2);
   one.logprobs.prompt = 0;

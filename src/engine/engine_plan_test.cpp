@@ -42,7 +42,7 @@ EnginePlan plan(
   return made.ok() ? *std::move(made) : EnginePlan{};
 }
 
-TEST(EnginePlan, DefaultsAreTheCpus) {
+TEST(EnginePlan, DefaultsOnACpu) {
   const EnginePlan p = plan();
   EXPECT_EQ(p.runner.max_tokens, 2048);
   EXPECT_EQ(p.runner.max_requests, 256);
@@ -150,7 +150,7 @@ TEST(EnginePlan, LaddersFollowTheirOptions) {
   EXPECT_FALSE(plan([](EngineOptions& o) { o.graphs.disable_cuda_graph_padding = true; }).runner.decode_padding);
 }
 
-TEST(EnginePlan, TheChunkIsTheDevices) {
+TEST(EnginePlan, TheDefaultChunkDependsOnTheDevice) {
   DeviceProperties gpu = cpu();
   gpu.type = "cuda";
   gpu.on_host = false;
@@ -216,7 +216,7 @@ TEST(EnginePlan, SizesThatAreDroppedAreNoted) {
   EXPECT_THAT(p.notes, ElementsAre(AllOf(HasSubstr("8 prefill sizes above 2048"), HasSubstr("never used"))));
 }
 
-TEST(EnginePlan, RulesAreNotedWordForWord) {
+TEST(EnginePlan, RulesAppearVerbatimInTheNotes) {
   const EnginePlan off = plan([](EngineOptions& o) { o.graphs.disable_cuda_graph = true; });
   EXPECT_THAT(off.notes, Contains("Disable piecewise CUDA graph because disable_cuda_graph is set"));
   EXPECT_FALSE(off.runner.graphs.prefill || off.runner.graphs.decode);
@@ -232,7 +232,7 @@ TEST(EnginePlan, RulesAreNotedWordForWord) {
 // A page of the llama golden: 3 layers, keys and values of 2 heads of 16 floats, 16 tokens.
 constexpr std::int64_t kPageBytes = 3 * 2 * 2 * 16 * 4 * 16;
 
-TEST(EnginePlan, PagesAreWhatRequestsCanUseAndMemoryHolds) {
+TEST(EnginePlan, PagesAreWhatRequestsCanUseOrMemoryHolds) {
   const auto pages = [](const Change& change, const DeviceProperties& device = cpu()) {
     return plan(change, device).runner.num_pages.at(0);
   };

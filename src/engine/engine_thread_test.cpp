@@ -152,7 +152,7 @@ TEST(EngineThread, IdleWorkIsDoneWhileThereAreNoRequests) {
   EXPECT_EQ(gatherer.tokens_[1], want);
 }
 
-TEST(EngineThread, EndsWithWorkLeft) {
+TEST(EngineThread, CanBeDestroyedWithWorkLeft) {
   const std::unique_ptr<Engine> engine = make_engine();
   {
     Gatherer gatherer;

@@ -75,7 +75,7 @@ bool has_only(const Json& object, const std::vector<std::string>& keys) {
   });
 }
 
-TEST_F(GrammarTest, SchemasAreHeldTo) {
+TEST_F(GrammarTest, TextsFollowTheirSchemas) {
   struct Case {
     const char* schema;
     std::function<bool(const Json&)> holds;
@@ -236,7 +236,7 @@ TEST_F(GrammarTest, SentencePieceVocabularies) {
   EXPECT_GT(spaced, 0u);
 }
 
-TEST_F(GrammarTest, GrammarsAreKept) {
+TEST_F(GrammarTest, CompiledGrammarsAreCached) {
   Model model = load_model(std::string(TESSERA_SOURCE_DIR) + "/models/demo/tokenizer.json", {"<|im_end|>"});
   const GrammarSpec spec{Kind::kRegex, "[a-z]+"};
   const auto first = model.compiler->compile(spec);

@@ -34,7 +34,7 @@ std::vector<std::string> shown(const std::vector<GraphUse>& uses) {
 class GraphUseOfRequests : public test::EngineRuns {};
 INSTANTIATE_TEST_SUITE_P(, GraphUseOfRequests, ::testing::Bool(), test::overlap_name);
 
-TEST(GraphUse, ForwardsDispatchedAlikeAreOneEntry) {
+TEST(GraphUse, ForwardsWithEqualDecisionsAreOneEntry) {
   std::vector<GraphUse> uses;
   const Decision padded{.runner = RunnerKind::kPrefill, .size = 16, .padding = 3, .reason = Reason::kPaddedToSize};
   add_graph_use(uses, ForwardPhase::kPrefill, padded, 13);
@@ -87,7 +87,7 @@ TEST_P(GraphUseOfRequests, MixedBatchesLogprobsAndEmbeddingsRunOnGraphs) {
   EXPECT_TRUE(mixed) << "no prompt was computed beside a decoding row: this test shows nothing";
 }
 
-TEST_P(GraphUseOfRequests, WhatFallsBackSaysWhy) {
+TEST_P(GraphUseOfRequests, AFallbackHasItsReason) {
   EngineOptions options = small_options();
   options.graphs.piecewise_tokens = {4, 16};
   const std::unique_ptr<Engine> engine = make(options);
@@ -116,7 +116,7 @@ TEST(StartFailure, CompilingAndCapturingAreDistinguished) {
   EXPECT_GT(of_graphs, 0);
 }
 
-TEST(GraphInventory, FollowsWhatIsBoundInService) {
+TEST(GraphInventory, FollowsSizesBoundInService) {
   EngineOptions options = small_options();
   options.graphs.piecewise_tokens = {4, 16};
   const std::unique_ptr<Engine> engine = make_engine(options);

@@ -45,7 +45,7 @@ ShareInputs gpu() {
 
 std::int64_t pages_of(const MemoryShares& shares) { return shares.cache_groups[0].num_pages; }
 
-TEST(MemoryShares, ChosenTheCacheGetsWhatIsLeft) {
+TEST(MemoryShares, WithoutAFractionTheCacheGetsWhatIsLeft) {
   ShareInputs in = gpu();
   in.capacity = 24 * kGiB;
   in.reserve = kGiB;
@@ -58,13 +58,13 @@ TEST(MemoryShares, ChosenTheCacheGetsWhatIsLeft) {
   EXPECT_LT(shares.free(), in.reserve + 2 * in.cache.groups[0].page_bytes);
 }
 
-TEST(MemoryShares, ChosenWeightsAndCacheAreAtMost95Percent) {
+TEST(MemoryShares, WithoutAFractionWeightsAndCacheAreAtMost95Percent) {
   const MemoryShares shares = *share_memory(gpu(), 250 * kMiB);
   EXPECT_NEAR(shares.fraction, 0.95, 0.001);
   EXPECT_LE(shares.weights + shares.kv_cache, 0.95 * static_cast<double>(shares.capacity) + 2 * kMiB);
 }
 
-TEST(MemoryShares, WhatGraphsTakeTheCacheDoesNot) {
+TEST(MemoryShares, GraphsAndActivationsShrinkTheCache) {
   ShareInputs in = gpu();
   in.capacity = 24 * kGiB;
   EXPECT_EQ(pages_of(*share_memory(in, 0)) - pages_of(*share_memory(in, 500 * kMiB)), 250);
@@ -74,7 +74,7 @@ TEST(MemoryShares, WhatGraphsTakeTheCacheDoesNot) {
   EXPECT_EQ(pages_of(*share_memory(less, 0)) - pages_of(*share_memory(in, 0)), 50);
 }
 
-TEST(MemoryShares, AGivenFractionStands) {
+TEST(MemoryShares, AGivenFractionIsKept) {
   ShareInputs in = gpu();
   in.fraction = 0.5;
   for (const std::int64_t graphs : {std::int64_t{0}, 500 * kMiB})
@@ -82,7 +82,7 @@ TEST(MemoryShares, AGivenFractionStands) {
   EXPECT_EQ(*room_for_graphs(in), 140 * kGiB - kGiB / 2 - 70 * kGiB - 300 * kMiB);
 }
 
-TEST(MemoryShares, NoMoreThanIsUsefulIsTaken) {
+TEST(MemoryShares, TheCacheTakesNoMoreThanIsUseful) {
   ShareInputs in = gpu();
   in.useful_pages = 100;
   EXPECT_EQ(pages_of(*share_memory(in, 0)), 101);
@@ -90,7 +90,7 @@ TEST(MemoryShares, NoMoreThanIsUsefulIsTaken) {
   EXPECT_EQ(pages_of(*share_memory(in, 0)), 101);
 }
 
-TEST(MemoryShares, OnACpuTheChosenCacheIsAtMost2GiB) {
+TEST(MemoryShares, OnACpuTheDefaultCacheIsAtMost2GiB) {
   ShareInputs in = gpu();
   in.on_host = true;
   EXPECT_EQ(pages_of(*share_memory(in, 0)), 1024 + 1);
@@ -171,7 +171,7 @@ TEST(PlannedMemory, ABudgetDropsSizesAndSaysSo) {
   EXPECT_THAT(half.notes, ElementsAre(AllOf(HasSubstr("cuda_graph_memory_budget"), HasSubstr("dropped"))));
 }
 
-TEST(PlannedMemory, ABudgetForNothingLeavesNoSize) {
+TEST(PlannedMemory, ABudgetTooSmallForAnySizeLeavesNone) {
   const EnginePlan none = *try_plan(8 * kGiB, [&](EngineOptions& o) { o.graphs.memory_budget = 1; });
   EXPECT_THAT(none.runner.decode_sizes, IsEmpty());
   EXPECT_THAT(none.runner.prefill_sizes, IsEmpty());
@@ -180,7 +180,7 @@ TEST(PlannedMemory, ABudgetForNothingLeavesNoSize) {
 }
 
 // Captures the planned sizes: graph objects stay within the budget of the plan.
-TEST(PlannedMemory, WhatIsCapturedKeepsTheBudget) {
+TEST(PlannedMemory, CapturedGraphsKeepTheBudget) {
   EngineOptions options{.model_path = testing::data_path("goldens/llama"), .dtype = "float32"};
   options.max_total_tokens = 256;
   options.graphs.memory_budget = 100 << 10;
@@ -222,7 +222,7 @@ TEST(PlannedMemory, ASizeThatNoForwardNeedsIsDroppedWhereItsArenaDoesNotFit) {
   EXPECT_THAT(small.notes, Contains(HasSubstr("the prefill size 131072 is dropped")));
 }
 
-TEST(PlannedMemory, WeightsAreWhatTheyTake) {
+TEST(PlannedMemory, WeightsAndCacheTakeThePlannedBytes) {
   const EnginePlan plan = *try_plan(8 * kGiB, [](EngineOptions&) {});
   const auto engine = *Engine::create({.model_path = testing::data_path("goldens/llama"), .dtype = "float32"});
   const MemoryReport taken = engine->runner().memory();

@@ -54,7 +54,7 @@ TEST_F(PrefixCacheTest, FindsTheLongestPrefixInFullPages) {
   EXPECT_EQ(pages_of(cache_.find(ids({1, 2, 3, 4}))), pages);
 }
 
-TEST_F(PrefixCacheTest, BranchesShareWhatTheyHaveInCommon) {
+TEST_F(PrefixCacheTest, BranchesShareTheirCommonPages) {
   const std::vector<PageId> left = compute(ids({1, 2, 3, 4}));
   const std::vector<PageId> right = compute(ids({1, 2, 5, 6}));
   EXPECT_EQ(left[0], right[0]);
@@ -95,7 +95,7 @@ TEST_F(PrefixCacheTest, EvictsTheLongestUnusedLeavesFirst) {
   EXPECT_EQ(pools_[0].num_free(), 19);
 }
 
-TEST_F(PrefixCacheTest, WhatIsInUseIsNotEvicted) {
+TEST_F(PrefixCacheTest, PagesInUseAreNotEvicted) {
   compute(ids({1, 2, 3, 4, 5, 6}));
   PrefixCache::Path used = cache_.find(ids({1, 2, 3, 4}));
   EXPECT_EQ(cache_.num_evictable(0), 1);

@@ -108,7 +108,7 @@ TEST_F(ProfileStoreTest, TheNextStartReusesCostsAndAlgorithms) {
   EXPECT_EQ(warnings(), "");
 }
 
-TEST_F(ProfileStoreTest, OnlyWhatIsNewIsWritten) {
+TEST_F(ProfileStoreTest, OnlyNewMeasurementsAreWritten) {
   chosen.push_back("algorithm 7");
   ProfileStore some = store();
   some.save(CostTable());
@@ -175,7 +175,7 @@ TEST_F(ProfileStoreTest, NothingIsMeasuredOrReadWhereItIsSwitchedOff) {
 }
 
 // Entries that are complete, with content that this program never writes.
-TEST_F(ProfileStoreTest, StrangeContentIsIgnored) {
+TEST_F(ProfileStoreTest, ContentThatIsNotOursIsIgnored) {
   Json strange = Json::object();
   strange.set("prefill", "fast");
   ProfileCache cache({.root = folder_});
@@ -191,7 +191,7 @@ TEST_F(ProfileStoreTest, StrangeContentIsIgnored) {
   EXPECT_FALSE(store().load_costs().empty());
 }
 
-TEST_F(ProfileStoreTest, ALadderByCostIsPlannedWithWhatIsKnown) {
+TEST_F(ProfileStoreTest, AnAutomaticLadderUsesTheKnownCosts) {
   CostTable flat;  // a larger graph costs no more, so one size is enough
   for (const std::int64_t size : {4, 2048}) flat.add(RunnerKind::kPrefill, size, 1.0);
   ProfileStore(options_, plan(), device_).save(flat);

@@ -136,7 +136,7 @@ TEST_F(SchedulerTest, AdmissionKeepsTheOrder) {
   EXPECT_EQ(available(), 5);
 }
 
-TEST_F(SchedulerTest, RunsNoMoreThanItMay) {
+TEST_F(SchedulerTest, RunsNoMoreRequestsThanItsLimit) {
   Scheduler& scheduler = make({.chunk = 64, .max_running = 2});
   for (int id = 1; id <= 3; ++id) scheduler.add(sequence(id, 2, 2));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:2* 2:2*", "1:1* 2:1*", "3:2*", "3:1*"));
@@ -163,7 +163,7 @@ TEST_F(SchedulerTest, RemovingReturnsPagesWhereverTheSequenceIs) {
   EXPECT_TRUE(scheduler.idle());
 }
 
-TEST_F(SchedulerTest, SamplingRowsAreTheSequences) {
+TEST_F(SchedulerTest, SamplingParametersAreThoseOfTheSequence) {
   Scheduler& scheduler = make({.chunk = 64});
   std::unique_ptr<Sequence> one = sequence(1, 5, 3);
   one->request.sampling = {.temperature = 0.5,
@@ -206,7 +206,7 @@ std::unique_ptr<Sequence> alike(std::int64_t id, std::int64_t prompt, std::int64
   return made;
 }
 
-TEST_F(SchedulerTest, APromptLikeAnEarlierOneIsTakenFromTheCache) {
+TEST_F(SchedulerTest, APromptThatRepeatsAnEarlierOneIsTakenFromTheCache) {
   Scheduler& scheduler = make({.chunk = 64});
   scheduler.add(alike(1, 10, 3));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:10*", "1:1*", "1:1*"));
@@ -260,7 +260,7 @@ TEST_F(SchedulerTest, WithoutThePrefixCacheEverythingIsComputed) {
   EXPECT_EQ(available(), 99);
 }
 
-TEST_F(SchedulerTest, TheLastOneGivesWayWherePagesRunOut) {
+TEST_F(SchedulerTest, TheLastSequenceIsPreemptedWherePagesRunOut) {
   Scheduler& scheduler = make({.chunk = 64}, 6);
   scheduler.add(sequence(1, 4, 12));  // one page, and grows to four
   scheduler.add(sequence(2, 4, 8));   // the same, to three
@@ -273,7 +273,7 @@ TEST_F(SchedulerTest, TheLastOneGivesWayWherePagesRunOut) {
   EXPECT_EQ(available(), 5);
 }
 
-TEST_F(SchedulerTest, HigherPrioritiesComeFirstAndMakeRoom) {
+TEST_F(SchedulerTest, HigherPrioritiesComeFirstAndPreemptLowerOnes) {
   Scheduler& scheduler = make({.chunk = 64, .max_running = 2});
   scheduler.add(sequence(1, 2, 3));
   scheduler.add(sequence(2, 2, 3));

@@ -128,7 +128,7 @@ TEST(Simulation, MeasuredCostsSaveTime) {
   }
 }
 
-TEST(Simulation, WhatIsNotReplayedHasItsReason) {
+TEST(Simulation, EagerForwardsHaveTheirReason) {
   const std::vector<SimulatedRequest> requests = synthetic(50);
   SimulationOptions options{.scheduler = {.chunk = 8192}, .table = graphs_to(64)};
   const Simulation small = run(requests, options);

@@ -118,7 +118,7 @@ TEST_P(WindowCache, APrefixIsReusedWithTheSameOutputs) {
   }
 }
 
-TEST_P(WindowCache, SequencesThatPreemptEachOtherGoOnAsAlone) {
+TEST_P(WindowCache, SequencesThatPreemptEachOtherHaveTheOutputsOfRunsAlone) {
   EngineOptions tight = options();
   tight.deterministic = true;
   const std::unique_ptr<Engine> roomy = make(tight);

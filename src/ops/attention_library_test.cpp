@@ -139,7 +139,7 @@ TEST_P(AttentionLibrary, ExtendPageSizes) {
   }
 }
 
-TEST_P(AttentionLibrary, ExtendOfNothingAndOfOneRow) {
+TEST_P(AttentionLibrary, ExtendOfNoRowAndOfOneRow) {
   check_extend(make_config(GetParam(), 128, 2, 2), {});
   check_extend(make_config(GetParam(), 128, 2, 2), {{1, 1}});
 }
@@ -218,7 +218,7 @@ TEST(AttentionGroups, ReadTheirOwnPlans) {
 }
 
 // A shape that the planner does not know, and a cache of another type, run without its lists.
-TEST(AttentionGroups, WhatIsNotPlannedStillRuns) {
+TEST(AttentionGroups, UnplannedShapesRunWithoutLists) {
   Config c = make_config(DType::kBFloat16, 64, 2, 2);
   Bench bench = Bench::create(16, {{make_config(DType::kBFloat16, 128, 2, 2)}});
   const ForwardBatch batch = make_batch(kMixed, 16, 3);

@@ -117,7 +117,7 @@ TEST(PlanTiles, PacksTheHeadsOfAToken) {
   EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 1, 1, 1, 1, 0, 0, 0, 0, 0));
 }
 
-TEST(PlanTiles, AlwaysFits) {
+TEST(PlanTiles, TilesAlwaysFitTheBlocks) {
   for (std::uint32_t seed = 0; seed < 50; ++seed) {
     const std::vector<std::int32_t> lens = random_lens(1 + seed % 7, 300, seed);
     std::int64_t rows = 0;

@@ -78,7 +78,7 @@ TEST(AttentionBatches, CacheOfAnotherType) {
 }
 
 // Scores of hundreds: exp of them is far outside float32. A float32 score of 1000 is off by 1e-4, and so are weights.
-TEST(AttentionBatches, GreatScores) { check({.scale = 30}, kMixed, "great scores", 2e-3); }
+TEST(AttentionBatches, LargeScores) { check({.scale = 30}, kMixed, "great scores", 2e-3); }
 
 // A captured graph holds addresses and bucket sizes only: later replays have other lengths, pages and requests.
 TEST(AttentionReplay, ServesOtherLengths) {
@@ -112,7 +112,7 @@ TEST(AttentionReplay, ServesOtherLengths) {
 }
 
 // Rows that do not fit the bucket are a defect elsewhere; here nothing is written out of bounds.
-TEST(AttentionReplay, LeavesOutWhatPassesTheBucket) {
+TEST(AttentionReplay, LeavesOutRequestsBeyondTheBucket) {
   const Config c{};
   Bench bench = Bench::create(c.page_size);
   const ForwardBatch batch = make_batch({{2, 2}, {3, 3}}, c.page_size, 1);

@@ -99,7 +99,7 @@ TEST(Collective, ManyCallsInARow) {
   });
 }
 
-TEST(Collective, AbortFreesTheOthers) {
+TEST(Collective, AbortReleasesTheOthers) {
   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(3);
   run_ranks(3, [&](int r) {
     Communicator& own = *group[static_cast<std::size_t>(r)];
@@ -119,7 +119,7 @@ TEST(Collective, AbortFreesTheOthers) {
   });
 }
 
-TEST(Collective, ADestroyedCommunicatorIsAnAbort) {
+TEST(Collective, DestroyingACommunicatorAborts) {
   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
   run_ranks(2, [&](int r) {
     if (r == 1) {
@@ -149,7 +149,7 @@ TEST(Collective, AbortAtAnyTime) {
   }
 }
 
-TEST(Collective, RanksThatDisagreeAreToldSo) {
+TEST(Collective, RanksThatDisagreeGetAnError) {
   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
   run_ranks(2, [&](int r) {
     std::vector<float> x(8, 1.0f);
@@ -166,7 +166,7 @@ TEST(CollectiveOps, OneRankNeedsNoCommunicator) {
   EXPECT_EQ(run_op(kAllGather, kAllGatherCpu, {x}, {{"ranks", std::int64_t{1}}}).results[0].bytes, x.bytes);
 }
 
-TEST(CollectiveOps, RecordedGraphsMeet) {
+TEST(CollectiveOps, RecordedGraphsExchangeData) {
   if (on_cuda()) GTEST_SKIP() << "ranks of one process are the CPU's";
   constexpr int kRanks = 2;
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(kRanks);

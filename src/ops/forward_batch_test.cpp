@@ -42,7 +42,7 @@ struct BadBatch {
 
 class ForwardBatchRefuses : public ::testing::TestWithParam<BadBatch> {};
 
-TEST_P(ForwardBatchRefuses, WithTheEntry) {
+TEST_P(ForwardBatchRefuses, NamesTheWrongEntry) {
   ForwardBatch batch = good_batch();
   GetParam().spoil(batch);
   const Status status = batch.check();

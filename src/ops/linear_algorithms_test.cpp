@@ -15,7 +15,7 @@ OpaqueAlgorithm algorithm_of(std::uint64_t first) {
   return {first, 0, ~std::uint64_t{0}, 0x0123456789abcdef, 1, 2, 3, first << 32};
 }
 
-TEST(LinearAlgorithms, GoThroughJsonByShape) {
+TEST(LinearAlgorithms, ComeBackFromJsonByShape) {
   const LinearShape base{.m = 8, .n = 16, .k = 32, .dtype = ir::DType::kBFloat16, .bias = false, .any_rows = false};
   std::vector<LinearShape> shapes(7, base);
   shapes[1].m = 9;
@@ -43,7 +43,7 @@ TEST(LinearAlgorithms, GoThroughJsonByShape) {
   EXPECT_EQ(after.remembered(base), algorithm_of(77)) << "a newer choice counts";
 }
 
-TEST(LinearAlgorithms, AreKeptForSoManyProblemsAndNoMore) {
+TEST(LinearAlgorithms, AreKeptForALimitedNumberOfProblems) {
   const auto shape = [](std::int64_t m) { return LinearShape{.m = m, .n = 16, .k = 32}; };
   const auto most = static_cast<std::int64_t>(LinearAlgorithms::kMost);
   LinearAlgorithms before;
@@ -59,7 +59,7 @@ TEST(LinearAlgorithms, AreKeptForSoManyProblemsAndNoMore) {
   EXPECT_EQ(after.remembered(shape(most + 9)), algorithm_of(2)) << "this process's own come first";
 }
 
-TEST(LinearAlgorithms, OtherFormsAreRefusedWhole) {
+TEST(LinearAlgorithms, MalformedJsonIsRefusedAsAWhole) {
   const std::string hex(128, 'a');
   const std::string good = R"(["bf16",1,2,3,false,true,")" + hex + R"("])";
   LinearAlgorithms algorithms;
@@ -103,7 +103,7 @@ void check_product(std::int64_t m) {
 }
 
 // An algorithm that the library chose for other rows is taken up for these; a made-up one is found out.
-TEST(LinearAlgorithms, ALibraryTakesUpWhatServesAndRefusesTheRest) {
+TEST(LinearAlgorithms, TheLibraryUsesWhatServesAndRefusesTheRest) {
   const Backend& backend = **testing::test_devices().backend(testing::test_device().properties().type);
   if (backend.export_algorithms == nullptr) GTEST_SKIP() << "this device's libraries choose no algorithms";
   EXPECT_FALSE(backend.versions().empty());

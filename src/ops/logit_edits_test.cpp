@@ -137,7 +137,7 @@ TEST(LogitEdits, InfiniteOffsetsMasksAndNaN) {
   EXPECT_THAT(out.values(), ::testing::ElementsAre(-kInf, -kInf, ::testing::IsNan(), 2, -kInf, -kInf, 3, 2));
 }
 
-TEST(LogitEdits, WhatIsOutsideTheListsIsLeftOut) {
+TEST(LogitEdits, EntriesOutsideTheListsAreLeftOut) {
   const HostTensor logits = testing::random_tensor(DType::kFloat32, {5, 40}, 1);
   std::vector<HostTensor> in = operands(logits, std::vector<RowEdits>(5));
   for (const auto& [row, first, count, mask] :

@@ -154,7 +154,7 @@ TEST(NativeForm, KeepsSymbols) {
   }
 }
 
-TEST(NativeForm, EveryOneIsCompared) {
+TEST(NativeForm, EveryNativeFormIsCompared) {
   std::set<std::string> compared;
   for (const Case& c : cases()) compared.insert(c.op);
   std::set<std::string> declared;

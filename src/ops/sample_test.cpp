@@ -265,7 +265,7 @@ TEST(Sample, DrawsFollowTheDistribution) {
 }
 
 // Which tokens may be drawn: exactly the kept ones, ties at the edge by id.
-TEST(Sample, KeepsExactlyTheSetAskedFor) {
+TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   const HostTensor logits = testing::make_tensor(DType::kFloat32, {1, 6}, std::vector<double>{1, 3, 2, 3, 2, 0});
   const auto support = [&](int top_k, double top_p, double min_p = 0) {
     std::vector<Draw> draws(2000, {.temperature = 2, .top_k = top_k, .top_p = top_p, .min_p = min_p});

@@ -29,7 +29,7 @@ class StepBufferTest : public ::testing::Test {
   StepBuffer step_;
 };
 
-TEST_F(StepBufferTest, StartsWithZerosAndCarriesWhatWasWritten) {
+TEST_F(StepBufferTest, StartsWithZerosAndUploadsWhatWasWritten) {
   const std::size_t first = step_.reserve(10);
   const std::size_t second = step_.reserve(300);
   const std::size_t third = step_.reserve(1);
@@ -46,7 +46,7 @@ TEST_F(StepBufferTest, StartsWithZerosAndCarriesWhatWasWritten) {
   EXPECT_EQ(at(third), 3);
 }
 
-TEST_F(StepBufferTest, NeighboursAreOneCopyAndStrangersAreTwo) {
+TEST_F(StepBufferTest, NearRangesAreOneCopyAndDistantOnesAreTwo) {
   const std::size_t near = step_.reserve(1000);
   const std::size_t gap = step_.reserve(100 << 10);
   const std::size_t far = step_.reserve(1000);
@@ -68,7 +68,7 @@ TEST_F(StepBufferTest, NeighboursAreOneCopyAndStrangersAreTwo) {
   EXPECT_EQ(at(far), 2);
 }
 
-TEST_F(StepBufferTest, AFailedUploadIsCarriedByTheNext) {
+TEST_F(StepBufferTest, TheNextUploadCarriesWhatAFailedOneDidNot) {
   const std::size_t offset = step_.reserve(64);
   ASSERT_TRUE(step_.allocate(*device_, *stream_).ok());
   write(offset, 5, 64);

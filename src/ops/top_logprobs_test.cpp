@@ -75,7 +75,7 @@ TEST(TopLogprobs, AgreesWithTheDefinition) {
             some_targets(3, vocab), "vocabulary " + std::to_string(vocab) + ", range " + std::to_string(range));
 }
 
-TEST(TopLogprobs, TiesGoByIdAndOrderIsNoMatter) {
+TEST(TopLogprobs, TiesGoByIdWhereverTheyLie) {
   check(testing::filled_tensor(DType::kFloat32, {2, 10000}, 3), {0, 9999}, "all equal");
   for (const bool ascending : {false, true}) {
     HostTensor x = testing::poisoned_tensor(DType::kFloat32, {1, 9001});

@@ -60,7 +60,7 @@ TEST(CaptureModes, LazySizesAreCapturedWhenFirstWanted) {
   EXPECT_THAT(bench.runner->decode().report().captured, ElementsAre(1));
 }
 
-TEST(CaptureModes, ALazySizeThatCannotBeCapturedIsPassedOver) {
+TEST(CaptureModes, ALazySizeThatCannotBeCapturedIsSkipped) {
   RunnerBench bench = make_captured("llama", with(CaptureMode::kLazy));
   bench.device->set_plan({.end_recording_fails_at = 1});
   Decision decision;
@@ -106,7 +106,7 @@ TEST(CaptureModes, EveryCapturedSizeIsMeasuredInIdleMoments) {
   EXPECT_EQ(work_until_done(*bench.runner), 0);
 }
 
-TEST(CaptureModes, NothingIsMeasuredWhereThatIsOff) {
+TEST(CaptureModes, NothingIsMeasuredWhereMeasuringIsOff) {
   RunnerOptions options = with(CaptureMode::kEager);
   options.measure_costs = false;
   RunnerBench bench = make_captured("llama", options);
@@ -116,7 +116,7 @@ TEST(CaptureModes, NothingIsMeasuredWhereThatIsOff) {
 }
 
 // Destroying a runner frees everything, whatever it did before.
-TEST(CaptureModes, NothingIsLeftOfARunner) {
+TEST(CaptureModes, DestroyingARunnerFreesEverything) {
   for (const CaptureMode mode : {CaptureMode::kEager, CaptureMode::kLazy, CaptureMode::kCore}) {
     for (const FaultPlan& faults :
          {FaultPlan{}, FaultPlan{.end_recording_fails_at = 3}, FaultPlan{.replay_fails_at = 2}}) {

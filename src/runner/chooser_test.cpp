@@ -195,7 +195,7 @@ TEST(Chooser, TheNextStepFindsTheEditedToken) {
 }
 
 // More wanted rows than the head takes in one run, and more sampled rows than choose takes.
-TEST(Chooser, ForwardsOfManyRowsComeInOrder) {
+TEST(Chooser, ForwardsOfManyRowsKeepTheirOrder) {
   RunnerOptions options = small_options();
   options.max_tokens = 600;
   options.max_requests = 150;
@@ -270,7 +270,7 @@ TEST(Chooser, ResultsOfTwoForwardsInFlightStayApart) {
   EXPECT_EQ(copy(two), second_alone);
 }
 
-TEST(Chooser, PlainBatchesLaunchNothingForIt) {
+TEST(Chooser, PlainBatchesLaunchNothingForEdits) {
   RunnerBench bench = make_captured("llama", small_options());
   bench.logits(kThree, Rows::kNone);
   const ForwardBatch next = make_batch(kThreeNext, Rows::kAll);

@@ -50,7 +50,7 @@ TEST(CostTable, ASmallerSizeCostsNoMoreThanALargerOne) {
   EXPECT_EQ(CostTable::from_json(table.to_json()).value().ms(kPrefill, 48), 1.75);
 }
 
-TEST(CostTable, KnowsNothingOfWhatWasNotMeasured) {
+TEST(CostTable, HasNoCostWithoutMeasurements) {
   const CostTable table = measured();
   EXPECT_EQ(table.ms(kDecode, 7), std::nullopt) << "one size of a runner says nothing of others";
   EXPECT_EQ(table.ms(kDecode, 9), std::nullopt);
@@ -72,7 +72,7 @@ TEST(CostTable, TheSmallestMeasurementStays) {
   EXPECT_EQ(table.size(), 6u);
 }
 
-TEST(CostTable, ComesBackFromItsText) {
+TEST(CostTable, IsTheSameAfterJson) {
   const std::string text = measured().to_json().dump();
   EXPECT_EQ(
       text,

@@ -46,7 +46,7 @@ float* weight(RunnerBench& bench, const std::string& name) {
 
 class DebugModeOf : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(DebugModeOf, ChangesNoBitAndRefusesNothing) {
+TEST_P(DebugModeOf, ChangesNoBitAndRefusesNoSoundForward) {
   RunnerOptions options = debug_options();
   RunnerBench checked = make_captured(GetParam(), options);
   options.debug = false;
@@ -67,7 +67,7 @@ TEST_P(DebugModeOf, ChangesNoBitAndRefusesNothing) {
 INSTANTIATE_TEST_SUITE_P(Goldens, DebugModeOf,
                          ::testing::Values("llama", "llama3-rope-tied", "mistral-swa", "qwen2", "qwen2-swa", "qwen3"));
 
-TEST(DebugMode, EditsLogprobsAndHiddenStatesPassIt) {
+TEST(DebugMode, EditsLogprobsAndHiddenStatesPassItsChecks) {
   const auto outputs_of = [](const RunnerOptions& options) {
     RunnerBench bench = make_captured("llama", options);
     std::vector<float> left;

@@ -40,7 +40,7 @@ TEST(DecodeShapes, TwoTokensOfEachRequestRunOnADecodeGraphOfTwoRowsARequest) {
   EXPECT_LE(greatest_difference(graph, eager), 1e-5);
 }
 
-TEST(DecodeShapes, ABatchThatIsNotTwoTokensEachTakesThePrefillRunner) {
+TEST(DecodeShapes, ABatchWithoutTwoTokensEachTakesThePrefillRunner) {
   RunnerBench bench = make_captured("llama", two_tokens_each());
   bench.logits(kPrompts);
   Decision decision;
@@ -51,7 +51,7 @@ TEST(DecodeShapes, ABatchThatIsNotTwoTokensEachTakesThePrefillRunner) {
   EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
 }
 
-TEST(DecodeShapes, VerifyComparesThemToo) {
+TEST(DecodeShapes, VerifyComparesDecodeGraphsOfTwoTokens) {
   RunnerBench bench = make_captured("llama", two_tokens_each());
   const Result<VerifyReport> report = verify(*bench.runner, false);
   ASSERT_TRUE(report.ok()) << report.status().to_string();

@@ -175,7 +175,7 @@ TEST(Dispatch, NeverPadsDownAndNeverMoreThanToTheNextSize) {
   }
 }
 
-TEST(Dispatch, ABatchsShapeIsWhatItsRowsAre) {
+TEST(Dispatch, ABatchHasTheShapeOfItsRows) {
   ForwardBatch batch;
   batch.input_ids = {TokenId(1), TokenId(2)};
   batch.query_lens = {1, 1};
@@ -255,7 +255,7 @@ CostTable cheap_launches() {
   return costs;
 }
 
-TEST(SplitTokens, TwoReplaysTakeThePlaceOfMuchPadding) {
+TEST(SplitTokens, TwoReplaysReplaceMuchPadding) {
   const CostTable costs = cheap_launches();
   const DispatchTable table = with_costs({64, 512, 1024, 4096}, costs);
   EXPECT_EQ(split_tokens(1030, table), 1024) << "1.124 + 0.164 ms against 4.196";
@@ -276,7 +276,7 @@ TEST(SplitTokens, PartsDoNotComeCheaperThanTheWholeUnpadded) {
   EXPECT_EQ(split_tokens(4030, with_costs({64, 2048, 4096}, costs)), 4030);
 }
 
-TEST(SplitTokens, AboveTheLargestSizeTheCheaperWayIsTaken) {
+TEST(SplitTokens, AboveTheLargestSizeTheCheaperPlanIsTaken) {
   const CostTable cheap = cheap_launches();
   EXPECT_EQ(split_tokens(8192, with_costs({64, 1024, 4096}, cheap)), 4096);
   EXPECT_EQ(split_tokens(600, with_costs({64}, cheap)), 64) << "ten replays of 0.164 ms against 9.6 ms";
@@ -290,7 +290,7 @@ TEST(SplitTokens, AboveTheLargestSizeTheCheaperWayIsTaken) {
   EXPECT_EQ(dispatch(extend(4096), with_costs({64, 1024}, dear)).reason, Reason::kAboveLargestSize);
 }
 
-TEST(SplitTokens, AlwaysComesToAnEndInSizesThatAreThere) {
+TEST(SplitTokens, AlwaysEndsAndUsesOnlyCapturedSizes) {
   const CostTable costs = cheap_launches();
   for (const CostTable* known : {static_cast<const CostTable*>(nullptr), &costs, &kCosts}) {
     DispatchTable table = kLarge;
@@ -308,7 +308,7 @@ TEST(SplitTokens, AlwaysComesToAnEndInSizesThatAreThere) {
   }
 }
 
-TEST(Dispatch, ReasonsHaveTextsAndNamesOfTheirOwn) {
+TEST(Dispatch, EveryReasonHasItsOwnNameAndText) {
   std::set<std::string_view> names;
   for (int r = 0; r < kNumReasons; ++r) {
     const auto reason = static_cast<Reason>(r);

@@ -29,14 +29,14 @@ TEST(GraphBudget, WhatFitsIsKept) {
   EXPECT_EQ(kept.bytes, 320);
 }
 
-TEST(GraphBudget, OfEvenlySpacedSizesThoseThatSaveLeastGoFirst) {
+TEST(GraphBudget, EvenlySpacedSizesThatSaveLeastAreDroppedFirst) {
   // The sizes between 96 and 128 save little padding against the next larger one; 1 is far from 64.
   const BudgetedSizes kept = fit_graph_budget(ladder({1, 64, 120, 124, 128}, 1), kNone, 3);
   EXPECT_THAT(kept.prefill, ElementsAre(1, 64, 128));
   EXPECT_THAT(kept.dropped_prefill, ElementsAre(120, 124));
 }
 
-TEST(GraphBudget, NeighboursAreValuedAnew) {
+TEST(GraphBudget, NeighboursOfADroppedSizeAreValuedAgain) {
   // 120 and 124 are each worth little while both are there. Once one is dropped the other is worth more than 126, which
   // is dropped next.
   const BudgetLadder sizes = ladder({64, 120, 124, 126, 128}, 1);
@@ -61,7 +61,7 @@ TEST(GraphBudget, AHistogramOverrulesThePrior) {
   EXPECT_THAT(fit_graph_budget(sizes, kNone, 2).prefill, ElementsAre(64, 128));
 }
 
-TEST(GraphBudget, ValueIsByTheByte) {
+TEST(GraphBudget, ValueIsCountedPerByte) {
   // The same ladder twice: sizes that take ten times the memory are dropped first.
   const std::vector<std::int64_t> sizes = {1, 2, 4, 8};
   const BudgetedSizes dear_prefill = fit_graph_budget(ladder(sizes, 10), ladder(sizes, 1), 24);
@@ -72,7 +72,7 @@ TEST(GraphBudget, ValueIsByTheByte) {
   EXPECT_EQ(dear_decode.decode.size(), 2u);
 }
 
-TEST(GraphBudget, ThePrefillsLargestGoesLast) {
+TEST(GraphBudget, TheLargestPrefillSizeIsDroppedLast) {
   const BudgetLadder prefill = ladder({4, 8, 16}, 100);
   const BudgetLadder decode = ladder({1, 2}, 100);
   // No forward uses the largest size, and it is kept all the same.
@@ -87,7 +87,7 @@ TEST(GraphBudget, ThePrefillsLargestGoesLast) {
   EXPECT_EQ(none.bytes, 0);
 }
 
-TEST(GraphBudget, TheLargestOfDecodeIsWorthItsForwardsWhole) {
+TEST(GraphBudget, TheLargestDecodeSizeIsWorthAllItsForwards) {
   // Without size 8 half of the forwards would have no graph; without size 4 the other half is padded.
   BudgetLadder decode = ladder({4, 8}, 1);
   decode.histogram = {{4, 10}, {8, 10}};

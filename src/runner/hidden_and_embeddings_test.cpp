@@ -91,7 +91,7 @@ ForwardBatch with_embeddings(ForwardBatch batch, const std::vector<std::size_t>&
   return batch;
 }
 
-TEST(InputEmbeddings, OfATokenAreAsGoodAsItsId) {
+TEST(InputEmbeddings, OfATokenGiveTheSameAsItsId) {
   RunnerBench bench = make_captured("llama", small_options());
   const std::int64_t width = bench.runner->hidden_size();
   const auto expect_equal = [&](const ForwardBatch& batch, const std::vector<std::size_t>& tokens, RunnerKind runner) {

@@ -44,7 +44,7 @@ TEST(KvStorage, APageIsCountedOverTheLayersOfItsGroup) {
   EXPECT_THAT(*KvStorage::page_bytes(pages_and_slots()), ElementsAre(3 * 5 * 2, 2 * 5 * 4 + 4));
 }
 
-TEST(KvStorage, AStateOfNoGroupIsRefused) {
+TEST(KvStorage, AStateWithoutAGroupIsRefused) {
   ir::Graph graph = pages_and_slots();
   graph.cache_groups.pop_back();
   EXPECT_THAT(KvStorage::page_bytes(graph).status().message(),

@@ -57,7 +57,7 @@ TEST(ModelRunnerFaults, ASizeThatCannotBeCapturedIsDroppedAndServedEagerly) {
   }
 }
 
-TEST(ModelRunnerFaults, DispatchKnowsWhatWasDropped) {
+TEST(ModelRunnerFaults, DispatchSkipsDroppedSizes) {
   RunnerBench bench = make_bench("llama", small_options());
   bench.device->set_plan({.begin_recording_fails_at = 1});
   ASSERT_TRUE(bench.runner->capture().ok());
@@ -70,7 +70,7 @@ TEST(ModelRunnerFaults, DispatchKnowsWhatWasDropped) {
 }
 
 // Forwards of the largest size must run, with graphs or without.
-TEST(ModelRunnerFaults, NoMemoryForTheLargestForwardIsToldAtTheStart) {
+TEST(ModelRunnerFaults, NoMemoryForTheLargestForwardIsAnErrorOfTheStart) {
   RunnerBench bench = make_bench("llama", small_options());
   bench.device->set_plan({.out_of_memory_at = 1});
   const Status captured = bench.runner->capture();
@@ -99,7 +99,7 @@ TEST(ModelRunnerFaults, OutOfMemoryAnywhereIsAnErrorAndNeverACrash) {
   }
 }
 
-TEST(ModelRunnerFaults, AForwardThatFailsLeavesTheNextOneRight) {
+TEST(ModelRunnerFaults, TheForwardAfterAFailedOneIsRight) {
   RunnerBench bench = make_captured("llama", small_options());
   const std::vector<float> want = bench.logits(kPrompt);
   const std::vector<float> want_eager = bench.logits(kPrompt, Rows::kAll, true);

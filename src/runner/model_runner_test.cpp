@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(ModelRunner, ForwardWays, ::testing::Values("llama", "q
                            return text;
                          });
 
-TEST(ModelRunner, MoreRowsThanTheHeadTakesComeInOrder) {
+TEST(ModelRunner, MoreRowsThanTheHeadTakesKeepTheirOrder) {
   RunnerOptions options = small_options();
   options.max_tokens = 600;
   options.context_length = 600;
@@ -241,7 +241,7 @@ TEST(ModelRunner, ManyEagerSizesDoNotEvictCapturedOnes) {
   EXPECT_EQ(bench.runner->prefill().executable().num_captured(), 2);
 }
 
-TEST(ModelRunner, MemoryIsByWhatTakesIt) {
+TEST(ModelRunner, MemoryIsReportedByUse) {
   const RunnerOptions options = small_options();
   RunnerBench bench = make_captured("llama", options);
   const ModelConfig config = *ModelConfig::read(TESSERA_SOURCE_DIR "/tests/data/goldens/llama", built_in_families());
@@ -263,7 +263,7 @@ TEST(ModelRunner, ReportsWhatItCaptured) {
   EXPECT_GT(bench.runner->prefill().report().graphs.nodes, 0);
 }
 
-TEST(ModelRunner, SwitchesDecideWhatIsCaptured) {
+TEST(ModelRunner, SwitchesDecideWhichRunnersAreCaptured) {
   const auto decided = [](bool prefill, bool decode, const std::vector<TestRequest>& requests) {
     RunnerOptions options = small_options();
     options.graphs.prefill = prefill;
@@ -282,7 +282,7 @@ TEST(ModelRunner, SwitchesDecideWhatIsCaptured) {
   EXPECT_EQ(decided(false, false, prompt), Reason::kGraphsDisabled);
 }
 
-TEST(ModelRunner, RefusesForwardsThatContradictItself) {
+TEST(ModelRunner, RefusesInconsistentForwards) {
   RunnerBench bench = make_captured("llama", small_options());
   const auto refused = [&](const ForwardInputs& inputs) { return bench.runner->forward(inputs).status().message(); };
   EXPECT_THAT(refused({.batch = make_batch({{ids(49)}}, Rows::kLast)}),
@@ -307,7 +307,7 @@ TEST(ModelRunner, RefusesForwardsThatContradictItself) {
   EXPECT_LT(greatest_difference(bench.logits(kThree), bench.logits(kThree)), 1e-9) << "still usable";
 }
 
-TEST(ModelRunner, NoWantedRowsIsAForwardToo) {
+TEST(ModelRunner, AForwardMayWantNoRows) {
   RunnerBench bench = make_captured("llama", small_options());
   const Result<ForwardOutputs> outputs = bench.runner->forward({.batch = make_batch({{ids(4)}}, Rows::kNone)});
   ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();

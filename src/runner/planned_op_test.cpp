@@ -63,7 +63,7 @@ KernelTable planned_kernels(std::string_view op = "silu_mul") {
                              .planner = &kTokenCountPlanner});
 }
 
-TEST(PlannedOp, ASecondOnePlansEveryForwardAndItsKernelReadsThatPlanFromACapturedGraph) {
+TEST(PlannedOp, ItsPlanIsMadeForEveryForwardAndReadByACapturedGraph) {
   const KernelTable kernels = planned_kernels();
   RunnerOptions options = small_options();
   options.kernels = &kernels;
@@ -114,7 +114,7 @@ TEST(PlannedOp, ARefusalFailsTheForwardAndLeavesTheNextOneUsable) {
   bench.logits({{ids(5)}}, testing::Rows::kLast);
 }
 
-TEST(OpPlans, PredictedBytesAreWhatPlansTake) {
+TEST(OpPlans, PlansTakeThePredictedBytes) {
   const KernelTable kernels = planned_kernels();
   RunnerBench bench = make_bench("llama", small_options());
   const ModelConfig config =
@@ -139,7 +139,7 @@ TEST(OpPlans, PredictedBytesAreWhatPlansTake) {
   EXPECT_THAT(found, ::testing::UnorderedElementsAre("attention/0", "attention/1", "silu_mul/0"));
 }
 
-TEST(FindPlan, SaysWhichOperatorAndGroupHaveNone) {
+TEST(FindPlan, TheErrorNamesOperatorAndGroup) {
   ir::Node node{.op = "attention"};
   node.attributes = {{"group", std::int64_t{3}}};
   const ForwardContext context;

@@ -52,7 +52,7 @@ std::string repeated(const std::string& part, int count) {
   return out;
 }
 
-TEST(BadRequest, BodiesThatAreNoJsonObject) {
+TEST(BadRequest, BodiesThatAreNotAJsonObject) {
   const std::vector<BadRequest> cases = {
       {"", "", "not valid JSON"},
       {"{", "", "not valid JSON"},

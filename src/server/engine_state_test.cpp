@@ -140,7 +140,7 @@ TEST_F(EngineStateTest, MemoryIsTheEnginesReport) {
   EXPECT_EQ(kinds.size(), 7U);
 }
 
-TEST(Page, IsCompleteAndHasItsPolicy) {
+TEST(Page, IsCompleteAndHasItsSecurityPolicy) {
   const HttpResponse response = page_response();
   EXPECT_EQ(response.content_type, "text/html; charset=utf-8");
   EXPECT_LT(response.body.size(), 100'000U);

@@ -121,7 +121,7 @@ TEST(HttpHalfClosed, AnUnfinishedRequestIsRefused) {
   EXPECT_TRUE(silent.at_end());
 }
 
-TEST(HttpSlowReader, IsDroppedWhenItTakesNothing) {
+TEST(HttpSlowReader, IsDroppedWhenItReadsNothing) {
   Held held;
   TestServer server(
       [&](HttpExchange exchange) {
@@ -135,7 +135,7 @@ TEST(HttpSlowReader, IsDroppedWhenItTakesNothing) {
   EXPECT_TRUE(eventually([&] { return held.gone == 1; }));
 }
 
-TEST(HttpSlowReader, IsServedWhileItTakesSomething) {
+TEST(HttpSlowReader, IsServedWhileItReadsSomething) {
   constexpr std::size_t kBytes = 24 << 20;
   TestServer server([](HttpExchange exchange) { exchange.respond({.body = std::string(kBytes, 'a')}); },
                     {.write_timeout_s = 1.5});
@@ -152,7 +152,7 @@ TEST(HttpSlowReader, IsServedWhileItTakesSomething) {
   EXPECT_EQ(server.ask(get("/")).body.size(), kBytes);
 }
 
-TEST(HttpSlowReader, IsDroppedWhenTooMuchWaits) {
+TEST(HttpSlowReader, IsDroppedWhenTooMuchIsUnsent) {
   constexpr std::size_t kLimit = 1 << 20;
   Held held;
   std::size_t written = 0;
@@ -207,7 +207,7 @@ TEST(HttpStop, LetsAnswersEndAndClosesTheRest) {
   EXPECT_EQ(held.gone, 0);
 }
 
-TEST(HttpStop, AnnouncesTheEndInLaterHeads) {
+TEST(HttpStop, LaterAnswersAnnounceTheEnd) {
   Held held;
   TestServer server(held.handler(false));
   Client client = server.connect();
@@ -244,14 +244,14 @@ TEST(HttpStop, ASecondCallShortensTheWait) {
   EXPECT_TRUE(server.run_has_returned(kPatienceMs));
 }
 
-TEST(HttpStop, BeforeRunIsRemembered) {
+TEST(HttpStop, AStopBeforeRunTakesEffect) {
   auto http = HttpServer::create({.port = 0}, echo);
   ASSERT_TRUE(http.ok());
   (*http)->stop(60);
   (*http)->run();
 }
 
-TEST(HttpStop, AServerThatNeverRanIsGivenBack) {
+TEST(HttpStop, AServerThatNeverRanCanBeDestroyed) {
   const std::ptrdiff_t before = count_open_files();
   {
     auto http = HttpServer::create({.port = 0}, echo);

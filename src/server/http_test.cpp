@@ -89,7 +89,7 @@ TEST(Http, ReadsChunkedBodies) {
   EXPECT_EQ(client.ask(get("/")).status, 200);
 }
 
-TEST(Http, AsksForABodyThatIsHeldBack) {
+TEST(Http, AsksForABodyThatTheClientHoldsBack) {
   TestServer server;
   Client client = server.connect();
   EXPECT_EQ(client.ask("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").status, 100);

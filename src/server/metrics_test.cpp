@@ -226,7 +226,7 @@ TEST(Metrics, VllmNames) {
   expect_own(found);
 }
 
-TEST(Metrics, ThroughputIsOfTheTimeSinceTheScrapeBefore) {
+TEST(Metrics, ThroughputIsOfTheTimeSinceTheLastScrape) {
   ServerMetrics metrics(MetricsStyle::kSglang, "demo");
   EngineStats stats = idle_stats();
   const auto start = steady_clock::now() + std::chrono::seconds(1);

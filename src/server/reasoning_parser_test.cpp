@@ -89,7 +89,7 @@ TEST(ReasoningParser, CutsMakeNoDifference) {
   }
 }
 
-TEST(ReasoningParser, HandsOutCertainTextAtOnce) {
+TEST(ReasoningParser, TextWhoseKindIsCertainIsSentAtOnce) {
   ReasoningParser parser = *ReasoningParser::create("qwen3", false);
   EXPECT_EQ(parser.push("<think>ab").reasoning, "ab");
   EXPECT_TRUE(parser.in_reasoning());

@@ -137,7 +137,7 @@ TEST(Requests, CompletionPromptsInEveryForm) {
                   .logprobs.prompt.has_value());
 }
 
-TEST(Requests, ChatPromptsAreTheTemplatesText) {
+TEST(Requests, ChatPromptsAreRenderedByTheTemplate) {
   EXPECT_EQ(chat_prompt(R"("messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])"),
             "system:s;user:u;assistant:");
   EXPECT_EQ(chat_prompt(R"("messages": [{"role": "developer", "content": "s"}, {"role": "user",

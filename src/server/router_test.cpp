@@ -39,7 +39,7 @@ TEST(Router, ErrorsListTheAcceptedMethods) {
   EXPECT_EQ(router.find("GET", "/nothing").error().message, "there is nothing at /nothing");
 }
 
-TEST(Router, KeysAreComparedWhole) {
+TEST(Router, KeysAreComparedInFull) {
   EXPECT_TRUE(holds_key("Bearer secret", "secret"));
   for (const char* wrong : {"", "secret", "Bearer ", "Bearer secre", "Bearer secretsecret", "Bearer Secret",
                             "Basic secret", "Bearer secret "}) {

@@ -163,7 +163,7 @@ TEST_F(ServerTest, ChatsEndAndCount) {
   EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n"));
 }
 
-TEST_F(ServerTest, ConstrainedOutputHasItsForm) {
+TEST_F(ServerTest, ConstrainedOutputFollowsItsGrammar) {
   if (!GrammarCompiler::available()) GTEST_SKIP() << "this build has no grammars";
   const Running running(engine());
   const std::string schema = R"({"type": "object", "properties": {"x": {"enum": [1, 2]}}, "required": ["x"],
@@ -230,7 +230,7 @@ TEST_F(ServerTest, MetricsCountAnswersAndTokens) {
   EXPECT_THAT(metrics.body, Not(HasSubstr("/no/such/path")));
 }
 
-TEST_F(ServerTest, TheKeyIsNeededButForHealth) {
+TEST_F(ServerTest, EveryRouteButHealthNeedsTheKey) {
   ServerOptions options;
   options.api_key = "secret";
   const Running running(engine(), options);
@@ -245,7 +245,7 @@ std::int64_t stat(const Running& running, const char* name) {
   return running.json(get("/get_server_info")).find("stats")->find(name)->as_int();
 }
 
-TEST_F(ServerTest, AClientThatLeavesIsCancelled) {
+TEST_F(ServerTest, TheRequestsOfAClientThatLeavesAreCancelled) {
   const Running running(engine());
   const std::int64_t before = stat(running, "output_tokens");
   Client client(running.port);

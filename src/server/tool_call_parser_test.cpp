@@ -168,12 +168,12 @@ TEST(ToolCallParser, ArgumentsInsideAStringOrMissing) {
             (Parsed{"", {{"get", "{}"}}}));
 }
 
-TEST(ToolCallParser, WithoutToolsAnyNameIsAFunctions) {
+TEST(ToolCallParser, WithoutToolsEveryNameIsAccepted) {
   ToolCallParser parser = *ToolCallParser::create("hermes", Json(), [] { return "x"; });
   EXPECT_EQ(parser.push(R"(<tool_call>{"name": "any", "arguments": {}})").calls.at(0).name, "any");
 }
 
-TEST(ToolCallParser, HandsOutCertainTextAtOnce) {
+TEST(ToolCallParser, TextThatIsSurelyContentIsSentAtOnce) {
   ToolCallParser parser = make_parser("hermes");
   EXPECT_EQ(parser.push("Hi <").content, "Hi");
   EXPECT_EQ(parser.push("b").content, " <b");

@@ -179,7 +179,7 @@ constexpr double kMostSeconds = 1;
 constexpr double kMostSeconds = 30;
 #endif
 
-TEST(Template, RunawayTemplatesStop) {
+TEST(Template, TemplatesWithoutEndAreStopped) {
   for (const char* source : {
            "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
            "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}",

@@ -23,7 +23,7 @@ std::string text_of(const Json& item, const char* name) {
   return value != nullptr && value->is_string() ? value->as_string() : "";
 }
 
-TEST(SharedTemplates, UnitCasesAreEqual) {
+TEST(SharedTemplates, UnitCasesEqualJinja2) {
   const std::string path = shared_data("chat_templates/unit_cases.json");
   if (path.empty()) GTEST_SKIP() << "no shared data: chat_templates";
   const Json cases = *Json::read_file(path);
@@ -42,7 +42,7 @@ TEST(SharedTemplates, UnitCasesAreEqual) {
   fmt::print("{} unit cases equal\n", equal);
 }
 
-TEST(SharedTemplates, ModelCasesAreEqual) {
+TEST(SharedTemplates, ModelCasesEqualJinja2) {
   const std::string path = shared_data("chat_templates/llama.cpp/test-chat-template_cases.json");
   if (path.empty()) GTEST_SKIP() << "no shared data: chat_templates";
   const Json file = *Json::read_file(path);
