@@ -1,7 +1,8 @@
-// Passes the engine's events from its thread to the I/O thread. Two lists are swapped, so that neither side
-// allocates once both have their size.
+// Passes the engine's events from its thread to the I/O thread. Two lists are swapped and keep their memory, so that
+// neither side allocates until the I/O thread falls behind by more events than the queue was made for.
 #pragma once
 
+#include <cstddef>
 #include <iterator>
 #include <mutex>
 #include <span>
@@ -14,6 +15,12 @@ namespace tessera {
 
 class EventQueue {
  public:
+  // `events`: how many each list has room for from the start. A larger backlog makes the lists grow.
+  explicit EventQueue(std::size_t events) {
+    pending_.reserve(events);
+    taken_.reserve(events);
+  }
+
   // On the engine's thread. Takes the events; true where the queue was empty, so that the reader has to be woken.
   bool push(std::span<EngineThread::Event> events) {
     const std::lock_guard lock(mutex_);

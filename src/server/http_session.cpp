@@ -19,7 +19,8 @@ namespace {
 namespace net = boost::asio;
 using boost::system::error_code;
 
-constexpr std::size_t kKeptBuffer = 256 * 1024;  // one that has grown beyond is given back once it is empty
+constexpr std::size_t kStreamBuffer = 16 * 1024;  // at a stream's start: dozens of events, so that few streams grow it
+constexpr std::size_t kKeptBuffer = 256 * 1024;   // one that has grown beyond is given back once it is empty
 
 HttpResponse fault(int status, std::string message) {
   ApiError error{.http_status = status, .message = std::move(message), .param = {}, .code = {}};
@@ -145,6 +146,7 @@ void HttpSession::respond(const HttpResponse& response) {
 void HttpSession::start_stream(const HttpResponse& response) {
   if (exchange_->started) return;
   exchange_->started = true;
+  out_.reserve(kStreamBuffer);
   chunked_ = http_1_1_;
   std::string message = head_of(response, {.chunked = chunked_});
   if (head_only_ || response.body.empty()) return send(message);

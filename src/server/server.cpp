@@ -52,7 +52,13 @@ ApiResult<T> guarded(const Function& function, const ServedModel& model, std::st
 }  // namespace
 
 struct Server::Impl {
-  Impl(ServerOptions given, Engine& served) : options(std::move(given)), engine(served) {}
+  Impl(ServerOptions given, Engine& served)
+      : options(std::move(given)), engine(served), events(kBacklogSteps * most_events(served)) {}
+
+  // Of one step: each running request has at most one.
+  static std::size_t most_events(const Engine& served) {
+    return static_cast<std::size_t>(served.runner().options().max_requests);
+  }
 
   Status start() {
     model = TRY(ServedModel::create(options, engine));
@@ -245,6 +251,9 @@ struct Server::Impl {
   // Bodies that wait for the texts' thread, or are being read there.
   static constexpr std::size_t kMaxQueuedBytes = std::size_t{256} << 20;
   std::size_t queued_bytes = 0;
+
+  // How many full steps the I/O thread may be behind the engine before the queue of events allocates.
+  static constexpr std::size_t kBacklogSteps = 4;
 
   // In the order of their making: threads end before what they post to.
   ServerOptions options;
