@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace tessera {
@@ -33,6 +34,13 @@ struct Levels {
 
 Levels& levels() {
   static Levels instance;
+  return instance;
+}
+
+using Wording = std::function<std::string(std::string_view line)>;
+
+Wording& log_wording() {
+  static Wording instance;
   return instance;
 }
 
@@ -79,6 +87,8 @@ Status set_log_level(std::string_view spec) {
   return ok_status();
 }
 
+void set_log_wording(Wording wording) { log_wording() = std::move(wording); }
+
 bool log_enabled(LogTopic topic, LogLevel level) {
   return level >= levels().topics[topic.index()].load(std::memory_order_relaxed);
 }
@@ -86,7 +96,9 @@ bool log_enabled(LogTopic topic, LogLevel level) {
 void log_line(LogTopic topic, LogLevel level, std::string_view line) {
   constexpr spdlog::level::level_enum kTo[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
                                                spdlog::level::err, spdlog::level::off};
-  sink().log(kTo[static_cast<int>(level)], "{}: {}", kLogTopics[topic.index()].name, line);
+  const Wording& wording = log_wording();
+  const std::string written = wording ? wording(line) : std::string(line);
+  sink().log(kTo[static_cast<int>(level)], "{}: {}", kLogTopics[topic.index()].name, written);
 }
 
 }  // namespace tessera

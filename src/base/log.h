@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <functional>
+#include <string>
 #include <string_view>
 
 #include "tessera/base/status.h"
@@ -57,6 +59,10 @@ class LogTopic {
 // Sets the level of all topics ("warn") or of one ("capture=debug"). An unknown topic is an error that lists the known
 // ones.
 Status set_log_level(std::string_view spec);
+
+// Every line is written as `wording` returns it: a program can give options the names that its users know them by.
+// Called before other threads log; an empty function leaves lines as they are.
+void set_log_wording(std::function<std::string(std::string_view line)> wording);
 
 bool log_enabled(LogTopic topic, LogLevel level);
 // Thread-safe. `line` has no newline at its end.

@@ -1,5 +1,5 @@
-// Catches: a topic's level that is overwritten or applied too late, unknown topics and levels that are accepted, and
-// topics that are listed twice.
+// Catches: a topic's level that is overwritten or applied too late, unknown topics and levels that are accepted, topics
+// that are listed twice, and a program's wording that does not reach the lines.
 #include "tessera/base/log.h"
 
 #include <gmock/gmock.h>
@@ -42,6 +42,20 @@ TEST(Log, TopicsAreSortedAndUnique) {
     EXPECT_FALSE(topic.lines.empty());
     last = topic.name;
   }
+}
+
+TEST(Log, LinesAreWrittenInTheProgramsWording) {
+  ASSERT_TRUE(set_log_level("memory=warn").ok());
+  const auto written = [] {
+    ::testing::internal::CaptureStderr();
+    log_warn("memory", "lower {}", "mem_fraction_static");
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(written(), HasSubstr("memory: lower mem_fraction_static\n"));
+  set_log_wording([](std::string_view line) { return std::string(line) + ", please"; });
+  EXPECT_THAT(written(), HasSubstr("memory: lower mem_fraction_static, please\n"));
+  set_log_wording({});
+  EXPECT_THAT(written(), HasSubstr("memory: lower mem_fraction_static\n"));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // it could not. An error about a flag begins with the flag's name.
 #pragma once
 
+#include <span>
+
 #include "tessera/base/status.h"
 #include "tessera/cli/options.h"
 
@@ -14,8 +16,8 @@ Status run_chat(const ChatOptions& options);
 // Until it is told to stop.
 Status run_serve(const ServeOptions& options);
 Status run_score(const ScoreOptions& options);
-// Fails after its answer where piecewise graphs would be off.
-Status run_explain(const ExplainOptions& options);
+// `flags`: the command's. Fails after its answer where piecewise graphs would be off.
+Status run_explain(const ExplainOptions& options, std::span<const FlagValue> flags);
 // Fails after its answer where anything differs.
 Status run_verify(const VerifyOptions& options);
 Status run_bench(const BenchOptions& options);

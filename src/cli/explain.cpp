@@ -33,13 +33,13 @@ Status write_answer(const std::string& text, const ExplainOptions& options) {
 
 }  // namespace
 
-Status run_explain(const ExplainOptions& options) {
+Status run_explain(const ExplainOptions& options, std::span<const FlagValue> flags) {
   if (!options.suggest_tokens.empty()) {
     const TokenSuggestion suggestion = TRY(suggest_tokens(options.suggest_tokens, options.engine));
     const bool json = options.format == ExplainFormat::kJson;
     return write_answer(json ? to_json(suggestion).dump() + "\n" : to_text(suggestion), options);
   }
-  const Explanation explanation = TRY(explain(options.engine, options.num_tokens));
+  const Explanation explanation = TRY(explain(options.engine, options.num_tokens, flags));
   const std::vector<NamedGraph> named = TRY(graphs_of(explanation.plan, options.engine.graphs.disabled_passes));
   const std::string text = TRY(answer(explanation, named, options));
   if (!options.export_folder.empty()) TRY(export_graphs(named, options.export_folder));

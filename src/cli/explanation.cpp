@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "tessera/cli/option_words.h"
 #include "tessera/engine/profile_store.h"
 #include "tessera/piecewise/splitter.h"
 
@@ -25,7 +26,8 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, std::int6
 
 }  // namespace
 
-Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens) {
+Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens,
+                            std::span<const FlagValue> flags) {
   const std::unique_ptr<Device> device = TRY(options.registry->devices.open(options.device));
   Explanation e;
   e.model_path = options.model_path;
@@ -37,6 +39,8 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
   e.decode_ops = std::ssize(graphs.body.nodes) + std::ssize(graphs.head.nodes) + std::ssize(graphs.sampler.nodes);
   for (const WeightSpec& weight : graphs.weights) e.weight_bytes += TRY(ir::size_bytes(weight.type, {}));
   e.memory = TRY(predict_memory(graphs, e.plan.runner, *device, PredictionDetail::kEverySize));
+  for (std::vector<std::string>* notes : {&e.plan.notes, &e.stitching.notes})
+    for (std::string& note : *notes) note = with_flags(note, flags);
   if (num_tokens) e.examples = examples_for(e.plan.runner, *num_tokens);
   return e;
 }

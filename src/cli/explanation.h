@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
+#include "tessera/cli/flags.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/piecewise/stitching.h"
 #include "tessera/runner/dispatch.h"
@@ -33,7 +35,9 @@ struct Explanation {
   std::vector<DispatchExample> examples;  // for --num-tokens
 };
 
-Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens);
+// Notes name options as `flags`, the command's, do.
+Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens,
+                            std::span<const FlagValue> flags);
 
 // Whether a rule of piecewise_rules() applied.
 bool rule_applied(const Explanation& explanation, const Rule& rule);

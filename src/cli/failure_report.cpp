@@ -164,7 +164,7 @@ Json failure_report(const Status& error, const CommandLine& line, const std::vec
   report.set("error", std::move(what)).set("command", command_json(arguments));
   const EngineOptions* engine = engine_of(line.command);
   if (engine == nullptr) return report;
-  const Result<Explanation> plan = explain(*engine, std::nullopt);
+  const Result<Explanation> plan = explain(*engine, std::nullopt, line.values);
   report.set("device", device_json(*engine)).set("driver", driver_json());
   report.set("configuration", configuration_json(line, plan.ok() ? &plan->plan : nullptr));
   report.set("plan", plan.ok() ? to_json(*plan) : Json(plan.status().to_string()));

@@ -17,6 +17,13 @@ std::size_t rule_message_length(std::string_view text) {
 
 bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
 
+// Whether the word from `begin` to `end` is part of a path: "/data/page_size/x", "page_size.json".
+bool in_path(std::string_view text, std::size_t begin, std::size_t end) {
+  if (begin > 0 && (text[begin - 1] == '/' || text[begin - 1] == '.')) return true;
+  if (end == text.size()) return false;
+  return text[end] == '/' || (text[end] == '.' && end + 1 < text.size() && is_name_char(text[end + 1]));
+}
+
 }  // namespace
 
 std::string with_flags(std::string_view message, std::span<const FlagValue> flags) {
@@ -36,8 +43,8 @@ std::string with_flags(std::string_view message, std::span<const FlagValue> flag
     std::replace(flag.begin(), flag.end(), '_', '-');
     const bool names_option =
         word.find('_') != std::string_view::npos || (at == 0 && message.substr(end).starts_with(':'));
-    const bool known =
-        names_option && std::any_of(flags.begin(), flags.end(), [&](const FlagValue& f) { return f.flag == flag; });
+    const bool known = names_option && !in_path(message, at, end) &&
+                       std::any_of(flags.begin(), flags.end(), [&](const FlagValue& f) { return f.flag == flag; });
     text += known ? flag : std::string(word);
     at = end;
   }

@@ -1,5 +1,5 @@
 // Messages of the layers below name options without dashes (mem_fraction_static), because they do not know where
-// options come from. On the command line they are flags.
+// options come from. A user of the command line knows them as flags: errors, log lines and explain's notes name those.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ namespace tessera::cli {
 
 // `message` with the command's own flags in place of option names: "mem_fraction_static" becomes
 // "--mem-fraction-static". A name of one word ("dtype") is only replaced where the message begins with it and a colon.
-// The rules that turn graphs off keep their words.
+// Paths, and the rules that turn graphs off, keep their words.
 std::string with_flags(std::string_view message, std::span<const FlagValue> flags);
 
 }  // namespace tessera::cli

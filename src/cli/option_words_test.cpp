@@ -20,6 +20,9 @@ TEST(OptionWords, OptionsBecomeTheCommandsFlags) {
       {"max_new_tokens is no flag here", "max_new_tokens is no flag here"},
       {"no_page_size, page_sizes", "no_page_size, page_sizes"},
       {"mem_fraction_static", "--mem-fraction-static"},
+      {"lower page_size.", "lower --page-size."},
+      {"/models/page_size/x, page_size/x: page_size.json and .page_size",
+       "/models/page_size/x, page_size/x: page_size.json and .page_size"},
       {"graphs are off: Disable piecewise CUDA graph because disable_cuda_graph is set; page_size",
        "graphs are off: Disable piecewise CUDA graph because disable_cuda_graph is set; --page-size"},
       {"", ""}};

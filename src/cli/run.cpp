@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "tessera/base/log.h"
@@ -35,6 +36,7 @@ int report(const Status& status, int exit_code) {
 Status start_logging(const CommandLine& line) {
   TRY(set_log_level("warn"));
   for (const std::string& level : line.log_levels) TRY(set_log_level(level).with_context("--log-level"));
+  set_log_wording([flags = line.values](std::string_view text) { return with_flags(text, flags); });
   for (const std::string& warning : line.warnings) log_warn("cli", "{}", warning);
   if (engine_of(line.command) != nullptr) {
     for (const std::string& warning : environment_warnings()) log_warn("cli", "{}", warning);
@@ -47,20 +49,21 @@ Status run_command(CommandLine& line) {
   use_cache_dir(line.command);
   if (line.print_config) return print_config(line);
   struct Runner {
+    std::span<const FlagValue> flags;
     Status operator()(const ShowText& show) const { return write_output(show.text); }
     Status operator()(const GenerateOptions& options) const { return run_generate(options); }
     Status operator()(const BatchOptions& options) const { return run_batch(options); }
     Status operator()(const ChatOptions& options) const { return run_chat(options); }
     Status operator()(const ServeOptions& options) const { return run_serve(options); }
     Status operator()(const ScoreOptions& options) const { return run_score(options); }
-    Status operator()(const ExplainOptions& options) const { return run_explain(options); }
+    Status operator()(const ExplainOptions& options) const { return run_explain(options, flags); }
     Status operator()(const VerifyOptions& options) const { return run_verify(options); }
     Status operator()(const BenchOptions& options) const { return run_bench(options); }
     Status operator()(const BenchServeOptions& options) const { return run_bench_serve(options); }
     Status operator()(const PullCommandOptions& options) const { return run_pull(options); }
     Status operator()(const CacheOptions& options) const { return run_cache(options); }
   };
-  return std::visit(Runner{}, line.command);
+  return std::visit(Runner{line.values}, line.command);
 }
 
 // What the standard library throws below, which is memory that cannot be had for the most part.

@@ -82,6 +82,15 @@ class Explain(CliTest):
         self.fails(2, ["--suggest-tokens", "trace.jsonl:1", "input_length"], "explain", "--model-path", LLAMA,
                    "--suggest-tokens", trace)
 
+    def test_notes_and_log_lines_name_flags(self):
+        arguments = ["--model-path", LLAMA, "--piecewise-cuda-graph-tokens", "8,64", "--piecewise-cuda-graph-max-tokens",
+                     "32"]
+        note = "--piecewise-cuda-graph-tokens: 1 sizes above 32 are dropped"
+        self.assertIn(f"  note: {note}\n", self.ok("explain", *arguments).stdout)
+        self.assertIn(note, json.loads(self.ok("explain", *arguments, "--format", "json").stdout)["notes"])
+        for command in (["generate", "--input-ids", "1,2", "--max-new-tokens", "1"], ["explain", "--print-config"]):
+            self.assertIn(f"engine: {note}\n", self.ok(*command, *arguments).stderr)
+
     def test_a_budget_that_holds_no_size(self):
         result = self.fails(1, ["piecewise graphs are off: --cuda-graph-memory-budget: ", "prefill sizes dropped"],
                             "explain", "--model-path", LLAMA, "--cuda-graph-memory-budget", "1")
