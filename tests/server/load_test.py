@@ -146,8 +146,6 @@ def main():
         _, metrics = server.get("/metrics")
         running = re.search(r"^sglang:num_running_reqs(?:\{[^}]*\})? (\S+)", metrics, re.MULTILINE)
         checks.check("no request is left running", running is not None and float(running.group(1)) == 0)
-
-    checks.check("SIGTERM ends the server", server.process.returncode == 0)
     print(f"{checks.passed} passed, {checks.failed} failed")
     return 1 if checks.failed else 0
 

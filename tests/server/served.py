@@ -2,6 +2,8 @@
 
     with Served(tessera, ["--enable-deterministic-inference"]) as server:
         status, body = server.get("/health")
+
+Ending it sends SIGTERM and expects exit status 0: a sanitizer that found something ends the server with another one.
 """
 
 import asyncio
@@ -19,34 +21,43 @@ MODEL = ROOT / "models" / "demo"
 
 
 class Served:
-    def __init__(self, tessera, flags=(), model=MODEL):
+    def __init__(self, tessera, flags=(), model=MODEL, environment=None):
         self.command = [tessera, "serve", "--model-path", str(model), "--port", "0", *flags]
+        self.environment = {**os.environ, **(environment or {})}
 
     def __enter__(self):
         # A cache of its own: what other servers measured would decide how this one dispatches, and the user's is not ours.
         self.cache = tempfile.TemporaryDirectory()
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                        env={**os.environ, "TESSERA_CACHE_DIR": self.cache.name})
+        self.errors = tempfile.TemporaryFile(mode="w+")
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.errors, text=True,
+                                        env={**self.environment, "TESSERA_CACHE_DIR": self.cache.name})
         line = self.process.stdout.readline()
         match = re.search(r"http://127\.0\.0\.1:(\d+)", line)
         if match is None:
             self.process.kill()
-            self.process.wait()
-            self.cache.cleanup()
-            raise RuntimeError(f"the server did not start: {' '.join(self.command)}: {line!r}")
+            raise RuntimeError(f"the server did not start: {' '.join(self.command)}: {line!r}, {self._end()}")
+        self.url = match.group(0)
         self.port = int(match.group(1))
         return self
 
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+    def __exit__(self, kind, *_):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        said = self._end()
+        if self.process.returncode != 0 and kind is None:
+            raise RuntimeError(f"the server ended with exit status {self.process.returncode}: {said}")
+
+    def _end(self):
+        """Waits for the process and removes what it had. The end of what it wrote to standard error."""
+        self.process.wait()
         self.process.stdout.close()
         self.cache.cleanup()
+        with self.errors:
+            self.errors.seek(0)
+            return self.errors.read()[-4000:]
 
     def request(self, method, path, body=None, headers=None):
         """(status, headers, body bytes)"""
