@@ -5,25 +5,7 @@
 # and a component without its licence. The archives are not compressed here, which would take most of the time.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-build=$(realpath "$1")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-# check WHAT COMMAND …: counts; shows the command's output where it fails.
-check() {
-  local what=$1
-  shift
-  if "$@" >"$work/output" 2>&1; then
-    passed=$((passed + 1))
-    echo "ok: $what"
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $what"
-    cat "$work/output"
-  fi
-}
+. tests/checks.sh "$1"
 
 # elsewhere COMMAND …: in the unpacked archives' folder, with nothing of this environment.
 # Other tests run beside this one: threads that wait must not hold a core.
@@ -33,8 +15,7 @@ generates_text() {
   local text
   text=$(elsewhere program/bin/tessera generate --model-path program/models/demo --prompt "Once upon a time" \
     --max-new-tokens 20) || return 1
-  echo "$text"
-  [[ ${#text} -gt 20 ]]
+  is_text "$text"
 }
 
 # Every library comes from the archive but for those of glibc, the compiler and CUDA.
@@ -71,5 +52,4 @@ check "the program names its version" elsewhere program/bin/tessera --version
 check "the program writes text" generates_text
 check "the tests run" elsewhere DEVICE=cpu tests/tools/test_cuda.sh tests/bin steady_decode_test capture_guard_test
 
-echo "$passed passed, $failed failed"
-[[ $failed -eq 0 ]]
+report

@@ -4,25 +4,7 @@
 # that names paths of the build, and an installation that does not work after it was moved.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-build=$(realpath "$1")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0
-failed=0
-
-# check WHAT COMMAND …: counts; shows the command's output where it fails.
-check() {
-  local what=$1
-  shift
-  if "$@" >"$work/output" 2>&1; then
-    passed=$((passed + 1))
-    echo "ok: $what"
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $what"
-    cat "$work/output"
-  fi
-}
+. tests/checks.sh "$1"
 
 compile_headers() {
   local header
@@ -37,8 +19,7 @@ compile_headers() {
 generates_text() {
   local text
   text=$("$1" models/demo "Once upon a time") || return 1
-  echo "$text"
-  [[ ${#text} -gt 20 ]]
+  is_text "$text"
 }
 
 names_no_path_of_the_build() {
@@ -57,5 +38,4 @@ check "example configures" cmake -S examples/generate -B "$work/example" -DCMAKE
 check "example builds" cmake --build "$work/example"
 check "example writes text" generates_text "$work/example/generate"
 
-echo "$passed passed, $failed failed"
-[[ $failed -eq 0 ]]
+report
