@@ -134,9 +134,9 @@ class Measurement {
   }
 
   Status bind_layers() {
-    constexpr std::int64_t kPassedBy = std::int64_t{256} << 20;  // bytes, several times the device's cache
+    constexpr std::int64_t kBeyondCache = std::int64_t{256} << 20;  // bytes, several times the device's cache
     const std::int64_t cache_elements = pages_ * kPageSize * model_.kv_heads * model_.head_dim;
-    const std::int64_t layers = std::clamp<std::int64_t>(kPassedBy / (4 * cache_elements), 2, 28);
+    const std::int64_t layers = std::clamp<std::int64_t>(kBeyondCache / (4 * cache_elements), 2, 28);
     const std::int64_t width = model_.heads * model_.head_dim;
     TRY(allocate(case_.rows() * width));
     TRY(allocate(case_.rows() * width));

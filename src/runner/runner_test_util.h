@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,6 +107,16 @@ struct RunnerBench {
     const Result<ForwardOutputs> outputs = forward(make_batch(requests, rows), made, force_eager);
     EXPECT_TRUE(outputs.ok()) << outputs.status().to_string();
     if (outputs.ok() && decision != nullptr) *decision = outputs->decision;
+    return made;
+  }
+  // The same for requests with one new token each, which request r takes on the device from row r of the last forward.
+  std::vector<float> logits_from_rows(const std::vector<TestRequest>& requests) {
+    ForwardBatch batch = make_batch(requests, Rows::kAll);
+    std::iota(batch.input_rows.begin(), batch.input_rows.end(), 0);
+    std::fill(batch.input_ids.begin(), batch.input_ids.end(), TokenId(0));
+    std::vector<float> made;
+    const Status status = forward(batch, made).status();
+    EXPECT_TRUE(status.ok()) << status.to_string();
     return made;
   }
 };
