@@ -79,7 +79,7 @@ struct Recorded {
     return r;
   }
   HostTensor replay(const ForwardBatch& batch, const std::vector<HostTensor>& operands, std::int64_t rows) {
-    bench.plan(given_back(config, batch), rows);
+    bench.plan(with_unseen_pages_freed(config, batch), rows);
     EXPECT_TRUE(op->load(operands).ok());
     EXPECT_TRUE(op->replay().ok());
     Result<std::vector<HostTensor>> after = op->operands();

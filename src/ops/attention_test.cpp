@@ -23,7 +23,7 @@ Tolerance attention_tolerance(DType dtype) {
 void check(const Config& c, const std::vector<Request>& requests, const std::string& what, double slack = 0) {
   Bench bench = Bench::create(c.page_size);
   const ForwardBatch batch = make_batch(requests, c.page_size, 5);
-  bench.plan(given_back(c, batch));
+  bench.plan(with_unseen_pages_freed(c, batch));
   const std::vector<HostTensor> operands = make_operands(c, batch, count_rows(requests) + c.padded_rows, 6);
   const OpOutcome outcome = run_op(kAttention, kAttentionCpu, operands, c.attributes(), bench.context);
   Tolerance allowed = attention_tolerance(c.dtype);

@@ -74,7 +74,7 @@ inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_
 
 // The batch with every page that no row sees replaced by an unowned page of NaN, because an engine frees pages that
 // have left a window.
-inline ForwardBatch given_back(const Config& c, ForwardBatch batch) {
+inline ForwardBatch with_unseen_pages_freed(const Config& c, ForwardBatch batch) {
   for (CacheGroupBatch& group : batch.groups) {
     std::vector<bool> owned(static_cast<std::size_t>(kNumPages), false);
     for (const std::vector<PageId>& pages : group.page_tables)
