@@ -48,8 +48,8 @@ constexpr OpPlanner kTokenCountPlanner{
       return static_cast<std::int64_t>(kDeviceAlignment);
     }};
 
-// The CPU's kernels with one of `op` that fills its result with the number in its plan at run time. The body has silu_mul,
-// the head gather_rows.
+// The CPU's kernels with one of `op` that fills its result with the number in its plan at run time. The body has
+// silu_mul, the head gather_rows.
 KernelTable planned_kernels(std::string_view op = "silu_mul") {
   return cpu_kernels().with({.op = op,
                              .name = "planned",

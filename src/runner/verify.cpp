@@ -249,7 +249,8 @@ class Verifier {
     std::vector<MemoryRange> parts;
     for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
       const TensorView view = TRY(executable.output(bucket, i));
-      parts.push_back({view.data, static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1) * real)});
+      parts.push_back(
+          {view.data, static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1) * real)});
     }
     for (const ir::ValueId id : r_.graphs.body.states) {
       if (!states) break;
