@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -31,25 +32,35 @@ struct Timing {
   double host = 0;    // until everything is enqueued
 };
 
-// Runs `enqueue` back to back, waiting for the device after each.
-Result<Timing> time_runs(ModelRunner& runner, std::int64_t repeat, const std::function<Status()>& enqueue) {
+// Times of the same work, run after run.
+struct Samples {
+  std::vector<double> wall, device, host;
+  Timing medians() && { return {median(std::move(wall)), median(std::move(device)), median(std::move(host))}; }
+};
+
+// Runs the first way, then the second, and so on in turn, so that clocks and temperature are alike for both. Waits for
+// the device after each.
+Result<std::array<Timing, 2>> time_in_turn(ModelRunner& runner, std::int64_t repeat,
+                                           const std::array<std::function<Status()>, 2>& ways) {
   const std::unique_ptr<Event> begin = TRY(runner.device().create_event(EventKind::kTime));
   const std::unique_ptr<Event> end = TRY(runner.device().create_event(EventKind::kTime));
-  std::vector<double> wall, device, host;
+  std::array<Samples, 2> samples;
   for (std::int64_t i = -kWarmUps; i < repeat; ++i) {
-    const Clock::time_point start = Clock::now();
-    TRY(runner.stream().record(*begin));
-    TRY(enqueue());
-    TRY(runner.stream().record(*end));
-    const Clock::time_point enqueued = Clock::now();
-    TRY(runner.stream().synchronize());
-    const Clock::time_point done = Clock::now();
-    if (i < 0) continue;
-    wall.push_back(ms_between(start, done));
-    device.push_back(TRY(end->milliseconds_since(*begin)));
-    host.push_back(ms_between(start, enqueued));
+    for (std::size_t way = 0; way < ways.size(); ++way) {
+      const Clock::time_point start = Clock::now();
+      TRY(runner.stream().record(*begin));
+      TRY(ways[way]());
+      TRY(runner.stream().record(*end));
+      const Clock::time_point enqueued = Clock::now();
+      TRY(runner.stream().synchronize());
+      const Clock::time_point done = Clock::now();
+      if (i < 0) continue;
+      samples[way].wall.push_back(ms_between(start, done));
+      samples[way].device.push_back(TRY(end->milliseconds_since(*begin)));
+      samples[way].host.push_back(ms_between(start, enqueued));
+    }
   }
-  return Timing{median(std::move(wall)), median(std::move(device)), median(std::move(host))};
+  return std::array{std::move(samples[0]).medians(), std::move(samples[1]).medians()};
 }
 
 struct Comparison {
@@ -83,10 +94,13 @@ Result<Comparison> compare(ModelRunner& runner, const ForwardBatch& batch, std::
     if (i >= 0) forwards.push_back(ms_between(start, Clock::now()));
   }
   result.forward_ms = median(std::move(forwards));
-  result.graph =
-      TRY(time_runs(runner, repeat, [&] { return run_kernels(runner, batch, result.decision, /*eager=*/false); }));
-  result.eager =
-      TRY(time_runs(runner, repeat, [&] { return run_kernels(runner, batch, result.decision, /*eager=*/true); }));
+  const auto enqueue = [&](bool eager) {
+    return [&, eager] { return run_kernels(runner, batch, result.decision, eager); };
+  };
+  const std::array<Timing, 2> timings =
+      TRY(time_in_turn(runner, repeat, {enqueue(/*eager=*/false), enqueue(/*eager=*/true)}));
+  result.graph = timings[0];
+  result.eager = timings[1];
   if (result.decision.runner == RunnerKind::kPrefill)
     result.cuts = runner.prefill().executable().graph().num_split_ops();
   result.attention =
@@ -126,7 +140,7 @@ std::int64_t step_bytes(const Engine& engine, std::int64_t requests, std::int64_
   const StitchingGraph& graph = engine.runner().prefill().executable().graph();
   const ir::DType dtype = graph.slots[static_cast<std::size_t>(graph.outputs[0])].type.dtype;
   const auto element = static_cast<std::int64_t>(ir::dtype_size(dtype));
-  std::int64_t bytes = engine.runner().memory().weights;
+  std::int64_t bytes = engine.runner().memory()[MemoryUse::kWeights];
   if (!config.tie_word_embeddings) bytes -= config.vocab_size * config.hidden_size * element;
   for (const std::int64_t window : config.sliding_windows) {
     const std::int64_t seen = window == 0 ? context : std::min(context, window);
