@@ -123,6 +123,7 @@ TEST_P(CaptureGuard, NamesOperatorPieceAndSize) {
   const std::unique_ptr<Arena> workspace =
       device_->create_arena({.reserve_bytes = 1 << 24, .name = "workspace"}).value();
   const ForwardContext context;
+  KernelVariants warm;
   ir::Bucket bucket;
   bucket[ir::Symbol::kTokens] = 8;
   const std::unique_ptr<Executable> executable =
@@ -133,7 +134,8 @@ TEST_P(CaptureGuard, NamesOperatorPieceAndSize) {
                           .context = context,
                           .externals = externals,
                           .arena = *arena,
-                          .workspace = *workspace},
+                          .workspace = *workspace,
+                          .warm = warm},
                          {.largest = bucket})
           .value();
   ASSERT_TRUE(executable->bind(bucket).ok());

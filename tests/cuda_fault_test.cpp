@@ -39,6 +39,8 @@ const ir::OpDecl kPass{.name = "pass", .summary = "y = x", .operands = {{"x"}}, 
 const ir::OpDecl kCut{
     .name = "cut", .summary = "y = x", .operands = {{"x"}}, .infer = same_type, .split_by_default = true};
 
+Status stage_nothing(std::int64_t /*size*/) { return ok_status(); }
+
 // Two pieces around a cut, captured for 4 and 8 rows.
 class GraphsOnFakeDriver {
  public:
@@ -71,7 +73,8 @@ class GraphsOnFakeDriver {
                                 .context = context_,
                                 .externals = externals_,
                                 .arena = *arena_,
-                                .workspace = *workspace_},
+                                .workspace = *workspace_,
+                                .warm = warm_},
                                {.largest = bucket(kLargest)})));
     return ok_status();
   }
@@ -108,6 +111,7 @@ class GraphsOnFakeDriver {
 
   ForwardContext context_;
   ExternalValues externals_;
+  KernelVariants warm_;
   std::unique_ptr<CudaDevice> device_;
   std::unique_ptr<Allocation> x_;
   std::unique_ptr<Arena> arena_;
@@ -127,7 +131,7 @@ TEST(CudaFaults, OutOfMemoryAtEveryCallThatTakesMemory) {
       GraphsOnFakeDriver graphs;
       driver.fail(function, n, CUDA_ERROR_OUT_OF_MEMORY);
       Status started = graphs.create(driver);
-      if (started.ok()) started = graphs.runner().capture(kSizes, {});
+      if (started.ok()) started = graphs.runner().capture(kSizes, {.stage = stage_nothing});
       const bool past_the_last = driver.faults() == 0;
       if (!started.ok()) {
         ++failures;
@@ -154,7 +158,7 @@ TEST_P(CaptureCall, ThatFailsDropsItsSizeAlone) {
     GraphsOnFakeDriver graphs;
     ASSERT_TRUE(graphs.create(driver).ok());
     driver.fail(GetParam(), n, CUDA_ERROR_OUT_OF_MEMORY);
-    const Status captured = graphs.runner().capture(kSizes, {});
+    const Status captured = graphs.runner().capture(kSizes, {.stage = stage_nothing});
     ASSERT_TRUE(captured.ok()) << captured.to_string();
     const CaptureReport& report = graphs.runner().report();
     if (driver.faults() == 0) {
@@ -172,7 +176,7 @@ TEST_P(CaptureCall, ThatFailsDropsItsSizeAlone) {
     // The dropped size runs without graph, and can be captured when there is memory again.
     ASSERT_TRUE(graphs.runner().make_ready(dropped).ok());
     EXPECT_EQ(graphs.forward(dropped, false).value(), GraphsOnFakeDriver::right(dropped));
-    ASSERT_TRUE(graphs.runner().capture_one(dropped).ok());
+    ASSERT_TRUE(graphs.runner().capture_one(dropped, stage_nothing).ok());
     EXPECT_EQ(graphs.forward(dropped, true).value(), GraphsOnFakeDriver::right(dropped));
   }
 }
@@ -185,7 +189,7 @@ TEST(CudaFaults, ALaunchThatFailsInServiceLeavesTheNextOneRight) {
   FakeDriver driver;
   GraphsOnFakeDriver graphs;
   ASSERT_TRUE(graphs.create(driver).ok());
-  ASSERT_TRUE(graphs.runner().capture(kSizes, {}).ok());
+  ASSERT_TRUE(graphs.runner().capture(kSizes, {.stage = stage_nothing}).ok());
   for (int n = 1; n <= 2; ++n) {  // the graphs of one forward
     driver.fail("cuGraphLaunch", n, CUDA_ERROR_OUT_OF_MEMORY);
     const Result<std::vector<float>> failed = graphs.forward(4, true);
@@ -201,7 +205,7 @@ TEST(CudaFaults, ALostDeviceEndsTheCaptureAndIsNotCalledWantOfMemory) {
   GraphsOnFakeDriver graphs;
   ASSERT_TRUE(graphs.create(driver).ok());
   driver.fail("cuGraphInstantiate", 2, CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_EQ(graphs.runner().capture(kSizes, {}).code(), StatusCode::kDeviceLost);
+  EXPECT_EQ(graphs.runner().capture(kSizes, {.stage = stage_nothing}).code(), StatusCode::kDeviceLost);
 }
 
 TEST(CudaFaults, NothingIsLeftOfAStartThatFailed) {
@@ -211,7 +215,7 @@ TEST(CudaFaults, NothingIsLeftOfAStartThatFailed) {
       GraphsOnFakeDriver graphs;
       ASSERT_TRUE(graphs.create(driver).ok());
       driver.fail(function, 1, CUDA_ERROR_OUT_OF_MEMORY);
-      static_cast<void>(graphs.runner().capture(kSizes, {}));
+      static_cast<void>(graphs.runner().capture(kSizes, {.stage = stage_nothing}));
       EXPECT_EQ(driver.faults(), 1) << function;
     }
     EXPECT_EQ(driver.live_objects(), 0) << function;

@@ -15,13 +15,8 @@ namespace {
 
 using ::testing::ElementsAreArray;
 
-<<<<<<< HEAD:src/ops/built_in_ops_test.cpp
-// The contract with models and passes: an operator comes and goes here too.
-TEST(BuiltInOps, Names) {
-=======
 // The names are a contract with models and passes: whoever adds or removes an operator changes this list.
-TEST(Registry, Names) {
->>>>>>> f99f2f1 (ops: say in comments what a thing is, with its subject first):src/ops/registry_test.cpp
+TEST(BuiltInOps, Names) {
   std::vector<std::string_view> names;
   for (const ir::OpDecl* decl : built_in_ops().all()) {
     names.push_back(decl->name);
