@@ -38,7 +38,7 @@ inline ForwardBatch whole_prompt(const std::vector<TokenId>& prompt, std::size_t
     if (position % kRankPageSize == 0) pages.emplace_back(static_cast<std::int32_t>(pages.size()) + 1);
     group.slots.emplace_back(static_cast<std::int32_t>(kRankPageSize) + position);
   }
-  group.page_tables = {pages};
+  group.own({pages});
   batch.groups.assign(cache_groups, group);
   return batch;
 }

@@ -19,6 +19,7 @@ class BatchBuilder {
         next_page_(cache_groups_.size(), 1),
         random_id_(0, static_cast<std::int32_t>(runner.vocab_size() - 1)) {
     batch_.groups.resize(cache_groups_.size());
+    tables_.resize(cache_groups_.size());
   }
 
   void add(std::int64_t query, std::int64_t prefix) {
@@ -41,6 +42,7 @@ class BatchBuilder {
                       "measure less or raise --mem-fraction-static",
                       next_page_[g] - 1, cache_groups_[g].name, num_pages_[g] - 1));
     }
+    for (std::size_t g = 0; g < tables_.size(); ++g) batch_.groups[g].own(std::move(tables_[g]));
     return std::move(batch_);
   }
 
@@ -54,10 +56,11 @@ class BatchBuilder {
       const std::int64_t page = pages[static_cast<std::size_t>(position / page_size_)].value();
       batch_.groups[g].slots.emplace_back(static_cast<std::int32_t>(page * page_size_ + position % page_size_));
     }
-    batch_.groups[g].page_tables.push_back(std::move(pages));
+    tables_[g].push_back(std::move(pages));
   }
 
   ForwardBatch batch_;
+  std::vector<std::vector<std::vector<PageId>>> tables_;  // [cache groups][requests][pages]
   std::int64_t page_size_;
   std::vector<std::int64_t> num_pages_;  // [cache groups], as are the next two
   std::vector<ir::CacheGroup> cache_groups_;

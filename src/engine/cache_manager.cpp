@@ -91,6 +91,7 @@ PageId CacheManager::take(std::size_t g) {
 
 void CacheManager::admit(SequenceCache& own, std::int64_t tokens, std::int64_t most) {
   for (std::size_t g = 0; g < pools_.size(); ++g) {
+    own.groups[g].number = new_page_table_number();
     if (!pools_[g].options().is_state()) {
       own.groups[g].pages.reserve(static_cast<std::size_t>(pages_for(most)));
       continue;

@@ -163,6 +163,7 @@ void PrefixCache::extend(Path& path, std::span<const TokenId> tokens, std::span<
       if (pools_[g].options().is_window()) lock_page(*next, g);
       pools_[g].give_back(own);
       own = kept.page;
+      held[g].number = new_page_table_number();
     }
     path.push_back(next);
     at = next;

@@ -30,6 +30,7 @@
 
 #include "tessera/base/strong_id.h"
 #include "tessera/engine/cache_pool.h"
+#include "tessera/ops/page_table.h"
 
 namespace tessera {
 
@@ -39,6 +40,7 @@ struct GroupPages {
   // window. In a state group: the one slot.
   std::vector<PageId> pages;
   std::int64_t first_held = 0;
+  PageTableNumber number{};  // taken at admission, and anew where an entry is replaced
 
   std::int64_t size() const { return static_cast<std::int64_t>(pages.size()); }
   std::int64_t num_held() const { return size() - first_held; }
@@ -63,7 +65,7 @@ class PrefixCache {
 
   // Enters the full pages of `tokens` behind `path`, where held[group].pages[i] is the i-th page of `tokens`, and locks
   // them. Where the cache has a page of the same tokens already, that one takes the place of the held one, which goes
-  // back to the pool. Checkpoints are not entered.
+  // back to the pool; the table has a new number then. Checkpoints are not entered.
   void extend(Path& path, std::span<const TokenId> tokens, std::span<GroupPages> held);
   // Unlocks the nodes and clears the path.
   void release(Path& path);

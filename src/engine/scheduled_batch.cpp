@@ -14,7 +14,10 @@ void ScheduledBatch::clear(std::size_t num_cache_groups) {
   batch.input_embeds.clear();
   batch.slot_copies.clear();
   batch.groups.resize(num_cache_groups);
-  for (CacheGroupBatch& group : batch.groups) group.slots.clear();  // page tables keep their memory
+  for (CacheGroupBatch& group : batch.groups) {
+    group.slots.clear();
+    group.page_tables.clear();
+  }
   sampling.clear();
   edits.clear();
   logprob_targets.clear();
@@ -73,17 +76,17 @@ void ScheduledBatch::append_pages(const Sequence& sequence, std::int64_t kv_len,
   const std::int64_t page_size = cache.page_size();
   for (std::size_t g = 0; g < batch.groups.size(); ++g) {
     CacheGroupBatch& group = batch.groups[g];
-    const std::vector<PageId>& pages = sequence.cache.groups[g].pages;
+    const GroupPages& held = sequence.cache.groups[g];
+    const std::vector<PageId>& pages = held.pages;
     const bool one_slot = cache.group(g).is_state();
     for (std::int64_t position = sequence.computed; position < kv_len; ++position) {
       const std::int32_t page = pages[static_cast<std::size_t>(one_slot ? 0 : position / page_size)].value();
       group.slots.emplace_back(one_slot ? page : static_cast<std::int32_t>(page * page_size + position % page_size));
     }
-    if (group.page_tables.size() <= entries.size()) group.page_tables.emplace_back();
-    std::vector<PageId>& table = group.page_tables[entries.size()];
-    table.reserve(pages.capacity());  // once for the sequence, not for every page
     const std::int64_t used = one_slot ? 1 : cache.pages_for(kv_len);
-    table.assign(pages.begin(), pages.begin() + static_cast<std::ptrdiff_t>(used));
+    group.page_tables.push_back({.pages = std::span(pages).first(static_cast<std::size_t>(used)),
+                                 .first_held = held.first_held,
+                                 .number = held.number});
   }
 }
 
@@ -135,7 +138,6 @@ void ScheduledBatch::append_prompt_rows(Sequence& sequence, Entry& entry) {
 }
 
 void ScheduledBatch::finish() {
-  for (CacheGroupBatch& group : batch.groups) group.page_tables.resize(entries.size());
   const auto sampled = static_cast<std::int64_t>(sampling.size());
   for (Entry& entry : entries) entry.wanted_from += sampled;
   batch.wanted_rows.insert(batch.wanted_rows.end(), prompt_rows_.begin(), prompt_rows_.end());

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "tessera/engine/device_tables_test_util.h"
 #include "tessera/engine/scheduler.h"
 #include "tessera/engine/scheduler_test_util.h"
 
@@ -95,7 +96,7 @@ class NaiveMemory {
                           const std::vector<std::uint64_t>& prefixes) {
     const auto end = static_cast<std::int64_t>(prefixes.size());
     const std::int64_t window = cache_.groups[g].window;
-    const std::vector<PageId>& pages = group.page_tables[b];
+    const std::span<const PageId> pages = group.page_tables[b].pages;
     if (static_cast<std::int64_t>(pages.size()) * kPageSize < end) return "pages";
     const auto held = std::count_if(pages.begin(), pages.end(), [](PageId page) { return page != PageId(0); });
     const std::int64_t chunk_pages = pages_for(end - s.computed - 1, kPageSize);
@@ -122,7 +123,7 @@ class NaiveMemory {
   // A slot holds the state after all tokens so far; without tokens, zeros.
   std::string check_state(const CacheGroupBatch& group, std::size_t g, std::size_t b, const Sequence& s,
                           const std::vector<std::uint64_t>& prefixes) {
-    const std::int32_t slot = group.page_tables[b].at(0).value();
+    const std::int32_t slot = group.page_tables[b].pages[0].value();
     if (slot < 1 || slot >= cache_.groups[g].num_pages) return "slot";
     std::uint64_t& content = content_[{g, slot}];
     if (s.computed > 0 && content != prefixes[static_cast<std::size_t>(s.computed - 1)])
@@ -172,7 +173,8 @@ class RandomLoad {
       : load_(load),
         random_(load.seed),
         scheduler_(load.options, load.cache, load.cut ? FitTokens(fit) : FitTokens()),
-        memory_(load_.cache) {}
+        memory_(load_.cache),
+        tables_(load_.cache, load_.options.max_running) {}
 
   // The first fault, or "".
   std::string run() {
@@ -187,6 +189,9 @@ class RandomLoad {
       if (std::string fault = memory_.check(batch, load_.options); !fault.empty())
         return fault + " in step " + std::to_string(step) + " of seed " + std::to_string(load_.seed) + ": " +
                shown(batch);
+      // At times a forward fails before it is planned.
+      if (std::string fault = below(20) == 0 ? "" : tables_.check(batch.batch); !fault.empty())
+        return fault + " in step " + std::to_string(step) + " of seed " + std::to_string(load_.seed);
       // Windows and states may make a step shorter.
       const bool only_pages = load_.cache.groups.size() == 1 && load_.cache.groups[0].keeps_all();
       if (load_.cut && only_pages && !fits(batch)) return "prompts that do not fit: " + shown(batch);
@@ -259,6 +264,7 @@ class RandomLoad {
   std::mt19937_64 random_;
   Scheduler scheduler_;
   NaiveMemory memory_;
+  test::DeviceTables tables_;
   ScheduledBatch flying_;
   std::int64_t next_id_ = 1;
 };

@@ -195,7 +195,7 @@ TEST_F(SchedulerTest, EveryCacheGroupHasSlotsAndPages) {
   ASSERT_EQ(step.batch.groups.size(), 2u);
   EXPECT_EQ(step.batch.groups[0].slots, step.batch.groups[1].slots);
   EXPECT_EQ(step.batch.groups[1].slots.size(), 6u);
-  EXPECT_EQ(step.batch.groups[1].page_tables[0].size(), 2u);
+  EXPECT_EQ(step.batch.groups[1].page_tables[0].pages.size(), 2u);
 }
 
 // A sequence whose prompt equals that of every other one made here.

@@ -26,6 +26,7 @@
 #include "tessera/device/device.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/attention_planner.h"
+#include "tessera/ops/device_page_tables.h"
 #include "tessera/ops/forward_batch.h"
 #include "tessera/ops/op.h"
 #include "tessera/ops/op_plan.h"
@@ -57,7 +58,7 @@ class AttentionPlan final : public OpPlan {
   // Bytes of device memory that create() will allocate, without the planner's.
   static std::int64_t bytes_needed(const PlanArgs& args);
 
-  // Lengths go with the step buffer; where pages changed, the page table's changed range is uploaded.
+  // Lengths go with the step buffer; what changed of the page tables is uploaded.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
   std::int64_t bytes() const override;
   std::vector<std::string_view> kernels(BatchKind kind) const override;
@@ -66,22 +67,17 @@ class AttentionPlan final : public OpPlan {
   const AttentionPlanner* planner() const { return planner_.get(); }  // null: the kernels need none
 
  private:
-  AttentionPlan(const PlanArgs& args, StepBuffer& step);
+  AttentionPlan(const PlanArgs& args, DevicePageTables page_tables, StepBuffer& step);
   Status check_sizes(const ForwardBatch& batch) const;
-  Status check_pages(std::span<const PageId> pages, std::int64_t kv_len) const;
   void write_lengths(const ForwardBatch& batch);
-  Status upload_pages(const ForwardBatch& batch, Stream& stream);
 
   PlanLimits limits_;
   std::int64_t group_;
-  std::int64_t num_pages_;
   std::string_view kernel_;  // the kernel's name where there is no planner
   std::vector<AttentionShape> shapes_;
   StepBuffer* step_;
   std::size_t lengths_offset_;  // in the step buffer, i32: num_requests, query_starts [max_requests + 1], kv_lens
-  std::unique_ptr<Allocation> page_table_;  // i32[max_requests, max_pages_per_request]
-  std::vector<std::int32_t> page_mirror_;   // the same on the host
-  bool pages_uploaded_ = false;             // the device has the mirror
+  DevicePageTables page_tables_;
   std::unique_ptr<AttentionPlanner> planner_;
 };
 

@@ -52,15 +52,17 @@ double microseconds(Clock::duration d) { return std::chrono::duration<double, st
 ForwardBatch make_batch(const Case& c, std::int64_t pages) {
   ForwardBatch batch;
   CacheGroupBatch& group = batch.groups.emplace_back();
+  std::vector<std::vector<PageId>> tables;
   std::int64_t page = 0;
   for (std::int64_t b = 0; b < c.requests; ++b) {
     batch.query_lens.push_back(c.query_len);
     batch.kv_lens.push_back(c.kv_len());
-    std::vector<PageId>& table = group.page_tables.emplace_back();
+    std::vector<PageId>& table = tables.emplace_back();
     // Consecutive pages of a request are not adjacent in memory: the step shares no factor with the number of pages.
     for (std::int64_t filled = 0; filled < c.kv_len(); filled += kPageSize)
       table.emplace_back(static_cast<std::int32_t>(page++ * 7919 % pages));
   }
+  group.own(std::move(tables));
   return batch;
 }
 

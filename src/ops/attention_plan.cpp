@@ -1,8 +1,8 @@
-// Attention's plan: the batch's lengths and page tables into static buffers.
+// Attention's plan: the batch's lengths and page tables at fixed addresses.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "tessera/device/alignment.h"
 #include "tessera/ops/attention.h"
@@ -13,7 +13,6 @@ namespace {
 constexpr auto kIntBytes = static_cast<std::int64_t>(sizeof(std::int32_t));
 
 std::int64_t lengths_bytes(const PlanLimits& limits) { return (2 * limits.max_requests + 2) * kIntBytes; }
-std::int64_t page_entries(const PlanLimits& limits) { return limits.max_requests * limits.max_pages_per_request; }
 
 }  // namespace
 
@@ -37,17 +36,17 @@ Result<const AttentionPlan*> find_attention_plan(const BindArgs& args) {
   return static_cast<const AttentionPlan*>(TRY(find_plan(args)));
 }
 
-AttentionPlan::AttentionPlan(const PlanArgs& args, StepBuffer& step)
+AttentionPlan::AttentionPlan(const PlanArgs& args, DevicePageTables page_tables, StepBuffer& step)
     : limits_(args.limits),
       group_(args.group),
-      num_pages_(args.num_pages),
       kernel_(args.kernel),
       shapes_(attention_shapes(args)),
       step_(&step),
-      lengths_offset_(step.reserve(static_cast<std::size_t>(lengths_bytes(args.limits)))) {}
+      lengths_offset_(step.reserve(static_cast<std::size_t>(lengths_bytes(args.limits)))),
+      page_tables_(std::move(page_tables)) {}
 
 std::int64_t AttentionPlan::bytes_needed(const PlanArgs& args) {
-  return align_up(lengths_bytes(args.limits)) + page_entries(args.limits) * kIntBytes;
+  return align_up(lengths_bytes(args.limits)) + DevicePageTables::bytes_needed(args.limits);
 }
 
 Result<std::unique_ptr<AttentionPlan>> AttentionPlan::create(Device& device, const PlanArgs& args, StepBuffer& step,
@@ -58,16 +57,14 @@ Result<std::unique_ptr<AttentionPlan>> AttentionPlan::create(Device& device, con
         fmt::format("attention's plan needs at least one request, page per request, token per page and page, not {}, "
                     "{}, {} and {}",
                     limits.max_requests, limits.max_pages_per_request, limits.page_size, args.num_pages));
-  std::unique_ptr<AttentionPlan> plan(new AttentionPlan(args, step));
-  plan->page_mirror_.resize(static_cast<std::size_t>(page_entries(limits)));
-  plan->page_table_ = TRY(device.allocate(plan->page_mirror_.size() * sizeof(std::int32_t), "attention's page table"));
+  DevicePageTables page_tables = TRY(DevicePageTables::create(device, limits, args.num_pages));
+  std::unique_ptr<AttentionPlan> plan(new AttentionPlan(args, std::move(page_tables), step));
   plan->planner_ = std::move(planner);
   return plan;
 }
 
 std::int64_t AttentionPlan::bytes() const {
-  return align_up(lengths_bytes(limits_)) + static_cast<std::int64_t>(page_table_->size()) +
-         (planner_ == nullptr ? 0 : planner_->bytes());
+  return align_up(lengths_bytes(limits_)) + page_tables_.bytes() + (planner_ == nullptr ? 0 : planner_->bytes());
 }
 
 std::vector<std::string_view> AttentionPlan::kernels(BatchKind kind) const {
@@ -82,7 +79,7 @@ AttentionMetadata AttentionPlan::metadata() const {
   return {.num_requests = lengths,
           .query_starts = lengths + 1,
           .kv_lens = lengths + 2 + limits_.max_requests,
-          .page_table = reinterpret_cast<const std::int32_t*>(page_table_->data().raw()),
+          .page_table = page_tables_.data(),
           .max_requests = limits_.max_requests,
           .max_pages_per_request = limits_.max_pages_per_request};
 }
@@ -97,19 +94,6 @@ Status AttentionPlan::check_sizes(const ForwardBatch& batch) const {
   if (pages.page_tables.size() != batch.query_lens.size() || batch.kv_lens.size() != batch.query_lens.size())
     return internal_error(fmt::format("{} query lengths, {} cache lengths and {} page tables disagree",
                                       batch.query_lens.size(), batch.kv_lens.size(), pages.page_tables.size()));
-  return ok_status();
-}
-
-Status AttentionPlan::check_pages(std::span<const PageId> pages, std::int64_t kv_len) const {
-  const auto count = static_cast<std::int64_t>(pages.size());
-  if (count > limits_.max_pages_per_request)
-    return resource_exhausted(fmt::format("{} pages; the plan was made for {}", count, limits_.max_pages_per_request));
-  if (count * limits_.page_size < kv_len)
-    return internal_error(
-        fmt::format("{} pages of {} tokens do not hold its {} tokens", count, limits_.page_size, kv_len));
-  for (const PageId page : pages)
-    if (page.value() < 0 || page.value() >= num_pages_)
-      return internal_error(fmt::format("page {} is outside the cache's {}", page.value(), num_pages_));
   return ok_status();
 }
 
@@ -128,38 +112,11 @@ void AttentionPlan::write_lengths(const ForwardBatch& batch) {
   step_->written(lengths_offset_, static_cast<std::size_t>(lengths_bytes(limits_)));
 }
 
-// The range of the table between the first and the last entry that the device does not have yet.
-Status AttentionPlan::upload_pages(const ForwardBatch& batch, Stream& stream) {
-  const auto& page_tables = batch.groups[static_cast<std::size_t>(group_)].page_tables;
-  std::size_t first = pages_uploaded_ ? page_mirror_.size() : 0;
-  std::size_t last = pages_uploaded_ ? 0 : page_mirror_.size();
-  pages_uploaded_ = false;
-  for (std::size_t b = 0; b < page_tables.size(); ++b) {
-    static_assert(sizeof(PageId) == sizeof(std::int32_t));
-    const std::vector<PageId>& pages = page_tables[b];
-    const std::size_t row = b * static_cast<std::size_t>(limits_.max_pages_per_request);
-    const std::size_t row_bytes = pages.size() * sizeof(PageId);
-    if (row_bytes == 0 || std::memcmp(page_mirror_.data() + row, pages.data(), row_bytes) == 0) continue;
-    std::memcpy(page_mirror_.data() + row, pages.data(), row_bytes);
-    first = std::min(first, row);
-    last = std::max(last, row + pages.size());
-  }
-  if (first < last)
-    TRY(stream.upload(page_table_->data() + first * sizeof(std::int32_t), page_mirror_.data() + first,
-                      (last - first) * sizeof(std::int32_t)));
-  pages_uploaded_ = true;
-  return ok_status();
-}
-
 Status AttentionPlan::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) {
   TRY(check_sizes(batch).with_context("attention's plan"));
-  const auto& page_tables = batch.groups[static_cast<std::size_t>(group_)].page_tables;
-  for (std::size_t b = 0; b < page_tables.size(); ++b) {
-    const Status pages_ok = check_pages(page_tables[b], batch.kv_lens[b]);
-    if (!pages_ok.ok()) return pages_ok.with_context(fmt::format("attention's plan: request {}", b));
-  }
+  const CacheGroupBatch& pages = batch.groups[static_cast<std::size_t>(group_)];
+  TRY(page_tables_.update(pages.page_tables, batch.kv_lens, stream).with_context("attention's plan"));
   write_lengths(batch);
-  TRY(upload_pages(batch, stream));
   return planner_ == nullptr ? ok_status() : planner_->plan(batch, kind, padded_requests);
 }
 

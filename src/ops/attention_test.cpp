@@ -136,7 +136,7 @@ TEST(AttentionPlan, WritesLengthsAndPages) {
   EXPECT_THAT(bench.read(metadata.query_starts, 3), ::testing::ElementsAre(0, 1, 3));
   EXPECT_THAT(bench.read(metadata.kv_lens, 2), ::testing::ElementsAre(50, 20));
   for (std::size_t b = 0; b < 2; ++b) {
-    const std::vector<PageId>& pages = batch.groups[0].page_tables[b];
+    const std::span<const PageId> pages = batch.groups[0].page_tables[b].pages;
     const std::vector<std::int32_t> row =
         bench.read(metadata.page_table + b * static_cast<std::size_t>(metadata.max_pages_per_request), pages.size());
     for (std::size_t p = 0; p < pages.size(); ++p) EXPECT_EQ(row[p], pages[p].value());
@@ -158,10 +158,12 @@ TEST(AttentionPlan, RefusesWhatDoesNotFit) {
   EXPECT_THAT((*second)->plan(make_batch({{1, 1}}, 16, 1), BatchKind::kExtend, 0, *bench.stream).to_string(),
               HasSubstr("1 cache groups, not group 1"));
   ForwardBatch batch = make_batch({{1, 33}}, 16, 1);
-  batch.groups[0].page_tables[0].pop_back();
+  batch.groups[0].own({{PageId(1), PageId(2)}});
   EXPECT_THAT(error(batch), HasSubstr("request 0: 2 pages of 16 tokens do not hold its 33 tokens"));
-  batch.groups[0].page_tables[0].emplace_back(600);
-  EXPECT_THAT(error(batch), HasSubstr("page 600 is outside the cache's 600"));
+  for (const std::int32_t page : {-1, 600}) {
+    batch.groups[0].own({{PageId(1), PageId(2), PageId(page)}});
+    EXPECT_THAT(error(batch), HasSubstr("page " + std::to_string(page) + " is outside the cache's 600"));
+  }
   batch.groups[0].page_tables.clear();
   EXPECT_THAT(error(batch), HasSubstr("0 page tables disagree"));
   // A refused plan does not spoil the next one.

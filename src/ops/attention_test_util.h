@@ -60,14 +60,15 @@ inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_
     std::vector<std::int32_t> free_pages(static_cast<std::size_t>(kNumPages));
     std::iota(free_pages.begin(), free_pages.end(), 0);
     std::shuffle(free_pages.begin(), free_pages.end(), std::mt19937(seed + static_cast<std::uint32_t>(100 * g)));
-    CacheGroupBatch& group = batch.groups.emplace_back();
+    std::vector<std::vector<PageId>> tables;
     for (const Request& request : requests) {
-      std::vector<PageId>& pages = group.page_tables.emplace_back();
+      std::vector<PageId>& pages = tables.emplace_back();
       for (std::int64_t filled = 0; filled < request.kv_len; filled += page_size) {
         pages.emplace_back(free_pages.back());
         free_pages.pop_back();
       }
     }
+    batch.groups.emplace_back().own(std::move(tables));
   }
   return batch;
 }
@@ -77,13 +78,15 @@ inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_
 inline ForwardBatch with_unseen_pages_freed(const Config& c, ForwardBatch batch) {
   for (CacheGroupBatch& group : batch.groups) {
     std::vector<bool> owned(static_cast<std::size_t>(kNumPages), false);
-    for (const std::vector<PageId>& pages : group.page_tables)
+    std::vector<std::vector<PageId>> tables = *group.owned;
+    for (const std::vector<PageId>& pages : tables)
       for (const PageId page : pages) owned[page.index()] = true;
     const auto free_page = std::find(owned.begin(), owned.end(), false) - owned.begin();
-    for (std::size_t b = 0; b < group.page_tables.size(); ++b) {
+    for (std::size_t b = 0; b < tables.size(); ++b) {
       const std::int64_t seen = first_page_seen(batch.kv_lens[b] - batch.query_lens[b], c.window, c.page_size);
-      std::fill_n(group.page_tables[b].begin(), seen, PageId(static_cast<std::int32_t>(free_page)));
+      std::fill_n(tables[b].begin(), seen, PageId(static_cast<std::int32_t>(free_page)));
     }
+    group.own(std::move(tables));
   }
   return batch;
 }
@@ -96,7 +99,7 @@ inline std::int64_t count_rows(const std::vector<Request>& requests) {
 
 inline std::int64_t slot_of(const Config& c, const ForwardBatch& batch, std::size_t request, std::int64_t position) {
   const auto& tables = batch.groups[static_cast<std::size_t>(c.group)].page_tables;
-  const PageId page = tables[request][static_cast<std::size_t>(position / c.page_size)];
+  const PageId page = tables[request].pages[static_cast<std::size_t>(position / c.page_size)];
   return page.value() * c.page_size + position % c.page_size;
 }
 

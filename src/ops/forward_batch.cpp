@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace tessera {
 namespace {
 
@@ -70,15 +72,17 @@ Status check_group(const ForwardBatch& batch, const CacheGroupBatch& group) {
     if (group.slots[t].value() < -1)
       return internal_error(
           fmt::format("slots[{}] is {}; a slot, or -1 for none, is accepted", t, group.slots[t].value()));
-  for (std::size_t b = 0; b < group.page_tables.size(); ++b)
-    for (std::size_t p = 0; p < group.page_tables[b].size(); ++p)
-      if (group.page_tables[b][p].value() < 0)
-        return internal_error(
-            fmt::format("page {} of request {} is {}; pages count from 0", p, b, group.page_tables[b][p].value()));
   return ok_status();
 }
 
 }  // namespace
+
+void CacheGroupBatch::own(std::vector<std::vector<PageId>> tables) {
+  owned = std::make_shared<const std::vector<std::vector<PageId>>>(std::move(tables));
+  page_tables.clear();
+  for (const std::vector<PageId>& pages : *owned)
+    page_tables.push_back({.pages = pages, .number = new_page_table_number()});
+}
 
 std::int64_t ForwardBatch::num_given_embeddings() const {
   std::int64_t count = 0;

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +13,7 @@
 #include "tessera/base/strong_id.h"
 #include "tessera/ir/type.h"
 #include "tessera/ops/layer_info.h"
+#include "tessera/ops/page_table.h"
 
 namespace tessera {
 
@@ -30,9 +31,12 @@ constexpr std::int64_t first_page_seen(std::int64_t position, std::int64_t windo
 // The pages of one cache group.
 struct CacheGroupBatch {
   std::vector<SlotId> slots;  // [T]: where each token's keys and values go; in a state group, the request's slot
-  // [B]: pages of each request, position p in page p / page_size; page 0 where all of its rows have left the window. In
-  // a state group the one page is the request's slot.
-  std::vector<std::vector<PageId>> page_tables;
+  // [B]: of each request. In a state group the one page is the request's slot.
+  std::vector<PageTable> page_tables;
+  std::shared_ptr<const std::vector<std::vector<PageId>>> owned = nullptr;  // what own() was given
+
+  // Makes page_tables show `tables`, which this batch and its copies keep: for batches whose tables nobody else owns.
+  void own(std::vector<std::vector<PageId>> tables);
 };
 
 // A copy of one slot of a state group to another, made before anything else in the forward.
@@ -86,6 +90,8 @@ struct PlanLimits {
   bool deterministic = false;
   // The attention kernel to use wherever it serves; empty: the fastest known.
   std::string attention_kernel = {};
+  // Every entry of every page table is checked before every forward, not the new ones alone. Slow; for debug mode.
+  bool check_page_tables = false;
 };
 
 // The plan of one operator for one cache group; ops/op_plan.h.

@@ -21,6 +21,10 @@ namespace tessera {
 
 class StepBuffer {
  public:
+  // Ranges less than this apart are uploaded as one: starting one more copy takes the GPU about as long as copying this
+  // many bytes.
+  static constexpr std::size_t kMaxGap = std::size_t{32} << 10;
+
   // Offset of `bytes` that start and end aligned for any device. Precondition: not allocated yet.
   std::size_t reserve(std::size_t bytes);
   // Allocates zeros on the host and on the device. Called once, after the last reserve().
@@ -39,8 +43,6 @@ class StepBuffer {
   Status upload(Stream& stream);
 
  private:
-  // Starting one more copy takes the GPU about as long as copying this many bytes.
-  static constexpr std::size_t kMaxGap = std::size_t{32} << 10;
   struct Range {
     std::size_t begin;
     std::size_t end;

@@ -1,4 +1,5 @@
-// Catches: debug mode that changes a result or refuses a sound forward, a moved address that nobody notices, a kernel
+// Catches: debug mode that changes a result or refuses a sound forward, a moved address or a page table whose change
+// nobody notices, a kernel
 // or a memory plan that reads what the last replay left, a NaN that is blamed on the wrong operator or not found, and a
 // checked forward that breaks the next one.
 #include "tessera/runner/debug_mode.h"
@@ -66,6 +67,16 @@ TEST_P(DebugModeOf, ChangesNoBitAndRefusesNoSoundForward) {
 
 INSTANTIATE_TEST_SUITE_P(Goldens, DebugModeOf,
                          ::testing::Values("llama", "llama3-rope-tied", "mistral-swa", "qwen2", "qwen2-swa", "qwen3"));
+
+TEST(DebugMode, APageTableThatChangedUnderItsNumberIsFound) {
+  RunnerBench bench = make_captured("llama", debug_options());
+  std::vector<float> logits;
+  ForwardBatch batch = make_batch(kPrompt, Rows::kLast);
+  ASSERT_TRUE(bench.forward(batch, logits).ok());
+  const std::vector<PageId> other{PageId(20)};
+  batch.groups[0].page_tables[1].pages = other;
+  EXPECT_THAT(bench.forward(batch, logits).status().message(), HasSubstr("request 1: entry 0 was page"));
+}
 
 TEST(DebugMode, EditsLogprobsAndHiddenStatesPassItsChecks) {
   const auto outputs_of = [](const RunnerOptions& options) {

@@ -1,12 +1,15 @@
 #include "tessera/runner/dummy_batch.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace tessera {
 
 ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& options, std::size_t cache_groups) {
   ForwardBatch batch;
   CacheGroupBatch group;
+  std::vector<std::vector<PageId>> tables;
   const std::int64_t longest = decode ? options.decode_query_length : options.context_length;
   const std::int64_t prefix =
       decode ? std::max<std::int64_t>(std::min(options.page_size, options.context_length) - longest, 0) : 0;
@@ -16,12 +19,13 @@ ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& op
     for (std::int64_t i = 0; i < query; ++i) batch.positions.push_back(static_cast<std::int32_t>(prefix + i));
     batch.query_lens.push_back(static_cast<std::int32_t>(query));
     batch.kv_lens.push_back(static_cast<std::int32_t>(prefix + query));
-    group.page_tables.emplace_back(static_cast<std::size_t>(pages_for(prefix + query, options.page_size)), PageId(0));
+    tables.emplace_back(static_cast<std::size_t>(pages_for(prefix + query, options.page_size)), PageId(0));
     left -= query;
   }
   batch.input_ids.assign(static_cast<std::size_t>(tokens), TokenId(0));
   batch.input_rows.assign(static_cast<std::size_t>(tokens), -1);
   group.slots.assign(static_cast<std::size_t>(tokens), SlotId(0));
+  group.own(std::move(tables));
   batch.groups.assign(cache_groups, group);
   return batch;
 }

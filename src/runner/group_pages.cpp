@@ -8,16 +8,13 @@ PageSpan pages_touched(const ir::CacheGroup& group, std::int64_t computed, std::
   return {first_page_seen(computed, group.window, page_size), pages_for(length, page_size)};
 }
 
-void append_request(CacheGroupBatch& batch, const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
-                    std::int64_t page_size, std::span<const PageId> pages) {
+void append_slots(CacheGroupBatch& batch, const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
+                  std::int64_t page_size, std::span<const PageId> table) {
   const bool one_slot = group.kind == ir::CacheGroup::Kind::kState;
-  const std::int64_t first = pages_touched(group, computed, length, page_size).first;
   for (std::int64_t position = computed; position < length; ++position) {
-    const std::int32_t page = pages[static_cast<std::size_t>(one_slot ? 0 : position / page_size - first)].value();
+    const std::int32_t page = table[static_cast<std::size_t>(one_slot ? 0 : position / page_size)].value();
     batch.slots.emplace_back(one_slot ? page : static_cast<std::int32_t>(page * page_size + position % page_size));
   }
-  std::vector<PageId>& table = batch.page_tables.emplace_back(static_cast<std::size_t>(first), PageId(0));
-  table.insert(table.end(), pages.begin(), pages.end());
 }
 
 }  // namespace tessera

@@ -19,9 +19,9 @@ struct PageSpan {
 };
 PageSpan pages_touched(const ir::CacheGroup& group, std::int64_t computed, std::int64_t length, std::int64_t page_size);
 
-// Adds the request's rows to the group's slots and page tables. `pages`: those of pages_touched(), in order; the table
-// has page 0 for the ones before.
-void append_request(CacheGroupBatch& batch, const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
-                    std::int64_t page_size, std::span<const PageId> pages);
+// Adds the slots of the request's rows. `table`: its pages from its start, up to those of pages_touched(); page 0 stands
+// for the ones before.
+void append_slots(CacheGroupBatch& batch, const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
+                  std::int64_t page_size, std::span<const PageId> table);
 
 }  // namespace tessera

@@ -44,18 +44,15 @@ TEST(GroupPages, AreThoseThatARowReaches) {
   EXPECT_THAT(touched(2, 30, 41), Pair(0, 1));
 }
 
-TEST(GroupPages, AppendedRequestsHavePageZeroBeforeTheWindow) {
-  const auto appended = [](std::size_t group, const std::vector<PageId>& pages) {
+TEST(GroupPages, SlotsLieInThePagesOfTheirPositions) {
+  const auto slots = [](std::size_t group, const std::vector<PageId>& table) {
     CacheGroupBatch batch;
-    append_request(batch, kGroups[group], 23, 25, kPage, pages);
-    return batch;
+    append_slots(batch, kGroups[group], 23, 25, kPage, table);
+    return batch.slots;
   };
-  const CacheGroupBatch window = appended(1, {PageId(7), PageId(5), PageId(9)});
-  EXPECT_THAT(window.page_tables, ElementsAre(ElementsAre(PageId(0), PageId(7), PageId(5), PageId(9))));
-  EXPECT_THAT(window.slots, ElementsAre(SlotId(5 * kPage + 7), SlotId(9 * kPage)));
-  const CacheGroupBatch state = appended(2, {PageId(3)});
-  EXPECT_THAT(state.page_tables, ElementsAre(ElementsAre(PageId(3))));
-  EXPECT_THAT(state.slots, ElementsAre(SlotId(3), SlotId(3)));
+  EXPECT_THAT(slots(1, {PageId(0), PageId(7), PageId(5), PageId(9)}),
+              ElementsAre(SlotId(5 * kPage + 7), SlotId(9 * kPage)));
+  EXPECT_THAT(slots(2, {PageId(3)}), ElementsAre(SlotId(3), SlotId(3)));
 }
 
 // Of every group: tables as long as the engine's, no page twice, none that the pool has not.
@@ -66,7 +63,7 @@ void check_pages(const ForwardBatch& batch, const RunnerOptions& options) {
     for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
       const std::int64_t computed = batch.kv_lens[b] - batch.query_lens[b];
       const PageSpan span = pages_touched(kGroups[g], computed, batch.kv_lens[b], kPage);
-      const std::vector<PageId>& table = batch.groups[g].page_tables[b];
+      const std::span<const PageId> table = batch.groups[g].page_tables[b].pages;
       ASSERT_EQ(std::ssize(table), span.end);
       for (std::int64_t p = 0; p < span.end; ++p) {
         const std::int32_t page = table[static_cast<std::size_t>(p)].value();
@@ -88,11 +85,11 @@ TEST(VerifyBatch, HasPagesOfItsOwnInEachGroup) {
     const VerifyBatch made =
         *make_verify_batch({.options = options, .groups = kGroups, .hidden_size = 4, .num_ids = 100}, 4, decode);
     check_pages(made.batch, options);
-    EXPECT_EQ(made.batch.groups[1].page_tables[0][0], PageId(0)) << "before the window";
+    EXPECT_EQ(made.batch.groups[1].page_tables[0].pages[0], PageId(0)) << "before the window";
     for (std::size_t g = 0; g < kGroups.size(); ++g) {
       EXPECT_EQ(made.pages[g].begin, g == 0 ? 1 : made.pages[g - 1].end) << "no id is in two groups";
-      for (const std::vector<PageId>& table : made.batch.groups[g].page_tables) {
-        for (const PageId page : table) {
+      for (const PageTable& table : made.batch.groups[g].page_tables) {
+        for (const PageId page : table.pages) {
           EXPECT_TRUE(page == PageId(0) || (page.value() >= made.pages[g].begin && page.value() < made.pages[g].end));
         }
       }
@@ -142,7 +139,7 @@ TEST(SoakWorld, NoPageChangesHandsWithoutBeingGivenBack) {
     for (std::size_t g = 0; g < 2; ++g) {
       for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
         const std::int64_t computed = batch.kv_lens[b] - batch.query_lens[b];
-        const std::vector<PageId>& table = batch.groups[g].page_tables[b];
+        const std::span<const PageId> table = batch.groups[g].page_tables[b].pages;
         for (std::int64_t p = 0; p < std::ssize(table); ++p) {
           const std::int32_t page = table[static_cast<std::size_t>(p)].value();
           if (page == 0) continue;

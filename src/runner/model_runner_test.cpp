@@ -295,7 +295,7 @@ TEST(ModelRunner, RefusesInconsistentForwards) {
   batch.wanted_rows = {4};
   EXPECT_THAT(refused({.batch = batch}), HasSubstr("wanted_rows[0] is 4"));
   batch = make_batch({{ids(4)}}, Rows::kLast);
-  batch.groups[0].page_tables[0] = {PageId(33)};
+  batch.groups[0].own({{PageId(33)}});
   EXPECT_THAT(refused({.batch = batch}), HasSubstr("page 33"));
   // Five requests, where the buffers hold four.
   EXPECT_THAT(refused({.batch = make_batch(std::vector<TestRequest>(5, {ids(2)}), Rows::kNone)}), Not(IsEmpty()));

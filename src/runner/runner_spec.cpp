@@ -103,7 +103,8 @@ PlanLimits plan_limits(const RunnerOptions& options) {
           .max_tokens = max_padded_tokens(options),
           .max_pages_per_request = pages_for(options.context_length, options.page_size),
           .page_size = options.page_size,
-          .deterministic = options.deterministic};
+          .deterministic = options.deterministic,
+          .check_page_tables = options.debug};
 }
 
 Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, const RunnerOptions& options) {

@@ -61,6 +61,7 @@ enum class Rows { kNone, kLast, kAll };
 inline ForwardBatch make_batch(const std::vector<TestRequest>& requests, Rows rows, std::size_t groups = 1) {
   ForwardBatch batch;
   CacheGroupBatch group;
+  std::vector<std::vector<PageId>> tables;
   for (std::size_t b = 0; b < requests.size(); ++b) {
     const TestRequest& request = requests[b];
     const auto length = static_cast<std::int64_t>(request.ids.size());
@@ -78,8 +79,9 @@ inline ForwardBatch make_batch(const std::vector<TestRequest>& requests, Rows ro
     }
     batch.query_lens.push_back(static_cast<std::int32_t>(length - request.computed));
     batch.kv_lens.push_back(static_cast<std::int32_t>(length));
-    group.page_tables.push_back(std::move(pages));
+    tables.push_back(std::move(pages));
   }
+  group.own(std::move(tables));
   batch.groups.assign(groups, group);
   return batch;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <utility>
 
 #include "tessera/runner/group_pages.h"
 
@@ -71,7 +73,9 @@ void SoakWorld::give_back(std::size_t group, PageId page) {
 
 void SoakWorld::end(std::size_t index) {
   for (std::size_t g = 0; g < groups_.size(); ++g)
-    for (const PageId page : live_[index].held[g].pages) give_back(g, page);
+    for (const PageId page : std::span(live_[index].held[g].table).subspan(
+             static_cast<std::size_t>(live_[index].held[g].first)))
+      give_back(g, page);
   live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
@@ -87,10 +91,9 @@ void SoakWorld::leave_windows(Sequence& sequence) {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     Held& held = sequence.held[g];
     const std::int64_t next = sequence.computed;
-    const std::int64_t gone = pages_touched(groups_[g], next, next + 1, options_.page_size).first - held.first;
-    for (std::int64_t i = 0; i < gone; ++i) give_back(g, held.pages[static_cast<std::size_t>(i)]);
-    held.pages.erase(held.pages.begin(), held.pages.begin() + gone);
-    held.first += gone;
+    const std::int64_t first = pages_touched(groups_[g], next, next + 1, options_.page_size).first;
+    for (; held.first < first; ++held.first)
+      give_back(g, std::exchange(held.table[static_cast<std::size_t>(held.first)], PageId(0)));
   }
 }
 
@@ -108,10 +111,11 @@ void SoakWorld::append_pages(Sequence& sequence, std::int64_t length) {
     Held& held = sequence.held[g];
     const std::int64_t end = pages_touched(groups_[g], sequence.computed, length, options_.page_size).end;
     while (held.end() < end) {
-      held.pages.push_back(free_[g].back());
+      held.table.push_back(free_[g].back());
       free_[g].pop_back();
     }
-    append_request(batch_.groups[g], groups_[g], sequence.computed, length, options_.page_size, held.pages);
+    append_slots(batch_.groups[g], groups_[g], sequence.computed, length, options_.page_size, held.table);
+    batch_.groups[g].page_tables.push_back({.pages = held.table, .first_held = held.first, .number = held.number});
   }
 }
 

@@ -19,7 +19,7 @@ class SoakWorld {
   SoakWorld(const RunnerOptions& options, std::span<const ir::CacheGroup> groups, std::int64_t vocab_size,
             std::int64_t hidden_size, std::uint64_t seed);
 
-  // Never empty. What it computes counts as computed from then on.
+  // Never empty; valid until the next call. What it computes counts as computed from then on.
   const ForwardBatch& next();
   // Pages that sequences gave back when next() was called; some may have been taken again.
   struct GroupPage {
@@ -36,11 +36,12 @@ class SoakWorld {
   bool chance(double probability) { return std::uniform_real_distribution<double>(0, 1)(random_) < probability; }
 
  private:
-  // Pages of a sequence in one group: those with index `first` and on.
+  // A sequence's page table in one group: page 0 before `first`, which its window has left.
   struct Held {
     std::int64_t first = 0;
-    std::vector<PageId> pages;
-    std::int64_t end() const { return first + std::ssize(pages); }
+    std::vector<PageId> table;
+    PageTableNumber number = new_page_table_number();
+    std::int64_t end() const { return std::ssize(table); }
   };
   struct Sequence {
     std::int64_t length;     // tokens it comes to

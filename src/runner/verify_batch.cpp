@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "tessera/runner/group_pages.h"
 
@@ -100,17 +101,20 @@ void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange
                CacheGroupBatch& batch) {
   const ir::CacheGroup& group = model.groups[g];
   const std::int64_t page_size = model.options.page_size;
+  std::vector<std::vector<PageId>> tables;
   std::int64_t taken = 0;
   for (std::size_t b = 0; b < lengths.query.size(); ++b) {
     const std::int64_t length = lengths.prefix[b] + lengths.query[b];
-    std::vector<PageId> pages;
-    for (std::int64_t left = pages_touched(group, lengths.prefix[b], length, page_size).count(); left > 0; --left) {
+    const PageSpan touched = pages_touched(group, lengths.prefix[b], length, page_size);
+    std::vector<PageId>& table = tables.emplace_back(static_cast<std::size_t>(touched.first), PageId(0));
+    for (std::int64_t left = touched.count(); left > 0; --left) {
       const std::int64_t id = g % 2 == 0 ? range.begin + taken : range.end - 1 - taken;
-      pages.emplace_back(static_cast<std::int32_t>(id));
+      table.emplace_back(static_cast<std::int32_t>(id));
       ++taken;
     }
-    append_request(batch, group, lengths.prefix[b], length, page_size, pages);
+    append_slots(batch, group, lengths.prefix[b], length, page_size, table);
   }
+  batch.own(std::move(tables));
 }
 
 void add_tokens(const VerifyModel& model, const Lengths& lengths, ForwardBatch& batch) {

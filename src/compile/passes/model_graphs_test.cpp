@@ -92,7 +92,9 @@ class BodyRun {
   void plan(std::size_t groups) {
     ForwardBatch batch;
     batch.query_lens = batch.kv_lens = {3, 4};
-    batch.groups.assign(groups, {.slots = {}, .page_tables = {{PageId(1)}, {PageId(2)}}});
+    CacheGroupBatch pages;
+    pages.own({{PageId(1)}, {PageId(2)}});
+    batch.groups.assign(groups, pages);
     plans_.clear();
     step_ = std::make_unique<StepBuffer>();
     context_.plans.clear();
