@@ -38,6 +38,7 @@ void Scheduler::next(ScheduledBatch& scheduled) {
 }
 
 std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, ScheduledBatch& scheduled) {
+  chosen_.clear();
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.decodes() != decodes || sequence.is_done()) continue;
@@ -45,16 +46,38 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, ScheduledBat
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
     // An empty step frees nothing: the sequences behind it are preempted until a page is free.
-    while (count == 0 && scheduled.entries.empty() && i + 1 < running_.size()) {
+    while (count == 0 && chosen_.empty() && scheduled.entries.empty() && i + 1 < running_.size()) {
       preempt_last();
       count = cache_.fitting(sequence.cache, sequence.computed, wanted);
     }
     if (count == 0) continue;
     cache_.take_pages(sequence.cache, size_of(sequence.tokens), sequence.computed + count);
-    scheduled.append(sequence, count, cache_, options_.vocab_size);
+    chosen_.push_back({.sequence = &sequence, .count = count});
     budget -= count;
   }
+  if (decodes) keep_places();
+  for (const Chosen& chosen : chosen_) {
+    chosen.sequence->place = std::ssize(scheduled.entries);
+    scheduled.append(*chosen.sequence, chosen.count, cache_, options_.vocab_size);
+  }
   return budget;
+}
+
+// Puts those chosen into the places that they had; the others take what is free, in order.
+void Scheduler::keep_places() {
+  placed_.assign(chosen_.size(), {});
+  for (Chosen& chosen : chosen_) {
+    const std::int64_t place = chosen.sequence->place;
+    if (place >= 0 && place < size_of(placed_) && placed_[static_cast<std::size_t>(place)].sequence == nullptr)
+      std::swap(placed_[static_cast<std::size_t>(place)], chosen);
+  }
+  auto free = placed_.begin();
+  for (const Chosen& chosen : chosen_) {
+    if (chosen.sequence == nullptr) continue;
+    free = std::find_if(free, placed_.end(), [](const Chosen& at) { return at.sequence == nullptr; });
+    *free = chosen;
+  }
+  std::swap(chosen_, placed_);
 }
 
 // A prompt's forward ends at a page's end where states are kept there, the last one at the last page that another

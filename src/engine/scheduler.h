@@ -4,7 +4,8 @@
 // A step takes one decode token of every running sequence, then fills up to `chunk` tokens with prompts, so that a long
 // prompt is computed in chunks beside running decodes. Higher priorities come first, then older ones. `fit` may make
 // the step's prompts shorter, from the last one on, so that it fills a captured size, where they still are half of it
-// or more; decodes are never left for later.
+// or more; decodes are never left for later. A sequence that decodes keeps its place in the batch as far as that is
+// possible, so that plans that remember what stands in a place have little to do.
 //
 // A sequence is admitted when every cache group has pages for its tokens so far, less what the prefix cache has, and
 // for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. Where none is
@@ -87,6 +88,7 @@ class Scheduler {
   std::int64_t fitting_tokens();
   // Adds the running sequences that decode, or those that do not, as far as the budget goes; returns what is left.
   std::int64_t schedule(bool decodes, std::int64_t budget, ScheduledBatch& scheduled);
+  void keep_places();
   std::int64_t cut_at_page(const Sequence& sequence, std::int64_t count) const;
   bool make_room(Sequence& sequence);
   bool has_room(const Sequence& sequence) const;
@@ -99,11 +101,18 @@ class Scheduler {
   void release_cache(Sequence& sequence, bool keep);
   static void insert(Sequences& sequences, std::unique_ptr<Sequence> sequence);
 
+  struct Chosen {
+    Sequence* sequence = nullptr;
+    std::int64_t count = 0;  // tokens of it
+  };
+
   SchedulerOptions options_;
   FitTokens fit_;
   CacheManager cache_;
   Sequences waiting_;
   Sequences running_;
+  std::vector<Chosen> chosen_;  // of the step that is scheduled
+  std::vector<Chosen> placed_;  // the same in their places
   std::int64_t num_read_at_once_ = 0;
   std::int64_t num_with_deadline_ = 0;
   std::int64_t prompt_tokens_ = 0;

@@ -57,6 +57,19 @@ TEST_F(SchedulerTest, DecodesComeFirstAndPromptsFillTheChunk) {
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:3* 2:5", "1:1* 2:7*", "1:1* 2:1*", "1:1*"));
 }
 
+// The last one takes the place of one that ends; the others stay where they are.
+TEST_F(SchedulerTest, DecodesKeepTheirPlaces) {
+  Scheduler& scheduler = make({.chunk = 16});
+  for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, id == 2 ? 2 : 4));
+  for (const char* const step : {"1:3* 2:3* 3:3* 4:3*", "1:1* 2:1* 3:1* 4:1*"}) {
+    const ScheduledBatch made = next_step(scheduler);
+    EXPECT_EQ(shown(made), step);
+    finish_step(scheduler, made);
+  }
+  scheduler.add(sequence(5, 3, 3));
+  EXPECT_THAT(all_steps(scheduler), ElementsAre("1:1* 4:1* 3:1* 5:3*", "1:1* 4:1* 3:1* 5:1*", "5:1*"));
+}
+
 TEST_F(SchedulerTest, TheLastPromptIsCutToFillACapturedSize) {
   Scheduler& scheduler =
       make({.chunk = 16}, 100, [](std::int64_t tokens) { return std::min<std::int64_t>(tokens, 8); });

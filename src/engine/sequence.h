@@ -28,6 +28,7 @@ struct Sequence {
   std::int64_t seed = 0;
   std::int32_t last_row = -1;  // row of the last step that sampled its newest token; -1: none
   std::int64_t order = 0;      // of arrival
+  std::int64_t place = -1;     // among the requests of the last batch it was in
 
   std::optional<TokenEdits> edits;  // none: its logits stay as they are
   std::optional<GrammarMatcher> matcher;
