@@ -93,6 +93,7 @@ class Engine {
 
   Status check(Request& request) const;
   Status check_inputs(const Request& request) const;
+  Status reserve_embeddings(std::int64_t prompt_tokens);
   bool ends_text(const Request& request, TokenId token) const;
   void end_expired();
   Status submit_next();

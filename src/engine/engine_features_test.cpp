@@ -1,16 +1,13 @@
 // Catches: a feature of a request that is missing from its result, comes from another row, or works only where the
-// request runs alone: log-probabilities, penalties, limits, stop strings, hidden states, embeddings, priorities,
-// time-outs.
+// request runs alone: log-probabilities, penalties, limits, stop strings, hidden states, priorities, time-outs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <thread>
 
 #include "tessera/engine/engine_test_util.h"
-#include "tessera/model/checkpoint.h"
 
 namespace tessera {
 namespace {
@@ -225,33 +222,6 @@ TEST_P(EngineFeatures, HiddenStatesAreOfEveryTokenOnce) {
     ASSERT_NEAR(whole.hidden_states[i], done.hidden_states[i], 1e-4) << i / hidden;
   for (const auto& [key, count] : engine->stats().forwards.by_key)
     EXPECT_NE(key.runner, RunnerKind::kEager) << count.forwards << " forwards went eager";
-}
-
-TEST_P(EngineFeatures, EmbeddingsOfTokensGiveTheSameTextsAsTokens) {
-  const std::unique_ptr<Engine> engine = make();
-  const std::int64_t hidden = engine->config().hidden_size;
-  const Checkpoint checkpoint = *Checkpoint::open(small_options().model_path);
-  const StoredTensor table = *checkpoint.get("model.embed_tokens.weight", {kVocab, hidden});
-  ASSERT_EQ(table.data.size(), static_cast<std::size_t>(kVocab * hidden) * 2) << "bfloat16";
-  const Request ids = request(20, 8);
-  Request embedded = request(0, 8);
-  for (const TokenId id : ids.prompt) {
-    for (std::int64_t i = 0; i < hidden; ++i) {
-      std::uint16_t half = 0;
-      std::memcpy(&half, table.data.data() + (id.value() * hidden + i) * 2, 2);
-      embedded.input_embeds.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16));
-    }
-  }
-  const std::vector<TokenId> want = run_one(*engine, ids).output_ids;
-  const std::vector<Request> both = {embedded, request(9, 5), embedded};
-  const Result<std::vector<Completion>> done = engine->run(both);
-  ASSERT_TRUE(done.ok()) << done.status().to_string();
-  EXPECT_EQ((*done)[0].output_ids, want);
-  EXPECT_EQ((*done)[2].output_ids, want);
-  EXPECT_EQ((*done)[2].cached_tokens, 0) << "nobody knows which tokens they are of";
-  EXPECT_EQ((*done)[1].output_ids, run_one(*engine, request(9, 5)).output_ids);
-  embedded.input_embeds.pop_back();
-  EXPECT_THAT(engine->submit(embedded).status().message(), HasSubstr("are no rows of the hidden size"));
 }
 
 TEST_P(EngineFeatures, APromptThatTheCacheCannotHoldIsRefusedAndDelaysNoOther) {

@@ -124,6 +124,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
                 .kv_cache_dtype = TRY(named_dtype("kv_cache_dtype", options.kv_cache_dtype)),
                 .page_size = runner.page_size,
                 .max_requests = runner.max_requests,
+                .max_embeddings = std::max(runner.context_length, runner.max_tokens),
                 .context_length = runner.context_length};
   note_longrope(plan);
   plan.graphs = TRY(build_model(plan.config, plan.model, options.registry->ops, options.registry->families)

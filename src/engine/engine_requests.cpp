@@ -76,6 +76,14 @@ Status Engine::check(Request& request) const {
   return ok_status();
 }
 
+// Rows for the prompt, and for the prompts that a forward can compute together.
+Status Engine::reserve_embeddings(std::int64_t prompt_tokens) {
+  TRY(runner_->reserve_embeddings(std::max(prompt_tokens, runner_->options().max_tokens))
+          .with_context("memory for input_embeds, which a lower mem_fraction_static would leave"));
+  scheduler_->grow_embeddings(runner_->embedding_rows());
+  return ok_status();
+}
+
 Result<RequestId> Engine::submit(Request request) {
   TRY(check(request));
   // Requests that arrived since the last step are not queued where the next step has room for them.
@@ -84,6 +92,7 @@ Result<RequestId> Engine::submit(Request request) {
   if (options_.max_queued_requests > 0 && queued >= options_.max_queued_requests) {
     return resource_exhausted(fmt::format("{} requests wait already, which is the most (max_queued_requests)", queued));
   }
+  if (!request.input_embeds.empty()) TRY(reserve_embeddings(std::ssize(request.prompt)));
   auto sequence = std::make_unique<Sequence>();
   sequence->id = RequestId(next_id_++);
   sequence->order = sequence->id.value();

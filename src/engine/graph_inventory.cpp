@@ -39,8 +39,10 @@ RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, std::spa
 
 std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner& runner) {
   if (inventory_ != nullptr && is_of_now(inventory_->prefill, runner.prefill()) &&
-      is_of_now(inventory_->decode, runner.decode()) && is_of_now(inventory_->head, runner.head()))
+      is_of_now(inventory_->decode, runner.decode()) && is_of_now(inventory_->head, runner.head()) &&
+      embedding_rows_ == runner.embedding_rows())
     return inventory_;
+  embedding_rows_ = runner.embedding_rows();
   const RunnerOptions& options = runner.options();
   const DispatchTable& table = runner.dispatch_table();
   inventory_ = std::make_shared<GraphInventory>(GraphInventory{

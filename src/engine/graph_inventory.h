@@ -41,6 +41,7 @@ class GraphInventoryCache {
 
  private:
   std::shared_ptr<const GraphInventory> inventory_;
+  std::int64_t embedding_rows_ = 0;  // that have memory in it
 };
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 #include "tessera/engine/scheduled_batch.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tessera {
 
@@ -11,7 +12,8 @@ void ScheduledBatch::clear(std::size_t num_cache_groups) {
   batch.query_lens.clear();
   batch.kv_lens.clear();
   batch.wanted_rows.clear();
-  batch.input_embeds.clear();
+  batch.embedding_rows.clear();
+  batch.embedding_writes.clear();
   batch.slot_copies.clear();
   batch.groups.resize(num_cache_groups);
   for (CacheGroupBatch& group : batch.groups) {
@@ -33,8 +35,6 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
                             std::int64_t vocab_size) {
   if (sequence.decodes()) ++num_decoding;
   const auto total = static_cast<std::int64_t>(sequence.tokens.size());
-  const std::vector<float>& embeds = sequence.request.input_embeds;
-  const std::size_t hidden = embeds.empty() ? 0 : embeds.size() / sequence.request.prompt.size();
   Entry entry{.sequence = &sequence,
               .new_tokens = count,
               .first_token = batch.num_tokens(),
@@ -46,12 +46,7 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
               .wanted_from = 0};
   for (std::int64_t position = sequence.computed; position < sequence.computed + count; ++position) {
     const auto at = static_cast<std::size_t>(position);
-    const bool embedded = !embeds.empty() && position < sequence.prompt_tokens();
-    if (embedded) {
-      const auto row = embeds.begin() + static_cast<std::ptrdiff_t>(at * hidden);
-      batch.input_embeds.insert(batch.input_embeds.end(), row, row + static_cast<std::ptrdiff_t>(hidden));
-    }
-    batch.input_ids.push_back(embedded ? TokenId(-1) : sequence.tokens[at]);
+    batch.input_ids.push_back(sequence.tokens[at]);
     // The newest token's id is read on the device: the host may not have it yet.
     batch.input_rows.push_back(position == total - 1 && sequence.generated() > 0 ? sequence.last_row : -1);
     batch.positions.push_back(static_cast<std::int32_t>(position));
@@ -59,6 +54,7 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
   const std::int64_t kv_len = sequence.computed + count;
   batch.query_lens.push_back(static_cast<std::int32_t>(count));
   batch.kv_lens.push_back(static_cast<std::int32_t>(kv_len));
+  append_embeddings(sequence, kv_len);
   append_pages(sequence, kv_len, cache);
   append_prompt_rows(sequence, entry);
   const bool samples = kv_len == total && !sequence.request.score && sequence.request.stop.max_new_tokens > 0;
@@ -70,6 +66,23 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
   wants_logits |= sequence.request.score;
   wants_hidden |= sequence.request.return_hidden_states;
   entries.push_back(entry);
+}
+
+// Each row of the prompt is written when it is computed.
+void ScheduledBatch::append_embeddings(const Sequence& sequence, std::int64_t kv_len) {
+  const std::vector<float>& embeds = sequence.request.input_embeds;
+  const std::int64_t end = std::min(kv_len, sequence.prompt_tokens());
+  if (embeds.empty() || sequence.computed >= end) return;
+  const std::size_t hidden = embeds.size() / sequence.request.prompt.size();
+  const auto count = static_cast<std::size_t>(end - sequence.computed);
+  const std::int64_t first = sequence.first_embedding + sequence.computed;
+  batch.embedding_writes.push_back(
+      {.first_row = first,
+       .values = std::span(embeds).subspan(static_cast<std::size_t>(sequence.computed) * hidden, count * hidden)});
+  const auto tokens = static_cast<std::size_t>(batch.num_tokens() - (kv_len - sequence.computed));
+  batch.embedding_rows.resize(tokens + count, -1);
+  std::iota(batch.embedding_rows.begin() + static_cast<std::ptrdiff_t>(tokens), batch.embedding_rows.end(),
+            static_cast<std::int32_t>(first));
 }
 
 void ScheduledBatch::append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache) {
@@ -138,6 +151,7 @@ void ScheduledBatch::append_prompt_rows(Sequence& sequence, Entry& entry) {
 }
 
 void ScheduledBatch::finish() {
+  if (!batch.embedding_rows.empty()) batch.embedding_rows.resize(batch.input_ids.size(), -1);
   const auto sampled = static_cast<std::int64_t>(sampling.size());
   for (Entry& entry : entries) entry.wanted_from += sampled;
   batch.wanted_rows.insert(batch.wanted_rows.end(), prompt_rows_.begin(), prompt_rows_.end());

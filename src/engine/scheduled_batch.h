@@ -50,6 +50,7 @@ struct ScheduledBatch {
   void finish();
 
  private:
+  void append_embeddings(const Sequence& sequence, std::int64_t kv_len);
   void append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache);
   void append_sampled_row(Sequence& sequence, std::int64_t vocab_size);
   void append_prompt_rows(Sequence& sequence, Entry& entry);

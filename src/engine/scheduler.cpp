@@ -134,6 +134,7 @@ void Scheduler::admit() {
     const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
     sequence.tokens.reserve(static_cast<std::size_t>(most));
     cache_.admit(sequence.cache, size_of(sequence.tokens), most);
+    if (!sequence.request.input_embeds.empty()) sequence.first_embedding = embeddings_.take(sequence.prompt_tokens());
     sequence.computed = sequence.cache.cached_pages() * cache_.page_size();
     if (!sequence.admitted_before) {
       sequence.admitted_before = true;
@@ -175,6 +176,7 @@ bool Scheduler::make_room(Sequence& sequence) {
 }
 
 bool Scheduler::has_room(const Sequence& sequence) const {
+  if (!sequence.request.input_embeds.empty() && !embeddings_.has_room(sequence.prompt_tokens())) return false;
   for (std::size_t g = 0; g < cache_.num_groups(); ++g) {
     std::int64_t needed = cache_.needed(g, sequence.cache, size_of(sequence.tokens));
     for (const auto& other : running_) needed += cache_.headroom(g, other->cache, size_of(other->tokens));
@@ -222,6 +224,14 @@ bool Scheduler::keep_computed(Sequence& sequence) {
 void Scheduler::release_cache(Sequence& sequence, bool keep) {
   if (keep && keep_computed(sequence)) cache_.leave_checkpoint(sequence.cache);
   cache_.release(sequence.cache);
+  release_embeddings(sequence);
+}
+
+// Whoever takes the rows now writes them after the forwards that read them.
+void Scheduler::release_embeddings(Sequence& sequence) {
+  if (sequence.first_embedding < 0) return;
+  embeddings_.give_back(sequence.first_embedding);
+  sequence.first_embedding = -1;
 }
 
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
@@ -230,6 +240,7 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {
     Sequence& sequence = *entry.sequence;
     sequence.computed += entry.new_tokens;
+    if (sequence.computed >= sequence.prompt_tokens()) release_embeddings(sequence);
     // Pages of a decoding sequence are entered when it ends.
     const bool is_prompt = entry.new_tokens > 1 || entry.position < sequence.prompt_tokens();
     if (is_prompt && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);

@@ -28,6 +28,7 @@
 
 #include "tessera/engine/cache_manager.h"
 #include "tessera/engine/engine_stats.h"
+#include "tessera/engine/row_ranges.h"
 #include "tessera/engine/scheduled_batch.h"
 #include "tessera/engine/sequence.h"
 
@@ -56,6 +57,9 @@ class Scheduler {
   bool idle() const { return waiting_.empty() && running_.empty(); }
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
   std::int64_t num_waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
+  // The device has so many rows for embeddings of prompts; a sequence with embeddings waits until there is room for its
+  // prompt. Precondition of add(): rows for all of the sequence's embeddings.
+  void grow_embeddings(std::int64_t rows) { embeddings_.grow(rows); }
   // The next forward; without entries where nothing can be computed now. Reuses the batch's memory.
   void next(ScheduledBatch& scheduled);
   // Whether a sequence waits or runs whose forwards must be read before more is scheduled.
@@ -99,6 +103,7 @@ class Scheduler {
   std::span<const TokenId> reusable_tokens(const Sequence& sequence) const;
   bool keep_computed(Sequence& sequence);
   void release_cache(Sequence& sequence, bool keep);
+  void release_embeddings(Sequence& sequence);
   static void insert(Sequences& sequences, std::unique_ptr<Sequence> sequence);
 
   struct Chosen {
@@ -109,6 +114,7 @@ class Scheduler {
   SchedulerOptions options_;
   FitTokens fit_;
   CacheManager cache_;
+  RowRanges embeddings_;
   Sequences waiting_;
   Sequences running_;
   std::vector<Chosen> chosen_;  // of the step that is scheduled

@@ -262,6 +262,7 @@ TEST_F(SchedulerTest, WantedRowsAreComputedThoughTheyAreCached) {
   hidden->request.return_hidden_states = true;
   auto embedded = alike(5, 12, 1);
   embedded->request.input_embeds.resize(12);
+  scheduler.grow_embeddings(12);
   for (auto* s : {&from_start, &from_nine, &hidden, &embedded}) scheduler.add(std::move(*s));
   EXPECT_EQ(shown(next_step(scheduler)), "2:12*+++++++++++ 3:4*+++ 4:12* 5:12*");
 }

@@ -25,6 +25,9 @@ struct Sequence {
   std::int64_t pending = 0;     // number of last tokens that forwards in flight have yet to sample
   std::int64_t computed = 0;    // tokens whose keys and values are in the cache, or will be after those forwards
   SequenceCache cache;          // what it holds of every cache group
+  // Of the rows of its prompt's embeddings on the device, which it holds from its admission until its prompt is
+  // computed; -1: it holds none.
+  std::int64_t first_embedding = -1;
   std::int64_t seed = 0;
   std::int32_t last_row = -1;  // row of the last step that sampled its newest token; -1: none
   std::int64_t order = 0;      // of arrival

@@ -26,9 +26,10 @@ struct ModelOptions {
   // The same where absent. Matmuls take weights of the activations' type alone; attention reads a cache of any.
   std::optional<ir::DType> weight_dtype = std::nullopt;
   std::optional<ir::DType> kv_cache_dtype = std::nullopt;
-  std::int64_t page_size = 16;      // tokens of a KV cache page
-  std::int64_t max_requests = 256;  // of a forward: length of last_ids
-  std::int64_t context_length = 0;  // of a sequence at most, for LongRoPE's choice of factors; 0: the model's own
+  std::int64_t page_size = 16;         // tokens of a KV cache page
+  std::int64_t max_requests = 256;     // of a forward: length of last_ids
+  std::int64_t max_embeddings = 2048;  // rows of the input of that name
+  std::int64_t context_length = 0;     // of a sequence at most, for LongRoPE's choice of factors; 0: the model's own
   int tp_rank = 0;
   int tp_size = 1;  // ranks that share every layer (column- and row-parallel matmuls)
 
@@ -56,7 +57,8 @@ namespace input_names {
 inline constexpr std::string_view kInputIds = "input_ids";              // i32[T]
 inline constexpr std::string_view kInputRows = "input_rows";            // i32[T]: row of last_ids, or -1
 inline constexpr std::string_view kLastIds = "last_ids";                // i32[max_requests]: what the last step sampled
-inline constexpr std::string_view kInputEmbeds = "input_embeds";        // X[T, hidden]: of the tokens whose id is -1
+inline constexpr std::string_view kEmbeddingRows = "embedding_rows";    // i32[T]: row of embeddings, or -1
+inline constexpr std::string_view kEmbeddings = "embeddings";           // X[max_embeddings, hidden]: given by prompts
 inline constexpr std::string_view kPositions = "positions";             // i32[T]
 inline constexpr std::string_view kSlots = "slots.";                    // i32[T], "slots.<cache group>"
 inline constexpr std::string_view kWantedRows = "wanted_rows";          // i32[R]

@@ -15,9 +15,10 @@ Result<std::vector<ir::Type>> infer_embedding(const ir::OpSignature& s) {
   TRY(expect_floating(s, 1, "table"));
   TRY(expect_rank(s, 1, "table", 2));
   TRY(constant_cols(s, 1, "table"));
-  const ir::Type rows{table.dtype, {ids.shape[0], table.shape[1]}};
-  TRY(expect_type(s, 2, "given", rows));
-  return std::vector{rows};
+  TRY(expect_type(s, 2, "rows", ids));
+  TRY(expect_rank(s, 3, "given", 2));
+  TRY(expect_type(s, 3, "given", {table.dtype, {s.operands[3].shape[0], table.shape[1]}}));
+  return std::vector{ir::Type{table.dtype, {ids.shape[0], table.shape[1]}}};
 }
 
 Result<std::vector<ir::Type>> infer_resolve_ids(const ir::OpSignature& s) {
@@ -35,9 +36,11 @@ Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
   return make_cpu_row_copy("embedding",
                            {.table = table.data.raw(),
                             .rows = args.operands[0].as<std::int32_t>(),
-                            .given = args.operands[2].data.raw(),
+                            .given = args.operands[3].data.raw(),
+                            .given_rows = args.operands[2].as<std::int32_t>(),
                             .out = args.results[0].data.raw(),
                             .table_rows = table.dim(0),
+                            .num_given = args.operands[3].dim(0),
                             .count = args.operands[0].dim(0),
                             .row_bytes = table.cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype))});
 }
@@ -63,8 +66,10 @@ Result<std::unique_ptr<BoundOp>> bind_resolve_ids(const BindArgs& args) {
 
 const ir::OpDecl kEmbedding{
     .name = "embedding",
-    .summary = "ids[t] = -1 ? given[t] : table[ids[t]], zeros for an id outside: i32[T], [V, H], [T, H] -> [T, H]",
-    .operands = {{"ids"}, {"table"}, {"given"}},
+    .summary =
+        "rows[t] >= 0 ? given[rows[t]] : table[ids[t]], zeros for a row outside: i32[T], [V, H], i32[T], [E, H] "
+        "-> [T, H]",
+    .operands = {{"ids"}, {"table"}, {"rows"}, {"given"}},
     .attributes = {},
     .infer = infer_embedding,
 };

@@ -25,9 +25,11 @@ Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
   return make_row_copy("embedding",
                        {.table = table.data.raw(),
                         .rows = args.operands[0].as<std::int32_t>(),
-                        .given = args.operands[2].data.raw(),
+                        .given = args.operands[3].data.raw(),
+                        .given_rows = args.operands[2].as<std::int32_t>(),
                         .out = args.results[0].data.raw(),
                         .table_rows = table.dim(0),
+                        .num_given = args.operands[3].dim(0),
                         .count = args.operands[0].dim(0),
                         .row_bytes = table.cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype))});
 }

@@ -6,9 +6,9 @@
 
 namespace tessera {
 
-// embedding(ids i32[T], table X[V, H], given X[T, H]) → X[T, H]
-//   row t is given[t] where ids[t] is -1, table[ids[t]] otherwise; zeros where ids[t] is outside [0, V). The engine
-//   refuses such ids; the kernel only stays within the table.
+// embedding(ids i32[T], table X[V, H], rows i32[T], given X[E, H]) → X[T, H]
+//   row t is given[rows[t]] where rows[t] is not negative, table[ids[t]] otherwise; zeros for a row outside its table.
+//   The engine refuses such ids and rows; the kernel only stays within the tables.
 extern const ir::OpDecl kEmbedding;
 extern const KernelDef kEmbeddingCpu;
 extern const KernelDef kEmbeddingCuda;

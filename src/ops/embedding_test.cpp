@@ -21,19 +21,23 @@ using testing::int_tensor;
 constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
 
-TEST(Embedding, CopiesRowsAndZerosForIdsOutside) {
+TEST(Embedding, CopiesRowsAndZerosForRowsOutside) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const std::int64_t width : {67, 64}) {
       const HostTensor table = testing::random_tensor(dtype, {11, width}, 1);
-      const std::vector<std::int32_t> ids{0, 10, 3, -1, 3, -2, 11, kMax, kMin, -1, 7};
+      const HostTensor given = testing::random_tensor(dtype, {5, width}, 2);
+      const std::vector<std::int32_t> ids{0, 10, 3, -1, 3, -2, 11, kMax, kMin, -1, 7, 2};
+      const std::vector<std::int32_t> rows{-1, kMin, -1, 4, 0, -1, -1, -1, -1, 2, 5, kMax};
       const auto count = static_cast<std::int64_t>(ids.size());
-      const HostTensor given = testing::random_tensor(dtype, {count, width}, 2);
-      const auto out = testing::run_op(kEmbedding, kEmbeddingCpu, {int_tensor({count}, ids), table, given});
+      const auto out = testing::run_op(kEmbedding, kEmbeddingCpu,
+                                       {int_tensor({count}, ids), table, int_tensor({count}, rows), given});
       for (std::int64_t t = 0; t < count; ++t) {
         const std::int32_t id = ids[static_cast<std::size_t>(t)];
+        const std::int32_t row = rows[static_cast<std::size_t>(t)];
         for (std::int64_t i = 0; i < width; ++i) {
-          const double inside = id >= 0 && id < 11 ? table.at(id * width + i) : 0;
-          ASSERT_EQ(out.results[0].at(t * width + i), id == -1 ? given.at(t * width + i) : inside) << "id " << id;
+          double expected = id >= 0 && id < 11 ? table.at(id * width + i) : 0;
+          if (row >= 0) expected = row < 5 ? given.at(row * width + i) : 0;
+          ASSERT_EQ(out.results[0].at(t * width + i), expected) << "id " << id << " row " << row;
         }
       }
     }
@@ -42,8 +46,8 @@ TEST(Embedding, CopiesRowsAndZerosForIdsOutside) {
 
 TEST(Embedding, NoTokens) {
   const HostTensor table = testing::random_tensor(DType::kFloat32, {11, 8}, 1);
-  EXPECT_EQ(testing::run_op(kEmbedding, kEmbeddingCpu,
-                            {int_tensor({0}, {}), table, testing::poisoned_tensor(DType::kFloat32, {0, 8})})
+  const HostTensor given = testing::poisoned_tensor(DType::kFloat32, {3, 8});
+  EXPECT_EQ(testing::run_op(kEmbedding, kEmbeddingCpu, {int_tensor({0}, {}), table, int_tensor({0}, {}), given})
                 .results[0]
                 .size(),
             0);
@@ -53,10 +57,12 @@ TEST(Embedding, NoTokens) {
 TEST(Embedding, RowsAreIndependent) {
   HostTensor table = testing::random_tensor(DType::kBFloat16, {11, 1024}, 1);
   std::vector<std::int32_t> ids(64);
+  std::vector<std::int32_t> rows(64, -1);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 11);
-  ids[1] = -1;
-  const HostTensor given = testing::random_tensor(DType::kBFloat16, {64, 1024}, 2);
-  testing::expect_rows_independent(kEmbedding, kEmbeddingCpu, {int_tensor({64}, ids), table, given}, {0, 2});
+  rows[1] = 2;
+  const HostTensor given = testing::random_tensor(DType::kBFloat16, {3, 1024}, 2);
+  testing::expect_rows_independent(kEmbedding, kEmbeddingCpu,
+                                   {int_tensor({64}, ids), table, int_tensor({64}, rows), given}, {0, 2});
 }
 
 TEST(Embedding, ResolveIds) {
@@ -71,16 +77,19 @@ TEST(Embedding, ResolveIds) {
 TEST(Embedding, RefusesWhatKernelsCannotTake) {
   const ir::Type ids{DType::kInt32, {Symbol::kTokens}};
   const ir::Type table{DType::kBFloat16, {1000, 64}};
-  const ir::Type given{DType::kBFloat16, {Symbol::kTokens, 64}};
-  EXPECT_EQ(testing::infer_types(kEmbedding, {ids, table, given}).value()[0].to_string(), "bf16[T, 64]");
-  EXPECT_THAT(infer_error(kEmbedding, {ids, table, {DType::kFloat32, {Symbol::kTokens, 64}}}),
-              HasSubstr("given is f32[T, 64]; it must be bf16[T, 64]"));
-  EXPECT_THAT(infer_error(kEmbedding, {ids, table, {DType::kBFloat16, {Symbol::kTokens, 32}}}), HasSubstr("given is"));
-  EXPECT_THAT(infer_error(kEmbedding, {{DType::kInt64, {4}}, table, given}),
+  const ir::Type given{DType::kBFloat16, {32, 64}};
+  EXPECT_EQ(testing::infer_types(kEmbedding, {ids, table, ids, given}).value()[0].to_string(), "bf16[T, 64]");
+  EXPECT_THAT(infer_error(kEmbedding, {ids, table, ids, {DType::kFloat32, {32, 64}}}),
+              HasSubstr("given is f32[32, 64]; it must be bf16[32, 64]"));
+  EXPECT_THAT(infer_error(kEmbedding, {ids, table, ids, {DType::kBFloat16, {32, 32}}}), HasSubstr("given is"));
+  EXPECT_THAT(infer_error(kEmbedding, {ids, table, {DType::kInt32, {4}}, given}),
+              HasSubstr("rows is i32[4]; it must be i32[T]"));
+  EXPECT_THAT(infer_error(kEmbedding, {{DType::kInt64, {4}}, table, ids, given}),
               HasSubstr("ids is i64[4]; it must be i32[4]"));
-  EXPECT_THAT(infer_error(kEmbedding, {{DType::kInt32, {4, 4}}, table, given}), HasSubstr("must have 1 dimensions"));
-  EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kInt32, {1000, 64}}, given}), HasSubstr("table is i32"));
-  EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kFloat32, {64}}, given}), HasSubstr("table is f32[64]"));
+  EXPECT_THAT(infer_error(kEmbedding, {{DType::kInt32, {4, 4}}, table, ids, given}),
+              HasSubstr("must have 1 dimensions"));
+  EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kInt32, {1000, 64}}, ids, given}), HasSubstr("table is i32"));
+  EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kFloat32, {64}}, ids, given}), HasSubstr("table is f32[64]"));
   EXPECT_EQ(infer_error(kResolveIds, {ids, ids, {DType::kInt32, {Symbol::kRows}}}), "");
   EXPECT_THAT(infer_error(kResolveIds, {ids, {DType::kInt32, {4}}, ids}),
               HasSubstr("rows is i32[4]; it must be i32[T]"));

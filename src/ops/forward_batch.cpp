@@ -16,17 +16,18 @@ Status check_tokens(const ForwardBatch& batch) {
   const std::int64_t num_tokens = batch.num_tokens();
   TRY(check_count("input_rows", batch.input_rows.size(), num_tokens, "tokens"));
   TRY(check_count("positions", batch.positions.size(), num_tokens, "tokens"));
-  const std::int64_t given = batch.num_given_embeddings();
-  const auto values = static_cast<std::int64_t>(batch.input_embeds.size());
-  if (given == 0 ? values != 0 : values % given != 0)
-    return internal_error(fmt::format(
-        "input_embeds has {} values for {} tokens whose input id is -1, not as many for each", values, given));
+  const std::vector<std::int32_t>& embeddings = batch.embedding_rows;
+  if (!embeddings.empty()) TRY(check_count("embedding_rows", embeddings.size(), num_tokens, "tokens"));
   for (std::size_t t = 0; t < batch.input_ids.size(); ++t) {
     const std::int32_t row = batch.input_rows[t];
     if (row < -1)
       return internal_error(fmt::format("input_rows[{}] is {}; a row of the last step, or -1, is accepted", t, row));
+    const std::int32_t embedding = embeddings.empty() ? -1 : embeddings[t];
+    if (embedding < -1 || (embedding >= 0 && row >= 0))
+      return internal_error(fmt::format(
+          "embedding_rows[{}] is {} beside row {} of the last step; a row, or -1, is accepted", t, embedding, row));
     const std::int32_t id = batch.input_ids[t].value();
-    if (row == -1 && (id < -1 || (id == -1 && values == 0)))
+    if (row == -1 && embedding == -1 && id < 0)
       return internal_error(fmt::format(
           "input_ids[{}] is {}, and neither a row of the last step nor an embedding is given instead", t, id));
   }
@@ -82,13 +83,6 @@ void CacheGroupBatch::own(std::vector<std::vector<PageId>> tables) {
   page_tables.clear();
   for (const std::vector<PageId>& pages : *owned)
     page_tables.push_back({.pages = pages, .number = new_page_table_number()});
-}
-
-std::int64_t ForwardBatch::num_given_embeddings() const {
-  std::int64_t count = 0;
-  for (std::size_t t = 0; t < input_ids.size(); ++t)
-    count += input_ids[t] == TokenId(-1) && input_rows[t] == -1 ? 1 : 0;
-  return count;
 }
 
 Status ForwardBatch::check() const {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,23 +48,27 @@ struct SlotCopy {
   friend bool operator==(const SlotCopy&, const SlotCopy&) = default;
 };
 
+// Embeddings from a host, written to the rows that tokens of this forward or of later ones name.
+struct EmbeddingWrite {
+  std::int64_t first_row = 0;
+  std::span<const float> values;  // [rows × hidden size]; valid until the forward was submitted
+};
+
 // A ragged batch of requests, extend and decode rows alike; tokens of a request are neighbours.
 struct ForwardBatch {
-  // [T]; -1: the next row of input_embeds; ignored where input_rows names a row
-  std::vector<TokenId> input_ids;
+  std::vector<TokenId> input_ids;         // [T]; not looked at where the next names a row, or embedding_rows does
   std::vector<std::int32_t> input_rows;   // [T]: the id is what row r of the last step sampled; -1: input_ids
   std::vector<std::int32_t> positions;    // [T]: of each token in its request, from 0
   std::vector<std::int32_t> query_lens;   // [B]: tokens of each request in this forward, at least 1; sum = T
   std::vector<std::int32_t> kv_lens;      // [B]: tokens of each request in the cache after this forward
   std::vector<std::int32_t> wanted_rows;  // [R]: tokens whose logits are wanted
   std::vector<CacheGroupBatch> groups;    // one for each cache group of the graph
-  // [rows × hidden size]: in order, the embeddings of the tokens whose input id is -1.
-  std::vector<float> input_embeds = {};
-  std::vector<SlotCopy> slot_copies = {};  // in this order
+  // [T], or empty where all are -1: the token's embedding is this row of those written; -1: that of its id.
+  std::vector<std::int32_t> embedding_rows = {};
+  std::vector<EmbeddingWrite> embedding_writes = {};  // before anything else of the forward
+  std::vector<SlotCopy> slot_copies = {};             // in this order
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(input_ids.size()); }
-  // Tokens whose input id is -1. Precondition: as many input_rows as input_ids.
-  std::int64_t num_given_embeddings() const;
   std::int64_t num_requests() const { return static_cast<std::int64_t>(query_lens.size()); }
   std::int64_t num_wanted_rows() const { return static_cast<std::int64_t>(wanted_rows.size()); }
   // Every request adds one token.

@@ -31,8 +31,7 @@ TEST(ForwardBatch, AcceptsAMixedBatchAndAnEmptyOne) {
 TEST(ForwardBatch, TakesEmbeddingsInPlaceOfIds) {
   ForwardBatch batch = good_batch();
   batch.input_ids = {TokenId{-1}, TokenId{-1}, TokenId{-1}};  // the last one's is row 0's
-  EXPECT_EQ(batch.num_given_embeddings(), 2);
-  batch.input_embeds.resize(2 * 8);
+  batch.embedding_rows = {5, 3, -1};
   EXPECT_EQ(batch.check().message(), "");
 }
 
@@ -59,13 +58,18 @@ INSTANTIATE_TEST_SUITE_P(
         BadBatch{"MissingPosition", [](ForwardBatch& b) { b.positions.pop_back(); }, "positions has 2 entries"},
         BadBatch{"NegativeId", [](ForwardBatch& b) { b.input_ids[1] = TokenId{-3}; }, "input_ids[1] is -3"},
         BadBatch{"NoEmbedding", [](ForwardBatch& b) { b.input_ids[1] = TokenId{-1}; }, "input_ids[1] is -1"},
-        BadBatch{"EmbeddingOfNoToken", [](ForwardBatch& b) { b.input_embeds = {1}; }, "1 values for 0 tokens"},
-        BadBatch{"PartOfAnEmbedding",
+        BadBatch{"NegativeEmbeddingRow",
                  [](ForwardBatch& b) {
-                   b.input_ids[0] = b.input_ids[1] = TokenId{-1};
-                   b.input_embeds.resize(9);
+                   b.embedding_rows = {-1, -2, -1};
                  },
-                 "input_embeds has 9 values for 2 tokens"},
+                 "embedding_rows[1] is -2"},
+        BadBatch{"EmbeddingOfASampledToken",
+                 [](ForwardBatch& b) {
+                   b.embedding_rows = {-1, -1, 4};
+                 },
+                 "embedding_rows[2] is 4 beside row 0 of the last step"},
+        BadBatch{"MissingEmbeddingRow", [](ForwardBatch& b) { b.embedding_rows = {1}; },
+                 "embedding_rows has 1 entries"},
         BadBatch{"BadInputRow", [](ForwardBatch& b) { b.input_rows[0] = -2; }, "input_rows[0] is -2"},
         BadBatch{"WantedRowPastTheEnd", [](ForwardBatch& b) { b.wanted_rows[1] = 3; },
                  "wanted_rows[1] is 3, outside the 3 tokens"},

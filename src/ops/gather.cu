@@ -12,12 +12,11 @@ template <class Word>
 __global__ void copy_rows(const RowCopy copy, std::int64_t words) {
   const std::int64_t i = row_of_thread();
   if (i >= copy.count) return;
-  const std::int64_t row = copy.rows[i];
-  const Word* from = nullptr;  // zeros
-  if (row >= 0 && row < copy.table_rows)
-    from = reinterpret_cast<const Word*>(copy.table) + row * words;
-  else if (row == -1 && copy.given != nullptr)
-    from = reinterpret_cast<const Word*>(copy.given) + i * words;
+  const std::int64_t given = copy.given_rows == nullptr ? -1 : copy.given_rows[i];
+  const std::int64_t row = given >= 0 ? given : copy.rows[i];
+  const std::byte* const table = given >= 0 ? copy.given : copy.table;
+  const bool inside = row >= 0 && row < (given >= 0 ? copy.num_given : copy.table_rows);
+  const Word* const from = inside ? reinterpret_cast<const Word*>(table) + row * words : nullptr;  // null: zeros
   Word* const to = reinterpret_cast<Word*>(copy.out) + i * words;
   for (std::int64_t j = item_of_thread(); j < words; j += item_step()) to[j] = from != nullptr ? from[j] : Word{};
 }

@@ -12,14 +12,16 @@ extern const ir::OpDecl kGatherRows;
 extern const KernelDef kGatherRowsCpu;
 extern const KernelDef kGatherRowsCuda;
 
-// out[i] = table[rows[i]] for every i in [0, count); zeros where rows[i] is outside [0, table_rows), but given[i] where
-// it is -1 and rows are given. Both gather_rows and embedding are this copy, on every device.
+// out[i] = table[rows[i]] for every i in [0, count), or given[given_rows[i]] where that row is not negative; zeros for
+// a row outside its table. Both gather_rows and embedding are this copy, on every device.
 struct RowCopy {
-  const std::byte* table = nullptr;    // [table_rows, row_bytes]
-  const std::int32_t* rows = nullptr;  // [count]
-  const std::byte* given = nullptr;    // [count, row_bytes]; null: none
-  std::byte* out = nullptr;            // [count, row_bytes]
+  const std::byte* table = nullptr;          // [table_rows, row_bytes]
+  const std::int32_t* rows = nullptr;        // [count]
+  const std::byte* given = nullptr;          // [num_given, row_bytes]
+  const std::int32_t* given_rows = nullptr;  // [count]; null: nothing is given
+  std::byte* out = nullptr;                  // [count, row_bytes]
   std::int64_t table_rows = 0;
+  std::int64_t num_given = 0;
   std::int64_t count = 0;
   std::int64_t row_bytes = 0;
 };

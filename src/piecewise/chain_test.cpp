@@ -37,9 +37,10 @@ std::string chained(std::vector<std::string_view> texts) {
 constexpr const char* kBody = R"(graph @body {
   group "full" paged layers [0]
   input %ids: i32[T]
-  input %given: f32[T, 4]
+  input %given_rows: i32[T]
+  input %given: f32[8, 4]
   weight %table: f32[16, 4]
-  %hidden: f32[T, 4] = embedding(%ids, %table, %given)
+  %hidden: f32[T, 4] = embedding(%ids, %table, %given_rows, %given)
   return %hidden
 })";
 constexpr const char* kHead = R"(graph @head {
@@ -60,10 +61,11 @@ TEST(Chain, LinksOutputsToInputsAndSharesWhatHasOneName) {
   EXPECT_EQ(chained({kBody, kHead, kGreedy}), R"(graph @all {
   group "full" paged layers [0]
   input %ids: i32[T]
-  input %given: f32[T, 4]
+  input %given_rows: i32[T]
+  input %given: f32[8, 4]
   input %rows: i32[R]
   weight %table: f32[16, 4]
-  %hidden: f32[T, 4] = embedding(%ids, %table, %given)
+  %hidden: f32[T, 4] = embedding(%ids, %table, %given_rows, %given)
   %wanted: f32[R, 4] = gather_rows(%hidden, %rows)
   %logits: f32[R, 16] = linear(%wanted, %table)
   %ids_out: i32[R] = argmax(%logits)

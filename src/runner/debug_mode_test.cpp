@@ -163,6 +163,21 @@ TEST(DebugMode, AWeightWithANaNIsNamed) {
                     HasSubstr("weight %lm_head.weight, has one at row 0 column 5")));
 }
 
+// Their other rows need not have memory.
+TEST(DebugMode, ANaNOfGivenEmbeddingsIsTracedToTheirOperator) {
+  RunnerBench bench = make_captured("llama", debug_options());
+  ASSERT_TRUE(bench.runner->reserve_embeddings(1).ok());
+  ForwardBatch batch = make_batch(kPrompt, Rows::kLast);
+  batch.embedding_rows.assign(batch.input_ids.size(), -1);
+  batch.embedding_rows[4] = 0;
+  const std::vector<float> values(static_cast<std::size_t>(bench.runner->hidden_size()), NAN);
+  batch.embedding_writes = {{.first_row = 0, .values = values}};
+  std::vector<float> logits;
+  EXPECT_THAT(bench.forward(batch, logits).status().message(),
+              AllOf(HasSubstr("operator embedding in piece 0 makes the first, %"), HasSubstr("row 4 column 0"),
+                    HasSubstr("input %embeddings was not searched")));
+}
+
 TEST(DebugMode, AnOutputIsStaleOnceAForwardMayHaveOverwrittenIt) {
   RunnerBench bench = make_captured("llama", debug_options());
   ASSERT_TRUE(forward_error(bench, kPrompt).ok());

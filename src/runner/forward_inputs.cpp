@@ -9,6 +9,27 @@
 namespace tessera {
 namespace {
 
+Status check_embeddings(const ForwardBatch& batch, const ForwardLimits& limits) {
+  for (const EmbeddingWrite& write : batch.embedding_writes) {
+    const auto values = static_cast<std::int64_t>(write.values.size());
+    const std::int64_t end = write.first_row + values / limits.hidden_size;
+    if (values % limits.hidden_size != 0) {
+      return internal_error(fmt::format("{} values of embeddings are no rows of {} each", values, limits.hidden_size));
+    }
+    if (write.first_row < 0 || end > limits.embedding_rows) {
+      return internal_error(
+          fmt::format("embeddings for rows {} to {} of {}", write.first_row, end - 1, limits.embedding_rows));
+    }
+  }
+  for (std::size_t t = 0; t < batch.embedding_rows.size(); ++t) {
+    if (batch.embedding_rows[t] >= limits.embedding_rows) {
+      return internal_error(fmt::format("embedding_rows[{}] is {}, outside the {} rows", t, batch.embedding_rows[t],
+                                        limits.embedding_rows));
+    }
+  }
+  return ok_status();
+}
+
 Status check_batch(const ForwardBatch& batch, const ForwardLimits& limits) {
   TRY(batch.check());
   if (batch.num_tokens() > limits.max_tokens) {
@@ -19,12 +40,7 @@ Status check_batch(const ForwardBatch& batch, const ForwardLimits& limits) {
     return internal_error(
         fmt::format("a batch with {} cache groups for a model with {}", batch.groups.size(), limits.cache_groups));
   }
-  const std::int64_t given = batch.num_given_embeddings();
-  if (static_cast<std::int64_t>(batch.input_embeds.size()) != given * limits.hidden_size) {
-    return internal_error(fmt::format("{} values of embeddings for {} tokens; {} of {} each are needed",
-                                      batch.input_embeds.size(), given, given, limits.hidden_size));
-  }
-  return ok_status();
+  return check_embeddings(batch, limits);
 }
 
 Status check_edits(const LogitEdits& edits, std::size_t rows, std::int64_t vocab_size) {

@@ -48,6 +48,7 @@ struct ForwardLimits {
   std::size_t cache_groups = 0;
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
+  std::int64_t embedding_rows = 0;  // that have memory
 };
 
 // Everything agrees with everything. But for too many tokens, an error here is the engine's defect. Ids of edits are

@@ -81,44 +81,62 @@ std::vector<float> embedding_of(std::int32_t id, std::int64_t width) {
   return made;
 }
 
-// The same forward with some tokens' embeddings in place of their ids.
-ForwardBatch with_embeddings(ForwardBatch batch, const std::vector<std::size_t>& tokens, std::int64_t width) {
+// A forward with some tokens' embeddings in place of their ids, which are other ones.
+struct Embedded {
+  ForwardBatch batch;
+  std::vector<float> values;
+};
+
+// The embeddings lie from `first_row` on, in order.
+Embedded with_embeddings(RunnerBench& bench, ForwardBatch batch, const std::vector<std::size_t>& tokens,
+                         std::int32_t first_row) {
+  Embedded made{.batch = std::move(batch), .values = {}};
+  made.batch.embedding_rows.assign(made.batch.input_ids.size(), -1);
+  std::int32_t row = first_row;
   for (const std::size_t t : tokens) {
-    const std::vector<float> values = embedding_of(batch.input_ids[t].value(), width);
-    batch.input_embeds.insert(batch.input_embeds.end(), values.begin(), values.end());
-    batch.input_ids[t] = TokenId(-1);
+    const std::vector<float> values = embedding_of(made.batch.input_ids[t].value(), bench.runner->hidden_size());
+    made.values.insert(made.values.end(), values.begin(), values.end());
+    made.batch.input_ids[t] = TokenId(1);
+    made.batch.embedding_rows[t] = row++;
   }
-  return batch;
+  made.batch.embedding_writes = {{.first_row = first_row, .values = made.values}};
+  EXPECT_TRUE(bench.runner->reserve_embeddings(row).ok());
+  return made;
 }
 
 TEST(InputEmbeddings, OfATokenGiveTheSameAsItsId) {
-  RunnerBench bench = make_captured("llama", small_options());
-  const std::int64_t width = bench.runner->hidden_size();
-  const auto expect_equal = [&](const ForwardBatch& batch, const std::vector<std::size_t>& tokens, RunnerKind runner) {
-    std::vector<float> by_id, by_embedding, eager, again;
-    ASSERT_TRUE(bench.forward(batch, by_id).ok());
-    const ForwardBatch given = with_embeddings(batch, tokens, width);
-    const Result<ForwardOutputs> outputs = bench.forward(given, by_embedding);
-    ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
-    EXPECT_EQ(outputs->decision.runner, runner) << reason_text(outputs->decision.reason);
-    EXPECT_EQ(by_embedding, by_id);
-    ASSERT_TRUE(bench.forward(given, eager, true).ok());
-    EXPECT_LE(greatest_difference(eager, by_id), kTolerance);
-    ASSERT_TRUE(bench.forward(batch, again).ok());
-    EXPECT_EQ(again, by_id) << "embeddings left over from the last forward";
-  };
-  expect_equal(make_batch(kTwo, Rows::kAll), {0, 4, 5, 6, 13, 29}, RunnerKind::kPrefill);
-  expect_equal(make_batch({{ids(14, 5), 13}, {ids(18, 2), 17}, {ids(1, 3)}}, Rows::kAll), {1}, RunnerKind::kDecode);
+  for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16}) {
+    RunnerBench bench = make_captured("llama", small_options(), dtype);
+    const double tolerance = dtype == ir::DType::kFloat32 ? kTolerance : 0.06;
+    const auto expect_equal = [&](const ForwardBatch& batch, const std::vector<std::size_t>& tokens,
+                                  std::int32_t first_row, RunnerKind runner) {
+      std::vector<float> by_id, by_embedding, eager, again;
+      ASSERT_TRUE(bench.forward(batch, by_id).ok());
+      const Embedded given = with_embeddings(bench, batch, tokens, first_row);
+      const Result<ForwardOutputs> outputs = bench.forward(given.batch, by_embedding);
+      ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+      EXPECT_EQ(outputs->decision.runner, runner) << reason_text(outputs->decision.reason);
+      EXPECT_EQ(by_embedding, by_id);
+      ASSERT_TRUE(bench.forward(given.batch, eager, true).ok());
+      EXPECT_LE(greatest_difference(eager, by_id), tolerance);
+      ASSERT_TRUE(bench.forward(batch, again).ok());
+      EXPECT_EQ(again, by_id) << "embeddings left over from the last forward";
+    };
+    expect_equal(make_batch(kTwo, Rows::kAll), {0, 4, 5, 6, 13, 29}, 0, RunnerKind::kPrefill);
+    expect_equal(make_batch(kTwo, Rows::kAll), {0, 4, 29}, 700, RunnerKind::kPrefill);
+    expect_equal(make_batch({{ids(14, 5), 13}, {ids(18, 2), 17}, {ids(1, 3)}}, Rows::kAll), {1}, 5,
+                 RunnerKind::kDecode);
+  }
 }
 
 TEST(InputEmbeddings, ReachTheirOwnTokens) {
   RunnerBench bench = make_captured("llama", small_options());
   const std::int64_t width = bench.runner->hidden_size();
-  ForwardBatch batch = with_embeddings(make_batch(kTwo, Rows::kAll), {3, 20}, width);
+  Embedded given = with_embeddings(bench, make_batch(kTwo, Rows::kAll), {3, 20}, 0);
   std::vector<float> before, after;
-  ASSERT_TRUE(bench.forward(batch, before).ok());
-  for (std::size_t i = static_cast<std::size_t>(width); i < batch.input_embeds.size(); ++i) batch.input_embeds[i] *= -2;
-  ASSERT_TRUE(bench.forward(batch, after).ok());
+  ASSERT_TRUE(bench.forward(given.batch, before).ok());
+  for (std::size_t i = static_cast<std::size_t>(width); i < given.values.size(); ++i) given.values[i] *= -2;
+  ASSERT_TRUE(bench.forward(given.batch, after).ok());
   const std::int64_t vocab = bench.runner->vocab_size();
   for (std::size_t t = 0; t < 30; ++t) {
     const double difference = greatest_difference(row(before, t, vocab), row(after, t, vocab));
@@ -126,13 +144,40 @@ TEST(InputEmbeddings, ReachTheirOwnTokens) {
   }
 }
 
-TEST(InputEmbeddings, AnotherSizeThanTheModelsIsRefused) {
+// Written by one forward, named by another: rows stay until somebody writes them again.
+TEST(InputEmbeddings, StayInTheirRows) {
   RunnerBench bench = make_captured("llama", small_options());
+  const Embedded given = with_embeddings(bench, make_batch(kTwo, Rows::kAll), {3, 20}, 8);
+  std::vector<float> first, plain, later;
+  ASSERT_TRUE(bench.forward(given.batch, first).ok());
+  ASSERT_TRUE(bench.forward(make_batch({{ids(22, 7)}}, Rows::kAll), plain).ok());
+  ForwardBatch named = given.batch;
+  named.embedding_writes.clear();
+  ASSERT_TRUE(bench.forward(named, later).ok());
+  EXPECT_EQ(later, first);
+}
+
+TEST(InputEmbeddings, RowsWithoutMemoryAndPartsOfRowsAreRefused) {
+  RunnerBench bench = make_captured("llama", small_options());
+  EXPECT_EQ(bench.runner->embedding_rows(), 0);
+  const std::int64_t before = bench.runner->memory().static_inputs;
+  const auto refused = [&](const ForwardBatch& batch) {
+    return bench.runner->forward({.batch = batch}).status().message();
+  };
   ForwardBatch batch = make_batch(kTwo, Rows::kNone);
-  batch.input_ids[2] = TokenId(-1);
-  batch.input_embeds.resize(static_cast<std::size_t>(bench.runner->hidden_size()) + 1);
-  EXPECT_THAT(bench.runner->forward({.batch = batch}).status().message(),
-              HasSubstr("values of embeddings for 1 tokens"));
+  batch.embedding_rows.assign(30, -1);
+  batch.embedding_rows[2] = 0;
+  EXPECT_THAT(refused(batch), HasSubstr("embedding_rows[2] is 0, outside the 0 rows"));
+  ASSERT_TRUE(bench.runner->reserve_embeddings(3).ok());
+  EXPECT_GE(bench.runner->memory().static_inputs, before + 3 * bench.runner->hidden_size() * 4);
+  const std::vector<float> values(static_cast<std::size_t>(2 * bench.runner->hidden_size()) + 1);
+  batch.embedding_writes = {{.first_row = 0, .values = values}};
+  EXPECT_THAT(refused(batch), HasSubstr("values of embeddings are no rows of"));
+  batch.embedding_writes = {{.first_row = 2, .values = std::span(values).first(values.size() - 1)}};
+  EXPECT_THAT(refused(batch), HasSubstr("embeddings for rows 2 to 3 of 3"));
+  batch.embedding_rows.pop_back();
+  EXPECT_THAT(refused(batch), HasSubstr("embedding_rows has 29 entries"));
+  EXPECT_THAT(bench.runner->reserve_embeddings(1 << 20).message(), HasSubstr("the model was built for 2048"));
 }
 
 }  // namespace

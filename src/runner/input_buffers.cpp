@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "tessera/device/alignment.h"
-#include "tessera/runner/host_floats.h"
 #include "tessera/runner/runner_spec.h"
 
 namespace tessera {
@@ -15,10 +14,6 @@ std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(align_
 
 std::size_t last_ids_bytes(const InputLimits& limits) { return aligned(limits.max_requests * 4); }
 
-std::size_t embeds_bytes(const InputLimits& limits) {
-  return aligned(limits.max_tokens * limits.hidden_size * static_cast<std::int64_t>(ir::dtype_size(limits.dtype)));
-}
-
 Status check_count(std::string_view what, std::int64_t count, std::int64_t most) {
   if (count <= most) return ok_status();
   return internal_error(fmt::format("static inputs hold {} {}, {} were staged", most, what, count));
@@ -27,13 +22,10 @@ Status check_count(std::string_view what, std::int64_t count, std::int64_t most)
 }  // namespace
 
 InputLimits input_limits(const ModelGraphs& graphs, const RunnerOptions& options) {
-  const ir::Type& hidden = graphs.body.value(graphs.body.outputs[0]).type;
   InputLimits limits{.max_tokens = max_padded_tokens(options),
                      .max_requests = options.max_requests,
                      .max_rows = max_head_rows(options),
-                     .cache_groups = {},
-                     .hidden_size = *hidden.shape.back().constant(),
-                     .dtype = hidden.dtype};
+                     .cache_groups = {}};
   for (const ir::CacheGroup& group : graphs.body.cache_groups) limits.cache_groups.push_back(group.name);
   return limits;
 }
@@ -52,7 +44,7 @@ std::int64_t InputBuffers::bytes_needed(const InputLimits& limits) {
   const InputTable table = make_input_table(limits.cache_groups);
   return static_cast<std::int64_t>(packed(table.rows, table.rows.size(), limits.max_rows) +
                                    packed(table.tokens, table.tokens.size(), limits.max_tokens) +
-                                   last_ids_bytes(limits) + embeds_bytes(limits));
+                                   last_ids_bytes(limits));
 }
 
 Result<InputBuffers> InputBuffers::create(Device& device, InputLimits limits, StepBuffer& step) {
@@ -62,12 +54,9 @@ Result<InputBuffers> InputBuffers::create(Device& device, InputLimits limits, St
   buffers.rows_begin_ = step.reserve(row_bytes);
   buffers.boundary_ = buffers.rows_begin_ + row_bytes;
   step.reserve(packed(table.tokens, table.tokens.size(), buffers.limits_.max_tokens));
-  buffers.memory_ =
-      TRY(device.allocate(last_ids_bytes(buffers.limits_) + embeds_bytes(buffers.limits_), "last ids and embeddings"));
+  buffers.last_ids_ = TRY(device.allocate(last_ids_bytes(buffers.limits_), "last ids"));
   return buffers;
 }
-
-DeviceAddress InputBuffers::embeds() const { return memory_->data() + last_ids_bytes(limits_); }
 
 std::size_t InputBuffers::token_offset(std::size_t input, std::int64_t tokens) const {
   return boundary_ + packed(table_.tokens, input, tokens);
@@ -88,12 +77,10 @@ void InputBuffers::add_to(ExternalValues& externals) const {
       return step_->device_address(row_offset(i, bucket[ir::Symbol::kRows]));
     });
   }
-  externals.add(std::string(input_names::kLastIds), last_ids());
-  externals.add(std::string(input_names::kInputEmbeds), embeds());
+  externals.add(std::string(input_names::kLastIds), last_ids_->data());
 }
 
-Status InputBuffers::stage_tokens(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id,
-                                  Stream& stream) {
+Status InputBuffers::stage_tokens(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id) {
   TRY(check_count("tokens", padded_tokens, limits_.max_tokens));
   const std::size_t bytes = packed(table_.tokens, table_.tokens.size(), padded_tokens);
   std::byte* const to = step_->host(boundary_);
@@ -104,24 +91,6 @@ Status InputBuffers::stage_tokens(const ForwardBatch& batch, std::int64_t padded
                 to + (token_offset(i, padded_tokens) - boundary_));
   }
   step_->written(boundary_, bytes);
-  return batch.input_embeds.empty() ? ok_status() : stage_embeddings(batch, stream);
-}
-
-Status InputBuffers::stage_embeddings(const ForwardBatch& batch, Stream& stream) {
-  const std::size_t row_bytes = static_cast<std::size_t>(limits_.hidden_size) * ir::dtype_size(limits_.dtype);
-  host_embeddings_.resize(std::max(host_embeddings_.size(), batch.input_embeds.size() * ir::dtype_size(limits_.dtype)));
-  TRY(narrow_floats(batch.input_embeds, limits_.dtype, host_embeddings_.data()));
-  const auto given = [&](std::size_t t) { return batch.input_ids[t] == TokenId(-1) && batch.input_rows[t] == -1; };
-  const std::byte* next = host_embeddings_.data();
-  // Tokens of an image are neighbours: a copy for each run of them.
-  for (std::size_t t = 0; t < batch.input_ids.size(); ++t) {
-    if (!given(t)) continue;
-    const std::size_t first = t;
-    while (t < batch.input_ids.size() && given(t)) ++t;
-    const std::size_t bytes = (t - first) * row_bytes;
-    TRY(stream.upload(embeds() + first * row_bytes, next, bytes));
-    next += bytes;
-  }
   return ok_status();
 }
 
@@ -142,12 +111,12 @@ Status InputBuffers::stage_rows(std::span<const std::int32_t> rows, std::span<co
 Status InputBuffers::keep_sampled(DeviceAddress sampled_ids, std::int64_t first, std::int64_t count, Stream& stream) {
   // Rows past what last_ids holds belong to no request: scoring wants many rows and samples none.
   const std::int64_t kept = std::clamp<std::int64_t>(limits_.max_requests - first, 0, count);
-  return stream.copy(last_ids() + first * 4, sampled_ids, static_cast<std::size_t>(kept) * 4);
+  return stream.copy(last_ids_->data() + first * 4, sampled_ids, static_cast<std::size_t>(kept) * 4);
 }
 
 Status InputBuffers::download_sampled(std::span<TokenId> ids, Stream& stream) const {
   TRY(check_count("last ids", std::ssize(ids), limits_.max_requests));
-  return stream.download(ids.data(), last_ids(), ids.size_bytes());
+  return stream.download(ids.data(), last_ids_->data(), ids.size_bytes());
 }
 
 }  // namespace tessera

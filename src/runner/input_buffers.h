@@ -1,6 +1,6 @@
 // Static inputs of a model's graphs. What the host stages lies in the StepBuffer, packed for each bucket: the row
 // inputs end, and the token inputs begin, at one fixed place, so that a forward of few tokens is one short copy. What
-// the device makes or keeps (last_ids, input_embeds) has memory of its own.
+// the device makes (last_ids) has memory of its own.
 //
 //   rows of R=4, of R=2          boundary    tokens of T=2, of T=8
 //   [wanted temperature … |wanted …]│[ids rows positions slots| … ]
@@ -29,8 +29,6 @@ struct InputLimits {
   std::int64_t max_requests = 0;  // length of last_ids
   std::int64_t max_rows = 0;      // wanted rows of one run of the head
   std::vector<std::string> cache_groups;
-  std::int64_t hidden_size = 0;           // of an embedding
-  ir::DType dtype = ir::DType::kFloat32;  // of embeddings
 };
 
 // Of a model's graphs.
@@ -49,9 +47,9 @@ class InputBuffers {
   std::int64_t bytes() const { return bytes_needed(limits_); }
 
   // Token inputs of `batch` in the first rows; rows up to padded_tokens get `padding_id`, position 0 and slot 0, which
-  // no request owns. The step buffer's next upload carries them. Embeddings are uploaded at once to where their tokens
-  // stand. kInternal where padded_tokens passes the limits. Precondition: batch.num_tokens() <= padded_tokens.
-  Status stage_tokens(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id, Stream& stream);
+  // no request owns. The step buffer's next upload carries them. kInternal where padded_tokens passes the limits.
+  // Precondition: batch.num_tokens() <= padded_tokens.
+  Status stage_tokens(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id);
   // Rows of the body's output for the head; padding takes row 0. `sampling` is of the first rows; others are greedy.
   // Carried by the step buffer's next upload.
   Status stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling, std::int64_t padded_rows);
@@ -66,17 +64,13 @@ class InputBuffers {
   static std::size_t packed(const auto& inputs, std::size_t count, std::int64_t elements);
   std::size_t token_offset(std::size_t input, std::int64_t tokens) const;
   std::size_t row_offset(std::size_t input, std::int64_t rows) const;
-  Status stage_embeddings(const ForwardBatch& batch, Stream& stream);
-  DeviceAddress last_ids() const { return memory_->data(); }
-  DeviceAddress embeds() const;
 
   InputLimits limits_;
   StepBuffer* step_;
   InputTable table_;
   std::size_t rows_begin_ = 0;
-  std::size_t boundary_ = 0;                // end of the rows, start of the tokens
-  std::unique_ptr<Allocation> memory_;      // last_ids, then embeddings
-  std::vector<std::byte> host_embeddings_;  // of the batch that had most, in the device's type
+  std::size_t boundary_ = 0;  // end of the rows, start of the tokens
+  std::unique_ptr<Allocation> last_ids_;
 };
 
 }  // namespace tessera

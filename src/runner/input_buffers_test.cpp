@@ -46,7 +46,7 @@ class InputBuffersTest : public ::testing::Test {
   // Everything is as a former step could have left it.
   void dirty() {
     ForwardBatch full = batch(8);
-    ASSERT_TRUE(buffers_.stage_tokens(full, 8, TokenId(77), *stream_).ok());
+    ASSERT_TRUE(buffers_.stage_tokens(full, 8, TokenId(77)).ok());
     const std::vector<std::int32_t> rows = {7, 7, 7, 7};
     const std::vector<SampleRow> sampling(
         4, {.temperature = 7, .top_k = 7, .top_p = 7, .min_p = 7, .seed = 7, .choice = 7, .position = 7});
@@ -70,24 +70,19 @@ class InputBuffersTest : public ::testing::Test {
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
   std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
   StepBuffer step_;
-  InputBuffers buffers_ = InputBuffers::create(*device_,
-                                               {.max_tokens = 8,
-                                                .max_requests = 3,
-                                                .max_rows = 4,
-                                                .cache_groups = {"full", "window.24"},
-                                                .hidden_size = 2,
-                                                .dtype = ir::DType::kBFloat16},
-                                               step_)
-                              .value();
+  InputBuffers buffers_ =
+      InputBuffers::create(
+          *device_, {.max_tokens = 8, .max_requests = 3, .max_rows = 4, .cache_groups = {"full", "window.24"}}, step_)
+          .value();
   static constexpr std::array kNames = {"input_ids", "input_rows",  "positions",   "slots.full",      "slots.window.24",
                                         "last_ids",  "wanted_rows", "temperature", "top_k",           "top_p",
-                                        "min_p",     "seed",        "choice",      "sample_position", "input_embeds"};
+                                        "min_p",     "seed",        "choice",      "sample_position", "embedding_rows"};
   ExternalValues addresses_;
 };
 
 TEST_F(InputBuffersTest, StagesTokensAndClearsThePadding) {
   dirty();
-  ASSERT_TRUE(buffers_.stage_tokens(batch(3), 6, TokenId(9), *stream_).ok());
+  ASSERT_TRUE(buffers_.stage_tokens(batch(3), 6, TokenId(9)).ok());
   EXPECT_THAT(ints("input_ids", 6), ElementsAre(100, 101, 102, 9, 9, 9));
   EXPECT_THAT(ints("input_rows", 6), ElementsAre(0, -1, 2, -1, -1, -1));
   EXPECT_THAT(ints("positions", 6), ElementsAre(20, 21, 22, 0, 0, 0));
@@ -129,27 +124,20 @@ TEST_F(InputBuffersTest, WithoutSamplingEveryRowIsGreedy) {
   EXPECT_THAT(read<float>("temperature", 3), ElementsAre(2, 0, 0)) << "the first so many are sampled";
 }
 
-TEST_F(InputBuffersTest, EmbeddingsStandWhereTheirTokensDo) {
-  ForwardBatch b = batch(7);
-  for (const std::size_t t : {1, 3, 5, 6}) b.input_ids[t] = TokenId(-1), b.input_rows[t] = -1;
-  b.input_ids[2] = TokenId(-1);  // a row of the last step: its id is not looked at
-  b.input_embeds = {1, 2, 3, 4, 5, 6, 7, 8};
-  ASSERT_TRUE(buffers_.stage_tokens(b, 8, TokenId(9), *stream_).ok());
-  const std::vector<std::uint16_t> staged = read<std::uint16_t>("input_embeds", 14);
-  const auto value = [&](std::size_t i) { return to_float(BFloat16{staged[i]}); };
-  for (std::size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(value(2 + i), 1 + static_cast<float>(i));
-    EXPECT_EQ(value(6 + i), 3 + static_cast<float>(i));
-    EXPECT_EQ(value(10 + i), 5 + static_cast<float>(i));
-    EXPECT_EQ(value(12 + i), 7 + static_cast<float>(i));
-  }
-  EXPECT_THAT(ints("input_ids", 8), ElementsAre(100, -1, -1, -1, 104, -1, -1, 9));
+TEST_F(InputBuffersTest, RowsOfEmbeddingsAreMinusOneWhereNoneAreGiven) {
+  dirty();
+  ASSERT_TRUE(buffers_.stage_tokens(batch(3), 5, TokenId(9)).ok());
+  EXPECT_THAT(ints("embedding_rows", 5), Each(-1));
+  ForwardBatch b = batch(3);
+  b.embedding_rows = {-1, 40, 7};
+  ASSERT_TRUE(buffers_.stage_tokens(b, 5, TokenId(9)).ok());
+  EXPECT_THAT(ints("embedding_rows", 5), ElementsAre(-1, 40, 7, -1, -1));
 }
 
 TEST_F(InputBuffersTest, AFullBufferIsFullAndOneMoreIsRefused) {
-  ASSERT_TRUE(buffers_.stage_tokens(batch(8), 8, TokenId(0), *stream_).ok());
+  ASSERT_TRUE(buffers_.stage_tokens(batch(8), 8, TokenId(0)).ok());
   EXPECT_EQ(ints("input_ids", 8).back(), 107);
-  const Status tokens = buffers_.stage_tokens(batch(9), 9, TokenId(0), *stream_);
+  const Status tokens = buffers_.stage_tokens(batch(9), 9, TokenId(0));
   EXPECT_THAT(tokens.message(), HasSubstr("static inputs hold 8 tokens, 9 were staged"));
   const Status rows = buffers_.stage_rows({}, {}, 5);
   EXPECT_THAT(rows.message(), HasSubstr("static inputs hold 4 wanted rows, 5 were staged"));
@@ -168,7 +156,7 @@ TEST_F(InputBuffersTest, InputsOfABucketArePackedAroundOneFixedPlace) {
       const DeviceAddress address = addresses_.find(name, bucket(tokens, rows));
       ASSERT_TRUE(address) << name;
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(address.raw()) % kDeviceAlignment, 0u) << name;
-      if (std::string_view(name) == "last_ids" || std::string_view(name) == "input_embeds") continue;
+      if (std::string_view(name) == "last_ids") continue;
       (is_row(name) ? row_places : token_places).push_back(address);
     }
     for (std::vector<DeviceAddress>* places : {&row_places, &token_places}) {
@@ -204,7 +192,7 @@ TEST_F(InputBuffersTest, NoMemoryIsAnError) {
   const auto made =
       InputBuffers::create(*device_, {.max_tokens = 8, .max_requests = 3, .max_rows = 4, .cache_groups = {}}, step);
   EXPECT_EQ(made.status().code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(made.status().message(), HasSubstr("last ids and embeddings"));
+  EXPECT_THAT(made.status().message(), HasSubstr("last ids"));
 }
 
 }  // namespace

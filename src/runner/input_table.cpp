@@ -49,6 +49,10 @@ InputTable make_input_table(std::span<const std::string> cache_groups) {
         write_list(s.batch.input_rows, std::int32_t{-1}, padded, to);
       });
   token_input(
+      input_names::kEmbeddingRows, 0, +[](const StagedTokens& s, std::size_t, std::size_t padded, std::byte* to) {
+        write_list(s.batch.embedding_rows, std::int32_t{-1}, padded, to);
+      });
+  token_input(
       input_names::kPositions, 0, +[](const StagedTokens& s, std::size_t, std::size_t padded, std::byte* to) {
         write_list(s.batch.positions, std::int32_t{0}, padded, to);
       });

@@ -1,8 +1,9 @@
 // The inputs that a step stages for a model's graphs, described once: name, type, whose rows they have, and what stands
 // in each row. Buffers, packing, padding and upload follow from the table (input_buffers.h).
 //
-// An input of a graph names its source: the table's entry of that name. Other inputs are made on the device: last_ids,
-// input_embeds, hidden, choice_logits, and those of logit edits (edit_buffers.h).
+// An input of a graph names its source: the table's entry of that name. Other inputs are in device memory already:
+// last_ids, hidden and choice_logits are made there, embeddings are written when the first forward needs them
+// (embedding_rows.h), and logit edits have buffers of their own (edit_buffers.h).
 #pragma once
 
 #include <cstddef>

@@ -44,7 +44,7 @@ MemoryReport measure_memory(const RunnerParts& parts, double of_estimate, std::i
   report.set(kKvCache, parts.kv->bytes());
   report.set(kArena, static_cast<std::int64_t>(parts.arena->size()));
   report.set(kWorkspace, static_cast<std::int64_t>(parts.workspace->size()));
-  report.set(kStaticInputs, parts.inputs->bytes() + parts.edits->bytes());
+  report.set(kStaticInputs, parts.inputs->bytes() + parts.edits->bytes() + parts.embeddings->bytes());
   report.set(kPlans, parts.plans->bytes());
   std::int64_t graph_objects = 0;
   for (const RunnerRole role : kCapturedRoles) {

@@ -21,7 +21,7 @@ enum class MemoryUse : std::uint8_t {
   kKvCache,
   kArena,         // values of forwards: shared by all sizes of all runners
   kWorkspace,     // kernels' scratch: shared likewise
-  kStaticInputs,  // of tokens, rows and logit edits
+  kStaticInputs,  // of tokens, rows and logit edits; measured: given embeddings too
   kPlans,         // operators' plans: lengths, page tables, the kernels' work lists
   // Measured, where the device does not tell: what captures took of its memory beside arena and workspace, kernels that
   // were loaded meanwhile included.

@@ -69,10 +69,12 @@ Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
                      .max_requests = parts_->options.max_requests,
                      .cache_groups = parts_->num_cache_groups(),
                      .vocab_size = parts_->vocab_size,
-                     .hidden_size = parts_->hidden_size}));
+                     .hidden_size = parts_->hidden_size,
+                     .embedding_rows = parts_->embeddings->rows()}));
   const ForwardBatch& batch = inputs.batch;
   Decision decision = TRY(dispatcher_.decide(shape_of(batch, inputs.force_eager)));
   StepResults::Slot& results = results_.begin(next_flight_, inputs);
+  for (const EmbeddingWrite& write : batch.embedding_writes) TRY(parts_->embeddings->write(write, *parts_->stream));
   for (const SlotCopy& copy : batch.slot_copies) TRY(parts_->kv->copy(copy, *parts_->stream));
   Status ran = step_.run(inputs, decision, results);
   // One of several ranks cannot go back alone: the others have met it in the graph's collectives already.

@@ -57,6 +57,10 @@ class ModelRunner {
   // submit() and collect() of one forward. Precondition: none is in flight.
   Result<ForwardOutputs> forward(const ForwardInputs& inputs);
 
+  // Device memory for embeddings that forwards write and name (EmbeddingRows::reserve). Precondition: none is recorded.
+  Status reserve_embeddings(std::int64_t rows) { return parts_->embeddings->reserve(rows); }
+  std::int64_t embedding_rows() const { return parts_->embeddings->rows(); }
+
   // Enqueues a forward and returns, where the device runs beside the host, before it has run: the host can stage and
   // enqueue the next one, whose rows may name this one's samples (ForwardBatch::input_rows). Where logits or hidden
   // states are wanted it waits for them. Precondition: fewer than kMaxInFlight forwards are in flight. Allocates

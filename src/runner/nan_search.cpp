@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tessera/model/model.h"
 #include "tessera/runner/find_nan.h"
 
 namespace tessera {
@@ -89,7 +90,8 @@ Result<std::string> NanSearch::blame(const Forward& forward, std::size_t part, c
     const TensorView view = TRY(forward.executable.value(forward.bucket, part, id));
     // What an earlier executable left in the arena was looked at when that made it.
     if (view.data.handle == arena_.base().handle) continue;
-    if (value.kind == ir::ValueKind::kState) {
+    // Most rows of a state, or of given embeddings, belong to nobody, and not all of the latter have memory.
+    if (value.kind == ir::ValueKind::kState || name == input_names::kEmbeddings) {
       unknown += fmt::format(", and {} %{} was not searched", ir::value_kind_name(value.kind), name);
       continue;
     }

@@ -39,6 +39,7 @@ Status RunnerParts::allocate() {
   stream = TRY(device.create_stream("main"));
   kv = std::make_unique<KvStorage>(TRY(KvStorage::create(graphs.body, options.num_pages, device, *stream)));
   edits = std::make_unique<EditBuffers>(TRY(EditBuffers::create(device, vocab_size)));
+  embeddings = std::make_unique<EmbeddingRows>(TRY(EmbeddingRows::create(graphs.body, device)));
 
   // The inputs' share lies behind that of the plans: the short lists of both are neighbours.
   step = std::make_unique<StepBuffer>();
@@ -93,6 +94,7 @@ Status RunnerParts::build_runners() {
   kv->add_to(externals);
   inputs->add_to(externals);
   edits->add_to(externals);
+  embeddings->add_to(externals);
   externals.add("hidden", arena->base());  // the body's only output is placed first
   externals.add(std::string(input_names::kChoiceLogits), arena->base() + choice_logits_offset);
 
@@ -110,7 +112,7 @@ Status RunnerParts::build_runners() {
 
 Status RunnerParts::stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id) {
   TRY(plans->plan(batch, kind, padded_tokens, *stream));
-  return inputs->stage_tokens(batch, padded_tokens, padding_id, *stream);
+  return inputs->stage_tokens(batch, padded_tokens, padding_id);
 }
 
 Status RunnerParts::stage_dummy(const GraphRunner& runner, std::int64_t size) {

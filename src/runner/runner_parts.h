@@ -15,6 +15,7 @@
 #include "tessera/piecewise/external_values.h"
 #include "tessera/runner/debug_mode.h"
 #include "tessera/runner/edit_buffers.h"
+#include "tessera/runner/embedding_rows.h"
 #include "tessera/runner/graph_runner.h"
 #include "tessera/runner/input_buffers.h"
 #include "tessera/runner/kv_storage.h"
@@ -67,6 +68,7 @@ class RunnerParts {
   std::unique_ptr<StepBuffer> step;
   std::unique_ptr<InputBuffers> inputs;
   std::unique_ptr<EditBuffers> edits;
+  std::unique_ptr<EmbeddingRows> embeddings;
   std::unique_ptr<OpPlans> plans;
   ForwardStates states;  // of the contexts
   ForwardContext extend_context;

@@ -79,6 +79,7 @@ class Soak {
 
   Result<SoakReport> run() {
     const auto start = std::chrono::steady_clock::now();
+    TRY(runner_.reserve_embeddings(runner_.options().max_tokens));
     Progress progress("Soaking", options_.batches, "batches", options_.show_progress);
     TRY(poison_all());
     for (std::int64_t n = 0; n < options_.batches; ++n) {

@@ -124,9 +124,10 @@ void SoakWorld::append(Sequence& sequence, std::int64_t count, bool all_rows) {
     const std::int64_t position = sequence.computed + i;
     const bool given = sequence.embedded && position < sequence.prompt && chance(0.3);
     if (all_rows || i + 1 == count) batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens()));
-    batch_.input_ids.emplace_back(given ? -1 : static_cast<std::int32_t>(draw(vocab_size_)));
+    batch_.input_ids.emplace_back(static_cast<std::int32_t>(draw(vocab_size_)));
+    batch_.embedding_rows.push_back(given ? static_cast<std::int32_t>(std::ssize(embeddings_) / hidden_size_) : -1);
     for (std::int64_t column = 0; given && column < hidden_size_; ++column)
-      batch_.input_embeds.push_back(static_cast<float>(draw(33) - 16) / 128.0F);
+      embeddings_.push_back(static_cast<float>(draw(33) - 16) / 128.0F);
     batch_.input_rows.push_back(-1);
     batch_.positions.push_back(static_cast<std::int32_t>(position));
   }
@@ -138,6 +139,7 @@ void SoakWorld::append(Sequence& sequence, std::int64_t count, bool all_rows) {
 
 const ForwardBatch& SoakWorld::next() {
   batch_ = ForwardBatch{};
+  embeddings_.clear();
   batch_.groups.resize(groups_.size());
   given_back_.clear();
   for (Sequence& sequence : live_) leave_windows(sequence);
@@ -168,6 +170,7 @@ const ForwardBatch& SoakWorld::next() {
     Sequence& sequence = live_[static_cast<std::size_t>(draw(std::ssize(live_)))];
     append(sequence, fitting(sequence, std::min(budget, sequence.length - sequence.computed)), all_rows);
   }
+  if (!embeddings_.empty()) batch_.embedding_writes = {{.first_row = 0, .values = embeddings_}};
   return batch_;
 }
 

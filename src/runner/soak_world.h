@@ -79,6 +79,7 @@ class SoakWorld {
   std::vector<Sequence> live_;
   ForwardBatch batch_;
   std::vector<GroupPage> given_back_;
+  std::vector<float> embeddings_;  // of its tokens
   std::int64_t cancelled_ = 0;
   std::int64_t finished_ = 0;
 };

@@ -144,7 +144,7 @@ class Verifier {
     const VerifyBatch made = TRY(make_verify_batch({.options = r_.options,
                                                     .groups = r_.graphs.body.cache_groups,
                                                     .hidden_size = r_.hidden_size,
-                                                    .num_ids = poisoned_id_.value()},
+                                                    .poisoned_id = poisoned_id_},
                                                    real, decode));
     const ForwardBatch& batch = made.batch;
     pages_ = made.pages;
@@ -171,6 +171,10 @@ class Verifier {
   // Stages the batch and gives the KV cache the same pseudo-random content every time.
   Status prepare(const ForwardBatch& batch, bool decode, std::int64_t size) {
     TRY(fill_kv_cache());
+    for (const EmbeddingWrite& write : batch.embedding_writes) {
+      TRY(r_.embeddings->reserve(std::ssize(write.values) / r_.hidden_size));
+      TRY(r_.embeddings->write(write, *r_.stream));
+    }
     const auto rows =
         std::min<std::size_t>(batch.wanted_rows.size(), static_cast<std::size_t>(r_.inputs->limits().max_rows));
     std::vector<SampleRow> sampling(rows);

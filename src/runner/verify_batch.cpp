@@ -117,22 +117,30 @@ void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange
   batch.own(std::move(tables));
 }
 
-void add_tokens(const VerifyModel& model, const Lengths& lengths, ForwardBatch& batch) {
+// Some tokens have an embedding, and an id that nobody may look at.
+void add_token(const VerifyModel& model, std::int32_t position, VerifyBatch& made) {
+  ForwardBatch& batch = made.batch;
+  const std::int64_t token = batch.num_tokens();
+  const bool given = token % 64 == 3;
+  const auto id = static_cast<std::int32_t>((token * 7919 + 13) % model.poisoned_id.value());
+  batch.input_ids.push_back(given ? model.poisoned_id : TokenId(id));
+  batch.embedding_rows.push_back(given ? static_cast<std::int32_t>(std::ssize(made.embeddings) / model.hidden_size)
+                                       : -1);
+  for (std::int64_t i = 0; given && i < model.hidden_size; ++i)
+    made.embeddings.push_back(static_cast<float>((token + i * 31) % 17 - 8) / 64.0F);
+  batch.input_rows.push_back(-1);
+  batch.positions.push_back(position);
+}
+
+void add_tokens(const VerifyModel& model, const Lengths& lengths, VerifyBatch& made) {
+  ForwardBatch& batch = made.batch;
   for (std::size_t b = 0; b < lengths.query.size(); ++b) {
     const std::int32_t length = lengths.prefix[b] + lengths.query[b];
-    for (std::int32_t position = lengths.prefix[b]; position < length; ++position) {
-      const std::int64_t token = batch.num_tokens();
-      // Some tokens have an embedding instead.
-      const bool given = token % 64 == 3;
-      batch.input_ids.emplace_back(given ? -1 : static_cast<std::int32_t>((token * 7919 + 13) % model.num_ids));
-      for (std::int64_t i = 0; given && i < model.hidden_size; ++i)
-        batch.input_embeds.push_back(static_cast<float>((token + i * 31) % 17 - 8) / 64.0F);
-      batch.input_rows.push_back(-1);
-      batch.positions.push_back(position);
-    }
+    for (std::int32_t position = lengths.prefix[b]; position < length; ++position) add_token(model, position, made);
     batch.query_lens.push_back(lengths.query[b]);
     batch.kv_lens.push_back(length);
   }
+  if (!made.embeddings.empty()) batch.embedding_writes = {{.first_row = 0, .values = made.embeddings}};
   batch.wanted_rows.resize(batch.input_ids.size());
   std::iota(batch.wanted_rows.begin(), batch.wanted_rows.end(), 0);
 }
@@ -151,7 +159,7 @@ Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t siz
     break;
   }
   VerifyBatch made{.batch = {}, .pages = page_ranges(model, pages_needed(model, lengths))};
-  add_tokens(model, lengths, made.batch);
+  add_tokens(model, lengths, made);
   made.batch.groups.resize(model.groups.size());
   for (std::size_t g = 0; g < model.groups.size(); ++g)
     add_pages(model, lengths, made.pages[g], g, made.batch.groups[g]);

@@ -24,13 +24,14 @@ struct VerifyBatch {
   // [cache groups]: the requests' pages. No id is in two groups where pools are large enough, so that a kernel that
   // reads another group's page table finds pages that are not the batch's.
   std::vector<PageRange> pages;
+  std::vector<float> embeddings{};  // that the batch writes
 };
 
 struct VerifyModel {
   const RunnerOptions& options;
   std::span<const ir::CacheGroup> groups;
   std::int64_t hidden_size = 0;
-  std::int64_t num_ids = 0;  // token ids below it are used
+  TokenId poisoned_id{};  // the vocabulary's last; its row of the table must reach no result
 };
 
 // `size` tokens, or as a decode so many requests; every row is wanted. kResourceExhausted where a pool is too small.

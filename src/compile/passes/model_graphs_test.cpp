@@ -136,7 +136,8 @@ class BodyRun {
     for (const ir::ValueId id : graph.inputs) {
       const std::string& name = graph.value(id).name;
       if (name == input_names::kInputIds) write_integers(values, name, {5, 9, 2, 7, 1, 3, 8});
-      if (name == input_names::kInputRows) write_integers(values, name, std::vector<std::int32_t>(kTokens, -1));
+      if (name == input_names::kInputRows || name == input_names::kEmbeddingRows)
+        write_integers(values, name, std::vector<std::int32_t>(kTokens, -1));
       if (name == input_names::kPositions) write_integers(values, name, {0, 1, 2, 0, 1, 2, 3});
       if (name.starts_with(input_names::kSlots)) write_integers(values, name, {16, 17, 18, 32, 33, 34, 35});
     }

@@ -5,7 +5,7 @@ namespace tessera {
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs) {
   const ir::ValueId ids = b.graph.op("resolve_ids", {inputs.ids, inputs.rows, inputs.last_ids});
   const ir::ValueId table = b.matrix("model.embed_tokens.weight", config.vocab_size, config.hidden_size);
-  return b.graph.op("embedding", {ids, table, inputs.embeds});
+  return b.graph.op("embedding", {ids, table, inputs.embedding_rows, inputs.embeddings});
 }
 
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {

@@ -32,8 +32,9 @@ TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std
   inputs.ids = per_token(g, input_names::kInputIds);
   inputs.rows = per_token(g, input_names::kInputRows);
   inputs.last_ids = g.input(std::string(input_names::kLastIds), {DType::kInt32, {b.options().max_requests}});
-  inputs.embeds =
-      g.input(std::string(input_names::kInputEmbeds), {b.options().dtype, {Symbol::kTokens, config.hidden_size}});
+  inputs.embedding_rows = per_token(g, input_names::kEmbeddingRows);
+  inputs.embeddings = g.input(std::string(input_names::kEmbeddings),
+                              {b.options().dtype, {b.options().max_embeddings, config.hidden_size}});
   if (groups.size() > ir::kMaxCacheGroups) {
     g.fail(unimplemented(fmt::format("layers with {} different cache groups; at most {} are accepted", groups.size(),
                                      ir::kMaxCacheGroups)));

@@ -13,10 +13,11 @@ namespace tessera {
 
 // Of a body.
 struct TokenInputs {
-  ir::ValueId ids;                 // i32[T]: -1 where an embedding is given
+  ir::ValueId ids;                 // i32[T]
   ir::ValueId rows;                // i32[T]: row of last_ids, or -1
   ir::ValueId last_ids;            // i32[max_requests]: what the last step sampled
-  ir::ValueId embeds;              // X[T, hidden]
+  ir::ValueId embedding_rows;      // i32[T]: row of embeddings in place of the id's, or -1
+  ir::ValueId embeddings;          // X[max_embeddings, hidden]
   ir::ValueId positions;           // i32[T]
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
 };

@@ -1,0 +1,47 @@
+// Embeddings that prompts bring in place of ids: rows in device memory at a fixed address, from which the forward's
+// operator takes the row that each token names (ForwardBatch::embedding_rows). Addresses are set aside at the start and
+// memory is taken by reserve(): a model that never gets embeddings pays nothing. Which rows are whose is the engine's
+// affair (engine/row_ranges.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/ir/graph.h"
+#include "tessera/ops/forward_batch.h"
+#include "tessera/piecewise/external_values.h"
+
+namespace tessera {
+
+class EmbeddingRows {
+ public:
+  // For the input of that name of `body`, X[rows, hidden size]. kInternal where there is none.
+  static Result<EmbeddingRows> create(const ir::Graph& body, Device& device);
+
+  void add_to(ExternalValues& externals) const;
+  // Memory for at least the first `rows` rows; never less than before. kResourceExhausted where the device, or what the
+  // graph was built for, has no room for them.
+  Status reserve(std::int64_t rows);
+  std::int64_t rows() const { return rows_; }                                       // that have memory
+  std::int64_t bytes() const { return static_cast<std::int64_t>(arena_->size()); }  // taken
+
+  // Converted to the rows' type. Asynchronous on `stream`; the values have been read when it returns. Precondition: the
+  // rows have memory, and the values are whole rows.
+  Status write(const EmbeddingWrite& write, Stream& stream);
+
+ private:
+  explicit EmbeddingRows(const ir::Type& type);
+
+  ir::DType dtype_;
+  std::int64_t most_;       // rows
+  std::size_t row_values_;  // the hidden size
+  std::unique_ptr<Arena> arena_;
+  std::int64_t rows_ = 0;
+  std::vector<std::byte> converted_;  // a slice of what is written
+};
+
+}  // namespace tessera
