@@ -142,12 +142,12 @@ EngineOptions small_options() {
   return options;
 }
 
-// Prompts of 3 to 91 tokens; two of three begin like another one.
+// Prompts of 8 to 96 tokens; two of three are the beginning of another one. They end where pages do: a state can be
+// kept there.
 Request request(std::int64_t index) {
   Request made{.stop = {.max_new_tokens = 12 + index, .ignore_eos = true}};
-  for (std::int64_t i = 0; i < 3 + 8 * index; ++i)
-    made.prompt.emplace_back(static_cast<std::int32_t>((index % 3 == 2 ? index * 41 : 7) + i * 13 + i * i) % 300);
-  made.prompt.back() = TokenId(static_cast<std::int32_t>(index));
+  for (std::int64_t i = 0; i < 8 * (1 + index); ++i)
+    made.prompt.emplace_back(static_cast<std::int32_t>(((index % 3 == 2 ? index * 41 : 7) + i * 13 + i * i) % 300));
   return made;
 }
 

@@ -192,7 +192,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceProperties& properties() const = 0;
-  // `name` appears in errors and in the memory ledger. bytes may be 0; data() may then be null.
+  // `name` appears in errors and in the memory report. bytes may be 0; data() may then be null.
   virtual Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) = 0;
   // Host memory that copies from and to the device fastest (CUDA: pinned).
   virtual Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) = 0;

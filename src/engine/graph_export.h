@@ -22,8 +22,8 @@ struct NamedGraph {
   // "pass:remove_dead_code:body:before" and "…:after".
   std::string name;
   ir::Graph graph;
-  std::string text;  // the text form; of the stitched graph its parts
-  ir::PictureOptions picture = {};
+  std::string text;                 // the text form; of the stitched graph its parts
+  ir::PictureOptions picture = {};  // borrows the operators of the plan's registry
 };
 
 // All graphs of a plan that was made without `disabled_passes`.

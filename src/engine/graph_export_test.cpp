@@ -27,7 +27,8 @@ using ::testing::StartsWith;
 namespace fs = std::filesystem;
 
 EngineOptions options_of(const std::string& golden) {
-  EngineOptions options;
+  static const std::shared_ptr<const Registry> registry = shared_built_ins();  // outlives the graphs
+  EngineOptions options{.registry = registry};
   options.model_path = std::string(TESSERA_SOURCE_DIR "/tests/data/goldens/") + golden;
   options.load_format = LoadFormat::kDummy;
   options.context_length = 64;

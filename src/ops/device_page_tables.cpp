@@ -18,7 +18,7 @@ DevicePageTables::DevicePageTables(const PlanLimits& limits, std::int64_t num_pa
       mirror_(rows_.size() * row_entries_) {}
 
 std::int64_t DevicePageTables::bytes_needed(const PlanLimits& limits) {
-  return limits.max_requests * limits.max_pages_per_request * static_cast<std::int64_t>(sizeof(std::int32_t));
+  return kSkew + limits.max_requests * limits.max_pages_per_request * static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 
 Result<DevicePageTables> DevicePageTables::create(Device& device, const PlanLimits& limits, std::int64_t num_pages) {
@@ -86,7 +86,7 @@ DevicePageTables::Range DevicePageTables::write(std::size_t b, const PageTable& 
 
 Status DevicePageTables::upload(Range range, Stream& stream) const {
   if (range.begin == range.end) return ok_status();
-  return stream.upload(memory_->data() + range.begin * sizeof(std::int32_t), mirror_.data() + range.begin,
+  return stream.upload(start() + range.begin * sizeof(std::int32_t), mirror_.data() + range.begin,
                        (range.end - range.begin) * sizeof(std::int32_t));
 }
 

@@ -19,8 +19,8 @@ struct PageSpan {
 };
 PageSpan pages_touched(const ir::CacheGroup& group, std::int64_t computed, std::int64_t length, std::int64_t page_size);
 
-// Adds the slots of the request's rows. `table`: its pages from its start, up to those of pages_touched(); page 0 stands
-// for the ones before.
+// Adds the slots of the request's rows. `table`: its pages from its start, up to those of pages_touched(); page 0
+// stands for the ones before.
 void append_slots(CacheGroupBatch& batch, const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
                   std::int64_t page_size, std::span<const PageId> table);
 

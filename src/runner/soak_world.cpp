@@ -73,8 +73,8 @@ void SoakWorld::give_back(std::size_t group, PageId page) {
 
 void SoakWorld::end(std::size_t index) {
   for (std::size_t g = 0; g < groups_.size(); ++g)
-    for (const PageId page : std::span(live_[index].held[g].table).subspan(
-             static_cast<std::size_t>(live_[index].held[g].first)))
+    for (const PageId page :
+         std::span(live_[index].held[g].table).subspan(static_cast<std::size_t>(live_[index].held[g].first)))
       give_back(g, page);
   live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(index));
 }
