@@ -169,7 +169,7 @@ TEST(OwnFamily, RunsFromTheRegistryAndItsStatesAreExact) {
     }
   }
   EngineOptions options = small_options();
-  options.max_total_tokens = 2048;  // four slots, for sequences and checkpoints of prefixes
+  options.max_total_tokens = 4096;  // eight slots: six sequences and two prefixes
   const Result<std::unique_ptr<Engine>> engine = Engine::create(options);
   ASSERT_TRUE(engine.ok()) << engine.status().to_string();
   std::size_t different_texts = 0;

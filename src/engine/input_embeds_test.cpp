@@ -137,11 +137,11 @@ TEST(InputEmbedsScheduling, APreemptedPromptGivesItsRowsBackAndIsWrittenAgain) {
 TEST_P(InputEmbeds, TakeMemoryWhenTheFirstOnesCome) {
   const std::unique_ptr<Engine> engine = make();
   run_one(*engine, request(20, 2));
-  const std::int64_t before = engine->stats().graphs->memory.static_inputs;
-  EXPECT_EQ(before, engine->stats().graphs->memory.predicted.static_inputs);
+  const auto static_inputs = [&] { return engine->stats().graphs->memory[MemoryUse::kStaticInputs]; };
+  const std::int64_t before = static_inputs();
+  EXPECT_EQ(before, engine->stats().graphs->predicted_memory[MemoryUse::kStaticInputs]);
   run_one(*engine, embedded(*engine, request(20, 2)));
-  EXPECT_GE(engine->stats().graphs->memory.static_inputs, before + 32 * engine->config().hidden_size * 4)
-      << "a forward's tokens";
+  EXPECT_GE(static_inputs(), before + 32 * engine->config().hidden_size * 4) << "a forward's tokens";
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace {
 
 TEST(ForwardStates, NestAndEndWithTheirScope) {
   ForwardStates states;
-  const ForwardContext context{.states = &states};
+  ForwardContext context;
+  context.states = &states;
   EXPECT_FALSE(in_state(context, ForwardState::kCapturing));
   {
     const ForwardStates::Scope outer(&states, ForwardState::kCapturing);

@@ -160,7 +160,7 @@ TEST(InputEmbeddings, StayInTheirRows) {
 TEST(InputEmbeddings, RowsWithoutMemoryAndPartsOfRowsAreRefused) {
   RunnerBench bench = make_captured("llama", small_options());
   EXPECT_EQ(bench.runner->embedding_rows(), 0);
-  const std::int64_t before = bench.runner->memory().static_inputs;
+  const std::int64_t before = bench.runner->memory()[MemoryUse::kStaticInputs];
   const auto refused = [&](const ForwardBatch& batch) {
     return bench.runner->forward({.batch = batch}).status().message();
   };
@@ -169,7 +169,7 @@ TEST(InputEmbeddings, RowsWithoutMemoryAndPartsOfRowsAreRefused) {
   batch.embedding_rows[2] = 0;
   EXPECT_THAT(refused(batch), HasSubstr("embedding_rows[2] is 0, outside the 0 rows"));
   ASSERT_TRUE(bench.runner->reserve_embeddings(3).ok());
-  EXPECT_GE(bench.runner->memory().static_inputs, before + 3 * bench.runner->hidden_size() * 4);
+  EXPECT_GE(bench.runner->memory()[MemoryUse::kStaticInputs], before + 3 * bench.runner->hidden_size() * 4);
   const std::vector<float> values(static_cast<std::size_t>(2 * bench.runner->hidden_size()) + 1);
   batch.embedding_writes = {{.first_row = 0, .values = values}};
   EXPECT_THAT(refused(batch), HasSubstr("values of embeddings are no rows of"));
