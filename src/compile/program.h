@@ -54,7 +54,7 @@ Instruction make_instruction(ir::Node call, const KernelDef& kernel);
 struct BindTarget {
   const ir::Bucket& bucket;
   std::span<const DeviceAddress> addresses;  // [values]
-  DeviceAddress workspace;                   // at least Program::workspace_bytes(bucket) bytes
+  DeviceAddress workspace = {};              // at least Program::workspace_bytes(bucket) bytes
   Device& device;
   const ForwardContext& context;  // outlives the bound program
   // [values]: names in errors, for a program that serves several pieces; outlive the bound program. Empty: the

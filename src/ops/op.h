@@ -32,7 +32,7 @@ inline constexpr int kMaxRank = 5;
 
 // A value in device memory, row-major and contiguous. Trivially copyable: kernels capture it.
 struct TensorView {
-  DeviceAddress data;
+  DeviceAddress data = {};
   ir::DType dtype = ir::DType::kFloat32;
   std::int32_t rank = 0;
   std::array<std::int64_t, kMaxRank> dims{};
@@ -74,7 +74,7 @@ struct BindArgs {
   const ir::Node& node;                  // attributes
   std::span<const TensorView> operands;  // in declaration order; a left-out optional operand is absent
   std::span<const TensorView> results;
-  DeviceAddress workspace;  // scratch of workspace_bytes(), shared by all kernels of the stream
+  DeviceAddress workspace = {};  // scratch of workspace_bytes(), shared by all kernels of the stream
   Device& device;
   const ForwardContext& context;  // outlives the BoundOp
 };

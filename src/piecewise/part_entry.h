@@ -20,7 +20,7 @@ struct EntryValue {
   std::string name;
   std::int64_t bytes = 0;
   std::int64_t arena_offset = -1;  // -1: not in the arena
-  DeviceAddress address;           // none: not bound yet
+  DeviceAddress address = {};      // none: not bound yet
 };
 
 struct PartEntry {
