@@ -214,7 +214,8 @@ TEST_F(ProgramTest, ErrorsUseTheNamesOfThePieceThatIsBound) {
   const Program program = *compile(kThreeSteps);
   const std::vector<std::string> names = {"x.7", "a.7", "b.7", "c.7"};
   ValueMemory values(*device_, *stream_, program, tokens(2));
-  BindTarget target = values.target(tokens(2), context_);
+  const ir::Bucket bucket = tokens(2);
+  BindTarget target = values.target(bucket, context_);
   target.names = names;
   const BoundProgram bound = *program.bind(target);
   device_->set_plan({.launch_fails_at = 2});

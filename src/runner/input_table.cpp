@@ -11,7 +11,7 @@ namespace {
 // The batch's values, then `padding` up to `padded` elements.
 template <class T>
 void write_list(const std::vector<T>& values, T padding, std::size_t padded, std::byte* to) {
-  std::memcpy(to, values.data(), values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
   for (std::size_t i = values.size(); i < padded; ++i) std::memcpy(to + i * sizeof(T), &padding, sizeof(T));
 }
 
