@@ -7,6 +7,7 @@
 
 #include "fuzz.h"
 #include "tessera/model/config.h"
+#include "tessera/model/family.h"
 #include "tessera/model/generation_config.h"
 #include "tessera/text/tokenizer_config.h"
 
@@ -39,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!json.ok()) return 0;
   read_tokenizer_config(text);
   const auto generation = GenerationConfig::from_json(*json, "generation_config.json");
-  const auto config = ModelConfig::from_json(*json, "config.json");
+  const auto config = ModelConfig::from_json(*json, "config.json", built_in_families());
   if (!config.ok()) return 0;
   fuzz::require(config->num_key_value_heads > 0 && config->num_attention_heads % config->num_key_value_heads == 0,
                 "KV heads divide the query heads");
