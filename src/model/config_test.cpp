@@ -333,7 +333,7 @@ TEST(ModelConfigFuzz, NeverCrashesAndAcceptsOnlySoundConfigs) {
       "values");
   int accepted = 0;
   for (int round = 0; round < 4000; ++round) {
-    Json json = small_config(kArchitectures[round % 6],
+    Json json = small_config(kArchitectures[static_cast<std::size_t>(round) % std::size(kArchitectures)],
                              R"({"num_key_value_heads": 2, "head_dim": 32, "rms_norm_eps": 1e-5, "sliding_window": 24,
         "use_sliding_window": true, "max_window_layers": 2, "rope_theta": 10000.0, "rope_scaling": {"type": "yarn", "factor": 4,
         "original_max_position_embeddings": 64}, "torch_dtype": "bfloat16", "eos_token_id": [2, 3], "bos_token_id": 1, "tie_word_embeddings": false})");
