@@ -11,6 +11,9 @@ Registry built_in_registry() {
           .compilers = built_in_compilers()};
 }
 
-std::shared_ptr<const Registry> shared_built_ins() { return std::make_shared<const Registry>(built_in_registry()); }
+std::shared_ptr<const Registry> shared_built_ins() {
+  static const auto registry = std::make_shared<const Registry>(built_in_registry());
+  return registry;
+}
 
 }  // namespace tessera
