@@ -2,8 +2,8 @@
 
 namespace tessera {
 
-PageSpan pages_touched(const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
-                       std::int64_t page_size) {
+PageRange pages_touched(const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
+                        std::int64_t page_size) {
   if (group.kind == ir::CacheGroup::Kind::kState) return {0, 1};
   return {first_page_seen(computed, group.window, page_size), pages_for(length, page_size)};
 }

@@ -35,8 +35,8 @@ RunnerOptions options_of(std::vector<std::int64_t> num_pages) {
 
 TEST(GroupPages, AreThoseThatARowReaches) {
   const auto touched = [](std::size_t group, std::int64_t computed, std::int64_t length) {
-    const PageSpan span = pages_touched(kGroups[group], computed, length, kPage);
-    return std::pair(span.first, span.end);
+    const PageRange span = pages_touched(kGroups[group], computed, length, kPage);
+    return std::pair(span.begin, span.end);
   };
   EXPECT_THAT(touched(0, 30, 41), Pair(0, 6));
   EXPECT_THAT(touched(1, 30, 41), Pair(2, 6)) << "row 30 sees tokens from 19 on";
@@ -62,12 +62,12 @@ void check_pages(const ForwardBatch& batch, const RunnerOptions& options) {
     std::set<std::int32_t> owned;
     for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
       const std::int64_t computed = batch.kv_lens[b] - batch.query_lens[b];
-      const PageSpan span = pages_touched(kGroups[g], computed, batch.kv_lens[b], kPage);
+      const PageRange span = pages_touched(kGroups[g], computed, batch.kv_lens[b], kPage);
       const std::span<const PageId> table = batch.groups[g].page_tables[b].pages;
       ASSERT_EQ(std::ssize(table), span.end);
       for (std::int64_t p = 0; p < span.end; ++p) {
         const std::int32_t page = table[static_cast<std::size_t>(p)].value();
-        if (p < span.first) {
+        if (p < span.begin) {
           EXPECT_EQ(page, 0);
           continue;
         }

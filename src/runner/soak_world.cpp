@@ -91,7 +91,7 @@ void SoakWorld::leave_windows(Sequence& sequence) {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     Held& held = sequence.held[g];
     const std::int64_t next = sequence.computed;
-    const std::int64_t first = pages_touched(groups_[g], next, next + 1, options_.page_size).first;
+    const std::int64_t first = pages_touched(groups_[g], next, next + 1, options_.page_size).begin;
     for (; held.first < first; ++held.first)
       give_back(g, std::exchange(held.table[static_cast<std::size_t>(held.first)], PageId(0)));
   }

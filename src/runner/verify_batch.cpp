@@ -105,8 +105,8 @@ void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange
   std::int64_t taken = 0;
   for (std::size_t b = 0; b < lengths.query.size(); ++b) {
     const std::int64_t length = lengths.prefix[b] + lengths.query[b];
-    const PageSpan touched = pages_touched(group, lengths.prefix[b], length, page_size);
-    std::vector<PageId>& table = tables.emplace_back(static_cast<std::size_t>(touched.first), PageId(0));
+    const PageRange touched = pages_touched(group, lengths.prefix[b], length, page_size);
+    std::vector<PageId>& table = tables.emplace_back(static_cast<std::size_t>(touched.begin), PageId(0));
     for (std::int64_t left = touched.count(); left > 0; --left) {
       const std::int64_t id = g % 2 == 0 ? range.begin + taken : range.end - 1 - taken;
       table.emplace_back(static_cast<std::int32_t>(id));

@@ -8,21 +8,15 @@
 #include "tessera/base/status.h"
 #include "tessera/ir/graph.h"
 #include "tessera/ops/forward_batch.h"
+#include "tessera/runner/group_pages.h"
 #include "tessera/runner/runner_options.h"
 
 namespace tessera {
 
-// Pages of one group's pool: ids begin … end - 1.
-struct PageRange {
-  std::int64_t begin = 1;
-  std::int64_t end = 1;
-  std::int64_t count() const { return end - begin; }
-};
-
 struct VerifyBatch {
   ForwardBatch batch;
-  // [cache groups]: the requests' pages. No id is in two groups where pools are large enough, so that a kernel that
-  // reads another group's page table finds pages that are not the batch's.
+  // [cache groups]: ids of the requests' pages. No id is in two groups where pools are large enough, so that a kernel
+  // that reads another group's page table finds pages that are not the batch's.
   std::vector<PageRange> pages;
   std::vector<float> embeddings{};  // that the batch writes
 };
