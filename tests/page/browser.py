@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60  # machines under test are busy
 
 
 class BrowserError(Exception):
@@ -94,21 +94,28 @@ class Browser:
                 return message["result"]
             self._keep(message)
 
+    def wait_event(self, session, method, **wanted):
+        """Waits until the session has an event of this name with these parameters, if it has none yet."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not any(event[:2] == (session, method) and wanted.items() <= event[2].items() for event in self.events):
+            self._keep(self._message(deadline))
+
     def open(self, url, **look):
         context = self.call("Target.createBrowserContext")["browserContextId"]
         target = self.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = Page(self, session)
+        page = Page(self, session, context)
         page.look(**look)
         page.navigate(url)
         return page
 
 
 class Page:
-    def __init__(self, browser, session):
-        self.browser, self.session = browser, session
+    def __init__(self, browser, session, context):
+        self.browser, self.session, self.context = browser, session, context
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def call(self, method, **params):
         return self.browser.call(method, self.session, **params)
@@ -116,14 +123,36 @@ class Page:
     def events(self, method):
         return [params for session, name, params in self.browser.events if session == self.session and name == method]
 
-    def look(self, width, height, dark=False, touch=False):
+    def look(self, width, height, dark=False, touch=False, still=False):
+        """`still`: the user asks for less motion."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch)
         self.call("Emulation.setEmulatedMedia",
-                  features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+                  features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+                            {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"}])
 
     def navigate(self, url):
-        self.call("Page.navigate", url=url)
-        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+        """Goes there and waits until it is loaded: a script that is run while a page goes is lost."""
+        loader = self.call("Page.navigate", url=url)["loaderId"]
+        self.browser.wait_event(self.session, "Page.lifecycleEvent", loaderId=loader, name="load")
+
+    def reload(self):
+        self.navigate(self.evaluate("location.href"))
+
+    def beside(self, url):
+        """Another page of the same profile: they share what they store."""
+        target = self.browser.call("Target.createTarget", url="about:blank", browserContextId=self.context)["targetId"]
+        page = Page(self.browser, self.browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"], self.context)
+        page.navigate(url)
+        return page
+
+    def downloads(self, folder):
+        """What the page offers as downloads goes there."""
+        self.browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder), browserContextId=self.context)
+
+    def choose_file(self, selector, path):
+        root = self.call("DOM.getDocument")["root"]["nodeId"]
+        node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.call("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
 
     def evaluate(self, script):
         """The value of an expression, awaited where it is a promise."""
@@ -139,9 +168,9 @@ class Page:
                 raise BrowserError(f"this did not come true in {timeout_s} s: {condition}")
             time.sleep(0.05)
 
-    def press(self, key, code):
+    def press(self, key, code, shift=False):
         for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, modifiers=8 if shift else 0)
 
     def type(self, text):
         self.call("Input.insertText", text=text)
