@@ -9,12 +9,12 @@ Needs Chromium; without it, it is skipped. The last line is "N passed, N failed"
 import argparse
 import pathlib
 import re
-import struct
 import sys
 import traceback
-import zlib
 
 from browser import Browser, find_chromium
+from engine_cases import EngineCases
+from pixels import colours
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "server"))
 from served import Served  # noqa: E402  (from the folder named above)
@@ -24,7 +24,7 @@ DESKTOP = {"width": 1280, "height": 860}
 DARK = {**DESKTOP, "dark": True}
 PHONE = {"width": 360, "height": 740, "touch": True}
 # Costs are not measured, so that a busy machine does not decide that a prompt runs eagerly.
-FLAGS = ["--random-seed", "1", "--disable-cost-measurement"]
+FLAGS = ["--random-seed", "1", "--disable-cost-measurement", "--served-model-name", "demo"]
 
 # Answers come as fast as server and browser share the machine. These make the page take their events at its own pace.
 # Each event is drawn before the next one is taken:
@@ -43,48 +43,6 @@ HOLD_UNTIL_STOPPED = """{const made = postEvents; postEvents = async function* (
         if (++taken === 30) await stopped;
     }
 }}"""
-
-
-def pixels(png):
-    """Width, height and the bytes of all pixels of a PNG of 8-bit RGB or RGBA, as screenshots are."""
-    at, data, width, height, channels = 8, b"", 0, 0, 0
-    while at < len(png):
-        size, kind = struct.unpack(">I4s", png[at:at + 8])
-        if kind == b"IHDR":
-            width, height, _, colour = struct.unpack(">IIBB", png[at + 8:at + 18])
-            channels = {2: 3, 6: 4}[colour]
-        elif kind == b"IDAT":
-            data += png[at + 8:at + 8 + size]
-        at += size + 12
-    raw, row = zlib.decompress(data), width * channels
-    above, rows = bytearray(row), []
-    for y in range(height):
-        begin = y * (row + 1)
-        kind, line = raw[begin], bytearray(raw[begin + 1:begin + 1 + row])
-        for x in range(row if kind else 0):
-            left = line[x - channels] if x >= channels else 0
-            corner = above[x - channels] if x >= channels else 0
-            up = above[x]
-            if kind == 4:
-                guess = left + up - corner
-                distances = (abs(guess - left), abs(guess - up), abs(guess - corner))
-                line[x] = (line[x] + (left, up, corner)[distances.index(min(distances))]) & 255
-            else:
-                line[x] = (line[x] + (left, up, (left + up) // 2)[kind - 1]) & 255
-        rows.append(bytes(line))
-        above = line
-    return width, height, channels, rows
-
-
-def colours(png):
-    """How many pixels there are of each colour."""
-    _, _, channels, rows = pixels(png)
-    counts = {}
-    for row in rows:
-        for x in range(0, len(row), channels):
-            colour = row[x:x + 3]
-            counts[colour] = counts.get(colour, 0) + 1
-    return counts
 
 
 class Tests:
@@ -177,37 +135,6 @@ class Tests:
         assert page.evaluate("window.ran") is None
         assert any("Content Security Policy" in problem for problem in page.problems())
 
-    def test_engine_is_drawn(self):
-        page = self.open(DESKTOP)
-        self.chats(page, "Where do foxes live?")
-        page.evaluate("document.getElementById('tab-chat').focus()")
-        page.press("ArrowRight", 39)
-        page.wait_for("document.getElementById('engine-state').textContent === 'live'")
-        assert page.evaluate("document.activeElement.id") == "tab-engine"
-        assert page.evaluate("document.getElementById('chat').hidden")
-        shown = "document.getElementById('{}').textContent"
-        assert "Qwen3 · 6.43 M parameters · 6 layers · bf16 · " in page.evaluate(shown.format("engine-text"))
-        # 7 pieces and 6 split ops in the strip; the repeated layer once, with its count.
-        count = "document.querySelectorAll('#picture {}').length"
-        assert page.evaluate(count.format(".mini-split_op")) == 6
-        assert page.evaluate(count.format(".mini-piece")) == 7 + 1
-        assert page.evaluate(count.format(".split_op")) == 2
-        assert page.evaluate(shown.format("picture")).count("× 5") == 1
-        assert page.evaluate("document.querySelectorAll('.ladder .hit').length") >= 2, "no replay is drawn"
-        assert re.search(r"\d+ of \d+ sizes used", page.evaluate("document.querySelector('.ladder .read').textContent"))
-        page.evaluate("document.querySelector('.ladder svg').focus()")
-        page.press("Home", 36)
-        assert page.evaluate("document.querySelector('.ladder .read').textContent").startswith("4 tokens")
-        assert "Replayed" in page.evaluate(shown.format("reasons"))
-        assert "ms" in page.evaluate(shown.format("latency"))
-        assert page.evaluate("document.querySelectorAll('#memory li').length") == 7
-        page.wait_for("engine.history.length >= 3")  # it goes on asking
-        page.evaluate("document.getElementById('tab-chat').click()")
-        asked = page.evaluate("performance.getEntriesByName(location.origin + '/engine_state').length")
-        page.evaluate("new Promise((resolve) => setTimeout(resolve, 2500))")
-        assert page.evaluate("performance.getEntriesByName(location.origin + '/engine_state').length") <= asked + 1, "it asks unseen"
-        self.sound(page)
-
     def test_looks(self):
         light = None
         for name, look in (("desktop", DESKTOP), ("dark", DARK), ("phone", PHONE)):
@@ -285,6 +212,8 @@ def main():
         for kind, flags in ((Tests, []), (KeyTests, ["--api-key", "secret"])):
             with Served(program, [*FLAGS, *flags], environment={"OMP_NUM_THREADS": "2"}) as server:
                 passed += run(kind(browser, server, arguments.screenshots), failed)
+                if kind is Tests:
+                    passed += run(EngineCases(browser, server), failed)
     print(f"{passed} passed, {len(failed)} failed")
     return 1 if failed else 0
 

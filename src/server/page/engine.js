@@ -11,15 +11,22 @@ const engine = {
 
 const shortName = (name) => name.replace(/\/+$/, "").split("/").pop() || name;
 
+const countOrRate = (value) => Number.isInteger(value) ? countText(value) : rateText(value);
+const percentText = (value) => shareText(value, 1);
+const charts = {
+  requests: new TimeChart({title: "Requests", unit: "requests", show: countOrRate, series: [{key: "running", name: "running"}, {key: "queued", name: "waiting"}]}),
+  output: new TimeChart({title: "Tokens per second", unit: "tokens/s", show: rateText, series: [{key: "rate", name: "output"}]}),
+  kv: new TimeChart({title: "KV cache", unit: "% of all pages", show: percentText, most: 1, series: [{key: "used", name: "in use"}, {key: "held", name: "with cached prefixes"}]}),
+  forwards: new TimeChart({title: "Forwards per second", unit: "forwards/s", show: rateText, series: [{key: "forwards", name: "all forwards"}]}),
+};
 const tiles = {};
 function makeTiles() {
   for (const [id, label] of [["requests", "Requests running"], ["output", "Tokens per second"], ["kv", "KV cache in use"],
     ["forwards", "Forwards replayed"]]) {
     const value = make("p", {class: "value"}, "–");
     const sub = make("p", {class: "sub"});
-    const svg = draw("svg", {viewBox: "0 0 200 44", preserveAspectRatio: "none", "aria-hidden": "true"});
-    tiles[id] = {value, sub, svg};
-    byId("tiles").append(make("section", {class: "tile", "aria-label": label}, make("p", {class: "label"}, label), value, sub, svg));
+    tiles[id] = {value, sub};
+    byId("tiles").append(make("section", {class: "tile", "aria-label": label}, make("p", {class: "label"}, label), value, sub, charts[id].node));
   }
 }
 
@@ -50,23 +57,19 @@ function showTiles(state) {
   const {requests, kv, totals} = state;
   const now = engine.last.t;
   const span = Math.max(30, now - engine.history[0].t);
-  const series = (key) => engine.history.filter((p) => p[key] != null).map((p) => ({t: p.t, y: p[key]}));
   const replayed = state.reasons.reduce((sum, r) => sum + (r.replayed ? r.count : 0), 0);
   const forwards = state.reasons.reduce((sum, r) => sum + r.count, 0);
   const latest = engine.history.at(-1);
 
   setTile(tiles.requests, countText(requests.running),
     `${countText(requests.queued)} waiting${requests.preemptions ? `, ${countText(requests.preemptions)} preempted so far` : ""}`);
-  setTile(tiles.output, latest.rate == null ? "–" : latest.rate < 10 ? latest.rate.toFixed(1) : countText(Math.round(latest.rate)),
+  setTile(tiles.output, latest.rate == null ? "–" : rateText(latest.rate),
     `${countText(totals.output_tokens)} tokens since the start`);
   setTile(tiles.kv, shareText(kv.used_pages, kv.usable_pages),
     `of ${countText(kv.usable_pages * kv.page_size)} tokens; prefix hits ${shareText(totals.cached_tokens, totals.prompt_tokens)}`);
   setTile(tiles.forwards, forwards ? shareText(replayed, forwards) : "–",
     `of ${countText(forwards)}; ${shareText(totals.padded_tokens, totals.forward_tokens + totals.padded_tokens)} of rows were padding`);
-  sparkline(tiles.requests.svg, now, span, series("running"), series("queued"), Math.max(4, ...engine.history.map((p) => Math.max(p.running, p.queued))));
-  sparkline(tiles.output.svg, now, span, series("rate"));
-  sparkline(tiles.kv.svg, now, span, series("used"), series("held"), 1);
-  sparkline(tiles.forwards.svg, now, span, series("forwards"));
+  for (const chart of Object.values(charts)) chart.show(engine.history, now, span);
 }
 
 function showModel(state) {
@@ -121,12 +124,15 @@ const kindNames = {weights: "Weights", kv_cache: "KV cache", arena: "Arena", wor
 function showMemory(memory) {
   const total = memory.reduce((sum, m) => sum + m.bytes, 0);
   setText(byId("memory-lead"), `${bytesText(total)} in all.`);
-  const colour = memory.map((_, i) => `c${i % 7}`);
-  byId("memory-bar").replaceChildren(...memory.map((m, i) => m.bytes ? make("div", {class: colour[i]}) : null).filter(Boolean));
-  let at = 0;
-  memory.forEach((m) => { if (m.bytes) byId("memory-bar").children[at++].style.flex = `${m.bytes} 0 0`; });
-  byId("memory").replaceChildren(...memory.map((m, i) => make("li", {}, make("span", {class: `key ${colour[i]}`}),
-    make("span", {}, kindNames[m.kind] || m.kind), make("b", {}, bytesText(m.bytes)))));
+  const taken = memory.filter((m) => m.bytes);
+  const list = byId("memory");
+  if (list.childElementCount !== taken.length) list.replaceChildren(...taken.map(() => make("li", {}, make("span"), make("b"), make("i"))));
+  taken.forEach((m, i) => {
+    const [name, size, bar] = list.children[i].children;
+    setText(name, kindNames[m.kind] || m.kind);
+    size.replaceChildren(bytesText(m.bytes), make("small", {}, shareText(m.bytes, total)));
+    bar.style.setProperty("--share", m.bytes / total);
+  });
 }
 
 function showNotes(state) {

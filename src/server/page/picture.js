@@ -48,7 +48,8 @@ function strip(runner, y, width, whole) {
   let x = 0;
   return parts.map((p) => {
     const room = (width + gap) * p.weight / total;
-    const tile = draw("rect", {class: `mini-${p.kind}`, x, y, width: Math.max(0.8, room - gap), height: 18, rx: Math.min(4, room / 4)});
+    const split = p.kind === "split_op";  // told apart by height too
+    const tile = draw("rect", {class: `mini-${p.kind}`, x, y: y + (split ? 5 : 0), width: Math.max(0.8, room - gap), height: split ? 8 : 18, rx: Math.min(4, room / 4)});
     x += room;
     return tile;
   });

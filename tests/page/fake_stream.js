@@ -1,0 +1,41 @@
+// Stands for the server's POST routes, so that a test decides which bytes of an answer arrive when. The page's clock stands still
+// and is set by the test too: what the page says of times and rates is exact. Evaluated in the page before it asks.
+window.fake = {
+  requests: [],   // {path, body}
+  refusal: null,  // [status, error]: the next request is answered so
+  now: 1000,      // what performance.now() gives, in ms
+
+  // The bytes arrive at `now`. Resolves when the page has taken them and asks for more.
+  async arrive(now, text) {
+    this.now = now;
+    const {controller} = this;
+    const asked = new Promise((resolve) => { this.pulled = resolve; });
+    controller.enqueue(typeof text === "string" ? new TextEncoder().encode(text) : text);
+    await asked;
+  },
+  // The connection ends, with "[DONE]" before or without.
+  async end(now, done = true) {
+    this.now = now;
+    if (done) this.controller.enqueue(new TextEncoder().encode("data: [DONE]\n\n"));
+    this.controller.close();
+  },
+  event: (json) => `data: ${JSON.stringify(json)}\n\n`,
+  // A chunk of a chat's answer; `tokens`: how many there are by now.
+  chunk: (content, tokens, more = {}) => fake.event({choices: [{index: 0, delta: {content}, logprobs: null, finish_reason: null, ...more}],
+    usage: {prompt_tokens: 7, completion_tokens: tokens}}),
+};
+
+performance.now = () => fake.now;
+const trueFetch = window.fetch;
+window.fetch = async (path, options) => {
+  if (options?.method !== "POST") return trueFetch(path, options);
+  fake.requests.push({path, body: JSON.parse(options.body)});
+  if (fake.refusal) {
+    const [status, error] = fake.refusal;
+    fake.refusal = null;
+    return new Response(JSON.stringify({error}), {status});
+  }
+  const stream = new ReadableStream({start: (controller) => { fake.controller = controller; }, pull: () => fake.pulled?.()}, {highWaterMark: 0});
+  options.signal.addEventListener("abort", () => fake.controller.error(new DOMException("aborted", "AbortError")));
+  return new Response(stream);
+};
