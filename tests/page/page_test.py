@@ -14,6 +14,7 @@ import traceback
 
 from browser import Browser, find_chromium
 from engine_cases import EngineCases
+from markdown_cases import MarkdownCases
 from pixels import colours
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "server"))
@@ -123,18 +124,6 @@ class Tests:
         self.chats(page, "Where do foxes live?")
         assert page.evaluate("chat.turns.length") == 2, "the failed question is asked again"
 
-    def test_what_a_model_writes_stays_text(self):
-        page = self.open(DESKTOP)
-        text = "# Head\\n**b** `c<i>` *e* 2*3*4\\n\\n- one\\n  more\\n- <img src=x onerror=alert(1)>\\n\\n1. x\\n\\n```js\\n<script>\\n```\\n[a](javascript:x) **open"
-        html = page.evaluate(f"(() => {{ const d = document.createElement('div'); d.append(...markdown('{text.replace('script>', 'scr' + 'ipt>')}')); return d.innerHTML; }})()")
-        for part in ("<h4>Head</h4>", "<strong>b</strong>", "<code>c&lt;i&gt;</code>", "<em>e</em>", "2*3*4", "<li>one\nmore</li>",
-                     "<li>&lt;img src=x onerror=alert(1)&gt;</li>", "<ol><li>x</li></ol>", "&lt;script&gt;", "**open", "[a](javascript:x)"):
-            assert part in html, f"{part} is not in {html}"
-        # A script that came into the page all the same would not run.
-        page.evaluate("{const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s);}")
-        assert page.evaluate("window.ran") is None
-        assert any("Content Security Policy" in problem for problem in page.problems())
-
     def test_looks(self):
         light = None
         for name, look in (("desktop", DESKTOP), ("dark", DARK), ("phone", PHONE)):
@@ -213,7 +202,8 @@ def main():
             with Served(program, [*FLAGS, *flags], environment={"OMP_NUM_THREADS": "2"}) as server:
                 passed += run(kind(browser, server, arguments.screenshots), failed)
                 if kind is Tests:
-                    passed += run(EngineCases(browser, server), failed)
+                    for cases in (MarkdownCases, EngineCases):
+                        passed += run(cases(browser, server), failed)
     print(f"{passed} passed, {len(failed)} failed")
     return 1 if failed else 0
 

@@ -88,18 +88,8 @@ class AnswerView {
     const empty = !this.content && !this.calls.length;
     this.said.classList.toggle("waiting", !this.ended && empty);
     this.said.classList.toggle("live", !this.ended && !empty && this.given == null);
-    if (this.given != null) {
-      this.said.replaceChildren(make("span", {class: "given"}, this.given), this.content);
-    } else {
-      // Blocks that stay the same stay, and with them what is selected in them.
-      const blocks = markdown(this.content);
-      blocks.forEach((block, i) => {
-        const old = this.said.children[i];
-        if (!old) this.said.append(block);
-        else if (!old.isEqualNode(block)) old.replaceWith(block);
-      });
-      while (this.said.children.length > blocks.length) this.said.lastChild.remove();
-    }
+    if (this.given != null) this.said.replaceChildren(make("span", {class: "given"}, this.given), this.content);
+    else drawMarkdown(this.said, this.content);
     this.drawCalls();
   }
 

@@ -1,89 +1,36 @@
-// The safe basics of Markdown as elements: fenced code, headings, lists, quotes, bold, italic, code. All else stays as it
-// is written; links are not made, as a model's addresses are not to be trusted.
-function inlineMarkdown(text) {
-  const nodes = [];
-  const pattern = /(`{1,3})(.+?)\1(?!`)|\*\*(?=\S)(.+?)\*\*|(?<![\w*])\*(?=\S)([^*\n]+?)\*(?![\w*])/gs;
-  let end = 0;
-  for (const found of text.matchAll(pattern)) {
-    if (found.index > end) nodes.push(text.slice(end, found.index));
-    if (found[2] != null) nodes.push(make("code", {}, found[2].trim() || found[2]));
-    else if (found[3] != null) nodes.push(make("strong", {}, ...inlineMarkdown(found[3])));
-    else nodes.push(make("em", {}, ...inlineMarkdown(found[4])));
-    end = found.index + found[0].length;
-  }
-  if (end < text.length) nodes.push(text.slice(end));
-  return nodes;
-}
+// Markdown as blocks, read line by line: fenced code, headings, lists, quotes, tables, rules, maths, paragraphs. A block is
+// {kind, source} and what its kind needs; `source` are its lines.
+const kMaxNesting = 6;  // of lists and quotes; deeper ones stay text
+const kMaxMathsLines = 100;  // of a formula that stands by itself
+const listMark = /^(\s*)(?:[-*+]|(\d{1,9})[.)])(?:\s+|$)/;
+const fenceMark = /^\s*(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
+const ruleMark = /^\s{0,3}(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,})$/;
+const headingMark = /^\s{0,3}(#{1,6})\s+(\S.*)$/;
+const tableMark = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
+const quoteMark = /^\s{0,3}>\s?/;
+const indentOf = (line) => line.length - line.trimStart().length;
 
-function copyButton(text, label) {
-  const button = make("button", {class: "quiet", type: "button", "aria-label": label}, "Copy");
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(text());
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = "Not allowed";
-    }
-    setTimeout(() => { button.textContent = "Copy"; }, 1500);
-  });
-  return button;
-}
+// Each takes the lines and where it would begin, and gives [block, the line after] or null.
+const blockReaders = [readFence, readMaths, readHeading, readRule, readTable, readQuote, readList];
 
-function codeBlock(language, code) {
-  return make("div", {class: "block"},
-    make("div", {class: "block-head"}, make("span", {}, language || "code"), copyButton(() => code, "Copy code")),
-    make("pre", {tabindex: "0"}, make("code", {}, code)));
-}
-
-const listMark = /^\s*(?:[-*+]|(\d{1,9})[.)])\s+/;
-
-// Lines of a list from `at` on: indented lines go on with the item before them.
-function readList(lines, at) {
-  const ordered = listMark.exec(lines[at])[1];
-  const items = [];
-  let i = at;
-  for (; i < lines.length && lines[i].trim(); ++i) {
-    const mark = listMark.exec(lines[i]);
-    if (mark && (mark[1] != null) !== (ordered != null)) break;
-    if (mark) items.push(lines[i].slice(mark[0].length));
-    else items[items.length - 1] += `\n${lines[i].trim()}`;
-  }
-  const list = make(ordered != null ? "ol" : "ul", ordered > 1 ? {start: ordered} : {},
-    ...items.map((item) => make("li", {}, ...inlineMarkdown(item))));
-  return [list, i];
-}
-
-function markdown(text) {
+function readBlocks(text, depth = 0) {
   const lines = text.split("\n");
   const blocks = [];
   let paragraph = [];
   const endParagraph = () => {
-    if (paragraph.length) blocks.push(make("p", {}, ...inlineMarkdown(paragraph.join("\n"))));
+    if (paragraph.length) blocks.push({kind: "paragraph", source: paragraph.join("\n")});
     paragraph = [];
   };
   for (let i = 0; i < lines.length;) {
-    const fence = /^\s*(```+|~~~+)\s*([^\s`]*)/.exec(lines[i]);
-    const heading = /^#{1,6}\s+(.+?)\s*#*$/.exec(lines[i]);
-    if (fence) {
+    let found = null;
+    for (const reader of lines[i].trim() ? blockReaders : []) {
+      if ((found = reader(lines, i, depth))) break;
+    }
+    if (found) {
       endParagraph();
-      const code = [];
-      for (++i; i < lines.length && !lines[i].trim().startsWith(fence[1]); ++i) code.push(lines[i]);
-      ++i;
-      blocks.push(codeBlock(fence[2], code.join("\n")));
-    } else if (heading) {
-      endParagraph();
-      blocks.push(make("h4", {}, ...inlineMarkdown(heading[1])));
-      ++i;
-    } else if (listMark.test(lines[i])) {
-      endParagraph();
-      const [list, next] = readList(lines, i);
-      blocks.push(list);
+      const [block, next] = found;
+      blocks.push({...block, source: lines.slice(i, next).join("\n")});
       i = next;
-    } else if (lines[i].startsWith(">")) {
-      endParagraph();
-      const quote = [];
-      for (; i < lines.length && lines[i].startsWith(">"); ++i) quote.push(lines[i].replace(/^>\s?/, ""));
-      blocks.push(make("blockquote", {}, ...inlineMarkdown(quote.join("\n"))));
     } else {
       if (lines[i].trim()) paragraph.push(lines[i]);
       else endParagraph();
@@ -92,4 +39,119 @@ function markdown(text) {
   }
   endParagraph();
   return blocks;
+}
+
+function readFence(lines, at) {
+  const fence = fenceMark.exec(lines[at]);
+  if (!fence) return null;
+  const indent = indentOf(lines[at]);
+  const code = [];
+  let i = at + 1;
+  for (; i < lines.length; ++i) {
+    const line = lines[i].trim();
+    if (line.startsWith(fence[1]) && line === fence[1][0].repeat(line.length)) break;
+    code.push(lines[i].slice(Math.min(indent, indentOf(lines[i]))));
+  }
+  return [{kind: "code", language: fence[2], code: code.join("\n")}, Math.min(i + 1, lines.length)];
+}
+
+// \[ … \] or $$ … $$ over several lines; within one line they are the paragraph's.
+function readMaths(lines, at) {
+  const begin = lines[at].trim();
+  const end = begin.startsWith("\\[") ? "\\]" : begin.startsWith("$$") ? "$$" : null;
+  if (!end) return null;
+  for (let i = at; i < Math.min(lines.length, at + kMaxMathsLines) && lines[i].trim(); ++i) {
+    const line = lines[i].trim();
+    if (i === at ? line.length > 2 && line.indexOf(end, 2) === line.length - 2 : line.endsWith(end)) {
+      return [{kind: "maths"}, i + 1];
+    }
+    if (i === at && line.indexOf(end, 2) > 0) return null;
+  }
+  return null;
+}
+
+function readHeading(lines, at) {
+  const found = headingMark.exec(lines[at]);
+  return found && [{kind: "heading", level: found[1].length, text: found[2].trimEnd().replace(/\s+#+$/, "")}, at + 1];
+}
+
+function readRule(lines, at) {
+  return ruleMark.test(lines[at]) ? [{kind: "rule"}, at + 1] : null;
+}
+
+// The cells of a row: bars between them, those after a backslash or within code left alone.
+function cellsOf(line) {
+  const cells = [];
+  let cell = "", inCode = false;
+  const row = line.trim().replace(/^\|/, "");
+  for (let i = 0; i < row.length; ++i) {
+    if (row[i] === "\\" && row[i + 1] === "|") cell += row[++i];
+    else if (row[i] === "|" && !inCode) {
+      cells.push(cell.trim());
+      cell = "";
+    } else {
+      if (row[i] === "`") inCode = !inCode && row.indexOf("`", i + 1) > 0;
+      cell += row[i];
+    }
+  }
+  if (cell.trim()) cells.push(cell.trim());
+  return cells;
+}
+
+function readTable(lines, at) {
+  if (!lines[at].includes("|") || at + 1 >= lines.length || !lines[at + 1].includes("-") || !tableMark.test(lines[at + 1])) return null;
+  const head = cellsOf(lines[at]);
+  const marks = cellsOf(lines[at + 1]);
+  if (head.length !== marks.length) return null;
+  const align = marks.map((m) => m.endsWith(":") ? m.startsWith(":") ? "middle" : "right" : "left");
+  const rows = [];
+  let i = at + 2;
+  for (; i < lines.length && lines[i].includes("|"); ++i) {
+    const cells = cellsOf(lines[i]);
+    rows.push(head.map((_, column) => cells[column] ?? ""));
+  }
+  return [{kind: "table", head, align, rows}, i];
+}
+
+function readQuote(lines, at, depth) {
+  if (depth >= kMaxNesting || !quoteMark.test(lines[at])) return null;
+  const inside = [];
+  let i = at;
+  for (; i < lines.length && quoteMark.test(lines[i]); ++i) inside.push(lines[i].replace(quoteMark, ""));
+  return [{kind: "quote", blocks: readBlocks(inside.join("\n"), depth + 1)}, i];
+}
+
+// Lines that are indented as far as an item's text are the item's; so is a line right after it that begins nothing else.
+function readList(lines, at, depth) {
+  const first = depth < kMaxNesting && listMark.exec(lines[at]);
+  if (!first) return null;
+  const ordered = first[2] != null;
+  const items = [];
+  let inset = 0, i = at;
+  for (; i < lines.length; ++i) {
+    const line = lines[i];
+    const mark = listMark.exec(line);
+    if (!line.trim()) {
+      let next = i + 1;
+      while (next < lines.length && !lines[next].trim()) ++next;
+      const goesOn = next < lines.length && (indentOf(lines[next]) >= inset || isItemOf(lines[next], ordered, first[1].length));
+      if (!goesOn) break;
+      items.at(-1).push("");
+    } else if (items.length && indentOf(line) >= inset) {
+      items.at(-1).push(line.slice(inset));
+    } else if (mark && (mark[2] != null) === ordered && !ruleMark.test(line)) {
+      items.push([line.slice(mark[0].length)]);
+      inset = Math.max(mark[1].length + 2, Math.min(mark[0].length, mark[1].length + 5));
+    } else if (mark || lines[i - 1]?.trim() === "" || [readFence, readHeading, readRule, readQuote].some((reader) => reader(lines, i, depth))) {
+      break;
+    } else {
+      items.at(-1).push(line.trim());
+    }
+  }
+  return [{kind: "list", ordered, start: ordered ? Number(first[2]) : 1, items: items.map((item) => readBlocks(item.join("\n"), depth + 1))}, i];
+}
+
+function isItemOf(line, ordered, indent) {
+  const mark = listMark.exec(line);
+  return mark != null && (mark[2] != null) === ordered && indentOf(line) >= indent && !ruleMark.test(line);
 }
