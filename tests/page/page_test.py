@@ -8,14 +8,16 @@ Needs Chromium; without it, it is skipped. The last line is "N passed, N failed"
 
 import argparse
 import pathlib
-import re
 import sys
 import traceback
 
 from browser import Browser, find_chromium
+from chat_cases import ChatCases, KeyCases
 from engine_cases import EngineCases
 from markdown_cases import MarkdownCases
 from pixels import colours
+from settings_cases import SettingsCases
+from turns_cases import TurnsCases
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "server"))
 from served import Served  # noqa: E402  (from the folder named above)
@@ -26,25 +28,6 @@ DARK = {**DESKTOP, "dark": True}
 PHONE = {"width": 360, "height": 740, "touch": True}
 # Costs are not measured, so that a busy machine does not decide that a prompt runs eagerly.
 FLAGS = ["--random-seed", "1", "--disable-cost-measurement", "--served-model-name", "demo"]
-
-# Answers come as fast as server and browser share the machine. These make the page take their events at its own pace.
-# Each event is drawn before the next one is taken:
-ONE_EVENT_A_FRAME = """{const made = postEvents; postEvents = async function* (...request) {
-    for await (const event of made(...request)) {
-        yield event;
-        await new Promise(requestAnimationFrame);
-    }
-}}"""
-# An answer stands still after its 30th event until it is stopped:
-HOLD_UNTIL_STOPPED = """{const made = postEvents; postEvents = async function* (path, body, signal) {
-    const stopped = new Promise((resolve) => signal.addEventListener("abort", resolve));
-    let taken = 0;
-    for await (const event of made(path, body, signal)) {
-        yield event;
-        if (++taken === 30) await stopped;
-    }
-}}"""
-
 
 class Tests:
     def __init__(self, browser, server, folder):
@@ -74,55 +57,6 @@ class Tests:
         assert not strangers, strangers
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
         assert page.evaluate("document.documentElement.scrollHeight <= innerHeight"), "the bar scrolls away"
-
-    def test_chat_streams_an_answer(self):
-        page = self.open(DESKTOP)
-        assert page.evaluate("document.getElementById('welcome-title').textContent") == "Chat with demo"
-        # The lengths that the answer had on its way.
-        page.evaluate("""window.lengths = new Set(); new MutationObserver(() =>
-            lengths.add(document.querySelector('.answer .said')?.textContent.length)).observe(
-            document.getElementById('log'), {subtree: true, childList: true, characterData: true})""")
-        page.evaluate(ONE_EVENT_A_FRAME)
-        self.chats(page, "Tell me a story about a clever otter.")
-        assert page.evaluate("document.querySelector('.turn.user .said').textContent") == "Tell me a story about a clever otter."
-        assert page.evaluate("document.querySelector('.answer .said').textContent.length") > 20
-        assert page.evaluate("lengths.size") > 10, "the answer came at once"
-        assert re.search(r"\d+ tokens? · first after .+ · .+ tokens/s", page.evaluate("document.querySelector('.foot').textContent"))
-        self.chats(page, "Where do foxes live?")
-        assert page.evaluate("document.querySelectorAll('.turn').length") == 4
-        assert page.evaluate("document.getElementById('announcer').textContent.length") > 5, "screen readers hear nothing"
-        self.shot(page, "chat")
-        self.sound(page)
-        page.evaluate("document.getElementById('new-chat').click()")
-        assert page.evaluate("document.getElementById('log').childElementCount === 0 && !document.getElementById('welcome').hidden")
-
-    def test_escape_stops_an_answer(self):
-        page = self.open(DESKTOP)
-        # The model goes on where end-of-text tokens do not end a text. With the log-probabilities an answer is longer than
-        # the browser's buffers, so that a part of it is still to be read when Escape is pressed.
-        page.evaluate("{const made = requestBody; requestBody = (t) => ({...made(t), ignore_eos: true, max_tokens: 1500, "
-                      "logprobs: true, top_logprobs: 20})}")
-        page.evaluate(HOLD_UNTIL_STOPPED)
-        self.ask(page, "Tell me a story about a brave fox.")
-        page.wait_for("document.querySelector('.answer .said')?.textContent.length > 20")
-        page.press("Escape", 27)
-        page.wait_for("document.querySelector('.foot').textContent.includes('stopped')")
-        assert not page.evaluate("document.getElementById('send').classList.contains('stop')")
-        self.sound(page)
-        page.evaluate("document.getElementById('tab-engine').click()")
-        page.wait_for("engine.state?.requests.running === 0")
-
-    def test_errors_are_shown(self):
-        page = self.open(DESKTOP)
-        page.evaluate("document.getElementById('max-tokens').value = 999999")
-        self.chats(page, "Hello")
-        assert "999999" in page.evaluate("document.querySelector('.fault').textContent")
-        assert "context_length_exceeded" in page.evaluate("document.querySelector('.fault small').textContent")
-        assert page.evaluate("document.getElementById('input').value") == "Hello", "the question is lost"
-        page.evaluate("document.getElementById('max-tokens').value = ''")
-        page.evaluate("document.getElementById('input').value = ''")
-        self.chats(page, "Where do foxes live?")
-        assert page.evaluate("chat.turns.length") == 2, "the failed question is asked again"
 
     def test_looks(self):
         light = None
@@ -154,21 +88,6 @@ class Tests:
         assert small == [], small
 
 
-class KeyTests(Tests):
-    """With --api-key."""
-
-    def test_the_key_is_asked_for(self):
-        page = self.open(DESKTOP)
-        assert page.evaluate("document.activeElement.id") == "api-key"
-        page.type("secret")
-        page.press("Escape", 27)
-        page.wait_for("document.querySelector('#suggestions button')")
-        self.chats(page, "Where do foxes live?")
-        assert page.evaluate("document.querySelector('.answer .said').textContent.length") > 5
-        assert page.evaluate("sessionStorage.getItem('tessera.api-key')") == "secret"
-        assert page.evaluate("localStorage.length") == 0
-
-
 def run(tests, failed):
     passed = 0
     for name in vars(type(tests)):
@@ -198,12 +117,12 @@ def main():
     program = pathlib.Path(arguments.program).resolve()
     passed, failed = 0, []
     with Browser(chromium) as browser:
-        for kind, flags in ((Tests, []), (KeyTests, ["--api-key", "secret"])):
+        for kind, flags in ((Tests, []), (KeyCases, ["--api-key", "secret"])):
             with Served(program, [*FLAGS, *flags], environment={"OMP_NUM_THREADS": "2"}) as server:
-                passed += run(kind(browser, server, arguments.screenshots), failed)
                 if kind is Tests:
-                    for cases in (MarkdownCases, EngineCases):
-                        passed += run(cases(browser, server), failed)
+                    passed += run(Tests(browser, server, arguments.screenshots), failed)
+                for cases in (ChatCases, TurnsCases, SettingsCases, MarkdownCases, EngineCases) if kind is Tests else (KeyCases,):
+                    passed += run(cases(browser, server), failed)
     print(f"{passed} passed, {len(failed)} failed")
     return 1 if failed else 0
 

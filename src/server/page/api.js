@@ -8,7 +8,7 @@ class ApiFailure extends Error {
 }
 
 function authorized(headers) {
-  const key = byId("api-key").value.trim();
+  const key = settings.apiKey;
   return key ? {...headers, Authorization: `Bearer ${key}`} : headers;
 }
 
@@ -27,28 +27,44 @@ async function getJson(path) {
   return (await checked(await fetch(path, {headers: authorized({}), cache: "no-store"}))).json();
 }
 
-// Yields the JSON of each event until "[DONE]" or the end.
+// The data of one server-sent event.
+function eventData(event) {
+  return event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5)).join("\n").trim();
+}
+
+function parsedEvent(data) {
+  let json;
+  try {
+    json = JSON.parse(data);
+  } catch {
+    throw new ApiFailure(502, {message: `The server sent an event that is no JSON: ${data.slice(0, 80)}`});
+  }
+  if (json.error) throw new ApiFailure(500, json.error);
+  return json;
+}
+
+// Yields {json, at} for each event until "[DONE]"; `at` is when its bytes arrived, in ms. Throws an ApiFailure where the
+// server refuses, sends an error, or ends before "[DONE]".
 async function* postEvents(path, body, signal) {
   const response = await checked(await fetch(path, {
     method: "POST", headers: authorized({"Content-Type": "application/json"}), body: JSON.stringify(body), signal,
   }));
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
   let rest = "";
   try {
     for (;;) {
       const {done, value} = await reader.read();
-      rest += done ? "\n\n" : value;
+      const at = performance.now();
+      rest += done ? "\n\n" : decoder.decode(value, {stream: true});
       const events = rest.split(/\r?\n\r?\n/);
       rest = events.pop();
       for (const event of events) {
-        const data = event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5)).join("\n").trim();
+        const data = eventData(event);
         if (data === "[DONE]") return;
-        if (!data) continue;
-        const json = JSON.parse(data);
-        if (json.error) throw new ApiFailure(500, json.error);
-        yield json;
+        if (data) yield {json: parsedEvent(data), at};
       }
-      if (done) return;
+      if (done) throw new ApiFailure(502, {message: "The answer broke off: the connection ended before the server was done."});
     }
   } finally {
     reader.cancel().catch(() => {});  // an aborted one cannot be

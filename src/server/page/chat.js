@@ -1,7 +1,7 @@
-// The chat: turns sent to /v1/chat/completions, or single texts continued by /v1/completions where the model has no chat
+// The chat in view: questions sent to /v1/chat/completions, or texts continued by /v1/completions where the model has no chat
 // template; answers drawn as they stream.
 const chat = {
-  turns: [],        // {role, content} as the API takes them
+  now: null,         // the Conversation in view
   completes: false,  // the model has no chat template
   running: null,     // AbortController of the answer under way
 };
@@ -34,8 +34,17 @@ function setRunning(controller) {
   const send = byId("send");
   send.classList.toggle("stop", controller != null);
   send.setAttribute("aria-label", controller ? "Stop" : "Send");
-  byId("new-chat").hidden = byId("log").childElementCount === 0;
+  byId("log").classList.toggle("busy", controller != null);
+  showParts();
   fitInput();
+}
+
+// What depends on whether there are exchanges, and which is the last.
+function showParts() {
+  const {exchanges} = chat.now;
+  byId("welcome").hidden = byId("log").childElementCount > 0;
+  byId("new-chat").hidden = byId("chat").hidden || byId("log").childElementCount === 0;
+  exchanges.forEach((exchange, i) => exchange.node.classList.toggle("last", i === exchanges.length - 1));
 }
 
 // Keeps the end in view while it is in view.
@@ -46,168 +55,91 @@ function following(change) {
   if (atEnd) scroll.scrollTop = scroll.scrollHeight;
 }
 
-// The answer's elements and what they show.
-class AnswerView {
-  constructor(given) {
-    this.given = given;  // the text that is continued, or null in a chat
-    this.content = "";
-    this.reasoning = "";
-    this.calls = [];
-    this.began = performance.now();
-    this.said = make("div", {class: given == null ? "said waiting" : "said plain waiting"});
-    this.foot = make("div", {class: "foot"});
-    this.node = make("article", {class: "turn answer", "aria-label": "Answer", "aria-busy": "true"}, this.said, this.foot);
-    this.draw();
-  }
-
-  // One event of the stream.
-  take(event) {
-    if (event.usage) this.usage = event.usage;
-    const choice = event.choices?.[0];
-    if (!choice) return;
-    if (choice.finish_reason) this.finish = choice.finish_reason;
-    const delta = choice.delta || {content: choice.text};
-    for (const call of delta.tool_calls || []) {
-      const known = this.calls[call.index ?? 0] ??= {name: "", arguments: ""};
-      known.name += call.function?.name || "";
-      known.arguments += call.function?.arguments || "";
-    }
-    this.reasoning += delta.reasoning_content || "";
-    this.content += delta.content || "";
-    const now = performance.now();
-    if (this.first == null && (this.reasoning || this.content || this.calls.length)) this.first = now;
-    if (this.answered == null && this.content) this.answered = now;
-    if (!this.pending) {
-      this.pending = true;
-      requestAnimationFrame(() => { this.pending = false; following(() => this.draw()); });
-    }
-  }
-
-  draw() {
-    this.drawThought();
-    const empty = !this.content && !this.calls.length;
-    this.said.classList.toggle("waiting", !this.ended && empty);
-    this.said.classList.toggle("live", !this.ended && !empty && this.given == null);
-    if (this.given != null) this.said.replaceChildren(make("span", {class: "given"}, this.given), this.content);
-    else drawMarkdown(this.said, this.content);
-    this.drawCalls();
-  }
-
-  drawThought() {
-    if (!this.reasoning) return;
-    if (!this.thought) {
-      this.thought = make("details", {class: "thought"}, make("summary"), make("div"));
-      this.said.before(this.thought);
-    }
-    const [summary, text] = this.thought.children;
-    const end = this.answered ?? (this.ended ? performance.now() : null);
-    setText(summary, end ? `Thought for ${secondsText((end - this.first) / 1000)}` : "Thinking …");
-    setText(text, this.reasoning.trim());
-  }
-
-  drawCalls() {
-    if (!this.calls.length) return;
-    this.callList ??= this.foot.parentNode.insertBefore(make("div"), this.foot);
-    this.callList.replaceChildren(...this.calls.filter(Boolean).map((call) =>
-      make("div", {class: "call"}, make("strong", {}, call.name), make("pre", {}, prettyJson(call.arguments)))));
-  }
-
-  end(note) {
-    this.ended = true;
-    const now = performance.now();
-    this.node.setAttribute("aria-busy", "false");
-    this.draw();
-    const facts = [];
-    const tokens = this.usage?.completion_tokens;
-    if (tokens != null) facts.push(`${countText(tokens)} token${tokens === 1 ? "" : "s"}`);
-    if (this.first != null) facts.push(`first after ${secondsText((this.first - this.began) / 1000)}`);
-    if (tokens > 1 && now > this.first) facts.push(`${((tokens - 1) * 1000 / (now - this.first)).toPrecision(3)} tokens/s`);
-    if (note) facts.push(note);
-    else if (this.finish === "length") facts.push("cut at the token limit");
-    this.foot.replaceChildren(...(this.content ? [copyButton(() => this.content, "Copy answer")] : []), facts.join(" · "));
-    setText(byId("announcer"), this.content.slice(0, 2000));
-  }
-
-  fail(error) {
-    this.end();
-    this.foot.before(make("div", {class: "fault", role: "alert"}, error.message,
-      error.detail ? make("small", {}, error.detail) : null));
-  }
-}
-
-function prettyJson(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
-}
-
-function requestBody(text) {
-  const body = {stream: true, stream_options: {include_usage: true}};
-  const temperature = byId("temperature");
-  if (temperature.value !== "" && temperature.checkValidity()) body.temperature = temperature.valueAsNumber;
-  const most = byId("max-tokens");
-  if (most.value !== "" && most.checkValidity()) body.max_tokens = most.valueAsNumber;
-  if (chat.completes) return {max_tokens: 256, ...body, prompt: text};
-  const system = byId("system").value.trim();
-  body.messages = [...(system ? [{role: "system", content: system}] : []), ...chat.turns];
-  const tools = givenTools();
-  if (tools?.length) body.tools = tools;
-  return body;
-}
-
-// The list, null where there is none, undefined where it is not one.
-function givenTools() {
-  const text = byId("tool-list").value.trim();
-  if (!text) return null;
-  try {
-    const tools = JSON.parse(text);
-    return Array.isArray(tools) ? tools : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-async function ask(text) {
+// Asks for an answer to the last exchange of the chat in view.
+async function answerTo(exchange) {
   const controller = new AbortController();
-  byId("welcome").hidden = true;
-  const view = new AnswerView(chat.completes ? text : null);
-  const question = make("article", {class: "turn user", "aria-label": "You"}, make("div", {class: "said"}, text));
-  byId("log").append(...(chat.completes ? [] : [question]), view.node);
-  const scroll = byId("chat-scroll");
-  scroll.scrollTop = scroll.scrollHeight;
-  chat.turns.push({role: "user", content: text});
-  const turns = chat.turns;
+  const conversation = chat.now;
+  const {completes} = exchange;
+  const body = requestBody(conversation.exchanges.slice(0, -1), exchange.question, completes);
+  const answer = new Answer(completes ? exchange.question : null);
+  exchange.show(answer);
   setRunning(controller);
+  byId("chat-scroll").scrollTop = byId("chat-scroll").scrollHeight;
   try {
-    const path = chat.completes ? "/v1/completions" : "/v1/chat/completions";
-    for await (const event of postEvents(path, requestBody(text), controller.signal)) view.take(event);
-    following(() => view.end());
+    for await (const event of postEvents(requestPath(completes), body, controller.signal)) answer.take(event);
+    following(() => answer.end());
   } catch (error) {
     following(() => {
-      if (error.name === "AbortError") view.end("stopped");
-      else view.fail(error);
+      if (error.name === "AbortError") answer.end("stopped");
+      else answer.fail(error);
     });
     if (error.status === 401) askForKey();
-    if (view.first == null && turns === chat.turns && !byId("input").value) byId("input").value = text;
   }
-  if (view.content) turns.push({role: "assistant", content: view.content});
-  else turns.pop();  // a question without an answer is not asked again with the next one
-  if (turns === chat.turns) setRunning(null);
+  following(() => exchange.addActions());
+  if (conversation !== chat.now) return;
+  setText(byId("announcer"), answer.content.slice(0, 2000));
+  setRunning(null);
+}
+
+function ask(text) {
+  if (chat.now.exchanges.length && chat.now.completes !== chat.completes) newChat();
+  chat.now.completes = chat.completes;
+  const exchange = new Exchange(text, chat.completes);
+  for (const gone of byId("log").querySelectorAll(".gone")) gone.remove();
+  chat.now.exchanges.push(exchange);
+  byId("log").append(exchange.node);
+  answerTo(exchange);
+}
+
+function exchangesAfter(exchange) {
+  return chat.now.exchanges.slice(chat.now.exchanges.indexOf(exchange) + 1);
+}
+
+function answerAgain(exchange) {
+  if (chat.running) return;
+  for (const later of exchangesAfter(exchange)) later.node.remove();
+  for (const gone of byId("log").querySelectorAll(".gone")) gone.remove();
+  chat.now.exchanges.length = chat.now.exchanges.indexOf(exchange) + 1;
+  answerTo(exchange);
+  byId("input").focus();
+}
+
+// A line in its place takes it back, until something else is asked.
+function removeExchange(exchange) {
+  if (chat.running) return;
+  const {exchanges} = chat.now;
+  const index = exchanges.indexOf(exchange);
+  const before = exchanges[index - 1];
+  exchanges.splice(index, 1);
+  const undo = make("button", {class: "quiet", type: "button", onclick: () => {
+    if (chat.running) return;
+    exchanges.splice(before ? exchanges.indexOf(before) + 1 : 0, 0, exchange);
+    line.replaceWith(exchange.node);
+    showParts();
+    exchange.node.querySelector("button").focus();
+  }}, "Undo");
+  const line = make("p", {class: "gone", role: "status"}, "Question and answer deleted.", undo);
+  exchange.node.replaceWith(line);
+  showParts();
+  undo.focus();
+}
+
+function showConversation(conversation) {
+  chat.running?.abort();
+  chat.now = conversation;
+  byId("log").replaceChildren(...conversation.exchanges.map((exchange) => exchange.node));
+  setRunning(null);
+  byId("chat-scroll").scrollTop = byId("chat-scroll").scrollHeight;
+  byId("input").focus();
 }
 
 function newChat() {
-  chat.running?.abort();
-  chat.turns = [];
-  byId("log").replaceChildren();
-  byId("welcome").hidden = false;
-  setRunning(null);
-  byId("input").focus();
+  showConversation(new Conversation(chat.completes));
 }
 
 function startChat() {
   const input = byId("input");
+  chat.now = new Conversation(false);
   input.addEventListener("input", fitInput);
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -216,7 +148,7 @@ function startChat() {
     }
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !byId("settings").open) chat.running?.abort();
+    if (event.key === "Escape" && !document.querySelector("dialog[open]")) chat.running?.abort();
   });
   byId("composer").addEventListener("submit", (event) => {
     event.preventDefault();

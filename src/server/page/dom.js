@@ -18,3 +18,17 @@ const draw = (tag, attributes, ...children) =>
 function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
+
+// Drawn with lines in a square of 24; the names are used by iconButton.
+const iconPaths = {
+  copy: "M9 9h10v10H9zM15 9V5H5v10h4",
+  again: "M19 12a7 7 0 1 1-2-4.9M19 4v4h-4",
+  edit: "M5 19h3.5L19 8.5 15.5 5 5 15.5zM13 7.5l3.5 3.5",
+  remove: "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12",
+};
+
+// A button without words on it; `label` is its name and its tooltip.
+function iconButton(icon, label, onclick) {
+  return make("button", {class: "icon small", type: "button", "aria-label": label, title: label, onclick},
+    draw("svg", {viewBox: "0 0 24 24", "aria-hidden": "true"}, draw("path", {d: iconPaths[icon]})));
+}

@@ -1,4 +1,4 @@
-// Views, settings, and the first look at the server.
+// Views, and the first look at the server.
 const views = ["chat", "engine"];
 const kEngineHash = "#live";  // no element's id: nothing is scrolled to
 
@@ -9,40 +9,10 @@ function showView(name) {
     byId(`tab-${view}`).setAttribute("aria-selected", chosen);
     byId(`tab-${view}`).tabIndex = chosen ? 0 : -1;
   }
-  byId("new-chat").hidden = name !== "chat" || byId("log").childElementCount === 0;
+  showParts();
   history.replaceState(null, "", name === "chat" ? location.pathname : kEngineHash);
   if (name === "engine") poll();
   else if (matchMedia("(pointer: fine)").matches) byId("input").focus();
-}
-
-// What is set lives as long as the tab.
-const kept = ["system", "temperature", "max-tokens", "api-key", "tool-list"];
-
-function startSettings() {
-  for (const id of kept) {
-    byId(id).value = sessionStorage.getItem(`tessera.${id}`) || "";
-    byId(id).addEventListener("input", () => {
-      sessionStorage.setItem(`tessera.${id}`, byId(id).value);
-      checkTools();
-    });
-  }
-  checkTools();
-  byId("open-settings").addEventListener("click", () => byId("settings").showModal());
-  byId("settings").addEventListener("click", (event) => {
-    if (event.target === byId("settings")) byId("settings").close();  // beside the sheet
-  });
-  byId("settings").addEventListener("close", () => { if (!engine.state) firstLook(); });
-}
-
-function checkTools() {
-  const wrong = givenTools() === undefined;
-  byId("tool-note").classList.toggle("wrong", wrong);
-  setText(byId("tool-note"), wrong ? "This is no JSON list; it is not sent." : "A JSON list as in the API. Calls are shown, not carried out.");
-}
-
-function askForKey() {
-  if (!byId("settings").open) byId("settings").showModal();
-  byId("api-key").focus();
 }
 
 async function firstLook() {
@@ -50,6 +20,7 @@ async function firstLook() {
     engine.state = await getJson("/engine_state");
     showModel(engine.state);
     showWelcome(engine.state.model);
+    showParts();
   } catch (error) {
     setText(byId("welcome-title"), error.status === 401 ? "An API key, please" : "No answer from the server");
     setText(byId("welcome-text"), error.status === 401 ? "This server asks for one. It goes into the settings." : error.message);

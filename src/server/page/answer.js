@@ -1,0 +1,106 @@
+// An answer: what has come of it, and the elements that show it.
+class Answer {
+  // `given`: the text that is continued, or null in a chat.
+  constructor(given) {
+    this.given = given;
+    this.content = "";
+    this.reasoning = "";
+    this.calls = [];
+    this.rate = new TokenRate();
+    this.began = performance.now();
+    this.said = make("div", {class: given == null ? "said" : "said plain"});
+    this.foot = make("div", {class: "foot"});
+    this.node = make("article", {class: "turn answer", "aria-label": "Answer"}, this.said, this.foot);
+    this.node.setAttribute("aria-busy", "true");
+    this.draw();
+  }
+
+  // One event of the stream, and when it came.
+  take({json, at}) {
+    if (json.usage) {
+      this.usage = json.usage;
+      this.rate.take(json.usage.completion_tokens, at);
+    }
+    const choice = json.choices?.[0];
+    if (!choice) return;
+    if (choice.finish_reason) this.finish = choice.finish_reason;
+    const delta = choice.delta || {content: choice.text};
+    for (const call of delta.tool_calls || []) {
+      const known = this.calls[call.index ?? 0] ??= {name: "", arguments: ""};
+      known.name += call.function?.name || "";
+      known.arguments += call.function?.arguments || "";
+    }
+    this.reasoning += delta.reasoning_content || "";
+    this.content += delta.content || "";
+    if (this.first == null && (this.reasoning || this.content || this.calls.length)) this.first = at;
+    if (this.answered == null && this.content) this.answered = at;
+    if (!this.pending) {
+      this.pending = true;
+      requestAnimationFrame(() => { this.pending = false; following(() => this.draw()); });
+    }
+  }
+
+  draw() {
+    this.drawThought();
+    const empty = !this.content && !this.calls.length;
+    this.said.classList.toggle("waiting", !this.ended && empty);
+    this.said.classList.toggle("live", !this.ended && !empty && this.given == null);
+    if (this.given != null) this.said.replaceChildren(make("span", {class: "given"}, this.given), this.content);
+    else drawMarkdown(this.said, this.content);
+    this.drawCalls();
+  }
+
+  drawThought() {
+    if (!this.reasoning) return;
+    if (!this.thought) {
+      this.thought = make("details", {class: "thought"}, make("summary"), make("div"));
+      this.said.before(this.thought);
+    }
+    const [summary, text] = this.thought.children;
+    const end = this.answered ?? this.ended;
+    setText(summary, end ? `Thought for ${secondsText((end - this.first) / 1000)}` : "Thinking …");
+    setText(text, this.reasoning.trim());
+  }
+
+  drawCalls() {
+    if (!this.calls.length) return;
+    this.callList ??= this.foot.parentNode.insertBefore(make("div"), this.foot);
+    this.callList.replaceChildren(...this.calls.filter(Boolean).map((call) =>
+      make("div", {class: "call"}, make("strong", {}, call.name), make("pre", {}, prettyJson(call.arguments)))));
+  }
+
+  // What is known of how it came, as a line.
+  facts(note) {
+    const facts = [];
+    const tokens = this.usage?.completion_tokens;
+    if (tokens != null) facts.push(`${countText(tokens)} token${tokens === 1 ? "" : "s"}`);
+    if (this.first != null) facts.push(`first after ${secondsText((this.first - this.began) / 1000)}`);
+    const rate = this.rate.perSecond();
+    if (rate != null) facts.push(`${rateText(rate)} tokens/s`);
+    else if (tokens > 1) facts.push(this.rate.span_ms ? `the others within ${secondsText(this.rate.span_ms / 1000)}` : "all came together");
+    if (note) facts.push(note);
+    else if (this.finish === "length") facts.push("cut at the token limit");
+    return facts.join(" · ");
+  }
+
+  end(note) {
+    this.ended = performance.now();
+    this.node.setAttribute("aria-busy", "false");
+    this.draw();
+    this.foot.replaceChildren(make("span", {class: "facts"}, this.facts(note)));
+  }
+
+  fail(error) {
+    this.end();
+    this.foot.before(make("div", {class: "fault", role: "alert"}, error.message,
+      error.detail ? make("small", {}, error.detail) : null));
+  }
+}
+
+function prettyJson(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}

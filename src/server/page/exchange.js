@@ -1,0 +1,82 @@
+// A question and its answer, with what can be done to them. In a model without a chat template the "question" is the text
+// that the answer goes on with, and both are shown as one.
+class Exchange {
+  constructor(question, completes) {
+    this.question = question;
+    this.completes = completes;
+    this.node = make("section", {class: "exchange"});
+    this.showQuestion();
+  }
+
+  // What the API is told of it: nothing, where there was no answer.
+  messages() {
+    return this.answer?.content ? [{role: "user", content: this.question}, {role: "assistant", content: this.answer.content}] : [];
+  }
+
+  showQuestion() {
+    this.actions = make("div", {class: "actions"}, ...this.changes());
+    this.asked = this.completes ? null
+      : make("article", {class: "turn user", "aria-label": "You"}, make("div", {class: "said"}, this.question), this.actions);
+    this.node.replaceChildren(...(this.asked ? [this.asked] : []));
+  }
+  changes() {
+    return [iconButton("edit", "Edit", () => this.edit()), iconButton("remove", "Delete question and answer", () => removeExchange(this))];
+  }
+
+  // Shows an answer that begins.
+  show(answer) {
+    this.answer = answer;
+    this.showQuestion();
+    this.node.append(answer.node);
+  }
+
+  addActions() {
+    const {answer} = this;
+    const copy = iconButton("copy", "Copy answer", async () => {
+      const done = await copied(answer.content);
+      for (const name of ["aria-label", "title"]) copy.setAttribute(name, done ? "Copied" : "The browser does not allow it");
+      copy.classList.toggle("done", done);
+      setTimeout(() => { for (const name of ["aria-label", "title"]) copy.setAttribute(name, "Copy answer"); copy.classList.remove("done"); }, 1500);
+    });
+    const again = iconButton("again", "Answer again", () => answerAgain(this));
+    again.classList.add("again");
+    answer.foot.prepend(make("div", {class: "actions"}, ...(answer.content ? [copy] : []), again,
+      ...(this.completes ? this.changes() : [])));
+  }
+
+  // The question as a field; what is sent takes its place, and what came after goes.
+  edit() {
+    if (chat.running || this.form) return;
+    const area = make("textarea", {"aria-label": "Edit your message", rows: "3"});
+    area.value = this.question;
+    const later = exchangesAfter(this).length;
+    const leave = () => {
+      this.form.replaceWith(...(this.asked ? [this.asked] : []));
+      this.form = null;
+      (this.asked || this.node).querySelector("[aria-label=Edit]")?.focus();
+    };
+    this.form = make("form", {class: "edit"}, area,
+      make("p", {class: "note"}, later ? `Sending takes away the ${later === 1 ? "question" : `${later} questions`} after it, with ${later === 1 ? "its answer" : "their answers"}.` : "Sending asks for a new answer."),
+      make("div", {class: "choices"}, make("button", {class: "plain", type: "button", onclick: leave}, "Cancel"), make("button", {class: "main", type: "submit"}, "Send")));
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const text = area.value.trim();
+      if (!text) return;
+      this.form = null;
+      this.question = text;
+      answerAgain(this);
+    });
+    area.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") {
+        event.stopPropagation();
+        leave();
+      } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        this.form.requestSubmit();
+      }
+    });
+    if (this.asked) this.asked.replaceWith(this.form);
+    else this.node.prepend(this.form);
+    area.focus();
+  }
+}

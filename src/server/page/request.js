@@ -1,0 +1,19 @@
+// What the page asks the server for: an answer to a chat, or, where the model has no chat template, the text that follows a text.
+const kCompletionTokens = 256;  // of a text without a limit of its own: nothing else ends it
+
+const requestPath = (completes) => completes ? "/v1/completions" : "/v1/chat/completions";
+
+// `exchanges`: those before; `question`: what is to be answered, or continued.
+function requestBody(exchanges, question, completes) {
+  const {system, temperature, seed, stop, schema, "top-p": topP, "max-tokens": maxTokens, "tool-list": tools} = settings.values;
+  const body = {stream: true, stream_options: {include_usage: true, continuous_usage_stats: true}, temperature, top_p: topP, seed, stop,
+    max_tokens: maxTokens};
+  if (schema) body.response_format = {type: "json_schema", json_schema: {name: "answer", strict: true, schema}};
+  if (completes) {
+    return {...body, max_tokens: maxTokens ?? kCompletionTokens, prompt: question};
+  }
+  body.messages = [...(system ? [{role: "system", content: system}] : []), ...exchanges.flatMap((e) => e.messages()),
+    {role: "user", content: question}];
+  if (tools?.length) body.tools = tools;
+  return body;
+}

@@ -1,0 +1,83 @@
+// The settings' sheet. It closes over accepted values alone: whatever else stands in a field is neither kept nor sent, and the
+// sheet says which field, which value and what is accepted. What is set lives as long as the tab.
+const settings = {
+  values: {},    // by the field's id: what read() gave; no entry where the field is empty
+  opened: null,  // the fields' texts when the sheet was opened
+  get apiKey() { return this.values["api-key"]; },
+};
+
+const textsOfFields = () => Object.fromEntries(settingFields.map(({id}) => [id, byId(id).value]));
+
+// Takes the field's value, or shows what is wrong with it and returns false.
+function takeField({id, name, read}) {
+  const field = byId(id), note = byId(`${id}-wrong`);
+  let wrong = "";
+  try {
+    const value = read(field.value);
+    if (value === undefined) delete settings.values[id];
+    else settings.values[id] = value;
+    sessionStorage.setItem(`tessera.${id}`, field.value);
+  } catch (error) {
+    const shown = id === "api-key" ? "This key" : `“${field.value.trim().slice(0, 40)}${field.value.trim().length > 40 ? "…" : ""}”`;
+    wrong = `${name}: ${shown} is not accepted. Accepted: ${error.message}.`;
+  }
+  setText(note, wrong);
+  note.hidden = !wrong;
+  field.setAttribute("aria-invalid", Boolean(wrong));
+  return !wrong;
+}
+
+// Takes all fields; where one is wrong, the first such gets the focus and the sheet's foot says how many there are.
+function takeSettings() {
+  const wrong = settingFields.filter((field) => !takeField(field));
+  setText(byId("settings-state"), !wrong.length ? "" : wrong.length === 1 ? byId(`${wrong[0].id}-wrong`).textContent
+    : `Not accepted: ${wrong.map((field) => field.name).join(", ")}.`);
+  if (wrong.length) byId(wrong[0].id).focus();
+  return !wrong.length;
+}
+
+function openSettings() {
+  if (byId("settings").open) return;
+  settings.opened = textsOfFields();
+  byId("settings").showModal();
+}
+
+function closeSettings() {
+  if (takeSettings()) byId("settings").close();
+}
+
+function discardSettings() {
+  for (const {id} of settingFields) byId(id).value = settings.opened[id];
+  closeSettings();
+}
+
+function askForKey() {
+  openSettings();
+  byId("api-key").focus();
+}
+
+function startSettings() {
+  const sheet = byId("settings");
+  for (const field of settingFields) {
+    const input = byId(field.id);
+    const note = make("p", {class: "note wrong", id: `${field.id}-wrong`, hidden: true});
+    input.closest(".setting").append(note);
+    input.setAttribute("aria-describedby", `${input.getAttribute("aria-describedby") || ""} ${note.id}`.trim());
+    input.value = sessionStorage.getItem(`tessera.${field.id}`) || "";
+    takeField(field);
+    // A value may pass through wrong ones while it is typed; a message that stands is kept up to date.
+    input.addEventListener("input", () => { if (!note.hidden) takeField(field); });
+    input.addEventListener("change", () => takeField(field));
+  }
+  byId("open-settings").addEventListener("click", openSettings);
+  byId("discard-settings").addEventListener("click", discardSettings);
+  sheet.querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); closeSettings(); });
+  sheet.addEventListener("click", (event) => { if (event.target === sheet) closeSettings(); });  // beside the sheet
+  // Browsers close a dialog at the second Escape whatever its "cancel" event says; a keydown can be kept from them.
+  sheet.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); closeSettings(); } });
+  sheet.addEventListener("cancel", (event) => { event.preventDefault(); closeSettings(); });
+  sheet.addEventListener("close", () => {
+    if (!takeSettings()) sheet.showModal();  // closed by other means, such as a phone's back gesture
+    else if (!engine.state) firstLook();
+  });
+}
