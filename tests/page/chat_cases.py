@@ -123,7 +123,7 @@ class ChatCases(PageCase):
         page = self.open()
         self.fill(page, "max-tokens", "999999")
         self.chats(page, "Hello")
-        assert "999999" in self.text(page, ".fault[role=alert]")
+        assert "999999" in self.text(page, ".fault[role=alert]:not(#keep-note)")
         assert "context_length_exceeded" in self.text(page, ".answer .fault small")
         self.fill(page, "max-tokens", "")
         # The failed question stays and can be asked again; with later ones it is not sent.
@@ -204,4 +204,5 @@ class KeyCases(PageCase):
         self.chats(page, "Where do foxes live?")
         assert len(self.text(page, ".answer .said")) > 5
         assert page.evaluate("sessionStorage.getItem('tessera.api-key')") == "secret"
-        assert page.evaluate("localStorage.length") == 0
+        assert page.evaluate("localStorage.length") == 1, "the chat is not kept"
+        assert "secret" not in page.evaluate("JSON.stringify({...localStorage})"), "the key outlives its tab"

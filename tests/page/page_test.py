@@ -14,6 +14,7 @@ import traceback
 from browser import Browser, find_chromium
 from chat_cases import ChatCases, KeyCases
 from engine_cases import EngineCases
+from kept_cases import KeptCases
 from markdown_cases import MarkdownCases
 from pixels import colours
 from settings_cases import SettingsCases
@@ -121,7 +122,7 @@ def main():
             with Served(program, [*FLAGS, *flags], environment={"OMP_NUM_THREADS": "2"}) as server:
                 if kind is Tests:
                     passed += run(Tests(browser, server, arguments.screenshots), failed)
-                for cases in (ChatCases, TurnsCases, SettingsCases, MarkdownCases, EngineCases) if kind is Tests else (KeyCases,):
+                for cases in (ChatCases, TurnsCases, SettingsCases, MarkdownCases, KeptCases, EngineCases) if kind is Tests else (KeyCases,):
                     passed += run(cases(browser, server), failed)
     print(f"{passed} passed, {len(failed)} failed")
     return 1 if failed else 0

@@ -68,7 +68,7 @@ class TurnsCases(PageCase):
         for _ in range(2):
             self.click(page, ".exchange:last-child [aria-label='Delete question and answer']")
             page.evaluate("document.querySelector('.gone').remove()")
-        assert self.count(page, ".exchange") == 0
+        assert self.count(page, ".exchange") == 0 and page.evaluate("localStorage.length") == 0
 
     def test_texts_are_edited_and_deleted_too(self):
         page = self.open_fake()

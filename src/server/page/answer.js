@@ -1,18 +1,21 @@
 // An answer: what has come of it, and the elements that show it.
 class Answer {
-  // `given`: the text that is continued, or null in a chat.
-  constructor(given) {
+  // `given`: the text that is continued, or null in a chat. `saved`: a kept answer's {content, reasoning}.
+  constructor(given, saved) {
     this.given = given;
-    this.content = "";
-    this.reasoning = "";
+    this.content = saved?.content || "";
+    this.reasoning = saved?.reasoning || "";
     this.calls = [];
     this.rate = new TokenRate();
     this.began = performance.now();
     this.said = make("div", {class: given == null ? "said" : "said plain"});
     this.foot = make("div", {class: "foot"});
     this.node = make("article", {class: "turn answer", "aria-label": "Answer"}, this.said, this.foot);
-    this.node.setAttribute("aria-busy", "true");
-    this.draw();
+    if (saved) this.end();
+    else {
+      this.node.setAttribute("aria-busy", "true");
+      this.draw();
+    }
   }
 
   // One event of the stream, and when it came.
@@ -58,7 +61,7 @@ class Answer {
     }
     const [summary, text] = this.thought.children;
     const end = this.answered ?? this.ended;
-    setText(summary, end ? `Thought for ${secondsText((end - this.first) / 1000)}` : "Thinking …");
+    setText(summary, this.first == null ? "Thoughts" : end ? `Thought for ${secondsText((end - this.first) / 1000)}` : "Thinking …");
     setText(text, this.reasoning.trim());
   }
 

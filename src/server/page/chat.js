@@ -64,6 +64,7 @@ async function answerTo(exchange) {
   const answer = new Answer(completes ? exchange.question : null);
   exchange.show(answer);
   setRunning(controller);
+  keep(conversation);
   byId("chat-scroll").scrollTop = byId("chat-scroll").scrollHeight;
   try {
     for await (const event of postEvents(requestPath(completes), body, controller.signal)) answer.take(event);
@@ -76,6 +77,7 @@ async function answerTo(exchange) {
     if (error.status === 401) askForKey();
   }
   following(() => exchange.addActions());
+  keep(conversation);
   if (conversation !== chat.now) return;
   setText(byId("announcer"), answer.content.slice(0, 2000));
   setRunning(null);
@@ -84,7 +86,7 @@ async function answerTo(exchange) {
 function ask(text) {
   if (chat.now.exchanges.length && chat.now.completes !== chat.completes) newChat();
   chat.now.completes = chat.completes;
-  const exchange = new Exchange(text, chat.completes);
+  const exchange = new Exchange(text, chat.completes, null);
   for (const gone of byId("log").querySelectorAll(".gone")) gone.remove();
   chat.now.exchanges.push(exchange);
   byId("log").append(exchange.node);
@@ -115,11 +117,13 @@ function removeExchange(exchange) {
     if (chat.running) return;
     exchanges.splice(before ? exchanges.indexOf(before) + 1 : 0, 0, exchange);
     line.replaceWith(exchange.node);
+    keep(chat.now);
     showParts();
     exchange.node.querySelector("button").focus();
   }}, "Undo");
   const line = make("p", {class: "gone", role: "status"}, "Question and answer deleted.", undo);
   exchange.node.replaceWith(line);
+  keep(chat.now);
   showParts();
   undo.focus();
 }
@@ -128,6 +132,7 @@ function showConversation(conversation) {
   chat.running?.abort();
   chat.now = conversation;
   byId("log").replaceChildren(...conversation.exchanges.map((exchange) => exchange.node));
+  byId("keep-note").hidden = true;
   setRunning(null);
   byId("chat-scroll").scrollTop = byId("chat-scroll").scrollHeight;
   byId("input").focus();

@@ -1,16 +1,23 @@
 // A question and its answer, with what can be done to them. In a model without a chat template the "question" is the text
 // that the answer goes on with, and both are shown as one.
 class Exchange {
-  constructor(question, completes) {
+  // `answered`: a kept answer's {content, reasoning}, null where there is none.
+  constructor(question, completes, answered) {
     this.question = question;
     this.completes = completes;
     this.node = make("section", {class: "exchange"});
-    this.showQuestion();
+    if (answered) this.show(new Answer(completes ? question : null, answered));
+    else this.showQuestion();
   }
 
   // What the API is told of it: nothing, where there was no answer.
   messages() {
-    return this.answer?.content ? [{role: "user", content: this.question}, {role: "assistant", content: this.answer.content}] : [];
+    return this.answer?.content ? this.kept() : [];
+  }
+  kept() {
+    const {content, reasoning} = this.answer || {};
+    return [{role: "user", content: this.question},
+      ...(content ? [{role: "assistant", content, ...(reasoning ? {reasoning_content: reasoning} : {})}] : [])];
   }
 
   showQuestion() {
@@ -23,11 +30,12 @@ class Exchange {
     return [iconButton("edit", "Edit", () => this.edit()), iconButton("remove", "Delete question and answer", () => removeExchange(this))];
   }
 
-  // Shows an answer that begins.
+  // Shows an answer that begins, or one that was kept.
   show(answer) {
     this.answer = answer;
     this.showQuestion();
     this.node.append(answer.node);
+    if (answer.ended) this.addActions();
   }
 
   addActions() {

@@ -40,6 +40,7 @@ for (const view of views) {
 }
 startSettings();
 startChat();
+startLibrary();
 startEngine();
 showView(location.hash === kEngineHash ? "engine" : "chat");
 firstLook();
