@@ -56,7 +56,7 @@ class EngineCases(PageCase):
         assert self.count(page, chart + " .gap") == 1 and self.text(page, chart + " .beyond").replace("\u202f", " ") == "900 000"
         page.evaluate(f"document.querySelector('{chart} svg').focus()")
         page.press("Home", 36)
-        assert self.text(page, chart + " .read").replace("\u202f", " ") == "1 requests: 900 000 replays, 0 % padding"
+        assert self.text(page, chart + " .read").replace("\u202f", " ") == "1 request: 900 000 replays, 0 % padding"
         page.press("ArrowRight", 39)
         assert self.text(page, chart + " .read").replace("\u202f", " ") == "2 requests: 40 replays, 25.0 % padding"
         texts = page.evaluate(f"[...document.querySelectorAll('{chart} text')].map((t) => t.textContent)")

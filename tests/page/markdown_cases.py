@@ -100,9 +100,11 @@ class MarkdownCases(PageCase):
     def test_hostile_text_stays_text(self):
         page = self.open_fake()
         self.answer(page, "Attack.", HOSTILE)
-        self.answer(page, "<img src=x onerror=window.ran=1>", "ok")
+        self.answer(page, "<img src=x onerror=window.ran=1>", "ok", '{logprobs: {content: [{token: "<img src=x onerror=window.ran=1>", logprob: -1, top_logprobs: []}]}}')
+        self.click(page, ".exchange.last [aria-label='Show probabilities']")
+        self.click(page, "#open-library")
         assert page.evaluate("window.ran") is None
-        tags = page.evaluate("[...new Set([...document.querySelectorAll('#log *')].map((e) => e.localName))].sort()")
+        tags = page.evaluate("[...new Set([...document.querySelectorAll('#log *, #kept *')].map((e) => e.localName))].sort()")
         known = set("a article b blockquote button code del details div em h3 h4 h5 h6 hr i li ol p path pre section small span strong summary svg table tbody td th thead tr ul".split())
         assert set(tags) <= known, set(tags) - known
         attributes = page.evaluate("[...document.querySelectorAll('#log *')].flatMap((e) => e.getAttributeNames()).filter((name) => name.startsWith('on') || name === 'style' || name === 'src')")
@@ -156,7 +158,7 @@ class MarkdownCases(PageCase):
         self.answer(page, "Code?", "Here:\n```py\nx = 1\n```")
         self.click(page, "[aria-label='Copy code']")
         self.click(page, "[aria-label='Copy answer']")
-        page.wait_for("copies.length === 2")
+        page.wait_for("copies.length === 2 && document.querySelector('[aria-label=Copied]')")
         assert page.evaluate("copies") == ["x = 1", "Here:\n```py\nx = 1\n```"]
         page.evaluate("navigator.clipboard.writeText = async () => { throw new Error('no'); }")
         self.click(page, "[aria-label='Copy code']")

@@ -82,17 +82,18 @@ class SettingsCases(PageCase):
         for field, value in {"system": "Be brief.", "temperature": " 0.25 ", "top-p": ".9", "max-tokens": "40", "seed": "−7", "stop": "END\n\\n\\n\na\\\\b",
                              "schema": '{"type": "object"}', "tool-list": '[{"type": "function", "function": {"name": "f"}}]'}.items():
             self.fill(page, field, value)
+        page.evaluate("document.getElementById('logprobs').click()")
         self.answer(page, "Set.", "{}")
         body = page.evaluate("fake.requests[1].body")
         assert body["messages"][0] == {"role": "system", "content": "Be brief."}
         assert (body["temperature"], body["top_p"], body["max_tokens"], body["seed"]) == (0.25, 0.9, 40, -7), body
         assert body["stop"] == ["END", "\n\n", "a\\b"], body
         assert body["response_format"] == {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": {"type": "object"}}}
-        assert len(body["tools"]) == 1
+        assert body["logprobs"] is True and body["top_logprobs"] == 5 and len(body["tools"]) == 1
         # They last as long as the tab.
         page.reload()
         page.wait_for("engine.state")
-        assert page.evaluate("[settings.values.seed, settings.values['top-p']]") == [-7, 0.9]
+        assert page.evaluate("[settings.values.seed, settings.values['top-p'], settings.wantsLogprobs]") == [-7, 0.9, True]
 
     def test_the_server_takes_what_is_set(self):
         page = self.open()

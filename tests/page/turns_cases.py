@@ -1,5 +1,5 @@
 """What can be done to questions and answers. Catches: editing, answering again and deleting that send the wrong messages or lose what
-should stay."""
+should stay; probabilities that are wrong, or told by colour alone."""
 
 from page_case import PHONE, PageCase
 
@@ -86,3 +86,51 @@ class TurnsCases(PageCase):
             assert self.said(page) == [first + then]
         self.click(page, "[aria-label='Delete question and answer']")
         assert self.said(page) == []
+
+    def test_probabilities(self):
+        page = self.open()
+        page.evaluate("document.getElementById('logprobs').click()")
+        self.chats(page, "Where do foxes live?")
+        text = self.text(page, ".answer .said")
+        self.click(page, "[aria-label='Show probabilities']")
+        assert not page.evaluate("document.querySelector('.answer .said').checkVisibility()")
+        assert page.evaluate("[...document.querySelectorAll('.tokens .token')].slice(0, -1).map((t) => t.textContent).join('')").strip().startswith(text.strip()[:20])
+        assert page.evaluate("[...document.querySelectorAll('.tokens .token')].every((t) => /^“.*” [<>]?\u202f?[\\d.]+\u202f%$/s.test(t.getAttribute('aria-label')))")
+        self.click(page, "[aria-label='Show probabilities']")
+        assert page.evaluate("document.querySelector('.answer .said').checkVisibility()") and self.count(page, ".tokens") == 0
+        self.sound(page)
+
+    def test_probabilities_are_told_exactly(self):
+        page = self.open_fake()
+        chances = (0.95, 0.6, 0.2, 0.05, 0.001)
+        page.evaluate(f"window.logprobs = {{content: {list(chances)}.map((p, i) => ({{token: i === 1 ? '\\n' : `t${{i}}`, logprob: Math.log(p),"
+                      "top_logprobs: [{token: 'other', logprob: Math.log(0.03)}, {token: `t${i}`, logprob: Math.log(p)}]}))}")
+        self.answer(page, "How sure?", "t0\nt2t3t4", "{logprobs}")
+        self.click(page, "[aria-label='Show probabilities']")
+        labels = page.evaluate("[...document.querySelectorAll('.tokens .token')].map((t) => t.getAttribute('aria-label').replaceAll('\u202f', ' '))")
+        assert labels == ["“t0” 95.0 %", "“⏎” 60.0 %", "“t2” 20.0 %", "“t3” 5.0 %", "“t4” 0.1 %"], labels
+        assert page.evaluate("[...document.querySelectorAll('.tokens .token')].map((t) => t.className)") == [f"token p{i}" for i in range(5)]
+        # One stop for Tab, arrow keys within; the line below follows the focus.
+        assert page.evaluate("[...document.querySelectorAll('.tokens .token')].filter((t) => t.tabIndex === 0).length") == 1
+        page.evaluate("document.querySelector('.tokens .token').focus()")
+        page.press("End", 35)
+        page.press("ArrowLeft", 37)
+        assert page.evaluate("document.activeElement.textContent") == "t3"
+        assert self.text(page, ".token-read").replace("\u202f", " ") == "“t3” 5.0 % (log-probability −2.9957); instead: “other” 3.0 %"
+        # Not by colour alone: the less probable are underlined, each level in its own way.
+        lines = page.evaluate("[...document.querySelectorAll('.tokens .token')].map((t) => getComputedStyle(t).textDecorationLine + getComputedStyle(t).textDecorationStyle)")
+        assert len(set(lines[2:])) == 3 and all(line.startswith("underline") for line in lines[2:]), lines
+        page.evaluate("document.querySelectorAll('.tokens .token')[2].dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))")
+        assert self.text(page, ".token-read").startswith("“t2”")
+
+    def test_probabilities_of_a_text(self):
+        page = self.open()
+        page.evaluate("showWelcome({...engine.state.model, chat: false})")
+        page.evaluate("document.getElementById('logprobs').click()")
+        self.fill(page, "max-tokens", "12")
+        self.chats(page, "Once upon a time, in the forest, there lived")
+        assert self.count(page, ".answer .fault") == 0, self.text(page, ".answer .fault")
+        self.click(page, "[aria-label='Show probabilities']")
+        assert self.count(page, ".tokens .token") > 2
+        page.evaluate("document.querySelector('.tokens .token').focus()")
+        assert "instead: " in self.text(page, ".token-read")

@@ -6,6 +6,7 @@ class Answer {
     this.content = saved?.content || "";
     this.reasoning = saved?.reasoning || "";
     this.calls = [];
+    this.tokens = [];  // with log-probabilities, where they were asked for
     this.rate = new TokenRate();
     this.began = performance.now();
     this.said = make("div", {class: given == null ? "said" : "said plain"});
@@ -35,6 +36,7 @@ class Answer {
     }
     this.reasoning += delta.reasoning_content || "";
     this.content += delta.content || "";
+    this.tokens.push(...tokensOf(choice.logprobs));
     if (this.first == null && (this.reasoning || this.content || this.calls.length)) this.first = at;
     if (this.answered == null && this.content) this.answered = at;
     if (!this.pending) {

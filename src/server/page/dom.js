@@ -25,6 +25,7 @@ const iconPaths = {
   again: "M19 12a7 7 0 1 1-2-4.9M19 4v4h-4",
   edit: "M5 19h3.5L19 8.5 15.5 5 5 15.5zM13 7.5l3.5 3.5",
   remove: "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12",
+  chances: "M5 19v-5M10 19V9M15 19v-8M20 19V5",
 };
 
 // A button without words on it; `label` is its name and its tooltip.

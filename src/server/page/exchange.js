@@ -49,7 +49,23 @@ class Exchange {
     const again = iconButton("again", "Answer again", () => answerAgain(this));
     again.classList.add("again");
     answer.foot.prepend(make("div", {class: "actions"}, ...(answer.content ? [copy] : []), again,
-      ...(this.completes ? this.changes() : [])));
+      ...(answer.tokens.length ? [this.chancesButton()] : []), ...(this.completes ? this.changes() : [])));
+  }
+
+  // Swaps the answer for its tokens, and back.
+  chancesButton() {
+    const {answer} = this;
+    let view = null;
+    const button = iconButton("chances", "Show probabilities", () => {
+      const shown = button.getAttribute("aria-pressed") !== "true";
+      view ??= new TokenView(answer.tokens).node;
+      button.setAttribute("aria-pressed", shown);
+      answer.said.hidden = shown;
+      if (shown) answer.said.after(view);
+      else view.remove();
+    });
+    button.setAttribute("aria-pressed", "false");
+    return button;
   }
 
   // The question as a field; what is sent takes its place, and what came after goes.

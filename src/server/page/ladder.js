@@ -48,8 +48,8 @@ class LadderChart {
 
   told(s) {
     const times = `${countText(s.count)} replay${s.count === 1 ? "" : "s"}`;
-    return s.count ? `${s.size} ${this.unit}: ${times}, ${shareText(LadderChart.padding(s), 1)} padding`
-      : `${s.size} ${this.unit}: captured, not used yet`;
+    const size = `${s.size} ${s.size === 1 ? this.unit.slice(0, -1) : this.unit}`;
+    return s.count ? `${size}: ${times}, ${shareText(LadderChart.padding(s), 1)} padding` : `${size}: captured, not used yet`;
   }
 
   draw() {

@@ -1,4 +1,5 @@
 // What the page asks the server for: an answer to a chat, or, where the model has no chat template, the text that follows a text.
+const kAlternatives = 5;      // of each token, where log-probabilities are wanted
 const kCompletionTokens = 256;  // of a text without a limit of its own: nothing else ends it
 
 const requestPath = (completes) => completes ? "/v1/completions" : "/v1/chat/completions";
@@ -10,8 +11,10 @@ function requestBody(exchanges, question, completes) {
     max_tokens: maxTokens};
   if (schema) body.response_format = {type: "json_schema", json_schema: {name: "answer", strict: true, schema}};
   if (completes) {
+    if (settings.wantsLogprobs) body.logprobs = kAlternatives;
     return {...body, max_tokens: maxTokens ?? kCompletionTokens, prompt: question};
   }
+  if (settings.wantsLogprobs) Object.assign(body, {logprobs: true, top_logprobs: kAlternatives});
   body.messages = [...(system ? [{role: "system", content: system}] : []), ...exchanges.flatMap((e) => e.messages()),
     {role: "user", content: question}];
   if (tools?.length) body.tools = tools;

@@ -3,6 +3,7 @@
 const settings = {
   values: {},    // by the field's id: what read() gave; no entry where the field is empty
   opened: null,  // the fields' texts when the sheet was opened
+  wantsLogprobs: false,
   get apiKey() { return this.values["api-key"]; },
 };
 
@@ -69,6 +70,12 @@ function startSettings() {
     input.addEventListener("input", () => { if (!note.hidden) takeField(field); });
     input.addEventListener("change", () => takeField(field));
   }
+  const logprobs = byId("logprobs");
+  logprobs.checked = settings.wantsLogprobs = sessionStorage.getItem("tessera.logprobs") === "yes";
+  logprobs.addEventListener("change", () => {
+    settings.wantsLogprobs = logprobs.checked;
+    sessionStorage.setItem("tessera.logprobs", logprobs.checked ? "yes" : "");
+  });
   byId("open-settings").addEventListener("click", openSettings);
   byId("discard-settings").addEventListener("click", discardSettings);
   sheet.querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); closeSettings(); });
