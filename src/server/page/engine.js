@@ -11,13 +11,15 @@ const engine = {
 
 const shortName = (name) => name.replace(/\/+$/, "").split("/").pop() || name;
 
-const countOrRate = (value) => Number.isInteger(value) ? countText(value) : rateText(value);
 const percentText = (value) => shareText(value, 1);
 const charts = {
-  requests: new TimeChart({title: "Requests", unit: "requests", show: countOrRate, series: [{key: "running", name: "running"}, {key: "queued", name: "waiting"}]}),
+  requests: new TimeChart({title: "Requests", unit: "requests", show: countText,
+    series: [{key: "running", name: "running"}, {key: "queued", name: "waiting"}]}),
   output: new TimeChart({title: "Tokens per second", unit: "tokens/s", show: rateText, series: [{key: "rate", name: "output"}]}),
-  kv: new TimeChart({title: "KV cache", unit: "% of all pages", show: percentText, most: 1, series: [{key: "used", name: "in use"}, {key: "held", name: "with cached prefixes"}]}),
-  forwards: new TimeChart({title: "Forwards per second", unit: "forwards/s", show: rateText, series: [{key: "forwards", name: "all forwards"}]}),
+  kv: new TimeChart({title: "KV cache", unit: "% of all pages", show: percentText, most: 1,
+    series: [{key: "used", name: "in use"}, {key: "held", name: "with cached prefixes"}]}),
+  forwards: new TimeChart({title: "Forwards per second", unit: "forwards/s", show: rateText,
+    series: [{key: "forwards", name: "all forwards"}]}),
 };
 const tiles = {};
 function makeTiles() {

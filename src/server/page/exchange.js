@@ -27,7 +27,8 @@ class Exchange {
     this.node.replaceChildren(...(this.asked ? [this.asked] : []));
   }
   changes() {
-    return [iconButton("edit", "Edit", () => this.edit()), iconButton("remove", "Delete question and answer", () => removeExchange(this))];
+    return [iconButton("edit", "Edit", () => this.edit()),
+      iconButton("remove", "Delete question and answer", () => removeExchange(this))];
   }
 
   // Shows an answer that begins, or one that was kept.
@@ -41,10 +42,13 @@ class Exchange {
   addActions() {
     const {answer} = this;
     const copy = iconButton("copy", "Copy answer", async () => {
+      const tell = (words, done) => {
+        for (const name of ["aria-label", "title"]) copy.setAttribute(name, words);
+        copy.classList.toggle("done", done);
+      };
       const done = await copied(answer.content);
-      for (const name of ["aria-label", "title"]) copy.setAttribute(name, done ? "Copied" : "The browser does not allow it");
-      copy.classList.toggle("done", done);
-      setTimeout(() => { for (const name of ["aria-label", "title"]) copy.setAttribute(name, "Copy answer"); copy.classList.remove("done"); }, 1500);
+      tell(done ? "Copied" : "The browser does not allow it", done);
+      setTimeout(() => tell("Copy answer", false), 1500);
     });
     const again = iconButton("again", "Answer again", () => answerAgain(this));
     again.classList.add("again");
@@ -74,14 +78,19 @@ class Exchange {
     const area = make("textarea", {"aria-label": "Edit your message", rows: "3"});
     area.value = this.question;
     const later = exchangesAfter(this).length;
+    const told = later === 0 ? "Sending asks for a new answer."
+      : later === 1 ? "Sending takes away the question after it, with its answer."
+      : `Sending takes away the ${later} questions after it, with their answers.`;
     const leave = () => {
       this.form.replaceWith(...(this.asked ? [this.asked] : []));
       this.form = null;
       (this.asked || this.node).querySelector("[aria-label=Edit]")?.focus();
     };
     this.form = make("form", {class: "edit"}, area,
-      make("p", {class: "note"}, later ? `Sending takes away the ${later === 1 ? "question" : `${later} questions`} after it, with ${later === 1 ? "its answer" : "their answers"}.` : "Sending asks for a new answer."),
-      make("div", {class: "choices"}, make("button", {class: "plain", type: "button", onclick: leave}, "Cancel"), make("button", {class: "main", type: "submit"}, "Send")));
+      make("p", {class: "note"}, told),
+      make("div", {class: "choices"},
+        make("button", {class: "plain", type: "button", onclick: leave}, "Cancel"),
+        make("button", {class: "main", type: "submit"}, "Send")));
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       const text = area.value.trim();

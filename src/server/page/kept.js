@@ -6,7 +6,8 @@ const kMaxKeptLetters = 4000000;  // of all of them; browsers have room for abou
 
 // Every key and text of kept chats, as they stand in the storage.
 function keptEntries() {
-  return Object.keys(localStorage).filter((key) => key.startsWith(kKeptPrefix)).map((key) => [key.slice(kKeptPrefix.length), localStorage.getItem(key) || ""]);
+  return Object.keys(localStorage).filter((key) => key.startsWith(kKeptPrefix))
+    .map((key) => [key.slice(kKeptPrefix.length), localStorage.getItem(key) || ""]);
 }
 
 // [{id, json, wrong}], the latest first; `wrong` says why an entry cannot be read.
@@ -37,8 +38,9 @@ function writeKept(id, json) {
   const old = localStorage.getItem(kKeptPrefix + id);
   const room = keptRoom();
   if (old == null && room.chats >= kMaxKept) throw new Error(`${kMaxKept} chats are kept already, and no more can be`);
-  if (room.letters - (old?.length || 0) + text.length > kMaxKeptLetters) {
-    throw new Error(`it has ${countText(text.length)} characters, and of ${countText(kMaxKeptLetters)} for all chats ${countText(Math.max(0, kMaxKeptLetters - room.letters + (old?.length || 0)))} are left`);
+  const left = Math.max(0, kMaxKeptLetters - room.letters + (old?.length || 0));
+  if (text.length > left) {
+    throw new Error(`it has ${countText(text.length)} characters, and of ${countText(kMaxKeptLetters)} for all chats ${countText(left)} are left`);
   }
   try {
     localStorage.setItem(kKeptPrefix + id, text);

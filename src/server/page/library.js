@@ -43,16 +43,18 @@ function keptRow({id, json, wrong}) {
     return row;
   }
   const questions = json.messages.filter((m) => m.role === "user").length;
-  const open = make("button", {class: "open", type: "button", "aria-current": id === chat.now.id ? "true" : null, onclick: () => attempt("It cannot be opened", () => {
+  const show = () => attempt("It cannot be opened", () => {
     showConversation(Conversation.from(readKept(id), id));
     byId("library").close();
-  })}, name, make("small", {}, `${dateFormat.format(new Date(json.updated))} · ${questions} question${questions === 1 ? "" : "s"}`));
-  const saveAs = (ending, type, text) => make("button", {class: "quiet", type: "button", "aria-label": `Export “${title}” as ${ending === "md" ? "Markdown" : "JSON"}`,
+  });
+  const open = make("button", {class: "open", type: "button", "aria-current": id === chat.now.id ? "true" : null, onclick: show}, name,
+    make("small", {}, `${dateFormat.format(new Date(json.updated))} · ${questions} question${questions === 1 ? "" : "s"}`));
+  const saveAs = (format, ending, type, text) => make("button", {class: "quiet", type: "button", "aria-label": `Export “${title}” as ${format}`,
     onclick: () => attempt("It cannot be exported", () => download(fileName(title, ending), type, text(readKept(id))))}, ending.toUpperCase());
   remove.setAttribute("aria-label", `Delete “${title}”`);
   const rename = iconButton("edit", `Rename “${title}”`, () => renameKept(row, id, open, title));
-  fill(row, {}, [open, make("div", {class: "row-actions"}, rename, saveAs("md", "text/markdown", exportedMarkdown),
-    saveAs("json", "application/json", (read) => exportedJson([read])), remove)]);
+  fill(row, {}, [open, make("div", {class: "row-actions"}, rename, saveAs("Markdown", "md", "text/markdown", exportedMarkdown),
+    saveAs("JSON", "json", "application/json", (read) => exportedJson([read])), remove)]);
   return row;
 }
 
@@ -112,7 +114,8 @@ async function importFile(file) {
     }
     tellLibrary(`${taken} chat${taken === 1 ? "" : "s"} imported from ${name}.`);
   } catch (error) {
-    tellLibrary(`${taken ? `Only the first ${taken} of the chats in ${name} were imported` : `${name} was not imported`}: ${error.message}.`, true);
+    const what = taken ? `Only the first ${taken} of the chats in ${name} were imported` : `${name} was not imported`;
+    tellLibrary(`${what}: ${error.message}.`, true);
   }
   showLibrary();
 }

@@ -13,9 +13,9 @@ class TimeChart {
     this.svg = draw("svg", {height: kPlot.height, tabindex: "0", role: "img", "aria-label": title});
     this.values = series.map(() => make("b"));
     this.when = make("span", {class: "when"});
-    this.keys = make("p", {class: "keys"}, ...series.map(({name}, i) => make("span", {},
-      draw("svg", {class: "sample", viewBox: "0 0 26 10", width: 26, height: 10, "aria-hidden": "true"}, draw("path", {class: `line${i}`, d: "M1 5H25"})), name, this.values[i])),
-      this.when);
+    const sample = (i) => draw("svg", {class: "sample", viewBox: "0 0 26 10", width: 26, height: 10, "aria-hidden": "true"},
+      draw("path", {class: `line${i}`, d: "M1 5H25"}));
+    this.keys = make("p", {class: "keys"}, ...series.map(({name}, i) => make("span", {}, sample(i), name, this.values[i])), this.when);
     this.node = make("div", {class: "chart"}, this.svg, this.keys);
     const move = (event) => this.choose(this.nearest(event));
     this.svg.addEventListener("pointermove", move);
@@ -77,7 +77,7 @@ class TimeChart {
     const shapes = [];
     for (const share of [0, 0.5, 1]) {
       shapes.push(draw("path", {class: "grid", d: `M${left} ${y(share * top)}H${width - right}`}),
-        draw("text", {x: left - 7, y: y(share * top) + 4, "text-anchor": "end"}, this.unit.startsWith("%") ? axisText(100 * share * top) : axisText(share * top)));
+        draw("text", {x: left - 7, y: y(share * top) + 4, "text-anchor": "end"}, axisText(share * top * (this.unit.startsWith("%") ? 100 : 1))));
     }
     shapes.push(draw("text", {x: 0, y: 9}, this.unit), draw("text", {x: left, y: height - 4}, `${spanText(this.span)} ago`),
       draw("text", {x: width - right, y: height - 4, "text-anchor": "end"}, "now"));
