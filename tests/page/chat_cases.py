@@ -173,6 +173,9 @@ class ChatCases(PageCase):
         assert self.text(page, ".thought summary") == "Thought for 2.00 s"
         assert self.text(page, ".thought div") == "Let me <b>see</b>"
         assert self.text(page, ".call strong") == "look" and self.text(page, ".call pre") == '{\n  "a": 1\n}'
+        self.ask(page, "And?")
+        assert self.asked(page, 2)["messages"] == [{"role": "user", "content": "Think."}, {"role": "assistant", "content": "Done."},
+                                                   {"role": "user", "content": "And?"}], "thoughts are sent"
 
     def test_a_model_without_a_template_goes_on_with_a_text(self):
         page = self.open_fake()

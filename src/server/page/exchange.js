@@ -10,9 +10,9 @@ class Exchange {
     else this.showQuestion();
   }
 
-  // What the API is told of it: nothing, where there was no answer.
+  // What the API is told of it: the texts without the thoughts, and nothing where there was no answer.
   messages() {
-    return this.answer?.content ? this.kept() : [];
+    return this.answer?.content ? this.kept().map(({role, content}) => ({role, content})) : [];
   }
   kept() {
     const {content, reasoning} = this.answer || {};
