@@ -29,6 +29,7 @@ struct ApiJob {
   std::string id{};  // the answer's
   std::vector<Request> requests{};
   bool stream = false;
+  std::string note{};  // for the client, in the header X-Tessera-Note; "": none
   std::unique_ptr<Answer> answer{};
 };
 

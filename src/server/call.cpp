@@ -3,6 +3,13 @@
 #include "tessera/base/log.h"
 
 namespace tessera {
+namespace {
+
+void add_note(HttpResponse& response, std::string_view note) {
+  if (!note.empty()) response.headers.emplace_back("X-Tessera-Note", note);
+}
+
+}  // namespace
 
 void Call::respond(HttpResponse response, std::string_view detail) const {
   metrics_->answered(route_, response.status);
@@ -10,16 +17,19 @@ void Call::respond(HttpResponse response, std::string_view detail) const {
   exchange_.respond(std::move(response));
 }
 
-void Call::respond_json(std::string body, std::string_view detail) const {
-  respond({.body = std::move(body), .headers = {}}, detail);
+void Call::respond_json(std::string body, std::string_view detail, std::string_view note) const {
+  HttpResponse response{.body = std::move(body), .headers = {}};
+  add_note(response, note);
+  respond(std::move(response), detail);
 }
 
 void Call::refuse(const ApiError& error) const { respond(error.to_response(), error.message); }
 
-void Call::start_stream(std::string first) const {
+void Call::start_stream(std::string first, std::string_view note) const {
   metrics_->answered(route_, 200);
   HttpResponse response{.content_type = "text/event-stream", .body = std::move(first), .headers = {}};
   response.headers.emplace_back("Cache-Control", "no-cache");
+  add_note(response, note);
   exchange_.start_stream(std::move(response));
 }
 

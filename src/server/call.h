@@ -30,11 +30,12 @@ class Call {
 
   // `detail` is for the log: what was done, or why not.
   void respond(HttpResponse response, std::string_view detail = {}) const;
-  void respond_json(std::string body, std::string_view detail = {}) const;
+  // `note`: for the client, in the header X-Tessera-Note; "": none.
+  void respond_json(std::string body, std::string_view detail = {}, std::string_view note = {}) const;
   void refuse(const ApiError& error) const;
 
   // Server-sent events; `first` goes with the head.
-  void start_stream(std::string first) const;
+  void start_stream(std::string first, std::string_view note = {}) const;
   void write(std::string_view data) const { exchange_.write(data); }
   void finish(std::string_view detail) const;
 

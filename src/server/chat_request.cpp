@@ -5,6 +5,7 @@
 #include "tessera/server/chat_answer.h"
 #include "tessera/server/chat_messages.h"
 #include "tessera/server/chat_tools.h"
+#include "tessera/server/generic_tools.h"
 #include "tessera/server/prompts.h"
 #include "tessera/server/sampling_fields.h"
 
@@ -25,14 +26,20 @@ ApiResult<Json> read_template_variables(const ApiFields& fields) {
 }
 
 ApiResult<std::string> render_prompt(const ApiFields& fields, const ServedModel& model, const ToolFields& tools) {
-  const Json messages = TRY(read_messages(fields, model.knows_developer));
+  Json messages = TRY(read_messages(fields, model.knows_developer));
   RenderOptions options;
   options.add_generation_prompt = TRY(fields.boolean_or("add_generation_prompt", true));
-  options.tools = tools.tools;
   options.bos_token = model.bos_token;
   options.eos_token = model.eos_token;
   options.extra = TRY(read_template_variables(fields));
-  const ChatTemplate& chat = !tools.tools.is_null() && model.tool_chat ? *model.tool_chat : *model.chat;
+  const bool generic = model.tool_call_parser == kGenericToolParser;
+  const bool native = !generic && !tools.tools.is_null();
+  const ChatTemplate& chat = native && model.tool_chat ? *model.tool_chat : *model.chat;
+  if (native) options.tools = tools.tools;
+  if (generic) {
+    const bool shows_system = tools.tools.is_array() && shows_system_message(chat, options);
+    messages = with_generic_tools(messages, tools, shows_system);
+  }
   Result<std::string> prompt = chat.render(messages, options);
   if (!prompt.ok()) return invalid_field("messages", prompt.status().message());
   return *std::move(prompt);
@@ -61,8 +68,8 @@ ApiResult<ChatTextStyle> text_style(const ApiFields& fields, const ServedModel& 
     if (model.tool_call_parser.empty()) {
       return unsupported_field(
           "tools",
-          "the form of this model's tool calls is not known; accepted: no tools, a \"tool_choice\" "
-          "of \"none\", or a server with --tool-call-parser");
+          "this server finds no tool calls, its --tool-call-parser is none; accepted: no tools, or a "
+          "\"tool_choice\" of \"none\"");
     }
     style.tool_call_parser = model.tool_call_parser;
     style.tools = tools.tools;
@@ -81,6 +88,15 @@ ApiResult<std::optional<OutputGrammar>> read_grammar(const OutputFields& output,
   return grammar;
 }
 
+// What the answer tells its client about its tools; "" where they are the model's own. Tools in the generic form are
+// called by a text that a constraint of the output does not let through, and are withdrawn then.
+std::string note_of(const ServedModel& model, const OutputFields& output, ToolFields& tools) {
+  if (model.tool_call_parser != kGenericToolParser || !tools.tools.is_array()) return "";
+  if (tools.choice != ToolChoice::kAuto || !output.grammar) return std::string(kGenericToolNote);
+  tools = {};
+  return std::string(kNoGenericToolsNote);
+}
+
 }  // namespace
 
 ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) {
@@ -88,7 +104,8 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   TRY(model.check_name(json));
   const ApiFields fields(json);
   const OutputFields output = TRY(read_output_fields(fields, model));
-  const ToolFields tools = TRY(read_tools(fields));
+  ToolFields tools = TRY(read_tools(fields));
+  const std::string note = note_of(model, output, tools);
   if (!model.chat) {
     return unsupported_field("messages", fmt::format("{}; accepted: /v1/completions, or a server with --chat-template",
                                                      model.no_chat_reason));
@@ -117,7 +134,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   if (style.text.choice == ToolChoice::kAuto) request.skip_special_tokens = false;
   style.prompt_tokens = std::ssize(request.prompt);
 
-  ApiJob job{.id = style.id, .stream = style.stream.stream};
+  ApiJob job{.id = style.id, .stream = style.stream.stream, .note = note};
   append_choices(output, request, job.requests);
   job.answer = make_chat_answer(std::move(style));
   return job;

@@ -121,7 +121,7 @@ void LiveJobs::observe(Job& job, std::size_t index, const EngineThread::Event& e
 void LiveJobs::send(Job& job, std::string_view data) const {
   if (!job.streaming) {
     job.streaming = true;
-    job.call.start_stream(std::string(data));
+    job.call.start_stream(std::string(data), job.job.note);
   } else if (!data.empty()) {
     job.call.write(data);
   }
@@ -129,7 +129,9 @@ void LiveJobs::send(Job& job, std::string_view data) const {
 
 void LiveJobs::end(const std::shared_ptr<Job>& job) {
   job->dropped = true;
-  const auto respond = [job](std::string body) { job->call.respond_json(std::move(body), job->summary("done")); };
+  const auto respond = [job](std::string body) {
+    job->call.respond_json(std::move(body), job->summary("done"), job->job.note);
+  };
   if (job->job.stream) {
     send(*job, job->job.answer->last_events() + server_sent_event("[DONE]"));
     job->call.finish(job->summary("done"));

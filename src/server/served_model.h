@@ -32,7 +32,7 @@ struct ServedModel {
   bool knows_developer = false;             // whether the template has the role "developer"
   std::string bos_token{};
   std::string eos_token{};
-  std::string tool_call_parser{};               // "": tools are refused
+  std::string tool_call_parser{};               // "generic": server/generic_tools.h; "": tools are refused
   std::string reasoning_parser{};               // "": none
   std::string no_chat_reason{};                 // where there is no chat template
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained

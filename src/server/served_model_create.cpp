@@ -5,6 +5,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/server/api_job.h"
+#include "tessera/server/generic_tools.h"
 #include "tessera/server/reasoning_parser.h"
 #include "tessera/server/served_model.h"
 #include "tessera/server/tool_call_parser.h"
@@ -27,8 +28,10 @@ Result<std::string> choose_parser(const std::string& flag, const std::string& as
 
 Status choose_parsers(const ServerOptions& options, const std::string& source, const std::string& tool_source,
                       ServedModel& model) {
-  model.tool_call_parser = TRY(choose_parser("--tool-call-parser", options.tool_call_parser,
-                                             guess_tool_call_parser(tool_source), tool_call_parser_names()));
+  std::string_view guess = guess_tool_call_parser(tool_source);
+  if (guess.empty()) guess = kGenericToolParser;
+  model.tool_call_parser =
+      TRY(choose_parser("--tool-call-parser", options.tool_call_parser, guess, tool_call_parser_names()));
   model.reasoning_parser = TRY(choose_parser("--reasoning-parser", options.reasoning_parser,
                                              guess_reasoning_parser(source), reasoning_parser_names()));
   if (model.reasoning_parser == "none") model.reasoning_parser.clear();

@@ -16,6 +16,7 @@
 #include "tessera/server/engine_state.h"
 #include "tessera/server/event_queue.h"
 #include "tessera/server/generate_request.h"
+#include "tessera/server/generic_tools.h"
 #include "tessera/server/health_job.h"
 #include "tessera/server/live_jobs.h"
 #include "tessera/server/page.h"
@@ -62,6 +63,7 @@ struct Server::Impl {
 
   Status start() {
     model = TRY(ServedModel::create(options, engine));
+    if (model.chat && model.tool_call_parser == kGenericToolParser) log_warn("server", "{}", kGenericToolNote);
     const MetricsStyle style = TRY(metrics_style(options.metrics_style));
     metrics.emplace(style, model.name);
     engine_state.emplace(engine, model);

@@ -77,6 +77,8 @@ std::string server_info_body(const Engine& engine, const ServedModel& model) {
   JsonWriter json;
   json.object().key("version").value(TESSERA_VERSION).key("served_model_name").value(model.name);
   json.key("max_request_tokens").value(model.context_length);
+  json.key("tool_call_parser").value_or_null(model.tool_call_parser);
+  json.key("reasoning_parser").value_or_null(model.reasoning_parser);
   write_options(json.key("options"), engine.options());
   write_plan(json.key("plan"), engine);
   write_stats(json.key("stats"), engine.stats());

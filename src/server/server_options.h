@@ -12,7 +12,7 @@ struct ServerOptions {
   std::string api_key{};                 // "": none; else "Authorization: Bearer <key>" is needed, but for /health
   std::string served_model_name{};       // "": the model path as given
   std::string chat_template{};           // a file, or the template itself; "": the model's own
-  std::string tool_call_parser{};        // "": guessed from the template; "none": tools are refused
+  std::string tool_call_parser{};        // "": guessed from the template, or generic; "none": tools are refused
   std::string reasoning_parser{};        // "": guessed from the template; "none": reasoning is content
   std::string metrics_style = "sglang";  // whose names /metrics has, or "vllm"
   bool log_requests = false;             // one line each

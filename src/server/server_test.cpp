@@ -296,6 +296,24 @@ TEST(Server, AFullQueueIs429AndALaterRequestIsServed) {
   EXPECT_EQ(running.ask(completion(R"("prompt": "Once", "max_tokens": 4)")).status, 200);
 }
 
+// The bundled model's template has neither tools nor the role "tool".
+TEST_F(ServerTest, ToolsOfAnUnknownFormAreServedWithANote) {
+  const Running running(engine());
+  EXPECT_EQ(running.json(get("/get_server_info")).find("tool_call_parser")->as_string(), "generic");
+  const std::string body = R"({"messages": [{"role": "user", "content": "Hi"},
+      {"role": "assistant", "content": null, "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f",
+       "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "a", "content": "ok"}], "max_tokens": 3,
+      "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}], "stream": )";
+  for (const char* stream : {"false}", "true}"}) {
+    const Reply reply = running.ask(post("/v1/chat/completions", body + stream));
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    EXPECT_THAT(reply.head, HasSubstr("\r\nX-Tessera-Note: the form of this model's tool calls is not known: "));
+  }
+  const Reply plain = running.ask(
+      post("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3})"));
+  EXPECT_THAT(plain.head, Not(HasSubstr("X-Tessera-Note")));
+}
+
 TEST_F(ServerTest, WrongOptionsSayWhatIsAccepted) {
   const auto message = [&](ServerOptions options) {
     options.http.port = 0;

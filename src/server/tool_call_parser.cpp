@@ -15,6 +15,7 @@ constexpr std::string_view kDeepseekSeparator = "<｜tool▁sep｜>";
 constexpr std::string_view kDeepseekEnd = "<｜tool▁call▁end｜>";
 constexpr std::string_view kDeepseekListEnd = "<｜tool▁calls▁end｜>";
 constexpr std::string_view kFence = "```";
+constexpr std::string_view kJsonFence = "```json";
 constexpr std::string_view kSpaces = " \n\r\t";
 constexpr std::size_t kMaxHeadBytes = 1024;
 
@@ -41,7 +42,7 @@ std::string deepseek_name(std::string_view head) {
 }  // namespace
 
 std::vector<std::string_view> tool_call_parser_names() {
-  return {"hermes", "qwen25", "qwen", "llama3", "mistral", "deepseekv3", "deepseekv31"};
+  return {"hermes", "qwen25", "qwen", "llama3", "mistral", "deepseekv3", "deepseekv31", "generic"};
 }
 
 std::string_view guess_tool_call_parser(std::string_view chat_template) {
@@ -64,6 +65,7 @@ Result<ToolCallParser> ToolCallParser::create(std::string_view name, const Json&
   if (name == "deepseekv3" || name == "deepseekv31") {
     return ToolCallParser(Format::kDeepseek, tools, std::move(new_id));
   }
+  if (name == "generic") return ToolCallParser(Format::kGeneric, tools, std::move(new_id));
   std::string message = "tool call parser \"" + std::string(name) + "\"; accepted: ";
   for (const std::string_view known : tool_call_parser_names()) {
     if (!message.ends_with(' ')) message += ", ";
@@ -77,6 +79,7 @@ std::vector<std::string_view> ToolCallParser::markers(Format format) {
     case Format::kHermes: return {kHermesBegin};
     case Format::kLlama3: return {kPythonTag};
     case Format::kMistral: return {kMistralBegin};
+    case Format::kGeneric: return {kHermesBegin, kJsonFence};
     case Format::kDeepseek: break;
   }
   return {kDeepseekListBegin, kDeepseekBegin, kDeepseekListEnd};
@@ -122,7 +125,11 @@ void ToolCallParser::take_content(char c) {
   std::string passed;
   const auto marker = finder_.push(c, passed);
   const bool at_beginning = !has_content_ && calls_ == 0;
-  if (format_ == Format::kLlama3 && passed == "{" && at_beginning) return begin_object({});
+  const bool bare = format_ == Format::kLlama3 || format_ == Format::kGeneric;
+  if (bare && passed == "{" && at_beginning) {
+    end_ = {};
+    return begin_object({});
+  }
   if (format_ == Format::kMistral && passed.starts_with('[') && at_beginning) {
     raw_ = '[';
     in_list_ = true;
@@ -141,6 +148,8 @@ void ToolCallParser::begin_calls(std::size_t marker) {
     if (calls_ == 0) add_content(mark);
     return;
   }
+  if (mark == kJsonFence && (has_content_ || calls_ > 0)) return add_content(mark);
+  end_ = mark == kJsonFence ? kFence : kHermesEnd;
   raw_ = mark;
   in_list_ = false;
   phase_ = Phase::kHead;
@@ -221,6 +230,7 @@ bool ToolCallParser::take_tail(char c) {
   };
   switch (format_) {
     case Format::kHermes: return expect(kHermesEnd);
+    case Format::kGeneric: return !end_.empty() && expect(end_);
     case Format::kLlama3: return c == ';' && next_call();
     case Format::kMistral:
       if (c == ',') return next_call();

@@ -4,12 +4,13 @@
 //   for (delta : deltas) send(parser.push(delta));
 //   send(parser.finish());
 //
-// | name | a call in the text |
-// |---|---|
-// | hermes, qwen25, qwen | <tool_call>{"name": …, "arguments": {…}}</tool_call>, one after the other |
-// | llama3 | the whole text is {"name": …, "parameters": {…}}, or it comes behind <|python_tag|>; several parted by ";"
-// | | mistral | [TOOL_CALLS] [{"name": …, "arguments": {…}}, …]; at the beginning of the text also without the mark | |
-// deepseekv3, deepseekv31 | <｜tool▁call▁begin｜>…<｜tool▁call▁end｜> with the name in front of the arguments |
+// hermes, qwen25, qwen     <tool_call>{"name": …, "arguments": {…}}</tool_call>, one after the other
+// llama3                   the whole text is {"name": …, "parameters": {…}}, or it comes behind <|python_tag|>; several
+//                          parted by ";"
+// mistral                  [TOOL_CALLS] [{"name": …, "arguments": {…}}, …]; at the beginning of the text also without
+//                          the mark
+// deepseekv3, deepseekv31  <｜tool▁call▁begin｜>…<｜tool▁call▁end｜> with the name in front of the arguments
+// generic                  as hermes; at the beginning of the text also the object alone, in a fence of Markdown or not
 //
 // A call counts when its name is known and its arguments begin; from there its arguments are handed on as they are
 // written, so that all pieces of a finished call together are valid JSON. What looks like a call and is none (no JSON,
@@ -59,7 +60,7 @@ class ToolCallParser {
   ToolText finish();
 
  private:
-  enum class Format : std::uint8_t { kHermes, kLlama3, kMistral, kDeepseek };
+  enum class Format : std::uint8_t { kHermes, kLlama3, kMistral, kDeepseek, kGeneric };
   enum class Phase : std::uint8_t {
     kContent,  // no call
     kHead,     // behind the mark of a call, before its object
@@ -91,6 +92,7 @@ class ToolCallParser {
   std::string spaces_;    // white space that goes if a call follows
   std::string raw_;       // what is content if this is no call
   std::string tail_;      // what has come behind the object
+  std::string_view end_;  // kGeneric: what closes the call that is being read; "": nothing
   bool in_list_ = false;  // kMistral: behind "["
   bool has_content_ = false;
   bool counts_ = false;  // the call that is being read is one

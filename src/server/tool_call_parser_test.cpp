@@ -143,6 +143,26 @@ TEST(ToolCallParser, Deepseek) {
   EXPECT_EQ(whole("deepseekv31", unknown), only(unknown));
 }
 
+TEST(ToolCallParser, Generic) {
+  const std::string call = R"({"name": "get", "arguments": {"a": 1}})";
+  const Parsed found{"", {{"get", R"({"a": 1})"}}};
+  for (const std::string& text : {call, "\n" + call + "\n", "<tool_call>\n" + call + "\n</tool_call>",
+                                  "```json\n" + call + "\n```\n", " ```json" + call + "```", "```json\n" + call}) {
+    EXPECT_EQ(whole("generic", text), found) << text;
+  }
+  EXPECT_EQ(
+      whole("generic", "I look.\n<tool_call>" + call + "</tool_call>\n<tool_call>{\"name\": \"set\"}</tool_call>"),
+      (Parsed{"I look.", {{"get", R"({"a": 1})"}, {"set", "{}"}}}));
+  EXPECT_EQ(whole("generic", "```json\n" + call + "\n``` and more"), (Parsed{" and more", {{"get", R"({"a": 1})"}}}));
+  // No calls: behind other text without tags, of a function that is not there, other JSON.
+  for (const std::string& text :
+       {"Write " + call, "Write\n```json\n" + call + "\n```", std::string(R"({"name": "put", "arguments": {}})"),
+        std::string("```json\n{\"answer\": 42}\n```"), std::string("```json"), std::string("```"),
+        std::string("<tool_call>{\"name\": \"put\"}</tool_call>")}) {
+    EXPECT_EQ(whole("generic", text), only(text));
+  }
+}
+
 TEST(ToolCallParser, TextThatIsNoCallIsContent) {
   for (const char* text :
        {"", " ", "Hello.\n", "<tool_call>", "<tool_call", "<tool_call>no json</tool_call>",
@@ -221,7 +241,8 @@ std::string random_text(std::mt19937& random) {
                                     "{}",
                                     "<｜tool▁call▁end｜>",
                                     "<｜tool▁calls▁begin｜>",
-                                    "```"};
+                                    "```",
+                                    "```json"};
   std::string text;
   for (auto i = random() % 14; i > 0; --i) text += kWords[random() % std::size(kWords)];
   return text;
