@@ -5,9 +5,11 @@
 #include <csignal>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "tessera/cli/commands.h"
+#include "tessera/cli/line_reader.h"
 #include "tessera/cli/local_jobs.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/sampling_flags.h"
@@ -23,7 +25,7 @@ namespace {
 constexpr std::string_view kHelp =
     "/reset         forget the conversation, but not the system's message\n"
     "/system TEXT   a new system's message, and a new conversation; without TEXT: none\n"
-    "/exit          end, as Ctrl-D does\n"
+    "/exit, /quit   end, as Ctrl-D does\n"
     "Ctrl-C stops an answer; what there is of it stays in the conversation.\n";
 
 Json message(std::string_view role, std::string_view content) {
@@ -68,8 +70,9 @@ class AnswerPrinter {
 
 class Chat {
  public:
-  Chat(Engine& engine, const ServedModel& model, const ChatOptions& options)
-      : model_(model), options_(options), jobs_(engine), system_(options.system) {
+  // `lines`: of a terminal; null: standard input is read as it comes.
+  Chat(Engine& engine, const ServedModel& model, const ChatOptions& options, LineReader* lines)
+      : model_(model), options_(options), lines_(lines), jobs_(engine), system_(options.system) {
     reset();
   }
 
@@ -83,9 +86,9 @@ class Chat {
   Status run() {
     if (terminal_) TRY(write_output("/help lists the commands.\n"));
     std::string line;
-    while (prompt_line(line)) {
+    while (next_line(line)) {
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      if (line == "/exit") return ok_status();
+      if (is_end(line)) return ok_status();
       Status status = line.starts_with('/') ? command(line) : say(line);
       if (status.ok()) continue;
       // A person can go on; a script's next line would be about an answer that is not there.
@@ -97,9 +100,16 @@ class Chat {
   }
 
  private:
-  bool prompt_line(std::string& line) const {
-    if (terminal_ && !write_output("> ").ok()) return false;
-    return static_cast<bool>(std::getline(std::cin, line));
+  bool next_line(std::string& line) const {
+    if (lines_ == nullptr) return static_cast<bool>(std::getline(std::cin, line));
+    std::optional<std::string> typed = lines_->read();
+    if (typed) line = *std::move(typed);
+    return typed.has_value();
+  }
+
+  static bool is_end(std::string_view line) {
+    line = line.substr(0, line.find_last_not_of(" \t\r") + 1);
+    return line == "/exit" || line == "/quit";
   }
 
   void reset() {
@@ -113,7 +123,8 @@ class Chat {
     const std::string rest = space == std::string::npos ? "" : line.substr(space + 1);
     if (name == "/help") return write_output(kHelp);
     if (name != "/reset" && name != "/system")
-      return invalid_argument(fmt::format("\"{}\" is no command; accepted are /reset, /system, /help, /exit", name));
+      return invalid_argument(
+          fmt::format("\"{}\" is no command; accepted are /reset, /system, /help, /exit, /quit", name));
     if (name == "/system") system_ = rest;
     reset();
     return ok_status();
@@ -192,12 +203,13 @@ class Chat {
 
   const ServedModel& model_;
   const ChatOptions& options_;
+  LineReader* lines_;
   LocalJobs jobs_;
   std::string system_;
   Json::Array messages_;
   std::atomic<bool> interrupted_ = false;
   std::atomic<bool> answering_ = false;
-  const bool terminal_ = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+  const bool terminal_ = lines_ != nullptr;
 };
 
 }  // namespace
@@ -211,7 +223,10 @@ Status run_chat(const ChatOptions& options) {
   const ServerOptions server;
   const ServedModel model = TRY(ServedModel::create(server, *engine));
   if (!model.chat) return not_found(fmt::format("{}; a chat needs one", model.no_chat_reason));
-  Chat chat(*engine, model, options);
+  std::unique_ptr<LineReader> lines;
+  if (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1)
+    lines = TRY(LineReader::create("> ", options.no_history ? "" : history_file_of_user()));
+  Chat chat(*engine, model, options, lines.get());
   // Where nobody types, the signal ends the program as ever.
   std::unique_ptr<StopSignal> stop;
   if (isatty(STDIN_FILENO) == 1) stop = TRY(StopSignal::watch({SIGINT}, [&](int) { chat.interrupt(); }));

@@ -62,7 +62,8 @@ struct BatchOptions {
 
 struct ChatOptions {
   EngineOptions engine;
-  std::string system;  // empty: none
+  std::string system;       // empty: none
+  bool no_history = false;  // lines that are typed are not kept
   GivenSampling sampling;
 };
 

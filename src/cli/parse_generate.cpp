@@ -98,11 +98,14 @@ class ChatParser final : public CommandParser {
   ChatParser(CommandFlags& add, CommonFlags& common) {
     add.group("Conversation");
     add.text("--system", "TEXT", "the system's message", options_.system);
+    add.flag("--no-history", "do not keep the lines that are typed for the next run", options_.no_history);
     add_sampling_flags(add, "Sampling and length (as generation_config.json has it; up to the context)",
                        options_.sampling);
     add_engine_flags(add, options_.engine, common);
     add.footer(
-        "Ctrl-C stops an answer, Ctrl-D ends. In the conversation: /reset, /system, /help, /exit.\n"
+        "Ctrl-C stops an answer, Ctrl-D ends. In the conversation: /reset, /system, /help, /exit, /quit.\n"
+        "On a terminal lines can be edited, and earlier ones come back with the arrow keys; they are kept in "
+        "TESSERA_HISTORY, else tessera/chat_history in XDG_STATE_HOME or ~/.local/state.\n"
         "Lines may come from a pipe; then standard output has the answers alone.");
   }
 

@@ -167,6 +167,37 @@ class Chat(CliTest):
 
         return chat, controller, read_until
 
+    def test_quit(self):
+        for end in ("/quit", "/exit ", "/quit\r"):
+            self.assertEqual(self.answers([self.QUESTION, end, self.QUESTION], "--max-new-tokens", 5),
+                             self.answers([self.QUESTION], "--max-new-tokens", 5))
+
+    def type_lines(self, history, lines, *more):
+        """Types at a chat and ends it; all that the terminal showed."""
+        os.environ["TESSERA_HISTORY"] = str(history)
+        self.addCleanup(os.environ.__setitem__, "TESSERA_HISTORY", "")
+        chat, controller, read_until = self.terminal(DEMO, "--max-new-tokens", 2, *more)
+        seen = read_until("> ")
+        for line in lines:
+            os.write(controller, line.encode() + b"\n")
+            seen += read_until("\r\n> " if line != "/quit" else "/quit\r\n")
+        self.assertEqual(chat.wait(60), 0)
+        return seen
+
+    def test_lines_are_edited_and_kept(self):
+        history = self.folder / "state" / "history"
+        # One to the left, an insertion, to the end of the line.
+        self.type_lines(history, ["/rest\x1b[De\x05", "/quit"])
+        self.assertIn("/reset\n", history.read_text())
+        self.assertEqual(history.stat().st_mode & 0o777, 0o600)
+        # The arrow brings the last but one line of the run before.
+        self.assertIn("/reset", self.type_lines(history, ["\x1b[A\x1b[A", "/quit"]))
+        before = history.read_text()
+        self.type_lines(history, ["/system x", "/quit"], "--no-history")
+        self.assertEqual(history.read_text(), before)
+        self.assertEqual(len(self.chat(["/system y"]).stdout), 0)
+        self.assertEqual(history.read_text(), before, "lines of a pipe are not kept")
+
     def test_interrupted_answer(self):
         chat, controller, read_until = self.terminal(DEMO, "--ignore-eos")
         read_until("> ")

@@ -124,6 +124,7 @@ def main():
     # Nothing of what tests measure is kept for anybody's next start.
     cache = tempfile.TemporaryDirectory()
     os.environ["TESSERA_CACHE_DIR"] = cache.name
+    os.environ["TESSERA_HISTORY"] = ""
     names = sys.argv[2:]
     loader = unittest.defaultTestLoader
     tests = loader.loadTestsFromNames(names, module) if names else loader.loadTestsFromModule(module)
