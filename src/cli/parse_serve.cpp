@@ -1,7 +1,12 @@
+#include <algorithm>
 #include <array>
+#include <string_view>
+#include <vector>
 
 #include "tessera/cli/command_parser.h"
 #include "tessera/cli/values.h"
+#include "tessera/server/reasoning_parser.h"
+#include "tessera/server/tool_call_parser.h"
 
 namespace tessera::cli {
 namespace {
@@ -29,10 +34,7 @@ class ServeParser final : public CommandParser {
                });
     add.text("--chat-template", "FILE", "instead of the model's own; a file or the template itself",
              options_.server.chat_template);
-    add.text("--tool-call-parser", "NAME", "hermes, llama3, mistral, deepseekv3, none (as the chat template has it)",
-             options_.server.tool_call_parser);
-    add.text("--reasoning-parser", "NAME", "qwen3, deepseek-r1, none (as the chat template has it)",
-             options_.server.reasoning_parser);
+    add_parser_flags(add);
     add.value(
         "--metrics-style", "sglang|vllm", "whose names /metrics has (sglang)",
         [this](const std::string& flag, const std::string& text) {
@@ -60,6 +62,21 @@ class ServeParser final : public CommandParser {
   }
 
  private:
+  void add_parser_flags(CommandFlags& add) {
+    const auto one_of = [](std::vector<std::string_view> names, std::string& to) {
+      if (std::find(names.begin(), names.end(), "none") == names.end()) names.emplace_back("none");
+      return [names, &to](const std::string& flag, const std::string& text) {
+        to = names[TRY(parse_choice(flag, text, names))];
+        return ok_status();
+      };
+    };
+    add.value("--tool-call-parser", "hermes|llama3|mistral|deepseekv3|generic|none",
+              "how calls are written (as the chat template has it; else generic)",
+              one_of(tool_call_parser_names(), options_.server.tool_call_parser));
+    add.value("--reasoning-parser", "qwen3|deepseek-r1|none", "how reasoning is marked (as the chat template has it)",
+              one_of(reasoning_parser_names(), options_.server.reasoning_parser));
+  }
+
   ServeOptions options_;
   std::int64_t drain_s_ = 30;
   bool enable_metrics_ = false;

@@ -19,6 +19,7 @@
 #include "tessera/cli/option_words.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/parse.h"
+#include "tessera/server/served_model.h"
 
 namespace tessera::cli {
 namespace {
@@ -44,7 +45,14 @@ Status start_logging(const CommandLine& line) {
   return ok_status();
 }
 
+// What is wrong with a server's own options is told before its model is fetched and loaded.
+Status check_server(const Command& command) {
+  const auto* serve = std::get_if<ServeOptions>(&command);
+  return serve == nullptr ? ok_status() : ServedModel::check(serve->server);
+}
+
 Status run_command(CommandLine& line) {
+  TRY(check_server(line.command));
   TRY(find_model(line.command, line.model));
   use_cache_dir(line.command);
   if (line.print_config) return print_config(line);

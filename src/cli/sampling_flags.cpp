@@ -47,26 +47,32 @@ void set_if_given(Json& body, const char* name, const std::optional<T>& value) {
 
 void add_sampling_flags(CommandFlags& add, const std::string& title, GivenSampling& given) {
   add.group(title);
-  add_number(add, {"--temperature", "0 is greedy", [](double x) { return x >= 0; }, "0 (greedy) or more"},
-             given.temperature);
+  add_number(
+      add,
+      {"--temperature", "0 or more; 0 is greedy", [](double x) { return x >= 0; }, "a number of 0 (greedy) or more"},
+      given.temperature);
   add_integer(add, "--top-k", "keep the N most probable; 0: all", {0, INT32_MAX}, given.top_k);
   add_number(add,
-             {"--top-p", "keep the smallest set of this probability; 1: all", [](double x) { return x > 0 && x <= 1; },
-              "more than 0, at most 1"},
+             {"--top-p", "keep the smallest set of this probability, in (0, 1]; 1: all",
+              [](double x) { return x > 0 && x <= 1; }, "a number in (0, 1]"},
              given.top_p);
   add_number(add,
-             {"--min-p", "keep what is at least so probable beside the most probable",
-              [](double x) { return x >= 0 && x <= 1; }, "0 to 1"},
+             {"--min-p", "keep what is at least so probable beside the most probable, in [0, 1]",
+              [](double x) { return x >= 0 && x <= 1; }, "a number in [0, 1]"},
              given.min_p);
   add_number(add,
-             {"--repetition-penalty", "divides the logits of tokens that were there; 1: none",
-              [](double x) { return x > 0 && x <= 10; }, "more than 0, at most 10"},
+             {"--repetition-penalty", "divides the logits of tokens that were there, in (0, 10]; 1: none",
+              [](double x) { return x > 0 && x <= 10; }, "a number in (0, 10]"},
              given.repetition_penalty);
   const auto is_penalty = [](double x) { return x >= -2 && x <= 2; };
-  add_number(add, {"--presence-penalty", "taken from the logits of tokens in the output", is_penalty, "-2 to 2"},
+  add_number(add,
+             {"--presence-penalty", "taken from the logits of tokens in the output, in [-2, 2]", is_penalty,
+              "a number in [-2, 2]"},
              given.presence_penalty);
-  add_number(add, {"--frequency-penalty", "the same for each time they are there", is_penalty, "-2 to 2"},
-             given.frequency_penalty);
+  add_number(
+      add,
+      {"--frequency-penalty", "the same for each time they are there, in [-2, 2]", is_penalty, "a number in [-2, 2]"},
+      given.frequency_penalty);
   add_integer(add, "--seed", "same seed, same tokens", {0}, given.seed);
   add_integer(add, "--max-new-tokens", "at most so many", {}, given.max_new_tokens);
   add_stop_flags(add, given);

@@ -37,6 +37,9 @@ struct ServedModel {
   std::string no_chat_reason{};                 // where there is no chat template
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
 
+  // What can be told of them before there is an engine: a chat template that is given and cannot be read or parsed,
+  // parsers with unknown names. The errors begin with the flag's name.
+  static Status check(const ServerOptions& options);
   // `engine` outlives it. Errors: a chat template that was given and cannot be read, parsers with unknown names.
   static Result<ServedModel> create(const ServerOptions& options, const Engine& engine);
 

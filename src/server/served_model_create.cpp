@@ -72,6 +72,13 @@ void parse_own(const TokenizerConfig& config, ServedModel& model) {
 
 }  // namespace
 
+Status ServedModel::check(const ServerOptions& options) {
+  ServedModel model;
+  TRY(choose_parsers(options, "", "", model));
+  if (!options.chat_template.empty()) TRY(parse_given(options.chat_template, model));
+  return ok_status();
+}
+
 Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engine& engine) {
   ServedModel model;
   model.path = engine.options().model_path;

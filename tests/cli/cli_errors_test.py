@@ -39,7 +39,8 @@ class BadCommandLine(CliTest):
                 (["--prompt", "UTF-8"], [*text, "--prompt", b"\xff".decode("utf-8", "surrogateescape")]),
                 (["--temperature", "-0.5", "0 (greedy) or more"], [*ids, "--temperature", "-0.5"]),
                 (["--temperature", "nan"], [*ids, "--temperature", "nan"]),
-                (["--top-p", "1.5"], [*ids, "--top-p", "1.5"]),
+                (["--top-p: 1.5 is not accepted; a number in (0, 1] is"], [*ids, "--top-p", "1.5"]),
+                (["--min-p: 2 is not accepted; a number in [0, 1] is"], [*ids, "--min-p", "2"]),
                 (["--top-k", "-2"], [*ids, "--top-k", "-2"]),
                 (["--max-new-tokens", "0"], [*ids, "--max-new-tokens", "0"]),
                 (["--seed", "abc"], [*ids, "--seed", "abc"]),
@@ -108,7 +109,7 @@ class BadCommandLine(CliTest):
                 (["--input-file has its own prompts"], [*ids, "--input-file", "x", "--output-file", "y"]),
                 (["--output-file is missing"], [*text, "--input-file", "x"]),
                 (["--stop", "empty"], [*ids, "--stop", ""]),
-                (["--presence-penalty", "3", "-2 to 2"], [*ids, "--presence-penalty", "3"]),
+                (["--presence-penalty", "3", "a number in [-2, 2] is"], [*ids, "--presence-penalty", "3"]),
                 (["unknown flag --prompt of chat"], ["chat", "--model-path", DEMO, "--prompt", "x"]),
                 (["--input-len", "--trace"], ["bench", "serve", "--model-path", DEMO, "--trace", "x", "--input-len", "3"]),
                 (["--request-rate", "\"fast\"", "inf"],
@@ -122,6 +123,22 @@ class BadCommandLine(CliTest):
                  ["bench", "prefill", "--model-path", LLAMA, "--context", "9"])):
             with self.subTest(arguments=arguments[1:]):
                 self.fails(2, words, *arguments)
+
+    def test_a_server_is_checked_before_its_model_is_read(self):
+        """Neither weights nor, for a name that is not fetched, a model: the server's own fault comes first."""
+        bare = self.folder / "bare"
+        bare.mkdir()
+        (bare / "config.json").write_text((LLAMA / "config.json").read_text())
+        broken = self.folder / "broken.jinja"
+        broken.write_text("{% if %}")
+        self.fails(1, ["model.safetensors"], "serve", "--model-path", bare, "--port", 0)
+        for model in (bare, "no/model"):
+            for words, flags in ((["--chat-template", "cannot open /no/such/file"], ["--chat-template", "/no/such/file"]),
+                                 (["--chat-template: line 1"], ["--chat-template", broken]),
+                                 (["--tool-call-parser", "\"magic\"", "hermes"], ["--tool-call-parser", "magic"]),
+                                 (["--reasoning-parser", "\"magic\"", "qwen3"], ["--reasoning-parser", "magic"])):
+                with self.subTest(flags=flags):
+                    self.fails(2, words, "serve", "--model-path", model, "--port", 0, *flags)
 
 
 if __name__ == "__main__":
