@@ -76,10 +76,12 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
 
 void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
   add.group("Memory and batches");
-  add.integer("--context-length", "tokens of one request (the model's)", {}, engine.context_length);
-  add.integer("--chunked-prefill-size", "most tokens of a forward (2048 on the CPU, 8192 on a GPU of 80 GB, else 4096)",
-              {1, kMaxLadderSize}, engine.chunked_prefill_size);
-  add.integer("--max-running-requests", "most requests of a forward (256)", {1, 65536}, engine.max_running_requests);
+  add.integer("--context-length,--max-model-len", "tokens of one request (the model's)", {}, engine.context_length);
+  add.integer("--chunked-prefill-size,--max-num-batched-tokens",
+              "most tokens of a forward (2048 on the CPU, 8192 on a GPU of 80 GB, else 4096)", {1, kMaxLadderSize},
+              engine.chunked_prefill_size);
+  add.integer("--max-running-requests,--max-num-seqs", "most requests of a forward (256)", {1, 65536},
+              engine.max_running_requests);
   add.integer("--max-total-tokens", "of the KV cache (what memory allows)", {}, engine.max_total_tokens);
   add.integer("--page-size", "tokens of a KV cache page (16)", {1, 1024}, engine.page_size);
   add.value("--mem-fraction-static", "X", "share of memory for weights and KV cache, 0.1 to 0.95",
@@ -92,7 +94,8 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
       "--kv-cache-dtype", "auto|float32|bfloat16|float16", "of the KV cache (as activations)",
       [&engine](const std::string& flag, const std::string& text) { return take_kv_cache_dtype(flag, text, engine); },
       engine.kv_cache_dtype);
-  add.flag("--disable-radix-cache", "no prompt is taken from the prefix cache", engine.disable_radix_cache);
+  add.flag("--disable-radix-cache,--no-enable-prefix-caching", "no prompt is taken from the prefix cache",
+           engine.disable_radix_cache);
   add.flag("--enable-deterministic-inference", "the same bits whatever else is in the batch; slower",
            engine.deterministic);
   add.choice("--memory-plan", "isolated: each value in guarded memory of its own", {"planned", "isolated"},
@@ -114,7 +117,7 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
         return ok_status();
       },
       graph_mode_name(graphs.mode));
-  add.flag("--disable-cuda-graph", "no graphs at all", graphs.disable_cuda_graph);
+  add.flag("--disable-cuda-graph,--enforce-eager", "no graphs at all", graphs.disable_cuda_graph);
   add.flag("--disable-piecewise-cuda-graph", "prefill runs eagerly", graphs.disable_piecewise_cuda_graph);
   add.flag("--enforce-piecewise-cuda-graph", "skip the rules that turn them off (testing)",
            graphs.enforce_piecewise_cuda_graph);
@@ -158,6 +161,7 @@ void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& com
   add_model_flags(add, engine, common);
   add_memory_flags(add, engine);
   add_graph_flags(add, engine.graphs, common);
+  add_foreign_flags(add, common.foreign);
   add.group("Other");
   add.config_file("--config", "flags and values from a YAML or JSON file; the command line wins");
   add.flag("--print-config", "print every flag's effective value, as --config takes them, and end",
@@ -179,6 +183,7 @@ Status finish_engine_flags(EngineOptions& engine, const CommonFlags& common) {
   if (engine.model_path.empty()) return invalid_argument("--model-path is missing");
   if (common.enable_vit) return unimplemented("--enable-vit-cuda-graph is not supported yet");
   engine.graphs.measure_costs = !common.disable_cost_measurement;
+  TRY(finish_foreign_flags(common.foreign, engine));
   return ok_status();
 }
 
@@ -198,6 +203,7 @@ std::vector<std::string> warnings_about(const EngineOptions& engine, const Commo
         "are captured, is not part of this program");
   if (common.torch_compile_max_bs > 0)
     warnings.emplace_back("--torch-compile-max-bs has no effect: decode graphs are not compiled any further yet");
+  warn_about_foreign_flags(common.foreign, warnings);
   return warnings;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/cli/flags.h"
+#include "tessera/cli/foreign_flags.h"
 #include "tessera/cli/options.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/runner/registry.h"
@@ -25,6 +26,7 @@ struct CommonFlags {
   std::int64_t torch_compile_max_bs = 0;  // 0: not given
   bool trust_remote_code = false;
   bool print_config = false;
+  ForeignFlags foreign{};
 };
 
 // `engine` and `common` are filled when the flags are parsed.

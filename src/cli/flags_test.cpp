@@ -96,6 +96,16 @@ const std::vector<Documented>& documented() {
       {{"--cuda-graph-disable-passes", "remove_copies"}, kTaken, {"--cuda-graph-disable-passes", "a,,b"}},
       {{"--disable-cost-measurement"}, kTaken, {"--disable-cost-measurement=x"}},
       {{"--enable-vit-cuda-graph=false"}, kOnlyOne, {"--enable-vit-cuda-graph"}},
+      {{"--schedule-policy", "fcfs"}, kNothing, {"--schedule-policy", "best"}},
+      {{"--schedule-policy", "lpm"}, kWarned, {"--schedule-policy", ""}},
+      {{"--grammar-backend", "xgrammar"}, kNothing, {"--grammar-backend", "yacc"}},
+      {{"--grammar-backend", "outlines"}, kWarned, {"--grammar-backend", ""}},
+      {{"--attention-backend", "fa3"}, kWarned, {"--attention-backend", ""}},
+      {{"--schedule-conservativeness", "0.3"}, kWarned, {"--schedule-conservativeness", "0"}},
+      {{"--watchdog-timeout", "300"}, kWarned, {"--watchdog-timeout", "-1"}},
+      {{"--gpu-memory-utilization", "0.9"}, kWarned, {"--gpu-memory-utilization", "1.1"}},
+      {{"--disable-overlap-schedule"}, kTaken, {"--disable-overlap-schedule=x"}},
+      {{"--enable-prefix-caching"}, kNothing, {"--enable-prefix-caching=x"}},
   };
   return flags;
 }
@@ -155,6 +165,28 @@ TEST(DocumentedFlags, ReachTheirOptions) {
   EXPECT_EQ(plain.capture, CaptureMode::kEager);
   EXPECT_FALSE(plain.torch_compile || plain.debug);
   EXPECT_TRUE(plain.measure_costs);
+}
+
+// Each beside the flag of ours that it is.
+TEST(ForeignFlags, HaveTheirMeaning) {
+  const auto engine = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"serve", "--model-path", kModel});
+    const Result<CommandLine> line = parse(words);
+    EXPECT_TRUE(line.ok()) << line.status().message();
+    return line.ok() ? std::get<ServeOptions>(line->command).engine : EngineOptions{};
+  };
+  EXPECT_EQ(engine({"--max-model-len", "100"}).context_length, 100);
+  EXPECT_EQ(engine({"--max-num-seqs", "3"}).max_running_requests, 3);
+  EXPECT_EQ(engine({"--max-num-batched-tokens", "64"}).chunked_prefill_size, 64);
+  EXPECT_EQ(engine({"--gpu-memory-utilization", "0.5"}).mem_fraction_static, 0.5);
+  EXPECT_TRUE(engine({"--enforce-eager"}).graphs.disable_cuda_graph);
+  EXPECT_TRUE(engine({"--no-enable-prefix-caching"}).disable_radix_cache);
+  EXPECT_TRUE(engine({"--enable-prefix-caching=false"}).disable_radix_cache);
+  EXPECT_FALSE(engine({"--enable-prefix-caching"}).disable_radix_cache);
+  EXPECT_EQ(engine({"--disable-overlap-schedule"}).overlap_schedule, false);
+  EXPECT_FALSE(engine({}).overlap_schedule.has_value());
+  EXPECT_THAT(parse({"--gpu-memory-utilization", "0.5", "--mem-fraction-static", "0.5"}).status().message(),
+              StartsWith("--gpu-memory-utilization goes without --mem-fraction-static"));
 }
 
 TEST(Switches, MayBeSaidToBeOff) {

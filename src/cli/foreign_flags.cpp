@@ -1,0 +1,100 @@
+#include "tessera/cli/foreign_flags.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "tessera/cli/values.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr std::array<std::string_view, 7> kPolicies = {"fcfs", "priority",    "lpm",       "random",
+                                                       "lof",  "routing-key", "dfs-weight"};
+constexpr std::array<std::string_view, 4> kGrammars = {"xgrammar", "outlines", "llguidance", "none"};
+
+// Takes one of `choices`.
+CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::string& to) {
+  return [choices, &to](const std::string& flag, const std::string& text) {
+    to = choices[TRY(parse_choice(flag, text, choices))];
+    return ok_status();
+  };
+}
+
+// Takes a number above 0.
+CommandFlags::Take positive(std::optional<double>& to) {
+  return [&to](const std::string& flag, const std::string& text) {
+    to = TRY(parse_number(flag, text));
+    if (*to > 0) return ok_status();
+    return invalid_argument(fmt::format("{}: {} is not accepted; a number above 0 is", flag, text));
+  };
+}
+
+}  // namespace
+
+void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign) {
+  add.group("Launch commands of SGLang and vLLM");
+  add.value("--schedule-policy", "fcfs|priority|lpm|random|lof|dfs-weight|routing-key",
+            "fcfs and priority are what is done: by priority, then in order of arrival; others only warn",
+            choice_of(kPolicies, foreign.schedule_policy));
+  add.value("--grammar-backend", "xgrammar|outlines|llguidance|none",
+            "xgrammar is what constrains outputs; others only warn", choice_of(kGrammars, foreign.grammar_backend));
+  add.text("--attention-backend", "NAME", "warns: kernels are chosen by device and shape", foreign.attention_backend);
+  add.value("--schedule-conservativeness", "X", "warns: requests are admitted as the KV cache has room",
+            positive(foreign.conservativeness));
+  add.value("--watchdog-timeout", "X", "warns: there is no watchdog; /health_generate tells a server that hangs",
+            positive(foreign.watchdog_s));
+  add.value("--gpu-memory-utilization", "X",
+            "taken as --mem-fraction-static, 0.1 to 0.95; warns: activations and graphs come on top",
+            [&foreign](const std::string& flag, const std::string& text) {
+              foreign.memory_utilization = TRY(parse_number(flag, text));
+              if (*foreign.memory_utilization >= 0.1 && *foreign.memory_utilization <= 0.95) return ok_status();
+              return invalid_argument(fmt::format("{}: {} is not accepted; 0.1 to 0.95 is", flag, text));
+            });
+  add.flag("--disable-overlap-schedule", "a step is scheduled only when the one before it is done",
+           foreign.disable_overlap);
+  add.flag("--enable-prefix-caching", "as it is anyway; =false is --disable-radix-cache", foreign.prefix_caching);
+}
+
+Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine) {
+  if (foreign.memory_utilization) {
+    if (engine.mem_fraction_static != 0)
+      return invalid_argument("--gpu-memory-utilization goes without --mem-fraction-static, as which it is taken");
+    engine.mem_fraction_static = *foreign.memory_utilization;
+  }
+  if (foreign.disable_overlap) engine.overlap_schedule = false;
+  if (!foreign.prefix_caching) engine.disable_radix_cache = true;
+  return ok_status();
+}
+
+void warn_about_foreign_flags(const ForeignFlags& foreign, std::vector<std::string>& warnings) {
+  if (!foreign.attention_backend.empty())
+    warnings.push_back(
+        fmt::format("--attention-backend {} has no effect: attention kernels are chosen by device and "
+                    "shape",
+                    foreign.attention_backend));
+  const std::string& policy = foreign.schedule_policy;
+  if (!policy.empty() && policy != "fcfs" && policy != "priority")
+    warnings.push_back(
+        fmt::format("--schedule-policy {} has no effect: requests are taken by priority, then in order "
+                    "of arrival (fcfs)",
+                    policy));
+  const std::string& grammar = foreign.grammar_backend;
+  if (!grammar.empty() && grammar != "xgrammar")
+    warnings.push_back(
+        fmt::format("--grammar-backend {} has no effect: xgrammar constrains outputs where a request asks", grammar));
+  if (foreign.conservativeness)
+    warnings.emplace_back(
+        "--schedule-conservativeness has no effect: requests are admitted as the KV cache has room, and the last one "
+        "waits where that runs out");
+  if (foreign.watchdog_s)
+    warnings.emplace_back(
+        "--watchdog-timeout has no effect: there is no watchdog; /health_generate tells a server that hangs");
+  if (foreign.memory_utilization)
+    warnings.push_back(
+        fmt::format("--gpu-memory-utilization is taken as --mem-fraction-static {}: the share of weights "
+                    "and KV cache; activations and graphs come on top",
+                    *foreign.memory_utilization));
+}
+
+}  // namespace tessera::cli

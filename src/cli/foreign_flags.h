@@ -1,0 +1,35 @@
+// Flags of SGLang and vLLM that stand in launch commands and ask for what is decided otherwise here: each is served, or
+// accepted with a warning that says what happens instead. Names that mean the same as a flag of ours are aliases in
+// engine_flags.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/cli/flags.h"
+#include "tessera/engine/engine_plan.h"
+
+namespace tessera::cli {
+
+struct ForeignFlags {
+  std::string attention_backend{};  // "" of each text: not given
+  std::string schedule_policy{};
+  std::string grammar_backend{};
+  std::optional<double> conservativeness{};
+  std::optional<double> watchdog_s{};
+  std::optional<double> memory_utilization{};
+  bool prefix_caching = true;
+  bool disable_overlap = false;
+};
+
+void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign);
+
+// Once all flags are taken: what the served ones come to in `engine`.
+Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine);
+
+// About those that do nothing, or not exactly what they do elsewhere.
+void warn_about_foreign_flags(const ForeignFlags& foreign, std::vector<std::string>& warnings);
+
+}  // namespace tessera::cli
