@@ -27,6 +27,7 @@ struct CommonFlags {
   bool trust_remote_code = false;
   bool print_config = false;
   ForeignFlags foreign{};
+  const FlagParser* program = nullptr;  // whose commands help, completion and man describe
 };
 
 // `engine` and `common` are filled when the flags are parsed.

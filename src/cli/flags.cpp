@@ -52,6 +52,12 @@ Status wrong_count(const std::string& message) {
   return invalid_argument(fmt::format("{}: the value is missing", flag));
 }
 
+// A help text with its groups one line apart.
+std::string spaced(std::string text) {
+  for (std::size_t at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n", at)) text.erase(at, 1);
+  return text;
+}
+
 }  // namespace
 
 std::string CommandFlags::name() const { return app_.get_name(); }
@@ -62,6 +68,21 @@ std::vector<std::string> CommandFlags::flags() const {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
+}
+
+ShownCommand CommandFlags::shown() const {
+  ShownCommand command{.name = name(), .help = app_.get_description(), .footer = app_.get_footer()};
+  for (const CLI::Option* option : app_.get_options()) {
+    if (option->get_group().empty()) continue;
+    ShownFlag flag{.names = {}, .type = option->get_type_name(), .help = option->get_description()};
+    for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) flag.names.push_back("-" + name);
+    if (flag.names.empty()) flag.word = option->get_name(true);
+    flag.group = option->get_group();
+    flag.repeatable = option->get_items_expected_max() > 1;
+    command.flags.push_back(std::move(flag));
+  }
+  return command;
 }
 
 void CommandFlags::footer(const std::string& text) { app_.footer(text); }
@@ -101,8 +122,8 @@ void CommandFlags::values(const std::string& names, const std::string& type, con
   add_option(names, help, entry)->expected(1)->take_all();
 }
 
-void CommandFlags::word(const std::string& name, const std::string& help, Take take) {
-  add_option(name, help, add(name, "", std::move(take)));
+void CommandFlags::word(const std::string& name, const std::string& type, const std::string& help, Take take) {
+  add_option(name, help, add(name, type, std::move(take)));
 }
 
 void CommandFlags::flag(const std::string& names, const std::string& help, bool& to) {
@@ -220,7 +241,7 @@ std::vector<FlagValue> CommandFlags::flag_values() const {
 FlagParser::FlagParser(const std::string& description, const std::string& version)
     : app_(std::make_unique<CLI::App>(description, "tessera")) {
   app_->set_help_flag("--help,-h", "this text");
-  app_->set_version_flag("--version", "tessera " + version, "the version of this program");
+  app_->set_version_flag("--version,-v", "tessera " + version, "the version of this program");
   app_->allow_extras();
   app_->require_subcommand(0, 1);
   app_->get_formatter()->column_width(46);
@@ -244,7 +265,7 @@ Result<ParsedFlags> FlagParser::parse(const std::vector<std::string>& arguments)
   try {
     app_->parse(std::move(words));
   } catch (const CLI::CallForHelp&) {
-    return ParsedFlags{.command = nullptr, .show = help_text()};
+    return ParsedFlags{.command = nullptr, .show = spaced(app_->help())};
   } catch (const CLI::CallForVersion& version) {
     return ParsedFlags{.command = nullptr, .show = std::string(version.what()) + "\n"};
   } catch (const CLI::ArgumentMismatch& error) {
@@ -253,7 +274,10 @@ Result<ParsedFlags> FlagParser::parse(const std::vector<std::string>& arguments)
     return invalid_argument(error.what());
   }
   const std::vector<CLI::App*> chosen = app_->get_subcommands();
-  if (chosen.empty()) return unknown_command();
+  if (chosen.empty()) {
+    const std::vector<std::string> extras = app_->remaining();
+    return unknown_command(extras.empty() ? "" : extras[0]);
+  }
   const auto command = std::find_if(commands_.begin(), commands_.end(),
                                     [&](const CommandFlags& c) { return c.name() == chosen[0]->get_name(); });
   if (const std::vector<std::string> extras = chosen[0]->remaining(); !extras.empty())
@@ -262,21 +286,31 @@ Result<ParsedFlags> FlagParser::parse(const std::vector<std::string>& arguments)
   return ParsedFlags{.command = &*command, .show = ""};
 }
 
-// Of the command that was named, else of the program; groups one line apart.
-std::string FlagParser::help_text() const {
-  std::string text = app_->help();
-  for (std::size_t at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n", at)) text.erase(at, 1);
-  return text;
+Result<std::string> FlagParser::help_of(const std::string& command) const {
+  if (command.empty()) {
+    return spaced(app_->get_formatter()->make_help(app_.get(), "tessera", CLI::AppFormatMode::Normal));
+  }
+  try {
+    return spaced(app_->get_subcommand(command)->help("tessera"));
+  } catch (const CLI::OptionNotFound&) {
+    return unknown_command(command);
+  }
 }
 
-Status FlagParser::unknown_command() const {
+std::vector<ShownCommand> FlagParser::shown() const {
+  std::vector<ShownCommand> all;
+  all.reserve(commands_.size());
+  for (const CommandFlags& command : commands_) all.push_back(command.shown());
+  return all;
+}
+
+Status FlagParser::unknown_command(const std::string& name) const {
   std::vector<std::string> names;
   names.reserve(commands_.size());
   for (const CommandFlags& command : commands_) names.push_back(command.name());
   const std::string accepted = fmt::format("accepted are {}", fmt::join(names, ", "));
-  const std::vector<std::string> extras = app_->remaining();
-  if (extras.empty()) return invalid_argument("no command is given; " + accepted);
-  return invalid_argument(fmt::format("\"{}\" is no command; {}", extras[0], accepted));
+  if (name.empty()) return invalid_argument("no command is given; " + accepted);
+  return invalid_argument(fmt::format("\"{}\" is no command; {}", name, accepted));
 }
 
 }  // namespace tessera::cli

@@ -19,6 +19,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/cli/config_file.h"
+#include "tessera/cli/shown_command.h"
 #include "tessera/cli/values.h"
 
 namespace CLI {
@@ -60,8 +61,8 @@ class CommandFlags {
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
   // The same, but it may be given several times.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take);
-  // A word without flag.
-  void word(const std::string& name, const std::string& help, Take take);
+  // A word without flag; `type` as of value(), or "".
+  void word(const std::string& name, const std::string& type, const std::string& help, Take take);
 
   // "--flag" or "--flag=true", and "--flag=false" against a configuration file.
   void flag(const std::string& names, const std::string& help, bool& to);
@@ -87,6 +88,8 @@ class CommandFlags {
   }
   // A file with values for the flags that the command line does not give. After the other flags.
   void config_file(const std::string& name, const std::string& help);
+
+  ShownCommand shown() const;
 
   // Takes what was given, here and in the configuration file.
   Status take_all();
@@ -131,9 +134,12 @@ class FlagParser {
   // command or flag, on a value that is refused and on a configuration file that is wrong. Once.
   Result<ParsedFlags> parse(const std::vector<std::string>& arguments);
 
+  // The program's help, or that of a command.
+  Result<std::string> help_of(const std::string& command) const;
+  std::vector<ShownCommand> shown() const;
+
  private:
-  std::string help_text() const;
-  Status unknown_command() const;
+  Status unknown_command(const std::string& name) const;
 
   std::unique_ptr<CLI::App> app_;
   std::deque<CommandFlags> commands_;

@@ -28,14 +28,33 @@ constexpr CommandEntry kCommands[] = {
      make_bench_parser},
     {"pull", "Fetch a model of the Hugging Face hub into its local cache", make_pull_parser},
     {"cache", "Show or clear what earlier runs measured (info, clear)", make_cache_parser},
+    {"help", "List the commands, or a command's flags", make_help_parser},
+    {"completion", "Print the completion of a shell (bash, zsh, fish)", make_completion_parser},
+    {"man", "Print the manual page", make_man_parser},
 };
+
+constexpr const char* kAbout = "Tessera: runs language models through piecewise graphs.";
 
 }  // namespace
 
+std::string help_of_bare_command(std::shared_ptr<const Registry> registry, const std::vector<std::string>& arguments) {
+  if (arguments.size() != 1) return "";
+  FlagParser parser(kAbout, TESSERA_VERSION);
+  CommonFlags common{.registry = std::move(registry), .program = &parser};
+  for (const CommandEntry& entry : kCommands) {
+    if (entry.name != arguments[0]) continue;
+    CommandFlags& flags = parser.add_command(entry.name, entry.help);
+    const std::unique_ptr<CommandParser> command = entry.make(flags, common);
+    const Result<std::string> help = parser.help_of(arguments[0]);
+    if (help.ok() && flags.shown().has_words()) return *help + '\n';
+  }
+  return "";
+}
+
 Result<CommandLine> parse_command_line(std::shared_ptr<const Registry> registry,
                                        const std::vector<std::string>& arguments) {
-  FlagParser parser("Tessera: runs language models through piecewise graphs.", TESSERA_VERSION);
-  CommonFlags common{.registry = std::move(registry)};
+  FlagParser parser(kAbout, TESSERA_VERSION);
+  CommonFlags common{.registry = std::move(registry), .program = &parser};
   std::map<std::string, std::unique_ptr<CommandParser>> parsers;
   for (const CommandEntry& entry : kCommands)
     parsers.emplace(entry.name, entry.make(parser.add_command(entry.name, entry.help), common));

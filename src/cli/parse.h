@@ -17,4 +17,8 @@ namespace tessera::cli {
 Result<CommandLine> parse_command_line(std::shared_ptr<const Registry> registry,
                                        const std::vector<std::string>& arguments);
 
+// What to print above an error where a command stands alone that says by a further word what it does (`tessera bench`):
+// its help. "" for all else.
+std::string help_of_bare_command(std::shared_ptr<const Registry> registry, const std::vector<std::string>& arguments);
+
 }  // namespace tessera::cli

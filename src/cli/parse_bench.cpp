@@ -13,10 +13,11 @@ class BenchParser final : public CommandParser {
  public:
   BenchParser(CommandFlags& add, CommonFlags& common) {
     add.group("Measurement");
-    add.word("what", "prefill, decode, startup, profile or serve", [this](const std::string&, const std::string& text) {
-      what_ = text;
-      return ok_status();
-    });
+    add.word("what", "prefill|decode|startup|profile|serve", "what to measure",
+             [this](const std::string&, const std::string& text) {
+               what_ = text;
+               return ok_status();
+             });
     add.sizes("--num-tokens", "of bench prefill and profile", options_.num_tokens);
     add.sizes("--batch-size", "of bench decode and profile", options_.batch_sizes);
     add.value("--context", "N", "with --batch-size: cached tokens of each request (128)",
@@ -37,12 +38,15 @@ class BenchParser final : public CommandParser {
     add_engine_flags(add, options_.engine, common);
   }
 
-  EngineOptions* engine() override { return serve_.has_url() ? nullptr : &options_.engine; }
+  EngineOptions* engine() override { return what_.empty() || serve_.has_url() ? nullptr : &options_.engine; }
 
   Result<Command> finish() override {
     static constexpr std::array<std::string_view, 5> kKinds = {"prefill", "decode", "startup", "profile", "serve"};
     if (what_.empty())
-      return invalid_argument("bench of what is missing: accepted are prefill, decode, startup, profile, serve");
+      return invalid_argument(
+          "bench of what is missing: accepted are prefill and decode (forwards, eager and through graphs), startup "
+          "(load and capture), profile (a timeline of one forward) and serve (a server under load), like tessera bench "
+          "decode --model-path DIR");
     const std::size_t kind = TRY(parse_choice("bench", what_, kKinds));
     const bool serve = kKinds[kind] == "serve";
     const auto misplaced = [this](std::string_view flag) {

@@ -10,7 +10,7 @@ class CacheParser final : public CommandParser {
  public:
   CacheParser(CommandFlags& add, CommonFlags& common) {
     add.group("Cache");
-    add.word("what", "info or clear", [this](const std::string&, const std::string& text) {
+    add.word("what", "info|clear", "show it or clear it", [this](const std::string&, const std::string& text) {
       what_ = text;
       return ok_status();
     });

@@ -9,7 +9,7 @@ class PullParser final : public CommandParser {
  public:
   PullParser(CommandFlags& add, CommonFlags& common) {
     add.group("Model");
-    add.word("id", "org/name", [this](const std::string&, const std::string& text) {
+    add.word("id", "", "org/name", [this](const std::string&, const std::string& text) {
       options_.model.id = text;
       return ok_status();
     });

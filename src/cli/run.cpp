@@ -88,8 +88,11 @@ Status run_command_or_catch(CommandLine& line) {
 }  // namespace
 
 int run(std::shared_ptr<const Registry> registry, const std::vector<std::string>& arguments) {
-  Result<CommandLine> line = parse_command_line(std::move(registry), arguments);
-  if (!line.ok()) return report(line.status(), kWrongCommandLine);
+  Result<CommandLine> line = parse_command_line(registry, arguments);
+  if (!line.ok()) {
+    write_error(help_of_bare_command(std::move(registry), arguments));
+    return report(line.status(), kWrongCommandLine);
+  }
   if (const Status status = start_logging(*line); !status.ok()) return report(status, kWrongCommandLine);
   const Status failed = run_command_or_catch(*line);
   if (failed.ok()) return 0;
