@@ -15,8 +15,10 @@ namespace tessera {
 inline constexpr std::string_view kGenericToolParser = "generic";
 // For logs and the header X-Tessera-Note.
 inline constexpr std::string_view kGenericToolNote =
-    "the form of this model's tool calls is not known: tools are described in the system message, and calls are read "
-    "as <tool_call>{\"name\": ..., \"arguments\": {...}}</tool_call> (--tool-call-parser generic)";
+    "the form of this model's tool calls is not known, or its template shows no tools: tools are described in the "
+    "system "
+    "message, and calls are read as <tool_call>{\"name\": ..., \"arguments\": {...}}</tool_call> (--tool-call-parser "
+    "generic)";
 inline constexpr std::string_view kNoGenericToolsNote =
     "the output's constraint leaves no room for tool calls: the tools were not shown to the model";
 

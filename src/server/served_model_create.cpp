@@ -32,6 +32,9 @@ Status choose_parsers(const ServerOptions& options, const std::string& source, c
   if (guess.empty()) guess = kGenericToolParser;
   model.tool_call_parser =
       TRY(choose_parser("--tool-call-parser", options.tool_call_parser, guess, tool_call_parser_names()));
+  // A form that the model is never told of would not be written.
+  const bool shows_tools = tool_source.find("tools") != std::string::npos;
+  if (!model.tool_call_parser.empty() && !shows_tools) model.tool_call_parser = kGenericToolParser;
   model.reasoning_parser = TRY(choose_parser("--reasoning-parser", options.reasoning_parser,
                                              guess_reasoning_parser(source), reasoning_parser_names()));
   if (model.reasoning_parser == "none") model.reasoning_parser.clear();

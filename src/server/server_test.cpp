@@ -300,6 +300,12 @@ TEST(Server, AFullQueueIs429AndALaterRequestIsServed) {
 TEST_F(ServerTest, ToolsOfAnUnknownFormAreServedWithANote) {
   const Running running(engine());
   EXPECT_EQ(running.json(get("/get_server_info")).find("tool_call_parser")->as_string(), "generic");
+  // A form that is asked for goes with a template that shows tools.
+  EXPECT_EQ(Running(engine(), {.tool_call_parser = "llama3"})
+                .json(get("/get_model_info"))
+                .find("tool_call_parser")
+                ->as_string(),
+            "generic");
   const std::string body = R"({"messages": [{"role": "user", "content": "Hi"},
       {"role": "assistant", "content": null, "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f",
        "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "a", "content": "ok"}], "max_tokens": 3,
@@ -307,7 +313,7 @@ TEST_F(ServerTest, ToolsOfAnUnknownFormAreServedWithANote) {
   for (const char* stream : {"false}", "true}"}) {
     const Reply reply = running.ask(post("/v1/chat/completions", body + stream));
     EXPECT_EQ(reply.status, 200) << reply.body;
-    EXPECT_THAT(reply.head, HasSubstr("\r\nX-Tessera-Note: the form of this model's tool calls is not known: "));
+    EXPECT_THAT(reply.head, HasSubstr("\r\nX-Tessera-Note: the form of this model's tool calls is not known, "));
   }
   const Reply plain = running.ask(
       post("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3})"));
