@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Real clients of OpenAI's protocol, at pinned versions, against a server of the bundled model.
+#   tools/clients_test.sh                   all of them; environments are kept in build/clients
+#   tools/clients_test.sh --only openai     some of them
+#   tools/clients_test.sh --record          also keeps what they sent for tests/server/client_replay_test.py
+# TESSERA names another program than build/tessera. A client that cannot be installed is skipped, with the reason. The
+# last line is "N passed, N failed".
+set -euo pipefail
+cd "$(dirname "$0")/.."
+exec tests/clients/clients_test.py "${TESSERA:-build/tessera}" build/clients "$@"
