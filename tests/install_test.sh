@@ -22,6 +22,13 @@ generates_text() {
   is_text "$text"
 }
 
+texts_are_the_programs() {
+  cmp "$1/share/man/man1/tessera.1" <("$1/bin/tessera" man) &&
+    cmp "$1/share/bash-completion/completions/tessera" <("$1/bin/tessera" completion bash) &&
+    cmp "$1/share/zsh/site-functions/_tessera" <("$1/bin/tessera" completion zsh) &&
+    cmp "$1/share/fish/vendor_completions.d/tessera.fish" <("$1/bin/tessera" completion fish)
+}
+
 names_no_path_of_the_build() {
   ! grep -rnF -e "$build" -e "$PWD" "$1/lib/cmake" "$1/include"
 }
@@ -34,6 +41,7 @@ check "package names no path of the build" names_no_path_of_the_build "$work/mov
 check "every header compiles in one file" compile_headers "$work/moved"
 check "library resolves its symbols" bash -c "! ldd -r '$lib/libtessera.so' 2>&1 | grep -E 'not found|undefined'"
 check "program runs" "$work/moved/bin/tessera" --help
+check "manual page and completions" texts_are_the_programs "$work/moved"
 check "example configures" cmake -S examples/generate -B "$work/example" -DCMAKE_PREFIX_PATH="$work/moved"
 check "example builds" cmake --build "$work/example"
 check "example writes text" generates_text "$work/example/generate"
