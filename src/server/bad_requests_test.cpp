@@ -181,9 +181,22 @@ TEST(BadRequest, PromptsPastTheContextHaveTheirErrorCode) {
     ASSERT_FALSE(job.ok()) << body;
     EXPECT_EQ(job.error().code, "context_length_exceeded");
     EXPECT_EQ(job.error().http_status, 400);
-    EXPECT_THAT(job.error().message, HasSubstr("context is 256 tokens"));
+    EXPECT_THAT(job.error().message, HasSubstr("maximum context length is 256 tokens"));
   }
   EXPECT_TRUE(prepare_completion(model, R"({"prompt": [1, 2], "max_tokens": 254})").ok());
+}
+
+// The words that litellm, LangChain and others look for, and the numbers that they shorten a request by.
+TEST(BadRequest, AnOverflowIsWordedAsClientsKnowIt) {
+  const ServedModel model = test_model();
+  EXPECT_EQ(prepare_completion(model, R"({"prompt": [1, 2], "max_tokens": 255})").error().message,
+            "This model's maximum context length is 256 tokens. However, you requested 257 tokens (2 in the prompt, 255 in "
+            "the completion). Please reduce the length of the prompt or completion.");
+  const std::string chat = R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 256})";
+  EXPECT_THAT(prepare_chat(model, chat).error().message,
+              ::testing::MatchesRegex("This model's maximum context length is 256 tokens\\. However, you requested [0-9]+ "
+                                      "tokens \\([0-9]+ in the messages, 256 in the completion\\)\\. Please reduce the "
+                                      "length of the messages or completion\\."));
 }
 
 BadRequest message(const std::string& text, const std::string& param, const std::string& part) {
@@ -254,7 +267,7 @@ TEST(BadRequest, ChatFields) {
           chat_field(tools + R"("tool_choice": "auto")", "tools", "--tool-call-parser"),
           chat_field(tools + R"("tool_choice": "required", "regex": "a")", "regex", "constrains the output already"),
           chat_field(tools + R"("parallel_tool_calls": 1)", "parallel_tool_calls", "true or false"),
-          chat_field(R"("max_tokens": 100000)", "messages", "context is 256 tokens"),
+          chat_field(R"("max_tokens": 100000)", "messages", "maximum context length is 256 tokens"),
       });
 }
 
@@ -278,7 +291,7 @@ TEST(BadRequest, GenerateInputs) {
           {R"({"input_embeds": [[1, 2, 3, 4]], "sampling_params": {"n": 2}})", "sampling_params.n", "accepted with"},
           with(R"("sampling_params": [])", "sampling_params", "an object"),
           with(R"("sampling_params": {"temperature": -1})", "sampling_params.temperature", "[0, 100]"),
-          with(R"("sampling_params": {"max_new_tokens": 256})", "text", "context is 256 tokens"),
+          with(R"("sampling_params": {"max_new_tokens": 256})", "text", "maximum context length is 256 tokens"),
           with(R"("sampling_params": {"regex": 5})", "sampling_params.regex", "a string"),
           with(R"("return_logprob": 1)", "return_logprob", "true or false"),
           with(R"("logprob_start_len": 1000)", "logprob_start_len", "[-1, "),

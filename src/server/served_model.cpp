@@ -7,6 +7,22 @@
 #include "tessera/server/api_fields.h"
 
 namespace tessera {
+namespace {
+
+// Clients recognise an overflow by the first sentence and shorten the request by the numbers of the second, so both are
+// worded as OpenAI and vLLM word them.
+ApiError context_overflow(std::int64_t context_length, std::int64_t length, std::int64_t wanted,
+                          const std::string& param) {
+  const std::string_view prompt = param == "messages" ? "messages" : "prompt";
+  ApiError error = invalid_field(
+      param, fmt::format("This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the "
+                         "{}, {} in the completion). Please reduce the length of the {} or completion.",
+                         context_length, length + wanted, length, prompt, wanted, prompt));
+  error.code = "context_length_exceeded";
+  return error;
+}
+
+}  // namespace
 
 ApiStatus ServedModel::check_name(const Json& body) const {
   const std::optional<std::string> asked = TRY(ApiFields(body).string("model"));
@@ -38,13 +54,8 @@ ApiStatus ServedModel::set_length(Request& request, std::optional<std::int64_t> 
   }
   const std::int64_t length = std::ssize(request.prompt);
   const std::int64_t wanted = asked.value_or(1);
-  if (length > context_length || wanted > context_length - length) {
-    ApiError error = invalid_field(
-        param, fmt::format("the model's context is {} tokens; the request has {} in its prompt and asks for {} more",
-                           context_length, length, wanted));
-    error.code = "context_length_exceeded";
-    return error;
-  }
+  if (length > context_length || wanted > context_length - length)
+    return context_overflow(context_length, length, wanted, param);
   request.stop.max_new_tokens = asked.value_or(std::min(otherwise, context_length - length));
   return api_ok();
 }
