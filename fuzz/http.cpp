@@ -36,7 +36,7 @@ std::uint16_t serve() {
                                                       }
                                                     }).value();
   static std::jthread thread([] { server->run(); });
-  std::atexit([] { server->stop(0); });
+  std::atexit([] { server->stop({}); });
   return server->port();
 }
 

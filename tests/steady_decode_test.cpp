@@ -104,7 +104,7 @@ class StreamReader {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     ASSERT_EQ(::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
     const std::string message = "POST " + path +
-                                " HTTP/1.1\r\nHost: test\r\nContent-Length: " + std::to_string(body.size()) +
+                                " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
                                 "\r\n\r\n" + body;
     ASSERT_EQ(::send(socket_, message.data(), message.size(), 0), static_cast<ssize_t>(message.size()));
   }

@@ -22,7 +22,7 @@ std::string ApiError::to_json() const {
 
 HttpResponse ApiError::to_response() const {
   HttpResponse response{.status = http_status, .body = to_json(), .headers = {}};
-  if (http_status == 429) response.headers.emplace_back("Retry-After", "1");
+  if (retry_after_s > 0) response.headers.emplace_back("Retry-After", std::to_string(retry_after_s));
   return response;
 }
 
@@ -34,6 +34,7 @@ ApiError api_error(const Status& status, std::string param) {
     case StatusCode::kResourceExhausted:
       error.http_status = 429;
       error.type = "rate_limit_error";
+      error.retry_after_s = 1;
       break;
     case StatusCode::kUnimplemented: error.http_status = 501; break;
     case StatusCode::kDeviceLost: error.http_status = 503; break;

@@ -12,8 +12,9 @@ struct ApiError {
   int http_status = 400;
   std::string message;
   std::string type = "invalid_request_error";
-  std::string param;  // the field at fault; "": null
-  std::string code;   // "": null
+  std::string param;      // the field at fault; "": null
+  std::string code;       // "": null
+  int retry_after_s = 0;  // of the Retry-After header; 0: none
 
   // The body, one line.
   std::string to_json() const;

@@ -27,6 +27,12 @@ using net::ip::tcp;
 constexpr std::size_t kMaxRefusing = 64;
 // After an accept that failed for want of file descriptors: closing connections makes room.
 constexpr std::chrono::milliseconds kAcceptPause{50};
+// That the last answers then have to reach their clients.
+constexpr std::chrono::seconds kLastSend{2};
+
+net::steady_timer::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<net::steady_timer::duration>(std::chrono::duration<double>(seconds));
+}
 
 std::string address_text(const std::string& host, std::uint16_t port) {
   return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
@@ -83,13 +89,17 @@ class HttpServer::Impl {
   Impl(HttpOptions options, Handler handler) {
     sessions_.options = std::move(options);
     sessions_.handler = std::move(handler);
-    sessions_.one_ended = [this] { end_if_done(); };
+    sessions_.one_ended = [this] {
+      close_if_drained();
+      end_if_done();
+    };
   }
   ~Impl() { sessions_.one_ended = nullptr; }
 
   Status open() {
     TRY(listen(acceptor_, sessions_.io, sessions_.options));
     port_ = acceptor_.local_endpoint().port();
+    sessions_.loopback = acceptor_.local_endpoint().address().is_loopback();
     return ok_status();
   }
   std::uint16_t port() const { return port_; }
@@ -108,17 +118,25 @@ class HttpServer::Impl {
 
   void post(std::function<void()> task) { tasks_.post(sessions_.io, std::move(task)); }
   void after(double seconds, std::function<void()> task);
-  void stop(double drain_s);
+  void stop(Stop how);
 
  private:
   net::awaitable<void> accept_all();
   void admit(tcp::socket socket);
+  void close_if_drained();
+  void close();
+  void give_up();
+  void lose_all();
   void end_if_done();
 
   TaskQueue tasks_{call_guarded};
   HttpSessions sessions_;
   tcp::acceptor acceptor_{sessions_.io};
   net::steady_timer drain_end_{sessions_.io, net::steady_timer::time_point::max()};
+  net::steady_timer notice_end_{sessions_.io};
+  net::steady_timer last_end_{sessions_.io};
+  bool notice_given_ = true;
+  std::function<void()> give_up_;                                   // Stop's
   std::unordered_set<std::shared_ptr<net::steady_timer>> delayed_;  // of after()
   std::uint16_t port_ = 0;
   bool ended_ = false;
@@ -163,8 +181,7 @@ void HttpServer::Impl::admit(tcp::socket socket) {
 
 void HttpServer::Impl::after(double seconds, std::function<void()> task) {
   if (ended_) return;
-  const auto delay = std::chrono::duration_cast<net::steady_timer::duration>(std::chrono::duration<double>(seconds));
-  const auto timer = std::make_shared<net::steady_timer>(sessions_.io, delay);
+  const auto timer = std::make_shared<net::steady_timer>(sessions_.io, duration_of(seconds));
   delayed_.insert(timer);
   timer->async_wait([this, timer, task = std::move(task)](error_code error) {
     delayed_.erase(timer);
@@ -172,31 +189,76 @@ void HttpServer::Impl::after(double seconds, std::function<void()> task) {
   });
 }
 
-void HttpServer::Impl::stop(double drain_s) {
-  net::post(sessions_.io, [this, drain_s] {
-    error_code ignored;
-    acceptor_.close(ignored);
-    sessions_.stopping = true;
-    for (HttpSession* session : sessions_.alive) session->drain();
-
-    const auto end = net::steady_timer::clock_type::now() +
-                     std::chrono::duration_cast<net::steady_timer::duration>(std::chrono::duration<double>(drain_s));
-    if (!ended_ && end < drain_end_.expiry()) {
-      drain_end_.expires_at(end);
-      drain_end_.async_wait([this](error_code error) {
+void HttpServer::Impl::stop(Stop how) {
+  net::post(sessions_.io, [this, how = std::move(how)]() mutable {
+    if (ended_) return;
+    if (how.give_up) give_up_ = std::move(how.give_up);
+    const bool first = !std::exchange(sessions_.stopping, true);
+    const double notice_s = std::min(how.notice_s, how.drain_s);
+    if (notice_s <= 0) {
+      notice_given_ = true;
+    } else if (first) {
+      notice_given_ = false;
+      notice_end_.expires_after(duration_of(notice_s));
+      notice_end_.async_wait([this](error_code error) {
         if (error) return;
-        for (HttpSession* session : sessions_.alive) session->lose();
+        notice_given_ = true;
+        close_if_drained();
+        end_if_done();
       });
     }
+    const auto end = net::steady_timer::clock_type::now() + duration_of(how.drain_s);
+    if (end < drain_end_.expiry()) {
+      drain_end_.expires_at(end);
+      drain_end_.async_wait([this](error_code error) {
+        if (!error) give_up();
+      });
+    }
+    close_if_drained();
     end_if_done();
   });
 }
 
+// Where nothing is under way any more and balancers had their time, the server ends.
+void HttpServer::Impl::close_if_drained() {
+  if (sessions_.stopping && !sessions_.closing && notice_given_ && sessions_.answering == 0) close();
+}
+
+// Accepts and reads no more. What was answered is still sent.
+void HttpServer::Impl::close() {
+  sessions_.closing = true;
+  error_code ignored;
+  acceptor_.close(ignored);
+  for (HttpSession* session : sessions_.alive) session->drain();
+}
+
+// The time to drain is over.
+void HttpServer::Impl::give_up() {
+  if (sessions_.answering > 0 && give_up_) call_guarded(give_up_);
+  // Copied: giving the last one up closes the server, which goes through the sessions too.
+  const std::vector<HttpSession*> all(sessions_.alive.begin(), sessions_.alive.end());
+  for (HttpSession* session : all) session->give_up();
+  notice_given_ = true;
+  close_if_drained();
+  end_if_done();
+  if (ended_) return;
+  last_end_.expires_after(kLastSend);
+  last_end_.async_wait([this](error_code error) {
+    if (!error) lose_all();
+  });
+}
+
+void HttpServer::Impl::lose_all() {
+  for (HttpSession* session : sessions_.alive) session->lose();
+}
+
 // Cancels the timers that would keep run() from returning.
 void HttpServer::Impl::end_if_done() {
-  if (!sessions_.stopping || !sessions_.alive.empty()) return;
+  if (!sessions_.closing || !sessions_.alive.empty()) return;
   ended_ = true;
   drain_end_.cancel();
+  notice_end_.cancel();
+  last_end_.cancel();
   for (const auto& timer : delayed_) timer->cancel();
 }
 
@@ -244,6 +306,6 @@ std::uint16_t HttpServer::port() const { return impl_->port(); }
 void HttpServer::run() { impl_->run(); }
 void HttpServer::post(std::function<void()> task) { impl_->post(std::move(task)); }
 void HttpServer::after(double seconds, std::function<void()> task) { impl_->after(seconds, std::move(task)); }
-void HttpServer::stop(double drain_s) { impl_->stop(drain_s); }
+void HttpServer::stop(Stop how) { impl_->stop(std::move(how)); }
 
 }  // namespace tessera

@@ -30,11 +30,14 @@ struct HttpOptions {
   std::size_t max_header_bytes = 16 * 1024;
   std::size_t max_body_bytes = 32 * 1024 * 1024;
   std::size_t max_connections = 4096;
-  double header_timeout_s = 15;  // from the first wait for a request's bytes to the end of its head; also keep-alive
+  double header_timeout_s = 15;      // to a connection's first byte, and from a request's first one to its head's end
+  double keep_alive_timeout_s = 75;  // of a connection between two requests; announced, and kept a second longer
   double body_timeout_s = 60;
   double write_timeout_s = 60;                     // a client that takes nothing for so long is dropped
   std::size_t max_unsent_bytes = 4 * 1024 * 1024;  // of a stream; a client that falls behind further is dropped
-  std::vector<std::string> cors_origins{};         // "*" or origins; empty: no CORS headers
+  // Who may ask, see http_guard.h; others get 403.
+  std::vector<std::string> allowed_hosts{};  // of Host headers, beside loopback names
+  std::vector<std::string> cors_origins{};   // of web pages, beside the server's own: "*" or origins
 };
 
 struct HttpRequest {
@@ -95,9 +98,17 @@ class HttpServer {
   void post(std::function<void()> task);
   // On the I/O thread: runs `task` there after `seconds`, unless the server ends before.
   void after(double seconds, std::function<void()> task);
-  // From any thread: accepts nothing more, closes idle connections, lets exchanges that are being answered end, drops
-  // those that have not after `drain_s` seconds; then run() returns. A second call shortens the wait.
-  void stop(double drain_s);
+  struct Stop {
+    double drain_s = 0;   // that exchanges under way have to end
+    double notice_s = 0;  // that connections are accepted for at least, so that balancers hear of the end; ≤ drain_s
+    // Called on the I/O thread once `drain_s` has passed and exchanges are left: the last chance to answer them.
+    std::function<void()> give_up{};
+  };
+  // From any thread: drains, and then run() returns. While exchanges are under way, and for `notice_s`, requests still
+  // go to the handler, which refuses them, on connections old and new; each answer announces the connection's end.
+  // Then nothing more is accepted and idle connections are closed. Exchanges that have not ended after `drain_s` are
+  // answered 503, or are cut off where a stream has begun. A second call shortens the wait.
+  void stop(Stop how);
 
  private:
   class Impl;

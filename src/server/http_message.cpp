@@ -63,14 +63,15 @@ Result<RequestTarget> parse_target(std::string_view target) {
     return invalid_argument(
         fmt::format("the request target '{}' {}", replace_invalid_utf8(target.substr(0, 100)), why));
   };
+  RequestTarget parsed;
   std::string_view rest = target;
   if (const std::size_t scheme = rest.find("://"); scheme != rest.npos && rest.front() != '/') {
-    const std::size_t path = rest.find_first_of("/?", scheme + 3);
-    rest = path == rest.npos ? "/" : rest.substr(path);
+    const std::size_t path = std::min(rest.find_first_of("/?", scheme + 3), rest.size());
+    parsed.authority = rest.substr(scheme + 3, path - scheme - 3);
+    rest = path == rest.size() ? "/" : rest.substr(path);
   }
   if (rest != "*" && !rest.starts_with('/') && !rest.starts_with('?')) return refuse("does not start with '/'");
 
-  RequestTarget parsed;
   const std::size_t question = rest.find('?');
   if (question != rest.npos) parsed.query = rest.substr(question + 1);
   const std::string_view path = rest.substr(0, question);
@@ -102,6 +103,8 @@ std::string response_head(const HttpResponse& response, const BodyFraming& frami
     if (framing.chunked) add("Transfer-Encoding", "chunked");
   }
   add("Connection", framing.keep_alive ? "keep-alive" : "close");
+  if (framing.keep_alive && framing.keep_alive_s > 0)
+    add("Keep-Alive", fmt::format("timeout={}", framing.keep_alive_s));
   for (const auto& [name, value] : response.headers) add(printable(name), printable(value));
   head.append(more).append("\r\n");
   return head;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,8 +17,9 @@ namespace tessera {
 bool equals_ignoring_case(std::string_view a, std::string_view b);
 
 struct RequestTarget {
-  std::string path;   // percent-decoded
-  std::string query;  // as sent
+  std::string path;       // percent-decoded
+  std::string query;      // as sent
+  std::string authority;  // of "http://host:1/a": "host:1", which counts instead of the Host header
 };
 
 // "/a%20b?c=d", the same behind "http://host", or "*". Errors: another form, a bad escape, a path that is no UTF-8.
@@ -28,6 +30,7 @@ struct BodyFraming {
   std::optional<std::size_t> length{};  // known
   bool chunked = false;                 // where no length is known: by a last chunk, else by the connection's end
   bool keep_alive = true;
+  std::int64_t keep_alive_s = 0;  // that the client may count on; 0: it is not told
 };
 
 // The head, with the empty line behind it. `more` has header lines, each with its line end. Control characters in the

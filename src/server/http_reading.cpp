@@ -10,9 +10,11 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <optional>
 #include <utility>
 
 #include "tessera/base/log.h"
+#include "tessera/server/http_guard.h"
 #include "tessera/server/http_message.h"
 #include "tessera/server/http_session.h"
 
@@ -33,6 +35,9 @@ constexpr double kLingerS = 1;
 // A client that ended its side may have closed both, which only a write finds out. It is probed after this time.
 constexpr double kProbeAfterS = 1;
 constexpr std::chrono::milliseconds kHangUpInterval{250};
+
+// How much longer than announced a connection is kept, so that a request sent at the last moment still arrives.
+constexpr double kKeepAliveGraceS = 1;
 
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -57,6 +62,7 @@ struct HttpSession::Reader {
 
   http::request_parser<http::string_body> parser;
   std::size_t head_bytes = 0;
+  std::size_t blank_bytes = 0;  // of empty lines before the head
   HttpRequest request{};
   bool expects_continue = false;
 };
@@ -90,7 +96,9 @@ HttpSession::Task<bool> HttpSession::read_request() {
   head_only_ = false;
   keep_alive_ = true;
   timed_out_ = false;
-  set(read_deadline_, sessions_.options.header_timeout_s);
+  const bool waits = std::exchange(reused_, true) && in_.empty();
+  set(read_deadline_,
+      waits ? sessions_.options.keep_alive_timeout_s + kKeepAliveGraceS : sessions_.options.header_timeout_s);
 
   Reader reader(sessions_.options);
   const bool head = co_await parse(reader, false);
@@ -106,6 +114,7 @@ HttpSession::Task<bool> HttpSession::read_request() {
   exchange_->request = std::move(reader.request);
   exchange_->request.body = std::move(reader.parser.get().body());
   exchange_->session = this;
+  ++sessions_.answering;
   co_return true;
 }
 
@@ -114,9 +123,11 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
   http::request_parser<http::string_body>& parser = reader.parser;
   parser.eager(whole);
   while (whole ? !parser.is_done() : !parser.is_header_done()) {
-    if (sessions_.stopping) co_return false;
     error_code error = http::error::need_more;
-    if (!in_.empty()) {
+    if (reader.head_bytes == 0 && !skip_blank_lines(reader))
+      co_return refuse(400, "too many empty lines before a request");
+    const bool half_blank = reader.head_bytes == 0 && in_ == "\r";
+    if (!in_.empty() && !half_blank) {
       const std::size_t parsed = parser.put(net::buffer(in_), error);
       in_.erase(0, parsed);
       // The parser's own limit counts unconsumed bytes only, which a head sent line by line never reaches.
@@ -128,15 +139,41 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
     if (error != http::error::need_more) co_return refuse_unparsed(error);
 
     const bool idle = reader.head_bytes == 0 && in_.empty();
+    if (sessions_.closing && !has_arrived()) co_return idle ? false : refuse(503, "the server is shutting down");
     const Read read = co_await read_some(whole ? kBodyRead : kHeadRead);
-    if (read == Read::kData || (read == Read::kWoken && !timed_out_)) continue;
+    if (read == Read::kData && idle) set(read_deadline_, sessions_.options.header_timeout_s);
+    if (read == Read::kData || (read == Read::kWoken && !wait_is_over(idle, whole))) continue;
     if (read == Read::kEnd && !idle) refuse(400, "the request ended before its end");
-    if (read == Read::kWoken && !idle)
-      refuse(408, whole ? "the request's body took too long" : "the request's head took too long");
     co_return false;
   }
   if (in_.empty() && in_.capacity() > kBodyRead) in_.shrink_to_fit();
   co_return true;
+}
+
+// Removes empty lines before a request, which some clients send behind a body (RFC 9112, 2.2). False: too many.
+bool HttpSession::skip_blank_lines(Reader& reader) {
+  std::size_t blank = 0;
+  while (in_.compare(blank, 2, "\r\n") == 0) blank += 2;
+  in_.erase(0, blank);
+  reader.blank_bytes += blank;
+  return reader.blank_bytes <= sessions_.options.max_header_bytes;
+}
+
+// The reading side was woken while it waited for bytes. True: the connection ends.
+bool HttpSession::wait_is_over(bool idle, bool whole) {
+  if (!timed_out_) return false;
+  if (idle && has_arrived()) {  // just now: closing would lose a request that the client may not send again
+    timed_out_ = false;
+    return false;
+  }
+  if (!idle) refuse(408, whole ? "the request's body took too long" : "the request's head took too long");
+  return true;
+}
+
+// Whether the socket has bytes that were not received yet.
+bool HttpSession::has_arrived() {
+  error_code error;
+  return socket_.available(error) > 0 && !error;
 }
 
 HttpSession::Task<HttpSession::Read> HttpSession::read_some(std::size_t size) {
@@ -223,6 +260,9 @@ bool HttpSession::accept_head(Reader& reader) {
   const std::string_view coding = request.header("Transfer-Encoding");
   if (!coding.empty() && !equals_ignoring_case(coding, "chunked"))
     return refuse(501, fmt::format("the transfer encoding '{}' is not known; 'chunked' is", coding));
+  const std::string_view host = target->authority.empty() ? request.header("Host") : target->authority;
+  if (const std::optional<ApiError> error = check_sender(request, host, sessions_.options, sessions_.loopback))
+    return refuse(*error);
   if (const std::string_view expected = request.header("Expect"); !expected.empty()) {
     if (!equals_ignoring_case(expected, "100-continue"))
       return refuse(417, fmt::format("'Expect: {}' cannot be met; '100-continue' can", expected));

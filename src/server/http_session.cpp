@@ -22,10 +22,11 @@ using boost::system::error_code;
 constexpr std::size_t kStreamBuffer = 16 * 1024;  // at a stream's start: dozens of events, so that few streams grow it
 constexpr std::size_t kKeptBuffer = 256 * 1024;   // one that has grown beyond is given back once it is empty
 
-HttpResponse fault(int status, std::string message) {
+ApiError fault(int status, std::string message) {
   ApiError error{.http_status = status, .message = std::move(message), .param = {}, .code = {}};
   if (status >= 500) error.type = "server_error";
-  return error.to_response();
+  if (status == 503) error.retry_after_s = 1;
+  return error;
 }
 
 }  // namespace
@@ -49,7 +50,10 @@ HttpSession::HttpSession(HttpSessions& sessions, Socket socket)
 }
 
 HttpSession::~HttpSession() {
-  if (exchange_ != nullptr) exchange_->session = nullptr;  // the server ends before its time, and handles may stay
+  if (exchange_ != nullptr) {  // the server ends before its time, and handles may stay
+    exchange_->session = nullptr;
+    --sessions_.answering;
+  }
   sessions_.alive.erase(this);
   if (sessions_.one_ended) sessions_.one_ended();
 }
@@ -66,6 +70,12 @@ void HttpSession::drain() {
   if (exchange_ == nullptr) wake_.emit(net::cancellation_type::total);
 }
 
+void HttpSession::give_up() {
+  if (exchange_ == nullptr) return;
+  if (exchange_->started) return lose();
+  respond(fault(503, "the server is shutting down").to_response());
+}
+
 void HttpSession::lose() {
   if (lost_) return;
   lost_ = true;
@@ -78,10 +88,12 @@ void HttpSession::lose() {
   const std::shared_ptr<HttpExchange::State> exchange = std::exchange(exchange_, nullptr);
   exchange->session = nullptr;
   exchange->lost = true;
+  --sessions_.answering;
   // Posted, because the handler may be in the middle of write().
   if (exchange->on_disconnect) {
     net::post(sessions_.io, [callback = std::exchange(exchange->on_disconnect, nullptr)] { call_guarded(callback); });
   }
+  if (sessions_.one_ended) sessions_.one_ended();
 }
 
 // Deadlines. Moving a deadline back does not touch the timer, which checks again when it fires.
@@ -113,9 +125,14 @@ void HttpSession::read_deadline_passed() {
 // The writing side.
 
 bool HttpSession::refuse(int status, const std::string& message) {
+  return refuse(fault(status, replace_invalid_utf8(message)));
+}
+
+bool HttpSession::refuse(const ApiError& error) {
+  log_debug("http", "refused: {}", error.message);
   // A part of the request was not read, so the bytes that follow cannot be parsed as a request.
   keep_alive_ = false;
-  const HttpResponse response = fault(status, replace_invalid_utf8(message));
+  const HttpResponse response = error.to_response();
   send(head_of(response, {.length = response.body.size()}) + response.body);
   return false;
 }
@@ -124,6 +141,7 @@ std::string HttpSession::head_of(const HttpResponse& response, BodyFraming frami
   // A body without length or chunks ends with the connection.
   keep_alive_ = keep_alive_ && !sessions_.stopping && (framing.length || framing.chunked);
   framing.keep_alive = keep_alive_;
+  framing.keep_alive_s = static_cast<std::int64_t>(sessions_.options.keep_alive_timeout_s);
   return response_head(response, framing, head_lines_);
 }
 
@@ -131,7 +149,7 @@ void HttpSession::fail_exchange() {
   if (exchange_ == nullptr) return;
   if (exchange_->started) return lose();
   keep_alive_ = false;
-  respond(fault(500, "the server failed at this request"));
+  respond(fault(500, "the server failed at this request").to_response());
 }
 
 void HttpSession::respond(const HttpResponse& response) {
@@ -181,7 +199,9 @@ void HttpSession::end_exchange() {
   const std::shared_ptr<HttpExchange::State> exchange = std::exchange(exchange_, nullptr);
   exchange->session = nullptr;
   exchange->on_disconnect = nullptr;
+  --sessions_.answering;
   if (unsent() == 0) wake_.emit(net::cancellation_type::total);
+  if (sessions_.one_ended) sessions_.one_ended();
 }
 
 void HttpSession::send(std::string_view data) {

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "tessera/server/api_error.h"
 #include "tessera/server/http.h"
 #include "tessera/server/http_message.h"
 
@@ -29,10 +30,13 @@ class HttpSession;
 struct HttpSessions {
   HttpOptions options{};
   HttpServer::Handler handler{};
-  bool stopping = false;
+  bool loopback = false;      // the server listens on a loopback address alone
+  bool stopping = false;      // each answer is its connection's last
+  bool closing = false;       // no further request is read
+  std::size_t answering = 0;  // exchanges under way
   std::unordered_set<HttpSession*> alive{};
-  std::function<void()> one_ended{};
-  boost::asio::io_context io{1};  // last: sessions that end with it look at the others
+  std::function<void()> one_ended{};  // a session, or an exchange
+  boost::asio::io_context io{1};      // last: sessions that end with it look at the others
 };
 
 // A request that is being answered, or has been.
@@ -61,8 +65,10 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void start();
   // Called instead of start(): answers that there are too many connections.
   void start_refusing();
-  // Ends after the current answer, or now where there is none.
+  // Ends after the current answer, or where there is none once what has arrived is answered.
   void drain();
+  // Answers the current exchange with 503, or loses the connection where its answer has begun.
+  void give_up();
   // Ends now; the client counts as gone. May be called at any time.
   void lose();
 
@@ -100,6 +106,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   Task<void> watch();
   Task<void> linger();
   void probe();
+  bool skip_blank_lines(Reader& reader);
+  bool wait_is_over(bool idle, bool whole);
+  bool has_arrived();
   bool refuse_unparsed(boost::system::error_code error);
   bool accept_head(Reader& reader);
   void call_handler();
@@ -107,6 +116,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   // The writing side.
   // Answers a request that never became an exchange, and closes the connection. Returns false.
+  bool refuse(const ApiError& error);
   bool refuse(int status, const std::string& message);
   // The handler failed: answers 500 where nothing was answered yet, else breaks the connection off.
   void fail_exchange();
@@ -125,6 +135,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::asio::cancellation_signal wake_;  // ends what the reading side waits for
   Deadline read_deadline_;
   bool timed_out_ = false;
+  bool reused_ = false;        // a request was answered before
   bool client_ended_ = false;  // it sends no more, and may still read
   bool lost_ = false;
 

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -20,6 +21,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tessera/server/http.h"
 
@@ -160,12 +162,12 @@ class Client {
 };
 
 inline std::string get(std::string_view target, std::string_view headers = "") {
-  return std::string("GET ").append(target).append(" HTTP/1.1\r\nHost: x\r\n").append(headers).append("\r\n");
+  return std::string("GET ").append(target).append(" HTTP/1.1\r\nHost: localhost\r\n").append(headers).append("\r\n");
 }
 inline std::string post(std::string_view target, std::string_view body) {
   return std::string("POST ")
       .append(target)
-      .append(" HTTP/1.1\r\nHost: x\r\nContent-Length: ")
+      .append(" HTTP/1.1\r\nHost: localhost\r\nContent-Length: ")
       .append(std::to_string(body.size()))
       .append("\r\n\r\n")
       .append(body);
@@ -194,7 +196,7 @@ class TestServer {
   }
   ~TestServer() {
     if (http == nullptr) return;
-    http->stop(0);
+    http->stop({});
     thread_.join();
   }
 
@@ -210,6 +212,26 @@ class TestServer {
  private:
   std::future<void> ran_;
   std::thread thread_;
+};
+
+// A handler that leaves the answers to the test. Holds the exchanges, and the number of clients that disconnected. Used
+// on the I/O thread.
+struct Held {
+  std::atomic<int> taken{0};
+  std::atomic<int> gone{0};
+  std::vector<HttpExchange> exchanges;
+
+  void hold(const HttpExchange& exchange) {
+    exchange.on_disconnect([this] { ++gone; });
+    exchanges.push_back(exchange);
+    ++taken;
+  }
+  HttpServer::Handler handler(bool stream) {
+    return [this, stream](HttpExchange exchange) {
+      if (stream) exchange.start_stream({.body = "begun"});
+      hold(exchange);
+    };
+  }
 };
 
 }  // namespace tessera::testing

@@ -68,7 +68,7 @@ void LiveJobs::dispatch(std::span<EngineThread::Event> events) {
     try {
       dispatch(event, now);
     } catch (const std::exception& e) {  // out of memory, for the most part: only this job fails
-      fail(*job, {.finish = FinishReason::kError, .error = internal_error(e.what())});
+      fail(*job, api_error(internal_error(e.what())));
     }
   }
 }
@@ -85,7 +85,7 @@ void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
     --job.remaining;
   }
   if (finish == FinishReason::kError || finish == FinishReason::kTimeout) {
-    fail(job, event.event);
+    fail(job, error_of(event.event));
     return;
   }
   if (event.end != nullptr) {
@@ -142,9 +142,16 @@ void LiveJobs::end(const std::shared_ptr<Job>& job) {
   }
 }
 
-void LiveJobs::fail(Job& job, const RequestEvent& event) {
+void LiveJobs::fail_all(const ApiError& error) {
+  std::vector<std::shared_ptr<Job>> all;
+  for (const auto& [ticket, place] : places_) all.push_back(place.job);
+  for (const std::shared_ptr<Job>& job : all) {  // once for each of its requests
+    if (!job->dropped) fail(*job, error);
+  }
+}
+
+void LiveJobs::fail(Job& job, const ApiError& error) {
   drop(job);
-  const ApiError error = error_of(event);
   if (!job.streaming) {
     job.call.refuse(error);
     return;

@@ -34,6 +34,8 @@ class LiveJobs {
   void start(Call call, ApiJob job);
   // The events of one or more steps, in order. Events of jobs that have ended are dropped.
   void dispatch(std::span<EngineThread::Event> events);
+  // Ends every job with the error, streams with an event of it, and cancels their requests.
+  void fail_all(const ApiError& error);
 
  private:
   using Clock = Call::Clock;
@@ -46,7 +48,7 @@ class LiveJobs {
   void observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const;
   void send(Job& job, std::string_view data) const;
   void end(const std::shared_ptr<Job>& job);
-  void fail(Job& job, const RequestEvent& event);
+  void fail(Job& job, const ApiError& error);
   // Forgets the job's tickets and cancels its requests that still run.
   void drop(Job& job);
 

@@ -11,8 +11,10 @@
 #include "tessera/base/log.h"
 #include "tessera/engine/engine_thread.h"
 #include "tessera/server/api_fields.h"
+#include "tessera/server/body_check.h"
 #include "tessera/server/chat_request.h"
 #include "tessera/server/completion_request.h"
+#include "tessera/server/content_coding.h"
 #include "tessera/server/engine_state.h"
 #include "tessera/server/event_queue.h"
 #include "tessera/server/generate_request.h"
@@ -37,7 +39,8 @@ ApiError unavailable(std::string message) {
           .message = std::move(message),
           .type = "server_error",
           .param = {},
-          .code = "service_unavailable"};
+          .code = "service_unavailable",
+          .retry_after_s = 1};
 }
 
 // Calls `function` and turns an exception (out of memory, a library's) into an error of this request.
@@ -103,8 +106,14 @@ struct Server::Impl {
     const bool open = route.ok() && (*route)->open;
     if (!open && !options.api_key.empty() && !holds_key(call.request().header("Authorization"), options.api_key)) {
       refuse_key(call);
+    } else if (draining && name != "/health" && name != "/metrics") {
+      call.refuse(*refusal());
     } else if (route.ok()) {
-      (*route)->handler(std::move(call));
+      if (const std::optional<HttpResponse> refused = check_body(call.request())) {
+        call.respond(*refused);
+      } else {
+        (*route)->handler(std::move(call));
+      }
     } else {
       HttpResponse response = route.error().to_response();
       if (response.status == 405) response.headers.emplace_back("Allow", router.methods(call.request().path));
@@ -124,7 +133,7 @@ struct Server::Impl {
   }
 
   std::optional<ApiError> refusal() const {
-    if (draining) return unavailable("the server is shutting down");
+    if (draining) return unavailable("draining: the server is shutting down and takes no new requests");
     const Status health = engine_thread->health();
     if (!health.ok()) return unavailable(fmt::format("the engine has failed: {}", health.message()));
     return std::nullopt;
@@ -136,6 +145,17 @@ struct Server::Impl {
     } else {
       call.refuse(body.error());
     }
+  }
+
+  // On a text thread.
+  template <class T, class Read>
+  ApiResult<T> read_body(Read read, std::string_view coding, std::string body) const {
+    const auto inflated = [&](const ServedModel&, std::string_view) -> ApiResult<std::string> {
+      if (body.empty()) return std::string();
+      return decode_body(std::move(body), coding, options.http.max_body_bytes);
+    };
+    const std::string whole = TRY(guarded<std::string>(inflated, model, {}));
+    return guarded<T>(read, model, whole);
   }
 
   // Reads the call's body on a text thread, unless its client has left, and calls `then` here with the result.
@@ -152,7 +172,8 @@ struct Server::Impl {
     std::string body = call.take_body();
     texts->post([this, read, then, size, gone, call = std::move(call), body = std::move(body)]() mutable {
       auto made = std::make_shared<ApiResult<T>>(unavailable("the client has left"));
-      if (!gone->load()) *made = guarded<T>(read, model, body);
+      const std::string_view coding = call.request().header("Content-Encoding");
+      if (!gone->load()) *made = read_body<T>(read, coding, std::move(body));
       http->post([this, then, size, call = std::move(call), made = std::move(made)]() mutable {
         queued_bytes -= size;
         then(std::move(call), std::move(*made));
@@ -224,9 +245,7 @@ struct Server::Impl {
       ask_engine(call,
                  [this](Engine& asked) { return HttpResponse{.body = server_info_body(asked, model), .headers = {}}; });
     });
-    for (const char* method : {"POST", "GET"}) {
-      router.add({method, "/flush_cache", [this](Call call) { ask_engine(std::move(call), flush_cache); }});
-    }
+    router.add({"POST", "/flush_cache", [this](Call call) { ask_engine(std::move(call), flush_cache); }});
     router.add({"POST", "/v1/embeddings",
                 [](const Call& call) { call.refuse(api_error(unimplemented("this server makes no embeddings"))); }});
   }
@@ -293,9 +312,11 @@ Status Server::run() {
   return impl_->engine_thread->health();
 }
 
-void Server::stop(double drain_s) {
+void Server::stop(double drain_s, double notice_s) {
   impl_->draining = true;
-  impl_->http->stop(drain_s);
+  impl_->http->stop({.drain_s = drain_s, .notice_s = notice_s, .give_up = [impl = impl_.get()] {
+                       impl->jobs->fail_all(unavailable("the server was stopped before the request's end"));
+                     }});
 }
 
 }  // namespace tessera

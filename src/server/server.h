@@ -28,9 +28,10 @@ class Server {
   std::string address() const;
   // Serves on the calling thread until stop() has done its work. The error is the engine's, where it failed for good.
   Status run();
-  // From any thread: refuses new requests, waits up to `drain_s` seconds for running ones; then run() returns. A
-  // second call shortens the wait.
-  void stop(double drain_s);
+  // From any thread: /health and new requests are answered 503 from here on, running ones have up to `drain_s` seconds,
+  // after which they end with an error; then run() returns. Connections are accepted while requests run, and for
+  // `notice_s` seconds at least. A second call shortens the wait.
+  void stop(double drain_s, double notice_s = 0);
 
  private:
   struct Impl;

@@ -101,7 +101,7 @@ def main():
     with Served(options.tessera, ["--enable-deterministic-inference", "--log-level", "warn"]) as server:
         requests = make_requests(32, options.longest)
         alone = [text_of(asyncio.run(server.stream("/v1/completions", r))) for r in requests]
-        server.get("/flush_cache")
+        server.request("POST", "/flush_cache")
         threads, descriptors = settled(server)
 
         wrk = None

@@ -95,7 +95,7 @@ class Served:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             data = json.dumps({**body, "stream": True}).encode()
-            head = f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
             writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
             await writer.drain()
             status = int((await reader.readline()).split()[1])
