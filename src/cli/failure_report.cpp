@@ -26,8 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kLeftOut = "(left out)";
-
 // A report is sent to others.
 Json command_json(const std::vector<std::string>& arguments) {
   constexpr std::string_view kSecret = "--api-key";
@@ -45,12 +43,6 @@ Json command_json(const std::vector<std::string>& arguments) {
     secret = word == kSecret;
   }
   return words;
-}
-
-Json configuration_json(const CommandLine& line, const EnginePlan* plan) {
-  Json config = effective_config(line.values, plan);
-  if (const Json* key = config.find("api-key"); key != nullptr && !key->is_null()) config.set("api-key", kLeftOut);
-  return config;
 }
 
 Json device_json(const EngineOptions& options) {
@@ -166,7 +158,7 @@ Json failure_report(const Status& error, const CommandLine& line, const std::vec
   if (engine == nullptr) return report;
   const Result<Explanation> plan = explain(*engine, std::nullopt, line.values);
   report.set("device", device_json(*engine)).set("driver", driver_json());
-  report.set("configuration", configuration_json(line, plan.ok() ? &plan->plan : nullptr));
+  report.set("configuration", effective_config(line.values, plan.ok() ? &plan->plan : nullptr));
   report.set("plan", plan.ok() ? to_json(*plan) : Json(plan.status().to_string()));
   return report;
 }

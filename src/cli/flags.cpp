@@ -122,6 +122,11 @@ void CommandFlags::values(const std::string& names, const std::string& type, con
   add_option(names, help, entry)->expected(1)->take_all();
 }
 
+void CommandFlags::keep_secret(const std::string& instead) {
+  entries_.back().secret = true;
+  entries_.back().instead = instead;
+}
+
 void CommandFlags::word(const std::string& name, const std::string& type, const std::string& help, Take take) {
   add_option(name, help, add(name, type, std::move(take)));
 }
@@ -193,7 +198,11 @@ Status CommandFlags::take_all() {
     TRY(take_file(config_file_->texts[0]));
   for (Entry& entry : entries_) {
     for (const std::string& text : entry.texts) {
-      Status taken = entry.take(entry.name, text);
+      Status taken =
+          entry.secret && text == kLeftOut
+              ? invalid_argument(fmt::format("{}: \"{}\" stands for a value that was not shown; give it by {}",
+                                             entry.name, kLeftOut, entry.instead))
+              : entry.take(entry.name, text);
       if (entry.source == FlagSource::kFile) taken = std::move(taken).with_context(entry.place);
       TRY(std::move(taken));
     }
@@ -231,8 +240,11 @@ std::vector<FlagValue> CommandFlags::flag_values() const {
   for (const Entry& entry : entries_) {
     if (entry.names.empty() || &entry == config_file_) continue;
     FlagValue value{entry.name, entry.initial, entry.source};
-    if (!entry.texts.empty())
+    if (!entry.texts.empty() && entry.secret) {
+      value.value = Json(kLeftOut);
+    } else if (!entry.texts.empty()) {
       value.value = entry.taken ? entry.taken() : config_value(entry.texts, entry.type, entry.repeatable);
+    }
     all.push_back(std::move(value));
   }
   return all;

@@ -29,6 +29,9 @@ class Option;
 
 namespace tessera::cli {
 
+// Stands for the value of a secret flag wherever values are shown, and is not taken for one.
+inline constexpr std::string_view kLeftOut = "(left out)";
+
 enum class FlagSource : std::uint8_t { kDefault, kFile, kCommandLine };
 
 // A flag as parsing left it.
@@ -61,6 +64,8 @@ class CommandFlags {
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
   // The same, but it may be given several times.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take);
+  // Of the flag added last: flag_values() has kLeftOut instead of what was given. `instead`: flags to give it by.
+  void keep_secret(const std::string& instead);
   // A word without flag; `type` as of value(), or "".
   void word(const std::string& name, const std::string& type, const std::string& help, Take take);
 
@@ -101,6 +106,8 @@ class CommandFlags {
     std::vector<std::string> names;  // each "--name"; of a word none
     std::string type;                // "" of a switch
     bool repeatable = false;
+    bool secret = false;
+    std::string instead{};  // of a secret one
     Take take{};
     Json initial{};
     std::vector<std::string> texts{};  // given

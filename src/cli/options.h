@@ -70,7 +70,9 @@ struct ChatOptions {
 struct ServeOptions {
   EngineOptions engine;
   ServerOptions server;
-  double drain_s = 30;  // that requests under way have to end
+  std::string api_key_file;  // further keys, see api_keys.h; empty: none
+  double drain_s = 30;       // that requests under way have to end
+  double notice_s = 0;       // that connections are accepted for at least, once the server is told to stop
 };
 
 struct ScoreOptions {

@@ -107,6 +107,7 @@ void BenchServeFlags::add_server_flags(CommandFlags& add) {
   add_text(add, "--url", "URL", "of a server of OpenAI's protocol, like http://127.0.0.1:30000", Goes::kAlways,
            options_.url);
   add_text(add, "--api-key", "KEY", "its key", Goes::kWithUrl, options_.api_key);
+  add.keep_secret("the command line");
   add_text(add, "--served-model-name", "NAME", "its model (the first that it names)", Goes::kWithUrl,
            options_.served_model_name);
   add_integer(add, "--vocab-size", "its token ids are below (32000)", Goes::kWithUrl, options_.vocab_size);

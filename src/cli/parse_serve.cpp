@@ -24,10 +24,19 @@ class ServeParser final : public CommandParser {
           return ok_status();
         },
         static_cast<int>(http.port));
-    add.text("--api-key", "KEY", "clients must send it: Authorization: Bearer KEY", options_.server.api_key);
+    add.values("--api-key", "KEY", "clients must send it: Authorization: Bearer KEY; repeatable (TESSERA_API_KEY)",
+               [this](const std::string& flag, const std::string& text) {
+                 if (text.empty()) return invalid_argument(flag + ": the value is empty");
+                 options_.server.api_keys.push_back(text);
+                 return ok_status();
+               });
+    add.keep_secret("--api-key-file or TESSERA_API_KEY");
+    add.text("--api-key-file", "FILE", "keys, one a line; # begins a comment", options_.api_key_file);
     add.text("--served-model-name", "NAME", "what clients call the model (its path)",
              options_.server.served_model_name);
-    add.values("--cors-origin", "ORIGIN", "web pages of this origin may ask; repeatable; * is all (none)",
+    add.names("--allowed-hosts", "names in Host headers, beside localhost; *.NAME is all below it, * is all",
+              http.allowed_hosts);
+    add.values("--cors-allow-origins,--cors-origin", "ORIGIN", "web pages of this origin may ask; repeatable; * is all",
                [&http](const std::string&, const std::string& text) {
                  http.cors_origins.push_back(text);
                  return ok_status();
@@ -47,6 +56,12 @@ class ServeParser final : public CommandParser {
                 options_.engine.max_queued_requests);
     add.integer("--drain-timeout", "seconds that requests have to end once the server is told to stop (30)", {0, 86400},
                 drain_s_);
+    add.integer("--drain-notice", "seconds that it then goes on answering 503 at least, for balancers to notice (0)",
+                {0, 86400}, notice_s_);
+    add.integer("--timeout-keep-alive", "seconds that a connection may wait for its next request (75)", {1, 86400},
+                keep_alive_s_);
+    add.integer("--max-connections", "at a time; further ones are refused with 503 (4096)", {1, 1 << 20},
+                max_connections_);
     add.flag("--log-requests", "one line each", options_.server.log_requests);
     add.group("");
     add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
@@ -58,6 +73,9 @@ class ServeParser final : public CommandParser {
     // As it was given, before a folder stands in the place of a name of the hub.
     if (options_.server.served_model_name.empty()) options_.server.served_model_name = options_.engine.model_path;
     options_.drain_s = static_cast<double>(drain_s_);
+    options_.notice_s = static_cast<double>(notice_s_);
+    options_.server.http.keep_alive_timeout_s = static_cast<double>(keep_alive_s_);
+    options_.server.http.max_connections = static_cast<std::size_t>(max_connections_);
     return Command(options_);
   }
 
@@ -79,6 +97,9 @@ class ServeParser final : public CommandParser {
 
   ServeOptions options_;
   std::int64_t drain_s_ = 30;
+  std::int64_t notice_s_ = 0;
+  std::int64_t keep_alive_s_ = 75;
+  std::int64_t max_connections_ = 4096;
   bool enable_metrics_ = false;
 };
 

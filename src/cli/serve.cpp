@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 
+#include "tessera/cli/api_keys.h"
 #include "tessera/cli/commands.h"
 #include "tessera/cli/open_files.h"
 #include "tessera/cli/output.h"
@@ -22,18 +24,21 @@ Status check_address(const HttpOptions& options) {
 }  // namespace
 
 Status run_serve(const ServeOptions& options) {
-  TRY(check_address(options.server.http));
+  ServerOptions server_options = options.server;
+  server_options.api_keys = TRY(read_api_keys(options.server.api_keys, options.api_key_file,
+                                              [](const char* name) -> const char* { return std::getenv(name); }));
+  TRY(check_address(server_options.http));
   allow_open_files();
   std::signal(SIGPIPE, SIG_IGN);
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = true;
   const std::unique_ptr<Engine> engine = TRY(start_engine(engine_options));
-  const std::unique_ptr<Server> server = TRY(Server::create(options.server, *engine));
+  const std::unique_ptr<Server> server = TRY(Server::create(server_options, *engine));
   const std::unique_ptr<StopSignal> stop = TRY(StopSignal::watch({SIGINT, SIGTERM}, [&](int count) {
     write_error(count == 1 ? fmt::format("\nStopping: requests under way have {} s. Once more to stop at once.\n",
                                          options.drain_s)
                            : std::string("\nStopping at once.\n"));
-    server->stop(count == 1 ? options.drain_s : 0);
+    server->stop(count == 1 ? options.drain_s : 0, options.notice_s);
   }));
   TRY(write_output(fmt::format("Serving {} at {}\n", options.engine.model_path, server->address())));
   return server->run();

@@ -44,15 +44,19 @@ ApiResult<const Route*> Router::find(std::string_view method, std::string_view p
       .code = "method_not_allowed"};
 }
 
-bool holds_key(std::string_view authorization, std::string_view key) {
+bool holds_key(std::string_view authorization, std::span<const std::string> keys) {
   constexpr std::string_view kScheme = "Bearer ";
   if (!authorization.starts_with(kScheme)) return false;
   authorization.remove_prefix(kScheme.size());
-  unsigned difference = authorization.size() == key.size() ? 0 : 1;
-  for (std::size_t i = 0; i < authorization.size(); ++i) {
-    difference |= static_cast<unsigned char>(authorization[i]) ^ static_cast<unsigned char>(key[i % key.size()]);
+  bool held = false;
+  for (const std::string& key : keys) {
+    unsigned difference = authorization.size() == key.size() ? 0 : 1;
+    for (std::size_t i = 0; i < authorization.size(); ++i) {
+      difference |= static_cast<unsigned char>(authorization[i]) ^ static_cast<unsigned char>(key[i % key.size()]);
+    }
+    held |= difference == 0;
   }
-  return difference == 0;
+  return held;
 }
 
 }  // namespace tessera

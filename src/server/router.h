@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,8 @@ class Router {
   std::vector<Route> routes_;
 };
 
-// Whether an Authorization header holds `key`. Takes as long for any header of one length.
-bool holds_key(std::string_view authorization, std::string_view key);
+// Whether an Authorization header holds one of `keys`, none of which is empty. Takes as long for any header of one
+// length, so that the time tells nothing of the keys.
+bool holds_key(std::string_view authorization, std::span<const std::string> keys);
 
 }  // namespace tessera

@@ -11,7 +11,7 @@ namespace {
 Router routes() {
   Router router;
   for (const auto& [method, path] : {std::pair("GET", "/v1/models"), std::pair("GET", "/v1/models/*"),
-                                     std::pair("POST", "/flush_cache"), std::pair("GET", "/flush_cache")}) {
+                                     std::pair("POST", "/both"), std::pair("GET", "/both")}) {
     router.add({.method = method, .path = path, .handler = {}});
   }
   return router;
@@ -29,21 +29,24 @@ TEST(Router, FindsByMethodAndPath) {
   EXPECT_EQ(path("GET", "/v1/modelsx"), "404");
   EXPECT_EQ(path("GET", "/v1"), "404");
   EXPECT_EQ(path("POST", "/v1/models"), "405");
-  EXPECT_EQ(path("POST", "/flush_cache"), "/flush_cache");
+  EXPECT_EQ(path("POST", "/both"), "/both");
 }
 
 TEST(Router, ErrorsListTheAcceptedMethods) {
   const Router router = routes();
-  EXPECT_EQ(router.methods("/flush_cache"), "POST, GET");
-  EXPECT_EQ(router.find("PUT", "/flush_cache").error().message, "PUT is not for /flush_cache; accepted: POST, GET");
+  EXPECT_EQ(router.methods("/both"), "POST, GET");
+  EXPECT_EQ(router.find("PUT", "/both").error().message, "PUT is not for /both; accepted: POST, GET");
   EXPECT_EQ(router.find("GET", "/nothing").error().message, "there is nothing at /nothing");
 }
 
 TEST(Router, KeysAreComparedInFull) {
-  EXPECT_TRUE(holds_key("Bearer secret", "secret"));
+  const std::vector<std::string> keys = {"other key", "secret"};
+  EXPECT_TRUE(holds_key("Bearer secret", keys));
+  EXPECT_TRUE(holds_key("Bearer other key", keys));
+  EXPECT_FALSE(holds_key("Bearer secret", {}));
   for (const char* wrong : {"", "secret", "Bearer ", "Bearer secre", "Bearer secretsecret", "Bearer Secret",
                             "Basic secret", "Bearer secret "}) {
-    EXPECT_FALSE(holds_key(wrong, "secret")) << wrong;
+    EXPECT_FALSE(holds_key(wrong, keys)) << wrong;
   }
 }
 

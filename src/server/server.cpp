@@ -104,7 +104,7 @@ struct Server::Impl {
     const std::string_view name = route.ok() ? std::string_view((*route)->path) : "other";
     Call call(std::move(exchange), name, *metrics, options.log_requests);
     const bool open = route.ok() && (*route)->open;
-    if (!open && !options.api_key.empty() && !holds_key(call.request().header("Authorization"), options.api_key)) {
+    if (!open && !options.api_keys.empty() && !holds_key(call.request().header("Authorization"), options.api_keys)) {
       refuse_key(call);
     } else if (draining && name != "/health" && name != "/metrics") {
       call.refuse(*refusal());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tessera/server/http.h"
 
@@ -9,7 +10,8 @@ namespace tessera {
 
 struct ServerOptions {
   HttpOptions http{};
-  std::string api_key{};                 // "": none; else "Authorization: Bearer <key>" is needed, but for /health
+  // Where there are any, each request but those of / and /health needs "Authorization: Bearer <one of them>".
+  std::vector<std::string> api_keys{};
   std::string served_model_name{};       // "": the model path as given
   std::string chat_template{};           // a file, or the template itself; "": the model's own
   std::string tool_call_parser{};        // "": guessed from the template, or generic; "none": tools are refused

@@ -160,13 +160,19 @@ TEST_F(ServerTest, MetricsCountAnswersAndTokens) {
 
 TEST_F(ServerTest, EveryRouteButHealthNeedsTheKey) {
   ServerOptions options;
-  options.api_key = "secret";
+  options.api_keys = {"secret", "another"};
   const Running running(engine(), options);
   EXPECT_EQ(running.ask(get("/health")).status, 200);
   EXPECT_EQ(running.ask(get("/v1/models")).status, 401);
   EXPECT_EQ(running.ask(get("/nothing")).status, 401);
   EXPECT_EQ(running.ask(get("/v1/models", "Authorization: Bearer wrong\r\n")).status, 401);
   EXPECT_EQ(running.ask(get("/v1/models", "Authorization: Bearer secret\r\n")).status, 200);
+  EXPECT_EQ(running.ask(get("/v1/models", "Authorization: Bearer another\r\n")).status, 200);
+  for (const char* route : {"/get_server_info", "/engine_state", "/metrics"}) {
+    const Reply reply = running.ask(get(route, "Authorization: Bearer secret\r\n"));
+    EXPECT_EQ(reply.status, 200);
+    EXPECT_THAT(reply.body, Not(HasSubstr("another"))) << route;
+  }
 }
 
 TEST_F(ServerTest, TheRequestsOfAClientThatLeavesAreCancelled) {
