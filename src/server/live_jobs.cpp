@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ struct LiveJobs::Job {
   bool dropped = false;       // its tickets are forgotten
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
+  std::int64_t most_output_tokens = 0;          // of one request
   std::vector<Clock::time_point> last_token{};  // [requests]; none yet: when the call arrived
 
   std::string summary(std::string_view how) const {
@@ -91,6 +93,7 @@ void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
   if (event.end != nullptr) {
     job.prompt_tokens += event.end->prompt_tokens;
     job.output_tokens += std::ssize(event.end->output_ids);
+    job.most_output_tokens = std::max<std::int64_t>(job.most_output_tokens, std::ssize(event.end->output_ids));
   }
   stream_.clear();
   job.job.answer->on_event(place.index, event.event, event.end.get(), stream_);
@@ -113,7 +116,10 @@ void LiveJobs::observe(Job& job, std::size_t index, const EngineThread::Event& e
     metrics_.ended({.seconds = seconds_since(job.call.arrived()),
                     .prompt_tokens = event.end->prompt_tokens,
                     .output_tokens = std::ssize(event.end->output_ids),
-                    .finish = event.event.finish});
+                    .finish = event.event.finish,
+                    .queue_s = event.end->queue_ms * 1e-3,
+                    .first_token_s = event.end->time_to_first_token_ms * 1e-3,
+                    .engine_s = event.end->total_ms * 1e-3});
   }
 }
 
@@ -129,6 +135,7 @@ void LiveJobs::send(Job& job, std::string_view data) const {
 
 void LiveJobs::end(const std::shared_ptr<Job>& job) {
   job->dropped = true;
+  metrics_.call_ended(job->most_output_tokens);
   const auto respond = [job](std::string body) {
     job->call.respond_json(std::move(body), job->summary("done"), job->job.note);
   };

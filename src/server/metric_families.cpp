@@ -51,9 +51,17 @@ void MetricFamilies::counters(std::string name, const char* help, const std::vec
 
 void MetricFamilies::histogram(std::string name, const char* help, const MetricLabels& labels,
                                const prometheus::Histogram& histogram) {
-  ClientMetric metric = histogram.Collect();
-  metric.label = to_labels(labels);
-  add(MetricType::Histogram, std::move(name), help, {std::move(metric)});
+  histograms(std::move(name), help, {{labels, &histogram}});
+}
+
+void MetricFamilies::histograms(std::string name, const char* help, const std::vector<LabelledHistogram>& all) {
+  std::vector<ClientMetric> metrics;
+  for (const auto& [labels, histogram] : all) {
+    ClientMetric metric = histogram->Collect();
+    metric.label = to_labels(labels);
+    metrics.push_back(std::move(metric));
+  }
+  add(MetricType::Histogram, std::move(name), help, std::move(metrics));
 }
 
 void MetricFamilies::histogram(std::string name, const char* help, const std::vector<MetricBucket>& buckets,

@@ -39,6 +39,11 @@ class MetricFamilies {
   void counters(std::string name, const char* help, const std::vector<MetricSample>& samples);
   void histogram(std::string name, const char* help, const MetricLabels& labels,
                  const prometheus::Histogram& histogram);
+  struct LabelledHistogram {
+    MetricLabels labels;
+    const prometheus::Histogram* histogram = nullptr;
+  };
+  void histograms(std::string name, const char* help, const std::vector<LabelledHistogram>& all);
   // One that was counted elsewhere. `buckets` ascend; the last one has all observations, and the scrape adds +Inf.
   void histogram(std::string name, const char* help, const std::vector<MetricBucket>& buckets, double sum);
   std::string text() const;

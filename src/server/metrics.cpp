@@ -26,7 +26,16 @@ struct StyleBuckets {
   Buckets next_token;
   Buckets request;
   Buckets tokens;
+  Buckets queue;
+  Buckets stage;  // prefill and decode
 };
+
+// As SGLang's of a request's stages: 30 from a millisecond on, each 1.62 times the one before.
+Buckets stage_buckets() {
+  Buckets buckets;
+  for (double limit = 0.001; buckets.size() < 30; limit *= 1.62) buckets.push_back(limit);
+  return buckets;
+}
 
 StyleBuckets buckets_of(MetricsStyle style) {
   if (style == MetricsStyle::kSglang) {
@@ -37,14 +46,22 @@ StyleBuckets buckets_of(MetricsStyle style) {
         .request = {0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 1200, 1800, 2400},
         .tokens = {100,   300,   500,   700,   1000,  1500,   2000,   3000,   4000,   5000,
                    6000,  7000,  8000,  9000,  10000, 12000,  15000,  20000,  22000,  25000,
-                   30000, 35000, 40000, 66000, 99000, 132000, 300000, 600000, 900000, 1100000}};
+                   30000, 35000, 40000, 66000, 99000, 132000, 300000, 600000, 900000, 1100000},
+        .queue = {0,   0.001, 0.005, 0.01, 0.05, 0.1,  0.2,  0.5,  1,    2,    3,    4,   5,   10,
+                  15,  20,    30,    40,   50,   60,   70,   80,   90,   100,  200,  300, 400, 500,
+                  600, 700,   800,   900,  1000, 1200, 1400, 1600, 1800, 2000, 2500, 3000},
+        .stage = stage_buckets()};
   }
+  const Buckets request = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                           30,  40,  50,  60, 120, 240, 480, 960, 1920, 7680};
   return {.first_token = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
                           1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560},
           .next_token = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80},
-          .request = {0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680},
+          .request = request,
           .tokens = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000,
-                     1000000}};
+                     1000000},
+          .queue = request,
+          .stage = request};
 }
 
 double ratio(std::int64_t part, std::int64_t whole) {
@@ -78,7 +95,11 @@ struct ServerMetrics::Impl {
         next_token(buckets.next_token),
         request(buckets.request),
         prompt_tokens(buckets.tokens),
-        output_tokens(buckets.tokens) {
+        output_tokens(buckets.tokens),
+        most_output_tokens(buckets.tokens),
+        queue(buckets.queue),
+        prefill(buckets.stage),
+        decode(buckets.stage) {
     if (style == MetricsStyle::kVllm) labels.emplace_back("engine", "0");
   }
 
@@ -86,6 +107,7 @@ struct ServerMetrics::Impl {
   void add_vllm(Families& families, const EngineStats& stats) const;
   void add_common(Families& families, const std::string& prefix, const EngineStats& stats) const;
   void add_own(Families& families, const EngineStats& stats) const;
+  static void add_cache(Families& families, const EngineStats& stats);
   void update_throughput(const EngineStats& stats, Clock::time_point now);
 
   MetricsStyle style;
@@ -95,6 +117,10 @@ struct ServerMetrics::Impl {
   Histogram request;
   Histogram prompt_tokens;
   Histogram output_tokens;
+  Histogram most_output_tokens;  // of a call's texts
+  Histogram queue;
+  Histogram prefill;
+  Histogram decode;
   LatencyWindow first_token_window;
   LatencyWindow next_token_window;
   LatencyWindow request_window;
@@ -127,6 +153,14 @@ void ServerMetrics::ended(const End& end) {
   impl_->prompt_tokens.Observe(static_cast<double>(end.prompt_tokens));
   impl_->output_tokens.Observe(static_cast<double>(end.output_tokens));
   ++impl_->ends[finished_reason(end.finish)];
+  if (end.first_token_s == 0) return;
+  impl_->queue.Observe(end.queue_s);
+  impl_->prefill.Observe(end.first_token_s - end.queue_s);
+  impl_->decode.Observe(end.engine_s - end.first_token_s);
+}
+
+void ServerMetrics::call_ended(std::int64_t most_output_tokens) {
+  impl_->most_output_tokens.Observe(static_cast<double>(most_output_tokens));
 }
 
 ServerLatencies ServerMetrics::latencies() const {
@@ -188,6 +222,14 @@ void ServerMetrics::Impl::add_sglang(Families& families, const EngineStats& stat
                    stats.preemptions);
   families.histogram("sglang:prompt_tokens_histogram", "Prompt tokens of a request.", labels, prompt_tokens);
   families.histogram("sglang:generation_tokens_histogram", "Tokens generated for a request.", labels, output_tokens);
+  families.histogram("sglang:queue_time_seconds", "From the request to its admission.", labels, queue);
+  const auto of_stage = [&](const char* stage, const Histogram& histogram) {
+    MetricLabels with_stage = labels;
+    with_stage.emplace_back("stage", stage);
+    return Families::LabelledHistogram{std::move(with_stage), &histogram};
+  };
+  families.histograms("sglang:per_stage_req_latency_seconds", "From admission to the first token, and on to the end.",
+                      {of_stage("prefill_forward", prefill), of_stage("decode_forward", decode)});
   add_common(families, "sglang:", stats);
 }
 
@@ -196,8 +238,10 @@ void ServerMetrics::Impl::add_vllm(Families& families, const EngineStats& stats)
                  static_cast<double>(stats.running));
   families.gauge("vllm:num_requests_waiting", "Requests that wait for room.", labels,
                  static_cast<double>(stats.queued));
-  families.gauge("vllm:kv_cache_usage_perc", "Share of the KV cache that running requests hold; 1 is all.", labels,
-                 stats.fullest_group().usage());
+  for (const char* name : {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"}) {  // the new and the old one
+    families.gauge(name, "Share of the KV cache that running requests hold; 1 is all.", labels,
+                   stats.fullest_group().usage());
+  }
   families.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked for in the prefix cache.", labels,
                    stats.prompt_tokens);
   families.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", labels,
@@ -212,8 +256,29 @@ void ServerMetrics::Impl::add_vllm(Families& families, const EngineStats& stats)
   families.counters("vllm:request_success_total", "Requests that ended, by why.", by_reason);
   families.histogram("vllm:request_prompt_tokens", "Prompt tokens of a request.", labels, prompt_tokens);
   families.histogram("vllm:request_generation_tokens", "Tokens generated for a request.", labels, output_tokens);
+  families.histogram("vllm:request_max_num_generation_tokens", "Tokens of a request's longest text.", labels,
+                     most_output_tokens);
+  families.histogram("vllm:request_queue_time_seconds", "From the request to its admission.", labels, queue);
+  families.histogram("vllm:request_prefill_time_seconds", "From admission to the first token.", labels, prefill);
+  families.histogram("vllm:request_decode_time_seconds", "From the first token to the end.", labels, decode);
   families.histogram("vllm:time_per_output_token_seconds", "From one token to the next.", labels, next_token);
   add_common(families, "vllm:", stats);
+}
+
+// What the pages of the KV cache hold as of the last step.
+void ServerMetrics::Impl::add_cache(Families& families, const EngineStats& stats) {
+  std::vector<Sample> samples;
+  for (std::size_t g = 0; g < stats.num_cache_groups; ++g) {
+    const CacheGroupStats& group = stats.cache_groups[g];
+    const std::int64_t free = group.usable_pages - group.used_pages - group.cached_pages;
+    for (const auto& [state, pages] :
+         {std::pair("used", group.used_pages), std::pair("cached", group.cached_pages), std::pair("free", free)}) {
+      samples.push_back(
+          {{{"group", std::to_string(g)}, {"state", state}}, static_cast<double>(pages * group.page_bytes)});
+    }
+  }
+  families.gauges("tessera:kv_cache_bytes", "Memory of the KV cache: used by requests, cached prefixes, and free.",
+                  samples);
 }
 
 void ServerMetrics::Impl::add_own(Families& families, const EngineStats& stats) const {
@@ -222,6 +287,7 @@ void ServerMetrics::Impl::add_own(Families& families, const EngineStats& stats) 
   families.counter("tessera:preemptions_total", "Requests put back for want of pages.", {}, stats.preemptions);
   families.gauge("tessera:cached_pages", "Pages that the prefix cache alone holds.", {},
                  static_cast<double>(stats.fullest_group().cached_pages));
+  add_cache(families, stats);
   std::vector<Sample> http;
   for (const auto& [key, count] : answers)
     http.push_back({{{"route", key.first}, {"status", std::to_string(key.second)}}, static_cast<double>(count)});

@@ -41,8 +41,13 @@ class ServerMetrics {
     std::int64_t prompt_tokens = 0;
     std::int64_t output_tokens = 0;
     FinishReason finish = FinishReason::kStop;
+    double queue_s = 0;        // until it was admitted
+    double first_token_s = 0;  // from the engine's hold of it to its first token; 0: it has none
+    double engine_s = 0;       // from the engine's hold of it to its end
   };
   void ended(const End& end);
+  // All texts of an HTTP request have ended; the longest one has so many tokens.
+  void call_ended(std::int64_t most_output_tokens);
 
   // Of the last minutes.
   ServerLatencies latencies() const;

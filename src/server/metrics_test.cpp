@@ -47,7 +47,7 @@ EngineStats idle_stats() {
 
 EngineStats some_stats() {
   EngineStats stats{.running = 3, .queued = 2, .num_cache_groups = 1, .page_size = 16};
-  stats.cache_groups[0] = {.used_pages = 10, .cached_pages = 5, .usable_pages = 40};
+  stats.cache_groups[0] = {.used_pages = 10, .cached_pages = 5, .usable_pages = 40, .page_bytes = 512};
   stats.prompt_tokens = 1000;
   stats.cached_tokens = 250;
   stats.output_tokens = 500;
@@ -87,9 +87,23 @@ void observe_known(ServerMetrics& metrics) {
   metrics.first_token(0.3);
   metrics.next_token(0.005);
   metrics.next_token(0.05);
-  metrics.ended({.seconds = 1.5, .prompt_tokens = 120, .output_tokens = 30, .finish = FinishReason::kStop});
-  metrics.ended({.seconds = 0.7, .prompt_tokens = 10, .output_tokens = 3, .finish = FinishReason::kLength});
+  metrics.ended({.seconds = 1.5,
+                 .prompt_tokens = 120,
+                 .output_tokens = 30,
+                 .finish = FinishReason::kStop,
+                 .queue_s = 0.25,
+                 .first_token_s = 0.5,
+                 .engine_s = 1.25});
+  metrics.ended({.seconds = 0.7,
+                 .prompt_tokens = 10,
+                 .output_tokens = 3,
+                 .finish = FinishReason::kLength,
+                 .queue_s = 0,
+                 .first_token_s = 0.125,
+                 .engine_s = 0.625});
   metrics.ended({.seconds = 0.1, .prompt_tokens = 10, .output_tokens = 0, .finish = FinishReason::kCancelled});
+  metrics.call_ended(30);
+  metrics.call_ended(3);
   metrics.answered("/v1/completions", 200);
   metrics.answered("/v1/completions", 200);
   metrics.answered("/v1/completions", 429);
@@ -149,6 +163,9 @@ void expect_own(const std::map<std::string, double>& found) {
   EXPECT_EQ(found.at("tessera:profile_cache_hits_total"), 2);
   EXPECT_EQ(found.at("tessera:steps_total"), 77);
   EXPECT_EQ(found.at("tessera:cached_pages"), 5);
+  EXPECT_EQ(found.at(R"(tessera:kv_cache_bytes{group="0",state="used"})"), 10 * 512);
+  EXPECT_EQ(found.at(R"(tessera:kv_cache_bytes{group="0",state="cached"})"), 5 * 512);
+  EXPECT_EQ(found.at(R"(tessera:kv_cache_bytes{group="0",state="free"})"), 25 * 512);
   double bytes = 0;
   for (const char* kind : {"weights", "kv_cache", "arena", "workspace", "static_inputs", "attention", "graph_objects"})
     bytes += found.at(std::string("tessera:memory_bytes{kind=\"") + kind + "\"}");
@@ -184,6 +201,14 @@ TEST(Metrics, SglangNames) {
   EXPECT_EQ(at("e2e_request_latency_seconds_count"), 3);
   EXPECT_EQ(at("prompt_tokens_histogram_sum"), 140);
   EXPECT_EQ(at("generation_tokens_histogram_sum"), 33);
+  EXPECT_EQ(at("queue_time_seconds_count"), 2) << "the third one was cancelled before its first token";
+  EXPECT_EQ(at("queue_time_seconds_sum"), 0.25);
+  const auto stage = [&](const std::string& part, const std::string& name) {
+    return found.at("sglang:per_stage_req_latency_seconds_" + part + R"({model_name="demo",stage=")" + name + "\"}");
+  };
+  EXPECT_EQ(stage("sum", "prefill_forward"), 0.25 + 0.125);
+  EXPECT_EQ(stage("sum", "decode_forward"), 0.75 + 0.5);
+  EXPECT_EQ(stage("count", "decode_forward"), 2);
   const auto bucket = [&](const std::string& name, const std::string& le) {
     return found.at("sglang:" + name + R"(_bucket{model_name="demo",le=")" + le + "\"}");
   };
@@ -204,6 +229,13 @@ TEST(Metrics, VllmNames) {
   EXPECT_EQ(at("num_requests_running"), 3);
   EXPECT_EQ(at("num_requests_waiting"), 2);
   EXPECT_EQ(at("kv_cache_usage_perc"), 0.25);
+  EXPECT_EQ(at("gpu_cache_usage_perc"), 0.25);
+  EXPECT_EQ(at("request_queue_time_seconds_sum"), 0.25);
+  EXPECT_EQ(at("request_prefill_time_seconds_sum"), 0.25 + 0.125);
+  EXPECT_EQ(at("request_decode_time_seconds_sum"), 0.75 + 0.5);
+  EXPECT_EQ(at("request_decode_time_seconds_count"), 2);
+  EXPECT_EQ(at("request_max_num_generation_tokens_sum"), 33);
+  EXPECT_EQ(at("request_max_num_generation_tokens_count"), 2);
   EXPECT_EQ(at("prefix_cache_queries_total"), 1000);
   EXPECT_EQ(at("prefix_cache_hits_total"), 250);
   EXPECT_EQ(at("prompt_tokens_total"), 1000);

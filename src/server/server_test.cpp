@@ -158,6 +158,25 @@ TEST_F(ServerTest, MetricsCountAnswersAndTokens) {
   EXPECT_THAT(metrics.body, Not(HasSubstr("/no/such/path")));
 }
 
+double sample_of(const Running& running, const std::string& sample) {
+  const std::string metrics = running.ask(get("/metrics")).body;
+  const std::size_t at = metrics.find("\n" + sample + " ");
+  return at == metrics.npos ? -1 : std::stod(metrics.substr(at + sample.size() + 2));  // -1: it is not there
+}
+
+TEST_F(ServerTest, GaugesOfMemoryFollowThePresent) {
+  const Running running(engine());
+  const auto used = [&] { return sample_of(running, R"(tessera:kv_cache_bytes{group="0",state="used"})"); };
+  const auto share = [&] { return sample_of(running, R"(sglang:token_usage{model_name="demo"})"); };
+  EXPECT_EQ(used(), 0);
+  Client client(running.port);
+  client.send(completion(R"("prompt": "Once", "n": 3, "max_tokens": 480, "ignore_eos": true, "stream": true)"));
+  client.read_through("\n\n");
+  EXPECT_GT(used(), 0);
+  client.abort();
+  EXPECT_TRUE(eventually([&] { return used() == 0 && share() == 0; })) << used();
+}
+
 TEST_F(ServerTest, EveryRouteButHealthNeedsTheKey) {
   ServerOptions options;
   options.api_keys = {"secret", "another"};
