@@ -1,5 +1,6 @@
 #include "tessera/text/chat_template.h"
 
+#include <cctype>
 #include <utility>
 
 #include "tessera/text/jinja/interpreter.h"
@@ -55,6 +56,17 @@ Result<std::string> ChatTemplate::render(const Json& messages, const RenderOptio
   TRY(add_variables(interpreter, variables, "variables"));
   TRY(add_variables(interpreter, options.extra, "extra variables"));
   return interpreter.render();
+}
+
+bool ChatTemplate::names(std::string_view variable) const {
+  const std::string_view source = program_->parsed->source.text;
+  const auto in_word = [&](std::size_t at) {
+    return at < source.size() && (std::isalnum(static_cast<unsigned char>(source[at])) != 0 || source[at] == '_');
+  };
+  for (std::size_t at = source.find(variable); at != std::string_view::npos; at = source.find(variable, at + 1)) {
+    if ((at == 0 || !in_word(at - 1)) && !in_word(at + variable.size())) return true;
+  }
+  return false;
 }
 
 Result<std::string> ChatTemplate::render_variables(const Json& variables, const RenderOptions& options) const {

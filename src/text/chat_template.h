@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
@@ -65,6 +66,9 @@ class ChatTemplate {
   // invalid_argument: the template refused (raise_exception) or failed on these values;
   // resource_exhausted: a limit was reached.
   Result<std::string> render(const Json& messages, const RenderOptions& options = {}) const;
+
+  // Whether `variable` stands anywhere in the template, as a word: setting it may change what is rendered.
+  bool names(std::string_view variable) const;
 
   // Renders with exactly these variables (an object) and nothing predefined but the built-in functions.
   Result<std::string> render_variables(const Json& variables, const RenderOptions& options = {}) const;

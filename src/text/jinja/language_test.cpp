@@ -240,6 +240,13 @@ TEST(Template, StepsOfSlicesMayBeAnyInteger) {
       "b[2]böüääöü");
 }
 
+TEST(Template, NamesTheVariablesOfItsSource) {
+  const ChatTemplate chat = *ChatTemplate::parse("{% for d in documents or [] %}{{ d.title }}{% endfor %}{{ a_b }}");
+  for (const char* const name : {"documents", "d", "a_b"}) EXPECT_TRUE(chat.names(name)) << name;
+  for (const char* const name : {"document", "documents_", "b", "a", "thinking"})
+    EXPECT_FALSE(chat.names(name)) << name;
+}
+
 TEST(Template, SearchesFromTheRight) {
   EXPECT_EQ(
       *render("{{ 'abcabd'.rfind('ab') }}{{ 'aabaab'.rfind('aab') }}{{ 'aaa'.rfind('aa') }}{{ 'a'.rfind('ab') }}"
