@@ -1,4 +1,6 @@
 // Collecting a forward's outputs: tokens, texts, log-probabilities and hidden states of each sequence in it.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -87,6 +89,13 @@ void Engine::collect_token(const ScheduledBatch& batch, const ScheduledBatch::En
   const std::int64_t generated = entry.next_token - sequence.prompt_tokens();  // before this one
   if (generated == 0) sequence.result.time_to_first_token_ms = sequence.elapsed_ms();
   if (sequence.matcher) event.error = sequence.matcher->status();
+  // Where every token is forbidden, the sampler takes one of them all the same.
+  if (event.error.ok() && !sequence.may_choose(token, generated)) {
+    event.error =
+        invalid_argument(fmt::format("no token is left to be chosen as output token {}: bad_words, min_tokens and "
+                                     "allowed_token_ids forbid all",
+                                     generated));
+  }
   if (!event.error.ok()) {
     event.finish = FinishReason::kError;
     return;

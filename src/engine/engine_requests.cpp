@@ -18,6 +18,16 @@ std::uint64_t next_random(std::uint64_t& state) {
   return z ^ (z >> 31);
 }
 
+// One bit a token, set for those of `tokens`.
+std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t vocab_size) {
+  std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size)));
+  for (const TokenId token : tokens) {
+    const auto bit = static_cast<std::uint32_t>(token.value());
+    mask[bit / 32] |= 1U << (bit % 32);
+  }
+  return mask;
+}
+
 }  // namespace
 
 std::int64_t Engine::draw_seed() { return static_cast<std::int64_t>(next_random(seed_state_) >> 1); }
@@ -34,6 +44,9 @@ Status Engine::check_inputs(const Request& request) const {
     return invalid_argument(fmt::format("{} has id {}; accepted are 0 to {}", what, id, config_.vocab_size - 1));
   };
   for (const auto& [token, bias] : request.sampling.logit_bias) TRY(check_id("a token of logit_bias", token.value()));
+  for (const std::vector<TokenId>& word : request.sampling.bad_words)
+    for (const TokenId token : word) TRY(check_id("a token of bad_words", token.value()));
+  for (const TokenId token : request.sampling.allowed_tokens) TRY(check_id("an allowed token", token.value()));
   for (const TokenId token : request.stop.ids) TRY(check_id("a stop token", token.value()));
   if (!request.input_embeds.empty()) {
     const auto hidden = static_cast<std::size_t>(config_.hidden_size);
@@ -105,6 +118,8 @@ Result<RequestId> Engine::submit(Request request) {
     if (!kept.stop.ignore_eos) ends.insert(ends.end(), end_ids_.begin(), end_ids_.end());
     sequence->edits.emplace(kept, ends);
   }
+  if (!kept.sampling.allowed_tokens.empty())
+    sequence->allowed = mask_of(kept.sampling.allowed_tokens, config_.vocab_size);
   if (kept.grammar != nullptr) sequence->matcher.emplace(kept.grammar);
   if (tokenizer_ && (kept.wants_text || !kept.stop.texts.empty())) sequence->text.emplace(*tokenizer_, kept);
   using Clock = Sequence::Clock;

@@ -44,6 +44,16 @@ Status check_sampling(const SamplingParams& params) {
   }
   for (const auto& [token, bias] : params.logit_bias)
     TRY(in_range(fmt::format("logit_bias of token {}", token.value()), bias, -100, 100));
+  if (params.bad_words.size() > kMaxBadWords) {
+    return invalid_argument(fmt::format("bad_words has {} sequences of tokens; at most {} are accepted",
+                                        params.bad_words.size(), kMaxBadWords));
+  }
+  for (const std::vector<TokenId>& word : params.bad_words) {
+    if (word.empty() || word.size() > kMaxBadWordTokens) {
+      return invalid_argument(
+          fmt::format("a sequence of bad_words has {} tokens; accepted is 1 to {}", word.size(), kMaxBadWordTokens));
+    }
+  }
   if (params.choice < 0) return invalid_argument(fmt::format("choice is {}; accepted is 0 or more", params.choice));
   return ok_status();
 }
@@ -62,6 +72,8 @@ Status check_request(const Request& request) {
   }
   for (const std::string& text : stop.texts)
     if (text.empty()) return invalid_argument("a stop string is empty");
+  if (request.grammar != nullptr && !request.sampling.allowed_tokens.empty())
+    return invalid_argument("allowed_tokens and a grammar are given; accepted is one of them");
   TRY(check_logprobs("logprobs of output tokens", request.logprobs.output));
   TRY(check_logprobs("logprobs of prompt tokens", request.logprobs.prompt));
   if (request.logprobs.prompt && request.logprobs.prompt_start < 0) {

@@ -21,8 +21,8 @@ class Grammar;
 using RequestId = StrongId<struct RequestIdTag, std::int64_t>;
 
 // How the next token is chosen. Random numbers depend on (seed, choice, position) alone.
-// In this order: repetition, frequency and presence penalties, logit bias, the grammar's mask; temperature; top_k;
-// top_p of what is left; min_p; the draw (ops/sample.h, ops/logit_edits.h).
+// In this order: repetition, frequency and presence penalties, logit bias, bad words, the mask of allowed tokens or of
+// the grammar; temperature; top_k; top_p of what is left; min_p; the draw (ops/sample.h, ops/logit_edits.h).
 struct SamplingParams {
   double temperature = 0;         // 0: the most probable token
   std::int64_t top_k = 0;         // keep the k most probable; 0: all
@@ -32,12 +32,17 @@ struct SamplingParams {
   double frequency_penalty = 0;   // times the count in the output, subtracted; [-2, 2]
   double presence_penalty = 0;    // subtracted once for a token in the output; [-2, 2]
   std::vector<std::pair<TokenId, float>> logit_bias{};  // added; [-100, 100]
-  std::optional<std::int64_t> seed{};                   // none: drawn by the engine and returned
-  std::int32_t choice = 0;                              // which of several answers to one prompt this is
+  // Sequences of ids, none empty: the last one is not chosen where the output ends with those before it.
+  std::vector<std::vector<TokenId>> bad_words{};
+  // No other is chosen; empty: all may be. Not together with a grammar.
+  std::vector<TokenId> allowed_tokens{};
+  std::optional<std::int64_t> seed{};  // none: drawn by the engine and returned
+  std::int32_t choice = 0;             // which of several answers to one prompt this is
 
   // Whether logits are changed before a token is chosen.
   bool edits_logits() const {
-    return repetition_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0 || !logit_bias.empty();
+    return repetition_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0 || !logit_bias.empty() ||
+           !bad_words.empty();
   }
 };
 
@@ -56,6 +61,8 @@ struct StopConditions {
 
 inline constexpr std::size_t kMaxStopTexts = 32;
 inline constexpr std::size_t kMaxLogitBias = 1024;
+inline constexpr std::size_t kMaxBadWords = 1024;
+inline constexpr std::size_t kMaxBadWordTokens = 64;  // of one
 inline constexpr double kMaxTimeoutSeconds = 1e9;
 
 // Log-probabilities of the model's own distribution: before penalties, masks and temperature.

@@ -119,11 +119,16 @@ void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t vocab_s
     sequence.edits->append(sequence.generated(), edits);
     edits.starts.push_back(static_cast<std::int32_t>(edits.ids.size()));
   }
-  if (sequence.matcher) {
+  if (sequence.matcher || !sequence.allowed.empty()) {
     const auto words = static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size));
     edits.masked_rows.push_back(static_cast<std::int32_t>(row));
     edits.masks.resize(edits.masks.size() + words);
-    sequence.matcher->fill_mask(std::span(edits.masks).last(words));
+    const std::span<std::uint32_t> mask = std::span(edits.masks).last(words);
+    if (sequence.matcher) {
+      sequence.matcher->fill_mask(mask);
+    } else {
+      std::copy(sequence.allowed.begin(), sequence.allowed.end(), mask.begin());
+    }
   }
   if (sequence.request.logprobs.output) {
     wants_logprobs = true;

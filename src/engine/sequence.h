@@ -35,6 +35,8 @@ struct Sequence {
 
   std::optional<TokenEdits> edits;  // none: its logits stay as they are
   std::optional<GrammarMatcher> matcher;
+  // One bit a token, as in GrammarMatcher's masks: it may be chosen. Empty: all may.
+  std::vector<std::uint32_t> allowed;
   std::optional<OutputText> text;  // none: nobody wants it
 
   // Returned at its end. Rows of the prompt are delivered once, however often they are computed.
@@ -56,6 +58,8 @@ struct Sequence {
   bool is_done() const { return generated() >= request.stop.max_new_tokens && (generated() > 0 || uncomputed() == 0); }
   // The next token can only be chosen once the tokens before are on the host.
   bool needs_text() const { return matcher.has_value() || (edits && edits->follow_text()); }
+  // Whether `token` may be its output token `number` (from 0), as far as edits and allowed tokens say.
+  bool may_choose(TokenId token, std::int64_t number) const;
   // Its forwards must be read before more is scheduled.
   bool is_read_at_once() const { return request.score || request.return_hidden_states || needs_text(); }
   // Whether tokens with the same ids have the same keys and values as in other sequences.
@@ -70,6 +74,12 @@ inline std::int64_t Sequence::first_wanted() const {
   if (request.score || request.return_hidden_states) return 0;
   if (request.logprobs.prompt) return std::max<std::int64_t>(request.logprobs.prompt_start - 1, 0);
   return static_cast<std::int64_t>(tokens.size());
+}
+
+inline bool Sequence::may_choose(TokenId token, std::int64_t number) const {
+  if (edits && edits->forbids(token, number)) return false;
+  const auto bit = static_cast<std::uint32_t>(token.value());
+  return allowed.empty() || (allowed[bit / 32] >> (bit % 32) & 1U) != 0;
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // Catches: penalties of tokens that did not occur, were counted wrong or penalised twice, a bias lost beside a penalty,
-// and end tokens forbidden too long or not at all.
+// end tokens forbidden too long or not at all, and bad words forbidden too early, too late or for good.
 #include "tessera/engine/token_edits.h"
 
 #include <gmock/gmock.h>
@@ -40,6 +40,28 @@ TEST(TokenEdits, RepetitionIsOfPromptAndOutput) {
   edits.count(TokenId(7));
   edits.count(TokenId(1));
   EXPECT_THAT(row(edits, 2), UnorderedElementsAre(Pair(1, Pair(2, 0)), Pair(2, Pair(2, 0)), Pair(7, Pair(2, 0))));
+}
+
+TEST(TokenEdits, ABadWordIsForbiddenBehindItsBeginning) {
+  TokenEdits edits(asked({.bad_words = {{TokenId(5)}, {TokenId(7), TokenId(8), TokenId(9)}, {TokenId(8), TokenId(6)}}}),
+                   {});
+  EXPECT_TRUE(edits.follow_text());
+  EXPECT_THAT(row(edits, 0), UnorderedElementsAre(Pair(5, Pair(1, kNever))));
+  EXPECT_TRUE(edits.forbids(TokenId(5), 0));
+  EXPECT_FALSE(edits.forbids(TokenId(9), 0));
+  edits.count(TokenId(7));
+  EXPECT_THAT(row(edits, 1), UnorderedElementsAre(Pair(5, Pair(1, kNever))));
+  edits.count(TokenId(8));
+  EXPECT_THAT(row(edits, 2),
+              UnorderedElementsAre(Pair(5, Pair(1, kNever)), Pair(6, Pair(1, kNever)), Pair(9, Pair(1, kNever))));
+  EXPECT_TRUE(edits.forbids(TokenId(9), 2));
+  edits.count(TokenId(8));
+  EXPECT_THAT(row(edits, 3), UnorderedElementsAre(Pair(5, Pair(1, kNever)), Pair(6, Pair(1, kNever))));
+}
+
+TEST(TokenEdits, BadWordsOfOneTokenNeedNoText) {
+  const TokenEdits edits(asked({.bad_words = {{TokenId(5)}}}), {});
+  EXPECT_FALSE(edits.follow_text());
 }
 
 TEST(TokenEdits, FrequencyAndPresenceAreOfTheOutputAlone) {

@@ -1,0 +1,113 @@
+// Catches: a bad word that comes all the same, or is forbidden where only a part of it came; a token chosen that is not
+// allowed; and a request that gets a forbidden token where none is left.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tessera/engine/engine_test_util.h"
+
+namespace tessera {
+namespace {
+
+using test::request;
+using test::run_one;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class EngineTokenLimits : public test::EngineRuns {};
+INSTANTIATE_TEST_SUITE_P(, EngineTokenLimits, ::testing::Bool(), test::overlap_name);
+
+bool has_sequence(const std::vector<TokenId>& ids, const std::vector<TokenId>& part) {
+  return std::search(ids.begin(), ids.end(), part.begin(), part.end()) != ids.end();
+}
+
+TEST_P(EngineTokenLimits, ABadTokenNeverComes) {
+  const std::unique_ptr<Engine> engine = make();
+  const std::vector<TokenId> plain = run_one(*engine, request(6, 20)).output_ids;
+  Request without = request(6, 20);
+  without.sampling.bad_words = {{plain[3]}};
+  const std::vector<TokenId> ids = run_one(*engine, without).output_ids;
+  EXPECT_THAT(ids, Not(Contains(plain[3])));
+  const auto before = std::find(plain.begin(), plain.end(), plain[3]) - plain.begin();
+  EXPECT_TRUE(std::equal(ids.begin(), ids.begin() + before, plain.begin()));
+}
+
+TEST_P(EngineTokenLimits, OnlyTheLastTokenOfABadSequenceIsForbidden) {
+  const std::unique_ptr<Engine> engine = make();
+  const std::vector<TokenId> plain = run_one(*engine, request(6, 20)).output_ids;
+  Request without = request(6, 20);
+  const std::vector<TokenId> word(plain.begin() + 2, plain.begin() + 5);
+  without.sampling.bad_words = {word};
+  const std::vector<TokenId> ids = run_one(*engine, without).output_ids;
+  EXPECT_FALSE(has_sequence(ids, word));
+  EXPECT_TRUE(std::equal(ids.begin(), ids.begin() + 4, plain.begin())) << "the tokens before the last one are free";
+  EXPECT_NE(ids[4], plain[4]);
+  // One that does not come changes nothing.
+  TokenId absent(0);
+  while (std::find(plain.begin(), plain.end(), absent) != plain.end()) absent = TokenId(absent.value() + 1);
+  without.sampling.bad_words = {{plain[0], plain[1], absent}, {absent, plain[1]}};
+  EXPECT_EQ(run_one(*engine, without).output_ids, plain);
+}
+
+TEST_P(EngineTokenLimits, OnlyAllowedTokensAreChosen) {
+  const std::unique_ptr<Engine> engine = make();
+  const std::vector<TokenId> plain = run_one(*engine, request(6, 20)).output_ids;
+  Request limited = request(6, 20);
+  limited.sampling.allowed_tokens = {TokenId(77), TokenId(31), TokenId(511)};
+  EXPECT_THAT(run_one(*engine, limited).output_ids, Each(::testing::AnyOf(TokenId(77), TokenId(31), TokenId(511))));
+  limited.sampling.temperature = 2;
+  limited.sampling.seed = 3;
+  EXPECT_THAT(run_one(*engine, limited).output_ids, Each(::testing::AnyOf(TokenId(77), TokenId(31), TokenId(511))));
+  // Where those that come are allowed, they come.
+  Request same = request(6, 20);
+  same.sampling.allowed_tokens = plain;
+  EXPECT_EQ(run_one(*engine, same).output_ids, plain);
+}
+
+TEST_P(EngineTokenLimits, OtherRequestsOfTheBatchAreNotLimited) {
+  const std::unique_ptr<Engine> engine = make();
+  const std::vector<TokenId> plain = run_one(*engine, request(6, 12)).output_ids;
+  Request limited = request(6, 12);
+  limited.sampling.allowed_tokens = {TokenId(77)};
+  Request without = request(6, 12);
+  without.sampling.bad_words = {{plain[0], plain[1]}};
+  const std::vector<Request> all = {request(6, 12), limited, without, request(6, 12)};
+  const Result<std::vector<Completion>> done = engine->run(all);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_EQ((*done)[0].output_ids, plain);
+  EXPECT_THAT((*done)[1].output_ids, Each(TokenId(77)));
+  EXPECT_FALSE(has_sequence((*done)[2].output_ids, without.sampling.bad_words[0]));
+  EXPECT_EQ((*done)[3].output_ids, plain);
+}
+
+TEST_P(EngineTokenLimits, WhereNoTokenIsLeftTheRequestFails) {
+  const std::unique_ptr<Engine> engine = make();
+  Request none = request(6, 8);
+  none.sampling.allowed_tokens = {TokenId(77)};
+  none.sampling.bad_words = {{TokenId(77), TokenId(77), TokenId(77)}};
+  const Result<std::vector<Completion>> done = engine->run({&none, 1});
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(done.status().message(), HasSubstr("no token is left to be chosen as output token 2"));
+  EXPECT_EQ(run_one(*engine, request(6, 8)).output_ids.size(), 8u);
+}
+
+TEST(EngineTokenLimitsSubmit, RefusesWhatCannotBeHeldTo) {
+  const std::unique_ptr<Engine> engine = test::make_engine();
+  const auto refusal = [&](const SamplingParams& sampling) {
+    Request bad = request(6, 8);
+    bad.sampling = sampling;
+    return engine->submit(bad).status().message();
+  };
+  EXPECT_THAT(refusal({.bad_words = {{}}}), HasSubstr("a sequence of bad_words has 0 tokens"));
+  EXPECT_THAT(refusal({.bad_words = {{TokenId(1), TokenId(512)}}}), HasSubstr("a token of bad_words has id 512"));
+  EXPECT_THAT(refusal({.bad_words = std::vector(kMaxBadWords + 1, std::vector{TokenId(1)})}),
+              HasSubstr("at most 1024"));
+  EXPECT_THAT(refusal({.allowed_tokens = {TokenId(-1)}}), HasSubstr("an allowed token has id -1"));
+}
+
+}  // namespace
+}  // namespace tessera
