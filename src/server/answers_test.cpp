@@ -77,6 +77,7 @@ TEST(CompletionAnswer, LogprobsOfEchoAndOutputAreColumns) {
   const auto answer = make_completion_answer({.id = "cmpl-1",
                                               .model = "demo",
                                               .logprobs = true,
+                                              .echo_logprobs = true,
                                               .echo = {"Once"},
                                               .prompt_tokens = {1},
                                               .tokenizer = &demo_tokenizer()});

@@ -7,6 +7,7 @@
 
 #include "tessera/server/graph_info.h"
 #include "tessera/server/json_writer.h"
+#include "tessera/server/token_extras.h"
 #include "tessera/server/token_text.h"
 
 namespace tessera {
@@ -25,6 +26,10 @@ struct Choice {
   FinishReason finish = FinishReason::kNone;
   Usage usage{};
   GraphInfo graph_info{};
+  // Of no stream.
+  std::vector<TokenId> ids{};
+  std::vector<TokenLogprobs> prompt_logprobs{};
+  std::vector<float> hidden_states{};
 };
 
 void write_call(JsonWriter& json, const ToolCallDelta& call, bool with_index) {
@@ -45,7 +50,9 @@ class ChatAnswer : public Answer {
     head.key("created").value(unix_time()).key("model").value(style_.model).key("system_fingerprint").null();
     head_ = head.take();
     for (int c = 0; c < style_.n; ++c) {
-      choices_.emplace_back(style_.text).usage.prompt_tokens = style_.prompt_tokens;
+      Choice& choice = choices_.emplace_back(style_.text);
+      choice.usage.prompt_tokens = style_.prompt_tokens;
+      choice.content = style_.echo;
     }
   }
 
@@ -63,9 +70,14 @@ class ChatAnswer : public Answer {
       choice.usage.completion_tokens = std::ssize(end->output_ids);
       choice.usage.cached_tokens = end->cached_tokens;
       choice.graph_info = GraphInfo::of(*end);
+      if (style_.token_ids) choice.ids = std::move(end->output_ids);
+      choice.prompt_logprobs = std::move(end->prompt_logprobs);
+      choice.hidden_states = std::move(end->hidden_states);
     }
     if (style_.stream.stream) append_chunks(index, stream);
   }
+
+  bool has_large_body() const override { return style_.prompt_logprobs || style_.hidden_states; }
 
   std::string last_events() override {
     if (!style_.stream.include_usage) return "";
@@ -88,24 +100,38 @@ class ChatAnswer : public Answer {
         json.value(choice.content);
       }
       json.key("refusal").null();
-      if (!style_.text.reasoning_parser.empty()) json.key("reasoning_content").value_or_null(choice.reasoning);
+      if (!style_.text.reasoning_parser.empty() && style_.include_reasoning)
+        json.key("reasoning_content").value_or_null(choice.reasoning);
       if (choice.has_calls) {
         json.key("tool_calls").array();
         for (const ToolCallDelta& call : choice.calls) write_call(json, call, /*with_index=*/false);
         json.end_array();
       }
       json.end_object();
+      write_extras(json, choice);
       write_end(json, choice);
     }
     json.end_array().key("usage");
     write_usage(json, total());
+    if (style_.prompt_logprobs)
+      write_prompt_logprobs(json.key("prompt_logprobs"), choices_.front().prompt_logprobs, style_.tokenizer);
+    if (style_.token_ids) write_ids(json.key("prompt_token_ids"), style_.prompt_ids);
+    if (style_.prompt_text) json.key("prompt_text").value(*style_.prompt_text);
     if (style_.graph_info) write_graph_infos(json.key("graph_info"), choices_);
     return json.end_object().take();
   }
 
  private:
+  // Of a choice of no stream.
+  void write_extras(JsonWriter& json, const Choice& choice) const {
+    if (style_.token_ids) write_ids(json.key("token_ids"), choice.ids);
+    if (style_.choices_have_prompt_ids) write_ids(json.key("prompt_token_ids"), style_.prompt_ids);
+    if (style_.hidden_states)
+      write_last_hidden_state(json.key("hidden_states"), choice.hidden_states, style_.hidden_size);
+  }
+
   void add(Choice& choice, ChatPieces pieces) const {
-    choice.reasoning += pieces.reasoning;
+    if (style_.include_reasoning) choice.reasoning += pieces.reasoning;
     choice.content += pieces.content;
     choice.has_calls = choice.has_calls || !pieces.calls.empty();
     for (ToolCallDelta& piece : pieces.calls) {
@@ -120,7 +146,7 @@ class ChatAnswer : public Answer {
 
   void write_token(JsonWriter& json, const TokenLogprob& token) const {
     constexpr float kLeast = -9999;  // OpenAI's number for what cannot come
-    json.object().key("token").value(token_text(style_.tokenizer, token.id));
+    json.object().key("token").value(shown_token(style_.tokenizer, token.id, style_.tokens_as_ids));
     json.key("logprob").value(std::max(token.logprob, kLeast)).key("bytes").array();
     for (const char byte : token_bytes(style_.tokenizer, token.id)) json.value(static_cast<unsigned char>(byte));
     json.end_array();

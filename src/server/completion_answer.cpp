@@ -8,6 +8,7 @@
 
 #include "tessera/server/graph_info.h"
 #include "tessera/server/json_writer.h"
+#include "tessera/server/token_extras.h"
 #include "tessera/server/token_text.h"
 
 namespace tessera {
@@ -16,10 +17,10 @@ namespace {
 // OpenAI's column-wise lists.
 class LogprobColumns {
  public:
-  explicit LogprobColumns(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
+  LogprobColumns(const Tokenizer* tokenizer, bool tokens_as_ids) : tokenizer_(tokenizer), as_ids_(tokens_as_ids) {}
 
   void add(const TokenLogprobs& token) {
-    tokens_.value(token_text(tokenizer_, token.token.id));
+    tokens_.value(shown_token(tokenizer_, token.token.id, as_ids_));
     logprobs_.value(token.token.logprob);
     offsets_.value(offset_);
     // A character's first byte is no continuation byte, so that the parts of one count once.
@@ -46,7 +47,7 @@ class LogprobColumns {
     std::set<std::string> seen;
     tops_.object();
     const auto put = [&](const TokenLogprob& one) {
-      const std::string text = token_text(tokenizer_, one.id);
+      const std::string text = shown_token(tokenizer_, one.id, as_ids_);
       if (seen.insert(text).second) tops_.key(text).value(one.logprob);
     };
     for (const TokenLogprob& one : token.top) put(one);
@@ -55,18 +56,21 @@ class LogprobColumns {
   }
 
   const Tokenizer* tokenizer_;
+  bool as_ids_;
   JsonWriter tokens_, logprobs_, tops_, offsets_;
   std::int64_t offset_ = 0;
 };
 
 struct Choice {
-  explicit Choice(const Tokenizer* tokenizer) : columns(tokenizer) {}
+  Choice(const Tokenizer* tokenizer, bool tokens_as_ids) : columns(tokenizer, tokens_as_ids) {}
   std::string text{};  // of no stream: all; of a stream: what the next chunk begins with
   LogprobColumns columns;
   FinishReason finish = FinishReason::kNone;
   std::int64_t tokens = 0;
   std::vector<TokenId> ids{};  // of no stream: all; of a stream: the next chunk's
   GraphInfo graph_info{};
+  std::vector<TokenLogprobs> prompt_logprobs{};
+  std::vector<float> hidden_states{};
 };
 
 class CompletionAnswer : public Answer {
@@ -79,7 +83,7 @@ class CompletionAnswer : public Answer {
     for (std::size_t p = 0; p < style_.prompt_tokens.size(); ++p) {
       usage_.prompt_tokens += style_.prompt_tokens[p];
       for (int c = 0; c < style_.n; ++c) {
-        choices_.emplace_back(style_.tokenizer);
+        choices_.emplace_back(style_.tokenizer, style_.tokens_as_ids);
         if (!style_.echo.empty()) choices_.back().text = style_.echo[p];
       }
     }
@@ -118,10 +122,10 @@ class CompletionAnswer : public Answer {
     return json.end_object().take();
   }
 
-  bool has_large_body() const override { return style_.logprobs; }
+  bool has_large_body() const override { return style_.logprobs || style_.prompt_logprobs || style_.hidden_states; }
 
  private:
-  void add_end(std::size_t index, const Completion& end) {
+  void add_end(std::size_t index, Completion& end) {
     Choice& choice = choices_[index];
     choice.graph_info = GraphInfo::of(end);
     choice.tokens = std::ssize(end.output_ids);
@@ -129,8 +133,12 @@ class CompletionAnswer : public Answer {
     // A prompt's tokens count once, and are found in the cache by its later choices because of the first.
     if (index % static_cast<std::size_t>(style_.n) == 0) usage_.cached_tokens += end.cached_tokens;
     if (style_.stream.stream) return;
-    for (const TokenLogprobs& token : end.prompt_logprobs) choice.columns.add(token);
+    if (style_.echo_logprobs) {
+      for (const TokenLogprobs& token : end.prompt_logprobs) choice.columns.add(token);
+    }
     for (const TokenLogprobs& token : end.output_logprobs) choice.columns.add(token);
+    choice.prompt_logprobs = std::move(end.prompt_logprobs);
+    choice.hidden_states = std::move(end.hidden_states);
   }
 
   void append_chunk(std::size_t index, std::string& stream) {
@@ -162,11 +170,13 @@ class CompletionAnswer : public Answer {
       json.null();
     }
     if (style_.token_ids) {
-      json.key("token_ids").array();
-      for (const TokenId id : choice.ids) json.value(id.value());
-      json.end_array();
+      write_ids(json.key("token_ids"), choice.ids);
       choice.ids.clear();
     }
+    if (style_.prompt_logprobs)
+      write_prompt_logprobs(json.key("prompt_logprobs"), choice.prompt_logprobs, style_.tokenizer);
+    if (style_.hidden_states)
+      write_last_hidden_state(json.key("hidden_states"), choice.hidden_states, style_.hidden_size);
     json.key("finish_reason").value_or_null(finish_reason_name(choice.finish)).end_object();
   }
 

@@ -41,6 +41,7 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
   style.stream = TRY(read_stream_fields(fields));
   const Extras extras = TRY(read_extras(fields, style.stream.stream));
   style.logprobs = extras.logprobs.has_value();
+  style.echo_logprobs = extras.echo && extras.logprobs;
   // Without a tokenizer the answer has only ids.
   style.token_ids = TRY(fields.boolean_or("return_token_ids", model.tokenizer == nullptr));
   Prompts prompts = TRY(read_prompts(fields, "prompt", model));

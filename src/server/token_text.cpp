@@ -20,6 +20,10 @@ std::string token_text(const Tokenizer* tokenizer, TokenId id) {
   return text;
 }
 
+std::string shown_token(const Tokenizer* tokenizer, TokenId id, bool as_id) {
+  return as_id ? "token_id:" + std::to_string(id.value()) : token_text(tokenizer, id);
+}
+
 std::string token_bytes(const Tokenizer* tokenizer, TokenId id) {
   std::string text = token_text(tokenizer, id);
   if (text.find(kReplacement) == std::string::npos) return text;
