@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the Makefile and of check_layers.py, run_tests.py and install_deps.sh on made-up inputs. Catches: a checker
+"""Tests of the Makefile and of check_layers.py, run_tests.py, request_fields.py and install_deps.sh on made-up inputs. Catches: a checker
 that lets a fault pass, a count that hides a crash, an empty program or a failed script, a target that make cannot
 expand, and packages that are installed unannounced."""
 
@@ -15,6 +15,7 @@ import unittest
 TOOLS = pathlib.Path(__file__).parent.resolve()
 sys.path.insert(0, str(TOOLS))
 
+import request_fields  # noqa: E402  (found through the path above)
 import run_tests  # noqa: E402  (found through the path above)
 
 
@@ -201,6 +202,45 @@ class InstallDeps(unittest.TestCase):
         self.assertEqual(self.run_with({}, installed=False, answer="\n")[::2], (1, ""))
         self.assertIn("install", self.run_with({}, installed=False, answer="y\n")[2])
         self.assertIn("install", self.run_with({"CI": "true"}, installed=False, answer="n\n")[2])
+
+
+class RequestFields(unittest.TestCase):
+    SOURCE = """
+class Base(BaseModel):
+    field_names: ClassVar[set] = None
+    _private: int = 1
+    model: str
+class Request(Base):
+    stop: list[str] = []
+    def f(self): local: int = 3
+class Other(BaseModel):
+    other: int
+"""
+    DATA = {"versions": {"openai": "1.0"}, "fields": [
+        {"name": "model", "on": {"chat": "openai vllm", "tokenize": "vllm", "other": ""}, "treatment": "served", "try": 1},
+        {"name": "best_of", "on": {"chat": ""}, "treatment": "checked", "remark": "a|b", "accepted": [1], "try": 1},
+        {"name": "audio", "on": {"chat": "openai"}, "treatment": "refused", "accepted": [False], "try": 1}]}
+
+    def test_fields_are_the_classes_public_members(self):
+        self.assertEqual(request_fields.class_fields(self.SOURCE, ["Base", "Request"]), {"model", "stop"})
+        with self.assertRaisesRegex(LookupError, "no class Nothing"):
+            request_fields.class_fields(self.SOURCE, ["Base", "Nothing"])
+
+    def test_differences_are_named_both_ways(self):
+        known = {("chat", "model"): {"openai"}, ("chat", "audio"): {"openai"}, ("chat", "new"): {"vllm"}}
+        self.assertEqual(request_fields.differences(self.DATA, known),
+                         ["chat: vllm has no model, and the file says it has",
+                          "chat: vllm has new, and the file does not say so",
+                          "tokenize: vllm has no model, and the file says it has"])
+
+    def test_the_table_has_every_row_and_is_written_twice_alike(self):
+        document = f"a\n{request_fields.BEGIN}\nold\n{request_fields.END}\nb\n"
+        made = request_fields.with_table(document, self.DATA)
+        self.assertIn("| `model` | chat: OpenAI, vLLM; tokenize: vLLM; other: – |  |", made)
+        self.assertIn("| `best_of` | chat: – | a\\|b |", made)
+        self.assertIn("| `audio` | chat: OpenAI | accepted: `false` |", made)
+        self.assertNotIn("old", made)
+        self.assertEqual(request_fields.with_table(made, self.DATA), made)
 
 
 if __name__ == "__main__":

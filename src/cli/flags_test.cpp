@@ -71,6 +71,7 @@ const std::vector<Documented>& documented() {
       {{"--tool-call-parser", "hermes"}, kTaken, {"--tool-call-parser", ""}},
       {{"--reasoning-parser", "qwen3"}, kTaken, {"--reasoning-parser", ""}},
       {{"--log-requests"}, kTaken, {"--log-requests=maybe"}},
+      {{"--allow-unknown-fields"}, kTaken, {"--allow-unknown-fields=maybe"}},
       {{"--trust-remote-code"}, kNothing, {"--trust-remote-code=maybe"}},
       {{"--disable-cuda-graph"}, kTaken, {"--disable-cuda-graph=0"}},
       {{"--cuda-graph-max-bs", "16"}, kTaken, {"--cuda-graph-max-bs", "1048577"}},

@@ -44,6 +44,8 @@ class ServeParser final : public CommandParser {
     add.text("--chat-template", "FILE", "instead of the model's own; a file or the template itself",
              options_.server.chat_template);
     add_parser_flags(add);
+    add.flag("--allow-unknown-fields", "in requests: ignored, instead of refused",
+             options_.server.allow_unknown_fields);
     add.value(
         "--metrics-style", "sglang|vllm", "whose names /metrics has (sglang)",
         [this](const std::string& flag, const std::string& text) {

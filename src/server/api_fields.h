@@ -1,5 +1,6 @@
 // Checked access to the members of a request's JSON object. Errors are 400s whose `param` is the field's path and whose
-// message names field, value and what is accepted. A member that is null counts as absent; unknown ones are ignored.
+// message names field, value and what is accepted. A member that is null counts as absent; request_fields.h says which
+// there may be.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,9 @@ class ApiFields {
  public:
   // Borrows `object`. `prefix` stands before each key ("sampling_params.").
   explicit ApiFields(const Json& object, std::string prefix = {})
-      : fields_(object, "request", prefix), prefix_(std::move(prefix)) {}
+      : object_(object), fields_(object, "request", prefix), prefix_(std::move(prefix)) {}
 
+  const Json::Object& members() const { return object_.as_object(); }
   const Json* find(std::string_view key) const { return fields_.find(key); }  // null where absent or null
   std::string param(std::string_view key) const { return prefix_ + std::string(key); }
 
@@ -53,6 +55,7 @@ class ApiFields {
   template <class T>
   ApiResult<T> named(std::string_view key, Result<T> result) const;
 
+  const Json& object_;
   Fields fields_;
   std::string prefix_;
 };

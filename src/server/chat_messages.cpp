@@ -90,6 +90,8 @@ ApiResult<Json> read_message(const ApiFields& message, bool knows_developer) {
   if (std::find(std::begin(kRoles), std::end(kRoles), role) == std::end(kRoles)) {
     return message.wrong("role", "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"");
   }
+  if (message.find("function_call") != nullptr) return message.unsupported("function_call", "none, but \"tool_calls\"");
+  if (message.find("audio") != nullptr) return message.unsupported("audio", "none");
   const bool assistant = role == "assistant";
   Json calls = assistant ? TRY(read_tool_calls(message)) : Json::array();
   const bool has_calls = !calls.as_array().empty();

@@ -3,47 +3,15 @@
 #include <fmt/format.h>
 
 #include "tessera/server/chat_answer.h"
-#include "tessera/server/chat_messages.h"
+#include "tessera/server/chat_prompt.h"
 #include "tessera/server/chat_tools.h"
 #include "tessera/server/generic_tools.h"
 #include "tessera/server/prompts.h"
+#include "tessera/server/request_fields.h"
 #include "tessera/server/sampling_fields.h"
 
 namespace tessera {
 namespace {
-
-ApiResult<Json> read_template_variables(const ApiFields& fields) {
-  const Json* given = TRY(fields.object("chat_template_kwargs"));
-  Json variables = given != nullptr ? *given : Json::object();
-  // These variables are set by other fields of the request and may not be given here.
-  for (const std::string_view name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
-    if (variables.find(name) != nullptr)
-      return fields.wrong("chat_template_kwargs", fmt::format("an object without \"{}\"", name));
-  }
-  if (const auto thinking = TRY(fields.boolean("enable_thinking"))) variables.set("enable_thinking", *thinking);
-  if (const auto effort = TRY(fields.string("reasoning_effort"))) variables.set("reasoning_effort", *effort);
-  return variables;
-}
-
-ApiResult<std::string> render_prompt(const ApiFields& fields, const ServedModel& model, const ToolFields& tools) {
-  Json messages = TRY(read_messages(fields, model.knows_developer));
-  RenderOptions options;
-  options.add_generation_prompt = TRY(fields.boolean_or("add_generation_prompt", true));
-  options.bos_token = model.bos_token;
-  options.eos_token = model.eos_token;
-  options.extra = TRY(read_template_variables(fields));
-  const bool generic = model.tool_call_parser == kGenericToolParser;
-  const bool native = !generic && !tools.tools.is_null();
-  const ChatTemplate& chat = native && model.tool_chat ? *model.tool_chat : *model.chat;
-  if (native) options.tools = tools.tools;
-  if (generic) {
-    const bool shows_system = tools.tools.is_array() && shows_system_message(chat, options);
-    messages = with_generic_tools(messages, tools, shows_system);
-  }
-  Result<std::string> prompt = chat.render(messages, options);
-  if (!prompt.ok()) return invalid_field("messages", prompt.status().message());
-  return *std::move(prompt);
-}
 
 ApiStatus read_logprobs(const ApiFields& fields, LogprobOptions& out) {
   const bool wanted = TRY(fields.boolean_or("logprobs", false));
@@ -53,17 +21,43 @@ ApiStatus read_logprobs(const ApiFields& fields, LogprobOptions& out) {
   return api_ok();
 }
 
+// Of the text of a message that goes on.
+bool is_inside_reasoning(std::string_view begun) {
+  const std::size_t opens = begun.rfind("<think>");
+  const std::size_t closes = begun.rfind("</think>");
+  return opens != std::string_view::npos && (closes == std::string_view::npos || closes < opens);
+}
+bool closes_reasoning(std::string_view begun) {
+  return begun.find("</think>") != std::string_view::npos && !is_inside_reasoning(begun);
+}
+
+// What the answer has of the prompt, and whether it has its reasoning.
+ApiStatus read_answer_extras(const ApiFields& fields, const ChatPrompt& prompt, ChatStyle& out) {
+  out.include_reasoning = TRY(fields.boolean_or("include_reasoning", true));
+  out.token_ids = TRY(fields.boolean_or("return_token_ids", false));
+  const bool ids = TRY(fields.boolean_or("return_prompt_token_ids", false));
+  const bool text = TRY(fields.boolean_or("return_prompt_text", false));
+  if (ids || out.token_ids) out.prompt_ids = prompt.ids;
+  out.choices_have_prompt_ids = ids;
+  if (text) out.prompt_text = prompt.text;
+  for (const std::string_view key : {"return_token_ids", "return_prompt_token_ids", "return_prompt_text"}) {
+    const bool wanted = fields.find(key) != nullptr && fields.find(key)->as_bool();
+    if (wanted && out.stream.stream) return fields.unsupported(key, "false where \"stream\" is true");
+  }
+  return api_ok();
+}
+
 // A grammar holds from the first token on, so that its text has neither reasoning nor calls in the model's own form.
 ApiResult<ChatTextStyle> text_style(const ApiFields& fields, const ServedModel& model, const ToolFields& tools,
-                                    bool constrained, const std::string& prompt) {
+                                    bool constrained, const ChatPrompt& prompt) {
   ChatTextStyle style{.choice = tools.choice, .named = tools.named, .parallel = tools.parallel};
   const bool separate = TRY(fields.boolean_or("separate_reasoning", true));
   if (constrained) {
     if (tools.choice == ToolChoice::kAuto) style.choice = ToolChoice::kNone;
     return style;
   }
-  if (separate) style.reasoning_parser = model.reasoning_parser;
-  style.prompt_opens_reasoning = opens_reasoning(prompt);
+  if (separate && !closes_reasoning(prompt.begun)) style.reasoning_parser = model.reasoning_parser;
+  style.prompt_opens_reasoning = opens_reasoning(prompt.text) || is_inside_reasoning(prompt.begun);
   if (tools.choice == ToolChoice::kAuto) {
     if (model.tool_call_parser.empty()) {
       return unsupported_field(
@@ -103,22 +97,29 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   const Json json = TRY(parse_body(body));
   TRY(model.check_name(json));
   const ApiFields fields(json);
+  TRY(check_request_fields(fields, request_object::kChat, model.allow_unknown_fields));
   const OutputFields output = TRY(read_output_fields(fields, model));
   ToolFields tools = TRY(read_tools(fields));
-  const std::string note = note_of(model, output, tools);
-  if (!model.chat) {
-    return unsupported_field("messages", fmt::format("{}; accepted: /v1/completions, or a server with --chat-template",
-                                                     model.no_chat_reason));
-  }
-  const std::string prompt = TRY(render_prompt(fields, model, tools));
+  // Ids that the request gives instead of messages are not changed: nothing is told of tools in the generic form.
+  const bool renders = fields.find("input_ids") == nullptr;
+  const std::string note = renders ? note_of(model, output, tools) : "";
+  ChatPrompt prompt = TRY(read_chat_prompt(fields, model, tools));
+  TRY(read_truncation(fields, model, output.max_new_tokens)).apply(prompt.ids);
   const std::optional<OutputGrammar> grammar = TRY(read_grammar(output, tools));
 
-  ChatStyle style{.id = make_id("chatcmpl-"), .model = model.name, .n = output.n, .tokenizer = model.tokenizer};
-  style.stream = TRY(read_stream_fields(fields));
+  ChatStyle style{
+      .id = TRY(read_answer_id(fields, "chatcmpl-")), .model = model.name, .n = output.n, .tokenizer = model.tokenizer};
+  style.stream = TRY(read_stream_fields(fields, model.allow_unknown_fields));
+  const TokenExtras extras = TRY(read_token_extras(fields, style.stream.stream));
   style.graph_info = output.return_graph_info;
   style.text = TRY(text_style(fields, model, tools, grammar.has_value(), prompt));
-  std::vector<TokenId> ids = TRY(model.encode(prompt, /*add_special_tokens=*/false, "messages"));
-  Request request{.prompt = std::move(ids),
+  TRY(read_answer_extras(fields, prompt, style));
+  style.echo = std::move(prompt.echo);
+  style.tokens_as_ids = extras.tokens_as_ids;
+  style.prompt_logprobs = extras.prompt_logprobs.has_value();
+  style.hidden_states = extras.hidden_states;
+  style.hidden_size = model.hidden_size;
+  Request request{.prompt = std::move(prompt.ids),
                   .sampling = output.sampling,
                   .stop = output.stop,
                   .return_graph_info = output.return_graph_info,
@@ -127,9 +128,11 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
                   .timeout_s = output.timeout_s};
   TRY(read_logprobs(fields, request.logprobs));
   style.logprobs = request.logprobs.output.has_value();
+  request.logprobs.prompt = extras.prompt_logprobs;
+  request.return_hidden_states = extras.hidden_states;
   TRY(model.set_length(request, output.max_new_tokens, model.context_length, "messages"));
   TRY(check_fan_out({request.prompt}, output.n, "n"));
-  request.grammar = TRY(compile_grammar(grammar, model));
+  request.grammar = TRY(compile_grammar(grammar, output, model));
   // Some models mark their calls with special tokens.
   if (style.text.choice == ToolChoice::kAuto) request.skip_special_tokens = false;
   style.prompt_tokens = std::ssize(request.prompt);

@@ -4,6 +4,7 @@
 
 #include "tessera/server/completion_answer.h"
 #include "tessera/server/prompts.h"
+#include "tessera/server/request_fields.h"
 #include "tessera/server/sampling_fields.h"
 
 namespace tessera {
@@ -12,20 +13,23 @@ namespace {
 constexpr std::int64_t kDefaultTokens = 16;  // as OpenAI's
 
 struct Extras {
+  TokenExtras tokens{};
   bool echo = false;
   std::optional<int> logprobs;  // how many of the most probable tokens
 };
 
 ApiResult<Extras> read_extras(const ApiFields& fields, bool stream) {
   Extras extras;
-  if (const Json* suffix = fields.find("suffix"); suffix != nullptr && *suffix != Json("")) {
-    return fields.unsupported("suffix", "none");
-  }
   extras.echo = TRY(fields.boolean_or("echo", false));
   const std::optional<std::int64_t> top = TRY(fields.integer("logprobs", 0, kMaxTopLogprobs));
   if (top) extras.logprobs = static_cast<int>(*top);
   if (extras.echo && extras.logprobs && stream) {
     return fields.unsupported("logprobs", "none where \"echo\" and \"stream\" are true");
+  }
+  extras.tokens = TRY(read_token_extras(fields, stream));
+  const bool both = extras.echo && extras.logprobs && extras.tokens.prompt_logprobs;
+  if (both && extras.tokens.prompt_logprobs != extras.logprobs) {
+    return fields.unsupported("prompt_logprobs", "the value of \"logprobs\" where \"echo\" is true");
   }
   return extras;
 }
@@ -36,15 +40,24 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
   const Json json = TRY(parse_body(body));
   TRY(model.check_name(json));
   const ApiFields fields(json);
+  TRY(check_request_fields(fields, request_object::kCompletions, model.allow_unknown_fields));
   const OutputFields output = TRY(read_output_fields(fields, model));
-  CompletionStyle style{.id = make_id("cmpl-"), .model = model.name, .n = output.n, .tokenizer = model.tokenizer};
-  style.stream = TRY(read_stream_fields(fields));
+  CompletionStyle style{
+      .id = TRY(read_answer_id(fields, "cmpl-")), .model = model.name, .n = output.n, .tokenizer = model.tokenizer};
+  style.stream = TRY(read_stream_fields(fields, model.allow_unknown_fields));
   const Extras extras = TRY(read_extras(fields, style.stream.stream));
   style.logprobs = extras.logprobs.has_value();
-  style.echo_logprobs = extras.echo && extras.logprobs;
   // Without a tokenizer the answer has only ids.
   style.token_ids = TRY(fields.boolean_or("return_token_ids", model.tokenizer == nullptr));
-  Prompts prompts = TRY(read_prompts(fields, "prompt", model));
+  style.tokens_as_ids = extras.tokens.tokens_as_ids;
+  style.echo_logprobs = extras.echo && extras.logprobs;
+  style.prompt_logprobs = extras.tokens.prompt_logprobs.has_value();
+  style.hidden_states = extras.tokens.hidden_states;
+  style.hidden_size = model.hidden_size;
+  const bool add_special = TRY(fields.boolean_or("add_special_tokens", true));
+  Prompts prompts = TRY(read_prompts(fields, "prompt", model, add_special));
+  const Truncation truncation = TRY(read_truncation(fields, model, output.max_new_tokens));
+  for (std::vector<TokenId>& prompt : prompts.ids) truncation.apply(prompt);
   TRY(check_fan_out(prompts.ids, output.n, "prompt"));
 
   ApiJob job{.id = style.id, .stream = style.stream.stream};
@@ -56,8 +69,10 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
                   .priority = output.priority,
                   .timeout_s = output.timeout_s};
   request.logprobs.output = extras.logprobs;
-  if (extras.echo) request.logprobs.prompt = extras.logprobs;
-  request.grammar = TRY(compile_grammar(output.grammar, model));
+  request.logprobs.prompt = extras.tokens.prompt_logprobs;
+  if (extras.echo && extras.logprobs) request.logprobs.prompt = extras.logprobs;
+  request.return_hidden_states = extras.tokens.hidden_states;
+  request.grammar = TRY(compile_grammar(output.grammar, output, model));
   for (std::vector<TokenId>& prompt : prompts.ids) {
     request.prompt = std::move(prompt);
     TRY(model.set_length(request, output.max_new_tokens, kDefaultTokens, "prompt"));

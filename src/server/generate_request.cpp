@@ -6,6 +6,7 @@
 
 #include "tessera/server/generate_answer.h"
 #include "tessera/server/prompts.h"
+#include "tessera/server/request_fields.h"
 #include "tessera/server/sampling_fields.h"
 
 namespace tessera {
@@ -70,7 +71,7 @@ ApiResult<Inputs> read_inputs(const ApiFields& fields, const ServedModel& model)
   }
   if (given[0] == "input_embeds") return read_embeds(fields, model);
   Inputs inputs;
-  inputs.prompts = TRY(read_prompts(fields, given[0], model));
+  inputs.prompts = TRY(read_prompts(fields, given[0], model, /*add_special_tokens=*/true));
   return inputs;
 }
 
@@ -113,6 +114,7 @@ ApiResult<LogprobFields> read_logprobs(const ApiFields& fields, Request& request
 ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
   const ApiFields fields(json);
+  TRY(check_request_fields(fields, request_object::kGenerate, model.allow_unknown_fields));
   Inputs inputs = TRY(read_inputs(fields, model));
   const std::size_t count = inputs.prompts.ids.size();
   GenerateStyle style{.tokenizer = model.tokenizer, .hidden_size = model.hidden_size};
@@ -131,7 +133,9 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
     const ApiFields own(own_json);
     const Json* given = TRY(own.object("sampling_params"));
     const Json sampling = given != nullptr ? *given : Json::object();
-    const OutputFields output = TRY(read_output_fields(ApiFields(sampling, "sampling_params."), model));
+    const ApiFields sampling_fields(sampling, "sampling_params.");
+    TRY(check_request_fields(sampling_fields, request_object::kSamplingParams, model.allow_unknown_fields));
+    const OutputFields output = TRY(read_output_fields(sampling_fields, model));
     if (i == 0) TRY(check_fan_out(inputs.prompts.ids, output.n, param));
     if (output.n > 1 && !inputs.embeds.empty()) {
       return unsupported_field("sampling_params.n", "\"n\" is more than 1; accepted with \"input_embeds\": 1");
@@ -147,7 +151,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
     if (!inputs.embeds.empty()) request.input_embeds = std::move(inputs.embeds[i]);
     const LogprobFields logprobs = TRY(read_logprobs(own, request));
     request.return_hidden_states = TRY(own.boolean_or("return_hidden_states", false));
-    request.grammar = TRY(compile_grammar(output.grammar, model));
+    request.grammar = TRY(compile_grammar(output.grammar, output, model));
 
     std::string id = TRY(own.string("rid")).value_or(count == 1 ? job.id : make_id(""));
     style.list = style.list || output.n > 1;

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <span>
 #include <utility>
+
+#include "tessera/server/request_fields.h"
 
 namespace tessera {
 namespace {
@@ -45,32 +49,98 @@ ApiResult<std::optional<OutputGrammar>> read_response_format(const ApiFields& fi
   return std::optional(std::move(grammar));
 }
 
+// A text as EBNF writes it.
+std::string ebnf_literal(std::string_view text) {
+  std::string literal = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      literal += '\\';
+      literal += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      literal += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      literal += c;
+    }
+  }
+  return literal + '"';
+}
+
+// One of several texts, as EBNF.
+ApiResult<std::string> choice_grammar(const ApiFields& fields, std::string_view key) {
+  constexpr std::string_view kAccepted = "a list of strings, none of them empty";
+  const Json* list = fields.find(key);
+  if (!list->is_array() || list->as_array().empty()) return fields.wrong(key, kAccepted);
+  std::string grammar = "root ::=";
+  for (const Json& text : list->as_array()) {
+    if (!text.is_string() || text.as_string().empty()) return fields.wrong(key, kAccepted);
+    grammar += &text == &list->as_array().front() ? " " : " | ";
+    grammar += ebnf_literal(text.as_string());
+  }
+  return grammar;
+}
+
+enum class Form : std::uint8_t { kSchema, kRegex, kEbnf, kChoice, kAnyObject };
+
+struct Key {
+  std::string_view name;
+  Form form;
+};
+
+// What `key` asks for; it has a value. None where that is false.
+ApiResult<std::optional<OutputGrammar>> read_key(const ApiFields& fields, const Key& key) {
+  GrammarSpec spec;
+  switch (key.form) {
+    case Form::kSchema: spec = {.kind = Kind::kJsonSchema, .text = TRY(schema_text(fields, key.name))}; break;
+    case Form::kRegex: spec = {.kind = Kind::kRegex, .text = *TRY(fields.string(key.name))}; break;
+    case Form::kEbnf: spec = {.kind = Kind::kEbnf, .text = *TRY(fields.string(key.name))}; break;
+    case Form::kChoice: spec = {.kind = Kind::kEbnf, .text = TRY(choice_grammar(fields, key.name))}; break;
+    case Form::kAnyObject:
+      if (!*TRY(fields.boolean(key.name))) return std::optional<OutputGrammar>();
+      spec = {.kind = Kind::kJsonObject, .text = {}};
+      break;
+  }
+  return std::optional(OutputGrammar{.spec = std::move(spec), .param = fields.param(key.name)});
+}
+
+// Puts what `keys` ask for into `grammar`, which has at most one.
+ApiStatus read_keys(const ApiFields& fields, std::span<const Key> keys, std::optional<OutputGrammar>& grammar) {
+  for (const Key& key : keys) {
+    if (fields.find(key.name) == nullptr) continue;
+    std::optional<OutputGrammar> asked = TRY(read_key(fields, key));
+    if (!asked) continue;
+    if (grammar) {
+      return invalid_field(asked->param,
+                           fmt::format("\"{}\" and \"{}\" both constrain the output; accepted: one of them",
+                                       grammar->param, asked->param));
+    }
+    grammar = std::move(asked);
+  }
+  return api_ok();
+}
+
 }  // namespace
 
-ApiResult<std::optional<OutputGrammar>> read_output_grammar(const ApiFields& fields) {
-  constexpr std::pair<std::string_view, Kind> kKeys[] = {
-      {"json_schema", Kind::kJsonSchema},
-      {"guided_json", Kind::kJsonSchema},
-      {"regex", Kind::kRegex},
-      {"guided_regex", Kind::kRegex},
-      {"ebnf", Kind::kEbnf},
-      {"guided_grammar", Kind::kEbnf},
+ApiResult<std::optional<OutputGrammar>> read_output_grammar(const ApiFields& fields, bool ignore_unknown) {
+  static constexpr Key kKeys[] = {
+      {"json_schema", Form::kSchema},   {"guided_json", Form::kSchema}, {"regex", Form::kRegex},
+      {"guided_regex", Form::kRegex},   {"ebnf", Form::kEbnf},          {"guided_grammar", Form::kEbnf},
+      {"guided_choice", Form::kChoice},
+  };
+  static constexpr Key kStructuredKeys[] = {
+      {"json", Form::kSchema},   {"regex", Form::kRegex},           {"grammar", Form::kEbnf},
+      {"choice", Form::kChoice}, {"json_object", Form::kAnyObject},
   };
   std::optional<OutputGrammar> grammar = TRY(read_response_format(fields));
-  for (const auto& [key, kind] : kKeys) {
-    if (fields.find(key) == nullptr) continue;
-    if (grammar) {
-      return invalid_field(fields.param(key),
-                           fmt::format("\"{}\" and \"{}\" both constrain the output; accepted: one of them",
-                                       grammar->param, fields.param(key)));
-    }
-    std::string text;
-    if (kind == Kind::kJsonSchema) {
-      text = TRY(schema_text(fields, key));
-    } else {
-      text = *TRY(fields.string(key));
-    }
-    grammar = OutputGrammar{.spec = {.kind = kind, .text = std::move(text)}, .param = fields.param(key)};
+  TRY(read_keys(fields, kKeys, grammar));
+  const Json* structured = TRY(fields.object("structured_outputs"));
+  if (structured == nullptr) return grammar;
+  const ApiFields inner(*structured, fields.param("structured_outputs") + ".");
+  TRY(check_request_fields(inner, request_object::kStructuredOutputs, ignore_unknown));
+  const bool free_before = !grammar.has_value();
+  TRY(read_keys(inner, kStructuredKeys, grammar));
+  if (free_before && !grammar) {
+    return fields.wrong("structured_outputs",
+                        "an object with one of json, regex, choice, grammar and json_object: true");
   }
   return grammar;
 }

@@ -14,7 +14,8 @@ constexpr std::string_view kAccepted = "a string, a list of token ids, or a list
 
 }  // namespace
 
-ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, const ServedModel& model) {
+ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, const ServedModel& model,
+                                bool add_special_tokens) {
   const std::string param = fields.param(key);
   const auto ids_of = [&](const Json& json) -> ApiResult<std::vector<TokenId>> {
     std::vector<TokenId> ids;
@@ -31,7 +32,7 @@ ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, c
   const Json* value = fields.find(key);
   Prompts prompts;
   if (value != nullptr && value->is_string()) {
-    prompts.ids.push_back(TRY(model.encode(value->as_string(), /*add_special_tokens=*/true, param)));
+    prompts.ids.push_back(TRY(model.encode(value->as_string(), add_special_tokens, param)));
     return prompts;
   }
   if (value == nullptr || !value->is_array() || value->as_array().empty()) return fields.wrong(key, kAccepted);
@@ -43,7 +44,7 @@ ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, c
   prompts.batch = true;
   for (const Json& prompt : value->as_array()) {
     if (prompt.is_string()) {
-      prompts.ids.push_back(TRY(model.encode(prompt.as_string(), /*add_special_tokens=*/true, param)));
+      prompts.ids.push_back(TRY(model.encode(prompt.as_string(), add_special_tokens, param)));
     } else if (prompt.is_array()) {
       prompts.ids.push_back(TRY(ids_of(prompt)));
     } else {
@@ -51,6 +52,29 @@ ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, c
     }
   }
   return prompts;
+}
+
+void Truncation::apply(std::vector<TokenId>& prompt) const {
+  if (!most || std::ssize(prompt) <= *most) return;
+  const auto cut = static_cast<std::ptrdiff_t>(std::ssize(prompt) - *most);
+  if (keeps_first) {
+    prompt.erase(prompt.end() - cut, prompt.end());
+  } else {
+    prompt.erase(prompt.begin(), prompt.begin() + cut);
+  }
+}
+
+ApiResult<Truncation> read_truncation(const ApiFields& fields, const ServedModel& model,
+                                      std::optional<std::int64_t> asked) {
+  Truncation out;
+  const std::optional<std::string> side = TRY(fields.string("truncation_side"));
+  if (side && *side != "left" && *side != "right") return fields.wrong("truncation_side", R"("left" or "right")");
+  out.keeps_first = side == "right";
+  out.most = TRY(fields.integer("truncate_prompt_tokens", -1, model.context_length));
+  if (out.most == 0) return fields.wrong("truncate_prompt_tokens", fmt::format("-1 or 1 to {}", model.context_length));
+  if (out.most == -1)
+    out.most = std::max<std::int64_t>(model.context_length - std::max<std::int64_t>(asked.value_or(1), 1), 1);
+  return out;
 }
 
 ApiStatus check_fan_out(const std::vector<std::vector<TokenId>>& prompts, int n, const std::string& param) {

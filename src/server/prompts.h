@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +17,20 @@ struct Prompts {
   bool batch = false;  // the request gave a list of prompts, even a list of one
 };
 
-// Of `key`: a string, a list of strings, a list of ids or a list of lists of ids; not empty.
-ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, const ServedModel& model);
+// Of `key`: a string, a list of strings, a list of ids or a list of lists of ids; not empty. Texts get the tokens that
+// the tokenizer puts around them where `add_special_tokens`.
+ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, const ServedModel& model,
+                                bool add_special_tokens);
+
+// vLLM's truncate_prompt_tokens and truncation_side: what is kept of a prompt that is longer.
+struct Truncation {
+  std::optional<std::int64_t> most{};  // tokens; none: all
+  bool keeps_first = false;            // and not the last ones
+  void apply(std::vector<TokenId>& prompt) const;
+};
+// `asked`: how many tokens are to follow; -1 leaves room in the context for them, or for one.
+ApiResult<Truncation> read_truncation(const ApiFields& fields, const ServedModel& model,
+                                      std::optional<std::int64_t> asked);
 
 // 400 where prompts × n requests, or the tokens that they hold, are more than one HTTP request may ask for.
 ApiStatus check_fan_out(const std::vector<std::vector<TokenId>>& prompts, int n, const std::string& param);

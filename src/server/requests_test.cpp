@@ -36,7 +36,7 @@ TEST(Requests, SamplingFieldsReachTheEngine) {
       "min_p": 0.125, "repetition_penalty": 1.5, "frequency_penalty": -1, "presence_penalty": 2, "seed": -3,
       "logit_bias": {"5": -100, "6": 1.5}, "max_tokens": 9, "min_tokens": 2, "stop": ["x", "y"],
       "stop_token_ids": [4], "ignore_eos": true, "include_stop_str_in_output": true, "skip_special_tokens": false,
-      "priority": -4, "timeout_s": 2.5, "logprobs": 3, "n": 2, "best_of": 2, "user": "me", "unknown": {"a": []}})");
+      "priority": -4, "timeout_s": 2.5, "logprobs": 3, "n": 2, "best_of": 2, "user": "me"})");
   ASSERT_THAT(job.requests, SizeIs(2));
   const Request& request = job.requests[1];
   EXPECT_EQ(request.sampling.temperature, 0.5);

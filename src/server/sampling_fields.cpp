@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <random>
+
+#include "tessera/server/api_job.h"
 
 namespace tessera {
 namespace {
@@ -17,16 +20,6 @@ std::int64_t draw_seed() {
   thread_local std::mt19937_64 random((static_cast<std::uint64_t>(std::random_device{}()) << 32) |
                                       std::random_device{}());
   return static_cast<std::int64_t>(random() >> 11);  // 53 bits: exact in JavaScript
-}
-
-// Fields that are not supported and would change the answer. Values that ask for the default are accepted.
-ApiStatus refuse_unserved(const ApiFields& fields) {
-  for (const std::string_view key :
-       {"stop_regex", "structural_tag", "custom_logit_processor", "lora_path", "guided_choice", "logits_processors"}) {
-    if (fields.find(key) != nullptr) return fields.unsupported(key, "none");
-  }
-  if (TRY(fields.boolean_or("use_beam_search", false))) return fields.unsupported("use_beam_search", "false");
-  return api_ok();
 }
 
 ApiStatus read_choice_of_token(const ApiFields& fields, const GenerationConfig& defaults, SamplingParams& out) {
@@ -74,6 +67,42 @@ ApiStatus read_logit_bias(const ApiFields& fields, std::int64_t vocab_size, Samp
   return api_ok();
 }
 
+// Each word both as it is and with a space before it, which are different tokens in most vocabularies.
+ApiStatus read_bad_words(const ApiFields& fields, const ServedModel& model, SamplingParams& out) {
+  const std::vector<std::string> words = TRY(fields.strings("bad_words"));
+  if (words.empty()) return api_ok();
+  if (model.tokenizer == nullptr)
+    return fields.unsupported("bad_words", "none, as the model was loaded without a tokenizer");
+  const std::string param = fields.param("bad_words");
+  for (const std::string& word : words) {
+    const std::size_t begin = word.find_first_not_of(' ');
+    if (begin == std::string::npos) return fields.wrong("bad_words", "strings that are not blank");
+    for (const char* const before : {"", " "}) {
+      std::vector<TokenId> ids = TRY(model.encode(before + word.substr(begin), /*add_special_tokens=*/false, param));
+      if (ids.size() > kMaxBadWordTokens) {
+        return fields.wrong("bad_words", fmt::format("strings of at most {} tokens", kMaxBadWordTokens));
+      }
+      const bool known = std::find(out.bad_words.begin(), out.bad_words.end(), ids) != out.bad_words.end();
+      if (!ids.empty() && !known) out.bad_words.push_back(std::move(ids));
+    }
+  }
+  if (out.bad_words.size() > kMaxBadWords) {
+    return fields.wrong("bad_words", fmt::format("strings that come to at most {} sequences of tokens, each with and "
+                                                 "without a space before it",
+                                                 kMaxBadWords));
+  }
+  return api_ok();
+}
+
+ApiStatus read_token_limits(const ApiFields& fields, const ServedModel& model, SamplingParams& out) {
+  TRY(read_bad_words(fields, model, out));
+  out.allowed_tokens = TRY(fields.token_ids("allowed_token_ids", model.vocab_size));
+  if (fields.find("allowed_token_ids") != nullptr && out.allowed_tokens.empty()) {
+    return fields.wrong("allowed_token_ids", fmt::format("at least one token id in [0, {}]", model.vocab_size - 1));
+  }
+  return api_ok();
+}
+
 ApiStatus read_stops(const ApiFields& fields, const ServedModel& model, OutputFields& out) {
   // The names in the order of their rank.
   for (const std::string_view key : {"max_completion_tokens", "max_tokens", "max_new_tokens"}) {
@@ -109,14 +138,14 @@ ApiStatus read_stops(const ApiFields& fields, const ServedModel& model, OutputFi
 
 ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const ServedModel& model) {
   OutputFields out;
-  TRY(refuse_unserved(fields));
   TRY(read_choice_of_token(fields, model.generation, out.sampling));
   TRY(read_logit_bias(fields, model.vocab_size, out.sampling));
+  TRY(read_token_limits(fields, model, out.sampling));
   TRY(read_stops(fields, model, out));
   if (const auto v = TRY(fields.integer("n", 1, kMaxChoices))) out.n = static_cast<int>(*v);
   const std::optional<std::int64_t> best_of = TRY(fields.integer("best_of", 1, kMaxChoices));
   if (best_of && *best_of != out.n) return fields.unsupported("best_of", "the value of \"n\"");
-  out.grammar = TRY(read_output_grammar(fields));
+  out.grammar = TRY(read_output_grammar(fields, model.allow_unknown_fields));
   out.skip_special_tokens = TRY(fields.boolean_or("skip_special_tokens", true));
   if (const auto v = TRY(fields.integer("priority", -kMaxInt, kMaxInt))) out.priority = *v;
   if (const auto v = TRY(fields.number("timeout_s", 0, kMaxTimeout))) out.timeout_s = *v;
@@ -125,8 +154,13 @@ ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const Served
 }
 
 ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
-                                                          const ServedModel& model) {
+                                                          const OutputFields& output, const ServedModel& model) {
   if (!grammar) return std::shared_ptr<const Grammar>();
+  if (!output.sampling.allowed_tokens.empty()) {
+    return invalid_field(grammar->param, fmt::format("\"allowed_token_ids\" and \"{}\" both constrain the output; "
+                                                     "accepted: one of them",
+                                                     grammar->param));
+  }
   if (model.grammars == nullptr) {
     return unsupported_field(grammar->param,
                              "this server cannot constrain its output: it has no grammars, or no tokenizer");
@@ -137,6 +171,38 @@ ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<Ou
     return unsupported_field(grammar->param, compiled.status().message());
   }
   return api_error(compiled.status(), grammar->param);
+}
+
+ApiResult<std::string> read_answer_id(const ApiFields& fields, std::string_view prefix) {
+  constexpr std::size_t kMaxIdBytes = 256;
+  const std::optional<std::string> request_id = TRY(fields.string("request_id"));
+  const std::optional<std::string> rid = TRY(fields.string("rid"));
+  if (request_id && rid) return fields.unsupported("rid", "none beside \"request_id\"");
+  if (!request_id && !rid) return make_id(prefix);
+  const std::string& given = request_id ? *request_id : *rid;
+  if (given.empty() || given.size() > kMaxIdBytes) {
+    return fields.wrong(request_id ? "request_id" : "rid", fmt::format("a string of 1 to {} bytes", kMaxIdBytes));
+  }
+  return request_id ? std::string(prefix) + given : given;
+}
+
+ApiResult<TokenExtras> read_token_extras(const ApiFields& fields, bool stream) {
+  TokenExtras out;
+  const std::optional<std::int64_t> top = TRY(fields.integer("prompt_logprobs", 0, kMaxTopLogprobs));
+  if (top) out.prompt_logprobs = static_cast<int>(*top);
+  const Json* states = fields.find("return_hidden_states");
+  if (states != nullptr && *states == Json("last")) {
+    out.hidden_states = true;
+  } else if (states != nullptr) {
+    if (!states->is_bool()) return fields.wrong("return_hidden_states", "true, false or \"last\"");
+    out.hidden_states = states->as_bool();
+  }
+  if (stream && top) return fields.unsupported("prompt_logprobs", "none where \"stream\" is true");
+  if (stream && out.hidden_states) {
+    return fields.unsupported("return_hidden_states", "false where \"stream\" is true");
+  }
+  out.tokens_as_ids = TRY(fields.boolean_or("return_tokens_as_token_ids", false));
+  return out;
 }
 
 void append_choices(const OutputFields& output, const Request& request, std::vector<Request>& requests) {

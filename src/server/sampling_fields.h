@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "tessera/engine/request.h"
 #include "tessera/server/api_fields.h"
@@ -29,9 +32,20 @@ struct OutputFields {
 // A field that the request leaves out comes from the model's generation_config.json, then from OpenAI's defaults.
 ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const ServedModel& model);
 
-// The compiled grammar; null where none is wanted.
+// The compiled grammar; null where none is wanted. Refused where `output` names allowed tokens.
 ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
-                                                          const ServedModel& model);
+                                                          const OutputFields& output, const ServedModel& model);
+
+// The answer's id: the one that request_id (behind `prefix`) or rid (as it is) asks for, or a new one.
+ApiResult<std::string> read_answer_id(const ApiFields& fields, std::string_view prefix);
+
+// prompt_logprobs, return_hidden_states (true or "last") and return_tokens_as_token_ids of OpenAI's routes.
+struct TokenExtras {
+  std::optional<int> prompt_logprobs{};
+  bool hidden_states = false;
+  bool tokens_as_ids = false;
+};
+ApiResult<TokenExtras> read_token_extras(const ApiFields& fields, bool stream);
 
 // Appends the n requests of one prompt.
 void append_choices(const OutputFields& output, const Request& request, std::vector<Request>& requests);

@@ -34,6 +34,7 @@ struct ServedModel {
   std::string eos_token{};
   std::string tool_call_parser{};               // "generic": server/generic_tools.h; "": tools are refused
   std::string reasoning_parser{};               // "": none
+  bool allow_unknown_fields = false;            // in requests: ignored
   std::string no_chat_reason{};                 // where there is no chat template
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
 

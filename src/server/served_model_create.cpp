@@ -87,6 +87,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.path = engine.options().model_path;
   model.name = options.served_model_name.empty() ? model.path : options.served_model_name;
   model.created = unix_time();
+  model.allow_unknown_fields = options.allow_unknown_fields;
   model.tokenizer = engine.tokenizer();
   model.vocab_size = engine.config().vocab_size;
   model.context_length = engine.max_request_tokens();

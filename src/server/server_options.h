@@ -17,6 +17,7 @@ struct ServerOptions {
   std::string tool_call_parser{};        // "": guessed from the template, or generic; "none": tools are refused
   std::string reasoning_parser{};        // "": guessed from the template; "none": reasoning is content
   std::string metrics_style = "sglang";  // whose names /metrics has, or "vllm"
+  bool allow_unknown_fields = false;     // in requests: ignored
   bool log_requests = false;             // one line each
 };
 

@@ -4,6 +4,7 @@
 
 #include "tessera/server/api_fields.h"
 #include "tessera/server/json_writer.h"
+#include "tessera/server/request_fields.h"
 
 namespace tessera {
 namespace {
@@ -51,6 +52,8 @@ std::string model_info_body(const ServedModel& model) {
 ApiResult<std::string> tokenize_body(const ServedModel& model, std::string_view body) {
   const Json request = TRY(parse_body(body));
   const ApiFields fields(request);
+  TRY(check_request_fields(fields, request_object::kTokenize, model.allow_unknown_fields));
+  TRY(model.check_name(request));
   TRY(need_tokenizer(model, "prompt"));
   const std::optional<std::string> prompt = TRY(fields.string("prompt"));
   if (!prompt) return fields.wrong("prompt", "a string");
@@ -58,14 +61,22 @@ ApiResult<std::string> tokenize_body(const ServedModel& model, std::string_view 
   const std::vector<TokenId> ids = TRY(model.encode(*prompt, add_special, "prompt"));
   JsonWriter json;
   json.object().key("tokens").array();
-  for (const TokenId id : ids) json.value(static_cast<std::int64_t>(id.value()));
-  json.end_array().key("count").value(ids.size()).key("max_model_len").value(model.context_length);
+  for (const TokenId id : ids) json.value(id.value());
+  json.end_array();
+  if (TRY(fields.boolean_or("return_token_strs", false))) {
+    json.key("token_strs").array();
+    for (const TokenId id : ids) json.value(model.tokenizer->id_to_token(id).value_or(""));
+    json.end_array();
+  }
+  json.key("count").value(ids.size()).key("max_model_len").value(model.context_length);
   return json.end_object().take();
 }
 
 ApiResult<std::string> detokenize_body(const ServedModel& model, std::string_view body) {
   const Json request = TRY(parse_body(body));
   const ApiFields fields(request);
+  TRY(check_request_fields(fields, request_object::kDetokenize, model.allow_unknown_fields));
+  TRY(model.check_name(request));
   TRY(need_tokenizer(model, "tokens"));
   if (TRY(fields.array("tokens")) == nullptr) return fields.wrong("tokens", "a list of token ids");
   const std::vector<TokenId> ids = TRY(fields.token_ids("tokens", model.vocab_size));

@@ -15,7 +15,8 @@ std::string models_body(const ServedModel& model);
 ApiResult<std::string> model_body(const ServedModel& model, std::string_view id);
 // GET /get_model_info
 std::string model_info_body(const ServedModel& model);
-// POST /tokenize: {"prompt", "add_special_tokens"} to {"tokens", "count", "max_model_len"}
+// POST /tokenize: {"prompt", "add_special_tokens", "return_token_strs"} to {"tokens", "count", "max_model_len"}, and
+// "token_strs"
 ApiResult<std::string> tokenize_body(const ServedModel& model, std::string_view body);
 // POST /detokenize: {"tokens", "skip_special_tokens"} to {"prompt"}
 ApiResult<std::string> detokenize_body(const ServedModel& model, std::string_view body);

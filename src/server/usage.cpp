@@ -1,5 +1,7 @@
 #include "tessera/server/usage.h"
 
+#include "tessera/server/request_fields.h"
+
 namespace tessera {
 
 void write_usage(JsonWriter& json, const Usage& usage) {
@@ -11,13 +13,14 @@ void write_usage(JsonWriter& json, const Usage& usage) {
   json.end_object();
 }
 
-ApiResult<StreamFields> read_stream_fields(const ApiFields& fields) {
+ApiResult<StreamFields> read_stream_fields(const ApiFields& fields, bool ignore_unknown) {
   StreamFields out;
   out.stream = TRY(fields.boolean_or("stream", false));
   const Json* options = TRY(fields.object("stream_options"));
   if (options == nullptr) return out;
   if (!out.stream) return fields.wrong("stream_options", "none where \"stream\" is not true");
   const ApiFields inner(*options, "stream_options.");
+  TRY(check_request_fields(inner, request_object::kStreamOptions, ignore_unknown));
   out.include_usage = TRY(inner.boolean_or("include_usage", false));
   out.continuous_usage_stats = TRY(inner.boolean_or("continuous_usage_stats", false));
   return out;

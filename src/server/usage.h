@@ -24,6 +24,7 @@ struct StreamFields {
   bool include_usage = false;           // an event of its own before the end
   bool continuous_usage_stats = false;  // with every event
 };
-ApiResult<StreamFields> read_stream_fields(const ApiFields& fields);
+// Members of stream_options that are not known are refused, or ignored.
+ApiResult<StreamFields> read_stream_fields(const ApiFields& fields, bool ignore_unknown);
 
 }  // namespace tessera

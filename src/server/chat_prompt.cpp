@@ -1,0 +1,164 @@
+#include "tessera/server/chat_prompt.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "tessera/server/chat_messages.h"
+#include "tessera/server/generic_tools.h"
+#include "tessera/server/prompts.h"
+
+namespace tessera {
+namespace {
+
+// Stands behind the text of a message that goes on, and is where the rendered prompt is cut: as apply_chat_template of
+// Hugging Face does it. Templates that trim contents remove its last blank.
+constexpr std::string_view kEndMark = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+bool is_off(const Json& value) { return value.is_null() || value == Json(false) || value == Json("none"); }
+
+// The template's variables that a request sets by fields of its own. A value other than "off" for a variable that the
+// template does not name would be without effect.
+ApiStatus set_variable(const ApiFields& fields, std::string_view key, const Json& value, const ChatTemplate& chat,
+                       Json& variables) {
+  if (!chat.names(key)) {
+    if (is_off(value)) return api_ok();
+    return fields.unsupported(key, "none: the chat template does not name it");
+  }
+  variables.set(std::string(key), value);
+  return api_ok();
+}
+
+ApiResult<Json> read_template_variables(const ApiFields& fields, const ChatTemplate& chat) {
+  Json variables = Json::object();
+  if (const Json* given = TRY(fields.object("chat_template_kwargs")); given != nullptr) {
+    const ApiFields inner(*given, "chat_template_kwargs.");
+    for (const auto& [name, value] : given->as_object()) {
+      // These variables are set by other fields of the request and may not be given here.
+      for (const std::string_view own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
+        if (name == own) return fields.wrong("chat_template_kwargs", fmt::format("an object without \"{}\"", own));
+      }
+      TRY(set_variable(inner, name, value, chat, variables));
+    }
+  }
+  if (const auto thinking = TRY(fields.boolean("enable_thinking"))) {
+    TRY(set_variable(fields, "enable_thinking", *thinking, chat, variables));
+  }
+  if (const auto effort = TRY(fields.string("reasoning_effort"))) {
+    TRY(set_variable(fields, "reasoning_effort", *effort, chat, variables));
+  }
+  if (const Json* documents = TRY(fields.array("documents"))) {
+    TRY(set_variable(fields, "documents", *documents, chat, variables));
+  }
+  return variables;
+}
+
+// The last message goes on: its content gets the mark. Returns the content without it.
+ApiResult<std::string> mark_end(Json& messages) {
+  Json& last = messages.as_array().back();
+  const std::string text = last.find("content")->as_string();
+  if (last.find("role")->as_string() != "assistant" || last.find("tool_calls") != nullptr) {
+    return invalid_field("continue_final_message",
+                         "request: field \"continue_final_message\" is true; accepted: false, where the last message "
+                         "is not the assistant's, or has tool calls");
+  }
+  last.set("content", text + std::string(kEndMark));
+  return text;
+}
+
+ApiResult<std::string> cut_at_mark(std::string prompt) {
+  const std::string_view trimmed = kEndMark.substr(0, kEndMark.size() - 1);
+  const std::size_t at = prompt.rfind(trimmed);
+  if (at == std::string::npos) {
+    return unsupported_field("continue_final_message",
+                             "the chat template does not print the text of the last message; accepted: false");
+  }
+  const bool is_whole = prompt.compare(at, kEndMark.size(), kEndMark) == 0;
+  prompt.resize(at);
+  if (!is_whole) prompt.resize(prompt.find_last_not_of(" \t\r\n\f\v") + 1);
+  return prompt;
+}
+
+ApiResult<std::string> render(const ApiFields& fields, const ServedModel& model, const ChatTemplate& chat,
+                              Json messages, const ToolFields& tools, bool add_generation_prompt) {
+  RenderOptions options;
+  options.add_generation_prompt = add_generation_prompt;
+  options.bos_token = model.bos_token;
+  options.eos_token = model.eos_token;
+  options.extra = TRY(read_template_variables(fields, chat));
+  if (model.tool_call_parser == kGenericToolParser) {
+    const bool shows_system = tools.tools.is_array() && shows_system_message(chat, options);
+    messages = with_generic_tools(messages, tools, shows_system);
+  } else {
+    options.tools = tools.tools;
+  }
+  Result<std::string> prompt = chat.render(messages, options);
+  if (!prompt.ok()) return invalid_field("messages", prompt.status().message());
+  return *std::move(prompt);
+}
+
+// Without messages and template.
+ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model) {
+  constexpr std::string_view kWithoutTemplate[] = {"chat_template",
+                                                   "chat_template_kwargs",
+                                                   "enable_thinking",
+                                                   "reasoning_effort",
+                                                   "documents",
+                                                   "continue_final_message",
+                                                   "echo",
+                                                   "add_generation_prompt",
+                                                   "add_special_tokens"};
+  for (const std::string_view key : kWithoutTemplate) {
+    if (fields.find(key) != nullptr) return fields.unsupported(key, "none beside \"input_ids\"");
+  }
+  Prompts prompts = TRY(read_prompts(fields, "input_ids", model, /*add_special_tokens=*/false));
+  if (prompts.batch || fields.find("input_ids")->is_string()) return fields.wrong("input_ids", "a list of token ids");
+  ChatPrompt prompt{.ids = std::move(prompts.ids[0])};
+  if (model.tokenizer != nullptr) prompt.text = model.tokenizer->decode(prompt.ids, /*skip_special=*/false);
+  return prompt;
+}
+
+// The request's own template, or null.
+ApiResult<std::optional<ChatTemplate>> read_template(const ApiFields& fields) {
+  const std::optional<std::string> source = TRY(fields.string("chat_template"));
+  if (!source) return std::optional<ChatTemplate>();
+  Result<ChatTemplate> parsed = ChatTemplate::parse(*source, "chat_template");
+  if (!parsed.ok()) return invalid_field("chat_template", parsed.status().message());
+  return std::optional(*std::move(parsed));
+}
+
+}  // namespace
+
+ApiResult<ChatPrompt> read_chat_prompt(const ApiFields& fields, const ServedModel& model, const ToolFields& tools) {
+  if (fields.find("input_ids") != nullptr) return read_ids(fields, model);
+  const std::optional<ChatTemplate> own = TRY(read_template(fields));
+  if (!own && !model.chat) {
+    return unsupported_field("messages", fmt::format("{}; accepted: /v1/completions, or a server with --chat-template",
+                                                     model.no_chat_reason));
+  }
+  const bool native_tools = !tools.tools.is_null() && model.tool_call_parser != kGenericToolParser;
+  const ChatTemplate& chat = own ? *own : native_tools && model.tool_chat ? *model.tool_chat : *model.chat;
+  Json messages = TRY(read_messages(fields, model.knows_developer));
+  const bool goes_on = TRY(fields.boolean_or("continue_final_message", false));
+  const bool generation_prompt = TRY(fields.boolean_or("add_generation_prompt", !goes_on));
+  if (goes_on && generation_prompt) {
+    return fields.wrong("add_generation_prompt", "false where \"continue_final_message\" is true");
+  }
+  ChatPrompt prompt;
+  if (TRY(fields.boolean_or("echo", false))) {
+    const Json& last = messages.as_array().back();
+    if (last.find("role")->as_string() != "assistant") {
+      return fields.unsupported("echo", "false where the last message is not the assistant's");
+    }
+    prompt.echo = last.find("content")->as_string();
+  }
+  if (goes_on) prompt.begun = TRY(mark_end(messages));
+  prompt.text = TRY(render(fields, model, chat, std::move(messages), tools, generation_prompt));
+  if (goes_on) prompt.text = TRY(cut_at_mark(std::move(prompt.text)));
+  const bool add_special = TRY(fields.boolean_or("add_special_tokens", false));
+  prompt.ids = TRY(model.encode(prompt.text, add_special, "messages"));
+  return prompt;
+}
+
+}  // namespace tessera

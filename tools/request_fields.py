@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""The fields of requests: src/server/request_fields.json against the sources that they come from, and its table in the
+documents.
+
+  tools/request_fields.py docs            writes the table into docs/serving.md
+  tools/request_fields.py docs --check    status 1 where it is not current; the last line is "N passed, N failed"
+  tools/request_fields.py compare FOLDER  says which fields the unpacked packages below FOLDER have and the file has not,
+                                          and the reverse; status 1 where they differ. For the versions that the file
+                                          names: pip download --no-deps openai==… sglang==… vllm==…, and unpack each into
+                                          a folder of its name. After a new version, change "versions" as well.
+"""
+
+import argparse
+import ast
+import json
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DATA = ROOT / "src/server/request_fields.json"
+DOCS = ROOT / "docs/serving.md"
+BEGIN = "<!-- request fields: made by tools/request_fields.py docs -->"
+END = "<!-- end of request fields -->"
+
+# Where the fields of each object are: package, end of the file's path, classes.
+SOURCES = {
+    "chat": [
+        ("openai", "types/chat/completion_create_params.py",
+         ["CompletionCreateParamsBase", "CompletionCreateParamsStreaming"]),
+        ("sglang", "srt/entrypoints/openai/protocol.py", ["ChatCompletionRequest", "PDRoutingFields"]),
+        ("vllm", "entrypoints/openai/chat_completion/protocol.py", ["ChatCompletionRequest"])],
+    "completions": [
+        ("openai", "openai/types/completion_create_params.py",
+         ["CompletionCreateParamsBase", "CompletionCreateParamsStreaming"]),
+        ("sglang", "srt/entrypoints/openai/protocol.py", ["CompletionRequest", "PDRoutingFields"]),
+        ("vllm", "entrypoints/openai/completion/protocol.py", ["CompletionRequest"])],
+    "generate": [("sglang", "srt/managers/io_struct.py", ["GenerateReqInput"])],
+    "sampling_params": [("sglang", "srt/sampling/sampling_params.py", ["SamplingParams"])],
+    "stream_options": [
+        ("openai", "types/chat/chat_completion_stream_options_param.py", ["ChatCompletionStreamOptionsParam"]),
+        ("sglang", "srt/entrypoints/openai/protocol.py", ["StreamOptions"]),
+        ("vllm", "entrypoints/generate/base/protocol.py", ["StreamOptions"])],
+    "structured_outputs": [("vllm", "vllm/sampling_params.py", ["StructuredOutputsParams"])],
+    "tokenize": [
+        ("sglang", "srt/entrypoints/openai/protocol.py", ["TokenizeRequest"]),
+        ("vllm", "entrypoints/serve/tokenize/protocol.py", ["TokenizeCompletionRequest", "TokenizeChatRequest"])],
+    "detokenize": [
+        ("sglang", "srt/entrypoints/openai/protocol.py", ["DetokenizeRequest"]),
+        ("vllm", "entrypoints/serve/tokenize/protocol.py", ["DetokenizeRequest"])],
+}
+NAMES = {"openai": "OpenAI", "sglang": "SGLang", "vllm": "vLLM"}
+TREATMENTS = {"served": "served", "harmless": "harmless", "refused": "refused", "checked": "refused"}
+
+
+def class_fields(source, classes):
+    """The annotated members of the classes, without private ones."""
+    found = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef) and node.name in classes:
+            found[node.name] = [
+                member.target.id for member in node.body
+                if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name)
+                and not member.target.id.startswith("_") and "ClassVar" not in ast.unparse(member.annotation)]
+    missing = sorted(set(classes) - set(found))
+    if missing:
+        raise LookupError(f"no class {', '.join(missing)}")
+    return {name for names in found.values() for name in names}
+
+
+def known_fields(folder):
+    """{(object, field): packages that have it}, of the packages below `folder`."""
+    known = {}
+    for target, sources in SOURCES.items():
+        for package, suffix, classes in sources:
+            paths = [p for p in (folder / package).rglob("*.py") if p.as_posix().endswith("/" + suffix)]
+            if len(paths) != 1:
+                raise LookupError(f"{len(paths)} files end with {suffix} below {folder / package}; expected: 1")
+            try:
+                fields = class_fields(paths[0].read_text(), classes)
+            except LookupError as error:
+                raise LookupError(f"{paths[0]}: {error}") from error
+            for field in fields:
+                known.setdefault((target, field), set()).add(package)
+    return known
+
+
+def differences(data, known):
+    """Lines that say where the file and the packages differ."""
+    listed = {(target, row["name"]): set(by.split()) for row in data["fields"] for target, by in row["on"].items()}
+    lines = []
+    for key in sorted(set(known) | set(listed)):
+        is_known, is_listed = known.get(key, set()), listed.get(key, set())
+        for package in sorted(is_known - is_listed):
+            lines.append(f"{key[0]}: {package} has {key[1]}, and the file does not say so")
+        for package in sorted(is_listed - is_known):
+            lines.append(f"{key[0]}: {package} has no {key[1]}, and the file says it has")
+    return lines
+
+
+def shown(value):
+    return f"`{json.dumps(value, ensure_ascii=False)}`".replace("|", "\\|")
+
+
+def remark(row):
+    parts = []
+    if row["treatment"] == "refused" and row.get("accepted"):
+        parts.append("accepted: " + ", ".join(shown(value) for value in row["accepted"]))
+    if row.get("remark"):
+        parts.append(row["remark"].replace("|", "\\|"))
+    return "; ".join(parts)
+
+
+def origins(row):
+    """The objects that have the field, grouped by whose it is: "chat, completions: vLLM; sampling_params: –"."""
+    groups = {}
+    for target, packages in row["on"].items():
+        known = ", ".join(name for package, name in NAMES.items() if package in packages.split()) or "–"
+        groups.setdefault(known, []).append(target)
+    return "; ".join(f"{', '.join(targets)}: {known}" for known, targets in groups.items())
+
+
+def table(data):
+    versions = ", ".join(f"{package} {version}" for package, version in data["versions"].items())
+    lines = [f"The fields are those of the Python packages {versions}, and our own (–), by the object that has them.", ""]
+    for treatment in ("served", "harmless", "refused"):
+        rows = [row for row in data["fields"] if TREATMENTS[row["treatment"]] == treatment]
+        lines += [f"| {treatment} | in: whose | |", "|---|---|---|"]
+        for row in sorted(rows, key=lambda row: (row["name"], list(row["on"]))):
+            lines.append(f"| `{row['name']}` | {origins(row)} | {remark(row)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def with_table(document, data):
+    """The document with the table between its marks."""
+    begin, end = document.index(BEGIN) + len(BEGIN), document.index(END)
+    return document[:begin] + "\n" + table(data) + document[end:]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("docs").add_argument("--check", action="store_true")
+    commands.add_parser("compare").add_argument("folder", type=pathlib.Path)
+    args = parser.parse_args()
+    data = json.loads(DATA.read_text())
+    if args.command == "compare":
+        lines = differences(data, known_fields(args.folder))
+        print("\n".join(lines) or "The file and the packages have the same fields.")
+        return 1 if lines else 0
+    document = DOCS.read_text()
+    wanted = with_table(document, data)
+    if not args.check:
+        DOCS.write_text(wanted)
+        return 0
+    if wanted != document:
+        print("docs/serving.md: the table of request fields is not current; tools/request_fields.py docs writes it")
+    print(f"{int(wanted == document)} passed, {int(wanted != document)} failed")
+    return int(wanted != document)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
