@@ -7,21 +7,19 @@
 #include <array>
 #include <list>
 #include <mutex>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "tessera/engine/grammar_schema.h"
 #include "tessera/engine/grammar_vocabulary.h"
 #include "tessera/engine/grammar_watch.h"
+#include "tessera/engine/schema/compile.h"
 #include "tessera/text/unicode.h"
 
 namespace tessera {
 namespace {
 
 // Warnings of xgrammar that do not change the grammar's meaning.
-constexpr std::array<std::string_view, 3> kHarmless = {"The character itself will be matched", "character literally",
-                                                       "falling back to anyOf semantics"};
+constexpr std::array<std::string_view, 2> kHarmless = {"The character itself will be matched", "character literally"};
 constexpr std::size_t kKeptGrammars = 32;
 
 std::string_view kind_name(GrammarSpec::Kind kind) {
@@ -158,10 +156,13 @@ struct GrammarCompiler::Impl {
     std::shared_ptr<const Grammar> grammar;
   };
 
-  Impl(std::shared_ptr<const GrammarVocabulary> words, const xgrammar::TokenizerInfo& info)
-      : vocabulary(std::move(words)), compiler(info, /*max_threads=*/1, /*cache_enabled=*/false) {}
+  Impl(std::shared_ptr<const GrammarVocabulary> words, const xgrammar::TokenizerInfo& info, std::string blank_text)
+      : vocabulary(std::move(words)),
+        blank(std::move(blank_text)),
+        compiler(info, /*max_threads=*/1, /*cache_enabled=*/false) {}
 
   std::shared_ptr<const GrammarVocabulary> vocabulary;
+  std::string blank;                   // in EBNF, between JSON's tokens
   xgrammar::GrammarCompiler compiler;  // stateless without its cache, so that threads may share it
   std::mutex mutex;
   std::list<Kept> kept;  // the last used first; under `mutex`
@@ -200,23 +201,16 @@ struct GrammarCompiler::Impl {
     if (const std::size_t offset = text.find('\0'); offset != std::string::npos)
       return invalid_argument(fmt::format("byte {} is NUL, which is not accepted", offset));
     if (spec.kind == GrammarSpec::Kind::kRegex && text.empty()) return invalid_argument("it is empty");
-    return schema ? check_json_schema(text) : ok_status();
+    return ok_status();
   }
 
-  static xgrammar::Grammar from_json_schema(const std::string& schema) {
-    return xgrammar::Grammar::FromJSONSchema(schema, /*any_whitespace=*/true, /*indent=*/std::nullopt,
-                                             /*separators=*/std::nullopt, /*strict_mode=*/true, kMaxJsonWhitespace);
-  }
-
-  static xgrammar::Grammar parse(const GrammarSpec& spec) {
+  // What xgrammar compiles: the text itself, or for JSON EBNF.
+  Result<std::string> grammar_text(const GrammarSpec& spec) const {
     switch (spec.kind) {
-      case GrammarSpec::Kind::kJsonObject:
-        return from_json_schema(R"({"type": "object", "additionalProperties": true})");
-      case GrammarSpec::Kind::kJsonSchema: return from_json_schema(spec.text);
-      case GrammarSpec::Kind::kRegex: return xgrammar::Grammar::FromRegex(spec.text);
-      case GrammarSpec::Kind::kEbnf: return xgrammar::Grammar::FromEBNF(spec.text);
+      case GrammarSpec::Kind::kJsonObject: return schema::compile_schema(R"({"type": "object"})", blank);
+      case GrammarSpec::Kind::kJsonSchema: return schema::compile_schema(spec.text, blank);
+      default: return spec.text;
     }
-    throw std::runtime_error("its kind is unknown");
   }
 
   static Status check_warnings(const std::vector<std::string>& warnings) {
@@ -231,9 +225,11 @@ struct GrammarCompiler::Impl {
   Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec) {
     TRY(check_text(spec));
     GrammarWatch watch(kMaxCompileSeconds);
+    const std::string text = TRY(grammar_text(spec));
     std::shared_ptr<const Grammar> grammar;
     TRY(watch.run([&]() -> Status {
-      const xgrammar::Grammar parsed = parse(spec);
+      const xgrammar::Grammar parsed = spec.kind == GrammarSpec::Kind::kRegex ? xgrammar::Grammar::FromRegex(text)
+                                                                              : xgrammar::Grammar::FromEBNF(text);
       TRY(check_warnings(watch.warnings()));
       const std::string rules = parsed.ToString();  // one a line
       const auto count = static_cast<std::size_t>(std::ranges::count(rules, '\n'));
@@ -261,7 +257,12 @@ GrammarCompiler::~GrammarCompiler() = default;
 bool GrammarCompiler::available() { return true; }
 
 Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer& tokenizer, std::int64_t vocab_size,
-                                                                 std::span<const TokenId> end_ids) {
+                                                                 std::span<const TokenId> end_ids,
+                                                                 const GrammarOptions& options) {
+  std::string blank;
+  if (!options.json_whitespace.empty()) {
+    blank = TRY(schema::blank_ebnf(options.json_whitespace).with_context("JSON whitespace"));
+  }
   auto vocabulary = std::make_shared<GrammarVocabulary>();
   *vocabulary = TRY(GrammarVocabulary::create(tokenizer, vocab_size, end_ids));
   std::vector<std::int32_t> ends;
@@ -273,7 +274,7 @@ Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer
             const xgrammar::TokenizerInfo info(vocabulary->bytes, xgrammar::VocabType::RAW,
                                                static_cast<int>(vocab_size), ends);
             vocabulary->bytes = {};  // xgrammar has its own
-            impl = std::make_unique<Impl>(std::move(vocabulary), info);
+            impl = std::make_unique<Impl>(std::move(vocabulary), info, std::move(blank));
             return ok_status();
           })
           .with_context("constrained output with this tokenizer"));

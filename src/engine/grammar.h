@@ -31,8 +31,16 @@ struct GrammarSpec {
   std::string text;
 };
 
+// Of all JSON that a compiler's grammars let through.
+struct GrammarOptions {
+  // What may stand between JSON's tokens: a regular expression of blanks, tabs and line ends ("[\n\t ]*"), in which
+  // repetitions without end stop at kMaxJsonWhitespace. "": texts are compact, {"a": [1, 2]}, with one blank behind
+  // each colon and comma, as Python's json.dumps writes and models know it.
+  std::string json_whitespace{};
+};
+
 // What a client may ask for. Beyond these, and where an answer could not be held to it (a regex with an anchor in its
-// middle or a lookahead, a schema with "not"), a grammar is refused with the reason.
+// middle or a lookahead, a schema with "contains"), a grammar is refused with the reason.
 inline constexpr std::size_t kMaxGrammarBytes = 256 * 1024;     // of a schema
 inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;      // of a regex or EBNF
 inline constexpr int kMaxGrammarDepth = 64;                     // of a schema; a regex and EBNF nest 1000 parentheses
@@ -40,12 +48,28 @@ inline constexpr std::size_t kMaxGrammarRules = 8192;           // that it comes
 inline constexpr std::size_t kMaxGrammarMemory = 256ull << 20;  // bytes, of one grammar and of those that are kept
 inline constexpr double kMaxCompileSeconds = 10;                // of one thread
 inline constexpr double kMaxMaskSeconds = 0.25;                 // of one thread, for one token
-inline constexpr int kMaxJsonWhitespace = 32;                   // in a row, between JSON's tokens
+inline constexpr int kMaxJsonWhitespace = 32;                   // in a row, where json_whitespace has no end
 
 // Compiled, immutable, shared by requests and threads.
 //
-// JSON schemas: objects have the properties that are named and no others unless additionalProperties allows them, in
-// the order written; "oneOf" whose branches overlap is taken as "anyOf"; a "pattern" is of the whole string.
+// JSON schemas (draft 2020-12, and what draft 4 to 7 write differently) are compiled by schema/: every text is a value
+// that the schema accepts, or the schema is refused. Which accepted values have no text:
+// - What a schema does not speak of: properties beyond those that are named, and items beyond prefixItems, come only
+//   where additionalProperties, patternProperties or items allow them, where nothing is named at all, or where
+//   minProperties or minItems asks for them. Properties come in the order written, further ones behind them.
+// - Integers of more than 18 digits; between bounds, numbers of more than 15 digits and exponents.
+// - Values of "uniqueItems" come in any order where there are up to 6, and in the order written where there are more.
+// - Characters that a pattern or a list of names decides about are written in one form: raw, or escaped where JSON asks
+//   for it. Halves of surrogate pairs are never written.
+// - Beside a maxLength of 256 or more, a pattern's repetitions without end stop where they would pass it.
+// - Forms of a format that validators do not agree on (formats.h).
+// Words that the standard does not define, "format" values among them, are annotations by the standard.
+// Refused with kUnimplemented: contains; multipleOf of a fraction that is no sum of powers of two; uniqueItems of items
+// without a short list of values; minProperties beyond the named ones and one more; unevaluatedProperties beside other
+// schemas; oneOf, not, if and else where what they leave out cannot be taken away; lookaround, backreferences and word
+// boundaries in patterns; references out of the schema, and $dynamicRef.
+// Properties whose names a schema leaves free never have the name of another property of the schema; two of them may
+// have the same name.
 class Grammar;
 
 class GrammarCompiler {
@@ -54,8 +78,10 @@ class GrammarCompiler {
   static bool available();
   // `vocab_size`: logits of a row. `end_ids`, below it, end the text where the grammar lets it end.
   // Copies what it needs of the tokenizer.
+  // invalid_argument for options that are none.
   static Result<std::unique_ptr<GrammarCompiler>> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
-                                                         std::span<const TokenId> end_ids);
+                                                         std::span<const TokenId> end_ids,
+                                                         const GrammarOptions& options = {});
   ~GrammarCompiler();
 
   // From any thread. Keeps the last few grammars. invalid_argument where `spec` is malformed, too large or too deep

@@ -63,14 +63,18 @@ TEST_F(GrammarLimits, BadSpecsAreRefusedWithAReason) {
       {Kind::kJsonSchema, R"({"type":3})", "JSON schema"},
       {Kind::kJsonSchema, R"({"$ref":"#/nowhere"})", "nowhere"},
       {Kind::kJsonSchema, R"({"$ref":"https://example.com/s"})", "example.com", unheld},
-      {Kind::kJsonSchema, R"({"$ref":"#"})", "no token"},
+      {Kind::kJsonSchema, R"({"$ref":"#"})", "leads back to itself"},
       {Kind::kJsonSchema, R"({"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})",
-       "no token"},
-      {Kind::kJsonSchema, R"({"properties":{"a":{"not":{}}}})", "#/properties/a", unheld},
+       "leads back to itself"},
+      {Kind::kJsonSchema, R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", "leads back to itself"},
+      {Kind::kJsonSchema, R"({"properties":{"a":{"contains":{}}}})",
+       "JSON schema: #/properties/a: \"contains\": ", unheld},
       {Kind::kJsonSchema, R"({"type":"array","uniqueItems":true})", "uniqueItems", unheld},
-      {Kind::kJsonSchema, R"({"items":{"properties":{"a":{}},"required":["a","b"]}})", "#/items: \"b\"", unheld},
+      {Kind::kJsonSchema, R"({"items":{"type":"object","minProperties":2}})", "#/items: \"minProperties\"", unheld},
+      {Kind::kJsonSchema, R"({"minLength":10000000000})", "#: \"minLength\"", unheld},
+      {Kind::kJsonSchema, R"({"type":"string","maxLength":1.5})", "#: \"maxLength\": it is 1.5"},
       {Kind::kJsonSchema, R"({"type":"number","multipleOf":0.1})", "multipleOf", unheld},
-      {Kind::kJsonSchema, R"({"allOf":[{"type":"string"},{"maxLength":3}]})", "allOf", unheld},
+      {Kind::kJsonSchema, R"({"oneOf":[{"type":"array"},{"items":{"type":"null"}}]})", "#: \"oneOf\"", unheld},
       {Kind::kJsonSchema, R"({"type":"string","pattern":"(a"})", "JSON schema"},
       {Kind::kJsonSchema, R"({"type":"integer","minimum":5,"maximum":4})", "JSON schema"},
       {Kind::kJsonSchema, nested_schema(200), "nested deeper"},
@@ -126,6 +130,17 @@ TEST_F(GrammarLimits, ExpensiveSpecsEndInBoundedTime) {
       {Kind::kJsonSchema, "{\"properties\":{" + numbered("\"p", "\":{\"type\":\"string\"}", 3000) + "}}"},
       {Kind::kJsonSchema, "{\"enum\":[" + numbered("\"value ", "\"", 10000) + "]}"},
       {Kind::kJsonSchema, nested_schema(kMaxGrammarDepth / 2 - 1)},
+      {Kind::kJsonSchema, R"({"type":"string","pattern":"(a|b)*a(a|b){20}","maxLength":50})"},
+      {Kind::kJsonSchema, R"({"type":"string","pattern":"((((){1000}){1000}){1000}){1000}","not":{"const":"a"}})"},
+      {Kind::kJsonSchema, R"({"type":"string","pattern":"^(a{1,100}){1,100}$","minLength":5000})"},
+      {Kind::kJsonSchema, "{\"allOf\":[" + numbered(R"({"anyOf":[{"minLength":)", R"(},{"maxLength":9}]})", 60) + "]}"},
+      {Kind::kJsonSchema,
+       "{\"oneOf\":[" + numbered(R"({"required":["k"],"properties":{"k":{"const":)", "}}}", 400) + "]}"},
+      {Kind::kJsonSchema, "{\"type\":\"object\",\"patternProperties\":{" + numbered("\"x{", "}.*y\":{}", 6) + "}}"},
+      {Kind::kJsonSchema, "{\"minProperties\":900,\"properties\":{" + numbered("\"p", "\":{}", 1000) + "}}"},
+      {Kind::kJsonSchema,
+       "{\"additionalProperties\":{},\"properties\":{" + numbered("\"property_", "\":{}", 1000) + "}}"},
+      {Kind::kJsonSchema, R"({"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1,"maximum":60}})"},
   };
   for (const auto& [kind, text] : cases) {
     const auto begin = std::chrono::steady_clock::now();
@@ -160,6 +175,13 @@ TEST_F(GrammarLimits, RealVocabulary) {
       {"JSON object", {Kind::kJsonObject, ""}},
       {"schema",
        {Kind::kJsonSchema, R"({"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer"}}})"}},
+      {"schema with further properties",
+       {Kind::kJsonSchema, R"({"properties":{"name":{"type":"string"},"age":{"type":"integer"}},)"
+                           R"("additionalProperties":{"type":"number"},"type":"object"})"}},
+      {"schema with formats and patterns",
+       {Kind::kJsonSchema, R"({"properties":{"at":{"format":"date-time"},"id":{"type":"string","format":"uuid"},)"
+                           R"("mail":{"type":"string","format":"email"},"key":{"type":"string","maxLength":64,)"
+                           R"("pattern":"^[a-z][a-z0-9_]*$"}},"required":["at","id","mail","key"],"type":"object"})"}},
       {"regex", {Kind::kRegex, "[A-Za-z ,.]{1,50}"}},
   };
   for (const auto& [name, spec] : cases) {

@@ -13,7 +13,7 @@ GrammarCompiler::~GrammarCompiler() = default;
 bool GrammarCompiler::available() { return false; }
 
 Result<std::unique_ptr<GrammarCompiler>> GrammarCompiler::create(const Tokenizer&, std::int64_t,
-                                                                 std::span<const TokenId>) {
+                                                                 std::span<const TokenId>, const GrammarOptions&) {
   return std::unique_ptr<GrammarCompiler>(new GrammarCompiler(nullptr));
 }
 

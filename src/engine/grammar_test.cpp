@@ -8,13 +8,16 @@
 #include <functional>
 #include <random>
 #include <regex>
+#include <set>
 #include <thread>
 
 #include "tessera/base/json.h"
 #include "tessera/engine/grammar_test_util.h"
+#include "tessera/engine/grammar_vocabulary.h"
 #include "tessera/text/test_data.h"
 #include "tessera/text/test_tokenizers.h"
 #include "tessera/text/tokenizer.h"
+#include "tessera/text/unicode.h"
 
 namespace tessera {
 namespace {
@@ -134,6 +137,85 @@ TEST_F(GrammarTest, TextsFollowTheirSchemas) {
          /*exact=*/false}
         .run_all(40);
     if (HasFailure()) FAIL() << one.schema;
+  }
+}
+
+std::set<std::string> texts_of(Model& model, const GrammarSpec& spec) {
+  const auto grammar = model.compiler->compile(spec);
+  EXPECT_TRUE(grammar.ok()) << grammar.status().to_string();
+  std::set<std::string> out;
+  std::mt19937 random(5);
+  for (int i = 0; grammar.ok() && i < 60; ++i) {
+    GrammarMatcher matcher(*grammar);
+    std::vector<TokenId> ids;
+    bool ended = false;
+    while (!ended && ids.size() < 600) {
+      const std::vector<TokenId> allowed = ids_of(mask_of(model, matcher));
+      const TokenId id = allowed[random() % allowed.size()];
+      EXPECT_TRUE(matcher.accept(id).ok());
+      ended = model.is_end(id);
+      if (!ended) ids.push_back(id);
+    }
+    EXPECT_TRUE(ended);
+    out.insert(model.tokenizer.decode(ids));
+  }
+  return out;
+}
+
+TEST_F(GrammarTest, JsonIsCompactUnlessBlanksAreAskedFor) {
+  const GrammarSpec spec{Kind::kJsonSchema, R"({"properties":{"a":{"const":[1,{"b":2}]},"c":{"type":"array",)"
+                                            R"("items":{"const":0},"minItems":2,"maxItems":2}},"required":["a","c"],)"
+                                            R"("type":"object"})"};
+  EXPECT_EQ(texts_of(demo(), spec), std::set<std::string>{R"({"a": [1, {"b": 2}], "c": [0, 0]})"});
+
+  Model& model = demo();
+  const auto with = [&](const std::string& pattern) {
+    return GrammarCompiler::create(model.tokenizer, model.vocab_size, model.end_ids, {.json_whitespace = pattern});
+  };
+  Model blanks =
+      load_model(std::string(TESSERA_SOURCE_DIR) + "/models/demo/tokenizer.json", {"<|endoftext|>", "<|im_end|>"});
+  blanks.compiler = with(" ?").value();
+  const std::set<std::string> texts = texts_of(blanks, {Kind::kJsonSchema, R"({"const":[1]})"});
+  EXPECT_EQ(texts, (std::set<std::string>{"[1]", "[ 1]", "[1 ]", "[ 1 ]"}));
+  blanks.compiler = with("[\n\t ]*").value();
+  for (const std::string& text : texts_of(blanks, spec)) {
+    EXPECT_TRUE(Json::parse(text, "output").ok()) << text;
+    EXPECT_EQ(text.find(std::string(kMaxJsonWhitespace * 2 + 1, ' ')), std::string::npos) << text;
+  }
+  EXPECT_FALSE(with("[a ]*").ok());
+  EXPECT_THAT(with("^ $").status().message(), HasSubstr("JSON whitespace: \"^ $\" is no pattern of blanks"));
+}
+
+// Byte tokens can spell what is no UTF-8: overlong forms, surrogates, characters beyond Unicode.
+TEST_F(GrammarTest, EveryTextIsUtf8) {
+  Model& model = demo();
+  const auto vocabulary = GrammarVocabulary::create(model.tokenizer, model.vocab_size, model.end_ids);
+  ASSERT_TRUE(vocabulary.ok());
+  for (const GrammarSpec& spec : {GrammarSpec{Kind::kJsonSchema, R"({"type":"string","minLength":2,"maxLength":40})"},
+                                  GrammarSpec{Kind::kJsonSchema, R"({"type":"string"})"},
+                                  GrammarSpec{Kind::kJsonSchema, R"({"type":"string","pattern":"^[^a]{20}$"})"}}) {
+    const auto grammar = model.compiler->compile(spec);
+    ASSERT_TRUE(grammar.ok()) << grammar.status().to_string();
+    std::mt19937 random(11);
+    for (int walk = 0; walk < 200; ++walk) {
+      GrammarMatcher matcher(*grammar);
+      std::string text;
+      for (int step = 0; step < 12; ++step) {
+        std::vector<TokenId> allowed = ids_of(mask_of(model, matcher));
+        std::erase_if(allowed, [&](TokenId id) { return model.is_end(id); });
+        if (allowed.empty()) break;
+        // Bytes above ASCII where there are some.
+        const auto is_high = [&](TokenId id) { return (vocabulary->bytes[id.index()][0] & 0x80) != 0; };
+        std::vector<TokenId> high;
+        std::ranges::copy_if(allowed, std::back_inserter(high), is_high);
+        const std::vector<TokenId>& from = high.empty() ? allowed : high;
+        const TokenId id = from[random() % from.size()];
+        const Status accepted = matcher.accept(id);
+        ASSERT_TRUE(accepted.ok()) << accepted.to_string();
+        text += vocabulary->bytes[id.index()];
+      }
+      EXPECT_EQ(find_invalid_utf8(text.substr(0, complete_utf8_prefix(text))), std::string::npos) << spec.text << text;
+    }
   }
 }
 

@@ -1,0 +1,217 @@
+#include "tessera/engine/schema/automaton.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "tessera/text/unicode.h"
+
+namespace tessera::schema {
+namespace {
+
+constexpr char32_t kBeyond = 0x110000;
+
+std::size_t class_of(const std::vector<char32_t>& starts, char32_t code) {
+  return static_cast<std::size_t>(std::ranges::upper_bound(starts, code) - starts.begin()) - 1;
+}
+
+Status too_large() {
+  return invalid_argument(fmt::format("its patterns come to more than {} states of an automaton", kMaxStates));
+}
+
+// Without the states that reach no accepting one.
+Automaton trimmed(const Automaton& a) {
+  std::vector<std::vector<std::int32_t>> from(a.states());
+  for (std::size_t s = 0; s < a.states(); ++s) {
+    for (std::size_t c = 0; c < a.classes(); ++c) {
+      if (a.step(s, c) != kNoState)
+        from[static_cast<std::size_t>(a.step(s, c))].push_back(static_cast<std::int32_t>(s));
+    }
+  }
+  std::vector<std::int32_t> queue;
+  std::vector<std::int32_t> id(a.states(), kNoState);
+  for (std::size_t s = 0; s < a.states(); ++s) {
+    if (a.accepts[s] == 0) continue;
+    id[s] = 0;
+    queue.push_back(static_cast<std::int32_t>(s));
+  }
+  for (std::size_t i = 0; i < queue.size(); ++i) {
+    for (const std::int32_t before : from[static_cast<std::size_t>(queue[i])]) {
+      if (id[static_cast<std::size_t>(before)] != kNoState) continue;
+      id[static_cast<std::size_t>(before)] = 0;
+      queue.push_back(before);
+    }
+  }
+  id[0] = 0;  // even where nothing is accepted
+  std::int32_t count = 0;
+  for (std::int32_t& one : id) {
+    if (one != kNoState) one = count++;
+  }
+  Automaton out{.starts = a.starts};
+  for (std::size_t s = 0; s < a.states(); ++s) {
+    if (id[s] == kNoState) continue;
+    out.accepts.push_back(a.accepts[s]);
+    for (std::size_t c = 0; c < a.classes(); ++c) {
+      const std::int32_t to = a.step(s, c);
+      out.next.push_back(to == kNoState ? kNoState : id[static_cast<std::size_t>(to)]);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Status WorkLimit::spend(std::size_t steps) {
+  if (steps > left_) return invalid_argument("its patterns, or their combination, take too long to compile");
+  left_ -= steps;
+  return ok_status();
+}
+
+CharRange Automaton::range(std::size_t char_class) const {
+  const char32_t end = char_class + 1 < classes() ? starts[char_class + 1] : kBeyond;
+  return {starts[char_class], end - 1};
+}
+
+bool Automaton::empty() const {
+  return std::ranges::none_of(accepts, [](std::uint8_t yes) { return yes != 0; });
+}
+
+bool Automaton::accepts_text(std::string_view utf8) const {
+  std::int32_t state = 0;
+  for (std::size_t at = 0; at < utf8.size();) {
+    const Utf8Step character = decode_utf8(utf8, at);
+    at += character.length;
+    state = step(static_cast<std::size_t>(state), class_of(starts, character.code));
+    if (state == kNoState) return false;
+  }
+  return accepts[static_cast<std::size_t>(state)] != 0;
+}
+
+Result<Automaton> length_automaton(std::int64_t min, std::int64_t max) {
+  const std::int64_t last = max < 0 ? min : max;
+  if (last >= static_cast<std::int64_t>(kMaxStates)) return too_large();
+  Automaton out{.starts = {0, 0xD800, 0xE000}};
+  for (std::int64_t s = 0; s <= last; ++s) {
+    out.accepts.push_back(s >= min ? 1 : 0);
+    const std::int32_t to = s < last  ? static_cast<std::int32_t>(s + 1)
+                            : max < 0 ? static_cast<std::int32_t>(s)
+                                      : kNoState;
+    out.next.insert(out.next.end(), {to, kNoState, to});
+  }
+  return out;
+}
+
+Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkLimit& work) {
+  Automaton out;
+  std::ranges::set_union(a.starts, b.starts, std::back_inserter(out.starts));
+  std::vector<std::pair<std::size_t, std::size_t>> classes;
+  for (const char32_t start : out.starts) classes.emplace_back(class_of(a.starts, start), class_of(b.starts, start));
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> ids = {{{0, 0}, 0}};
+  std::vector<std::pair<std::int32_t, std::int32_t>> pairs = {{0, 0}};
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    TRY(work.spend(10 * classes.size()));
+    const auto [s, t] = pairs[i];
+    const auto state_a = static_cast<std::size_t>(s);
+    const auto state_b = static_cast<std::size_t>(t);
+    out.accepts.push_back(a.accepts[state_a] != 0 && b.accepts[state_b] != 0 ? 1 : 0);
+    for (const auto& [class_a, class_b] : classes) {
+      const std::pair to = {a.step(state_a, class_a), b.step(state_b, class_b)};
+      if (to.first == kNoState || to.second == kNoState) {
+        out.next.push_back(kNoState);
+        continue;
+      }
+      const auto [found, added] = ids.try_emplace(to, static_cast<std::int32_t>(pairs.size()));
+      if (added) pairs.push_back(to);
+      out.next.push_back(found->second);
+    }
+    // Before dead ends are cut, there may be more.
+    if (pairs.size() > 8 * kMaxStates) return too_large();
+  }
+  out = trimmed(out);
+  if (out.states() > kMaxStates) return too_large();
+  return out;
+}
+
+Result<Automaton> complement(const Automaton& a, WorkLimit& work) {
+  TRY(work.spend(a.next.size() + 1));
+  const Automaton any = TRY(length_automaton(0, -1));  // for its classes: no surrogates
+  Automaton out;
+  std::ranges::set_union(a.starts, any.starts, std::back_inserter(out.starts));
+  const auto sink = static_cast<std::int32_t>(a.states());
+  for (std::size_t s = 0; s <= a.states(); ++s) {
+    out.accepts.push_back(s == a.states() || a.accepts[s] == 0 ? 1 : 0);
+    for (const char32_t start : out.starts) {
+      std::int32_t to = s == a.states() ? kNoState : a.step(s, class_of(a.starts, start));
+      if (to == kNoState) to = sink;
+      out.next.push_back(start >= 0xD800 && start < 0xE000 ? kNoState : to);
+    }
+  }
+  return trimmed(out);
+}
+
+Result<Automaton> minimised(const Automaton& a, WorkLimit& work) {
+  std::vector<std::int32_t> block(a.states());
+  for (std::size_t s = 0; s < a.states(); ++s) block[s] = a.accepts[s] != 0 ? 1 : 0;
+  for (std::size_t count = 0;;) {
+    TRY(work.spend(2 * a.next.size() + a.states()));
+    std::map<std::vector<std::int32_t>, std::int32_t> ids;
+    std::vector<std::int32_t> refined(a.states());
+    for (std::size_t s = 0; s < a.states(); ++s) {
+      std::vector<std::int32_t> key = {block[s]};
+      for (std::size_t c = 0; c < a.classes(); ++c) {
+        const std::int32_t to = a.step(s, c);
+        key.push_back(to == kNoState ? kNoState : block[static_cast<std::size_t>(to)]);
+      }
+      refined[s] = ids.try_emplace(std::move(key), static_cast<std::int32_t>(ids.size())).first->second;
+    }
+    block = std::move(refined);
+    if (ids.size() == count) break;
+    count = ids.size();
+  }
+  // Blocks are numbered by their first state, so that the first state's is 0.
+  const auto count = static_cast<std::size_t>(*std::ranges::max_element(block)) + 1;
+  Automaton out{.starts = a.starts};
+  out.accepts.assign(count, 0);
+  out.next.assign(count * a.classes(), kNoState);
+  for (std::size_t s = 0; s < a.states(); ++s) {
+    const auto at = static_cast<std::size_t>(block[s]);
+    out.accepts[at] = a.accepts[s];
+    for (std::size_t c = 0; c < a.classes(); ++c) {
+      const std::int32_t to = a.step(s, c);
+      out.next[at * a.classes() + c] = to == kNoState ? kNoState : block[static_cast<std::size_t>(to)];
+    }
+  }
+  return out;
+}
+
+std::optional<std::vector<std::string>> finite_texts(const Automaton& a, std::size_t most) {
+  std::vector<std::string> out;
+  // In the order of length; a text longer than there are states runs through a loop.
+  std::vector<std::pair<std::int32_t, std::string>> texts = {{0, ""}};
+  for (std::size_t length = 0; !texts.empty(); ++length) {
+    if (length > a.states() || texts.size() > most) return std::nullopt;
+    std::vector<std::pair<std::int32_t, std::string>> longer;
+    for (const auto& [state, text] : texts) {
+      if (a.accepts[static_cast<std::size_t>(state)] != 0) out.push_back(text);
+      for (std::size_t c = 0; c < a.classes(); ++c) {
+        const std::int32_t to = a.step(static_cast<std::size_t>(state), c);
+        if (to == kNoState) continue;
+        const CharRange range = a.range(c);
+        if (range.last - range.first >= most) return std::nullopt;
+        for (char32_t code = range.first; code <= range.last; ++code) {
+          longer.emplace_back(to, text);
+          append_utf8(longer.back().second, code);
+        }
+        if (longer.size() > most) return std::nullopt;
+      }
+    }
+    texts = std::move(longer);
+    if (out.size() > most) return std::nullopt;
+  }
+  return out;
+}
+
+}  // namespace tessera::schema

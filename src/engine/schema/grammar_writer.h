@@ -1,0 +1,68 @@
+// The settled types of a schema as a grammar.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/engine/schema/ebnf.h"
+#include "tessera/engine/schema/settled_types.h"
+
+namespace tessera::schema {
+
+class GrammarWriter {
+ public:
+  // `blank`: an expression of what may stand between JSON's tokens; "": they are written as Python's json.dumps writes
+  // them, `{"a": [1, 2]}`. Keeps references.
+  GrammarWriter(TypeTable& table, SettledTypes& types, std::string blank)
+      : table_(table), types_(types), blank_(std::move(blank)) {}
+
+  // Rules in xgrammar's EBNF, of which "root" is the first. Precondition: types.possible(root).
+  Result<std::string> write(TypeId root);
+
+ private:
+  // One after the other, separated by commas: properties, or items.
+  struct Element {
+    std::string text{};  // an expression
+    bool required = false;
+  };
+  struct Elements {
+    std::vector<Element> listed{};  // in this order, each once at most
+    std::string more{};             // any number of these behind; "": none
+    bool alike = false;             // two of `more` may be one and the same: they count as one towards `min`
+    std::int64_t min = 0;
+    std::int64_t max = -1;
+  };
+
+  // A rule of the type's texts, which is written later where it has parts.
+  Result<std::string> type_rule(TypeId type);
+  Result<std::string> alternatives(TypeId type);
+  Result<std::string> alternative(const Shape& shape, TypeId type);
+  Result<std::string> array(const ArrayShape& shape, TypeId type);
+  Result<std::string> unique_array(const ArrayShape& shape, TypeId type);
+  Result<std::string> object(const ObjectShape& shape);
+  std::string value(const Json& json) const;
+
+  // The elements and their commas.
+  Result<std::string> separated(const Elements& elements);
+  std::string uncounted(const Elements& elements);
+  Result<std::string> counted(const Elements& elements);
+  // Each of `values` once at most, in any order, `min` to `max` of them.
+  std::string any_order(const std::vector<std::string>& values, std::int64_t min, std::int64_t max);
+
+  std::string token(std::string_view text) const;  // with blanks around where there are any
+  std::string bracketed(std::string_view open, const std::string& inside, std::string_view close) const;
+  std::string key(const std::string& name) const;  // with its colon
+
+  TypeTable& table_;
+  SettledTypes& types_;
+  std::string blank_;
+  EbnfRules rules_;
+  std::vector<std::string> names_;  // of rules, by type; "": none yet
+  std::vector<TypeId> queue_;
+};
+
+}  // namespace tessera::schema

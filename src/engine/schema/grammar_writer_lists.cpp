@@ -1,0 +1,126 @@
+// Lists with commas: what may be left out, and how many there are.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "tessera/engine/grammar.h"
+#include "tessera/engine/schema/grammar_writer.h"
+
+namespace tessera::schema {
+
+Result<std::string> GrammarWriter::separated(const Elements& elements) {
+  const auto listed = static_cast<std::int64_t>(elements.listed.size());
+  const std::int64_t required = std::ranges::count_if(elements.listed, &Element::required);
+  if (elements.listed.empty()) {
+    if (elements.more.empty() || elements.max == 0) return std::string();
+    const std::string first = elements.more + ' ' +
+                              ebnf_repeat(token(",") + ' ' + elements.more, std::max<std::int64_t>(elements.min - 1, 0),
+                                          elements.max < 0 ? -1 : elements.max - 1);
+    return elements.min > 0 ? first : ebnf_repeat(first, 0, 1);
+  }
+  const bool most_is_free = elements.max < 0 || (elements.more.empty() && elements.max >= listed);
+  if (elements.min <= required && most_is_free) return uncounted(elements);
+  return counted(elements);
+}
+
+std::string GrammarWriter::uncounted(const Elements& elements) {
+  const std::string comma = token(",") + ' ';
+  // What follows an element that is there, from the last one backwards.
+  std::string tail = elements.more.empty() ? "" : ebnf_repeat(comma + elements.more, 0, -1);
+  // Texts that begin with each element, the first of them.
+  std::vector<std::string> starts;
+  if (!elements.more.empty()) starts.push_back(tail.empty() ? elements.more : elements.more + ' ' + tail);
+  bool may_be_empty = true;
+  for (std::size_t i = elements.listed.size(); i-- > 0;) {
+    const Element& element = elements.listed[i];
+    if (element.required) {
+      starts.clear();
+      may_be_empty = false;
+    }
+    starts.push_back(tail.empty() ? element.text : element.text + ' ' + tail);
+    if (i == 0) break;
+    std::string one = comma + element.text;
+    if (!element.required) one = ebnf_repeat(one, 0, 1);
+    tail = tail.empty() ? one : rules_.shared(one + ' ' + tail);
+  }
+  std::ranges::reverse(starts);
+  if (may_be_empty) starts.emplace_back("\"\"");
+  return ebnf_choice(starts);
+}
+
+Result<std::string> GrammarWriter::counted(const Elements& elements) {
+  const std::string comma = token(",") + ' ';
+  const auto listed = static_cast<std::int64_t>(elements.listed.size());
+  // Counts above the least one are alike where there is no greatest one.
+  const std::int64_t top = elements.max >= 0 ? elements.max : elements.min;
+  const auto capped = [&](std::int64_t count) { return elements.max < 0 ? std::min(count, top) : count; };
+  // From element `at` on with `count` written and something before or not: nothing where there is no way.
+  std::map<std::pair<std::int64_t, std::int64_t>, std::optional<std::string>> known;
+  const auto more_from = [&](std::int64_t count) -> std::optional<std::string> {
+    const std::int64_t least = std::max<std::int64_t>(elements.min - count, 0);
+    const std::int64_t most = elements.max < 0 ? -1 : elements.max - count;
+    if (least == 0 && (elements.more.empty() || most == 0)) return "\"\"";
+    if (elements.more.empty() || (most >= 0 && most < least) || (elements.alike && least > 1)) return std::nullopt;
+    if (count > 0) return ebnf_repeat(comma + elements.more, least, most);
+    const std::string first =
+        elements.more + ' ' +
+        ebnf_repeat(comma + elements.more, std::max<std::int64_t>(least - 1, 0), most < 0 ? -1 : most - 1);
+    return least > 0 ? first : ebnf_repeat(first, 0, 1);
+  };
+  if (listed * std::min(listed, std::max<std::int64_t>(top, 1)) > static_cast<std::int64_t>(kMaxGrammarRules)) {
+    return invalid_argument(fmt::format("its counts of properties come to more than {} rules", kMaxGrammarRules));
+  }
+  for (std::int64_t at = listed; at >= 0; --at) {
+    for (std::int64_t count = std::min(at, elements.max < 0 ? std::max(top, std::int64_t{1}) : top); count >= 0;
+         --count) {
+      if (at == listed) {
+        known[{at, count}] = more_from(count);
+        continue;
+      }
+      const Element& element = elements.listed[static_cast<std::size_t>(at)];
+      std::vector<std::string> ways;
+      // With no greatest count, 1 stands for "something before" where the least one is 0.
+      std::int64_t next = count + 1;
+      if (elements.max < 0) next = std::min(next, std::max(capped(next), std::int64_t{1}));
+      const auto with = known.find({at + 1, next});
+      if (with != known.end() && with->second) {
+        ways.push_back((count > 0 ? comma : "") + element.text + (*with->second == "\"\"" ? "" : ' ' + *with->second));
+      }
+      const auto left = known.find({at + 1, count});
+      if (!element.required && left != known.end() && left->second) ways.push_back(*left->second);
+      if (ways.empty()) {
+        known[{at, count}] = std::nullopt;
+      } else {
+        known[{at, count}] = rules_.shared(ebnf_choice(ways));
+      }
+    }
+  }
+  return known[{0, 0}].value_or("\"\"");
+}
+
+std::string GrammarWriter::any_order(const std::vector<std::string>& values, std::int64_t min, std::int64_t max) {
+  const auto size = static_cast<unsigned>(values.size());
+  const std::string comma = token(",") + ' ';
+  // By the set of values that are left, small sets first.
+  std::map<unsigned, std::string> rest;
+  for (unsigned left = 0; left < (1u << size); ++left) {
+    const auto count = static_cast<std::int64_t>(size) - std::popcount(left);
+    std::vector<std::string> ways;
+    if (count >= min) ways.emplace_back("\"\"");
+    for (unsigned i = 0; i < size && (max < 0 || count < max); ++i) {
+      if ((left >> i & 1) == 0) continue;
+      const auto next = rest.find(left & ~(1u << i));
+      if (next == rest.end()) continue;
+      ways.push_back((count > 0 ? comma : "") + values[i] + (next->second == "\"\"" ? "" : ' ' + next->second));
+    }
+    if (ways.empty()) continue;
+    rest[left] = ways.size() == 1 ? ways.front() : rules_.shared(ebnf_choice(ways));
+  }
+  return rest[(1u << size) - 1];
+}
+
+}  // namespace tessera::schema

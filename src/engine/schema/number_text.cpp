@@ -1,0 +1,259 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "tessera/engine/schema/number_set.h"
+#include "tessera/engine/schema/regex.h"
+
+namespace tessera::schema {
+namespace {
+
+constexpr int kIntegerDigits = 18;
+constexpr int kDigits = 15;          // of a number within bounds
+constexpr int kFractionDigits = 9;   // of these, after the point
+constexpr int kUnboundedDigits = 9;  // before the point, on a side without bound
+
+std::int64_t power_of_ten(int exponent) {
+  std::int64_t out = 1;
+  while (exponent-- > 0) out *= 10;
+  return out;
+}
+
+Regex digit(char first, char last) {
+  return make_class(CharSet({{static_cast<char32_t>(first), static_cast<char32_t>(last)}}));
+}
+Regex digits(int min, int max) { return make_repeat(digit('0', '9'), min, max); }
+Regex nothing() { return make_sequence({}); }
+
+// Digits after the point: those of a number from 0.`low` to 0.`high`, both of the same length, from digit `at` on.
+// `above`: the digits so far are those of `low`; `below`: of `high`.
+Regex fraction_digits(const std::string& low, const std::string& high, std::size_t at, bool above, bool below) {
+  if (at == low.size()) return nothing();
+  if (!above && !below) return digits(0, static_cast<int>(low.size() - at));
+  std::vector<Regex> choices;
+  if (at > 0 && (!above || low.find_first_not_of('0', at) == std::string::npos)) choices.push_back(nothing());
+  const char first = above ? low[at] : '0';
+  const char last = below ? high[at] : '9';
+  if (first > last) return make_choice(std::move(choices));
+  const auto add = [&](char from, char to, bool tight_low, bool tight_high) {
+    if (from > to) return;
+    choices.push_back(make_sequence({digit(from, to), fraction_digits(low, high, at + 1, tight_low, tight_high)}));
+  };
+  if (first == last) {
+    add(first, last, above, below);
+  } else {
+    if (above) add(first, first, true, false);
+    add(static_cast<char>(first + (above ? 1 : 0)), static_cast<char>(last - (below ? 1 : 0)), false, false);
+    if (below) add(last, last, false, true);
+  }
+  return make_choice(std::move(choices));
+}
+
+Regex fraction(std::int64_t low, std::int64_t high, int length) {
+  if (length == 0) return nothing();
+  const std::string low_text = fmt::format("{:0{}}", low, length);
+  Regex some =
+      make_sequence({make_text("."), fraction_digits(low_text, fmt::format("{:0{}}", high, length), 0, true, true)});
+  return low == 0 ? make_repeat(std::move(some), 0, 1) : some;
+}
+
+// Texts of equal length, digit by digit.
+Regex same_length(const std::string& low, const std::string& high, std::size_t at, bool above, bool below) {
+  if (at == low.size()) return nothing();
+  const auto rest = static_cast<int>(low.size() - at);
+  if (!above && !below) return digits(rest, rest);
+  const char first = above ? low[at] : '0';
+  const char last = below ? high[at] : '9';
+  std::vector<Regex> choices;
+  const auto add = [&](char from, char to, bool tight_low, bool tight_high) {
+    if (from > to) return;
+    choices.push_back(make_sequence({digit(from, to), same_length(low, high, at + 1, tight_low, tight_high)}));
+  };
+  if (first == last) {
+    add(first, last, above, below);
+  } else {
+    if (above) add(first, first, true, false);
+    add(static_cast<char>(first + (above ? 1 : 0)), static_cast<char>(last - (below ? 1 : 0)), false, false);
+    if (below) add(last, last, false, true);
+  }
+  return make_choice(std::move(choices));
+}
+
+// Precondition: 0 <= low <= high.
+Regex whole_numbers(std::int64_t low, std::int64_t high) {
+  std::vector<Regex> choices;
+  const auto length = [](std::int64_t value) { return static_cast<int>(std::to_string(value).size()); };
+  for (int n = length(low); n <= length(high); ++n) {
+    const std::int64_t from = std::max(low, n == 1 ? 0 : power_of_ten(n - 1));
+    const std::int64_t to = std::min(high, power_of_ten(n) - 1);
+    choices.push_back(same_length(std::to_string(from), std::to_string(to), 0, true, true));
+  }
+  return make_choice(std::move(choices));
+}
+
+// Units of 10^-places. Precondition: 0 <= low <= high.
+Regex decimals(std::int64_t low, std::int64_t high, int places) {
+  const std::int64_t unit = power_of_ten(places);
+  const std::int64_t low_whole = low / unit;
+  const std::int64_t high_whole = high / unit;
+  const auto numbers = [&](std::int64_t from, std::int64_t to, std::int64_t from_rest, std::int64_t to_rest) {
+    return make_sequence({whole_numbers(from, to), fraction(from_rest, to_rest, places)});
+  };
+  if (low_whole == high_whole) return numbers(low_whole, low_whole, low % unit, high % unit);
+  std::vector<Regex> choices = {numbers(low_whole, low_whole, low % unit, unit - 1),
+                                numbers(high_whole, high_whole, 0, high % unit)};
+  if (low_whole + 1 < high_whole) choices.push_back(numbers(low_whole + 1, high_whole - 1, 0, unit - 1));
+  return make_choice(std::move(choices));
+}
+
+// Null where there are none.
+Regex signed_decimals(std::int64_t low, std::int64_t high, int places) {
+  std::vector<Regex> choices;
+  if (high >= 0 && low <= high) choices.push_back(decimals(std::max<std::int64_t>(low, 0), high, places));
+  const std::int64_t least = std::max<std::int64_t>(-high, 1);  // no "-0"
+  if (-low >= least) choices.push_back(make_sequence({make_text("-"), decimals(least, -low, places)}));
+  return choices.empty() ? nullptr : make_choice(std::move(choices));
+}
+
+// The number of digits after the point that a double's shortest text has; -1 for one with an exponent below.
+int places_of(long double value) {
+  if (std::trunc(value) == value) return 0;
+  const std::string text = fmt::format("{:.17f}", static_cast<double>(value));
+  const std::string shortest = fmt::format("{}", static_cast<double>(value));
+  if (shortest.find('e') != std::string::npos) return 100;
+  return static_cast<int>(shortest.size() - shortest.find('.') - 1);
+}
+
+int whole_digits(long double value) {
+  int out = 1;
+  for (long double rest = std::abs(std::trunc(value)); rest >= 10; rest /= 10) ++out;
+  return out;
+}
+
+struct Units {
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  int places = 0;
+};
+
+// The bound's number of units: the decimal text that a reader would see, moved by `places`.
+std::int64_t units_of(long double value, int places) {
+  return static_cast<std::int64_t>(std::round(value * static_cast<long double>(power_of_ten(places))));
+}
+
+Result<Units> units_between(const NumberSet& set) {
+  Units out;
+  long double low = set.low ? set.low->value : 0;
+  long double high = set.high ? set.high->value : 0;
+  const bool whole = set.integer;
+  if (whole) {
+    const auto most = static_cast<long double>(power_of_ten(kIntegerDigits) - 1);
+    low = set.low ? std::ceil(low) + (set.low->exclusive && std::ceil(low) == low ? 1 : 0) : -most;
+    high = set.high ? std::floor(high) - (set.high->exclusive && std::floor(high) == high ? 1 : 0) : most;
+    if (low > most || high < -most) {
+      return unimplemented(fmt::format("integers of more than {} digits are not generated", kIntegerDigits));
+    }
+    return Units{static_cast<std::int64_t>(std::max(low, -most)), static_cast<std::int64_t>(std::min(high, most)), 0};
+  }
+  int before = std::max(whole_digits(low), whole_digits(high));
+  if (!set.low || !set.high) before = std::max(before + 1, kUnboundedDigits);
+  int needed = std::max(places_of(low), places_of(high));
+  for (const long double step : set.multiples) needed = std::max(needed, places_of(step));
+  out.places = set.multiples.empty() ? std::clamp(kDigits - before, needed, std::max(needed, kFractionDigits)) : needed;
+  if (before + out.places > kDigits) {
+    return unimplemented(fmt::format("numbers of more than {} digits are not generated between bounds", kDigits));
+  }
+  const std::int64_t most = power_of_ten(before + out.places) - 1;
+  out.low = set.low ? units_of(low, out.places) + (set.low->exclusive ? 1 : 0) : -most;
+  out.high = set.high ? units_of(high, out.places) - (set.high->exclusive ? 1 : 0) : most;
+  return out;
+}
+
+// Decimal texts whose number of units is a multiple of `step`.
+Automaton multiples_automaton(std::int64_t step, int places) {
+  Automaton out{.starts = {0, '-', '.', '/'}};
+  for (char32_t c = '0'; c <= ':'; ++c) out.starts.push_back(c);
+  const auto count = static_cast<std::int32_t>(step);
+  for (int place = 0; place <= places; ++place) {
+    for (std::int64_t rest = 0; rest < step; ++rest) {
+      const std::int64_t scale = power_of_ten(places - place) % step;
+      out.accepts.push_back(rest * scale % step == 0 ? 1 : 0);
+      const auto here = static_cast<std::int32_t>(place * count + rest);
+      // A digit after the point goes to the next place, which the point itself has made the first.
+      const bool digits_follow = place < places || places == 0;
+      out.next.insert(
+          out.next.end(),
+          {kNoState, place == 0 ? here : kNoState,
+           place == 0 && places > 0 ? static_cast<std::int32_t>((places + 1) * count + rest) : kNoState, kNoState});
+      for (std::int64_t d = 0; d < 10; ++d) {
+        const auto to = static_cast<std::int32_t>((rest * 10 + d) % step);
+        const bool whole = place == 0;
+        out.next.push_back(whole ? to : digits_follow ? (place + 1) * count + to : kNoState);
+      }
+      out.next.push_back(kNoState);
+    }
+  }
+  // After the point: the first digit follows.
+  for (std::int64_t rest = 0; places > 0 && rest < step; ++rest) {
+    out.accepts.push_back(0);
+    out.next.insert(out.next.end(), 4, kNoState);
+    for (std::int64_t d = 0; d < 10; ++d) out.next.push_back(static_cast<std::int32_t>(count + (rest * 10 + d) % step));
+    out.next.push_back(kNoState);
+  }
+  return out;
+}
+
+// Multiples of an integer are integers; bounds move to the next multiple, which has the fewest digits.
+NumberSet tightened(NumberSet set) {
+  for (const long double step : set.multiples) set.integer |= std::trunc(step) == step;
+  for (const long double step : set.multiples) {
+    if (set.integer) continue;
+    if (set.low) {
+      const long double count = std::ceil(set.low->value / step);
+      set.low = {(count + (set.low->exclusive && count * step == set.low->value ? 1 : 0)) * step};
+    }
+    if (set.high) {
+      const long double count = std::floor(set.high->value / step);
+      set.high = {(count - (set.high->exclusive && count * step == set.high->value ? 1 : 0)) * step};
+    }
+  }
+  return set;
+}
+
+Result<std::optional<std::string>> bounded_ebnf(const NumberSet& set, EbnfRules& rules, WorkLimit& work) {
+  const Units units = TRY(units_between(set));
+  if (units.low > units.high) return std::optional<std::string>();
+  const Regex texts = signed_decimals(units.low, units.high, units.places);
+  if (texts == nullptr) return std::optional<std::string>();
+  if (set.multiples.empty()) return std::optional(ebnf_regex(texts, rules));
+  Automaton automaton = TRY(make_automaton(make_whole(texts), Reading::kNarrow, work));
+  for (long double step : set.multiples) {
+    while (set.integer && std::trunc(step) != step) step *= 2;  // integers that are multiples of 1.5 are those of 3
+    const std::int64_t step_units = units_of(step, units.places);
+    if (std::abs(step) > 1e6L || step_units * (units.places + 2) > static_cast<std::int64_t>(kMaxStates)) {
+      return unimplemented(fmt::format("multiples of {} take more than {} states of an automaton",
+                                       static_cast<double>(step), kMaxStates));
+    }
+    const Automaton multiples = TRY(minimised(multiples_automaton(step_units, units.places), work));
+    automaton = TRY(minimised(TRY(intersection(automaton, multiples, work)), work));
+  }
+  if (automaton.empty()) return std::optional<std::string>();
+  return std::optional(ebnf_automaton(automaton, rules, "\"\""));
+}
+
+}  // namespace
+
+Result<std::optional<std::string>> number_ebnf(const NumberSet& set, EbnfRules& rules, WorkLimit& work) {
+  if (set.multiples.empty() && !set.low && !set.high) {
+    const std::string whole = fmt::format("(\"0\" | [1-9] [0-9]{{0,{}}})", kIntegerDigits - 1);
+    if (set.integer) return std::optional(fmt::format("\"0\" | \"-\"? [1-9] [0-9]{{0,{}}}", kIntegerDigits - 1));
+    return std::optional(
+        fmt::format("\"-\"? {} (\".\" [0-9]{{1,17}})? ([eE] [+-]? [0-9]{{1,2}})?", rules.shared(whole)));
+  }
+  return bounded_ebnf(tightened(set), rules, work);
+}
+
+}  // namespace tessera::schema

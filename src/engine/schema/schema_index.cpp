@@ -1,0 +1,194 @@
+#include "tessera/engine/schema/schema_index.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+namespace tessera::schema {
+namespace {
+
+// Values, in which nothing is a schema.
+constexpr std::array<std::string_view, 4> kValues = {"const", "enum", "default", "examples"};
+// Members are schemas by name: a property may be called "$id" or "enum".
+constexpr std::array<std::string_view, 5> kNamed = {"properties", "patternProperties", "$defs", "definitions",
+                                                    "dependentSchemas"};
+
+bool has_scheme(std::string_view uri) {
+  const std::size_t colon = uri.find(':');
+  return colon != std::string_view::npos && colon > 0 && uri.find_first_of("/?#") > colon;
+}
+
+// RFC 3986, 5.2, without dot segments.
+std::string resolved(std::string_view base, std::string_view reference) {
+  if (reference.empty() || has_scheme(reference)) return std::string(reference.empty() ? base : reference);
+  if (reference.front() == '/') {
+    const std::size_t authority = base.find("://");
+    const std::size_t path = authority == std::string_view::npos ? 0 : base.find('/', authority + 3);
+    return std::string(base.substr(0, path)) + std::string(reference);
+  }
+  const std::size_t slash = base.rfind('/');
+  return std::string(slash == std::string_view::npos ? "" : base.substr(0, slash + 1)) + std::string(reference);
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    int code = 0;
+    if (i + 2 >= text.size()) return std::nullopt;
+    const auto [end, error] = std::from_chars(text.data() + i + 1, text.data() + i + 3, code, 16);
+    if (error != std::errc() || end != text.data() + i + 3) return std::nullopt;
+    out += static_cast<char>(code);
+    i += 2;
+  }
+  return out;
+}
+
+// One step of a JSON pointer: "~1" is "/", "~0" is "~".
+std::optional<std::string> unescaped(std::string_view token) {
+  std::string out;
+  for (std::size_t i = 0; i < token.size(); ++i) {
+    if (token[i] != '~') {
+      out += token[i];
+    } else {
+      if (i + 1 >= token.size() || (token[i + 1] != '0' && token[i + 1] != '1')) return std::nullopt;
+      out += token[++i] == '0' ? '~' : '/';
+    }
+  }
+  return out;
+}
+
+std::string escaped(std::string_view name) {
+  std::string out;
+  for (const char c : name) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  return out;
+}
+
+const Json* pointed(const Json* at, std::string_view pointer) {
+  while (at != nullptr && !pointer.empty()) {
+    if (pointer.front() != '/') return nullptr;
+    pointer.remove_prefix(1);
+    const std::optional<std::string> token = unescaped(pointer.substr(0, pointer.find('/')));
+    pointer.remove_prefix(std::min(pointer.find('/'), pointer.size()));
+    if (!token) return nullptr;
+    if (at->is_object()) {
+      at = at->find(*token);
+    } else if (at->is_array()) {
+      std::size_t index = 0;
+      const char* end = token->data() + token->size();
+      const auto [rest, error] = std::from_chars(token->data(), end, index);
+      const bool good = error == std::errc() && rest == end && index < at->as_array().size();
+      at = good ? &at->as_array()[index] : nullptr;
+    } else {
+      at = nullptr;
+    }
+  }
+  return at;
+}
+
+bool find_place(const Json& at, const Json& wanted, std::string& place) {
+  if (&at == &wanted) return true;
+  const std::size_t length = place.size();
+  if (at.is_object()) {
+    for (const auto& [name, member] : at.as_object()) {
+      place += '/' + escaped(name);
+      if (find_place(member, wanted, place)) return true;
+      place.resize(length);
+    }
+  } else if (at.is_array()) {
+    for (std::size_t i = 0; i < at.as_array().size(); ++i) {
+      place += fmt::format("/{}", i);
+      if (find_place(at.as_array()[i], wanted, place)) return true;
+      place.resize(length);
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<SchemaIndex> SchemaIndex::create(const Json& root) {
+  SchemaIndex index(root);
+  if (const Json* draft = root.find("$schema"); draft != nullptr && draft->is_string()) {
+    for (const std::string_view old : {"draft-03", "draft-04", "draft-06", "draft-07"}) {
+      index.old_draft_ |= draft->as_string().find(old) != std::string::npos;
+    }
+  }
+  TRY(index.walk(root, {&root, ""}, /*names=*/false));
+  return index;
+}
+
+Status SchemaIndex::walk(const Json& value, Resource resource, bool names) {
+  if (value.is_array()) {
+    for (const Json& item : value.as_array()) TRY(walk(item, resource, false));
+    return ok_status();
+  }
+  if (!value.is_object()) return ok_status();
+  const auto add = [&](const std::string& name) -> Status {
+    if (by_name_.try_emplace(name, &value).second) return ok_status();
+    return invalid_argument(fmt::format("{}: \"{}\" names another schema, too", place(value), name));
+  };
+  const Json* id = names ? nullptr : value.find("$id");
+  if (id != nullptr && id->is_string() && !id->as_string().starts_with('#')) {
+    std::string name = id->as_string();
+    name.resize(std::min(name.find('#'), name.size()));
+    resource = {&value, resolved(resource.id, name)};
+    TRY(add(resource.id));
+  }
+  for (const std::string_view key : {"$anchor", "$dynamicAnchor"}) {
+    const Json* anchor = names ? nullptr : value.find(key);
+    if (anchor != nullptr && anchor->is_string()) TRY(add(resource.id + '#' + anchor->as_string()));
+  }
+  if (id != nullptr && id->is_string() && id->as_string().starts_with('#')) TRY(add(resource.id + id->as_string()));
+  resources_.emplace(&value, resource);
+  for (const auto& [key, member] : value.as_object()) {
+    if (!names && std::ranges::find(kValues, key) != kValues.end()) continue;
+    TRY(walk(member, resource, !names && std::ranges::find(kNamed, key) != kNamed.end()));
+  }
+  return ok_status();
+}
+
+Result<const Json*> SchemaIndex::resolve(const Json& from, const std::string& reference) const {
+  const auto nothing = [&](std::string_view why) {
+    return invalid_argument(fmt::format("{}: \"$ref\": \"{}\" {}", place(from), reference, why));
+  };
+  const std::size_t hash = std::min(reference.find('#'), reference.size());
+  const std::optional<std::string> fragment =
+      percent_decoded(std::string_view(reference).substr(std::min(hash + 1, reference.size())));
+  if (!fragment) return nothing("has a percent sign that escapes nothing");
+  const auto known = resources_.find(&from);
+  const Resource here = known == resources_.end() ? Resource{root_, ""} : known->second;
+  const std::string id = hash == 0 ? here.id : resolved(here.id, reference.substr(0, hash));
+  const Json* root = here.root;
+  if (hash > 0 && id != here.id) {
+    const auto found = by_name_.find(id);
+    if (found == by_name_.end()) {
+      return unimplemented(
+          fmt::format("{}: \"$ref\": \"{}\" is outside this schema, and nothing is fetched", place(from), reference));
+    }
+    root = found->second;
+  }
+  const Json* target = nullptr;
+  if (fragment->empty() || fragment->front() == '/') {
+    target = pointed(root, *fragment);
+  } else if (const auto found = by_name_.find(id + '#' + *fragment); found != by_name_.end()) {
+    target = found->second;
+  }
+  if (target == nullptr) return nothing("names nothing in this schema");
+  if (!target->is_object() && !target->is_bool()) return nothing("names no schema");
+  return target;
+}
+
+std::string SchemaIndex::place(const Json& schema) const {
+  std::string out = "#";
+  find_place(*root_, schema, out);
+  return out;
+}
+
+}  // namespace tessera::schema

@@ -1,0 +1,56 @@
+// The keywords of one schema as shapes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/engine/schema/shapes.h"
+#include "tessera/engine/schema/type_table.h"
+
+namespace tessera::schema {
+
+class SchemaReader {
+ public:
+  // Keeps references for read().
+  SchemaReader(TypeTable& table, const Json& schema) : table_(table), schema_(schema) {}
+
+  Result<Shapes> read();
+
+ private:
+  // The parts, in the order of read().
+  Result<Shapes> own_shapes();
+  Result<Shapes> keep_values(const Shapes& shapes);
+  Result<Shapes> apply_reference(Shapes shapes);
+  Result<Shapes> apply_alternatives(Shapes shapes);
+  Result<Shapes> apply_one_of(Shapes shapes);
+  Result<Shapes> apply_negations(Shapes shapes);
+  Result<Shapes> apply_dependencies(Shapes shapes);
+
+  Result<NumberSet> numbers();
+  Result<std::optional<NumberSet::Bound>> bound(std::string_view key, std::string_view exclusive_key, int sign);
+  Result<TextSet> texts();
+  Result<ArrayShape> array();
+  Result<ObjectShape> object();
+  Status read_names(ObjectShape& out);
+  Status keep_names(ObjectShape& out);
+  Result<Shapes> with_present(const std::string& name, const std::vector<std::string>& required, const Json* schema);
+
+  // A keyword of the expected type, or null where it is absent.
+  Result<const Json*> find(std::string_view key, std::string_view type) const;
+  Result<std::int64_t> count(std::string_view key, std::int64_t otherwise) const;
+  Result<const Json*> subschema(std::string_view key) const;
+  Result<const Json*> schema_list(std::string_view key) const;
+  Result<std::vector<std::string>> names(const Json& list, std::string_view key) const;
+  bool has_applicators() const;
+  Status malformed(std::string_view key, std::string_view accepted) const;
+  Status unheld(std::string_view key, std::string_view reason) const;
+
+  TypeTable& table_;
+  const Json& schema_;
+};
+
+}  // namespace tessera::schema

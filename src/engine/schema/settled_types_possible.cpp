@@ -1,0 +1,111 @@
+// Least fixed points: which types have values at all.
+#include <algorithm>
+
+#include "tessera/engine/schema/settled_types.h"
+
+namespace tessera::schema {
+namespace {
+
+// Objects and arrays alike: what is counted, and whether there may be any number of it.
+struct Available {
+  std::int64_t count = 0;
+  bool any_number = false;
+};
+
+bool range_holds(std::int64_t min, std::int64_t max, std::int64_t needed, const Available& available) {
+  if (max >= 0 && (max < min || max < needed)) return false;
+  return available.any_number || available.count >= min;
+}
+
+// `has` says of a type whether it has values.
+template <class Has>
+bool array_holds(const ArrayShape& array, const Has& has) {
+  Available items;
+  for (const TypeId item : array.prefix) {
+    if (!has(item)) return range_holds(array.min, array.max, 0, items);
+    ++items.count;
+  }
+  items.any_number = has(array.rest);
+  return range_holds(array.min, array.max, 0, items);
+}
+
+template <class Has>
+bool object_holds(const ObjectShape& object, const Has& has) {
+  Available names;
+  std::int64_t needed = 0;
+  for (const Member& member : object.members) {
+    if (has(member.value)) {
+      ++names.count;
+    } else if (member.required) {
+      return false;
+    }
+    if (member.required) ++needed;
+  }
+  names.any_number = std::ranges::any_of(object.classes, [&](const NameClass& one) { return has(one.value); });
+  return range_holds(object.min, object.max, needed, names);
+}
+
+}  // namespace
+
+Result<bool> SettledTypes::inhabited(const Shape& shape) {
+  const auto has = [&](TypeId type) { return at(type).inhabited; };
+  if (const NumberSet* numbers = shape.get<NumberSet>()) return !provably_empty(*numbers);
+  if (const TextSet* texts = shape.get<TextSet>()) return !TRY(table_.texts().empty(*texts, Reading::kWide));
+  if (const ArrayShape* array = shape.get<ArrayShape>()) return array_holds(*array, has);
+  if (const ObjectShape* object = shape.get<ObjectShape>()) return object_holds(*object, has);
+  return true;
+}
+
+Result<bool> SettledTypes::possible(const Shape& shape) {
+  const auto has = [&](TypeId type) { return at(type).possible; };
+  if (const NumberSet* numbers = shape.get<NumberSet>()) {
+    EbnfRules scratch;
+    return TRY(number_ebnf(*numbers, scratch, table_.texts().work())).has_value();
+  }
+  if (const TextSet* texts = shape.get<TextSet>()) return !TRY(table_.texts().empty(*texts, Reading::kNarrow));
+  if (const ArrayShape* array = shape.get<ArrayShape>()) {
+    if (!array_holds(*array, has)) return false;
+    if (!array->unique || array->min < 2) return true;
+    const auto few = TRY(few_values(*this, array->rest));
+    return !few || static_cast<std::int64_t>(few->size()) >= array->min;
+  }
+  if (const ObjectShape* object = shape.get<ObjectShape>()) return object_holds(*object, has);
+  return true;
+}
+
+// Types are few and their graphs shallow: a walk over those that are still empty, until nothing changes.
+Status SettledTypes::find_inhabited() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t i = 0; i < types_.size(); ++i) {
+      if (!types_[i].reached || types_[i].inhabited) continue;
+      TRY(table_.texts().work().spend(100));
+      for (const Shape& shape : *TRY(table_.shapes(static_cast<TypeId>(i)))) {
+        if (TRY(inhabited(shape))) types_[i].inhabited = true;
+      }
+      changed |= types_[i].inhabited;
+    }
+  }
+  return ok_status();
+}
+
+Status SettledTypes::find_possible() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    // Backwards: parts are mostly newer than what they are parts of.
+    for (std::size_t i = types_.size(); i-- > 0;) {
+      if (!types_[i].generated || types_[i].possible) continue;
+      TRY(table_.texts().work().spend(100));
+      for (const Shape& shape : types_[i].shapes) {
+        if (types_[i].possible) break;
+        const Result<bool> has = possible(shape);
+        if (!has.ok()) return table_.placed(has.status(), static_cast<TypeId>(i));
+        types_[i].possible = *has;
+      }
+      changed |= types_[i].possible;
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace tessera::schema

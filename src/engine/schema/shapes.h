@@ -1,0 +1,84 @@
+// What a schema comes to: a type is a set of JSON values, the union of shapes, each of which has values of one kind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/engine/schema/number_set.h"
+#include "tessera/engine/schema/text_set.h"
+
+namespace tessera::schema {
+
+using TypeId = std::int32_t;  // an index of a TypeTable
+
+struct ArrayShape {
+  std::vector<TypeId> prefix{};  // of the first items
+  TypeId rest = 0;               // of all others
+  bool implied = true;           // the schema says nothing of the others
+  std::int64_t min = 0;
+  std::int64_t max = -1;  // -1: without end
+  bool unique = false;
+
+  TypeId item(std::size_t index) const { return index < prefix.size() ? prefix[index] : rest; }
+  // By the standard, what a schema does not speak of is allowed; it is not generated, except where nothing is named
+  // at all or the schema asks for more items than it names.
+  bool closed() const { return implied && !prefix.empty() && min <= static_cast<std::int64_t>(prefix.size()); }
+};
+
+struct Member {
+  std::string name{};
+  TypeId value = 0;
+  bool required = false;
+};
+
+// Properties that are not named, by their names. The classes of one shape do not overlap, and do not leave out the
+// names of its members.
+struct NameClass {
+  TextSet names{};
+  TypeId value = 0;
+  bool implied = false;  // the schema says nothing of these
+};
+
+struct ObjectShape {
+  std::vector<Member> members{};  // in the order in which they are written
+  std::vector<NameClass> classes{};
+  bool names_something = false;
+  std::int64_t min = 0;
+  std::int64_t max = -1;
+
+  const Member* find(std::string_view name) const;
+  bool closed() const { return names_something && min <= static_cast<std::int64_t>(members.size()); }
+};
+
+// A type whose values are not of the shape: of "not", or another alternative of a "oneOf".
+struct LeftOut {
+  TypeId type = 0;
+  const Json* at = nullptr;
+  std::string_view keyword{};
+};
+
+struct Shape {
+  // A Json is the only value.
+  std::variant<Json, NumberSet, TextSet, ArrayShape, ObjectShape> values;
+  std::vector<LeftOut> left_out{};
+
+  template <class T>
+  const T* get() const {
+    return std::get_if<T>(&values);
+  }
+  template <class T>
+  T* get() {
+    return std::get_if<T>(&values);
+  }
+};
+
+using Shapes = std::vector<Shape>;
+
+// By JSON schema: 1 is 1.0, true is not 1, and the order of properties has no meaning.
+bool equal_values(const Json& a, const Json& b);
+
+}  // namespace tessera::schema

@@ -1,0 +1,175 @@
+#include "tessera/engine/schema/text_set.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/text/unicode.h"
+
+namespace tessera::schema {
+namespace {
+
+using Kind = RegexNode::Kind;
+
+Reading opposite(Reading reading) { return reading == Reading::kNarrow ? Reading::kWide : Reading::kNarrow; }
+
+bool has_empty_class(const Regex& regex) {
+  if (regex->kind == Kind::kClass) return regex->narrow.empty();
+  return std::ranges::any_of(regex->parts, has_empty_class);
+}
+
+bool lengths_hold(const LengthRange& lengths, const TextSet& set) {
+  return lengths.min >= set.min && (set.max < 0 || (lengths.max >= 0 && lengths.max <= set.max));
+}
+
+// "[a-z][a-z0-9]*" of at most 64 characters is "[a-z][a-z0-9]{0,63}": one repeated class beside parts of fixed length.
+// Null where `regex` is nothing of the kind, or nothing is left.
+Regex fold_lengths(const Regex& regex, const TextSet& set) {
+  std::vector<Regex> parts = regex->kind == Kind::kSequence ? regex->parts : std::vector<Regex>{regex};
+  std::int64_t fixed = 0;
+  Regex* varying = nullptr;
+  for (Regex& part : parts) {
+    const LengthRange lengths = regex_lengths(part);
+    if (lengths.min == lengths.max) {
+      fixed += lengths.min;
+    } else if (varying == nullptr && part->kind == Kind::kRepeat && part->parts.front()->kind == Kind::kClass) {
+      varying = &part;
+    } else {
+      return nullptr;
+    }
+  }
+  if (varying == nullptr) return nullptr;
+  const RegexNode& repeat = **varying;
+  const std::int64_t min = std::max<std::int64_t>(repeat.min, set.min - fixed);
+  std::int64_t max = repeat.max;
+  if (set.max >= 0) max = max < 0 ? set.max - fixed : std::min<std::int64_t>(max, set.max - fixed);
+  if (min > kMaxRegexCount || max > kMaxRegexCount || (max >= 0 && max < min) || (set.max >= 0 && set.max < fixed)) {
+    return nullptr;
+  }
+  *varying = make_repeat(repeat.parts.front(), static_cast<int>(min), static_cast<int>(max));
+  return make_sequence(std::move(parts));
+}
+
+// With every repetition that has no end stopping at `count`.
+Regex stopped(const Regex& regex, int count) {
+  RegexNode out = *regex;
+  for (Regex& part : out.parts) part = stopped(part, count);
+  if (out.kind == Kind::kRepeat && out.max < 0) out.max = std::max(out.min, count);
+  return std::make_shared<const RegexNode>(std::move(out));
+}
+
+// A text of a long maximal length (a URL of 2083 characters) would take an automaton of as many states; repetitions
+// that stop early keep within it, too. Null where they do not, or the length is short.
+Regex stop_early(const Regex& regex, const TextSet& set) {
+  constexpr std::int64_t kLong = 256;
+  if (set.max < kLong || regex_lengths(regex).min < set.min) return nullptr;
+  Regex out = nullptr;
+  for (int count = 8; count <= kMaxRegexCount; count *= 2) {
+    Regex next = stopped(regex, count);
+    if (!lengths_hold(regex_lengths(next), set)) break;
+    out = std::move(next);
+  }
+  return out;
+}
+
+// What can be written as it stands, with its counts.
+Regex direct_regex(const TextSet& set) {
+  if (set.terms.size() != 1 || set.terms.front().negated || set.terms.front().left_out != nullptr) return nullptr;
+  const Regex regex = without_anchors(set.terms.front().regex);
+  if (regex == nullptr || has_empty_class(regex)) return nullptr;
+  if (lengths_hold(regex_lengths(regex), set)) return regex;
+  if (Regex folded = fold_lengths(regex, set)) return folded;
+  return stop_early(regex, set);
+}
+
+}  // namespace
+
+TextSet both(const TextSet& a, const TextSet& b) {
+  TextSet out = a;
+  out.min = std::max(a.min, b.min);
+  out.max = a.max < 0 ? b.max : b.max < 0 ? a.max : std::min(a.max, b.max);
+  for (const TextTerm& term : b.terms) {
+    const bool known = std::ranges::any_of(out.terms, [&](const TextTerm& one) {
+      return one.regex == term.regex && one.negated == term.negated && one.left_out == term.left_out;
+    });
+    if (!known) out.terms.push_back(term);
+  }
+  return out;
+}
+
+Result<const Automaton*> TextSets::regex_automaton(const Regex& regex, Reading reading) {
+  const auto found = kept_.find({regex.get(), reading});
+  if (found != kept_.end()) return &found->second.automaton;
+  Automaton made = TRY(make_automaton(regex, reading, work_));
+  return &kept_.try_emplace({regex.get(), reading}, Kept{regex, std::move(made)}).first->second.automaton;
+}
+
+Result<Automaton> TextSets::automaton(const TextSet& set, Reading reading) {
+  // Lengths last: patterns alone are often short, and a bound that they keep costs nothing.
+  Automaton out = TRY(length_automaton(0, -1));
+  for (const TextTerm& term : set.terms) {
+    Automaton next;
+    if (term.left_out != nullptr) {
+      if (reading == Reading::kWide) continue;
+      next = TRY(complement(*term.left_out, work_));
+    } else if (term.loose && reading == (term.negated ? Reading::kNarrow : Reading::kWide)) {
+      if (!term.negated) continue;
+      return Automaton{.starts = {0}, .next = {kNoState}, .accepts = {0}};
+    } else {
+      const Automaton* of = TRY(regex_automaton(term.regex, term.negated ? opposite(reading) : reading));
+      next = term.negated ? TRY(complement(*of, work_)) : *of;
+    }
+    out = TRY(intersection(out, next, work_));
+  }
+  if (set.min > 0 || set.max >= 0) {
+    out = TRY(intersection(out, TRY(length_automaton(set.min, set.max)), work_));
+  }
+  return minimised(out, work_);
+}
+
+Result<bool> TextSets::empty(const TextSet& set, Reading reading) {
+  if (set.max >= 0 && set.max < set.min) return true;
+  if (set.terms.empty() || direct_regex(set) != nullptr) return false;
+  return TRY(automaton(set, reading)).empty();
+}
+
+Result<bool> TextSets::contains(const TextSet& set, std::string_view text, Reading reading) {
+  const auto length = static_cast<std::int64_t>(count_characters(text));
+  if (length < set.min || (set.max >= 0 && length > set.max)) return false;
+  for (const TextTerm& term : set.terms) {
+    if (term.left_out != nullptr) {
+      if (reading == Reading::kNarrow && term.left_out->accepts_text(text)) return false;
+      continue;
+    }
+    if (term.loose && reading == (term.negated ? Reading::kNarrow : Reading::kWide)) {
+      if (term.negated) return false;
+      continue;
+    }
+    const Automaton* of = TRY(regex_automaton(term.regex, term.negated ? opposite(reading) : reading));
+    if (of->accepts_text(text) == term.negated) return false;
+  }
+  return true;
+}
+
+Status TextSets::leave_out(TextSet& set, const TextSet& other) {
+  set.terms.push_back({.left_out = std::make_shared<const Automaton>(TRY(automaton(other, Reading::kWide)))});
+  return ok_status();
+}
+
+Result<std::string> TextSets::ebnf(const TextSet& set, EbnfRules& rules) {
+  const std::string quote = ebnf_text("\"");
+  if (set.terms.empty() && set.max < 0) {
+    const std::string least = set.min == 0 ? "" : ebnf_repeat(ebnf_raw_character(), set.min, set.min) + ' ';
+    return quote + ' ' + least + ebnf_string_end(rules);
+  }
+  std::string inside;
+  if (set.terms.empty()) {
+    inside = ebnf_repeat(ebnf_raw_character(), set.min, set.max);
+  } else if (const Regex regex = direct_regex(set)) {
+    inside = ebnf_regex(regex, rules);
+  } else {
+    return quote + ' ' + ebnf_automaton(TRY(automaton(set, Reading::kNarrow)), rules, quote);
+  }
+  return quote + ' ' + inside + ' ' + quote;
+}
+
+}  // namespace tessera::schema

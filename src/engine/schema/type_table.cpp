@@ -1,0 +1,228 @@
+#include "tessera/engine/schema/type_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/engine/schema/keywords.h"
+#include "tessera/engine/schema/schema_reader.h"
+
+namespace tessera::schema {
+namespace {
+
+constexpr std::size_t kMaxTypes = 20'000;
+constexpr std::size_t kMaxShapes = 512;  // of one type
+constexpr int kMaxHops = 64;             // of references to references
+
+}  // namespace
+
+const Member* ObjectShape::find(std::string_view name) const {
+  const auto found = std::ranges::find(members, name, &Member::name);
+  return found == members.end() ? nullptr : &*found;
+}
+
+Status TypeTable::error(StatusCode code, const Json& at, std::string_view keyword, std::string_view reason) const {
+  return {code, fmt::format("{}: \"{}\": {}", index_.place(at), keyword, reason)};
+}
+
+Result<TypeId> TypeTable::type_of(std::vector<const Json*> schemas) {
+  std::vector<const Json*> key;
+  for (const Json* schema : schemas) {
+    // A schema that is a reference and nothing else is the schema that it names.
+    for (int hops = 0; const Json* reference = lone_reference(*schema, index_.reference_stands_alone()); ++hops) {
+      if (!reference->is_string()) break;  // read() says so
+      if (hops == kMaxHops) return error(StatusCode::kInvalidArgument, *schema, "$ref", "it leads back to itself");
+      schema = TRY(index_.resolve(*schema, reference->as_string()));
+    }
+    if (!says_nothing(*schema)) key.push_back(schema);
+  }
+  std::ranges::sort(key);
+  key.erase(std::unique(key.begin(), key.end()), key.end());
+  const auto [found, added] = ids_.try_emplace(key, static_cast<TypeId>(types_.size()));
+  if (added) {
+    if (types_.size() >= kMaxTypes) {
+      return invalid_argument(fmt::format("its combinations come to more than {} schemas", kMaxTypes));
+    }
+    TRY(texts_.work().spend(100 * key.size()));
+    types_.push_back(std::make_unique<Type>(Type{.schemas = std::move(key)}));
+  }
+  return found->second;
+}
+
+Result<TypeId> TypeTable::complement(TypeId type, const LeftOut& why) {
+  std::unique_ptr<Negation>& negation = negations_[type];
+  if (negation == nullptr) {
+    negation = std::make_unique<Negation>(Negation{Json(Json::array()), {type, why.at, why.keyword}});
+    negation_of_.emplace(&negation->schema, negation.get());
+  }
+  return type_of({&negation->schema});
+}
+
+const Json& TypeTable::origin(const Type& type) const {
+  const Json* first = type.schemas.front();
+  const auto negation = negation_of_.find(first);
+  return negation == negation_of_.end() ? *first : *negation->second->of.at;
+}
+
+Result<TypeId> TypeTable::join(TypeId a, TypeId b) {
+  if (a == b) return a;
+  std::vector<const Json*> schemas = types_[static_cast<std::size_t>(a)]->schemas;
+  const std::vector<const Json*>& more = types_[static_cast<std::size_t>(b)]->schemas;
+  schemas.insert(schemas.end(), more.begin(), more.end());
+  return type_of(std::move(schemas));
+}
+
+Status TypeTable::placed(Status error, TypeId type) const {
+  const std::vector<const Json*>& schemas = types_[static_cast<std::size_t>(type)]->schemas;
+  if (error.ok() || schemas.empty() || error.message().starts_with('#')) return error;
+  return std::move(error).with_context(index_.place(origin(*types_[static_cast<std::size_t>(type)])));
+}
+
+Result<const Shapes*> TypeTable::shapes(TypeId id) {
+  Type& type = *types_[static_cast<std::size_t>(id)];
+  if (type.expanded) return &type.shapes;
+  Result<Shapes> shapes = expand(type);
+  if (!shapes.ok()) return placed(std::move(shapes).status(), id);
+  type.shapes = *std::move(shapes);
+  type.expanded = true;
+  return &type.shapes;
+}
+
+Result<Shapes> TypeTable::expand(const Type& type) {
+  static const Json anything(true);
+  if (type.schemas.empty()) return read(anything);
+  Shapes out = TRY(read(*type.schemas.front()));
+  for (std::size_t i = 1; i < type.schemas.size(); ++i) out = TRY(product(out, TRY(read(*type.schemas[i]))));
+  return out;
+}
+
+Result<Shapes> TypeTable::read(const Json& schema) {
+  if (const auto known = read_.find(&schema); known != read_.end()) return known->second;
+  if (const auto negation = negation_of_.find(&schema); negation != negation_of_.end()) {
+    static const Json anything(true);
+    Shapes out = TRY(read(anything));
+    for (Shape& shape : out) shape.left_out.push_back(negation->second->of);
+    return out;
+  }
+  if (!reading_.insert(&schema).second) {
+    return error(StatusCode::kInvalidArgument, schema, "$ref", "it leads back to itself with no value in between");
+  }
+  Result<Shapes> shapes = SchemaReader(*this, schema).read();
+  reading_.erase(&schema);
+  if (shapes.ok()) read_.emplace(&schema, *shapes);
+  return shapes;
+}
+
+Result<Shapes> TypeTable::product(const Shapes& a, const Shapes& b) {
+  Shapes out;
+  std::size_t sets = 0;  // single values may be many
+  for (const Shape& one : a) {
+    for (const Shape& other : b) {
+      TRY(texts_.work().spend(10));
+      for (Shape& shape : TRY(both(one, other))) {
+        if (shape.get<Json>() == nullptr) ++sets;
+        out.push_back(std::move(shape));
+      }
+      if (sets > kMaxShapes) {
+        return invalid_argument(fmt::format("its alternatives come to more than {} combinations", kMaxShapes));
+      }
+    }
+  }
+  return out;
+}
+
+Result<Shapes> TypeTable::both(const Shape& a, const Shape& b) {
+  Shapes none;
+  Shape out{.values = a.values, .left_out = a.left_out};
+  out.left_out.insert(out.left_out.end(), b.left_out.begin(), b.left_out.end());
+  const Json* value = a.get<Json>() != nullptr ? a.get<Json>() : b.get<Json>();
+  if (value != nullptr) {
+    const Shape other{.values = value == a.get<Json>() ? b.values : a.values};
+    const bool certain = TRY(admits(other, *value, Reading::kNarrow));
+    if (!certain && TRY(admits(other, *value, Reading::kWide))) {
+      return unimplemented(fmt::format("validators differ on whether {} is of a pattern or format", value->dump()));
+    }
+    if (!certain) return none;
+    out.values = *value;
+  } else if (a.values.index() != b.values.index()) {
+    return none;
+  } else if (NumberSet* numbers = out.get<NumberSet>()) {
+    *numbers = schema::both(*numbers, *b.get<NumberSet>());
+    if (provably_empty(*numbers)) return none;
+  } else if (TextSet* texts = out.get<TextSet>()) {
+    *texts = schema::both(*texts, *b.get<TextSet>());
+  } else if (ArrayShape* array = out.get<ArrayShape>()) {
+    *array = TRY(both_arrays(*a.get<ArrayShape>(), *b.get<ArrayShape>()));
+    if (array->max >= 0 && array->max < array->min) return none;
+  } else {
+    out.values = TRY(both_objects(*a.get<ObjectShape>(), *b.get<ObjectShape>()));
+  }
+  none.push_back(std::move(out));
+  return none;
+}
+
+Result<ArrayShape> TypeTable::both_arrays(const ArrayShape& a, const ArrayShape& b) {
+  ArrayShape out{.rest = TRY(join(a.rest, b.rest)),
+                 .implied = a.implied && b.implied,
+                 .min = std::max(a.min, b.min),
+                 .max = a.max < 0   ? b.max
+                        : b.max < 0 ? a.max
+                                    : std::min(a.max, b.max),
+                 .unique = a.unique || b.unique};
+  for (std::size_t i = 0; i < std::max(a.prefix.size(), b.prefix.size()); ++i) {
+    out.prefix.push_back(TRY(join(a.item(i), b.item(i))));
+  }
+  return out;
+}
+
+Result<const NameClass*> TypeTable::class_of(const ObjectShape& shape, const std::string& name) {
+  for (const NameClass& one : shape.classes) {
+    if (TRY(texts_.contains(one.names, name, Reading::kNarrow))) return &one;
+  }
+  for (const NameClass& one : shape.classes) {
+    if (TRY(texts_.contains(one.names, name, Reading::kWide))) {
+      return unimplemented(
+          fmt::format("dialects of regular expressions differ on whether \"{}\" matches a pattern", name));
+    }
+  }
+  return nullptr;
+}
+
+Result<TypeId> TypeTable::value_of(const ObjectShape& shape, const std::string& name) {
+  const NameClass* found = TRY(class_of(shape, name));
+  return found == nullptr ? never() : found->value;
+}
+
+Result<ObjectShape> TypeTable::both_objects(const ObjectShape& a, const ObjectShape& b) {
+  ObjectShape out{.names_something = a.names_something || b.names_something,
+                  .min = std::max(a.min, b.min),
+                  .max = a.max < 0   ? b.max
+                         : b.max < 0 ? a.max
+                                     : std::min(a.max, b.max)};
+  for (const Member& member : a.members) {
+    const Member* other = b.find(member.name);
+    const TypeId value = other != nullptr ? other->value : TRY(value_of(b, member.name));
+    out.members.push_back(
+        {member.name, TRY(join(member.value, value)), member.required || (other != nullptr && other->required)});
+  }
+  for (const Member& member : b.members) {
+    if (a.find(member.name) != nullptr) continue;
+    out.members.push_back({member.name, TRY(join(member.value, TRY(value_of(a, member.name)))), member.required});
+  }
+  for (const NameClass& one : a.classes) {
+    for (const NameClass& other : b.classes) {
+      NameClass made{schema::both(one.names, other.names), TRY(join(one.value, other.value)),
+                     one.implied && other.implied};
+      const bool restricted = !one.names.free() && !other.names.free();
+      if (restricted && TRY(texts_.empty(made.names, Reading::kWide))) continue;
+      out.classes.push_back(std::move(made));
+      if (out.classes.size() > kMaxShapes) {
+        return invalid_argument(fmt::format("its patterns of names come to more than {} combinations", kMaxShapes));
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace tessera::schema
