@@ -5,6 +5,7 @@
 
 #include "tessera/cli/command_parser.h"
 #include "tessera/cli/values.h"
+#include "tessera/engine/schema/compile.h"
 #include "tessera/server/reasoning_parser.h"
 #include "tessera/server/tool_call_parser.h"
 
@@ -47,6 +48,15 @@ class ServeParser final : public CommandParser {
     add.flag("--allow-unknown-fields", "in requests: ignored, instead of refused",
              options_.server.allow_unknown_fields);
     add.value(
+        "--constrained-json-whitespace-pattern", "REGEX",
+        "blanks between the tokens of constrained JSON, [\\n\\t ]* is all (none: compact)",
+        [this](const std::string& flag, const std::string& text) -> Status {
+          TRY(schema::blank_ebnf(text).with_context(flag));
+          options_.server.json_whitespace = text;
+          return ok_status();
+        },
+        options_.server.json_whitespace);
+    add.value(
         "--metrics-style", "sglang|vllm", "whose names /metrics has (sglang)",
         [this](const std::string& flag, const std::string& text) {
           static constexpr std::array<std::string_view, 2> kNames = {"sglang", "vllm"};
@@ -66,6 +76,8 @@ class ServeParser final : public CommandParser {
                 max_connections_);
     add.flag("--log-requests", "one line each", options_.server.log_requests);
     add.group("");
+    add.flag("--constrained-json-disable-any-whitespace", "accepted: JSON is compact unless a pattern is given",
+             compact_json_);
     add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
     add_engine_flags(add, options_.engine, common);
   }
@@ -74,6 +86,11 @@ class ServeParser final : public CommandParser {
   Result<Command> finish() override {
     // As it was given, before a folder stands in the place of a name of the hub.
     if (options_.server.served_model_name.empty()) options_.server.served_model_name = options_.engine.model_path;
+    if (compact_json_ && !options_.server.json_whitespace.empty()) {
+      return invalid_argument(
+          "--constrained-json-disable-any-whitespace and --constrained-json-whitespace-pattern ask for opposites; "
+          "accepted: one of them");
+    }
     options_.drain_s = static_cast<double>(drain_s_);
     options_.notice_s = static_cast<double>(notice_s_);
     options_.server.http.keep_alive_timeout_s = static_cast<double>(keep_alive_s_);
@@ -103,6 +120,7 @@ class ServeParser final : public CommandParser {
   std::int64_t keep_alive_s_ = 75;
   std::int64_t max_connections_ = 4096;
   bool enable_metrics_ = false;
+  bool compact_json_ = false;
 };
 
 }  // namespace

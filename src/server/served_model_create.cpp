@@ -109,7 +109,9 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.knows_developer = source.find("developer") != std::string::npos;
   TRY(choose_parsers(options, source, tool_source, model));
   if (model.tokenizer != nullptr && GrammarCompiler::available()) {
-    model.grammars = TRY(GrammarCompiler::create(*model.tokenizer, model.vocab_size, engine.end_ids()));
+    const GrammarOptions grammar_options{.json_whitespace = options.json_whitespace};
+    model.grammars =
+        TRY(GrammarCompiler::create(*model.tokenizer, model.vocab_size, engine.end_ids(), grammar_options));
   }
   return model;
 }

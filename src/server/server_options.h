@@ -18,6 +18,7 @@ struct ServerOptions {
   std::string reasoning_parser{};        // "": guessed from the template; "none": reasoning is content
   std::string metrics_style = "sglang";  // whose names /metrics has, or "vllm"
   bool allow_unknown_fields = false;     // in requests: ignored
+  std::string json_whitespace{};         // GrammarOptions::json_whitespace; "": compact
   bool log_requests = false;             // one line each
 };
 
