@@ -15,7 +15,7 @@ build_packages=(
   libedit-dev libsentencepiece-dev libcurl4-openssl-dev libssl-dev zlib1g-dev libzstd-dev libboost1.81-dev prometheus-cpp-dev
   patch # for what comes from PyPI
 )
-test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 xz-utils chromium curl)
+test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonschema xz-utils chromium curl)
 dev_packages=(clang-format clang-tidy-19)
 fuzz_packages=(clang-19 libclang-rt-19-dev)
 
