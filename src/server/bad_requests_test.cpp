@@ -213,14 +213,16 @@ TEST(BadRequest, PromptsPastTheContextHaveTheirErrorCode) {
 // The words that litellm, LangChain and others look for, and the numbers that they shorten a request by.
 TEST(BadRequest, AnOverflowIsWordedAsClientsKnowIt) {
   const ServedModel model = test_model();
-  EXPECT_EQ(prepare_completion(model, R"({"prompt": [1, 2], "max_tokens": 255})").error().message,
-            "This model's maximum context length is 256 tokens. However, you requested 257 tokens (2 in the prompt, 255 in "
-            "the completion). Please reduce the length of the prompt or completion.");
+  EXPECT_EQ(
+      prepare_completion(model, R"({"prompt": [1, 2], "max_tokens": 255})").error().message,
+      "This model's maximum context length is 256 tokens. However, you requested 257 tokens (2 in the prompt, 255 in "
+      "the completion). Please reduce the length of the prompt or completion.");
   const std::string chat = R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 256})";
-  EXPECT_THAT(prepare_chat(model, chat).error().message,
-              ::testing::MatchesRegex("This model's maximum context length is 256 tokens\\. However, you requested [0-9]+ "
-                                      "tokens \\([0-9]+ in the messages, 256 in the completion\\)\\. Please reduce the "
-                                      "length of the messages or completion\\."));
+  EXPECT_THAT(
+      prepare_chat(model, chat).error().message,
+      ::testing::MatchesRegex("This model's maximum context length is 256 tokens\\. However, you requested [0-9]+ "
+                              "tokens \\([0-9]+ in the messages, 256 in the completion\\)\\. Please reduce the "
+                              "length of the messages or completion\\."));
 }
 
 BadRequest message(const std::string& text, const std::string& param, const std::string& part) {

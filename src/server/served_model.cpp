@@ -15,9 +15,10 @@ ApiError context_overflow(std::int64_t context_length, std::int64_t length, std:
                           const std::string& param) {
   const std::string_view prompt = param == "messages" ? "messages" : "prompt";
   ApiError error = invalid_field(
-      param, fmt::format("This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the "
-                         "{}, {} in the completion). Please reduce the length of the {} or completion.",
-                         context_length, length + wanted, length, prompt, wanted, prompt));
+      param,
+      fmt::format("This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the "
+                  "{}, {} in the completion). Please reduce the length of the {} or completion.",
+                  context_length, length + wanted, length, prompt, wanted, prompt));
   error.code = "context_length_exceeded";
   return error;
 }
