@@ -39,22 +39,11 @@ Json parameters_of(const Json& tool) {
   return any;
 }
 
-// References in the parameters ("#/$defs/…") start at the whole schema.
-ApiStatus add_definitions(const Json& tool, Json& definitions) {
-  const Json parameters = parameters_of(tool);
-  const Json* own = parameters.find("$defs");
-  if (own == nullptr || !own->is_object()) return api_ok();
-  for (const auto& [name, definition] : own->as_object()) {
-    const Json* known = definitions.find(name);
-    if (known != nullptr && *known != definition) {
-      return unsupported_field("tools",
-                               fmt::format("two tools define \"{}\" differently; accepted with \"tool_choice\": "
-                                           "\"required\": definitions that are equal",
-                                           clip_text(name)));
-    }
-    definitions.set(name, definition);
-  }
-  return api_ok();
+// As a part of the schema of all calls: with an id, which references in it ("#/$defs/…") are relative to.
+Json embedded_parameters(const Json& tool, std::size_t index) {
+  Json parameters = parameters_of(tool);
+  if (parameters.find("$id") == nullptr) parameters.set("$id", fmt::format("tool:{}", index));
+  return parameters;
 }
 
 std::optional<OutputGrammar> json_schema(const Json& schema) {
@@ -98,9 +87,6 @@ ApiStatus read_choice(const ApiFields& body, ToolFields& out) {
 }  // namespace
 
 ApiResult<ToolFields> read_tools(const ApiFields& body) {
-  for (const std::string_view key : {"functions", "function_call"}) {
-    if (body.find(key) != nullptr) return body.unsupported(key, "none; \"tools\" and \"tool_choice\" say the same");
-  }
   ToolFields out;
   const Json* tools = TRY(body.array("tools"));
   if (tools != nullptr) {
@@ -119,14 +105,12 @@ ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools) {
     return std::optional<OutputGrammar>();
   }
   Json calls = Json::array();
-  Json definitions = Json::object();
   for (const Json& tool : tools.tools.as_array()) {
     if (tools.choice == ToolChoice::kNamed && name_of(tool) == tools.named) return json_schema(parameters_of(tool));
-    TRY(add_definitions(tool, definitions));
     Json name = Json::object();
     name.set("const", name_of(tool));
     Json properties = Json::object();
-    properties.set("name", std::move(name)).set("parameters", parameters_of(tool));
+    properties.set("name", std::move(name)).set("parameters", embedded_parameters(tool, calls.as_array().size()));
     Json call = Json::object();
     call.set("type", "object").set("properties", std::move(properties));
     call.set("required", Json::Array{"name", "parameters"}).set("additionalProperties", false);
@@ -137,7 +121,6 @@ ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools) {
   Json schema = Json::object();
   schema.set("type", "array").set("minItems", 1).set("items", std::move(items));
   if (!tools.parallel) schema.set("maxItems", 1);
-  if (!definitions.as_object().empty()) schema.set("$defs", std::move(definitions));
   return json_schema(schema);
 }
 

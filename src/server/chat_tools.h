@@ -26,8 +26,8 @@ struct ToolFields {
 
 ApiResult<ToolFields> read_tools(const ApiFields& body);
 
-// What kRequired and kNamed constrain the output to; none otherwise. Definitions ("$defs") of all parameters become the
-// whole schema's; two of one name that differ are refused.
+// What kRequired and kNamed constrain the output to; none otherwise. References in a tool's parameters stay within
+// them.
 ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools);
 
 }  // namespace tessera

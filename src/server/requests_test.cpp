@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/engine/schema/compile.h"
 #include "tessera/server/chat_messages.h"
 #include "tessera/server/chat_request.h"
 #include "tessera/server/chat_tools.h"
@@ -16,6 +17,7 @@ namespace {
 
 using test::test_model;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 template <class Prepare>
@@ -175,7 +177,6 @@ TEST(Requests, RequiredCallsAreASchema) {
   ASSERT_TRUE(grammar.ok() && grammar->has_value());
   const Json schema = *Json::parse((*grammar)->spec.text, "schema");
   EXPECT_EQ(schema.find("maxItems")->as_int(), 1);
-  EXPECT_NE(schema.find("$defs")->find("a"), nullptr);
   const Json::Array& calls = schema.find("items")->find("anyOf")->as_array();
   ASSERT_THAT(calls, SizeIs(2));
   EXPECT_EQ(calls[1].find("properties")->find("name")->find("const")->as_string(), "g");
@@ -183,6 +184,22 @@ TEST(Requests, RequiredCallsAreASchema) {
   tools->choice = ToolChoice::kNamed;
   tools->named = "g";
   EXPECT_EQ((**tool_grammar(*tools)).spec.text, R"({"type": "object"})");
+}
+
+// Two tools may define the same name differently.
+TEST(Requests, ReferencesOfRequiredCallsStayWithinTheirTool) {
+  const Json body = *Json::parse(R"({"tools": [
+      {"type": "function", "function": {"name": "f", "parameters": {"$ref": "#/definitions/a",
+          "definitions": {"a": {"const": "of f"}}}}},
+      {"type": "function", "function": {"name": "g", "parameters": {"$ref": "#/definitions/a",
+          "definitions": {"a": {"const": "of g"}}}}}], "tool_choice": "required"})",
+                                 "body");
+  ApiResult<ToolFields> tools = read_tools(ApiFields(body));
+  ASSERT_TRUE(tools.ok());
+  const Result<std::string> ebnf = schema::compile_schema((**tool_grammar(*tools)).spec.text, "");
+  ASSERT_TRUE(ebnf.ok()) << ebnf.status().to_string();
+  EXPECT_THAT(*ebnf, HasSubstr("of f"));
+  EXPECT_THAT(*ebnf, HasSubstr("of g"));
 }
 
 TEST(Requests, GenerateTakesSettingsOfEachPrompt) {
