@@ -82,7 +82,7 @@ def settled(server):
 
 def wait_until_idle(server, threads, descriptors):
     for _ in range(100):
-        if server.threads() == threads and server.descriptors() == descriptors:
+        if server.threads() <= threads and server.descriptors() == descriptors:
             break
         time.sleep(0.1)
     return server.threads(), server.descriptors()
@@ -98,7 +98,10 @@ def main():
     options = parser.parse_args()
     checks = Checks()
 
-    with Served(options.tessera, ["--enable-deterministic-inference", "--log-level", "warn"]) as server:
+    # A server under AddressSanitizer holds back what it freed, up to 256 MiB unless told otherwise.
+    environment = {"ASAN_OPTIONS": "quarantine_size_mb=4"}
+    flags = ["--enable-deterministic-inference", "--log-level", "warn"]
+    with Served(options.tessera, flags, environment=environment) as server:
         requests = make_requests(32, options.longest)
         alone = [text_of(asyncio.run(server.stream("/v1/completions", r))) for r in requests]
         server.request("POST", "/flush_cache")
@@ -131,8 +134,9 @@ def main():
             checks.check(f"/health answers within 50 ms at p99 under load: {p99:.2f} ms", p99 < 50)
 
         now = wait_until_idle(server, threads, descriptors)
+        # A library may end threads of its pool that it no longer needs.
         checks.check(f"threads and descriptors at idle: {now}, before {(threads, descriptors)}",
-                     now == (threads, descriptors))
+                     now[0] <= threads and now[1] == descriptors)
 
         first = max(options.requests // 10, 1)
         asyncio.run(many(server, first, 32))
@@ -142,7 +146,7 @@ def main():
         checks.check(f"resident MiB after {first} requests {after_first:.1f}, after {options.requests} {after_all:.1f}",
                      after_all <= after_first + 16)
         now = wait_until_idle(server, threads, descriptors)
-        checks.check(f"threads and descriptors at the end: {now}", now == (threads, descriptors))
+        checks.check(f"threads and descriptors at the end: {now}", now[0] <= threads and now[1] == descriptors)
         _, metrics = server.get("/metrics")
         running = re.search(r"^sglang:num_running_reqs(?:\{[^}]*\})? (\S+)", metrics, re.MULTILINE)
         checks.check("no request is left running", running is not None and float(running.group(1)) == 0)
