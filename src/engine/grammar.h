@@ -60,7 +60,7 @@ inline constexpr int kMaxJsonWhitespace = 32;                   // in a row, whe
 // - Integers of more than 18 digits; between bounds, numbers of more than 15 digits and exponents.
 // - Values of "uniqueItems" come in any order where there are up to 6, and in the order written where there are more.
 // - Characters that a pattern or a list of names decides about are written in one form: raw, or escaped where JSON asks
-//   for it. Halves of surrogate pairs are never written.
+//   for it. Halves of surrogate pairs are never written. A string with a maxLength has no characters that need escapes.
 // - Beside a maxLength of 256 or more, a pattern's repetitions without end stop where they would pass it.
 // - Forms of a format that validators do not agree on (formats.h).
 // Words that the standard does not define, "format" values among them, are annotations by the standard.
