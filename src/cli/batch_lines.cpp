@@ -37,6 +37,15 @@ Result<BatchRequest> read_batch_form(const Fields& fields) {
   return request;
 }
 
+// The id of the line is no field of the request.
+std::string without_id(const Json& line) {
+  Json body = Json::object();
+  for (const auto& [key, value] : line.as_object()) {
+    if (key != "custom_id") body.set(key, value);
+  }
+  return body.dump();
+}
+
 }  // namespace
 
 Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id) {
@@ -54,7 +63,7 @@ Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id) {
     return invalid_argument(
         "the line has none of \"body\", \"messages\" and \"prompt\"; accepted is a request of "
         "OpenAI's batch form, or its body");
-  return BatchRequest{.chat = fields.has("messages"), .body = std::string(line)};
+  return BatchRequest{.chat = fields.has("messages"), .body = id ? without_id(json) : std::string(line)};
 }
 
 std::string batch_answer(const Json& custom_id, std::string_view request_id, std::string_view body) {

@@ -32,6 +32,9 @@ TEST(BatchLines, BothForms) {
   EXPECT_EQ(bare->body, R"({"prompt":"x"})");
   EXPECT_TRUE(none.is_null());
   EXPECT_TRUE(read_batch_line(R"({"messages":[]})", none)->chat);
+
+  EXPECT_EQ(read_batch_line(R"({"custom_id":"c","prompt":"x"})", id)->body, R"({"prompt": "x"})");
+  EXPECT_EQ(id, Json("c"));
 }
 
 TEST(BatchLines, BadLines) {

@@ -143,7 +143,7 @@ TEST_F(EngineStateTest, MemoryIsTheEnginesReport) {
 TEST(Page, IsCompleteAndHasItsSecurityPolicy) {
   const HttpResponse response = page_response();
   EXPECT_EQ(response.content_type, "text/html; charset=utf-8");
-  EXPECT_LT(response.body.size(), 100'000U);
+  EXPECT_LT(response.body.size(), 150'000U);
   EXPECT_TRUE(response.body.starts_with("<!doctype html>"));
   EXPECT_TRUE(response.body.ends_with("</html>\n"));
   EXPECT_THAT(response.body, Not(HasSubstr("{{")));
