@@ -78,9 +78,10 @@ class Chat {
 
   // From a signal's thread.
   void interrupt() {
+    const bool answering = answering_;  // asked first: what is interrupted may end at once
     interrupted_ = true;
     jobs_.wake();
-    if (!answering_) write_error("\n(Ctrl-D or /exit ends)\n> ");
+    if (!answering) write_error("\n(Ctrl-D or /exit ends)\n> ");
   }
 
   Status run() {
@@ -134,6 +135,7 @@ class Chat {
   Status say(const std::string& text) {
     messages_.push_back(message("user", text));
     AnswerPrinter printer(terminal_);
+    interrupted_ = false;
     answering_ = true;
     const Status status = answer(printer);
     answering_ = false;
@@ -149,7 +151,6 @@ class Chat {
     Json body = Json::object();
     body.set("messages", Json(messages_)).set("stream", true);
     set_request_fields(options_.sampling, body);
-    interrupted_ = false;
     ApiResult<ApiJob> job = prepare_chat(model_, body.dump());
     if (!job.ok()) return why(job.error());
     const LocalJobs::Id id = jobs_.start(*std::move(job));

@@ -90,6 +90,9 @@ Result<std::unique_ptr<LineReader>> LineReader::create(std::string prompt, std::
 }
 
 std::optional<std::string> LineReader::read() {
+  // Before the prompt, since libedit takes the terminal only after it: the kernel would turn a Ctrl-D typed in between
+  // into a character that means nothing.
+  el_set(impl_->editor.get(), EL_PREP_TERM, 1);
   int count = 0;
   const char* typed = el_gets(impl_->editor.get(), &count);
   if (typed == nullptr || count <= 0) return std::nullopt;
