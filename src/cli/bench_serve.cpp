@@ -2,20 +2,25 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "tessera/base/log.h"
 #include "tessera/base/progress.h"
+#include "tessera/base/write_file.h"
+#include "tessera/cli/chrome_trace.h"
 #include "tessera/cli/commands.h"
 #include "tessera/cli/latency_tables.h"
 #include "tessera/cli/local_server.h"
 #include "tessera/cli/open_files.h"
 #include "tessera/cli/output.h"
+#include "tessera/cli/serve_profile.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/load/run.h"
@@ -27,11 +32,16 @@ namespace {
 constexpr double kBusyClient = 0.7;
 constexpr std::size_t kFurtherConnections = 64;  // beside the load's
 
+using Clock = std::chrono::steady_clock;
+
 struct Run {
   std::string label;
   std::optional<double> rate;  // none: as recorded
   std::optional<bool> graphs;
   LoadRun done{};
+  Clock::time_point began{};  // of the requests that count, as is the end
+  Clock::time_point ended{};
+  std::optional<ServeTimes> times{};  // where the engine was profiled
 };
 
 class LoadBench {
@@ -54,16 +64,19 @@ class LoadBench {
                       std::size_t number) const {
     Run run{.label = label(rate, graphs), .rate = rate, .graphs = graphs};
     std::optional<Progress> progress;
-    run.done = TRY(run_load(
-        target, load_,
-        {.rate = rate,
-         .seed = options_.load.seed,
-         .number = number,
-         .warmup = options_.warmup,
-         .max_concurrency = options_.max_concurrency,
-         .on_start =
-             [&](std::int64_t requests) { progress.emplace(run.label, requests, "requests", progress_wanted()); },
-         .on_end = [&] { progress->advance(1); }}));
+    run.done = TRY(run_load(target, load_,
+                            {.rate = rate,
+                             .seed = options_.load.seed,
+                             .number = number,
+                             .warmup = options_.warmup,
+                             .max_concurrency = options_.max_concurrency,
+                             .on_start =
+                                 [&](std::int64_t requests) {
+                                   run.began = Clock::now();
+                                   progress.emplace(run.label, requests, "requests", progress_wanted());
+                                 },
+                             .on_end = [&] { progress->advance(1); }}));
+    run.ended = Clock::now();
     return run;
   }
 
@@ -109,6 +122,7 @@ Json to_json(const BenchServeOptions& options, const std::vector<Run>& runs) {
     entry.set("client_cpu_share", run.done.cpu_share);
     const Json measured = to_json(run.done.result);
     for (const auto& [key, value] : measured.as_object()) entry.set(key, value);
+    if (run.times) entry.set("profile", to_json(*run.times));
     list.push_back(std::move(entry));
   }
   return std::move(json.set("runs", std::move(list)));
@@ -133,7 +147,10 @@ std::string to_text(const std::vector<Run>& runs) {
     for (const auto& [reason, count] : run.done.result.failures)
       notes += fmt::format("  {}: {} failed: {}\n", run.label, count_text(count), reason);
   }
-  return throughput_table(rows) + "\n" + latency_table(rows) + (notes.empty() ? "" : "\n" + notes);
+  std::string text = throughput_table(rows) + "\n" + latency_table(rows) + (notes.empty() ? "" : "\n" + notes);
+  for (const Run& run : runs)
+    if (run.times) text += fmt::format("\n{}\n\n{}", run.label, serve_times_text(*run.times));
+  return text;
 }
 
 Status bench_elsewhere(const BenchServeOptions& options, const LoadBench& bench, std::vector<Run>& runs) {
@@ -143,21 +160,43 @@ Status bench_elsewhere(const BenchServeOptions& options, const LoadBench& bench,
   return bench.run(target, std::nullopt, runs);
 }
 
+// What the engine of these runs was profiled to do.
+void add_profile(const EngineProfile& profile, std::span<Run> runs, std::int64_t first_process, ChromeTrace& trace) {
+  const auto since = [&](Clock::time_point t) {
+    return std::chrono::duration<double, std::milli>(t - profile.origin).count();
+  };
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const TimeSpan during{since(runs[i].began), since(runs[i].ended)};
+    runs[i].times = sum_up(profile, during);
+    add_serve_timeline(profile, during, runs[i].label, first_process + static_cast<std::int64_t>(i), trace);
+  }
+}
+
 // Engines one after another, so that each has the machine.
 Status bench_here(const BenchServeOptions& options, const LoadBench& bench, std::vector<Run>& runs) {
+  if (!options.profile.empty()) TRY(write_file(options.profile, ""));  // what cannot be written is told before
+  ChromeTrace trace;
   std::vector<std::optional<bool>> kinds(options.graphs.begin(), options.graphs.end());
   if (kinds.empty()) kinds.emplace_back();
   for (const std::optional<bool> graphs : kinds) {
     EngineOptions engine = options.engine;
     engine.show_progress = progress_wanted();
     if (graphs) engine.graphs.disable_cuda_graph = !*graphs;
-    const std::unique_ptr<LocalServer> server = TRY(LocalServer::start(
-        engine, options.served_model_name, static_cast<std::size_t>(options.load.num_prompts) + kFurtherConnections));
+    std::unique_ptr<LocalServer> server =
+        TRY(LocalServer::start({.engine = engine,
+                                .model_name = options.served_model_name,
+                                .connections = static_cast<std::size_t>(options.load.num_prompts) + kFurtherConnections,
+                                .profile = !options.profile.empty()}));
+    const std::size_t first = runs.size();
     const std::unique_ptr<LoadClient> client = TRY(LoadClient::create(server->url(), ""));
     const LoadTarget target = TRY(ask_target(*client, options.served_model_name, server->config().vocab_size));
     TRY(bench.run(target, graphs, runs));
+    if (options.profile.empty()) continue;
+    add_profile(LocalServer::end_profile(std::move(server)), std::span(runs).subspan(first),
+                static_cast<std::int64_t>(first) + 1, trace);
   }
-  return ok_status();
+  if (options.profile.empty()) return ok_status();
+  return write_file(options.profile, std::move(trace).finish(options_json(options)).dump() + "\n");
 }
 
 }  // namespace

@@ -11,11 +11,18 @@ namespace tessera::cli {
 
 class LocalServer {
  public:
-  // Loads the model. `connections`: so many clients at once.
-  static Result<std::unique_ptr<LocalServer>> start(const EngineOptions& options, const std::string& model_name,
-                                                    std::size_t connections);
+  struct Options {
+    EngineOptions engine;
+    std::string model_name;
+    std::size_t connections = 0;  // so many clients at once
+    bool profile = false;         // the engine's steps, from the start
+  };
+  // Loads the model.
+  static Result<std::unique_ptr<LocalServer>> start(const Options& options);
   // Drops what is under way.
   ~LocalServer();
+  // Ends the server, and drops what is under way. Precondition: started with `profile`.
+  static EngineProfile end_profile(std::unique_ptr<LocalServer> server);
 
   std::string url() const;
   const ModelConfig& config() const;

@@ -128,6 +128,7 @@ struct BenchServeOptions {
   std::int64_t max_concurrency = 0;   // 0: any number
   std::int64_t warmup = 4;            // requests before each run that do not count
   std::vector<bool> graphs;           // an engine each, with or without; empty: one, as its options say
+  std::string profile;                // file for a timeline of the engine's steps; empty: they are not profiled
   bool json = false;
 };
 

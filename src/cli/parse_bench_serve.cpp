@@ -119,6 +119,8 @@ void BenchServeFlags::add_server_flags(CommandFlags& add) {
                 return ok_status();
               });
             }));
+  add_text(add, "--profile", "FILE", "where the engine's time goes: tables, and a timeline in FILE", Goes::kWithModel,
+           options_.profile);
 }
 
 Result<BenchServeOptions> BenchServeFlags::finish(const EngineOptions& engine, bool json) {

@@ -67,7 +67,10 @@ Result<std::span<RequestEvent>> Engine::step() {
 // Schedules into the batch behind those in flight and enqueues it. A failure ends the requests of that batch alone.
 Status Engine::submit_next() {
   ScheduledBatch& next = batches_[static_cast<std::size_t>(runner_->in_flight())];
-  scheduler_->next(next);
+  {
+    const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
+    scheduler_->next(next);
+  }
   if (next.entries.empty()) return ok_status();
   const auto size = [](std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); };
   logits_.resize(next.wants_logits ? size(next.batch.num_wanted_rows(), config_.vocab_size) : 0);
@@ -81,6 +84,7 @@ Status Engine::submit_next() {
                                                      .hidden_states = hidden_states_});
   if (decision.ok()) {
     next.decision = *decision;
+    if (profiler_ != nullptr) keep_facts(next);
     watch_fallbacks(*decision);
     scheduler_->mark_submitted(next);
     ++steps_;
@@ -108,6 +112,7 @@ void Engine::watch_fallbacks(const Decision& decision) {
 
 Status Engine::collect_oldest() {
   const Result<StepOutputs> outputs = runner_->collect();
+  const StepProfiler::Scope collecting(profiler(), HostWork::kCollect);
   if (outputs.ok()) {
     const ScheduledBatch& oldest = batches_.front();
     for (const ScheduledBatch::Entry& entry : oldest.entries)
@@ -143,6 +148,32 @@ Result<bool> Engine::idle_work() {
   known_shape_compiles_ = shape_compiles();  // idle work delayed no forward
   if (!left) profiles_->save(runner_->costs());
   return left;
+}
+
+Status Engine::start_profile() {
+  profiled_.clear();
+  profiler_ = TRY(StepProfiler::start(*device_, runner_->stream()));
+  runner_->set_profiler(profiler_.get());
+  return ok_status();
+}
+
+EngineProfile Engine::end_profile() {
+  runner_->set_profiler(nullptr);
+  EngineProfile profile{.steps = std::exchange(profiled_, {}),
+                        .forwards = profiler_->forwards(),
+                        .host = profiler_->host(),
+                        .origin = profiler_->origin()};
+  profiler_.reset();
+  return profile;
+}
+
+void Engine::keep_facts(const ScheduledBatch& batch) {
+  profiled_.push_back({.phase = batch.phase(),
+                       .requests = batch.batch.num_requests(),
+                       .decoding = batch.num_decoding,
+                       .tokens = batch.batch.num_tokens(),
+                       .running = scheduler_->num_running(),
+                       .queued = scheduler_->num_waiting()});
 }
 
 void Engine::cancel(RequestId id) { take_out(id, FinishReason::kCancelled); }

@@ -21,6 +21,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/engine/engine_plan.h"
+#include "tessera/engine/engine_profile.h"
 #include "tessera/engine/engine_stats.h"
 #include "tessera/engine/fallback_watch.h"
 #include "tessera/engine/graph_inventory.h"
@@ -83,6 +84,13 @@ class Engine {
   EngineStats stats() const;
   // The same into a snapshot that is kept: allocates nothing while no new kind of forward has run.
   void read_stats(EngineStats& stats) const;
+  // Keeps where the time of every step goes, until it is asked for. Costs a step some microseconds, and memory for as
+  // long as it goes on. Precondition of both: idle(), and
+  // not from within what is measured.
+  Status start_profile();
+  EngineProfile end_profile();
+  // For what happens between steps; null while none is kept.
+  StepProfiler* profiler() const { return profiler_.get(); }
   // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_->flush_prefixes(); }
 
@@ -98,6 +106,7 @@ class Engine {
   void end_expired();
   Status submit_next();
   std::int64_t shape_compiles() const;
+  void keep_facts(const ScheduledBatch& batch);
   void watch_fallbacks(const Decision& decision);
   Status collect_oldest();
   void collect_entry(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs);
@@ -135,6 +144,8 @@ class Engine {
   std::int64_t output_tokens_ = 0;
   mutable GraphInventoryCache inventory_;
   FallbackWatch watch_;
+  std::unique_ptr<StepProfiler> profiler_;
+  std::vector<StepFacts> profiled_;        // of the forwards that were submitted since the profile began
   std::int64_t known_shape_compiles_ = 0;  // as of the last forward, or the idle work after it
   double prepare_seconds_ = 0;
   double load_seconds_ = 0;

@@ -117,6 +117,7 @@ void Engine::collect_token(const ScheduledBatch& batch, const ScheduledBatch::En
   }
   if (sequence.edits) sequence.edits->count(token);
   if (sequence.text) {
+    const StepProfiler::Scope decoding(profiler(), HostWork::kText);
     event.text = sequence.text->push(token, may_stop && generated + 1 >= stop.min_new_tokens);
     if (sequence.text->matched()) {
       event.finish = FinishReason::kStop;

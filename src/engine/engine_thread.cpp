@@ -55,8 +55,7 @@ struct EngineThread::Impl {
     while (receive(commands)) {
       try {
         const bool nothing_came = commands.empty();
-        for (Command& command : commands) std::visit([this](auto& c) { carry_out(c); }, command);
-        commands.clear();
+        carry_out_all(commands);
         if (health_.ok() && !engine_.idle()) {
           step();
         } else if (health_.ok() && nothing_came) {
@@ -67,8 +66,7 @@ struct EngineThread::Impl {
         fail_all(internal_error(fmt::format("the engine ended by an exception: {}", e.what())));
       }
       publish();
-      if (!events_.empty()) sink_(events_);
-      events_.clear();
+      deliver();
     }
     for (const auto& [id, ticket] : tickets_) engine_.cancel(id);
     while (health_.ok() && !engine_.idle() && engine_.step().ok()) {
@@ -76,8 +74,21 @@ struct EngineThread::Impl {
     for (const auto& [id, ticket] : tickets_) engine_.take(id);
   }
 
+  void carry_out_all(std::vector<Command>& commands) {
+    const StepProfiler::Scope requests(engine_.profiler(), HostWork::kRequests);
+    for (Command& command : commands) std::visit([this](auto& c) { carry_out(c); }, command);
+    commands.clear();
+  }
+
+  void deliver() {
+    const StepProfiler::Scope delivering(engine_.profiler(), HostWork::kDeliver);
+    if (!events_.empty()) sink_(events_);
+    events_.clear();
+  }
+
   // Waits for work: for long where nothing is left to do, briefly where idle work is left. False at the end.
   bool receive(std::vector<Command>& commands) {
+    const StepProfiler::Scope idle(engine_.profiler(), HostWork::kIdle);
     std::unique_lock lock(mutex_);
     const auto woken = [&] { return stopping_ || !inbox_.empty() || (health_.ok() && !engine_.idle()); };
     if (health_.ok() && idle_work_left_) {

@@ -84,6 +84,19 @@ void BoundForward::add_variants(KernelVariants& variants) const {
 
 Status BoundForward::replay(Stream& stream) { return captured() ? walk(*replay_steps_, stream) : run(stream); }
 
+Status BoundForward::run_in_parts(bool graphs, Stream& stream, const PartPassed& passed) {
+  const bool replays = graphs && captured();
+  const std::span<const Step> steps = replays ? *replay_steps_ : steps_;
+  for (std::size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
+    const std::int32_t part = steps[begin].part;
+    while (end < steps.size() && steps[end].part == part) ++end;
+    TRY(walk(steps.subspan(begin, end - begin), stream));
+    TRY(passed(static_cast<std::size_t>(part)));
+  }
+  if (!captured()) ++num_warm_ups_;
+  return ok_status();
+}
+
 Status BoundForward::capture(const PiecewiseBackend& backend, Stream& stream) {
   if (captured()) return ok_status();
   // Kept only when all are made: a forward that is part graph, part eager would hide a failure.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,6 +49,9 @@ class BoundForward {
   bool captured() const { return replay_steps_.has_value(); }
   // Launches the graphs and enqueues what is between them; everything where nothing was captured.
   Status replay(Stream& stream);
+  // replay() (`graphs`) or run(), with `passed` called after each part that was enqueued: to time parts where they run.
+  using PartPassed = std::function<Status(std::size_t part)>;
+  Status run_in_parts(bool graphs, Stream& stream, const PartPassed& passed);
   // Times that run() has gone through since bind() without a graph.
   std::int64_t num_warm_ups() const { return num_warm_ups_; }
 

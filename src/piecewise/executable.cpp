@@ -152,6 +152,16 @@ Status Executable::replay(const ir::Bucket& bucket) const {
   return forward->replay(env_.stream);
 }
 
+Status Executable::run_in_parts(const ir::Bucket& bucket, bool graphs, const BoundForward::PartPassed& passed) const {
+  BoundForward* const forward = TRY(find(bucket));
+  begin_forward(*forward);
+  const ForwardStates::Scope piecewise(piecewise_states(), ForwardState::kPiecewise);
+  const bool first = !forward->captured() && forward->num_warm_ups() == 0;
+  TRY(forward->run_in_parts(graphs, env_.stream, passed));
+  if (first) forward->add_variants(env_.warm);
+  return ok_status();
+}
+
 bool Executable::captured(const ir::Bucket& bucket) const {
   const auto entry = bound_.find(bucket);
   return entry != bound_.end() && entry->second->captured();

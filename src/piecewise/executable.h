@@ -104,6 +104,8 @@ class Executable {
   Status capture(const ir::Bucket& bucket);
   // As run() where the bucket is not captured.
   Status replay(const ir::Bucket& bucket) const;
+  // replay() (`graphs`) or run(), with a call after each part that was enqueued.
+  Status run_in_parts(const ir::Bucket& bucket, bool graphs, const BoundForward::PartPassed& passed) const;
   bool captured(const ir::Bucket& bucket) const;
   // Output i, in the order of the source graph. Valid until the next forward in this arena.
   Result<OutputView> output(const ir::Bucket& bucket, std::size_t index) const;

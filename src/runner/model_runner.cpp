@@ -58,8 +58,17 @@ Result<StepOutputs> ModelRunner::collect() {
   if (in_flight_ == 0) return internal_error("no forward is in flight to be collected");
   const int oldest = (next_flight_ + kMaxInFlight - in_flight_) % kMaxInFlight;
   --in_flight_;
-  TRY(done_[static_cast<std::size_t>(oldest)]->synchronize());
+  TRY(wait_for(*done_[static_cast<std::size_t>(oldest)]));
+  if (parts_->profiler != nullptr) TRY(parts_->profiler->collected());
   return results_.finish(oldest);
+}
+
+// A profile ends with a forward that failed: its events may never pass.
+Status ModelRunner::wait_for(Event& done) {
+  const StepProfiler::Scope waiting(parts_->profiler, HostWork::kWait);
+  Status passed = done.synchronize();
+  if (!passed.ok()) parts_->profiler = nullptr;
+  return passed;
 }
 
 // A forward whose graph was not launched has kept nothing: its cache slots are written again by the eager run, and the
@@ -74,6 +83,7 @@ Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
   const ForwardBatch& batch = inputs.batch;
   Decision decision = TRY(dispatcher_.decide(shape_of(batch, inputs.force_eager)));
   StepResults::Slot& results = results_.begin(next_flight_, inputs);
+  if (parts_->profiler != nullptr) parts_->profiler->begin_forward();
   for (const EmbeddingWrite& write : batch.embedding_writes) TRY(parts_->embeddings->write(write, *parts_->stream));
   for (const SlotCopy& copy : batch.slot_copies) TRY(parts_->kv->copy(copy, *parts_->stream));
   Status ran = step_.run(inputs, decision, results);
@@ -88,6 +98,10 @@ Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
   TRY(ran);
   dispatcher_.log(batch, decision);
   if (!results.sampled.empty()) TRY(parts_->inputs->download_sampled(results.sampled, *parts_->stream));
+  if (parts_->profiler != nullptr) {
+    TRY(parts_->profiler->mark("results"));
+    parts_->profiler->submitted(decision);
+  }
   TRY(parts_->stream->record(*done_[static_cast<std::size_t>(next_flight_)]));
   return decision;
 }

@@ -89,6 +89,10 @@ class ModelRunner {
   const GraphRunner& decode() const { return parts_->runner(RunnerRole::kDecode); }
   const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }
 
+  // Forwards are measured from here on; null: no longer. The profiler is taken away before it ends.
+  // Precondition: none in flight.
+  void set_profiler(StepProfiler* profiler) { parts_->profiler = profiler; }
+
   // What the oracle and debug tools look into. Precondition: none in flight.
   RunnerParts& parts() { return *parts_; }
   ForwardStep& step() { return step_; }
@@ -96,6 +100,7 @@ class ModelRunner {
  private:
   ModelRunner(std::unique_ptr<RunnerParts> parts, StepResults results);
   Result<Decision> enqueue(const ForwardInputs& inputs);
+  Status wait_for(Event& done);
 
   std::unique_ptr<RunnerParts> parts_;
   Dispatcher dispatcher_;

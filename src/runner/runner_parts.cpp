@@ -1,5 +1,7 @@
 #include "tessera/runner/runner_parts.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "tessera/base/progress.h"
@@ -10,6 +12,17 @@
 #include "tessera/runner/prediction.h"
 
 namespace tessera {
+namespace {
+
+// Of a runner's parts, pieces are one kind of work and each split operator another.
+std::string profiled_name(const GraphRunner& runner, std::size_t part) {
+  const std::span<const CompiledPart> parts = runner.executable().parts();
+  if (parts.size() == 1) return std::string(runner.name());
+  if (parts[part].recordable()) return fmt::format("{} pieces", runner.name());
+  return parts[part].program->instructions.front().call.op;
+}
+
+}  // namespace
 
 RunnerParts::RunnerParts(ModelGraphs graphs_in, Weights weights_in, Device& device_in, RunnerOptions options_in)
     : device(device_in),
@@ -111,7 +124,11 @@ Status RunnerParts::build_runners() {
 }
 
 Status RunnerParts::stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id) {
-  TRY(plans->plan(batch, kind, padded_tokens, *stream));
+  {
+    const StepProfiler::Scope planning(profiler, HostWork::kPlan);
+    TRY(plans->plan(batch, kind, padded_tokens, *stream));
+  }
+  const StepProfiler::Scope staging(profiler, HostWork::kInputs);
   return inputs->stage_tokens(batch, padded_tokens, padding_id);
 }
 
@@ -128,11 +145,24 @@ Status RunnerParts::capture(GraphRunner& runner, std::int64_t size) {
   return runner.capture_one(size, [&](std::int64_t staged) { return stage_dummy(runner, staged); });
 }
 
+Status RunnerParts::upload() {
+  const StepProfiler::Scope staging(profiler, HostWork::kInputs);
+  return step->upload(*stream);
+}
+
+Status RunnerParts::enqueue(GraphRunner& runner, std::int64_t size, bool replay) {
+  if (profiler == nullptr) return replay ? runner.replay(size) : runner.run(size);
+  const StepProfiler::Scope launching(profiler, HostWork::kLaunch);
+  TRY(profiler->begin_device());
+  return runner.executable().run_in_parts(
+      runner.bucket(size), replay, [&](std::size_t part) { return profiler->mark(profiled_name(runner, part)); });
+}
+
 Status RunnerParts::launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, bool replay,
                            bool* replay_failed) {
   TRY(upload());
   if (debug != nullptr) TRY(debug->before(runner, size));
-  Status launched = replay ? runner.replay(size) : runner.run(size);
+  Status launched = enqueue(runner, size, replay);
   if (replay_failed != nullptr) *replay_failed = replay && !launched.ok();
   TRY(std::move(launched));
   return debug == nullptr ? ok_status() : debug->after(runner, size, real_rows);

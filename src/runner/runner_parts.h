@@ -22,6 +22,7 @@
 #include "tessera/runner/memory_report.h"
 #include "tessera/runner/op_plans.h"
 #include "tessera/runner/runner_options.h"
+#include "tessera/runner/step_profiler.h"
 
 namespace tessera {
 
@@ -48,7 +49,7 @@ class RunnerParts {
   // GraphRunner::capture_one, with such a batch for kernels that have not run.
   Status capture(GraphRunner& runner, std::int64_t size);
   // Uploads what was staged.
-  Status upload() { return step->upload(*stream); }
+  Status upload();
   // Uploads, then one forward of `runner` at a size that is bound: its graphs' replay, or its operators one by one. In
   // debug mode with that mode's checks. `replay_failed`, where given, becomes true where the error is the replay's own.
   Status launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, bool replay,
@@ -82,11 +83,13 @@ class RunnerParts {
   std::unique_ptr<DebugMode> debug;       // null without options.debug
   std::vector<GraphRunner> runners;       // [RunnerRole]
   MemoryReport predicted;                 // before anything was captured
+  StepProfiler* profiler = nullptr;       // of whoever profiles; null: nobody does
 
  private:
   RunnerParts(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options);
   Status allocate();
   Status build_runners();
+  Status enqueue(GraphRunner& runner, std::int64_t size, bool replay);
 };
 
 }  // namespace tessera

@@ -131,6 +131,37 @@ class BenchServe(CliTest):
         for words in ("all at once", "requests/s", "TTFT", "p99", "end to end"):
             self.assertIn(words, text)
 
+    def test_profile(self):
+        file = self.folder / "serve.json"
+        arguments = ["bench", "serve", "--model-path", DEMO, *self.COMMON, *FEW_SIZES, "--profile", file,
+                     "--request-rate", "50,inf"]
+        runs = self.ok_json(*arguments, "--log-level", "error")["runs"]
+        trace = json.loads(file.read_text())["traceEvents"]
+        names = [event["args"]["name"] for event in trace if event["name"] == "process_name"]
+        self.assertEqual(names, ["50/s", "all at once"])
+        for process, run in enumerate(runs, 1):
+            profile = run["profile"]
+            phases = {phase["phase"]: phase for phase in profile["phases"]}
+            spans = [event for event in trace if event["ph"] == "X" and event["pid"] == process]
+            forwards = [span for span in spans if span["tid"] == 1]
+            self.assertEqual(len(forwards), sum(phase["forwards"] for phase in phases.values()))
+            # The prompts of 20 tokens, and all tokens but the last of each output.
+            self.assertEqual(sum(phase["tokens"] for phase in phases.values()), 6 * (20 + 4))
+            self.assertEqual(sum(span["args"]["tokens"] for span in forwards), 6 * (20 + 4))
+            for phase in phases.values():
+                self.assertAlmostEqual(sum(phase["device_parts_ms"].values()), phase["device_ms"], delta=0.1)
+            self.assertLessEqual(profile["device_ms"], profile["total_ms"])
+            self.assertAlmostEqual(sum(profile["host_ms"].values()) + profile["host_other_ms"], profile["total_ms"])
+            self.assertLess(profile["host_other_ms"], 0.2 * profile["total_ms"] + 20)
+            for before, after in zip(forwards, forwards[1:]):
+                self.assertGreaterEqual(after["ts"] + 1, before["ts"] + before["dur"])
+        text = self.ok(*arguments).stdout
+        for words in ("waits for the host before", "engine's thread, ms a forward", "schedule", "attention"):
+            self.assertIn(words, text)
+        self.fails(1, [str(self.folder)], *arguments[:-3], self.folder)
+        self.fails(2, ["--profile does not go with --url"], "bench", "serve", "--url", "http://127.0.0.1:1",
+                   "--profile", file)
+
     def test_wrong_traces(self):
         trace = self.folder / "trace.csv"
         trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9,1\n")
