@@ -1,5 +1,9 @@
 #include "tessera/piecewise/backend.h"
 
+#include <fmt/format.h>
+
+#include <utility>
+
 namespace tessera {
 namespace {
 
@@ -21,6 +25,17 @@ class RecordingBackend final : public PiecewiseBackend {
 const PiecewiseBackend& recording_backend() {
   static const RecordingBackend backend;
   return backend;
+}
+
+Status PiecewiseBackends::add(std::string device_type, std::shared_ptr<const PiecewiseBackend> backend) {
+  const auto [entry, added] = backends_.emplace(std::move(device_type), std::move(backend));
+  return added ? ok_status()
+               : invalid_argument(fmt::format("devices of type \"{}\" have a piecewise backend already", entry->first));
+}
+
+const PiecewiseBackend& PiecewiseBackends::of(std::string_view device_type) const {
+  const auto entry = backends_.find(device_type);
+  return entry == backends_.end() ? recording_backend() : *entry->second;
 }
 
 }  // namespace tessera

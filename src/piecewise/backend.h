@@ -1,8 +1,11 @@
 // How a part of a forward becomes one launch. A device may bring its own way beside the recording of its stream.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "tessera/base/status.h"
 #include "tessera/compile/program.h"
@@ -21,5 +24,17 @@ class PiecewiseBackend {
 
 // Records the program's launches on the stream.
 const PiecewiseBackend& recording_backend();
+
+// Devices' own ways, by type of device. Adding is for one thread, before it is read; then it is immutable.
+class PiecewiseBackends {
+ public:
+  // kInvalidArgument where the type has one.
+  Status add(std::string device_type, std::shared_ptr<const PiecewiseBackend> backend);
+  // recording_backend() for every other type.
+  const PiecewiseBackend& of(std::string_view device_type) const;
+
+ private:
+  std::map<std::string, std::shared_ptr<const PiecewiseBackend>, std::less<>> backends_;
+};
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/piecewise/executable_test_util.h"
+#include "tessera/piecewise/keeping_backend_test_util.h"
 
 namespace tessera {
 namespace {
@@ -12,37 +13,9 @@ using ::testing::ElementsAre;
 using testing::ExecutableBench;
 using ::testing::HasSubstr;
 using testing::kCuts;
+using testing::KeepingBackend;
 using testing::tokens;
 using testing::two_cuts;
-
-// A graph of a device that cannot record: it keeps the bound program and enqueues it at every launch.
-class KeptProgram final : public RecordedGraph {
- public:
-  KeptProgram(const BoundProgram& program, int& launches) : program_(program), launches_(launches) {}
-  Status launch(Stream& stream) override {
-    ++launches_;
-    return program_.enqueue(stream);
-  }
-  GraphStats stats() const override { return {.nodes = static_cast<std::int64_t>(program_.num_instructions())}; }
-
- private:
-  const BoundProgram& program_;
-  int& launches_;
-};
-
-class KeepingBackend final : public PiecewiseBackend {
- public:
-  Result<std::unique_ptr<RecordedGraph>> capture(const BoundProgram& program, Stream& /*stream*/,
-                                                 const std::string& what) const override {
-    captured.push_back(what);
-    if (what == refused) return unimplemented("no graph for " + what);
-    return std::make_unique<KeptProgram>(program, launches);
-  }
-
-  std::string refused;
-  mutable std::vector<std::string> captured;
-  mutable int launches = 0;
-};
 
 TEST(DeviceBackend, CapturesPiecesItsOwnWay) {
   ExecutableBench bench = two_cuts();

@@ -142,7 +142,7 @@ Status Executable::capture(const ir::Bucket& bucket) {
   BoundForward* const forward = TRY(find(bucket));
   const ForwardStates::Scope piecewise(piecewise_states(), ForwardState::kPiecewise);
   const ForwardStates::Scope capturing(env_.context.states, ForwardState::kCapturing);
-  return forward->capture(env_.backend != nullptr ? *env_.backend : recording_backend(), env_.stream);
+  return forward->capture(env_.backend, env_.stream);
 }
 
 Status Executable::replay(const ir::Bucket& bucket) const {

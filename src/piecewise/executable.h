@@ -40,12 +40,12 @@ struct ExecutionEnvironment {
   Device& device;
   Stream& stream;  // the one stream of the arena
   const ForwardContext& context;
-  const ExternalValues& externals;            // of inputs, weights and states
-  Arena& arena;                               // values
-  Arena& workspace;                           // kernels' scratch
-  KernelVariants& warm;                       // of kernels that have run on the stream
-  ArenaHistory* history = nullptr;            // of the arena's forwards; null: they are not counted
-  const PiecewiseBackend* backend = nullptr;  // the device's own way to capture a part; null: recording_backend()
+  const ExternalValues& externals;                        // of inputs, weights and states
+  Arena& arena;                                           // values
+  Arena& workspace;                                       // kernels' scratch
+  KernelVariants& warm;                                   // of kernels that have run on the stream
+  ArenaHistory* history = nullptr;                        // of the arena's forwards; null: they are not counted
+  const PiecewiseBackend& backend = recording_backend();  // how a part is captured
 };
 
 struct ExecutableOptions {

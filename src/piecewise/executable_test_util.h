@@ -126,7 +126,7 @@ class ExecutableBench {
                                            .workspace = *workspace_,
                                            .warm = warm_,
                                            .history = history,
-                                           .backend = backend_};
+                                           .backend = *backend_};
     return Executable::create(TRY(split_graph(graph_, bench_ops(), split_ops)), *compiler_, environment,
                               std::move(options));
   }
@@ -208,7 +208,7 @@ class ExecutableBench {
   ForwardContext context_;
   ExternalValues externals_;
   KernelVariants warm_;
-  const PiecewiseBackend* backend_ = nullptr;
+  const PiecewiseBackend* backend_ = &recording_backend();
 };
 
 // Two cuts, a residual and an early output that live across them, memory written by a split op, and a state.

@@ -1,10 +1,12 @@
-// What a program is made of: operators, devices with their kernels, model families and compilers. main makes one
-// registry, adds what the program brings of its own, and passes it down; no layer keeps a list of its own.
+// What a program is made of: operators, devices with their kernels and ways to capture, model families and compilers.
+// main makes one registry, adds what the program brings of its own, and passes it down; no layer keeps a list of its
+// own.
 //
 //   Registry registry = built_in_registry();
 //   TRY(registry.ops.add(kMyOp));
 //   TRY(registry.devices.add_kernel("cpu", kMyOpCpu));
 //   TRY(registry.families.add(my_family()));
+//   TRY(registry.piecewise_backends.add("my_device", my_backend));
 //   EngineOptions options{.registry = std::make_shared<const Registry>(std::move(registry))};
 //
 // Adding is for one thread, before the registry is read; then it is immutable and thread-safe. Whatever is made with a
@@ -17,6 +19,7 @@
 #include "tessera/ir/op_decl.h"
 #include "tessera/model/family.h"
 #include "tessera/ops/device_registry.h"
+#include "tessera/piecewise/backend.h"
 
 namespace tessera {
 
@@ -25,6 +28,7 @@ struct Registry {
   DeviceRegistry devices;
   FamilyRegistry families;
   CompilerRegistry compilers;
+  PiecewiseBackends piecewise_backends{};  // beside the recording of streams, which needs none
 };
 
 Registry built_in_registry();

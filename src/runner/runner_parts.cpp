@@ -86,7 +86,8 @@ ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
           .arena = *arena,
           .workspace = *workspace,
           .warm = warm,
-          .history = debug == nullptr ? nullptr : &debug->history()};
+          .history = debug == nullptr ? nullptr : &debug->history(),
+          .backend = options.registry->piecewise_backends.of(device.properties().type)};
 }
 
 Status RunnerParts::build_runners() {
