@@ -13,14 +13,16 @@ namespace {
 
 constexpr std::array kPhases = {ForwardPhase::kPrefill, ForwardPhase::kMixed, ForwardPhase::kDecode};
 constexpr auto kIdle = static_cast<std::size_t>(HostWork::kIdle);
+constexpr auto kIdleWork = static_cast<std::size_t>(HostWork::kIdleWork);
 
-// How much of begin … end the engine had nothing to do.
+bool is_idle(HostWork work) { return work == HostWork::kIdle || work == HostWork::kIdleWork; }
+
+// How much of begin … end there was no request to work on.
 double idle_within(const std::vector<HostSpan>& host, double begin_ms, double end_ms) {
   double idle = 0;
   const auto first = std::ranges::lower_bound(host, begin_ms, {}, &HostSpan::end_ms);  // ends ascend
   for (auto span = first; span != host.end(); ++span) {
-    if (span->work == HostWork::kIdle)
-      idle += std::max(0.0, std::min(end_ms, span->end_ms) - std::max(begin_ms, span->begin_ms));
+    if (is_idle(span->work)) idle += std::max(0.0, std::min(end_ms, span->end_ms) - std::max(begin_ms, span->begin_ms));
     if (span->end_ms >= end_ms) break;
   }
   return idle;
@@ -117,7 +119,8 @@ ServeTimes sum_up(const EngineProfile& profile, const TimeSpan& during) {
     const auto work = static_cast<std::size_t>(span.work);
     times.host_ms[work] += span.own_ms;
     const auto forward = static_cast<std::size_t>(span.forward);
-    if (work != kIdle && forward < profile.steps.size()) phase_of(profile.steps[forward]).host_ms[work] += span.own_ms;
+    if (!is_idle(span.work) && forward < profile.steps.size())
+      phase_of(profile.steps[forward]).host_ms[work] += span.own_ms;
   }
   for (PhaseTimes& phase : phases)
     if (phase.forwards > 0) times.phases.push_back(std::move(phase));
@@ -136,11 +139,11 @@ std::string serve_times_text(const ServeTimes& times) {
   add_row(times, "waits for the host before", waited_ms, sum_of(times, waited_ms), device);
   Table host = times_table(times, "engine's thread, ms a forward");
   for (std::size_t work = 0; work < kNumHostWorks; ++work) {
-    if (work == kIdle) continue;
+    if (is_idle(static_cast<HostWork>(work))) continue;
     const auto ms = [&](const PhaseTimes& phase) { return phase.host_ms[work]; };
     add_row(times, std::string(host_work_name(static_cast<HostWork>(work))), ms, times.host_ms[work], host);
   }
-  const double idle = times.host_ms[kIdle];
+  const double idle = times.host_ms[kIdle] + times.host_ms[kIdleWork];
   return fmt::format("{}\n{}\n{}  idle {:.1f} %, other work {:.1f} % of {} s\n", forwards_table(times), device.text(),
                      host.text(), 100 * idle / times.total_ms, 100 * times.other_ms() / times.total_ms,
                      number_text(times.total_ms / 1000));

@@ -30,7 +30,7 @@ struct PhaseTimes {
   double device_ms = 0;
   double waited_ms = 0;  // of the device for the host, before them; not for requests to come
   std::vector<DevicePart> parts{};
-  std::array<double, kNumHostWorks> host_ms{};  // by HostWork; none is idle
+  std::array<double, kNumHostWorks> host_ms{};  // by HostWork; nothing idle
 };
 
 struct ServeTimes {

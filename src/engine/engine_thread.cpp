@@ -101,6 +101,7 @@ struct EngineThread::Impl {
   }
 
   void work_while_idle() {
+    const StepProfiler::Scope working(engine_.profiler(), HostWork::kIdleWork);
     const Result<bool> left = engine_.idle_work();
     if (left.ok()) {
       idle_work_left_ = *left;

@@ -7,7 +7,7 @@ namespace tessera {
 
 std::string_view host_work_name(HostWork work) {
   static constexpr std::array<std::string_view, kNumHostWorks> kNames = {
-      "idle", "requests", "schedule", "plan", "inputs", "launch", "wait", "collect", "text", "deliver"};
+      "idle", "idle work", "requests", "schedule", "plan", "inputs", "launch", "wait", "collect", "text", "deliver"};
   return kNames[static_cast<std::size_t>(work)];
 }
 

@@ -23,6 +23,7 @@ namespace tessera {
 // collected next, and those after it to the one that was collected last.
 enum class HostWork : std::uint8_t {
   kIdle,      // nothing to do
+  kIdleWork,  // sizes are captured and forwards measured while no request is there
   kRequests,  // requests are taken, checked and cancelled
   kSchedule,  // which tokens, in which pages
   kPlan,      // operators' plans
@@ -33,8 +34,8 @@ enum class HostWork : std::uint8_t {
   kText,      // tokens to text
   kDeliver,   // events to those who asked
 };
-inline constexpr int kNumHostWorks = 10;
-std::string_view host_work_name(HostWork work);  // "idle" "requests" "schedule" …
+inline constexpr int kNumHostWorks = 11;
+std::string_view host_work_name(HostWork work);  // "idle" "idle work" "requests" …
 
 // Work of one kind without other recorded work in between. Times are milliseconds since the profile began.
 struct HostSpan {
