@@ -53,7 +53,9 @@ build-cuda: deps
 	$(configure)
 	cmake --build --preset release --target tessera tessera_cuda
 
-test-cuda: deps
+test-cuda:
+	@tools/test_cuda.sh --look
+	@$(MAKE) --no-print-directory deps
 	$(configure) -DTESSERA_BUILD_TESTS=ON -DTESSERA_CUDA=ON
 	cmake --build --preset release
 	tools/test_cuda.sh build

@@ -48,10 +48,10 @@ arguments() {
 # expected_error TARGET MODE: what a target must say that cannot work here; nothing where it must work.
 expected_error() {
   [[ "$1" == test-cuda ]] || return 0
-  if ! has_nvcc; then
-    echo "there is no nvcc"
-  elif ! has_gpu; then
+  if ! has_gpu; then
     echo "there is no NVIDIA GPU"
+  elif ! has_nvcc; then
+    echo "there is no nvcc"
   fi
 }
 

@@ -1,10 +1,19 @@
 #!/usr/bin/env bash
 # Runs on a GPU: conformance of the device, every operator, goldens, the bundled model, and verify.
 #   tools/test_cuda.sh FOLDER [PROGRAM …]
+#   tools/test_cuda.sh --look       only fails where there is no GPU, and says so
 # FOLDER holds tessera, libtessera_cuda.so, the test programs and gpu_tests.txt, which names them, as a build folder and
 # the folder bin/ of an archive of `make dist-tests` do. PROGRAM: only these of them, without verify. The last line is
 # "N passed, N failed". DEVICE=cuda:1 chooses another GPU, DEVICE=cpu runs the same tests on the CPU.
 set -uo pipefail
+device=${DEVICE:-cuda}
+# Under WSL a GPU has no such file.
+has_gpu() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || nvidia-smi -L 2>/dev/null | grep -q '^GPU '; }
+if [[ "$device" == cuda* ]] && ! has_gpu; then
+  echo "DEVICE is $device, and there is no NVIDIA GPU; DEVICE=cpu runs the same tests on the CPU" >&2
+  exit 1
+fi
+[[ "${1:-}" == --look ]] && exit 0
 if (($# < 1)) || [[ ! -r "$1/gpu_tests.txt" ]]; then
   echo "usage: $0 FOLDER [PROGRAM …], where FOLDER/gpu_tests.txt names the tests" >&2
   exit 2
@@ -16,11 +25,6 @@ dtypes=()
 if ((${#programs[@]} == 0)); then
   mapfile -t programs <"$folder/gpu_tests.txt"
   dtypes=(float32 bfloat16)
-fi
-device=${DEVICE:-cuda}
-if [[ "$device" == cuda* ]] && ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
-  echo "DEVICE is $device, and there is no NVIDIA GPU; DEVICE=cpu runs the same tests on the CPU" >&2
-  exit 1
 fi
 root=$(cd "$(dirname "$0")/.." && pwd)
 export TESSERA_TEST_DEVICE=$device TESSERA_SOURCE_DIR=$root

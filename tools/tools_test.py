@@ -147,6 +147,29 @@ class Makefile(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""), target)
             self.assertTrue(target == "help" or f"\n# make {target} " in "\n" + text, f"{target} has no line of help")
 
+    def make_test_cuda(self, environment, tools=()):
+        """`make test-cuda` with a cmake that only says that it ran, and `tools`: (name, script). Status and output."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, script in (("cmake", "echo cmake has run; exit 1\n"), *tools):
+                path = pathlib.Path(folder) / name
+                path.write_text("#!/bin/sh\n" + script)
+                path.chmod(0o755)
+            variables = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "DEPS": "skip"} | environment
+            done = subprocess.run(["make", "test-cuda"], cwd=self.ROOT, env=variables, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, check=False)
+            return done.returncode, done.stdout
+
+    def test_the_gpu_is_looked_for_before_anything_is_built(self):
+        no_gpu = ("nvidia-smi", "echo No devices were found\n")
+        if not list(pathlib.Path("/dev").glob("nvidia[0-9]*")):
+            status, output = self.make_test_cuda({"DEVICE": "cuda:1"}, [no_gpu])
+            self.assertNotEqual(status, 0)
+            self.assertIn("DEVICE is cuda:1, and there is no NVIDIA GPU; DEVICE=cpu runs", output)
+            self.assertNotIn("cmake has run", output)
+        self.assertIn("cmake has run", self.make_test_cuda({"DEVICE": "cpu"}, [no_gpu])[1])
+        gpu = ("nvidia-smi", "echo 'GPU 0: NVIDIA H200 (UUID: GPU-0)'\n")
+        self.assertIn("cmake has run", self.make_test_cuda({}, [gpu])[1])
+
     def test_the_archive_is_named_after_the_version(self):
         output = subprocess.run(["make", "--dry-run", "dist"], cwd=self.ROOT, capture_output=True, text=True, check=True).stdout
         self.assertRegex(output, r"build/tessera-\d+\.\d+\.\d+\.tar\.xz")
