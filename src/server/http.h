@@ -38,6 +38,10 @@ struct HttpOptions {
   // Who may ask, see http_guard.h; others get 403.
   std::vector<std::string> allowed_hosts{};  // of Host headers, beside loopback names
   std::vector<std::string> cors_origins{};   // of web pages, beside the server's own: "*" or origins
+  // Called on the I/O thread, before it is sent, with the status of each answer that is not the handler's: refusals,
+  // 500 for a handler that failed, 503 for what was not answered in time, and answers to OPTIONS. Empty: not wanted. It
+  // must not throw.
+  std::function<void(int status)> on_own_answer{};
 };
 
 struct HttpRequest {

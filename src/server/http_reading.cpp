@@ -288,7 +288,7 @@ void HttpSession::answer_options() {
   if (!head_lines_.empty() && is_preflight(exchange_->request)) head_lines_ += preflight_lines(exchange_->request);
   HttpResponse response{.status = 204, .body = {}, .headers = {}};
   response.headers.emplace_back("Allow", "GET, HEAD, POST, OPTIONS");
-  respond(response);
+  respond_instead(response);
 }
 
 }  // namespace tessera

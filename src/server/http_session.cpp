@@ -73,7 +73,7 @@ void HttpSession::drain() {
 void HttpSession::give_up() {
   if (exchange_ == nullptr) return;
   if (exchange_->started) return lose();
-  respond(fault(503, "the server is shutting down").to_response());
+  respond_instead(fault(503, "the server is shutting down").to_response());
 }
 
 void HttpSession::lose() {
@@ -133,8 +133,19 @@ bool HttpSession::refuse(const ApiError& error) {
   // A part of the request was not read, so the bytes that follow cannot be parsed as a request.
   keep_alive_ = false;
   const HttpResponse response = error.to_response();
-  send(head_of(response, {.length = response.body.size()}) + response.body);
+  const std::string head = head_of(response, {.length = response.body.size()});
+  tell_own_answer(response.status);
+  send(head_only_ ? head : head + response.body);
   return false;
+}
+
+void HttpSession::respond_instead(const HttpResponse& response) {
+  tell_own_answer(response.status);
+  respond(response);
+}
+
+void HttpSession::tell_own_answer(int status) const {
+  if (sessions_.options.on_own_answer) sessions_.options.on_own_answer(status);
 }
 
 std::string HttpSession::head_of(const HttpResponse& response, BodyFraming framing) {
@@ -149,7 +160,7 @@ void HttpSession::fail_exchange() {
   if (exchange_ == nullptr) return;
   if (exchange_->started) return lose();
   keep_alive_ = false;
-  respond(fault(500, "the server failed at this request").to_response());
+  respond_instead(fault(500, "the server failed at this request").to_response());
 }
 
 void HttpSession::respond(const HttpResponse& response) {

@@ -115,6 +115,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void answer_options();
 
   // The writing side.
+  // Answers the exchange in the handler's place.
+  void respond_instead(const HttpResponse& response);
+  void tell_own_answer(int status) const;
   // Answers a request that never became an exchange, and closes the connection. Returns false.
   bool refuse(const ApiError& error);
   bool refuse(int status, const std::string& message);

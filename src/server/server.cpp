@@ -34,6 +34,9 @@ using Prepare = ApiResult<ApiJob> (*)(const ServedModel& model, std::string_view
 using Answering = std::function<void(const Call& call)>;
 using Build = ApiResult<std::string> (*)(const ServedModel& model, std::string_view body);
 
+// In metrics and the log, in the place of a route: there is none of the path, or it was not looked up.
+constexpr std::string_view kNoRoute = "other";
+
 ApiError unavailable(std::string message) {
   return {.http_status = 503,
           .message = std::move(message),
@@ -71,7 +74,10 @@ struct Server::Impl {
     metrics.emplace(style, model.name);
     engine_state.emplace(engine, model);
     add_routes();
-    http = TRY(HttpServer::create(options.http, [this](HttpExchange exchange) { handle(std::move(exchange)); }));
+    HttpOptions http_options = options.http;
+    http_options.on_own_answer = [this](int status) { metrics->answered(kNoRoute, status); };
+    http = TRY(
+        HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
     engine_thread.emplace(engine, [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });
@@ -101,7 +107,7 @@ struct Server::Impl {
   void handle(HttpExchange exchange) {
     const HttpRequest& request = exchange.request();
     ApiResult<const Route*> route = router.find(request.method, request.path);
-    const std::string_view name = route.ok() ? std::string_view((*route)->path) : "other";
+    const std::string_view name = route.ok() ? std::string_view((*route)->path) : kNoRoute;
     Call call(std::move(exchange), name, *metrics, options.log_requests);
     const bool open = route.ok() && (*route)->open;
     if (!open && !options.api_keys.empty() && !holds_key(call.request().header("Authorization"), options.api_keys)) {

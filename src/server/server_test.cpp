@@ -2,6 +2,7 @@
 // on after their client has left, keys and shut-downs that let requests through, and one request disturbing another.
 #include "tessera/server/server.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -162,6 +163,24 @@ double sample_of(const Running& running, const std::string& sample) {
   const std::string metrics = running.ask(get("/metrics")).body;
   const std::size_t at = metrics.find("\n" + sample + " ");
   return at == metrics.npos ? -1 : std::stod(metrics.substr(at + sample.size() + 2));  // -1: it is not there
+}
+
+TEST_F(ServerTest, MetricsCountWhatNoRouteSees) {
+  ServerOptions options;
+  options.http.max_body_bytes = 1000;
+  const Running running(engine(), options);
+  const auto count = [&](int status) {
+    return sample_of(running, fmt::format(R"(tessera:http_requests_total{{route="other",status="{}"}})", status));
+  };
+  for (const int status : {400, 403, 404, 413, 431}) EXPECT_EQ(count(status), -1) << status;
+  EXPECT_EQ(running.ask("no request\r\n\r\n").status, 400);
+  EXPECT_EQ(running.ask(get("/health", "Origin: http://a\r\n")).status, 403);
+  EXPECT_EQ(running.ask(get("/health", "Origin: http://b\r\n")).status, 403);
+  EXPECT_EQ(running.ask(get("/nothing")).status, 404);
+  EXPECT_EQ(running.ask(post("/tokenize", std::string(1001, ' '))).status, 413);
+  EXPECT_EQ(running.ask(get("/", "A: " + std::string(20'000, 'a') + "\r\n")).status, 431);
+  EXPECT_EQ(count(403), 2);
+  for (const int status : {400, 404, 413, 431}) EXPECT_EQ(count(status), 1) << status;
 }
 
 TEST_F(ServerTest, GaugesOfMemoryFollowThePresent) {
