@@ -63,6 +63,7 @@ struct HttpSession::Reader {
   http::request_parser<http::string_body> parser;
   std::size_t head_bytes = 0;
   std::size_t blank_bytes = 0;  // of empty lines before the head
+  bool begun = false;           // the head's first byte has arrived
   HttpRequest request{};
   bool expects_continue = false;
 };
@@ -96,9 +97,8 @@ HttpSession::Task<bool> HttpSession::read_request() {
   head_only_ = false;
   keep_alive_ = true;
   timed_out_ = false;
-  const bool waits = std::exchange(reused_, true) && in_.empty();
-  set(read_deadline_,
-      waits ? sessions_.options.keep_alive_timeout_s + kKeepAliveGraceS : sessions_.options.header_timeout_s);
+  set(read_deadline_, std::exchange(reused_, true) ? sessions_.options.keep_alive_timeout_s + kKeepAliveGraceS
+                                                   : sessions_.options.header_timeout_s);
 
   Reader reader(sessions_.options);
   const bool head = co_await parse(reader, false);
@@ -128,6 +128,8 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
       co_return refuse(400, "too many empty lines before a request");
     const bool half_blank = reader.head_bytes == 0 && in_ == "\r";
     if (!in_.empty() && !half_blank) {
+      // Empty lines do not count: they neither give a request more time nor a connection less.
+      if (!std::exchange(reader.begun, true)) set(read_deadline_, sessions_.options.header_timeout_s);
       const std::size_t parsed = parser.put(net::buffer(in_), error);
       in_.erase(0, parsed);
       // The parser's own limit counts unconsumed bytes only, which a head sent line by line never reaches.
@@ -141,7 +143,6 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
     const bool idle = reader.head_bytes == 0 && in_.empty();
     if (sessions_.closing && !has_arrived()) co_return idle ? false : refuse(503, "the server is shutting down");
     const Read read = co_await read_some(whole ? kBodyRead : kHeadRead);
-    if (read == Read::kData && idle) set(read_deadline_, sessions_.options.header_timeout_s);
     if (read == Read::kData || (read == Read::kWoken && !wait_is_over(idle, whole))) continue;
     if (read == Read::kEnd && !idle) refuse(400, "the request ended before its end");
     co_return false;

@@ -281,6 +281,21 @@ TEST(HttpLimits, AConnectionWaitsForItsNextRequestAsLongAsAnnounced) {
   EXPECT_THAT(last.head, Not(HasSubstr("Keep-Alive:")));
 }
 
+TEST(HttpLimits, EmptyLinesDoNotChangeHowLongAConnectionIsKept) {
+  TestServer server(echo, {.header_timeout_s = 0.2, .keep_alive_timeout_s = 30});
+  Client with_body = server.connect();
+  EXPECT_EQ(with_body.ask(post("/", "b") + "\r\n").status, 200);
+  Client later = server.connect();
+  EXPECT_EQ(later.ask(get("/")).status, 200);
+  later.send("\r\n");
+  // A client that sends nothing else gets no more time than one that is silent.
+  Client endless = server.connect();
+  for (int i = 0; i < 20 && endless.send("\r\n"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(endless.send("\r\n") && endless.send("\r\n"));
+  EXPECT_EQ(with_body.ask(get("/")).status, 200);
+  EXPECT_EQ(later.ask(get("/")).status, 200);
+}
+
 TEST(HttpLimits, AnswersMayTakeTheirTime) {
   TestServer* running = nullptr;
   TestServer server([&running](HttpExchange exchange) { running->http->after(0.3, [exchange] { echo(exchange); }); },
