@@ -170,7 +170,9 @@ void LiveJobs::fail(Job& job, const ApiError& error) {
 void LiveJobs::drop(Job& job) {
   job.dropped = true;
   for (std::size_t i = 0; i < job.count; ++i) {
-    if (places_.erase(job.first_ticket + i) > 0) hooks_.cancel(job.first_ticket + i);
+    if (places_.erase(job.first_ticket + i) == 0) continue;
+    hooks_.cancel(job.first_ticket + i);
+    metrics_.cancelled();
   }
 }
 

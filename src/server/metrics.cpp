@@ -159,6 +159,8 @@ void ServerMetrics::ended(const End& end) {
   impl_->decode.Observe(end.engine_s - end.first_token_s);
 }
 
+void ServerMetrics::cancelled() { ++impl_->ends[finished_reason(FinishReason::kCancelled)]; }
+
 void ServerMetrics::call_ended(std::int64_t most_output_tokens) {
   impl_->most_output_tokens.Observe(static_cast<double>(most_output_tokens));
 }

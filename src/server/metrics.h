@@ -46,6 +46,8 @@ class ServerMetrics {
     double engine_s = 0;       // from the engine's hold of it to its end
   };
   void ended(const End& end);
+  // A generation was cancelled, by its client's leaving for the most part, and has no End.
+  void cancelled();
   // All texts of an HTTP request have ended; the longest one has so many tokens.
   void call_ended(std::int64_t most_output_tokens);
 

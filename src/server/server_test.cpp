@@ -183,6 +183,17 @@ TEST_F(ServerTest, MetricsCountWhatNoRouteSees) {
   for (const int status : {400, 404, 413, 431}) EXPECT_EQ(count(status), 1) << status;
 }
 
+TEST_F(ServerTest, ClientsThatLeaveAreCounted) {
+  const Running running(engine());
+  const auto aborted = [&] { return sample_of(running, R"(sglang:num_aborted_requests_total{model_name="demo"})"); };
+  EXPECT_EQ(aborted(), 0);
+  Client client(running.port);
+  client.send(completion(R"("prompt": "Once", "n": 3, "max_tokens": 480, "ignore_eos": true, "stream": true)"));
+  client.read_through("\n\n");
+  client.abort();
+  EXPECT_TRUE(eventually([&] { return aborted() == 3; })) << aborted();
+}
+
 TEST_F(ServerTest, GaugesOfMemoryFollowThePresent) {
   const Running running(engine());
   const auto used = [&] { return sample_of(running, R"(tessera:kv_cache_bytes{group="0",state="used"})"); };
