@@ -199,6 +199,19 @@ TEST(ForeignFlags, HaveTheirMeaning) {
 TEST(Switches, MayBeSaidToBeOff) {
   const auto radix = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"serve", "--model-path", "m"});
+// A server that would take it and do something else.
+TEST(ServeFlags, WhatCannotTakeEffectIsRefused) {
+  EXPECT_THAT(parse({"--drain-timeout", "5", "--drain-notice", "6"}).status().message(),
+              StartsWith("--drain-notice: 6 is more than --drain-timeout, 5, at which the server ends"));
+  EXPECT_THAT(parse({"--drain-notice", "31"}).status().message(), HasSubstr("--drain-timeout, 30"));
+  EXPECT_TRUE(parse({"--drain-timeout", "5", "--drain-notice", "5"}).ok());
+  EXPECT_THAT(parse({"--cors-allow-origins", "https://app.example/"}).status().message(),
+              StartsWith("--cors-allow-origins: \"https://app.example/\" is no origin"));
+  EXPECT_THAT(parse({"--allowed-hosts", "llm.example,http://b.example"}).status().message(),
+              StartsWith("--allowed-hosts: \"http://b.example\" is no host name"));
+  EXPECT_TRUE(parse({"--allowed-hosts", "llm.example,*.b.example:81", "--cors-allow-origins", "null"}).ok());
+}
+
     return std::get<ServeOptions>(parse_command_line(shared_built_ins(), words)->command).engine.disable_radix_cache;
   };
   EXPECT_TRUE(radix({"--disable-radix-cache"}));
@@ -236,7 +249,7 @@ TEST_F(ConfigFlag, GivesWhatTheCommandLineDoesNot) {
   const std::string text =
       "model: m\npage_size: 8\ncuda-graph-bs: [4, 1]\npiecewise-cuda-graph-tokens: '64,8'\nport: 1234\n"
       "disable_radix_cache: true\nlog-requests: false\ncuda-graph-mode: off\nmem-fraction-static: 0.5\n"
-      "cuda-graph-memory-budget: 2G\ntp-size: 1\ncors-origin: [a, b]\n";
+      "cuda-graph-memory-budget: 2G\ntp-size: 1\ncors-origin: [http://a, http://b]\n";
   const ServeOptions options = serve(text);
   EXPECT_EQ(options.engine.model_path, "m");
   EXPECT_EQ(options.engine.page_size, 8);
@@ -248,14 +261,14 @@ TEST_F(ConfigFlag, GivesWhatTheCommandLineDoesNot) {
   EXPECT_EQ(options.engine.graphs.mode, GraphMode::kOff);
   EXPECT_EQ(options.engine.mem_fraction_static, 0.5);
   EXPECT_EQ(options.engine.graphs.memory_budget, std::int64_t{2} << 30);
-  EXPECT_THAT(options.server.http.cors_origins, ElementsAre("a", "b"));
+  EXPECT_THAT(options.server.http.cors_origins, ElementsAre("http://a", "http://b"));
 
-  const ServeOptions mixed = serve(text, {"serve", "--page-size", "32", "--cuda-graph-bs", "2", "--cors-origin", "c",
-                                          "--disable-radix-cache=false", "--model-path", "other"});
+  const ServeOptions mixed = serve(text, {"serve", "--page-size", "32", "--cuda-graph-bs", "2", "--cors-origin",
+                                          "http://c", "--disable-radix-cache=false", "--model-path", "other"});
   EXPECT_EQ(mixed.engine.model_path, "other") << "by another spelling, too";
   EXPECT_EQ(mixed.engine.page_size, 32);
   EXPECT_THAT(mixed.engine.graphs.decode_batches, ElementsAre(2)) << "instead of the file's, not beside them";
-  EXPECT_THAT(mixed.server.http.cors_origins, ElementsAre("c"));
+  EXPECT_THAT(mixed.server.http.cors_origins, ElementsAre("http://c"));
   EXPECT_FALSE(mixed.engine.disable_radix_cache);
   EXPECT_THAT(mixed.engine.graphs.piecewise_tokens, ElementsAre(8, 64));
 }
@@ -312,7 +325,7 @@ TEST_F(ConfigFlag, TheEffectiveConfigurationGivesItselfAgain) {
   const Result<CommandLine> line =
       with_file("page-size: 8\ncuda-graph-bs: [1, 2]\n",
                 {"serve", "--model-path", kModel, "--max-running-requests", "2", "--chunked-prefill-size", "64",
-                 "--enable-torch-compile", "--cors-origin", "x", "--cuda-graph-memory-budget", "1G"});
+                 "--enable-torch-compile", "--cors-origin", "http://x", "--cuda-graph-memory-budget", "1G"});
   ASSERT_TRUE(line.ok()) << line.status().message();
   testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
   const EnginePlan plan = *plan_engine(std::get<ServeOptions>(line->command).engine, device);

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -6,6 +8,7 @@
 #include "tessera/cli/command_parser.h"
 #include "tessera/cli/values.h"
 #include "tessera/engine/schema/compile.h"
+#include "tessera/server/http_guard.h"
 #include "tessera/server/reasoning_parser.h"
 #include "tessera/server/tool_call_parser.h"
 
@@ -38,7 +41,8 @@ class ServeParser final : public CommandParser {
     add.names("--allowed-hosts", "names in Host headers, beside localhost; *.NAME is all below it, * is all",
               http.allowed_hosts);
     add.values("--cors-allow-origins,--cors-origin", "ORIGIN", "web pages of this origin may ask; repeatable; * is all",
-               [&http](const std::string&, const std::string& text) {
+               [&http](const std::string& flag, const std::string& text) -> Status {
+                 TRY(check_origin(text).with_context(flag));
                  http.cors_origins.push_back(text);
                  return ok_status();
                });
@@ -84,12 +88,19 @@ class ServeParser final : public CommandParser {
 
   EngineOptions* engine() override { return &options_.engine; }
   Result<Command> finish() override {
+    for (const std::string& host : options_.server.http.allowed_hosts)
+      TRY(check_allowed_host(host).with_context("--allowed-hosts"));
     // As it was given, before a folder stands in the place of a name of the hub.
     if (options_.server.served_model_name.empty()) options_.server.served_model_name = options_.engine.model_path;
     if (compact_json_ && !options_.server.json_whitespace.empty()) {
       return invalid_argument(
           "--constrained-json-disable-any-whitespace and --constrained-json-whitespace-pattern ask for opposites; "
           "accepted: one of them");
+    }
+    if (notice_s_ > drain_s_) {
+      return invalid_argument(fmt::format(
+          "--drain-notice: {} is more than --drain-timeout, {}, at which the server ends; accepted: 0 to {}", notice_s_,
+          drain_s_, drain_s_));
     }
     options_.drain_s = static_cast<double>(drain_s_);
     options_.notice_s = static_cast<double>(notice_s_);

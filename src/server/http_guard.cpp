@@ -24,7 +24,7 @@ bool ends_with_ignoring_case(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && equals_ignoring_case(text.substr(text.size() - end.size()), end);
 }
 
-// The Host of the page: "http://name:80" is "name". "" for "null" and anything else that is no origin.
+// The Host of the page: of "http://name:80" it is "name:80". "" for "null" and anything else that is no origin.
 std::string_view host_of_origin(std::string_view origin) {
   const std::size_t scheme = origin.find("://");
   if (scheme == origin.npos) return {};
@@ -62,6 +62,31 @@ bool is_allowed_host(std::string_view host, const std::vector<std::string>& allo
   });
 }
 
+bool is_named_origin(std::string_view origin, const std::vector<std::string>& origins) {
+  return std::any_of(origins.begin(), origins.end(), [&](const std::string& entry) {
+    return entry == "*" || (!origin.empty() && equals_ignoring_case(entry, origin));
+  });
+}
+
+Status check_allowed_host(std::string_view entry) {
+  const bool below = entry.starts_with("*.");
+  const std::string_view name = entry.substr(below ? 2 : 0);
+  if (entry == "*" || (!name.empty() && name.find_first_of("*/@ \t?#") == name.npos)) return ok_status();
+  return invalid_argument(fmt::format(
+      "\"{}\" is no host name; accepted are \"*\", \"llm.example\", \"llm.example:8443\" and \"*.llm.example\"",
+      entry));
+}
+
+Status check_origin(std::string_view entry) {
+  const std::string_view host = host_of_origin(entry);
+  const bool whole = !entry.starts_with("://") && !host.empty() && host.find_first_of("*/@ \t?#,") == host.npos;
+  if (entry == "*" || entry == "null" || whole) return ok_status();
+  return invalid_argument(
+      fmt::format("\"{}\" is no origin; accepted are \"*\", \"null\" and a scheme and a host without a path, like "
+                  "\"https://app.example\" or \"http://localhost:5173\"",
+                  entry));
+}
+
 std::optional<ApiError> check_sender(const HttpRequest& request, std::string_view host, const HttpOptions& options,
                                      bool loopback) {
   const bool host_matters = loopback || !options.allowed_hosts.empty();
@@ -75,10 +100,7 @@ std::optional<ApiError> check_sender(const HttpRequest& request, std::string_vie
         .code = "host_not_allowed"};
   }
   const std::string_view origin = request.header("Origin");
-  const std::vector<std::string>& origins = options.cors_origins;
-  const bool named = std::find(origins.begin(), origins.end(), "*") != origins.end() ||
-                     std::find(origins.begin(), origins.end(), origin) != origins.end();
-  if (!origin.empty() && !named && !is_same_origin(origin, host)) {
+  if (!origin.empty() && !is_named_origin(origin, options.cors_origins) && !is_same_origin(origin, host)) {
     return ApiError{
         .http_status = 403,
         .message = fmt::format("web pages of \"{0}\" may not use this server; accepted: its own page and the "

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/status.h"
 #include "tessera/server/api_error.h"
 #include "tessera/server/http.h"
 
@@ -20,6 +21,14 @@ bool is_loopback_name(std::string_view host);
 // Whether `host`, a Host header's value, is one of `allowed`: "*"; "name", which stands for any port, or "name:port";
 // "*.name", which stands for every name below it.
 bool is_allowed_host(std::string_view host, const std::vector<std::string>& allowed);
+
+// Whether `origin`, an Origin header's value, is one of `origins`: "*", or the same whatever the case.
+bool is_named_origin(std::string_view origin, const std::vector<std::string>& origins);
+
+// Whether an entry of HttpOptions::allowed_hosts, or of its cors_origins, can ever be what a request says. Errors name
+// the entry and what is accepted.
+Status check_allowed_host(std::string_view entry);
+Status check_origin(std::string_view entry);
 
 // The error for a request that the server must not take, 403. `host` is the request's, "" where it has none, which no
 // browser sends; `loopback` is whether the server listens on a loopback address alone.

@@ -67,6 +67,30 @@ TEST(HttpGuard, ForeignOriginsAreNamedOrRefused) {
   EXPECT_EQ(code_of("rebound.example", "http://rebound.example"), "host_not_allowed") << "the same origin, rebound";
 }
 
+TEST(HttpGuard, OriginsAreNamedInAnyCase) {
+  EXPECT_EQ(code_of("localhost", "https://app.example", {.cors_origins = {"HTTPS://App.example"}}), "");
+  EXPECT_EQ(code_of("localhost", "https://app.example", {.cors_origins = {"https://app.example:8443"}}),
+            "origin_not_allowed");
+  EXPECT_FALSE(is_named_origin("", {"https://app.example"}));
+}
+
+TEST(HttpGuard, EntriesThatNoRequestCanMatchAreErrors) {
+  for (const char* origin :
+       {"*", "null", "https://app.example", "http://localhost:5173", "http://[::1]:80", "chrome-extension://abc"}) {
+    EXPECT_TRUE(check_origin(origin).ok()) << origin;
+  }
+  for (const char* origin : {"", "app.example", "https://app.example/", "https://app.example/page", "https://*.example",
+                             "https://", "://app.example", "https://a.example,https://b.example", "https://a b"}) {
+    EXPECT_THAT(check_origin(origin).message(),
+                HasSubstr("\"" + std::string(origin) + "\" is no origin; accepted are \"*\""))
+        << origin;
+  }
+  for (const char* host : {"*", "llm.example", "llm.example:8443", "*.llm.example", "10.0.0.7", "[::1]:30000"})
+    EXPECT_TRUE(check_allowed_host(host).ok()) << host;
+  for (const char* host : {"", "http://llm.example", "llm.example/", "llm.*", "*llm.example", "*.", " llm.example"})
+    EXPECT_THAT(check_allowed_host(host).message(), HasSubstr("is no host name; accepted are \"*\"")) << host;
+}
+
 TEST(HttpGuard, RefusalsSayWhatToSet) {
   HttpRequest request;
   EXPECT_THAT(check_sender(request, "a\xff.example", {}, true)->message,

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <iterator>
 
+#include "tessera/server/http_guard.h"
 #include "tessera/text/unicode.h"
 
 namespace tessera {
@@ -120,8 +121,7 @@ std::string cors_lines(const HttpRequest& request, const std::vector<std::string
   if (std::find(origins.begin(), origins.end(), "*") != origins.end()) return "Access-Control-Allow-Origin: *\r\n";
   // A refusal depends on the origin too, which caches have to know.
   std::string lines = "Vary: Origin\r\n";
-  if (std::find(origins.begin(), origins.end(), origin) != origins.end())
-    lines += fmt::format("Access-Control-Allow-Origin: {}\r\n", origin);
+  if (is_named_origin(origin, origins)) lines += fmt::format("Access-Control-Allow-Origin: {}\r\n", origin);
   return lines;
 }
 
