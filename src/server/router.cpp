@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tessera/model/fields.h"
+#include "tessera/server/http_message.h"
 
 namespace tessera {
 namespace {
@@ -46,7 +47,7 @@ ApiResult<const Route*> Router::find(std::string_view method, std::string_view p
 
 bool holds_key(std::string_view authorization, std::span<const std::string> keys) {
   constexpr std::string_view kScheme = "Bearer ";
-  if (!authorization.starts_with(kScheme)) return false;
+  if (!equals_ignoring_case(authorization.substr(0, kScheme.size()), kScheme)) return false;
   authorization.remove_prefix(kScheme.size());
   bool held = false;
   for (const std::string& key : keys) {

@@ -31,8 +31,8 @@ class Router {
   std::vector<Route> routes_;
 };
 
-// Whether an Authorization header holds one of `keys`, none of which is empty. Takes as long for any header of one
-// length, so that the time tells nothing of the keys.
+// Whether an Authorization header holds one of `keys`, none of which is empty: "Bearer KEY", where the scheme may be in
+// any case (RFC 9110, 11.1). Takes as long for any header of one length, so that the time tells nothing of the keys.
 bool holds_key(std::string_view authorization, std::span<const std::string> keys);
 
 }  // namespace tessera

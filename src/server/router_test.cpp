@@ -43,6 +43,7 @@ TEST(Router, KeysAreComparedInFull) {
   const std::vector<std::string> keys = {"other key", "secret"};
   EXPECT_TRUE(holds_key("Bearer secret", keys));
   EXPECT_TRUE(holds_key("Bearer other key", keys));
+  EXPECT_TRUE(holds_key("bearer secret", keys));
   EXPECT_FALSE(holds_key("Bearer secret", {}));
   for (const char* wrong : {"", "secret", "Bearer ", "Bearer secre", "Bearer secretsecret", "Bearer Secret",
                             "Basic secret", "Bearer secret "}) {
