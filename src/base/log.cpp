@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -72,6 +73,24 @@ Status set_topic_level(std::string_view topic, LogLevel level) {
   return invalid_argument(fmt::format("there is no log topic \"{}\": {} are", topic, fmt::join(names, ", ")));
 }
 
+// Control characters are escaped: a line may have text of a client, which must not begin a line of its own or drive the
+// terminal that shows it.
+std::string on_one_line(std::string_view text) {
+  std::string line;
+  line.reserve(text.size());
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      line += "\\n";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      fmt::format_to(std::back_inserter(line), "\\x{:02x}", byte);
+    } else {
+      line += c;
+    }
+  }
+  return line;
+}
+
 }  // namespace
 
 Status set_log_level(std::string_view spec) {
@@ -97,7 +116,7 @@ void log_line(LogTopic topic, LogLevel level, std::string_view line) {
   constexpr spdlog::level::level_enum kTo[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
                                                spdlog::level::err, spdlog::level::off};
   const Wording& wording = log_wording();
-  const std::string written = wording ? wording(line) : std::string(line);
+  const std::string written = on_one_line(wording ? wording(line) : std::string(line));
   sink().log(kTo[static_cast<int>(level)], "{}: {}", kLogTopics[topic.index()].name, written);
 }
 

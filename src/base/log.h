@@ -65,7 +65,7 @@ Status set_log_level(std::string_view spec);
 void set_log_wording(std::function<std::string(std::string_view line)> wording);
 
 bool log_enabled(LogTopic topic, LogLevel level);
-// Thread-safe. `line` has no newline at its end.
+// Thread-safe. `line` has no newline at its end; control characters in it are written as "\n" and "\x1b".
 void log_line(LogTopic topic, LogLevel level, std::string_view line);
 
 template <class... Args>

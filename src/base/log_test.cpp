@@ -1,5 +1,5 @@
 // Catches: a topic's level that is overwritten or applied too late, unknown topics and levels that are accepted, topics
-// that are listed twice, and a program's wording that does not reach the lines.
+// that are listed twice, a program's wording that does not reach the lines, and text that begins a line of its own.
 #include "tessera/base/log.h"
 
 #include <gmock/gmock.h>
@@ -42,6 +42,14 @@ TEST(Log, TopicsAreSortedAndUnique) {
     EXPECT_FALSE(topic.lines.empty());
     last = topic.name;
   }
+}
+
+TEST(Log, TextInALineCannotBeginAnother) {
+  ASSERT_TRUE(set_log_level("server=warn").ok());
+  ::testing::internal::CaptureStderr();
+  log_warn("server", "{}", "a\n[00:00:00.000] I server: b\r\x1b[31m\x7f \xc3\xa4\t");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::EndsWith("server: a\\n[00:00:00.000] I server: b\\x0d\\x1b[31m\\x7f \xc3\xa4\\x09\n"));
 }
 
 TEST(Log, LinesAreWrittenInTheProgramsWording) {
