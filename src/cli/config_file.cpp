@@ -63,12 +63,16 @@ Status check_shape(const ConfigEntry& entry) {
 
 bool holds_numbers(std::string_view type) { return type == "N" || type == "1" || type == "X" || type == "LIST"; }
 
+// Whole numbers, or strings with a unit.
+bool is_number_or_text(std::string_view type) { return type == "BYTES" || type == "COUNT"; }
+
 std::string accepted_value(std::string_view type, bool repeatable) {
   const std::string one = type == ""                   ? "true or false"
                           : type == "N" || type == "1" ? "a whole number"
                           : type == "X"                ? "a number"
                           : type == "LIST"             ? "a number, a string, or a list of them"
                           : type == "BYTES"            ? "a whole number or a string (\"2GiB\")"
+                          : type == "COUNT"            ? "a whole number or a string (\"32k\")"
                                                        : "a string";
   return one + (repeatable && type != "LIST" ? ", or a list of them" : "");
 }
@@ -78,7 +82,7 @@ bool fits(const Json& value, std::string_view type) {
   if (type == "N" || type == "1") return value.is_int();
   if (type == "X") return value.is_number();
   if (type == "LIST") return value.is_number() || value.is_string();
-  if (type == "BYTES") return value.is_int() || value.is_string();
+  if (is_number_or_text(type)) return value.is_int() || value.is_string();
   return value.is_string();
 }
 
@@ -126,7 +130,7 @@ Result<std::vector<std::string>> config_texts(const ConfigEntry& entry, std::str
       continue;
     }
     const std::string given = list ? "a list of " + std::string(item.type_name()) + "s" : item.dump();
-    const bool quote = item.is_number() && !holds_numbers(type) && type != "BYTES" && !type.empty();
+    const bool quote = item.is_number() && !holds_numbers(type) && !is_number_or_text(type) && !type.empty();
     return invalid_argument(fmt::format("{}: {} is not accepted; {} is{}", entry.key, given,
                                         accepted_value(type, repeatable), quote ? " (in quotes)" : ""));
   }

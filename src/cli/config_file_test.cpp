@@ -161,6 +161,8 @@ TEST(ConfigValues, BecomeTheWordsOfACommandLine) {
   EXPECT_THAT(texts("a b", "DIR"), ElementsAre("a b"));
   EXPECT_THAT(texts("2G", "BYTES"), ElementsAre("2G"));
   EXPECT_THAT(texts(4096, "BYTES"), ElementsAre("4096"));
+  EXPECT_THAT(texts("32k", "COUNT"), ElementsAre("32k"));
+  EXPECT_THAT(texts(4096, "COUNT"), ElementsAre("4096"));
   EXPECT_THAT(texts(Json::Array{1, 2}, "LIST", true), ElementsAre("1", "2"));
   EXPECT_THAT(texts("1,2", "LIST", true), ElementsAre("1,2"));
   EXPECT_THAT(texts(Json::Array{1, "inf"}, "LIST"), ElementsAre("1,inf"));
@@ -184,6 +186,7 @@ TEST(ConfigValues, OfAnotherTypeAreRefused) {
       {16, "DIR", false, "key: 16 is not accepted; a string is (in quotes)"},
       {true, "DIR", false, "key: true is not accepted; a string is"},
       {1.5, "BYTES", false, "key: 1.5 is not accepted; a whole number or a string (\"2GiB\") is"},
+      {1.5, "COUNT", false, "key: 1.5 is not accepted; a whole number or a string (\"32k\") is"},
       {Json::Array{1, 2}, "N", false, "key: a list of integers is not accepted; a whole number is"},
       {Json::Array{"a"}, "DIR", false, "key: a list of strings is not accepted; a string is"},
       {Json::Array{true}, "LIST", true,

@@ -76,10 +76,11 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
 
 void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
   add.group("Memory and batches");
-  add.integer("--context-length,--max-model-len", "tokens of one request (the model's)", {}, engine.context_length);
-  add.integer("--chunked-prefill-size,--max-num-batched-tokens",
-              "most tokens of a forward (2048 on the CPU, 8192 on a GPU of 80 GB, else 4096)", {1, kMaxLadderSize},
-              engine.chunked_prefill_size);
+  add.count("--context-length,--max-model-len", "tokens of one request, like 32768, 32k or 32K (the model's)", {},
+            engine.context_length);
+  add.count("--chunked-prefill-size,--max-num-batched-tokens",
+            "most tokens of a forward (2048 on the CPU, 8192 on a GPU of 80 GB, else 4096)", {1, kMaxLadderSize},
+            engine.chunked_prefill_size);
   add.integer("--max-running-requests,--max-num-seqs", "most requests of a forward (256)", {1, 65536},
               engine.max_running_requests);
   add.integer("--max-total-tokens", "of the KV cache (what memory allows)", {}, engine.max_total_tokens);

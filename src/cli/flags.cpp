@@ -162,6 +162,17 @@ void CommandFlags::integer(const std::string& names, const std::string& help, In
       to < range.min ? Json() : Json(to));
 }
 
+void CommandFlags::count(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to) {
+  value(
+      names, "COUNT", help,
+      [&to, range](const std::string& flag, const std::string& text) {
+        to = TRY(parse_count(flag, text, range));
+        return ok_status();
+      },
+      to < range.min ? Json() : Json(to));
+  entries_.back().taken = [&to] { return Json(to); };
+}
+
 void CommandFlags::sizes(const std::string& name, const std::string& help, std::vector<std::int64_t>& to) {
   values(name, "LIST", help, [&to](const std::string& flag, const std::string& text) {
     const std::vector<std::int64_t> more = TRY(parse_ladder({&text, 1}, flag));

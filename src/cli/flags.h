@@ -58,9 +58,9 @@ class CommandFlags {
   void help();
 
   // `names`: "--dtype" or "--model-path,--model"; errors use the first. `type` stands for the value in the help, and
-  // says what a configuration file has: "N" and "1" whole numbers, "X" numbers, "BYTES" whole numbers or strings,
-  // "LIST" any of these or several, anything else strings. `initial`: what it is if it is not given, where a flag can
-  // say it.
+  // says what a configuration file has: "N" and "1" whole numbers, "X" numbers, "BYTES" and "COUNT" whole numbers or
+  // strings, "LIST" any of these or several, anything else strings. `initial`: what it is if it is not given, where a
+  // flag can say it.
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
   // The same, but it may be given several times.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take);
@@ -73,6 +73,8 @@ class CommandFlags {
   void flag(const std::string& names, const std::string& help, bool& to);
   void text(const std::string& names, const std::string& type, const std::string& help, std::string& to);
   void integer(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to);
+  // A whole number that may have one of vLLM's suffixes: "32k", "32K".
+  void count(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to);
   // A ladder in any of its spellings.
   void sizes(const std::string& name, const std::string& help, std::vector<std::int64_t>& to);
   // Names, as "a,b" or one after another.

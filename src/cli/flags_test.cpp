@@ -183,6 +183,9 @@ TEST(ForeignFlags, HaveTheirMeaning) {
     return line.ok() ? std::get<ServeOptions>(line->command).engine : EngineOptions{};
   };
   EXPECT_EQ(engine({"--max-model-len", "100"}).context_length, 100);
+  EXPECT_EQ(engine({"--max-model-len", "32k"}).context_length, 32'000);
+  EXPECT_EQ(engine({"--context-length", "32K"}).context_length, 32'768);
+  EXPECT_EQ(engine({"--max-num-batched-tokens", "8K"}).chunked_prefill_size, 8192);
   EXPECT_EQ(engine({"--max-num-seqs", "3"}).max_running_requests, 3);
   EXPECT_EQ(engine({"--max-num-batched-tokens", "64"}).chunked_prefill_size, 64);
   EXPECT_EQ(engine({"--gpu-memory-utilization", "0.5"}).mem_fraction_static, 0.5);
@@ -196,9 +199,6 @@ TEST(ForeignFlags, HaveTheirMeaning) {
               StartsWith("--gpu-memory-utilization goes without --mem-fraction-static"));
 }
 
-TEST(Switches, MayBeSaidToBeOff) {
-  const auto radix = [](std::vector<std::string> words) {
-    words.insert(words.begin(), {"serve", "--model-path", "m"});
 // A server that would take it and do something else.
 TEST(ServeFlags, WhatCannotTakeEffectIsRefused) {
   EXPECT_THAT(parse({"--drain-timeout", "5", "--drain-notice", "6"}).status().message(),
@@ -212,6 +212,9 @@ TEST(ServeFlags, WhatCannotTakeEffectIsRefused) {
   EXPECT_TRUE(parse({"--allowed-hosts", "llm.example,*.b.example:81", "--cors-allow-origins", "null"}).ok());
 }
 
+TEST(Switches, MayBeSaidToBeOff) {
+  const auto radix = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"serve", "--model-path", "m"});
     return std::get<ServeOptions>(parse_command_line(shared_built_ins(), words)->command).engine.disable_radix_cache;
   };
   EXPECT_TRUE(radix({"--disable-radix-cache"}));

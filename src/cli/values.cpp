@@ -25,15 +25,47 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+// "from 1 to 20" or "of 1 or more".
+std::string range_text(IntegerRange range) {
+  const bool bounded = range.max != std::numeric_limits<std::int64_t>::max();
+  return bounded ? fmt::format("from {} to {}", range.min, range.max) : fmt::format("of {} or more", range.min);
+}
+
+// Of a text without sign or exponent. None where it comes to no whole number, or to one that a double does not count.
+std::optional<std::int64_t> whole_count(std::string_view text) {
+  constexpr std::string_view kPowers = "kmgt";
+  const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789."));
+  const std::string_view suffix = text.substr(digits.size());
+  if (digits.empty() || digits.starts_with('.') || digits.ends_with('.')) return std::nullopt;
+  if (suffix.empty()) return number<std::int64_t>(digits);
+  const bool binary = suffix[0] >= 'A' && suffix[0] <= 'Z';
+  const std::size_t power = kPowers.find(static_cast<char>(binary ? suffix[0] - 'A' + 'a' : suffix[0]));
+  if (suffix.size() != 1 || power == std::string_view::npos) return std::nullopt;
+  if (binary && digits.find('.') != std::string_view::npos) return std::nullopt;
+  const std::optional<double> given = number<double>(digits);
+  const double exact = given.value_or(-1) * std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
+  const double whole = std::round(exact);
+  constexpr double kMost = 0x1p53;
+  constexpr double kRounding = 1e-12;  // of the product, relative: 25.6 is no binary fraction
+  if (whole < 0 || whole > kMost || std::abs(exact - whole) > kRounding * whole) return std::nullopt;
+  return static_cast<std::int64_t>(whole);
+}
+
 }  // namespace
 
 Result<std::int64_t> parse_integer(std::string_view flag, std::string_view text, IntegerRange range) {
   const std::optional<std::int64_t> value = number<std::int64_t>(text);
   if (value && *value >= range.min && *value <= range.max) return *value;
-  const bool bounded = range.max != std::numeric_limits<std::int64_t>::max();
-  return invalid_argument(fmt::format(
-      "{}: \"{}\" is not accepted; a whole number {} is", flag, text,
-      bounded ? fmt::format("from {} to {}", range.min, range.max) : fmt::format("of {} or more", range.min)));
+  return invalid_argument(
+      fmt::format("{}: \"{}\" is not accepted; a whole number {} is", flag, text, range_text(range)));
+}
+
+Result<std::int64_t> parse_count(std::string_view flag, std::string_view text, IntegerRange range) {
+  const std::optional<std::int64_t> value = whole_count(text);
+  if (value && *value >= range.min && *value <= range.max) return *value;
+  return invalid_argument(
+      fmt::format("{}: \"{}\" is not accepted; a whole number {} is, also written as 32k (32000) or 32K (32768)", flag,
+                  text, range_text(range)));
 }
 
 Result<double> parse_number(std::string_view flag, std::string_view text) {

@@ -23,6 +23,31 @@ TEST(Values, IntegersInRange) {
   EXPECT_THAT(parse_integer("--n", "0", {}).status().message(), HasSubstr("of 1 or more"));
 }
 
+TEST(Values, CountsWithSuffixes) {
+  EXPECT_EQ(*parse_count("--n", "12", {1, 20}), 12);
+  EXPECT_EQ(*parse_count("--n", "32k", {}), 32'000);
+  EXPECT_EQ(*parse_count("--n", "32K", {}), 32'768);
+  EXPECT_EQ(*parse_count("--n", "1m", {}), 1'000'000);
+  EXPECT_EQ(*parse_count("--n", "1M", {}), 1 << 20);
+  EXPECT_EQ(*parse_count("--n", "2g", {}), 2'000'000'000);
+  EXPECT_EQ(*parse_count("--n", "2G", {}), std::int64_t{2} << 30);
+  EXPECT_EQ(*parse_count("--n", "1t", {}), 1'000'000'000'000);
+  EXPECT_EQ(*parse_count("--n", "1T", {}), std::int64_t{1} << 40);
+  EXPECT_EQ(*parse_count("--n", "25.6k", {}), 25'600);
+  EXPECT_EQ(*parse_count("--n", "1.001k", {}), 1001) << "in double it is a little less";
+  EXPECT_EQ(*parse_count("--n", "9223372036854775807", {}), INT64_MAX);
+  for (const char* text :
+       {"",    "k",   "-1", "-1k", "0k",  "1.5",    "1.5K", "0.0005k", "1.0001k",      "1kk",
+        "1kB", "1 k", "1x", ".5k", "5.k", "1.2.3k", "1e3",  "auto",    "99999999999t", "99999999999999999999"}) {
+    const Result<std::int64_t> value = parse_count("--n", text, {});
+    ASSERT_FALSE(value.ok()) << text;
+    EXPECT_EQ(value.status().message(), "--n: \"" + std::string(text) +
+                                            "\" is not accepted; a whole number of 1 or more is, also written as 32k "
+                                            "(32000) or 32K (32768)");
+  }
+  EXPECT_THAT(parse_count("--n", "1k", {1, 999}).status().message(), HasSubstr("a whole number from 1 to 999 is"));
+}
+
 TEST(Values, FiniteNumbers) {
   EXPECT_EQ(*parse_number("--x", "0.5"), 0.5);
   EXPECT_EQ(*parse_number("--x", "-1"), -1);
