@@ -37,8 +37,9 @@ void use_utf8() {
 }
 
 bool make_folder(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
   return !error;
 }
 
@@ -47,6 +48,18 @@ bool make_folder(const std::string& file) {
 struct LineReader::Impl {
   Impl(std::string given_prompt, std::string given_file)
       : prompt(std::move(given_prompt)), file(std::move(given_file)) {}
+
+  // A file that libedit did not write is not taken for a history, because keep() would write over it.
+  void load() {
+    if (file.empty()) return;
+    std::error_code error;
+    const std::uintmax_t bytes = std::filesystem::file_size(file, error);
+    if (error == std::errc::no_such_file_or_directory || (!error && bytes == 0)) return;
+    HistEvent event{};
+    if (!error && ::history(history.get(), &event, H_LOAD, file.c_str()) >= 0) return;
+    log_warn("cli", "{} cannot be read as a history: no lines are kept; TESSERA_HISTORY names another file", file);
+    file.clear();
+  }
 
   void keep(const char* line) {
     HistEvent event{};
@@ -76,9 +89,7 @@ Result<std::unique_ptr<LineReader>> LineReader::create(std::string prompt, std::
   HistEvent event{};
   history(impl->history.get(), &event, H_SETSIZE, kMaxLines);
   history(impl->history.get(), &event, H_SETUNIQUE, 1);
-  if (!impl->file.empty() && std::filesystem::exists(impl->file) &&
-      history(impl->history.get(), &event, H_LOAD, impl->file.c_str()) < 0)
-    log_warn("cli", "the history in {} cannot be read, and begins anew", impl->file);
+  impl->load();
   EditLine* editor = impl->editor.get();
   el_set(editor, EL_CLIENTDATA, static_cast<void*>(&impl->prompt));
   el_set(editor, EL_PROMPT, prompt_of);

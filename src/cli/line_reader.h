@@ -13,8 +13,9 @@ namespace tessera::cli {
 
 class LineReader {
  public:
-  // Precondition: standard input and output are a terminal. `history_file`: read now and written after every line, with
-  // its folder, for the user alone; "": no history is kept. One that cannot be read or written is one warning.
+  // Precondition: standard input and output are a terminal. `history_file`: read now and written after every line, for
+  // the user alone; its folder is made. "": no history is kept. One that cannot be read or written is one warning, and
+  // a file that is no history is left as it is.
   static Result<std::unique_ptr<LineReader>> create(std::string prompt, std::string history_file);
   ~LineReader();
 

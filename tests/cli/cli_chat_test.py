@@ -198,6 +198,23 @@ class Chat(CliTest):
         self.assertEqual(len(self.chat(["/system y"]).stdout), 0)
         self.assertEqual(history.read_text(), before, "lines of a pipe are not kept")
 
+    def test_a_history_of_any_name(self):
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        self.type_lines("in_this_folder", ["/reset", "/quit"])
+        self.assertIn("/reset\n", (self.folder / "in_this_folder").read_text())
+        empty = self.folder / "empty"
+        empty.touch()
+        self.type_lines(empty, ["/reset", "/quit"])
+        self.assertIn("/reset\n", empty.read_text())
+        # A chat goes on without a history where there can be none, and leaves other files alone.
+        self.type_lines(self.folder / ("n" * 300), ["/reset", "/quit"])
+        notes = self.folder / "notes"
+        notes.write_text("of the user\n")
+        notes.chmod(0o644)
+        self.type_lines(notes, ["/reset", "/quit"])
+        self.assertEqual((notes.read_text(), notes.stat().st_mode & 0o777), ("of the user\n", 0o644))
+
     def test_interrupted_answer(self):
         chat, controller, read_until = self.terminal(DEMO, "--ignore-eos")
         read_until("> ")
