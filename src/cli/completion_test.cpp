@@ -65,6 +65,12 @@ TEST(Completion, OffersTheValuesThatAreListed) {
   EXPECT_THAT(shown({"completion", "bash"}), HasSubstr("--metrics-style) words='sglang vllm' ;;"));
 }
 
+TEST(ManPage, NamesTheEnvironment) {
+  for (const char* variable :
+       {"TESSERA_API_KEY", "TESSERA_CACHE_DIR", "TESSERA_HISTORY", "SGLANG_CACHE_DIR", "HF_TOKEN"})
+    EXPECT_THAT(shown({"man"}), HasSubstr(variable));
+}
+
 TEST(Completion, EscapesWhatShellsAndTroffWouldRead) {
   const std::vector<ShownCommand> commands = {
       {.name = "run",

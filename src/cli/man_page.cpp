@@ -25,6 +25,15 @@ lines; empty: none are kept. Else
 or
 .IR ~/.local/state/tessera/chat_history .
 .TP
+.B TESSERA_API_KEY
+the key of
+.B tessera serve
+where neither
+.B \-\-api\-key
+nor
+.B \-\-api\-key\-file
+is given.
+.TP
 .BR HF_HOME ", " HF_HUB_CACHE ", " HF_ENDPOINT ", " HF_TOKEN
 where models of the Hugging Face hub are, and how they are fetched.
 )";
