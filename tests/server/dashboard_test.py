@@ -77,6 +77,13 @@ class Cases:
             assert len(METRIC.findall(target["expr"])) == target["expr"].count('instance=~"$instance"'), target
             assert target["expr"].count("(") == target["expr"].count(")"), target
 
+    def servers_of_both_styles_are_counted_together(self):
+        for target in self.targets:
+            sides = [len(re.findall(style + r":\w+", target["expr"])) for style in STYLES]
+            assert sides[0] == sides[1], target
+            # "or" between two sums drops the second one wherever there is a first.
+            assert not re.search(r"\) or sum\(", target["expr"]), target
+
     def panels_are_distinct_and_do_not_overlap(self):
         panels = self.dashboard["panels"]
         assert len({panel["id"] for panel in panels}) == len(panels)
