@@ -13,11 +13,9 @@
 
 #include "tessera/base/json.h"
 #include "tessera/engine/grammar_test_util.h"
-#include "tessera/engine/grammar_vocabulary.h"
 #include "tessera/text/test_data.h"
 #include "tessera/text/test_tokenizers.h"
 #include "tessera/text/tokenizer.h"
-#include "tessera/text/unicode.h"
 
 namespace tessera {
 namespace {
@@ -184,39 +182,6 @@ TEST_F(GrammarTest, JsonIsCompactUnlessBlanksAreAskedFor) {
   }
   EXPECT_FALSE(with("[a ]*").ok());
   EXPECT_THAT(with("^ $").status().message(), HasSubstr("JSON whitespace: \"^ $\" is no pattern of blanks"));
-}
-
-// Byte tokens can spell what is no UTF-8: overlong forms, surrogates, characters beyond Unicode.
-TEST_F(GrammarTest, EveryTextIsUtf8) {
-  Model& model = demo();
-  const auto vocabulary = GrammarVocabulary::create(model.tokenizer, model.vocab_size, model.end_ids);
-  ASSERT_TRUE(vocabulary.ok());
-  for (const GrammarSpec& spec : {GrammarSpec{Kind::kJsonSchema, R"({"type":"string","minLength":2,"maxLength":40})"},
-                                  GrammarSpec{Kind::kJsonSchema, R"({"type":"string"})"},
-                                  GrammarSpec{Kind::kJsonSchema, R"({"type":"string","pattern":"^[^a]{20}$"})"}}) {
-    const auto grammar = model.compiler->compile(spec);
-    ASSERT_TRUE(grammar.ok()) << grammar.status().to_string();
-    std::mt19937 random(11);
-    for (int walk = 0; walk < 200; ++walk) {
-      GrammarMatcher matcher(*grammar);
-      std::string text;
-      for (int step = 0; step < 12; ++step) {
-        std::vector<TokenId> allowed = ids_of(mask_of(model, matcher));
-        std::erase_if(allowed, [&](TokenId id) { return model.is_end(id); });
-        if (allowed.empty()) break;
-        // Bytes above ASCII where there are some.
-        const auto is_high = [&](TokenId id) { return (vocabulary->bytes[id.index()][0] & 0x80) != 0; };
-        std::vector<TokenId> high;
-        std::ranges::copy_if(allowed, std::back_inserter(high), is_high);
-        const std::vector<TokenId>& from = high.empty() ? allowed : high;
-        const TokenId id = from[random() % from.size()];
-        const Status accepted = matcher.accept(id);
-        ASSERT_TRUE(accepted.ok()) << accepted.to_string();
-        text += vocabulary->bytes[id.index()];
-      }
-      EXPECT_EQ(find_invalid_utf8(text.substr(0, complete_utf8_prefix(text))), std::string::npos) << spec.text << text;
-    }
-  }
 }
 
 TEST_F(GrammarTest, EbnfIsRecursive) {
