@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 
 #include "tessera/engine/schema/number_set.h"
@@ -118,13 +118,16 @@ Regex signed_decimals(std::int64_t low, std::int64_t high, int places) {
   return choices.empty() ? nullptr : make_choice(std::move(choices));
 }
 
-// The number of digits after the point that a double's shortest text has; -1 for one with an exponent below.
+// The number of digits after the point that a double's shortest text has, written without an exponent.
 int places_of(long double value) {
   if (std::trunc(value) == value) return 0;
-  const std::string text = fmt::format("{:.17f}", static_cast<double>(value));
-  const std::string shortest = fmt::format("{}", static_cast<double>(value));
-  if (shortest.find('e') != std::string::npos) return 100;
-  return static_cast<int>(shortest.size() - shortest.find('.') - 1);
+  const std::string shortest = fmt::format("{}", static_cast<double>(value));  // 0.25, 1.5e-07
+  const std::size_t end = std::min(shortest.find('e'), shortest.size());
+  const std::size_t point = shortest.find('.');
+  const int digits = point < end ? static_cast<int>(end - point) - 1 : 0;
+  int exponent = 0;
+  if (end < shortest.size()) std::from_chars(shortest.data() + end + 1, shortest.data() + shortest.size(), exponent);
+  return digits - exponent;
 }
 
 int whole_digits(long double value) {
@@ -144,6 +147,10 @@ std::int64_t units_of(long double value, int places) {
   return static_cast<std::int64_t>(std::round(value * static_cast<long double>(power_of_ten(places))));
 }
 
+Status too_many_digits() {
+  return unimplemented(fmt::format("numbers of more than {} digits are not generated between bounds", kDigits));
+}
+
 Result<Units> units_between(const NumberSet& set) {
   Units out;
   long double low = set.low ? set.low->value : 0;
@@ -158,17 +165,22 @@ Result<Units> units_between(const NumberSet& set) {
     }
     return Units{static_cast<std::int64_t>(std::max(low, -most)), static_cast<std::int64_t>(std::min(high, most)), 0};
   }
+  const auto reach = static_cast<long double>(power_of_ten(kDigits));
+  if (low >= reach || high <= -reach) return too_many_digits();
+  // A bound that no text reaches bounds nothing.
+  const bool has_low = set.low && low > -reach;
+  const bool has_high = set.high && high < reach;
+  if (!has_low) low = 0;
+  if (!has_high) high = 0;
   int before = std::max(whole_digits(low), whole_digits(high));
-  if (!set.low || !set.high) before = std::max(before + 1, kUnboundedDigits);
+  if (!has_low || !has_high) before = std::max(before + 1, kUnboundedDigits);
   int needed = std::max(places_of(low), places_of(high));
   for (const long double step : set.multiples) needed = std::max(needed, places_of(step));
   out.places = set.multiples.empty() ? std::clamp(kDigits - before, needed, std::max(needed, kFractionDigits)) : needed;
-  if (before + out.places > kDigits) {
-    return unimplemented(fmt::format("numbers of more than {} digits are not generated between bounds", kDigits));
-  }
+  if (before + out.places > kDigits) return too_many_digits();
   const std::int64_t most = power_of_ten(before + out.places) - 1;
-  out.low = set.low ? units_of(low, out.places) + (set.low->exclusive ? 1 : 0) : -most;
-  out.high = set.high ? units_of(high, out.places) - (set.high->exclusive ? 1 : 0) : most;
+  out.low = has_low ? units_of(low, out.places) + (set.low->exclusive ? 1 : 0) : -most;
+  out.high = has_high ? units_of(high, out.places) - (set.high->exclusive ? 1 : 0) : most;
   return out;
 }
 
@@ -224,6 +236,7 @@ NumberSet tightened(NumberSet set) {
 }
 
 Result<std::optional<std::string>> bounded_ebnf(const NumberSet& set, EbnfRules& rules, WorkLimit& work) {
+  TRY(work.spend(2000));
   const Units units = TRY(units_between(set));
   if (units.low > units.high) return std::optional<std::string>();
   const Regex texts = signed_decimals(units.low, units.high, units.places);
