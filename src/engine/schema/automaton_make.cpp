@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "tessera/engine/schema/automaton.h"
@@ -112,19 +113,10 @@ struct Positions {
 class Subsets {
  public:
   Subsets(const std::vector<Node>& nodes, Reading reading, WorkLimit& work)
-      : nodes_(nodes), reading_(reading), work_(work), seen_(nodes.size() * kPhases, 0) {
-    std::set<char32_t> starts = {0, '\n', '\n' + 1, 0xD800, 0xE000};
-    for (const Node& node : nodes) {
-      if (node.characters == nullptr) continue;
-      for (const CharRange& range : node.characters->ranges()) {
-        starts.insert(range.first);
-        if (range.last < 0x10FFFF) starts.insert(range.last + 1);
-      }
-    }
-    out_.starts.assign(starts.begin(), starts.end());
-  }
+      : nodes_(nodes), reading_(reading), work_(work), seen_(nodes.size() * kPhases, 0) {}
 
   Result<Automaton> run(std::int32_t first, std::int32_t last) {
+    TRY(find_classes());
     TRY(state_of(false, {first * kPhases + kBefore}));
     for (std::size_t i = 0; i < states_.size(); ++i) {
       const Positions here = states_[i];
@@ -137,6 +129,22 @@ class Subsets {
   }
 
  private:
+  // No pattern tells the characters of a class apart.
+  Status find_classes() {
+    std::set<char32_t> starts = {0, '\n', '\n' + 1, 0xD800, 0xE000};
+    std::unordered_set<const CharSet*> known;  // repetitions share theirs
+    for (const Node& node : nodes_) {
+      if (node.characters == nullptr || !known.insert(node.characters).second) continue;
+      TRY(work_.spend(20 * node.characters->ranges().size()));
+      for (const CharRange& range : node.characters->ranges()) {
+        starts.insert(range.first);
+        if (range.last < 0x10FFFF) starts.insert(range.last + 1);
+      }
+    }
+    out_.starts.assign(starts.begin(), starts.end());
+    return ok_status();
+  }
+
   Result<std::int32_t> step(const Positions& here, char32_t code) {
     std::vector<Position> to;
     if (code >= 0xD800 && code < 0xE000) return kNoState;

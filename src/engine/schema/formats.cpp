@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "tessera/engine/schema/regex.h"
 
@@ -59,15 +60,18 @@ std::string uri_reference() {
   return fmt::format("(?:{0}|/(?:{1}+(?:/{1}*)*)?{2})", uri(), kPathCharacter, query_and_fragment());
 }
 
-}  // namespace
+struct NamedTerm {
+  std::string_view name;
+  TextTerm term;
+};
 
-Result<std::optional<TextTerm>> format_term(std::string_view name) {
+Result<std::vector<NamedTerm>> parse_formats() {
   struct Format {
     std::string_view name;
     std::string pattern;
     bool loose;
   };
-  static const std::array<Format, 18> formats = {{
+  const std::array<Format, 18> formats = {{
       {"date", std::string(kDate), false},
       {"time", std::string(kTime), true},
       {"date-time", fmt::format("{}T{}", kDate, kTime), true},
@@ -87,12 +91,24 @@ Result<std::optional<TextTerm>> format_term(std::string_view name) {
       {"json-pointer", std::string(kJsonPointer), false},
       {"relative-json-pointer", fmt::format("(?:0|[1-9][0-9]{{0,3}})(?:#|{})", kJsonPointer), true},
   }};
+  std::vector<NamedTerm> out;
+  for (const Format& format : formats) {
+    out.push_back({format.name, {.regex = make_whole(TRY(parse_regex(format.pattern))), .loose = format.loose}});
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::optional<TextTerm>> format_term(std::string_view name) {
+  // One tree for all schemas: they are large.
+  static const Result<std::vector<NamedTerm>> formats = parse_formats();
+  if (!formats.ok()) return formats.status();
   if (name == "regex" || name == "uri-template") {
     return unimplemented(fmt::format("the format \"{}\" is no regular language", name));
   }
-  for (const Format& format : formats) {
-    if (format.name != name) continue;
-    return std::optional(TextTerm{.regex = make_whole(TRY(parse_regex(format.pattern))), .loose = format.loose});
+  for (const NamedTerm& format : *formats) {
+    if (format.name == name) return std::optional(format.term);
   }
   return std::optional<TextTerm>();
 }

@@ -85,6 +85,12 @@ LengthRange regex_lengths(const Regex& regex) {
   return out;
 }
 
+std::size_t regex_ranges(const Regex& regex) {
+  std::size_t count = regex->narrow.ranges().size() + regex->wide.ranges().size();
+  for (const Regex& part : regex->parts) count += regex_ranges(part);
+  return count;
+}
+
 bool has_anchor(const Regex& regex) {
   if (regex->kind == Kind::kStart || regex->kind == Kind::kEnd) return true;
   return std::ranges::any_of(regex->parts, has_anchor);

@@ -61,6 +61,8 @@ struct LengthRange {
 };
 LengthRange regex_lengths(const Regex& regex);
 bool has_anchor(const Regex& regex);
+// Ranges of characters in all classes: what a tree takes of memory.
+std::size_t regex_ranges(const Regex& regex);
 
 // Whether `regex` is "^X$" in each of its alternatives, or lacks an anchor at a side but has none inside: then X (or
 // "any* X any*") of each alternative, and null otherwise.

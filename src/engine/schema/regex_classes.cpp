@@ -49,9 +49,12 @@ ClassReading escape_class(char letter) {
 }
 
 Result<ClassReading> property_class(std::string_view name) {
-  if (name == "L" || name == "Letter") return same_reading(where(is_letter));
-  if (name == "M" || name == "Mark") return same_reading(where(is_mark));
-  if (name == "N" || name == "Number") return same_reading(where(is_number));
+  static const CharSet letters = where(is_letter);
+  static const CharSet marks = where(is_mark);
+  static const CharSet numbers = where(is_number);
+  if (name == "L" || name == "Letter") return same_reading(letters);
+  if (name == "M" || name == "Mark") return same_reading(marks);
+  if (name == "N" || name == "Number") return same_reading(numbers);
   return unimplemented(fmt::format("the class \\p{{{}}} is not supported; accepted: L, M, N", name));
 }
 

@@ -14,7 +14,6 @@ struct ClassReading {
   CharSet wide{};
 
   ClassReading complement() const { return {wide.complement(), narrow.complement()}; }
-  ClassReading operator|(const ClassReading& other) const { return {narrow | other.narrow, wide | other.wide}; }
 };
 
 inline ClassReading same_reading(CharSet set) { return {set, set}; }

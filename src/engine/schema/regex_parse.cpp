@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tessera/engine/schema/regex.h"
 #include "tessera/engine/schema/regex_classes.h"
@@ -11,7 +12,8 @@
 namespace tessera::schema {
 namespace {
 
-constexpr int kMaxDepth = 100;  // of groups
+constexpr int kMaxDepth = 100;                 // of groups
+constexpr std::size_t kMaxRanges = 1'000'000;  // of characters, in all classes; \w has hundreds
 
 class Parser {
  public:
@@ -80,6 +82,11 @@ class Parser {
     const std::optional<int> low = TRY(number());
     std::optional<int> high = low;
     if (take(",")) high = TRY(number());
+    if (!low && high && peek() == '}') {
+      return unimplemented(
+          fmt::format("dialects differ on \"{{,{0}}}\" at byte {1} of the regular expression; accepted: \"{{0,{0}}}\"",
+                      *high, begin));
+    }
     if (!low || !take("}")) {
       at_ = begin;
       return false;
@@ -106,8 +113,8 @@ class Parser {
     if (take("$")) return std::make_shared<const RegexNode>(RegexNode{.kind = Kind::kEnd});
     if (take(".")) return of(any_but_line_ends());
     if (peek() == '(') return group(depth);
-    if (peek() == '[') return of(TRY(bracket()));
-    if (peek() == '\\') return of(TRY(escape(/*in_class=*/false)));
+    if (peek() == '[') return counted(TRY(bracket()));
+    if (peek() == '\\') return counted(TRY(escape(/*in_class=*/false)));
     if (peek() == '*' || peek() == '+' || peek() == '?') return bad("a repetition of nothing");
     if (peek() == '{') {
       int min = 0;
@@ -115,6 +122,13 @@ class Parser {
       if (TRY(counts(min, max))) return bad("a repetition of nothing");
     }
     return make_class(CharSet::of(next_character()));
+  }
+
+  // Classes take most of a pattern's memory.
+  Result<Regex> counted(ClassReading reading) {
+    ranges_ += reading.narrow.ranges().size() + reading.wide.ranges().size();
+    if (ranges_ > kMaxRanges) return bad(fmt::format("classes of more than {} ranges of characters", kMaxRanges));
+    return of(std::move(reading));
   }
 
   static Regex of(ClassReading reading) { return make_class(std::move(reading.narrow), std::move(reading.wide)); }
@@ -141,13 +155,26 @@ class Parser {
   Result<ClassReading> bracket() {
     take("[");
     const bool negated = take("^");
-    ClassReading out;
+    if (peek() == ']') {
+      return unimplemented(fmt::format(
+          "dialects differ on a class that begins with \"]\" at byte {} of the regular expression; accepted: \"\\]\"",
+          at_));
+    }
+    std::vector<CharRange> narrow;
+    std::vector<CharRange> wide;
+    const auto add = [&](const ClassReading& part) {
+      narrow.insert(narrow.end(), part.narrow.ranges().begin(), part.narrow.ranges().end());
+      wide.insert(wide.end(), part.wide.ranges().begin(), part.wide.ranges().end());
+    };
     while (peek() != ']') {
       if (at_end()) return bad("a \"[\" without \"]\"");
+      if (narrow.size() + wide.size() > kMaxRanges) {
+        return bad(fmt::format("a class of more than {} ranges of characters", kMaxRanges));
+      }
       const ClassReading first = TRY(member());
       const bool range = peek() == '-' && peek(1) != ']' && at_ + 1 < text_.size();
       if (!range) {
-        out = out | first;
+        add(first);
         continue;
       }
       take("-");
@@ -155,9 +182,10 @@ class Parser {
       if (first.wide.size() != 1 || last.wide.size() != 1) return bad("a range whose end is no character");
       const CharRange codes = {first.wide.ranges().front().first, last.wide.ranges().front().first};
       if (codes.first > codes.last) return bad("a range that ends before it begins");
-      out = out | same_reading(CharSet({codes}));
+      add(same_reading(CharSet({codes})));
     }
     take("]");
+    const ClassReading out{CharSet(std::move(narrow)), CharSet(std::move(wide))};
     return negated ? out.complement() : out;
   }
 
@@ -257,6 +285,7 @@ class Parser {
 
   std::string_view text_;
   std::size_t at_ = 0;
+  std::size_t ranges_ = 0;
   const RegexNode* last_ = nullptr;  // the repetition that was just made
 };
 

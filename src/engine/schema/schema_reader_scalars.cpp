@@ -56,6 +56,7 @@ Result<TextSet> SchemaReader::texts() {
   if (const Json* pattern = TRY(find("pattern", "string"))) {
     const Result<Regex> regex = parse_regex(pattern->as_string());
     if (!regex.ok()) return table_.error(regex.status().code(), schema_, "pattern", regex.status().message());
+    TRY(table_.texts().work().spend(10 * regex_ranges(*regex)));
     out.terms.push_back({.regex = *regex});
   }
   if (const Json* format = TRY(find("format", "string"))) {

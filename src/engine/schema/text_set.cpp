@@ -133,6 +133,7 @@ Result<bool> TextSets::empty(const TextSet& set, Reading reading) {
 }
 
 Result<bool> TextSets::contains(const TextSet& set, std::string_view text, Reading reading) {
+  TRY(work_.spend(10 + text.size() * (1 + set.terms.size())));
   const auto length = static_cast<std::int64_t>(count_characters(text));
   if (length < set.min || (set.max >= 0 && length > set.max)) return false;
   for (const TextTerm& term : set.terms) {
