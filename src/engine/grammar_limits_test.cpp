@@ -1,6 +1,8 @@
 // Catches: grammars from a client that throw, crash or compute without end, errors without a reason, and grammars that
 // are too slow with a real vocabulary.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <time.h>
 
 #include <chrono>
 #include <iostream>
@@ -8,7 +10,9 @@
 
 #include "tessera/engine/grammar.h"
 #include "tessera/engine/grammar_test_util.h"
+#include "tessera/engine/schema/compile.h"
 #include "tessera/text/test_data.h"
+#include "tessera/text/unicode.h"
 
 namespace tessera {
 namespace {
@@ -44,6 +48,20 @@ std::string rule_chain(int rules) {
   std::string out = "root ::= r0\n";
   for (int i = 0; i < rules; ++i) out += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + " \"x\"\n";
   return out + "r" + std::to_string(rules) + " ::= \"a\"\n";
+}
+
+// "0" refers to "1", and so on.
+std::string numbered_references(int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i)
+    out += fmt::format(R"({}"{}":{{"$ref":"#/$defs/{}","minLength":1}})", i > 0 ? "," : "", i, i + 1);
+  return out;
+}
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 TEST_F(GrammarLimits, BadSpecsAreRefusedWithAReason) {
@@ -161,6 +179,44 @@ TEST_F(GrammarLimits, ExpensiveSpecsEndInBoundedTime) {
     std::cout << text.substr(0, 40) << ": " << what << ", " << taken.count() << " s\n";
     // The limits count this thread's time. The factor allows for work between two checks, and for a busy machine.
     EXPECT_LT(taken.count(), 6 * kMaxCompileSeconds) << text.substr(0, 60);
+  }
+}
+
+// Without a grammar that is compiled: what reads a schema has no clock, and counts its steps.
+TEST_F(GrammarLimits, ReadingASchemaEndsSoon) {
+  constexpr double kMostSeconds = 6;  // of this thread; a tenth is common, sanitizers take more
+  const auto list = [](std::string_view item, int times) {
+    std::string out = repeated(std::string(item) + ",", times);
+    out.pop_back();
+    return "[" + out + "]";
+  };
+  std::string wide_class;
+  for (char32_t code = 0x20000; code < 0x20000 + 100'000; code += 2) append_utf8(wide_class, code);
+  const std::string cases[] = {
+      R"({"pattern":")" + repeated("\\\\p{L}", 20000) + "\"}",
+      R"({"pattern":")" + repeated("\\\\w", 80000) + "\"}",
+      R"({"pattern":"[)" + wide_class + "]\"}",
+      R"({"not":{"pattern":")" + repeated("\\\\W", 1400) + "\"}}",
+      "{\"oneOf\":" + list("{}", 60000) + "}",
+      "{\"oneOf\":[" + numbered("{\"const\":", "}", 6000) + "]}",
+      "{\"anyOf\":" + list("{}", 60000) + "}",
+      R"({"$ref":"#/$defs/0","$defs":{"5000":{},)" + numbered_references(5000) + "}}",
+      R"({"const":{)" + numbered("\"", "\":0", 5000) + R"(},"$defs":{"a":{"const":{)" + numbered("\"", "\":0", 5000) +
+          R"(}}},"allOf":)" + list(R"({"$ref":"#/$defs/a"})", 4000) + "}",
+      R"({"properties":{)" + numbered("\"c", "\":{}", 6000) + R"(},"dependentRequired":{)" +
+          numbered("\"a", "\":[" + numbered("\"b", "\"", 1500) + "]", 8) + "}}",
+      R"({"uniqueItems":true,"items":{"enum":[)" + numbered("", "", 30000) + "]}}",
+      R"({"properties":{)" + numbered("\"c", R"(":{"format":"uri-reference"})", 6000) + "}}",
+      R"({"$id":")" + std::string(100'000, 'x') + R"(","properties":{)" + numbered("\"c", "\":{}", 6000) + "}}",
+  };
+  for (const std::string& text : cases) {
+    ASSERT_LE(text.size(), kMaxGrammarBytes) << text.substr(0, 60);
+    const double begin = thread_seconds();
+    const auto grammar = schema::compile_schema(text, "");
+    const double taken = thread_seconds() - begin;
+    std::cout << text.substr(0, 40) << ": " << (grammar.ok() ? "ok" : grammar.status().message().substr(0, 100)) << ", "
+              << taken << " s\n";
+    EXPECT_LT(taken, kMostSeconds) << text.substr(0, 60);
   }
 }
 

@@ -184,6 +184,22 @@ TEST_F(GrammarTest, JsonIsCompactUnlessBlanksAreAskedFor) {
   EXPECT_THAT(with("^ $").status().message(), HasSubstr("JSON whitespace: \"^ $\" is no pattern of blanks"));
 }
 
+// In draft 7, what stands beside a reference has no meaning; a part with an id of its own may be of another draft.
+TEST_F(GrammarTest, APartOfASchemaIsOfItsOwnDraft) {
+  const std::string old = R"("$schema":"http://json-schema.org/draft-07/schema#",)";
+  const std::string part = R"("$id":"part","definitions":{"a":{"enum":["a","bb"]},"b":{"properties":{"x":{"const":1}},)"
+                           R"("required":["x"],"type":"object"}},)";
+  const auto texts = [&](const std::string& draft, const std::string& rest) {
+    return texts_of(demo(), {Kind::kJsonSchema,
+                             R"({"type":"array","minItems":1,"maxItems":1,"items":{)" + draft + part + rest + "}}"});
+  };
+  const std::string negated = R"("enum":["a","bb","c"],"not":{"$ref":"#/definitions/a","maxLength":1})";
+  EXPECT_EQ(texts(old, negated), (std::set<std::string>{R"(["c"])"}));
+  EXPECT_EQ(texts("", negated), (std::set<std::string>{R"(["bb"])", R"(["c"])"}));
+  const std::string reference = R"("$ref":"#/definitions/b","type":"object","additionalProperties":false)";
+  EXPECT_EQ(texts(old, reference), (std::set<std::string>{R"([{"x": 1}])"}));
+}
+
 TEST_F(GrammarTest, EbnfIsRecursive) {
   const std::string balanced = "root ::= pair+\npair ::= \"(\" pair* \")\"";
   Walk{demo(),

@@ -1,5 +1,6 @@
 // Whether a value is of a type.
 #include <algorithm>
+#include <unordered_map>
 
 #include "tessera/engine/schema/type_table.h"
 
@@ -7,6 +8,17 @@ namespace tessera::schema {
 namespace {
 
 Reading opposite(Reading reading) { return reading == Reading::kNarrow ? Reading::kWide : Reading::kNarrow; }
+
+// Values in a value, itself among them.
+std::size_t count_values(const Json& value) {
+  std::size_t count = 1;
+  if (value.is_array()) {
+    for (const Json& item : value.as_array()) count += count_values(item);
+  } else if (value.is_object()) {
+    for (const auto& [name, member] : value.as_object()) count += count_values(member);
+  }
+  return count;
+}
 
 bool in_range(std::size_t count, std::int64_t min, std::int64_t max) {
   const auto number = static_cast<std::int64_t>(count);
@@ -23,11 +35,13 @@ bool equal_values(const Json& a, const Json& b) {
   if (a.type_name() != b.type_name()) return false;
   if (a.is_array()) return std::ranges::equal(a.as_array(), b.as_array(), equal_values);
   if (!a.is_object()) return a == b;
-  return a.as_object().size() == b.as_object().size() &&
-         std::ranges::all_of(a.as_object(), [&](const Json::Member& member) {
-           const Json* other = b.find(member.first);
-           return other != nullptr && equal_values(member.second, *other);
-         });
+  if (a.as_object().size() != b.as_object().size()) return false;
+  std::unordered_map<std::string_view, const Json*> others;
+  for (const auto& [name, other] : b.as_object()) others.emplace(name, &other);
+  return std::ranges::all_of(a.as_object(), [&](const Json::Member& member) {
+    const auto other = others.find(member.first);
+    return other != others.end() && equal_values(member.second, *other->second);
+  });
 }
 
 Result<bool> TypeTable::admits(TypeId type, const Json& value, Reading reading) {
@@ -41,6 +55,7 @@ Result<bool> TypeTable::admits(const Shape& shape, const Json& value, Reading re
   TRY(texts_.work().spend(50));
   bool held = false;
   if (const Json* only = shape.get<Json>()) {
+    TRY(texts_.work().spend(10 * count_values(value)));
     held = equal_values(*only, value);
   } else if (const NumberSet* numbers = shape.get<NumberSet>()) {
     held = value.is_number() && contains(*numbers, value);
@@ -64,7 +79,7 @@ Result<bool> TypeTable::admits_array(const ArrayShape& shape, const Json& value,
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (!TRY(admits(shape.item(i), items[i], reading))) return false;
     if (!shape.unique) continue;
-    TRY(texts_.work().spend(10 * i));
+    TRY(texts_.work().spend(10 * i * count_values(items[i])));
     const auto equals = [&](const Json& other) { return equal_values(other, items[i]); };
     if (std::any_of(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(i), equals)) return false;
   }
@@ -73,6 +88,7 @@ Result<bool> TypeTable::admits_array(const ArrayShape& shape, const Json& value,
 
 Result<bool> TypeTable::admits_object(const ObjectShape& shape, const Json& value, Reading reading) {
   if (!in_range(value.as_object().size(), shape.min, shape.max)) return false;
+  TRY(texts_.work().spend(2 * shape.members.size() * value.as_object().size()));
   for (const Member& member : shape.members) {
     if (member.required && value.find(member.name) == nullptr) return false;
   }

@@ -13,8 +13,18 @@ namespace {
 // Values, in which nothing is a schema.
 constexpr std::array<std::string_view, 4> kValues = {"const", "enum", "default", "examples"};
 // Members are schemas by name: a property may be called "$id" or "enum".
-constexpr std::array<std::string_view, 5> kNamed = {"properties", "patternProperties", "$defs", "definitions",
-                                                    "dependentSchemas"};
+constexpr std::array<std::string_view, 6> kNamed = {"properties",  "patternProperties", "$defs",
+                                                    "definitions", "dependentSchemas",  "dependencies"};
+
+constexpr std::size_t kMaxIdBytes = 2048;
+
+// Whether "$schema" names draft 7 or an older one; nothing where it names none.
+std::optional<bool> old_draft(const Json& schema) {
+  const Json* draft = schema.find("$schema");
+  if (draft == nullptr || !draft->is_string()) return std::nullopt;
+  return std::ranges::any_of(std::array{"draft-03", "draft-04", "draft-06", "draft-07"},
+                             [&](const char* old) { return draft->as_string().find(old) != std::string::npos; });
+}
 
 bool has_scheme(std::string_view uri) {
   const std::size_t colon = uri.find(':');
@@ -115,43 +125,55 @@ bool find_place(const Json& at, const Json& wanted, std::string& place) {
 
 Result<SchemaIndex> SchemaIndex::create(const Json& root) {
   SchemaIndex index(root);
-  if (const Json* draft = root.find("$schema"); draft != nullptr && draft->is_string()) {
-    for (const std::string_view old : {"draft-03", "draft-04", "draft-06", "draft-07"}) {
-      index.old_draft_ |= draft->as_string().find(old) != std::string::npos;
-    }
-  }
-  TRY(index.walk(root, {&root, ""}, /*names=*/false));
+  index.resources_.push_back({.root = &root, .old_draft = old_draft(root).value_or(false)});
+  TRY(index.walk(root, &index.resources_.front(), /*names=*/false));
   return index;
 }
 
-Status SchemaIndex::walk(const Json& value, Resource resource, bool names) {
+Status SchemaIndex::add_name(const std::string& name, const Json& schema) {
+  const auto [known, added] = by_name_.try_emplace(name, &schema);
+  // Tools bring copies of what they share.
+  if (added || *known->second == schema) return ok_status();
+  return invalid_argument(fmt::format("{}: \"{}\" names another schema, too", place(schema), name));
+}
+
+Status SchemaIndex::walk(const Json& value, const Resource* resource, bool names) {
   if (value.is_array()) {
     for (const Json& item : value.as_array()) TRY(walk(item, resource, false));
     return ok_status();
   }
   if (!value.is_object()) return ok_status();
-  const auto add = [&](const std::string& name) -> Status {
-    if (by_name_.try_emplace(name, &value).second) return ok_status();
-    return invalid_argument(fmt::format("{}: \"{}\" names another schema, too", place(value), name));
-  };
   const Json* id = names ? nullptr : value.find("$id");
-  if (id != nullptr && id->is_string() && !id->as_string().starts_with('#')) {
+  if (id != nullptr && !id->is_string()) id = nullptr;
+  if (id != nullptr && id->as_string().size() > kMaxIdBytes) {
+    return invalid_argument(fmt::format("{}: \"$id\" has {} bytes; up to {} are accepted", place(value),
+                                        id->as_string().size(), kMaxIdBytes));
+  }
+  if (id != nullptr && !id->as_string().starts_with('#')) {
     std::string name = id->as_string();
     name.resize(std::min(name.find('#'), name.size()));
-    resource = {&value, resolved(resource.id, name)};
-    TRY(add(resource.id));
+    resources_.push_back({.root = &value,
+                          .id = resolved(resource->id, name),
+                          .old_draft = old_draft(value).value_or(resource->old_draft)});
+    resource = &resources_.back();
+    TRY(add_name(resource->id, value));
   }
   for (const std::string_view key : {"$anchor", "$dynamicAnchor"}) {
     const Json* anchor = names ? nullptr : value.find(key);
-    if (anchor != nullptr && anchor->is_string()) TRY(add(resource.id + '#' + anchor->as_string()));
+    if (anchor != nullptr && anchor->is_string()) TRY(add_name(resource->id + '#' + anchor->as_string(), value));
   }
-  if (id != nullptr && id->is_string() && id->as_string().starts_with('#')) TRY(add(resource.id + id->as_string()));
-  resources_.emplace(&value, resource);
+  if (id != nullptr && id->as_string().starts_with('#')) TRY(add_name(resource->id + id->as_string(), value));
+  resource_of_.emplace(&value, resource);
   for (const auto& [key, member] : value.as_object()) {
     if (!names && std::ranges::find(kValues, key) != kValues.end()) continue;
     TRY(walk(member, resource, !names && std::ranges::find(kNamed, key) != kNamed.end()));
   }
   return ok_status();
+}
+
+bool SchemaIndex::reference_stands_alone(const Json& schema) const {
+  const auto known = resource_of_.find(&schema);
+  return known != resource_of_.end() && known->second->old_draft;
 }
 
 Result<const Json*> SchemaIndex::resolve(const Json& from, const std::string& reference) const {
@@ -162,8 +184,8 @@ Result<const Json*> SchemaIndex::resolve(const Json& from, const std::string& re
   const std::optional<std::string> fragment =
       percent_decoded(std::string_view(reference).substr(std::min(hash + 1, reference.size())));
   if (!fragment) return nothing("has a percent sign that escapes nothing");
-  const auto known = resources_.find(&from);
-  const Resource here = known == resources_.end() ? Resource{root_, ""} : known->second;
+  const auto known = resource_of_.find(&from);
+  const Resource& here = known == resource_of_.end() ? resources_.front() : *known->second;
   const std::string id = hash == 0 ? here.id : resolved(here.id, reference.substr(0, hash));
   const Json* root = here.root;
   if (hash > 0 && id != here.id) {

@@ -17,6 +17,18 @@ constexpr std::array<std::string_view, 5> kUnheld = {"$dynamicRef", "$recursiveR
 
 constexpr std::int64_t kMaxCount = 1'000'000'000;  // longer texts end elsewhere: more is no bound
 
+constexpr std::size_t kLeftOutSteps = 50;  // of work; each takes memory as well
+
+bool only_values(const Shapes& shapes) {
+  return std::ranges::all_of(shapes,
+                             [](const Shape& shape) { return shape.get<Json>() != nullptr && shape.left_out.empty(); });
+}
+
+// Precondition: only_values(shapes).
+bool has_value(const Shapes& shapes, const Json& value) {
+  return std::ranges::any_of(shapes, [&](const Shape& shape) { return equal_values(*shape.get<Json>(), value); });
+}
+
 void leave_out(Shapes& shapes, TypeId type, const Json& at, std::string_view keyword) {
   for (Shape& shape : shapes) shape.left_out.push_back({type, &at, keyword});
 }
@@ -152,9 +164,9 @@ Result<Shapes> SchemaReader::keep_values(const Shapes& shapes) {
 }
 
 Result<Shapes> SchemaReader::apply_reference(Shapes shapes) {
-  if (const Json* reference = TRY(find("$ref", "string"))) {
-    const Json* target = TRY(table_.index_.resolve(schema_, reference->as_string()));
-    if (table_.index_.reference_stands_alone()) return table_.read(*target);
+  if (TRY(find("$ref", "string")) != nullptr) {
+    const Json* target = TRY(table_.target_of(schema_));
+    if (table_.index_.reference_stands_alone(schema_)) return table_.read(*target);
     shapes = TRY(table_.product(shapes, TRY(table_.read(*target))));
   }
   return shapes;
@@ -177,12 +189,25 @@ Result<Shapes> SchemaReader::apply_alternatives(Shapes shapes) {
 Result<Shapes> SchemaReader::apply_one_of(Shapes shapes) {
   const Json* list = TRY(schema_list("oneOf"));
   if (list == nullptr) return shapes;
-  const Json::Array& alternatives = list->as_array();
+  WorkLimit& work = table_.texts().work();
+  std::vector<Shapes> alternatives;
+  std::vector<TypeId> types;
+  for (const Json& one : list->as_array()) {
+    alternatives.push_back(TRY(table_.read(one)));
+    types.push_back(TRY(table_.type_of({&one})));
+  }
   Shapes out;
   for (std::size_t i = 0; i < alternatives.size(); ++i) {
-    Shapes one = TRY(table_.read(alternatives[i]));
-    for (std::size_t j = 0; j < alternatives.size(); ++j) {
-      if (j != i) leave_out(one, TRY(table_.type_of({&alternatives[j]})), schema_, "oneOf");
+    Shapes one = alternatives[i];
+    for (std::size_t j = 0; j < alternatives.size() && !one.empty(); ++j) {
+      if (j == i) continue;
+      if (only_values(one) && only_values(alternatives[j])) {
+        TRY(work.spend(one.size() * alternatives[j].size()));
+        std::erase_if(one, [&](const Shape& shape) { return has_value(alternatives[j], *shape.get<Json>()); });
+      } else {
+        TRY(work.spend(kLeftOutSteps * one.size()));
+        leave_out(one, types[j], schema_, "oneOf");
+      }
     }
     for (Shape& shape : one) out.push_back(std::move(shape));
   }
@@ -210,8 +235,9 @@ Result<Shapes> SchemaReader::with_present(const std::string& name, const std::ve
   const TypeId any = TRY(table_.any());
   ObjectShape present{.classes = {{.value = any, .implied = true}}};
   present.members.push_back({name, any, true});
+  std::unordered_set<std::string> known = {name};
   for (const std::string& other : required) {
-    if (present.find(other) == nullptr) present.members.push_back({other, any, true});
+    if (known.insert(other).second) present.members.push_back({other, any, true});
   }
   ObjectShape absent{.classes = {{.value = any, .implied = true}}};
   absent.members.push_back({name, TRY(table_.never()), false});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <unordered_map>
 #include <utility>
 
 #include "tessera/engine/schema/schema_reader.h"
@@ -44,6 +45,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
     if (!schema.is_object() && !schema.is_bool()) return malformed("patternProperties", "schemas by pattern");
     const Result<Regex> regex = parse_regex(pattern);
     if (!regex.ok()) return table_.error(regex.status().code(), schema_, "patternProperties", regex.status().message());
+    TRY(table_.texts().work().spend(10 * regex_ranges(*regex)));
     std::vector<Matched> split;
     for (const Matched& one : classes) {
       for (const bool matches : {true, false}) {
@@ -84,10 +86,12 @@ Status SchemaReader::read_names(ObjectShape& out) {
     }
   }
   if (required != nullptr) {
+    std::unordered_map<std::string, std::size_t> places;
+    for (std::size_t i = 0; i < out.members.size(); ++i) places.emplace(out.members[i].name, i);
     for (const std::string& name : TRY(names(*required, "required"))) {
-      const auto known = std::ranges::find(out.members, name, &Member::name);
-      if (known != out.members.end()) {
-        known->required = true;
+      const auto [known, added] = places.try_emplace(name, out.members.size());
+      if (!added) {
+        out.members[known->second].required = true;
         continue;
       }
       const NameClass* found = TRY(class_of(name));

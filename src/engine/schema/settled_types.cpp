@@ -241,6 +241,7 @@ Result<std::optional<std::vector<Json>>> few_values(const SettledTypes& types, T
     if (!known) out.push_back(value);
   };
   for (const Shape& shape : types.shapes(type)) {
+    if (out.size() > static_cast<std::size_t>(kMaxFewValues)) return none;
     if (const Json* value = shape.get<Json>()) {
       add(*value);
       continue;

@@ -52,6 +52,7 @@ class SettledTypes {
   Status find_inhabited();
   Status find_possible();
   Result<bool> inhabited(const Shape& shape);
+  Status spend_on_parts(const Shape& shape);
   Status refuse(const LeftOut& what) const;
   Type& at(TypeId type);
 

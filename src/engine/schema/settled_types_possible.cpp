@@ -47,7 +47,15 @@ bool object_holds(const ObjectShape& object, const Has& has) {
 
 }  // namespace
 
+Status SettledTypes::spend_on_parts(const Shape& shape) {
+  std::size_t parts = 0;
+  if (const ArrayShape* array = shape.get<ArrayShape>()) parts = array->prefix.size();
+  if (const ObjectShape* object = shape.get<ObjectShape>()) parts = object->members.size() + object->classes.size();
+  return table_.texts().work().spend(parts);
+}
+
 Result<bool> SettledTypes::inhabited(const Shape& shape) {
+  TRY(spend_on_parts(shape));
   const auto has = [&](TypeId type) { return at(type).inhabited; };
   if (const NumberSet* numbers = shape.get<NumberSet>()) return !provably_empty(*numbers);
   if (const TextSet* texts = shape.get<TextSet>()) return !TRY(table_.texts().empty(*texts, Reading::kWide));
@@ -57,6 +65,7 @@ Result<bool> SettledTypes::inhabited(const Shape& shape) {
 }
 
 Result<bool> SettledTypes::possible(const Shape& shape) {
+  TRY(spend_on_parts(shape));
   const auto has = [&](TypeId type) { return at(type).possible; };
   if (const NumberSet* numbers = shape.get<NumberSet>()) {
     EbnfRules scratch;

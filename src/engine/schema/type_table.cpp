@@ -12,8 +12,10 @@ namespace tessera::schema {
 namespace {
 
 constexpr std::size_t kMaxTypes = 20'000;
-constexpr std::size_t kMaxShapes = 512;  // of one type
-constexpr int kMaxHops = 64;             // of references to references
+constexpr std::size_t kMaxShapes = 512;   // of one type
+constexpr int kMaxHops = 64;              // of references to references
+constexpr std::size_t kMaxReading = 256;  // schemas that are read inside one another
+constexpr std::size_t kReadSteps = 2000;  // of work, for one schema
 
 }  // namespace
 
@@ -30,10 +32,11 @@ Result<TypeId> TypeTable::type_of(std::vector<const Json*> schemas) {
   std::vector<const Json*> key;
   for (const Json* schema : schemas) {
     // A schema that is a reference and nothing else is the schema that it names.
-    for (int hops = 0; const Json* reference = lone_reference(*schema, index_.reference_stands_alone()); ++hops) {
+    const auto lone = [&] { return lone_reference(*schema, index_.reference_stands_alone(*schema)); };
+    for (int hops = 0; const Json* reference = lone(); ++hops) {
       if (!reference->is_string()) break;  // read() says so
       if (hops == kMaxHops) return error(StatusCode::kInvalidArgument, *schema, "$ref", "it leads back to itself");
-      schema = TRY(index_.resolve(*schema, reference->as_string()));
+      schema = TRY(target_of(*schema));
     }
     if (!says_nothing(*schema)) key.push_back(schema);
   }
@@ -48,6 +51,15 @@ Result<TypeId> TypeTable::type_of(std::vector<const Json*> schemas) {
     types_.push_back(std::make_unique<Type>(Type{.schemas = std::move(key)}));
   }
   return found->second;
+}
+
+Result<const Json*> TypeTable::target_of(const Json& schema) {
+  TRY(texts_.work().spend(10));
+  const auto known = targets_.find(&schema);
+  if (known != targets_.end()) return known->second;
+  const Json* target = TRY(index_.resolve(schema, schema.find("$ref")->as_string()));
+  targets_.emplace(&schema, target);
+  return target;
 }
 
 Result<TypeId> TypeTable::complement(TypeId type, const LeftOut& why) {
@@ -108,6 +120,11 @@ Result<Shapes> TypeTable::read(const Json& schema) {
   if (!reading_.insert(&schema).second) {
     return error(StatusCode::kInvalidArgument, schema, "$ref", "it leads back to itself with no value in between");
   }
+  if (reading_.size() > kMaxReading) {
+    return invalid_argument(fmt::format("{}: it is reached through more than {} references and alternatives",
+                                        index_.place(schema), kMaxReading));
+  }
+  TRY(texts_.work().spend(kReadSteps));
   Result<Shapes> shapes = SchemaReader(*this, schema).read();
   reading_.erase(&schema);
   if (shapes.ok()) read_.emplace(&schema, *shapes);
@@ -170,6 +187,7 @@ Result<ArrayShape> TypeTable::both_arrays(const ArrayShape& a, const ArrayShape&
                         : b.max < 0 ? a.max
                                     : std::min(a.max, b.max),
                  .unique = a.unique || b.unique};
+  TRY(texts_.work().spend(20 * std::max(a.prefix.size(), b.prefix.size())));
   for (std::size_t i = 0; i < std::max(a.prefix.size(), b.prefix.size()); ++i) {
     out.prefix.push_back(TRY(join(a.item(i), b.item(i))));
   }
@@ -195,19 +213,28 @@ Result<TypeId> TypeTable::value_of(const ObjectShape& shape, const std::string& 
 }
 
 Result<ObjectShape> TypeTable::both_objects(const ObjectShape& a, const ObjectShape& b) {
+  TRY(texts_.work().spend(20 * (a.members.size() + b.members.size())));
+  const auto by_name = [](const ObjectShape& shape) {
+    std::unordered_map<std::string_view, const Member*> out;
+    for (const Member& member : shape.members) out.emplace(member.name, &member);
+    return out;
+  };
+  const auto of_a = by_name(a);
+  const auto of_b = by_name(b);
   ObjectShape out{.names_something = a.names_something || b.names_something,
                   .min = std::max(a.min, b.min),
                   .max = a.max < 0   ? b.max
                          : b.max < 0 ? a.max
                                      : std::min(a.max, b.max)};
   for (const Member& member : a.members) {
-    const Member* other = b.find(member.name);
+    const auto found = of_b.find(member.name);
+    const Member* other = found == of_b.end() ? nullptr : found->second;
     const TypeId value = other != nullptr ? other->value : TRY(value_of(b, member.name));
     out.members.push_back(
         {member.name, TRY(join(member.value, value)), member.required || (other != nullptr && other->required)});
   }
   for (const Member& member : b.members) {
-    if (a.find(member.name) != nullptr) continue;
+    if (of_a.contains(member.name)) continue;
     out.members.push_back({member.name, TRY(join(member.value, TRY(value_of(a, member.name)))), member.required});
   }
   for (const NameClass& one : a.classes) {

@@ -57,6 +57,8 @@ class TypeTable {
   };
   friend class SchemaReader;
 
+  // The schema that a "$ref" names, which is a string.
+  Result<const Json*> target_of(const Json& schema);
   Result<Shapes> expand(const Type& type);
   // Of one schema, without what stands around it.
   Result<Shapes> read(const Json& schema);
@@ -86,7 +88,8 @@ class TypeTable {
   std::vector<std::unique_ptr<Type>> types_;
   std::map<std::vector<const Json*>, TypeId> ids_;
   std::unordered_map<const Json*, Shapes> read_;
-  std::unordered_set<const Json*> reading_;  // for references that go round in a circle
+  std::unordered_map<const Json*, const Json*> targets_;  // of references
+  std::unordered_set<const Json*> reading_;               // for references that go round in a circle
 };
 
 }  // namespace tessera::schema
