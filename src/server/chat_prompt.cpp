@@ -140,6 +140,9 @@ ApiResult<ChatPrompt> read_chat_prompt(const ApiFields& fields, const ServedMode
   const bool native_tools = !tools.tools.is_null() && model.tool_call_parser != kGenericToolParser;
   const ChatTemplate& chat = own ? *own : native_tools && model.tool_chat ? *model.tool_chat : *model.chat;
   Json messages = TRY(read_messages(fields, model.knows_developer));
+  if (own && native_tools && !own->names("tools")) {
+    return fields.unsupported("tools", "none: the request's \"chat_template\" does not name them");
+  }
   const bool goes_on = TRY(fields.boolean_or("continue_final_message", false));
   const bool generation_prompt = TRY(fields.boolean_or("add_generation_prompt", !goes_on));
   if (goes_on && generation_prompt) {

@@ -39,11 +39,16 @@ Json parameters_of(const Json& tool) {
   return any;
 }
 
-// As a part of the schema of all calls: with an id, which references in it ("#/$defs/…") are relative to.
-Json embedded_parameters(const Json& tool, std::size_t index) {
+// As a part of the schema of all calls: with an id, which references in it ("#/$defs/…") are relative to. Old drafts
+// write anchors as ids ("#name").
+Json embedded_parameters(const Json& tool) {
   Json parameters = parameters_of(tool);
-  if (parameters.find("$id") == nullptr) parameters.set("$id", fmt::format("tool:{}", index));
-  return parameters;
+  const Json* id = parameters.find("$id");
+  if (id == nullptr) return parameters.set("$id", "parameters");
+  if (!id->is_string() || !id->as_string().starts_with('#')) return parameters;
+  const std::string anchor = id->as_string().substr(1);
+  if (!anchor.empty() && parameters.find("$anchor") == nullptr) parameters.set("$anchor", anchor);
+  return parameters.set("$id", "parameters");
 }
 
 std::optional<OutputGrammar> json_schema(const Json& schema) {
@@ -110,8 +115,10 @@ ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools) {
     Json name = Json::object();
     name.set("const", name_of(tool));
     Json properties = Json::object();
-    properties.set("name", std::move(name)).set("parameters", embedded_parameters(tool, calls.as_array().size()));
+    properties.set("name", std::move(name)).set("parameters", embedded_parameters(tool));
     Json call = Json::object();
+    // What the parameters' own ids are relative to: tools may have the same ones.
+    call.set("$id", fmt::format("tool:{}/", calls.as_array().size()));
     call.set("type", "object").set("properties", std::move(properties));
     call.set("required", Json::Array{"name", "parameters"}).set("additionalProperties", false);
     calls.push_back(std::move(call));

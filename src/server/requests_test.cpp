@@ -164,6 +164,16 @@ TEST(Requests, ToolsAreRenderedUnlessToolChoiceIsNone) {
   EXPECT_EQ(prompt_text(prepared(prepare_chat, with_tools + "\"auto\"}", model).requests[0]),
             "<tools>user:u;assistant:");
   EXPECT_EQ(prompt_text(prepared(prepare_chat, with_tools + "\"none\"}", model).requests[0]), "user:u;assistant:");
+  // A template of the request's own that would not show them.
+  const ApiResult<ApiJob> hidden =
+      prepare_chat(model, with_tools + R"("auto", "chat_template": "{{ messages[0].content }}"})");
+  ASSERT_FALSE(hidden.ok());
+  EXPECT_EQ(hidden.error().param, "tools");
+  EXPECT_THAT(hidden.error().message, HasSubstr("the request's \"chat_template\" does not name them"));
+  EXPECT_EQ(
+      prompt_text(prepared(prepare_chat, with_tools + R"("auto", "chat_template": "{{ tools | length }}"})", model)
+                      .requests[0]),
+      "1");
 }
 
 TEST(Requests, RequiredCallsAreASchema) {
@@ -200,6 +210,23 @@ TEST(Requests, ReferencesOfRequiredCallsStayWithinTheirTool) {
   ASSERT_TRUE(ebnf.ok()) << ebnf.status().to_string();
   EXPECT_THAT(*ebnf, HasSubstr("of f"));
   EXPECT_THAT(*ebnf, HasSubstr("of g"));
+}
+
+// Old drafts write anchors as ids, and two tools may have the same id.
+TEST(Requests, ToolsMayHaveIdsOfTheirOwn) {
+  const Json body = *Json::parse(R"({"tools": [
+      {"type": "function", "function": {"name": "f", "parameters": {"$id": "#args", "$ref": "#/definitions/a",
+          "definitions": {"a": {"const": "of f"}}}}},
+      {"type": "function", "function": {"name": "g", "parameters": {"$id": "args", "$ref": "#/definitions/a",
+          "definitions": {"a": {"$id": "shared", "const": "of g"}}}}},
+      {"type": "function", "function": {"name": "h", "parameters": {"$id": "args", "$ref": "shared",
+          "definitions": {"a": {"$id": "shared", "const": "of h"}}}}}], "tool_choice": "required"})",
+                                 "body");
+  ApiResult<ToolFields> tools = read_tools(ApiFields(body));
+  ASSERT_TRUE(tools.ok());
+  const Result<std::string> ebnf = schema::compile_schema((**tool_grammar(*tools)).spec.text, "");
+  ASSERT_TRUE(ebnf.ok()) << ebnf.status().to_string();
+  for (const char* value : {"of f", "of g", "of h"}) EXPECT_THAT(*ebnf, HasSubstr(value));
 }
 
 TEST(Requests, GenerateTakesSettingsOfEachPrompt) {
