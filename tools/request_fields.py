@@ -107,6 +107,8 @@ def remark(row):
         parts.append("accepted: " + ", ".join(shown(value) for value in row["accepted"]))
     if row.get("remark"):
         parts.append(row["remark"].replace("|", "\\|"))
+    if row.get("alone") == "harmless":
+        parts.append("without " + " and ".join(f"`{name}`" for name in row["with"]) + " it changes nothing")
     return "; ".join(parts)
 
 

@@ -44,6 +44,30 @@ ApiResult<bool> ApiFields::boolean_or(std::string_view key, bool otherwise) cons
   return value.value_or(otherwise);
 }
 
+template <class T>
+ApiResult<std::optional<T>> ApiFields::one_of(std::initializer_list<std::string_view> keys, const Read<T>& read) const {
+  std::optional<T> out;
+  std::string_view first;
+  for (const std::string_view key : keys) {
+    const std::optional<T> value = TRY(read(key));
+    if (!value) continue;
+    if (out && *out != *value) return contradiction(key, first);
+    if (!out) first = key;
+    out = value;
+  }
+  return out;
+}
+
+ApiResult<std::optional<std::int64_t>> ApiFields::integer_of(std::initializer_list<std::string_view> keys,
+                                                             std::int64_t low, std::int64_t high) const {
+  return one_of<std::int64_t>(keys, [&](std::string_view key) { return integer(key, low, high); });
+}
+
+ApiResult<bool> ApiFields::boolean_of(std::initializer_list<std::string_view> keys, bool otherwise) const {
+  const std::optional<bool> value = TRY(one_of<bool>(keys, [&](std::string_view key) { return boolean(key); }));
+  return value.value_or(otherwise);
+}
+
 ApiResult<std::optional<std::string>> ApiFields::string(std::string_view key) const {
   return named(key, fields_.optional_string(key));
 }
@@ -75,6 +99,13 @@ ApiResult<const Json*> ApiFields::array(std::string_view key) const {
   const Json* value = find(key);
   if (value != nullptr && !value->is_array()) return wrong(key, "a list");
   return value;
+}
+
+ApiError ApiFields::contradiction(std::string_view key, std::string_view other) const {
+  return invalid_field(param(key),
+                       fmt::format("request: field \"{}\" is {} and \"{}\" is {}; accepted: one of them, or the same "
+                                   "value for both",
+                                   param(key), shown_value(find(key)), param(other), shown_value(find(other))));
 }
 
 ApiError ApiFields::wrong(std::string_view key, std::string_view accepted) const {

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,10 +50,21 @@ class ApiFields {
   ApiResult<const Json*> object(std::string_view key) const;
   ApiResult<const Json*> array(std::string_view key) const;
 
+  // Of a field with several names: 400 that names both where two of them differ.
+  ApiResult<std::optional<std::int64_t>> integer_of(std::initializer_list<std::string_view> keys, std::int64_t low,
+                                                    std::int64_t high) const;
+  ApiResult<bool> boolean_of(std::initializer_list<std::string_view> keys, bool otherwise) const;
+
+  // `key` and `other` ask for different things.
+  ApiError contradiction(std::string_view key, std::string_view other) const;
   ApiError wrong(std::string_view key, std::string_view accepted) const;
   ApiError unsupported(std::string_view key, std::string_view accepted) const;
 
  private:
+  template <class T>
+  using Read = std::function<ApiResult<std::optional<T>>(std::string_view key)>;
+  template <class T>
+  ApiResult<std::optional<T>> one_of(std::initializer_list<std::string_view> keys, const Read<T>& read) const;
   template <class T>
   ApiResult<T> named(std::string_view key, Result<T> result) const;
 

@@ -145,6 +145,14 @@ TEST(BadRequest, SamplingByFieldAndValue) {
           field("guided_json", "[1]", "a JSON schema"),
           {R"({"prompt": "a", "regex": "a", "ebnf": "root ::= \"a\""})", "ebnf", "both constrain the output"},
           {R"({"prompt": "a", "min_tokens": 5, "max_tokens": 4})", "min_tokens", "at most the greatest number"},
+          {R"({"prompt": "a", "max_tokens": 5, "max_completion_tokens": 6})", "max_tokens",
+           "\"max_tokens\" is 5 and \"max_completion_tokens\" is 6; accepted: one of them, or the same value"},
+          {R"({"prompt": "a", "max_tokens": 0, "max_new_tokens": 1})", "max_new_tokens", "\"max_tokens\" is 0"},
+          {R"({"prompt": "a", "min_tokens": 1, "min_new_tokens": 2})", "min_new_tokens", "\"min_tokens\" is 1"},
+          {R"({"prompt": "a", "seed": 1, "sampling_seed": 2})", "sampling_seed", "\"seed\" is 1"},
+          {R"({"prompt": "a", "include_stop_str_in_output": false, "no_stop_trim": true})", "no_stop_trim",
+           "\"include_stop_str_in_output\" is false"},
+          {R"({"prompt": "a", "bad_words": [)" + repeated("\"b\",", 1024) + "\"b\"]}", "bad_words", "at most 1024"},
       });
 }
 
@@ -280,6 +288,8 @@ TEST(BadRequest, ChatFields) {
           chat_field(R"("enable_thinking": "no")", "enable_thinking", "true or false"),
           chat_field(R"("reasoning_effort": "low")", "reasoning_effort", "the chat template does not name it"),
           chat_field(R"("documents": [{"text": "a"}])", "documents", "the chat template does not name it"),
+          chat_field(R"("enable_thinking": true, "chat_template_kwargs": {"enable_thinking": false})",
+                     "enable_thinking", "is true; accepted: the value in \"chat_template_kwargs\", false"),
           chat_field(R"("chat_template_kwargs": {"thinking": true})", "chat_template_kwargs.thinking", "does not name"),
           chat_field(R"("chat_template": "{% for %}")", "chat_template", "chat_template: line 1"),
           chat_field(R"("continue_final_message": true)", "continue_final_message", "not the assistant's"),

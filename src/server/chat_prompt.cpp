@@ -42,15 +42,16 @@ ApiResult<Json> read_template_variables(const ApiFields& fields, const ChatTempl
       TRY(set_variable(inner, name, value, chat, variables));
     }
   }
-  if (const auto thinking = TRY(fields.boolean("enable_thinking"))) {
-    TRY(set_variable(fields, "enable_thinking", *thinking, chat, variables));
-  }
-  if (const auto effort = TRY(fields.string("reasoning_effort"))) {
-    TRY(set_variable(fields, "reasoning_effort", *effort, chat, variables));
-  }
-  if (const Json* documents = TRY(fields.array("documents"))) {
-    TRY(set_variable(fields, "documents", *documents, chat, variables));
-  }
+  const auto set = [&](std::string_view key, const Json& value) -> ApiStatus {
+    const Json* given = fields.find("chat_template_kwargs");
+    const Json* other = given != nullptr ? given->find(key) : nullptr;
+    if (other == nullptr || other->is_null() || *other == value)
+      return set_variable(fields, key, value, chat, variables);
+    return fields.wrong(key, fmt::format("the value in \"chat_template_kwargs\", {}", shown_value(other)));
+  };
+  if (const auto thinking = TRY(fields.boolean("enable_thinking"))) TRY(set("enable_thinking", *thinking));
+  if (const auto effort = TRY(fields.string("reasoning_effort"))) TRY(set("reasoning_effort", *effort));
+  if (const Json* documents = TRY(fields.array("documents"))) TRY(set("documents", *documents));
   return variables;
 }
 
@@ -139,10 +140,10 @@ ApiResult<ChatPrompt> read_chat_prompt(const ApiFields& fields, const ServedMode
   }
   const bool native_tools = !tools.tools.is_null() && model.tool_call_parser != kGenericToolParser;
   const ChatTemplate& chat = own ? *own : native_tools && model.tool_chat ? *model.tool_chat : *model.chat;
-  Json messages = TRY(read_messages(fields, model.knows_developer));
   if (own && native_tools && !own->names("tools")) {
     return fields.unsupported("tools", "none: the request's \"chat_template\" does not name them");
   }
+  Json messages = TRY(read_messages(fields, model.knows_developer));
   const bool goes_on = TRY(fields.boolean_or("continue_final_message", false));
   const bool generation_prompt = TRY(fields.boolean_or("add_generation_prompt", !goes_on));
   if (goes_on && generation_prompt) {

@@ -197,6 +197,7 @@ TEST_F(RequestFeatures, StructuredOutputsHold) {
               Contains(one_of(R"("structured_outputs": {"choice": ["yes", "no"]})")));
   // Characters that grammars write in another way.
   EXPECT_EQ(one_of(R"("guided_choice": ["a\"b\\c\n\u0001\tü€]"])"), "a\"b\\c\n\x01\tü€]");
+  EXPECT_EQ(one_of(R"("guided_choice": ["a\u0000b"])"), std::string("a\0b", 3));
   EXPECT_EQ(one_of(R"("structured_outputs": {"regex": "ab{3}c"})"), "abbbc");
   EXPECT_EQ(one_of(R"("structured_outputs": {"grammar": "root ::= \"x\" \"y\""})"), "xy");
   EXPECT_EQ(one_of(R"("structured_outputs": {"json": {"const": 5}})"), "5");

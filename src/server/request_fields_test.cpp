@@ -173,6 +173,22 @@ TEST_F(RequestFields, AFieldThatIsServedHasAnEffect) {
   });
 }
 
+// A field whose test needs another one is refused without that one, or said to be harmless then.
+TEST_F(RequestFields, AFieldThatQualifiesAnotherOneIsRefusedOrHarmlessAlone) {
+  int harmless = 0;
+  for_each({"served"}, [&](const Json& row, const std::string& object) {
+    const Json* with = row.find("with");
+    if (with == nullptr || with->find("messages") != nullptr || with->find("prompt") != nullptr) return;
+    const Json alone = without(row, "with");
+    const Outcome outcome = send(object, request_of(alone, object, row.find("try")), model_.served);
+    const std::string base = send(object, request_of(alone, object, nullptr), model_.served).shown;
+    const bool said = row.find("alone") != nullptr;
+    EXPECT_EQ(!outcome.error && outcome.shown == base, said) << row.dump();
+    if (said) ++harmless;
+  });
+  EXPECT_GT(harmless, 5);
+}
+
 TEST_F(RequestFields, AHarmlessFieldHasNone) {
   for_each({"harmless"}, [&](const Json& row, const std::string& object) {
     const Outcome with = send(object, request_of(row, object, row.find("try")), model_.served);

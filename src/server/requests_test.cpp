@@ -119,8 +119,6 @@ TEST(Requests, DefaultLengths) {
   EXPECT_EQ(prepared(prepare_generate, R"({"input_ids": [5]})").requests[0].stop.max_new_tokens, 128);
   const Request chat = prepared(prepare_chat, R"({"messages": [{"role": "user", "content": "a"}]})").requests[0];
   EXPECT_EQ(chat.stop.max_new_tokens, 256 - std::ssize(chat.prompt));
-  const ApiJob both = prepared(prepare_completion, R"({"prompt": [5], "max_tokens": 3, "max_completion_tokens": 4})");
-  EXPECT_EQ(both.requests[0].stop.max_new_tokens, 4);
 }
 
 TEST(Requests, CompletionPromptsInEveryForm) {
@@ -227,6 +225,21 @@ TEST(Requests, ToolsMayHaveIdsOfTheirOwn) {
   const Result<std::string> ebnf = schema::compile_schema((**tool_grammar(*tools)).spec.text, "");
   ASSERT_TRUE(ebnf.ok()) << ebnf.status().to_string();
   for (const char* value : {"of f", "of g", "of h"}) EXPECT_THAT(*ebnf, HasSubstr(value));
+}
+
+TEST(Requests, TheNamesOfOneFieldMayAgree) {
+  const ApiJob job = prepared(prepare_completion, R"({"prompt": [5], "max_tokens": 3, "max_completion_tokens": 3,
+      "max_new_tokens": 3, "min_tokens": 1, "min_new_tokens": 1, "seed": 7, "sampling_seed": 7,
+      "include_stop_str_in_output": true, "no_stop_trim": true, "stop_token_ids": [6, 5, 6],
+      "allowed_token_ids": [9, 8, 9]})");
+  ASSERT_THAT(job.requests, SizeIs(1));
+  const Request& request = job.requests[0];
+  EXPECT_EQ(request.stop.max_new_tokens, 3);
+  EXPECT_EQ(request.stop.min_new_tokens, 1);
+  EXPECT_EQ(request.sampling.seed, 7);
+  EXPECT_TRUE(request.stop.keep_matched);
+  EXPECT_THAT(request.stop.ids, ElementsAre(TokenId(5), TokenId(6)));
+  EXPECT_THAT(request.sampling.allowed_tokens, ElementsAre(TokenId(8), TokenId(9)));
 }
 
 TEST(Requests, GenerateTakesSettingsOfEachPrompt) {

@@ -40,8 +40,7 @@ ApiStatus read_choice_of_token(const ApiFields& fields, const GenerationConfig& 
   if (const auto v = TRY(fields.number("presence_penalty", -2, 2))) out.presence_penalty = *v;
   constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
   constexpr auto kGreatest = std::numeric_limits<std::int64_t>::max();
-  out.seed = TRY(fields.integer("seed", kLeast, kGreatest));
-  if (!out.seed) out.seed = TRY(fields.integer("sampling_seed", kLeast, kGreatest));
+  out.seed = TRY(fields.integer_of({"seed", "sampling_seed"}, kLeast, kGreatest));
   if (!out.seed) out.seed = draw_seed();
   return api_ok();
 }
@@ -67,10 +66,17 @@ ApiStatus read_logit_bias(const ApiFields& fields, std::int64_t vocab_size, Samp
   return api_ok();
 }
 
+std::vector<TokenId> without_repeats(std::vector<TokenId> ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
 // Each word both as it is and with a space before it, which are different tokens in most vocabularies.
 ApiStatus read_bad_words(const ApiFields& fields, const ServedModel& model, SamplingParams& out) {
   const std::vector<std::string> words = TRY(fields.strings("bad_words"));
   if (words.empty()) return api_ok();
+  if (words.size() > kMaxBadWords) return fields.wrong("bad_words", fmt::format("at most {} strings", kMaxBadWords));
   if (model.tokenizer == nullptr)
     return fields.unsupported("bad_words", "none, as the model was loaded without a tokenizer");
   const std::string param = fields.param("bad_words");
@@ -84,19 +90,19 @@ ApiStatus read_bad_words(const ApiFields& fields, const ServedModel& model, Samp
       }
       const bool known = std::find(out.bad_words.begin(), out.bad_words.end(), ids) != out.bad_words.end();
       if (!ids.empty() && !known) out.bad_words.push_back(std::move(ids));
+      if (out.bad_words.size() > kMaxBadWords) {
+        return fields.wrong("bad_words", fmt::format("strings that come to at most {} sequences of tokens, each with "
+                                                     "and without a space before it",
+                                                     kMaxBadWords));
+      }
     }
-  }
-  if (out.bad_words.size() > kMaxBadWords) {
-    return fields.wrong("bad_words", fmt::format("strings that come to at most {} sequences of tokens, each with and "
-                                                 "without a space before it",
-                                                 kMaxBadWords));
   }
   return api_ok();
 }
 
 ApiStatus read_token_limits(const ApiFields& fields, const ServedModel& model, SamplingParams& out) {
   TRY(read_bad_words(fields, model, out));
-  out.allowed_tokens = TRY(fields.token_ids("allowed_token_ids", model.vocab_size));
+  out.allowed_tokens = without_repeats(TRY(fields.token_ids("allowed_token_ids", model.vocab_size)));
   if (fields.find("allowed_token_ids") != nullptr && out.allowed_tokens.empty()) {
     return fields.wrong("allowed_token_ids", fmt::format("at least one token id in [0, {}]", model.vocab_size - 1));
   }
@@ -104,14 +110,8 @@ ApiStatus read_token_limits(const ApiFields& fields, const ServedModel& model, S
 }
 
 ApiStatus read_stops(const ApiFields& fields, const ServedModel& model, OutputFields& out) {
-  // The names in the order of their rank.
-  for (const std::string_view key : {"max_completion_tokens", "max_tokens", "max_new_tokens"}) {
-    const std::optional<std::int64_t> value = TRY(fields.integer(key, 0, kMaxInt));
-    if (value && !out.max_new_tokens) out.max_new_tokens = value;
-  }
-  for (const std::string_view key : {"min_tokens", "min_new_tokens"}) {
-    if (const auto v = TRY(fields.integer(key, 0, kMaxInt))) out.stop.min_new_tokens = *v;
-  }
+  out.max_new_tokens = TRY(fields.integer_of({"max_completion_tokens", "max_tokens", "max_new_tokens"}, 0, kMaxInt));
+  out.stop.min_new_tokens = TRY(fields.integer_of({"min_tokens", "min_new_tokens"}, 0, kMaxInt)).value_or(0);
   if (out.max_new_tokens && out.stop.min_new_tokens > *out.max_new_tokens) {
     return fields.wrong(fields.find("min_tokens") != nullptr ? "min_tokens" : "min_new_tokens",
                         fmt::format("at most the greatest number of tokens, {}", *out.max_new_tokens));
@@ -126,11 +126,9 @@ ApiStatus read_stops(const ApiFields& fields, const ServedModel& model, OutputFi
   if (!out.stop.texts.empty() && model.tokenizer == nullptr) {
     return fields.unsupported("stop", "stop_token_ids, as the model was loaded without a tokenizer");
   }
-  out.stop.ids = TRY(fields.token_ids("stop_token_ids", model.vocab_size));
+  out.stop.ids = without_repeats(TRY(fields.token_ids("stop_token_ids", model.vocab_size)));
   out.stop.ignore_eos = TRY(fields.boolean_or("ignore_eos", false));
-  const bool included = TRY(fields.boolean_or("include_stop_str_in_output", false));
-  const bool untrimmed = TRY(fields.boolean_or("no_stop_trim", false));
-  out.stop.keep_matched = included || untrimmed;
+  out.stop.keep_matched = TRY(fields.boolean_of({"include_stop_str_in_output", "no_stop_trim"}, false));
   return api_ok();
 }
 
