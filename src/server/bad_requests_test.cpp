@@ -188,7 +188,7 @@ TEST(BadRequest, CompletionPrompts) {
                     {R"({"prompt": [1.5]})", "prompt", "has the id 1.5"},
                     {R"({"prompt": [[1], [4294967296]]})", "prompt", "has the id 4294967296"},
                     {R"({"prompt": [[[1]]]})", "prompt", "has the id [1]"},
-                    {R"({"prompt": [)" + repeated("\"a\",", 99) + R"("a"], "n": 128})", "prompt", "12800 texts"},
+                    {R"({"prompt": [)" + repeated("\"a\",", 99) + R"("a"], "n": 128})", "prompt", "1152 texts"},
                     field("suffix", "\"b\"", "accepted: \"\""),
                     field("echo", "\"yes\"", "true or false"),
                     field("logprobs", "21", "[0, 20]"),

@@ -131,7 +131,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   request.logprobs.prompt = extras.prompt_logprobs;
   request.return_hidden_states = extras.hidden_states;
   TRY(model.set_length(request, output.max_new_tokens, model.context_length, "messages"));
-  TRY(check_fan_out({request.prompt}, output.n, "n"));
+  TRY(FanOut().add(output.n, std::ssize(request.prompt) + ids_of_parameters(output), "n"));
   request.grammar = TRY(compile_grammar(grammar, output, model));
   // Some models mark their calls with special tokens.
   if (style.text.choice == ToolChoice::kAuto) request.skip_special_tokens = false;

@@ -58,7 +58,9 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
   Prompts prompts = TRY(read_prompts(fields, "prompt", model, add_special));
   const Truncation truncation = TRY(read_truncation(fields, model, output.max_new_tokens));
   for (std::vector<TokenId>& prompt : prompts.ids) truncation.apply(prompt);
-  TRY(check_fan_out(prompts.ids, output.n, "prompt"));
+  FanOut fan_out;
+  for (const std::vector<TokenId>& prompt : prompts.ids)
+    TRY(fan_out.add(output.n, std::ssize(prompt) + ids_of_parameters(output), "prompt"));
 
   ApiJob job{.id = style.id, .stream = style.stream.stream};
   style.graph_info = output.return_graph_info;

@@ -1,8 +1,11 @@
 #include "tessera/server/generate_request.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <cmath>
+#include <limits>
+#include <memory>
 
 #include "tessera/server/generate_answer.h"
 #include "tessera/server/prompts.h"
@@ -75,18 +78,79 @@ ApiResult<Inputs> read_inputs(const ApiFields& fields, const ServedModel& model)
   return inputs;
 }
 
-// The fields of prompt `i` of a batch: where a field is a list of as many values, its own one.
-Json fields_of_prompt(const Json& body, std::size_t i, std::size_t count, bool batch) {
+// What prompt `i` of a batch has of a field: where that is a list of as many values, its own one.
+const Json* own_value(const Json& body, std::string_view key, std::size_t i, std::size_t count) {
+  const Json* value = body.find(key);
+  const bool listed = value != nullptr && value->is_array() && value->as_array().size() == count;
+  return listed ? &value->as_array()[i] : value;
+}
+Json own_fields(const Json& body, std::size_t i, std::size_t count) {
   Json own = Json::object();
-  for (const char* key :
-       {"sampling_params", "rid", "return_logprob", "logprob_start_len", "top_logprobs_num", "return_hidden_states"}) {
-    const Json* value = body.find(key);
-    if (value == nullptr) continue;
-    const bool listed = batch && value->is_array() && value->as_array().size() == count;
-    own.set(key, listed ? value->as_array()[i] : *value);
+  for (const char* key : {"rid", "return_logprob", "logprob_start_len", "top_logprobs_num", "return_hidden_states"}) {
+    if (const Json* value = own_value(body, key, i, count)) own.set(key, *value);
   }
   return own;
 }
+
+// The sampling_params of the prompts of one request, read once where all share them.
+class OutputsOfPrompts {
+ public:
+  // Borrows both.
+  OutputsOfPrompts(const ServedModel& model, const Json& body) : model_(model), body_(body) {}
+
+  // Of prompt i of `count`; the reference holds until the next call.
+  ApiResult<const OutputFields*> of(std::size_t i, std::size_t count) {
+    const Json* given = own_value(body_, "sampling_params", i, count);
+    if (read_ && given == of_) return &output_;
+    const Json none = Json::object();
+    if (given != nullptr && !given->is_null() && !given->is_object()) {
+      return ApiFields(body_).wrong("sampling_params", "an object, or a list of one for each prompt");
+    }
+    const bool absent = given == nullptr || given->is_null();
+    const ApiFields fields(absent ? none : *given, "sampling_params.");
+    TRY(check_request_fields(fields, request_object::kSamplingParams, model_.allow_unknown_fields));
+    output_ = TRY(read_output_fields(fields, model_));
+    of_ = given;
+    read_ = true;
+    return &output_;
+  }
+
+ private:
+  const ServedModel& model_;
+  const Json& body_;
+  const Json* of_ = nullptr;
+  bool read_ = false;
+  OutputFields output_;
+};
+
+// The grammars of one request's prompts take no longer than one may alone.
+class Grammars {
+ public:
+  explicit Grammars(const ServedModel& model) : model_(model) {}
+
+  ApiResult<std::shared_ptr<const Grammar>> of(const OutputFields& output) {
+    if (output.grammar && spent_ > model_.grammar_seconds) {
+      return invalid_field(output.grammar->param,
+                           fmt::format("the grammars of this request take longer than {} s to compile; send its "
+                                       "prompts in several requests",
+                                       model_.grammar_seconds));
+    }
+    const double begin = thread_seconds();
+    std::shared_ptr<const Grammar> grammar = TRY(compile_grammar(output.grammar, output, model_));
+    spent_ += thread_seconds() - begin;
+    return grammar;
+  }
+
+ private:
+  static double thread_seconds() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  }
+
+  const ServedModel& model_;
+  double spent_ = 0;
+};
 
 struct LogprobFields {
   bool wanted = false;
@@ -128,15 +192,16 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
       inputs.embeds.empty() ? (fields.find("text") != nullptr ? "text" : "input_ids") : "input_embeds";
   ApiJob job{.id = make_id(""), .stream = style.stream};
   style.list = inputs.prompts.batch;
+  // Without a batch, a list is no list of values for each prompt.
+  const std::size_t listed = inputs.prompts.batch ? count : std::numeric_limits<std::size_t>::max();
+  OutputsOfPrompts outputs(model, json);
+  Grammars grammars(model);
+  FanOut fan_out;
   for (std::size_t i = 0; i < count; ++i) {
-    const Json own_json = fields_of_prompt(json, i, count, inputs.prompts.batch);
+    const Json own_json = own_fields(json, i, listed);
     const ApiFields own(own_json);
-    const Json* given = TRY(own.object("sampling_params"));
-    const Json sampling = given != nullptr ? *given : Json::object();
-    const ApiFields sampling_fields(sampling, "sampling_params.");
-    TRY(check_request_fields(sampling_fields, request_object::kSamplingParams, model.allow_unknown_fields));
-    const OutputFields output = TRY(read_output_fields(sampling_fields, model));
-    if (i == 0) TRY(check_fan_out(inputs.prompts.ids, output.n, param));
+    const OutputFields& output = *TRY(outputs.of(i, listed));
+    TRY(fan_out.add(output.n, std::ssize(inputs.prompts.ids[i]) + ids_of_parameters(output), param));
     if (output.n > 1 && !inputs.embeds.empty()) {
       return unsupported_field("sampling_params.n", "\"n\" is more than 1; accepted with \"input_embeds\": 1");
     }
@@ -151,9 +216,10 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
     if (!inputs.embeds.empty()) request.input_embeds = std::move(inputs.embeds[i]);
     const LogprobFields logprobs = TRY(read_logprobs(own, request));
     request.return_hidden_states = TRY(own.boolean_or("return_hidden_states", false));
-    request.grammar = TRY(compile_grammar(output.grammar, output, model));
+    request.grammar = TRY(grammars.of(output));
 
-    std::string id = TRY(own.string("rid")).value_or(count == 1 ? job.id : make_id(""));
+    std::string id = count == 1 ? job.id : make_id("");
+    if (own.find("rid") != nullptr) id = TRY(read_answer_id(own, ""));
     style.list = style.list || output.n > 1;
     for (int choice = 0; choice < output.n; ++choice) {
       style.choices.push_back({.id = choice == 0 ? id : make_id(""),

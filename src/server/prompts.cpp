@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Engine requests of one HTTP request, and the prompt tokens in all of them: 64 MiB of ids.
+// Engine requests of one HTTP request, and the token ids in all of them: 64 MiB.
 constexpr std::int64_t kMaxRequestsAtOnce = 1024;
 constexpr std::int64_t kMaxTokensAtOnce = 16 << 20;
 constexpr std::string_view kAccepted = "a string, a list of token ids, or a list of either, not empty";
@@ -77,13 +77,13 @@ ApiResult<Truncation> read_truncation(const ApiFields& fields, const ServedModel
   return out;
 }
 
-ApiStatus check_fan_out(const std::vector<std::vector<TokenId>>& prompts, int n, const std::string& param) {
-  std::int64_t tokens = 0;
-  for (const std::vector<TokenId>& prompt : prompts) tokens += std::ssize(prompt) * n;
-  const std::int64_t requests = std::ssize(prompts) * n;
-  if (requests <= kMaxRequestsAtOnce && tokens <= kMaxTokensAtOnce) return api_ok();
-  return invalid_field(param, fmt::format("{} texts from {} prompt tokens are asked for at once; accepted: {} and {}",
-                                          requests, tokens, kMaxRequestsAtOnce, kMaxTokensAtOnce));
+ApiStatus FanOut::add(int n, std::int64_t ids, const std::string& param) {
+  requests_ += n;
+  ids_ += ids * n;
+  if (requests_ <= kMaxRequestsAtOnce && ids_ <= kMaxTokensAtOnce) return api_ok();
+  return invalid_field(param, fmt::format("at least {} texts, for which {} token ids are kept (prompts, and ids in "
+                                          "parameters), are asked for at once; accepted: {} and {}",
+                                          requests_, ids_, kMaxRequestsAtOnce, kMaxTokensAtOnce));
 }
 
 }  // namespace tessera

@@ -32,7 +32,16 @@ struct Truncation {
 ApiResult<Truncation> read_truncation(const ApiFields& fields, const ServedModel& model,
                                       std::optional<std::int64_t> asked);
 
-// 400 where prompts × n requests, or the tokens that they hold, are more than one HTTP request may ask for.
-ApiStatus check_fan_out(const std::vector<std::vector<TokenId>>& prompts, int n, const std::string& param);
+// Counts what one HTTP request comes to.
+class FanOut {
+ public:
+  // n requests of one prompt, each of which holds `ids` tokens: the prompt's and those of its parameters. 400 where the
+  // requests so far, or their tokens, are more than one HTTP request may ask for.
+  ApiStatus add(int n, std::int64_t ids, const std::string& param);
+
+ private:
+  std::int64_t requests_ = 0;
+  std::int64_t ids_ = 0;
+};
 
 }  // namespace tessera

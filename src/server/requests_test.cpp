@@ -242,6 +242,43 @@ TEST(Requests, TheNamesOfOneFieldMayAgree) {
   EXPECT_THAT(request.sampling.allowed_tokens, ElementsAre(TokenId(8), TokenId(9)));
 }
 
+// Of one HTTP request: texts, ids that are kept for them, and the time of grammars.
+TEST(Requests, WhatPromptsComeToTogetherIsBounded) {
+  ServedModel model = test_model();
+  const auto error = [&](const std::string& body) {
+    const ApiResult<ApiJob> job = prepare_generate(model, body);
+    return job.ok() ? "none" : job.error().param + ": " + job.error().message;
+  };
+  std::string prompts = "[5]";
+  std::string samplings = "{}";
+  for (int i = 0; i < 20; ++i) {
+    prompts += ", [5]";
+    samplings += R"(, {"n": 128})";
+  }
+  EXPECT_THAT(error(R"({"input_ids": [)" + prompts + R"(], "sampling_params": [)" + samplings + "]}"),
+              HasSubstr("input_ids: at least 1025 texts"));
+  std::string words;
+  for (int i = 0; i < 500; ++i) {
+    words += i > 0 ? ", \"" : "\"";
+    for (int times = 0; times < 12; ++times) words += std::to_string(1000 + i) + ".";
+    words += '"';
+  }
+  EXPECT_THAT(
+      error(R"({"input_ids": [)" + prompts + R"(], "sampling_params": {"n": 40, "bad_words": [)" + words + "]}}"),
+      HasSubstr("token ids are kept (prompts, and ids in parameters), are asked for at once"));
+  EXPECT_THAT(error(R"({"input_ids": [[5]], "rid": ")" + std::string(300, 'x') + "\"}"), HasSubstr("rid: "));
+
+  if (!GrammarCompiler::available()) GTEST_SKIP() << "this build has no grammars";
+  const Tokenizer tokenizer = *Tokenizer::load(testing::source_path("models/demo/tokenizer.json"));
+  const TokenId end = *tokenizer.token_to_id("<|im_end|>");
+  model.tokenizer = &tokenizer;
+  model.grammars = *GrammarCompiler::create(tokenizer, model.vocab_size, {&end, 1});
+  const std::string two = R"({"input_ids": [[5], [6]], "sampling_params": [{"regex": "a"}, {"regex": "b"}]})";
+  EXPECT_EQ(error(two), "none");
+  model.grammar_seconds = 0;
+  EXPECT_THAT(error(two), HasSubstr("sampling_params.regex: the grammars of this request take longer than 0 s"));
+}
+
 TEST(Requests, GenerateTakesSettingsOfEachPrompt) {
   const ApiJob job = prepared(prepare_generate, R"({"input_ids": [[5, 6], [7]], "stream": true,
       "sampling_params": [{"max_new_tokens": 3, "n": 2}, {"max_new_tokens": 4, "no_stop_trim": true}],

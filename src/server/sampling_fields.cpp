@@ -203,6 +203,14 @@ ApiResult<TokenExtras> read_token_extras(const ApiFields& fields, bool stream) {
   return out;
 }
 
+std::int64_t ids_of_parameters(const OutputFields& output) {
+  const SamplingParams& sampling = output.sampling;
+  std::int64_t count =
+      std::ssize(sampling.allowed_tokens) + std::ssize(sampling.logit_bias) + std::ssize(output.stop.ids);
+  for (const std::vector<TokenId>& word : sampling.bad_words) count += std::ssize(word);
+  return count;
+}
+
 void append_choices(const OutputFields& output, const Request& request, std::vector<Request>& requests) {
   for (int choice = 0; choice < output.n; ++choice) {
     requests.push_back(request);

@@ -47,6 +47,9 @@ struct TokenExtras {
 };
 ApiResult<TokenExtras> read_token_extras(const ApiFields& fields, bool stream);
 
+// How many token ids a request holds beside its prompt.
+std::int64_t ids_of_parameters(const OutputFields& output);
+
 // Appends the n requests of one prompt.
 void append_choices(const OutputFields& output, const Request& request, std::vector<Request>& requests);
 

@@ -37,6 +37,7 @@ struct ServedModel {
   bool allow_unknown_fields = false;            // in requests: ignored
   std::string no_chat_reason{};                 // where there is no chat template
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
+  double grammar_seconds = kMaxCompileSeconds;  // of a thread, for all grammars of one HTTP request
 
   // What can be told of them before there is an engine: a chat template that is given and cannot be read or parsed,
   // parsers with unknown names. The errors begin with the flag's name.
