@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -118,27 +119,32 @@ bool shows_system_message(const ChatTemplate& chat, const RenderOptions& options
 Json with_generic_tools(const Json& messages, const ToolFields& tools, bool shows_system) {
   Json out = Json::array();
   CallNames names;
-  bool after_results = false;  // the last message out is one of results
+  std::optional<std::string> results;  // of the messages before, not yet in `out`
+  const auto add_results = [&] {
+    if (results) out.push_back(message_of("user", *std::move(results)));
+    results.reset();
+  };
   for (const Json& message : messages.as_array()) {
     const std::string role = text_of(message, "role");
-    const bool results = role == "tool";
-    std::string content = results ? result_text(message, names) : text_of(message, "content");
-    if (after_results && (results || role == "user")) {
-      Json& last = out.as_array().back();
-      last.set("content", text_of(last, "content") + '\n' + content);
-      after_results = results;
+    if (role == "tool") {
+      if (results) *results += '\n';
+      results = std::move(results).value_or("") + result_text(message, names);
       continue;
     }
-    after_results = results;
-    if (results) {
-      out.push_back(message_of("user", std::move(content)));
-    } else if (message.find("tool_calls") != nullptr) {
+    if (results && role == "user") {
+      *results += '\n' + text_of(message, "content");
+      add_results();
+      continue;
+    }
+    add_results();
+    if (message.find("tool_calls") != nullptr) {
       note_names(message, names);
       out.push_back(assistant_text(message));
     } else {
       out.push_back(message);
     }
   }
+  add_results();
   if (tools.tools.is_array()) add_description(out, describe(tools), shows_system);
   return out;
 }

@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ctime>
+
 #include "tessera/server/chat_request.h"
 #include "tessera/server/test_model.h"
 
@@ -67,6 +70,20 @@ TEST(GenericTools, TheUsersMessageDoesWhereTheTemplateHasNoSystem) {
               AllOf(StartsWith("user:You can call these functions"), HasSubstr("plain text.\n\nIs it warm?;")));
   constexpr const char* kSilent = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}";
   EXPECT_THAT(prepare(generic_model(kSilent), kUser).prompt, StartsWith("You can call these functions"));
+}
+
+// Of messages that follow one another, each was once copied for all behind it.
+TEST(GenericTools, ManyResultsAreJoinedInLinearTime) {
+  Json messages = Json::array();
+  constexpr int kResults = 100'000;
+  for (int i = 0; i < kResults; ++i)
+    messages.push_back(*Json::parse(R"({"role": "tool", "content": "twenty degrees"})", "message"));
+  const std::clock_t begin = std::clock();
+  const Json joined = with_generic_tools(messages, {}, /*shows_system=*/true);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 10);
+  ASSERT_EQ(joined.as_array().size(), 1);
+  const std::string& text = joined.as_array()[0].find("content")->as_string();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3 * kResults - 1);
 }
 
 TEST(GenericTools, EarlierCallsAndResultsAreText) {
