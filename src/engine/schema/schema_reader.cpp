@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <unordered_set>
 #include <utility>
 
@@ -18,6 +19,15 @@ constexpr std::array<std::string_view, 5> kUnheld = {"$dynamicRef", "$recursiveR
 constexpr std::int64_t kMaxCount = 1'000'000'000;  // longer texts end elsewhere: more is no bound
 
 constexpr std::size_t kLeftOutSteps = 50;  // of work; each takes memory as well
+
+// Whether a number in `value` may have been written as an integer that neither 64 bits nor a double hold.
+bool is_rounded(const Json& value) {
+  if (value.is_array()) return std::ranges::any_of(value.as_array(), is_rounded);
+  if (value.is_object()) {
+    return std::ranges::any_of(value.as_object(), [](const Json::Member& member) { return is_rounded(member.second); });
+  }
+  return value.is_number() && !value.is_int() && std::abs(value.as_double()) >= 0x1p63;
+}
 
 bool only_values(const Shapes& shapes) {
   return std::ranges::all_of(shapes,
@@ -149,17 +159,18 @@ Result<Shapes> SchemaReader::own_shapes() {
 // "const" and "enum", of which only the values stay that the keywords beside allow.
 Result<Shapes> SchemaReader::keep_values(const Shapes& shapes) {
   Shapes out = shapes;
-  const auto keep = [&](const Json::Array& values) -> Status {
+  const auto keep = [&](const Json::Array& values, std::string_view key) -> Status {
     Shapes wanted;
     std::unordered_set<std::string> known;
     for (const Json& value : values) {
+      if (is_rounded(value)) return unheld(key, "integers beyond 64 bits are not generated exactly");
       if (known.insert(value.dump()).second) wanted.push_back({.values = value});
     }
     out = TRY(table_.product(wanted, out));
     return ok_status();
   };
-  if (const Json* value = schema_.find("const")) TRY(keep({*value}));
-  if (const Json* values = TRY(find("enum", "array"))) TRY(keep(values->as_array()));
+  if (const Json* value = schema_.find("const")) TRY(keep({*value}, "const"));
+  if (const Json* values = TRY(find("enum", "array"))) TRY(keep(values->as_array(), "enum"));
   return out;
 }
 
