@@ -30,6 +30,7 @@ MakeCommandParser make_verify_parser;
 MakeCommandParser make_bench_parser;
 MakeCommandParser make_pull_parser;
 MakeCommandParser make_cache_parser;
+MakeCommandParser make_make_checkpoint_parser;
 MakeCommandParser make_help_parser;
 MakeCommandParser make_completion_parser;
 MakeCommandParser make_man_parser;

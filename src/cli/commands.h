@@ -25,5 +25,6 @@ Status run_bench(const BenchOptions& options);
 Status run_bench_serve(const BenchServeOptions& options);
 Status run_pull(const PullCommandOptions& options);
 Status run_cache(const CacheOptions& options);
+Status run_make_checkpoint(const MakeCheckpointOptions& options);
 
 }  // namespace tessera::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -13,6 +14,7 @@
 #include "tessera/engine/request.h"
 #include "tessera/load/load.h"
 #include "tessera/model/hub_cache.h"
+#include "tessera/model/random_checkpoint.h"
 #include "tessera/server/server_options.h"
 
 namespace tessera::cli {
@@ -146,14 +148,25 @@ struct PullCommandOptions {
   std::string cache_dir;  // empty: the environment's
 };
 
+// A checkpoint of random weights.
+struct MakeCheckpointOptions {
+  std::shared_ptr<const Registry> registry;  // families and operators
+  std::string config;                        // a config.json, or a folder that has one
+  std::string folder;
+  std::string tokenizer_path;        // empty: the one beside the config, if there is one
+  std::optional<StoredDtype> dtype;  // none: the config's
+  RandomCheckpointOptions checkpoint;
+  bool overwrite = false;
+};
+
 // --help and --version: a text to print.
 struct ShowText {
   std::string text;
 };
 
-using Command =
-    std::variant<ShowText, GenerateOptions, BatchOptions, ChatOptions, ServeOptions, ScoreOptions, ExplainOptions,
-                 VerifyOptions, BenchOptions, BenchServeOptions, PullCommandOptions, CacheOptions>;
+using Command = std::variant<ShowText, GenerateOptions, BatchOptions, ChatOptions, ServeOptions, ScoreOptions,
+                             ExplainOptions, VerifyOptions, BenchOptions, BenchServeOptions, PullCommandOptions,
+                             CacheOptions, MakeCheckpointOptions>;
 
 // What goes with --model-path where it names a model of the hub.
 struct ModelSource {

@@ -28,6 +28,8 @@ constexpr CommandEntry kCommands[] = {
      make_bench_parser},
     {"pull", "Fetch a model of the Hugging Face hub into its local cache", make_pull_parser},
     {"cache", "Show or clear what earlier runs measured (info, clear)", make_cache_parser},
+    {"make-checkpoint", "Write random weights in Hugging Face's layout, from a config.json",
+     make_make_checkpoint_parser},
     {"help", "List the commands, or a command's flags", make_help_parser},
     {"completion", "Print the completion of a shell (bash, zsh, fish)", make_completion_parser},
     {"man", "Print the manual page", make_man_parser},

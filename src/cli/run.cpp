@@ -70,6 +70,7 @@ Status run_command(CommandLine& line) {
     Status operator()(const BenchServeOptions& options) const { return run_bench_serve(options); }
     Status operator()(const PullCommandOptions& options) const { return run_pull(options); }
     Status operator()(const CacheOptions& options) const { return run_cache(options); }
+    Status operator()(const MakeCheckpointOptions& options) const { return run_make_checkpoint(options); }
   };
   return std::visit(Runner{line.values}, line.command);
 }

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -75,6 +76,28 @@ class SafetensorsFile {
 // renames it: a reader sees the old file or the whole new one. invalid_argument on a name given twice or data whose
 // size is not dtype × shape; data_loss with the system's reason where writing fails.
 Status write_safetensors(const std::string& path, std::span<const StoredTensor> tensors,
+                         const std::map<std::string, std::string>& metadata = {});
+
+// A tensor of a file whose content is made while it is written.
+struct TensorLayout {
+  std::string name;
+  StoredDtype dtype = StoredDtype::kF32;
+  std::vector<std::int64_t> shape;
+};
+
+struct TensorContent {
+  // Writes the bytes of tensor `index` from `offset` on, both multiples of its element's size, to `to`. Called from
+  // several threads at once; must not throw.
+  std::function<Status(std::size_t index, std::int64_t offset, std::span<std::byte> to)> fill;
+  // Told how many more bytes of data are written; may be empty. Called by one thread at a time; its error ends the
+  // write.
+  std::function<Status(std::int64_t bytes)> on_written = {};
+};
+
+// The same for tensors that need not fit in memory: OpenMP's threads, where the build has it, each fill and write
+// kWriteBytes at a time. An error of `content` is returned as it is.
+inline constexpr std::int64_t kWriteBytes = std::int64_t{8} << 20;
+Status write_safetensors(const std::string& path, std::span<const TensorLayout> tensors, const TensorContent& content,
                          const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace tessera

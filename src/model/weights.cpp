@@ -12,15 +12,6 @@
 namespace tessera {
 namespace {
 
-Result<StoredDtype> stored_dtype_of(ir::DType dtype) {
-  switch (dtype) {
-    case ir::DType::kFloat32: return StoredDtype::kF32;
-    case ir::DType::kFloat16: return StoredDtype::kF16;
-    case ir::DType::kBFloat16: return StoredDtype::kBF16;
-    default: return unimplemented(fmt::format("weights of type {}", ir::dtype_name(dtype)));
-  }
-}
-
 // Bytes of a constant shape.
 Result<std::size_t> bytes_of(const WeightSpec& spec) {
   return static_cast<std::size_t>(TRY(ir::size_bytes(spec.type, {}).with_context(spec.name)));
@@ -62,6 +53,15 @@ Status upload_weight(const WeightSpec& spec, const WeightSource& source, DeviceA
 }
 
 }  // namespace
+
+Result<StoredDtype> stored_dtype_of(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::kFloat32: return StoredDtype::kF32;
+    case ir::DType::kFloat16: return StoredDtype::kF16;
+    case ir::DType::kBFloat16: return StoredDtype::kBF16;
+    default: return unimplemented(fmt::format("weights of type {}", ir::dtype_name(dtype)));
+  }
+}
 
 Result<Weights> Weights::allocate(std::span<const WeightSpec> specs, Device& device) {
   std::size_t total = 0;

@@ -14,6 +14,9 @@
 
 namespace tessera {
 
+// The type of that name in files. kUnimplemented for those that no weight has.
+Result<StoredDtype> stored_dtype_of(ir::DType dtype);
+
 // All weights in one allocation. Addresses are fixed for the object's life: graphs may be captured before, or while,
 // the content is filled in.
 class Weights {

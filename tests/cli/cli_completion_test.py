@@ -67,7 +67,7 @@ class Completion(CliTest):
 class BareCommands(CliTest):
     def test_help_and_what_is_missing(self):
         for command, words in (("bench", ("prefill", "serve", "startup")), ("cache", ("info", "clear")),
-                               ("pull", ("org/name",)), ("completion", ("zsh",))):
+                               ("pull", ("org/name",)), ("make-checkpoint", ("config.json", "folder")), ("completion", ("zsh",))):
             result = tessera(command)
             self.assertEqual((result.returncode, result.stdout), (2, ""))
             self.assertIn(f"Usage: tessera {command}", result.stderr)
