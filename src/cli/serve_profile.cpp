@@ -28,6 +28,13 @@ double idle_within(const std::vector<HostSpan>& host, double begin_ms, double en
   return idle;
 }
 
+// A run begins and ends in the middle of something.
+double share_within(const HostSpan& span, const TimeSpan& during) {
+  const double length = span.end_ms - span.begin_ms;
+  const double within = std::min(span.end_ms, during.end_ms) - std::max(span.begin_ms, during.begin_ms);
+  return length <= 0 || within <= 0 ? 0 : within / length;
+}
+
 void add_forward(const StepFacts& facts, const ProfiledForward& forward, PhaseTimes& to) {
   ++to.forwards;
   to.requests += facts.requests;
@@ -115,12 +122,11 @@ ServeTimes sum_up(const EngineProfile& profile, const TimeSpan& during) {
       phase.waited_ms += forward.begin_ms - free_ms - idle_within(profile.host, free_ms, forward.begin_ms);
   }
   for (const HostSpan& span : profile.host) {
-    if (!within(span.begin_ms)) continue;
+    const double own_ms = span.own_ms * share_within(span, during);
     const auto work = static_cast<std::size_t>(span.work);
-    times.host_ms[work] += span.own_ms;
+    times.host_ms[work] += own_ms;
     const auto forward = static_cast<std::size_t>(span.forward);
-    if (!is_idle(span.work) && forward < profile.steps.size())
-      phase_of(profile.steps[forward]).host_ms[work] += span.own_ms;
+    if (!is_idle(span.work) && forward < profile.steps.size()) phase_of(profile.steps[forward]).host_ms[work] += own_ms;
   }
   for (PhaseTimes& phase : phases)
     if (phase.forwards > 0) times.phases.push_back(std::move(phase));

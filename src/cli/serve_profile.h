@@ -42,7 +42,7 @@ struct ServeTimes {
   double other_ms() const;
 };
 
-// Of the forwards that began on the device within `during`.
+// Of the forwards that began on the device within `during`, and of the host's work within it.
 ServeTimes sum_up(const EngineProfile& profile, const TimeSpan& during);
 std::string serve_times_text(const ServeTimes& times);
 Json to_json(const ServeTimes& times);
