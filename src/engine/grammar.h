@@ -67,7 +67,8 @@ inline constexpr int kMaxJsonWhitespace = 32;                   // in a row, whe
 // Refused with kUnimplemented: contains; multipleOf of a fraction that is no sum of powers of two; uniqueItems of items
 // without a short list of values; minProperties beyond the named ones and one more; unevaluatedProperties beside other
 // schemas; oneOf, not, if and else where what they leave out cannot be taken away; lookaround, backreferences and word
-// boundaries in patterns; references out of the schema, and $dynamicRef.
+// boundaries in patterns, and what ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum
+// that 64 bits do not hold; references out of the schema, and $dynamicRef.
 // Properties whose names a schema leaves free never have the name of another property of the schema; two of them may
 // have the same name.
 class Grammar;

@@ -189,6 +189,7 @@ TEST(BadRequest, CompletionPrompts) {
                     {R"({"prompt": [[1], [4294967296]]})", "prompt", "has the id 4294967296"},
                     {R"({"prompt": [[[1]]]})", "prompt", "has the id [1]"},
                     {R"({"prompt": [)" + repeated("\"a\",", 99) + R"("a"], "n": 128})", "prompt", "1152 texts"},
+                    {R"({"prompt": [)" + repeated("\"a\",", 1024) + R"("a"]})", "prompt", "has 1025 prompts"},
                     field("suffix", "\"b\"", "accepted: \"\""),
                     field("echo", "\"yes\"", "true or false"),
                     field("logprobs", "21", "[0, 20]"),

@@ -42,6 +42,11 @@ ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, c
     return prompts;
   }
   prompts.batch = true;
+  // Before they are tokenised.
+  if (std::ssize(value->as_array()) > kMaxRequestsAtOnce) {
+    return invalid_field(param, fmt::format("request: field \"{}\" has {} prompts; accepted: up to {}", param,
+                                            value->as_array().size(), kMaxRequestsAtOnce));
+  }
   for (const Json& prompt : value->as_array()) {
     if (prompt.is_string()) {
       prompts.ids.push_back(TRY(model.encode(prompt.as_string(), add_special_tokens, param)));
