@@ -1,21 +1,37 @@
 #include <fmt/format.h>
 
-#include <chrono>
+#include <algorithm>
 #include <memory>
 
 #include "tessera/cli/bench.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
+#include "tessera/server/start_info.h"
 
 namespace tessera::cli {
 namespace {
 
-// Seconds from options and config.json to a plan: graphs built, ladders and memory decided.
-Result<double> time_plan(const EngineOptions& options, Device& device) {
-  const auto start = std::chrono::steady_clock::now();
-  TRY(plan_engine(options, device));
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+// When the start did what, to the first token.
+std::string phases_text(const Engine& engine) {
+  Table table({"phase", ">begin ms", ">end ms", ">ms"});
+  const auto row = [&](const Timeline::Phase& phase) {
+    const auto ms = [](double seconds) { return fmt::format("{:.1f}", 1e3 * seconds); };
+    table.add({phase.name, ms(phase.begin_s), ms(phase.end_s), ms(phase.seconds())});
+  };
+  for (const Timeline::Phase& phase : engine.start().phases()) row(phase);
+  if (engine.first_token()) row(*engine.first_token());
+  return fmt::format("{}  started in {:.1f} ms from the process's start, {:.1f} of them in no phase\n", table.text(),
+                     1e3 * engine.start().end_s(), 1e3 * engine.start().uncovered_s());
+}
+
+// One token of a short prompt, which the engine notes the time of.
+Status first_token(Engine& engine) {
+  constexpr std::int64_t kPrompt = 16;
+  const Request request{
+      .prompt = std::vector<TokenId>(static_cast<std::size_t>(std::min(kPrompt, engine.max_request_tokens() - 1))),
+      .stop = {.max_new_tokens = 1, .ignore_eos = true}};
+  return engine.run({&request, 1}).status();
 }
 
 // Bytes a second from the host's fastest memory to the device: the most that loading weights could do. 0 on a CPU,
@@ -43,12 +59,11 @@ Result<double> measure_host_copies(Device& device) {
 Status bench_startup(const BenchOptions& options) {
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = progress_wanted();
-  std::unique_ptr<Device> device = TRY(engine_options.registry->devices.open(engine_options.device));
-  const double plan_seconds = TRY(time_plan(engine_options, *device));
-  const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options, std::move(device)));
+  const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
   const ModelRunner& runner = engine->runner();
   using enum MemoryUse;
   const MemoryReport memory = runner.memory();
+  TRY(first_token(*engine));
 
   Table table({"runner", ">sizes", ">graphs", ">nodes", ">seconds"});
   Json runners = Json::object();
@@ -65,7 +80,7 @@ Status bench_startup(const BenchOptions& options) {
   Json json = bench_header(options, *engine);
   const double load_rate = static_cast<double>(memory[kWeights]) / engine->load_seconds();
   const double host_copies = TRY(measure_host_copies(runner.device()));
-  json.set("plan_s", plan_seconds).set("prepare_s", engine->prepare_seconds());
+  json.set("start", start_json(*engine));
   json.set("load_s", engine->load_seconds()).set("capture_s", engine->capture_seconds());
   json.set("load_bytes_per_s", load_rate).set("host_copy_bytes_per_s", host_copies);
   json.set("runners", std::move(runners)).set("arena_bytes", memory[kArena]).set("weights_bytes", memory[kWeights]);
@@ -74,14 +89,13 @@ Status bench_startup(const BenchOptions& options) {
   if (options.json) return write_output(json.dump() + "\n");
   const std::string pinned =
       host_copies > 0 ? fmt::format("; copies from pinned memory: {} GB/s", number_text(host_copies / 1e9)) : "";
-  return write_output(fmt::format(
-      "{}  plan     {} ms\n  prepare  {} s: device, plan and memory\n  load     {} s: weights at {} GB/s{}\n"
-      "  capture  {} s\n  memory   weights {}, KV cache {}, arena {}, workspace {}, inputs {}, graphs {}\n\n{}",
-      bench_title(options, *engine), number_text(1e3 * plan_seconds), number_text(engine->prepare_seconds()),
-      number_text(engine->load_seconds()), number_text(load_rate / 1e9), pinned, number_text(engine->capture_seconds()),
-      bytes_text(memory[kWeights]), bytes_text(memory[kKvCache]), bytes_text(memory[kArena]),
-      bytes_text(memory[kWorkspace]), bytes_text(memory[kStaticInputs]), bytes_text(memory[kGraphObjects]),
-      table.text()));
+  return write_output(
+      fmt::format("{}{}  weights at {} GB/s{}\n"
+                  "  memory: weights {}, KV cache {}, arena {}, workspace {}, inputs {}, graphs {}\n\n{}",
+                  bench_title(options, *engine), phases_text(*engine), number_text(load_rate / 1e9), pinned,
+                  bytes_text(memory[kWeights]), bytes_text(memory[kKvCache]), bytes_text(memory[kArena]),
+                  bytes_text(memory[kWorkspace]), bytes_text(memory[kStaticInputs]), bytes_text(memory[kGraphObjects]),
+                  table.text()));
 }
 
 }  // namespace tessera::cli

@@ -19,6 +19,7 @@
 #include "tessera/cli/option_words.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/parse.h"
+#include "tessera/cli/process_start.h"
 #include "tessera/server/served_model.h"
 
 namespace tessera::cli {
@@ -51,11 +52,13 @@ Status check_server(const Command& command) {
   return serve == nullptr ? ok_status() : ServedModel::check(serve->server);
 }
 
-Status run_command(CommandLine& line) {
+// `began`: when the program had control.
+Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   TRY(check_server(line.command));
   TRY(find_model(line.command, line.model));
   use_cache_dir(line.command);
   if (line.print_config) return print_config(line);
+  record_start(line.command, began);
   struct Runner {
     std::span<const FlagValue> flags;
     Status operator()(const ShowText& show) const { return write_output(show.text); }
@@ -76,9 +79,9 @@ Status run_command(CommandLine& line) {
 }
 
 // What the standard library throws below, which is memory that cannot be had for the most part.
-Status run_command_or_catch(CommandLine& line) {
+Status run_command_or_catch(CommandLine& line, Timeline::Clock::time_point began) {
   try {
-    return run_command(line);
+    return run_command(line, began);
   } catch (const std::bad_alloc&) {
     return resource_exhausted("out of memory");
   } catch (const std::exception& error) {
@@ -89,13 +92,14 @@ Status run_command_or_catch(CommandLine& line) {
 }  // namespace
 
 int run(std::shared_ptr<const Registry> registry, const std::vector<std::string>& arguments) {
+  const Timeline::Clock::time_point began = Timeline::Clock::now();
   Result<CommandLine> line = parse_command_line(registry, arguments);
   if (!line.ok()) {
     write_error(help_of_bare_command(std::move(registry), arguments));
     return report(line.status(), kWrongCommandLine);
   }
   if (const Status status = start_logging(*line); !status.ok()) return report(status, kWrongCommandLine);
-  const Status failed = run_command_or_catch(*line);
+  const Status failed = run_command_or_catch(*line, began);
   if (failed.ok()) return 0;
   const Status status(failed.code(), with_flags(failed.message(), line->values));
   const int exit_code = report(status, status.message().starts_with("--") ? kWrongCommandLine : kFailed);

@@ -40,6 +40,7 @@ Status run_serve(const ServeOptions& options) {
                            : std::string("\nStopping at once.\n"));
     server->stop(count == 1 ? options.drain_s : 0, options.notice_s);
   }));
+  write_error(fmt::format("Ready after {}\n", engine->start().line()));
   TRY(write_output(fmt::format("Serving {} at {}\n", options.engine.model_path, server->address())));
   return server->run();
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/base/timeline.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/engine/engine_profile.h"
 #include "tessera/engine/engine_stats.h"
@@ -55,11 +56,15 @@ class Engine {
   ModelRunner& runner() { return *runner_; }
   const ModelRunner& runner() const { return *runner_; }
   const std::vector<std::string>& notes() const { return notes_; }
-  // Of the start: device, plan and memory; then the weights' load and the capture of graphs, which overlap where the
-  // device is not the CPU.
-  double prepare_seconds() const { return prepare_seconds_; }
-  double load_seconds() const { return load_seconds_; }
-  double capture_seconds() const { return capture_seconds_; }
+  // The phases of the start (EngineOptions::start, device, config, plan, tokenizer, open weights, load weights, memory,
+  // compile, capture and in it warm up); who serves the engine adds its own. Weights are loaded beside the phases that
+  // follow where the device is not the CPU.
+  const Timeline& start() const { return start_; }
+  Timeline& start() { return start_; }
+  // On the same clock: the first token since the start, from its request's arrival on. None before.
+  const std::optional<Timeline::Phase>& first_token() const { return first_token_; }
+  double load_seconds() const { return start_.seconds_of("load weights"); }
+  double capture_seconds() const { return start_.seconds_of("capture"); }
 
   // Checks the request and queues it. kResourceExhausted where max_queued_requests wait already.
   Result<RequestId> submit(Request request);
@@ -120,6 +125,7 @@ class Engine {
   std::int64_t draw_seed();
 
   EngineOptions options_;
+  Timeline start_;
   std::unique_ptr<Device> device_;
   ModelConfig config_;
   GenerationConfig generation_config_;
@@ -147,9 +153,7 @@ class Engine {
   std::unique_ptr<StepProfiler> profiler_;
   std::vector<StepFacts> profiled_;        // of the forwards that were submitted since the profile began
   std::int64_t known_shape_compiles_ = 0;  // as of the last forward, or the idle work after it
-  double prepare_seconds_ = 0;
-  double load_seconds_ = 0;
-  double capture_seconds_ = 0;
+  std::optional<Timeline::Phase> first_token_;
 };
 
 }  // namespace tessera

@@ -109,7 +109,11 @@ void Engine::collect_token(const ScheduledBatch& batch, const ScheduledBatch::En
     if (!stop.keep_matched) return;
   }
   Scheduler::settle(entry, token);
-  ++output_tokens_;
+  if (output_tokens_++ == 0) {
+    first_token_ = {.name = "first token",
+                    .begin_s = start_.seconds_at(sequence.arrived),
+                    .end_s = start_.seconds_at(Timeline::Clock::now())};
+  }
   event.token = token;
   if (const std::optional<int> top = sequence.request.logprobs.output) {
     event.logprobs = logprobs_of(token, entry.row, batch.top_logprobs, *top, outputs);

@@ -14,9 +14,7 @@
 namespace tessera {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+using Clock = Timeline::Clock;
 
 // Debug mode's export of all graphs; a start goes on without it.
 void export_for_debugging(const EnginePlan& plan, const EngineOptions& options) {
@@ -50,12 +48,19 @@ Engine::~Engine() {
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
-  std::unique_ptr<Device> device = TRY(options.registry->devices.open(options.device));
+  Timeline start = options.start.value_or(Timeline());
+  std::unique_ptr<Device> device;
+  {
+    const Timeline::Scope scope = start.scope("device");
+    device = TRY(options.registry->devices.open(options.device));
+  }
+  options.start = std::move(start);
   return create(std::move(options), std::move(device));
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::unique_ptr<Device> device) {
   std::unique_ptr<Engine> engine(new Engine());
+  engine->start_ = options.start.value_or(Timeline());
   engine->options_ = std::move(options);
   engine->device_ = std::move(device);
   TRY(with_what_helps(engine->load()));
@@ -63,10 +68,14 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::uniqu
 }
 
 Status Engine::load() {
-  const Clock::time_point start = Clock::now();
+  const Clock::time_point began = Clock::now();
   EnginePlan plan = TRY(plan_engine_with_profile(options_, *device_));
   profiles_.emplace(options_, plan, device_->properties());
   profiles_->restore_algorithms();
+  const Clock::time_point planning =
+      began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(plan.config_s));
+  start_.record("config", began, planning);
+  start_.record("plan", planning, Clock::now());
   config_ = plan.config;
   notes_ = plan.notes;
   for (const std::string& note : notes_) log_warn("engine", "{}", note);
@@ -77,8 +86,10 @@ Status Engine::load() {
   seed_state_ = options_.random_seed != 0 ? options_.random_seed : std::random_device{}();
   // One progress bar at a time: where both overlap, loading takes longer.
   if (!device_->properties().on_host) plan.runner.show_progress = false;
+  const Clock::time_point opening = Clock::now();
   Weights weights = TRY(Weights::allocate(plan.graphs.weights, *device_));
   WeightSource source = TRY(weight_source(options_));
+  start_.record("open weights", opening, Clock::now());
   WeightLoad load(plan.graphs.weights, weights, std::move(source), *device_, options_.show_progress);
   TRY(load.start());
   const SchedulerOptions scheduling{.chunk = plan.runner.max_tokens,
@@ -90,18 +101,17 @@ Status Engine::load() {
   scheduler_ = std::make_unique<Scheduler>(
       scheduling, CacheOptions{.groups = plan.memory.cache_groups, .page_size = plan.runner.page_size},
       [this](std::int64_t tokens) { return split_tokens(tokens, runner_->dispatch_table()); });
+  plan.runner.start = &start_;
   runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
   runner_->set_costs(profiles_->load_costs());
-  prepare_seconds_ = seconds_since(start);
-
-  const Clock::time_point capture_start = Clock::now();
   TRY(runner_->capture().with_context(kCaptureContext));
-  capture_seconds_ = seconds_since(capture_start);
-  load_seconds_ = TRY(load.wait());
+  const LoadTimes loaded = TRY(load.wait());
+  start_.record("load weights", loaded.begin, loaded.end);
   return ok_status();
 }
 
 Status Engine::load_texts() {
+  const Timeline::Scope scope = start_.scope("tokenizer");
   const std::string folder = model_folder(options_.model_path);
   generation_config_ = TRY(GenerationConfig::read(folder));
   end_ids_ = generation_config_.eos_token_ids.empty() ? config_.eos_token_ids : generation_config_.eos_token_ids;

@@ -98,7 +98,9 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
     return invalid_argument(fmt::format("page_size: {} is not accepted; 1 to 1024 is", options.page_size));
 
   EnginePlan plan;
+  const Timeline::Clock::time_point reading = Timeline::Clock::now();
   plan.config = TRY(ModelConfig::read(options.model_path, options.registry->families));
+  plan.config_s = std::chrono::duration<double>(Timeline::Clock::now() - reading).count();
   RunnerOptions& runner = plan.runner;
   runner.registry = options.registry;
   runner.page_size = options.page_size;

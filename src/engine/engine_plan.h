@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/base/timeline.h"
 #include "tessera/compile/pass.h"
 #include "tessera/engine/cache_pool.h"
 #include "tessera/model/config.h"
@@ -71,6 +72,8 @@ struct EngineOptions {
   // Costs of this model on this device as known from earlier runs; for the ladder of PrefillSchedule::kAuto.
   std::optional<CostTable> known_costs{};
   bool show_progress = false;
+  // What the program did before, from the process's start on; none: the start begins with the engine.
+  std::optional<Timeline> start{};
 };
 
 // Bytes of the device's memory, as the plan shares it out (memory_shares.h).
@@ -95,6 +98,7 @@ struct EnginePlan {
   std::vector<PassReport> passes;  // of body, head and sampler, each in the order in which they ran
   std::vector<std::string> notes;  // one line each: rules that applied, sizes dropped, caps
   MemoryShares memory;
+  double config_s = 0;  // that reading config.json took
 };
 
 // Fails where the command would: unknown architecture, bad sizes, an unknown dtype, too little memory. Of `device`

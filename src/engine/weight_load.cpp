@@ -1,7 +1,6 @@
 #include "tessera/engine/weight_load.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "tessera/device/cpu/parallel.h"
 
@@ -18,17 +17,18 @@ WeightLoad::WeightLoad(std::vector<WeightSpec> specs, const Weights& weights, We
 
 Status WeightLoad::start() {
   const bool beside = !device_.properties().on_host;
-  seconds_ = std::async(beside ? std::launch::async : std::launch::deferred, [this] { return run(); });
-  return beside ? ok_status() : seconds_.get().status();
+  times_ = std::async(beside ? std::launch::async : std::launch::deferred, [this] { return run(); });
+  return beside ? ok_status() : times_.get().status();
 }
 
-Result<double> WeightLoad::run() {
+Result<LoadTimes> WeightLoad::run() {
   // Some cores are left to the thread that captures: a team that waits for a preempted member loses whole time
   // slices.
   if (!device_.properties().on_host) set_worker_threads(std::max(1, worker_threads() * 3 / 4));
-  const auto start = std::chrono::steady_clock::now();
+  LoadTimes times{.begin = std::chrono::steady_clock::now()};
   TRY(fill_weights(specs_, addresses_, source_, device_, show_progress_));
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  times.end = std::chrono::steady_clock::now();
+  return times;
 }
 
 }  // namespace tessera

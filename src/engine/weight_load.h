@@ -1,6 +1,7 @@
 // Loading a model's weights in the background.
 #pragma once
 
+#include <chrono>
 #include <future>
 #include <memory>
 #include <vector>
@@ -9,6 +10,12 @@
 #include "tessera/model/weights.h"
 
 namespace tessera {
+
+// When a load began and ended.
+struct LoadTimes {
+  std::chrono::steady_clock::time_point begin{};
+  std::chrono::steady_clock::time_point end{};
+};
 
 // Loads weights while the graphs that read them are built and captured. On a CPU, where both would compete for cores,
 // the weights are loaded first.
@@ -19,11 +26,11 @@ class WeightLoad {
              bool show_progress);
 
   Status start();
-  // Waits; returns the seconds that the load took.
-  Result<double> wait() { return seconds_.get(); }
+  // Waits for its end.
+  Result<LoadTimes> wait() { return times_.get(); }
 
  private:
-  Result<double> run();
+  Result<LoadTimes> run();
 
   std::vector<WeightSpec> specs_;
   std::shared_ptr<const Allocation> memory_;  // a runner that cannot be made frees its own share
@@ -31,7 +38,7 @@ class WeightLoad {
   WeightSource source_;
   Device& device_;
   bool show_progress_;
-  std::shared_future<Result<double>> seconds_;  // last: its destructor waits for the thread
+  std::shared_future<Result<LoadTimes>> times_;  // last: its destructor waits for the thread
 };
 
 }  // namespace tessera

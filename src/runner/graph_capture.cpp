@@ -25,6 +25,7 @@ std::string_view when_captured(CaptureMode mode) {
 }  // namespace
 
 Status GraphCapture::start(StepResults& results) {
+  const Timeline::Scope scope(parts_.options.start, "capture");
   dispatcher_.enable();
   if (parts_.options.memory_plan == MemoryPlanKind::kPlanned) TRY(reserve_memory());
   if (!dispatcher_.table().graphs_enabled) {
@@ -81,6 +82,7 @@ Status GraphCapture::reserve_memory() {
 // Every operator runs once, at the smallest size, on the reserved page. Kernels that other sizes bind are warmed up
 // before these are captured.
 Status GraphCapture::warm_up(StepResults& results) {
+  const Timeline::Scope scope(parts_.options.start, "warm up");
   ForwardBatch dummy = dummy_batch(1, /*decode=*/false, parts_.options, parts_.num_cache_groups());
   dummy.wanted_rows = {0};
   const SampleRow row;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/timeline.h"
 #include "tessera/ops/op.h"
 #include "tessera/piecewise/executable.h"
 #include "tessera/runner/registry.h"
@@ -47,6 +48,7 @@ struct RunnerOptions {
   Communicator* communicator = nullptr;  // tensor-parallel ranks; null: one
   bool deterministic = false;            // ForwardContext::deterministic
   bool show_progress = false;
+  Timeline* start = nullptr;  // where making and capturing record their phases; outlives the runner; null: nowhere
 
   // Pages that every cache group has, the reserved one excluded.
   std::int64_t shared_pages() const {

@@ -41,7 +41,11 @@ Result<std::unique_ptr<RunnerParts>> RunnerParts::create(ModelGraphs graphs, Wei
                                                          RunnerOptions options) {
   std::unique_ptr<RunnerParts> parts(
       new RunnerParts(std::move(graphs), std::move(weights), device, std::move(options)));
-  TRY(parts->allocate());
+  {
+    const Timeline::Scope scope(parts->options.start, "memory");
+    TRY(parts->allocate());
+  }
+  const Timeline::Scope scope(parts->options.start, "compile");
   TRY(parts->build_runners().with_context(kCompileContext));
   return parts;
 }

@@ -68,6 +68,7 @@ struct Server::Impl {
   }
 
   Status start() {
+    const Timeline::Clock::time_point began = Timeline::Clock::now();
     model = TRY(ServedModel::create(options, engine));
     if (model.chat && model.tool_call_parser == kGenericToolParser) log_warn("server", "{}", kGenericToolNote);
     const MetricsStyle style = TRY(metrics_style(options.metrics_style));
@@ -79,6 +80,7 @@ struct Server::Impl {
     http = TRY(
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
+    engine.start().record("server", began, Timeline::Clock::now());  // it listens; the engine gets its thread now
     engine_thread.emplace(engine, [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });
     });

@@ -2,6 +2,7 @@
 
 #include "tessera/runner/dispatch.h"
 #include "tessera/runner/rules.h"
+#include "tessera/server/start_info.h"
 
 namespace tessera {
 namespace {
@@ -37,8 +38,6 @@ void write_plan(JsonWriter& json, const Engine& engine) {
   for (const auto& [use, bytes] : engine.runner().memory().device_entries())
     json.key(memory_use_name(use)).value(bytes);
   json.end_object();
-  json.key("start_seconds").object().key("prepare").value(engine.prepare_seconds());
-  json.key("load").value(engine.load_seconds()).key("capture").value(engine.capture_seconds()).end_object();
   json.key("notes").array();
   for (const std::string& note : engine.notes()) json.value(note);
   json.end_array().end_object();
@@ -81,6 +80,7 @@ std::string server_info_body(const Engine& engine, const ServedModel& model) {
   json.key("reasoning_parser").value_or_null(model.reasoning_parser);
   write_options(json.key("options"), engine.options());
   write_plan(json.key("plan"), engine);
+  json.key("start").value(start_json(engine));
   write_stats(json.key("stats"), engine.stats());
   return json.end_object().take();
 }

@@ -1,4 +1,4 @@
-// GET /get_server_info: the engine's options, what was planned from them, and its counters.
+// GET /get_server_info: the engine's options, what was planned from them, its start, and its counters.
 #pragma once
 
 #include <string>

@@ -38,6 +38,11 @@ TEST_F(ServerTest, SmallRoutes) {
   const Json info = running.json(get("/get_server_info"));
   EXPECT_GE(info.find("stats")->find("steps")->as_int(), 1);
   EXPECT_EQ(info.find("plan")->find("decode_sizes")->dump(), "[1, 4]");
+  const Json& start = *info.find("start");
+  EXPECT_THAT(start.find("phases")->dump(), HasSubstr("\"compile\""));
+  EXPECT_EQ(start.find("phases")->as_array().back().find("name")->as_string(), "server");
+  EXPECT_EQ(start.find("phases")->as_array().back().find("end_s")->as_double(), start.find("total_s")->as_double());
+  EXPECT_GT(start.find("first_token")->find("end_s")->as_double(), 0) << "/health_generate's";
   const Json tokens = running.json(post("/tokenize", R"({"prompt": "Once upon a time"})"));
   EXPECT_EQ(running.json(post("/detokenize", "{\"tokens\": " + tokens.find("tokens")->dump() + "}")).dump(),
             R"({"prompt": "Once upon a time"})");

@@ -39,6 +39,19 @@ class Bench(CliTest):
         self.assertEqual(answer["runners"]["prefill"]["graphs"], 2 * (layers + 1))
         self.assertEqual(answer["runners"]["decode"]["graphs"], 2)
         self.assertGreater(answer["runners"]["prefill"]["nodes"], answer["runners"]["prefill"]["graphs"])
+        start = answer["start"]
+        names = [phase["name"] for phase in start["phases"]]
+        self.assertEqual(names[:5], ["process", "options", "device", "config", "plan"])
+        self.assertEqual(set(names[5:]), {"tokenizer", "open weights", "load weights", "memory", "compile", "capture",
+                                          "warm up"})
+        begins = [phase["begin_s"] for phase in start["phases"]]
+        self.assertEqual((begins[0], begins), (0, sorted(begins)))
+        self.assertLess(start["uncovered_s"], 0.05 * start["total_s"] + 0.01)
+        self.assertLessEqual(start["total_s"], start["first_token"]["begin_s"])
+        self.assertLess(start["first_token"]["begin_s"], start["first_token"]["end_s"])
+        text = self.ok("bench", "startup", *self.COMMON, *FEW_SIZES).stdout
+        for words in ("begin ms", "open weights", "first token", "from the process's start"):
+            self.assertIn(words, text)
 
     def test_profile(self):
         file = self.folder / "trace.json"

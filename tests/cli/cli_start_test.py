@@ -106,6 +106,30 @@ class Config(CliTest):
         self.fails(2, ["--config"], *arguments, self.folder)
 
 
+class Phases(CliTest):
+    """Process start to ready, as the server says and as this process waits."""
+
+    def test_cover_the_wall_time(self):
+        began = time.monotonic()
+        with Serving(stderr=subprocess.PIPE) as server:
+            wall_s = server.ready - began
+            start = json.loads(server.get("/get_server_info"))["start"]
+            self.assertIsNone(start["first_token"])
+            server.get("/health_generate")
+            first = json.loads(server.get("/get_server_info"))["start"]["first_token"]
+        said = server.said
+        # The kernel keeps a process's start to 10 ms; the program says that it is ready as soon as it is.
+        self.assertLess(start["total_s"], wall_s + 0.02)
+        self.assertGreater(start["total_s"], 0.5 * wall_s)
+        self.assertLess(start["uncovered_s"], 0.05 * start["total_s"] + 0.01)
+        self.assertEqual([start["phases"][0]["name"], start["phases"][-1]["name"]], ["process", "server"])
+        self.assertGreater(first["end_s"], start["total_s"])
+        line = next(line for line in said.splitlines() if line.startswith("Ready after "))
+        self.assertEqual(line.split()[2], f"{1e3 * start['total_s']:.1f}")
+        for phase in start["phases"]:
+            self.assertIn(f"{phase['name']} {1e3 * phase['begin_s']:.1f}-{1e3 * phase['end_s']:.1f}", line)
+
+
 class Cache(CliTest):
     def setUp(self):
         super().setUp()

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import urllib.request
 
@@ -73,12 +74,17 @@ class CliTest(unittest.TestCase):
 
 
 class Serving:
-    """`tessera serve` of the bundled model on a free port, with a key."""
+    """`tessera serve` of the bundled model on a free port, with a key. `said`, at the end: its standard error, if that
+    is a pipe."""
+    def __init__(self, stderr=subprocess.DEVNULL):
+        self.stderr = stderr
+
     def __enter__(self):
         self.process = subprocess.Popen([str(PROGRAM), "serve", "--model-path", str(DEMO), "--port", "0", "--api-key",
                                          "secret", "--served-model-name", "demo", "--drain-timeout", "0", *FEW_SIZES],
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                                        stdout=subprocess.PIPE, stderr=self.stderr, text=True)
         self.url = self.process.stdout.readline().split()[-1]
+        self.ready = time.monotonic()
         self.context = json.loads(self.get("/v1/models"))["data"][0]["max_model_len"]
         return self
 
@@ -94,7 +100,7 @@ class Serving:
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.communicate(timeout=60)
+        self.said = self.process.communicate(timeout=60)[1]
         assert self.process.returncode == 0, self.process.returncode
 
 

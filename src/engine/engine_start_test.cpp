@@ -1,0 +1,83 @@
+// Catches: a start whose phases are out of order, leave out what took time or begin before the process did, and a first
+// token that is not on their clock.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tessera/engine/engine_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAreArray;
+using Clock = Timeline::Clock;
+
+std::vector<std::string> names_of(const Timeline& start) {
+  std::vector<std::string> names;
+  for (const Timeline::Phase& phase : start.phases()) names.push_back(phase.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(EngineStart, PhasesFollowEachOtherAndCoverTheStart) {
+  const Clock::time_point began = Clock::now();
+  const std::unique_ptr<Engine> engine = test::make_engine(test::demo_options());
+  const double wall_s = std::chrono::duration<double>(Clock::now() - began).count();
+  ASSERT_NE(engine, nullptr);
+  const Timeline& start = engine->start();
+  std::vector<std::string> all = {"device", "config",       "plan",    "tokenizer", "open weights",
+                                  "memory", "load weights", "compile", "capture",   "warm up"};
+  std::sort(all.begin(), all.end());
+  EXPECT_THAT(names_of(start), ElementsAreArray(all));
+
+  std::map<std::string, Timeline::Phase> phase;
+  for (const Timeline::Phase& each : start.phases()) {
+    phase[each.name] = each;
+    EXPECT_GE(each.begin_s, 0) << each.name;
+    EXPECT_LE(each.begin_s, each.end_s) << each.name;
+    EXPECT_LE(each.end_s, wall_s) << each.name;
+  }
+  // The order in which one needs the other; weights load beside what follows them.
+  const std::vector<std::string> order = {"device",       "config", "plan",    "tokenizer",
+                                          "open weights", "memory", "compile", "capture"};
+  for (std::size_t i = 1; i < order.size(); ++i)
+    EXPECT_LE(phase[order[i - 1]].end_s, phase[order[i]].begin_s) << order[i - 1] << ", " << order[i];
+  EXPECT_LE(phase["open weights"].end_s, phase["load weights"].begin_s);
+  EXPECT_GE(phase["warm up"].begin_s, phase["capture"].begin_s);
+  EXPECT_LE(phase["warm up"].end_s, phase["capture"].end_s);
+
+  // What is in no phase takes less than a millisecond; a busy machine may take the processor away meanwhile.
+  EXPECT_LE(wall_s - start.end_s(), 0.05 * wall_s + 0.02);
+  EXPECT_LE(start.uncovered_s(), 0.05 * wall_s + 0.02) << start.line();
+}
+
+TEST(EngineStart, GoesOnFromWhatTheProgramDidBefore) {
+  EngineOptions options = test::small_options();
+  const Clock::time_point origin = Clock::now() - std::chrono::milliseconds(500);
+  options.start.emplace(origin);
+  options.start->record("process", origin, origin + std::chrono::milliseconds(400));
+  const std::unique_ptr<Engine> engine = test::make_engine(options);
+  ASSERT_NE(engine, nullptr);
+  EXPECT_EQ(engine->start().phases()[0].name, "process");
+  EXPECT_GE(engine->start().end_s(), 0.5);
+  EXPECT_GE(engine->start().uncovered_s(), 0.09) << "between the process and the device";
+}
+
+TEST(EngineStart, FirstTokenIsOnTheSameClock) {
+  const std::unique_ptr<Engine> engine = test::make_engine();
+  ASSERT_NE(engine, nullptr);
+  EXPECT_EQ(engine->first_token(), std::nullopt);
+  const double ready_s = engine->start().end_s();
+  test::run_one(*engine, test::request(8, 3));
+  ASSERT_TRUE(engine->first_token());
+  const Timeline::Phase first = *engine->first_token();
+  EXPECT_GE(first.begin_s, ready_s);
+  EXPECT_GT(first.end_s, first.begin_s);
+  EXPECT_LE(first.end_s, engine->start().seconds_at(Clock::now()));
+  test::run_one(*engine, test::request(8, 3, 2));
+  EXPECT_EQ(engine->first_token()->end_s, first.end_s) << "the first since the start";
+}
+
+}  // namespace
+}  // namespace tessera
