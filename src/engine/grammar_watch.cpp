@@ -43,6 +43,7 @@ Status GrammarWatch::run(const std::function<Status()>& work) {
     }
   }();
   current_watch = outer;
+  if (outer != nullptr) outer->checks_ += checks_;
   return status;
 }
 
@@ -51,8 +52,7 @@ void GrammarWatch::warn(const std::string& message) {
 }
 
 void GrammarWatch::check_time() {
-  if (current_watch == nullptr || ++current_watch->calls_unread_ < 256) return;  // a look at the clock costs as much
-  current_watch->calls_unread_ = 0;
+  if (current_watch == nullptr || ++current_watch->checks_ % 256 != 0) return;  // a look at the clock costs as much
   if (thread_seconds() > current_watch->end_s_) throw TimeIsUp();
 }
 

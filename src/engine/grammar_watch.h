@@ -1,6 +1,7 @@
 // Limits on what xgrammar, which has none, may take of a thread, and its complaints. Private to grammar.cpp.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ class GrammarWatch {
   Status run(const std::function<Status()>& work);
   // Warnings of xgrammar.
   const std::vector<std::string>& warnings() const { return warnings_; }
+  // Checks of the time in run(), those of watches within included: a measure of the work that no machine changes.
+  std::int64_t checks() const { return checks_; }
 
   // Called by xgrammar's hooks.
   static void warn(const std::string& message);
@@ -26,7 +29,7 @@ class GrammarWatch {
  private:
   double limit_s_;
   double end_s_;
-  int calls_unread_ = 0;
+  std::int64_t checks_ = 0;
   std::vector<std::string> warnings_;
 };
 

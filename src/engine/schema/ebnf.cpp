@@ -41,23 +41,40 @@ std::string character_loop(const CharSet& characters, EbnfRules& rules) {
   return name;
 }
 
-std::string regex_repeat(const RegexNode& repeat, EbnfRules& rules) {
-  const Regex& part = repeat.parts.front();
-  if (part->kind != RegexNode::Kind::kClass || repeat.max >= 0) {
-    return ebnf_repeat(ebnf_regex(part, rules), repeat.min, repeat.max);
-  }
-  const std::string loop = character_loop(part->narrow, rules);
-  if (repeat.min == 0) return loop;
-  return ebnf_repeat(ebnf_json_character(part->narrow), repeat.min, repeat.min) + ' ' + loop;
+std::string in_sequence(const std::string& expression, const std::string& end) {
+  return end.empty() ? expression : expression + ' ' + end;
 }
 
-std::string regex_parts(const std::vector<Regex>& parts, std::string_view between, EbnfRules& rules) {
-  std::string out;
-  for (const Regex& part : parts) {
-    if (!out.empty()) out += between;
-    out += ebnf_regex(part, rules);
+std::string regex_repeat(const RegexNode& repeat, EbnfRules& rules, const std::string& end) {
+  const Regex& part = repeat.parts.front();
+  if (part->kind == RegexNode::Kind::kClass) {
+    if (repeat.min == 0 && repeat.max < 0) return in_sequence(character_loop(part->narrow, rules), end);
+    if (!end.empty()) {
+      const std::string character = fmt::format("{}", fmt::join(ebnf_json_alternatives(part->narrow), " | "));
+      return in_sequence(ebnf_counted(rules.shared(character), repeat.min, repeat.max), end);
+    }
+    if (repeat.max < 0) {
+      return ebnf_repeat(ebnf_json_character(part->narrow), repeat.min, repeat.min) + ' ' +
+             character_loop(part->narrow, rules);
+    }
   }
-  return out.empty() ? "\"\"" : fmt::format("({})", out);
+  return in_sequence(ebnf_repeat(ebnf_regex(part, rules, ""), repeat.min, repeat.max), end);
+}
+
+std::string regex_sequence(const std::vector<Regex>& parts, EbnfRules& rules, const std::string& end) {
+  if (parts.empty()) return end.empty() ? "\"\"" : end;
+  std::string out;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const bool last = i + 1 == parts.size();
+    out += (i > 0 ? " " : "") + ebnf_regex(parts[i], rules, last ? end : "");
+  }
+  return fmt::format("({})", out);
+}
+
+std::string regex_choice(const std::vector<Regex>& parts, EbnfRules& rules, const std::string& end) {
+  std::vector<std::string> out;
+  for (const Regex& part : parts) out.push_back(ebnf_regex(part, rules, end));
+  return fmt::format("({})", fmt::join(out, " | "));
 }
 
 }  // namespace
@@ -139,6 +156,11 @@ std::string ebnf_repeat(const std::string& expression, std::int64_t min, std::in
   return fmt::format("{}{{{},{}}}", part, min, max);
 }
 
+std::string ebnf_counted(const std::string& character, std::int64_t min, std::int64_t max) {
+  if (max == 0) return "\"\"";
+  return max < 0 ? fmt::format("{}{{{},}}", character, min) : fmt::format("{}{{{},{}}}", character, min, max);
+}
+
 std::string ebnf_choice(const std::vector<std::string>& alternatives) {
   if (alternatives.size() == 1) return alternatives.front();
   return fmt::format("({})", fmt::join(alternatives, " | "));
@@ -168,13 +190,13 @@ void EbnfRules::define(const std::string& name, const std::string& body) {
   ++count_;
 }
 
-std::string ebnf_regex(const Regex& regex, EbnfRules& rules) {
+std::string ebnf_regex(const Regex& regex, EbnfRules& rules, const std::string& end) {
   switch (regex->kind) {
-    case RegexNode::Kind::kClass: return ebnf_json_character(regex->narrow);
-    case RegexNode::Kind::kSequence: return regex_parts(regex->parts, " ", rules);
-    case RegexNode::Kind::kChoice: return regex_parts(regex->parts, " | ", rules);
-    case RegexNode::Kind::kRepeat: return regex_repeat(*regex, rules);
-    default: return "\"\"";  // Anchors are gone.
+    case RegexNode::Kind::kClass: return in_sequence(ebnf_json_character(regex->narrow), end);
+    case RegexNode::Kind::kSequence: return regex_sequence(regex->parts, rules, end);
+    case RegexNode::Kind::kChoice: return regex_choice(regex->parts, rules, end);
+    case RegexNode::Kind::kRepeat: return regex_repeat(*regex, rules, end);
+    default: return end.empty() ? "\"\"" : end;  // Anchors are gone.
   }
 }
 
@@ -229,10 +251,14 @@ std::string ebnf_string_end(EbnfRules& rules) {
   return rules.string_end([&](const std::string& name) {
     const std::string escape =
         rules.shared(R"(["\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))");
-    return fmt::format(R"("\"" | {} {} | "\\" {} {})", ebnf_raw_character(), name, escape, name);
+    return fmt::format(R"("\"" | {} {} | "\\" {} {})", ebnf_class(raw_characters()), name, escape, name);
   });
 }
 
-std::string ebnf_raw_character() { return ebnf_class(raw_characters()); }
+std::string ebnf_string_character(EbnfRules& rules) {
+  return rules.shared(ebnf_class(raw_characters()) +
+                      R"( | "\\" ["\\/bfnrt] | "\\u" [0-9a-cA-CefEF] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])"
+                      R"( | "\\u" [dD] [0-7] [0-9a-fA-F] [0-9a-fA-F])");
+}
 
 }  // namespace tessera::schema

@@ -241,7 +241,7 @@ Result<std::optional<std::string>> bounded_ebnf(const NumberSet& set, EbnfRules&
   if (units.low > units.high) return std::optional<std::string>();
   const Regex texts = signed_decimals(units.low, units.high, units.places);
   if (texts == nullptr) return std::optional<std::string>();
-  if (set.multiples.empty()) return std::optional(ebnf_regex(texts, rules));
+  if (set.multiples.empty()) return std::optional(ebnf_regex(texts, rules, ""));
   Automaton automaton = TRY(make_automaton(make_whole(texts), Reading::kNarrow, work));
   for (long double step : set.multiples) {
     while (set.integer && std::trunc(step) != step) step *= 2;  // integers that are multiples of 1.5 are those of 3

@@ -1,5 +1,7 @@
 #include "tessera/engine/schema/text_set.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -158,19 +160,12 @@ Status TextSets::leave_out(TextSet& set, const TextSet& other) {
 
 Result<std::string> TextSets::ebnf(const TextSet& set, EbnfRules& rules) {
   const std::string quote = ebnf_text("\"");
-  if (set.terms.empty() && set.max < 0) {
-    const std::string least = set.min == 0 ? "" : ebnf_repeat(ebnf_raw_character(), set.min, set.min) + ' ';
-    return quote + ' ' + least + ebnf_string_end(rules);
-  }
-  std::string inside;
+  if (set.free()) return quote + ' ' + ebnf_string_end(rules);
   if (set.terms.empty()) {
-    inside = ebnf_repeat(ebnf_raw_character(), set.min, set.max);
-  } else if (const Regex regex = direct_regex(set)) {
-    inside = ebnf_regex(regex, rules);
-  } else {
-    return quote + ' ' + ebnf_automaton(TRY(automaton(set, Reading::kNarrow)), rules, quote);
+    return fmt::format("{} {} {}", quote, ebnf_counted(ebnf_string_character(rules), set.min, set.max), quote);
   }
-  return quote + ' ' + inside + ' ' + quote;
+  if (const Regex regex = direct_regex(set)) return quote + ' ' + ebnf_regex(regex, rules, quote);
+  return quote + ' ' + ebnf_automaton(TRY(automaton(set, Reading::kNarrow)), rules, quote);
 }
 
 }  // namespace tessera::schema
