@@ -45,5 +45,11 @@ TEST(GrammarCost, StringsShareTheirCharacters) {
   EXPECT_LT(work_of(object(true)), 2 * work_of(object(false)));
 }
 
+// One mask for each state of the automaton, each of which walks over the vocabulary once.
+TEST(GrammarCost, AutomataAreWalked) {
+  const auto tokens = static_cast<std::int64_t>(test::demo().tokenizer.vocab_size());
+  EXPECT_LT(work_of(R"({"type":"string","pattern":"a","maxLength":60})"), 200 * tokens);
+}
+
 }  // namespace
 }  // namespace tessera
