@@ -3,7 +3,7 @@
 //   schema_samples TOKENIZER END_TOKEN SAMPLES TOKENS SEED [WHITESPACE] < schemas > answers
 //
 // A schema a line; an answer a line: {"status": "served", "unimplemented", …, "message", "ms" (of the processor),
-// "texts": [{"text", "ended"}]}.
+// "texts": [{"text", "ended"}], "masks", "masks_ms" (of the processor, together), "mask_ms" (the longest)}.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +21,9 @@ using namespace tessera;
 
 namespace {
 
+// Of the process: a busy machine does not count.
+double processor_ms() { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
 struct Walker {
   const Tokenizer& tokenizer;
   std::int64_t vocab_size;
@@ -28,10 +31,18 @@ struct Walker {
   int most_tokens;
   std::mt19937 random;
   std::vector<TokenId> closing;  // tokens that lead towards an end
+  int masks = 0;
+  double masks_ms = 0;
+  double mask_ms = 0;  // the longest
 
-  std::vector<TokenId> allowed(GrammarMatcher& matcher) const {
+  std::vector<TokenId> allowed(GrammarMatcher& matcher) {
     std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size)));
+    const double begin = processor_ms();
     matcher.fill_mask(mask);
+    const double ms = processor_ms() - begin;
+    ++masks;
+    masks_ms += ms;
+    mask_ms = std::max(mask_ms, ms);
     std::vector<TokenId> out;
     for (std::int32_t i = 0; i < vocab_size; ++i) {
       if ((mask[TokenId(i).index() / 32] >> (i % 32) & 1) != 0) out.emplace_back(i);
@@ -69,9 +80,11 @@ struct Walker {
 
 Json answer(GrammarCompiler& compiler, Walker& walker, const std::string& schema, int samples) {
   Json out = Json::object();
-  const std::clock_t begin = std::clock();  // of the process: a busy machine does not count
+  const double begin = processor_ms();
   const auto grammar = compiler.compile({GrammarSpec::Kind::kJsonSchema, schema});
-  const double ms = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  const double ms = processor_ms() - begin;
+  walker.masks = 0;
+  walker.masks_ms = walker.mask_ms = 0;
   out.set("status", grammar.ok() ? "served" : status_code_name(grammar.status().code()));
   out.set("message", grammar.status().message()).set("ms", ms);
   Json texts = Json::array();
@@ -83,7 +96,8 @@ Json answer(GrammarCompiler& compiler, Walker& walker, const std::string& schema
     }
     texts.push_back(*std::move(text));
   }
-  out.set("texts", std::move(texts));
+  out.set("texts", std::move(texts)).set("masks", walker.masks);
+  out.set("masks_ms", walker.masks_ms).set("mask_ms", walker.mask_ms);
   return out;
 }
 
