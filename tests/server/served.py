@@ -35,7 +35,7 @@ class Served:
         match = re.search(r"http://127\.0\.0\.1:(\d+)", line)
         if match is None:
             self.process.kill()
-            raise RuntimeError(f"the server did not start: {' '.join(self.command)}: {line!r}, {self._end()}")
+            raise RuntimeError(f"the server did not start: {' '.join(map(str, self.command))}: {line!r}, {self._end()}")
         self.url = match.group(0)
         self.port = int(match.group(1))
         return self
