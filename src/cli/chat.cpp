@@ -104,8 +104,9 @@ class Chat {
   bool next_line(std::string& line) const {
     if (lines_ == nullptr) return static_cast<bool>(std::getline(std::cin, line));
     std::optional<std::string> typed = lines_->read();
-    if (typed) line = *std::move(typed);
-    return typed.has_value();
+    if (!typed) return false;
+    line = *std::move(typed);
+    return true;
   }
 
   static bool is_end(std::string_view line) {

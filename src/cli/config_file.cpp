@@ -67,7 +67,7 @@ bool holds_numbers(std::string_view type) { return type == "N" || type == "1" ||
 bool is_number_or_text(std::string_view type) { return type == "BYTES" || type == "COUNT"; }
 
 std::string accepted_value(std::string_view type, bool repeatable) {
-  const std::string one = type == ""                   ? "true or false"
+  const std::string one = type.empty()                 ? "true or false"
                           : type == "N" || type == "1" ? "a whole number"
                           : type == "X"                ? "a number"
                           : type == "LIST"             ? "a number, a string, or a list of them"

@@ -1,12 +1,12 @@
 #include "tessera/cli/process_start.h"
 
 #include <fmt/format.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <ctime>
 
 #include "tessera/base/json.h"
 

@@ -83,8 +83,8 @@ Result<WeightSource> weight_source(const EngineOptions& options) {
   return checkpoint_source(TRY(Checkpoint::open(model_folder(options.model_path))));
 }
 
-Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
-  const DeviceProperties& device = on.properties();
+Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
+  const DeviceProperties& properties = device.properties();
   TRY(at_least_one(options.context_length, "context_length"));
   TRY(at_least_one(options.chunked_prefill_size, "chunked_prefill_size"));
   if (options.chunked_prefill_size > kMaxLadderSize) {
@@ -104,7 +104,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
   RunnerOptions& runner = plan.runner;
   runner.registry = options.registry;
   runner.page_size = options.page_size;
-  runner.max_tokens = options.chunked_prefill_size > 0 ? options.chunked_prefill_size : default_chunk(device);
+  runner.max_tokens = options.chunked_prefill_size > 0 ? options.chunked_prefill_size : default_chunk(properties);
   runner.max_requests = options.max_running_requests > 0 ? options.max_running_requests : kDefaultMaxRequests;
   runner.context_length = options.context_length > 0 ? options.context_length : plan.config.max_position_embeddings;
   if (runner.context_length > plan.config.max_position_embeddings) {
@@ -122,7 +122,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
   runner.cache_dir = options.cache_dir;
   TRY(runner.registry->compilers.check(runner.compiler).with_context("piecewise_cuda_graph_compiler"));
 
-  plan.model = {.dtype = TRY(choose_dtype(options.dtype, plan.config, device)),
+  plan.model = {.dtype = TRY(choose_dtype(options.dtype, plan.config, properties)),
                 .kv_cache_dtype = TRY(named_dtype("kv_cache_dtype", options.kv_cache_dtype)),
                 .page_size = runner.page_size,
                 .max_requests = runner.max_requests,
@@ -149,7 +149,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& on) {
                            : TRY(resolve_split_ops(options.registry->ops, options.graphs.split_ops)
                                      .with_context("cuda_graph_split_ops"));
   TRY(plan_ladders(options, plan));
-  TRY(plan_memory_shares(options, on, plan));
+  TRY(plan_memory_shares(options, device, plan));
   return plan;
 }
 

@@ -62,10 +62,12 @@ void GrammarWatch::check_time() {
 // tools/xgrammar.patch.
 namespace xgrammar {
 
+// NOLINTBEGIN(readability-identifier-naming): xgrammar calls them by these names
 [[noreturn]] void LogFatalImpl(const std::string&, int, const std::string& message) {
   throw std::runtime_error(message);
 }
 void LogMessageImpl(const std::string&, int, int, const std::string& message) { tessera::GrammarWatch::warn(message); }
 void Checkpoint() { tessera::GrammarWatch::check_time(); }
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace xgrammar

@@ -130,9 +130,10 @@ int places_of(long double value) {
   return digits - exponent;
 }
 
+// The number of digits before the point. Precondition: at most kDigits.
 int whole_digits(long double value) {
   int out = 1;
-  for (long double rest = std::abs(std::trunc(value)); rest >= 10; rest /= 10) ++out;
+  for (std::int64_t rest = std::abs(static_cast<std::int64_t>(value)); rest >= 10; rest /= 10) ++out;
   return out;
 }
 

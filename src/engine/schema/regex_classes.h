@@ -16,7 +16,7 @@ struct ClassReading {
   ClassReading complement() const { return {wide.complement(), narrow.complement()}; }
 };
 
-inline ClassReading same_reading(CharSet set) { return {set, set}; }
+inline ClassReading same_reading(const CharSet& set) { return {set, set}; }
 ClassReading any_but_line_ends();
 // `letter` of \d \D \s \S \w \W.
 ClassReading escape_class(char letter);

@@ -65,7 +65,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
       out.classes.push_back({std::move(one.names), TRY(table_.any()), true});
     } else {
       if (!matched) one.schemas = {additional};
-      out.classes.push_back({std::move(one.names), TRY(table_.type_of(std::move(one.schemas))), false});
+      out.classes.push_back({std::move(one.names), TRY(table_.type_of(one.schemas)), false});
     }
   }
   const auto class_of = [&](const std::string& name) -> Result<const NameClass*> {

@@ -76,7 +76,7 @@ Regex stop_early(const Regex& regex, const TextSet& set) {
 // What can be written as it stands, with its counts.
 Regex direct_regex(const TextSet& set) {
   if (set.terms.size() != 1 || set.terms.front().negated || set.terms.front().left_out != nullptr) return nullptr;
-  const Regex regex = without_anchors(set.terms.front().regex);
+  Regex regex = without_anchors(set.terms.front().regex);
   if (regex == nullptr || has_empty_class(regex)) return nullptr;
   if (lengths_hold(regex_lengths(regex), set)) return regex;
   if (Regex folded = fold_lengths(regex, set)) return folded;

@@ -28,7 +28,7 @@ Status TypeTable::error(StatusCode code, const Json& at, std::string_view keywor
   return {code, fmt::format("{}: \"{}\": {}", index_.place(at), keyword, reason)};
 }
 
-Result<TypeId> TypeTable::type_of(std::vector<const Json*> schemas) {
+Result<TypeId> TypeTable::type_of(const std::vector<const Json*>& schemas) {
   std::vector<const Json*> key;
   for (const Json* schema : schemas) {
     // A schema that is a reference and nothing else is the schema that it names.
@@ -82,7 +82,7 @@ Result<TypeId> TypeTable::join(TypeId a, TypeId b) {
   std::vector<const Json*> schemas = types_[static_cast<std::size_t>(a)]->schemas;
   const std::vector<const Json*>& more = types_[static_cast<std::size_t>(b)]->schemas;
   schemas.insert(schemas.end(), more.begin(), more.end());
-  return type_of(std::move(schemas));
+  return type_of(schemas);
 }
 
 Status TypeTable::placed(Status error, TypeId type) const {
@@ -91,14 +91,14 @@ Status TypeTable::placed(Status error, TypeId type) const {
   return std::move(error).with_context(index_.place(origin(*types_[static_cast<std::size_t>(type)])));
 }
 
-Result<const Shapes*> TypeTable::shapes(TypeId id) {
-  Type& type = *types_[static_cast<std::size_t>(id)];
-  if (type.expanded) return &type.shapes;
-  Result<Shapes> shapes = expand(type);
-  if (!shapes.ok()) return placed(std::move(shapes).status(), id);
-  type.shapes = *std::move(shapes);
-  type.expanded = true;
-  return &type.shapes;
+Result<const Shapes*> TypeTable::shapes(TypeId type) {
+  Type& entry = *types_[static_cast<std::size_t>(type)];
+  if (entry.expanded) return &entry.shapes;
+  Result<Shapes> shapes = expand(entry);
+  if (!shapes.ok()) return placed(std::move(shapes).status(), type);
+  entry.shapes = *std::move(shapes);
+  entry.expanded = true;
+  return &entry.shapes;
 }
 
 Result<Shapes> TypeTable::expand(const Type& type) {

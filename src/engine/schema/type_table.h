@@ -25,7 +25,7 @@ class TypeTable {
   explicit TypeTable(const SchemaIndex& index) : index_(index) {}
 
   // Values that are of all of these schemas.
-  Result<TypeId> type_of(std::vector<const Json*> schemas);
+  Result<TypeId> type_of(const std::vector<const Json*>& schemas);
   Result<TypeId> join(TypeId a, TypeId b);
   // Values that are not of it; `why` is for messages.
   Result<TypeId> complement(TypeId type, const LeftOut& why);
