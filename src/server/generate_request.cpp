@@ -1,9 +1,9 @@
 #include "tessera/server/generate_request.h"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <cmath>
+#include <ctime>
 #include <limits>
 #include <memory>
 

@@ -121,8 +121,7 @@ Json with_generic_tools(const Json& messages, const ToolFields& tools, bool show
   CallNames names;
   std::optional<std::string> results;  // of the messages before, not yet in `out`
   const auto add_results = [&] {
-    if (results) out.push_back(message_of("user", *std::move(results)));
-    results.reset();
+    if (results) out.push_back(message_of("user", *std::exchange(results, std::nullopt)));
   };
   for (const Json& message : messages.as_array()) {
     const std::string role = text_of(message, "role");

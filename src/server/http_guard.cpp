@@ -16,7 +16,7 @@ constexpr std::size_t kMostShown = 100;  // of a value that a client sent
 // "[::1]:80" and "name:80" without the port.
 std::string_view without_port(std::string_view host) {
   const std::size_t colon = host.rfind(':');
-  if (colon == host.npos || host.find(']', colon) != host.npos) return host;
+  if (colon == std::string_view::npos || host.find(']', colon) != std::string_view::npos) return host;
   return host.substr(0, colon);
 }
 
@@ -27,7 +27,7 @@ bool ends_with_ignoring_case(std::string_view text, std::string_view end) {
 // The Host of the page: of "http://name:80" it is "name:80". "" for "null" and anything else that is no origin.
 std::string_view host_of_origin(std::string_view origin) {
   const std::size_t scheme = origin.find("://");
-  if (scheme == origin.npos) return {};
+  if (scheme == std::string_view::npos) return {};
   return origin.substr(scheme + 3);
 }
 
@@ -71,7 +71,7 @@ bool is_named_origin(std::string_view origin, const std::vector<std::string>& or
 Status check_allowed_host(std::string_view entry) {
   const bool below = entry.starts_with("*.");
   const std::string_view name = entry.substr(below ? 2 : 0);
-  if (entry == "*" || (!name.empty() && name.find_first_of("*/@ \t?#") == name.npos)) return ok_status();
+  if (entry == "*" || (!name.empty() && name.find_first_of("*/@ \t?#") == std::string_view::npos)) return ok_status();
   return invalid_argument(fmt::format(
       "\"{}\" is no host name; accepted are \"*\", \"llm.example\", \"llm.example:8443\" and \"*.llm.example\"",
       entry));
@@ -79,7 +79,8 @@ Status check_allowed_host(std::string_view entry) {
 
 Status check_origin(std::string_view entry) {
   const std::string_view host = host_of_origin(entry);
-  const bool whole = !entry.starts_with("://") && !host.empty() && host.find_first_of("*/@ \t?#,") == host.npos;
+  const bool whole =
+      !entry.starts_with("://") && !host.empty() && host.find_first_of("*/@ \t?#,") == std::string_view::npos;
   if (entry == "*" || entry == "null" || whole) return ok_status();
   return invalid_argument(
       fmt::format("\"{}\" is no origin; accepted are \"*\", \"null\" and a scheme and a host without a path, like "

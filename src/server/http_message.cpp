@@ -66,7 +66,7 @@ Result<RequestTarget> parse_target(std::string_view target) {
   };
   RequestTarget parsed;
   std::string_view rest = target;
-  if (const std::size_t scheme = rest.find("://"); scheme != rest.npos && rest.front() != '/') {
+  if (const std::size_t scheme = rest.find("://"); scheme != std::string_view::npos && rest.front() != '/') {
     const std::size_t path = std::min(rest.find_first_of("/?", scheme + 3), rest.size());
     parsed.authority = rest.substr(scheme + 3, path - scheme - 3);
     rest = path == rest.size() ? "/" : rest.substr(path);
@@ -74,7 +74,7 @@ Result<RequestTarget> parse_target(std::string_view target) {
   if (rest != "*" && !rest.starts_with('/') && !rest.starts_with('?')) return refuse("does not start with '/'");
 
   const std::size_t question = rest.find('?');
-  if (question != rest.npos) parsed.query = rest.substr(question + 1);
+  if (question != std::string_view::npos) parsed.query = rest.substr(question + 1);
   const std::string_view path = rest.substr(0, question);
   for (std::size_t i = 0; i < path.size(); ++i) {
     if (path[i] != '%') {

@@ -221,7 +221,7 @@ HttpSession::Task<void> HttpSession::linger() {
   while (!lost_ && unsent() > 0) co_await watch();
   if (lost_) co_return;
   error_code ignored;
-  socket_.shutdown(Socket::shutdown_send, ignored);
+  (void)socket_.shutdown(Socket::shutdown_send, ignored);
   timed_out_ = false;
   set(read_deadline_, kLingerS);
   for (Read read = Read::kData; read == Read::kData && !timed_out_;) {

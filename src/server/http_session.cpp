@@ -80,7 +80,7 @@ void HttpSession::lose() {
   if (lost_) return;
   lost_ = true;
   error_code ignored;
-  socket_.close(ignored);
+  (void)socket_.close(ignored);
   read_deadline_.timer.cancel();
   write_deadline_.timer.cancel();
   wake_.emit(net::cancellation_type::total);

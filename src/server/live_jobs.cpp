@@ -43,17 +43,17 @@ LiveJobs::~LiveJobs() {
   for (auto& [ticket, place] : places_) place.job->dropped = true;
 }
 
-void LiveJobs::start(Call call, ApiJob made) {
-  std::vector<Request> requests = std::move(made.requests);
-  const auto job = std::make_shared<Job>(Job{.call = std::move(call), .job = std::move(made)});
-  job->first_ticket = next_ticket_;
-  job->count = job->remaining = requests.size();
-  job->last_token.assign(job->count, job->call.arrived());
-  next_ticket_ += job->count;
-  for (std::size_t i = 0; i < job->count; ++i) places_.emplace(job->first_ticket + i, Place{job, i});
-  for (std::size_t i = 0; i < job->count; ++i) hooks_.submit(job->first_ticket + i, std::move(requests[i]));
+void LiveJobs::start(Call call, ApiJob job) {
+  std::vector<Request> requests = std::move(job.requests);
+  const auto live = std::make_shared<Job>(Job{.call = std::move(call), .job = std::move(job)});
+  live->first_ticket = next_ticket_;
+  live->count = live->remaining = requests.size();
+  live->last_token.assign(live->count, live->call.arrived());
+  next_ticket_ += live->count;
+  for (std::size_t i = 0; i < live->count; ++i) places_.emplace(live->first_ticket + i, Place{live, i});
+  for (std::size_t i = 0; i < live->count; ++i) hooks_.submit(live->first_ticket + i, std::move(requests[i]));
   // Last, because it calls back at once where the client has gone already.
-  job->call.on_disconnect([this, weak = std::weak_ptr<Job>(job)] {
+  live->call.on_disconnect([this, weak = std::weak_ptr<Job>(live)] {
     const std::shared_ptr<Job> gone = weak.lock();
     if (gone == nullptr || gone->dropped) return;
     gone->call.log(499, gone->summary("the client has left"));
