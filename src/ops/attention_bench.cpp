@@ -3,9 +3,10 @@
 //   attention_bench [DEVICE]      cuda by default
 //
 // A line for each case, a column of microseconds for each kernel ("-": does not serve the shape), and the host's time
-// for one plan and for binding the first layer. Launches of several layers are recorded as one graph, with enough
-// layers that their keys and values do not stay in the cache of the device; the figure is the shortest of several
-// replays, divided by the number of layers.
+// for one plan and for binding the first layer. Launches of several layers follow one another, with enough layers that
+// their keys and values do not stay in the cache of the device: those of decode are recorded as one graph, those of
+// extend are not, as an engine runs them between pieces. The figure is the shortest of several runs, divided by the
+// number of layers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,12 +38,17 @@ struct Case {
   std::int64_t requests;
   std::int32_t query_len;
   std::int32_t cached;
+  // Requests of one row before those.
+  std::int64_t decodes = 0;
+  std::int32_t decode_kv_len = 0;
 
   std::int32_t kv_len() const { return query_len + cached; }
-  std::int64_t rows() const { return requests * query_len; }
+  std::int64_t rows() const { return decodes + requests * query_len; }
+  std::int64_t all_requests() const { return decodes + requests; }
   std::string name() const {
     if (kind == BatchKind::kDecode) return fmt::format("decode {} at {}", requests, kv_len());
-    return fmt::format("extend {} x {} after {}", requests, query_len, cached);
+    const std::string prompts = fmt::format("extend {} x {} after {}", requests, query_len, cached);
+    return decodes == 0 ? prompts : fmt::format("{}, {} at {}", prompts, decodes, decode_kv_len);
   }
 };
 
@@ -54,12 +60,13 @@ ForwardBatch make_batch(const Case& c, std::int64_t pages) {
   CacheGroupBatch& group = batch.groups.emplace_back();
   std::vector<std::vector<PageId>> tables;
   std::int64_t page = 0;
-  for (std::int64_t b = 0; b < c.requests; ++b) {
-    batch.query_lens.push_back(c.query_len);
-    batch.kv_lens.push_back(c.kv_len());
+  for (std::int64_t b = 0; b < c.all_requests(); ++b) {
+    const bool decodes = b < c.decodes;
+    batch.query_lens.push_back(decodes ? 1 : c.query_len);
+    batch.kv_lens.push_back(decodes ? c.decode_kv_len : c.kv_len());
     std::vector<PageId>& table = tables.emplace_back();
     // Consecutive pages of a request are not adjacent in memory: the step shares no factor with the number of pages.
-    for (std::int64_t filled = 0; filled < c.kv_len(); filled += kPageSize)
+    for (std::int64_t filled = 0; filled < batch.kv_lens.back(); filled += kPageSize)
       table.emplace_back(static_cast<std::int32_t>(page++ * 7919 % pages));
   }
   group.own(std::move(tables));
@@ -112,10 +119,10 @@ class Measurement {
 
   Status prepare(const std::string& kernel) {
     stream_ = TRY(device_.create_stream("bench"));
-    const std::int64_t pages_each = (case_.kv_len() + kPageSize - 1) / kPageSize;
-    pages_ = case_.requests * pages_each + 1;
+    const std::int64_t pages_each = (std::max(case_.kv_len(), case_.decode_kv_len) + kPageSize - 1) / kPageSize;
+    pages_ = case_.all_requests() * pages_each + 1;
     if (pages_ % 7919 == 0) ++pages_;
-    context_.limits = {.max_requests = std::max<std::int64_t>(case_.requests, 128),
+    context_.limits = {.max_requests = std::max<std::int64_t>(case_.all_requests(), 128),
                        .max_tokens = std::max<std::int64_t>(case_.rows(), 8192),
                        .max_pages_per_request = std::max<std::int64_t>(pages_each, 128),
                        .page_size = kPageSize,
@@ -165,13 +172,21 @@ class Measurement {
     return step_.upload(*stream_);
   }
 
+  Status enqueue_layers() {
+    for (const std::unique_ptr<BoundOp>& layer : layers_) TRY(layer->enqueue(*stream_));
+    return ok_status();
+  }
+  Status launch() { return graph_ == nullptr ? enqueue_layers() : graph_->launch(*stream_); }
+
   Result<Figures> time() {
     const ForwardBatch batch = make_batch(case_, pages_);
     TRY(plan(batch));
-    TRY(stream_->begin_recording("attention"));
-    for (const std::unique_ptr<BoundOp>& layer : layers_) TRY(layer->enqueue(*stream_));
-    graph_ = TRY(stream_->end_recording());
-    TRY(graph_->launch(*stream_));
+    if (case_.kind == BatchKind::kDecode) {
+      TRY(stream_->begin_recording("attention"));
+      TRY(enqueue_layers());
+      graph_ = TRY(stream_->end_recording());
+    }
+    TRY(launch());
     TRY(stream_->synchronize());
     Figures best{1e30, 1e30, bind_us_};
     for (int i = 0; i < kReplays; ++i) {
@@ -180,7 +195,7 @@ class Measurement {
       const Clock::time_point planned = Clock::now();
       TRY(stream_->synchronize());
       const Clock::time_point begin = Clock::now();
-      TRY(graph_->launch(*stream_));
+      TRY(launch());
       TRY(stream_->synchronize());
       best.device_us =
           std::min(best.device_us, microseconds(Clock::now() - begin) / static_cast<double>(layers_.size()));
@@ -240,11 +255,23 @@ Status run(const std::string& device_name) {
   std::printf("%s, bfloat16, pages of 16 tokens; microseconds\n", device->properties().name.c_str());
   constexpr BatchKind kExtend = BatchKind::kExtend;
   constexpr BatchKind kDecode = BatchKind::kDecode;
-  const std::vector<Case> extend = {{kExtend, 1, 128, 0},    {kExtend, 1, 512, 0},   {kExtend, 1, 2048, 0},
-                                    {kExtend, 1, 512, 1536}, {kExtend, 4, 512, 0},   {kExtend, 16, 128, 1024},
-                                    {kExtend, 1, 16, 1024},  {kExtend, 1, 64, 1024}, {kExtend, 1, 128, 1024},
-                                    {kExtend, 8, 16, 1024},  {kExtend, 1, 256, 0},   {kExtend, 1, 256, 1024},
-                                    {kExtend, 2, 128, 256},  {kExtend, 64, 1, 1024}, {kExtend, 1, 8192, 0}};
+  const std::vector<Case> extend = {{kExtend, 1, 128, 0},
+                                    {kExtend, 1, 512, 0},
+                                    {kExtend, 1, 2048, 0},
+                                    {kExtend, 1, 512, 1536},
+                                    {kExtend, 4, 512, 0},
+                                    {kExtend, 16, 128, 1024},
+                                    {kExtend, 1, 16, 1024},
+                                    {kExtend, 1, 64, 1024},
+                                    {kExtend, 1, 128, 1024},
+                                    {kExtend, 8, 16, 1024},
+                                    {kExtend, 1, 256, 0},
+                                    {kExtend, 1, 256, 1024},
+                                    {kExtend, 2, 128, 256},
+                                    {kExtend, 64, 1, 1024},
+                                    {kExtend, 1, 8192, 0},
+                                    {kExtend, 2, 1500, 0, 10, 1400},
+                                    {kExtend, 4, 1500, 0, 170, 1400}};
   std::vector<Case> decode;
   for (const std::int64_t requests : {1, 2, 4, 8, 16, 32, 64, 128}) decode.push_back({kDecode, requests, 1, 1023});
   for (const std::int64_t requests : {1, 16}) decode.push_back({kDecode, requests, 1, 8191});

@@ -38,10 +38,11 @@ std::int32_t TileSchedule::give(std::int64_t cost) {
 }
 
 std::int64_t TileSchedule::assign(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
-                                  std::span<std::int32_t> starts, std::span<TileWork> works) {
+                                  std::int64_t least_rows, std::span<std::int32_t> starts, std::span<TileWork> works) {
   tiles_.clear();
   for (std::size_t b = 0; b < query_lens.size(); ++b) {
     const std::int64_t rows = query_lens[b];
+    if (rows < least_rows) continue;
     for (std::int64_t tile = 0; tile * tile_rows_ < rows; ++tile) {
       // The cost: the keys that the tile's last row sees, and a constant for every tile.
       const std::int64_t keys = kv_lens[b] - rows + std::min(rows, (tile + 1) * tile_rows_);
@@ -76,8 +77,8 @@ std::int64_t TileSchedule::assign(std::span<const std::int32_t> query_lens, std:
   return static_cast<std::int64_t>(count);
 }
 
-void plan_tiles(std::span<const std::int32_t> query_lens, std::int64_t group, std::int64_t tile_rows,
-                std::int64_t blocks, const BlockPlan& plan) {
+std::int64_t plan_tiles(std::span<const std::int32_t> query_lens, std::int64_t least_rows, std::int64_t group,
+                        std::int64_t tile_rows, std::int64_t blocks, const BlockPlan& plan) {
   std::int64_t block = 0;
   const auto add = [&](std::size_t request, std::int64_t tile, std::uint8_t valid) {
     plan.requests[block] = static_cast<std::int32_t>(request);
@@ -85,30 +86,57 @@ void plan_tiles(std::span<const std::int32_t> query_lens, std::int64_t group, st
     plan.chunks[block] = 0;
     plan.valid[block++] = valid;
   };
-  for (std::size_t b = 0; b < query_lens.size(); ++b)
+  for (std::size_t b = 0; b < query_lens.size(); ++b) {
+    if (query_lens[b] < least_rows) continue;
     // The last tile sees the most keys and goes first.
     for (std::int64_t tile = ceil_div(query_lens[b] * group, tile_rows) - 1; tile >= 0; --tile) add(b, tile, 1);
+  }
+  const std::int64_t tiles = block;
   while (block < blocks) add(0, 0, 0);
   *plan.chunk_size = std::numeric_limits<std::int32_t>::max();
+  return tiles;
 }
 
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits) {
-  const std::int64_t blocks = limits.resident_blocks / limits.kv_heads;
-  if (requests >= blocks) return {requests, false};
-  return {std::min(blocks, requests * std::max<std::int64_t>(1, ceil_div(limits.max_kv_len, kLeastChunk))), true};
+  constexpr std::int64_t kEnough = 3;  // requests for each block that runs (docs/benchmarks.md)
+  if (requests >= kEnough * (limits.resident_blocks / limits.kv_heads)) return {requests, false};
+  return single_row_grid(requests, limits);
+}
+
+ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits) {
+  const std::int64_t resident = limits.resident_blocks / limits.kv_heads;
+  if (requests >= resident) return {requests + resident, true};
+  return {std::min(resident, requests * std::max<std::int64_t>(1, ceil_div(limits.max_kv_len, kLeastChunk))), true};
 }
 
 namespace {
 
+// The keys of each request of a single row.
+class SingleRows {
+ public:
+  SingleRows(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens, std::int64_t window)
+      : query_lens_(query_lens), kv_lens_(kv_lens), window_(window) {}
+  // Calls f(request, keys).
+  void for_each(const auto& f) const {
+    for (std::size_t b = 0; b < kv_lens_.size(); ++b)
+      if (query_lens_[b] == 1) f(b, keys_seen(kv_lens_[b], window_));
+  }
+
+ private:
+  std::span<const std::int32_t> query_lens_;
+  std::span<const std::int32_t> kv_lens_;
+  std::int64_t window_;
+};
+
 // The smallest chunk size with which all rows fit in the blocks.
-std::int64_t find_chunk_size(std::span<const std::int32_t> kv_lens, std::int64_t blocks, std::int64_t window) {
+std::int64_t find_chunk_size(const SingleRows& single_rows, std::int64_t blocks) {
   std::int64_t size = 1;
-  for (const std::int32_t kv_len : kv_lens) size = std::max(size, keys_seen(kv_len, window));
+  single_rows.for_each([&](std::size_t, std::int64_t keys) { size = std::max(size, keys); });
   std::int64_t low = std::min(size, kLeastChunk);
   while (low < size) {
     const std::int64_t middle = (low + size) / 2;
     std::int64_t needed = 0;
-    for (const std::int32_t kv_len : kv_lens) needed += ceil_div(keys_seen(kv_len, window), middle);
+    single_rows.for_each([&](std::size_t, std::int64_t keys) { needed += ceil_div(keys, middle); });
     if (needed > blocks) {
       low = middle + 1;
     } else {
@@ -120,27 +148,33 @@ std::int64_t find_chunk_size(std::span<const std::int32_t> kv_lens, std::int64_t
 
 }  // namespace
 
-void plan_chunks(std::span<const std::int32_t> kv_lens, std::int64_t rows, const ChunkGrid& grid, std::int64_t window,
-                 const BlockPlan& plan) {
+std::int64_t plan_chunks(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
+                         std::int64_t rows, const ChunkGrid& grid, std::int64_t window, const BlockPlan& plan) {
   constexpr std::int64_t kWhole = std::numeric_limits<std::int32_t>::max();
-  const std::int64_t size = grid.split ? find_chunk_size(kv_lens, grid.blocks, window) : kWhole;
+  const SingleRows single_rows(query_lens, kv_lens, window);
+  const std::int64_t size = grid.split ? find_chunk_size(single_rows, grid.blocks) : kWhole;
   *plan.chunk_size = static_cast<std::int32_t>(size);
 
   std::int64_t block = 0;
-  const auto add = [&](std::int64_t request, std::int64_t chunk, std::uint8_t valid) {
+  std::size_t started = 0;  // requests whose first block is known
+  const auto start_until = [&](std::size_t end) {
+    for (; started < end; ++started) plan.starts[started] = static_cast<std::int32_t>(block);
+  };
+  const auto add = [&](std::size_t request, std::int64_t chunk, std::uint8_t valid) {
     plan.requests[block] = static_cast<std::int32_t>(request);
     plan.tiles[block] = 0;
     plan.chunks[block] = static_cast<std::int32_t>(chunk);
     plan.valid[block++] = valid;
   };
-  const auto requests = static_cast<std::int64_t>(kv_lens.size());
-  for (std::int64_t b = 0; b < requests; ++b) {
-    plan.starts[b] = static_cast<std::int32_t>(block);
-    const std::int64_t chunks = ceil_div(keys_seen(kv_lens[static_cast<std::size_t>(b)], window), size);
-    for (std::int64_t chunk = 0; chunk < std::max<std::int64_t>(chunks, 1); ++chunk) add(b, chunk, 1);
-  }
-  std::fill(plan.starts + requests, plan.starts + rows + 1, static_cast<std::int32_t>(block));
+  single_rows.for_each([&](std::size_t request, std::int64_t keys) {
+    start_until(request + 1);
+    const std::int64_t chunks = std::max<std::int64_t>(ceil_div(keys, size), 1);
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) add(request, chunk, 1);
+  });
+  start_until(static_cast<std::size_t>(rows) + 1);
+  const std::int64_t used = block;
   while (block < grid.blocks) add(0, 0, 0);
+  return used;
 }
 
 }  // namespace tessera

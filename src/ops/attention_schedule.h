@@ -34,10 +34,11 @@ class TileSchedule {
   std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()); }
 
   // Writes the works of worker w to works[starts[w]] … works[starts[w + 1] - 1], in the order it should take them.
-  // `starts` has workers() + 1 entries, `works` max_works(). Returns the number of works.
+  // `starts` has workers() + 1 entries, `works` max_works(). Requests of fewer than `least_rows` rows have no work.
+  // Returns the number of works.
   // Precondition: query rows and requests are within the limits of the constructor.
   std::int64_t assign(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
-                      std::span<std::int32_t> starts, std::span<TileWork> works);
+                      std::int64_t least_rows, std::span<std::int32_t> starts, std::span<TileWork> works);
 
  private:
   struct Tile {
@@ -63,22 +64,16 @@ struct BlockPlan {
   std::int32_t* requests;    // [blocks]
   std::int32_t* tiles;       // [blocks]: of its request
   std::int32_t* chunks;      // [blocks]: of its request
-  std::int32_t* starts;      // [rows + 1], decode only: first block of each row; padded rows have no block
+  std::int32_t* starts;      // [rows + 1], chunks only: first block of each request; padding has no block
   std::int32_t* chunk_size;  // [1]: keys
   std::uint8_t* valid;       // [blocks]: 0 where the block does nothing
 };
 
-// A block for each tile, where a row of the tile is one query head of one token: `group` rows a token.
+// A block for each tile, where a row of the tile is one query head of one token: `group` rows a token. Requests of
+// fewer than `least_rows` tokens have no tile. Returns the number of tiles.
 // Precondition: the requests have at most `blocks` tiles.
-void plan_tiles(std::span<const std::int32_t> query_lens, std::int64_t group, std::int64_t tile_rows,
-                std::int64_t blocks, const BlockPlan& plan);
-
-// The launch of a decode step: blocks for each KV head. A function of the padded size alone, so that one recorded
-// launch serves any lengths.
-struct ChunkGrid {
-  std::int64_t blocks;
-  bool split;  // rows may be cut into chunks; else block b is request b
-};
+std::int64_t plan_tiles(std::span<const std::int32_t> query_lens, std::int64_t least_rows, std::int64_t group,
+                        std::int64_t tile_rows, std::int64_t blocks, const BlockPlan& plan);
 
 struct ChunkLimits {
   std::int64_t kv_heads = 1;
@@ -88,11 +83,26 @@ struct ChunkLimits {
 
 inline constexpr std::int64_t kLeastChunk = 128;  // keys; shorter ones cost more in merging than they save
 
-ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
+// A launch for requests of a single row: blocks for each KV head. A function of the number of requests alone, so that
+// one recorded launch serves any lengths.
+struct ChunkGrid {
+  std::int64_t blocks;
+  bool split;  // rows may be cut into chunks, which are merged; else block b is request b
+};
 
-// Plans a row for each length, padded to `rows`, the number that `grid` was made for. `window`: the most keys that a
-// row sees, 0 for all.
-void plan_chunks(std::span<const std::int32_t> kv_lens, std::int64_t rows, const ChunkGrid& grid, std::int64_t window,
-                 const BlockPlan& plan);
+// Of a decode step. Few requests are cut to fill the device. More of them are cut as far as one block for each and
+// those that run at once go, so that a long row is not left running alone at the end; where there are several for each
+// block that runs, the others fill that time, and nothing is cut.
+ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
+// Of the requests of a single row in a step that has others beside them: always split. Never fewer blocks for more
+// requests.
+ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits);
+
+// Plans the requests of a single row in chunks of one size, the smallest with which they fit in the grid; the other
+// requests have no block, nor has padding to `rows` requests. `window`: the most keys that a row sees, 0 for all.
+// Returns the number of blocks that compute something; the rest of the grid is invalid.
+// Precondition: the grid is that of as many requests of a single row, or of more.
+std::int64_t plan_chunks(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
+                         std::int64_t rows, const ChunkGrid& grid, std::int64_t window, const BlockPlan& plan);
 
 }  // namespace tessera

@@ -29,14 +29,14 @@ struct Assignment {
 };
 
 Assignment assign(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
-                  std::int64_t heads, std::int64_t workers) {
+                  std::int64_t heads, std::int64_t workers, std::int64_t least_rows = 1) {
   std::int64_t tokens = 0;
   for (const std::int32_t len : query_lens) tokens += len;
   TileSchedule schedule(tokens, static_cast<std::int64_t>(query_lens.size()), heads, kTileRows, workers);
   Assignment out;
   out.starts.resize(static_cast<std::size_t>(schedule.workers()) + 1, -1);
   out.works.resize(static_cast<std::size_t>(schedule.max_works()));
-  const std::int64_t count = schedule.assign(query_lens, kv_lens, out.starts, out.works);
+  const std::int64_t count = schedule.assign(query_lens, kv_lens, least_rows, out.starts, out.works);
   EXPECT_LE(count, schedule.max_works());
   out.works.resize(static_cast<std::size_t>(count));
   return out;
@@ -60,6 +60,15 @@ TEST(TileSchedule, GivesEveryTileAndHeadOnce) {
     }
     EXPECT_EQ(given.size(), (1U + 1 + 2 + 8 + 1) * 4);
   }
+}
+
+TEST(TileSchedule, LeavesOutRequestsOfFewRows) {
+  const Assignment a = assign({1, 128, 1, 2}, {700, 128, 2000, 6}, 4, 3, /*least_rows=*/2);
+  std::set<int> requests;
+  for (const TileWork& work : a.works) requests.insert(work.request);
+  EXPECT_THAT(requests, ::testing::ElementsAre(1, 3));
+  EXPECT_EQ(a.works.size(), 2U * 4);
+  EXPECT_TRUE(assign({1, 1}, {700, 3}, 4, 3, 2).works.empty());
 }
 
 TEST(TileSchedule, NothingToDo) {
@@ -111,10 +120,18 @@ struct Blocks {
 
 TEST(PlanTiles, PacksTheHeadsOfAToken) {
   Blocks blocks(10, 0);
-  plan_tiles(std::vector<std::int32_t>{1, 33, 16}, /*group=*/4, /*tile_rows=*/64, 10, blocks.plan());
+  const std::vector<std::int32_t> lens = {1, 33, 16};
+  EXPECT_EQ(plan_tiles(lens, /*least_rows=*/1, /*group=*/4, /*tile_rows=*/64, 10, blocks.plan()), 5);
   EXPECT_THAT(blocks.requests, ::testing::ElementsAre(0, 1, 1, 1, 2, 0, 0, 0, 0, 0));
   EXPECT_THAT(blocks.tiles, ::testing::ElementsAre(0, 2, 1, 0, 0, 0, 0, 0, 0, 0));
   EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 1, 1, 1, 1, 0, 0, 0, 0, 0));
+}
+
+TEST(PlanTiles, LeavesOutRequestsOfFewRows) {
+  Blocks blocks(4, 0);
+  EXPECT_EQ(plan_tiles(std::vector<std::int32_t>{1, 3, 1}, /*least_rows=*/2, 4, 64, 4, blocks.plan()), 1);
+  EXPECT_THAT(blocks.requests, ::testing::ElementsAre(1, 0, 0, 0));
+  EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 0, 0, 0));
 }
 
 TEST(PlanTiles, TilesAlwaysFitTheBlocks) {
@@ -129,7 +146,7 @@ TEST(PlanTiles, TilesAlwaysFitTheBlocks) {
     const std::int64_t most = most_tiles(rows, static_cast<std::int64_t>(lens.size()), 64);
     ASSERT_LE(tiles, most);
     Blocks blocks(most, 0);
-    plan_tiles(lens, 3, 64, most, blocks.plan());
+    EXPECT_EQ(plan_tiles(lens, 1, 3, 64, most, blocks.plan()), tiles);
     EXPECT_EQ(std::count(blocks.valid.begin(), blocks.valid.end(), 1), tiles);
     EXPECT_EQ(std::count(blocks.valid.begin(), blocks.valid.end(), 9), 0);
   }
@@ -138,20 +155,34 @@ TEST(PlanTiles, TilesAlwaysFitTheBlocks) {
 constexpr ChunkLimits kLimits{.kv_heads = 8, .max_kv_len = 4096, .resident_blocks = 264};
 
 TEST(ChunkGrid, SplitsWhereRequestsAreFew) {
+  EXPECT_EQ(chunk_grid(0, kLimits).blocks, 0);
   EXPECT_EQ(chunk_grid(1, kLimits).blocks, 32) << "no more chunks than a request can have";
   EXPECT_EQ(chunk_grid(2, kLimits).blocks, 33) << "what the device runs at once";
-  EXPECT_TRUE(chunk_grid(32, kLimits).split);
-  EXPECT_FALSE(chunk_grid(33, kLimits).split);
-  EXPECT_EQ(chunk_grid(100, kLimits).blocks, 100);
+  EXPECT_EQ(chunk_grid(32, kLimits).blocks, 33);
+  EXPECT_EQ(chunk_grid(33, kLimits).blocks, 66);
+  EXPECT_EQ(chunk_grid(98, kLimits).blocks, 131);
+  EXPECT_TRUE(chunk_grid(98, kLimits).split);
+  EXPECT_EQ(chunk_grid(99, kLimits).blocks, 99);
+  EXPECT_FALSE(chunk_grid(99, kLimits).split);
 }
 
-void check_chunks(const std::vector<std::int32_t>& kv_lens, std::int64_t rows, std::int64_t window) {
-  const ChunkGrid grid = chunk_grid(rows, kLimits);
+// A launch that was recorded for more requests has blocks for fewer.
+TEST(SingleRowGrid, GrowsWithTheRequests) {
+  for (std::int64_t requests = 1; requests < 200; ++requests) {
+    EXPECT_LE(single_row_grid(requests - 1, kLimits).blocks, single_row_grid(requests, kLimits).blocks);
+    EXPECT_TRUE(single_row_grid(requests, kLimits).split);
+  }
+}
+
+// Requests of several rows among those of one have no block.
+void check_chunks(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
+                  std::int64_t rows, const ChunkGrid& grid, std::int64_t window) {
   Blocks blocks(grid.blocks, rows);
-  plan_chunks(kv_lens, rows, grid, window, blocks.plan());
+  const std::int64_t used = plan_chunks(query_lens, kv_lens, rows, grid, window, blocks.plan());
   std::size_t block = 0;
   for (std::size_t b = 0; b < kv_lens.size(); ++b) {
     EXPECT_EQ(blocks.starts[b], static_cast<std::int32_t>(block));
+    if (query_lens[b] != 1) continue;
     const std::int64_t keys = window > 0 ? std::min<std::int64_t>(window, kv_lens[b]) : kv_lens[b];
     for (std::int64_t chunk = 0; chunk * blocks.chunk_size < keys; ++chunk, ++block) {
       ASSERT_LT(block, blocks.valid.size()) << "chunks pass the grid";
@@ -161,35 +192,61 @@ void check_chunks(const std::vector<std::int32_t>& kv_lens, std::int64_t rows, s
       EXPECT_EQ(blocks.valid[block], 1);
     }
   }
+  EXPECT_EQ(used, static_cast<std::int64_t>(block));
   for (auto row = kv_lens.size(); row <= static_cast<std::size_t>(rows); ++row)
     EXPECT_EQ(blocks.starts[row], static_cast<std::int32_t>(block)) << "padding has no chunk";
   for (; block < blocks.valid.size(); ++block) EXPECT_EQ(blocks.valid[block], 0) << block;
 }
 
 TEST(PlanChunks, CoversEveryKeyOnce) {
-  for (const std::int64_t rows : {1, 2, 5, 32, 33, 64})
+  for (const std::int64_t rows : {1, 2, 5, 32, 33, 64, 120})
     for (const std::int64_t window : {0, 1, 500})
       for (std::uint32_t seed = 0; seed < 20; ++seed) {
         const auto requests = static_cast<std::size_t>(1 + seed % rows);
-        check_chunks(random_lens(requests, 4096, seed), rows, window);
+        check_chunks(std::vector<std::int32_t>(requests, 1), random_lens(requests, 4096, seed), rows,
+                     chunk_grid(rows, kLimits), window);
       }
-  check_chunks({}, 4, 0);
+  check_chunks({}, {}, 4, chunk_grid(4, kLimits), 0);
 }
 
+TEST(PlanChunks, TakesRequestsOfASingleRow) {
+  for (const std::int64_t window : {0, 500})
+    for (std::uint32_t seed = 0; seed < 40; ++seed) {
+      const std::vector<std::int32_t> kv_lens = random_lens(1 + seed * 3, 4096, seed);
+      std::vector<std::int32_t> query_lens = random_lens(kv_lens.size(), 2, seed + 100);
+      for (std::size_t b = 0; b < kv_lens.size(); ++b) query_lens[b] = std::min(query_lens[b], kv_lens[b]);
+      const auto single_rows = std::count(query_lens.begin(), query_lens.end(), 1);
+      check_chunks(query_lens, kv_lens, 200, single_row_grid(single_rows, kLimits), window);
+    }
+}
+
+// A row of many keys beside many of few is cut, however many rows there are.
+TEST(PlanChunks, CutsTheLongestRows) {
+  std::vector<std::int32_t> kv_lens(200, 500);
+  kv_lens[150] = 8000;
+  const ChunkGrid grid = single_row_grid(200, kLimits);
+  Blocks blocks(grid.blocks, 200);
+  plan_chunks(std::vector<std::int32_t>(200, 1), kv_lens, 200, grid, 0, blocks.plan());
+  EXPECT_EQ(blocks.chunk_size, 500);
+}
+
+// Also where padding leaves blocks to spare.
 TEST(PlanChunks, BlockIsRequestWhereNothingIsSplit) {
-  const std::vector<std::int32_t> kv_lens = random_lens(40, 4096, 1);
-  const ChunkGrid grid = chunk_grid(40, kLimits);
+  const std::vector<std::int32_t> kv_lens = random_lens(100, 4096, 1);
+  const ChunkGrid grid = chunk_grid(120, kLimits);
   ASSERT_FALSE(grid.split);
-  Blocks blocks(grid.blocks, 40);
-  plan_chunks(kv_lens, 40, grid, 0, blocks.plan());
-  for (std::int32_t b = 0; b < 40; ++b) EXPECT_EQ(blocks.requests[static_cast<std::size_t>(b)], b);
+  Blocks blocks(grid.blocks, 120);
+  EXPECT_EQ(plan_chunks(std::vector<std::int32_t>(100, 1), kv_lens, 120, grid, 0, blocks.plan()), 100);
+  for (std::int32_t b = 0; b < 100; ++b) EXPECT_EQ(blocks.requests[static_cast<std::size_t>(b)], b);
 }
 
 TEST(PlanChunks, UsesTheGridWithoutTinyChunks) {
-  Blocks blocks(chunk_grid(2, kLimits).blocks, 2);
-  plan_chunks(std::vector<std::int32_t>{4096, 4096}, 2, chunk_grid(2, kLimits), 0, blocks.plan());
+  const ChunkGrid grid = chunk_grid(2, kLimits);
+  Blocks blocks(grid.blocks, 2);
+  const std::vector<std::int32_t> ones = {1, 1};
+  plan_chunks(ones, std::vector<std::int32_t>{4096, 4096}, 2, grid, 0, blocks.plan());
   EXPECT_EQ(blocks.chunk_size, 256) << "16 chunks each, of 33 blocks";
-  plan_chunks(std::vector<std::int32_t>{100, 300}, 2, chunk_grid(2, kLimits), 0, blocks.plan());
+  plan_chunks(ones, std::vector<std::int32_t>{100, 300}, 2, grid, 0, blocks.plan());
   EXPECT_EQ(blocks.chunk_size, kLeastChunk);
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "tessera/base/log.h"
 #include "tessera/device/cuda/cuda_device.h"
@@ -49,6 +50,35 @@ CudaAttention describe(const BindArgs& args) {
                        .workspace = args.workspace.raw()};
 }
 
+// An extend step in two launches: requests of a single row, and tiles of the others. Most steps have but one of both.
+class ExtendInTwo final : public BoundOp {
+ public:
+  ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work)
+      : single_rows_(std::move(single_rows)), tiles_(std::move(tiles)), work_(work) {}
+  Status enqueue(Stream& stream) const override {
+    TRY(single_rows_->enqueue(stream));
+    return work_.tiles || stream.recording() ? tiles_->enqueue(stream) : ok_status();
+  }
+
+ private:
+  // The single rows' kernel follows from the tiles', and its code is loaded when it is bound.
+  std::uint64_t choice() const override { return tiles_->variant().type.hash_code(); }
+
+  std::unique_ptr<BoundOp> single_rows_;
+  std::unique_ptr<BoundOp> tiles_;
+  const ExtendWork& work_;
+};
+
+Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAttention& attention,
+                                             const CudaAttentionPlanner& planner) {
+  std::unique_ptr<BoundOp> op = TRY(tiles == AttentionKernel::kFa3 ? flashinfer::bind_fa3(attention, planner)
+                                                                   : flashinfer::bind_fa2(attention, planner));
+  const ExtendWork* work = planner.extend_work(attention.shape);
+  if (work == nullptr) return op;
+  std::unique_ptr<BoundOp> single_rows = TRY(flashinfer::bind_fa2_single_rows(attention, planner));
+  return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work);
+}
+
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
 
 // From sizes alone.
@@ -66,6 +96,8 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   AttentionKernel kernel = AttentionKernel::kTessera;
   if (planner != nullptr && attention.cache_dtype == attention.shape.dtype)
     kernel = planner->choice(attention.shape, attention.kind);
+  if (attention.kind == BatchKind::kExtend && kernel != AttentionKernel::kTessera)
+    return bind_extend(kernel, attention, *planner);
   switch (kernel) {
     case AttentionKernel::kFa3: return flashinfer::bind_fa3(attention, *planner);
     case AttentionKernel::kFa2: return flashinfer::bind_fa2(attention, *planner);

@@ -5,6 +5,9 @@
 //   "fa2"      FlashInfer's FlashAttention-2, for any GPU: extend, and decode with a KV head's query heads as one tile
 //   "cudnn"    cuDNN's decode, where the machine has cuDNN and it is asked for
 //
+// In an extend step whose kernel is fa3 or fa2, requests of a single row (decodes beside prompts) run on FA2's decode
+// kernel: a tile of the others' kernel would be nearly empty.
+//
 // All but our own need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without one, our own runs.
 //
 // Deterministic forwards run one kernel for both kinds of batches, which goes over a row's keys on one block, in tiles

@@ -18,10 +18,6 @@ std::size_t aligned(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 std::size_t ints(std::int64_t count) { return aligned(static_cast<std::size_t>(count) * sizeof(std::int32_t)); }
 
-std::int64_t most_blocks(const ChunkLimits& limits, std::int64_t max_requests) {
-  return std::max(limits.resident_blocks / limits.kv_heads, max_requests);
-}
-
 }  // namespace
 
 std::size_t CudaAttentionPlanner::BlockRange::bytes() const {
@@ -75,14 +71,7 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
     plan.blocks = {offset, most_tiles(rows, limits_.max_requests, flashinfer::kFa2TileRows), 0};
     offset += plan.blocks.bytes();
   }
-  if (plan.decode == AttentionKernel::kFa2 && !limits_.deterministic) {
-    const int blocks = TRY(flashinfer::fa2_decode_residency(shape));
-    plan.limits = {.kv_heads = shape.kv_heads,
-                   .max_kv_len = limits_.max_pages_per_request * limits_.page_size,
-                   .resident_blocks = blocks * multiprocessors};
-    plan.chunks = {offset, most_blocks(plan.limits, limits_.max_requests), limits_.max_requests};
-    offset += plan.chunks.bytes();
-  }
+  if (plan.has_chunks()) offset = TRY(lay_out_chunks(plan, offset, multiprocessors));
   if (plan.decode == AttentionKernel::kCudnn) {
     plan.sequences = {offset, limits_.max_requests};
     offset += plan.sequences.bytes();
@@ -90,12 +79,22 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
   return offset;
 }
 
+Result<std::size_t> CudaAttentionPlanner::lay_out_chunks(ShapePlan& plan, std::size_t offset,
+                                                         std::int64_t multiprocessors) const {
+  const int blocks = TRY(flashinfer::fa2_decode_residency(plan.shape));
+  plan.limits = {.kv_heads = plan.shape.kv_heads,
+                 .max_kv_len = limits_.max_pages_per_request * limits_.page_size,
+                 .resident_blocks = blocks * multiprocessors};
+  plan.chunks = {offset, single_row_grid(limits_.max_requests, plan.limits).blocks, limits_.max_requests};
+  return offset + plan.chunks.bytes();
+}
+
 void CudaAttentionPlanner::lay_out_partials() {
   std::size_t values = 0;
   std::size_t lse = 0;
   for (const ShapePlan& plan : shapes_) {
-    if (plan.decode != AttentionKernel::kFa2 || limits_.deterministic) continue;
-    const std::int64_t chunk_heads = plan.limits.resident_blocks / plan.limits.kv_heads * plan.shape.heads;
+    if (!plan.has_chunks()) continue;
+    const std::int64_t chunk_heads = plan.chunks.blocks * plan.shape.heads;
     values = std::max(values, aligned(static_cast<std::size_t>(chunk_heads * plan.shape.head_dim) *
                                       ir::dtype_size(plan.shape.dtype)));
     lse = std::max(lse, static_cast<std::size_t>(chunk_heads) * sizeof(float));
@@ -153,6 +152,10 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Devic
     } else {
       plan.extend = choose_attention_kernel(shape, BatchKind::kExtend, capability, wanted);
       plan.decode = choose_attention_kernel(shape, BatchKind::kDecode, capability, wanted);
+      plan.decodes_by_chunks = plan.decode == AttentionKernel::kFa2;
+      plan.separates_single_rows =
+          plan.extend != AttentionKernel::kTessera &&
+          attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kDecode, capability);
     }
     planner->list_bytes_ = TRY(planner->lay_out(plan, planner->list_bytes_, multiprocessors));
     planner->shapes_.push_back(std::move(plan));
@@ -189,17 +192,33 @@ Status CudaAttentionPlanner::check(const ForwardBatch& batch, BatchKind kind, st
 }
 
 void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batch) {
+  if (plan.separates_single_rows) plan_single_rows(plan, batch);
+  const std::int64_t least_rows = plan.separates_single_rows ? 2 : 1;
   if (plan.extend == AttentionKernel::kFa3) {
     const std::span starts(plan.tile_starts(host()), static_cast<std::size_t>(plan.tiles->workers()) + 1);
     const std::span works(plan.tile_works(host()), static_cast<std::size_t>(plan.tiles->max_works()));
-    const std::int64_t count = plan.tiles->assign(batch.query_lens, batch.kv_lens, starts, works);
+    const std::int64_t count = plan.tiles->assign(batch.query_lens, batch.kv_lens, least_rows, starts, works);
+    plan.work.tiles = count > 0;
     step_->written(list_offset_ + plan.tiles_offset,
                    ints(plan.tiles->workers() + 1) + static_cast<std::size_t>(count) * sizeof(TileWork));
   } else if (plan.extend == AttentionKernel::kFa2) {
-    plan_tiles(batch.query_lens, plan.shape.heads / plan.shape.kv_heads, flashinfer::kFa2TileRows, plan.blocks.blocks,
-               plan.blocks.at(host()));
+    plan.work.tiles = plan_tiles(batch.query_lens, least_rows, plan.shape.heads / plan.shape.kv_heads,
+                                 flashinfer::kFa2TileRows, plan.blocks.blocks, plan.blocks.at(host())) > 0;
     step_->written(list_offset_ + plan.blocks.offset, plan.blocks.bytes());
   }
+}
+
+// The list is written to its end: a recorded launch has blocks for as many requests as fit in its rows.
+void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch& batch) {
+  const auto rows = std::count(batch.query_lens.begin(), batch.query_lens.end(), 1);
+  const ChunkGrid grid = single_row_grid(rows, plan.limits);
+  const BlockPlan list = plan.chunks.at(host());
+  plan.work.single_blocks =
+      plan_chunks(batch.query_lens, batch.kv_lens, plan.chunks.rows, grid, plan.shape.window, list);
+  const auto last = std::find(batch.query_lens.rbegin(), batch.query_lens.rend(), 1);
+  plan.work.single_requests = batch.query_lens.rend() - last;
+  std::fill(list.valid + grid.blocks, list.valid + plan.chunks.blocks, std::uint8_t{0});
+  step_->written(list_offset_ + plan.chunks.offset, plan.chunks.bytes());
 }
 
 void CudaAttentionPlanner::write_sequences(const ShapePlan& plan, const ForwardBatch& batch) {
@@ -216,7 +235,8 @@ void CudaAttentionPlanner::plan_decode(const ShapePlan& plan, const ForwardBatch
   if (plan.decode == AttentionKernel::kCudnn) {
     write_sequences(plan, batch);
   } else if (plan.decode == AttentionKernel::kFa2) {
-    plan_chunks(batch.kv_lens, rows, chunk_grid(rows, plan.limits), plan.shape.window, plan.chunks.at(host()));
+    plan_chunks(batch.query_lens, batch.kv_lens, rows, chunk_grid(rows, plan.limits), plan.shape.window,
+                plan.chunks.at(host()));
     step_->written(list_offset_ + plan.chunks.offset, plan.chunks.bytes());
   }
 }
@@ -258,6 +278,11 @@ TilePlan CudaAttentionPlanner::tile_plan(const AttentionShape& shape) const {
 
 BlockPlan CudaAttentionPlanner::block_plan(const AttentionShape& shape) const {
   return find(shape)->blocks.at(lists());
+}
+
+const ExtendWork* CudaAttentionPlanner::extend_work(const AttentionShape& shape) const {
+  const ShapePlan& plan = *find(shape);
+  return plan.separates_single_rows ? &plan.work : nullptr;
 }
 
 SequencePlan CudaAttentionPlanner::sequence_plan(const AttentionShape& shape) const {

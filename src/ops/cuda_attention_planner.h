@@ -23,7 +23,14 @@ struct TilePlan {
   std::int64_t workers;
 };
 
-// What a decode launch reads and writes beside its operands, in device memory.
+// What the next extend forward leaves to do, on the host.
+struct ExtendWork {
+  bool tiles = false;                // for the kernel of requests with several rows
+  std::int64_t single_blocks = 0;    // of the launch for requests of a single row
+  std::int64_t single_requests = 0;  // the last of them is request single_requests - 1
+};
+
+// What a launch over chunks reads and writes beside its operands, in device memory.
 struct ChunkedPlan {
   BlockPlan blocks;
   ChunkLimits limits;
@@ -52,8 +59,12 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   // Device addresses, valid as long as the planner. Precondition: choice() is the kernel that reads them.
   TilePlan tile_plan(const AttentionShape& shape) const;          // kFa3, extend
   BlockPlan block_plan(const AttentionShape& shape) const;        // kFa2, extend, and decode where deterministic
-  ChunkedPlan chunked_plan(const AttentionShape& shape) const;    // kFa2, decode
+  ChunkedPlan chunked_plan(const AttentionShape& shape) const;    // kFa2, decode and single rows of extend
   SequencePlan sequence_plan(const AttentionShape& shape) const;  // kCudnn, decode
+  // Extend: where it is not null, requests of a single row (decodes beside prompts) are in the chunked plan, for FA2's
+  // decode kernel, and the tiles are those of the others. A tile has room for 64 or 128 rows, and its kernel would take
+  // as long for one. What it points to changes with every plan().
+  const ExtendWork* extend_work(const AttentionShape& shape) const;
   // Shared by the ops that are bound with this planner.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
   // [max_requests + 1]: where each request's row of the page table starts.
@@ -83,9 +94,13 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::optional<TileSchedule> tiles;  // kFa3
     std::size_t tiles_offset = 0;       // starts, then works
     BlockRange blocks;                  // kFa2, extend, and decode where deterministic
-    BlockRange chunks;                  // kFa2, decode
+    BlockRange chunks;                  // kFa2, decode and single rows
     ChunkLimits limits;
+    bool decodes_by_chunks = false;
+    bool separates_single_rows = false;  // of extend forwards
+    ExtendWork work;
     SequenceRange sequences;  // kCudnn, decode
+    bool has_chunks() const { return decodes_by_chunks || separates_single_rows; }
     // A pair of lists in `memory`.
     std::int32_t* tile_starts(std::byte* memory) const;
     TileWork* tile_works(std::byte* memory) const;
@@ -98,7 +113,9 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::size_t page_starts_bytes() const;
   void write_page_starts();
   Status check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const;
+  Result<std::size_t> lay_out_chunks(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void plan_extend(ShapePlan& plan, const ForwardBatch& batch);
+  void plan_single_rows(ShapePlan& plan, const ForwardBatch& batch);
   void write_sequences(const ShapePlan& plan, const ForwardBatch& batch);
   void plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows);
   std::byte* host() const { return step_->host(list_offset_); }

@@ -3,8 +3,8 @@
 //   return make_cuda_op("silu_mul", [=](cudaStream_t stream) { silu_mul<<<grid, block, 0, stream>>>(…); });
 //
 // Launch errors are found in the runtime's last error. The callable is called eagerly and while the stream records, and
-// must enqueue the same launches each time. Its type says which kernels those are; where one type launches one of
-// several, `choice` (BoundOp::choice) tells them apart.
+// must enqueue the same launches each time (op.h has the one exception). Its type says which kernels those are; where
+// one type launches one of several, `choice` (BoundOp::choice) tells them apart.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -40,6 +40,11 @@ class CudaOp final : public BoundOp {
 };
 
 }  // namespace internal
+
+inline bool is_recording(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status == cudaStreamCaptureStatusActive;
+}
 
 // `name` is a string literal.
 template <class F>

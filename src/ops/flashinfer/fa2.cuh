@@ -157,11 +157,12 @@ Result<std::unique_ptr<BoundOp>> make_fa2_extend(const CudaAttention& a, const C
   });
 }
 
-// Joins the chunks of a decode step.
+// Joins the chunks of rows. A decode step's row r is request r.
 inline cuda::MergeStates make_merge(const CudaAttention& a, const ChunkedPlan& plan) {
   return {.values = plan.partial_values,
           .lse = plan.partial_lse,
           .part_starts = plan.blocks.starts,
+          .out_rows = nullptr,
           .parts_per_row = 0,
           .num_requests = a.metadata.num_requests,
           .query_starts = a.metadata.query_starts,
@@ -171,26 +172,57 @@ inline cuda::MergeStates make_merge(const CudaAttention& a, const ChunkedPlan& p
           .head_dim = static_cast<int>(a.shape.head_dim)};
 }
 
+// Of decode's kernel. Split: the output goes to the plan's partial values.
+template <class T, int kHeadDim>
+Fa2Params<T> make_chunked_params(const CudaAttention& a, const CudaAttentionPlanner& planner, const ChunkedPlan& plan,
+                                 bool split) {
+  Fa2Params<T> p = make_fa2_params<T, kHeadDim>(a, planner, plan.blocks);
+  if (!split) return p;
+  p.partition_kv = true;
+  p.o = reinterpret_cast<T*>(plan.partial_values);
+  p.lse = plan.partial_lse;
+  p.o_indptr = plan.blocks.starts;
+  return p;
+}
+
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const CudaAttentionPlanner& planner) {
   using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
   TRY(Kernel::prepare());
   const ChunkedPlan plan = planner.chunked_plan(a.shape);
   const ChunkGrid grid = chunk_grid(a.num_rows, plan.limits);
-  Fa2Params<T> p = make_fa2_params<T, kHeadDim>(a, planner, plan.blocks);
+  const Fa2Params<T> p = make_chunked_params<T, kHeadDim>(a, planner, plan, grid.split);
   const cuda::MergeStates merge = make_merge(a, plan);
-  if (grid.split) {
-    p.partition_kv = true;
-    p.o = reinterpret_cast<T*>(plan.partial_values);
-    p.lse = plan.partial_lse;
-    p.o_indptr = plan.blocks.starts;
-  }
   const auto launches = [p, grid, merge, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
     if (grid.blocks == 0) return;
     Kernel::launch(p, grid.blocks, kv_heads, stream);
     if (grid.split) cuda::launch_merge_states<T, T>(merge, stream);
   };
   return make_cuda_op("attention (fa2)", launches, grid.split ? 1 : 0);
+}
+
+// The requests of a single row among those of an extend step, which are as decodes are, but their rows lie anywhere.
+template <class T, int kHeadDim>
+Result<std::unique_ptr<BoundOp>> make_fa2_single_rows(const CudaAttention& a, const CudaAttentionPlanner& planner) {
+  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
+  TRY(Kernel::prepare());
+  const ChunkedPlan plan = planner.chunked_plan(a.shape);
+  const Fa2Params<T> p = make_chunked_params<T, kHeadDim>(a, planner, plan, /*split=*/true);
+  cuda::MergeStates merge = make_merge(a, plan);
+  merge.out_rows = a.metadata.query_starts;
+  TRY(cuda::load_merge_states<T, T>(kHeadDim));
+  const std::int64_t most_requests = a.max_requests();
+  const std::int64_t most_blocks = single_row_grid(most_requests, plan.limits).blocks;
+  const ExtendWork* work = planner.extend_work(a.shape);
+  return make_cuda_op("attention (fa2, single rows)", [=, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
+    const bool recording = is_recording(stream);
+    const std::int64_t blocks = recording ? most_blocks : work->single_blocks;
+    if (blocks == 0) return;
+    Kernel::launch(p, blocks, kv_heads, stream);
+    cuda::MergeStates rows = merge;
+    rows.rows = static_cast<int>(recording ? most_requests : work->single_requests);
+    cuda::launch_merge_states<T, T>(rows, stream);
+  });
 }
 
 template <class T, int kHeadDim>

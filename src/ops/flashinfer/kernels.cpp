@@ -83,6 +83,16 @@ Result<std::unique_ptr<BoundOp>> bind_fa2([[maybe_unused]] const CudaAttention& 
 #endif
 }
 
+Result<std::unique_ptr<BoundOp>> bind_fa2_single_rows([[maybe_unused]] const CudaAttention& attention,
+                                                      [[maybe_unused]] const CudaAttentionPlanner& planner) {
+#ifdef TESSERA_WITH_FLASHINFER
+  return with_instantiation(
+      attention.shape, [&]<class T, int kHeadDim>() { return make_fa2_single_rows<T, kHeadDim>(attention, planner); });
+#else
+  return not_built("fa2");
+#endif
+}
+
 Result<int> fa2_decode_residency([[maybe_unused]] const AttentionShape& shape) {
 #ifdef TESSERA_WITH_FLASHINFER
   return with_instantiation(shape, [&]<class T, int kHeadDim>() { return find_fa2_decode_residency<T, kHeadDim>(); });

@@ -29,6 +29,10 @@ bool fa2_serves(const AttentionShape& shape, BatchKind kind, int compute_capabil
 Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 Result<std::unique_ptr<BoundOp>> bind_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 
+// Extend's requests of a single row alone. Precondition: the planner has work for them (extend_work()).
+Result<std::unique_ptr<BoundOp>> bind_fa2_single_rows(const CudaAttention& attention,
+                                                      const CudaAttentionPlanner& planner);
+
 // Blocks of FA2's decode that one multiprocessor of the current device runs at once.
 Result<int> fa2_decode_residency(const AttentionShape& shape);
 
@@ -37,6 +41,9 @@ template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
+template <class T, int kHeadDim>
+Result<std::unique_ptr<BoundOp>> make_fa2_single_rows(const CudaAttention& attention,
+                                                      const CudaAttentionPlanner& planner);
 template <class T, int kHeadDim>
 Result<int> find_fa2_decode_residency();
 
