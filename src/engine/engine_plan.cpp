@@ -64,13 +64,19 @@ Status run_graph_passes(const std::vector<std::string>& disabled, EnginePlan& pl
   return ok_status();
 }
 
+bool is_large_gpu(const DeviceProperties& device) {
+  constexpr std::int64_t kBytes = 80'000'000'000;
+  return !device.on_host && device.memory_bytes >= kBytes;
+}
+
 }  // namespace
 
 std::int64_t default_chunk(const DeviceProperties& device) {
-  constexpr std::int64_t kLargeGpu = 80'000'000'000;  // bytes
   if (device.on_host) return 2048;
-  return device.memory_bytes >= kLargeGpu ? 8192 : 4096;
+  return is_large_gpu(device) ? 8192 : 4096;
 }
+
+std::int64_t default_running(const DeviceProperties& device) { return is_large_gpu(device) ? 512 : 256; }
 
 std::string model_folder(const std::string& model_path) {
   if (is_folder(model_path)) return model_path;
@@ -105,7 +111,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
   runner.registry = options.registry;
   runner.page_size = options.page_size;
   runner.max_tokens = options.chunked_prefill_size > 0 ? options.chunked_prefill_size : default_chunk(properties);
-  runner.max_requests = options.max_running_requests > 0 ? options.max_running_requests : kDefaultMaxRequests;
+  runner.max_requests = options.max_running_requests > 0 ? options.max_running_requests : default_running(properties);
   runner.context_length = options.context_length > 0 ? options.context_length : plan.config.max_position_embeddings;
   if (runner.context_length > plan.config.max_position_embeddings) {
     return invalid_argument(fmt::format("context_length: {} is more than the model's {} positions",

@@ -150,14 +150,17 @@ TEST(EnginePlan, LaddersFollowTheirOptions) {
   EXPECT_FALSE(plan([](EngineOptions& o) { o.graphs.disable_cuda_graph_padding = true; }).runner.decode_padding);
 }
 
-TEST(EnginePlan, TheDefaultChunkDependsOnTheDevice) {
+TEST(EnginePlan, TheDefaultChunkAndRunningRequestsDependOnTheDevice) {
   DeviceProperties gpu = cpu();
   gpu.type = "cuda";
   gpu.on_host = false;
   gpu.memory_bytes = 80'000'000'000;
   EXPECT_EQ(default_chunk(gpu), 8192);
+  EXPECT_EQ(default_running(gpu), 512);
   gpu.memory_bytes = 48'000'000'000;
   EXPECT_EQ(default_chunk(gpu), 4096);
+  EXPECT_EQ(default_running(gpu), 256);
+  EXPECT_EQ(plan().runner.max_requests, 256);
   EXPECT_EQ(plan().runner.max_tokens, default_chunk(cpu()));
   EXPECT_EQ(plan().runner.prefill_sizes, prefill_ladder(default_chunk(cpu())));
 }

@@ -64,7 +64,7 @@ Status plan_ladders(const EngineOptions& options, EnginePlan& plan) {
   }
   if (runner.graphs.prefill) note_mismatch(runner.prefill_sizes, chunk, plan.notes);
   const std::int64_t max_batch =
-      std::min(graphs.decode_max_batch > 0 ? graphs.decode_max_batch : kDefaultMaxRequests, runner.max_requests);
+      std::min(graphs.decode_max_batch > 0 ? graphs.decode_max_batch : kDefaultMaxDecode, runner.max_requests);
   runner.decode_sizes = graphs.decode_batches.empty()
                             ? decode_ladder(max_batch)
                             : TRY(capped(graphs.decode_batches, runner.max_requests, "cuda_graph_bs", plan.notes));

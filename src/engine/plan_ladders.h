@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-inline constexpr std::int64_t kDefaultMaxRequests = 256;
+inline constexpr std::int64_t kDefaultMaxDecode = 256;  // requests of the largest decode graph
 
 // Milliseconds of a prefill graph by its number of tokens, where replays of two sizes or more were measured; else
 // prior_token_cost. Monotone: a larger size measured to be faster was disturbed less.

@@ -154,8 +154,11 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   if (!table.graphs_enabled) return eager(batch, Reason::kGraphsDisabled);
   const bool is_decode = batch.tokens == batch.requests * table.decode_query_length;
   if (is_decode && table.decode_enabled) {
-    // Eager costs are of prefills: they say nothing of a decode.
-    if (batch.all_rows_wanted)
+    // More requests than decode graphs are for go through prefill graphs, whose cuts cost such a step little. Eager
+    // costs are of prefills: they say nothing of a decode.
+    const bool above = !table.decode_sizes.empty() && batch.requests > table.decode_sizes.back() &&
+                       batch.requests > table.decode_to_come && table.prefill_enabled;
+    if (batch.all_rows_wanted && !above)
       return pick(batch, {RunnerKind::kDecode, batch.requests, table.decode_query_length, table.decode_sizes,
                           table.decode_to_come, table.decode_padding, nullptr});
     if (!table.prefill_enabled) return eager(batch, Reason::kRowsNotOneEach);

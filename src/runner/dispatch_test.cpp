@@ -104,10 +104,14 @@ std::vector<Case> cases() {
       {decode(1), kOn, {RunnerKind::kDecode, 1, 0, kExactSize}},
       {decode(3), kOn, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
       {decode(6), kOn, {RunnerKind::kDecode, 6, 0, kExactSize}},
-      {decode(7), kOn, {kEager, 7, 0, kAboveLargestSize}},
+      // More than decode graphs are for: as a prefill.
+      {decode(7), kOn, {kPrefill, 8, 1, kPaddedToSize}},
+      {decode(8), kOn, {kPrefill, 8, 0, kExactSize}},
+      {decode(65), kOn, {kEager, 65, 0, kAboveLargestSize}},
+      {decode(7), kDecodeOnly, {kEager, 7, 0, kAboveLargestSize}},
       {decode(2), kExactDecode, {RunnerKind::kDecode, 2, 0, kExactSize}},
       {decode(3), kExactDecode, {kEager, 3, 0, kPaddingDisabled}},
-      {decode(7), kExactDecode, {kEager, 7, 0, kAboveLargestSize}},
+      {decode(7), kExactDecode, {kPrefill, 8, 1, kPaddedToSize}},
       {extend(5), kExactDecode, {kPrefill, 8, 3, kPaddedToSize}},
       // A decode batch with another choice of wanted rows runs as a prefill, where prefill graphs are on.
       {decode_of_other_rows(3), kOn, {kPrefill, 4, 1, kPaddedToSize}},
@@ -142,7 +146,7 @@ std::vector<Case> cases() {
       {extend(129), kComing, {kEager, 129, 0, kAboveLargestSize}},
       {extend(60), kComing, {kPrefill, 64, 4, kPaddedToSize}},
       {decode(8), kComing, {kEager, 8, 0, kNotYetCaptured}},
-      {decode(9), kComing, {kEager, 9, 0, kAboveLargestSize}},
+      {decode(9), kComing, {kPrefill, 64, 55, kPaddedToSize}},
       {decode(5), kComing, {kEager, 5, 0, kPaddingDisabled}},
       // Every size was dropped.
       {extend(4), kEmpty, {kEager, 4, 0, kNothingCaptured}},
