@@ -30,6 +30,8 @@ struct Softcap {
 // x [rows, 2, packs · N] → y [rows, packs · N]
 template <class T, int N, class F>
 __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F activation) {
+  let_next_begin();
+  wait_for_previous();
   const std::int64_t row = row_of_thread();
   if (row >= rows) return;
   for (std::int64_t i = item_of_thread(); i < packs; i += item_step()) {
@@ -51,7 +53,7 @@ std::unique_ptr<BoundOp> make_gated(const BindArgs& args, const char* name, F ac
   const std::int64_t packs = args.results[0].cols() / N;
   const LaunchShape shape = row_shape(rows, packs);
   return make_cuda_op(
-      name, [=](cudaStream_t stream) { launch(gated<T, N, F>, shape, stream, x, y, rows, packs, activation); });
+      name, [=](cudaStream_t stream) { launch_early(gated<T, N, F>, shape, stream, x, y, rows, packs, activation); });
 }
 
 // `name` is a string literal.

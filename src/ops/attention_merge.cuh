@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tessera/ops/cuda_attention.h"
+#include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_math.cuh"
 
 namespace tessera::cuda {
@@ -46,6 +47,8 @@ __device__ inline float merge_max(float x, float* scratch) {
 // has room for are processed at once, so that the loads of a row are in flight together.
 template <class Part, class X, int kPack>
 __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates m) {
+  let_next_begin();
+  wait_for_previous();
   const int head = static_cast<int>(blockIdx.x);
   const int row = static_cast<int>(blockIdx.y);
   const int thread = static_cast<int>(threadIdx.x);
@@ -114,12 +117,13 @@ inline Status load_merge_states(int head_dim) {
 
 template <class Part, class X>
 inline void launch_merge_states(const MergeStates& m, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(m.heads), static_cast<unsigned>(m.rows));
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(m.heads), static_cast<unsigned>(m.rows)),
+                          .block = dim3(kMergeThreads)};
   constexpr int kWide = kPackSize<Part>;
   if (m.head_dim % kWide == 0) {
-    merge_states<Part, X, kWide><<<grid, kMergeThreads, 0, stream>>>(m);
+    launch_early(merge_states<Part, X, kWide>, shape, stream, m);
   } else {
-    merge_states<Part, X, 1><<<grid, kMergeThreads, 0, stream>>>(m);
+    launch_early(merge_states<Part, X, 1>, shape, stream, m);
   }
 }
 

@@ -1,5 +1,5 @@
 // Launch shapes of row-wise kernels: a thread takes one item (one element, or a pack of neighbours) of one row.
-// Short rows share a block, long ones have several.
+// Short rows share a block, long ones have several. And launches that begin before the kernel ahead of them has ended.
 //
 //   const LaunchShape shape = row_shape(rows, items);   // at bind
 //   launch(silu_mul<T, N>, shape, stream, x, y, rows, items);
@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 namespace tessera::cuda {
@@ -53,25 +54,63 @@ __device__ inline std::int64_t item_of_thread() {
 __device__ inline std::int64_t item_step() { return static_cast<std::int64_t>(gridDim.y) * blockDim.x; }
 __device__ inline std::int64_t flat_item() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// A launch error is kept by the runtime; the CudaOp that called finds it there.
+// A kernel that is launched with launch_early() begins with these two, in every block: its blocks are placed, and load
+// what depends on no other kernel, while the kernels ahead in the stream still run (CUDA's programmatic dependent
+// launch, on Hopper and newer). A block that returned without waiting could let the kernel end before those ahead of
+// it, and the next one would read what they have not written.
+//
+// Lets the blocks of the next kernel be placed, where that one is launched early, as soon as all blocks of this one
+// are.
+__device__ inline void let_next_begin() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// Until the kernels ahead have ended and what they wrote is visible.
+__device__ inline void wait_for_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Whether the current device can launch early, and runs code of this build that waits.
+bool can_launch_early();
+
+// Launch errors are kept by the runtime; the CudaOp that called finds them there.
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_t stream,
-            const Arguments&... arguments) {
+void launch_with(void (*kernel)(Parameters...), const LaunchShape& shape, std::size_t shared_bytes, bool early,
+                 cudaStream_t stream, const Arguments&... arguments) {
   if (shape.grid.x == 0) return;
-  if (shape.cluster == 1) {
-    kernel<<<shape.grid, shape.block, 0, stream>>>(arguments...);
-    return;
-  }
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {shape.cluster, 1, 1};
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = shape.block;
+  config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {shape.cluster, 1, 1};
+  }
+  if (early) {
+    cudaLaunchAttribute& serialization = attributes[config.numAttrs++];
+    serialization.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    serialization.val.programmaticStreamSerializationAllowed = 1;
+  }
   static_cast<void>(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+}
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_t stream,
+            const Arguments&... arguments) {
+  launch_with(kernel, shape, 0, /*early=*/false, stream, arguments...);
+}
+// Precondition: the kernel calls wait_for_previous().
+template <class... Parameters, class... Arguments>
+void launch_early(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_t stream,
+                  const Arguments&... arguments) {
+  launch_with(kernel, shape, 0, can_launch_early(), stream, arguments...);
 }
 
 }  // namespace tessera::cuda

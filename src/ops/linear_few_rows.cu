@@ -21,10 +21,10 @@ struct Shape {
 };
 
 // A group of `split` warps takes one row of w and kRows rows of x; a lane's loads are N elements wide.
+// No kernel of a forward writes w, so that its loads may begin at any time.
 template <class T, int kRows, int N>
 __global__ void __launch_bounds__(kWarps* kWarp)
-    few_rows(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, const T* residual, T* y,
-             Shape shape) {
+    few_rows(const T* x, const T* __restrict__ w, const T* bias, const T* residual, T* y, Shape shape) {
   __shared__ float partial[kWarps][kRows];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -32,12 +32,16 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const std::int64_t column = (static_cast<std::int64_t>(blockIdx.x) * kWarps + warp) / shape.split;  // of y
   const std::int64_t first_row = shape.first_row + static_cast<std::int64_t>(blockIdx.y) * kRows;
 
+  const T* w_row = w + column * shape.k;
+  const std::int64_t first = static_cast<std::int64_t>(part * kWarp + lane) * N;
+  const std::int64_t step = static_cast<std::int64_t>(shape.split) * kWarp * N;
+  cuda::let_next_begin();
+  cuda::wait_for_previous();
+
   float sum[kRows] = {};
   if (column < shape.n) {
-    const T* w_row = w + column * shape.k;
-    const std::int64_t step = static_cast<std::int64_t>(shape.split) * kWarp * N;
 #pragma unroll 4
-    for (std::int64_t i = static_cast<std::int64_t>(part * kWarp + lane) * N; i < shape.k; i += step) {
+    for (std::int64_t i = first; i < shape.k; i += step) {
       const cuda::Pack<T, N> weights = cuda::load_pack<T, N>(w_row + i);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
@@ -89,8 +93,9 @@ std::unique_ptr<BoundOp> bind_rows(const LinearProblem& p) {
     Shape part = shape;
     for (; part.first_row < shape.m; part.first_row += cuda::kMaxGridY * kRows) {
       const std::int64_t groups = std::min((shape.m - part.first_row + kRows - 1) / kRows, cuda::kMaxGridY);
-      const dim3 grid(columns, static_cast<unsigned>(groups));
-      few_rows<T, kRows, N><<<grid, kWarps * kWarp, 0, stream>>>(x, w, bias, residual, y, part);
+      const cuda::LaunchShape launched{.grid = dim3(columns, static_cast<unsigned>(groups)),
+                                       .block = dim3(kWarps * kWarp)};
+      cuda::launch_early(few_rows<T, kRows, N>, launched, stream, x, w, bias, residual, y, part);
     }
   });
 }

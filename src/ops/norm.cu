@@ -33,7 +33,7 @@ __device__ Pack<T, N> added(const Pack<T, N>& x, const Pack<T, N>& residual) {
 }
 
 // A row stays in the registers of blockDim.x threads, kHeld packs in each; a block has blockDim.y rows. All loads are
-// under way before the first is waited for.
+// under way before the first is waited for, those of the weights before the kernels ahead have ended.
 template <class T, int kHeld, bool kAdd>
 __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
   constexpr int N = kPackSize<T>;
@@ -44,15 +44,17 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
   Pack<T, N> held[kHeld];
   Pack<T, N> residual[kHeld];
   Pack<T, N> w[kHeld];
+  let_next_begin();
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h)
+    if (mine(h)) w[h] = load_pack<T, N>(norm.w + column(h));
+  wait_for_previous();
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     if (!mine(h)) continue;
     held[h] = load_pack<T, N>(norm.x + row * norm.n + column(h));
     if constexpr (kAdd) residual[h] = load_pack<T, N>(norm.residual + row * norm.n + column(h));
   }
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h)
-    if (mine(h)) w[h] = load_pack<T, N>(norm.w + column(h));
 
   float squares = 0;
 #pragma unroll
@@ -74,6 +76,8 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
 template <class T, bool kAdd>
 __global__ void norm_reread(const Norm<T> norm) {
   __shared__ float scratch[kWarp];
+  let_next_begin();
+  wait_for_previous();
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * norm.n;
   float squares = 0;
   for (std::int64_t i = threadIdx.x; i < norm.n; i += blockDim.x) {
@@ -99,17 +103,17 @@ std::unique_ptr<BoundOp> make_norm(const char* name, const Norm<T>& norm) {
   LaunchShape shape{.grid = dim3(static_cast<unsigned>(norm.rows))};
   if (norm.n % kPackSize<T> != 0 || packs > kRowThreads * kHeld) {
     shape.block = dim3(kRowThreads);
-    return make_cuda_op(name, [=](cudaStream_t stream) { launch(norm_reread<T, kAdd>, shape, stream, norm); });
+    return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(norm_reread<T, kAdd>, shape, stream, norm); });
   }
   if (packs <= kShortRow) {
     if (packs <= kWarp)
       shape = row_shape(norm.rows, packs);
     else
       shape.block = dim3(static_cast<unsigned>(ceil_div(packs, kWarp) * kWarp));
-    return make_cuda_op(name, [=](cudaStream_t stream) { launch(norm_held<T, 1, kAdd>, shape, stream, norm); });
+    return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(norm_held<T, 1, kAdd>, shape, stream, norm); });
   }
   shape.block = dim3(static_cast<unsigned>(ceil_div(packs, kHeld * kWarp) * kWarp));
-  return make_cuda_op(name, [=](cudaStream_t stream) { launch(norm_held<T, kHeld, kAdd>, shape, stream, norm); });
+  return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(norm_held<T, kHeld, kAdd>, shape, stream, norm); });
 }
 
 // rms_norm and head_norm normalise runs of as many values as w has. `name` is a string literal.

@@ -30,6 +30,8 @@ constexpr int kMostThreads = 1024;  // of a block
 template <class X, class Y, int N>
 __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_constant__ QkvRopeStoreArgs<X, Y> args) {
   __shared__ float scratch[kWarp];
+  let_next_begin();
+  wait_for_previous();
   const HeadShape shape{static_cast<int>(args.head_dim), static_cast<int>(args.half)};
   const std::int64_t token = blockIdx.x;
   const std::int64_t row_head = static_cast<std::int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
@@ -90,7 +92,7 @@ Result<std::unique_ptr<BoundOp>> make_kernel(const QkvRopeStoreArgs<X, Y>& args,
       .grid = dim3(static_cast<unsigned>(args.num_tokens), static_cast<unsigned>(ceil_div(args.row_heads(), heads))),
       .block = dim3(threads, heads)};
   return make_cuda_op("qkv_rope_store",
-                      [=](cudaStream_t stream) { launch(qkv_rope_store<X, Y, N>, shape, stream, args); });
+                      [=](cudaStream_t stream) { launch_early(qkv_rope_store<X, Y, N>, shape, stream, args); });
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {

@@ -12,6 +12,7 @@
 
 #include "tessera/ops/attention_merge.cuh"
 #include "tessera/ops/cuda_attention_planner.h"
+#include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/flashinfer/kernels.h"
 
@@ -139,10 +140,12 @@ struct Fa2Kernel {
   static Status prepare() {
     return allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention (fa2)");
   }
-  static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, cudaStream_t stream) {
-    const dim3 grid(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads));
-    const dim3 threads(32, fi::get_num_warps_q(kTileRows), kWarpsKeys);
-    kKernel<<<grid, threads, kBytes, stream>>>(p);
+  // FlashInfer's kernel waits for those ahead in blocks that have work. Early: one has.
+  static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,
+                     cudaStream_t stream) {
+    const cuda::LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads)),
+                                  .block = dim3(32, fi::get_num_warps_q(kTileRows), kWarpsKeys)};
+    cuda::launch_with(kKernel, shape, kBytes, early && cuda::can_launch_early(), stream, p);
   }
 };
 
@@ -153,7 +156,7 @@ Result<std::unique_ptr<BoundOp>> make_fa2_extend(const CudaAttention& a, const C
   const Fa2Params<T> p = make_fa2_params<T, kHeadDim>(a, planner, planner.block_plan(a.shape));
   const std::int64_t blocks = most_tiles(a.num_rows * a.group(), a.max_requests(), kFa2TileRows);
   return make_cuda_op("attention (fa2)", [p, blocks, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
-    if (blocks > 0) Kernel::launch(p, blocks, kv_heads, stream);
+    if (blocks > 0) Kernel::launch(p, blocks, kv_heads, /*early=*/false, stream);
   });
 }
 
@@ -195,7 +198,7 @@ Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const C
   const cuda::MergeStates merge = make_merge(a, plan);
   const auto launches = [p, grid, merge, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
     if (grid.blocks == 0) return;
-    Kernel::launch(p, grid.blocks, kv_heads, stream);
+    Kernel::launch(p, grid.blocks, kv_heads, /*early=*/true, stream);
     if (grid.split) cuda::launch_merge_states<T, T>(merge, stream);
   };
   return make_cuda_op("attention (fa2)", launches, grid.split ? 1 : 0);
@@ -218,7 +221,7 @@ Result<std::unique_ptr<BoundOp>> make_fa2_single_rows(const CudaAttention& a, co
     const bool recording = is_recording(stream);
     const std::int64_t blocks = recording ? most_blocks : work->single_blocks;
     if (blocks == 0) return;
-    Kernel::launch(p, blocks, kv_heads, stream);
+    Kernel::launch(p, blocks, kv_heads, /*early=*/false, stream);
     cuda::MergeStates rows = merge;
     rows.rows = static_cast<int>(recording ? most_requests : work->single_requests);
     cuda::launch_merge_states<T, T>(rows, stream);
