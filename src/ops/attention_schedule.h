@@ -90,9 +90,9 @@ struct ChunkGrid {
   bool split;  // rows may be cut into chunks, which are merged; else block b is request b
 };
 
-// Of a decode step. Few requests are cut to fill the device. More of them are cut as far as one block for each and
-// those that run at once go, so that a long row is not left running alone at the end; where there are several for each
-// block that runs, the others fill that time, and nothing is cut.
+// Of a decode step. Few requests are cut to fill the device. From as many requests as blocks run at once, the grid has
+// a block for each request and as many again as run at once, so that a long row is cut and not left running alone at
+// the end. Where there are several requests for each block that runs, the others fill that time, and nothing is cut.
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
 // Of the requests of a single row in a step that has others beside them: always split. Never fewer blocks for more
 // requests.

@@ -50,7 +50,7 @@ CudaAttention describe(const BindArgs& args) {
                        .workspace = args.workspace.raw()};
 }
 
-// An extend step in two launches: requests of a single row, and tiles of the others. Most steps have but one of both.
+// An extend step in two launches: requests of a single row, and tiles of the others. Most steps need one of the two.
 class ExtendInTwo final : public BoundOp {
  public:
   ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work)

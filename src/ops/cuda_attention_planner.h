@@ -56,7 +56,8 @@ class CudaAttentionPlanner final : public AttentionPlanner {
 
   // kTessera for a shape that the plan's nodes do not have.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
-  // Device addresses, valid as long as the planner. Precondition: choice() is the kernel that reads them.
+  // Device addresses, valid as long as the planner. Precondition: choice() is the kernel that reads them, or for
+  // chunked_plan() there is extend_work().
   TilePlan tile_plan(const AttentionShape& shape) const;          // kFa3, extend
   BlockPlan block_plan(const AttentionShape& shape) const;        // kFa2, extend, and decode where deterministic
   ChunkedPlan chunked_plan(const AttentionShape& shape) const;    // kFa2, decode and single rows of extend

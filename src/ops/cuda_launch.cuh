@@ -54,10 +54,12 @@ __device__ inline std::int64_t item_of_thread() {
 __device__ inline std::int64_t item_step() { return static_cast<std::int64_t>(gridDim.y) * blockDim.x; }
 __device__ inline std::int64_t flat_item() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// A kernel that is launched with launch_early() begins with these two, in every block: its blocks are placed, and load
-// what depends on no other kernel, while the kernels ahead in the stream still run (CUDA's programmatic dependent
-// launch, on Hopper and newer). A block that returned without waiting could let the kernel end before those ahead of
-// it, and the next one would read what they have not written.
+// A kernel that is launched with launch_early() begins with these two: its blocks are placed while the kernels ahead in
+// the stream still run (CUDA's programmatic dependent launch, on Hopper and newer). Two rules: a block reads what a
+// kernel writes, and writes, only after it has waited; and of each launch at least one block waits, so that a kernel
+// never ends before those ahead of it, and the next one need wait for this one alone. Pointers are not __restrict__:
+// the compiler could begin their loads before the wait. What copies write may be read before it: a copy is never
+// overtaken.
 //
 // Lets the blocks of the next kernel be placed, where that one is launched early, as soon as all blocks of this one
 // are.

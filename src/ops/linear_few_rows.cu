@@ -21,10 +21,9 @@ struct Shape {
 };
 
 // A group of `split` warps takes one row of w and kRows rows of x; a lane's loads are N elements wide.
-// No kernel of a forward writes w, so that its loads may begin at any time.
 template <class T, int kRows, int N>
 __global__ void __launch_bounds__(kWarps* kWarp)
-    few_rows(const T* x, const T* __restrict__ w, const T* bias, const T* residual, T* y, Shape shape) {
+    few_rows(const T* x, const T* w, const T* bias, const T* residual, T* y, Shape shape) {
   __shared__ float partial[kWarps][kRows];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;

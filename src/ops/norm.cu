@@ -33,7 +33,7 @@ __device__ Pack<T, N> added(const Pack<T, N>& x, const Pack<T, N>& residual) {
 }
 
 // A row stays in the registers of blockDim.x threads, kHeld packs in each; a block has blockDim.y rows. All loads are
-// under way before the first is waited for, those of the weights before the kernels ahead have ended.
+// under way before the first is waited for.
 template <class T, int kHeld, bool kAdd>
 __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
   constexpr int N = kPackSize<T>;
@@ -45,9 +45,6 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
   Pack<T, N> residual[kHeld];
   Pack<T, N> w[kHeld];
   let_next_begin();
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h)
-    if (mine(h)) w[h] = load_pack<T, N>(norm.w + column(h));
   wait_for_previous();
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
@@ -55,6 +52,9 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
     held[h] = load_pack<T, N>(norm.x + row * norm.n + column(h));
     if constexpr (kAdd) residual[h] = load_pack<T, N>(norm.residual + row * norm.n + column(h));
   }
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h)
+    if (mine(h)) w[h] = load_pack<T, N>(norm.w + column(h));
 
   float squares = 0;
 #pragma unroll

@@ -58,9 +58,9 @@ struct TensorView {
 class BoundOp {
  public:
   virtual ~BoundOp() = default;
-  // Asynchronous on `stream`. Allocates nothing, synchronises nothing, reads no host data; but a planned operator may
-  // leave out launches for which the step's plan has no work. While the stream records it enqueues them all, because
-  // the graph is replayed with other plans.
+  // Asynchronous on `stream`. Allocates nothing, synchronises nothing, and reads no host data but what the last plan()
+  // of a planned operator left: launches for which that has no work may be left out. While the stream records all are
+  // enqueued, because the graph is replayed with other plans.
   virtual Status enqueue(Stream& stream) const = 0;
   KernelVariant variant() const { return {typeid(*this), choice()}; }
 

@@ -3,7 +3,7 @@
 //
 // Deterministic forwards run extend's kernel for decode too, so that a token's keys are always added up in one order.
 //
-// Grids depend on the bucket alone; blocks that a forward does not need find a 0 in `valid`.
+// Grids of recorded launches depend on the bucket alone; blocks that a forward does not need find a 0 in `valid`.
 #pragma once
 
 #include <flashinfer/attention/mask.cuh>
@@ -140,7 +140,8 @@ struct Fa2Kernel {
   static Status prepare() {
     return allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention (fa2)");
   }
-  // FlashInfer's kernel waits for those ahead in blocks that have work. Early: one has.
+  // FlashInfer's kernel waits for those ahead in blocks that have work, after it has read the plan's lists, which are
+  // copied. Precondition of `early`: one block has work, or what is computed is not used (a kernel that is warmed up).
   static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,
                      cudaStream_t stream) {
     const cuda::LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads)),
