@@ -154,10 +154,9 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   if (!table.graphs_enabled) return eager(batch, Reason::kGraphsDisabled);
   const bool is_decode = batch.tokens == batch.requests * table.decode_query_length;
   if (is_decode && table.decode_enabled) {
-    // More requests than decode graphs are for go through prefill graphs, whose cuts cost such a step little. Eager
-    // costs are of prefills: they say nothing of a decode.
+    // More requests than decode graphs are for go through prefill graphs, whose cuts cost such a step little.
     const bool above = !table.decode_sizes.empty() && batch.requests > table.decode_sizes.back() &&
-                       batch.requests > table.decode_to_come && table.prefill_enabled;
+                       batch.requests > table.decode_to_come && table.prefill_enabled && !table.prefill_sizes.empty();
     if (batch.all_rows_wanted && !above)
       return pick(batch, {RunnerKind::kDecode, batch.requests, table.decode_query_length, table.decode_sizes,
                           table.decode_to_come, table.decode_padding, nullptr});
@@ -165,8 +164,9 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   }
   if (!table.prefill_enabled)
     return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
+  // Measured costs are of prefills: they say nothing of a decode.
   return pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, table.prefill_sizes, table.prefill_to_come,
-                      /*padding=*/true, table.costs});
+                      /*padding=*/true, is_decode ? nullptr : table.costs});
 }
 
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table) {

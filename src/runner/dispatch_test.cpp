@@ -109,6 +109,7 @@ std::vector<Case> cases() {
       {decode(8), kOn, {kPrefill, 8, 0, kExactSize}},
       {decode(65), kOn, {kEager, 65, 0, kAboveLargestSize}},
       {decode(7), kDecodeOnly, {kEager, 7, 0, kAboveLargestSize}},
+      {decode(7), with_costs({}), {kEager, 7, 0, kAboveLargestSize}},
       {decode(2), kExactDecode, {RunnerKind::kDecode, 2, 0, kExactSize}},
       {decode(3), kExactDecode, {kEager, 3, 0, kPaddingDisabled}},
       {decode(7), kExactDecode, {kPrefill, 8, 1, kPaddedToSize}},
