@@ -55,7 +55,7 @@ struct EngineOptions {
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;        // 0: the model's
   std::int64_t chunked_prefill_size = 0;  // tokens of a forward; 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096
-  std::int64_t max_running_requests = 0;  // 0: 512 on a GPU of 80 GB, else 256
+  std::int64_t max_running_requests = 0;  // 0: 512 on a GPU of 80 GB or more, else 256
   std::int64_t max_queued_requests = 0;   // that wait for room; 0: any number
   std::int64_t max_total_tokens = 0;      // of the KV cache; 0: what memory allows
   std::int64_t page_size = 16;
