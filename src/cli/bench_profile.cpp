@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/write_file.h"
@@ -112,9 +113,14 @@ Status add_operators(const Stage& stage, std::vector<Call>& calls) {
   const Executable& executable = stage.runner.executable();
   const std::span<const CompiledPart> parts = executable.parts();
   for (std::size_t p = 0; p < parts.size(); ++p) {
+    std::string joined;  // the operators that one kernel runs with the next
     for (std::size_t i = 0; i < parts[p].program->instructions.size(); ++i) {
       const ir::Node& node = parts[p].program->instructions[i].call;
-      Call call{.name = node.op,
+      if (TRY(executable.runs_later(bucket, p, i))) {
+        joined += node.op + " + ";
+        continue;
+      }
+      Call call{.name = std::exchange(joined, "") + node.op,
                 .enqueue = [&executable, bucket, p, i] { return executable.run_instruction(bucket, p, i); }};
       call.args.set("runner", stage.runner.name()).set("size", stage.size).set("piece", parts[p].name);
       TRY(describe(stage, p, node, call.args));

@@ -1,5 +1,7 @@
 #include "tessera/compile/eager.h"
 
+#include "tessera/compile/joins.h"
+
 namespace tessera {
 namespace {
 
@@ -43,6 +45,7 @@ Result<Program> eager_program(const ir::Graph& piece, const ir::OpTable& ops, co
       case ir::Execution::kAllocate: break;  // the memory of values is planned, and nothing runs
     }
   }
+  add_joins(program, piece, kernels.joined());
   return program;
 }
 

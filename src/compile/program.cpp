@@ -30,7 +30,9 @@ Result<Views> views_of(const Program& program, const ir::Node& call, const ir::B
   Views views;
   const auto add = [&](std::vector<TensorView>& out, ir::ValueId id) -> Status {
     const DeviceAddress address = addresses.empty() ? DeviceAddress{} : addresses[id.index()];
-    out.push_back(TRY(make_view(program.value(id).type, bucket, address).with_context("%" + program.value(id).name)));
+    const ProgramValue& value = program.value(id);
+    out.push_back(TRY(make_view(value.type, bucket, address).with_context("%" + value.name)));
+    out.back().is_weight = value.kind == ir::ValueKind::kWeight;
     return ok_status();
   };
   for (const ir::ValueId id : call.operands) TRY(add(views.operands, id));
@@ -61,6 +63,7 @@ Status BoundProgram::enqueue(Stream& stream) const {
 }
 
 Status BoundProgram::enqueue_instruction(std::size_t instruction, Stream& stream) const {
+  if (ops_[instruction] == nullptr) return ok_status();
   Status status = ops_[instruction]->enqueue(stream);
   // A kernel that ignores the error of a call that capture forbids is found by the recording's own status.
   if (status.ok() && stream.recording()) status = stream.recording_status();
@@ -89,18 +92,67 @@ Result<std::size_t> Program::workspace_bytes(const ir::Bucket& bucket, Device& d
   return most;
 }
 
+Result<std::int64_t> Program::rows_of(const Instruction& instruction, const ir::Bucket& bucket) const {
+  if (instruction.call.operands.empty()) return 0;
+  return TRY(make_view(value(instruction.call.operands[0]).type, bucket, {})).rows();
+}
+
+namespace {
+
+// A kernel's arguments, with the views that they point to.
+struct Call {
+  const Instruction* instruction;
+  Views views;
+
+  BindArgs args(const BindTarget& target) const {
+    return {.node = instruction->call,
+            .operands = views.operands,
+            .results = views.results,
+            .workspace = target.workspace,
+            .device = target.device,
+            .context = target.context};
+  }
+};
+
+// The first of the first call's joins that serves the bucket, and how many instructions it runs; null where none does.
+struct Joined {
+  std::unique_ptr<BoundOp> op;
+  std::size_t instructions = 0;
+};
+Result<Joined> bind_joined(std::span<const Call> calls, std::int64_t rows, const BindTarget& target) {
+  for (const Join& join : calls[0].instruction->joins) {
+    if (rows > join.most_rows) continue;
+    std::vector<BindArgs> args;
+    for (const Call& call : calls.first(join.instructions)) args.push_back(call.args(target));
+    std::unique_ptr<BoundOp> op = TRY(join.bind(args).with_context(join.name));
+    if (op != nullptr) return Joined{std::move(op), join.instructions};
+  }
+  return Joined{};
+}
+
+}  // namespace
+
 Result<BoundProgram> Program::bind(const BindTarget& target) const {
-  std::vector<std::unique_ptr<BoundOp>> ops;
-  ops.reserve(instructions.size());
-  for (const Instruction& instruction : instructions) {
-    const Views views = TRY(views_of(*this, instruction.call, target.bucket, target.addresses));
-    const BindArgs args{.node = instruction.call,
-                        .operands = views.operands,
-                        .results = views.results,
-                        .workspace = target.workspace,
-                        .device = target.device,
-                        .context = target.context};
-    ops.push_back(TRY(instruction.kernel.bind(args).with_context(describe(*this, instruction, target.names))));
+  std::vector<Call> calls;
+  for (const Instruction& instruction : instructions)
+    calls.push_back({&instruction, TRY(views_of(*this, instruction.call, target.bucket, target.addresses))});
+
+  std::vector<std::unique_ptr<BoundOp>> ops(instructions.size());
+  for (std::size_t i = 0; i < instructions.size();) {
+    const Instruction& instruction = instructions[i];
+    const std::string where = describe(*this, instruction, target.names);
+    Joined joined;
+    if (!instruction.joins.empty()) {
+      const std::int64_t rows = TRY(rows_of(instruction, target.bucket));
+      joined = TRY(bind_joined(std::span(calls).subspan(i), rows, target).with_context(where));
+    }
+    if (joined.op != nullptr) {
+      i += joined.instructions;
+      ops[i - 1] = std::move(joined.op);
+    } else {
+      ops[i] = TRY(instruction.kernel.bind(calls[i].args(target)).with_context(where));
+      ++i;
+    }
   }
   return BoundProgram(*this, target.names, std::move(ops));
 }

@@ -39,12 +39,23 @@ struct InstructionKernel {
   std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};  // empty: no scratch
 };
 
+// A kernel that may run an instruction and those after it at once (JoinedKernelDef, ops/op.h).
+struct Join {
+  std::string name;
+  std::size_t instructions = 0;  // with the first
+  std::int64_t most_rows = 0;    // of the first instruction's first operand
+  std::function<Result<std::unique_ptr<BoundOp>>(std::span<const BindArgs> calls)> bind;  // null: it does not serve
+};
+
 struct Instruction {
   // Operator, attributes, operands and results, which are values of the program. No node of the graph has to be like
   // it: a compiler may invent the operator's name.
   ir::Node call;
   InstructionKernel kernel;
   std::vector<ir::Dim> grid{};  // blocks in x, y and z, where the compiler decides them; empty: binding does
+  // In order of preference; the first that serves a bucket runs there. Operands and results of all their instructions
+  // keep their memory until the last one, in buckets of at most `most_rows` rows.
+  std::vector<Join> joins{};
 };
 
 // Runs `call` by a registered kernel.
@@ -78,7 +89,8 @@ class BoundProgram {
   Status with_instruction(Status status, std::size_t instruction) const;
 
   std::size_t num_instructions() const { return ops_.size(); }
-  const BoundOp& op(std::size_t instruction) const { return *ops_[instruction]; }
+  // Null: a joined kernel runs it, with an instruction after it.
+  const BoundOp* op(std::size_t instruction) const { return ops_[instruction].get(); }
 
  private:
   const Program* program_;
@@ -92,6 +104,8 @@ struct Program {
 
   const ProgramValue& value(ir::ValueId id) const { return values[id.index()]; }
 
+  // Rows of the instruction's first operand; 0 where it has none.
+  Result<std::int64_t> rows_of(const Instruction& instruction, const ir::Bucket& bucket) const;
   // Scratch that any instruction needs for the bucket; they run one after another and share it.
   Result<std::size_t> workspace_bytes(const ir::Bucket& bucket, Device& device, const ForwardContext& context) const;
   // The program outlives what is bound and stays where it is.

@@ -46,6 +46,9 @@ Result<std::string> to_text(const Program& program, const ir::Bucket& bucket) {
     text += fmt::format("{}: {} by {}, {} bytes{}\n   {}\n", i, instruction.call.op, instruction.kernel.name,
                         TRY(bytes_of(program, instruction.call, bucket)), grid_text(instruction.grid),
                         ir::to_text(names, instruction.call));
+    for (const Join& join : instruction.joins)
+      text += fmt::format("   up to {} row{}: with the next {} by {}\n", join.most_rows, join.most_rows == 1 ? "" : "s",
+                          join.instructions - 1, join.name);
   }
   return text;
 }

@@ -1,5 +1,6 @@
 #include "tessera/ops/activation.h"
 
+#include "tessera/ops/cuda_activation.cuh"
 #include "tessera/ops/cuda_unary.cuh"
 
 namespace tessera {
@@ -7,21 +8,6 @@ namespace {
 
 using namespace cuda;
 
-// x · sigmoid(u). Past e^88 the quotient is 0, which is the limit.
-__device__ float times_sigmoid(float x, float u) { return __fdividef(x, 1.0f + expf(-u)); }
-
-struct Silu {
-  __device__ float operator()(float x) const { return times_sigmoid(x, x); }
-};
-struct GeluTanh {
-  // (1 + tanh(a)) / 2 = sigmoid(2a), which loses nothing for negative a.
-  __device__ float operator()(float x) const {
-    return times_sigmoid(x, 1.5957691216057308f * (x + 0.044715f * x * x * x));
-  }
-};
-struct GeluErf {
-  __device__ float operator()(float x) const { return 0.5f * x * erfcf(x * -0.70710678118654752f); }
-};
 struct Softcap {
   float cap;
   __device__ float operator()(float x) const { return cap * tanhf(x / cap); }

@@ -100,7 +100,10 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
     return bind_extend(kernel, attention, *planner);
   switch (kernel) {
     case AttentionKernel::kFa3: return flashinfer::bind_fa3(attention, *planner);
-    case AttentionKernel::kFa2: return flashinfer::bind_fa2(attention, *planner);
+    case AttentionKernel::kFa2:
+      if (!attention.deterministic && serves_decode_attention(attention))
+        return bind_decode_attention(attention, *planner);
+      return flashinfer::bind_fa2(attention, *planner);
     case AttentionKernel::kCudnn:
       return cudnn::bind_attention(attention, *planner, planner->cudnn_plans(), args.device);
     case AttentionKernel::kTessera: break;
@@ -179,26 +182,6 @@ AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shap
                    attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kExtend, compute_capability) &&
                    wanted != attention_kernel_name(AttentionKernel::kTessera);
   return fa2 ? AttentionKernel::kFa2 : AttentionKernel::kTessera;
-}
-
-Status allow_shared_memory(const void* kernel, std::size_t bytes, std::string_view name) {
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  if (error == cudaSuccess) return ok_status();
-  static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
-  return internal_error(fmt::format("{} needs {} bytes of shared memory: {}", name, bytes, cudaGetErrorString(error)));
-}
-
-Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size_t shared_bytes,
-                                      std::string_view name) {
-  TRY(allow_shared_memory(kernel, shared_bytes, name));
-  int blocks = 0;
-  const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes);
-  if (error != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    return internal_error(fmt::format("{}: {}", name, cudaGetErrorString(error)));
-  }
-  return std::max(blocks, 1);
 }
 
 const KernelDef kAttentionCuda{

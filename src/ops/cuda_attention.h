@@ -23,6 +23,7 @@
 #include "tessera/device/device.h"
 #include "tessera/ops/attention.h"
 #include "tessera/ops/attention_planner.h"
+#include "tessera/ops/cuda_shared_memory.h"
 #include "tessera/ops/op.h"
 
 namespace tessera {
@@ -67,12 +68,14 @@ struct CudaAttention {
   std::int64_t max_requests() const { return num_rows < metadata.max_requests ? num_rows : metadata.max_requests; }
 };
 
-// Allows a kernel `bytes` of dynamic shared memory, also above 48 KiB. `name` begins the error.
-Status allow_shared_memory(const void* kernel, std::size_t bytes, std::string_view name);
-// Blocks of a kernel that one multiprocessor of the current device runs at once, at least 1.
-Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size_t shared_bytes, std::string_view name);
+class CudaAttentionPlanner;
+// Our kernel for decode steps of few requests, over the plan of FA2's (decode_attention.cuh).
+bool serves_decode_attention(const CudaAttention& attention);
+// Precondition: it serves, and the planner chose kFa2 for decode.
+Result<std::unique_ptr<BoundOp>> bind_decode_attention(const CudaAttention& attention,
+                                                       const CudaAttentionPlanner& planner);
 
-// Our own kernel. `multiprocessors` of the device that it will run on.
+// Our own kernel for all. `multiprocessors` of the device that it will run on.
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors);
 Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors);
 

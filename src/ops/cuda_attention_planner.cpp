@@ -1,5 +1,6 @@
 #include "tessera/ops/cuda_attention_planner.h"
 
+#include <cuda_runtime.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -92,15 +93,18 @@ Result<std::size_t> CudaAttentionPlanner::lay_out_chunks(ShapePlan& plan, std::s
 void CudaAttentionPlanner::lay_out_partials() {
   std::size_t values = 0;
   std::size_t lse = 0;
+  std::size_t arrivals = 0;
   for (const ShapePlan& plan : shapes_) {
     if (!plan.has_chunks()) continue;
     const std::int64_t chunk_heads = plan.chunks.blocks * plan.shape.heads;
     values = std::max(values, aligned(static_cast<std::size_t>(chunk_heads * plan.shape.head_dim) *
                                       ir::dtype_size(plan.shape.dtype)));
-    lse = std::max(lse, static_cast<std::size_t>(chunk_heads) * sizeof(float));
+    lse = std::max(lse, aligned(static_cast<std::size_t>(chunk_heads) * sizeof(float)));
+    arrivals = std::max(arrivals, ints(limits_.max_requests * plan.shape.kv_heads));
   }
   partial_lse_offset_ = values;
-  partial_bytes_ = values + lse;
+  arrivals_offset_ = values + lse;
+  partial_bytes_ = arrivals_offset_ + arrivals;
 }
 
 std::size_t CudaAttentionPlanner::page_starts_bytes() const {
@@ -171,7 +175,18 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
   planner->list_offset_ = step.reserve(planner->list_bytes_);
   planner->page_starts_offset_ = step.reserve(planner->page_starts_bytes());
   planner->partials_ = TRY(device.allocate(planner->partial_bytes_, "attention of chunks"));
+  TRY(planner->clear_arrivals());
   return planner;
+}
+
+// Launches leave zeros behind.
+Status CudaAttentionPlanner::clear_arrivals() {
+  const std::size_t bytes = partial_bytes_ - arrivals_offset_;
+  if (bytes == 0) return ok_status();
+  const cudaError_t error = cudaMemset(partials_->data().raw() + arrivals_offset_, 0, bytes);
+  if (error == cudaSuccess) return ok_status();
+  static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
+  return internal_error(fmt::format("attention's planner: cudaMemset: {}", cudaGetErrorString(error)));
 }
 
 Result<std::int64_t> CudaAttentionPlanner::bytes_needed(Device& device, const PlanArgs& args) {
@@ -215,8 +230,6 @@ void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch&
   const BlockPlan list = plan.chunks.at(host());
   plan.work.single_blocks =
       plan_chunks(batch.query_lens, batch.kv_lens, plan.chunks.rows, grid, plan.shape.window, list);
-  const auto last = std::find(batch.query_lens.rbegin(), batch.query_lens.rend(), 1);
-  plan.work.single_requests = batch.query_lens.rend() - last;
   std::fill(list.valid + grid.blocks, list.valid + plan.chunks.blocks, std::uint8_t{0});
   step_->written(list_offset_ + plan.chunks.offset, plan.chunks.bytes());
 }
@@ -294,7 +307,8 @@ ChunkedPlan CudaAttentionPlanner::chunked_plan(const AttentionShape& shape) cons
   return {.blocks = plan.chunks.at(lists()),
           .limits = plan.limits,
           .partial_values = partials_->data().raw(),
-          .partial_lse = reinterpret_cast<float*>(partials_->data().raw() + partial_lse_offset_)};
+          .partial_lse = reinterpret_cast<float*>(partials_->data().raw() + partial_lse_offset_),
+          .arrivals = reinterpret_cast<std::int32_t*>(partials_->data().raw() + arrivals_offset_)};
 }
 
 }  // namespace tessera

@@ -25,9 +25,8 @@ struct TilePlan {
 
 // What the next extend forward leaves to do, on the host.
 struct ExtendWork {
-  bool tiles = false;                // for the kernel of requests with several rows
-  std::int64_t single_blocks = 0;    // of the launch for requests of a single row
-  std::int64_t single_requests = 0;  // the last of them is request single_requests - 1
+  bool tiles = false;              // for the kernel of requests with several rows
+  std::int64_t single_blocks = 0;  // of the launch for requests of a single row
 };
 
 // What a launch over chunks reads and writes beside its operands, in device memory.
@@ -36,6 +35,7 @@ struct ChunkedPlan {
   ChunkLimits limits;
   std::byte* partial_values;  // X[blocks, heads, head_dim]: of each chunk, where rows are split
   float* partial_lse;         // [blocks, heads]: log2 of each chunk's Σ exp
+  std::int32_t* arrivals;     // [max_requests, kv_heads]: 0 between launches
 };
 
 // What cuDNN reads in place of attention's metadata, in device memory: padding has lengths of zero.
@@ -111,6 +111,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   static Result<std::unique_ptr<CudaAttentionPlanner>> decide(Device& device, const PlanArgs& args);
   Result<std::size_t> lay_out(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void lay_out_partials();
+  Status clear_arrivals();
   std::size_t page_starts_bytes() const;
   void write_page_starts();
   Status check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const;
@@ -130,6 +131,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::size_t list_bytes_ = 0;
   std::size_t partial_bytes_ = 0;
   std::size_t partial_lse_offset_ = 0;
+  std::size_t arrivals_offset_ = 0;
   std::unique_ptr<Allocation> partials_;
   std::size_t page_starts_offset_ = 0;  // in the step buffer
   bool page_starts_written_ = false;

@@ -24,13 +24,15 @@ namespace tessera {
 namespace {
 
 const KernelTable& cuda_kernels() {
-  static const KernelTable table({
-      kAllGatherCuda,    kAllReduceCuda,  kAddCuda,       kAddRmsNormCuda, kArgmaxCuda,      kAttentionCuda,
-      kCastCuda,         kCopyCuda,       kEmbeddingCuda, kGatherRowsCuda, kGeluCuda,        kGeluMulCuda,
-      kHeadNormCuda,     kKvStoreCuda,    kLinearCuda,    kLogitEditsCuda, kLogSoftmaxCuda,  kMulCuda,
-      kQkvRopeStoreCuda, kResolveIdsCuda, kRmsNormCuda,   kRotaryCuda,     kRotaryTableCuda, kSampleCuda,
-      kScaleCuda,        kSiluCuda,       kSiluMulCuda,   kSoftcapCuda,    kSplitCuda,       kTopLogprobsCuda,
-  });
+  static const KernelTable table(
+      {
+          kAllGatherCuda,    kAllReduceCuda,  kAddCuda,       kAddRmsNormCuda, kArgmaxCuda,      kAttentionCuda,
+          kCastCuda,         kCopyCuda,       kEmbeddingCuda, kGatherRowsCuda, kGeluCuda,        kGeluMulCuda,
+          kHeadNormCuda,     kKvStoreCuda,    kLinearCuda,    kLogitEditsCuda, kLogSoftmaxCuda,  kMulCuda,
+          kQkvRopeStoreCuda, kResolveIdsCuda, kRmsNormCuda,   kRotaryCuda,     kRotaryTableCuda, kSampleCuda,
+          kScaleCuda,        kSiluCuda,       kSiluMulCuda,   kSoftcapCuda,    kSplitCuda,       kTopLogprobsCuda,
+      },
+      joined_linear_kernels());
   return table;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "tessera/base/status.h"
 #include "tessera/ir/type.h"
@@ -55,6 +56,14 @@ inline constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
 template <class T, int N>
 __device__ inline Pack<T, N> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+// Of what another block of the same launch has written.
+template <class T, int N>
+__device__ inline Pack<T, N> load_pack_from_l2(const T* from) {
+  using Word = std::conditional_t<sizeof(T) * N == 16, uint4, std::conditional_t<sizeof(T) * N == 8, uint2, unsigned>>;
+  static_assert(sizeof(Word) == sizeof(Pack<T, N>));
+  const Word word = __ldcg(reinterpret_cast<const Word*>(from));
+  return reinterpret_cast<const Pack<T, N>&>(word);
 }
 template <class T, int N>
 __device__ inline void store_pack(T* to, const Pack<T, N>& values) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/ops/linear_problem.h"
@@ -18,6 +19,15 @@ class Json;  // nvcc's front end cannot compile base/json.h
 // speed of memory: what a decode of few requests is bound by. Takes any sizes; a row's bits do not depend on the number
 // of rows.
 Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const LinearProblem& problem);
+
+// Whether the streamed kernel serves the linear and is the fastest: up to 8 rows of a 16-bit type, 16 of a small
+// matrix, with whole tiles of w, which is a weight, on Hopper; not in deterministic forwards.
+bool can_stream(const BindArgs& args);
+// Asks for weights before the kernels ahead have ended (linear_streamed.cuh). Sums have one order for all row counts.
+// Precondition: can_stream().
+Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
+// The same kernel with the gate after the linear.
+const std::vector<JoinedKernelDef>& joined_linear_kernels();
 
 // The workspace that NVIDIA recommends for cuBLASLt on Hopper, for its split-k and stream-k kernels.
 inline constexpr std::size_t kCublasLtWorkspaceBytes = std::size_t{32} << 20;

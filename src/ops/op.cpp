@@ -7,8 +7,11 @@
 
 namespace tessera {
 
-KernelTable::KernelTable(std::vector<KernelDef> kernels) : kernels_(std::move(kernels)) {
+KernelTable::KernelTable(std::vector<KernelDef> kernels, std::vector<JoinedKernelDef> joined)
+    : kernels_(std::move(kernels)), joined_(std::move(joined)) {
   std::sort(kernels_.begin(), kernels_.end(), [](const KernelDef& a, const KernelDef& b) { return a.op < b.op; });
+  std::stable_sort(joined_.begin(), joined_.end(),
+                   [](const JoinedKernelDef& a, const JoinedKernelDef& b) { return a.num_ops() > b.num_ops(); });
 }
 
 const KernelDef* KernelTable::find(std::string_view op) const {
@@ -27,7 +30,9 @@ KernelTable KernelTable::with(const KernelDef& kernel) const {
   std::vector<KernelDef> kernels = kernels_;
   std::erase_if(kernels, [&](const KernelDef& known) { return known.op == kernel.op; });
   kernels.push_back(kernel);
-  return KernelTable(std::move(kernels));
+  std::vector<JoinedKernelDef> joined = joined_;
+  std::erase_if(joined, [&](const JoinedKernelDef& known) { return std::ranges::count(known.ops, kernel.op) > 0; });
+  return KernelTable(std::move(kernels), std::move(joined));
 }
 
 }  // namespace tessera

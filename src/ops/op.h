@@ -36,6 +36,7 @@ struct TensorView {
   ir::DType dtype = ir::DType::kFloat32;
   std::int32_t rank = 0;
   std::array<std::int64_t, kMaxRank> dims{};
+  bool is_weight = false;  // no kernel writes it, so that a kernel may read it before those ahead of it have ended
 
   std::int64_t dim(int i) const { return dims[static_cast<std::size_t>(i)]; }
   std::int64_t elements() const {
@@ -95,18 +96,38 @@ struct KernelDef {
   const OpPlanner* planner = nullptr;
 };
 
+// One kernel for up to three neighbouring operators, for sizes at which launching each of them costs more than what it
+// computes. It takes the place of their own kernels and gives the same result up to the order of sums. Of an operator
+// but the last, the first result is read by the next one alone, as its first operand, and is not written.
+struct JoinedKernelDef {
+  std::array<std::string_view, 3> ops;  // in order; empty after the last
+  std::string_view name;
+  std::int64_t most_rows = 0;  // of the first operator's first operand
+  // Null where it does not serve these sizes, types or attributes, or where deterministic kernels are asked for.
+  // `calls` has an entry for each operator. An operand of any of them does not share memory with a result of any.
+  Result<std::unique_ptr<BoundOp>> (*bind)(std::span<const BindArgs> calls) = nullptr;
+
+  std::size_t num_ops() const {
+    std::size_t n = 0;
+    while (n < ops.size() && !ops[n].empty()) ++n;
+    return n;
+  }
+};
+
 // The kernels of one device.
 class KernelTable {
  public:
-  explicit KernelTable(std::vector<KernelDef> kernels);
+  explicit KernelTable(std::vector<KernelDef> kernels, std::vector<JoinedKernelDef> joined = {});
   // Error naming operator and device where there is none.
   Result<const KernelDef*> get(std::string_view op) const;
   const KernelDef* find(std::string_view op) const;  // null where there is none
-  // The same with `kernel` for its operator.
+  std::span<const JoinedKernelDef> joined() const { return joined_; }
+  // The same with `kernel` for its operator, and without the joined kernels that stand for that operator.
   KernelTable with(const KernelDef& kernel) const;
 
  private:
-  std::vector<KernelDef> kernels_;  // sorted by op
+  std::vector<KernelDef> kernels_;       // sorted by op
+  std::vector<JoinedKernelDef> joined_;  // those of more operators first
 };
 
 }  // namespace tessera

@@ -35,7 +35,8 @@ Result<std::unique_ptr<BoundForward>> BoundForward::bind(const CompiledForward& 
 void BoundForward::add_kernels(std::size_t part, std::vector<Step>& steps) const {
   const BoundProgram& program = programs_[part];
   for (std::size_t i = 0; i < program.num_instructions(); ++i)
-    steps.push_back({nullptr, &program.op(i), static_cast<std::int32_t>(part), static_cast<std::int32_t>(i)});
+    if (const BoundOp* op = program.op(i); op != nullptr)
+      steps.push_back({nullptr, op, static_cast<std::int32_t>(part), static_cast<std::int32_t>(i)});
 }
 
 std::string BoundForward::place(std::size_t part) const {

@@ -177,6 +177,11 @@ Status Executable::run_instruction(const ir::Bucket& bucket, std::size_t part, s
   return forward->program(part).enqueue_instruction(instruction, env_.stream);
 }
 
+Result<bool> Executable::runs_later(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const {
+  const BoundForward* const forward = TRY(find(bucket));
+  return forward->program(part).op(instruction) == nullptr;
+}
+
 Status Executable::replay_part(const ir::Bucket& bucket, std::size_t part) const {
   const BoundForward* const forward = TRY(find(bucket));
   return forward->replay_part(part, env_.stream);

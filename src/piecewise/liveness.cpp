@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tessera {
 namespace {
 
@@ -17,6 +19,25 @@ void use(const CompiledForward& forward, std::int32_t slot, std::int32_t step, L
   live.ranges[static_cast<std::size_t>(range)].last = step;
 }
 
+// What the instructions of a join use, they use until its last.
+void extend(const CompiledForward& forward, const CompiledPart& part, std::size_t first, std::int32_t step,
+            Liveness& live) {
+  const std::vector<Instruction>& instructions = part.program->instructions;
+  for (const Join& join : instructions[first].joins) {
+    const auto last = step + static_cast<std::int32_t>(join.instructions) - 1;
+    const auto use_until_last = [&](ir::ValueId id) {
+      const std::int32_t owner = forward.memory_of[static_cast<std::size_t>(part.slots[id.index()])];
+      const std::int32_t range = live.range_of_slot[static_cast<std::size_t>(owner)];
+      if (range >= 0)
+        live.extensions.push_back({range, last, part.program.get(), &instructions[first], join.most_rows});
+    };
+    for (std::size_t i = first; i < first + join.instructions; ++i) {
+      std::ranges::for_each(instructions[i].call.operands, use_until_last);
+      std::ranges::for_each(instructions[i].call.results, use_until_last);
+    }
+  }
+}
+
 }  // namespace
 
 Result<Liveness> analyze_liveness(const CompiledForward& forward) {
@@ -30,6 +51,9 @@ Result<Liveness> analyze_liveness(const CompiledForward& forward) {
       ++step;
     }
   }
+  step = 0;
+  for (const CompiledPart& part : forward.parts)
+    for (std::size_t i = 0; i < part.program->instructions.size(); ++i) extend(forward, part, i, step++, live);
   for (std::size_t s = 0; s < live.range_of_slot.size(); ++s)
     live.range_of_slot[s] = live.range_of_slot[static_cast<std::size_t>(forward.memory_of[s])];
   for (const std::int32_t output : forward.outputs) {
@@ -49,6 +73,11 @@ Result<std::vector<LiveRange>> live_ranges(const CompiledForward& forward, const
   for (const Liveness::Range& r : liveness.ranges) {
     const std::int64_t bytes = TRY(ir::size_bytes(forward.slots[static_cast<std::size_t>(r.slot)].type, bucket));
     ranges.push_back({.bytes = bytes, .first = r.first, .last = r.last});
+  }
+  for (const Liveness::Extension& e : liveness.extensions) {
+    if (TRY(e.program->rows_of(*e.instruction, bucket)) > e.most_rows) continue;
+    LiveRange& range = ranges[static_cast<std::size_t>(e.range)];
+    range.last = std::max(range.last, e.step);
   }
   for (std::size_t i = 0; i < output_offsets.size(); ++i) {
     const std::int32_t range = liveness.range_of_slot[static_cast<std::size_t>(forward.outputs[i])];

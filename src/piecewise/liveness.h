@@ -20,7 +20,17 @@ struct Liveness {
     std::int32_t first;  // step that first writes it; steps count instructions through all parts
     std::int32_t last;   // step that uses it last; one past the last step for outputs
   };
+  // A joined kernel reads and writes at its last instruction what its others do: there the range lasts until `step` in
+  // buckets in which `instruction` of `program` has at most `most_rows` rows.
+  struct Extension {
+    std::int32_t range;
+    std::int32_t step;
+    const Program* program;
+    const Instruction* instruction;
+    std::int64_t most_rows;
+  };
   std::vector<Range> ranges;
+  std::vector<Extension> extensions;
   std::vector<std::int32_t> range_of_slot;  // [slots]: index into ranges; -1: from outside, or used by no instruction
 };
 

@@ -147,6 +147,25 @@ TEST(LiveRanges, HaveTheBucketsBytesAndTheFixedPlacesOfOutputs) {
   EXPECT_EQ(fixed[1].last, live.ranges[1].last);
 }
 
+// A kernel that runs %a and %b at once reads %x's neighbour %y when it writes %b, which must not lie there.
+TEST(LiveRanges, WhatAJoinedKernelUsesLastsUntilItsEnd) {
+  CompiledForward forward = forward_of(R"(graph @g {
+    input %x: f32[T, 4] weight %w: f32[4, 4]
+    %y = linear(%x, %w)
+    %a = linear(%y, %w)
+    %b = linear(%a, %w)
+    return %b })");
+  EXPECT_EQ(ranges_of(forward), "y 0-1, a 1-2, b 2-3");
+  Program& program = const_cast<Program&>(*forward.parts[0].program);
+  program.instructions[1].joins.push_back({.name = "both", .instructions = 2, .most_rows = 2, .bind = {}});
+  const Liveness live = *analyze_liveness(forward);
+  const std::vector<LiveRange> joined = *live_ranges(forward, live, tokens(2), {});
+  EXPECT_EQ(joined[0].last, 2);
+  EXPECT_EQ(joined[1].last, 2);
+  EXPECT_EQ(joined[2].last, 3);
+  EXPECT_EQ((*live_ranges(forward, live, tokens(3), {}))[0].last, 1) << "it serves two rows at most";
+}
+
 TEST(LiveRanges, SizesThatDoNotDivideAreAnError) {
   const CompiledForward forward =
       forward_of("graph @g { input %x: f32[T/2, 4] %y = scale(%x) {factor = 2.0} return %y }");

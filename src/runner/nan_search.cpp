@@ -66,6 +66,7 @@ Result<std::string> NanSearch::first_step(const Forward& forward) {
   for (std::size_t p = 0; p < forward.executable.parts().size(); ++p) {
     const CompiledPart& part = forward.executable.parts()[p];
     for (std::size_t i = 0; i < part.program->instructions.size(); ++i) {
+      if (TRY(forward.executable.runs_later(forward.bucket, p, i))) continue;
       TRY(forward.executable.run_instruction(forward.bucket, p, i));
       const ir::Node& call = part.program->instructions[i].call;
       for (const ir::ValueId id : written_by(*part.program, call)) {

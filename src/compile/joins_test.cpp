@@ -1,0 +1,139 @@
+// Catches: a joined kernel that runs where one of its operators' results is needed elsewhere, or where it does not
+// serve the rows; operators that run beside it as well, or not at all; and the wrong one of several.
+#include "tessera/compile/joins.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/compile/eager.h"
+#include "tessera/compile/program_text.h"
+#include "tessera/compile/value_memory_test_util.h"
+#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/ops/built_in_ops.h"
+#include "tessera/ops/cpu_op.h"
+#include "tessera/ops/elementwise.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::parse;
+using testing::tokens;
+using testing::ValueMemory;
+
+// factor · x + r, plus `extra`, by which it is told from the operators' own kernels.
+Result<std::unique_ptr<BoundOp>> bind_scale_add(std::span<const BindArgs> calls, float extra) {
+  const float* x = calls[0].operands[0].as<float>();
+  const float* r = calls[1].operands[1].as<float>();
+  float* y = calls[1].results[0].as<float>();
+  const std::int64_t n = calls[1].results[0].elements();
+  const auto factor = static_cast<float>(calls[0].node.attribute_or("factor", 1.0));
+  return make_cpu_op("scale and add", [=] {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = factor * x[i] + r[i] + extra;
+  });
+}
+
+constexpr JoinedKernelDef kScaleAdd{
+    .ops = {"scale", "add"}, .name = "two at once", .most_rows = 2, .bind = [](std::span<const BindArgs> calls) {
+      return bind_scale_add(calls, 1000);
+    }};
+constexpr JoinedKernelDef kNever{
+    .ops = {"scale", "add"}, .name = "never", .most_rows = 64, .bind = [](std::span<const BindArgs>) {
+      return Result<std::unique_ptr<BoundOp>>(std::unique_ptr<BoundOp>());
+    }};
+
+KernelTable table(std::vector<JoinedKernelDef> joined) {
+  return KernelTable({kScaleCpu, kAddCpu, kMulCpu}, std::move(joined));
+}
+
+constexpr const char* kText = R"(graph @g {
+  input %x: f32[T, 2]
+  input %r: f32[T, 2]
+  %y: f32[T, 2] = scale(%x) {factor = 2.0}
+  %z: f32[T, 2] = add(%y, %r)
+  return %z
+})";
+
+class JoinsTest : public ::testing::Test {
+ protected:
+  Program compile(std::string_view text, const KernelTable& kernels) {
+    return *eager_program(parse(text, built_in_ops()), built_in_ops(), kernels);
+  }
+  // z of kText for x = 1 and r = 10 everywhere, and whether y was written.
+  std::vector<float> run(const KernelTable& kernels, std::int64_t rows, bool* wrote_y) {
+    const Program program = compile(kText, kernels);
+    ValueMemory values(*device_, *stream_, program, tokens(rows));
+    values.write("x", std::vector<float>(static_cast<std::size_t>(rows) * 2, 1));
+    values.write("r", std::vector<float>(static_cast<std::size_t>(rows) * 2, 10));
+    const BoundProgram bound = *program.bind(values.target(tokens(rows), context_));
+    EXPECT_TRUE(bound.enqueue(*stream_).ok());
+    *wrote_y = !std::isnan(values.read("y")[0]);
+    EXPECT_EQ(bound.op(0) != nullptr, *wrote_y);
+    EXPECT_NE(bound.op(1), nullptr);
+    return values.read("z");
+  }
+  std::vector<Join> joins_of(const char* text) { return compile(text, table({kScaleAdd})).instructions[0].joins; }
+
+  std::unique_ptr<CpuDevice> device_ = CpuDevice::create({.threads = 1}).value();
+  std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
+  ForwardContext context_;
+};
+
+TEST_F(JoinsTest, RunInPlaceOfTheirOperatorsUpToTheirRows) {
+  bool wrote_y = true;
+  EXPECT_THAT(run(table({kScaleAdd}), 2, &wrote_y), Each(1012));
+  EXPECT_FALSE(wrote_y);
+  EXPECT_THAT(run(table({kScaleAdd}), 3, &wrote_y), Each(12));
+  EXPECT_TRUE(wrote_y);
+}
+
+TEST_F(JoinsTest, TheNextOneRunsWhereOneDoesNotServe) {
+  bool wrote_y = true;
+  EXPECT_THAT(run(table({kNever, kScaleAdd}), 1, &wrote_y), Each(1012));
+  EXPECT_FALSE(wrote_y);
+  EXPECT_THAT(run(table({kNever}), 1, &wrote_y), Each(12));
+  EXPECT_TRUE(wrote_y);
+}
+
+TEST_F(JoinsTest, ALongerOneIsPreferred) {
+  constexpr JoinedKernelDef kThree{
+      .ops = {"scale", "add", "scale"}, .name = "three at once", .most_rows = 4, .bind = [](std::span<const BindArgs>) {
+        return Result<std::unique_ptr<BoundOp>>(std::unique_ptr<BoundOp>());
+      }};
+  const Program program = compile(R"(graph @g {
+    input %x: f32[T, 2]
+    %y = scale(%x) {factor = 2.0}
+    %z = add(%y, %x)
+    %a = scale(%z) {factor = 2.0}
+    return %a })",
+                                  table({kScaleAdd, kThree}));
+  ASSERT_EQ(program.instructions[0].joins.size(), 2u);
+  EXPECT_EQ(program.instructions[0].joins[0].name, "three at once");
+  EXPECT_THAT(program.instructions[1].joins, IsEmpty());
+  EXPECT_THAT(*to_text(program, tokens(1)), HasSubstr("up to 4 rows: with the next 2 by three at once"));
+}
+
+TEST_F(JoinsTest, ResultsThatAreNeededElsewhereAreNotJoined) {
+  EXPECT_EQ(joins_of(kText).size(), 1u);
+  // An output, read twice, read by a view, read as the second operand, and with an operator between.
+  for (const char* text :
+       {R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %x) return %z, %y })",
+        R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %y) return %z })",
+        R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %x)
+                              %v: f32[2*T] = reshape(%y) {shape = "2*T"} return %z, %v })",
+        R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%x, %y) return %z })",
+        R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %m = mul(%x, %x)
+                              %z = add(%y, %m) return %z })"})
+    EXPECT_THAT(joins_of(text), IsEmpty()) << text;
+}
+
+TEST_F(JoinsTest, AnotherKernelForAnOperatorIsNotPassedOver) {
+  EXPECT_EQ(table({kScaleAdd}).with(kMulCpu).joined().size(), 1u);
+  EXPECT_EQ(table({kScaleAdd}).with(kAddCpu).joined().size(), 0u);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,24 @@
+// The activations of gated layers (activation.h).
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace tessera::cuda {
+
+// x · sigmoid(u). Past e^88 the quotient is 0, which is the limit.
+__device__ inline float times_sigmoid(float x, float u) { return __fdividef(x, 1.0f + expf(-u)); }
+
+struct Silu {
+  __device__ float operator()(float x) const { return times_sigmoid(x, x); }
+};
+struct GeluTanh {
+  // (1 + tanh(a)) / 2 = sigmoid(2a), which loses nothing for negative a.
+  __device__ float operator()(float x) const {
+    return times_sigmoid(x, 1.5957691216057308f * (x + 0.044715f * x * x * x));
+  }
+};
+struct GeluErf {
+  __device__ float operator()(float x) const { return 0.5f * x * erfcf(x * -0.70710678118654752f); }
+};
+
+}  // namespace tessera::cuda

@@ -1,0 +1,30 @@
+#include "tessera/ops/cuda_shared_memory.h"
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tessera {
+
+Status allow_shared_memory(const void* kernel, std::size_t bytes, std::string_view name) {
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (error == cudaSuccess) return ok_status();
+  static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
+  return internal_error(fmt::format("{} needs {} bytes of shared memory: {}", name, bytes, cudaGetErrorString(error)));
+}
+
+Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size_t shared_bytes,
+                                      std::string_view name) {
+  TRY(allow_shared_memory(kernel, shared_bytes, name));
+  int blocks = 0;
+  const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes);
+  if (error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return internal_error(fmt::format("{}: {}", name, cudaGetErrorString(error)));
+  }
+  return std::max(blocks, 1);
+}
+
+}  // namespace tessera

@@ -1,0 +1,217 @@
+// Catches: a joined kernel that computes something else than its operators do one by one, at any number of rows, tail
+// of columns, type or attribute; results that change from run to run; and kernels that begin before the one ahead has
+// ended and do not wait for it.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tessera/ops/built_in_ops.h"
+#include "tessera/ops/op_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ir::DType;
+using testing::HostTensor;
+using testing::on_cuda;
+using testing::random_tensor;
+using testing::test_device;
+using testing::test_devices;
+
+const KernelTable& kernels() { return **test_devices().kernels(test_device().properties().type); }
+
+struct Size {
+  std::int64_t rows;
+  std::int64_t in;   // of the linear
+  std::int64_t out;  // of the linear
+};
+
+// A chain of operators on the device, each with memory of its own.
+class Chain {
+ public:
+  Chain(const JoinedKernelDef& joined, DType dtype, Size size, bool bias)
+      : stream_(*test_device().create_stream("test")) {
+    std::uint32_t seed = 1;
+    const auto tensor = [&](std::vector<std::int64_t> dims, double most) {
+      return random_tensor(dtype, std::move(dims), seed++, -most, most);
+    };
+    calls_.reserve(joined.num_ops());
+    TensorView input = place(tensor({size.rows, size.in}, 1));
+    for (std::size_t i = 0; i < joined.num_ops(); ++i) {
+      const ir::OpDecl& decl = **built_in_ops().get(joined.ops[i]);
+      std::vector<TensorView> operands{input};
+      ir::Attributes attributes;
+      if (decl.name == "linear") {
+        operands.push_back(weight(tensor({size.out, size.in}, 0.1)));
+        if (bias) operands.push_back(weight(tensor({size.out}, 1)));
+        attributes = {{"bias", bias}};
+      } else if (decl.name == "gelu_mul") {
+        attributes = {{"tanh", bias}};
+      }
+      add_call(decl, std::move(operands), std::move(attributes));
+      input = calls_.back().results[0];
+    }
+  }
+
+  // The last result, of all operators by their own kernels, or of the joined one; nothing where that does not serve.
+  Result<HostTensor> run_each() {
+    for (Call& call : calls_) {
+      const KernelDef* kernel = TRY(kernels().get(call.node.op));
+      std::unique_ptr<Allocation> workspace;
+      BindArgs args = call.args(context_);
+      if (kernel->workspace_bytes != nullptr) {
+        workspace = TRY(test_device().allocate(TRY(kernel->workspace_bytes(args)), "workspace"));
+        args.workspace = workspace->data();
+      }
+      const std::unique_ptr<BoundOp> op = TRY(kernel->bind(args));
+      TRY(op->enqueue(*stream_));
+      TRY(stream_->synchronize());
+    }
+    return last_result();
+  }
+  Result<std::optional<HostTensor>> run_joined(const JoinedKernelDef& joined) {
+    TRY(poison());
+    std::vector<BindArgs> args;
+    for (const Call& call : calls_) args.push_back(call.args(context_));
+    const std::unique_ptr<BoundOp> op = TRY(joined.bind(args));
+    if (op == nullptr) return std::optional<HostTensor>();
+    TRY(op->enqueue(*stream_));
+    return std::optional(TRY(last_result()));
+  }
+
+ private:
+  struct Call {
+    ir::Node node;
+    std::vector<TensorView> operands;
+    std::vector<TensorView> results;
+    BindArgs args(const ForwardContext& context) const { return {node, operands, results, {}, test_device(), context}; }
+  };
+
+  TensorView place(const HostTensor& tensor) {
+    memory_.push_back(*test_device().allocate(tensor.bytes.size(), "test tensor"));
+    EXPECT_TRUE(stream_->upload(memory_.back()->data(), tensor.bytes.data(), tensor.bytes.size()).ok());
+    return tensor.view(memory_.back()->data());
+  }
+  TensorView weight(const HostTensor& tensor) {
+    TensorView view = place(tensor);
+    view.is_weight = true;
+    return view;
+  }
+  void add_call(const ir::OpDecl& decl, std::vector<TensorView> operands, ir::Attributes attributes) {
+    Call call{testing::make_node(decl, operands.size(), std::move(attributes)), std::move(operands), {}};
+    std::vector<ir::Type> types;
+    for (const TensorView& view : call.operands)
+      types.push_back({view.dtype, ir::Shape(view.dims.begin(), view.dims.begin() + view.rank)});
+    const std::vector<ir::Type> inferred = *decl.infer({types, call.node});
+    for (const ir::Type& type : inferred) {
+      host_.push_back(testing::poisoned_tensor(type.dtype, *ir::evaluate(type.shape, {})));
+      call.results.push_back(place(host_.back()));
+    }
+    calls_.push_back(std::move(call));
+  }
+  Status poison() {
+    for (const Call& call : calls_)
+      for (const TensorView& result : call.results)
+        TRY(stream_->fill(result.data, 0xff, static_cast<std::size_t>(result.bytes())));
+    return ok_status();
+  }
+  Result<HostTensor> last_result() {
+    const TensorView& view = calls_.back().results[0];
+    HostTensor tensor = testing::poisoned_tensor(
+        view.dtype, std::vector<std::int64_t>(view.dims.begin(), view.dims.begin() + view.rank));
+    TRY(stream_->download(tensor.bytes.data(), view.data, tensor.bytes.size()));
+    TRY(stream_->synchronize());
+    return tensor;
+  }
+
+  ForwardContext context_;
+  std::vector<std::unique_ptr<Allocation>> memory_;
+  std::vector<HostTensor> host_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<Call> calls_;
+};
+
+std::string name_of(const JoinedKernelDef& joined) {
+  std::string name;
+  for (std::size_t i = 0; i < joined.num_ops(); ++i) name += (i > 0 ? " + " : "") + std::string(joined.ops[i]);
+  return name;
+}
+
+TEST(JoinedKernels, EqualTheirOperators) {
+  if (kernels().joined().empty()) GTEST_SKIP() << "this device has no joined kernels";
+  for (const JoinedKernelDef& joined : kernels().joined()) {
+    int served = 0;
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      for (const Size size :
+           {Size{1, 256, 32}, Size{2, 1024, 64}, Size{3, 1280, 96}, Size{5, 4096, 32}, Size{8, 2048, 4096},
+            Size{9, 1024, 64}, Size{16, 1024, 6144}, Size{4, 4096, 512}, Size{1, 8192, 128}}) {
+        const bool bias = size.rows % 2 == 1;
+        Chain chain(joined, dtype, size, bias);
+        const Result<std::optional<HostTensor>> actual = chain.run_joined(joined);
+        ASSERT_TRUE(actual.ok()) << actual.status().to_string();
+        if (!actual->has_value()) continue;
+        ++served;
+        const Result<std::optional<HostTensor>> again = chain.run_joined(joined);
+        const Result<HostTensor> expected = chain.run_each();
+        ASSERT_TRUE(expected.ok()) << expected.status().to_string();
+        EXPECT_EQ((**actual).bytes, (**again).bytes) << "a second run gives other bits";
+        // Sums in another order may round a gate the other way.
+        testing::Tolerance allowed = testing::tolerance(dtype, 4);
+        allowed.absolute = dtype == DType::kBFloat16 ? 0.03 : 0.004;
+        testing::expect_close(**actual, expected->values(), allowed,
+                              name_of(joined) + " of " + std::to_string(size.rows) + " rows, k " +
+                                  std::to_string(size.in) + ", n " + std::to_string(size.out));
+      }
+    }
+    EXPECT_GT(served, 4) << name_of(joined);
+  }
+}
+
+// Each product reads what the one ahead wrote, and the products are short: without the wait they would overlap.
+TEST(JoinedKernels, DependentLaunchesWaitForOneAnother) {
+  if (!on_cuda()) GTEST_SKIP() << "launches of this device do not overlap";
+  constexpr std::int64_t kWidth = 1024;
+  constexpr int kLaunches = 64;
+  const KernelDef& linear = **kernels().get("linear");
+  Device& device = test_device();
+  const std::unique_ptr<Stream> stream = *device.create_stream("test");
+  std::vector<std::unique_ptr<Allocation>> memory;
+  const auto place = [&](const HostTensor& tensor) {
+    memory.push_back(*device.allocate(tensor.bytes.size(), "test tensor"));
+    EXPECT_TRUE(stream->upload(memory.back()->data(), tensor.bytes.data(), tensor.bytes.size()).ok());
+    return tensor.view(memory.back()->data());
+  };
+  TensorView w = place(random_tensor(DType::kBFloat16, {kWidth, kWidth}, 1, -0.06, 0.06));
+  w.is_weight = true;
+  const HostTensor x = random_tensor(DType::kBFloat16, {8, kWidth}, 2);
+  std::vector<TensorView> values{place(x)};
+  for (int i = 0; i < kLaunches; ++i) values.push_back(place(testing::poisoned_tensor(DType::kBFloat16, {8, kWidth})));
+  const ir::Node node = testing::make_node(**built_in_ops().get("linear"), 2, {});
+  const ForwardContext context;
+  std::vector<std::unique_ptr<BoundOp>> ops;
+  for (int i = 0; i < kLaunches; ++i) {
+    const std::vector<TensorView> operands{values[static_cast<std::size_t>(i)], w};
+    const std::vector<TensorView> results{values[static_cast<std::size_t>(i) + 1]};
+    ops.push_back(*linear.bind({node, operands, results, {}, device, context}));
+  }
+  const auto last = [&](bool one_by_one) {
+    HostTensor y = testing::poisoned_tensor(DType::kBFloat16, {8, kWidth});
+    for (int i = 1; i <= kLaunches; ++i)
+      EXPECT_TRUE(stream->fill(values[static_cast<std::size_t>(i)].data, 0xff, y.bytes.size()).ok());
+    for (const std::unique_ptr<BoundOp>& op : ops) {
+      EXPECT_TRUE(op->enqueue(*stream).ok());
+      if (one_by_one) {
+        EXPECT_TRUE(stream->synchronize().ok());
+      }
+    }
+    EXPECT_TRUE(stream->download(y.bytes.data(), values.back().data, y.bytes.size()).ok());
+    EXPECT_TRUE(stream->synchronize().ok());
+    return y;
+  };
+  const HostTensor expected = last(true);
+  EXPECT_FALSE(std::isnan(expected.at(0)));
+  for (int run = 0; run < 20; ++run) ASSERT_EQ(last(false).bytes, expected.bytes) << "run " << run;
+}
+
+}  // namespace
+}  // namespace tessera

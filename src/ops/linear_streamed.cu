@@ -1,0 +1,94 @@
+// Binds the streamed linear (linear_streamed.cuh), alone and joined.
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "tessera/ops/cuda_op.h"
+#include "tessera/ops/cuda_shared_memory.h"
+#include "tessera/ops/linear_cuda.h"
+#include "tessera/ops/linear_streamed.cuh"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+using namespace cuda::streamed_linear;
+
+// Up to eight rows it is 4 to 40 % faster than cuBLASLt and our kernel of one row; beyond, x is read as often as w, and
+// matrices that are large win nothing (docs/benchmarks.md).
+bool is_worth_streaming(const LinearProblem& p) {
+  constexpr std::int64_t kSmall = std::int64_t{16} << 20;  // bytes of w
+  return p.m <= 8 || 2 * p.n * p.k <= kSmall;
+}
+
+bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+
+template <class T, int kEights, bool kGated>
+Result<std::unique_ptr<BoundOp>> make(const char* name, const Streamed<T>& p, std::int64_t blocks) {
+  constexpr auto kKernel = streamed<T, kEights, kGated>;
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kMaxStages * kStageBytes, name));
+  const auto bytes = static_cast<std::size_t>(p.stages * kStageBytes);
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3((kWarps + 1) * kWarp)};
+  return make_cuda_op(name,
+                      [=](cudaStream_t stream) { launch_with(kKernel, shape, bytes, /*early=*/true, stream, p); });
+}
+
+// `y`: of the gate where there is one.
+template <class T>
+Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
+  const bool gated = gate != Gate::kNone;
+  const std::int64_t blocks = std::min(p.n / kBlockRows, 2 * p.workers);
+  const std::int64_t stages = ceil_div(p.n / kBlockRows, blocks) * ceil_div(p.k, kStageColumns);  // of a block, in all
+  const Streamed<T> s{.x = reinterpret_cast<const T*>(p.x),
+                      .w = reinterpret_cast<const T*>(p.w),
+                      .bias = reinterpret_cast<const T*>(p.bias),
+                      .residual = reinterpret_cast<const T*>(p.residual),
+                      .y = reinterpret_cast<T*>(y),
+                      .m = static_cast<int>(p.m),
+                      .n = static_cast<int>(gated ? p.n / 2 : p.n),
+                      .k = static_cast<int>(p.k),
+                      .stages = static_cast<int>(std::min<std::int64_t>(stages, kMaxStages)),
+                      .gate = gate};
+  if (p.m <= 8) return gated ? make<T, 1, true>(name, s, blocks) : make<T, 1, false>(name, s, blocks);
+  return gated ? make<T, 2, true>(name, s, blocks) : make<T, 2, false>(name, s, blocks);
+}
+
+Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
+  if (p.dtype == ir::DType::kBFloat16) return make<__nv_bfloat16>(name, p, gate, y);
+  return make<__half>(name, p, gate, y);
+}
+
+Gate gate_of(const ir::Node& node) {
+  if (node.op == "silu_mul") return Gate::kSilu;
+  return node.attribute_or("tanh", true) ? Gate::kGeluTanh : Gate::kGeluErf;
+}
+
+// A linear and a gate.
+Result<std::unique_ptr<BoundOp>> bind_joined(std::span<const BindArgs> calls) {
+  const LinearProblem p = make_linear_problem(calls[0]);
+  if (!can_stream(calls[0]) || p.residual != nullptr) return std::unique_ptr<BoundOp>();
+  return make("linear and gate, streamed", p, gate_of(calls[1].node), calls[1].results[0].data.raw());
+}
+
+}  // namespace
+
+bool can_stream(const BindArgs& args) {
+  const LinearProblem p = make_linear_problem(args);
+  const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
+  return half && !args.context.limits.deterministic && args.operands[1].is_weight && p.m >= 1 && p.m <= kMaxRows &&
+         p.k > 0 && p.k % kRoundColumns == 0 && p.n > 0 && p.n % kBlockRows == 0 && is_aligned(p.x) &&
+         is_aligned(p.w) && can_launch_early() && is_worth_streaming(p);
+}
+
+Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& p) {
+  return make("linear, streamed", p, Gate::kNone, p.y);
+}
+
+const std::vector<JoinedKernelDef>& joined_linear_kernels() {
+  static const std::vector<JoinedKernelDef> kernels{
+      {.ops = {"linear", "silu_mul"}, .name = "streamed", .most_rows = kMaxRows, .bind = bind_joined},
+      {.ops = {"linear", "gelu_mul"}, .name = "streamed", .most_rows = kMaxRows, .bind = bind_joined}};
+  return kernels;
+}
+
+}  // namespace tessera

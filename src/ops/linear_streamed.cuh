@@ -1,0 +1,192 @@
+// Linears of up to 16 rows on Hopper, alone and joined with the gate behind them.
+//
+// A decode of few requests reads every weight once, and a small model's matrix is read in less time than a kernel takes
+// to begin. Weights do not depend on the kernels ahead. So a block asks the copy engine for its first weights before it
+// waits for those kernels (cuda_launch.cuh): they come in while the kernels ahead still run.
+//
+// Two blocks to a multiprocessor keep 200 KiB of loads under way. A block takes tile after tile, of 16 rows of w and
+// all of k, in stages of 1024 columns that go through a ring in shared memory and do not pause between tiles. Each of
+// eight warps multiplies an eighth of a stage by tensor-core instructions; their sums are added at the end of a tile,
+// in an order that does not depend on the number of rows. Values are rounded where the operators' own kernels round
+// them.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/bulk_copy.cuh"
+#include "tessera/ops/cuda_activation.cuh"
+#include "tessera/ops/cuda_launch.cuh"
+#include "tessera/ops/cuda_math.cuh"
+#include "tessera/ops/tensor_core.cuh"
+
+namespace tessera::cuda::streamed_linear {
+
+inline constexpr int kMaxRows = 16;      // of x: a tensor-core instruction's
+inline constexpr int kBlockRows = 16;    // of w
+inline constexpr int kWarps = 8;         // that multiply; a ninth asks for weights
+inline constexpr int kStepColumns = 32;  // of a warp: 16 bytes to a thread
+inline constexpr int kRoundColumns = kWarps * kStepColumns;
+inline constexpr int kStageRounds = 4;
+inline constexpr int kStageColumns = kStageRounds * kRoundColumns;
+inline constexpr int kMaxStages = 3;  // with which the blocks of two kernels fit on a multiprocessor
+// Rows in shared memory lie 64 bytes further than a multiple of 128, so that the eight threads that read 16 bytes each
+// of two rows at a time use all banks.
+inline constexpr int kPadding = 64;
+inline constexpr int kRowBytes = kStageColumns * 2 + kPadding;  // of a stage
+inline constexpr int kStageBytes = kBlockRows * kRowBytes;
+
+enum class Gate : int { kNone, kSilu, kGeluTanh, kGeluErf };
+
+// y[m, n], a linear of x; gated: w has n rows of gates, then n rows of ups.
+template <class T>
+struct Streamed {
+  const T* x;         // [m, k]
+  const T* w;         // [n or 2n, k]
+  const T* bias;      // [n or 2n]; null: none
+  const T* residual;  // [m, n]; null: none
+  T* y;               // [m, n]
+  int m;
+  int n;
+  int k;
+  int stages;  // of weights, in shared memory
+  Gate gate;
+};
+
+// The warps that multiply, without the ninth.
+__device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
+
+// Adds up the warps' sums of the tile whose first column of y is `first`, and stores what they give. Called by the
+// warps that multiply.
+template <class T, int kEights, bool kGated>
+__device__ inline void store_tile(const Streamed<T>& p, const float (&sums)[kWarps][kEights * 8][kBlockRows + 2],
+                                  int first) {
+  constexpr int kColumns = kGated ? kBlockRows / 2 : kBlockRows;
+  const auto total = [&](int row, int w_row) {
+    float t = 0;
+#pragma unroll
+    for (int part = 0; part < kWarps; ++part) t += sums[part][row][w_row];
+    return t;
+  };
+  for (int i = static_cast<int>(threadIdx.x); i < p.m * kColumns; i += kWarps * kWarp) {
+    const int row = i / kColumns;
+    const int at = i % kColumns;
+    float y = total(row, at);
+    if (p.bias != nullptr) y += to_float(p.bias[first + at]);
+    if constexpr (kGated) {
+      float up = total(row, kColumns + at);
+      if (p.bias != nullptr) up += to_float(p.bias[p.n + first + at]);
+      const float gate = rounded<T>(y);
+      const float activated = p.gate == Gate::kSilu       ? Silu{}(gate)
+                              : p.gate == Gate::kGeluTanh ? GeluTanh{}(gate)
+                                                          : GeluErf{}(gate);
+      y = rounded<T>(activated) * rounded<T>(up);
+    }
+    const std::int64_t out = static_cast<std::int64_t>(row) * p.n + first + at;
+    if (p.residual != nullptr) y += to_float(p.residual[out]);
+    p.y[out] = from_float<T>(y);
+  }
+}
+
+// kEights: groups of eight rows of x. A block takes every gridDim.x-th tile of 16 rows of w.
+template <class T, int kEights, bool kGated>
+__global__ void __launch_bounds__((kWarps + 1) * kWarp) streamed(const Streamed<T> p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) unsigned char shared[];
+  __shared__ SharedBarrier full[kMaxStages], empty[kMaxStages];
+  __shared__ float sums[2][kWarps][kEights * 8][kBlockRows + 2];
+  constexpr int kColumns = kGated ? kBlockRows / 2 : kBlockRows;  // of y, in a tile
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int tiles = p.n / kColumns;
+  const int step = static_cast<int>(gridDim.x);
+  const int rounds = p.k / kRoundColumns;
+  const int stages = (rounds + kStageRounds - 1) / kStageRounds;  // of a tile
+  const auto rounds_of = [&](int stage) { return min(kStageRounds, rounds - stage * kStageRounds); };
+  if (threadIdx.x == kWarps * kWarp) {
+    for (int s = 0; s < p.stages; ++s) {
+      full[s].init(1);
+      empty[s].init(kWarps);
+    }
+    SharedBarrier::make_visible();
+  }
+  let_next_begin();
+  __syncthreads();
+
+  // Where the ring stands: its slot, and how often it went round.
+  int slot = 0;
+  std::uint32_t turn = 0;
+  const auto advance = [&] {
+    if (++slot == p.stages) {
+      slot = 0;
+      ++turn;
+    }
+  };
+  if (warp == kWarps) {
+    for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
+      const int first = tile * kColumns;
+      const int row = kGated && lane >= kColumns ? p.n + first + lane - kColumns : first + lane;
+      const T* from = p.w + static_cast<std::int64_t>(row) * p.k;
+      for (int i = 0; i < stages; ++i, advance()) {
+        if (turn > 0) empty[slot].wait((turn - 1) & 1);
+        const int bytes = rounds_of(i) * kRoundColumns * 2;
+        if (lane == 0) full[slot].arrive_and_expect(static_cast<std::uint32_t>(kBlockRows * bytes));
+        __syncwarp();
+        if (lane < kBlockRows)
+          bulk_copy(shared + slot * kStageBytes + lane * kRowBytes, from + i * kStageColumns,
+                    static_cast<std::uint32_t>(bytes), full[slot]);
+      }
+    }
+    wait_for_previous();
+    return;
+  }
+
+  wait_for_previous();
+  // Threads of one quad take neighbouring 16 bytes of a row. Which of k's columns an instruction's operands name does
+  // not matter, as long as both matrices have the same.
+  const int row = lane / 4;
+  const int column = warp * kStepColumns + lane % 4 * 8;
+  const T* mine[kEights];
+#pragma unroll
+  for (int e = 0; e < kEights; ++e) mine[e] = p.x + static_cast<std::int64_t>(min(e * 8 + row, p.m - 1)) * p.k + column;
+  int buffer = 0;
+  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step, buffer ^= 1) {
+    float sum[2][4] = {};
+    for (int i = 0; i < stages; ++i, advance()) {
+      const int steps = rounds_of(i);
+      uint4 x[kStageRounds][kEights];
+#pragma unroll
+      for (int d = 0; d < kStageRounds; ++d)
+#pragma unroll
+        for (int e = 0; e < kEights; ++e)
+          if (d < steps) x[d][e] = *reinterpret_cast<const uint4*>(mine[e] + i * kStageColumns + d * kRoundColumns);
+      full[slot].wait(turn & 1);
+#pragma unroll
+      for (int d = 0; d < kStageRounds; ++d) {
+        if (d >= steps) break;
+        const uint4 low = x[d][0];
+        const uint4 high = kEights > 1 ? x[d][kEights - 1] : make_uint4(0, 0, 0, 0);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const auto* from =
+              shared + slot * kStageBytes + (half * 8 + row) * kRowBytes + (column + d * kRoundColumns) * 2;
+          const uint4 w = *reinterpret_cast<const uint4*>(from);
+          multiply_tile<T>(sum[half], {low.x, high.x, low.y, high.y}, w.x, w.y);
+          multiply_tile<T>(sum[half], {low.z, high.z, low.w, high.w}, w.z, w.w);
+        }
+      }
+      __syncwarp();
+      if (lane == 0) empty[slot].arrive();
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int e = 0; e < kEights; ++e)
+        *reinterpret_cast<float2*>(&sums[buffer][warp][e * 8 + row][half * 8 + lane % 4 * 2]) =
+            make_float2(sum[half][2 * e], sum[half][2 * e + 1]);
+    sync_multiplying();  // before it come all reads of the tile before the last, whose buffer the next one takes
+    store_tile<T, kEights, kGated>(p, sums[buffer], tile * kColumns);
+  }
+#endif
+}
+
+}  // namespace tessera::cuda::streamed_linear
