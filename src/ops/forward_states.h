@@ -21,6 +21,7 @@ enum class ForwardState : std::uint8_t {
   kPiecewise,  // a forward runs, or is captured, that is cut into pieces
   kCompiling,  // programs are compiled, or kernels bound for a bucket
   kCapturing,  // a stream records
+  kFull,       // what is recorded is a whole forward, for batches whose requests have several rows each
 };
 
 class ForwardStates {
@@ -46,7 +47,7 @@ class ForwardStates {
   };
 
  private:
-  std::array<int, 3> open_{};  // scopes of each state
+  std::array<int, 4> open_{};  // scopes of each state
 };
 
 // False without states, as outside every scope.

@@ -11,8 +11,15 @@ class RecordingBackend final : public PiecewiseBackend {
  public:
   Result<std::unique_ptr<RecordedGraph>> capture(const BoundProgram& program, Stream& stream,
                                                  const std::string& what) const override {
+    return capture_all({&program, 1}, stream, what);
+  }
+
+  Result<std::unique_ptr<RecordedGraph>> capture_all(std::span<const BoundProgram> programs, Stream& stream,
+                                                     const std::string& what) const override {
     TRY(stream.begin_recording(what));
-    if (Status status = program.enqueue(stream); !status.ok()) {
+    for (const BoundProgram& program : programs) {
+      Status status = program.enqueue(stream);
+      if (status.ok()) continue;
       stream.abandon_recording();
       return std::move(status).with_context("capturing " + what);
     }
@@ -21,6 +28,12 @@ class RecordingBackend final : public PiecewiseBackend {
 };
 
 }  // namespace
+
+Result<std::unique_ptr<RecordedGraph>> PiecewiseBackend::capture_all(std::span<const BoundProgram> /*programs*/,
+                                                                     Stream& /*stream*/,
+                                                                     const std::string& what) const {
+  return unimplemented(fmt::format("{}: the device's piecewise backend captures single parts, no whole forward", what));
+}
 
 const PiecewiseBackend& recording_backend() {
   static const RecordingBackend backend;

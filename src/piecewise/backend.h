@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,10 @@ class PiecewiseBackend {
   // program. `what` names part and bucket in errors. After an error the stream does not record.
   virtual Result<std::unique_ptr<RecordedGraph>> capture(const BoundProgram& program, Stream& stream,
                                                          const std::string& what) const = 0;
+  // One graph whose launch does what the programs do one after another: a forward with its split operators. As
+  // capture() otherwise. kUnimplemented unless the backend has it: such forwards stay in parts.
+  virtual Result<std::unique_ptr<RecordedGraph>> capture_all(std::span<const BoundProgram> programs, Stream& stream,
+                                                             const std::string& what) const;
 };
 
 // Records the program's launches on the stream.

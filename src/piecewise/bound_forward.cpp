@@ -116,6 +116,19 @@ Status BoundForward::capture(const PiecewiseBackend& backend, Stream& stream) {
   return ok_status();
 }
 
+Status BoundForward::capture_full(const PiecewiseBackend& backend, Stream& stream) {
+  full_graph_ = TRY(
+      backend.capture_all(programs_, stream, fmt::format("{} as one graph at {}", forward_.name, bucket_.to_string())));
+  return ok_status();
+}
+
+Status BoundForward::replay_full(Stream& stream) const {
+  Status launched = full_graph_->launch(stream);
+  if (launched.ok()) return launched;
+  return std::move(launched).with_context(
+      fmt::format("replaying {} as one graph at {}", forward_.name, bucket_.to_string()));
+}
+
 Status BoundForward::replay_part(std::size_t part, Stream& stream) const {
   const std::vector<Step>& steps = captured() ? *replay_steps_ : steps_;
   const auto of_part = [part](const Step& step) { return step.part == static_cast<std::int32_t>(part); };
@@ -125,17 +138,20 @@ Status BoundForward::replay_part(std::size_t part, Stream& stream) const {
 
 GraphStats BoundForward::graph_stats() const {
   GraphStats total;
-  for (const std::unique_ptr<RecordedGraph>& graph : graphs_) {
-    if (graph == nullptr) continue;
+  const auto add = [&](const std::unique_ptr<RecordedGraph>& graph) {
+    if (graph == nullptr) return;
     const GraphStats stats = graph->stats();
     total.nodes += stats.nodes;
     total.bytes += stats.bytes;
-  }
+  };
+  std::ranges::for_each(graphs_, add);
+  add(full_graph_);
   return total;
 }
 
 std::int64_t BoundForward::num_graphs() const {
-  return std::count_if(graphs_.begin(), graphs_.end(), [](const auto& graph) { return graph != nullptr; });
+  return std::count_if(graphs_.begin(), graphs_.end(), [](const auto& graph) { return graph != nullptr; }) +
+         (has_full_graph() ? 1 : 0);
 }
 
 }  // namespace tessera

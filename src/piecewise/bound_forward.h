@@ -49,6 +49,15 @@ class BoundForward {
   bool captured() const { return replay_steps_.has_value(); }
   // Launches the graphs and enqueues what is between them; everything where nothing was captured.
   Status replay(Stream& stream);
+
+  // One graph of the whole forward, split operators included, beside those of the pieces. It serves batches whose
+  // requests have several rows each. On failure there is none. Precondition: no kernel is cold.
+  Status capture_full(const PiecewiseBackend& backend, Stream& stream);
+  bool has_full_graph() const { return full_graph_ != nullptr; }
+  void drop_full_graph() { full_graph_ = nullptr; }
+  // Precondition: has_full_graph().
+  Status replay_full(Stream& stream) const;
+
   // replay() (`graphs`) or run(), with `passed` called after each part that was enqueued: to time parts where they run.
   using PartPassed = std::function<Status(std::size_t part)>;
   Status run_in_parts(bool graphs, Stream& stream, const PartPassed& passed);
@@ -59,7 +68,7 @@ class BoundForward {
   const BoundProgram& program(std::size_t part) const { return programs_[part]; }
   bool has_graph(std::size_t part) const { return captured() && graphs_[part] != nullptr; }
   Status replay_part(std::size_t part, Stream& stream) const;
-  GraphStats graph_stats() const;  // of all parts
+  GraphStats graph_stats() const;  // of all parts, and of the whole forward
   std::int64_t num_graphs() const;
 
   // Of its last forward in the arena's history; 0: none that was counted.
@@ -90,6 +99,7 @@ class BoundForward {
   std::vector<std::unique_ptr<RecordedGraph>> graphs_;  // [parts], once captured; null: the part has none
   std::vector<Step> steps_;                             // every kernel
   std::optional<std::vector<Step>> replay_steps_;       // there exactly when the bucket is captured
+  std::unique_ptr<RecordedGraph> full_graph_;           // of all programs; null: there is none
   std::int64_t num_warm_ups_ = 0;
   std::uint64_t generation_ = 0;
 };

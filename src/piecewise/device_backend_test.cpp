@@ -52,5 +52,19 @@ TEST(DeviceBackend, ItsErrorLeavesTheBucketWithoutGraphs) {
   EXPECT_EQ(bench.replay(*executable, 9, 1), bench.reference(9, 1));
 }
 
+TEST(DeviceBackend, AForwardStaysInPiecesUnlessItsBackendCapturesWholeOnes) {
+  ExecutableBench bench = two_cuts();
+  KeepingBackend backend;
+  bench.use_backend(backend);
+  const std::unique_ptr<Executable> executable = *bench.create(kCuts);
+  ASSERT_TRUE(executable->bind(tokens(9)).ok());
+  ASSERT_TRUE(executable->capture(tokens(9)).ok());
+  const Status status = executable->capture_full(tokens(9));
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.message(), HasSubstr("captures single parts"));
+  EXPECT_FALSE(executable->has_full_graph(tokens(9)));
+  EXPECT_EQ(bench.replay(*executable, 9, 1), bench.reference(9, 1));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -145,6 +145,30 @@ Status Executable::capture(const ir::Bucket& bucket) {
   return forward->capture(env_.backend, env_.stream);
 }
 
+Status Executable::capture_full(const ir::Bucket& bucket) {
+  BoundForward* const forward = TRY(find(bucket));
+  if (!can_be_full()) return failed_precondition(fmt::format("{} is not cut, or has to be", graph_.name));
+  const ForwardStates::Scope full(env_.context.states, ForwardState::kFull);
+  const ForwardStates::Scope capturing(env_.context.states, ForwardState::kCapturing);
+  return forward->capture_full(env_.backend, env_.stream);
+}
+
+bool Executable::has_full_graph(const ir::Bucket& bucket) const {
+  const auto entry = bound_.find(bucket);
+  return entry != bound_.end() && entry->second->has_full_graph();
+}
+
+void Executable::drop_full_graph(const ir::Bucket& bucket) {
+  const auto entry = bound_.find(bucket);
+  if (entry != bound_.end()) entry->second->drop_full_graph();
+}
+
+Status Executable::replay_full(const ir::Bucket& bucket) const {
+  BoundForward* const forward = TRY(find(bucket));
+  begin_forward(*forward);
+  return forward->replay_full(env_.stream);
+}
+
 Status Executable::replay(const ir::Bucket& bucket) const {
   BoundForward* const forward = TRY(find(bucket));
   begin_forward(*forward);

@@ -107,6 +107,13 @@ class Executable {
   // replay() (`graphs`) or run(), with a call after each part that was enqueued.
   Status run_in_parts(const ir::Bucket& bucket, bool graphs, const BoundForward::PartPassed& passed) const;
   bool captured(const ir::Bucket& bucket) const;
+  // One graph of a forward that is cut, for batches whose requests have several rows each; beside the pieces' graphs,
+  // from the same kernels on the same memory. kFailedPrecondition unless can_be_full(). Precondition: captured(bucket).
+  bool can_be_full() const { return graph_.parts.size() > 1 && graph_.capturable; }
+  Status capture_full(const ir::Bucket& bucket);
+  bool has_full_graph(const ir::Bucket& bucket) const;
+  void drop_full_graph(const ir::Bucket& bucket);
+  Status replay_full(const ir::Bucket& bucket) const;  // precondition: has_full_graph(bucket)
   // Output i, in the order of the source graph. Valid until the next forward in this arena.
   Result<OutputView> output(const ir::Bucket& bucket, std::size_t index) const;
 
@@ -131,7 +138,7 @@ class Executable {
   GraphStats graph_stats() const;                          // of all buckets
   GraphStats graph_stats(const ir::Bucket& bucket) const;  // of one
   std::int64_t num_captured() const;
-  // Recorded graphs: a captured bucket has one of each piece with kernels.
+  // Recorded graphs: a captured bucket has one of each piece with kernels, and perhaps one of the whole forward.
   std::int64_t num_graphs() const;
   // Buckets that were bound since the start, those dropped again too.
   std::int64_t num_binds() const { return num_binds_; }

@@ -74,6 +74,32 @@ TEST(ExecutableFaults, AnyLaunchThatFailsWhileRecordingEndsTheCapture) {
   }
 }
 
+TEST(ExecutableFaults, AFullGraphThatFailsLeavesThePieces) {
+  constexpr int kLaunches = 10;  // in the three pieces of kTwoCuts and the two cuts
+  for (int n = 1; n <= kLaunches + 1; ++n) {
+    ExecutableBench bench = two_cuts();
+    const std::unique_ptr<Executable> executable = *bench.create(kCuts);
+    ASSERT_TRUE(executable->bind(tokens(9)).ok());
+    ASSERT_TRUE(executable->capture(tokens(9)).ok());
+    bench.device().set_plan({.launch_fails_at = n});
+    const Status status = executable->capture_full(tokens(9));
+    EXPECT_EQ(status.ok(), n > kLaunches) << n;
+    EXPECT_EQ(executable->has_full_graph(tokens(9)), n > kLaunches);
+    if (n <= kLaunches) {
+      EXPECT_THAT(status.message(), AllOf(HasSubstr("as one graph"), HasSubstr("T=9")));
+    }
+    expect_works(bench, *executable, 9);
+  }
+  ExecutableBench bench = two_cuts();
+  const std::unique_ptr<Executable> executable = *bench.create(kCuts);
+  ASSERT_TRUE(executable->bind(tokens(9)).ok());
+  ASSERT_TRUE(executable->capture(tokens(9)).ok());
+  ASSERT_TRUE(executable->capture_full(tokens(9)).ok());
+  bench.device().set_plan({.replay_fails_at = 1});
+  EXPECT_THAT(executable->replay_full(tokens(9)).message(), AllOf(HasSubstr("as one graph"), HasSubstr("T=9")));
+  expect_works(bench, *executable, 9);
+}
+
 TEST(ExecutableFaults, AReplayThatFailsNamesItsPieceAndTheNextOneWorks) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);

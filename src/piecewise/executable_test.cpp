@@ -51,6 +51,36 @@ TEST(Executable, ReplayEqualsRunAndTheUnsplitGraphAfterAllCaptures) {
   }
 }
 
+TEST(Executable, AFullGraphIsOneGraphBesideThePiecesAndEqualsThem) {
+  ExecutableBench bench = two_cuts();
+  const std::unique_ptr<Executable> executable = captured(bench, kCuts);
+  const std::int64_t graphs = executable->num_graphs();
+  const std::int64_t nodes = executable->graph_stats(tokens(9)).nodes;
+  bench.device().set_plan({});
+  ASSERT_TRUE(executable->capture_full(tokens(9)).ok());
+  EXPECT_EQ(bench.device().counts().begun_recordings, 1);
+  EXPECT_TRUE(executable->has_full_graph(tokens(9)));
+  EXPECT_FALSE(executable->has_full_graph(tokens(16)));
+  EXPECT_EQ(executable->num_graphs(), graphs + 1);
+  EXPECT_GT(executable->graph_stats(tokens(9)).nodes, 2 * nodes) << "all of the pieces' nodes, and the cuts'";
+  for (const std::uint64_t seed : {1, 2}) {
+    const auto full = [&](const ir::Bucket& bucket) { return executable->replay_full(bucket); };
+    EXPECT_EQ(bench.outcome(*executable, 9, seed, full), bench.reference(9, seed));
+    EXPECT_EQ(bench.replay(*executable, 9, seed), bench.reference(9, seed));
+  }
+  executable->drop_full_graph(tokens(9));
+  EXPECT_FALSE(executable->has_full_graph(tokens(9)));
+  EXPECT_EQ(executable->num_graphs(), graphs);
+  EXPECT_EQ(bench.replay(*executable, 9, 1), bench.reference(9, 1)) << "the pieces stay";
+}
+
+TEST(Executable, WhatIsNotCutHasNoFullGraphOfItsOwn) {
+  ExecutableBench bench = two_cuts();
+  const std::unique_ptr<Executable> executable = captured(bench, {});
+  EXPECT_FALSE(executable->can_be_full());
+  EXPECT_EQ(executable->capture_full(tokens(9)).code(), StatusCode::kFailedPrecondition);
+}
+
 TEST(Executable, OutputsHaveOneAddressForAllBuckets) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = captured(bench, kCuts);

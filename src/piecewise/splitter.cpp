@@ -75,15 +75,17 @@ std::vector<std::size_t> last_uses(const ir::Graph& graph) {
 
 // [graph.nodes.size()]: whether the forward is cut at the node.
 Result<std::vector<bool>> split_nodes(const ir::Graph& graph, const ir::OpTable& ops,
-                                      const std::vector<std::string>& split_ops, std::vector<std::string>& notes) {
+                                      const std::vector<std::string>& split_ops, StitchingGraph& stitched) {
   const std::set<std::string_view> wanted(split_ops.begin(), split_ops.end());
   std::set<std::string_view> noted;
   std::vector<bool> is_split;
   for (const ir::Node& node : graph.nodes) {
     const ir::OpDecl* decl = TRY(ops.get(node.op));
     is_split.push_back(wanted.contains(decl->name) || !decl->capturable);
+    stitched.capturable = stitched.capturable && decl->capturable;
     if (wanted.contains(decl->name) || decl->capturable || !noted.insert(decl->name).second) continue;
-    notes.push_back(fmt::format("operator {} cannot be captured: it runs between pieces, as a split op", decl->name));
+    stitched.notes.push_back(
+        fmt::format("operator {} cannot be captured: it runs between pieces, as a split op", decl->name));
   }
   return is_split;
 }
@@ -97,8 +99,7 @@ Result<StitchingGraph> split_graph(const ir::Graph& graph, const ir::OpTable& op
   stitched.cache_groups = graph.cache_groups;
   for (const ir::Value& value : graph.values) stitched.slots.push_back({value.name, value.type, value.kind});
   for (const ir::ValueId output : graph.outputs) stitched.outputs.push_back(output.value());
-  const std::vector<bool> is_split =
-      TRY(split_nodes(graph, ops, TRY(resolve_split_ops(ops, split_ops)), stitched.notes));
+  const std::vector<bool> is_split = TRY(split_nodes(graph, ops, TRY(resolve_split_ops(ops, split_ops)), stitched));
 
   const std::vector<std::size_t> last_use = last_uses(graph);
   std::size_t next = 0;

@@ -52,6 +52,7 @@ TEST(Splitter, PartsAreNamedByTheirPlace) {
   const StitchingGraph graph =
       *split_graph(words_graph("a attention b"), word_table(), std::vector<std::string>{"attention"});
   EXPECT_EQ(graph.name, "words");
+  EXPECT_TRUE(graph.capturable);
   EXPECT_EQ(graph.parts[0].name, "piece 0");
   EXPECT_EQ(graph.parts[1].name, "split op 1: attention");
   EXPECT_EQ(graph.parts[2].name, "piece 2");
@@ -65,6 +66,7 @@ TEST(Splitter, WhatCannotBeCapturedIsCutAtWithANote) {
   EXPECT_THAT(testing::part_words(graph), parts_are(Piece("a"), SplitOp("host_read"), Piece("b"), SplitOp("attention"),
                                                     SplitOp("host_read"), Piece("c")));
   EXPECT_THAT(graph.notes, ElementsAre(AllOf(HasSubstr("host_read"), HasSubstr("cannot be captured"))));
+  EXPECT_FALSE(graph.capturable) << "as a whole";
   EXPECT_THAT(to_text(graph), HasSubstr("\nnote: operator host_read cannot be captured"));
   // Asked for, it is nothing to note.
   EXPECT_THAT(split_graph(words_graph("a host_read b"), word_table(), std::vector<std::string>{"host_read"})->notes,

@@ -35,6 +35,7 @@ struct StitchingGraph {
   std::vector<std::int32_t> outputs;  // slots, in the order of the source graph's outputs
   std::vector<ir::CacheGroup> cache_groups;
   std::vector<std::string> notes;  // cuts that nobody asked for, one sentence each
+  bool capturable = true;          // no operator of it must not be captured
 
   std::int64_t num_pieces() const;
   std::int64_t num_split_ops() const;
