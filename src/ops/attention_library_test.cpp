@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tessera/ops/attention_test_util.h"
+#include "tessera/ops/forward_states.h"
 
 namespace tessera::testing {
 namespace {
@@ -136,6 +137,43 @@ TEST_P(AttentionLibrary, ExtendPageSizes) {
     Config c = make_config(GetParam(), 128, 2, 2);
     c.page_size = page_size;
     check_extend(c, {{5, 5}, {70, 90}, {1, 64}, {33, 200}});
+  }
+}
+
+// Recorded as a part of a prefill's full graph, which serves requests of several rows, it has no launch for others.
+TEST_P(AttentionLibrary, InAFullGraphNothingIsLaunchedForSingleRows) {
+  const Config c = make_config(GetParam(), 128, 2, 4);
+  const std::vector<Request> requests = {{5, 5}, {70, 90}, {2, 300}};
+  constexpr std::int64_t kRows = 96;
+  const ForwardBatch first = make_batch({{3, 3}}, c.page_size, 1);
+  const ForwardBatch batch = make_batch(requests, c.page_size, 5);
+  const std::vector<HostTensor> operands = make_operands(c, batch, kRows, 6);
+  for (const std::string& kernel : kernels(BatchKind::kExtend)) {
+    Bench bench = Bench::create(c.page_size, {{c}}, BatchKind::kExtend, kernel);
+    if (bench.kernel(c) != kernel) continue;
+    ForwardStates states;
+    bench.context.states = &states;
+    bench.plan(first, kRows);
+    Result<const KernelDef*> def = kernel_under_test(kAttentionCpu);
+    ASSERT_TRUE(def.ok()) << def.status().message();
+    Result<std::unique_ptr<OpCase>> op = OpCase::create(
+        test_device(), kAttention, **def, make_operands(c, first, kRows, 2), c.attributes(), bench.context);
+    ASSERT_TRUE(op.ok()) << op.status().message();
+    ASSERT_TRUE((*op)->record().ok());
+    const std::int64_t for_any = (*op)->recorded_nodes();
+    {
+      const ForwardStates::Scope full(&states, ForwardState::kFull);
+      ASSERT_TRUE((*op)->record().ok());
+    }
+    const bool separates = kernel == "fa3" || kernel == "fa2";
+    EXPECT_EQ((*op)->recorded_nodes(), separates ? for_any - 2 : for_any) << describe(c, kernel);
+    bench.plan(batch, kRows);
+    ASSERT_TRUE((*op)->load(operands).ok());
+    ASSERT_TRUE((*op)->replay().ok());
+    Result<std::vector<HostTensor>> after = (*op)->operands();
+    ASSERT_TRUE(after.ok()) << after.status().message();
+    expect_rows_close((*after)[3], reference(c, batch, operands), count_rows(requests), c.head_dim,
+                      "full graph, " + describe(c, kernel));
   }
 }
 

@@ -250,5 +250,32 @@ TEST(PlanChunks, UsesTheGridWithoutTinyChunks) {
   EXPECT_EQ(blocks.chunk_size, kLeastChunk);
 }
 
+// What a launch that was recorded for many requests finds for a step of one prompt: a slot that no request has is in no
+// list, whichever of the kernels reads it.
+TEST(UnusedRequestSlots, HaveNoWork) {
+  constexpr std::int64_t kMostRequests = 512;
+  constexpr std::int64_t kMostTokens = 2048;
+  constexpr std::int64_t kHeads = 16;
+  const std::vector<std::int32_t> prompt = {300};
+
+  TileSchedule schedule(kMostTokens, kMostRequests, kHeads, kTileRows, 132);
+  std::vector<std::int32_t> starts(133, -1);
+  std::vector<TileWork> works(static_cast<std::size_t>(schedule.max_works()), TileWork{9, 9, 9});
+  EXPECT_EQ(schedule.assign(prompt, prompt, 2, starts, works), 3 * kHeads) << "the prompt's three tiles";
+  EXPECT_EQ(starts.back(), 3 * kHeads);
+  for (std::size_t i = 0; i < 3 * kHeads; ++i) EXPECT_EQ(works[i].request, 0);
+
+  Blocks tiles(most_tiles(2 * kMostTokens, kMostRequests, 64), 0);
+  EXPECT_EQ(plan_tiles(prompt, 2, 2, 64, std::ssize(tiles.valid), tiles.plan()), 10);
+  EXPECT_EQ(std::ranges::count(tiles.valid, 1), 10);
+  EXPECT_EQ(std::ranges::count(tiles.valid, 0), std::ssize(tiles.valid) - 10);
+
+  const ChunkGrid grid = single_row_grid(kMostRequests, kLimits);
+  Blocks chunks(grid.blocks, kMostRequests);
+  EXPECT_EQ(plan_chunks(prompt, prompt, kMostRequests, grid, 0, chunks.plan()), 0);
+  EXPECT_EQ(std::ranges::count(chunks.valid, 0), grid.blocks);
+  EXPECT_EQ(std::ranges::count(chunks.starts, 0), kMostRequests + 1) << "no chunk to merge either";
+}
+
 }  // namespace
 }  // namespace tessera

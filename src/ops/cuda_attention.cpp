@@ -14,6 +14,7 @@
 #include "tessera/ops/cuda_attention_planner.h"
 #include "tessera/ops/cudnn/attention.h"
 #include "tessera/ops/flashinfer/kernels.h"
+#include "tessera/ops/forward_states.h"
 
 namespace tessera {
 namespace {
@@ -51,12 +52,14 @@ CudaAttention describe(const BindArgs& args) {
 }
 
 // An extend step in two launches: requests of a single row, and tiles of the others. Most steps need one of the two.
+// A full graph is for batches without single rows.
 class ExtendInTwo final : public BoundOp {
  public:
-  ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work)
-      : single_rows_(std::move(single_rows)), tiles_(std::move(tiles)), work_(work) {}
+  ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work,
+              const ForwardStates* states)
+      : single_rows_(std::move(single_rows)), tiles_(std::move(tiles)), work_(work), states_(states) {}
   Status enqueue(Stream& stream) const override {
-    TRY(single_rows_->enqueue(stream));
+    if (states_ == nullptr || !states_->in(ForwardState::kFull)) TRY(single_rows_->enqueue(stream));
     return work_.tiles || stream.recording() ? tiles_->enqueue(stream) : ok_status();
   }
 
@@ -67,16 +70,17 @@ class ExtendInTwo final : public BoundOp {
   std::unique_ptr<BoundOp> single_rows_;
   std::unique_ptr<BoundOp> tiles_;
   const ExtendWork& work_;
+  const ForwardStates* states_;  // null: none is ever open
 };
 
 Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAttention& attention,
-                                             const CudaAttentionPlanner& planner) {
+                                             const CudaAttentionPlanner& planner, const ForwardStates* states) {
   std::unique_ptr<BoundOp> op = TRY(tiles == AttentionKernel::kFa3 ? flashinfer::bind_fa3(attention, planner)
                                                                    : flashinfer::bind_fa2(attention, planner));
   const ExtendWork* work = planner.extend_work(attention.shape);
   if (work == nullptr) return op;
   std::unique_ptr<BoundOp> single_rows = TRY(flashinfer::bind_fa2_single_rows(attention, planner));
-  return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work);
+  return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work, states);
 }
 
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
@@ -97,7 +101,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   if (planner != nullptr && attention.cache_dtype == attention.shape.dtype)
     kernel = planner->choice(attention.shape, attention.kind);
   if (attention.kind == BatchKind::kExtend && kernel != AttentionKernel::kTessera)
-    return bind_extend(kernel, attention, *planner);
+    return bind_extend(kernel, attention, *planner, args.context.states);
   switch (kernel) {
     case AttentionKernel::kFa3: return flashinfer::bind_fa3(attention, *planner);
     case AttentionKernel::kFa2:

@@ -245,6 +245,7 @@ class OpCase {
     return ok_status();
   }
   Status replay() { return graph_->launch(*stream_); }
+  std::int64_t recorded_nodes() const { return graph_->stats().nodes; }
   // The operands' current contents.
   Result<std::vector<HostTensor>> operands() { return fetch(operands_, 0); }
   Result<std::vector<HostTensor>> results() { return fetch(results_, operands_.size()); }
