@@ -291,6 +291,19 @@ TEST_P(EngineFeatures, APromptMayBeComputedWithoutGeneration) {
   EXPECT_THAT(done.prompt_logprobs, SizeIs(40));
 }
 
+TEST_P(EngineFeatures, PromptsRunOnTheFormThatWasMeasuredToBeFaster) {
+  const std::unique_ptr<Engine> pieces = make();
+  EngineOptions options = small_options();
+  options.known_costs.emplace().add_full(16, {.ratio = 0.5, .equal = true});
+  const std::unique_ptr<Engine> chosen = make(options);
+  EXPECT_THAT(chosen->stats().graphs->prefill.full, ElementsAre(16));
+  EXPECT_THAT(pieces->stats().graphs->prefill.full, IsEmpty());
+  const Request r = request(14, 3);
+  EXPECT_EQ(run_one(*chosen, r).output_ids, run_one(*pieces, r).output_ids);
+  EXPECT_EQ(chosen->stats().forwards.forwards(Reason::kFullCostsLess), 1);
+  EXPECT_EQ(pieces->stats().forwards.forwards(Reason::kFullCostsLess), 0);
+}
+
 TEST(EngineSubmit, RefusesRequestsThatCannotBeServed) {
   const std::unique_ptr<Engine> engine = make_engine();
   const auto error = [&](auto change) {

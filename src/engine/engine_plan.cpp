@@ -148,6 +148,8 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
                                .torch_compile = options.graphs.torch_compile,
                                .standard_gqa = caches.standard_gqa,
                                .undeclared_layers = caches.undeclared});
+  // A budget is for what the plan knows of; full graphs come beside that, after measurements.
+  runner.choose_full = options.graphs.mode == GraphMode::kFullAndPiecewise && options.graphs.memory_budget == 0;
   plan.notes.insert(plan.notes.end(), runner.graphs.messages.begin(), runner.graphs.messages.end());
   if (!runner.graphs.prefill_whole)
     runner.split_ops = options.graphs.split_ops.empty()

@@ -55,6 +55,14 @@ TEST(EnginePlan, DefaultsOnACpu) {
   EXPECT_THAT(p.notes, IsEmpty());
 }
 
+TEST(EnginePlan, FullGraphsAreChosenInTheDefaultModeAlone) {
+  EXPECT_TRUE(plan().runner.choose_full);
+  for (const GraphMode mode : {GraphMode::kPiecewise, GraphMode::kFull})
+    EXPECT_FALSE(plan([&](EngineOptions& o) { o.graphs.mode = mode; }).runner.choose_full);
+  EXPECT_FALSE(plan([](EngineOptions& o) { o.graphs.memory_budget = kGiB; }).runner.choose_full)
+      << "what is measured later is no part of what a budget bounds";
+}
+
 TEST(EnginePlan, PassesRunOnBodyHeadAndSamplerUnlessDisabled) {
   const std::size_t passes = pass_list().size();
   const std::vector<PassReport> all = plan().passes;

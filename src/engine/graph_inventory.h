@@ -20,6 +20,7 @@ struct RunnerInventory {
   std::int64_t general_compiles = 0;                            // programs compiled, of any size
   std::int64_t shape_compiles = 0;                              // sizes bound to kernels and addresses since the start
   std::vector<std::int64_t> captured{};                         // sizes, ascending
+  std::vector<std::int64_t> full{};                             // those replayed as one graph, attention inside
   std::vector<std::int64_t> pending{};                          // sizes not captured yet, ascending
   std::vector<std::pair<std::int64_t, std::string>> dropped{};  // sizes given up, and why
   double capture_seconds = 0;

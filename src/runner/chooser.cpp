@@ -62,7 +62,7 @@ Result<OutputView> Chooser::choose(const ForwardInputs& inputs, const HeadRows& 
   TRY(parts_.edits->stage_edits(*inputs.edits, rows.first, sampled, size, *parts_.stream));
   TRY(parts_.inputs->stage_rows(std::span(inputs.batch.wanted_rows).subspan(first, count),
                                 inputs.sampling.subspan(first, count), size));
-  TRY(parts_.launch(runner, size, sampled, /*replay=*/false));
+  TRY(parts_.launch(runner, size, sampled, Execution::kOperators));
   return runner.executable().output(runner.bucket(size), 0);
 }
 
@@ -71,7 +71,7 @@ Status Chooser::read_logprobs(const HeadRows& rows, StepResults::Slot& results) 
   const std::int64_t size = runner.padded_size(rows.count);
   TRY(runner.make_ready(size));
   TRY(copy_logits(rows, rows.count));
-  TRY(parts_.launch(runner, size, rows.count, /*replay=*/false));
+  TRY(parts_.launch(runner, size, rows.count, Execution::kOperators));
   const auto first = static_cast<std::size_t>(rows.first);
   const auto count = static_cast<std::size_t>(rows.count);
   const auto download = [&](std::size_t output, auto to) -> Status {

@@ -25,12 +25,20 @@ Status wrong(std::string_view runner, const Json& entry) {
       fmt::format("measured costs: {} has {}; accepted are lists of [size, ms], each size once", runner, entry.dump()));
 }
 
+bool is_size(const Json& size) { return size.is_int() && size.as_int() >= 1 && size.as_int() <= kMostTokens; }
+
+bool is_positive(const Json& number) {
+  return number.is_number() && std::isfinite(number.as_double()) && number.as_double() > 0;
+}
+
 bool is_measurement(const Json& entry) {
-  if (!entry.is_array() || entry.as_array().size() != 2) return false;
-  const Json& size = entry.as_array()[0];
-  const Json& ms = entry.as_array()[1];
-  return size.is_int() && size.as_int() >= 1 && size.as_int() <= kMostTokens && ms.is_number() &&
-         std::isfinite(ms.as_double()) && ms.as_double() > 0;
+  return entry.is_array() && entry.as_array().size() == 2 && is_size(entry.as_array()[0]) &&
+         is_positive(entry.as_array()[1]);
+}
+
+bool is_full_cost(const Json& entry) {
+  return entry.is_array() && entry.as_array().size() == 3 && is_size(entry.as_array()[0]) &&
+         is_positive(entry.as_array()[1]) && entry.as_array()[2].is_bool();
 }
 
 }  // namespace
@@ -69,6 +77,16 @@ std::optional<double> CostTable::ms(RunnerKind runner, std::int64_t size) const 
   return below->second + share * (above->second - below->second);
 }
 
+std::optional<FullCost> CostTable::full(std::int64_t size) const {
+  const auto entry = full_.find(size);
+  return entry == full_.end() ? std::nullopt : std::optional(entry->second);
+}
+
+bool CostTable::full_wins(std::int64_t size) const {
+  const std::optional<FullCost> cost = full(size);
+  return cost && cost->equal && cost->ratio * kFullMargin < 1;
+}
+
 Json CostTable::to_json() const {
   Json json = Json::object();
   for (const auto& [runner, name] : kRunners) {
@@ -77,12 +95,16 @@ Json CostTable::to_json() const {
       list.push_back(Json(Json::Array{Json(size), Json(measured_.at({runner, size}))}));
     json.set(std::string(name), std::move(list));
   }
+  Json full = Json::array();
+  for (const auto& [size, cost] : full_)
+    full.push_back(Json(Json::Array{Json(size), Json(cost.ratio), Json(cost.equal)}));
+  json.set("full", std::move(full));
   return json;
 }
 
 Result<CostTable> CostTable::from_json(const Json& json) {
-  if (!json.is_object() || json.as_object().size() != kRunners.size())
-    return data_loss("measured costs: no object of the lists prefill, decode and eager");
+  if (!json.is_object() || json.as_object().size() != kRunners.size() + 1)
+    return data_loss("measured costs: no object of the lists prefill, decode, eager and full");
   CostTable table;
   for (const auto& [runner, name] : kRunners) {
     const Json* list = json.find(name);
@@ -94,6 +116,16 @@ Result<CostTable> CostTable::from_json(const Json& json) {
       if (table.measured(runner, size)) return wrong(name, entry);
       table.add(runner, size, entry.as_array()[1].as_double());
     }
+  }
+  const Json* full = json.find("full");
+  if (full == nullptr || !full->is_array()) return data_loss("measured costs: full is no list of [size, ratio, equal]");
+  for (const Json& entry : full->as_array()) {
+    if (!is_full_cost(entry) || table.full(entry.as_array()[0].as_int())) {
+      return data_loss(fmt::format(
+          "measured costs: full has {}; accepted are lists of [size, ratio, equal], each size once", entry.dump()));
+    }
+    const Json::Array& numbers = entry.as_array();
+    table.add_full(numbers[0].as_int(), {.ratio = numbers[1].as_double(), .equal = numbers[2].as_bool()});
   }
   return table;
 }

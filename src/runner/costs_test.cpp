@@ -22,6 +22,8 @@ CostTable measured() {
   table.add(kDecode, 8, 1.0);
   table.add(kEager, 100, 5.0);
   table.add(kEager, 200, 6.0);
+  table.add_full(64, {.ratio = 0.75, .equal = true});
+  table.add_full(128, {.ratio = 1.5, .equal = false});
   return table;
 }
 
@@ -72,11 +74,25 @@ TEST(CostTable, TheSmallestMeasurementStays) {
   EXPECT_EQ(table.size(), 6u);
 }
 
+TEST(CostTable, AFullGraphWinsWhereItIsEqualAndFasterByTheMargin) {
+  CostTable table;
+  const auto wins = [&](double ratio, bool equal) {
+    table.add_full(64, {.ratio = ratio, .equal = equal});
+    return table.full_wins(64);
+  };
+  EXPECT_TRUE(wins(0.9, true));
+  EXPECT_FALSE(wins(0.9, false));
+  EXPECT_TRUE(wins(0.99, true));
+  EXPECT_FALSE(wins(0.995, true)) << "within the margin";
+  EXPECT_FALSE(wins(1.2, true));
+  EXPECT_FALSE(table.full_wins(128)) << "not measured";
+}
+
 TEST(CostTable, IsTheSameAfterJson) {
   const std::string text = measured().to_json().dump();
   EXPECT_EQ(
       text,
-      R"({"prefill": [[64, 2.0], [128, 3.0], [256, 7.0]], "decode": [[8, 1.0]], "eager": [[100, 5.0], [200, 6.0]]})");
+      R"({"prefill": [[64, 2.0], [128, 3.0], [256, 7.0]], "decode": [[8, 1.0]], "eager": [[100, 5.0], [200, 6.0]], "full": [[64, 0.75, true], [128, 1.5, false]]})");
   const Result<Json> json = Json::parse(text, "costs");
   ASSERT_TRUE(json.ok());
   const Result<CostTable> again = CostTable::from_json(*json);
@@ -95,19 +111,25 @@ TEST(CostTable, RefusesEveryOtherForm) {
       {"[]", "no object"},
       {"{}", "no object"},
       {R"({"prefill":[],"decode":[]})", "no object"},
-      {R"({"prefill":[],"decode":[],"eager":[],"vision":[]})", "no object"},
-      {R"({"prefill":[],"decode":[],"vision":[]})", "eager is no list"},
-      {R"({"prefill":{},"decode":[],"eager":[]})", "prefill is no list"},
-      {R"({"prefill":[64],"decode":[],"eager":[]})", "prefill has 64"},
-      {R"({"prefill":[],"decode":[[1,2,3]],"eager":[]})", "decode has [1, 2, 3]"},
-      {R"({"prefill":[],"decode":[["1",2]],"eager":[]})", R"(decode has ["1", 2])"},
-      {R"({"prefill":[],"decode":[],"eager":[[1,"2"]]})", R"(eager has [1, "2"])"},
-      {R"({"prefill":[[0,1]],"decode":[],"eager":[]})", "prefill has [0, 1]"},
-      {R"({"prefill":[[1.5,1]],"decode":[],"eager":[]})", "prefill has [1.5, 1]"},
-      {R"({"prefill":[[1048577,1]],"decode":[],"eager":[]})", "1048577"},
-      {R"({"prefill":[[4,0]],"decode":[],"eager":[]})", "prefill has [4, 0]"},
-      {R"({"prefill":[[4,-1]],"decode":[],"eager":[]})", "prefill has [4, -1]"},
-      {R"({"prefill":[[4,1],[4,2]],"decode":[],"eager":[]})", "prefill has [4, 2]"},
+      {R"({"prefill":[],"decode":[],"eager":[]})", "no object"},
+      {R"({"prefill":[],"decode":[],"eager":[],"vision":[]})", "full is no list"},
+      {R"({"prefill":[],"decode":[],"vision":[],"full":[]})", "eager is no list"},
+      {R"({"prefill":{},"decode":[],"eager":[],"full":[]})", "prefill is no list"},
+      {R"({"prefill":[64],"decode":[],"eager":[],"full":[]})", "prefill has 64"},
+      {R"({"prefill":[],"decode":[[1,2,3]],"eager":[],"full":[]})", "decode has [1, 2, 3]"},
+      {R"({"prefill":[],"decode":[["1",2]],"eager":[],"full":[]})", R"(decode has ["1", 2])"},
+      {R"({"prefill":[],"decode":[],"eager":[[1,"2"]],"full":[]})", R"(eager has [1, "2"])"},
+      {R"({"prefill":[[0,1]],"decode":[],"eager":[],"full":[]})", "prefill has [0, 1]"},
+      {R"({"prefill":[[1.5,1]],"decode":[],"eager":[],"full":[]})", "prefill has [1.5, 1]"},
+      {R"({"prefill":[[1048577,1]],"decode":[],"eager":[],"full":[]})", "1048577"},
+      {R"({"prefill":[[4,0]],"decode":[],"eager":[],"full":[]})", "prefill has [4, 0]"},
+      {R"({"prefill":[[4,-1]],"decode":[],"eager":[],"full":[]})", "prefill has [4, -1]"},
+      {R"({"prefill":[[4,1],[4,2]],"decode":[],"eager":[],"full":[]})", "prefill has [4, 2]"},
+      {R"({"prefill":[],"decode":[],"eager":[],"full":[[4,0.5]]})", "full has [4, 0.5]"},
+      {R"({"prefill":[],"decode":[],"eager":[],"full":[[4,0,true]]})", "full has [4, 0, true]"},
+      {R"({"prefill":[],"decode":[],"eager":[],"full":[[4,0.5,1]]})", "full has [4, 0.5, 1]"},
+      {R"({"prefill":[],"decode":[],"eager":[],"full":[[0,0.5,true]]})", "full has [0, 0.5, true]"},
+      {R"({"prefill":[],"decode":[],"eager":[],"full":[[4,0.5,true],[4,0.6,true]]})", "full has [4, 0.6, true]"},
   };
   for (const auto& c : cases) {
     const Result<Json> json = Json::parse(c.text, "costs");

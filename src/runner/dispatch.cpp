@@ -27,6 +27,7 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
     {"eager_requested", "eager was asked for"},
     {"not_yet_captured", "graphs of this size are not captured yet"},
     {"replay_failed", "the replay failed"},
+    {"full_costs_less", "one graph with attention inside was measured to be faster than pieces"},
 }};
 
 // Differences below this decide nothing, and the padded replay, at once, is taken. Measurements differ by 2 % from run
@@ -134,7 +135,15 @@ BatchShape shape_of(const ForwardBatch& batch, bool force_eager) {
     all_wanted = batch.query_lens[b] == batch.query_lens[0];
   for (std::size_t i = 0; all_wanted && i < batch.wanted_rows.size(); ++i)
     all_wanted = batch.wanted_rows[i] == static_cast<std::int32_t>(i);
-  return {batch.num_tokens(), batch.num_requests(), all_wanted, force_eager};
+  return {.tokens = batch.num_tokens(),
+          .requests = batch.num_requests(),
+          .all_rows_wanted = all_wanted,
+          .several_rows_each = std::ranges::all_of(batch.query_lens, [](std::int32_t rows) { return rows > 1; }),
+          .force_eager = force_eager};
+}
+
+bool is_replay(Reason reason) {
+  return reason == Reason::kExactSize || reason == Reason::kPaddedToSize || reason == Reason::kFullCostsLess;
 }
 
 bool is_fallback(Reason reason) {
@@ -165,8 +174,14 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   if (!table.prefill_enabled)
     return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
   // Measured costs are of prefills: they say nothing of a decode.
-  return pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, table.prefill_sizes, table.prefill_to_come,
-                      /*padding=*/true, is_decode ? nullptr : table.costs});
+  Decision decision = pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, table.prefill_sizes, table.prefill_to_come,
+                                   /*padding=*/true, is_decode ? nullptr : table.costs});
+  const bool has_full = std::ranges::binary_search(table.full_sizes, decision.size);
+  if (decision.runner == RunnerKind::kPrefill && batch.several_rows_each && has_full) {
+    decision.form = GraphForm::kFull;
+    decision.reason = Reason::kFullCostsLess;
+  }
+  return decision;
 }
 
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table) {

@@ -29,10 +29,13 @@ enum class Reason : std::uint8_t {
   kEagerRequested,         // eager: the caller asked for it
   kNotYetCaptured,         // eager: graphs of this size are captured later (CaptureMode::kCore)
   kReplayFailed,           // eager: the graph's launch failed, and the forward was run again without it
+  kFullCostsLess,          // replay: one graph with attention inside, measured to be faster than pieces
 };
-inline constexpr int kNumReasons = 13;
+inline constexpr int kNumReasons = 14;
 std::string_view reason_text(Reason reason);  // "padded to the next captured size"
 std::string_view reason_name(Reason reason);  // "padded_to_size", for counters
+// Whether a graph was replayed.
+bool is_replay(Reason reason);
 // Whether the forward ran eagerly although graphs were on and nothing spoke for eager: worth a warning.
 bool is_fallback(Reason reason);
 
@@ -45,6 +48,7 @@ struct DispatchTable {
   std::int64_t decode_query_length = 1;     // tokens that each request of a decode graph adds
   std::vector<std::int64_t> prefill_sizes;  // tokens
   std::vector<std::int64_t> decode_sizes;   // requests
+  std::vector<std::int64_t> full_sizes{};   // prefill sizes that have a full graph too, which is faster
   // Sizes up to these are yet to be captured, 0 where none are.
   std::int64_t prefill_to_come = 0;
   std::int64_t decode_to_come = 0;
@@ -56,20 +60,26 @@ struct BatchShape {
   std::int64_t requests = 0;
   // Every request adds equally many tokens and wants the logits of all: what decode graphs compute.
   bool all_rows_wanted = false;
+  bool several_rows_each = false;  // every request adds two tokens or more
   bool force_eager = false;
 };
 // What dispatch sees of a batch.
 BatchShape shape_of(const ForwardBatch& batch, bool force_eager = false);
+
+// Of a replayed prefill: graphs of pieces with attention between them, or one with attention inside.
+enum class GraphForm : std::uint8_t { kPieces, kFull };
 
 struct Decision {
   RunnerKind runner = RunnerKind::kEager;
   std::int64_t size = 0;     // captured size; for eager the tokens themselves
   std::int64_t padding = 0;  // rows computed for nothing
   Reason reason = Reason::kGraphsDisabled;
+  GraphForm form = GraphForm::kPieces;
 };
 
 // Pure decode goes to the decode runner, everything else, mixed batches too, to the prefill runner.
-// Where decode is not graphed, a decode batch is a prefill of one token each.
+// Where decode is not graphed, a decode batch is a prefill of one token each. A prefill whose requests have several
+// rows each takes the full graph of its size where there is one.
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
 // How many of `tokens` prefill tokens to compute in the next forward: 1 … tokens. All, unless two replays are measured

@@ -16,7 +16,7 @@ std::ostream& operator<<(std::ostream& out, const Decision& d) {
   return out << runner_kind_name(d.runner) << " " << d.size << " +" << d.padding << " " << reason_name(d.reason);
 }
 bool operator==(const Decision& a, const Decision& b) {
-  return a.runner == b.runner && a.size == b.size && a.padding == b.padding && a.reason == b.reason;
+  return a.runner == b.runner && a.size == b.size && a.padding == b.padding && a.reason == b.reason && a.form == b.form;
 }
 
 namespace {
@@ -87,6 +87,19 @@ const DispatchTable kComing = [] {
   return table;
 }();
 const DispatchTable kEmpty = graphs(true, true, true);
+const DispatchTable kFull = [] {
+  DispatchTable table = with_costs({4, 8, 64, 1000, 2000});
+  table.full_sizes = {8, 2000};
+  return table;
+}();
+BatchShape prompts(std::int64_t tokens, std::int64_t requests = 1) {
+  BatchShape shape = extend(tokens, requests);
+  shape.several_rows_each = true;
+  return shape;
+}
+Decision full(std::int64_t size, std::int64_t padding) {
+  return {RunnerKind::kPrefill, size, padding, Reason::kFullCostsLess, GraphForm::kFull};
+}
 
 std::vector<Case> cases() {
   using enum RunnerKind;
@@ -126,6 +139,15 @@ std::vector<Case> cases() {
       {decode(7), kPrefillOnly, {kPrefill, 8, 1, kPaddedToSize}},
       {decode(1), kNeither, {kEager, 1, 0, kDecodeGraphsDisabled}},
       {extend(4), kNeither, {kEager, 4, 0, kPrefillGraphsDisabled}},
+      // Sizes that are faster as one graph, for prefills whose requests have several rows each.
+      {prompts(8), kFull, full(8, 0)},
+      {prompts(7, 3), kFull, full(8, 1)},
+      {extend(8, 3), kFull, {kPrefill, 8, 0, kExactSize}},
+      {prompts(4), kFull, {kPrefill, 4, 0, kExactSize}},
+      {prompts(64), kFull, {kPrefill, 64, 0, kExactSize}},
+      {prompts(2001), kFull, {kEager, 2001, 0, kAboveLargestSize}},
+      {prompts(1001), kFull, {kEager, 1001, 0, kPaddingCostsMore}},
+      {decode(7), kFull, {kPrefill, 8, 1, kPaddedToSize}},
       // A prefill that is large enough to keep the device busy is padded.
       {extend(1500), kLarge, {kPrefill, 2048, 548, kPaddedToSize}},
       {extend(4060, 5), kLarge, {kPrefill, 4096, 36, kPaddedToSize}},
@@ -186,6 +208,7 @@ TEST(Dispatch, ABatchHasTheShapeOfItsRows) {
   batch.query_lens = {1, 1};
   batch.wanted_rows = {0, 1};
   EXPECT_TRUE(shape_of(batch).all_rows_wanted);
+  EXPECT_FALSE(shape_of(batch).several_rows_each);
   EXPECT_FALSE(shape_of(batch).force_eager);
   EXPECT_TRUE(shape_of(batch, true).force_eager);
   batch.wanted_rows = {1, 0};
@@ -195,6 +218,7 @@ TEST(Dispatch, ABatchHasTheShapeOfItsRows) {
   batch.wanted_rows = {0, 1};
   batch.query_lens = {2};
   EXPECT_TRUE(shape_of(batch).all_rows_wanted) << "two tokens of one request";
+  EXPECT_TRUE(shape_of(batch).several_rows_each);
   EXPECT_EQ(shape_of(batch).tokens, 2);
   EXPECT_EQ(shape_of(batch).requests, 1);
   DispatchTable table = kOn;
@@ -205,6 +229,7 @@ TEST(Dispatch, ABatchHasTheShapeOfItsRows) {
   batch.wanted_rows = {0, 1, 2};
   batch.query_lens = {1, 2};
   EXPECT_FALSE(shape_of(batch).all_rows_wanted) << "not equally many of each request";
+  EXPECT_FALSE(shape_of(batch).several_rows_each) << "one has a single row";
 }
 
 TEST(Dispatch, PadsWhereCostsAreUnknown) {

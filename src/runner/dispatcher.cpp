@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/base/log.h"
+#include "tessera/runner/measure_memory.h"
 
 namespace tessera {
 
@@ -37,6 +38,29 @@ void Dispatcher::refresh() {
   };
   update(parts_.runner(RunnerRole::kPrefill), table_.prefill_sizes, table_.prefill_to_come);
   update(parts_.runner(RunnerRole::kDecode), table_.decode_sizes, table_.decode_to_come);
+  table_.full_sizes = parts_.runner(RunnerRole::kPrefill).report().full;
+  std::erase_if(table_.full_sizes, [&](std::int64_t size) { return !costs_.full_wins(size); });
+}
+
+bool Dispatcher::chooses_full() const {
+  return table_.costs != nullptr && parts_.options.choose_full && table_.prefill_enabled &&
+         parts_.runner(RunnerRole::kPrefill).executable().can_be_full();
+}
+
+bool Dispatcher::has_memory_for_full() const {
+  return parts_.device.available_bytes() >= memory_reserve(parts_.device.properties()) / 2;
+}
+
+Status Dispatcher::capture_full(std::int64_t size) {
+  GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
+  if (!chooses_full() || !runner.captured(size) || !costs_.full_wins(size) || !has_memory_for_full())
+    return ok_status();
+  const Status captured = runner.capture_full(size);
+  if (captured.code() == StatusCode::kDeviceLost) return captured;
+  if (!captured.ok())
+    log_warn("capture", "prefill size {} stays in pieces, although one graph was faster: {}", size,
+             captured.to_string());
+  return ok_status();
 }
 
 Result<Decision> Dispatcher::decide(const BatchShape& batch) {
@@ -47,6 +71,7 @@ Result<Decision> Dispatcher::decide(const BatchShape& batch) {
     if (runner.captured(decision.size)) return decision;
     const Status captured = parts_.capture(runner, decision.size);
     if (captured.code() == StatusCode::kDeviceLost) return captured;
+    if (decision.runner == RunnerKind::kPrefill) TRY(capture_full(decision.size));
     refresh();
   }
 }
@@ -74,7 +99,12 @@ Status Dispatcher::replay_failed(const Decision& decision, const Status& why) {
   if (failures < kMostFailures) return ok_status();
   TRY(parts_.stream->synchronize());  // earlier launches may still use it
   failed_replays_.erase({decision.runner, decision.size});
-  runner_of(decision.runner).drop(decision.size, why);
+  if (decision.form == GraphForm::kFull) {
+    log_warn("capture", "prefill size {} goes back to its pieces", decision.size);
+    runner_of(decision.runner).drop_full(decision.size);
+  } else {
+    runner_of(decision.runner).drop(decision.size, why);
+  }
   refresh();
   return ok_status();
 }

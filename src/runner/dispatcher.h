@@ -22,6 +22,9 @@ class Dispatcher {
   void enable();
   // After sizes were captured or dropped.
   void refresh();
+  // Captures the full graph of a captured prefill size that costs are known to be less with, unless it is there. One
+  // that cannot be captured, or for which the device has too little memory left, is done without.
+  Status capture_full(std::int64_t size);
   const DispatchTable& table() const { return table_; }
 
   // A size that is captured on first use is captured here; one that fails is dropped, and the next one is taken.
@@ -40,6 +43,12 @@ class Dispatcher {
   CostTable& costs() { return costs_; }
   // Ranks must dispatch alike, and each measures for itself: several ranks measure nothing.
   bool measures_costs() const { return parts_.options.measure_costs && parts_.options.communicator == nullptr; }
+
+  // Whether prefill sizes may have a full graph beside their pieces: the options say so, costs are measured, the
+  // forward is cut and may be captured as one.
+  bool chooses_full() const;
+  // Half of the device's reserve is left; graphs that the plan of the memory does not know may take from the rest.
+  bool has_memory_for_full() const;
 
   // The runner of a decision: eager forwards run prefill's operators.
   GraphRunner& runner_of(RunnerKind kind) const {

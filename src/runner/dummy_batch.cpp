@@ -30,4 +30,26 @@ ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& op
   return batch;
 }
 
+std::optional<ForwardBatch> page_batch(std::int64_t size, const RunnerOptions& options, std::size_t cache_groups) {
+  const std::int64_t most_rows = std::min(options.page_size, options.context_length);
+  const std::int64_t requests = (size + most_rows - 1) / most_rows;
+  if (requests > options.max_requests || size > options.max_tokens || size / requests < 2) return std::nullopt;
+  ForwardBatch batch;
+  CacheGroupBatch group;
+  for (std::int64_t b = 0; b < requests; ++b) {
+    const std::int64_t rows = size / requests + (b < size % requests ? 1 : 0);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      batch.input_ids.emplace_back(static_cast<std::int32_t>(i % 2));
+      batch.positions.push_back(static_cast<std::int32_t>(i));
+      group.slots.emplace_back(static_cast<std::int32_t>(i));
+    }
+    batch.query_lens.push_back(static_cast<std::int32_t>(rows));
+    batch.kv_lens.push_back(static_cast<std::int32_t>(rows));
+  }
+  batch.input_rows.assign(static_cast<std::size_t>(size), -1);
+  group.own(std::vector(static_cast<std::size_t>(requests), std::vector{PageId(0)}));
+  batch.groups.assign(cache_groups, group);
+  return batch;
+}
+
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "tessera/ops/forward_batch.h"
 #include "tessera/runner/runner_options.h"
@@ -12,5 +13,10 @@ namespace tessera {
 // On the reserved page, no row wanted: `size` tokens in requests as long as the context allows, or, as a decode, `size`
 // requests of decode_query_length tokens each after a context that fills their page. No more than options.max_requests.
 ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& options, std::size_t cache_groups);
+
+// `size` tokens of requests that fit in a page, each of several rows and all with the same tokens at the same
+// positions, so that they may share the reserved page: whoever writes a slot last, it holds the same. Every row's
+// output is defined, and the same from run to run. None where so many tokens cannot be shared out like that.
+std::optional<ForwardBatch> page_batch(std::int64_t size, const RunnerOptions& options, std::size_t cache_groups);
 
 }  // namespace tessera

@@ -39,7 +39,8 @@ Status ForwardStep::stage_decode(const ForwardBatch& batch, std::int64_t size, s
 Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results) {
   GraphRunner& runner = parts_.runner(RunnerRole::kDecode);
   TRY(stage_decode(inputs.batch, size, inputs.sampling, TokenId(0)));
-  TRY(parts_.launch(runner, size, inputs.batch.num_tokens(), inputs.replay_graphs, &replay_failed_));
+  TRY(parts_.launch(runner, size, inputs.batch.num_tokens(),
+                    inputs.replay_graphs ? Execution::kGraphs : Execution::kOperators, &replay_failed_));
   const Executable& decode = runner.executable();
   const ir::Bucket bucket = runner.bucket(size);
   if (!inputs.hidden_states.empty()) TRY(read_hidden(TRY(decode.output(bucket, kDecodeHidden)), inputs.hidden_states));
@@ -57,8 +58,9 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
   if (inputs.batch.num_wanted_rows() > 0) TRY(stage_head(inputs, 0));
   const bool captured = decision.runner == RunnerKind::kPrefill;
   if (!captured) TRY(runner.make_ready(decision.size));
-  TRY(parts_.launch(runner, decision.size, inputs.batch.num_tokens(), captured && inputs.replay_graphs,
-                    &replay_failed_));
+  const Execution graphs = decision.form == GraphForm::kFull ? Execution::kFullGraph : Execution::kGraphs;
+  TRY(parts_.launch(runner, decision.size, inputs.batch.num_tokens(),
+                    captured && inputs.replay_graphs ? graphs : Execution::kOperators, &replay_failed_));
   // In the planned memory the output lies where the head reads it; isolated, it has a place of its own.
   const OutputView hidden = TRY(runner.executable().output(runner.bucket(decision.size), 0));
   if (!inputs.hidden_states.empty()) TRY(read_hidden(hidden, inputs.hidden_states));
@@ -87,7 +89,7 @@ Status ForwardStep::run_head(const ForwardInputs& inputs, StepResults::Slot& res
     const std::int64_t size = runner.padded_size(count);
     if (first > 0) TRY(stage_head(inputs, static_cast<std::size_t>(first)));  // the first went with the body's inputs
     TRY(runner.make_ready(size));
-    TRY(parts_.launch(runner, size, count, /*replay=*/false));
+    TRY(parts_.launch(runner, size, count, Execution::kOperators));
     const ir::Bucket bucket = runner.bucket(size);
     const HeadRows made{.first = first,
                         .count = count,

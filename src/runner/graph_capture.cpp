@@ -106,8 +106,11 @@ Status GraphCapture::capture_graphs() {
     log_info("capture", "Capture piecewise CUDA graph begin. {} sizes up to {} tokens", prefill.spec().ladder.size(),
              prefill.spec().ladder.back());
     TRY(capture_sizes(prefill));
-    log_info("capture", "Capture piecewise CUDA graph end. {} sizes{}, {:.2f} s, arena {:.3f} GB",
-             prefill.report().captured.size(), when_captured(parts_.options.capture), prefill.report().seconds,
+    for (const std::int64_t size : prefill.report().captured) TRY(dispatcher_.capture_full(size));
+    const std::size_t full = prefill.report().full.size();
+    log_info("capture", "Capture piecewise CUDA graph end. {} sizes{}{}, {:.2f} s, arena {:.3f} GB",
+             prefill.report().captured.size(), when_captured(parts_.options.capture),
+             full == 0 ? "" : fmt::format(", {} of them as one graph too", full), prefill.report().seconds,
              static_cast<double>(parts_.arena->size()) / 1e9);
   }
   if (decode.spec().captured && !decode.spec().ladder.empty()) {
@@ -143,6 +146,7 @@ Result<bool> GraphCapture::capture_next() {
     if (pending.empty()) continue;
     const Status captured = parts_.capture(runner, pending.front());
     if (captured.code() == StatusCode::kDeviceLost) return captured;
+    if (role == RunnerRole::kPrefill) TRY(dispatcher_.capture_full(pending.front()));
     dispatcher_.refresh();
     return true;
   }

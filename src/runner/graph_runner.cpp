@@ -65,10 +65,30 @@ Status GraphRunner::capture_one(std::int64_t size, const StageSize& stage) {
   return status;
 }
 
+bool GraphRunner::has_full(std::int64_t size) const { return std::ranges::binary_search(report_.full, size); }
+
+Status GraphRunner::capture_full(std::int64_t size) {
+  if (has_full(size)) return ok_status();
+  const auto start = std::chrono::steady_clock::now();
+  Status status = executable_->capture_full(bucket(size));
+  report_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  TRY(std::move(status));
+  report_.full.insert(std::lower_bound(report_.full.begin(), report_.full.end(), size), size);
+  report_.graphs = executable_->graph_stats();
+  return ok_status();
+}
+
+void GraphRunner::drop_full(std::int64_t size) {
+  if (std::erase(report_.full, size) == 0) return;
+  executable_->drop_full_graph(bucket(size));
+  report_.graphs = executable_->graph_stats();
+}
+
 void GraphRunner::drop(std::int64_t size, Status why) {
   log_warn("capture", "{} size {} is dropped: {}", name(), size, why.to_string());
   executable_->drop(bucket(size));
   std::erase(report_.captured, size);
+  std::erase(report_.full, size);
   report_.dropped.emplace_back(size, std::move(why));
   report_.graphs = executable_->graph_stats();
 }

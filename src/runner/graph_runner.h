@@ -18,6 +18,7 @@ namespace tessera {
 
 struct CaptureReport {
   std::vector<std::int64_t> captured;                    // sizes, ascending
+  std::vector<std::int64_t> full;                        // those that have a full graph beside their pieces, ascending
   std::vector<std::pair<std::int64_t, Status>> dropped;  // sizes that failed, and why
   double seconds = 0;
   GraphStats graphs;
@@ -54,12 +55,19 @@ class GraphRunner {
   Status capture(std::span<const std::int64_t> sizes, const CaptureOptions& options);
   // Captures one more size. Its failure is the caller's to handle, and is reported too.
   Status capture_one(std::int64_t size, const StageSize& stage);
+  // One graph of a captured size's whole forward, beside the pieces' (Executable::capture_full). On failure there is
+  // none.
+  Status capture_full(std::int64_t size);
+  bool has_full(std::int64_t size) const;
+  void drop_full(std::int64_t size);
   // Gives up a size that was captured: its replay does not work.
   void drop(std::int64_t size, Status why);
 
   // Precondition of both: the size was captured, or bound by make_ready.
   Status replay(std::int64_t size) const { return executable_->replay(bucket(size)); }
   Status run(std::int64_t size) const { return executable_->run(bucket(size)); }
+  // Precondition: has_full(size).
+  Status replay_full(std::int64_t size) const { return executable_->replay_full(bucket(size)); }
 
   // Binds an uncaptured size. The last few stay bound, older ones are dropped.
   Status make_ready(std::int64_t size);

@@ -15,6 +15,7 @@ ModelRunner::ModelRunner(std::unique_ptr<RunnerParts> parts, StepResults results
       step_(*parts_),
       capture_(*parts_, dispatcher_, step_),
       measurement_(*parts_, dispatcher_),
+      full_measurement_(*parts_, dispatcher_),
       results_(std::move(results)) {}
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Weights weights, Device& device,
@@ -30,7 +31,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Wei
 Result<bool> ModelRunner::idle_work() {
   if (in_flight_ > 0) return internal_error("idle work is asked for while a forward is in flight");
   if (parts_->options.capture == CaptureMode::kCore && TRY(capture_.capture_next())) return true;
-  return measurement_.measure_next();
+  if (TRY(measurement_.measure_next())) return true;
+  return full_measurement_.measure_next();
 }
 
 Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {

@@ -5,7 +5,8 @@
 //   ForwardOutputs out = TRY(runner->forward({.batch = batch, .sampling = rows}));
 //
 // RunnerParts is what forwards run on; GraphCapture starts it; for each forward the Dispatcher picks runner and size
-// and ForwardStep runs it; CostMeasurement works in idle moments. This class keeps the forwards in flight.
+// and ForwardStep runs it; CostMeasurement and FullMeasurement work in idle moments. This class keeps the forwards in
+// flight.
 //
 // Threads: one thread owns a runner. Errors of a forward leave the runner usable unless kDeviceLost.
 #pragma once
@@ -23,6 +24,7 @@
 #include "tessera/runner/forward_counters.h"
 #include "tessera/runner/forward_inputs.h"
 #include "tessera/runner/forward_step.h"
+#include "tessera/runner/full_measurement.h"
 #include "tessera/runner/graph_capture.h"
 #include "tessera/runner/memory_report.h"
 #include "tessera/runner/runner_options.h"
@@ -107,6 +109,7 @@ class ModelRunner {
   ForwardStep step_;
   GraphCapture capture_;
   CostMeasurement measurement_;
+  FullMeasurement full_measurement_;
   ForwardCounters counters_;
   StepResults results_;                                    // [kMaxInFlight]
   std::array<std::unique_ptr<Event>, kMaxInFlight> done_;  // passed when the slot's results are there

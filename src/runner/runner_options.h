@@ -29,7 +29,9 @@ struct RunnerOptions {
   std::vector<std::int64_t> decode_sizes;   // requests, ascending
   CaptureMode capture = CaptureMode::kEager;
   bool measure_costs = true;  // in idle moments, for dispatch; never where deterministic
-  bool debug = false;         // runner/debug_mode.h; slow
+  // Prefill sizes whose forward was measured to be faster as one graph have that graph too, beside the pieces'.
+  bool choose_full = false;
+  bool debug = false;  // runner/debug_mode.h; slow
   bool decode_padding = true;
   std::vector<std::string> split_ops;         // of the prefill runner; empty with graphs.prefill_whole
   std::vector<std::string> decode_split_ops;  // of the decode runner

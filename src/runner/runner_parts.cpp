@@ -155,20 +155,29 @@ Status RunnerParts::upload() {
   return step->upload(*stream);
 }
 
-Status RunnerParts::enqueue(GraphRunner& runner, std::int64_t size, bool replay) {
-  if (profiler == nullptr) return replay ? runner.replay(size) : runner.run(size);
+Status RunnerParts::enqueue(GraphRunner& runner, std::int64_t size, Execution how) {
+  const bool full = how == Execution::kFullGraph;
+  if (profiler == nullptr) {
+    if (full) return runner.replay_full(size);
+    return how == Execution::kGraphs ? runner.replay(size) : runner.run(size);
+  }
   const StepProfiler::Scope launching(profiler, HostWork::kLaunch);
   TRY(profiler->begin_device());
-  return runner.executable().run_in_parts(
-      runner.bucket(size), replay, [&](std::size_t part) { return profiler->mark(profiled_name(runner, part)); });
+  if (full) {
+    TRY(runner.replay_full(size));
+    return profiler->mark(fmt::format("{} as one graph", runner.name()));
+  }
+  return runner.executable().run_in_parts(runner.bucket(size), how == Execution::kGraphs, [&](std::size_t part) {
+    return profiler->mark(profiled_name(runner, part));
+  });
 }
 
-Status RunnerParts::launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, bool replay,
+Status RunnerParts::launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, Execution how,
                            bool* replay_failed) {
   TRY(upload());
   if (debug != nullptr) TRY(debug->before(runner, size));
-  Status launched = enqueue(runner, size, replay);
-  if (replay_failed != nullptr) *replay_failed = replay && !launched.ok();
+  Status launched = enqueue(runner, size, how);
+  if (replay_failed != nullptr) *replay_failed = how != Execution::kOperators && !launched.ok();
   TRY(std::move(launched));
   return debug == nullptr ? ok_status() : debug->after(runner, size, real_rows);
 }

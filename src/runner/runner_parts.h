@@ -26,6 +26,9 @@
 
 namespace tessera {
 
+// How a size's forward is enqueued: its operators one by one, the replay of its graphs, or of its full graph.
+enum class Execution : std::uint8_t { kOperators, kGraphs, kFullGraph };
+
 class RunnerParts {
  public:
   // `device` outlives the parts.
@@ -50,9 +53,9 @@ class RunnerParts {
   Status capture(GraphRunner& runner, std::int64_t size);
   // Uploads what was staged.
   Status upload();
-  // Uploads, then one forward of `runner` at a size that is bound: its graphs' replay, or its operators one by one. In
-  // debug mode with that mode's checks. `replay_failed`, where given, becomes true where the error is the replay's own.
-  Status launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, bool replay,
+  // Uploads, then one forward of `runner` at a size that is bound. In debug mode with that mode's checks.
+  // `replay_failed`, where given, becomes true where the error is a replay's own.
+  Status launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, Execution how,
                 bool* replay_failed = nullptr);
   // Debug mode only: the view still is what its forward made.
   Status check_fresh(const OutputView& view) const;
@@ -89,7 +92,7 @@ class RunnerParts {
   RunnerParts(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options);
   Status allocate();
   Status build_runners();
-  Status enqueue(GraphRunner& runner, std::int64_t size, bool replay);
+  Status enqueue(GraphRunner& runner, std::int64_t size, Execution how);
 };
 
 }  // namespace tessera

@@ -88,6 +88,7 @@ class Verifier {
       return make_executable(spec, r_.options, r_.environment(spec.batches), MemoryPlanKind::kIsolated, /*log=*/false);
     };
     TRY(compare_sizes(r_.runner(RunnerRole::kPrefill), *TRY(isolated(RunnerRole::kPrefill)), table_.prefill_sizes));
+    TRY(compare_full(r_.runner(RunnerRole::kPrefill), *TRY(isolated(RunnerRole::kPrefill)), table_.full_sizes));
     TRY(compare_sizes(r_.runner(RunnerRole::kDecode), *TRY(isolated(RunnerRole::kDecode)), table_.decode_sizes));
     return compare_heads(*TRY(isolated(RunnerRole::kHead)));
   }
@@ -138,13 +139,27 @@ class Verifier {
     return ok_status();
   }
 
+  // Sizes that are replayed as one graph: full, and padded.
+  Status compare_full(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
+    for (const std::int64_t size : sizes) {
+      TRY(isolated.bind(runner.bucket(size)));
+      TRY(compare(runner, isolated, size, size, GraphForm::kFull));
+      if (size > 2) TRY(compare(runner, isolated, size, size - 1, GraphForm::kFull));
+      isolated.drop(runner.bucket(size));
+    }
+    return ok_status();
+  }
+
   // `real`: of the size's unit, tokens or requests.
-  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real) {
+  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real,
+                 GraphForm form = GraphForm::kPieces) {
+    const bool full = form == GraphForm::kFull;
     const bool decode = runner.spec().role == RunnerRole::kDecode;
     const VerifyBatch made = TRY(make_verify_batch({.options = r_.options,
                                                     .groups = r_.graphs.body.cache_groups,
                                                     .hidden_size = r_.hidden_size,
-                                                    .poisoned_id = poisoned_id_},
+                                                    .poisoned_id = poisoned_id_,
+                                                    .several_rows_each = full},
                                                    real, decode));
     const ForwardBatch& batch = made.batch;
     pages_ = made.pages;
@@ -152,7 +167,7 @@ class Verifier {
     const ir::Bucket bucket = runner.bucket(size);
 
     TRY(prepare(batch, decode, size));
-    TRY(runner.executable().replay(bucket));
+    TRY(full ? runner.executable().replay_full(bucket) : runner.executable().replay(bucket));
     TRY(read(runner.executable(), bucket, rows, /*states=*/true, replayed_));
 
     TRY(prepare(batch, decode, size));
@@ -163,8 +178,10 @@ class Verifier {
     std::string difference = TRY(first_difference(isolated, bucket));
     if (const Status guards = isolated.check_guards(bucket); !guards.ok() && difference.empty())
       difference = guards.message();
-    report_.rows.push_back(
-        {.runner = std::string(runner.name()), .size = size, .real = real, .difference = std::move(difference)});
+    report_.rows.push_back({.runner = fmt::format("{}{}", runner.name(), full ? ", full" : ""),
+                            .size = size,
+                            .real = real,
+                            .difference = std::move(difference)});
     return ok_status();
   }
 

@@ -33,6 +33,25 @@ Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t 
   return lengths;
 }
 
+// The same without requests of a single row: the request before takes it, or gives one of its own.
+Lengths several_rows_each(const Lengths& lengths, std::int32_t context) {
+  Lengths merged;
+  for (std::size_t b = 0; b < lengths.query.size(); ++b) {
+    const std::int32_t rows = lengths.query[b];
+    const bool lonely = !merged.query.empty() && (rows == 1 || merged.query.back() == 1);
+    if (lonely && merged.query.back() + rows <= context) {
+      merged.query.back() += rows;
+    } else {
+      if (lonely) --merged.query.back();
+      merged.query.push_back(lonely ? rows + 1 : rows);
+      merged.prefix.push_back(lengths.prefix[b]);
+    }
+  }
+  for (std::size_t b = 0; b < merged.query.size(); ++b)
+    merged.prefix[b] = std::min(merged.prefix[b], context - merged.query[b]);
+  return merged;
+}
+
 // `query` tokens each, after caches of different lengths.
 Lengths decode_lengths(std::int64_t requests, std::int64_t query, std::int64_t context) {
   Lengths lengths{
@@ -149,8 +168,10 @@ void add_tokens(const VerifyModel& model, const Lengths& lengths, VerifyBatch& m
 
 Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode) {
   const RunnerOptions& options = model.options;
-  const Lengths short_prefixes = decode ? decode_lengths(size, options.decode_query_length, options.context_length)
-                                        : prefill_lengths(size, options.context_length, options.max_requests);
+  Lengths short_prefixes = decode ? decode_lengths(size, options.decode_query_length, options.context_length)
+                                  : prefill_lengths(size, options.context_length, options.max_requests);
+  if (model.several_rows_each)
+    short_prefixes = several_rows_each(short_prefixes, static_cast<std::int32_t>(options.context_length));
   Lengths lengths = without_prefixes(short_prefixes);
   TRY(check_room(model, pages_needed(model, lengths), size));
   for (Lengths& longer : std::array{past_windows(short_prefixes, model), short_prefixes}) {

@@ -25,7 +25,8 @@ struct VerifyModel {
   const RunnerOptions& options;
   std::span<const ir::CacheGroup> groups;
   std::int64_t hidden_size = 0;
-  TokenId poisoned_id{};  // the vocabulary's last; its row of the table must reach no result
+  TokenId poisoned_id{};           // the vocabulary's last; its row of the table must reach no result
+  bool several_rows_each = false;  // of a prefill of two tokens or more: no request of a single row
 };
 
 // `size` tokens, or as a decode so many requests; every row is wanted. kResourceExhausted where a pool is too small.

@@ -1,0 +1,131 @@
+#include "tessera/runner/full_measurement.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "tessera/base/log.h"
+#include "tessera/runner/dummy_batch.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+double median_bound(std::vector<double> ratios) {
+  const auto third_largest = ratios.begin() + 2;
+  std::nth_element(ratios.begin(), third_largest, ratios.end(), std::greater<>());
+  return *third_largest;
+}
+
+Result<bool> FullMeasurement::measure_next() {
+  if (!dispatcher_.chooses_full() || !dispatcher_.has_memory_for_full()) return false;
+  if (at_ && !runner().has_full(at_->size)) at_.reset();  // its size was given up meanwhile
+  if (!at_) {
+    const std::optional<std::int64_t> size = next_size();
+    if (!size) return false;
+    at_ = Candidate{.size = *size};
+  }
+  const Status status = work();
+  if (status.code() == StatusCode::kDeviceLost) return status;
+  if (!status.ok()) {
+    log_warn("dispatch", "prefill size {} is not measured as one graph: {}", at_->size, status.to_string());
+    decide({.ratio = 1, .equal = false});
+  }
+  return true;
+}
+
+// What earlier runs measured counts too.
+std::optional<std::int64_t> FullMeasurement::next_size() {
+  constexpr int kMostLosses = 2;  // in a row
+  const CostTable& costs = dispatcher_.costs();
+  int losses = 0;
+  for (const std::int64_t size : runner().report().captured) {
+    if (!page_batch(size, parts_.options, parts_.num_cache_groups())) continue;
+    if (!costs.full(size)) return may_win(size) ? std::optional(size) : std::nullopt;
+    losses = costs.full_wins(size) ? 0 : losses + 1;
+    if (losses == kMostLosses) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+bool FullMeasurement::may_win(std::int64_t size) {
+  constexpr double kMostCutMs = 0.005;  // no cut takes longer: the launches around it and the gaps that they leave
+  const auto cuts = static_cast<double>(runner().executable().graph().num_split_ops());
+  const std::optional<double> ms = dispatcher_.costs().ms(RunnerKind::kPrefill, size);
+  return ms && cuts * kMostCutMs > (kFullMargin - 1) * *ms;
+}
+
+Status FullMeasurement::work() {
+  if (at_->ratios.empty()) TRY(begin(at_->size));
+  if (!at_) return ok_status();
+  TRY(measure_pairs());
+  if (at_->ratios.size() < kFullPairs) return ok_status();
+  decide({.ratio = median_bound(at_->ratios), .equal = true});
+  return ok_status();
+}
+
+// Both forms have to come to the same bits, which they do unless a kernel does something else within a larger graph.
+Status FullMeasurement::begin(std::int64_t size) {
+  TRY(runner().capture_full(size));
+  const std::vector<std::byte> pieces = TRY(output_of(size, /*full=*/false));
+  if (TRY(output_of(size, /*full=*/true)) == pieces) return ok_status();
+  const bool steady = TRY(output_of(size, /*full=*/false)) == pieces;
+  log_warn("dispatch", "prefill size {} stays in pieces: {}", size,
+           steady ? "as one graph it comes to other bits"
+                  : "they come to other bits from run to run, and one graph cannot be compared with them");
+  decide({.ratio = 1, .equal = false});
+  return ok_status();
+}
+
+Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, bool full) {
+  TRY(parts_.stage(*page_batch(size, parts_.options, parts_.num_cache_groups()), BatchKind::kExtend, size, TokenId(0)));
+  TRY(parts_.upload());
+  TRY(full ? runner().replay_full(size) : runner().replay(size));
+  const OutputView hidden = TRY(runner().executable().output(runner().bucket(size), 0));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(hidden.bytes()));
+  TRY(parts_.stream->download(bytes.data(), hidden.data, bytes.size()));
+  TRY(parts_.stream->synchronize());
+  return bytes;
+}
+
+// By the host's clock, from an idle device on: what a prompt waits for.
+Status FullMeasurement::measure_pairs() {
+  constexpr double kMostMs = 30;  // a request that comes meanwhile waits
+  const std::int64_t size = at_->size;
+  TRY(parts_.stage_dummy(runner(), size));
+  const auto replay_ms = [&](bool full) -> Result<double> {
+    TRY(parts_.stream->synchronize());
+    const Clock::time_point start = Clock::now();
+    TRY(full ? runner().replay_full(size) : runner().replay(size));
+    TRY(parts_.stream->synchronize());
+    return ms_since(start);
+  };
+  const Clock::time_point start = Clock::now();
+  for (const bool full : {false, true}) TRY(replay_ms(full));
+  do {
+    const double pieces = TRY(replay_ms(/*full=*/false));
+    const double full = TRY(replay_ms(/*full=*/true));
+    at_->ratios.push_back(full / pieces);
+  } while (at_->ratios.size() < kFullPairs && ms_since(start) < kMostMs);
+  return ok_status();
+}
+
+void FullMeasurement::decide(FullCost cost) {
+  const std::int64_t size = std::exchange(at_, std::nullopt)->size;
+  dispatcher_.costs().add_full(size, cost);
+  const bool wins = dispatcher_.costs().full_wins(size);
+  log_debug("dispatch", "prefill size {} {}: one graph takes at most {:.3f} of the pieces' time", size,
+            wins ? "is replayed as one graph" : "stays in pieces", cost.ratio);
+  if (!wins) runner().drop_full(size);
+  dispatcher_.refresh();
+}
+
+}  // namespace tessera
