@@ -79,8 +79,12 @@ struct Comparison {
 Status run_kernels(ModelRunner& runner, const ForwardBatch& batch, const Decision& decision, bool eager) {
   if (decision.runner == RunnerKind::kDecode)
     return eager ? runner.decode().run(decision.size) : runner.decode().replay(decision.size);
-  const bool replays = !eager && decision.runner == RunnerKind::kPrefill;
-  TRY(replays ? runner.prefill().replay(decision.size) : runner.prefill().run(decision.size));
+  const GraphRunner& prefill = runner.prefill();
+  if (eager || decision.runner == RunnerKind::kEager) {
+    TRY(prefill.run(decision.size));
+  } else {
+    TRY(decision.form == GraphForm::kFull ? prefill.replay_full(decision.size) : prefill.replay(decision.size));
+  }
   return runner.head().run(runner.head().padded_size(batch.num_wanted_rows()));
 }
 
@@ -101,7 +105,7 @@ Result<Comparison> compare(ModelRunner& runner, const ForwardBatch& batch, std::
       TRY(time_in_turn(runner, repeat, {enqueue(/*eager=*/false), enqueue(/*eager=*/true)}));
   result.graph = timings[0];
   result.eager = timings[1];
-  if (result.decision.runner == RunnerKind::kPrefill)
+  if (result.decision.runner == RunnerKind::kPrefill && result.decision.form == GraphForm::kPieces)
     result.cuts = runner.prefill().executable().graph().num_split_ops();
   result.attention =
       runner.planned_kernels(result.decision.runner == RunnerKind::kDecode ? BatchKind::kDecode : BatchKind::kExtend);

@@ -10,16 +10,29 @@
 namespace tessera::cli {
 namespace {
 
-std::vector<DispatchExample> examples_for(const RunnerOptions& runner, std::int64_t num_tokens) {
+std::vector<std::int64_t> full_sizes(const EngineOptions& options, const EnginePlan& plan, const Device& device) {
+  if (!plan.runner.choose_full) return {};
+  const CostTable costs = ProfileStore(options, plan, device.properties()).load_costs();
+  std::vector<std::int64_t> sizes = plan.runner.prefill_sizes;
+  std::erase_if(sizes, [&](std::int64_t size) { return !costs.full_wins(size); });
+  return sizes;
+}
+
+std::vector<DispatchExample> examples_for(const RunnerOptions& runner, const std::vector<std::int64_t>& full,
+                                          std::int64_t num_tokens) {
   const DispatchTable table{.graphs_enabled = runner.graphs.prefill || runner.graphs.decode,
                             .prefill_enabled = runner.graphs.prefill,
                             .decode_enabled = runner.graphs.decode,
                             .decode_padding = runner.decode_padding,
                             .prefill_sizes = runner.prefill_sizes,
-                            .decode_sizes = runner.decode_sizes};
+                            .decode_sizes = runner.decode_sizes,
+                            .full_sizes = full};
   // A prefill of one token has the shape of a decode step.
-  const BatchShape prefill{
-      .tokens = num_tokens, .requests = 1, .all_rows_wanted = num_tokens == 1, .force_eager = false};
+  const BatchShape prefill{.tokens = num_tokens,
+                           .requests = 1,
+                           .all_rows_wanted = num_tokens == 1,
+                           .several_rows_each = num_tokens > 1,
+                           .force_eager = false};
   const BatchShape decode{.tokens = num_tokens, .requests = num_tokens, .all_rows_wanted = true, .force_eager = false};
   return {{"prefill", num_tokens, dispatch(prefill, table)}, {"decode", num_tokens, dispatch(decode, table)}};
 }
@@ -41,7 +54,8 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
   e.memory = TRY(predict_memory(graphs, e.plan.runner, *device, PredictionDetail::kEverySize));
   for (std::vector<std::string>* notes : {&e.plan.notes, &e.stitching.notes})
     for (std::string& note : *notes) note = with_flags(note, flags);
-  if (num_tokens) e.examples = examples_for(e.plan.runner, *num_tokens);
+  e.full_sizes = full_sizes(known, e.plan, *device);
+  if (num_tokens) e.examples = examples_for(e.plan.runner, e.full_sizes, *num_tokens);
   return e;
 }
 

@@ -28,7 +28,8 @@ struct Explanation {
   std::string model_path;
   std::string device;  // as the flag names it
   EnginePlan plan;
-  StitchingGraph stitching;  // of the body, as prefill runs it
+  StitchingGraph stitching;              // of the body, as prefill runs it
+  std::vector<std::int64_t> full_sizes;  // prefill sizes that earlier starts measured to be faster as one graph
   std::int64_t decode_ops = 0;
   std::int64_t weight_bytes = 0;
   MemoryReport memory;                    // predicted, with the needs of every size

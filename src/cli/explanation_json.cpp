@@ -43,6 +43,7 @@ Json runners_json(const Explanation& e) {
   prefill.set("enabled", runner.graphs.prefill).set("pieces", e.stitching.num_pieces());
   prefill.set("split_ops", e.stitching.num_split_ops());
   prefill.set("sizes", Json::Array(runner.prefill_sizes.begin(), runner.prefill_sizes.end()));
+  prefill.set("full_sizes", Json::Array(e.full_sizes.begin(), e.full_sizes.end()));
   Json decode = Json::object();
   decode.set("enabled", runner.graphs.decode).set("ops", e.decode_ops).set("padding", runner.decode_padding);
   decode.set("sizes", Json::Array(runner.decode_sizes.begin(), runner.decode_sizes.end()));

@@ -55,7 +55,8 @@ void write_runner(JsonWriter& json, std::string_view head, RunnerKind kind, cons
   for (const std::int64_t size : runner.captured) {
     const ForwardCount count = forwards.of_size(kind, size);
     json.object().key("size").value(size).key("count").value(count.forwards);
-    json.key("padded").value(count.padding).end_object();
+    json.key("padded").value(count.padding);
+    json.key("full").value(std::ranges::binary_search(runner.full, size)).end_object();
   }
   json.end_array().key("to_come").array();
   for (const std::int64_t size : runner.pending) json.value(size);
@@ -123,7 +124,7 @@ void write_reasons(JsonWriter& json, const ForwardCounters& forwards) {
   for (int i = 0; i < kNumReasons; ++i) {
     const auto reason = static_cast<Reason>(i);
     json.object().key("name").value(reason_name(reason)).key("text").value(reason_text(reason));
-    json.key("replayed").value(reason == Reason::kExactSize || reason == Reason::kPaddedToSize);
+    json.key("replayed").value(is_replay(reason));
     json.key("count").value(forwards.forwards(reason)).end_object();
   }
   json.end_array();

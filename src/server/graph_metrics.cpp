@@ -31,6 +31,8 @@ void add_inventory(MetricFamilies& families, const GraphInventory& graphs) {
          [](const RunnerInventory& runner) { return runner.split_ops; });
   gauges("tessera:captured_sizes", "Sizes that are captured.",
          [](const RunnerInventory& runner) { return std::ssize(runner.captured); });
+  gauges("tessera:full_sizes", "Captured sizes that are replayed as one graph where that was measured to be faster.",
+         [](const RunnerInventory& runner) { return std::ssize(runner.full); });
   gauges("tessera:captured_graphs", "Recorded graphs: of each size one for each piece that has kernels.",
          [](const RunnerInventory& runner) { return runner.graphs; });
   gauges("tessera:sizes_to_come", "Sizes of the ladder that are pending: not captured yet.",

@@ -33,6 +33,7 @@ std::shared_ptr<const GraphInventory> some_graphs() {
                     .general_compiles = 11,
                     .shape_compiles = 3,
                     .captured = {64, 128},
+                    .full = {128},
                     .pending = {4, 8, 16},
                     .dropped = {{256, "too large"}}};
   graphs.decode = {.pieces = 1, .graphs = 1, .shape_compiles = 1, .captured = {8}};
@@ -116,6 +117,8 @@ void expect_graphs(const std::map<std::string, double>& found) {
   EXPECT_EQ(at("graph_pieces", "prefill"), 6);
   EXPECT_EQ(at("graph_split_ops", "prefill"), 5);
   EXPECT_EQ(at("captured_sizes", "prefill"), 2);
+  EXPECT_EQ(at("full_sizes", "prefill"), 1);
+  EXPECT_EQ(at("full_sizes", "decode"), 0);
   EXPECT_EQ(at("captured_graphs", "prefill"), 12);
   EXPECT_EQ(at("captured_graphs", "decode"), 1);
   EXPECT_EQ(at("sizes_to_come", "prefill"), 3);

@@ -201,11 +201,13 @@ class Verify(CliTest):
         answer = self.ok_json("verify", "--model-path", LLAMA, "--modes", *FEW_SIZES, "--log-level", "error")
         self.assertTrue(answer["equal"])
         self.assertEqual([mode["mode"] for mode in answer["modes"]],
-                         ["full_and_piecewise", "piecewise", "full", "lazy capture", "core capture", "without passes",
-                          "deterministic", "after a cache restart"])
+                         ["full_and_piecewise", "piecewise", "full", "full by choice", "lazy capture", "core capture",
+                          "without passes", "deterministic", "after a cache restart"])
         for mode in answer["modes"]:
             self.assertTrue(mode["equal"], mode)
             self.assertGreater(mode["runners"]["prefill"]["comparisons"], 0)
+        chosen = next(mode["runners"] for mode in answer["modes"] if mode["mode"] == "full by choice")
+        self.assertEqual(chosen["prefill, full"]["sizes"], [8, 32])
 
     def test_soak(self):
         soak = ["verify", "--model-path", LLAMA, "--soak", "40", *FEW_SIZES, "--log-level", "error"]
