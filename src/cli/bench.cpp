@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "tessera/cli/commands.h"
 #include "tessera/cli/session.h"
 #include "tessera/device/cpu/parallel.h"
@@ -15,6 +13,7 @@ std::string_view kind_name(BenchKind kind) {
   switch (kind) {
     case BenchKind::kPrefill: return "prefill";
     case BenchKind::kDecode: return "decode";
+    case BenchKind::kGraphs: return "graphs";
     case BenchKind::kStartup: return "startup";
     case BenchKind::kProfile: return "profile";
   }
@@ -36,12 +35,6 @@ EngineOptions bench_engine_options(const BenchOptions& options) {
   return engine;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 Json bench_header(const BenchOptions& options, const Engine& engine) {
   Json json = Json::object();
   json.set("bench", kind_name(options.kind)).set("model", options.engine.model_path);
@@ -61,6 +54,7 @@ Status run_bench(const BenchOptions& options) {
   switch (options.kind) {
     case BenchKind::kPrefill: return bench_prefill(options);
     case BenchKind::kDecode: return bench_decode(options);
+    case BenchKind::kGraphs: return bench_graphs(options);
     case BenchKind::kStartup: return bench_startup(options);
     case BenchKind::kProfile: return bench_profile(options);
   }

@@ -6,21 +6,21 @@
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/cli/options.h"
+#include "tessera/cli/statistics.h"
 #include "tessera/engine/engine.h"
 
 namespace tessera::cli {
 
 Status bench_prefill(const BenchOptions& options);
 Status bench_decode(const BenchOptions& options);
+// Every form of every size in turn: operators one by one, pieces, one graph.
+Status bench_graphs(const BenchOptions& options);
 Status bench_startup(const BenchOptions& options);
 // Also writes a trace to options.output.
 Status bench_profile(const BenchOptions& options);
 
 // Those of the engine, made to take the longest forward that is asked for.
 EngineOptions bench_engine_options(const BenchOptions& options);
-// Precondition: not empty.
-double median(std::vector<double> values);
-
 // What was measured, on what: {"bench", "model", "dtype", "threads", …}
 Json bench_header(const BenchOptions& options, const Engine& engine);
 // The same as a line.

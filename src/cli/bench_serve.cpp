@@ -20,6 +20,7 @@
 #include "tessera/cli/local_server.h"
 #include "tessera/cli/open_files.h"
 #include "tessera/cli/output.h"
+#include "tessera/cli/serve_comparison.h"
 #include "tessera/cli/serve_profile.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
@@ -43,6 +44,19 @@ struct Run {
   Clock::time_point ended{};
   std::optional<ServeTimes> times{};  // where the engine was profiled
 };
+
+std::string rate_text(std::optional<double> rate) {
+  return !rate ? "as recorded" : std::isinf(*rate) ? "all at once" : fmt::format("{:g}/s", *rate);
+}
+
+// What the runs with graphs differ by from those without.
+std::vector<RateComparison> compare(const std::vector<Run>& runs) {
+  std::vector<GraphsRun> compared;
+  for (const Run& run : runs)
+    if (run.graphs)
+      compared.push_back({.rate = rate_text(run.rate), .graphs = *run.graphs, .result = &run.done.result});
+  return compare_graphs(compared);
+}
 
 class LoadBench {
  public:
@@ -81,7 +95,7 @@ class LoadBench {
   }
 
   static std::string label(std::optional<double> rate, std::optional<bool> graphs) {
-    std::string text = !rate ? "as recorded" : std::isinf(*rate) ? "all at once" : fmt::format("{:g}/s", *rate);
+    std::string text = rate_text(rate);
     if (graphs) text += *graphs ? ", graphs on" : ", graphs off";
     return text;
   }
@@ -125,7 +139,8 @@ Json to_json(const BenchServeOptions& options, const std::vector<Run>& runs) {
     if (run.times) entry.set("profile", to_json(*run.times));
     list.push_back(std::move(entry));
   }
-  return std::move(json.set("runs", std::move(list)));
+  json.set("runs", std::move(list));
+  return std::move(json.set("comparison", to_json(compare(runs))));
 }
 
 std::string title(const BenchServeOptions& options) {
@@ -148,6 +163,8 @@ std::string to_text(const std::vector<Run>& runs) {
       notes += fmt::format("  {}: {} failed: {}\n", run.label, count_text(count), reason);
   }
   std::string text = throughput_table(rows) + "\n" + latency_table(rows) + (notes.empty() ? "" : "\n" + notes);
+  const std::string comparison = to_text(compare(runs));
+  if (!comparison.empty()) text += "\n" + comparison;
   for (const Run& run : runs)
     if (run.times) text += fmt::format("\n{}\n\n{}", run.label, serve_times_text(*run.times));
   return text;

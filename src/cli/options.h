@@ -105,13 +105,14 @@ struct VerifyOptions {
   bool json = false;
 };
 
-enum class BenchKind : std::uint8_t { kPrefill, kDecode, kStartup, kProfile };
+enum class BenchKind : std::uint8_t { kPrefill, kDecode, kGraphs, kStartup, kProfile };
 
 struct BenchOptions {
   EngineOptions engine;
   BenchKind kind = BenchKind::kPrefill;
   std::vector<std::int64_t> num_tokens;   // of prefill; empty: a few up to the chunk size; of a profile none
   std::vector<std::int64_t> batch_sizes;  // of decode; empty: a few up to the largest; of a profile none
+  std::vector<std::string> compilers;     // of graphs: an engine each; empty: the engine's
   std::int64_t context = 128;             // tokens in the cache of each decoding request
   std::int64_t repeat = 10;
   std::string output;  // of a profile: the trace's file

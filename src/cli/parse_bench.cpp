@@ -9,27 +9,35 @@
 namespace tessera::cli {
 namespace {
 
+// So many that the interval of a median is as narrow as what is to be told, a percent.
+constexpr std::int64_t kGraphsRepeat = 50;
+
 class BenchParser final : public CommandParser {
  public:
   BenchParser(CommandFlags& add, CommonFlags& common) {
     add.group("Measurement");
-    add.word("what", "prefill|decode|startup|profile|serve", "what to measure",
+    add.word("what", "prefill|decode|graphs|startup|profile|serve", "what to measure",
              [this](const std::string&, const std::string& text) {
                what_ = text;
                return ok_status();
              });
-    add.sizes("--num-tokens", "of bench prefill and profile", options_.num_tokens);
-    add.sizes("--batch-size", "of bench decode and profile", options_.batch_sizes);
+    add.sizes("--num-tokens", "of bench prefill, graphs and profile", options_.num_tokens);
+    add.sizes("--batch-size", "of bench decode, graphs and profile", options_.batch_sizes);
     add.value("--context", "N", "with --batch-size: cached tokens of each request (128)",
               [this](const std::string& flag, const std::string& text) {
                 context_given_ = true;
                 options_.context = TRY(parse_integer(flag, text, {2, INT32_MAX}));
                 return ok_status();
               });
-    add.value("--repeat", "N", "of all but serve: runs of each kind, of which the median counts (10)",
+    add.value("--repeat", "N", "of all but serve: runs of each kind, of which the median counts (10; of graphs 50)",
               [this](const std::string& flag, const std::string& text) {
                 repeat_given_ = true;
                 options_.repeat = TRY(parse_integer(flag, text, {1, 1'000'000}));
+                return ok_status();
+              });
+    add.value("--compilers", "LIST", "of bench graphs: an engine each, like eager,fused (the engine's)",
+              [this](const std::string& flag, const std::string& text) {
+                options_.compilers = TRY(parse_names(flag, text));
                 return ok_status();
               });
     add.text("--output", "FILE", "of bench profile: a trace for chrome://tracing or ui.perfetto.dev", options_.output);
@@ -41,21 +49,26 @@ class BenchParser final : public CommandParser {
   EngineOptions* engine() override { return what_.empty() || serve_.has_url() ? nullptr : &options_.engine; }
 
   Result<Command> finish() override {
-    static constexpr std::array<std::string_view, 5> kKinds = {"prefill", "decode", "startup", "profile", "serve"};
+    static constexpr std::array<std::string_view, 6> kKinds = {"prefill", "decode",  "graphs",
+                                                               "startup", "profile", "serve"};
     if (what_.empty())
       return invalid_argument(
-          "bench of what is missing: accepted are prefill and decode (forwards, eager and through graphs), startup "
-          "(load and capture), profile (a timeline of one forward) and serve (a server under load), like tessera bench "
-          "decode --model-path DIR");
+          "bench of what is missing: accepted are prefill and decode (forwards, eager and through graphs), graphs "
+          "(every form of every size in turn), startup (load and capture), profile (a timeline of one forward) and "
+          "serve (a server under load), like tessera bench decode --model-path DIR");
     const std::size_t kind = TRY(parse_choice("bench", what_, kKinds));
     const bool serve = kKinds[kind] == "serve";
     const auto misplaced = [this](std::string_view flag) {
       return invalid_argument(fmt::format("{} does not go with bench {}", flag, what_));
     };
     const bool profile = what_ == "profile";
-    if (!options_.num_tokens.empty() && what_ != "prefill" && !profile) return misplaced("--num-tokens");
-    if (!options_.batch_sizes.empty() && what_ != "decode" && !profile) return misplaced("--batch-size");
-    if (context_given_ && what_ != "decode" && !profile) return misplaced("--context");
+    const bool graphs = what_ == "graphs";
+    const bool both = profile || graphs;
+    if (!options_.num_tokens.empty() && what_ != "prefill" && !both) return misplaced("--num-tokens");
+    if (!options_.batch_sizes.empty() && what_ != "decode" && !both) return misplaced("--batch-size");
+    if (context_given_ && what_ != "decode" && !both) return misplaced("--context");
+    if (!options_.compilers.empty() && !graphs) return misplaced("--compilers");
+    if (graphs && !repeat_given_) options_.repeat = kGraphsRepeat;
     if (!options_.output.empty() && !profile) return misplaced("--output");
     if (profile && options_.output.empty()) return invalid_argument("--output is missing: the file of the trace");
     if (profile && options_.num_tokens.empty() && options_.batch_sizes.empty())

@@ -111,7 +111,8 @@ void BenchServeFlags::add_server_flags(CommandFlags& add) {
   add_text(add, "--served-model-name", "NAME", "its model (the first that it names)", Goes::kWithUrl,
            options_.served_model_name);
   add_integer(add, "--vocab-size", "its token ids are below (32000)", Goes::kWithUrl, options_.vocab_size);
-  add.value("--graphs", "LIST", "an engine each, without graphs and with: off,on,off,on",
+  add.value("--graphs", "LIST",
+            "an engine each, without graphs and with: off,on,off,on; from two of each on they are compared",
             noting(Goes::kWithModel, [this](const std::string& flag, const std::string& text) {
               return for_each_item(text, [&](const std::string& item) {
                 static constexpr std::array<std::string_view, 2> kNames = {"off", "on"};

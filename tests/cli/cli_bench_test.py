@@ -33,6 +33,35 @@ class Bench(CliTest):
         self.fails(2, ["--num-tokens: 33 ", "32 are the most", "--chunked-prefill-size"], "bench", "prefill",
                    *self.COMMON, "--num-tokens", "33", *FEW_SIZES)
 
+    def test_graphs_in_every_form(self):
+        answer = self.ok_json("bench", "graphs", *self.COMMON, "--num-tokens", "1,7,32", "--batch-size", "3",
+                              "--context", 16, *FEW_SIZES)
+        rows = answer["rows"]
+        self.assertEqual([(row["batch"], row["count"], row["size"]) for row in rows],
+                         [("prefill", 1, 8), ("prefill", 7, 8), ("prefill", 32, 32), ("decode", 3, 4)])
+        for row in rows:
+            self.assertEqual(row["compiler"], "eager")
+            single = row["count"] == 1 and row["batch"] == "prefill"
+            for name in ("eager_ms", "pieces_ms") + (() if single else ("full_ms",)):
+                self.assertGreater(row[name], 0, row)
+            ratio = row["graph_to_eager"]
+            self.assertTrue(0 < ratio["low"] <= ratio["median"] <= ratio["high"], row)
+            self.assertEqual(row["graph_to_eager"], row["full_to_eager" if row["batch"] == "decode" else "pieces_to_eager"])
+            self.assertEqual(row["cut_us"] is None, single or row["batch"] == "decode", "requests of a row have no full graph")
+        self.assertIsNone(rows[0]["full_ms"])
+
+    def test_graphs_of_every_size(self):
+        text = self.ok("bench", "graphs", *self.COMMON, "--context", 16, *FEW_SIZES).stdout
+        for words in ("| prefill of 8 tokens | 8 | eager |", "| prefill of 32 tokens |", "| decode of 1 request |",
+                      "| decode of 4 requests |", "Graphs against eager, 4 sizes in 2 pairs each", "A cut costs"):
+            self.assertIn(words, text)
+        rows = self.ok_json("bench", "graphs", *self.COMMON, "--context", 16, "--cuda-graph-mode", "full", *FEW_SIZES)["rows"]
+        self.assertEqual({row["pieces_ms"] for row in rows}, {None}, "nothing is cut")
+        rows = self.ok_json("bench", "graphs", *self.COMMON, "--num-tokens", 8, "--disable-cuda-graph", *FEW_SIZES)["rows"]
+        self.assertEqual((rows[0]["size"], rows[0]["graph_to_eager"]), (0, None))
+        self.fails(2, ["--compilers", "no-such", "eager"], "bench", "graphs", *self.COMMON, "--compilers", "no-such",
+                   *FEW_SIZES)
+
     def test_startup(self):
         answer = self.ok_json("bench", "startup", *self.COMMON, *FEW_SIZES)
         layers = json.loads((LLAMA / "config.json").read_text())["num_hidden_layers"]
@@ -114,6 +143,23 @@ class BenchServe(CliTest):
         for run in answer["runs"]:
             self.check_run(run, 6, 120, 30)
             self.assertEqual(run["clipped"], 0)
+
+    def test_pairs_of_runs_are_compared(self):
+        arguments = ["bench", "serve", "--model-path", DEMO, *self.COMMON, *FEW_SIZES, "--graphs", "off,on,on,off",
+                     "--request-rate", "200,inf", "--log-level", "error"]
+        answer = self.ok_json(*arguments)
+        self.assertEqual([(c["rate"], c["pairs"]) for c in answer["comparison"]], [("200/s", 2), ("all at once", 2)])
+        for comparison in answer["comparison"]:
+            for name, of in (("ttft_p50_ms", "p50"), ("ttft_p99_ms", "p99")):
+                found = comparison[name]
+                rate = "inf" if comparison["rate"] == "all at once" else 200
+                means = {graphs: sum(run["ttft_ms"][of] for run in answer["runs"] if run["graphs"] == graphs
+                                     and run["request_rate"] == rate) / 2 for graphs in (False, True)}
+                self.assertAlmostEqual(found["eager"], means[False])
+                self.assertAlmostEqual(found["graphs"], means[True])
+                middle = (found["difference_low"] + found["difference_high"]) / 2
+                self.assertAlmostEqual(middle, means[True] - means[False])
+        self.assertIn("graphs against eager", self.ok(*arguments).stdout)
 
     def test_trace_is_clipped_and_shares_prefixes(self):
         trace = self.folder / "trace.jsonl"
