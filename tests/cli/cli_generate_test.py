@@ -8,10 +8,13 @@ Prints a line for each test; the last line is "N passed, N failed"."""
 import json
 import math
 import os
+import re
 import shutil
+import subprocess
+import sys
 import unittest.mock
 
-from program import DEMO, FEW_SIZES, LLAMA, CliTest, main, read_safetensors
+from program import DEMO, FEW_SIZES, LLAMA, PROGRAM, ROOT, CliTest, main, read_safetensors
 
 
 class Generate(CliTest):
@@ -179,6 +182,40 @@ class Score(CliTest):
         arguments = ["score", "--model-path", DEMO, "--prompt", "Once upon a time", "--output", output, *FEW_SIZES]
         self.assertEqual(self.ok_json(*arguments)["prompts"][0]["text"], "Once upon a time")
         self.assertIn("perplexity", self.ok(*arguments).stdout)
+
+
+class Task(CliTest):
+    TOOL = ROOT / "tools" / "score_task.py"
+
+    def run_task(self, *flags, program=PROGRAM):
+        done = subprocess.run([sys.executable, self.TOOL, program, *flags], capture_output=True, text=True, check=False)
+        rows = re.findall(r"^\| (\w+) \| (\d+)/(\d+) \| (-[\d.]+) \|$", done.stdout, re.MULTILINE)
+        return done, rows
+
+    def test_the_score_is_the_same_with_graphs_and_without(self):
+        done, rows = self.run_task()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual([row[0] for row in rows], ["off", "full_and_piecewise", "piecewise", "full"])
+        self.assertEqual({row[1:3] for row in rows}, {(rows[0][1], "24")}, done.stdout)
+        self.assertGreater(int(rows[0][1]), 12, "the model knows its sums")
+        self.assertEqual({row[3] for row in rows}, {rows[0][3]}, "the log-probability, to the last digit shown")
+
+    def test_another_score_is_told(self):
+        program = self.folder / "tessera"
+        program.write_text(f"""#!{sys.executable}
+import json, sys
+wrong = sys.argv[sys.argv.index("--cuda-graph-mode") + 1] == "piecewise"
+prompts = sys.argv.count("--prompt")
+print(json.dumps({{"prompts": [{{"logprob": -1.0 - (i % 4 - 2 * wrong) ** 2}} for i in range(prompts)]}}))
+""")
+        program.chmod(0o755)
+        done, rows = self.run_task(program=program)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual([row[1] for row in rows], ["24", "24", "0", "24"])
+        self.assertIn("not equal", done.stdout)
+        done, _ = self.run_task("--no-such-flag")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("--no-such-flag", done.stderr)
 
 
 if __name__ == "__main__":
