@@ -137,6 +137,8 @@ Result<std::unique_ptr<BoundOp>> bind(const CudaAttention& a, const Problem& p) 
   return cuda::dispatch_dtype(a.shape.dtype, "attention", [&]<class X>() -> Result<std::unique_ptr<BoundOp>> {
     const cuda::MergeStates merge{.values = p.partial_values,
                                   .lse = p.partial_lse,
+                                  .part_starts = nullptr,
+                                  .out_rows = nullptr,
                                   .parts_per_row = p.splits,
                                   .num_requests = p.num_requests,
                                   .query_starts = p.query_starts,

@@ -14,11 +14,15 @@ __device__ inline int count_real_rows(const int* num_requests, const int* query_
   return n > 0 ? query_starts[n] : 0;
 }
 
-// Row r has parts_per_row parts from r · parts_per_row on; the metadata says how many rows are real. values Part[parts,
+// Row r has parts_per_row parts from r · parts_per_row on. Where part_starts is given it has the parts part_starts[r] …
+// part_starts[r + 1] - 1 instead, and one without parts is left as it is; where out_rows is given too, what is row r
+// here is row out_rows[r] of `out`. Without part_starts, the metadata says how many rows are real. values Part[parts,
 // heads, head_dim], finite; lse [parts, heads]: log2 of the part's Σ exp, -inf where it has no key.
 struct MergeStates {
   const void* values;
   const float* lse;
+  const int* part_starts;
+  const int* out_rows;
   int parts_per_row;
   const int* num_requests;
   const int* query_starts;
@@ -48,9 +52,15 @@ __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates 
   const int head = static_cast<int>(blockIdx.x);
   const int row = static_cast<int>(blockIdx.y);
   const int thread = static_cast<int>(threadIdx.x);
-  if (row >= count_real_rows(m.num_requests, m.query_starts, m.rows)) return;
-  const int begin = row * m.parts_per_row;
-  const int end = begin + m.parts_per_row;
+  int begin = row * m.parts_per_row;
+  int end = begin + m.parts_per_row;
+  if (m.part_starts != nullptr) {
+    begin = m.part_starts[row];
+    end = m.part_starts[row + 1];
+    if (begin == end) return;
+  } else if (row >= count_real_rows(m.num_requests, m.query_starts, m.rows)) {
+    return;
+  }
 
   __shared__ float scratch[kMergeThreads / kWarp];
   __shared__ float sums[kMergeThreads][kPack + 1];  // values and, last, the sum of weights
@@ -60,7 +70,8 @@ __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates 
   greatest = merge_max(greatest, scratch);
 
   const auto* values = static_cast<const Part*>(m.values);
-  X* out = static_cast<X*>(m.out) + (static_cast<long>(row) * m.heads + head) * m.head_dim;
+  const int out_row = m.out_rows != nullptr ? m.out_rows[row] : row;
+  X* out = static_cast<X*>(m.out) + (static_cast<long>(out_row) * m.heads + head) * m.head_dim;
   const int packs = m.head_dim / kPack;
   const int lanes = min(packs, kMergeThreads);
   const int groups = kMergeThreads / lanes;
@@ -93,6 +104,15 @@ __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates 
     }
     __syncthreads();
   }
+}
+
+// Loads the kernel's code, which a recording could not.
+template <class Part, class X>
+inline Status load_merge_states(int head_dim) {
+  constexpr int kWide = kPackSize<Part>;
+  const void* kernel = head_dim % kWide == 0 ? reinterpret_cast<const void*>(merge_states<Part, X, kWide>)
+                                             : reinterpret_cast<const void*>(merge_states<Part, X, 1>);
+  return allow_shared_memory(kernel, 0, "attention's merge");
 }
 
 template <class Part, class X>

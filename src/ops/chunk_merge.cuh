@@ -1,5 +1,6 @@
 // Joins the chunks of a row in the launch that computes them: the last block of a row and KV head to end does it, so
-// that no other launch follows.
+// that no other launch follows. For decodes of few requests: in FA2's kernel it made steps of 32 to 128 requests 1 to 8
+// % slower than a launch that merges.
 #pragma once
 
 #include <cstdint>

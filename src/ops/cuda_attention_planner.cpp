@@ -230,6 +230,8 @@ void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch&
   const BlockPlan list = plan.chunks.at(host());
   plan.work.single_blocks =
       plan_chunks(batch.query_lens, batch.kv_lens, plan.chunks.rows, grid, plan.shape.window, list);
+  const auto last = std::find(batch.query_lens.rbegin(), batch.query_lens.rend(), 1);
+  plan.work.single_requests = batch.query_lens.rend() - last;
   std::fill(list.valid + grid.blocks, list.valid + plan.chunks.blocks, std::uint8_t{0});
   step_->written(list_offset_ + plan.chunks.offset, plan.chunks.bytes());
 }

@@ -25,8 +25,9 @@ struct TilePlan {
 
 // What the next extend forward leaves to do, on the host.
 struct ExtendWork {
-  bool tiles = false;              // for the kernel of requests with several rows
-  std::int64_t single_blocks = 0;  // of the launch for requests of a single row
+  bool tiles = false;                // for the kernel of requests with several rows
+  std::int64_t single_blocks = 0;    // of the launch for requests of a single row
+  std::int64_t single_requests = 0;  // the last of them is request single_requests - 1
 };
 
 // What a launch over chunks reads and writes beside its operands, in device memory.

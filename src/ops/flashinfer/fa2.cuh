@@ -10,7 +10,7 @@
 #include <flashinfer/attention/prefill.cuh>
 #include <flashinfer/attention/variants.cuh>
 
-#include "tessera/ops/chunk_merge.cuh"
+#include "tessera/ops/attention_merge.cuh"
 #include "tessera/ops/cuda_attention_planner.h"
 #include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_op.h"
@@ -121,8 +121,8 @@ struct Fa2ExactVariant : fi::AttentionVariantBase {
                             { return logits * scale; })
 };
 
-template <int kTileRows, int kHeadDim, class T, class Variant>
-struct Fa2Shape {
+template <int kTileRows, int kHeadDim, class T, class Variant = Fa2Variant>
+struct Fa2Kernel {
   static constexpr std::uint32_t kWarpsKeys = fi::get_num_warps_kv(kTileRows);
   // 16 · kWarpsKeys · kMmaKeys keys are in shared memory at once: what 99 KiB hold, two blocks of extend where they
   // fit.
@@ -134,131 +134,106 @@ struct Fa2Shape {
                                   kHeadDim / 16, kHeadDim / 16, fi::get_num_warps_q(kTileRows), kWarpsKeys,
                                   fi::PosEncodingMode::kNone, T, T, T, float, std::int32_t, Variant>;
   static_assert(!Traits::IsInvalid());
+  static constexpr auto kKernel = fi::BatchPrefillWithPagedKVCacheKernel<Traits, Fa2Params<T>>;
   static constexpr std::size_t kBytes = sizeof(typename Traits::SharedStorage);
 
-  static cuda::LaunchShape launch_shape(std::int64_t blocks, std::int64_t kv_heads) {
-    return {.grid = dim3(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads)),
-            .block = dim3(32, fi::get_num_warps_q(kTileRows), kWarpsKeys)};
-  }
-};
-
-// A block for each tile.
-template <int kHeadDim, class T, class Variant>
-struct Fa2TileKernel {
-  using Shape = Fa2Shape<kFa2TileRows, kHeadDim, T, Variant>;
-  static constexpr auto kKernel = fi::BatchPrefillWithPagedKVCacheKernel<typename Shape::Traits, Fa2Params<T>>;
-
   static Status prepare() {
-    return allow_shared_memory(reinterpret_cast<const void*>(kKernel), Shape::kBytes, "attention (fa2)");
+    return allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention (fa2)");
   }
-  static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, cudaStream_t stream) {
-    cuda::launch_with(kKernel, Shape::launch_shape(blocks, kv_heads), Shape::kBytes, /*early=*/false, stream, p);
-  }
-};
-
-template <class Traits, class T, int kHeadDim>
-__global__ void __launch_bounds__(Traits::NUM_THREADS)
-    attend_chunks(const __grid_constant__ Fa2Params<T> p, const __grid_constant__ cuda::ChunkMerge<T> merge) {
-  extern __shared__ std::uint8_t smem[];
-  cuda::let_next_begin();
-  fi::BatchPrefillWithPagedKVCacheDevice<Traits>(p, reinterpret_cast<typename Traits::SharedStorage&>(smem));
-  if (merge.arrivals == nullptr || !p.block_valid_mask[blockIdx.x]) return;
-  cuda::merge_if_last<T, kHeadDim>(merge, p.request_indices[blockIdx.x], static_cast<int>(blockIdx.z));
-}
-
-// A block for each chunk of a row.
-template <int kHeadDim, class T>
-struct Fa2ChunkKernel {
-  using Shape = Fa2Shape<kFa2DecodeTileRows, kHeadDim, T, Fa2Variant>;
-  static constexpr auto kKernel = attend_chunks<typename Shape::Traits, T, kHeadDim>;
-
-  static Status prepare() {
-    return allow_shared_memory(reinterpret_cast<const void*>(kKernel), Shape::kBytes, "attention (fa2)");
-  }
-  // FlashInfer's part waits for the kernels ahead in blocks that have work, after it has read the plan's lists, which
-  // are copied. Precondition of `early`: one block has work, or what is computed is not used (a kernel that is warmed
-  // up).
-  static void launch(const Fa2Params<T>& p, const cuda::ChunkMerge<T>& merge, std::int64_t blocks,
-                     std::int64_t kv_heads, bool early, cudaStream_t stream) {
-    cuda::launch_with(kKernel, Shape::launch_shape(blocks, kv_heads), Shape::kBytes, early && cuda::can_launch_early(),
-                      stream, p, merge);
+  // FlashInfer's kernel waits for those ahead in blocks that have work, after it has read the plan's lists, which are
+  // copied. Precondition of `early`: one block has work, or what is computed is not used (a kernel that is warmed up).
+  static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,
+                     cudaStream_t stream) {
+    const cuda::LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads)),
+                                  .block = dim3(32, fi::get_num_warps_q(kTileRows), kWarpsKeys)};
+    cuda::launch_with(kKernel, shape, kBytes, early && cuda::can_launch_early(), stream, p);
   }
 };
 
 template <class T, int kHeadDim, class Variant>
 Result<std::unique_ptr<BoundOp>> make_fa2_extend(const CudaAttention& a, const CudaAttentionPlanner& planner) {
-  using Kernel = Fa2TileKernel<kHeadDim, T, Variant>;
+  using Kernel = Fa2Kernel<kFa2TileRows, kHeadDim, T, Variant>;
   TRY(Kernel::prepare());
   const Fa2Params<T> p = make_fa2_params<T, kHeadDim>(a, planner, planner.block_plan(a.shape));
   const std::int64_t blocks = most_tiles(a.num_rows * a.group(), a.max_requests(), kFa2TileRows);
   return make_cuda_op("attention (fa2)", [p, blocks, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
-    if (blocks > 0) Kernel::launch(p, blocks, kv_heads, stream);
+    if (blocks > 0) Kernel::launch(p, blocks, kv_heads, /*early=*/false, stream);
   });
 }
 
-// The parameters of a launch over chunks.
-template <class T>
-struct ChunkedLaunch {
-  Fa2Params<T> attention;
-  cuda::ChunkMerge<T> merge;
-};
-
-// Where rows are split, the output goes to the plan's partial values, and is merged.
-template <class T, int kHeadDim>
-ChunkedLaunch<T> make_chunked(const CudaAttention& a, const CudaAttentionPlanner& planner, const ChunkedPlan& plan,
-                              bool split) {
-  ChunkedLaunch<T> launch{.attention = make_fa2_params<T, kHeadDim>(a, planner, plan.blocks), .merge = {}};
-  if (!split) return launch;
-  launch.attention.partition_kv = true;
-  launch.attention.o = reinterpret_cast<T*>(plan.partial_values);
-  launch.attention.lse = plan.partial_lse;
-  launch.attention.o_indptr = plan.blocks.starts;
-  launch.merge = {.values = reinterpret_cast<const T*>(plan.partial_values),
-                  .lse = plan.partial_lse,
-                  .part_starts = plan.blocks.starts,
-                  .out_rows = nullptr,
-                  .arrivals = plan.arrivals,
-                  .out = reinterpret_cast<T*>(a.out),
-                  .heads = static_cast<int>(a.shape.heads),
-                  .kv_heads = static_cast<int>(a.shape.kv_heads)};
-  return launch;
+// Joins the chunks of rows. A decode step's row r is request r.
+inline cuda::MergeStates make_merge(const CudaAttention& a, const ChunkedPlan& plan) {
+  return {.values = plan.partial_values,
+          .lse = plan.partial_lse,
+          .part_starts = plan.blocks.starts,
+          .out_rows = nullptr,
+          .parts_per_row = 0,
+          .num_requests = a.metadata.num_requests,
+          .query_starts = a.metadata.query_starts,
+          .out = a.out,
+          .rows = static_cast<int>(a.num_rows),
+          .heads = static_cast<int>(a.shape.heads),
+          .head_dim = static_cast<int>(a.shape.head_dim)};
 }
 
-// A decode step's row r is request r.
+// Of decode's kernel. Split: the output goes to the plan's partial values.
+template <class T, int kHeadDim>
+Fa2Params<T> make_chunked_params(const CudaAttention& a, const CudaAttentionPlanner& planner, const ChunkedPlan& plan,
+                                 bool split) {
+  Fa2Params<T> p = make_fa2_params<T, kHeadDim>(a, planner, plan.blocks);
+  if (!split) return p;
+  p.partition_kv = true;
+  p.o = reinterpret_cast<T*>(plan.partial_values);
+  p.lse = plan.partial_lse;
+  p.o_indptr = plan.blocks.starts;
+  return p;
+}
+
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const CudaAttentionPlanner& planner) {
-  using Kernel = Fa2ChunkKernel<kHeadDim, T>;
+  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
   TRY(Kernel::prepare());
   const ChunkedPlan plan = planner.chunked_plan(a.shape);
   const ChunkGrid grid = chunk_grid(a.num_rows, plan.limits);
-  const ChunkedLaunch<T> chunked = make_chunked<T, kHeadDim>(a, planner, plan, grid.split);
-  return make_cuda_op("attention (fa2)", [chunked, grid, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
+  const Fa2Params<T> p = make_chunked_params<T, kHeadDim>(a, planner, plan, grid.split);
+  const cuda::MergeStates merge = make_merge(a, plan);
+  const auto launches = [p, grid, merge, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
     if (grid.blocks == 0) return;
-    Kernel::launch(chunked.attention, chunked.merge, grid.blocks, kv_heads, /*early=*/true, stream);
-  });
+    Kernel::launch(p, grid.blocks, kv_heads, /*early=*/true, stream);
+    if (grid.split) cuda::launch_merge_states<T, T>(merge, stream);
+  };
+  return make_cuda_op("attention (fa2)", launches, grid.split ? 1 : 0);
 }
 
 // The requests of a single row among those of an extend step, which are as decodes are, but their rows lie anywhere.
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa2_single_rows(const CudaAttention& a, const CudaAttentionPlanner& planner) {
-  using Kernel = Fa2ChunkKernel<kHeadDim, T>;
+  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
   TRY(Kernel::prepare());
   const ChunkedPlan plan = planner.chunked_plan(a.shape);
-  ChunkedLaunch<T> chunked = make_chunked<T, kHeadDim>(a, planner, plan, /*split=*/true);
-  chunked.merge.out_rows = a.metadata.query_starts;
-  const std::int64_t most_blocks = single_row_grid(a.max_requests(), plan.limits).blocks;
+  const Fa2Params<T> p = make_chunked_params<T, kHeadDim>(a, planner, plan, /*split=*/true);
+  cuda::MergeStates merge = make_merge(a, plan);
+  merge.out_rows = a.metadata.query_starts;
+  TRY(cuda::load_merge_states<T, T>(kHeadDim));
+  const std::int64_t most_requests = a.max_requests();
+  const std::int64_t most_blocks = single_row_grid(most_requests, plan.limits).blocks;
   const ExtendWork* work = planner.extend_work(a.shape);
   return make_cuda_op("attention (fa2, single rows)", [=, kv_heads = a.shape.kv_heads](cudaStream_t stream) {
-    const std::int64_t blocks = is_recording(stream) ? most_blocks : work->single_blocks;
-    if (blocks > 0) Kernel::launch(chunked.attention, chunked.merge, blocks, kv_heads, /*early=*/false, stream);
+    const bool recording = is_recording(stream);
+    const std::int64_t blocks = recording ? most_blocks : work->single_blocks;
+    if (blocks == 0) return;
+    Kernel::launch(p, blocks, kv_heads, /*early=*/false, stream);
+    cuda::MergeStates rows = merge;
+    rows.rows = static_cast<int>(recording ? most_requests : work->single_requests);
+    cuda::launch_merge_states<T, T>(rows, stream);
   });
 }
 
 template <class T, int kHeadDim>
 Result<int> find_fa2_decode_residency() {
-  using Kernel = Fa2ChunkKernel<kHeadDim, T>;
-  return blocks_per_multiprocessor(reinterpret_cast<const void*>(Kernel::kKernel), Kernel::Shape::Traits::NUM_THREADS,
-                                   Kernel::Shape::kBytes, "attention (fa2)");
+  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
+  return blocks_per_multiprocessor(reinterpret_cast<const void*>(Kernel::kKernel), Kernel::Traits::NUM_THREADS,
+                                   Kernel::kBytes, "attention (fa2)");
 }
 
 template <class T, int kHeadDim>
