@@ -15,8 +15,7 @@ struct ChunkMerge {
   const T* values;                  // [parts, heads, head_dim], finite
   const float* lse;                 // [parts, heads]: log2 of the part's Σ exp, -inf where it has no key
   const std::int32_t* part_starts;  // [rows + 1]
-  const std::int32_t* out_rows;     // [rows]: where row r lies in `out`; null: at r
-  std::int32_t* arrivals;           // [rows, kv_heads], 0 before and after each launch; null: nothing is merged
+  std::int32_t* arrivals;           // [rows, kv_heads], 0 before and after each launch
   T* out;                           // [*, heads, head_dim]
   int heads;
   int kv_heads;
@@ -47,8 +46,7 @@ __device__ inline void merge_head(const ChunkMerge<T>& m, int row, int head, int
   Pack<T, N> y;
 #pragma unroll
   for (int i = 0; i < N; ++i) y.at[i] = from_float<T>(sum[i] / weights);
-  const std::int64_t out_row = m.out_rows != nullptr ? m.out_rows[row] : row;
-  store_pack(m.out + (out_row * m.heads + head) * kHeadDim + lane * N, y);
+  store_pack(m.out + (static_cast<std::int64_t>(row) * m.heads + head) * kHeadDim + lane * N, y);
 }
 
 // Called by all threads of a block of [warp, warps …] threads after it has written its part of `row`. Every head of the

@@ -29,7 +29,6 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const ChunkedPlan&
                        .merge = {.values = nullptr,
                                  .lse = nullptr,
                                  .part_starts = plan.blocks.starts,
-                                 .out_rows = nullptr,
                                  .arrivals = plan.arrivals,
                                  .out = reinterpret_cast<T*>(a.out),
                                  .heads = static_cast<int>(a.shape.heads),
