@@ -83,7 +83,7 @@ Status run_kernels(ModelRunner& runner, const ForwardBatch& batch, const Decisio
   if (eager || decision.runner == RunnerKind::kEager) {
     TRY(prefill.run(decision.size));
   } else {
-    TRY(decision.form == GraphForm::kFull ? prefill.replay_full(decision.size) : prefill.replay(decision.size));
+    TRY(prefill.replay(decision.size, decision.form));
   }
   return runner.head().run(runner.head().padded_size(batch.num_wanted_rows()));
 }

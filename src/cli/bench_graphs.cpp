@@ -51,7 +51,7 @@ class FormBench {
     if (has_full) {
       TRY(prefill().capture_full(row.size));
       forms.push_back(body(
-          batch, row.size, [&] { return prefill().replay_full(row.size); }, row.times.full));
+          batch, row.size, [&] { return prefill().replay(row.size, GraphForm::kFull); }, row.times.full));
     }
     const Status measured = run(forms);
     if (has_full && !had_full) prefill().drop_full(row.size);

@@ -119,7 +119,9 @@ struct Joined {
   std::unique_ptr<BoundOp> op;
   std::size_t instructions = 0;
 };
-Result<Joined> bind_joined(std::span<const Call> calls, std::int64_t rows, const BindTarget& target) {
+Result<Joined> bind_joined(std::span<const Call> calls, const BindTarget& target) {
+  const std::vector<TensorView>& operands = calls[0].views.operands;
+  const std::int64_t rows = operands.empty() ? 0 : operands[0].rows();
   for (const Join& join : calls[0].instruction->joins) {
     if (rows > join.most_rows) continue;
     std::vector<BindArgs> args;
@@ -143,8 +145,7 @@ Result<BoundProgram> Program::bind(const BindTarget& target) const {
     const std::string where = describe(*this, instruction, target.names);
     Joined joined;
     if (!instruction.joins.empty()) {
-      const std::int64_t rows = TRY(rows_of(instruction, target.bucket));
-      joined = TRY(bind_joined(std::span(calls).subspan(i), rows, target).with_context(where));
+      joined = TRY(bind_joined(std::span(calls).subspan(i), target).with_context(where));
     }
     if (joined.op != nullptr) {
       i += joined.instructions;

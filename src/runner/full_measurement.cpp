@@ -75,9 +75,9 @@ Status FullMeasurement::work() {
 // Both forms have to come to the same bits, which they do unless a kernel does something else within a larger graph.
 Status FullMeasurement::begin(std::int64_t size) {
   TRY(runner().capture_full(size));
-  const std::vector<std::byte> pieces = TRY(output_of(size, /*full=*/false));
-  if (TRY(output_of(size, /*full=*/true)) == pieces) return ok_status();
-  const bool steady = TRY(output_of(size, /*full=*/false)) == pieces;
+  const std::vector<std::byte> pieces = TRY(output_of(size, GraphForm::kPieces));
+  if (TRY(output_of(size, GraphForm::kFull)) == pieces) return ok_status();
+  const bool steady = TRY(output_of(size, GraphForm::kPieces)) == pieces;
   log_warn("dispatch", "prefill size {} stays in pieces: {}", size,
            steady ? "as one graph it comes to other bits"
                   : "they come to other bits from run to run, and one graph cannot be compared with them");
@@ -85,10 +85,10 @@ Status FullMeasurement::begin(std::int64_t size) {
   return ok_status();
 }
 
-Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, bool full) {
+Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, GraphForm form) {
   TRY(parts_.stage(*page_batch(size, parts_.options, parts_.num_cache_groups()), BatchKind::kExtend, size, TokenId(0)));
   TRY(parts_.upload());
-  TRY(full ? runner().replay_full(size) : runner().replay(size));
+  TRY(runner().replay(size, form));
   const OutputView hidden = TRY(runner().executable().output(runner().bucket(size), 0));
   std::vector<std::byte> bytes(static_cast<std::size_t>(hidden.bytes()));
   TRY(parts_.stream->download(bytes.data(), hidden.data, bytes.size()));
@@ -101,18 +101,18 @@ Status FullMeasurement::measure_pairs() {
   constexpr double kMostMs = 30;  // a request that comes meanwhile waits
   const std::int64_t size = at_->size;
   TRY(parts_.stage_dummy(runner(), size));
-  const auto replay_ms = [&](bool full) -> Result<double> {
+  const auto replay_ms = [&](GraphForm form) -> Result<double> {
     TRY(parts_.stream->synchronize());
     const Clock::time_point start = Clock::now();
-    TRY(full ? runner().replay_full(size) : runner().replay(size));
+    TRY(runner().replay(size, form));
     TRY(parts_.stream->synchronize());
     return ms_since(start);
   };
   const Clock::time_point start = Clock::now();
-  for (const bool full : {false, true}) TRY(replay_ms(full));
+  for (const GraphForm form : {GraphForm::kPieces, GraphForm::kFull}) TRY(replay_ms(form));
   do {
-    const double pieces = TRY(replay_ms(/*full=*/false));
-    const double full = TRY(replay_ms(/*full=*/true));
+    const double pieces = TRY(replay_ms(GraphForm::kPieces));
+    const double full = TRY(replay_ms(GraphForm::kFull));
     at_->ratios.push_back(full / pieces);
   } while (at_->ratios.size() < kFullPairs && ms_since(start) < kMostMs);
   return ok_status();

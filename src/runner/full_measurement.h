@@ -43,7 +43,7 @@ class FullMeasurement {
   bool may_win(std::int64_t size);
   Status work();
   Status begin(std::int64_t size);
-  Result<std::vector<std::byte>> output_of(std::int64_t size, bool full);
+  Result<std::vector<std::byte>> output_of(std::int64_t size, GraphForm form);
   Status measure_pairs();
   void decide(FullCost cost);
 

@@ -12,6 +12,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/piecewise/executable.h"
+#include "tessera/runner/dispatch.h"
 #include "tessera/runner/runner_spec.h"
 
 namespace tessera {
@@ -63,11 +64,11 @@ class GraphRunner {
   // Gives up a size that was captured: its replay does not work.
   void drop(std::int64_t size, Status why);
 
-  // Precondition of both: the size was captured, or bound by make_ready.
-  Status replay(std::int64_t size) const { return executable_->replay(bucket(size)); }
+  // Precondition of both: the size was captured, or bound by make_ready; of kFull: has_full(size).
+  Status replay(std::int64_t size, GraphForm form = GraphForm::kPieces) const {
+    return form == GraphForm::kFull ? executable_->replay_full(bucket(size)) : executable_->replay(bucket(size));
+  }
   Status run(std::int64_t size) const { return executable_->run(bucket(size)); }
-  // Precondition: has_full(size).
-  Status replay_full(std::int64_t size) const { return executable_->replay_full(bucket(size)); }
 
   // Binds an uncaptured size. The last few stay bound, older ones are dropped.
   Status make_ready(std::int64_t size);

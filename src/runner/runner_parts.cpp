@@ -158,13 +158,13 @@ Status RunnerParts::upload() {
 Status RunnerParts::enqueue(GraphRunner& runner, std::int64_t size, Execution how) {
   const bool full = how == Execution::kFullGraph;
   if (profiler == nullptr) {
-    if (full) return runner.replay_full(size);
-    return how == Execution::kGraphs ? runner.replay(size) : runner.run(size);
+    if (how == Execution::kOperators) return runner.run(size);
+    return runner.replay(size, full ? GraphForm::kFull : GraphForm::kPieces);
   }
   const StepProfiler::Scope launching(profiler, HostWork::kLaunch);
   TRY(profiler->begin_device());
   if (full) {
-    TRY(runner.replay_full(size));
+    TRY(runner.replay(size, GraphForm::kFull));
     return profiler->mark(fmt::format("{} as one graph", runner.name()));
   }
   return runner.executable().run_in_parts(runner.bucket(size), how == Execution::kGraphs, [&](std::size_t part) {

@@ -87,8 +87,7 @@ class Verifier {
       const RunnerSpec& spec = specs[static_cast<std::size_t>(role)];
       return make_executable(spec, r_.options, r_.environment(spec.batches), MemoryPlanKind::kIsolated, /*log=*/false);
     };
-    TRY(compare_sizes(r_.runner(RunnerRole::kPrefill), *TRY(isolated(RunnerRole::kPrefill)), table_.prefill_sizes));
-    TRY(compare_full(r_.runner(RunnerRole::kPrefill), *TRY(isolated(RunnerRole::kPrefill)), table_.full_sizes));
+    TRY(compare_prefill(*TRY(isolated(RunnerRole::kPrefill))));
     TRY(compare_sizes(r_.runner(RunnerRole::kDecode), *TRY(isolated(RunnerRole::kDecode)), table_.decode_sizes));
     return compare_heads(*TRY(isolated(RunnerRole::kHead)));
   }
@@ -121,6 +120,13 @@ class Verifier {
       report_.rows.push_back({.runner = "head", .size = rows, .real = rows, .difference = std::move(difference)});
     }
     return ok_status();
+  }
+
+  // In both forms, where a size has both.
+  Status compare_prefill(Executable& isolated) {
+    GraphRunner& runner = r_.runner(RunnerRole::kPrefill);
+    TRY(compare_sizes(runner, isolated, table_.prefill_sizes));
+    return compare_full(runner, isolated, table_.full_sizes);
   }
 
   Status compare_sizes(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
@@ -167,7 +173,7 @@ class Verifier {
     const ir::Bucket bucket = runner.bucket(size);
 
     TRY(prepare(batch, decode, size));
-    TRY(full ? runner.executable().replay_full(bucket) : runner.executable().replay(bucket));
+    TRY(runner.replay(size, form));
     TRY(read(runner.executable(), bucket, rows, /*states=*/true, replayed_));
 
     TRY(prepare(batch, decode, size));
