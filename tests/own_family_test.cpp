@@ -90,7 +90,7 @@ ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   ir::CacheGroup group{.name = "sums", .kind = ir::CacheGroup::Kind::kState};
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) group.layers.push_back(layer);
   const TokenInputs tokens = declare_token_inputs(b, config, std::span(&group, 1));
-  ResidualStream h(b, embed(b, config, tokens), config.hidden_size, config.rms_norm_eps);
+  ResidualStream h(b, embed(b, config, tokens), config);
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string p = b.begin_layer(layer);
     b.describe_layer({.moe = MoeLayer{.num_experts = 3 + layer, .experts_per_token = 1}});

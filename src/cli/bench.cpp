@@ -38,7 +38,7 @@ EngineOptions bench_engine_options(const BenchOptions& options) {
 Json bench_header(const BenchOptions& options, const Engine& engine) {
   Json json = Json::object();
   json.set("bench", kind_name(options.kind)).set("model", options.engine.model_path);
-  json.set("parameters", engine.config().parameter_count()).set("dtype", dtype_of(engine));
+  json.set("parameters", engine.parameters()).set("dtype", dtype_of(engine));
   json.set("device", options.engine.device).set("device_name", engine.runner().device().properties().name);
   json.set("threads", worker_threads()).set("repeat", options.repeat);
   return json;
@@ -46,7 +46,7 @@ Json bench_header(const BenchOptions& options, const Engine& engine) {
 
 std::string bench_title(const BenchOptions& options, const Engine& engine) {
   return fmt::format("{} of {}: {:.1f} M parameters, {}, on {}\n\n", kind_name(options.kind), options.engine.model_path,
-                     static_cast<double>(engine.config().parameter_count()) / 1e6, dtype_of(engine),
+                     static_cast<double>(engine.parameters()) / 1e6, dtype_of(engine),
                      engine.runner().device().properties().name);
 }
 

@@ -31,7 +31,7 @@ Json model_json(const Explanation& e) {
   const ModelConfig& config = e.plan.config;
   Json json = Json::object();
   json.set("path", e.model_path).set("architecture", config.architecture);
-  json.set("parameters", config.parameter_count()).set("layers", config.num_hidden_layers);
+  json.set("parameters", e.plan.parameters).set("layers", config.num_hidden_layers);
   json.set("vocab_size", config.vocab_size).set("dtype", ir::dtype_name(e.plan.model.dtype));
   json.set("context_length", e.plan.runner.context_length);
   return json;

@@ -25,7 +25,7 @@ std::string values_text(const ir::Graph& graph, const std::vector<ir::ValueId>& 
 std::string model_text(const Explanation& e) {
   const ModelConfig& config = e.plan.config;
   return fmt::format("{}: {}, {} layers, {:.1f} M parameters, {} on {}\n\n", e.model_path, config.architecture,
-                     config.num_hidden_layers, static_cast<double>(config.parameter_count()) / 1e6,
+                     config.num_hidden_layers, static_cast<double>(e.plan.parameters) / 1e6,
                      ir::dtype_name(e.plan.model.dtype), e.device);
 }
 

@@ -120,9 +120,8 @@ std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& 
   using enum MemoryUse;
   const MemoryReport memory = runner.memory();
   const MemoryReport& predicted = runner.predicted_memory();
-  std::string text =
-      fmt::format("  model    {}, {:.1f} M parameters, loaded in {} s\n", engine.config().architecture,
-                  static_cast<double>(engine.config().parameter_count()) / 1e6, number_text(engine.load_seconds()));
+  std::string text = fmt::format("  model    {}, {:.1f} M parameters, loaded in {} s\n", engine.config().architecture,
+                                 static_cast<double>(engine.parameters()) / 1e6, number_text(engine.load_seconds()));
   text += fmt::format("  forward  {} and {} between them\n", plural(stitching.num_pieces(), "piece"),
                       plural(stitching.num_split_ops(), "split op"));
   text += fmt::format("  prefill  {}\n", runner_line(runner.prefill(), on.prefill));

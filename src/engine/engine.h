@@ -46,6 +46,7 @@ class Engine {
 
   const EngineOptions& options() const { return options_; }
   const ModelConfig& config() const { return config_; }
+  std::int64_t parameters() const { return parameters_; }  // of the model, on all ranks together
   const GenerationConfig& generation_config() const { return generation_config_; }
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   const TokenizerConfig& tokenizer_config() const { return tokenizer_config_; }
@@ -128,6 +129,7 @@ class Engine {
   Timeline start_;
   std::unique_ptr<Device> device_;
   ModelConfig config_;
+  std::int64_t parameters_ = 0;
   GenerationConfig generation_config_;
   std::optional<Tokenizer> tokenizer_;
   TokenizerConfig tokenizer_config_;

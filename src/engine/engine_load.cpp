@@ -77,6 +77,7 @@ Status Engine::load() {
   start_.record("config", began, planning);
   start_.record("plan", planning, Clock::now());
   config_ = plan.config;
+  parameters_ = plan.parameters;
   notes_ = plan.notes;
   for (const std::string& note : notes_) log_warn("engine", "{}", note);
   log_info("memory", "{}", shares_line(plan.memory));

@@ -137,6 +137,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
   note_longrope(plan);
   plan.graphs = TRY(build_model(plan.config, plan.model, options.registry->ops, options.registry->families)
                         .with_context(options.model_path));
+  plan.parameters = parameter_count(plan.graphs.weights);
   TRY(check_pass_names(options.graphs.disabled_passes).with_context("cuda_graph_disable_passes"));
   TRY(run_graph_passes(options.graphs.disabled_passes, plan));
 

@@ -96,6 +96,7 @@ struct EnginePlan {
   ModelGraphs graphs;
   RunnerOptions runner;
   std::vector<PassReport> passes;  // of body, head and sampler, each in the order in which they ran
+  std::int64_t parameters = 0;     // of the model, on all ranks together
   std::vector<std::string> notes;  // one line each: rules that applied, sizes dropped, caps
   MemoryShares memory;
   double config_s = 0;  // that reading config.json took

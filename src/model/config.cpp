@@ -35,9 +35,23 @@ Result<const ModelFamily*> read_family(const Fields& fields, const FamilyRegistr
   if (value == nullptr || !value->is_array() || value->as_array().empty() || !value->as_array()[0].is_string()) {
     return fields.wrong("architectures", accepted);
   }
-  const ModelFamily* family = families.find(value->as_array()[0].as_string());
-  if (family == nullptr) return fields.unsupported("architectures", accepted);
-  return family;
+  const std::string& name = value->as_array()[0].as_string();
+  const ModelFamily* family = families.find(name);
+  if (family != nullptr) return family;
+  const std::vector<std::string> near = families.nearest(name);
+  return fields.unsupported("architectures",
+                            near.empty() ? accepted : fmt::format("{}; nearest: {}", accepted, near[0]));
+}
+
+// The members of "text_config", and of the outer object those that it lacks.
+Result<Json> text_members(const Fields& fields, const Json& json) {
+  const Json* text = fields.find("text_config");
+  if (text == nullptr) return json;
+  if (!text->is_object()) return fields.wrong("text_config", "an object");
+  Json merged = *text;
+  for (const auto& [key, value] : json.as_object())
+    if (merged.find(key) == nullptr) merged.set(key, value);
+  return merged;
 }
 
 Status refuse_quantised(const Fields& fields) {
@@ -141,15 +155,16 @@ Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegis
 }
 
 Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& file, const FamilyRegistry& families) {
-  const Fields fields(json, file);
-  const ModelFamily* family = TRY(read_family(fields, families));
+  const ModelFamily* family = TRY(read_family(Fields(json, file), families));
+  const Json members = TRY(text_members(Fields(json, file), json));
+  const Fields fields(members, file);
   ModelConfig config = family->defaults;
   config.architecture = family->architecture;
   TRY(refuse_quantised(fields));
   TRY(read_sizes(fields, config));
   TRY(read_layer_form(fields, config));
   TRY(family->read_config(fields, config));
-  config.rope = TRY(read_rope_config(json, file,
+  config.rope = TRY(read_rope_config(members, file,
                                      {.max_position_embeddings = config.max_position_embeddings,
                                       .head_dim = config.head_dim,
                                       .partial_rotary = family->partial_rotary}));
@@ -160,19 +175,6 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
 
 bool ModelConfig::any_sliding_window() const {
   return std::ranges::any_of(sliding_windows, [](std::int64_t window) { return window > 0; });
-}
-
-std::int64_t ModelConfig::parameter_count() const {
-  const std::int64_t q = query_size();
-  const std::int64_t kv = key_value_size();
-  std::int64_t layer = hidden_size * (2 * q + 2 * kv + 3 * intermediate_size) + 2 * hidden_size;
-  if (qkv_bias) layer += q + 2 * kv;
-  if (o_bias) layer += hidden_size;
-  if (mlp_bias) layer += 2 * intermediate_size + hidden_size;
-  if (qk_norm == QkNorm::kHead) layer += 2 * head_dim;
-  if (qk_norm == QkNorm::kRow) layer += q + kv;
-  const std::int64_t embeddings = (tie_word_embeddings ? 1 : 2) * vocab_size * hidden_size;
-  return embeddings + num_hidden_layers * layer + hidden_size;
 }
 
 }  // namespace tessera

@@ -16,6 +16,9 @@
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
+#include "tessera/model/delta_net_config.h"
+#include "tessera/model/mla_config.h"
+#include "tessera/model/moe_config.h"
 #include "tessera/model/rope.h"
 #include "tessera/model/stored_dtype.h"
 
@@ -48,6 +51,8 @@ struct ModelConfig {
   static constexpr std::int64_t kMaxPositions = std::int64_t{1} << 27;
 
   std::string architecture = {};  // "LlamaForCausalLM"; family.h lists what there is
+  // Before the names of the body's tensors: "model.embed_tokens.weight".
+  std::string tensor_prefix = "model.";
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
@@ -57,15 +62,26 @@ struct ModelConfig {
   std::int64_t head_dim = 0;             // even; need not be hidden_size / num_attention_heads
   std::int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
+  bool unit_offset_norms = false;  // norms' weights are stored as their distance from one
   Activation hidden_act = Activation::kSilu;
   bool tie_word_embeddings = false;  // the LM head is the embedding matrix
   bool qkv_bias = false;
   bool o_bias = false;
   bool mlp_bias = false;  // gate, up and down
   QkNorm qk_norm = QkNorm::kNone;
+  bool attention_gate = false;                           // its output is scaled by the sigmoid of a gate beside q
+  bool attention_sinks = false;                          // each head has a logit that no value belongs to
+  std::optional<double> attention_scale = std::nullopt;  // of q·k; absent: 1 / √head_dim
+  double attention_softcap = 0;                          // of its logits; 0: none
+  double logit_softcap = 0;                              // of the head's logits; 0: none
+  double embedding_scale = 1;                            // of the embeddings of ids
   // [num_hidden_layers]: 0 for full attention, else w: position p sees p - w + 1 … p.
   std::vector<std::int64_t> sliding_windows = {};
   RopeConfig rope = {};
+  std::optional<RopeConfig> sliding_rope = std::nullopt;  // of layers with a window, where theirs differs
+  std::optional<MoeConfig> moe = std::nullopt;
+  std::optional<MlaConfig> mla = std::nullopt;
+  std::optional<DeltaNetConfig> delta_net = std::nullopt;
   std::optional<StoredDtype> dtype = std::nullopt;  // F32, F16 or BF16, where it says
   std::optional<TokenId> bos_token_id = std::nullopt;
   std::vector<TokenId> eos_token_ids = {};  // may be empty
@@ -81,8 +97,6 @@ struct ModelConfig {
   std::int64_t query_size() const { return num_attention_heads * head_dim; }      // rows of q, columns of o
   std::int64_t key_value_size() const { return num_key_value_heads * head_dim; }  // rows of k and of v
   bool any_sliding_window() const;
-  // Elements of all weights; the tied LM head counts once.
-  std::int64_t parameter_count() const;
 };
 
 }  // namespace tessera

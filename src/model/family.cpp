@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tessera/base/nearest.h"
 #include "tessera/model/families/llama.h"
 #include "tessera/model/families/olmo2.h"
 #include "tessera/model/families/phi3.h"
@@ -30,6 +31,12 @@ std::string FamilyRegistry::names() const {
     names += family.architecture;
   }
   return names;
+}
+
+std::vector<std::string> FamilyRegistry::nearest(std::string_view architecture) const {
+  std::vector<std::string_view> known;
+  for (const ModelFamily& family : families_) known.push_back(family.architecture);
+  return nearest_names(architecture, known, 1);
 }
 
 const FamilyRegistry& built_in_families() {

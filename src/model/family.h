@@ -36,6 +36,8 @@ class FamilyRegistry {
   const ModelFamily* find(std::string_view architecture) const;  // null where there is none
   std::span<const ModelFamily> all() const { return families_; }
   std::string names() const;  // "LlamaForCausalLM, …", for messages
+  // The architecture that a mistyped name is nearest to, or none.
+  std::vector<std::string> nearest(std::string_view architecture) const;
 
  private:
   std::vector<ModelFamily> families_;  // in the order in which they were added

@@ -52,10 +52,10 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     return unimplemented(fmt::format("architecture \"{}\"; accepted: {}", config.architecture, families.names()));
   }
   ModelGraphs graphs;
-  LayerBuilder body("body", options, ops);
+  LayerBuilder body("body", options, ops, config.tensor_prefix);
   graphs.body = TRY(finish(body, family->build_body(body, config), "hidden", graphs.weights));
   graphs.layers = body.take_layers();
-  LayerBuilder head("head", options, ops);
+  LayerBuilder head("head", options, ops, config.tensor_prefix);
   const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
   graphs.sampler = TRY(build_sampler(config.vocab_size, ops));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -53,5 +54,9 @@ struct WeightSpec {
   std::vector<float> constant = {};  // float32 values where there are no parts
   Init dummy_init = Init::kUniform;  // what random weights (load format "dummy") are: norms get ones
 };
+
+// Elements of the tensors that the weights are made of, each tensor once and whole: the model's parameters, whichever
+// rank's slices the weights are.
+std::int64_t parameter_count(std::span<const WeightSpec> specs);
 
 }  // namespace tessera

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <string_view>
 
 #include "tessera/base/progress.h"
 #include "tessera/device/alignment.h"
@@ -53,6 +57,18 @@ Status upload_weight(const WeightSpec& spec, const WeightSource& source, DeviceA
 }
 
 }  // namespace
+
+std::int64_t parameter_count(std::span<const WeightSpec> specs) {
+  std::set<std::string_view> counted;
+  std::int64_t count = 0;
+  for (const WeightSpec& spec : specs) {
+    for (const WeightPart& part : spec.parts) {
+      if (!counted.insert(part.tensor).second) continue;
+      count += std::accumulate(part.shape.begin(), part.shape.end(), std::int64_t{1}, std::multiplies<>());
+    }
+  }
+  return count;
+}
 
 Result<StoredDtype> stored_dtype_of(ir::DType dtype) {
   switch (dtype) {

@@ -37,10 +37,11 @@ TESSERA_INLINE float rms_scale(const T* x, std::int64_t n, float eps) {
   return 1.0f / std::sqrt(sum_of_squares(x, n) / static_cast<float>(n) + eps);
 }
 
-// T(x · scale) · w, not yet rounded.
+// T(x · scale) · w, or x · scale · (1 + w); not yet rounded.
 template <class T>
-TESSERA_INLINE float normalised(T x, T w, float scale) {
-  return to_float(from_float<T>(to_float(x) * scale)) * to_float(w);
+TESSERA_INLINE float normalised(T x, T w, float scale, bool unit_offset) {
+  const float value = to_float(x) * scale;
+  return unit_offset ? value * (1.0f + to_float(w)) : to_float(from_float<T>(value)) * to_float(w);
 }
 
 }  // namespace tessera

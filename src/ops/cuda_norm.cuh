@@ -26,12 +26,16 @@ __device__ inline float rms_scale(float squares, std::int64_t n, float eps) {
   return 1.0f / sqrtf(squares / static_cast<float>(n) + eps);
 }
 
-// T(values · scale) · w
+// T(values · scale) · w, or values · scale · (1 + w)
 template <class T, int N>
-__device__ inline Pack<T, N> normalised(const Pack<T, N>& values, const Pack<T, N>& w, float scale) {
+__device__ inline Pack<T, N> normalised(const Pack<T, N>& values, const Pack<T, N>& w, float scale, bool unit_offset) {
   Pack<T, N> out;
 #pragma unroll
-  for (int j = 0; j < N; ++j) out.at[j] = from_float<T>(rounded<T>(to_float(values.at[j]) * scale) * to_float(w.at[j]));
+  for (int j = 0; j < N; ++j) {
+    const float value = to_float(values.at[j]) * scale;
+    const float weight = to_float(w.at[j]);
+    out.at[j] = from_float<T>(unit_offset ? value * (1.0f + weight) : rounded<T>(value) * weight);
+  }
   return out;
 }
 

@@ -70,6 +70,27 @@ TEST(Norm, RoundsBeforeTheWeight) {
   }
 }
 
+// The weight is its distance from one, and the product is rounded once.
+TEST(Norm, UnitOffset) {
+  const ir::Attributes attributes{{"eps", kEps}, {"unit_offset", true}};
+  for (const DType dtype : testing::kFloatingDTypes) {
+    for (const auto& dims : {std::vector<std::int64_t>{3, 7}, {5, 64}, {2, 8191}, {3, 4096}, {2, 16384}}) {
+      const HostTensor x = random_tensor(dtype, dims, 1, -3, 3);
+      const HostTensor residual = random_tensor(dtype, dims, 2, -3, 3);
+      const HostTensor w = random_tensor(dtype, {dims.back()}, 3, -0.5, 0.5);
+      std::vector<double> weights = w.values();
+      for (double& weight : weights) weight += 1;
+      const auto plain = testing::run_op(kRmsNorm, kRmsNormCpu, {x, w}, attributes);
+      expect_close(plain.results[0], reference(x.values(), weights), tolerance(dtype), title("rms_norm", x));
+      const auto sum = testing::run_op(kAddRmsNorm, kAddRmsNormCpu, {x, residual, w}, attributes);
+      expect_close(sum.results[0], reference(sum.results[1].values(), weights), tolerance(dtype),
+                   title("add_rms_norm", x));
+      const auto head = testing::run_op(kHeadNorm, kHeadNormCpu, {x, w}, attributes);
+      EXPECT_EQ(head.results[0].bytes, plain.results[0].bytes);
+    }
+  }
+}
+
 TEST(Norm, AddRmsNorm) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const auto& dims : shapes()) {

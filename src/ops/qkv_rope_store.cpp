@@ -76,9 +76,10 @@ Result<std::vector<ir::ValueId>> decompose(ir::GraphBuilder& b, const ir::Node& 
   ir::ValueId q = parts[0];
   ir::ValueId k = parts[1];
   if (node.attribute_or("qk_norm", false)) {
-    const ir::Attributes eps{{"eps", node.attribute_or("eps", kDefaultQkNormEps)}};
-    q = b.op("head_norm", {q, operands[kQueryWeight]}, eps);
-    k = b.op("head_norm", {k, operands[kKeyWeight]}, eps);
+    ir::Attributes norm{{"eps", node.attribute_or("eps", kDefaultQkNormEps)}};
+    if (node.attribute_or("unit_offset", false)) norm.emplace_back("unit_offset", true);
+    q = b.op("head_norm", {q, operands[kQueryWeight]}, norm);
+    k = b.op("head_norm", {k, operands[kKeyWeight]}, norm);
   }
   q = b.op("rotary", {q, operands[kTable]}, {{"head_dim", head_dim}});
   k = b.op("rotary", {k, operands[kTable]}, {{"head_dim", head_dim}});
@@ -86,10 +87,18 @@ Result<std::vector<ir::ValueId>> decompose(ir::GraphBuilder& b, const ir::Node& 
   return std::vector{q};
 }
 
+// The norm of one head.
+template <class X>
+struct HeadWeight {
+  const X* at;  // [head_dim]; null: nothing is normalised
+  float eps;
+  bool unit_offset;
+};
+
 // Element i of a head as it is rotated: normalised where there is a weight.
 template <bool kNorm, class X>
-TESSERA_INLINE float element(const X* x, const X* w, float scale, std::int64_t i) {
-  if constexpr (kNorm) return to_float(from_float<X>(normalised(x[i], w[i], scale)));
+TESSERA_INLINE float element(const X* x, const HeadWeight<X>& w, float scale, std::int64_t i) {
+  if constexpr (kNorm) return to_float(from_float<X>(normalised(x[i], w.at[i], scale, w.unit_offset)));
   return to_float(x[i]);
 }
 
@@ -101,10 +110,10 @@ TESSERA_INLINE Y stored(float value) {
 
 // One head of `n` elements; its first 2·half are rotated by the angles of cosines [half] and sines [half].
 template <bool kNorm, class X, class Y>
-TESSERA_CPU_CLONES void turn_head(const X* x, const X* w, float eps, const float* cosines, Y* y, std::int64_t n,
+TESSERA_CPU_CLONES void turn_head(const X* x, const HeadWeight<X>& w, const float* cosines, Y* y, std::int64_t n,
                                   std::int64_t half) {
   const float* sines = cosines + half;
-  const float scale = kNorm ? rms_scale(x, n, eps) : 1.0f;
+  const float scale = kNorm ? rms_scale(x, n, w.eps) : 1.0f;
 #pragma omp simd
   for (std::int64_t i = 0; i < half; ++i) {
     const float a = element<kNorm>(x, w, scale, i);
@@ -144,12 +153,13 @@ struct Kernel : QkvRopeStoreArgs<X, Y> {
   }
 
   template <class To>
-  void turn(const X* x, const X* w, std::int64_t t, To* y) const {
+  void turn(const X* x, const X* weight, std::int64_t t, To* y) const {
     const float* cosines = this->table + t * 2 * this->half;
-    if (w != nullptr)
-      turn_head<true>(x, w, this->eps, cosines, y, this->head_dim, this->half);
+    const HeadWeight<X> w{.at = weight, .eps = this->eps, .unit_offset = this->unit_offset};
+    if (weight != nullptr)
+      turn_head<true>(x, w, cosines, y, this->head_dim, this->half);
     else
-      turn_head<false>(x, w, this->eps, cosines, y, this->head_dim, this->half);
+      turn_head<false>(x, w, cosines, y, this->head_dim, this->half);
   }
 };
 
@@ -178,7 +188,8 @@ const ir::OpDecl kQkvRopeStore{
                  {.name = "k_weight", .optional = true}},
     .attributes = {{"heads", ir::AttributeKind::kInt, true},
                    {"eps", ir::AttributeKind::kDouble},
-                   {"qk_norm", ir::AttributeKind::kBool}},
+                   {"qk_norm", ir::AttributeKind::kBool},
+                   {"unit_offset", ir::AttributeKind::kBool}},
     .infer = infer,
     .decompose = decompose,
 };

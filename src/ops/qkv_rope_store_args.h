@@ -26,6 +26,7 @@ struct QkvRopeStoreArgs {
   std::int64_t head_dim;
   std::int64_t half;  // pairs of a head that are rotated; 2 · half <= head_dim
   float eps;
+  bool unit_offset;  // of both weights
 
   constexpr std::int64_t row_heads() const { return heads + 2 * kv_heads; }
 };
@@ -48,7 +49,8 @@ QkvRopeStoreArgs<X, Y> qkv_rope_store_args(const BindArgs& args) {
           .kv_heads = cache.dim(2),
           .head_dim = cache.dim(3),
           .half = args.operands[1].dim(1) / 2,
-          .eps = static_cast<float>(args.node.attribute_or("eps", kDefaultQkNormEps))};
+          .eps = static_cast<float>(args.node.attribute_or("eps", kDefaultQkNormEps)),
+          .unit_offset = args.node.attribute_or("unit_offset", false)};
 }
 
 }  // namespace tessera

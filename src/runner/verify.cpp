@@ -32,7 +32,7 @@ class Outcome {
   }
   // Valid once the stream has passed.
   Status download(DeviceAddress from, std::size_t bytes, Stream& stream) {
-    sections_.push_back({memory_->data() + used_, bytes});
+    sections_.emplace_back(memory_->data() + used_, bytes);
     used_ += bytes;
     return stream.download(sections_.back().data(), from, bytes);
   }

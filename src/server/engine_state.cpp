@@ -82,7 +82,7 @@ std::string state_head(const Engine& engine, const ServedModel& model) {
   JsonWriter json;
   json.object().key("version").value(TESSERA_VERSION).key("model").object();
   json.key("name").value(model.name).key("architecture").value(config.architecture);
-  json.key("layers").value(config.num_hidden_layers).key("parameters").value(config.parameter_count());
+  json.key("layers").value(config.num_hidden_layers).key("parameters").value(engine.parameters());
   json.key("dtype")
       .value(ir::dtype_name(hidden.dtype))
       .key("vocab_size")

@@ -20,7 +20,7 @@ constexpr std::int64_t kDefaultQwen3HeadDim = 128;
 //   h += o(attention(rope(qkv(norm(h)))));  h += down(act(gate(norm(h))) · up(norm(h)))
 ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);
-  ResidualStream h(b, embed(b, config, tokens), config.hidden_size, config.rms_norm_eps);
+  ResidualStream h(b, embed(b, config, tokens), config);
   const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string p = b.begin_layer(layer);
@@ -33,7 +33,7 @@ ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
     h.add(gated_mlp(b, config, h.norm(p + "post_attention_layernorm.weight"), gate_up_blocks(config, mlp), mlp));
   }
   b.end_layers();
-  return h.norm("model.norm.weight");
+  return h.norm(b.tensor("norm.weight"));
 }
 
 Status read_llama(const Fields& fields, ModelConfig& config) {

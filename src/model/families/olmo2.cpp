@@ -36,7 +36,7 @@ ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer
 //   h += norm(o(attention(rope(norm(q(h)), norm(k(h))), v(h))));  h += norm(down(act(gate(h)) · up(h)))
 ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);
-  ResidualStream h(b, embed(b, config, tokens), config.hidden_size, config.rms_norm_eps);
+  ResidualStream h(b, embed(b, config, tokens), config);
   const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string p = b.begin_layer(layer);
@@ -46,7 +46,7 @@ ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
                     p + "post_feedforward_layernorm.weight"));
   }
   b.end_layers();
-  return h.norm("model.norm.weight");
+  return h.norm(b.tensor("norm.weight"));
 }
 
 Status read_config(const Fields& fields, ModelConfig& config) {

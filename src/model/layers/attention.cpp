@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "tessera/model/layers/norm.h"
+
 namespace tessera {
 
 ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs) {
@@ -47,7 +49,7 @@ ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int6
   ir::Attributes attributes{{"heads", local_heads(in.config, b.options()).heads}};
   if (in.config.qk_norm == QkNorm::kHead) {
     attributes.emplace_back("qk_norm", true);
-    attributes.emplace_back("eps", in.config.rms_norm_eps);
+    for (auto& attribute : norm_attributes(in.config)) attributes.push_back(std::move(attribute));
     operands.push_back(b.norm_weight(prefix + "q_norm.weight", in.config.head_dim));
     operands.push_back(b.norm_weight(prefix + "k_norm.weight", in.config.head_dim));
   }

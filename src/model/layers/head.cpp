@@ -4,7 +4,7 @@ namespace tessera {
 
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs) {
   const ir::ValueId ids = b.graph.op("resolve_ids", {inputs.ids, inputs.rows, inputs.last_ids});
-  const ir::ValueId table = b.matrix("model.embed_tokens.weight", config.vocab_size, config.hidden_size);
+  const ir::ValueId table = b.matrix(b.tensor("embed_tokens.weight"), config.vocab_size, config.hidden_size);
   return b.graph.op("embedding", {ids, table, inputs.embedding_rows, inputs.embeddings});
 }
 
@@ -13,7 +13,7 @@ ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs&
   // A vocabulary that does not divide among the ranks is computed by each of them.
   const int ranks = b.options().tp_size;
   const bool sliced = ranks > 1 && config.vocab_size % ranks == 0;
-  const std::string tensor = config.tie_word_embeddings ? "model.embed_tokens" : "lm_head";
+  const std::string tensor = config.tie_word_embeddings ? b.tensor("embed_tokens") : "lm_head";
   const std::string name = sliced ? "lm_head.slice" : tensor;  // a tied head is the embedding's own memory
   ir::ValueId y = b.linear(name, wanted, {{.tensor = tensor, .rows = config.vocab_size}}, false,
                            sliced ? Parallel::kColumn : Parallel::kNone);

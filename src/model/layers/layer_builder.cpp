@@ -91,7 +91,7 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
 std::string LayerBuilder::begin_layer(std::int64_t layer) {
   graph.scope(fmt::format("layers.{}", layer));
   num_layers_ = layer + 1;
-  return fmt::format("model.layers.{}.", layer);
+  return tensor(fmt::format("layers.{}.", layer));
 }
 
 void LayerBuilder::describe_layer(LayerInfo info) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/ir/builder.h"
@@ -35,9 +36,10 @@ Result<TensorSlice> rank_rows(const LinearBlock& block, int rank, int ranks);
 
 class LayerBuilder {
  public:
-  // Borrows `ops` for its life.
-  LayerBuilder(std::string graph_name, const ModelOptions& options, const ir::OpTable& ops)
-      : graph(std::move(graph_name), ops), options_(options) {}
+  // Borrows `ops` for its life. The body's tensors begin with `tensor_prefix` in the checkpoint.
+  LayerBuilder(std::string graph_name, const ModelOptions& options, const ir::OpTable& ops,
+               std::string tensor_prefix = "model.")
+      : graph(std::move(graph_name), ops), options_(options), tensor_prefix_(std::move(tensor_prefix)) {}
 
   ir::GraphBuilder graph;
 
@@ -55,6 +57,9 @@ class LayerBuilder {
   ir::ValueId linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks, bool bias,
                      Parallel parallel);
 
+  // A tensor of the body that belongs to no layer: "norm.weight" is "model.norm.weight" in most checkpoints.
+  std::string tensor(std::string_view name) const { return tensor_prefix_ + std::string(name); }
+
   // Names the following values "layers.<layer>.*" in the graph; the layer's tensors in the checkpoint begin with the
   // result, "model.layers.<layer>.".
   std::string begin_layer(std::int64_t layer);
@@ -71,6 +76,7 @@ class LayerBuilder {
   ir::ValueId add_weight(WeightSpec spec);
 
   ModelOptions options_;
+  std::string tensor_prefix_;
   std::vector<WeightSpec> weights_;
   std::int64_t num_layers_ = 0;    // begun
   std::vector<LayerInfo> layers_;  // up to the last one described

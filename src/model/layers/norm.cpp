@@ -5,6 +5,12 @@
 
 namespace tessera {
 
+ir::Attributes norm_attributes(const ModelConfig& config) {
+  ir::Attributes attributes{{"eps", config.rms_norm_eps}};
+  if (config.unit_offset_norms) attributes.emplace_back("unit_offset", true);
+  return attributes;
+}
+
 void ResidualStream::add(ir::ValueId branch) {
   sum_ = value();
   pending_ = branch;
@@ -19,13 +25,13 @@ ir::ValueId ResidualStream::norm(const std::string& weight) {
   if (!pending_) return norm_of(sum_, weight);
   const ir::ValueId w = b_.norm_weight(weight, hidden_size_);
   const std::vector<ir::ValueId> both =
-      b_.graph.multi_op("add_rms_norm", {*std::exchange(pending_, std::nullopt), sum_, w}, {{"eps", eps_}});
+      b_.graph.multi_op("add_rms_norm", {*std::exchange(pending_, std::nullopt), sum_, w}, attributes_);
   sum_ = both[1];
   return both[0];
 }
 
 ir::ValueId ResidualStream::norm_of(ir::ValueId x, const std::string& weight) {
-  return b_.graph.op("rms_norm", {x, b_.norm_weight(weight, hidden_size_)}, {{"eps", eps_}});
+  return b_.graph.op("rms_norm", {x, b_.norm_weight(weight, hidden_size_)}, attributes_);
 }
 
 ir::ValueId whole_row_norm(LayerBuilder& b, ir::ValueId x, const LinearBlock& block, const std::string& weight,

@@ -5,17 +5,21 @@
 #include <optional>
 #include <string>
 
+#include "tessera/model/config.h"
 #include "tessera/model/layers/layer_builder.h"
 
 namespace tessera {
+
+// Of the model's RMS norms: eps, and unit_offset where their weights have it.
+ir::Attributes norm_attributes(const ModelConfig& config);
 
 // The stream of hidden states that every layer adds to. What is added last stays pending, because the norm that
 // follows adds it in the same pass over memory (add_rms_norm).
 class ResidualStream {
  public:
   // `start` [T, hidden] is the embedding. Borrows `b`.
-  ResidualStream(LayerBuilder& b, ir::ValueId start, std::int64_t hidden_size, double eps)
-      : b_(b), sum_(start), hidden_size_(hidden_size), eps_(eps) {}
+  ResidualStream(LayerBuilder& b, ir::ValueId start, const ModelConfig& config)
+      : b_(b), sum_(start), hidden_size_(config.hidden_size), attributes_(norm_attributes(config)) {}
 
   void add(ir::ValueId branch);                 // h += branch
   ir::ValueId norm(const std::string& weight);  // RMSNorm(h) with the tensor `weight`
@@ -28,7 +32,7 @@ class ResidualStream {
   ir::ValueId sum_;
   std::optional<ir::ValueId> pending_;
   std::int64_t hidden_size_;
-  double eps_;
+  ir::Attributes attributes_;
 };
 
 // RMSNorm over the whole row of `block`, a slice of which x [T, its rows on this rank] is: the ranks' slices are
