@@ -41,7 +41,7 @@ class FamilyRegistry;
 
 struct ModelConfig {
   // Limits of what is read. The largest published dense model has 126 layers and a hidden size of 16 384.
-  static constexpr std::int64_t kMaxVocabSize = std::int64_t{1} << 24;
+  static constexpr std::int64_t kMaxVocabSize = std::int64_t{1} << 21;  // as `sample` has it
   static constexpr std::int64_t kMaxHiddenSize = std::int64_t{1} << 18;
   static constexpr std::int64_t kMaxIntermediateSize = std::int64_t{1} << 20;
   static constexpr std::int64_t kMaxLayers = 1024;

@@ -171,7 +171,7 @@ TEST(ModelConfig, RefusesWithFileFieldValueAndWhatIsAccepted) {
       {R"({"architectures": null})", kWrong, {"architectures", "null"}},
       {R"({"architectures": [7]})", kWrong, {"architectures", "[7]"}},
       {R"({"quantization_config": {"quant_method": "fp8"}})", kUnknown, {"quantization_config", "quantised"}},
-      {R"({"vocab_size": 0})", kWrong, {"\"vocab_size\" is 0", "[1, 16777216]"}},
+      {R"({"vocab_size": 0})", kWrong, {"\"vocab_size\" is 0", "[1, 2097152]"}},
       {R"({"vocab_size": -5})", kWrong, {"\"vocab_size\" is -5"}},
       {R"({"vocab_size": null})", kWrong, {"\"vocab_size\" is null"}},
       {R"({"vocab_size": 512.0})", kWrong, {"\"vocab_size\" is 512.0", "integer"}},
@@ -274,7 +274,7 @@ TEST(ModelConfig, NamesTheNearestArchitecture) {
 
 TEST(ModelConfig, LargestAcceptedSizesDoNotOverflow) {
   const ModelConfig config =
-      *small("LlamaForCausalLM", R"({"vocab_size": 16777216, "hidden_size": 262144, "intermediate_size": 1048576,
+      *small("LlamaForCausalLM", R"({"vocab_size": 2097152, "hidden_size": 262144, "intermediate_size": 1048576,
       "num_hidden_layers": 1024, "num_attention_heads": 1024, "head_dim": 1024, "attention_bias": true, "mlp_bias": true})");
   EXPECT_GT(parameters_of(config), std::int64_t{1} << 50);
   EXPECT_LT(parameters_of(config), std::int64_t{1} << 58) << "bytes in float32 must fit too";
