@@ -1,0 +1,14 @@
+// Bytes as text: RFC 4648, section 4, with padding.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+std::string to_base64(std::string_view bytes);
+// None for text that to_base64 does not give.
+std::optional<std::string> from_base64(std::string_view text);
+
+}  // namespace tessera
