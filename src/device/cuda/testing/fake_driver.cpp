@@ -75,6 +75,7 @@ FakeDriver::FakeDriver(FakeDriverOptions options) : state_(std::make_unique<Stat
   FakeFunctions::set_work(table_);
   FakeFunctions::set_streams(table_);
   FakeFunctions::set_capture(table_);
+  FakeFunctions::set_modules(table_);
 }
 
 FakeDriver::~FakeDriver() { the_fake = nullptr; }
@@ -101,7 +102,7 @@ int FakeDriver::live_objects() const {
   std::lock_guard lock(state_->mutex);
   const State& s = *state_;
   return static_cast<int>(s.memory.size() + s.pinned.size() + s.reserved.size() + s.physical.size() + s.streams.size() +
-                          s.events.size() + s.graphs.size() + s.execs.size()) +
+                          s.events.size() + s.graphs.size() + s.execs.size() + s.modules.size()) +
          s.retains;
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -71,6 +72,7 @@ struct FakeDriver::State {
   std::map<CUevent, FakeEvent> events;
   std::map<CUgraph, FakeGraph> graphs;
   std::map<CUgraphExec, FakeGraph> execs;
+  std::set<CUmodule> modules;
   int retains = 0;
   CUcontext context = nullptr;
 
@@ -170,6 +172,7 @@ struct FakeFunctions {
   static void set_work(Driver& t);
   static void set_streams(Driver& t);
   static void set_capture(Driver& t);
+  static void set_modules(Driver& t);
 };
 
 }  // namespace tessera
