@@ -7,6 +7,7 @@
 #include "tessera/ops/device_registry.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/embedding.h"
+#include "tessera/ops/fused/row_cuda_builder.h"
 #include "tessera/ops/gather.h"
 #include "tessera/ops/kv_store.h"
 #include "tessera/ops/linear.h"
@@ -44,7 +45,8 @@ const Backend kCudaBackend{.create_device = create_cuda_device,
                            .kernels = &cuda_kernels(),
                            .versions = cublaslt_versions,
                            .export_algorithms = cublaslt_algorithms,
-                           .import_algorithms = remember_cublaslt_algorithms};
+                           .import_algorithms = remember_cublaslt_algorithms,
+                           .row_kernels = cuda_row_kernels};
 
 }  // namespace
 }  // namespace tessera

@@ -11,6 +11,7 @@
 
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/ops/built_in_ops.h"
+#include "tessera/ops/fused/row_cpu.h"
 
 namespace tessera {
 
@@ -127,7 +128,7 @@ constexpr const char* kCudaLibrary = "libtessera_cuda.so";
 Result<std::unique_ptr<Device>> create_cpu(const DeviceChoice& /*choice*/) { return TRY(CpuDevice::create({})); }
 
 Result<const Backend*> cpu_backend() {
-  static const Backend backend{.create_device = create_cpu, .kernels = &cpu_kernels()};
+  static const Backend backend{.create_device = create_cpu, .kernels = &cpu_kernels(), .row_kernels = cpu_row_kernels};
   return &backend;
 }
 

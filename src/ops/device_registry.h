@@ -21,6 +21,8 @@
 
 namespace tessera {
 
+class RowKernelBuilder;
+
 // Which of a type's devices, and how.
 struct DeviceChoice {
   int ordinal = 0;  // of those that this process sees
@@ -39,6 +41,8 @@ struct Backend {
   // export gave. Thread-safe. Null: there are none.
   Json (*export_algorithms)() = nullptr;
   Status (*import_algorithms)(const Json& algorithms) = nullptr;
+  // What generates kernels for a compiler that fuses (fused/row_kernel_builder.h). Null: nothing does.
+  const RowKernelBuilder& (*row_kernels)() = nullptr;
 };
 
 // A type of device under its name.

@@ -1,0 +1,84 @@
+// Catches: packs that no address is a multiple of, units that a warp or block does not hold, and arguments in another
+// order than the generated kernel reads them.
+#include "tessera/ops/fused/cuda_schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/ops/fused/cuda_source.h"
+
+namespace tessera {
+namespace {
+
+using ir::DType;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+RowKernel norm(std::int64_t width, DType dtype) {
+  RowKernel kernel{.rows = ir::Dim(ir::Symbol::kTokens), .num_operands = 3};
+  kernel.values = {{.op = RowOp::kLoad, .dtype = dtype, .width = width, .operand = 0},
+                   {.op = RowOp::kWeight, .dtype = dtype, .width = width, .operand = 1},
+                   {.op = RowOp::kRmsNorm, .dtype = dtype, .width = width, .inputs = {0, 1}, .number = 1e-6}};
+  kernel.stores = {{.value = 2, .operand = 2, .dtype = dtype}};
+  return kernel;
+}
+
+CudaTaskSchedule only_task(const RowKernel& kernel) { return cuda_schedule(kernel)->schedules.at(0); }
+
+TEST(CudaSchedule, PacksAreAsLargeAsAllPositionsAllow) {
+  EXPECT_EQ(only_task(norm(1024, DType::kBFloat16)).pack, 8);
+  EXPECT_EQ(only_task(norm(1024, DType::kFloat32)).pack, 4);
+  EXPECT_EQ(only_task(norm(1028, DType::kBFloat16)).pack, 4);
+  EXPECT_EQ(only_task(norm(257, DType::kBFloat16)).pack, 1);
+  RowKernel part = norm(64, DType::kBFloat16);
+  part.values[0].width = 66;  // the rows of what is sliced begin at multiples of 66 elements
+  part.values.insert(part.values.begin() + 1,
+                     {.op = RowOp::kSlice, .dtype = DType::kBFloat16, .width = 64, .inputs = {0}});
+  part.values[3].inputs = {1, 2};
+  part.stores[0].value = 3;
+  EXPECT_EQ(only_task(part).pack, 2);
+}
+
+// Up to a warp's worth of items: some lanes of a warp; more: a block, whose threads hold several.
+TEST(CudaSchedule, UnitsFitTheirThreads) {
+  struct Case {
+    std::int64_t width, lanes, held, block_units, threads;
+  };
+  for (const Case& c : {Case{64, 8, 1, 16, 128}, Case{72, 16, 1, 8, 128}, Case{256, 32, 1, 4, 128},
+                        Case{264, 128, 1, 1, 128}, Case{1024, 128, 1, 1, 128}, Case{2048, 256, 1, 1, 256},
+                        Case{4096, 256, 2, 1, 256}, Case{12288, 256, 6, 1, 256}}) {
+    const Result<CudaSchedule> schedule = cuda_schedule(norm(c.width, DType::kBFloat16));
+    const CudaTaskSchedule& s = schedule->schedules[0];
+    EXPECT_EQ(s.lanes, c.lanes) << c.width;
+    EXPECT_EQ(s.held, c.held) << c.width;
+    EXPECT_EQ(s.block_units, c.block_units) << c.width;
+    EXPECT_EQ(schedule->threads, c.threads) << c.width;
+    EXPECT_GE(s.lanes * s.held, s.items) << c.width;
+  }
+}
+
+TEST(CudaLaunch, ArgumentsAreRowsEndsAddressesAndRowsOfOperands) {
+  const RowKernel kernel = norm(64, DType::kBFloat16);
+  const std::uint64_t addresses[] = {100, 200, 300};
+  const std::int64_t rows[] = {1, 2, 3};
+  const CudaRowLaunch launch = cuda_launch(kernel, *cuda_schedule(kernel), 33, addresses, rows);
+  EXPECT_EQ(launch.blocks, 3);  // of 16 rows
+  EXPECT_EQ(launch.threads, 128);
+  EXPECT_THAT(launch.arguments, ElementsAre(33, 3, 100, 200, 300, 1, 2, 3));
+  const std::string source = *cuda_source(kernel);
+  EXPECT_THAT(source, HasSubstr("i64 rows;\n  i64 end[1];"));
+  EXPECT_THAT(source, HasSubstr("void* operands[3];\n  i64 stored_rows[3];"));
+}
+
+// Weights are asked for before the wait for the kernel ahead, everything else behind it.
+TEST(CudaSource, OnlyWeightsAreReadBeforeTheWait) {
+  const std::string source = *cuda_source(norm(64, DType::kBFloat16));
+  const std::string task = source.substr(source.find("void task0"));
+  const std::size_t wait = task.find("wait_for_previous();");
+  EXPECT_LT(task.find("a.operands[1]"), wait);
+  EXPECT_GT(task.find("a.operands[0]"), wait);
+  EXPECT_GT(task.find("a.operands[2]"), wait);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,12 @@
+// Row kernels on the CPU. Nothing is compiled at run time: a row's values lie in the cache as float32, and each
+// operator is a loop over them that the compiler of this program has vectorised. The same sums in the same order as the
+// operators' own kernels.
+#pragma once
+
+namespace tessera {
+
+class RowKernelBuilder;
+
+const RowKernelBuilder& cpu_row_kernels();
+
+}  // namespace tessera
