@@ -18,6 +18,8 @@
 
 namespace tessera {
 
+class RowKernelBuilder;
+
 struct CompilerOptions {
   bool deterministic = false;  // kernels must give a row the same bits whatever the batch
 };
@@ -28,13 +30,16 @@ struct CompilerContext {
   const ir::OpTable& ops;
   const KernelTable& kernels;  // of the device
   CompilerOptions options{};
-  ProfileCache* cache = nullptr;  // of handles and of what was tuned; null: nothing is kept
+  const RowKernelBuilder* row_kernels = nullptr;  // of the device: generates kernels; null: there are no generated ones
+  ProfileCache* cache = nullptr;                  // of handles and of what was tuned; null: nothing is kept
 };
 
 struct CompilerOutput {
   Program program;
   Json handle{};  // what load() needs to make the same program again; null: it is not kept
 };
+
+inline constexpr std::string_view kFusedCompiler = "fused";  // the name of make_fused_compiler's (fused/fused.h)
 
 class Compiler {
  public:

@@ -45,7 +45,7 @@ Result<Program> eager_program(const ir::Graph& piece, const ir::OpTable& ops, co
       case ir::Execution::kAllocate: break;  // the memory of values is planned, and nothing runs
     }
   }
-  add_joins(program, piece, kernels.joined());
+  add_joins(program, piece.outputs, kernels.joined());
   return program;
 }
 

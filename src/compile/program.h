@@ -53,6 +53,7 @@ struct Instruction {
   ir::Node call;
   InstructionKernel kernel;
   std::vector<ir::Dim> grid{};  // blocks in x, y and z, where the compiler decides them; empty: binding does
+  std::string listing{};        // what generated code computes, in lines; empty for a registered kernel
   // In order of preference; the first that serves a bucket runs there. Operands and results of all their instructions
   // keep their memory until the last one, in buckets of at most `most_rows` rows.
   std::vector<Join> joins{};
@@ -101,6 +102,7 @@ class BoundProgram {
 struct Program {
   std::vector<ProgramValue> values;
   std::vector<Instruction> instructions;  // in execution order
+  std::vector<std::string> notes{};       // what its compiler has to say of it, as why nothing was fused
 
   const ProgramValue& value(ir::ValueId id) const { return values[id.index()]; }
 

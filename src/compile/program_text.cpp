@@ -36,6 +36,7 @@ std::string grid_text(const std::vector<ir::Dim>& grid) {
 Result<std::string> to_text(const Program& program, const ir::Bucket& bucket) {
   std::string text = fmt::format("program of {} instruction{} at {}\n", program.instructions.size(),
                                  program.instructions.size() == 1 ? "" : "s", bucket.to_string());
+  for (const std::string& note : program.notes) text += note + "\n";
   ir::Graph names;  // calls are printed as nodes of a graph of the same values
   for (const ProgramValue& value : program.values) {
     text += value_text(program, value);
@@ -46,6 +47,9 @@ Result<std::string> to_text(const Program& program, const ir::Bucket& bucket) {
     text += fmt::format("{}: {} by {}, {} bytes{}\n   {}\n", i, instruction.call.op, instruction.kernel.name,
                         TRY(bytes_of(program, instruction.call, bucket)), grid_text(instruction.grid),
                         ir::to_text(names, instruction.call));
+    std::string_view listing = instruction.listing;
+    for (std::size_t end; (end = listing.find('\n')) != std::string_view::npos; listing.remove_prefix(end + 1))
+      text += fmt::format("     {}\n", listing.substr(0, end));
     for (const Join& join : instruction.joins)
       text += fmt::format("   up to {} row{}: with the next {} by {}\n", join.most_rows, join.most_rows == 1 ? "" : "s",
                           join.instructions - 1, join.name);

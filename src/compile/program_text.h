@@ -9,6 +9,9 @@
 //      %y: f32[T, 2] = linear(%x, %w)
 //   1: twice by fused, 32 bytes, grid [T, 1]
 //      %z: f32[2*T] = twice(%flat)
+//        rows T                                     the listing of generated code
+//
+// Notes of the compiler follow the first line.
 #pragma once
 
 #include <string>

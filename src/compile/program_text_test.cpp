@@ -45,6 +45,15 @@ result %z: f32[6*T]
 )");
 }
 
+TEST(ProgramText, ShowsNotesAndWhatGeneratedCodeComputes) {
+  Program made = program();
+  made.notes = {"not fused: no compiler"};
+  made.instructions[0].listing = "rows T\n%0: f32[4] = load operand 0\n";
+  const std::string text = *to_text(made, tokens(2));
+  EXPECT_THAT(text, HasSubstr("instructions at T=2\nnot fused: no compiler\n"));
+  EXPECT_THAT(text, HasSubstr("= linear(%x, %w)\n     rows T\n     %0: f32[4] = load operand 0\n1: scale"));
+}
+
 TEST(ProgramText, TellsAPatchedProgramFromTheOriginal) {
   const std::string text = *to_text(program(), tokens(2));
   EXPECT_EQ(*to_text(program(), tokens(2)), text);

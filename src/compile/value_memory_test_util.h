@@ -78,6 +78,13 @@ class ValueMemory {
     EXPECT_TRUE(stream_.upload(addresses_[i], bytes.data(), bytes_[i]).ok());
   }
   void write(std::string_view name, const std::vector<float>& values) { write_bytes(name, to_bytes(values)); }
+  // NaN in every result, as when they were new.
+  void poison_results() {
+    for (std::size_t i = 0; i < program_.values.size(); ++i) {
+      if (program_.values[i].kind != ir::ValueKind::kResult) continue;
+      EXPECT_TRUE(stream_.fill(addresses_[i], 0xff, bytes_[i]).ok());
+    }
+  }
   Bytes read_bytes(std::size_t i) {
     Bytes bytes(bytes_[i]);
     EXPECT_TRUE(stream_.download(bytes.data(), addresses_[i], bytes.size()).ok());

@@ -15,8 +15,12 @@ namespace {
 // Writes `graph` again, with each operator that has a native form replaced by that.
 class Expansion {
  public:
-  Expansion(const ir::Graph& graph, const ir::OpTable& ops)
-      : graph_(graph), ops_(ops), builder_(graph.name, ops), written_(graph.values.size(), ir::ValueId{-1}) {}
+  Expansion(const ir::Graph& graph, const ir::OpTable& ops, const ExpandsNode& expands)
+      : graph_(graph),
+        ops_(ops),
+        expands_(expands),
+        builder_(graph.name, ops),
+        written_(graph.values.size(), ir::ValueId{-1}) {}
 
   Result<ir::Graph> run() {
     declare();
@@ -41,7 +45,7 @@ class Expansion {
     for (const ir::ValueId operand : node.operands) operands.push_back(written_[operand.index()]);
     builder_.scope(node.results.empty() ? node.op : name(node.results[0]));
     std::vector<ir::ValueId> results;
-    if (decl->decompose != nullptr)
+    if (decl->decompose != nullptr && expands_(graph_, node))
       results = TRY(decl->decompose(builder_, node, operands));
     else
       results = builder_.multi_op(node.op, operands, node.attributes);
@@ -74,20 +78,22 @@ class Expansion {
 
   const ir::Graph& graph_;
   const ir::OpTable& ops_;
+  const ExpandsNode& expands_;
   ir::GraphBuilder builder_;
   std::vector<ir::ValueId> written_;  // [values of graph_]: the same in the builder
 };
 
 }  // namespace
 
-Result<ir::Graph> expand_native_forms(const ir::Graph& graph, const ir::OpTable& ops) {
+Result<ir::Graph> expand_native_forms(const ir::Graph& graph, const ir::OpTable& ops, const ExpandsNode& expands) {
+  const ExpandsNode wanted = expands ? expands : [](const ir::Graph&, const ir::Node&) { return true; };
+  ir::Graph expanded = graph;
   const auto has_native_form = [&](const ir::Node& node) {
     const ir::OpDecl* decl = ops.find(node.op);
-    return decl != nullptr && decl->decompose != nullptr;
+    return decl != nullptr && decl->decompose != nullptr && wanted(expanded, node);
   };
-  ir::Graph expanded = graph;
   while (std::any_of(expanded.nodes.begin(), expanded.nodes.end(), has_native_form))
-    expanded = TRY(Expansion(expanded, ops).run());
+    expanded = TRY(Expansion(expanded, ops, wanted).run());
   return expanded;
 }
 

@@ -8,14 +8,19 @@
 // For compilers that choose themselves what to fuse, and for tests.
 #pragma once
 
+#include <functional>
+
 #include "tessera/base/status.h"
 #include "tessera/ir/graph.h"
 #include "tessera/ir/op_decl.h"
 
 namespace tessera {
 
-// `graph` with every operator that declares a native form replaced by it, again and again until none is left. All
-// values keep their names; new ones are named "<the operator's first result>.<operator>". The graph is verified.
-Result<ir::Graph> expand_native_forms(const ir::Graph& graph, const ir::OpTable& ops);
+using ExpandsNode = std::function<bool(const ir::Graph& graph, const ir::Node& node)>;
+
+// `graph` with every operator that declares a native form replaced by it, again and again until none is left; where
+// `expands` is given, only those for which it says so. All values keep their names; new ones are named "<the operator's
+// first result>.<operator>". The graph is verified.
+Result<ir::Graph> expand_native_forms(const ir::Graph& graph, const ir::OpTable& ops, const ExpandsNode& expands = {});
 
 }  // namespace tessera
