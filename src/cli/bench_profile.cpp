@@ -71,8 +71,9 @@ struct Stage {
 void add_parts(const Stage& stage, std::vector<Call>& calls) {
   const ir::Bucket bucket = stage.runner.bucket(stage.size);
   const Executable& executable = stage.runner.executable();
-  for (std::size_t p = 0; p < executable.parts().size(); ++p) {
-    const CompiledPart& part = executable.parts()[p];
+  const std::span<const CompiledPart> parts = executable.parts(bucket);
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const CompiledPart& part = parts[p];
     if (part.program->instructions.empty()) continue;
     Call call{.name = fmt::format("{} {}", stage.runner.name(), part.name),
               .enqueue = [&executable, bucket, p] { return executable.replay_part(bucket, p); }};
@@ -86,7 +87,7 @@ void add_parts(const Stage& stage, std::vector<Call>& calls) {
 // Operators' results and mutated operands first in `names`; bytes are those of all operands and results but states.
 Status describe(const Stage& stage, std::size_t part, const ir::Node& call, Json& args) {
   const Executable& executable = stage.runner.executable();
-  const CompiledPart& of = executable.parts()[part];
+  const CompiledPart& of = executable.parts(stage.runner.bucket(stage.size))[part];
   std::vector<std::string> made, read, written;
   std::int64_t bytes = 0;
   const auto look_at = [&](ir::ValueId id, std::vector<std::string>& shapes) -> Status {
@@ -111,7 +112,7 @@ Status describe(const Stage& stage, std::size_t part, const ir::Node& call, Json
 Status add_operators(const Stage& stage, std::vector<Call>& calls) {
   const ir::Bucket bucket = stage.runner.bucket(stage.size);
   const Executable& executable = stage.runner.executable();
-  const std::span<const CompiledPart> parts = executable.parts();
+  const std::span<const CompiledPart> parts = executable.parts(bucket);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     std::string joined;  // the operators that one kernel runs with the next
     for (std::size_t i = 0; i < parts[p].program->instructions.size(); ++i) {

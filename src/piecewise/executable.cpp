@@ -16,29 +16,51 @@ std::string_view memory_plan_kind_name(MemoryPlanKind kind) {
 
 Result<std::unique_ptr<Executable>> Executable::create(StitchingGraph graph, const Compiler& compiler,
                                                        const ExecutionEnvironment& environment,
-                                                       ExecutableOptions options) {
+                                                       ExecutableOptions options,
+                                                       std::optional<CompilerForSome> for_some) {
   std::unique_ptr<Executable> executable(new Executable(std::move(graph), environment, std::move(options)));
   const ForwardStates::Scope compiling(environment.context.states, ForwardState::kCompiling);
-  executable->compiled_ = TRY(compile_forward(executable->graph_, compiler));
-  const ExecutableOptions& given = executable->options_;
-  executable->memory_ = TRY(ForwardMemory::create(
-      executable->compiled_,
-      {.largest = given.largest, .reserved_bytes = given.reserved_bytes, .planner = given.planner}));
+  TRY(executable->compile(compiler));
+  if (for_some) {
+    TRY(executable->compile(for_some->compiler));
+    executable->serves_ = std::move(for_some->serves);
+  }
   return executable;
 }
 
+Status Executable::compile(const Compiler& compiler) {
+  auto made = std::make_unique<Variant>();
+  made->forward = TRY(compile_forward(graph_, compiler));
+  made->memory = TRY(ForwardMemory::create(
+      made->forward,
+      {.largest = options_.largest, .reserved_bytes = options_.reserved_bytes, .planner = options_.planner}));
+  variants_.push_back(std::move(made));
+  return ok_status();
+}
+
+CompileCounts Executable::compile_counts() const {
+  CompileCounts sum;
+  for (const std::unique_ptr<Variant>& of : variants_) {
+    sum.compiled += of->forward.counts.compiled;
+    sum.loaded += of->forward.counts.loaded;
+    sum.shared += of->forward.counts.shared;
+  }
+  return sum;
+}
+
 Result<MemoryNeed> Executable::memory_need(const ir::Bucket& bucket) const {
-  const SlotPlan plan = TRY(memory_->plan(bucket));
+  const ForwardMemory& memory = *variant(bucket).memory;
+  const SlotPlan plan = TRY(memory.plan(bucket));
   return MemoryNeed{.arena_bytes = plan.size_bytes,
                     .lower_bound_bytes = plan.lower_bound_bytes,
-                    .unshared_bytes = TRY(memory_->unshared_bytes(bucket)),
+                    .unshared_bytes = TRY(memory.unshared_bytes(bucket)),
                     .workspace_bytes = TRY(workspace_bytes(bucket))};
 }
 
 Result<std::int64_t> Executable::workspace_bytes(const ir::Bucket& bucket) const {
   std::size_t most = 0;
   std::set<const Program*> known;  // parts that share a program need the same
-  for (const CompiledPart& part : compiled_.parts) {
+  for (const CompiledPart& part : parts(bucket)) {
     if (!known.insert(part.program.get()).second) continue;
     most =
         std::max(most, TRY(part.program->workspace_bytes(bucket, env_.device, env_.context).with_context(part.name)));
@@ -48,8 +70,9 @@ Result<std::int64_t> Executable::workspace_bytes(const ir::Bucket& bucket) const
 
 // An input, weight or state without an address is an error; results keep theirs.
 Status Executable::resolve_externals(const ir::Bucket& bucket, std::vector<DeviceAddress>& addresses) const {
+  const CompiledForward& forward = compiled(bucket);
   for (std::size_t s = 0; s < addresses.size(); ++s) {
-    const Slot& slot = compiled_.slots[static_cast<std::size_t>(compiled_.memory_of[s])];
+    const Slot& slot = forward.slots[static_cast<std::size_t>(forward.memory_of[s])];
     if (slot.kind == ir::ValueKind::kResult) continue;
     addresses[s] = env_.externals.find(slot.name, bucket);
     if (!addresses[s]) {
@@ -61,7 +84,7 @@ Status Executable::resolve_externals(const ir::Bucket& bucket, std::vector<Devic
 }
 
 Result<ForwardAddresses> Executable::planned_addresses(const ir::Bucket& bucket) {
-  SlotPlan plan = TRY(memory_->plan(bucket));
+  SlotPlan plan = TRY(variant(bucket).memory->plan(bucket));
   TRY(env_.arena.grow(static_cast<std::size_t>(plan.size_bytes)));
   ForwardAddresses addresses{.slots = {}, .arena_offsets = std::move(plan.offsets)};
   for (const std::int64_t offset : addresses.arena_offsets)
@@ -71,13 +94,14 @@ Result<ForwardAddresses> Executable::planned_addresses(const ir::Bucket& bucket)
 
 Result<ForwardAddresses> Executable::isolated_addresses(const ir::Bucket& bucket) {
   ForwardAddresses addresses{.isolated = std::make_unique<IsolatedMemory>(env_.device)};
+  const Liveness& liveness = variant(bucket).memory->liveness();
   std::vector<DeviceAddress> of_range;
-  for (const Liveness::Range& r : memory_->liveness().ranges) {
-    const Slot& slot = compiled_.slots[static_cast<std::size_t>(r.slot)];
+  for (const Liveness::Range& r : liveness.ranges) {
+    const Slot& slot = compiled(bucket).slots[static_cast<std::size_t>(r.slot)];
     const std::int64_t bytes = TRY(ir::size_bytes(slot.type, bucket));
     of_range.push_back(TRY(addresses.isolated->allocate(slot.name, static_cast<std::size_t>(bytes), env_.stream)));
   }
-  for (const std::int32_t range : memory_->liveness().range_of_slot)
+  for (const std::int32_t range : liveness.range_of_slot)
     addresses.slots.push_back(range < 0 ? DeviceAddress{} : of_range[static_cast<std::size_t>(range)]);
   addresses.arena_offsets.assign(addresses.slots.size(), -1);
   return addresses;
@@ -85,7 +109,8 @@ Result<ForwardAddresses> Executable::isolated_addresses(const ir::Bucket& bucket
 
 // What binding the slot anew would give it.
 DeviceAddress Executable::address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const {
-  const Slot& owner = compiled_.slots[static_cast<std::size_t>(compiled_.memory_of[slot])];
+  const CompiledForward& forward = compiled(bucket);
+  const Slot& owner = forward.slots[static_cast<std::size_t>(forward.memory_of[slot])];
   if (owner.kind != ir::ValueKind::kResult) return env_.externals.find(owner.name, bucket);
   const std::int64_t offset = bound.arena_offsets[slot];
   return offset < 0 ? bound.slots[slot] : env_.arena.base() + offset;
@@ -99,7 +124,7 @@ Status Executable::bind(const ir::Bucket& bucket) {
   TRY(resolve_externals(bucket, addresses.slots));
   TRY(env_.workspace.grow(static_cast<std::size_t>(TRY(workspace_bytes(bucket)))));
   addresses.workspace = env_.workspace.base();
-  bound_[bucket] = TRY(BoundForward::bind(compiled_, bucket, std::move(addresses), env_.device, env_.context));
+  bound_[bucket] = TRY(BoundForward::bind(compiled(bucket), bucket, std::move(addresses), env_.device, env_.context));
   ++num_binds_;
   log_debug("compile", "{}: bound for {}", graph_.name, bucket.to_string());
   return ok_status();
@@ -213,7 +238,7 @@ Status Executable::replay_part(const ir::Bucket& bucket, std::size_t part) const
 
 Result<TensorView> Executable::value(const ir::Bucket& bucket, std::size_t part, ir::ValueId id) const {
   const BoundForward* const forward = TRY(find(bucket));
-  const CompiledPart& of = compiled_.parts[part];
+  const CompiledPart& of = parts(bucket)[part];
   return make_view(of.program->value(id).type, bucket,
                    forward->addresses().slots[static_cast<std::size_t>(of.slots[id.index()])]);
 }
@@ -226,12 +251,13 @@ Status Executable::check_addresses(const ir::Bucket& bucket) const {
                                       bucket.to_string(), forward->captured() ? "captured" : "bound", what,
                                       address_text(was), address_text(now)));
   };
-  for (const CompiledPart& part : compiled_.parts) {
+  for (const CompiledPart& part : parts(bucket)) {
     for (std::size_t v = 0; v < part.slots.size(); ++v) {
       const auto slot = static_cast<std::size_t>(part.slots[v]);
       const DeviceAddress now = address_now(bucket, bound, slot);
       if (bound.slots[slot] == now) continue;
-      return differs(part, fmt::format("{} %{}", ir::value_kind_name(compiled_.slots[slot].kind), part.value_names[v]),
+      return differs(part,
+                     fmt::format("{} %{}", ir::value_kind_name(compiled(bucket).slots[slot].kind), part.value_names[v]),
                      bound.slots[slot], now);
     }
     if (bound.workspace != env_.workspace.base())
@@ -242,7 +268,8 @@ Status Executable::check_addresses(const ir::Bucket& bucket) const {
 
 Result<std::vector<PartEntry>> Executable::entries(const ir::Bucket& bucket) const {
   const auto bound = bound_.find(bucket);
-  return part_entries(compiled_, *memory_, bucket, bound == bound_.end() ? nullptr : bound->second.get());
+  return part_entries(compiled(bucket), *variant(bucket).memory, bucket,
+                      bound == bound_.end() ? nullptr : bound->second.get());
 }
 
 Status Executable::poison(const ir::Bucket& bucket) {
@@ -259,9 +286,9 @@ Status Executable::check_guards(const ir::Bucket& bucket) const {
   return forward->addresses().isolated->check_guards(env_.stream);
 }
 
-GraphNeed Executable::graph_need() const {
+GraphNeed Executable::graph_need(const ir::Bucket& bucket) const {
   GraphNeed need;
-  for (const CompiledPart& part : compiled_.parts) {
+  for (const CompiledPart& part : parts(bucket)) {
     if (!part.recordable()) continue;
     ++need.graphs;
     need.operators += std::ssize(part.program->instructions);

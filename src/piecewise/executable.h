@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,21 +69,33 @@ struct GraphNeed {
   std::int64_t operators = 0;  // recorded in them; on a GPU some make more than one node
 };
 
+// A compiler for some of the buckets.
+struct CompilerForSome {
+  const Compiler& compiler;
+  std::function<bool(const ir::Bucket& bucket)> serves;  // pure
+};
+
 class Executable {
  public:
-  // Compiles the graph. The compiler is not needed afterwards, the kernels of its context are. The error names the
-  // part.
+  // Compiles the graph, twice where `for_some` is given: outputs of all buckets lie at the same places, and what their
+  // forwards compute is the same up to rounding. The compilers are not needed afterwards, the kernels of their contexts
+  // are. The error names the part.
   static Result<std::unique_ptr<Executable>> create(StitchingGraph graph, const Compiler& compiler,
-                                                    const ExecutionEnvironment& environment, ExecutableOptions options);
+                                                    const ExecutionEnvironment& environment, ExecutableOptions options,
+                                                    std::optional<CompilerForSome> for_some = std::nullopt);
 
   const StitchingGraph& graph() const { return graph_; }
-  const CompiledForward& compiled() const { return compiled_; }
-  std::span<const CompiledPart> parts() const { return compiled_.parts; }
+  // What the bucket's forward is compiled to; without a bucket, that of those which `for_some` does not serve.
+  const CompiledForward& compiled(const ir::Bucket& bucket) const { return variant(bucket).forward; }
+  const CompiledForward& compiled() const { return variants_[0]->forward; }
+  std::span<const CompiledPart> parts(const ir::Bucket& bucket) const { return compiled(bucket).parts; }
+  std::span<const CompiledPart> parts() const { return compiled().parts; }
+  CompileCounts compile_counts() const;  // of all compilers
   const ir::Bucket& largest() const { return options_.largest; }
 
   // From shapes alone; nothing is taken.
   Result<MemoryNeed> memory_need(const ir::Bucket& bucket) const;
-  GraphNeed graph_need() const;  // of any bucket
+  GraphNeed graph_need(const ir::Bucket& bucket) const;
 
   // Plans the bucket, grows arena and workspace where they are too small, and decides every kernel. A bucket that is
   // bound already is dropped first.
@@ -144,8 +157,17 @@ class Executable {
   std::int64_t num_binds() const { return num_binds_; }
 
  private:
+  // The work of one compiler. Stays where it is: what is bound refers to it.
+  struct Variant {
+    CompiledForward forward;
+    std::optional<ForwardMemory> memory;  // there once compiled
+  };
+
   Executable(StitchingGraph graph, const ExecutionEnvironment& environment, ExecutableOptions options)
       : graph_(std::move(graph)), env_(environment), options_(std::move(options)) {}
+
+  Status compile(const Compiler& compiler);
+  const Variant& variant(const ir::Bucket& bucket) const { return *variants_[serves_ && serves_(bucket) ? 1 : 0]; }
 
   Result<BoundForward*> find(const ir::Bucket& bucket) const;
   void begin_forward(BoundForward& forward) const;
@@ -160,8 +182,8 @@ class Executable {
   StitchingGraph graph_;
   ExecutionEnvironment env_;
   ExecutableOptions options_;
-  CompiledForward compiled_;
-  std::optional<ForwardMemory> memory_;  // there once created
+  std::vector<std::unique_ptr<Variant>> variants_;  // the general one; that of CompilerForSome
+  std::function<bool(const ir::Bucket&)> serves_;   // of the second
   std::map<ir::Bucket, std::unique_ptr<BoundForward>> bound_;
   std::int64_t num_binds_ = 0;
 };

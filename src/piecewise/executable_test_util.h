@@ -112,6 +112,11 @@ class ExecutableBench {
   CompilerContext compiler_context() { return {.device = *device_, .ops = bench_ops(), .kernels = bench_kernels()}; }
   // From now on instead of the eager compiler.
   void use_compiler(std::unique_ptr<Compiler> compiler) { compiler_ = std::move(compiler); }
+  // For buckets of up to so many tokens, beside the other.
+  void use_compiler_up_to(std::int64_t most, std::unique_ptr<Compiler> compiler) {
+    small_compiler_ = std::move(compiler);
+    most_ = most;
+  }
   // A device's own; outlives what is created.
   void use_backend(const PiecewiseBackend& backend) { backend_ = &backend; }
 
@@ -127,8 +132,13 @@ class ExecutableBench {
                                            .warm = warm_,
                                            .history = history,
                                            .backend = *backend_};
+    std::optional<CompilerForSome> small;
+    if (small_compiler_ != nullptr)
+      small.emplace(CompilerForSome{.compiler = *small_compiler_, .serves = [most = most_](const ir::Bucket& bucket) {
+                                      return bucket[ir::Symbol::kTokens] <= most;
+                                    }});
     return Executable::create(TRY(split_graph(graph_, bench_ops(), split_ops)), *compiler_, environment,
-                              std::move(options));
+                              std::move(options), std::move(small));
   }
 
   // Inputs and states of `seed`; weights are always the same.
@@ -201,6 +211,8 @@ class ExecutableBench {
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
   std::unique_ptr<Compiler> compiler_ =
       make_eager_compiler({.device = *device_, .ops = bench_ops(), .kernels = bench_kernels()});
+  std::unique_ptr<Compiler> small_compiler_;  // null: there is none
+  std::int64_t most_ = 0;
   std::vector<std::unique_ptr<Allocation>> memory_;
   std::unique_ptr<Arena> arena_ = device_->create_arena({.reserve_bytes = 1 << 26, .name = "arena"}).value();
   std::unique_ptr<Arena> workspace_ = device_->create_arena({.reserve_bytes = 1 << 26, .name = "workspace"}).value();

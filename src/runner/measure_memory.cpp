@@ -25,11 +25,11 @@ GraphMemory estimated_graphs(const GraphNeed& need, const DeviceProperties& devi
 
 RunnerMemory runner_memory(const GraphRunner& runner, const DeviceProperties& device, double of_estimate) {
   RunnerMemory memory{.role = runner.spec().role};
-  const GraphNeed need = runner.executable().graph_need();
-  const GraphMemory estimate = estimated_graphs(need, device);
-  const GraphMemory full = estimated_graphs(
-      {.graphs = 1, .operators = need.operators + runner.executable().graph().num_split_ops()}, device);
   for (const std::int64_t size : runner.report().captured) {
+    const GraphNeed need = runner.executable().graph_need(runner.bucket(size));
+    const GraphMemory estimate = estimated_graphs(need, device);
+    const GraphMemory full = estimated_graphs(
+        {.graphs = 1, .operators = need.operators + runner.executable().graph().num_split_ops()}, device);
     const bool both = runner.has_full(size);
     const GraphStats stats = runner.executable().graph_stats(runner.bucket(size));
     memory.sizes.push_back(

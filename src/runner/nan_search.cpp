@@ -63,8 +63,8 @@ Result<std::string> NanSearch::origin(const GraphRunner& runner, std::int64_t si
 
 // Until here nothing that a kernel wrote is NaN; so the first that is was made by its kernel, or came from outside.
 Result<std::string> NanSearch::first_step(const Forward& forward) {
-  for (std::size_t p = 0; p < forward.executable.parts().size(); ++p) {
-    const CompiledPart& part = forward.executable.parts()[p];
+  for (std::size_t p = 0; p < forward.executable.parts(forward.bucket).size(); ++p) {
+    const CompiledPart& part = forward.executable.parts(forward.bucket)[p];
     for (std::size_t i = 0; i < part.program->instructions.size(); ++i) {
       if (TRY(forward.executable.runs_later(forward.bucket, p, i))) continue;
       TRY(forward.executable.run_instruction(forward.bucket, p, i));
@@ -81,7 +81,7 @@ Result<std::string> NanSearch::first_step(const Forward& forward) {
 
 Result<std::string> NanSearch::blame(const Forward& forward, std::size_t part, const ir::Node& call,
                                      const std::string& place) {
-  const CompiledPart& of = forward.executable.parts()[part];
+  const CompiledPart& of = forward.executable.parts(forward.bucket)[part];
   const std::string where = fmt::format("operator {} in {} makes the first, {}", call.op, of.name, place);
   std::string unknown;
   for (const ir::ValueId id : call.operands) {
@@ -105,8 +105,8 @@ Result<std::string> NanSearch::blame(const Forward& forward, std::size_t part, c
 }
 
 Result<std::string> NanSearch::first_graph(const Forward& forward) {
-  for (std::size_t p = 0; p < forward.executable.parts().size(); ++p) {
-    const CompiledPart& part = forward.executable.parts()[p];
+  for (std::size_t p = 0; p < forward.executable.parts(forward.bucket).size(); ++p) {
+    const CompiledPart& part = forward.executable.parts(forward.bucket)[p];
     TRY(forward.executable.replay_part(forward.bucket, p));
     for (const ir::ValueId id : part.outputs) {
       const TensorView view = TRY(forward.executable.value(forward.bucket, p, id));

@@ -18,9 +18,9 @@ namespace {
 Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DeviceProperties& device,
                                     PredictionDetail detail) {
   RunnerMemory memory{.role = runner.spec().role};
-  GraphMemory graphs;
-  if (runner.spec().captured) graphs = estimated_graphs(runner.executable().graph_need(), device);
   for (const std::int64_t size : runner.spec().ladder) {
+    GraphMemory graphs;
+    if (runner.spec().captured) graphs = estimated_graphs(runner.executable().graph_need(runner.bucket(size)), device);
     memory.sizes.push_back({.size = size, .graphs = graphs});
     if (detail == PredictionDetail::kEverySize)
       memory.sizes.back().need = TRY(runner.executable().memory_need(runner.bucket(size)));

@@ -15,8 +15,8 @@ namespace tessera {
 namespace {
 
 // Of a runner's parts, pieces are one kind of work and each split operator another.
-std::string profiled_name(const GraphRunner& runner, std::size_t part) {
-  const std::span<const CompiledPart> parts = runner.executable().parts();
+std::string profiled_name(const GraphRunner& runner, std::int64_t size, std::size_t part) {
+  const std::span<const CompiledPart> parts = runner.executable().parts(runner.bucket(size));
   if (parts.size() == 1) return std::string(runner.name());
   if (parts[part].recordable()) return fmt::format("{} pieces", runner.name());
   return parts[part].program->instructions.front().call.op;
@@ -168,7 +168,7 @@ Status RunnerParts::enqueue(GraphRunner& runner, std::int64_t size, Execution ho
     return profiler->mark(fmt::format("{} as one graph", runner.name()));
   }
   return runner.executable().run_in_parts(runner.bucket(size), how == Execution::kGraphs, [&](std::size_t part) {
-    return profiler->mark(profiled_name(runner, part));
+    return profiler->mark(profiled_name(runner, size, part));
   });
 }
 
