@@ -31,10 +31,8 @@ Status take_kv_cache_dtype(const std::string& flag, const std::string& text, Eng
 // Takes the name of a registered compiler. The one that SGLang calls inductor is our fused one.
 CommandFlags::Take compiler_name(const CompilerRegistry& known, std::string& name) {
   return [&known, &name](const std::string& flag, const std::string& text) {
-    if (text == "inductor" || text == "fused")
-      return unimplemented(fmt::format("{}: \"{}\" is not supported yet; accepted is eager", flag, text));
-    name = text;
-    return known.check(text).with_context(flag);
+    name = text == "inductor" ? kFusedCompiler : text;
+    return known.check(name).with_context(flag);
   };
 }
 
@@ -127,7 +125,7 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
               graphs.piecewise_max_tokens);
   add.sizes("--piecewise-cuda-graph-tokens", "sizes of prefill graphs: [64,128], 64,128 or 64 128",
             graphs.piecewise_tokens);
-  add.value("--piecewise-cuda-graph-compiler", "eager", "how pieces are compiled",
+  add.value("--piecewise-cuda-graph-compiler", "eager|fused", "how pieces are compiled (eager); inductor: fused",
             compiler_name(common.registry->compilers, graphs.compiler), "eager");
   add.choice("--cuda-graph-schedule", "how prefill sizes are spaced; auto: the default, changed by measured cost",
              {"default", "legacy", "auto"}, graphs.schedule);
@@ -146,10 +144,11 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
   add.names("--cuda-graph-disable-passes", "passes over graphs that are left out", graphs.disabled_passes);
   add.flag("--disable-cost-measurement", "do not time forwards when idle: dispatch pads without looking at costs",
            common.disable_cost_measurement);
-  add.flag("--enable-torch-compile", "conflicts with prefill graphs, which it turns off", graphs.torch_compile);
+  add.flag("--enable-torch-compile", "small decode batches by the fused compiler", graphs.torch_compile);
+  add.integer("--torch-compile-max-bs", "the largest batch that --enable-torch-compile compiles (32)", kSize,
+              common.torch_compile_max_bs);
   add.flag("--enable-torch-compile-debug-mode", "check every replay: addresses, stale values, NaN; slow", graphs.debug);
   add.group("");
-  add.integer("--torch-compile-max-bs", "of --enable-torch-compile", kSize, common.torch_compile_max_bs);
   add.flag("--enable-vit-cuda-graph", "of vision towers, which there are none of yet", common.enable_vit);
   add.flag("--enable-piecewise-cuda-graph", "deprecated", common.enable_piecewise);
   add.flag("--enable-cudagraph-gc", "no effect: there is no garbage collector to leave on during capture",
@@ -185,6 +184,7 @@ Status finish_engine_flags(EngineOptions& engine, const CommonFlags& common) {
   if (engine.model_path.empty()) return invalid_argument("--model-path is missing");
   if (common.enable_vit) return unimplemented("--enable-vit-cuda-graph is not supported yet");
   engine.graphs.measure_costs = !common.disable_cost_measurement;
+  if (common.torch_compile_max_bs > 0) engine.graphs.torch_compile_max_batch = common.torch_compile_max_bs;
   TRY(finish_foreign_flags(common.foreign, engine));
   return ok_status();
 }
@@ -203,8 +203,8 @@ std::vector<std::string> warnings_about(const EngineOptions& engine, const Commo
     warnings.emplace_back(
         "--enable-cudagraph-gc has no effect: Python's garbage collector, which it leaves on while graphs "
         "are captured, is not part of this program");
-  if (common.torch_compile_max_bs > 0)
-    warnings.emplace_back("--torch-compile-max-bs has no effect: decode graphs are not compiled any further yet");
+  if (common.torch_compile_max_bs > 0 && !engine.graphs.torch_compile)
+    warnings.emplace_back("--torch-compile-max-bs has no effect without --enable-torch-compile");
   warn_about_foreign_flags(common.foreign, warnings);
   return warnings;
 }

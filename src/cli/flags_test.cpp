@@ -80,7 +80,7 @@ const std::vector<Documented>& documented() {
       {{"--disable-piecewise-cuda-graph"}, kTaken, {"--disable-piecewise-cuda-graph=x"}},
       {{"--enforce-piecewise-cuda-graph"}, kTaken, {"--enforce-piecewise-cuda-graph=x"}},
       {{"--enable-piecewise-cuda-graph"}, kWarned, {"--enable-piecewise-cuda-graph=x"}},
-      {{"--piecewise-cuda-graph-compiler", "eager"}, kOnlyOne, {"--piecewise-cuda-graph-compiler", "inductor"}},
+      {{"--piecewise-cuda-graph-compiler", "inductor"}, kTaken, {"--piecewise-cuda-graph-compiler", "triton"}},
       {{"--piecewise-cuda-graph-max-tokens", "64"}, kTaken, {"--piecewise-cuda-graph-max-tokens", "0"}},
       {{"--piecewise-cuda-graph-tokens", "[8,16]"}, kTaken, {"--piecewise-cuda-graph-tokens", "[8,-16]"}},
       {{"--enable-torch-compile"}, kTaken, {"--enable-torch-compile=x"}},
@@ -156,16 +156,23 @@ TEST(DocumentedFlags, EveryFlagOfServeIsInTheTableOrKnownToBeOurs) {
 }
 
 TEST(DocumentedFlags, ReachTheirOptions) {
-  const Result<CommandLine> line =
-      parse({"serve", "--model-path", kModel, "--cuda-graph-capture", "core", "--cuda-graph-schedule", "auto",
-             "--cuda-graph-memory-budget", "0.5GiB", "--enable-torch-compile", "--enable-torch-compile-debug-mode",
-             "--cuda-graph-disable-passes", "a,b", "c", "--disable-cost-measurement"});
+  const Result<CommandLine> line = parse(
+      {"serve", "--model-path", kModel, "--cuda-graph-capture", "core", "--cuda-graph-schedule", "auto",
+       "--cuda-graph-memory-budget", "0.5GiB", "--enable-torch-compile", "--torch-compile-max-bs", "8",
+       "--enable-torch-compile-debug-mode", "--cuda-graph-disable-passes", "a,b", "c", "--disable-cost-measurement"});
   ASSERT_TRUE(line.ok()) << line.status().message();
   const GraphOptions& graphs = std::get<ServeOptions>(line->command).engine.graphs;
   EXPECT_EQ(graphs.capture, CaptureMode::kCore);
   EXPECT_EQ(graphs.schedule, PrefillSchedule::kAuto);
   EXPECT_EQ(graphs.memory_budget, std::int64_t{1} << 29);
   EXPECT_TRUE(graphs.torch_compile && graphs.debug);
+  EXPECT_EQ(graphs.torch_compile_max_batch, 8);
+  const auto compiler = [](const std::string& name) {
+    const auto with = parse({"serve", "--model-path", kModel, "--piecewise-cuda-graph-compiler", name});
+    return std::get<ServeOptions>(with->command).engine.graphs.compiler;
+  };
+  EXPECT_EQ(compiler("eager"), "eager");
+  EXPECT_EQ(compiler("inductor"), "fused");
   EXPECT_FALSE(graphs.measure_costs);
   EXPECT_THAT(graphs.disabled_passes, ElementsAre("a", "b", "c"));
   const GraphOptions plain = std::get<ServeOptions>(parse({"serve", "--model-path", kModel})->command).engine.graphs;
@@ -328,7 +335,7 @@ TEST_F(ConfigFlag, TheEffectiveConfigurationGivesItselfAgain) {
   const Result<CommandLine> line =
       with_file("page-size: 8\ncuda-graph-bs: [1, 2]\n",
                 {"serve", "--model-path", kModel, "--max-running-requests", "2", "--chunked-prefill-size", "64",
-                 "--enable-torch-compile", "--cors-origin", "http://x", "--cuda-graph-memory-budget", "1G"});
+                 "--cuda-graph-mode", "off", "--cors-origin", "http://x", "--cuda-graph-memory-budget", "1G"});
   ASSERT_TRUE(line.ok()) << line.status().message();
   testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
   const EnginePlan plan = *plan_engine(std::get<ServeOptions>(line->command).engine, device);

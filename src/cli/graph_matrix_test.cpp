@@ -27,15 +27,17 @@ const char* kBegin = "Disable piecewise CUDA graph because ";
 const char* kDisabled = "disable_cuda_graph is set";
 const char* kPiecewiseDisabled = "disable_piecewise_cuda_graph is set";
 const char* kOff = "cuda_graph_mode is off";
-const char* kCompile = "piecewise_cuda_graph has conflict with torch compile";
 
 TEST(GraphMatrix, EveryRow) {
   const std::vector<Row> rows = {
       {{}, true, true, {}, {}},
       {{"--disable-cuda-graph"}, false, false, {kDisabled}, {}},
       {{"--disable-piecewise-cuda-graph"}, true, false, {kPiecewiseDisabled}, {}},
-      {{"--enable-torch-compile"}, true, false, {kCompile}, {}},
-      {{"--enable-torch-compile", "--torch-compile-max-bs", "16"}, true, false, {kCompile}, {"--torch-compile-max-bs"}},
+      // It compiles decode batches and leaves prefill graphs alone.
+      {{"--enable-torch-compile"}, true, true, {}, {}},
+      {{"--enable-torch-compile", "--torch-compile-max-bs", "16"}, true, true, {}, {}},
+      {{"--torch-compile-max-bs", "16"}, true, true, {}, {"no effect without --enable-torch-compile"}},
+      {{"--piecewise-cuda-graph-compiler", "inductor"}, true, true, {}, {}},
       // Enforcing skips what is automatic, never what was asked for.
       {{"--enforce-piecewise-cuda-graph"}, true, true, {}, {}},
       {{"--enforce-piecewise-cuda-graph", "--enable-torch-compile"}, true, true, {}, {}},
@@ -61,7 +63,7 @@ TEST(GraphMatrix, EveryRow) {
       {{"--cuda-graph-mode", "full_and_piecewise"}, true, true, {}, {}},
       {{"--cuda-graph-mode", "full", "--disable-cuda-graph"}, false, false, {kDisabled}, {}},
       {{"--cuda-graph-mode", "piecewise", "--disable-piecewise-cuda-graph"}, false, false, {kPiecewiseDisabled}, {}},
-      {{"--cuda-graph-mode", "full_and_piecewise", "--enable-torch-compile"}, true, false, {kCompile}, {}},
+      {{"--cuda-graph-mode", "full_and_piecewise", "--enable-torch-compile"}, true, true, {}, {}},
   };
   for (const Row& row : rows) {
     std::vector<std::string> words = {"serve", "--model-path", testing::data_path("goldens/llama")};

@@ -20,13 +20,9 @@ constexpr std::string_view kProgram = "program:";
 constexpr std::string_view kEntries = "entries";
 
 Result<CompiledForward> compile_spec(const RunnerSpec& spec, const EnginePlan& plan, Device& device) {
-  const Registry& registry = *plan.runner.registry;
   const std::unique_ptr<Compiler> compiler =
-      TRY(registry.compilers.make(plan.runner.compiler, {.device = device,
-                                                         .ops = registry.ops,
-                                                         .kernels = *TRY(kernels_of(plan.runner, device)),
-                                                         .options = {.deterministic = plan.runner.deterministic}}));
-  return compile_forward(TRY(split_graph(spec.graph, registry.ops, spec.split_ops)), *compiler);
+      TRY(make_compiler(plan.runner.compiler, plan.runner, device, /*cache=*/nullptr));
+  return compile_forward(TRY(split_graph(spec.graph, plan.runner.registry->ops, spec.split_ops)), *compiler);
 }
 
 Result<std::size_t> parse_part(std::string_view name, std::size_t num_parts) {

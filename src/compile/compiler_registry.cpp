@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tessera/compile/eager.h"
+#include "tessera/compile/fused/fused.h"
 
 namespace tessera {
 namespace {
@@ -36,6 +37,7 @@ Result<std::unique_ptr<Compiler>> CompilerRegistry::make(std::string_view name, 
 CompilerRegistry built_in_compilers() {
   CompilerRegistry compilers;
   (void)compilers.add("eager", make_eager_compiler);
+  (void)compilers.add(std::string(kFusedCompiler), make_fused_compiler);
   return compilers;
 }
 

@@ -125,6 +125,10 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
   runner.measure_costs = options.graphs.measure_costs && !options.deterministic;
   runner.debug = options.graphs.debug;
   runner.compiler = options.graphs.compiler;
+  if (options.graphs.torch_compile) {
+    runner.decode_compiler = kFusedCompiler;
+    runner.decode_compiler_max = options.graphs.torch_compile_max_batch;
+  }
   runner.cache_dir = options.cache_dir;
   TRY(runner.registry->compilers.check(runner.compiler).with_context("piecewise_cuda_graph_compiler"));
 
@@ -146,7 +150,6 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
                                .disable_cuda_graph = options.graphs.disable_cuda_graph,
                                .disable_piecewise_cuda_graph = options.graphs.disable_piecewise_cuda_graph,
                                .enforce_piecewise_cuda_graph = options.graphs.enforce_piecewise_cuda_graph,
-                               .torch_compile = options.graphs.torch_compile,
                                .standard_gqa = caches.standard_gqa,
                                .undeclared_layers = caches.undeclared});
   // A budget is for what the plan knows of; full graphs come beside that, after measurements.

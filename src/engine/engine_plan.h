@@ -40,9 +40,10 @@ struct GraphOptions {
   CaptureMode capture = CaptureMode::kEager;
   std::int64_t memory_budget = 0;  // bytes that graphs may take; 0: any number
   bool measure_costs = true;
-  bool debug = false;                        // enable_torch_compile_debug_mode
-  bool torch_compile = false;                // enable_torch_compile
-  std::vector<std::string> disabled_passes;  // by name; compile/pass.h
+  bool debug = false;                         // enable_torch_compile_debug_mode
+  bool torch_compile = false;                 // enable_torch_compile: small decodes by the fused compiler
+  std::int64_t torch_compile_max_batch = 32;  // torch_compile_max_bs: up to so many requests
+  std::vector<std::string> disabled_passes;   // by name; compile/pass.h
 };
 
 struct EngineOptions {

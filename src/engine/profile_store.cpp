@@ -43,6 +43,8 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   const Result<Hash128> passes = passes_hash({.disabled = options.graphs.disabled_passes});
   costs.add(passes.ok() ? passes->hex() : std::string());
   costs.add(plan.runner.compiler);
+  costs.add(plan.runner.decode_compiler);
+  costs.add(plan.runner.decode_compiler_max);
   costs.add(ir::dtype_name(plan.model.dtype));
   costs.add(plan.runner.page_size);
   costs.add(plan.runner.memory_plan);

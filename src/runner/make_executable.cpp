@@ -3,15 +3,36 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
+#include <optional>
 
 #include "tessera/base/log.h"
 #include "tessera/piecewise/splitter.h"
 
 namespace tessera {
+namespace {
+
+bool compiles_decodes(const RunnerOptions& options) {
+  return !options.decode_compiler.empty() && options.decode_compiler != options.compiler;
+}
+
+}  // namespace
 
 Result<const KernelTable*> kernels_of(const RunnerOptions& options, const Device& device) {
   if (options.kernels != nullptr) return options.kernels;
   return options.registry->devices.kernels(device.properties().type);
+}
+
+Result<std::unique_ptr<Compiler>> make_compiler(const std::string& name, const RunnerOptions& options, Device& device,
+                                                ProfileCache* cache) {
+  const Registry& registry = *options.registry;
+  const Result<const Backend*> backend = registry.devices.backend(device.properties().type);
+  const bool generates = backend.ok() && (*backend)->row_kernels != nullptr;
+  return registry.compilers.make(name, {.device = device,
+                                        .ops = registry.ops,
+                                        .kernels = *TRY(kernels_of(options, device)),
+                                        .options = {.deterministic = options.deterministic},
+                                        .row_kernels = generates ? &(*backend)->row_kernels() : nullptr,
+                                        .cache = cache});
 }
 
 Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, const RunnerOptions& options,
@@ -19,12 +40,16 @@ Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, cons
                                                     bool log) {
   const Registry& registry = *options.registry;
   ProfileCache cache({.root = options.cache_dir});
-  const std::unique_ptr<Compiler> compiler =
-      TRY(registry.compilers.make(options.compiler, {.device = environment.device,
-                                                     .ops = registry.ops,
-                                                     .kernels = *TRY(kernels_of(options, environment.device)),
-                                                     .options = {.deterministic = options.deterministic},
-                                                     .cache = &cache}));
+  const std::unique_ptr<Compiler> compiler = TRY(make_compiler(options.compiler, options, environment.device, &cache));
+  std::unique_ptr<Compiler> for_some;
+  std::optional<CompilerForSome> small_decodes;
+  if (spec.role == RunnerRole::kDecode && compiles_decodes(options)) {
+    for_some = TRY(make_compiler(options.decode_compiler, options, environment.device, &cache));
+    small_decodes.emplace(CompilerForSome{.compiler = *for_some,
+                                          .serves = [most = options.decode_compiler_max](const ir::Bucket& bucket) {
+                                            return bucket[ir::Symbol::kRequests] <= most;
+                                          }});
+  }
   StitchingGraph stitched = TRY(split_graph(spec.graph, registry.ops, spec.split_ops));
   const std::string name = stitched.name;
   const std::int64_t pieces = stitched.num_pieces();
@@ -38,11 +63,15 @@ Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, cons
                                                                 {.largest = spec.bucket(spec.largest),
                                                                  .memory = memory,
                                                                  .reserved_bytes = spec.reserved_bytes,
-                                                                 .planner = options.planner}));
+                                                                 .planner = options.planner},
+                                                                std::move(small_decodes)));
   if (log) {
-    const CompileCounts& counts = compiled->compiled().counts;
+    const CompileCounts& counts = compiled->compile_counts();
     log_info("compile", "{}: pieces {}, compiled by {} in {:.1f} ms: {} programs compiled, {} from the cache", name,
-             pieces, compiler->name(),
+             pieces,
+             for_some == nullptr ? std::string(compiler->name())
+                                 : fmt::format("{} and, up to {} requests, {}", compiler->name(),
+                                               options.decode_compiler_max, for_some->name()),
              std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count(),
              counts.compiled, counts.loaded);
   }

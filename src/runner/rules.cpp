@@ -10,15 +10,13 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kModeNames = {"off", "piecewise", "full", "full_and_piecewise"};
 
-constexpr std::array<Rule, 7> kRules = {{
+constexpr std::array<Rule, 6> kRules = {{
     {"disable_cuda_graph", [](const RuleInputs& in) { return in.disable_cuda_graph; },
      "Disable piecewise CUDA graph because disable_cuda_graph is set", true},
     {"disable_piecewise_cuda_graph", [](const RuleInputs& in) { return in.disable_piecewise_cuda_graph; },
      "Disable piecewise CUDA graph because disable_piecewise_cuda_graph is set", true},
     {"cuda_graph_mode", [](const RuleInputs& in) { return in.mode == GraphMode::kOff; },
      "Disable piecewise CUDA graph because cuda_graph_mode is off", true},
-    {"torch_compile", [](const RuleInputs& in) { return in.torch_compile; },
-     "Disable piecewise CUDA graph because piecewise_cuda_graph has conflict with torch compile", false},
     {"pipeline_parallel", [](const RuleInputs& in) { return in.pipeline_stages > 1; },
      "Disable piecewise CUDA graph because piecewise_cuda_graph does not support PP", false},
     {"standard_gqa", [](const RuleInputs& in) { return !in.standard_gqa; },

@@ -28,7 +28,6 @@ struct RuleInputs {
   bool disable_cuda_graph = false;
   bool disable_piecewise_cuda_graph = false;
   bool enforce_piecewise_cuda_graph = false;
-  bool torch_compile = false;  // enable_torch_compile, which is for decode
   std::int64_t pipeline_stages = 1;
   bool standard_gqa = true;                          // of every layer; LayerCaches, as is the next
   std::vector<std::int64_t> undeclared_layers = {};  // whose cache layout no operator declares

@@ -38,7 +38,9 @@ struct RunnerOptions {
   std::int64_t decode_query_length = 1;       // tokens that each request of a decode forward adds
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string compiler = "eager";  // of the registry
-  std::string cache_dir;           // where the compiler keeps what it made; empty: nowhere
+  std::string decode_compiler;     // of decode forwards of up to decode_compiler_max requests; empty: as the others
+  std::int64_t decode_compiler_max = 0;
+  std::string cache_dir;  // where the compiler keeps what it made; empty: nowhere
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   Planner planner = plan_memory;         // tests plan wrongly on purpose
   const KernelTable* kernels = nullptr;  // null: the device's; tests bind wrong ones on purpose

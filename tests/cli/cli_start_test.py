@@ -77,12 +77,11 @@ class Config(CliTest):
         file = self.write("page_size: 8\n")
         first = self.ok("serve", "--model-path", LLAMA, "--config", file, "--enable-torch-compile", *FEW_SIZES,
                         "--print-config")
-        self.assertIn("piecewise_cuda_graph has conflict with torch compile", first.stderr)
         config = json.loads(first.stdout)
         sources = config.pop("sources")
         self.assertEqual(set(config), set(sources))
         for key, value, source in (("page-size", 8, "file"), ("chunked-prefill-size", 32, "command line"),
-                                   ("port", 30000, "default"), ("disable-piecewise-cuda-graph", True, "engine"),
+                                   ("port", 30000, "default"), ("enable-torch-compile", True, "command line"),
                                    ("cuda-graph-bs", [1, 4], "command line"), ("context-length", 2048, "engine")):
             self.assertEqual((config[key], sources[key]), (value, source), key)
         self.assertNotIn("config", config)
@@ -90,6 +89,11 @@ class Config(CliTest):
         self.assertEqual({*second.pop("sources").values()}, {"file", "default"})
         self.assertEqual(second, config)
         self.ok("verify", "--model-path", LLAMA, "--print-config")
+        off = self.ok("serve", "--model-path", LLAMA, "--cuda-graph-mode", "off", *FEW_SIZES, "--print-config")
+        self.assertIn("cuda_graph_mode is off", off.stderr)
+        config = json.loads(off.stdout)
+        self.assertTrue(config["disable-piecewise-cuda-graph"])
+        self.assertEqual(config["sources"]["disable-piecewise-cuda-graph"], "engine")
 
     def test_wrong_files(self):
         arguments = ["explain", "--model-path", LLAMA, "--config"]
