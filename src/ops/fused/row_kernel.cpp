@@ -15,7 +15,7 @@ std::string attributes(const RowValue& value) {
     case RowOp::kSlice: return fmt::format(" {{offset = {}}}", value.offset);
     case RowOp::kScale: return fmt::format(" {{factor = {}}}", value.number);
     case RowOp::kSoftcap: return fmt::format(" {{cap = {}}}", value.number);
-    case RowOp::kRmsNorm: return fmt::format(" {{eps = {}}}", value.number);
+    case RowOp::kRmsNorm: return fmt::format(" {{eps = {}{}}}", value.number, value.unit_offset ? ", unit_offset" : "");
     case RowOp::kRotary: return fmt::format(" {{head_dim = {}}}", value.head_dim);
     default: return "";
   }

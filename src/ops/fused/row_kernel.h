@@ -40,8 +40,10 @@ enum class RowOp : std::uint8_t {
   kGeluTanh,
   kGeluErf,
   kSoftcap,  // number · tanh(x / number)
-  kRmsNorm,  // x, w: x / sqrt(mean(x²) + number) · w over runs of as many elements as w has
-  kRotary,   // x, table: heads of `head_dim` elements, turned by the table's cosines and sines (head_dim / 2 of each)
+  // x, w: x / sqrt(mean(x²) + number) · w over runs of as many elements as w has; with unit_offset · (1 + w), rounded
+  // once
+  kRmsNorm,
+  kRotary,  // x, table: heads of `head_dim` elements, turned by the table's cosines and sines (head_dim / 2 of each)
 };
 std::string_view row_op_name(RowOp op);
 
@@ -54,6 +56,7 @@ struct RowValue {
   std::int64_t offset = 0;       // kSlice
   std::int64_t head_dim = 0;     // kRotary
   double number = 0;             // kScale, kSoftcap, kRmsNorm
+  bool unit_offset = false;      // kRmsNorm
   friend bool operator==(const RowValue&, const RowValue&) = default;
 };
 

@@ -38,6 +38,11 @@ class Draft {
                  .head_dim = head_dim,
                  .number = number});
   }
+  int make_offset_norm(int x, int weight, double eps) {
+    const int y = make(RowOp::kRmsNorm, {x, weight}, eps);
+    kernel_.values.back().unit_offset = true;
+    return y;
+  }
   int slice(int x, std::int64_t offset, std::int64_t width) {
     return push({.op = RowOp::kSlice, .dtype = dtype_, .width = width, .inputs = {x}, .offset = offset});
   }
@@ -99,7 +104,8 @@ std::vector<std::vector<double>> reference_row(const RowKernel& kernel, const st
             squares = 0;
             for (std::size_t j = i; j < i + run; ++j) squares += in(0)[j] * in(0)[j];
           }
-          y[i] = rounded(rounded(x / std::sqrt(squares / static_cast<double>(run) + v.number)) * b());
+          const double scaled = x / std::sqrt(squares / static_cast<double>(run) + v.number);
+          y[i] = rounded(v.unit_offset ? scaled * (1 + b()) : rounded(scaled) * b());
           break;
         }
         case RowOp::kRotary: {
@@ -251,6 +257,15 @@ TEST_P(RowKernels, ResidualAndNorm) {
     d.store(normed);
     d.store(sum);
     check(d.kernel(), "add, rms_norm of " + std::to_string(width));
+  }
+}
+
+TEST_P(RowKernels, NormOfWeightsAroundZero) {
+  for (const std::int64_t width : {24, 1024}) {
+    Draft d(GetParam());
+    const int x = d.load(width);
+    d.store(d.make_offset_norm(x, d.weight(width), 1e-5));
+    check(d.kernel(), "rms_norm of 1 + w, " + std::to_string(width));
   }
 }
 
