@@ -1,6 +1,7 @@
 #include "tessera/ops/built_in_ops.h"
 
 #include "tessera/ops/activation.h"
+#include "tessera/ops/add_gated.h"
 #include "tessera/ops/attention.h"
 #include "tessera/ops/collective.h"
 #include "tessera/ops/elementwise.h"
@@ -9,6 +10,8 @@
 #include "tessera/ops/kv_store.h"
 #include "tessera/ops/linear.h"
 #include "tessera/ops/logit_edits.h"
+#include "tessera/ops/moe_experts.h"
+#include "tessera/ops/moe_route.h"
 #include "tessera/ops/norm.h"
 #include "tessera/ops/qkv_rope_store.h"
 #include "tessera/ops/rotary.h"
@@ -21,22 +24,22 @@ namespace tessera {
 
 const ir::OpTable& built_in_ops() {
   static const ir::OpTable table({
-      &kAdd,      &kAddRmsNorm, &kAllGather, &kAllReduce,  &kArgmax,      &kAttention, &kCast,
-      &kCopy,     &kEmbedding,  &kEmpty,     &kEmptyLike,  &kGatherRows,  &kGelu,      &kGeluMul,
-      &kHeadNorm, &kKvStore,    &kLinear,    &kLogitEdits, &kLogSoftmax,  &kMul,       &kQkvRopeStore,
-      &kReshape,  &kResolveIds, &kRmsNorm,   &kRotary,     &kRotaryTable, &kSample,    &kScale,
-      &kSilu,     &kSiluMul,    &kSoftcap,   &kSplit,      &kTopLogprobs,
+      &kAdd,     &kAddGated,   &kAddRmsNorm, &kAllGather,   &kAllReduce,   &kArgmax,   &kAttention, &kCast,
+      &kCopy,    &kEmbedding,  &kEmpty,      &kEmptyLike,   &kGatherRows,  &kGelu,     &kGeluMul,   &kHeadNorm,
+      &kKvStore, &kLinear,     &kLogitEdits, &kLogSoftmax,  &kMoeExperts,  &kMoeRoute, &kMul,       &kQkvRopeStore,
+      &kReshape, &kResolveIds, &kRmsNorm,    &kRotary,      &kRotaryTable, &kSample,   &kScale,     &kSilu,
+      &kSiluMul, &kSoftcap,    &kSplit,      &kTopLogprobs,
   });
   return table;
 }
 
 const KernelTable& cpu_kernels() {
   static const KernelTable table({
-      kAddCpu,          kAddRmsNormCpu, kAllGatherCpu, kAllReduceCpu,  kArgmaxCpu,      kAttentionCpu,
-      kCastCpu,         kCopyCpu,       kEmbeddingCpu, kGatherRowsCpu, kGeluCpu,        kGeluMulCpu,
-      kHeadNormCpu,     kKvStoreCpu,    kLinearCpu,    kLogitEditsCpu, kLogSoftmaxCpu,  kMulCpu,
-      kQkvRopeStoreCpu, kResolveIdsCpu, kRmsNormCpu,   kRotaryCpu,     kRotaryTableCpu, kSampleCpu,
-      kScaleCpu,        kSiluCpu,       kSiluMulCpu,   kSoftcapCpu,    kSplitCpu,       kTopLogprobsCpu,
+      kAddCpu,          kAddGatedCpu,   kAddRmsNormCpu, kAllGatherCpu,  kAllReduceCpu,   kArgmaxCpu,   kAttentionCpu,
+      kCastCpu,         kCopyCpu,       kEmbeddingCpu,  kGatherRowsCpu, kGeluCpu,        kGeluMulCpu,  kHeadNormCpu,
+      kKvStoreCpu,      kLinearCpu,     kLogitEditsCpu, kLogSoftmaxCpu, kMoeExpertsCpu,  kMoeRouteCpu, kMulCpu,
+      kQkvRopeStoreCpu, kResolveIdsCpu, kRmsNormCpu,    kRotaryCpu,     kRotaryTableCpu, kSampleCpu,   kScaleCpu,
+      kSiluCpu,         kSiluMulCpu,    kSoftcapCpu,    kSplitCpu,      kTopLogprobsCpu,
   });
   return table;
 }

@@ -23,12 +23,12 @@ TEST(BuiltInOps, Names) {
     std::printf("  %-13s %s\n", std::string(decl->name).c_str(), std::string(decl->summary).c_str());
   }
   EXPECT_THAT(names, ElementsAreArray(
-                         {"add",         "add_rms_norm", "all_gather",     "all_reduce", "argmax",      "attention",
-                          "cast",        "copy",         "embedding",      "empty",      "empty_like",  "gather_rows",
-                          "gelu",        "gelu_mul",     "head_norm",      "kv_store",   "linear",      "log_softmax",
-                          "logit_edits", "mul",          "qkv_rope_store", "reshape",    "resolve_ids", "rms_norm",
-                          "rotary",      "rotary_table", "sample",         "scale",      "silu",        "silu_mul",
-                          "softcap",     "split",        "top_logprobs"}));
+                         {"add",         "add_gated",   "add_rms_norm", "all_gather", "all_reduce",   "argmax",
+                          "attention",   "cast",        "copy",         "embedding",  "empty",        "empty_like",
+                          "gather_rows", "gelu",        "gelu_mul",     "head_norm",  "kv_store",     "linear",
+                          "log_softmax", "logit_edits", "moe_experts",  "moe_route",  "mul",          "qkv_rope_store",
+                          "reshape",     "resolve_ids", "rms_norm",     "rotary",     "rotary_table", "sample",
+                          "scale",       "silu",        "silu_mul",     "softcap",    "split",        "top_logprobs"}));
   EXPECT_EQ(std::set(names.begin(), names.end()).size(), names.size());
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
 }

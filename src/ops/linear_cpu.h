@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 
+#include "tessera/base/float16.h"
 #include "tessera/base/status.h"
 #include "tessera/ops/linear_problem.h"
 #include "tessera/ops/op.h"
@@ -16,6 +18,15 @@ namespace tessera {
 inline constexpr std::int64_t kMaxFewRows = 8;
 std::size_t dot_workspace_bytes(const LinearProblem& problem);
 Result<std::unique_ptr<BoundOp>> bind_dot(const LinearProblem& problem);
+
+// A part of that for operators with a loop of their own: columns [begin, end) of all rows, on the calling thread.
+// `x`: the rows [m, k], float16 as float32, as converting it is not cheap. `own`: dot_own_floats() of the thread.
+// Instantiated for float, BFloat16 and Float16. Neither p.x nor p.workspace is read.
+template <class T>
+using DotInput = std::conditional_t<std::is_same_v<T, Float16>, float, T>;
+template <class T>
+void dot_columns(const LinearProblem& p, const DotInput<T>* x, std::int64_t begin, std::int64_t end, float* own);
+std::int64_t dot_own_floats(ir::DType dtype, std::int64_t k);
 
 // For any size and floating-point dtype: blocks converted to float32.
 std::size_t blocked_workspace_bytes(const LinearProblem& problem);

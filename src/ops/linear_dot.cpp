@@ -71,7 +71,7 @@ struct AsPairs {
 template <class T>
 constexpr bool kConvertsFirst = std::is_same_v<T, Float16>;
 template <class T>
-using Read = std::conditional_t<kConvertsFirst<T>, float, T>;
+using Read = DotInput<T>;
 
 template <class T>
 TESSERA_CPU_CLONES void convert_rows(const T* from, float* to, std::int64_t count) {
@@ -195,11 +195,16 @@ void all_rows(const LinearProblem& p, const Read<T>* x, const Columns<T>& column
   add_rows_as_floats<T>(p, x, columns);
 }
 
-std::int64_t block_floats(const LinearProblem& p) { return p.dtype == ir::DType::kFloat16 ? kBlockColumns * p.k : 0; }
+std::int64_t block_floats(const LinearProblem& p) { return dot_own_floats(p.dtype, p.k); }
 
-// `own`: a worker's memory for a block's weights.
+}  // namespace
+
+std::int64_t dot_own_floats(ir::DType dtype, std::int64_t k) {
+  return dtype == ir::DType::kFloat16 ? kBlockColumns * k : 0;
+}
+
 template <class T>
-void run_columns(const LinearProblem& p, const Read<T>* x, std::int64_t begin, std::int64_t end, float* own) {
+void dot_columns(const LinearProblem& p, const DotInput<T>* x, std::int64_t begin, std::int64_t end, float* own) {
   for (std::int64_t first = begin; first < end; first += kBlockColumns) {
     const std::int64_t count = std::min(kBlockColumns, end - first);
     const T* w = reinterpret_cast<const T*>(p.w) + first * p.k;
@@ -211,6 +216,12 @@ void run_columns(const LinearProblem& p, const Read<T>* x, std::int64_t begin, s
     }
   }
 }
+
+template void dot_columns<float>(const LinearProblem&, const float*, std::int64_t, std::int64_t, float*);
+template void dot_columns<BFloat16>(const LinearProblem&, const BFloat16*, std::int64_t, std::int64_t, float*);
+template void dot_columns<Float16>(const LinearProblem&, const float*, std::int64_t, std::int64_t, float*);
+
+namespace {
 
 template <class T>
 const Read<T>* read_x(const LinearProblem& p, [[maybe_unused]] float* own) {
@@ -233,7 +244,7 @@ void run(const LinearProblem& p) {
   const std::int64_t grain = std::max<std::int64_t>(4, 32768 / std::max<std::int64_t>(p.m * p.k, 1));
   const std::int64_t ranges = std::min(p.workers, (p.n + grain - 1) / grain);
   parallel_for(ranges, 1, [&](std::int64_t begin, std::int64_t end) {
-    run_columns<T>(p, x, p.n * begin / ranges, p.n * end / ranges, blocks + begin * block_floats(p));
+    dot_columns<T>(p, x, p.n * begin / ranges, p.n * end / ranges, blocks + begin * block_floats(p));
   });
 }
 

@@ -17,7 +17,7 @@ constexpr std::array kAliases = {
     Alias{"sglang.unified_attention_with_output", "attention"},
     Alias{"sglang.gdn_with_output", "gated_delta_net"},
     Alias{"sglang.inplace_all_reduce", "all_reduce"},
-    Alias{"sglang.moe_forward_piecewise_cuda_graph_impl", "moe"},
+    Alias{"sglang.moe_forward_piecewise_cuda_graph_impl", "moe_experts"},
 };
 
 Result<std::string> resolve(const ir::OpTable& ops, const std::string& name) {

@@ -1,0 +1,64 @@
+// moe_experts: the feed-forward layers of the experts that moe_route chose, added up for each token.
+//
+//   moe_experts(x X[T, H], ids i32[T, K], weights f32[T, K], gate_up X[E, 2I, H], down X[E, H, I],
+//               (gate_up_bias X[E, 2I]), (down_bias X[E, H]))
+//       {activation = "silu", limit = 0, gate_up_bias = false, down_bias = false} → y X[T, H]
+//
+//   y[t] = Σ_k weights[t, k] · (down[e] · a(gate_up[e] · x[t] + gate_up_bias[e]) + down_bias[e]),   e = ids[t, k]
+//
+// The first I rows of gate_up[e] give g, the others u. a(g, u) is:
+//   "silu"            X(silu(g)) · u
+//   "gelu_tanh"       X(gelu(g)) · u, by tanh
+//   "clamped_swiglu"  g' · sigmoid(1.702 g') · (u' + 1), g' = min(g, limit), u' = u cut to ±limit (GPT-OSS)
+//
+// No token is dropped, however many choose one expert. An id outside [0, E) is no expert and adds nothing: a row of
+// such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is in float32, in the
+// order of k, and rounded once. The attributes gate_up_bias and down_bias say which of the two optional operands are
+// present, in that order.
+//
+// It is one operator and not a chain (sort, two grouped matmuls, activation, sum), because what lies between is
+// [T · K, 2I] and [T · K, H] of which a graph would plan the worst case as values of its own, and because rows in the
+// order of experts mean nothing to other operators: there is nothing to fuse with. That memory is workspace here, and
+// a kernel may choose its way, such as a few rows without a sort, for each size.
+//
+// On the CPU a row's bits never depend on the other rows; on CUDA see the kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/op.h"
+
+namespace tessera {
+
+enum class GatedActivation : std::uint8_t { kSwiglu, kGeglu, kClampedSwiglu };
+
+// The factor of g' in clamped_swiglu's sigmoid.
+inline constexpr float kSwigluAlpha = 1.702F;
+
+// The node's attributes, sizes and addresses, as kernels of any device take them.
+struct ExpertsProblem {
+  std::int64_t tokens = 0;
+  std::int64_t top_k = 0;
+  std::int64_t experts = 0;
+  std::int64_t hidden = 0;
+  std::int64_t intermediate = 0;  // I of this rank
+  GatedActivation activation = GatedActivation::kSwiglu;
+  float limit = 0;                        // of clamped_swiglu
+  ir::DType dtype = ir::DType::kFloat32;  // X
+  const std::byte* x = nullptr;
+  const std::int32_t* ids = nullptr;
+  const float* weights = nullptr;
+  const std::byte* gate_up = nullptr;
+  const std::byte* down = nullptr;
+  const std::byte* gate_up_bias = nullptr;  // or null
+  const std::byte* down_bias = nullptr;     // or null
+  std::byte* y = nullptr;
+};
+ExpertsProblem make_experts_problem(const BindArgs& args);
+
+extern const ir::OpDecl kMoeExperts;
+extern const KernelDef kMoeExpertsCpu;
+extern const KernelDef kMoeExpertsCuda;
+
+}  // namespace tessera

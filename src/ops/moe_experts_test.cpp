@@ -1,0 +1,225 @@
+// Catches: rows that go through another expert's weights, a lost or doubled token, sums in another order, experts
+// without tokens that are read or leave tokens behind, scratch that a skewed choice overruns, and padding that reaches
+// a row.
+#include "tessera/ops/moe_experts.h"
+
+#include <gmock/gmock.h>
+
+#include "tessera/ops/row_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+using ir::DType;
+using ::testing::HasSubstr;
+
+struct Sizes {
+  std::int64_t tokens, top_k, experts, hidden, intermediate;
+};
+struct Form {
+  std::string activation = "silu";
+  bool gate_up_bias = false;
+  bool down_bias = false;
+};
+
+ir::Attributes attributes_of(const Form& form) {
+  return {{"activation", form.activation},
+          {"limit", 0.5},
+          {"gate_up_bias", form.gate_up_bias},
+          {"down_bias", form.down_bias}};
+}
+
+enum class Choice { kSpread, kOne, kSome };
+
+// Distinct experts of each token: spread over all, one and the same (top_k 1 of it), or no expert for some tokens.
+HostTensor ids_of(const Sizes& s, Choice choice) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t t = 0; t < s.tokens; ++t)
+    for (std::int64_t k = 0; k < s.top_k; ++k) {
+      if (choice == Choice::kOne) {
+        ids.push_back(k == 0 ? static_cast<std::int32_t>(s.experts - 1) : -1);
+      } else if (choice == Choice::kSome && t % 3 == 1) {
+        ids.push_back(k % 2 == 0 ? -1 : static_cast<std::int32_t>(s.experts));  // neither is an expert
+      } else {
+        ids.push_back(static_cast<std::int32_t>((t * t + t / 2 + k * 3) % s.experts));
+      }
+    }
+  return int_tensor({s.tokens, s.top_k}, ids);
+}
+
+std::vector<HostTensor> make_operands(DType dtype, const Sizes& s, const Form& form, Choice choice = Choice::kSpread) {
+  const double in = 2 / std::sqrt(static_cast<double>(s.hidden));
+  const double out = 2 / std::sqrt(static_cast<double>(s.intermediate));
+  std::vector<HostTensor> operands = {random_tensor(dtype, {s.tokens, s.hidden}, 1), ids_of(s, choice),
+                                      random_tensor(DType::kFloat32, {s.tokens, s.top_k}, 2, 0, 1),
+                                      random_tensor(dtype, {s.experts, 2 * s.intermediate, s.hidden}, 3, -in, in),
+                                      random_tensor(dtype, {s.experts, s.hidden, s.intermediate}, 4, -out, out)};
+  if (form.gate_up_bias) operands.push_back(random_tensor(dtype, {s.experts, 2 * s.intermediate}, 5));
+  if (form.down_bias) operands.push_back(random_tensor(dtype, {s.experts, s.hidden}, 6));
+  return operands;
+}
+
+double activate(const std::string& activation, double gate, double up) {
+  if (activation == "clamped_swiglu") {
+    gate = std::min(gate, 0.5);
+    up = std::clamp(up, -0.5, 0.5);
+    return gate / (1 + std::exp(-1.702 * gate)) * (up + 1);
+  }
+  if (activation == "gelu_tanh")
+    return gate / 2 * (1 + std::tanh(0.79788456080286536 * (gate + 0.044715 * gate * gate * gate))) * up;
+  return gate / (1 + std::exp(-gate)) * up;
+}
+
+// y[from … ] += weight · expert(x row)
+void add_expert(const std::vector<HostTensor>& operands, const Form& form, std::int64_t token, std::int64_t expert,
+                double weight, std::span<double> y) {
+  const std::int64_t hidden = operands[0].dims[1];
+  const std::int64_t intermediate = operands[4].dims[2];
+  std::vector<double> both;
+  for (std::int64_t i = 0; i < 2 * intermediate; ++i) {
+    const std::int64_t row = expert * 2 * intermediate + i;
+    double sum = form.gate_up_bias ? operands[5].at(row) : 0;
+    for (std::int64_t h = 0; h < hidden; ++h)
+      sum += operands[0].at(token * hidden + h) * operands[3].at(row * hidden + h);
+    both.push_back(sum);
+  }
+  for (std::int64_t h = 0; h < hidden; ++h) {
+    const std::int64_t row = expert * hidden + h;
+    double sum = form.down_bias ? operands.back().at(row) : 0;
+    for (std::int64_t i = 0; i < intermediate; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      sum += activate(form.activation, both[at], both[at + static_cast<std::size_t>(intermediate)]) *
+             operands[4].at(row * intermediate + i);
+    }
+    y[static_cast<std::size_t>(h)] += weight * sum;
+  }
+}
+
+std::vector<double> reference(const std::vector<HostTensor>& operands, const Form& form) {
+  const std::int64_t tokens = operands[0].dims[0];
+  const std::int64_t hidden = operands[0].dims[1];
+  const std::int64_t top_k = operands[1].dims[1];
+  std::vector<double> y(static_cast<std::size_t>(tokens * hidden));
+  for (std::int64_t i = 0; i < tokens * top_k; ++i) {
+    const auto expert = static_cast<std::int64_t>(operands[1].at(i));
+    if (expert < 0 || expert >= operands[3].dims[0]) continue;
+    add_expert(operands, form, i / top_k, expert, operands[2].at(i),
+               std::span(y).subspan(static_cast<std::size_t>(i / top_k * hidden), static_cast<std::size_t>(hidden)));
+  }
+  return y;
+}
+
+// Three roundings of values near 1 to the dtype, and float32 sums.
+Tolerance allowed(DType dtype) {
+  switch (dtype) {
+    case DType::kBFloat16: return {4e-2, 1e-2};
+    case DType::kFloat16: return {5e-3, 2e-3};
+    default: return {1e-5, 1e-5};
+  }
+}
+
+std::string describe(const Sizes& s, const Form& form) {
+  return form.activation + " " + std::to_string(s.tokens) + "x" + std::to_string(s.top_k) + " of " +
+         std::to_string(s.experts) + ", " + std::to_string(s.hidden) + "x" + std::to_string(s.intermediate);
+}
+
+void check(DType dtype, const Sizes& s, const Form& form, Choice choice = Choice::kSpread) {
+  const std::vector<HostTensor> operands = make_operands(dtype, s, form, choice);
+  const OpOutcome out = run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form));
+  expect_close(out.results[0], reference(operands, form), allowed(dtype), describe(s, form));
+}
+
+class MoeExperts : public ::testing::TestWithParam<DType> {};
+
+TEST_P(MoeExperts, MatchesTheReference) {
+  const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
+  for (const Sizes& s : {Sizes{1, 2, 8, 64, 48}, Sizes{1, 1, 1, 1, 1}, Sizes{3, 2, 5, 33, 7}, Sizes{9, 4, 16, 72, 50},
+                         Sizes{70, 3, 6, 100, 49}, Sizes{33, 8, 64, 128, 96}})
+    for (const Form& form :
+         {Form{}, Form{.activation = "gelu_tanh"}, with_biases, Form{.gate_up_bias = true}, Form{.down_bias = true}})
+      check(GetParam(), s, form);
+}
+
+// More rows of one expert than a block has, and experts without any.
+TEST_P(MoeExperts, AllTokensMayChooseOneExpert) {
+  check(GetParam(), {500, 2, 4, 40, 24}, {}, Choice::kOne);
+  check(GetParam(), {5, 3, 4, 40, 24}, {}, Choice::kOne);
+}
+
+// More tokens than are computed at a time.
+TEST_P(MoeExperts, TakesManyTokens) { check(GetParam(), {2500, 2, 6, 16, 8}, {.down_bias = true}, Choice::kSome); }
+
+TEST_P(MoeExperts, RowsWithoutExpertsAreZeroWhateverTheyHold) {
+  const Sizes s{31, 2, 6, 48, 33};
+  std::vector<HostTensor> operands = make_operands(GetParam(), s, {.down_bias = true}, Choice::kSome);
+  const std::vector<double> expected = reference(operands, {.down_bias = true});
+  for (std::int64_t t = 1; t < s.tokens; t += 3) {
+    for (std::int64_t h = 0; h < s.hidden; ++h) operands[0].set(t * s.hidden + h, std::nan(""));
+    for (std::int64_t k = 0; k < s.top_k; ++k) operands[2].set(t * s.top_k + k, std::nan(""));
+  }
+  const OpOutcome out = run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of({.down_bias = true}));
+  expect_close(out.results[0], expected, allowed(GetParam()), "NaN in rows without experts");
+  for (std::int64_t h = 0; h < s.hidden; ++h) EXPECT_EQ(out.results[0].at(s.hidden + h), 0);
+  EXPECT_EQ(run_op(kMoeExperts, kMoeExpertsCpu, make_operands(GetParam(), {0, 2, 4, 16, 8}, {}), attributes_of({}))
+                .results[0]
+                .size(),
+            0);
+}
+
+// NaN of one token meets no other, although they share experts.
+TEST_P(MoeExperts, NanStaysInItsRow) {
+  const Sizes s{20, 3, 5, 64, 32};
+  std::vector<HostTensor> operands = make_operands(GetParam(), s, {});
+  std::vector<double> expected = reference(operands, {});
+  for (std::int64_t h = 0; h < s.hidden; ++h) operands[0].set(7 * s.hidden + h, std::nan(""));
+  std::fill_n(expected.begin() + 7 * s.hidden, s.hidden, std::nan(""));
+  const OpOutcome out = run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of({}));
+  expect_close(out.results[0], expected, allowed(GetParam()), "NaN in row 7");
+}
+
+// To the bit: alone or among others, with other tokens at its experts.
+TEST_P(MoeExperts, ARowIsTheSameInAnyCompany) {
+  ForwardContext deterministic;
+  deterministic.limits.deterministic = true;
+  for (const Sizes& s : {Sizes{300, 2, 3, 70, 50}, Sizes{300, 4, 40, 64, 32}})
+    expect_any_row_count(kMoeExperts, kMoeExpertsCpu, make_operands(GetParam(), s, {}), {0, 1, 2}, {1, 3, 8, 60, 299},
+                         attributes_of({}), deterministic);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, MoeExperts, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
+                         [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
+
+TEST(MoeExpertsShapes, RefusesWhatDoesNotFit) {
+  const ir::Dim tokens = ir::Symbol::kTokens;
+  const ir::Type x{DType::kBFloat16, {tokens, 64}};
+  const ir::Type ids{DType::kInt32, {tokens, 2}};
+  const ir::Type weights{DType::kFloat32, {tokens, 2}};
+  const ir::Type gate_up{DType::kBFloat16, {8, 96, 64}};
+  const ir::Type down{DType::kBFloat16, {8, 64, 48}};
+  const ir::Type bias{DType::kBFloat16, {8, 96}};
+  EXPECT_EQ((*infer_types(kMoeExperts, {x, ids, weights, gate_up, down}))[0], x);
+  EXPECT_EQ(infer_error(kMoeExperts, {x, ids, weights, gate_up, down, bias}, {{"gate_up_bias", true}}), "");
+  const auto error = [&](std::vector<ir::Type> operands, ir::Attributes attributes = {}) {
+    return infer_error(kMoeExperts, operands, std::move(attributes));
+  };
+  EXPECT_THAT(error({x, ids, weights, gate_up, down, bias}), HasSubstr("take 5 operands, not 6"));
+  EXPECT_THAT(error({x, ids, weights, gate_up, down, bias}, {{"down_bias", true}}),
+              HasSubstr("down_bias is bf16[8, 96]"));
+  EXPECT_THAT(error({x, ids, ids, gate_up, down}), HasSubstr("weights is i32[T, 2]; it must be f32[T, 2]"));
+  EXPECT_THAT(error({x, weights, weights, gate_up, down}), HasSubstr("ids is f32[T, 2]"));
+  EXPECT_THAT(error({x, ids, weights, down, gate_up}), HasSubstr("gate_up is bf16[8, 64, 48]"));
+  const ir::Type odd{DType::kBFloat16, {8, 95, 64}};
+  EXPECT_THAT(error({x, ids, weights, odd, down}), HasSubstr("gate_up has 95 rows"));
+  const ir::Type fewer{DType::kBFloat16, {7, 64, 48}};
+  EXPECT_THAT(error({x, ids, weights, gate_up, fewer}),
+              HasSubstr("down is bf16[7, 64, 48]; it must be bf16[8, 64, 48]"));
+  const ir::Type none{DType::kBFloat16, {0, 96, 64}};
+  EXPECT_THAT(error({x, ids, weights, none, down}), HasSubstr("numbers above 0"));
+  EXPECT_THAT(error({x, ids, weights, gate_up, down}, {{"activation", std::string("relu")}}),
+              HasSubstr("activation = \"relu\""));
+  EXPECT_THAT(error({x, ids, weights, gate_up, down}, {{"activation", std::string("clamped_swiglu")}}),
+              HasSubstr("limit = 0; it must be above 0"));
+}
+
+}  // namespace
+}  // namespace tessera::testing
