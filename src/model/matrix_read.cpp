@@ -15,36 +15,6 @@ namespace {
 constexpr std::int64_t kParallelElements = 1 << 16;
 constexpr std::int64_t kChunk = 1024;  // elements that are float32 between reading and writing
 
-// A piece of a row of the matrix: elements (row, col) … (row, col + count - 1), which go to place `at` of the result.
-struct RowPiece {
-  std::int64_t row;
-  std::int64_t col;
-  std::int64_t count;
-  std::int64_t at;
-};
-
-// Cuts the runs at the ends of rows. Every run begins in the same column or there is one alone (slice_runs()).
-class RowPieces {
- public:
-  RowPieces(const SliceRuns& runs, std::int64_t cols)
-      : runs_(runs), cols_(cols), per_run_((runs.start % cols + runs.run + cols - 1) / cols) {}
-
-  std::int64_t size() const { return runs_.num_runs * per_run_; }
-  RowPiece operator[](std::int64_t i) const {
-    const std::int64_t run = i / per_run_;
-    const std::int64_t begin = runs_.start + run * runs_.stride;  // of the run, counted in the matrix
-    const std::int64_t row = begin / cols_ + i % per_run_;
-    const std::int64_t from = std::max(begin, row * cols_);
-    const std::int64_t to = std::min(begin + runs_.run, (row + 1) * cols_);
-    return {.row = row, .col = from - row * cols_, .count = to - from, .at = run * runs_.run + from - begin};
-  }
-
- private:
-  SliceRuns runs_;
-  std::int64_t cols_;
-  std::int64_t per_run_;
-};
-
 // `count` elements, `stride` elements apart.
 using Decode = void (*)(const std::byte* src, std::int64_t stride, float* dst, std::int64_t count);
 using Encode = void (*)(const float* src, std::byte* dst, std::int64_t count);
@@ -135,7 +105,43 @@ Status expect_matrix(const StoredTensor& tensor) {
       fmt::format("tensor \"{}\": shape is {}; accepted: a matrix", tensor.name, shape_text(tensor.shape)));
 }
 
+// Within the tensor, counted so that no product of hostile sizes overflows.
+bool lies_within(const StridedMatrix& m, std::int64_t elements) {
+  if (m.rows < 1 || m.cols < 1 || m.offset < 0 || m.row_stride < 0 || m.col_stride < 0 || m.offset >= elements)
+    return false;
+  const std::int64_t rest = elements - 1 - m.offset;
+  const auto most = [&](std::int64_t stride) { return stride == 0 ? rest : rest / stride; };
+  return m.rows - 1 <= most(m.row_stride) && m.cols - 1 <= most(m.col_stride) &&
+         (m.rows - 1) * m.row_stride <= rest - (m.cols - 1) * m.col_stride;
+}
+
 }  // namespace
+
+RowPiece RowPieces::operator[](std::int64_t i) const {
+  const std::int64_t run = i / per_run_;
+  const std::int64_t begin = runs_.start + run * runs_.stride;  // of the run, counted in the matrix
+  const std::int64_t row = begin / cols_ + i % per_run_;
+  const std::int64_t from = std::max(begin, row * cols_);
+  const std::int64_t to = std::min(begin + runs_.run, (row + 1) * cols_);
+  return {.row = row, .col = from - row * cols_, .count = to - from, .at = run * runs_.run + from - begin};
+}
+
+Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs, StoredDtype dtype,
+                    std::span<std::byte> dst) {
+  const Decode decode_run = TRY(decode_of(stored));
+  if (!lies_within(matrix, stored.num_elements())) {
+    return invalid_argument(fmt::format(
+        "tensor \"{}\": a matrix of {} by {} from element {}, {} and {} apart; accepted: within its shape {}",
+        stored.name, matrix.rows, matrix.cols, matrix.offset, matrix.row_stride, matrix.col_stride,
+        shape_text(stored.shape)));
+  }
+  const std::int64_t bytes = stored_dtype_bytes(stored.dtype);
+  return read_chunks(stored, matrix.cols, runs, dtype, dst,
+                     [&](std::int64_t row, std::int64_t col, float* floats, std::int64_t count) {
+                       const std::int64_t first = matrix.offset + row * matrix.row_stride + col * matrix.col_stride;
+                       decode_run(stored.data.data() + first * bytes, matrix.col_stride, floats, count);
+                     });
+}
 
 Status read_transposed(const StoredTensor& stored, const SliceRuns& runs, StoredDtype dtype, std::span<std::byte> dst) {
   TRY(expect_matrix(stored));

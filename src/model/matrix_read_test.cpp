@@ -60,6 +60,41 @@ TEST(MatrixRead, TransposedElementsComeFromTheirPlace) {
     }
 }
 
+// The second matrix of a stack [3, 2100, 74], transposed, of every other row.
+TEST(MatrixRead, StridedElementsComeFromTheirPlace) {
+  constexpr std::int64_t kRows = 37;
+  constexpr std::int64_t kCols = 2100;
+  std::vector<float> stored(3 * kCols * 2 * kRows);
+  std::iota(stored.begin(), stored.end(), 0.0F);
+  const StoredTensor tensor = tensor_of("w", StoredDtype::kF32, {3, kCols, 2 * kRows}, stored);
+  const StridedMatrix matrix{
+      .rows = kRows, .cols = kCols, .offset = kCols * 2 * kRows + 1, .row_stride = 2, .col_stride = 2 * kRows};
+  for (const TensorSlice& slice : kSlices)
+    for (const std::int64_t piece : {7, 1500, 1 << 20}) {
+      const SliceRuns runs = *slice_runs(std::vector{kRows, kCols}, slice);
+      const std::vector<float> got = read_in_pieces(runs, piece, [&](const SliceRuns& part, std::span<std::byte> to) {
+        return read_strided(tensor, matrix, part, StoredDtype::kF32, to);
+      });
+      std::size_t at = 0;
+      for (std::int64_t run = 0; run < runs.num_runs; ++run)
+        for (std::int64_t i = 0; i < runs.run; ++i, ++at) {
+          const std::int64_t element = runs.start + run * runs.stride + i;
+          const std::int64_t row = element / kCols;
+          const std::int64_t col = element % kCols;
+          ASSERT_EQ(got[at], static_cast<float>((kCols + col) * 2 * kRows + 1 + 2 * row)) << row << ", " << col;
+        }
+    }
+  std::vector<float> one(1);
+  const SliceRuns first{.num_runs = 1, .run = 1, .stride = 1, .start = 0};
+  for (const StridedMatrix& outside :
+       {StridedMatrix{.rows = 38, .cols = kCols, .offset = 2 * kCols * 2 * kRows, .row_stride = 2, .col_stride = 74},
+        StridedMatrix{.rows = 1, .cols = 1, .offset = 3 * kCols * 2 * kRows},
+        StridedMatrix{.rows = 1, .cols = 1, .offset = -1},
+        StridedMatrix{.rows = std::int64_t{1} << 40, .cols = 2, .row_stride = std::int64_t{1} << 40}})
+    expect_error(read_strided(tensor, outside, first, StoredDtype::kF32, std::as_writable_bytes(std::span(one))),
+                 StatusCode::kInvalidArgument, {"\"w\"", "within its shape [3, 2100, 74]"});
+}
+
 TEST(MatrixRead, ScaledElementsHaveTheirBlocksScale) {
   constexpr std::int64_t kRows = 37;
   constexpr std::int64_t kCols = 2100;

@@ -55,14 +55,16 @@ Result<RandomCheckpoint> RandomCheckpoint::plan(std::span<const WeightSpec> weig
 Status RandomCheckpoint::add(const WeightSpec& spec, const WeightPart& part) {
   if (std::holds_alternative<ScaledStorage>(part.storage))
     return unimplemented("random values of quantised tensors; accepted: tensors of F32, F16 and BF16");
-  TensorLayout tensor{.name = part.tensor, .dtype = TRY(stored_dtype_of(spec.type.dtype)), .shape = part.shape};
-  if (is_transposed(part)) std::reverse(tensor.shape.begin(), tensor.shape.end());
+  TensorLayout tensor{.name = part.tensor, .dtype = TRY(stored_dtype_of(spec.type.dtype)), .shape = stored_shape(part)};
   if (!tensor_bytes(tensor.shape, tensor.dtype))
     return invalid_argument(fmt::format("shape {} is more than a file can hold", shape_text(tensor.shape)));
   const auto [known, is_new] = by_name_.emplace(tensor.name, tensors_.size());
   if (is_new) {
     tensors_.push_back(std::move(tensor));
     origins_.push_back({.init = spec.dummy_init, .part = part});
+    // Values of a strided part are those of the tensor's elements.
+    if (std::holds_alternative<StridedStorage>(part.storage))
+      origins_.back().part = {.tensor = part.tensor, .shape = tensors_.back().shape};
     return ok_status();
   }
   TensorLayout& before = tensors_[known->second];

@@ -14,10 +14,34 @@ namespace {
 // A uniform distribution with Hugging Face's usual standard deviation of 0.02.
 constexpr float kDummyScale = 0.0346F;
 
+// Element by element of the stored tensor, so that its other parts, read or not, are the same values.
+Status fill_strided(const StridedStorage& storage, std::int64_t cols, StoredDtype dtype, const SliceRuns& runs,
+                    std::uint64_t seed, std::span<std::byte> to) {
+  const auto bytes = static_cast<std::size_t>(stored_dtype_bytes(dtype));
+  const RowPieces pieces(runs, cols);
+  for (std::int64_t i = 0; i < pieces.size(); ++i) {
+    const RowPiece piece = pieces[i];
+    const std::int64_t first = storage.offset + piece.row * storage.row_stride + piece.col * storage.col_stride;
+    const bool dense = storage.col_stride == 1;
+    const SliceRuns stored{.num_runs = dense ? 1 : piece.count,
+                           .run = dense ? piece.count : 1,
+                           .stride = storage.col_stride,
+                           .start = first};
+    TRY(fill_random_runs(
+        to.subspan(static_cast<std::size_t>(piece.at) * bytes, static_cast<std::size_t>(piece.count) * bytes), dtype,
+        stored, seed, kDummyScale));
+  }
+  return ok_status();
+}
+
 Status fill_dummy(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
                   std::uint64_t seed, std::span<std::byte> to) {
-  if (spec.dummy_init == WeightSpec::Init::kUniform)
-    return fill_random_runs(to, dtype, runs, tensor_seed(seed, part.tensor), kDummyScale);
+  if (spec.dummy_init == WeightSpec::Init::kUniform) {
+    const std::uint64_t of_tensor = tensor_seed(seed, part.tensor);
+    if (const auto* strided = std::get_if<StridedStorage>(&part.storage))
+      return fill_strided(*strided, part.shape.back(), dtype, runs, of_tensor, to);
+    return fill_random_runs(to, dtype, runs, of_tensor, kDummyScale);
+  }
   const std::vector<float> ones(static_cast<std::size_t>(runs.num_elements()), 1.0F);
   const StoredTensor source{.name = part.tensor,
                             .dtype = StoredDtype::kF32,
@@ -33,8 +57,21 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const PlainSto
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const TransposedStorage& /*storage*/,
             StoredDtype dtype, const SliceRuns& runs, std::span<std::byte> to) {
-  const std::vector<std::int64_t> stored_shape(part.shape.rbegin(), part.shape.rend());
-  return read_transposed(TRY(checkpoint.get(part.tensor, stored_shape)), runs, dtype, to);
+  return read_transposed(TRY(checkpoint.get(part.tensor, stored_shape(part))), runs, dtype, to);
+}
+
+Status read(const Checkpoint& checkpoint, const WeightPart& part, const StridedStorage& storage, StoredDtype dtype,
+            const SliceRuns& runs, std::span<std::byte> to) {
+  const StoredTensor stored = TRY(checkpoint.get(part.tensor, storage.tensor_shape));
+  const std::int64_t cols = part.shape.back();
+  const std::int64_t rows = part.shape.size() == 2 ? part.shape[0] : 1;
+  return read_strided(stored,
+                      {.rows = rows,
+                       .cols = cols,
+                       .offset = storage.offset,
+                       .row_stride = storage.row_stride,
+                       .col_stride = storage.col_stride},
+                      runs, dtype, to);
 }
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const ScaledStorage& storage, StoredDtype dtype,

@@ -32,7 +32,17 @@ struct ScaledStorage {
   std::int64_t block_cols = 1;
 };
 
-using Storage = std::variant<PlainStorage, TransposedStorage, ScaledStorage>;
+// A matrix [rows, cols], or a vector as a matrix of one row, that lies within a tensor `tensor_shape` of F32, F16 or
+// BF16: element (r, c) is stored[offset + r · row_stride + c · col_stride], counted in elements of the whole tensor.
+// One matrix of a stack, transposed or with its rows among those of another one.
+struct StridedStorage {
+  std::vector<std::int64_t> tensor_shape;
+  std::int64_t offset = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t col_stride = 1;
+};
+
+using Storage = std::variant<PlainStorage, TransposedStorage, ScaledStorage, StridedStorage>;
 
 // A matrix or vector of the checkpoint, or this rank's slice of it. Shape and slice are those of the part's elements,
 // whatever the layout of the tensors that they are read from.
@@ -54,6 +64,9 @@ struct WeightSpec {
   std::vector<float> constant = {};  // float32 values where there are no parts
   Init dummy_init = Init::kUniform;  // what random weights (load format "dummy") are: norms get ones
 };
+
+// The shape of the tensor that the part is read from.
+std::vector<std::int64_t> stored_shape(const WeightPart& part);
 
 // Elements of the tensors that the weights are made of, each tensor once and whole: the model's parameters, whichever
 // rank's slices the weights are.

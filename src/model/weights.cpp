@@ -58,13 +58,20 @@ Status upload_weight(const WeightSpec& spec, const WeightSource& source, DeviceA
 
 }  // namespace
 
+std::vector<std::int64_t> stored_shape(const WeightPart& part) {
+  if (const auto* strided = std::get_if<StridedStorage>(&part.storage)) return strided->tensor_shape;
+  if (std::holds_alternative<TransposedStorage>(part.storage)) return {part.shape.rbegin(), part.shape.rend()};
+  return part.shape;
+}
+
 std::int64_t parameter_count(std::span<const WeightSpec> specs) {
   std::set<std::string_view> counted;
   std::int64_t count = 0;
   for (const WeightSpec& spec : specs) {
     for (const WeightPart& part : spec.parts) {
       if (!counted.insert(part.tensor).second) continue;
-      count += std::accumulate(part.shape.begin(), part.shape.end(), std::int64_t{1}, std::multiplies<>());
+      const std::vector<std::int64_t> shape = stored_shape(part);
+      count += std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
     }
   }
   return count;
