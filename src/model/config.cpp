@@ -167,7 +167,8 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
   config.rope = TRY(read_rope_config(members, file,
                                      {.max_position_embeddings = config.max_position_embeddings,
                                       .head_dim = config.head_dim,
-                                      .partial_rotary = family->partial_rotary}));
+                                      .partial_rotary = family->partial_rotary,
+                                      .default_part = family->defaults.rope.partial_rotary_factor}));
   TRY(read_dtype(fields, config));
   TRY(read_tokens(fields, config));
   return config;

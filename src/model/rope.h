@@ -54,6 +54,7 @@ struct RopeContext {
   std::int64_t max_position_embeddings = 0;
   std::int64_t head_dim = 0;
   bool partial_rotary = false;  // whether the architecture may rotate a part of each head
+  double default_part = 1.0;    // of a head, where the file does not say
 };
 
 // Reads `rope_parameters` (new spelling) or `rope_theta` and `rope_scaling` (old) from the members of config.json.

@@ -48,7 +48,8 @@ Status read_partial_rotary(const Fields& top, const Fields& scaling, const RopeC
   TRY(refuse_other_rotations(top, context));
   TRY(refuse_other_rotations(scaling, context));
   const Fields& fields = scaling.find("partial_rotary_factor") != nullptr ? scaling : top;
-  rope.partial_rotary_factor = TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0)).value_or(1.0);
+  rope.partial_rotary_factor =
+      TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0)).value_or(context.default_part);
   const std::int64_t rotated = rotary_dim(rope, context.head_dim);
   if (rotated >= 2 && rotated % 2 == 0) return ok_status();
   return fields.wrong(
