@@ -6,9 +6,12 @@
 #include <utility>
 
 #include "tessera/base/nearest.h"
+#include "tessera/model/families/glm4_moe.h"
 #include "tessera/model/families/llama.h"
+#include "tessera/model/families/mixtral.h"
 #include "tessera/model/families/olmo2.h"
 #include "tessera/model/families/phi3.h"
+#include "tessera/model/families/qwen3_moe.h"
 
 namespace tessera {
 
@@ -42,7 +45,8 @@ std::vector<std::string> FamilyRegistry::nearest(std::string_view architecture) 
 const FamilyRegistry& built_in_families() {
   static const FamilyRegistry registry = [] {
     FamilyRegistry families;
-    for (ModelFamily (*make)() : {llama_family, mistral_family, qwen2_family, qwen3_family, olmo2_family, phi3_family})
+    for (ModelFamily (*make)() : {llama_family, mistral_family, qwen2_family, qwen3_family, olmo2_family, phi3_family,
+                                  qwen3_moe_family, mixtral_family, glm4_moe_family})
       (void)families.add(make());
     return families;
   }();

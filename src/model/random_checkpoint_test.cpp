@@ -24,7 +24,9 @@ constexpr std::uint64_t kSeed = 5;
 ModelConfig small(std::string_view architecture, bool tied) {
   Json json = *Json::parse(R"({"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
                                "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
-                               "attention_bias": true, "mlp_bias": true, "hidden_act": "silu"})",
+                               "attention_bias": true, "mlp_bias": true, "hidden_act": "silu",
+                               "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4,
+                               "num_experts_per_tok": 2, "moe_intermediate_size": 32})",
                            "base");
   json.set("architectures", Json(Json::Array{Json(std::string(architecture))})).set("tie_word_embeddings", tied);
   const Result<ModelConfig> config = ModelConfig::from_json(json, "config.json", built_in_families());
@@ -115,6 +117,15 @@ TEST(RandomCheckpoint, StoresLayoutsSlicesAndSharedTensors) {
   expect_round_trip(std::vector{weight("a", {{.tensor = "t", .shape = {4, 6}, .slice = {0, 0, 1}}}),
                                 weight("b", {{.tensor = "t", .shape = {4, 6}, .slice = {0, 1, 3}}})},
                     1000);
+  // Two matrices of 3 by 5 whose rows are the columns of one stack in turn.
+  const auto of_stack = [](std::int64_t offset) {
+    return WeightPart{
+        .tensor = "t",
+        .shape = {3, 5},
+        .slice = {.dim = 0, .begin = 1, .size = 2},
+        .storage = StridedStorage{.tensor_shape = {2, 5, 6}, .offset = offset, .row_stride = 2, .col_stride = 6}};
+  };
+  expect_round_trip(std::vector{weight("w", {of_stack(0), of_stack(1), of_stack(30), of_stack(31)})}, 1000);
   // In F32, which both types are rounded from.
   const std::vector both = {weight("a", {{.tensor = "t", .shape = {64}}}, ir::DType::kBFloat16),
                             weight("b", {{.tensor = "t", .shape = {64}}}, ir::DType::kFloat16)};

@@ -24,8 +24,7 @@ TEST(SplitOps, DefaultsAreWhatOperatorsDeclare) {
 }
 
 TEST(SplitOps, TakesOperatorsAndTheSpellingsOfSglang) {
-  const std::vector<std::string> names = {"sglang.unified_attention_with_output", "linear",
-                                          "sglang.inplace_all_reduce",
+  const std::vector<std::string> names = {"sglang.unified_attention_with_output", "linear", "sglang.inplace_all_reduce",
                                           "sglang.moe_forward_piecewise_cuda_graph_impl"};
   EXPECT_THAT(*resolve_split_ops(built_in_ops(), names),
               ElementsAre("attention", "linear", "all_reduce", "moe_experts"));

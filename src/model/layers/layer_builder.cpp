@@ -57,13 +57,13 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
   const int rank = parallel == Parallel::kNone ? 0 : options_.tp_rank;
   if (!graph.ok()) return x;
   const std::int64_t local_in = graph.type(x).shape.back().constant().value_or(0);
-  const std::int64_t in = parallel == Parallel::kRow ? local_in * ranks : local_in;
+  const bool by_columns = parallel == Parallel::kRow || parallel == Parallel::kRowPart;
+  const std::int64_t in = by_columns ? local_in * ranks : local_in;
 
   WeightSpec weight{.name = name + ".weight"};
   WeightSpec bias_vector{.name = name + ".bias"};
   std::int64_t local_rows = 0;
   for (const LinearBlock& block : blocks) {
-    const bool by_columns = parallel == Parallel::kRow;
     const Result<TensorSlice> rows = rank_rows(block, by_columns ? 0 : rank, by_columns ? 1 : ranks);
     if (!rows.ok()) {
       graph.fail(rows.status());
@@ -81,7 +81,7 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
 
   std::vector<ir::ValueId> operands = {x, add_weight(std::move(weight))};
   // Of partial sums only one may carry the bias.
-  const bool adds_bias = bias && (parallel != Parallel::kRow || rank == 0);
+  const bool adds_bias = bias && (!by_columns || rank == 0);
   if (adds_bias) operands.push_back(add_weight(std::move(bias_vector)));
   const ir::ValueId y = graph.op("linear", operands, {{"bias", adds_bias}});
   if (parallel == Parallel::kRow && ranks > 1) graph.op("all_reduce", {y});

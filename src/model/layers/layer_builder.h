@@ -14,9 +14,10 @@ namespace tessera {
 
 // Which part of a matmul a rank computes.
 enum class Parallel : std::uint8_t {
-  kNone,    // every rank computes all of it
-  kColumn,  // a slice of the outputs; what follows works on the slice
-  kRow,     // a slice of the inputs; partial sums are added over the ranks
+  kNone,     // every rank computes all of it
+  kColumn,   // a slice of the outputs; what follows works on the slice
+  kRow,      // a slice of the inputs; partial sums are added over the ranks
+  kRowPart,  // the same, without the sum over the ranks: the caller adds more to it first
 };
 
 // One output block of a linear layer: rows of a matrix [*, in] of the checkpoint.
@@ -52,8 +53,11 @@ class LayerBuilder {
   // Values that the config determines, float32.
   ir::ValueId constant(const std::string& name, std::vector<float> values);
 
+  // A weight of any form. One that is declared under its name already is that one.
+  ir::ValueId add_weight(WeightSpec spec);
+
   // x [T, in] → [T, rows of all blocks on this rank]; the blocks' weights are one matrix named `name`.
-  // Row-parallel: one block; ends with an all-reduce where there are ranks.
+  // Row-parallel: one block; kRow ends with an all-reduce where there are ranks.
   ir::ValueId linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks, bool bias,
                      Parallel parallel);
 
@@ -73,8 +77,6 @@ class LayerBuilder {
   const ModelOptions& options() const { return options_; }
 
  private:
-  ir::ValueId add_weight(WeightSpec spec);
-
   ModelOptions options_;
   std::string tensor_prefix_;
   std::vector<WeightSpec> weights_;

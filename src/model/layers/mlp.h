@@ -14,8 +14,10 @@ std::vector<LinearBlock> gate_up_blocks(const ModelConfig& config, const std::st
 // … or from one tensor of the checkpoint, "<prefix>gate_up_proj".
 std::vector<LinearBlock> fused_gate_up_blocks(const ModelConfig& config, const std::string& prefix);
 
-// down(act(gate(x)) · up(x)), x [T, hidden] → [T, hidden].
+// down(act(gate(x)) · up(x)), x [T, hidden] → [T, hidden]. `down`: kRow, or kRowPart where the ranks' parts are not to
+// be added yet.
 ir::ValueId gated_mlp(LayerBuilder& b, const ModelConfig& config, ir::ValueId x,
-                      const std::vector<LinearBlock>& gate_up, const std::string& prefix);
+                      const std::vector<LinearBlock>& gate_up, const std::string& prefix,
+                      Parallel down = Parallel::kRow);
 
 }  // namespace tessera

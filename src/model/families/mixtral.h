@@ -1,0 +1,10 @@
+// Phi 3, 3.5 and 4 (Phi3ForCausalLM).
+#pragma once
+
+#include "tessera/model/family.h"
+
+namespace tessera {
+
+ModelFamily mixtral_family();
+
+}  // namespace tessera

@@ -1,0 +1,150 @@
+// Catches: an expert's rows that come from another expert, gate and up that change places, and a rank that holds other
+// rows of a layout than of another one: all ways in which a checkpoint stores experts give the same values.
+#include <map>
+
+#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/model/layers/moe.h"
+#include "tessera/model/test_support.h"
+#include "tessera/ops/built_in_ops.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kExperts = 3;
+constexpr std::int64_t kHidden = 4;
+constexpr std::int64_t kSize = 6;  // of an expert
+
+// Which number an element is: gate, up and down of expert e.
+float gate_up(std::int64_t e, std::int64_t row, std::int64_t h, bool up) {
+  return static_cast<float>(1000 * (2 * e + (up ? 1 : 0)) + 10 * row + h);
+}
+float down(std::int64_t e, std::int64_t h, std::int64_t i) { return static_cast<float>(-1000 * e - 10 * h - i - 1); }
+float bias(std::int64_t e, std::int64_t row, bool up) { return static_cast<float>(100 * e + row) + (up ? 0.5F : 0.0F); }
+
+// One checkpoint with the same experts in all layouts.
+class ExpertsInEveryLayout : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (std::int64_t e = 0; e < kExperts; ++e) {
+      const std::string prefix = "separate." + std::to_string(e) + ".";
+      for (const bool up : {false, true})
+        for (std::int64_t row = 0; row < kSize; ++row)
+          for (std::int64_t h = 0; h < kHidden; ++h) {
+            values_[prefix + (up ? "w3.weight" : "w1.weight")].push_back(gate_up(e, row, h, up));
+            values_["stacked.gate_up_proj"].push_back(gate_up(e, row, h, up));
+          }
+      for (std::int64_t h = 0; h < kHidden; ++h)
+        for (std::int64_t i = 0; i < kSize; ++i) {
+          values_[prefix + "w2.weight"].push_back(down(e, h, i));
+          values_["stacked.down_proj"].push_back(down(e, h, i));
+          values_["interleaved.gate_up_proj"].push_back(gate_up(e, i, h, false));
+          values_["interleaved.gate_up_proj"].push_back(gate_up(e, i, h, true));
+        }
+      for (std::int64_t i = 0; i < kSize; ++i) {
+        for (std::int64_t h = 0; h < kHidden; ++h) values_["interleaved.down_proj"].push_back(down(e, h, i));
+        for (const bool up : {false, true}) values_["interleaved.gate_up_proj_bias"].push_back(bias(e, i, up));
+      }
+      for (std::int64_t h = 0; h < kHidden; ++h)
+        values_["interleaved.down_proj_bias"].push_back(static_cast<float>(e * kHidden + h));
+    }
+    write();
+  }
+
+  void write() {
+    std::vector<StoredTensor> tensors;
+    for (const auto& [name, values] : values_)
+      tensors.push_back({name, StoredDtype::kF32, shape_of(name), std::as_bytes(std::span(values))});
+    ASSERT_TRUE(write_safetensors(dir_.path() + "/model.safetensors", tensors).ok());
+  }
+
+  static std::vector<std::int64_t> shape_of(const std::string& name) {
+    static const std::map<std::string, std::vector<std::int64_t>, std::less<>> shapes = {
+        {"w1.weight", {kSize, kHidden}},
+        {"w2.weight", {kHidden, kSize}},
+        {"w3.weight", {kSize, kHidden}},
+        {"stacked.gate_up_proj", {kExperts, 2 * kSize, kHidden}},
+        {"stacked.down_proj", {kExperts, kHidden, kSize}},
+        {"interleaved.gate_up_proj", {kExperts, kHidden, 2 * kSize}},
+        {"interleaved.down_proj", {kExperts, kSize, kHidden}},
+        {"interleaved.gate_up_proj_bias", {kExperts, 2 * kSize}},
+        {"interleaved.down_proj_bias", {kExperts, kHidden}}};
+    return shapes.find(name.starts_with("separate.") ? name.substr(11) : name)->second;
+  }
+
+  // The values of a rank's weights of add_experts(), by their names without the prefix.
+  std::map<std::string, std::vector<float>> load(ExpertTensors tensors, int rank, int ranks, bool biases = false) {
+    ModelConfig config;
+    config.hidden_size = kHidden;
+    config.moe =
+        MoeConfig{.num_experts = kExperts, .experts_per_token = 1, .intermediate_size = kSize, .expert_bias = biases};
+    LayerBuilder b("test", {.tp_rank = rank, .tp_size = ranks}, built_in_ops());
+    (void)b.begin_layer(0);
+    const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, kHidden}});
+    const Routing routing{.ids = b.graph.input("ids", {ir::DType::kInt32, {ir::Symbol::kTokens, 1}}),
+                          .weights = b.graph.input("weights", {ir::DType::kFloat32, {ir::Symbol::kTokens, 1}})};
+    b.graph.output(add_experts(b, config, x, routing, tensors));
+    const Result<ir::Graph> graph = b.graph.finish();
+    EXPECT_TRUE(graph.ok()) << graph.status().to_string();
+    const std::vector<WeightSpec> specs = b.take_weights();
+    const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
+    const Result<Weights> weights =
+        Weights::load(specs, checkpoint_source(*Checkpoint::open(dir_.path())), *device, false);
+    EXPECT_TRUE(weights.ok()) << weights.status().to_string();
+    std::map<std::string, std::vector<float>> loaded;
+    if (!weights.ok()) return loaded;
+    for (const WeightSpec& spec : specs) {
+      std::vector<float> values(static_cast<std::size_t>(*ir::size_bytes(spec.type, {})) / sizeof(float));
+      std::memcpy(values.data(), weights->addresses().at(spec.name).raw(), values.size() * sizeof(float));
+      loaded[spec.name.substr(tensors.prefix.size())] = std::move(values);
+    }
+    return loaded;
+  }
+
+  test::ScratchDir dir_;
+  std::map<std::string, std::vector<float>> values_;
+};
+
+const ExpertTensors kSeparate{.prefix = "separate.", .gate = "w1", .up = "w3", .down = "w2"};
+const ExpertTensors kStacked{.prefix = "stacked.", .layout = ExpertLayout::kStacked};
+const ExpertTensors kInterleaved{.prefix = "interleaved.", .layout = ExpertLayout::kInterleaved};
+
+TEST_F(ExpertsInEveryLayout, TheValuesAreTheSame) {
+  const auto separate = load(kSeparate, 0, 1);
+  EXPECT_EQ(separate.at("gate_up_proj.weight"), values_["stacked.gate_up_proj"]);
+  EXPECT_EQ(separate.at("down_proj.weight"), values_["stacked.down_proj"]);
+  EXPECT_EQ(load(kStacked, 0, 1), separate);
+  EXPECT_EQ(load(kInterleaved, 0, 1), separate);
+}
+
+TEST_F(ExpertsInEveryLayout, SoAreARanksSlices) {
+  const auto second = load(kSeparate, 1, 2);
+  std::vector<float> rows;
+  std::vector<float> columns;
+  for (std::int64_t e = 0; e < kExperts; ++e) {
+    for (const bool up : {false, true})
+      for (std::int64_t row = 3; row < kSize; ++row)
+        for (std::int64_t h = 0; h < kHidden; ++h) rows.push_back(gate_up(e, row, h, up));
+    for (std::int64_t h = 0; h < kHidden; ++h)
+      for (std::int64_t i = 3; i < kSize; ++i) columns.push_back(down(e, h, i));
+  }
+  EXPECT_EQ(second.at("gate_up_proj.weight"), rows);
+  EXPECT_EQ(second.at("down_proj.weight"), columns);
+  EXPECT_EQ(load(kStacked, 1, 2), second);
+  EXPECT_EQ(load(kInterleaved, 1, 2), second);
+}
+
+// The ranks' sums are added: the bias after down is the first one's.
+TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
+  const auto first = load(kInterleaved, 0, 2, /*biases=*/true);
+  const auto second = load(kInterleaved, 1, 2, /*biases=*/true);
+  std::vector<float> expected;
+  for (std::int64_t e = 0; e < kExperts; ++e)
+    for (const bool up : {false, true})
+      for (std::int64_t row = 3; row < kSize; ++row) expected.push_back(bias(e, row, up));
+  EXPECT_EQ(second.at("gate_up_proj.bias"), expected);
+  EXPECT_EQ(first.at("down_proj.bias"), values_["interleaved.down_proj_bias"]);
+  EXPECT_FALSE(second.contains("down_proj.bias"));
+}
+
+}  // namespace
+}  // namespace tessera
