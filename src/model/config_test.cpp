@@ -1,10 +1,10 @@
 // Catches: a config read differently from what Hugging Face makes of it (a missed default, a bias, a window), a real
 // config that is not read, and hostile sizes that would reach an allocation or a division.
 #include "tessera/model/config.h"
-#include "tessera/model/family.h"
 
 #include <cmath>
 
+#include "tessera/model/config_test_util.h"
 #include "tessera/model/model.h"
 #include "tessera/model/safetensors.h"
 #include "tessera/model/test_support.h"
@@ -15,23 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
+using test::small;
+using test::small_config;
 using testing::Each;
 using testing::ElementsAre;
-
-// A config as small as can be, with `changes` put over it.
-Json small_config(const char* architecture, const char* changes = "{}") {
-  Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
-                               "num_attention_heads": 4, "max_position_embeddings": 2048})",
-                           "base");
-  json.set("architectures", Json::array()).set("architectures", Json(Json::Array{Json(architecture)}));
-  const Result<Json> extra = Json::parse(changes, "changes");
-  EXPECT_TRUE(extra.ok()) << changes;
-  for (const auto& [key, value] : extra->as_object()) json.set(key, value);
-  return json;
-}
-Result<ModelConfig> small(const char* architecture, const char* changes = "{}") {
-  return ModelConfig::from_json(small_config(architecture, changes), "m/config.json", built_in_families());
-}
 
 std::int64_t parameters_of(const ModelConfig& config) {
   const Result<ModelGraphs> graphs = build_model(config, {}, built_in_ops(), built_in_families());
@@ -246,30 +233,6 @@ TEST(ModelConfig, ReadsFolderOrFile) {
   dir.write("hf_quant_config.json", "{}");
   expect_error(ModelConfig::read(dir.path(), built_in_families()), StatusCode::kUnimplemented,
                {"hf_quant_config.json"});
-}
-
-// What the text model lacks is taken from the outer object, and nothing else of it.
-TEST(ModelConfig, ReadsTheTextModelOfANestedConfig) {
-  const auto nested = [](const char* outer) {
-    Json json = small_config("LlamaForCausalLM", outer);
-    json.set("text_config",
-             small_config("ignored", R"({"hidden_size": 32, "rms_norm_eps": 0.5e-5, "dtype": "float16"})"));
-    return ModelConfig::from_json(json, "m/config.json", built_in_families());
-  };
-  const Result<ModelConfig> config = nested(R"({"hidden_size": 128, "dtype": "float32", "tie_word_embeddings": true})");
-  ASSERT_TRUE(config.ok()) << config.status().message();
-  EXPECT_EQ(config->architecture, "LlamaForCausalLM");
-  EXPECT_EQ(config->hidden_size, 32);
-  EXPECT_EQ(config->rms_norm_eps, 0.5e-5);
-  EXPECT_EQ(config->dtype, StoredDtype::kF16);
-  EXPECT_TRUE(config->tie_word_embeddings);
-  expect_error(nested(R"({"quantization_config": {}})"), StatusCode::kUnimplemented, {"quantization_config"});
-  expect_error(small("LlamaForCausalLM", R"({"text_config": 3})"), StatusCode::kInvalidArgument, {"text_config", "3"});
-}
-
-TEST(ModelConfig, NamesTheNearestArchitecture) {
-  expect_error(small("LLamaForCasualLM"), StatusCode::kUnimplemented,
-               {"LLamaForCasualLM", "nearest: LlamaForCausalLM"});
 }
 
 TEST(ModelConfig, LargestAcceptedSizesDoNotOverflow) {

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "tessera/model/family.h"
+#include "tessera/model/config_test_util.h"
 #include "tessera/model/model.h"
 #include "tessera/model/test_support.h"
 #include "tessera/ops/built_in_ops.h"
@@ -13,19 +13,10 @@ namespace tessera {
 namespace {
 
 using test::expect_error;
+using test::small;
 using testing::Each;
 using testing::ElementsAre;
 
-Result<ModelConfig> small(const char* architecture, const char* changes = "{}") {
-  Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
-                               "num_attention_heads": 4, "max_position_embeddings": 2048})",
-                           "base");
-  json.set("architectures", Json(Json::Array{Json(architecture)}));
-  const Result<Json> extra = Json::parse(changes, "changes");
-  EXPECT_TRUE(extra.ok()) << changes;
-  for (const auto& [key, value] : extra->as_object()) json.set(key, value);
-  return ModelConfig::from_json(json, "m/config.json", built_in_families());
-}
 MoeConfig moe(const char* architecture, const char* changes = "{}") {
   const Result<ModelConfig> config = small(architecture, changes);
   EXPECT_TRUE(config.ok()) << config.status().message();
