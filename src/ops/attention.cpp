@@ -18,6 +18,16 @@ Status check_cache(const ir::Type& cache, const ir::Type& v_cache) {
   return ok_status();
 }
 
+Status check_sinks(const ir::OpSignature& signature, std::int64_t heads) {
+  if (signature.operands.size() < 5) return ok_status();
+  const ir::Type wanted{ir::DType::kFloat32, {heads}};
+  const ir::Type& sinks = signature.operands[4];
+  if (sinks != wanted)
+    return invalid_argument(fmt::format("attention takes sinks {}, one for each query head, not {}", wanted.to_string(),
+                                        sinks.to_string()));
+  return ok_status();
+}
+
 Status check_attributes(const ir::Node& node) {
   const std::int64_t group = node.attribute_or("group", std::int64_t{0});
   const std::int64_t window = node.attribute_or("window", std::int64_t{0});
@@ -44,6 +54,7 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
   if (out != q)
     return invalid_argument(
         fmt::format("attention writes to {}, its queries are {}; they must agree", out.to_string(), q.to_string()));
+  TRY(check_sinks(signature, width / head_dim));
   TRY(check_attributes(signature.node));
   return std::vector<ir::Type>{};
 }
@@ -53,7 +64,11 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
 const ir::OpDecl kAttention{
     .name = "attention",
     .summary = "out = softmax(scale * q k^T) v over the paged cache; q, out [T, Hq*D], caches [P, page_size, Hkv, D]",
-    .operands = {{.name = "q"}, {.name = "k_cache"}, {.name = "v_cache"}, {.name = "out", .mutated = true}},
+    .operands = {{.name = "q"},
+                 {.name = "k_cache"},
+                 {.name = "v_cache"},
+                 {.name = "out", .mutated = true},
+                 {.name = "sinks", .optional = true}},
     .attributes = {{.name = "group", .kind = ir::AttributeKind::kInt, .required = true},
                    {.name = "scale", .kind = ir::AttributeKind::kDouble, .required = true},
                    {.name = "window", .kind = ir::AttributeKind::kInt},

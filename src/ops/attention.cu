@@ -1,4 +1,5 @@
-// Our own attention on CUDA, for every dtype, window, softcap and group, and head sizes to 512; arithmetic in float32.
+// Our own attention on CUDA, for every dtype, window, softcap and group, sinks, and head sizes to 512; arithmetic in
+// float32.
 //
 // A block takes one KV head and a tile of query rows of one request, a row being one query head of one token, and
 // goes over the keys that its rows see in tiles: scores, online softmax, sums of values. Where a forward has too few
@@ -46,10 +47,7 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
 
   with_type(p.dtype, [&]<class X>() { load_queries<X>(p, rows, kv_head, tile); });
   Sums<kDim> sums;
-  for (int i = 0; i < Sums<kDim>::kRows; ++i) {
-    sums.greatest[i] = -INFINITY;
-    sums.total[i] = 0;
-  }
+  start(p, rows, kv_head, split, ty, sums);
   const int used = ceil_div(rows.rows, 16);
   const int* pages = p.page_table + static_cast<long>(rows.request) * p.max_pages;
   for (int first_key = begin / Shared::kKeys * Shared::kKeys; first_key < end; first_key += Shared::kKeys) {
@@ -106,6 +104,7 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .k_cache = a.k_cache,
           .v_cache = a.v_cache,
           .out = a.out,
+          .sinks = a.sinks,
           .partial_values = reinterpret_cast<float*>(values),
           .partial_lse = reinterpret_cast<float*>(lse),
           .num_requests = a.metadata.num_requests,

@@ -1,6 +1,7 @@
 // Unified paged attention over a ragged batch: extend and decode rows alike.
 //
-//   attention(q X[T, Hq·D], k_cache Y[P, page_size, Hkv, D], v_cache Y[…], mut out X[T, Hq·D])
+//   attention(q X[T, Hq·D], k_cache Y[P, page_size, Hkv, D], v_cache Y[…], mut out X[T, Hq·D],
+//             [sinks f32[Hq]])
 //     {group: int, scale: double, window: int = 0, softcap: double = 0}
 //
 // Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, the
@@ -8,6 +9,13 @@
 // positions max(0, p - window + 1) … p, or 0 … p where window is 0. With G = Hq / Hkv, query head h reads head h / G:
 //
 //   s_j = scale · q·k_j,  or softcap · tanh(s_j / softcap) where softcap > 0;    out = Σ softmax(s)_j · v_j
+//
+// With `sinks` the softmax of head h has one more score, sinks[h], whose value is zero: it takes a part of the weight
+// and adds nothing ("Efficient Streaming Language Models with Attention Sinks", arXiv:2309.17453, as GPT-OSS has it):
+//
+//   out = Σ exp(s_j) · v_j / (exp(sinks[h]) + Σ exp(s_j))
+//
+// A sink is neither scaled nor capped, and every row sees it, whatever its window.
 //
 // The operator's plan (AttentionPlan) writes lengths and page tables to static buffers before every forward; the kernel
 // reads them when it runs, so a recorded graph serves any lengths. Rows past query_starts[num_requests] are not

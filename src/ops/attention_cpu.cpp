@@ -84,6 +84,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
                            .k_cache = cache.data.raw(),
                            .v_cache = args.operands[2].data.raw(),
                            .out = args.operands[3].data.raw(),
+                           .sinks = args.operands.size() > 4 ? args.operands[4].as<float>() : nullptr,
                            .num_rows = q.dim(0),
                            .heads = q.dim(1) / cache.dim(3),
                            .kv_heads = cache.dim(2),

@@ -60,7 +60,7 @@ Config make_config(DType dtype, std::int64_t head_dim, std::int64_t kv_heads, st
 std::string describe(const Config& c, const std::string& kernel) {
   return kernel + " d" + std::to_string(c.head_dim) + " heads " + std::to_string(c.heads) + "/" +
          std::to_string(c.kv_heads) + (c.window > 0 ? " window " + std::to_string(c.window) : "") +
-         (c.softcap > 0 ? " softcap" : "");
+         (c.softcap > 0 ? " softcap" : "") + (c.sinks ? " sinks" : "");
 }
 
 // One operator with plans, recorded for one batch and replayed for others.
@@ -125,11 +125,26 @@ TEST_P(AttentionLibrary, ExtendGroups) {
 TEST_P(AttentionLibrary, ExtendWindowsAndSoftcap) {
   for (const std::int64_t window : {1, 64, 100, 2000})
     for (const double softcap : {0.0, 3.0}) {
-      Config c = make_config(GetParam(), 64, 2, 4);
+      Config c = make_config(GetParam(), window == 100 ? 128 : 64, 2, 4);
       c.window = window;
       c.softcap = softcap;
       check_extend(c, kRagged);
     }
+  Config no_window = make_config(GetParam(), 256, 1, 4);
+  no_window.softcap = 3.0;
+  check_extend(no_window, kRagged);
+}
+
+TEST_P(AttentionLibrary, ExtendSinks) {
+  for (const std::int64_t window : {0, 100}) {
+    Config c = make_config(GetParam(), 64, 2, 8);
+    c.window = window;
+    c.sinks = true;
+    check_extend(c, kRagged);
+    c.head_dim = 128;
+    c.softcap = 3.0;
+    check_extend(c, kRagged);
+  }
 }
 
 TEST_P(AttentionLibrary, ExtendPageSizes) {
@@ -269,6 +284,23 @@ TEST_P(AttentionLibrary, DecodeWindowsAndSoftcap) {
       c.softcap = softcap;
       check_decode(c, 4, {{300, 7, 1}, {2000}});
     }
+}
+
+// Of few requests, whose keys are cut into chunks, and of many, whose keys are not.
+TEST_P(AttentionLibrary, DecodeSinks) {
+  for (const std::int64_t window : {0, 100}) {
+    Config c = make_config(GetParam(), 64, 2, 8);
+    c.window = window;
+    c.sinks = true;
+    check_decode(c, 4, {{300, 7, 1}, {2000}});
+    check_decode(c, 12, {{300, 7, 1}, {2000}});
+    c.head_dim = 128;
+    c.softcap = 3.0;
+    check_decode(c, 4, {{300, 7, 1}, {2000}});
+  }
+  Config c = make_config(GetParam(), 64, 64, 1);
+  c.sinks = true;
+  check_decode(c, 40, {{130, 4}});
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, AttentionLibrary, ::testing::Values(DType::kBFloat16, DType::kFloat16),

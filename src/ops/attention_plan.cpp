@@ -26,7 +26,8 @@ std::vector<AttentionShape> attention_shapes(const PlanArgs& args) {
                                .kv_heads = *cache.shape[2].constant(),
                                .head_dim = head_dim,
                                .window = planned.node->attribute_or("window", std::int64_t{0}),
-                               .softcap = planned.node->attribute_or("softcap", 0.0)};
+                               .softcap = planned.node->attribute_or("softcap", 0.0),
+                               .sinks = planned.operands.size() > 4};
     if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
   }
   return shapes;

@@ -22,6 +22,7 @@ struct AttentionShape {
   std::int64_t head_dim = 0;
   std::int64_t window = 0;  // 0: none
   double softcap = 0;       // 0: none
+  bool sinks = false;
 
   bool operator==(const AttentionShape&) const = default;
 };

@@ -55,6 +55,27 @@ TEST_P(Attention, WindowsAndSoftcap) {
             "window " + std::to_string(window) + " softcap " + std::to_string(softcap));
 }
 
+// Heads of a group have sinks of their own. Splits over blocks of keys, windows and soft caps change nothing about
+// them.
+TEST_P(Attention, Sinks) {
+  for (const std::int64_t window : {0, 1, 24, 65})
+    for (const double softcap : {0.0, 3.0})
+      check({.dtype = GetParam(),
+             .cache_dtype = GetParam(),
+             .heads = 6,
+             .window = window,
+             .softcap = softcap,
+             .sinks = true},
+            kMixed, "sinks, window " + std::to_string(window) + " softcap " + std::to_string(softcap));
+  for (const std::int64_t head_dim : {20, 64, 128, 256, 512})
+    check({.dtype = GetParam(),
+           .cache_dtype = GetParam(),
+           .head_dim = head_dim,
+           .scale = 1 / std::sqrt(static_cast<double>(head_dim)),
+           .sinks = true},
+          kMixed, "sinks, head size " + std::to_string(head_dim));
+}
+
 TEST_P(Attention, PageSizes) {
   for (const std::int64_t page_size : {1, 3, 16, 64})
     check({.dtype = GetParam(), .cache_dtype = GetParam(), .page_size = page_size}, kMixed,
@@ -69,6 +90,7 @@ TEST(AttentionBatches, EmptyOneAndMany) {
   check({}, {{1, 1}}, "one token");
   check({.padded_rows = 0}, {{257, 257}}, "one prompt, no padding");
   check({}, {{1, 4000}}, "one long decode");
+  check({.sinks = true}, {{1, 4000}}, "one long decode with sinks");
   check({}, std::vector<Request>(40, {1, 37}), "decode of 40");
 }
 
@@ -190,6 +212,11 @@ TEST(AttentionShapes, RefusesWhatDoesNotFit) {
               HasSubstr("group is -1"));
   EXPECT_THAT(infer_error(kAttention, {q, cache, cache, q}, {{"window", std::int64_t{-5}}}), HasSubstr("window is -5"));
   EXPECT_THAT(infer_error(kAttention, {q, cache, cache, q}, {{"softcap", -1.0}}), HasSubstr("softcap is -1"));
+  EXPECT_EQ(infer_error(kAttention, {q, cache, cache, q, {DType::kFloat32, {8}}}, good), "");
+  for (const ir::Type& sinks :
+       {ir::Type{DType::kFloat32, {2}}, ir::Type{DType::kBFloat16, {8}}, ir::Type{DType::kFloat32, {8, 1}}})
+    EXPECT_THAT(infer_error(kAttention, {q, cache, cache, q, sinks}, good),
+                HasSubstr("takes sinks f32[8], one for each query head, not " + sinks.to_string()));
 }
 
 TEST(AttentionShapes, NeedsThePlanOfItsCacheGroup) {

@@ -35,11 +35,12 @@ struct Config {
   double scale = 0.25;
   std::int64_t padded_rows = 3;
   std::int64_t group = 0;  // of the cache
+  bool sinks = false;
 
   ir::Attributes attributes() const {
     return {{"group", group}, {"scale", scale}, {"window", window}, {"softcap", softcap}};
   }
-  AttentionShape shape() const { return {dtype, heads, kv_heads, head_dim, window, softcap}; }
+  AttentionShape shape() const { return {dtype, heads, kv_heads, head_dim, window, softcap, sinks}; }
 };
 
 inline constexpr std::int64_t kNumPages = 600;
@@ -103,7 +104,8 @@ inline std::int64_t slot_of(const Config& c, const ForwardBatch& batch, std::siz
   return page.value() * c.page_size + position % c.page_size;
 }
 
-// q, k_cache, v_cache, out. Slots that no request owns are NaN, and so are padded query rows.
+// q, k_cache, v_cache, out, and sinks where there are any. Slots that no request owns are NaN, and so are padded query
+// rows.
 inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch& batch, std::int64_t bucket_rows,
                                              std::uint32_t seed) {
   HostTensor q = random_tensor(c.dtype, {bucket_rows, c.heads * c.head_dim}, seed, -2, 2);
@@ -122,7 +124,10 @@ inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch
         k_cache.set(slot_of(c, batch, b, p) * token + i, uniform(generator));
         v_cache.set(slot_of(c, batch, b, p) * token + i, uniform(generator));
       }
-  return {q, k_cache, v_cache, poisoned_tensor(c.dtype, q.dims)};
+  std::vector<HostTensor> operands{q, k_cache, v_cache, poisoned_tensor(c.dtype, q.dims)};
+  // As great as the scores that they stand beside, and the same for every batch.
+  if (c.sinks) operands.push_back(random_tensor(ir::DType::kFloat32, {c.heads}, 17, -3, 6));
+  return operands;
 }
 
 // A request's keys or values in order of position: [kv_len, kv_heads, head_dim].
@@ -135,8 +140,8 @@ inline std::vector<double> gather(const Config& c, const ForwardBatch& batch, co
   return out;
 }
 
-// One query head of one row: out[head_dim]. `keys` and `values` start at its KV head.
-inline void reference_row(const Config& c, std::int64_t position, const double* q, const double* keys,
+// One query head of one row: out[head_dim]. `keys` and `values` start at its KV head. `sink`: its sink, -inf for none.
+inline void reference_row(const Config& c, std::int64_t position, double sink, const double* q, const double* keys,
                           const double* values, double* out) {
   const std::int64_t first = c.window > 0 ? std::max<std::int64_t>(0, position - c.window + 1) : 0;
   const std::int64_t stride = c.kv_heads * c.head_dim;
@@ -147,8 +152,8 @@ inline void reference_row(const Config& c, std::int64_t position, const double* 
     s *= c.scale;
     scores.push_back(c.softcap > 0 ? c.softcap * std::tanh(s / c.softcap) : s);
   }
-  const double greatest = *std::max_element(scores.begin(), scores.end());
-  double total = 0;
+  const double greatest = std::max(sink, *std::max_element(scores.begin(), scores.end()));
+  double total = std::exp(sink - greatest);
   for (double& s : scores) total += s = std::exp(s - greatest);
   std::fill(out, out + c.head_dim, 0.0);
   for (std::int64_t p = first; p <= position; ++p)
@@ -161,6 +166,7 @@ inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
                                      const std::vector<HostTensor>& operands) {
   const std::vector<double> q = operands[0].values();
   std::vector<double> out = operands[3].values();
+  const auto sink = [&](std::int64_t head) { return c.sinks ? operands[4].at(head) : -INFINITY; };
   std::int64_t row = 0;
   for (std::size_t b = 0; b < batch.kv_lens.size(); row += batch.query_lens[b++]) {
     const std::vector<double> keys = gather(c, batch, operands[1], b);
@@ -170,7 +176,7 @@ inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
     for (std::int64_t i = 0; i < heads; ++i) {
       const std::int64_t at = (row * c.heads + i) * c.head_dim;
       const std::int64_t kv_head = i % c.heads / (c.heads / c.kv_heads);
-      reference_row(c, batch.kv_lens[b] - batch.query_lens[b] + i / c.heads, q.data() + at,
+      reference_row(c, batch.kv_lens[b] - batch.query_lens[b] + i / c.heads, sink(i % c.heads), q.data() + at,
                     keys.data() + kv_head * c.head_dim, values.data() + kv_head * c.head_dim, out.data() + at);
     }
   }
@@ -186,6 +192,7 @@ struct PlannedLayers {
       const ir::Type q{c.dtype, {ir::Symbol::kTokens, c.heads * c.head_dim}};
       const ir::Type cache{c.cache_dtype, {ir::Symbol::kPages, c.page_size, c.kv_heads, c.head_dim}};
       planned.push_back({.node = nullptr, .operands = {q, cache, cache, q}});
+      if (c.sinks) planned.back().operands.push_back({ir::DType::kFloat32, {c.heads}});
     }
     for (std::size_t i = 0; i < nodes.size(); ++i) planned[i].node = &nodes[i];
   }

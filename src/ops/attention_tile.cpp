@@ -45,8 +45,10 @@ TESSERA_INLINE void load_queries(const AttentionProblem& p, const AttentionTile&
     for (std::int64_t d = 0; d < p.head_dim; ++d) to[d] = to_float(from[d]) * p.scale;
     for (std::int64_t d = p.head_dim; d < padded; ++d) to[d] = 0.0f;
     for (std::int64_t d = 0; d < padded; ++d) s.sums[r * padded + d] = 0.0f;
-    s.greatest[r] = kMinusInfinity;
-    s.total[r] = 0.0f;
+    // A sink is a first key whose value is zero.
+    const bool sink = p.sinks != nullptr;
+    s.greatest[r] = sink ? p.sinks[tile.head * p.group() + (tile.row_begin + r) % p.group()] : kMinusInfinity;
+    s.total[r] = sink ? 1.0f : 0.0f;
   }
 }
 

@@ -24,6 +24,7 @@ struct AttentionProblem {
   const std::byte* k_cache;  // Y[num_slots, kv_heads, head_dim]
   const std::byte* v_cache;
   std::byte* out;         // X[num_rows, heads, head_dim]
+  const float* sinks;     // [heads]; null: none
   std::int64_t num_rows;  // T of the bucket
   std::int64_t heads;
   std::int64_t kv_heads;

@@ -33,12 +33,14 @@ CudaAttention describe(const BindArgs& args) {
                        .k_cache = cache.data.raw(),
                        .v_cache = args.operands[2].data.raw(),
                        .out = args.operands[3].data.raw(),
+                       .sinks = args.operands.size() > 4 ? args.operands[4].as<float>() : nullptr,
                        .shape = {.dtype = q.dtype,
                                  .heads = q.dim(1) / cache.dim(3),
                                  .kv_heads = cache.dim(2),
                                  .head_dim = cache.dim(3),
                                  .window = args.node.attribute_or("window", std::int64_t{0}),
-                                 .softcap = args.node.attribute_or("softcap", 0.0)},
+                                 .softcap = args.node.attribute_or("softcap", 0.0),
+                                 .sinks = args.operands.size() > 4},
                        .cache_dtype = cache.dtype,
                        .num_rows = q.dim(0),
                        .num_pages = cache.dim(0),
@@ -182,7 +184,7 @@ AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind k
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, int compute_capability,
                                                       std::string_view wanted) {
   // With a window FA2's tiles of keys start at the first one that a tile's first row sees.
-  const bool fa2 = shape.window == 0 &&
+  const bool fa2 = shape.window == 0 && shape.softcap == 0 &&
                    attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kExtend, compute_capability) &&
                    wanted != attention_kernel_name(AttentionKernel::kTessera);
   return fa2 ? AttentionKernel::kFa2 : AttentionKernel::kTessera;

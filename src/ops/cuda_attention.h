@@ -1,8 +1,9 @@
 // Attention on CUDA: which kernel runs, and what its launch needs.
 //
-//   "tessera"  our own (attention.cu): head sizes to 512, every dtype, window and softcap; needs no plan
-//   "fa3"      FlashInfer's FlashAttention-3 for Hopper: extend
-//   "fa2"      FlashInfer's FlashAttention-2, for any GPU: extend, and decode with a KV head's query heads as one tile
+//   "tessera"  our own (attention.cu): head sizes to 512, every dtype, window, softcap and sinks; needs no plan
+//   "fa3"      FlashInfer's FlashAttention-3 for Hopper: extend, without window, softcap and sinks
+//   "fa2"      FlashInfer's FlashAttention-2, for any GPU: extend, and decode with a KV head's query heads as one tile;
+//              with a softcap for head sizes of 128 and more
 //   "cudnn"    cuDNN's decode, where the machine has cuDNN and it is asked for
 //
 // In an extend step whose kernel is fa3 or fa2, requests of a single row (decodes beside prompts) run on FA2's decode
@@ -11,7 +12,7 @@
 // All but our own need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without one, our own runs.
 //
 // Deterministic forwards run one kernel for both kinds of batches, which goes over a row's keys on one block, in tiles
-// that start at the same keys in every batch: "fa2" where there is no window, else "tessera".
+// that start at the same keys in every batch: "fa2" where there is neither window nor softcap, else "tessera".
 #pragma once
 
 #include <cstddef>
@@ -51,8 +52,9 @@ struct CudaAttention {
   std::byte* q = nullptr;        // X[num_rows, heads, head_dim]
   std::byte* k_cache = nullptr;  // Y[pages, page_size, kv_heads, head_dim]
   std::byte* v_cache = nullptr;
-  std::byte* out = nullptr;  // X[num_rows, heads, head_dim]
-  AttentionShape shape;      // X is shape.dtype
+  std::byte* out = nullptr;      // X[num_rows, heads, head_dim]
+  const float* sinks = nullptr;  // [heads]; null: none
+  AttentionShape shape;          // X is shape.dtype
   ir::DType cache_dtype = ir::DType::kBFloat16;
   std::int64_t num_rows = 0;  // T of the bucket
   std::int64_t num_pages = 0;

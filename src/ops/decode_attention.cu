@@ -24,6 +24,7 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const ChunkedPlan&
                        .chunks = plan.blocks.chunks,
                        .chunk_size = nullptr,
                        .valid = plan.blocks.valid,
+                       .sinks = a.sinks,
                        .partial_values = nullptr,
                        .partial_lse = nullptr,
                        .merge = {.values = nullptr,
@@ -33,7 +34,7 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const ChunkedPlan&
                                  .out = reinterpret_cast<T*>(a.out),
                                  .heads = static_cast<int>(a.shape.heads),
                                  .kv_heads = static_cast<int>(a.shape.kv_heads)},
-                       .scale_log2 = a.scale * 1.44269504088896f,
+                       .scale_log2 = a.scale * kLog2E,
                        .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
                        .page_size = static_cast<int>(a.page_size)};
   if (grid.split) {

@@ -20,6 +20,7 @@ namespace tessera::cuda {
 inline constexpr int kDecodeWarps = 4;
 inline constexpr int kDecodeTileKeys = kDecodeWarps * 16;
 inline constexpr int kDecodeStages = 2;
+inline constexpr float kLog2E = 1.44269504088896f;
 inline constexpr int kDecodeRows = 16;  // of a tile: query heads of a KV head
 
 template <class T>
@@ -33,6 +34,7 @@ struct DecodeAttention {
   const std::int32_t* chunks;      // [blocks]: of the request
   const std::int32_t* chunk_size;  // [1]: keys; null: all of a request's
   const std::uint8_t* valid;       // [blocks]
+  const float* sinks;              // [heads]; null: none
   T* partial_values;               // [parts, heads, head_dim]; null: to merge.out
   float* partial_lse;              // [parts, heads]
   ChunkMerge<T> merge;
@@ -170,7 +172,17 @@ __global__ void __launch_bounds__(kDecodeWarps* kWarp) decode_attention(const __
 
   float out[kHeadDim / 8][4] = {};
   float greatest[2] = {-INFINITY, -INFINITY};  // of rows `quad` and `quad + 8`
-  float sum[2] = {};
+  float sum[2] = {};                           // of one lane; the quad's are added at the end
+  // A sink is a key whose value is zero. The first warp of a request's first chunk has it: chunks and warps are joined
+  // by sums that count it.
+  if (p.sinks != nullptr && chunk == 0 && warp == 0) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (quad + 8 * r >= group) continue;
+      greatest[r] = p.sinks[kv_head * group + quad + 8 * r] * kLog2E;
+      sum[r] = in_quad == 0 ? 1.0f : 0.0f;
+    }
+  }
   for (int tile = 0; tile < tiles; ++tile) {
     if (tile == 0) {
       wait_for_copies<0>();

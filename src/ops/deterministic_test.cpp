@@ -135,7 +135,7 @@ struct AttentionCase {
 };
 
 Config make_config(DType dtype, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
-                   std::int64_t window = 0, double softcap = 0) {
+                   std::int64_t window = 0, double softcap = 0, bool sinks = false) {
   return {.dtype = dtype,
           .cache_dtype = dtype,
           .heads = heads,
@@ -143,7 +143,8 @@ Config make_config(DType dtype, std::int64_t heads, std::int64_t kv_heads, std::
           .head_dim = head_dim,
           .window = window,
           .softcap = softcap,
-          .scale = 1 / std::sqrt(static_cast<double>(head_dim))};
+          .scale = 1 / std::sqrt(static_cast<double>(head_dim)),
+          .sinks = sinks};
 }
 
 class DeterministicAttention : public ::testing::TestWithParam<AttentionCase> {};
@@ -187,6 +188,8 @@ INSTANTIATE_TEST_SUITE_P(
                       AttentionCase{"bf16_128", make_config(DType::kBFloat16, 4, 2, 128)},
                       AttentionCase{"bf16_128_window", make_config(DType::kBFloat16, 6, 2, 128, 50)},
                       AttentionCase{"f16_128_softcap", make_config(DType::kFloat16, 4, 2, 128, 0, 20)},
+                      AttentionCase{"bf16_64_sinks", make_config(DType::kBFloat16, 8, 1, 64, 0, 0, true)},
+                      AttentionCase{"bf16_64_sinks_window", make_config(DType::kBFloat16, 8, 1, 64, 50, 0, true)},
                       AttentionCase{"f16_64_one_head", make_config(DType::kFloat16, 3, 3, 64)}),
     [](const auto& test) { return std::string(test.param.name); });
 

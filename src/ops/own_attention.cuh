@@ -18,6 +18,7 @@ struct Problem {
   const void* k_cache;  // Y[slots, kv_heads, head_dim]
   const void* v_cache;
   void* out;              // X[num_rows, heads, head_dim]
+  const float* sinks;     // [heads]; null: none
   float* partial_values;  // [num_rows, splits, heads, head_dim] where splits > 1
   float* partial_lse;     // [num_rows, splits, heads]
   const int* num_requests;
@@ -161,6 +162,17 @@ struct Sums {
   float greatest[kRows];
   float total[kRows];  // Σ exp(s - greatest)
 };
+
+// Sums before the first key. A sink is a key whose value is zero: the first range of a row's keys has it, and as that
+// range's log-sum-exp counts it too, merging ranges needs to know nothing of it.
+template <int kDim>
+__device__ inline void start(const Problem& p, const Rows& rows, int kv_head, int split, int ty, Sums<kDim>& sums) {
+  for (int i = 0; i < Sums<kDim>::kRows; ++i) {
+    const bool sink = p.sinks != nullptr && split == 0 && ty + 16 * i < rows.rows;
+    sums.greatest[i] = sink ? p.sinks[kv_head * p.group + (rows.row_begin + ty + 16 * i) % p.group] : -INFINITY;
+    sums.total[i] = sink ? 1.0f : 0.0f;
+  }
+}
 
 // Computes only the rows ty + 16·i with i < used: a decode step fills only a tile's first rows.
 template <int kDim>

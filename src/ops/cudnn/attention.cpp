@@ -204,7 +204,7 @@ Status check_available() {
 bool attention_serves(const AttentionShape& shape, BatchKind kind, int compute_capability) {
   const bool half_width = shape.dtype == ir::DType::kBFloat16 || shape.dtype == ir::DType::kFloat16;
   return kind == BatchKind::kDecode && compute_capability >= 90 && half_width &&
-         (shape.head_dim == 64 || shape.head_dim == 128) && shape.window == 0 && shape.softcap == 0 &&
+         (shape.head_dim == 64 || shape.head_dim == 128) && shape.window == 0 && shape.softcap == 0 && !shape.sinks &&
          check_available().ok();
 }
 

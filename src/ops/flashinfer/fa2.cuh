@@ -49,6 +49,7 @@ struct Fa2Params {
   std::int32_t* kv_chunk_size_ptr;
   bool partition_kv;
   const std::int32_t* kv_lens;
+  const float* sinks;  // [num_qo_heads]; null: none
   std::int32_t num_rows;
 
   // A request beyond the bucket is a defect of the runner: none of its rows is computed.
@@ -78,7 +79,7 @@ Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner&
   p.lse = nullptr;
   p.group_size = fi::uint_fastdiv(static_cast<std::uint32_t>(a.group()));
   p.sm_scale = a.scale;
-  p.logits_soft_cap = 0;
+  p.logits_soft_cap = static_cast<float>(a.shape.softcap);
   p.num_qo_heads = static_cast<std::uint32_t>(a.shape.heads);
   p.q_stride_n = static_cast<std::int32_t>(a.shape.heads) * kHeadDim;
   p.q_stride_h = kHeadDim;
@@ -91,18 +92,62 @@ Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner&
   p.kv_chunk_size_ptr = blocks.chunk_size;
   p.partition_kv = false;
   p.kv_lens = a.metadata.kv_lens;
+  p.sinks = a.sinks;
   p.num_rows = static_cast<std::int32_t>(a.num_rows);
   return p;
 }
 
+// A sink is a key whose value is zero. It joins a row's greatest score m and sum d, both of powers of two, after the
+// row's last key; what was summed before is scaled to the new m. That is exact: with m' = max(m, s),
+//   Σ 2^(s_j - m) v_j · 2^(m - m') / (d · 2^(m - m') + 2^(s - m')) = Σ 2^s_j v_j / (2^s + Σ 2^s_j).
+// Where keys are cut into chunks the first one has the sink, in its log-sum-exp too, and merging needs to know nothing
+// of it.
+template <class Base>
+struct WithSinks : Base {
+  template <class Params>
+  __device__ __host__ WithSinks(const Params& params, std::uint32_t request, std::uint8_t* shared)
+      : Base(params, request, shared) {}
+
+  REGISTER_M_D_UPDATE(params, kv_tile_idx, qo_head_idx, m, d, scale, {
+    scale = 1.0f;
+    if (params.sinks == nullptr || kv_tile_idx != 0) return;
+    const float sink = params.sinks[qo_head_idx] * fi::math::log2e;
+    const float greatest = fmaxf(m, sink);
+    scale = m == -fi::math::inf ? 0.0f : fi::math::ptx_exp2(m - greatest);
+    d = d * scale + fi::math::ptx_exp2(sink - greatest);
+    m = greatest;
+  })
+
+  REGISTER_OUTPUT_TRANSFORM(params, output, batch_idx, qo_idx, qo_head_idx, m, d, scale, {
+    const float inverse = m != -fi::math::inf ? fi::math::ptx_rcp(d) : 0.0f;
+    return output * scale * inverse;
+  })
+};
+
 // Without a window, window_left -1 masks nothing.
-using Fa2Variant = fi::DefaultAttention</*custom_mask=*/false, /*sliding_window=*/true, /*soft_cap=*/false,
-                                        /*alibi=*/false>;
+using Fa2Plain = fi::DefaultAttention</*custom_mask=*/false, /*sliding_window=*/true, /*soft_cap=*/false,
+                                      /*alibi=*/false>;
+
+// With a soft cap: cap · tanh(scale · q·k / cap). FlashInfer's own takes the hardware's tanh, whose relative error of
+// 2^-11 moves a score of 40 by 0.02; this one is off by some 1e-7 of the cap.
+struct Fa2Capped : Fa2Plain {
+  float to_argument;  // of e^x: 2 · scale / cap
+
+  template <class Params>
+  __device__ __host__ Fa2Capped(const Params& params, std::uint32_t request, std::uint8_t* shared)
+      : Fa2Plain(params, request, shared), to_argument(2 * params.sm_scale / params.logits_soft_cap * fi::math::log2e) {
+    sm_scale_log2 = params.logits_soft_cap * fi::math::log2e;
+  }
+
+  REGISTER_LOGITS_TRANSFORM(params, logits, batch_idx, qo_idx, kv_idx, qo_head_idx, kv_head_idx, {
+    return 1.0f - 2.0f * fi::math::ptx_rcp(1.0f + fi::math::ptx_exp2(logits * to_argument));
+  })
+};
 
 // For deterministic forwards, which come here only without a window. A tile goes on to the last key that any of its
 // rows sees; there nothing may change for the other rows. FlashInfer scales their sums by 2^(m · scale - m · scale),
 // which is 1 only where a fused multiply-add rounds nothing: so the scale is 1, and scores are scaled separately.
-struct Fa2ExactVariant : fi::AttentionVariantBase {
+struct Fa2Exact : fi::AttentionVariantBase {
   static constexpr bool use_softmax = true;
 
   uint32_t qo_len, kv_len;
@@ -111,7 +156,7 @@ struct Fa2ExactVariant : fi::AttentionVariantBase {
   float scale;
 
   template <class Params>
-  __device__ __host__ Fa2ExactVariant(const Params& params, std::uint32_t request, std::uint8_t*)
+  __device__ __host__ Fa2Exact(const Params& params, std::uint32_t request, std::uint8_t*)
       : qo_len(params.get_qo_len(request)),
         kv_len(params.get_kv_len(request)),
         window_left(kv_len),
@@ -121,7 +166,7 @@ struct Fa2ExactVariant : fi::AttentionVariantBase {
                             { return logits * scale; })
 };
 
-template <int kTileRows, int kHeadDim, class T, class Variant = Fa2Variant>
+template <int kTileRows, int kHeadDim, class T, class Variant>
 struct Fa2Kernel {
   static constexpr std::uint32_t kWarpsKeys = fi::get_num_warps_kv(kTileRows);
   // 16 · kWarpsKeys · kMmaKeys keys are in shared memory at once: what 99 KiB hold, two blocks of extend where they
@@ -132,7 +177,7 @@ struct Fa2Kernel {
                                                               : 2;
   using Traits = fi::KernelTraits<fi::MaskMode::kCausal, kTileRows, fi::get_num_mma_q(kTileRows), kMmaKeys,
                                   kHeadDim / 16, kHeadDim / 16, fi::get_num_warps_q(kTileRows), kWarpsKeys,
-                                  fi::PosEncodingMode::kNone, T, T, T, float, std::int32_t, Variant>;
+                                  fi::PosEncodingMode::kNone, T, T, T, float, std::int32_t, WithSinks<Variant>>;
   static_assert(!Traits::IsInvalid());
   static constexpr auto kKernel = fi::BatchPrefillWithPagedKVCacheKernel<Traits, Fa2Params<T>>;
   static constexpr std::size_t kBytes = sizeof(typename Traits::SharedStorage);
@@ -189,9 +234,9 @@ Fa2Params<T> make_chunked_params(const CudaAttention& a, const CudaAttentionPlan
   return p;
 }
 
-template <class T, int kHeadDim>
+template <class T, int kHeadDim, class Variant>
 Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const CudaAttentionPlanner& planner) {
-  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
+  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T, Variant>;
   TRY(Kernel::prepare());
   const ChunkedPlan plan = planner.chunked_plan(a.shape);
   const ChunkGrid grid = chunk_grid(a.num_rows, plan.limits);
@@ -206,9 +251,9 @@ Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const C
 }
 
 // The requests of a single row among those of an extend step, which are as decodes are, but their rows lie anywhere.
-template <class T, int kHeadDim>
-Result<std::unique_ptr<BoundOp>> make_fa2_single_rows(const CudaAttention& a, const CudaAttentionPlanner& planner) {
-  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
+template <class T, int kHeadDim, class Variant>
+Result<std::unique_ptr<BoundOp>> make_fa2_single_rows_of(const CudaAttention& a, const CudaAttentionPlanner& planner) {
+  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T, Variant>;
   TRY(Kernel::prepare());
   const ChunkedPlan plan = planner.chunked_plan(a.shape);
   const Fa2Params<T> p = make_chunked_params<T, kHeadDim>(a, planner, plan, /*split=*/true);
@@ -229,18 +274,35 @@ Result<std::unique_ptr<BoundOp>> make_fa2_single_rows(const CudaAttention& a, co
   });
 }
 
+// Calls f.operator()<Variant>() for the layer's variant. Precondition: fa2_serves() its shape.
+template <int kHeadDim, class F>
+Result<std::unique_ptr<BoundOp>> with_cap(const CudaAttention& a, F&& f) {
+  if constexpr (kHeadDim >= kLeastCappedHeadDim) {
+    if (a.shape.softcap > 0) return f.template operator()<Fa2Capped>();
+  }
+  return f.template operator()<Fa2Plain>();
+}
+
 template <class T, int kHeadDim>
 Result<int> find_fa2_decode_residency() {
-  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T>;
+  using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T, Fa2Plain>;
   return blocks_per_multiprocessor(reinterpret_cast<const void*>(Kernel::kKernel), Kernel::Traits::NUM_THREADS,
                                    Kernel::kBytes, "attention (fa2)");
 }
 
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa2(const CudaAttention& a, const CudaAttentionPlanner& planner) {
-  if (a.deterministic) return make_fa2_extend<T, kHeadDim, Fa2ExactVariant>(a, planner);
-  if (a.kind == BatchKind::kDecode) return make_fa2_decode<T, kHeadDim>(a, planner);
-  return make_fa2_extend<T, kHeadDim, Fa2Variant>(a, planner);
+  if (a.deterministic) return make_fa2_extend<T, kHeadDim, Fa2Exact>(a, planner);
+  return with_cap<kHeadDim>(a, [&]<class Variant>() {
+    if (a.kind == BatchKind::kDecode) return make_fa2_decode<T, kHeadDim, Variant>(a, planner);
+    return make_fa2_extend<T, kHeadDim, Variant>(a, planner);
+  });
+}
+
+template <class T, int kHeadDim>
+Result<std::unique_ptr<BoundOp>> make_fa2_single_rows(const CudaAttention& a, const CudaAttentionPlanner& planner) {
+  return with_cap<kHeadDim>(a,
+                            [&]<class Variant>() { return make_fa2_single_rows_of<T, kHeadDim, Variant>(a, planner); });
 }
 
 }  // namespace tessera::flashinfer

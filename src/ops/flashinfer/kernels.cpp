@@ -28,7 +28,7 @@ bool fa3_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] i
 #ifdef TESSERA_WITH_FA3
   // Code for sm_90a runs on 9.0 and on nothing else.
   return compute_capability == 90 && is_half_width(shape) && has_tuned_head_dim(shape) && shape.window == 0 &&
-         shape.softcap == 0;
+         shape.softcap == 0 && !shape.sinks;
 #else
   return false;
 #endif
@@ -38,8 +38,8 @@ bool fa2_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] B
                 [[maybe_unused]] int compute_capability) {
 #ifdef TESSERA_WITH_FLASHINFER
   const bool fits_tile = kind == BatchKind::kExtend || shape.heads / shape.kv_heads <= kFa2DecodeTileRows;
-  return compute_capability >= 80 && is_half_width(shape) && has_tuned_head_dim(shape) && shape.softcap == 0 &&
-         fits_tile;
+  const bool has_cap = shape.softcap == 0 || shape.head_dim >= kLeastCappedHeadDim;
+  return compute_capability >= 80 && is_half_width(shape) && has_tuned_head_dim(shape) && has_cap && fits_tile;
 #else
   return false;
 #endif

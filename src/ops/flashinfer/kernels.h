@@ -19,6 +19,9 @@ namespace flashinfer {
 inline constexpr std::int64_t kFa2TileRows = 64;        // of extend; a row is one query head of one token
 inline constexpr std::int64_t kFa2DecodeTileRows = 16;  // the most query heads that read one KV head
 
+// Soft caps take instantiations of their own, which are made for the head sizes of models that have one (Gemma 2).
+inline constexpr std::int64_t kLeastCappedHeadDim = 128;
+
 // FA3's rows of a tile, which is of one query head.
 constexpr std::int64_t fa3_tile_rows(std::int64_t head_dim) { return head_dim == 64 ? 192 : 128; }
 
