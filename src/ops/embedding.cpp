@@ -1,7 +1,13 @@
 #include "tessera/ops/embedding.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/ops/cpu_math.h"
 #include "tessera/ops/cpu_op.h"
-#include "tessera/ops/gather.h"
+#include "tessera/ops/embedding_args.h"
+#include "tessera/ops/row_loop.h"
 #include "tessera/ops/shape_rule.h"
 
 namespace tessera {
@@ -15,9 +21,13 @@ Result<std::vector<ir::Type>> infer_embedding(const ir::OpSignature& s) {
   TRY(expect_floating(s, 1, "table"));
   TRY(expect_rank(s, 1, "table", 2));
   TRY(constant_cols(s, 1, "table"));
-  TRY(expect_type(s, 2, "rows", ids));
-  TRY(expect_rank(s, 3, "given", 2));
-  TRY(expect_type(s, 3, "given", {table.dtype, {s.operands[3].shape[0], table.shape[1]}}));
+  if (s.node.find_attribute("scale")) TRY(expect_positive(s, "scale"));
+  if (s.operands.size() == 3) return refuse(s, "it takes rows and given, or neither");
+  if (s.operands.size() > 3) {
+    TRY(expect_type(s, 2, "rows", ids));
+    TRY(expect_rank(s, 3, "given", 2));
+    TRY(expect_type(s, 3, "given", {table.dtype, {s.operands[3].shape[0], table.shape[1]}}));
+  }
   return std::vector{ir::Type{table.dtype, {ids.shape[0], table.shape[1]}}};
 }
 
@@ -31,18 +41,38 @@ Result<std::vector<ir::Type>> infer_resolve_ids(const ir::OpSignature& s) {
   return std::vector{ids};
 }
 
+template <class T>
+TESSERA_CPU_CLONES void scale_row(const T* x, T* y, std::int64_t n, float scale) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = from_float<T>(to_float(x[i]) * scale);
+}
+
+template <class T>
+void write_scaled_row(const RowCopy& copy, std::int64_t t, std::int64_t n, float scale) {
+  T* const to = reinterpret_cast<T*>(copy.out) + t * n;
+  const std::int64_t given = copy.given_rows != nullptr ? copy.given_rows[t] : -1;
+  if (given >= 0 && given < copy.num_given) {
+    std::copy_n(reinterpret_cast<const T*>(copy.given) + given * n, n, to);
+  } else if (const std::int64_t id = copy.rows[t]; given < 0 && id >= 0 && id < copy.table_rows) {
+    scale_row(reinterpret_cast<const T*>(copy.table) + id * n, to, n, scale);
+  } else {
+    std::fill_n(to, n, from_float<T>(0.0f));
+  }
+}
+
 Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
-  const TensorView& table = args.operands[1];
-  return make_cpu_row_copy("embedding",
-                           {.table = table.data.raw(),
-                            .rows = args.operands[0].as<std::int32_t>(),
-                            .given = args.operands[3].data.raw(),
-                            .given_rows = args.operands[2].as<std::int32_t>(),
-                            .out = args.results[0].data.raw(),
-                            .table_rows = table.dim(0),
-                            .num_given = args.operands[3].dim(0),
-                            .count = args.operands[0].dim(0),
-                            .row_bytes = table.cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype))});
+  const RowCopy copy = embedding_rows(args);
+  const double scale = args.node.attribute_or("scale", 1.0);
+  if (scale == 1.0) return make_cpu_row_copy("embedding", copy);
+  return dispatch_dtype(args.operands[1].dtype, "embedding", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    const std::int64_t n = args.operands[1].cols();
+    const float factor = to_float(from_float<T>(static_cast<float>(scale)));
+    return make_cpu_op("embedding", [=] {
+      parallel_rows(copy.count, 2 * copy.row_bytes, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t t = begin; t < end; ++t) write_scaled_row<T>(copy, t, n, factor);
+      });
+    });
+  });
 }
 
 Result<std::unique_ptr<BoundOp>> bind_resolve_ids(const BindArgs& args) {
@@ -67,10 +97,13 @@ Result<std::unique_ptr<BoundOp>> bind_resolve_ids(const BindArgs& args) {
 const ir::OpDecl kEmbedding{
     .name = "embedding",
     .summary =
-        "rows[t] >= 0 ? given[rows[t]] : table[ids[t]], zeros for a row outside: i32[T], [V, H], i32[T], [E, H] "
-        "-> [T, H]",
-    .operands = {{"ids"}, {"table"}, {"rows"}, {"given"}},
-    .attributes = {},
+        "rows[t] >= 0 ? given[rows[t]] : table[ids[t]] * scale, zeros for a row outside: i32[T], [V, H], i32[T], "
+        "[E, H] -> [T, H]",
+    .operands = {{.name = "ids"},
+                 {.name = "table"},
+                 {.name = "rows", .optional = true},
+                 {.name = "given", .optional = true}},
+    .attributes = {{"scale", ir::AttributeKind::kDouble}},
     .infer = infer_embedding,
 };
 

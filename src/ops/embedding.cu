@@ -1,8 +1,10 @@
 #include "tessera/ops/embedding.h"
 
 #include "tessera/ops/cuda_launch.cuh"
+#include "tessera/ops/cuda_math.cuh"
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/cuda_rows.cuh"
+#include "tessera/ops/embedding_args.h"
 
 namespace tessera {
 namespace {
@@ -20,18 +22,44 @@ __global__ void resolve_ids(const std::int32_t* ids, const std::int32_t* rows, c
     out[t] = row < last_rows ? last_ids[row] : -2;
 }
 
+// Rows of packs · N values: of the table times `scale`, or given ones as they are.
+template <class T, int N>
+__global__ void scaled_rows(const RowCopy copy, std::int64_t packs, float scale) {
+  const std::int64_t t = row_of_thread();
+  if (t >= copy.count) return;
+  const std::int64_t given = copy.given_rows != nullptr ? copy.given_rows[t] : -1;
+  const std::int64_t row = given >= 0 ? given : copy.rows[t];
+  const bool inside = row >= 0 && row < (given >= 0 ? copy.num_given : copy.table_rows);
+  const T* from = reinterpret_cast<const T*>(given >= 0 ? copy.given : copy.table) + row * packs * N;
+  for (std::int64_t i = item_of_thread(); i < packs; i += item_step()) {
+    Pack<T, N> y;
+    if (inside) y = load_pack<T, N>(from + i * N);
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      if (!inside) y.at[j] = from_float<T>(0.0f);
+      if (given < 0) y.at[j] = from_float<T>(to_float(y.at[j]) * scale);
+    }
+    store_pack(reinterpret_cast<T*>(copy.out) + (t * packs + i) * N, y);
+  }
+}
+
+template <class T, int N>
+std::unique_ptr<BoundOp> make_scaled_rows(const RowCopy& copy, std::int64_t cols, float scale) {
+  const LaunchShape shape = row_shape(copy.count, cols / N);
+  return make_cuda_op("embedding",
+                      [=](cudaStream_t stream) { launch(scaled_rows<T, N>, shape, stream, copy, cols / N, scale); });
+}
+
 Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
-  const TensorView& table = args.operands[1];
-  return make_row_copy("embedding",
-                       {.table = table.data.raw(),
-                        .rows = args.operands[0].as<std::int32_t>(),
-                        .given = args.operands[3].data.raw(),
-                        .given_rows = args.operands[2].as<std::int32_t>(),
-                        .out = args.results[0].data.raw(),
-                        .table_rows = table.dim(0),
-                        .num_given = args.operands[3].dim(0),
-                        .count = args.operands[0].dim(0),
-                        .row_bytes = table.cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype))});
+  const RowCopy copy = embedding_rows(args);
+  const double scale = args.node.attribute_or("scale", 1.0);
+  if (scale == 1.0) return make_row_copy("embedding", copy);
+  return dispatch_dtype(args.operands[1].dtype, "embedding", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    const std::int64_t cols = args.operands[1].cols();
+    const float factor = to_float(from_float<T>(static_cast<float>(scale)));
+    if (cols % kPackSize<T> == 0) return make_scaled_rows<T, kPackSize<T>>(copy, cols, factor);
+    return make_scaled_rows<T, 1>(copy, cols, factor);
+  });
 }
 
 Result<std::unique_ptr<BoundOp>> bind_resolve_ids(const BindArgs& args) {

@@ -6,9 +6,10 @@
 
 namespace tessera {
 
-// embedding(ids i32[T], table X[V, H], rows i32[T], given X[E, H]) → X[T, H]
-//   row t is given[rows[t]] where rows[t] is not negative, table[ids[t]] otherwise; zeros for a row outside its table.
-//   The engine refuses such ids and rows; the kernel only stays within the tables.
+// embedding(ids i32[T], table X[V, H], [rows i32[T], given X[E, H]]) {scale = 1} → X[T, H]
+//   row t is given[rows[t]] where rows[t] is not negative, table[ids[t]] · scale otherwise; zeros for a row outside its
+//   table. The engine refuses such ids and rows; the kernel only stays within the tables. The scale is rounded to X
+//   first, as in Hugging Face's Gemma. Without rows and given nothing is given.
 extern const ir::OpDecl kEmbedding;
 extern const KernelDef kEmbeddingCpu;
 extern const KernelDef kEmbeddingCuda;

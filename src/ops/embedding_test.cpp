@@ -44,6 +44,36 @@ TEST(Embedding, CopiesRowsAndZerosForRowsOutside) {
   }
 }
 
+// Given rows are not scaled; the scale is rounded to the storage type, so 0.3 is another number in each.
+TEST(Embedding, ScalesTheRowsOfIdsAlone) {
+  for (const DType dtype : testing::kFloatingDTypes) {
+    for (const std::int64_t width : {67, 64}) {
+      const HostTensor table = testing::random_tensor(dtype, {11, width}, 1);
+      const HostTensor given = testing::random_tensor(dtype, {5, width}, 2);
+      HostTensor rounded = testing::poisoned_tensor(dtype, {1});
+      rounded.set(0, static_cast<float>(0.3));
+      const std::vector<std::int32_t> ids{0, 10, 3, -1, 11, 4};
+      const std::vector<std::int32_t> rows{-1, -1, 4, -1, -1, 9};
+      std::vector<double> scaled;
+      std::vector<double> alone;
+      for (std::size_t t = 0; t < ids.size(); ++t)
+        for (std::int64_t i = 0; i < width; ++i) {
+          const double of_id = ids[t] >= 0 && ids[t] < 11 ? table.at(ids[t] * width + i) * rounded.at(0) : 0;
+          alone.push_back(of_id);
+          scaled.push_back(rows[t] < 0 ? of_id : rows[t] < 5 ? given.at(rows[t] * width + i) : 0);
+        }
+      const ir::Attributes scale{{"scale", 0.3}};
+      const auto with = testing::run_op(kEmbedding, kEmbeddingCpu,
+                                        {int_tensor({6}, ids), table, int_tensor({6}, rows), given}, scale);
+      testing::expect_close(with.results[0], scaled, testing::tolerance(dtype), "scaled");
+      for (std::int64_t i = 0; i < width; ++i)
+        EXPECT_EQ(with.results[0].at(2 * width + i), given.at(4 * width + i)) << "a given row is as it is";
+      const auto without = testing::run_op(kEmbedding, kEmbeddingCpu, {int_tensor({6}, ids), table}, scale);
+      testing::expect_close(without.results[0], alone, testing::tolerance(dtype), "nothing given");
+    }
+  }
+}
+
 TEST(Embedding, NoTokens) {
   const HostTensor table = testing::random_tensor(DType::kFloat32, {11, 8}, 1);
   const HostTensor given = testing::poisoned_tensor(DType::kFloat32, {3, 8});
