@@ -18,8 +18,10 @@ Result<std::vector<ir::Type>> infer_binary(const ir::OpSignature& s) {
   const ir::Type& b = s.operands[1];
   TRY(expect_floating(s, 0, "a"));
   const bool row = !a.shape.empty() && b.dtype == a.dtype && b.shape == ir::Shape{a.shape.back()};
-  if (a != b && !row)
-    return refuse(s, fmt::format("b is {}; it must be as a, {}, or one row of it", b.to_string(), a.to_string()));
+  const bool one = b.dtype == a.dtype && b.shape == ir::Shape{1};
+  if (a != b && !row && !one)
+    return refuse(
+        s, fmt::format("b is {}; it must be as a, {}, or one row or one element of it", b.to_string(), a.to_string()));
   return std::vector{a};
 }
 
@@ -59,6 +61,14 @@ TESSERA_CPU_CLONES void binary_rows(const T* a, const T* b, T* y, std::int64_t r
   }
 }
 
+// b is one element, used for every element of a.
+template <class T, class F>
+TESSERA_CPU_CLONES void binary_with_one(const T* a, const T* b, T* y, std::int64_t n, F f) {
+  const float one = to_float(*b);
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = from_float<T>(f(to_float(a[i]), one));
+}
+
 template <class From, class To>
 TESSERA_CPU_CLONES void scale_run(const From* x, To* y, std::int64_t n, float factor) {
 #pragma omp simd
@@ -84,6 +94,13 @@ Result<std::unique_ptr<BoundOp>> bind_binary(const BindArgs& args, const char* n
       return make_cpu_op(name, [=] {
         parallel_rows(elements, 3 * sizeof(T), [&](std::int64_t begin, std::int64_t end) {
           binary_rows(a + begin, b + begin, y + begin, 1, end - begin, f);
+        });
+      });
+    }
+    if (n == 1) {
+      return make_cpu_op(name, [=] {
+        parallel_rows(elements, 2 * sizeof(T), [&](std::int64_t begin, std::int64_t end) {
+          binary_with_one(a + begin, b, y + begin, end - begin, f);
         });
       });
     }
@@ -142,7 +159,7 @@ Result<std::unique_ptr<BoundOp>> bind_cast(const BindArgs& args) {
 
 const ir::OpDecl kAdd{
     .name = "add",
-    .summary = "a + b: [*, D], [*, D] or [D] -> [*, D]",
+    .summary = "a + b: [*, D], [*, D], [D] or [1] -> [*, D]",
     .operands = {{"a"}, {"b"}},
     .attributes = {},
     .infer = infer_binary,
@@ -150,7 +167,7 @@ const ir::OpDecl kAdd{
 
 const ir::OpDecl kMul{
     .name = "mul",
-    .summary = "a * b: [*, D], [*, D] or [D] -> [*, D]",
+    .summary = "a * b: [*, D], [*, D], [D] or [1] -> [*, D]",
     .operands = {{"a"}, {"b"}},
     .attributes = {},
     .infer = infer_binary,

@@ -53,6 +53,33 @@ __global__ void binary_with_row(const T* a, const T* b, T* y, std::int64_t rows,
   }
 }
 
+// a, y [n], b [1]; one pack to a thread, the last one may be short.
+template <class T, int N, class F>
+__global__ void binary_with_one(const T* a, const T* b, T* y, std::int64_t n, F f) {
+  const std::int64_t first = flat_item() * N;
+  const float one = to_float(*b);
+  if (first + N <= n) {
+    const Pack<T, N> in = load_pack<T, N>(a + first);
+    Pack<T, N> out;
+#pragma unroll
+    for (int j = 0; j < N; ++j) out.at[j] = from_float<T>(f(to_float(in.at[j]), one));
+    store_pack(y + first, out);
+  } else {
+    for (std::int64_t i = first; i < n; ++i) y[i] = from_float<T>(f(to_float(a[i]), one));
+  }
+}
+
+template <class T, class F>
+std::unique_ptr<BoundOp> make_binary_with_one(const BindArgs& args, const char* name, F f) {
+  const T* a = args.operands[0].as<T>();
+  const T* b = args.operands[1].as<T>();
+  T* y = args.results[0].as<T>();
+  const std::int64_t n = args.operands[0].elements();
+  const LaunchShape shape = flat_shape(ceil_div(n, kPackSize<T>));
+  return make_cuda_op(
+      name, [=](cudaStream_t stream) { launch(binary_with_one<T, kPackSize<T>, F>, shape, stream, a, b, y, n, f); });
+}
+
 template <class T, int N, class F>
 std::unique_ptr<BoundOp> make_binary_with_row(const BindArgs& args, const char* name, F f) {
   const T* a = args.operands[0].as<T>();
@@ -82,6 +109,7 @@ Result<std::unique_ptr<BoundOp>> bind_binary(const BindArgs& args, const char* n
   return dispatch_dtype(args.operands[0].dtype, name, [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     const std::int64_t n = args.operands[1].elements();
     if (n == args.operands[0].elements()) return make_binary<T>(args, name, f);
+    if (n == 1) return make_binary_with_one<T>(args, name, f);
     if (n % kPackSize<T> == 0) return make_binary_with_row<T, kPackSize<T>>(args, name, f);
     return make_binary_with_row<T, 1>(args, name, f);
   });

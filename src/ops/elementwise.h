@@ -6,7 +6,8 @@
 
 namespace tessera {
 
-// add(a X[*, D], b) → X[*, D], mul likewise: a + b, a · b. b has a's type, or is X[D], taken for every row.
+// add(a X[*, D], b) → X[*, D], mul likewise: a + b, a · b. b has a's type, or is X[D], taken for every row, or X[1],
+// taken for every element.
 extern const ir::OpDecl kAdd;
 extern const KernelDef kAddCpu;
 extern const KernelDef kAddCuda;

@@ -22,9 +22,9 @@ void check_binary(const ir::OpDecl& decl, const KernelDef& kernel, double (*f)(d
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const std::vector<std::int64_t>& dims :
          std::vector<std::vector<std::int64_t>>{{1}, {5, 3}, {2, 3, 67}, {40, 1030}, {0, 8}}) {
-      for (const bool row : {false, true}) {
+      for (const std::vector<std::int64_t>& b_dims : {dims, {dims.back()}, {1}}) {
         const HostTensor a = random_tensor(dtype, dims, 1, -4, 4);
-        const HostTensor b = random_tensor(dtype, row ? std::vector{dims.back()} : dims, 2, -4, 4);
+        const HostTensor b = random_tensor(dtype, b_dims, 2, -4, 4);
         const auto out = testing::run_op(decl, kernel, {a, b});
         std::vector<double> expected;
         for (std::int64_t i = 0; i < a.size(); ++i) expected.push_back(f(a.at(i), b.at(i % b.size())));
