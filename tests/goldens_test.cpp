@@ -139,10 +139,10 @@ std::string case_name(const ::testing::TestParamInfo<const char*>& info) {
   return text;
 }
 
-constexpr const char* kDense[] = {"llama",        "llama-bias", "llama-d64",        "llama-d128",
-                                  "llama-linear", "llama-yarn", "llama3-rope-tied", "mistral-swa",
-                                  "olmo2",        "phi3",       "phi3-longrope",    "qwen2",
-                                  "qwen2-swa",    "qwen3",      "qwen3-d128"};
+constexpr const char* kDense[] = {
+    "llama",       "llama-bias", "llama-d64", "llama-d128",    "llama-linear", "llama-yarn", "llama3-rope-tied",
+    "mistral-swa", "olmo2",      "phi3",      "phi3-longrope", "qwen2",        "qwen2-swa",  "qwen3",
+    "qwen3-d128",  "gemma2",     "gemma3",    "gemma3-d256"};
 INSTANTIATE_TEST_SUITE_P(Dense, Goldens, ::testing::ValuesIn(kDense), case_name);
 INSTANTIATE_TEST_SUITE_P(Dense, Bfloat16Goldens, ::testing::ValuesIn(kDense), case_name);
 INSTANTIATE_TEST_SUITE_P(Experts, Goldens, ::testing::Values("qwen3-moe", "mixtral", "glm4-moe"), case_name);

@@ -31,7 +31,7 @@ TEST_P(TensorParallelFour, FourRanksEqualHuggingFaceAndEachOther) { expect_ranks
 // Biases on q, k, v, o; a tied head; norms of heads and of whole rows; joint tensors; experts.
 INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                          ::testing::Values("llama", "llama-bias", "qwen2", "qwen3", "llama3-rope-tied", "olmo2", "phi3",
-                                           "qwen3-moe"),
+                                           "qwen3-moe", "gemma2"),
                          [](const auto& name) {
                            std::string text = name.param;
                            for (char& c : text) c = c == '-' ? '_' : c;

@@ -8,6 +8,7 @@
 
 #include "tessera/model/family.h"
 #include "tessera/model/fields.h"
+#include "tessera/model/layer_ropes.h"
 
 namespace tessera {
 namespace {
@@ -63,17 +64,24 @@ Status refuse_quantised(const Fields& fields) {
   return ok_status();
 }
 
+// Required, unless the family has a default, which is above 0.
+Status read_size(const Fields& fields, const char* key, std::int64_t most, std::int64_t& size) {
+  if (size == 0 || fields.find(key) != nullptr) size = TRY(fields.required_int(key, 1, most));
+  return ok_status();
+}
+
 Status read_sizes(const Fields& fields, ModelConfig& config) {
   using C = ModelConfig;
-  config.vocab_size = TRY(fields.required_int("vocab_size", 1, C::kMaxVocabSize));
-  config.hidden_size = TRY(fields.required_int("hidden_size", 1, C::kMaxHiddenSize));
-  config.intermediate_size = TRY(fields.required_int("intermediate_size", 1, C::kMaxIntermediateSize));
-  config.num_hidden_layers = TRY(fields.required_int("num_hidden_layers", 1, C::kMaxLayers));
-  config.num_attention_heads = TRY(fields.required_int("num_attention_heads", 1, C::kMaxHeads));
-  config.max_position_embeddings = TRY(fields.required_int("max_position_embeddings", 1, C::kMaxPositions));
+  TRY(read_size(fields, "vocab_size", C::kMaxVocabSize, config.vocab_size));
+  TRY(read_size(fields, "hidden_size", C::kMaxHiddenSize, config.hidden_size));
+  TRY(read_size(fields, "intermediate_size", C::kMaxIntermediateSize, config.intermediate_size));
+  TRY(read_size(fields, "num_hidden_layers", C::kMaxLayers, config.num_hidden_layers));
+  TRY(read_size(fields, "num_attention_heads", C::kMaxHeads, config.num_attention_heads));
+  TRY(read_size(fields, "max_position_embeddings", C::kMaxPositions, config.max_position_embeddings));
 
   const std::optional<std::int64_t> kv_heads = TRY(fields.optional_int("num_key_value_heads", 1, C::kMaxHeads));
-  config.num_key_value_heads = kv_heads.value_or(config.num_attention_heads);
+  const bool has_default = config.num_key_value_heads > 0;
+  config.num_key_value_heads = kv_heads.value_or(has_default ? config.num_key_value_heads : config.num_attention_heads);
   if (config.num_attention_heads % config.num_key_value_heads != 0) {
     return fields.wrong("num_key_value_heads",
                         fmt::format("a divisor of num_attention_heads ({})", config.num_attention_heads));
@@ -103,11 +111,14 @@ Status read_sizes(const Fields& fields, ModelConfig& config) {
 
 Status read_layer_form(const Fields& fields, ModelConfig& config) {
   config.rms_norm_eps = TRY(fields.optional_number("rms_norm_eps", 0.0, 0.1)).value_or(config.rms_norm_eps);
-  config.tie_word_embeddings = TRY(fields.optional_bool("tie_word_embeddings")).value_or(false);
+  config.tie_word_embeddings = TRY(fields.optional_bool("tie_word_embeddings")).value_or(config.tie_word_embeddings);
 
-  const std::string act = TRY(fields.optional_string("hidden_act")).value_or("silu");
-  const auto* found = std::ranges::find(kActivations, act, &std::pair<Activation, std::string_view>::second);
-  if (found == std::end(kActivations)) return fields.unsupported("hidden_act", names_of(kActivations));
+  // Gemma's name; some of its files have both, and Hugging Face reads this one.
+  const char* key = fields.find("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
+  const std::optional<std::string> act = TRY(fields.optional_string(key));
+  if (!act) return ok_status();
+  const auto* found = std::ranges::find(kActivations, *act, &std::pair<Activation, std::string_view>::second);
+  if (found == std::end(kActivations)) return fields.unsupported(key, names_of(kActivations));
   config.hidden_act = found->first;
   return ok_status();
 }
@@ -164,11 +175,15 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
   TRY(read_sizes(fields, config));
   TRY(read_layer_form(fields, config));
   TRY(family->read_config(fields, config));
-  config.rope = TRY(read_rope_config(members, file,
-                                     {.max_position_embeddings = config.max_position_embeddings,
-                                      .head_dim = config.head_dim,
-                                      .partial_rotary = family->partial_rotary,
-                                      .default_part = family->defaults.rope.partial_rotary_factor}));
+  const RopeContext rotation{.max_position_embeddings = config.max_position_embeddings,
+                             .head_dim = config.head_dim,
+                             .partial_rotary = family->partial_rotary,
+                             .default_part = family->defaults.rope.partial_rotary_factor};
+  if (config.sliding_rope) {
+    TRY(read_layer_ropes(members, file, rotation, config.rope, *config.sliding_rope));
+  } else {
+    config.rope = TRY(read_rope_config(members, file, rotation));
+  }
   TRY(read_dtype(fields, config));
   TRY(read_tokens(fields, config));
   return config;

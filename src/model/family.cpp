@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tessera/base/nearest.h"
+#include "tessera/model/families/gemma.h"
 #include "tessera/model/families/glm4_moe.h"
 #include "tessera/model/families/llama.h"
 #include "tessera/model/families/mixtral.h"
@@ -46,7 +47,9 @@ const FamilyRegistry& built_in_families() {
   static const FamilyRegistry registry = [] {
     FamilyRegistry families;
     for (ModelFamily (*make)() : {llama_family, mistral_family, qwen2_family, qwen3_family, olmo2_family, phi3_family,
-                                  qwen3_moe_family, mixtral_family, glm4_moe_family})
+                                  qwen3_moe_family, mixtral_family, glm4_moe_family,
+
+                                  gemma2_family, gemma3_family, gemma3_nested_family})
       (void)families.add(make());
     return families;
   }();

@@ -50,6 +50,23 @@ Status set_sliding_windows(const Fields& fields, std::optional<std::int64_t> win
   return ok_status();
 }
 
+Status set_periodic_windows(const Fields& fields, std::optional<std::int64_t> window, const char* period_key,
+                            std::int64_t absent_period, ModelConfig& config) {
+  const std::optional<std::int64_t> period = TRY(fields.optional_int(period_key, 1, ModelConfig::kMaxLayers));
+  TRY(set_sliding_windows(fields, window, /*first=*/0, config));
+  const bool declared = fields.find("layer_types") != nullptr;
+  if (!window || (declared && !period)) return ok_status();
+  for (std::size_t layer = 0; layer < config.sliding_windows.size(); ++layer) {
+    const bool slides = (static_cast<std::int64_t>(layer) + 1) % period.value_or(absent_period) != 0;
+    if (declared && slides != (config.sliding_windows[layer] > 0))
+      return fields.wrong("layer_types", fmt::format("the layers that {} {} means: \"full_attention\" for the last of "
+                                                     "every {}, \"sliding_attention\" for the others",
+                                                     period_key, *period, *period));
+    config.sliding_windows[layer] = slides ? *window : 0;
+  }
+  return ok_status();
+}
+
 Status set_full_attention(const Fields& fields, ModelConfig& config) {
   TRY(read_sliding_window(fields, std::nullopt));  // checked, although nothing uses it
   if (any(TRY(read_layer_types(fields, config)))) {

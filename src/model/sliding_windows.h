@@ -18,6 +18,11 @@ Result<std::optional<std::int64_t>> read_sliding_window(const Fields& fields, st
 Status set_sliding_windows(const Fields& fields, std::optional<std::int64_t> window, std::int64_t first,
                            ModelConfig& config);
 
+// The same, but without such a list the last of every `period` layers sees all, and the others have the window. A list
+// that disagrees with `period`, where the file gives one under `period_key`, is refused.
+Status set_periodic_windows(const Fields& fields, std::optional<std::int64_t> window, const char* period_key,
+                            std::int64_t absent_period, ModelConfig& config);
+
 // For architectures without windows: refuses a `layer_types` that has any.
 Status set_full_attention(const Fields& fields, ModelConfig& config);
 

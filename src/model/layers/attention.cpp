@@ -7,12 +7,16 @@
 namespace tessera {
 
 ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs) {
+  return rope_table(b, config, inputs, config.rope, config.head_dim, "rope.inv_freq");
+}
+
+ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, const RopeConfig& rope,
+                       std::int64_t head_dim, const std::string& name) {
   const std::int64_t asked = b.options().context_length;
   const std::int64_t context_length = asked > 0 ? asked : config.max_position_embeddings;
-  const ir::ValueId inv_freq =
-      b.constant("rope.inv_freq", compute_inv_freq(config.rope, config.head_dim, context_length));
+  const ir::ValueId inv_freq = b.constant(name, compute_inv_freq(rope, head_dim, context_length));
   return b.graph.op("rotary_table", {inputs.positions, inv_freq},
-                    {{"scale", static_cast<double>(attention_scaling(config.rope))}});
+                    {{"scale", static_cast<double>(attention_scaling(rope))}});
 }
 
 std::vector<LinearBlock> qkv_blocks(const ModelConfig& config, const std::string& prefix) {
@@ -33,12 +37,15 @@ std::vector<LinearBlock> fused_qkv_blocks(const ModelConfig& config, const std::
   return blocks;
 }
 
-ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& cache, ir::ValueId q) {
+ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& cache, ir::ValueId q,
+                   std::optional<ir::ValueId> sinks) {
   const ir::ValueId out = b.graph.op("empty_like", {q});
-  b.graph.op("attention", {q, cache.keys, cache.values, out},
-             {{"group", cache.group},
-              {"scale", 1.0 / std::sqrt(static_cast<double>(config.head_dim))},
-              {"window", cache.window}});
+  std::vector<ir::ValueId> operands{q, cache.keys, cache.values, out};
+  if (sinks) operands.push_back(*sinks);
+  const double scale = config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  ir::Attributes attributes{{"group", cache.group}, {"scale", scale}, {"window", cache.window}};
+  if (config.attention_softcap > 0) attributes.emplace_back("softcap", config.attention_softcap);
+  b.graph.op("attention", operands, attributes);
   return out;
 }
 
@@ -53,7 +60,12 @@ ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int6
     operands.push_back(b.norm_weight(prefix + "q_norm.weight", in.config.head_dim));
     operands.push_back(b.norm_weight(prefix + "k_norm.weight", in.config.head_dim));
   }
-  return attend(b, in.config, cache, b.graph.op("qkv_rope_store", operands, attributes));
+  const ir::ValueId q = b.graph.op("qkv_rope_store", operands, attributes);
+  if (!in.config.attention_sinks) return attend(b, in.config, cache, q);
+  const std::int64_t heads = local_heads(in.config, b.options()).heads;
+  return attend(b, in.config, cache, q,
+                b.vector(prefix + "sinks", in.config.num_attention_heads, ir::DType::kFloat32,
+                         {.dim = 0, .begin = b.options().tp_rank * heads, .size = heads}));
 }
 
 ir::ValueId output_projection(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const std::string& prefix) {

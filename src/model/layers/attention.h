@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,11 @@
 
 namespace tessera {
 
-// cos and sin of the tokens' positions, f32[T, rotated dimensions of a head]; one table serves all layers.
+// cos and sin of the tokens' positions, f32[T, rotated dimensions of a head]; one table serves all layers …
 ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs);
+// … or those that rotate by `rope` and have heads of `head_dim`. `name`: of the table's frequencies in the graph.
+ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, const RopeConfig& rope,
+                       std::int64_t head_dim, const std::string& name);
 
 // The rows of a joint projection: q, k and v one below the other, from a tensor each ("<prefix>q_proj" …) …
 std::vector<LinearBlock> qkv_blocks(const ModelConfig& config, const std::string& prefix);
@@ -27,11 +31,14 @@ struct AttentionInputs {
   ir::ValueId rope;  // rope_table()
 };
 
-// softmax(q kᵀ / √head_dim) v over the layer's cache: q [T, heads · head_dim] → the same shape.
-ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& cache, ir::ValueId q);
+// softmax(scale · q kᵀ) v over the layer's cache: q [T, heads · head_dim] → the same shape. The scale is the config's,
+// else 1/√head_dim, and so is the scores' soft cap. `sinks`: f32[heads], see ops/attention.h.
+ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& cache, ir::ValueId q,
+                   std::optional<ir::ValueId> sinks = std::nullopt);
 
 // out = attention(rope(qkv)): qkv [T, (heads + 2 · kv_heads) · head_dim] → [T, heads · head_dim]. Keys and values go to
 // the layer's cache. With QkNorm::kHead each head of q and k is normalised first, by "<prefix>q_norm" and "k_norm".
+// With attention_sinks "<prefix>sinks" has a sink for each head.
 ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId qkv,
                            const std::string& prefix);
 

@@ -5,7 +5,9 @@ namespace tessera {
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs) {
   const ir::ValueId ids = b.graph.op("resolve_ids", {inputs.ids, inputs.rows, inputs.last_ids});
   const ir::ValueId table = b.matrix(b.tensor("embed_tokens.weight"), config.vocab_size, config.hidden_size);
-  return b.graph.op("embedding", {ids, table, inputs.embedding_rows, inputs.embeddings});
+  ir::Attributes attributes;
+  if (config.embedding_scale != 1) attributes.emplace_back("scale", config.embedding_scale);
+  return b.graph.op("embedding", {ids, table, inputs.embedding_rows, inputs.embeddings}, attributes);
 }
 
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {
@@ -18,8 +20,8 @@ ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs&
   ir::ValueId y = b.linear(name, wanted, {{.tensor = tensor, .rows = config.vocab_size}}, false,
                            sliced ? Parallel::kColumn : Parallel::kNone);
   if (sliced) y = b.graph.op("all_gather", {y}, {{"ranks", std::int64_t{ranks}}});
-  if (b.options().dtype == ir::DType::kFloat32) return y;
-  return b.graph.op("cast", {y}, {{"dtype", std::string("f32")}});
+  if (b.options().dtype != ir::DType::kFloat32) y = b.graph.op("cast", {y}, {{"dtype", std::string("f32")}});
+  return config.logit_softcap > 0 ? b.graph.op("softcap", {y}, {{"cap", config.logit_softcap}}) : y;
 }
 
 }  // namespace tessera

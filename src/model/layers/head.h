@@ -7,10 +7,10 @@
 
 namespace tessera {
 
-// [T, hidden]: the embeddings of the tokens' ids, or those that are given.
+// [T, hidden]: the embeddings of the tokens' ids, times the config's scale, or those that are given.
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs);
 
-// The wanted rows' logits, f32[R, vocab].
+// The wanted rows' logits, f32[R, vocab], with the config's soft cap.
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs);
 
 }  // namespace tessera

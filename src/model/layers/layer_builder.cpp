@@ -40,6 +40,13 @@ ir::ValueId LayerBuilder::norm_weight(const std::string& tensor, std::int64_t si
   return add_weight(std::move(spec));
 }
 
+ir::ValueId LayerBuilder::vector(const std::string& tensor, std::int64_t size, ir::DType dtype,
+                                 const TensorSlice& slice) {
+  return add_weight({.name = tensor,
+                     .type = {dtype, {ir::Dim(slice.size < 0 ? size : slice.size)}},
+                     .parts = {{.tensor = tensor, .shape = {size}, .slice = slice}}});
+}
+
 ir::ValueId LayerBuilder::matrix(const std::string& tensor, std::int64_t rows, std::int64_t cols) {
   return add_weight({.name = tensor,
                      .type = {options_.weight_type(), {ir::Dim(rows), ir::Dim(cols)}},

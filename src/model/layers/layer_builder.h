@@ -48,6 +48,8 @@ class LayerBuilder {
   ir::ValueId norm_weight(const std::string& tensor, std::int64_t size);
   // A norm's vector made of several parts of one tensor: parts[i] is its i-th piece.
   ir::ValueId norm_weight(const std::string& tensor, std::int64_t size, const std::vector<TensorSlice>& parts);
+  // A vector of `size` elements, or this rank's slice of it, as values of `dtype`.
+  ir::ValueId vector(const std::string& tensor, std::int64_t size, ir::DType dtype, const TensorSlice& slice = {});
   // A matrix [rows, cols], the same on every rank.
   ir::ValueId matrix(const std::string& tensor, std::int64_t rows, std::int64_t cols);
   // Values that the config determines, float32.

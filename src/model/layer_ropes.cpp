@@ -1,0 +1,50 @@
+#include "tessera/model/layer_ropes.h"
+
+#include <fmt/format.h>
+
+#include "tessera/model/fields.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kFull = "full_attention";
+constexpr const char* kSliding = "sliding_attention";
+
+// Where config.json has no θ, the architecture's.
+Json with_theta(Json members, double theta) {
+  if (members.find("rope_theta") == nullptr) members.set("rope_theta", theta);
+  return members;
+}
+
+Result<RopeConfig> read_kind(const Json& parameters, const char* kind, const std::string& file,
+                             const RopeContext& context, double theta) {
+  const Json* of_kind = parameters.find(kind);
+  if (of_kind == nullptr || !of_kind->is_object())
+    return Fields(parameters, file, "rope_parameters.")
+        .wrong(kind, fmt::format("an object, as layers of {} have one", kind == kFull ? kSliding : kFull));
+  Json members = Json::object();
+  members.set("rope_parameters", *of_kind);
+  return read_rope_config(with_theta(std::move(members), theta), fmt::format("{}, layers of {}", file, kind), context);
+}
+
+}  // namespace
+
+Status read_layer_ropes(const Json& config, const std::string& file, const RopeContext& context, RopeConfig& full,
+                        RopeConfig& sliding) {
+  const Fields fields(config, file);
+  const Json* parameters = fields.find("rope_parameters");
+  const bool nested = parameters != nullptr && parameters->is_object() &&
+                      (parameters->find(kFull) != nullptr || parameters->find(kSliding) != nullptr);
+  if (nested) {
+    full = TRY(read_kind(*parameters, kFull, file, context, full.theta));
+    sliding = TRY(read_kind(*parameters, kSliding, file, context, sliding.theta));
+    return ok_status();
+  }
+  full = TRY(read_rope_config(with_theta(config, full.theta), file, context));
+  // The same range as rope_theta's.
+  const std::optional<double> local = TRY(fields.optional_number("rope_local_base_freq", 1.001, 1e15));
+  sliding.theta = local.value_or(sliding.theta);
+  return ok_status();
+}
+
+}  // namespace tessera
