@@ -34,6 +34,7 @@
 #include "tessera/device/device.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/attention_planner.h"
+#include "tessera/ops/batch_lengths.h"
 #include "tessera/ops/device_page_tables.h"
 #include "tessera/ops/forward_batch.h"
 #include "tessera/ops/op.h"
@@ -77,14 +78,12 @@ class AttentionPlan final : public OpPlan {
  private:
   AttentionPlan(const PlanArgs& args, DevicePageTables page_tables, StepBuffer& step);
   Status check_sizes(const ForwardBatch& batch) const;
-  void write_lengths(const ForwardBatch& batch);
 
   PlanLimits limits_;
   std::int64_t group_;
   std::string_view kernel_;  // the kernel's name where there is no planner
   std::vector<AttentionShape> shapes_;
-  StepBuffer* step_;
-  std::size_t lengths_offset_;  // in the step buffer, i32: num_requests, query_starts [max_requests + 1], kv_lens
+  BatchLengths lengths_;
   DevicePageTables page_tables_;
   std::unique_ptr<AttentionPlanner> planner_;
 };

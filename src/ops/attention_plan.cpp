@@ -4,17 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "tessera/device/alignment.h"
 #include "tessera/ops/attention.h"
 
 namespace tessera {
-namespace {
-
-constexpr auto kIntBytes = static_cast<std::int64_t>(sizeof(std::int32_t));
-
-std::int64_t lengths_bytes(const PlanLimits& limits) { return (2 * limits.max_requests + 2) * kIntBytes; }
-
-}  // namespace
 
 std::vector<AttentionShape> attention_shapes(const PlanArgs& args) {
   std::vector<AttentionShape> shapes;
@@ -42,12 +34,11 @@ AttentionPlan::AttentionPlan(const PlanArgs& args, DevicePageTables page_tables,
       group_(args.group),
       kernel_(args.kernel),
       shapes_(attention_shapes(args)),
-      step_(&step),
-      lengths_offset_(step.reserve(static_cast<std::size_t>(lengths_bytes(args.limits)))),
+      lengths_(args.limits, step),
       page_tables_(std::move(page_tables)) {}
 
 std::int64_t AttentionPlan::bytes_needed(const PlanArgs& args) {
-  return align_up(lengths_bytes(args.limits)) + DevicePageTables::bytes_needed(args.limits);
+  return BatchLengths::bytes_needed(args.limits) + DevicePageTables::bytes_needed(args.limits);
 }
 
 Result<std::unique_ptr<AttentionPlan>> AttentionPlan::create(Device& device, const PlanArgs& args, StepBuffer& step,
@@ -65,7 +56,7 @@ Result<std::unique_ptr<AttentionPlan>> AttentionPlan::create(Device& device, con
 }
 
 std::int64_t AttentionPlan::bytes() const {
-  return align_up(lengths_bytes(limits_)) + page_tables_.bytes() + (planner_ == nullptr ? 0 : planner_->bytes());
+  return BatchLengths::bytes_needed(limits_) + page_tables_.bytes() + (planner_ == nullptr ? 0 : planner_->bytes());
 }
 
 std::vector<std::string_view> AttentionPlan::kernels(BatchKind kind) const {
@@ -76,10 +67,10 @@ std::vector<std::string_view> AttentionPlan::kernels(BatchKind kind) const {
 }
 
 AttentionMetadata AttentionPlan::metadata() const {
-  const auto* lengths = reinterpret_cast<const std::int32_t*>(step_->device_address(lengths_offset_).raw());
-  return {.num_requests = lengths,
-          .query_starts = lengths + 1,
-          .kv_lens = lengths + 2 + limits_.max_requests,
+  const RequestLengths lengths = lengths_.lengths();
+  return {.num_requests = lengths.num_requests,
+          .query_starts = lengths.query_starts,
+          .kv_lens = lengths.kv_lens,
           .page_table = page_tables_.data(),
           .max_requests = limits_.max_requests,
           .max_pages_per_request = limits_.max_pages_per_request};
@@ -98,26 +89,11 @@ Status AttentionPlan::check_sizes(const ForwardBatch& batch) const {
   return ok_status();
 }
 
-void AttentionPlan::write_lengths(const ForwardBatch& batch) {
-  auto* const num_requests = reinterpret_cast<std::int32_t*>(step_->host(lengths_offset_));
-  std::int32_t* const query_starts = num_requests + 1;
-  std::int32_t* const kv_lens = query_starts + limits_.max_requests + 1;
-  std::int32_t query_start = 0;
-  for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
-    query_starts[b] = query_start;
-    query_start += batch.query_lens[b];
-    kv_lens[b] = batch.kv_lens[b];
-  }
-  query_starts[batch.query_lens.size()] = query_start;
-  *num_requests = static_cast<std::int32_t>(batch.num_requests());
-  step_->written(lengths_offset_, static_cast<std::size_t>(lengths_bytes(limits_)));
-}
-
 Status AttentionPlan::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) {
   TRY(check_sizes(batch).with_context("attention's plan"));
   const CacheGroupBatch& pages = batch.groups[static_cast<std::size_t>(group_)];
   TRY(page_tables_.update(pages.page_tables, batch.kv_lens, stream).with_context("attention's plan"));
-  write_lengths(batch);
+  lengths_.write(batch);
   return planner_ == nullptr ? ok_status() : planner_->plan(batch, kind, padded_requests);
 }
 

@@ -3,9 +3,11 @@
 #include "tessera/ops/activation.h"
 #include "tessera/ops/add_gated.h"
 #include "tessera/ops/attention.h"
+#include "tessera/ops/causal_conv.h"
 #include "tessera/ops/collective.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/embedding.h"
+#include "tessera/ops/gated_delta_net.h"
 #include "tessera/ops/gather.h"
 #include "tessera/ops/kv_store.h"
 #include "tessera/ops/linear.h"
@@ -13,6 +15,7 @@
 #include "tessera/ops/moe_experts.h"
 #include "tessera/ops/moe_route.h"
 #include "tessera/ops/norm.h"
+#include "tessera/ops/output_gate.h"
 #include "tessera/ops/qkv_rope_store.h"
 #include "tessera/ops/rotary.h"
 #include "tessera/ops/sample.h"
@@ -24,22 +27,24 @@ namespace tessera {
 
 const ir::OpTable& built_in_ops() {
   static const ir::OpTable table({
-      &kAdd,     &kAddGated,   &kAddRmsNorm, &kAllGather,   &kAllReduce,   &kArgmax,   &kAttention, &kCast,
-      &kCopy,    &kEmbedding,  &kEmpty,      &kEmptyLike,   &kGatherRows,  &kGelu,     &kGeluMul,   &kHeadNorm,
-      &kKvStore, &kLinear,     &kLogitEdits, &kLogSoftmax,  &kMoeExperts,  &kMoeRoute, &kMul,       &kQkvRopeStore,
-      &kReshape, &kResolveIds, &kRmsNorm,    &kRotary,      &kRotaryTable, &kSample,   &kScale,     &kSilu,
-      &kSiluMul, &kSoftcap,    &kSplit,      &kTopLogprobs,
+      &kAdd,        &kAddGated, &kAddRmsNorm,   &kAllGather, &kAllReduce,  &kArgmax,        &kAttention,  &kCast,
+      &kCausalConv, &kCopy,     &kEmbedding,    &kEmpty,     &kEmptyLike,  &kGatedDeltaNet, &kGatedNorm,  &kGatherRows,
+      &kGelu,       &kGeluMul,  &kHeadNorm,     &kKvStore,   &kLinear,     &kLogSoftmax,    &kLogitEdits, &kMoeExperts,
+      &kMoeRoute,   &kMul,      &kQkvRopeStore, &kReshape,   &kResolveIds, &kRmsNorm,       &kRotary,     &kRotaryTable,
+      &kSample,     &kScale,    &kSigmoidGate,  &kSilu,      &kSiluMul,    &kSoftcap,       &kSplit,      &kTopLogprobs,
   });
   return table;
 }
 
 const KernelTable& cpu_kernels() {
   static const KernelTable table({
-      kAddCpu,          kAddGatedCpu,   kAddRmsNormCpu, kAllGatherCpu,  kAllReduceCpu,   kArgmaxCpu,   kAttentionCpu,
-      kCastCpu,         kCopyCpu,       kEmbeddingCpu,  kGatherRowsCpu, kGeluCpu,        kGeluMulCpu,  kHeadNormCpu,
-      kKvStoreCpu,      kLinearCpu,     kLogitEditsCpu, kLogSoftmaxCpu, kMoeExpertsCpu,  kMoeRouteCpu, kMulCpu,
-      kQkvRopeStoreCpu, kResolveIdsCpu, kRmsNormCpu,    kRotaryCpu,     kRotaryTableCpu, kSampleCpu,   kScaleCpu,
-      kSiluCpu,         kSiluMulCpu,    kSoftcapCpu,    kSplitCpu,      kTopLogprobsCpu,
+      kAddCpu,          kAddGatedCpu,    kAddRmsNormCpu, kAllGatherCpu,  kAllReduceCpu,   kArgmaxCpu,
+      kAttentionCpu,    kCastCpu,        kCausalConvCpu, kCopyCpu,       kEmbeddingCpu,   kGatedDeltaNetCpu,
+      kGatedNormCpu,    kGatherRowsCpu,  kGeluCpu,       kGeluMulCpu,    kHeadNormCpu,    kKvStoreCpu,
+      kLinearCpu,       kLogSoftmaxCpu,  kLogitEditsCpu, kMoeExpertsCpu, kMoeRouteCpu,    kMulCpu,
+      kQkvRopeStoreCpu, kResolveIdsCpu,  kRmsNormCpu,    kRotaryCpu,     kRotaryTableCpu, kSampleCpu,
+      kScaleCpu,        kSigmoidGateCpu, kSiluCpu,       kSiluMulCpu,    kSoftcapCpu,     kSplitCpu,
+      kTopLogprobsCpu,
   });
   return table;
 }
