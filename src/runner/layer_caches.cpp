@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tessera/ops/attention.h"
+#include "tessera/ops/gated_delta_net.h"
 
 namespace tessera {
 namespace {
@@ -24,17 +25,18 @@ LayerCaches layer_caches(const ir::Graph& body, std::int64_t num_layers) {
       return std::find(group.layers.begin(), group.layers.end(), layer) != group.layers.end();
     });
     std::ptrdiff_t users = 0;
-    std::ptrdiff_t attentions = 0;
+    std::ptrdiff_t mixers = 0;
     if (found != groups.end()) {
       const auto index = static_cast<std::size_t>(found - groups.begin());
+      const std::string_view mixer =
+          found->kind == ir::CacheGroup::Kind::kState ? kGatedDeltaNet.name : kAttention.name;
       for (const ir::Node& node : body.nodes) {
         if (!takes_states_of(body, node, index)) continue;
         ++users;
-        attentions += node.op == kAttention.name ? 1 : 0;
+        mixers += node.op == mixer ? 1 : 0;
       }
-      const bool keeps_rows =
-          found->kind == ir::CacheGroup::Kind::kPaged || found->kind == ir::CacheGroup::Kind::kWindow;
-      caches.standard_gqa = caches.standard_gqa && keeps_rows && attentions == std::ssize(found->layers);
+      const bool known = found->kind != ir::CacheGroup::Kind::kLatent;
+      caches.standard_gqa = caches.standard_gqa && known && mixers == std::ssize(found->layers);
     } else {
       caches.standard_gqa = false;
     }

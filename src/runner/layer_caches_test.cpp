@@ -59,9 +59,18 @@ TEST(LayerCaches, AGroupWhoseStateNoOperatorTakesIsNotDeclared) {
 
 TEST(LayerCaches, ALayerWithAnotherOperatorThanAttentionIsDeclaredAndNotGqa) {
   const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0] group \"memory\" state layers [1]",
-                                                "state %s.1: f32[P1, 8] gated_delta_net(%q, mut %s.1) {group = 1}"),
+                                                "state %s.1: f32[P1, 8] other_net(%q, mut %s.1) {group = 1}"),
                                           2);
   EXPECT_THAT(messages(caches), ElementsAre(kNoGqa));
+}
+
+// Beside the delta net another operator keeps a state of the layer, its convolution.
+TEST(LayerCaches, AGatedDeltaNetIsHeldByGraphs) {
+  const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0] group \"memory\" state layers [1]", R"(
+    state %c.1: f32[P1, 8] causal_conv(%q, mut %c.1) {group = 1}
+    state %s.1: f32[P1, 8] gated_delta_net(%q, mut %s.1) {group = 1})"),
+                                          2);
+  EXPECT_THAT(messages(caches), IsEmpty());
 }
 
 TEST(LayerCaches, TwoLayersThatShareOneAttentionAreNotGqa) {
