@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tessera/base/progress.h"
+#include "tessera/ops/embedding.h"
 #include "tessera/runner/find_nan.h"
 #include "tessera/runner/make_executable.h"
 #include "tessera/runner/verify_batch.h"
@@ -322,8 +323,10 @@ class Verifier {
 
   // The last id of the vocabulary pads; its embedding row is NaN meanwhile.
   Status poison_padding_id() {
-    const ir::Value* table = r_.graphs.body.find_value("model.embed_tokens.weight");
-    if (table == nullptr) return internal_error("the model has no model.embed_tokens.weight");
+    const std::vector<ir::Node>& nodes = r_.graphs.body.nodes;
+    const auto embedding = std::ranges::find(nodes, kEmbedding.name, &ir::Node::op);
+    if (embedding == nodes.end()) return internal_error("the model embeds no ids");
+    const ir::Value* table = &r_.graphs.body.value(embedding->operands[1]);
     const std::int64_t rows = *table->type.shape[0].constant();
     row_bytes_ = static_cast<std::size_t>(*table->type.shape[1].constant()) * ir::dtype_size(table->type.dtype);
     poisoned_id_ = TokenId(static_cast<std::int32_t>(rows - 1));
