@@ -62,6 +62,9 @@ Distance distance(const Golden& golden, const std::vector<Completion>& got) {
   return worst;
 }
 
+// A state that every row changes carries the rounding of all rows before.
+bool is_recurrent(std::string_view name) { return name.starts_with("qwen3.5") || name.starts_with("qwen3-next"); }
+
 class Goldens : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -117,7 +120,7 @@ TEST_P(Bfloat16Goldens, Logits) {
     ASSERT_TRUE(engine.ok()) << engine.status().to_string();
     const Distance d = distance(golden, score(**engine, golden.prompts, true));
     std::printf("%s bfloat16 way %d: relative difference %.2e\n", GetParam(), static_cast<int>(way), d.relative);
-    EXPECT_LE(d.relative, 2e-2);
+    EXPECT_LE(d.relative, is_recurrent(GetParam()) ? 4e-2 : 2e-2);
   }
 }
 
@@ -161,6 +164,11 @@ TEST(KvCacheType, MayDifferFromTheActivations) {
     EXPECT_GE(d.absolute, 1e-5) << "the cache was float32";
   }
 }
+
+// Gated delta nets beside attention.
+constexpr const char* kRecurrent[] = {"qwen3.5-text", "qwen3.5"};
+INSTANTIATE_TEST_SUITE_P(Recurrent, Goldens, ::testing::ValuesIn(kRecurrent), case_name);
+INSTANTIATE_TEST_SUITE_P(Recurrent, Bfloat16Goldens, ::testing::ValuesIn(kRecurrent), case_name);
 
 // A trained model; greedy_ids includes the prompt.
 TEST(Stories260k, GreedyTextEqualsTheReference) {

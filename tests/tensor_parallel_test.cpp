@@ -22,7 +22,12 @@ void expect_ranks_equal_reference(const char* name, int ranks) {
   }
 }
 
-class TensorParallel : public ::testing::TestWithParam<const char*> {};
+class TensorParallel : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
+  }
+};
 class TensorParallelFour : public TensorParallel {};
 
 TEST_P(TensorParallel, TwoRanksEqualHuggingFaceAndEachOther) { expect_ranks_equal_reference(GetParam(), 2); }
@@ -31,10 +36,10 @@ TEST_P(TensorParallelFour, FourRanksEqualHuggingFaceAndEachOther) { expect_ranks
 // Biases on q, k, v, o; a tied head; norms of heads and of whole rows; joint tensors; experts.
 INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                          ::testing::Values("llama", "llama-bias", "qwen2", "qwen3", "llama3-rope-tied", "olmo2", "phi3",
-                                           "qwen3-moe", "gemma2"),
+                                           "qwen3-moe", "gemma2", "qwen3.5-text", "qwen3.5"),
                          [](const auto& name) {
                            std::string text = name.param;
-                           for (char& c : text) c = c == '-' ? '_' : c;
+                           for (char& c : text) c = c == '-' || c == '.' ? '_' : c;
                            return text;
                          });
 

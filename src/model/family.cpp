@@ -13,6 +13,7 @@
 #include "tessera/model/families/olmo2.h"
 #include "tessera/model/families/phi3.h"
 #include "tessera/model/families/qwen3_moe.h"
+#include "tessera/model/families/qwen3_next.h"
 
 namespace tessera {
 
@@ -47,9 +48,8 @@ const FamilyRegistry& built_in_families() {
   static const FamilyRegistry registry = [] {
     FamilyRegistry families;
     for (ModelFamily (*make)() : {llama_family, mistral_family, qwen2_family, qwen3_family, olmo2_family, phi3_family,
-                                  qwen3_moe_family, mixtral_family, glm4_moe_family,
-
-                                  gemma2_family, gemma3_family, gemma3_nested_family})
+                                  qwen3_moe_family, mixtral_family, glm4_moe_family, gemma2_family, gemma3_family,
+                                  gemma3_nested_family, qwen3_5_text_family, qwen3_5_family})
       (void)families.add(make());
     return families;
   }();

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "tessera/model/fields.h"
@@ -26,7 +27,7 @@ Status refuse_other_rotations(const Fields& fields, const RopeContext& context) 
   const std::optional<double> partial = TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0));
   if (!context.partial_rotary && partial.value_or(1.0) != 1.0)
     return fields.unsupported("partial_rotary_factor", "1 (the whole head rotates)");
-  for (const char* key : {"mrope_section", "llama_4_scaling_beta", "full_attention", "sliding_attention"}) {
+  for (const char* key : {"llama_4_scaling_beta", "full_attention", "sliding_attention"}) {
     if (fields.find(key) != nullptr) return fields.unsupported(key, "no such field");
   }
   return ok_status();
@@ -43,6 +44,16 @@ Result<RopeType> read_type(const Fields& fields) {
   return fields.unsupported(key, "default, linear, llama3, yarn, longrope");
 }
 
+// "mrope_section" assigns pairs of dimensions to three streams of positions: time, height and width. A token of text
+// has the same position in all three, so that its rotation is the plain one.
+Status check_sections(const Fields& fields, std::int64_t pairs) {
+  if (fields.find("mrope_section") == nullptr) return ok_status();
+  const std::vector<double> sections =
+      TRY(fields.required_numbers("mrope_section", 3, 0.0, static_cast<double>(pairs)));
+  if (std::accumulate(sections.begin(), sections.end(), 0.0) == static_cast<double>(pairs)) return ok_status();
+  return fields.wrong("mrope_section", fmt::format("three numbers that add up to the {} rotated pairs", pairs));
+}
+
 // The part of each head that is rotated; a value inside the variant's members overrides the one at the top level.
 Status read_partial_rotary(const Fields& top, const Fields& scaling, const RopeContext& context, RopeConfig& rope) {
   TRY(refuse_other_rotations(top, context));
@@ -51,10 +62,11 @@ Status read_partial_rotary(const Fields& top, const Fields& scaling, const RopeC
   rope.partial_rotary_factor =
       TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0)).value_or(context.default_part);
   const std::int64_t rotated = rotary_dim(rope, context.head_dim);
-  if (rotated >= 2 && rotated % 2 == 0) return ok_status();
-  return fields.wrong(
-      "partial_rotary_factor",
-      fmt::format("a part that makes an even number of the head's {} dimensions, 2 or more", context.head_dim));
+  if (rotated < 2 || rotated % 2 != 0)
+    return fields.wrong(
+        "partial_rotary_factor",
+        fmt::format("a part that makes an even number of the head's {} dimensions, 2 or more", context.head_dim));
+  return check_sections(scaling.find("mrope_section") != nullptr ? scaling : top, rotated / 2);
 }
 
 Status read_llama3(const Fields& fields, RopeConfig& rope) {

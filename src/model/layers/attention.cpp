@@ -68,6 +68,38 @@ ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int6
                          {.dim = 0, .begin = b.options().tp_rank * heads, .size = heads}));
 }
 
+ir::ValueId gated_rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId x,
+                                 const std::string& prefix) {
+  const ModelConfig& config = in.config;
+  const LocalHeads local = local_heads(config, b.options());
+  std::vector<LinearBlock> qkv;
+  std::vector<LinearBlock> gates;
+  for (std::int64_t head = 0; head < local.heads; ++head) {
+    const std::int64_t first = (b.options().tp_rank * local.heads + head) * 2 * config.head_dim;
+    LinearBlock block{.tensor = prefix + "q_proj",
+                      .rows = config.head_dim,
+                      .first_row = first,
+                      .tensor_rows = 2 * config.query_size()};
+    qkv.push_back(block);
+    block.first_row += config.head_dim;
+    gates.push_back(std::move(block));
+  }
+  const std::vector<LinearBlock> all = qkv_blocks(config, prefix);
+  for (const std::size_t i : {1, 2}) {
+    const Result<TensorSlice> rows = rank_rows(all[i], b.options().tp_rank, b.options().tp_size);
+    if (!rows.ok()) {
+      b.graph.fail(rows.status());
+      return x;
+    }
+    qkv.push_back({.tensor = all[i].tensor, .rows = rows->size, .first_row = rows->begin, .tensor_rows = all[i].rows});
+  }
+  // The blocks are this rank's already.
+  const ir::ValueId gate = b.linear(prefix + "gate_proj", x, gates, config.qkv_bias, Parallel::kNone);
+  const ir::ValueId out =
+      rope_attention(b, in, layer, b.linear(prefix + "qkv_proj", x, qkv, config.qkv_bias, Parallel::kNone), prefix);
+  return b.graph.op("sigmoid_gate", {out, gate});
+}
+
 ir::ValueId output_projection(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const std::string& prefix) {
   return b.linear(prefix + "o_proj", x, {{.tensor = prefix + "o_proj", .rows = config.hidden_size}}, config.o_bias,
                   Parallel::kRow);

@@ -42,6 +42,11 @@ ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& ca
 ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId qkv,
                            const std::string& prefix);
 
+// The same for layers whose "q_proj" holds, for each head, the rows of its queries and then those of a gate, from x
+// [T, hidden]: attention(rope(qkv(x))) · sigmoid(gate(x)).
+ir::ValueId gated_rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId x,
+                                 const std::string& prefix);
+
 // The projection after it, "<prefix>o_proj": [T, heads · head_dim] → [T, hidden].
 ir::ValueId output_projection(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const std::string& prefix);
 

@@ -7,7 +7,16 @@
 namespace tessera {
 namespace {
 
-std::string group_name(std::int64_t window) { return window == 0 ? "full" : fmt::format("window.{}", window); }
+// The group that the layer belongs to, without its layers.
+ir::CacheGroup group_of(const ModelConfig& config, std::int64_t layer) {
+  using Kind = ir::CacheGroup::Kind;
+  const auto index = static_cast<std::size_t>(layer);
+  if (config.delta_net && config.delta_net->layers[index])
+    return {.name = "state", .kind = Kind::kState, .window = 0, .layers = {}};
+  const std::int64_t window = config.sliding_windows[index];
+  if (window == 0) return {.name = "full", .kind = Kind::kPaged, .window = 0, .layers = {}};
+  return {.name = fmt::format("window.{}", window), .kind = Kind::kWindow, .window = window, .layers = {}};
+}
 
 }  // namespace
 
@@ -19,36 +28,31 @@ LocalHeads local_heads(const ModelConfig& config, const ModelOptions& options) {
 std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config) {
   std::vector<ir::CacheGroup> groups;
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const std::int64_t window = config.sliding_windows[static_cast<std::size_t>(layer)];
-    auto group =
-        std::find_if(groups.begin(), groups.end(), [&](const ir::CacheGroup& g) { return g.window == window; });
-    if (group == groups.end()) {
-      groups.push_back({.name = group_name(window),
-                        .kind = window == 0 ? ir::CacheGroup::Kind::kPaged : ir::CacheGroup::Kind::kWindow,
-                        .window = window,
-                        .layers = {}});
-      group = groups.end() - 1;
-    }
+    ir::CacheGroup own = group_of(config, layer);
+    auto group = std::ranges::find(groups, own.name, &ir::CacheGroup::name);
+    if (group == groups.end()) group = groups.insert(groups.end(), std::move(own));
     group->layers.push_back(layer);
   }
   return groups;
 }
 
+std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer) {
+  const std::vector<ir::CacheGroup> groups = cache_groups(config);
+  const auto group = std::ranges::find(groups, group_of(config, layer).name, &ir::CacheGroup::name);
+  // A group past the last symbol was refused when the inputs were declared.
+  return std::min(static_cast<std::size_t>(group - groups.begin()), ir::kMaxCacheGroups - 1);
+}
+
 KvCache declare_kv_cache(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer) {
   const std::int64_t kv_heads = local_heads(config, b.options()).kv_heads;
-  const std::vector<ir::CacheGroup> groups = cache_groups(config);
-  const std::int64_t window = config.sliding_windows[static_cast<std::size_t>(layer)];
-  const auto group =
-      std::find_if(groups.begin(), groups.end(), [&](const ir::CacheGroup& g) { return g.window == window; });
-  // A group past the last symbol was refused when the inputs were declared.
-  const auto index = std::min(static_cast<std::size_t>(group - groups.begin()), ir::kMaxCacheGroups - 1);
+  const std::size_t index = cache_group_of_layer(config, layer);
   const ir::Type type{b.options().kv_cache_type(),
                       {ir::page_symbol(index), b.options().page_size, kv_heads, config.head_dim}};
   return {.keys = b.graph.state(fmt::format("k_cache.{}", layer), type),
           .values = b.graph.state(fmt::format("v_cache.{}", layer), type),
           .slots = inputs.slots[index],
           .group = static_cast<std::int64_t>(index),
-          .window = window};
+          .window = config.sliding_windows[static_cast<std::size_t>(layer)]};
 }
 
 }  // namespace tessera

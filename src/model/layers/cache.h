@@ -18,9 +18,11 @@ struct LocalHeads {
 };
 LocalHeads local_heads(const ModelConfig& config, const ModelOptions& options);
 
-// Layers with one window share a group; groups in the order of their first layer. At most ir::kMaxCacheGroups can be
-// declared (declare_token_inputs).
+// Layers with one window share a group, and so do those with a state; groups in the order of their first layer. At most
+// ir::kMaxCacheGroups can be declared (declare_token_inputs).
 std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config);
+// The index of the layer's group, below ir::kMaxCacheGroups.
+std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer);
 
 // One layer's keys and values, and how its group addresses them.
 struct KvCache {

@@ -1,0 +1,131 @@
+// Catches: a delta net read with other sizes or in other layers than config.json says; fields that contradict each
+// other and are taken all the same; weights that ranks would share out wrongly.
+#include <cmath>
+
+#include "tessera/model/config.h"
+#include "tessera/model/family.h"
+#include "tessera/model/model.h"
+#include "tessera/model/test_support.h"
+#include "tessera/model/unread_tensors.h"
+#include "tessera/ops/built_in_ops.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using test::expect_error;
+using testing::ElementsAre;
+
+Result<ModelConfig> small(const char* changes = "{}") {
+  Json json = *Json::parse(R"({"architectures": ["Qwen3_5ForCausalLM"], "vocab_size": 512, "hidden_size": 64,
+      "intermediate_size": 160, "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "head_dim": 32, "max_position_embeddings": 2048, "partial_rotary_factor": 0.25, "linear_num_key_heads": 2,
+      "linear_num_value_heads": 6, "linear_key_head_dim": 16, "linear_value_head_dim": 8})",
+                           "base");
+  const Result<Json> extra = Json::parse(changes, "changes");
+  EXPECT_TRUE(extra.ok()) << changes;
+  for (const auto& [key, value] : extra->as_object()) json.set(key, value);
+  return ModelConfig::from_json(json, "m/config.json", built_in_families());
+}
+
+Result<ModelGraphs> graphs_of(const ModelConfig& config, int rank = 0, int ranks = 1) {
+  return build_model(config, {.tp_rank = rank, .tp_size = ranks}, built_in_ops(), built_in_families());
+}
+
+TEST(DeltaNetConfigs, ReadSizesAndLayers) {
+  const ModelConfig config = *small();
+  EXPECT_THAT(config.delta_net->layers, ElementsAre(true, true, true, false, true));
+  EXPECT_EQ(config.delta_net->key_heads, 2);
+  EXPECT_EQ(config.delta_net->value_heads, 6);
+  EXPECT_EQ(config.delta_net->key_head_dim, 16);
+  EXPECT_EQ(config.delta_net->value_head_dim, 8);
+  EXPECT_EQ(config.delta_net->conv_size, 4);
+  EXPECT_TRUE(config.unit_offset_norms);
+  EXPECT_TRUE(config.attention_gate);
+  EXPECT_EQ(config.rope.partial_rotary_factor, 0.25);
+  EXPECT_THAT(small(R"({"full_attention_interval": 2})")->delta_net->layers,
+              ElementsAre(true, false, true, false, true));
+  EXPECT_THAT(small(R"({"layer_types": ["full_attention", "linear_attention", "linear_attention", "linear_attention",
+      "full_attention"]})")
+                  ->delta_net->layers,
+              ElementsAre(false, true, true, true, false));
+  EXPECT_TRUE(small(R"({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25,
+      "mrope_section": [2, 1, 1], "mrope_interleaved": true}})")
+                  .ok());
+}
+
+TEST(DeltaNetConfigs, RefuseWhatContradictsItself) {
+  const auto refused = [](const char* changes, StatusCode code, const std::vector<std::string>& parts) {
+    SCOPED_TRACE(changes);
+    expect_error(small(changes), code, parts);
+  };
+  refused(R"({"layer_types": ["full_attention"]})", StatusCode::kInvalidArgument, {"layer_types", "(5)"});
+  refused(R"({"layer_types": ["full_attention", "linear_attention", "linear_attention", "sliding_attention",
+      "full_attention"]})",
+          StatusCode::kUnimplemented, {"layer_types", "linear_attention"});
+  refused(R"({"full_attention_interval": 4, "layer_types": ["full_attention", "linear_attention", "linear_attention",
+      "full_attention", "linear_attention"]})",
+          StatusCode::kInvalidArgument, {"layer_types", "every 4th layer", "full_attention_interval"});
+  refused(R"({"linear_num_value_heads": 5})", StatusCode::kInvalidArgument, {"linear_num_value_heads", "(2)"});
+  refused(R"({"linear_num_key_heads": 0})", StatusCode::kInvalidArgument, {"linear_num_key_heads"});
+  refused(R"({"linear_value_head_dim": 4096})", StatusCode::kInvalidArgument, {"linear_value_head_dim"});
+  refused(R"({"linear_conv_kernel_dim": 1})", StatusCode::kUnimplemented, {"linear_conv_kernel_dim", "2 to 8"});
+  refused(R"({"linear_conv_kernel_dim": 9})", StatusCode::kInvalidArgument, {"linear_conv_kernel_dim"});
+  refused(R"({"attn_output_gate": false})", StatusCode::kUnimplemented, {"attn_output_gate"});
+  refused(R"({"hidden_act": "gelu"})", StatusCode::kUnimplemented, {"hidden_act", "silu"});
+  refused(R"({"partial_rotary_factor": null})", StatusCode::kInvalidArgument, {"partial_rotary_factor", "missing"});
+  refused(R"({"rope_parameters": {"rope_type": "default", "mrope_section": [2, 2, 1]}})", StatusCode::kInvalidArgument,
+          {"mrope_section", "4 rotated pairs"});
+}
+
+// Layers share two groups; the state group's states are one slot for each sequence.
+TEST(DeltaNetConfigs, LayersShareAStateGroup) {
+  const Result<ModelGraphs> graphs = graphs_of(*small());
+  ASSERT_TRUE(graphs.ok()) << graphs.status().message();
+  const std::vector<ir::CacheGroup>& groups = graphs->body.cache_groups;
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].kind, ir::CacheGroup::Kind::kState);
+  EXPECT_THAT(groups[0].layers, ElementsAre(0, 1, 2, 4));
+  EXPECT_EQ(groups[1].kind, ir::CacheGroup::Kind::kPaged);
+  EXPECT_THAT(groups[1].layers, ElementsAre(3));
+}
+
+TEST(DeltaNetConfigs, RanksHoldWholeHeads) {
+  const ModelConfig config = *small();
+  for (const int rank : {0, 1}) {
+    const Result<ModelGraphs> graphs = graphs_of(config, rank, 2);
+    ASSERT_TRUE(graphs.ok()) << graphs.status().message();
+    EXPECT_EQ(parameter_count(graphs->weights), parameter_count(graphs_of(config)->weights));
+  }
+  expect_error(graphs_of(config, 0, 4), StatusCode::kInvalidArgument, {"linear_num_key_heads is 2", "4 ranks"});
+}
+
+// As their tensors add up to: embeddings and head, 48 delta nets, 16 attentions, 64 MLPs.
+TEST(DeltaNetConfigs, APublishedModelHasItsSize) {
+  const fs::path file = test::shared_dir() / "data/configs/aiconfigurator/Qwen--Qwen3.5-27B_config.json";
+  TESSERA_SKIP_WITHOUT(file);
+  const Result<ModelConfig> config = ModelConfig::read(file.string(), built_in_families());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->tensor_prefix, "model.language_model.");
+  const Result<ModelGraphs> graphs = graphs_of(*config);
+  ASSERT_TRUE(graphs.ok()) << graphs.status().message();
+  EXPECT_EQ(parameter_count(graphs->weights), 26'895'998'464);
+}
+
+TEST(UnreadTensors, AreNamedByTheirOwnBeginning) {
+  const fs::path folder = test::shared_dir() / "goldens/qwen3.5";
+  TESSERA_SKIP_WITHOUT(folder);
+  const Result<ModelConfig> config = ModelConfig::read(folder.string(), built_in_families());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder.string());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  std::vector<WeightSpec> specs = graphs_of(*config)->weights;
+  const std::string unread = unread_tensors(*checkpoint, specs);
+  EXPECT_TRUE(unread.starts_with("model.visual.* (")) << unread;
+  EXPECT_TRUE(unread.ends_with(", mtp.* (15)")) << unread;
+  specs.pop_back();  // the head
+  EXPECT_TRUE(unread_tensors(*checkpoint, specs).starts_with("lm_head.* (1), ")) << unread_tensors(*checkpoint, specs);
+}
+
+}  // namespace
+}  // namespace tessera

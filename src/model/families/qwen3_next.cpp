@@ -1,0 +1,137 @@
+#include "tessera/model/families/qwen3_next.h"
+
+#include <fmt/format.h>
+
+#include "tessera/model/layers/attention.h"
+#include "tessera/model/layers/delta_net.h"
+#include "tessera/model/layers/head.h"
+#include "tessera/model/layers/mlp.h"
+#include "tessera/model/layers/norm.h"
+#include "tessera/ops/causal_conv.h"
+
+namespace tessera {
+namespace {
+
+using ir::ValueId;
+
+// Each layer:
+//   h += mix(norm(h));  h += mlp(norm(h))
+// where mix is a gated delta net, or o(attention(rope(norm(q)), rope(norm(k)), v) · sigmoid(gate)).
+ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+  const TokenInputs tokens = declare_token_inputs(b, config);
+  ResidualStream h(b, embed(b, config, tokens), config);
+  const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const std::string p = b.begin_layer(layer);
+    const ValueId x = h.norm(p + "input_layernorm.weight");
+    if (config.delta_net->layers[static_cast<std::size_t>(layer)]) {
+      const std::string net = p + "linear_attn.";
+      h.add(delta_net(b, config, layer, x, delta_net_blocks(b, config, net), net));
+    } else {
+      const std::string attn = p + "self_attn.";
+      h.add(output_projection(b, config, gated_rope_attention(b, shared, layer, x, attn), attn));
+    }
+    const std::string mlp = p + "mlp.";
+    h.add(gated_mlp(b, config, h.norm(p + "post_attention_layernorm.weight"), gate_up_blocks(config, mlp), mlp));
+  }
+  b.end_layers();
+  return h.norm(b.tensor("norm.weight"));
+}
+
+// Which layers are delta nets: "layer_types", or all but every n-th, n = "full_attention_interval".
+Status read_layers(const Fields& fields, const ModelConfig& config, DeltaNetConfig& net) {
+  const std::optional<std::int64_t> interval =
+      TRY(fields.optional_int("full_attention_interval", 1, ModelConfig::kMaxLayers));
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
+    net.layers.push_back((layer + 1) % interval.value_or(4) != 0);
+  const Json* types = fields.find("layer_types");
+  if (types == nullptr) return ok_status();
+
+  const std::string accepted = fmt::format(
+      "a list of num_hidden_layers ({}) times \"linear_attention\" or \"full_attention\"", config.num_hidden_layers);
+  if (!types->is_array() || types->as_array().size() != net.layers.size()) return fields.wrong("layer_types", accepted);
+  for (std::size_t layer = 0; layer < net.layers.size(); ++layer) {
+    const Json& type = types->as_array()[layer];
+    if (!type.is_string()) return fields.wrong("layer_types", accepted);
+    const bool is_net = type.as_string() == "linear_attention";
+    if (!is_net && type.as_string() != "full_attention") return fields.unsupported("layer_types", accepted);
+    if (interval && is_net != net.layers[layer])
+      return fields.wrong("layer_types",
+                          fmt::format("\"full_attention\" in every {}th layer, as full_attention_interval "
+                                      "says, and \"linear_attention\" in the others",
+                                      *interval));
+    net.layers[layer] = is_net;
+  }
+  return ok_status();
+}
+
+Status read_delta_net(const Fields& fields, ModelConfig& config) {
+  using C = ModelConfig;
+  DeltaNetConfig net = *config.delta_net;
+  const auto read = [&](const char* key, std::int64_t most, std::int64_t& size) -> Status {
+    size = TRY(fields.optional_int(key, 1, most)).value_or(size);
+    return ok_status();
+  };
+  TRY(read("linear_num_key_heads", C::kMaxHeads, net.key_heads));
+  TRY(read("linear_num_value_heads", C::kMaxHeads, net.value_heads));
+  TRY(read("linear_key_head_dim", C::kMaxHeadDim, net.key_head_dim));
+  TRY(read("linear_value_head_dim", C::kMaxHeadDim, net.value_head_dim));
+  TRY(read("linear_conv_kernel_dim", kMaxConvTaps, net.conv_size));
+  if (net.conv_size < 2) return fields.unsupported("linear_conv_kernel_dim", fmt::format("2 to {}", kMaxConvTaps));
+  if (net.value_heads % net.key_heads != 0)
+    return fields.wrong("linear_num_value_heads",
+                        fmt::format("a multiple of linear_num_key_heads ({})", net.key_heads));
+  if (net.value_heads * net.value_head_dim > C::kMaxQuerySize || net.key_heads * net.key_head_dim > C::kMaxQuerySize)
+    return fields.wrong("linear_num_value_heads",
+                        fmt::format("a number whose product with the head's size is at most {}", C::kMaxQuerySize));
+  TRY(read_layers(fields, config, net));
+  config.delta_net = std::move(net);
+  return ok_status();
+}
+
+// Hugging Face's default is not the whole head, which the field's absence means elsewhere.
+Status require_partial_rotary(const Fields& fields) {
+  const Json* rope = fields.find("rope_parameters");
+  const bool inside = rope != nullptr && rope->is_object() && rope->find("partial_rotary_factor") != nullptr;
+  if (inside || fields.find("partial_rotary_factor") != nullptr) return ok_status();
+  return fields.wrong("partial_rotary_factor", "a number, here or in rope_parameters");
+}
+
+Status read_config(const Fields& fields, ModelConfig& config) {
+  config.qkv_bias = config.o_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);
+  if (!TRY(fields.optional_bool("attn_output_gate")).value_or(true))
+    return fields.unsupported("attn_output_gate", "true");
+  TRY(require_partial_rotary(fields));
+  if (config.hidden_act != Activation::kSilu) return fields.unsupported("hidden_act", "silu");
+  config.sliding_windows.assign(static_cast<std::size_t>(config.num_hidden_layers), 0);
+  return read_delta_net(fields, config);
+}
+
+// Hugging Face's defaults (configuration_qwen3_next.py, configuration_qwen3_5.py).
+ModelConfig defaults() {
+  return {.head_dim = 256,
+          .unit_offset_norms = true,
+          .qk_norm = QkNorm::kHead,
+          .attention_gate = true,
+          .delta_net = DeltaNetConfig{
+              .key_heads = 16, .value_heads = 32, .key_head_dim = 128, .value_head_dim = 128, .conv_size = 4}};
+}
+
+}  // namespace
+
+ModelFamily qwen3_5_text_family() {
+  return {.architecture = "Qwen3_5ForCausalLM",
+          .defaults = defaults(),
+          .partial_rotary = true,
+          .read_config = read_config,
+          .build_body = build_body};
+}
+
+ModelFamily qwen3_5_family() {
+  ModelFamily family = qwen3_5_text_family();
+  family.architecture = "Qwen3_5ForConditionalGeneration";
+  family.defaults.tensor_prefix = "model.language_model.";
+  return family;
+}
+
+}  // namespace tessera

@@ -1,0 +1,11 @@
+// Qwen3-Next and Qwen3.5: gated delta nets, and gated attention in every fourth layer.
+#pragma once
+
+#include "tessera/model/family.h"
+
+namespace tessera {
+
+ModelFamily qwen3_5_text_family();  // "Qwen3_5ForCausalLM"
+ModelFamily qwen3_5_family();       // "Qwen3_5ForConditionalGeneration": its text model
+
+}  // namespace tessera
