@@ -57,8 +57,8 @@ struct AttentionMetadata {
   std::int64_t max_pages_per_request = 0;
 };
 
-// Attention's plan for one cache group: lengths and page tables on the host and on the device, and the device's own
-// planner where it has one.
+// The plan of `attention` and `latent_attention` for one cache group: lengths and page tables on the host and on the
+// device, and the device's own planner where it has one.
 class AttentionPlan final : public OpPlan {
  public:
   // `planner` may be null. kInvalidArgument for limits below one.
@@ -81,8 +81,8 @@ class AttentionPlan final : public OpPlan {
 
   PlanLimits limits_;
   std::int64_t group_;
-  std::string_view kernel_;  // the kernel's name where there is no planner
-  std::vector<AttentionShape> shapes_;
+  std::string_view kernel_;             // the kernel's name where there is no planner
+  std::vector<AttentionShape> shapes_;  // of the planner's kernels; empty where there is no planner
   BatchLengths lengths_;
   DevicePageTables page_tables_;
   std::unique_ptr<AttentionPlanner> planner_;

@@ -1,13 +1,12 @@
 // Attention on the CPU: a forward is cut into tiles, by request, KV head and query rows, and each thread takes the next
 // tile that is left.
-#include <fmt/format.h>
+#include "tessera/ops/attention_cpu.h"
 
 #include <algorithm>
 #include <atomic>
 
 #include "tessera/device/cpu/parallel.h"
 #include "tessera/ops/attention.h"
-#include "tessera/ops/attention_tile.h"
 #include "tessera/ops/cpu_op.h"
 
 namespace tessera {
@@ -21,6 +20,15 @@ std::int64_t count_requests(const AttentionProblem& p) {
   return num_requests;
 }
 
+// Rows of a tile in this forward: fewer than would fit where whole tiles would leave threads without one. Keys are
+// converted once for each tile, which costs more than it gives with fewer rows than kLeastTileRows.
+std::int64_t choose_tile_rows(const AttentionProblem& p, std::int64_t num_requests) {
+  constexpr std::int64_t kLeastTileRows = 12;
+  constexpr std::int64_t kRegisterRows = 6;  // cpu_gemm.cpp's tiles of registers
+  const std::int64_t rows = p.metadata.query_starts[num_requests] * p.heads;
+  return std::clamp(round_up((rows + p.workers - 1) / p.workers, kRegisterRows), kLeastTileRows, kTileRows);
+}
+
 // Where each request's work items start; the last entry is their number.
 std::int64_t* count_items(const AttentionProblem& p, std::int64_t num_requests) {
   auto* starts = reinterpret_cast<std::int64_t*>(p.workspace);
@@ -28,7 +36,7 @@ std::int64_t* count_items(const AttentionProblem& p, std::int64_t num_requests) 
   for (std::int64_t b = 0; b < num_requests; ++b) {
     starts[b] = count;
     const std::int64_t rows = (p.metadata.query_starts[b + 1] - p.metadata.query_starts[b]) * p.group();
-    count += (rows + kTileRows - 1) / kTileRows * p.kv_heads;
+    count += (rows + p.tile_rows - 1) / p.tile_rows * p.kv_heads;
   }
   starts[num_requests] = count;
   return starts;
@@ -39,10 +47,10 @@ AttentionTile make_tile(const AttentionProblem& p, std::int64_t request, std::in
   const std::int64_t query_len = p.metadata.query_starts[request + 1] - query_start;
   const std::int64_t rows = query_len * p.group();
   // The last rows see the most keys: they go first, so that no thread is left alone with them.
-  const std::int64_t tile = (rows + kTileRows - 1) / kTileRows - 1 - item / p.kv_heads;
+  const std::int64_t tile = (rows + p.tile_rows - 1) / p.tile_rows - 1 - item / p.kv_heads;
   return {.head = item % p.kv_heads,
-          .row_begin = tile * kTileRows,
-          .row_end = std::min(rows, (tile + 1) * kTileRows),
+          .row_begin = tile * p.tile_rows,
+          .row_end = std::min(rows, (tile + 1) * p.tile_rows),
           .query_start = query_start,
           .offset = p.metadata.kv_lens[request] - query_len,
           .pages = p.metadata.page_table + request * p.metadata.max_pages_per_request};
@@ -52,8 +60,9 @@ std::int64_t index_bytes(std::int64_t max_requests) {
   return round_up((max_requests + 1) * static_cast<std::int64_t>(sizeof(std::int64_t)), kDeviceAlignment);
 }
 
-void run(const AttentionProblem& p, AttendTile attend) {
+void run(AttentionProblem p, AttendTile attend) {
   const std::int64_t num_requests = count_requests(p);
+  p.tile_rows = choose_tile_rows(p, num_requests);
   const std::int64_t* starts = count_items(p, num_requests);
   std::byte* scratch = p.workspace + index_bytes(p.metadata.max_requests);
   std::atomic<std::int64_t> next{0};
@@ -70,35 +79,27 @@ void run(const AttentionProblem& p, AttendTile attend) {
 std::int64_t workers(const Device& device) { return std::max(1, device.properties().threads); }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  AttentionProblem sizes{};
-  sizes.head_dim = args.operands[1].dim(3);
-  return static_cast<std::size_t>(index_bytes(args.context.limits.max_requests) +
-                                  workers(args.device) * AttentionScratch::bytes(sizes.padded_dim()));
+  return attention_workspace_bytes(args, args.operands[1].dim(3));
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const TensorView& q = args.operands[0];
   const TensorView& cache = args.operands[1];
-  const AttentionPlan* plan = TRY(find_attention_plan(args));
-  const AttentionProblem p{.q = q.data.raw(),
-                           .k_cache = cache.data.raw(),
-                           .v_cache = args.operands[2].data.raw(),
-                           .out = args.operands[3].data.raw(),
-                           .sinks = args.operands.size() > 4 ? args.operands[4].as<float>() : nullptr,
-                           .num_rows = q.dim(0),
-                           .heads = q.dim(1) / cache.dim(3),
-                           .kv_heads = cache.dim(2),
-                           .head_dim = cache.dim(3),
-                           .page_size = cache.dim(1),
-                           .window = args.node.attribute_or("window", std::int64_t{0}),
-                           .scale = static_cast<float>(args.node.attribute_or("scale", 1.0)),
-                           .softcap = static_cast<float>(args.node.attribute_or("softcap", 0.0)),
-                           .metadata = plan->metadata(),
-                           .workspace = args.workspace.raw(),
-                           .workers = workers(args.device),
-                           .deterministic = args.context.limits.deterministic};
-  const AttendTile attend = TRY(find_attend_tile(q.dtype, cache.dtype));
-  return make_cpu_op("attention", [p, attend] { run(p, attend); });
+  AttentionProblem p{};
+  p.q = q.data.raw();
+  p.k_cache = cache.data.raw();
+  p.v_cache = args.operands[2].data.raw();
+  p.out = args.operands[3].data.raw();
+  p.sinks = args.operands.size() > 4 ? args.operands[4].as<float>() : nullptr;
+  p.num_rows = q.dim(0);
+  p.heads = q.dim(1) / cache.dim(3);
+  p.kv_heads = cache.dim(2);
+  p.head_dim = p.value_dim = cache.dim(3);
+  p.page_size = cache.dim(1);
+  p.window = args.node.attribute_or("window", std::int64_t{0});
+  p.scale = static_cast<float>(args.node.attribute_or("scale", 1.0));
+  p.softcap = static_cast<float>(args.node.attribute_or("softcap", 0.0));
+  return bind_attention_tiles(args, p, cache.dtype, "attention");
 }
 
 Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args, StepBuffer& step) {
@@ -107,11 +108,32 @@ Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args, 
 
 Result<std::int64_t> plan_bytes(Device& /*device*/, const PlanArgs& args) { return AttentionPlan::bytes_needed(args); }
 
-constexpr OpPlanner kPlanner{.make = make_plan, .bytes_needed = plan_bytes};
-
 }  // namespace
 
-const KernelDef kAttentionCpu{
-    .op = "attention", .name = "cpu", .bind = bind, .workspace_bytes = workspace_bytes, .planner = &kPlanner};
+std::size_t attention_workspace_bytes(const BindArgs& args, std::int64_t head_dim) {
+  AttentionProblem sizes{};
+  sizes.head_dim = head_dim;
+  return static_cast<std::size_t>(index_bytes(args.context.limits.max_requests) +
+                                  workers(args.device) * AttentionScratch::bytes(sizes.padded_dim()));
+}
+
+Result<std::unique_ptr<BoundOp>> bind_attention_tiles(const BindArgs& args, AttentionProblem problem,
+                                                      ir::DType cache_dtype, const char* name) {
+  const AttentionPlan* plan = TRY(find_attention_plan(args));
+  problem.metadata = plan->metadata();
+  problem.workspace = args.workspace.raw();
+  problem.workers = workers(args.device);
+  problem.deterministic = args.context.limits.deterministic;
+  const AttendTile attend = TRY(find_attend_tile(args.operands[0].dtype, cache_dtype));
+  return make_cpu_op(name, [problem, attend] { run(problem, attend); });
+}
+
+const OpPlanner kCpuAttentionPlanner{.make = make_plan, .bytes_needed = plan_bytes};
+
+const KernelDef kAttentionCpu{.op = "attention",
+                              .name = "cpu",
+                              .bind = bind,
+                              .workspace_bytes = workspace_bytes,
+                              .planner = &kCpuAttentionPlanner};
 
 }  // namespace tessera

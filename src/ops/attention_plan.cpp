@@ -33,7 +33,6 @@ AttentionPlan::AttentionPlan(const PlanArgs& args, DevicePageTables page_tables,
     : limits_(args.limits),
       group_(args.group),
       kernel_(args.kernel),
-      shapes_(attention_shapes(args)),
       lengths_(args.limits, step),
       page_tables_(std::move(page_tables)) {}
 
@@ -51,6 +50,7 @@ Result<std::unique_ptr<AttentionPlan>> AttentionPlan::create(Device& device, con
                     limits.max_requests, limits.max_pages_per_request, limits.page_size, args.num_pages));
   DevicePageTables page_tables = TRY(DevicePageTables::create(device, limits, args.num_pages));
   std::unique_ptr<AttentionPlan> plan(new AttentionPlan(args, std::move(page_tables), step));
+  if (planner != nullptr) plan->shapes_ = attention_shapes(args);
   plan->planner_ = std::move(planner);
   return plan;
 }

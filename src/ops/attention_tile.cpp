@@ -30,17 +30,17 @@ TESSERA_INLINE Range visible(const AttentionProblem& p, std::int64_t position) {
   return {begin, position + 1};
 }
 
-template <class X>
-TESSERA_INLINE std::int64_t row_element(const AttentionProblem& p, const AttentionTile& tile, std::int64_t row) {
+// The row's place among all tokens' query heads.
+TESSERA_INLINE std::int64_t head_row(const AttentionProblem& p, const AttentionTile& tile, std::int64_t row) {
   const std::int64_t token = tile.query_start + row / p.group();
-  return (token * p.heads + tile.head * p.group() + row % p.group()) * p.head_dim;
+  return token * p.heads + tile.head * p.group() + row % p.group();
 }
 
 template <class X>
 TESSERA_INLINE void load_queries(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
   const std::int64_t padded = p.padded_dim();
   for (std::int64_t r = 0; r < tile.rows(); ++r) {
-    const X* from = reinterpret_cast<const X*>(p.q) + row_element<X>(p, tile, tile.row_begin + r);
+    const X* from = reinterpret_cast<const X*>(p.q) + head_row(p, tile, tile.row_begin + r) * p.head_dim;
     float* to = s.q + r * padded;
     for (std::int64_t d = 0; d < p.head_dim; ++d) to[d] = to_float(from[d]) * p.scale;
     for (std::int64_t d = p.head_dim; d < padded; ++d) to[d] = 0.0f;
@@ -55,10 +55,10 @@ TESSERA_INLINE void load_queries(const AttentionProblem& p, const AttentionTile&
 template <class X>
 TESSERA_INLINE void store_outputs(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
   for (std::int64_t r = 0; r < tile.rows(); ++r) {
-    X* to = reinterpret_cast<X*>(p.out) + row_element<X>(p, tile, tile.row_begin + r);
+    X* to = reinterpret_cast<X*>(p.out) + head_row(p, tile, tile.row_begin + r) * p.value_dim;
     const float* from = s.sums + r * p.padded_dim();
     const float factor = 1.0f / s.total[r];
-    for (std::int64_t d = 0; d < p.head_dim; ++d) to[d] = from_float<X>(from[d] * factor);
+    for (std::int64_t d = 0; d < p.value_dim; ++d) to[d] = from_float<X>(from[d] * factor);
   }
 }
 
@@ -78,7 +78,7 @@ TESSERA_INLINE void update_row(const AttentionProblem& p, const AttentionScratch
   if (greatest != s.greatest[row]) {
     const float shrink = fast_exp(s.greatest[row] - reference);
     float* sums = s.sums + row * p.padded_dim();
-    for (std::int64_t d = 0; d < p.padded_dim(); ++d) sums[d] *= shrink;
+    for (std::int64_t d = 0; d < p.padded_value_dim(); ++d) sums[d] *= shrink;
     s.total[row] *= shrink;
     s.greatest[row] = greatest;
   }
@@ -122,9 +122,9 @@ TESSERA_INLINE void load_values(const AttentionProblem& p, const AttentionScratc
     std::int64_t d = 0;
     if (j >= present.begin && j < present.end) {
       const Y* from = reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j];
-      for (; d < p.head_dim; ++d) to[d] = to_float(from[d]);
+      for (; d < p.value_dim; ++d) to[d] = to_float(from[d]);
     }
-    for (; d < padded; ++d) to[d] = 0.0f;
+    for (; d < p.padded_value_dim(); ++d) to[d] = 0.0f;
   }
 }
 
@@ -144,7 +144,7 @@ TESSERA_INLINE void dot_keys(const AttentionProblem& p, const AttentionScratch& 
     const Y* key = reinterpret_cast<const Y*>(p.k_cache) + s.offsets[j];
     if (row == 0) {
       prefetch(reinterpret_cast<const Y*>(p.k_cache) + s.offsets[j + kPrefetchKeys], p.head_dim);
-      prefetch(reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j], p.head_dim);
+      prefetch(reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j], p.value_dim);
     }
     Vec16 sum[kRows] = {};
     for (std::int64_t d = 0; d < whole; d += kVecFloats) {
@@ -192,12 +192,12 @@ template <int kRows, class Y>
 TESSERA_INLINE void add_values(const AttentionProblem& p, const AttentionScratch& s, std::int64_t row, Range present) {
   const std::int64_t padded = p.padded_dim();
   std::int64_t d = 0;
-  for (; d + 4 * kVecFloats <= p.head_dim; d += 4 * kVecFloats) add_value_columns<kRows, 4, Y>(p, s, row, d, present);
-  for (; d + kVecFloats <= p.head_dim; d += kVecFloats) add_value_columns<kRows, 1, Y>(p, s, row, d, present);
-  for (std::int64_t j = present.begin; j < present.end && d < p.head_dim; ++j) {
+  for (; d + 4 * kVecFloats <= p.value_dim; d += 4 * kVecFloats) add_value_columns<kRows, 4, Y>(p, s, row, d, present);
+  for (; d + kVecFloats <= p.value_dim; d += kVecFloats) add_value_columns<kRows, 1, Y>(p, s, row, d, present);
+  for (std::int64_t j = present.begin; j < present.end && d < p.value_dim; ++j) {
     const Y* value = reinterpret_cast<const Y*>(p.v_cache) + s.offsets[j];
     for (std::int64_t r = row; r < row + kRows; ++r)
-      for (std::int64_t e = d; e < p.head_dim; ++e)
+      for (std::int64_t e = d; e < p.value_dim; ++e)
         s.sums[r * padded + e] += s.scores[r * kBlockKeys + j] * to_float(value[e]);
   }
 }
@@ -247,7 +247,7 @@ TESSERA_CPU_CLONES void attend(const AttentionProblem& p, const AttentionTile& t
       if (r < rows) add_values<1, Y>(p, s, r, present);
     } else {
       load_values<Y>(p, s, present, width);
-      gemm_block({s.scores, kBlockKeys, s.values, padded, s.sums, padded, rows, padded, width, true});
+      gemm_block({s.scores, kBlockKeys, s.values, padded, s.sums, padded, rows, p.padded_value_dim(), width, true});
     }
   }
   store_outputs<X>(p, tile, s);

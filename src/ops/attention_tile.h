@@ -22,13 +22,14 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to -
 struct AttentionProblem {
   const std::byte* q;        // X[num_rows, heads, head_dim]
   const std::byte* k_cache;  // Y[num_slots, kv_heads, head_dim]
-  const std::byte* v_cache;
-  std::byte* out;         // X[num_rows, heads, head_dim]
-  const float* sinks;     // [heads]; null: none
-  std::int64_t num_rows;  // T of the bucket
+  const std::byte* v_cache;  // as k_cache: a value is the first value_dim of its head_dim elements
+  std::byte* out;            // X[num_rows, heads, value_dim]
+  const float* sinks;        // [heads]; null: none
+  std::int64_t num_rows;     // T of the bucket
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
+  std::int64_t value_dim;  // at most head_dim
   std::int64_t page_size;
   std::int64_t window;
   float scale;
@@ -36,10 +37,12 @@ struct AttentionProblem {
   AttentionMetadata metadata;
   std::byte* workspace;
   std::int64_t workers;
-  bool deterministic;  // compute tiles of few rows in the same way as tiles of many rows
+  bool deterministic;      // compute tiles of few rows in the same way as tiles of many rows
+  std::int64_t tile_rows;  // of this forward's tiles, at most kTileRows
 
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t padded_dim() const { return round_up(head_dim, 16); }
+  std::int64_t padded_value_dim() const { return round_up(value_dim, 16); }
 };
 
 // One worker's memory.
@@ -61,8 +64,8 @@ struct AttentionScratch {
 
   float* q;               // [rows, padded_dim], times scale
   float* keys;            // [padded_dim, kBlockKeys]
-  float* values;          // [kBlockKeys, padded_dim]
-  float* sums;            // [rows, padded_dim]: Σ exp(s_j - greatest) · v_j so far
+  float* values;          // [kBlockKeys, padded_dim], of which padded_value_dim columns are used
+  float* sums;            // the same for rows: Σ exp(s_j - greatest) · v_j so far
   float* scores;          // [rows, kBlockKeys]
   float* greatest;        // [rows]
   float* total;           // [rows]: Σ exp(s_j - greatest) so far
