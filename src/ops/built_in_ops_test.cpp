@@ -22,15 +22,28 @@ TEST(BuiltInOps, Names) {
     names.push_back(decl->name);
     std::printf("  %-13s %s\n", std::string(decl->name).c_str(), std::string(decl->summary).c_str());
   }
-  EXPECT_THAT(names,
-              ElementsAreArray({"add",         "add_gated",      "add_rms_norm", "all_gather",      "all_reduce",
-                                "argmax",      "attention",      "cast",         "causal_conv",     "copy",
-                                "embedding",   "empty",          "empty_like",   "gated_delta_net", "gated_norm",
-                                "gather_rows", "gelu",           "gelu_mul",     "head_norm",       "kv_store",
-                                "linear",      "log_softmax",    "logit_edits",  "moe_experts",     "moe_route",
-                                "mul",         "qkv_rope_store", "reshape",      "resolve_ids",     "rms_norm",
-                                "rotary",      "rotary_table",   "sample",       "scale",           "sigmoid_gate",
-                                "silu",        "silu_mul",       "softcap",      "split",           "top_logprobs"}));
+  EXPECT_THAT(names, ElementsAreArray({"add",          "add_gated",
+                                       "add_rms_norm", "all_gather",
+                                       "all_reduce",   "argmax",
+                                       "attention",    "cast",
+                                       "causal_conv",  "copy",
+                                       "embedding",    "empty",
+                                       "empty_like",   "gated_delta_net",
+                                       "gated_norm",   "gather_rows",
+                                       "gelu",         "gelu_mul",
+                                       "head_linear",  "head_norm",
+                                       "kv_store",     "latent_attention",
+                                       "latent_store", "linear",
+                                       "log_softmax",  "logit_edits",
+                                       "moe_experts",  "moe_route",
+                                       "mul",          "qkv_rope_store",
+                                       "reshape",      "resolve_ids",
+                                       "rms_norm",     "rotary",
+                                       "rotary_table", "sample",
+                                       "scale",        "sigmoid_gate",
+                                       "silu",         "silu_mul",
+                                       "softcap",      "split",
+                                       "top_logprobs"}));
   EXPECT_EQ(std::set(names.begin(), names.end()).size(), names.size());
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
 }
@@ -75,7 +88,7 @@ TEST(BuiltInOps, DeclarationsAreComplete) {
 }
 
 TEST(BuiltInOps, SplitOpsMixTokensOrRanks) {
-  const std::set<std::string_view> split = {"all_reduce", "attention", "gated_delta_net"};
+  const std::set<std::string_view> split = {"all_reduce", "attention", "gated_delta_net", "latent_attention"};
   for (const ir::OpDecl* decl : built_in_ops().all()) {
     EXPECT_TRUE(decl->execution == ir::Execution::kKernel || decl->capturable) << decl->name << ": nothing of it runs";
     EXPECT_EQ(decl->split_by_default, split.contains(decl->name)) << decl->name;

@@ -9,7 +9,10 @@
 #include "tessera/ops/embedding.h"
 #include "tessera/ops/fused/row_cuda_builder.h"
 #include "tessera/ops/gather.h"
+#include "tessera/ops/head_linear.h"
 #include "tessera/ops/kv_store.h"
+#include "tessera/ops/latent_attention.h"
+#include "tessera/ops/latent_store.h"
 #include "tessera/ops/linear.h"
 #include "tessera/ops/linear_cuda.h"
 #include "tessera/ops/logit_edits.h"
@@ -27,11 +30,12 @@ namespace {
 const KernelTable& cuda_kernels() {
   static const KernelTable table(
       {
-          kAllGatherCuda,    kAllReduceCuda,  kAddCuda,       kAddRmsNormCuda, kArgmaxCuda,      kAttentionCuda,
-          kCastCuda,         kCopyCuda,       kEmbeddingCuda, kGatherRowsCuda, kGeluCuda,        kGeluMulCuda,
-          kHeadNormCuda,     kKvStoreCuda,    kLinearCuda,    kLogitEditsCuda, kLogSoftmaxCuda,  kMulCuda,
-          kQkvRopeStoreCuda, kResolveIdsCuda, kRmsNormCuda,   kRotaryCuda,     kRotaryTableCuda, kSampleCuda,
-          kScaleCuda,        kSiluCuda,       kSiluMulCuda,   kSoftcapCuda,    kSplitCuda,       kTopLogprobsCuda,
+          kAllGatherCuda,  kAllReduceCuda,   kAddCuda,         kAddRmsNormCuda,      kArgmaxCuda,      kAttentionCuda,
+          kCastCuda,       kCopyCuda,        kEmbeddingCuda,   kGatherRowsCuda,      kGeluCuda,        kGeluMulCuda,
+          kHeadLinearCuda, kHeadNormCuda,    kKvStoreCuda,     kLatentAttentionCuda, kLatentStoreCuda, kLinearCuda,
+          kLogitEditsCuda, kLogSoftmaxCuda,  kMulCuda,         kQkvRopeStoreCuda,    kResolveIdsCuda,  kRmsNormCuda,
+          kRotaryCuda,     kRotaryTableCuda, kSampleCuda,      kScaleCuda,           kSiluCuda,        kSiluMulCuda,
+          kSoftcapCuda,    kSplitCuda,       kTopLogprobsCuda,
       },
       joined_linear_kernels());
   return table;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tessera/ops/async_copy.cuh"
 #include "tessera/ops/chunk_merge.cuh"
 #include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_math.cuh"
@@ -42,41 +43,6 @@ struct DecodeAttention {
   int max_pages;
   int page_size;
 };
-
-__device__ inline void copy_async(void* to, const void* from, bool real) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(real ? 16 : 0)
-               : "memory");
-}
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kPending>
-__device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
-template <bool kTransposed>
-__device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
-  if constexpr (kTransposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address)
-                 : "memory");
-  } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address)
-                 : "memory");
-  }
-}
-
-template <class T>
-__device__ inline std::uint32_t pack_two(float low, float high) {
-  Pack<T, 2> pair;
-  pair.at[0] = from_float<T>(low);
-  pair.at[1] = from_float<T>(high);
-  return reinterpret_cast<const std::uint32_t&>(pair);
-}
 
 // A tile's keys or values in shared memory, rows of 16-byte packs. The packs of a row are permuted by its number, so
 // that eight rows at one column lie in different banks.

@@ -20,7 +20,7 @@ Status error(const std::string& name) { return resolve_split_ops(testing::word_t
 
 TEST(SplitOps, DefaultsAreWhatOperatorsDeclare) {
   EXPECT_THAT(default_split_ops(testing::word_table()), ElementsAre("attention", "host_read"));
-  EXPECT_THAT(default_split_ops(built_in_ops()), ElementsAre("all_reduce", "attention"));
+  EXPECT_THAT(default_split_ops(built_in_ops()), ElementsAre("all_reduce", "attention", "latent_attention"));
 }
 
 TEST(SplitOps, TakesOperatorsAndTheSpellingsOfSglang) {

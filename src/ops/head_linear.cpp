@@ -1,0 +1,186 @@
+// The CPU's kernel: items of one head, a strip of 64 columns and up to 96 rows. An item converts its part of w and x to
+// float32 and multiplies blocks, in one order of sums for all sizes.
+#include "tessera/ops/head_linear.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "tessera/device/cpu/parallel.h"
+#include "tessera/ops/cpu_gemm.h"
+#include "tessera/ops/cpu_math.h"
+#include "tessera/ops/cpu_op.h"
+#include "tessera/ops/cpu_vector.h"
+#include "tessera/ops/shape_rule.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kStripColumns = 64;
+constexpr std::int64_t kBlockRows = 96;
+constexpr std::int64_t kBlockDepth = 512;  // of k: a block of w is 128 KiB of float32
+
+Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
+  const ir::Type& x = s.operands[0];
+  TRY(expect_floating(s, 0, "x"));
+  TRY(expect_rank(s, 0, "x", 2));
+  TRY(expect_rank(s, 1, "w", 3));
+  const ir::Type& w = s.operands[1];
+  TRY(expect_type(s, 1, "w", {x.dtype, w.shape}));
+  TRY(expect_rank(s, 2, "out", 2));
+  const ir::Type& out = s.operands[2];
+  TRY(expect_type(s, 2, "out", {x.dtype, {x.shape[0], out.shape[1]}}));
+  const std::int64_t x_cols = TRY(constant_cols(s, 0, "x"));
+  const std::int64_t out_cols = TRY(constant_cols(s, 2, "out"));
+  const std::int64_t heads = w.shape[0].constant().value_or(0);
+  const bool transposed = s.node.attribute_or("transposed", false);
+  const std::int64_t n = w.shape[transposed ? 2 : 1].constant().value_or(0);
+  const std::int64_t k = w.shape[transposed ? 1 : 2].constant().value_or(0);
+  if (heads < 1 || n < 1 || k < 1)
+    return refuse(s, fmt::format("w is {}; its sizes must be numbers above 0", w.to_string()));
+  if (x_cols % heads != 0 || x_cols / heads < k)
+    return refuse(s, fmt::format("rows of x have {} values, which are not {} heads of {} or more", x_cols, heads, k));
+  if (out_cols % heads != 0 || out_cols / heads < n)
+    return refuse(s,
+                  fmt::format("rows of out have {} values, which are not {} heads of {} or more", out_cols, heads, n));
+  return std::vector<ir::Type>{};
+}
+
+// One worker's memory, in floats.
+struct Scratch {
+  explicit Scratch(float* base) : w(base), x(w + kBlockDepth * kStripColumns), sums(x + kBlockRows * kBlockDepth) {}
+  static constexpr std::int64_t kFloats =
+      kBlockDepth * kStripColumns + kBlockRows * kBlockDepth + kBlockRows * kStripColumns;
+  float* w;     // [kBlockDepth, kStripColumns]
+  float* x;     // [kBlockRows, kBlockDepth]
+  float* sums;  // [kBlockRows, kStripColumns]
+};
+
+// A head's strip of columns and block of rows.
+struct Item {
+  std::int64_t head;
+  std::int64_t column;
+  std::int64_t columns;
+  std::int64_t row;
+  std::int64_t rows;
+};
+
+// Rows depth … and columns column … of a transposed w as block[depth][column], zeros beyond the item's columns.
+template <class T>
+TESSERA_INLINE void copy_weights(const HeadLinearProblem& p, const Item& item, std::int64_t depth, std::int64_t count,
+                                 float* block) {
+  const T* w = reinterpret_cast<const T*>(p.w) + (item.head * p.k + depth) * p.n + item.column;
+  for (std::int64_t d = 0; d < count; ++d) {
+    std::int64_t c = 0;
+    for (; c < item.columns; ++c) block[d * kStripColumns + c] = to_float(w[d * p.n + c]);
+    for (; c < kStripColumns; ++c) block[d * kStripColumns + c] = 0.0f;
+  }
+}
+
+// w[column …, depth …] as block[depth][column], zeros beyond the item's columns.
+template <class T>
+TESSERA_INLINE void transpose_weights(const HeadLinearProblem& p, const Item& item, std::int64_t depth,
+                                      std::int64_t count, float* block) {
+  const T* w = reinterpret_cast<const T*>(p.w) + (item.head * p.n + item.column) * p.k + depth;
+  const std::int64_t whole = count / kVecFloats * kVecFloats;
+  for (std::int64_t c = 0; c < kStripColumns; c += kVecFloats)
+    for (std::int64_t d = 0; d < whole; d += kVecFloats) {
+      Vec16 rows[16];
+      for (std::int64_t j = 0; j < kVecFloats; ++j)
+        rows[j] = c + j < item.columns ? load16(w + (c + j) * p.k + d) : Vec16{};
+      transpose16(rows);
+      for (std::int64_t j = 0; j < kVecFloats; ++j) store16(block + (d + j) * kStripColumns + c, rows[j]);
+    }
+  for (std::int64_t d = whole; d < count; ++d)
+    for (std::int64_t c = 0; c < kStripColumns; ++c)
+      block[d * kStripColumns + c] = c < item.columns ? to_float(w[c * p.k + d]) : 0.0f;
+}
+
+template <class T>
+TESSERA_CPU_CLONES void multiply(const HeadLinearProblem& p, const Item& item, const Scratch& s) {
+  for (std::int64_t depth = 0; depth < p.k; depth += kBlockDepth) {
+    const std::int64_t count = std::min(kBlockDepth, p.k - depth);
+    if (p.transposed)
+      copy_weights<T>(p, item, depth, count, s.w);
+    else
+      transpose_weights<T>(p, item, depth, count, s.w);
+    for (std::int64_t r = 0; r < item.rows; ++r) {
+      const T* from = reinterpret_cast<const T*>(p.x) + ((item.row + r) * p.heads + item.head) * p.x_dim + depth;
+      for (std::int64_t d = 0; d < count; ++d) s.x[r * kBlockDepth + d] = to_float(from[d]);
+    }
+    gemm_block(
+        {s.x, kBlockDepth, s.w, kStripColumns, s.sums, kStripColumns, item.rows, kStripColumns, count, depth > 0});
+  }
+  for (std::int64_t r = 0; r < item.rows; ++r) {
+    T* to = reinterpret_cast<T*>(p.out) + ((item.row + r) * p.heads + item.head) * p.out_dim + item.column;
+    for (std::int64_t c = 0; c < item.columns; ++c) to[c] = from_float<T>(s.sums[r * kStripColumns + c]);
+  }
+}
+
+template <class T>
+void run(const HeadLinearProblem& p, std::int64_t workers, float* scratch) {
+  const std::int64_t strips = (p.n + kStripColumns - 1) / kStripColumns;
+  const std::int64_t blocks = (p.rows + kBlockRows - 1) / kBlockRows;
+  const std::int64_t items = p.heads * strips * blocks;
+  std::atomic<std::int64_t> next{0};
+  parallel_for(std::min(workers, items), 1, [&](std::int64_t begin, std::int64_t) {
+    const Scratch own(scratch + begin * Scratch::kFloats);
+    for (std::int64_t i = next++; i < items; i = next++) {
+      const std::int64_t column = i % strips * kStripColumns;
+      const std::int64_t row = i / strips % blocks * kBlockRows;
+      multiply<T>(p,
+                  {.head = i / strips / blocks,
+                   .column = column,
+                   .columns = std::min(kStripColumns, p.n - column),
+                   .row = row,
+                   .rows = std::min(kBlockRows, p.rows - row)},
+                  own);
+    }
+  });
+}
+
+std::int64_t workers(const Device& device) { return std::max(1, device.properties().threads); }
+
+Result<std::size_t> workspace_bytes(const BindArgs& args) {
+  return static_cast<std::size_t>(workers(args.device) * Scratch::kFloats) * sizeof(float);
+}
+
+Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
+  return dispatch_dtype(args.operands[0].dtype, "head_linear", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    return make_cpu_op("head_linear",
+                       [p = head_linear_problem(args), count = workers(args.device),
+                        scratch = reinterpret_cast<float*>(args.workspace.raw())] { run<T>(p, count, scratch); });
+  });
+}
+
+}  // namespace
+
+HeadLinearProblem head_linear_problem(const BindArgs& args) {
+  const TensorView& x = args.operands[0];
+  const TensorView& w = args.operands[1];
+  const TensorView& out = args.operands[2];
+  const bool transposed = args.node.attribute_or("transposed", false);
+  return {.x = x.data.raw(),
+          .w = w.data.raw(),
+          .out = out.data.raw(),
+          .rows = x.dim(0),
+          .heads = w.dim(0),
+          .x_dim = x.dim(1) / w.dim(0),
+          .out_dim = out.dim(1) / w.dim(0),
+          .n = w.dim(transposed ? 2 : 1),
+          .k = w.dim(transposed ? 1 : 2),
+          .transposed = transposed};
+}
+
+const ir::OpDecl kHeadLinear{
+    .name = "head_linear",
+    .summary = "out[t, h, :N] = w[h] x[t, h, :K]; x [T, H*Dx], w [H, N, K] or transposed [H, K, N], out [T, H*Do]",
+    .operands = {{.name = "x"}, {.name = "w"}, {.name = "out", .mutated = true}},
+    .attributes = {{"transposed", ir::AttributeKind::kBool}},
+    .infer = infer,
+};
+
+const KernelDef kHeadLinearCpu{.op = "head_linear", .name = "cpu", .bind = bind, .workspace_bytes = workspace_bytes};
+
+}  // namespace tessera

@@ -1,0 +1,203 @@
+// head_linear on CUDA: for bfloat16 and float16 a tensor-core kernel, whose blocks have 64 columns of one head and 16
+// or 64 rows; for all else a plain one. An element's products are added in the order of k in both, whatever the number
+// of rows, so that a row's bits do not depend on the others.
+#include "tessera/ops/head_linear.h"
+
+#include <string>
+
+#include "tessera/ops/async_copy.cuh"
+#include "tessera/ops/cuda_launch.cuh"
+#include "tessera/ops/cuda_math.cuh"
+#include "tessera/ops/cuda_op.h"
+#include "tessera/ops/cuda_shared_memory.h"
+#include "tessera/ops/tensor_core.cuh"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+
+constexpr int kColumns = 64;  // of a block
+constexpr int kDepth = 64;    // of k: a tile in shared memory
+constexpr int kWarps = 4;
+constexpr int kPack = 8;  // elements of 16 bytes
+constexpr int kPacks = kDepth / kPack;
+
+// A tile's rows of 16-byte packs. The packs of a row are permuted by its number, so that eight rows at one column lie
+// in different banks.
+template <class T, int kRows>
+struct RowTile {
+  Pack<T, kPack> at[kRows * kPacks];
+  __device__ Pack<T, kPack>* pack(int row, int column) { return at + row * kPacks + (column ^ (row & 7)); }
+};
+template <class T, int kRows>
+struct HeadTiles {
+  RowTile<T, kRows> x;
+  RowTile<T, kColumns> w;  // rows are columns of the output; transposed: rows are of k
+};
+static_assert(kColumns == kDepth, "a tile of w has one shape, whether it is transposed or not");
+constexpr int kStages = 2;
+
+// Grid [blocks of columns · heads, blocks of rows]. kRowWarps of the four warps share out the rows, 16 each, the others
+// the columns.
+template <class T, int kRowWarps, bool kTransposed>
+__global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProblem p) {
+  constexpr int kRows = 16 * kRowWarps;
+  constexpr int kWarpColumns = kColumns * kRowWarps / kWarps;
+  extern __shared__ __align__(128) unsigned char shared_bytes[];
+  auto* stages = reinterpret_cast<HeadTiles<T, kRows>*>(shared_bytes);
+  let_next_begin();
+  wait_for_previous();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % kWarp;
+  const int row_warp = thread / kWarp % kRowWarps;
+  const int column_warp = thread / kWarp / kRowWarps;
+  const std::int64_t head = blockIdx.x % p.heads;
+  const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x / p.heads) * kColumns;
+  const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * kRows;
+  const auto* x = reinterpret_cast<const T*>(p.x);
+  const auto* w = reinterpret_cast<const T*>(p.w) + head * p.n * p.k;
+
+  // Zeros past the sizes: they add nothing.
+  const auto load = [&](int step, int stage) {
+    const std::int64_t depth = static_cast<std::int64_t>(step) * kDepth;
+    if (depth < p.k) {
+      for (int i = thread; i < kRows * kPacks; i += kWarps * kWarp) {
+        const std::int64_t row = first_row + i / kPacks;
+        const std::int64_t d = depth + i % kPacks * kPack;
+        const bool real = row < p.rows && d < p.k;
+        copy_async(stages[stage].x.pack(i / kPacks, i % kPacks), x + (real ? (row * p.heads + head) * p.x_dim + d : 0),
+                   real);
+      }
+      for (int i = thread; i < kColumns * kPacks; i += kWarps * kWarp) {
+        const std::int64_t row = (kTransposed ? depth : first_column) + i / kPacks;
+        const std::int64_t at = (kTransposed ? first_column : depth) + i % kPacks * kPack;
+        const std::int64_t length = kTransposed ? p.n : p.k;
+        const bool real = row < (kTransposed ? p.k : p.n) && at < length;
+        copy_async(stages[stage].w.pack(i / kPacks, i % kPacks), w + (real ? row * length + at : 0), real);
+      }
+    }
+    commit_copies();
+  };
+  const int steps = static_cast<int>(ceil_div(p.k, kDepth));
+  float sum[kWarpColumns / 8][4] = {};
+  load(0, 0);
+  for (int step = 0; step < steps; ++step) {
+    load(step + 1, (step + 1) % kStages);
+    wait_for_copies<1>();
+    __syncthreads();
+    HeadTiles<T, kRows>& tiles = stages[step % kStages];
+#pragma unroll
+    for (int d = 0; d < kDepth / 16; ++d) {
+      std::uint32_t a[4];
+      load_matrices<false>(a, tiles.x.pack(row_warp * 16 + lane % 16, d * 2 + lane / 16));
+#pragma unroll
+      for (int n = 0; n < kWarpColumns / 16; ++n) {
+        std::uint32_t b[4];
+        const int column = column_warp * kWarpColumns + n * 16;
+        if constexpr (kTransposed) {
+          load_matrices<true>(b, tiles.w.pack(d * 16 + lane % 16, column / kPack + lane / 16));
+        } else {
+          load_matrices<false>(b, tiles.w.pack(column + lane / 16 * 8 + lane % 8, d * 2 + lane / 8 % 2));
+        }
+        multiply_tile<T>(sum[2 * n], a, b[0], b[1]);
+        multiply_tile<T>(sum[2 * n + 1], a, b[2], b[3]);
+      }
+    }
+    __syncthreads();
+  }
+  wait_for_copies<0>();
+
+  auto* out = reinterpret_cast<T*>(p.out);
+#pragma unroll
+  for (int n = 0; n < kWarpColumns / 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::int64_t row = first_row + row_warp * 16 + lane / 4 + i / 2 * 8;
+      const std::int64_t column = first_column + column_warp * kWarpColumns + n * 8 + lane % 4 * 2 + i % 2;
+      if (row < p.rows && column < p.n) out[(row * p.heads + head) * p.out_dim + column] = from_float<T>(sum[n][i]);
+    }
+}
+
+constexpr int kPlainTile = 16;
+
+// Grid [blocks of columns · heads, blocks of rows], blocks of 16 x 16 threads: one element each, from tiles in shared
+// memory.
+template <class T>
+__global__ void __launch_bounds__(kPlainTile* kPlainTile) head_products(const HeadLinearProblem p) {
+  __shared__ float x_tile[kPlainTile][kPlainTile + 1];
+  __shared__ float w_tile[kPlainTile][kPlainTile + 1];
+  let_next_begin();
+  wait_for_previous();
+  const int tx = static_cast<int>(threadIdx.x);
+  const int ty = static_cast<int>(threadIdx.y);
+  const std::int64_t head = blockIdx.x % p.heads;
+  const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x / p.heads) * kPlainTile;
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kPlainTile + ty;
+  const auto* x = reinterpret_cast<const T*>(p.x);
+  const auto* w = reinterpret_cast<const T*>(p.w) + head * p.n * p.k;
+  float sum = 0;
+  for (std::int64_t depth = 0; depth < p.k; depth += kPlainTile) {
+    const std::int64_t d = depth + tx;
+    x_tile[ty][tx] = row < p.rows && d < p.k ? to_float(x[(row * p.heads + head) * p.x_dim + d]) : 0.0f;
+    // w_tile[column][d]; neighbouring threads read neighbours in memory.
+    if (p.transposed) {
+      const bool real = depth + ty < p.k && first_column + tx < p.n;
+      w_tile[tx][ty] = real ? to_float(w[(depth + ty) * p.n + first_column + tx]) : 0.0f;
+    } else {
+      const bool real = first_column + ty < p.n && d < p.k;
+      w_tile[ty][tx] = real ? to_float(w[(first_column + ty) * p.k + d]) : 0.0f;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kPlainTile; ++i) sum = fmaf(x_tile[ty][i], w_tile[tx][i], sum);
+    __syncthreads();
+  }
+  if (row < p.rows && first_column + tx < p.n)
+    reinterpret_cast<T*>(p.out)[(row * p.heads + head) * p.out_dim + first_column + tx] = from_float<T>(sum);
+}
+
+LaunchShape blocks_of(const HeadLinearProblem& p, std::int64_t columns, std::int64_t rows, dim3 block) {
+  if (p.rows == 0) return {};
+  return {.grid = dim3(static_cast<unsigned>(ceil_div(p.n, columns) * p.heads),
+                       static_cast<unsigned>(ceil_div(p.rows, rows))),
+          .block = block};
+}
+
+template <class T, int kRowWarps, bool kTransposed>
+Result<std::unique_ptr<BoundOp>> bind_tiles(const HeadLinearProblem& p) {
+  constexpr auto kKernel = head_tiles<T, kRowWarps, kTransposed>;
+  constexpr std::size_t kBytes = kStages * sizeof(HeadTiles<T, 16 * kRowWarps>);
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "head_linear"));
+  const LaunchShape shape = blocks_of(p, kColumns, 16 * kRowWarps, dim3(kWarps * kWarp));
+  return make_cuda_op("head_linear",
+                      [=](cudaStream_t stream) { launch_with(kKernel, shape, kBytes, can_launch_early(), stream, p); });
+}
+
+template <class T, int kRowWarps>
+Result<std::unique_ptr<BoundOp>> bind_tiles(const HeadLinearProblem& p) {
+  return p.transposed ? bind_tiles<T, kRowWarps, true>(p) : bind_tiles<T, kRowWarps, false>(p);
+}
+
+Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
+  const HeadLinearProblem p = head_linear_problem(args);
+  if (ceil_div(p.rows, 16) > kMaxGridY)
+    return unimplemented("head_linear on CUDA takes at most " + std::to_string(16 * kMaxGridY) + " rows, not " +
+                         std::to_string(p.rows));
+  return dispatch_dtype(args.operands[0].dtype, "head_linear", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    if constexpr (sizeof(T) == 2) {
+      // Rows begin at multiples of 16 bytes, and packs do not reach past a row's end.
+      const std::int64_t w_length = p.transposed ? p.n : p.k;
+      if (p.k % kPack == 0 && p.x_dim % kPack == 0 && w_length % kPack == 0)
+        return p.rows <= 16 ? bind_tiles<T, 1>(p) : bind_tiles<T, 4>(p);
+    }
+    const LaunchShape shape = blocks_of(p, kPlainTile, kPlainTile, dim3(kPlainTile, kPlainTile));
+    return make_cuda_op("head_linear", [=](cudaStream_t stream) { launch_early(head_products<T>, shape, stream, p); });
+  });
+}
+
+}  // namespace
+
+const KernelDef kHeadLinearCuda{.op = "head_linear", .name = "cuda", .bind = bind};
+
+}  // namespace tessera
