@@ -4,6 +4,7 @@
 
 #include "tessera/ops/attention.h"
 #include "tessera/ops/gated_delta_net.h"
+#include "tessera/ops/latent_attention.h"
 
 namespace tessera {
 namespace {
@@ -13,6 +14,17 @@ bool takes_states_of(const ir::Graph& body, const ir::Node& node, std::size_t gr
     const ir::Value& value = body.value(id);
     return value.kind == ir::ValueKind::kState && ir::cache_group_of(value.type) == group;
   });
+}
+
+// The operator that mixes tokens by caches of this kind, and that graphs hold for any batch.
+std::string_view mixer_over(ir::CacheGroup::Kind kind) {
+  switch (kind) {
+    case ir::CacheGroup::Kind::kPaged:
+    case ir::CacheGroup::Kind::kWindow: return kAttention.name;
+    case ir::CacheGroup::Kind::kLatent: return kLatentAttention.name;
+    case ir::CacheGroup::Kind::kState: return kGatedDeltaNet.name;
+  }
+  return "";
 }
 
 }  // namespace
@@ -28,15 +40,12 @@ LayerCaches layer_caches(const ir::Graph& body, std::int64_t num_layers) {
     std::ptrdiff_t mixers = 0;
     if (found != groups.end()) {
       const auto index = static_cast<std::size_t>(found - groups.begin());
-      const std::string_view mixer =
-          found->kind == ir::CacheGroup::Kind::kState ? kGatedDeltaNet.name : kAttention.name;
       for (const ir::Node& node : body.nodes) {
         if (!takes_states_of(body, node, index)) continue;
         ++users;
-        mixers += node.op == mixer ? 1 : 0;
+        mixers += node.op == mixer_over(found->kind) ? 1 : 0;
       }
-      const bool known = found->kind != ir::CacheGroup::Kind::kLatent;
-      caches.standard_gqa = caches.standard_gqa && known && mixers == std::ssize(found->layers);
+      caches.standard_gqa = caches.standard_gqa && mixers == std::ssize(found->layers);
     } else {
       caches.standard_gqa = false;
     }

@@ -11,7 +11,8 @@ namespace tessera {
 
 struct LayerCaches {
   // Every layer has an operator that graphs hold for any batch: `attention` over pages of keys and values, which takes
-  // query heads in multiples of KV heads, or `gated_delta_net` over a state.
+  // query heads in multiples of KV heads, `latent_attention` over pages of latents, which all query heads share, or
+  // `gated_delta_net` over a state.
   bool standard_gqa = true;
   // Layers of no cache group, or of one whose states no operator takes.
   std::vector<std::int64_t> undeclared;

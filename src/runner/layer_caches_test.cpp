@@ -46,6 +46,16 @@ TEST(LayerCaches, AttentionOverPagesInEveryLayerIsStandard) {
   EXPECT_THAT(messages(caches), IsEmpty());
 }
 
+TEST(LayerCaches, LatentAttentionInEveryLayerIsStandard) {
+  const std::string groups = R"(group "full" paged layers [0] group "latent" latent layers [1])";
+  const std::string state = "state %c.1: f32[P1, 16, 8] %a.1: f32[T, 8] = empty() {dtype = \"f32\", shape = \"T, 8\"} ";
+  EXPECT_THAT(
+      messages(layer_caches(model(groups, state + "latent_attention(%q, %c.1, mut %a.1) {group = 1, scale = 0.5}"), 2)),
+      IsEmpty());
+  EXPECT_THAT(messages(layer_caches(model(groups, state + "other(%q, %c.1, mut %a.1) {group = 1}"), 2)),
+              ElementsAre(kNoGqa));
+}
+
 TEST(LayerCaches, ALayerThatDeclaresNoneTurnsBothRulesOn) {
   const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0]", ""), 2);
   EXPECT_THAT(messages(caches), ElementsAre(kNoGqa, kNoLayout));
