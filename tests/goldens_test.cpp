@@ -149,6 +149,7 @@ constexpr const char* kDense[] = {
 INSTANTIATE_TEST_SUITE_P(Dense, Goldens, ::testing::ValuesIn(kDense), case_name);
 INSTANTIATE_TEST_SUITE_P(Dense, Bfloat16Goldens, ::testing::ValuesIn(kDense), case_name);
 INSTANTIATE_TEST_SUITE_P(Experts, Goldens, ::testing::Values("qwen3-moe", "mixtral", "glm4-moe"), case_name);
+INSTANTIATE_TEST_SUITE_P(Latent, Goldens, ::testing::Values("deepseek-v2", "deepseek-v3", "glm4-moe-lite"), case_name);
 
 // Keys and values are rounded to the cache's type and nothing else is.
 TEST(KvCacheType, MayDifferFromTheActivations) {

@@ -33,19 +33,24 @@ class TensorParallelFour : public TensorParallel {};
 TEST_P(TensorParallel, TwoRanksEqualHuggingFaceAndEachOther) { expect_ranks_equal_reference(GetParam(), 2); }
 TEST_P(TensorParallelFour, FourRanksEqualHuggingFaceAndEachOther) { expect_ranks_equal_reference(GetParam(), 4); }
 
-// Biases on q, k, v, o; a tied head; norms of heads and of whole rows; joint tensors; experts.
+// Biases on q, k, v, o; a tied head; norms of heads and of whole rows; joint tensors; experts; latents.
 INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                          ::testing::Values("llama", "llama-bias", "qwen2", "qwen3", "llama3-rope-tied", "olmo2", "phi3",
-                                           "qwen3-moe", "gemma2", "qwen3.5-text", "qwen3.5"),
+                                           "qwen3-moe", "gemma2", "qwen3.5-text", "qwen3.5", "glm4-moe-lite"),
                          [](const auto& name) {
                            std::string text = name.param;
                            for (char& c : text) c = c == '-' || c == '.' ? '_' : c;
                            return text;
                          });
 
-// More ranks than KV heads: neighbouring ranks hold the same head, also of a norm over the whole row.
-INSTANTIATE_TEST_SUITE_P(SharedKvHeads, TensorParallelFour, ::testing::Values("llama", "olmo2", "phi3"),
-                         [](const auto& name) { return std::string(name.param); });
+// More ranks than KV heads: neighbouring ranks hold the same head, also of a norm over the whole row. And latents,
+// which every rank has whole.
+INSTANTIATE_TEST_SUITE_P(SharedKvHeads, TensorParallelFour,
+                         ::testing::Values("llama", "olmo2", "phi3", "glm4-moe-lite"), [](const auto& name) {
+                           std::string text = name.param;
+                           for (char& c : text) c = c == '-' ? '_' : c;
+                           return text;
+                         });
 
 }  // namespace
 }  // namespace tessera

@@ -138,7 +138,7 @@ std::vector<std::int64_t> sizes_or(const std::vector<std::int64_t>& asked, std::
 }
 
 // Bytes that one decode step must read: each weight once (of an untied embedding only a few rows) and
-// the keys and values that are in each layer's window.
+// the keys and values, or latents, that are in each layer's window.
 std::int64_t step_bytes(const Engine& engine, std::int64_t requests, std::int64_t context) {
   const ModelConfig& config = engine.config();
   const StitchingGraph& graph = engine.runner().prefill().executable().graph();
@@ -148,7 +148,9 @@ std::int64_t step_bytes(const Engine& engine, std::int64_t requests, std::int64_
   if (!config.tie_word_embeddings) bytes -= config.vocab_size * config.hidden_size * element;
   for (const std::int64_t window : config.sliding_windows) {
     const std::int64_t seen = window == 0 ? context : std::min(context, window);
-    bytes += requests * seen * 2 * config.key_value_size() * element;
+    const std::int64_t values =
+        config.mla ? config.mla->kv_lora_rank + config.mla->qk_rope_head_dim : 2 * config.key_value_size();
+    bytes += requests * seen * values * element;
   }
   return bytes;
 }

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "tessera/base/nearest.h"
+#include "tessera/model/families/deepseek.h"
 #include "tessera/model/families/gemma.h"
 #include "tessera/model/families/glm4_moe.h"
+#include "tessera/model/families/glm4_moe_lite.h"
 #include "tessera/model/families/llama.h"
 #include "tessera/model/families/mixtral.h"
 #include "tessera/model/families/olmo2.h"
@@ -47,9 +49,10 @@ std::vector<std::string> FamilyRegistry::nearest(std::string_view architecture) 
 const FamilyRegistry& built_in_families() {
   static const FamilyRegistry registry = [] {
     FamilyRegistry families;
-    for (ModelFamily (*make)() : {llama_family, mistral_family, qwen2_family, qwen3_family, olmo2_family, phi3_family,
-                                  qwen3_moe_family, mixtral_family, glm4_moe_family, gemma2_family, gemma3_family,
-                                  gemma3_nested_family, qwen3_5_text_family, qwen3_5_family})
+    for (ModelFamily (*make)() :
+         {llama_family, mistral_family, qwen2_family, qwen3_family, olmo2_family, phi3_family, qwen3_moe_family,
+          mixtral_family, glm4_moe_family, gemma2_family, gemma3_family, gemma3_nested_family, qwen3_5_text_family,
+          qwen3_5_family, deepseek_v2_family, deepseek_v3_family, glm4_moe_lite_family})
       (void)families.add(make());
     return families;
   }();

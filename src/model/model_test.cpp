@@ -2,11 +2,13 @@
 // and a rank's weights that leave out or repeat rows of a joint tensor.
 #include "tessera/model/model.h"
 
+#include <cmath>
 #include <map>
 
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/model/family.h"
 #include "tessera/model/layers/layer_builder.h"
+#include "tessera/model/layers/mla.h"
 #include "tessera/model/test_support.h"
 #include "tessera/ops/built_in_ops.h"
 
@@ -17,7 +19,10 @@ using test::expect_error;
 
 ModelConfig small(std::string_view architecture, const char* changes = "{}") {
   Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
-                               "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048})",
+                               "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048,
+                               "q_lora_rank": 24, "kv_lora_rank": 32, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8,
+                               "v_head_dim": 20, "n_routed_experts": 4, "num_experts_per_tok": 2,
+                               "moe_intermediate_size": 40, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1})",
                            "base");
   json.set("architectures", Json(Json::Array{Json(std::string(architecture))}));
   const Result<Json> extra = Json::parse(changes, "changes");
@@ -33,9 +38,59 @@ TEST(BuildModel, BuildsEveryFamily) {
     SCOPED_TRACE(family.architecture);
     const Result<ModelGraphs> graphs = build_model(small(family.architecture), {}, built_in_ops(), built_in_families());
     ASSERT_TRUE(graphs.ok()) << graphs.status().to_string();
-    EXPECT_EQ(graphs->body.states.size(), 4u);
+    const bool latents = family.architecture.find("Deepseek") == 0 || family.architecture == "Glm4MoeLiteForCausalLM";
+    EXPECT_EQ(graphs->body.states.size(), latents ? 2u : 4u);
     EXPECT_EQ(graphs->body.cache_groups.size(), 1u);
   }
+}
+
+// A page holds one row for each token and layer, whatever the number of heads and ranks.
+TEST(BuildModel, LatentsAreCachedOnceForAllHeads) {
+  const ModelConfig config = small("DeepseekV3ForCausalLM");
+  for (const int ranks : {1, 2}) {
+    const ModelGraphs graphs = *build_model(config, {.kv_cache_dtype = ir::DType::kBFloat16, .tp_size = ranks},
+                                            built_in_ops(), built_in_families());
+    const ir::CacheGroup& group = graphs.body.cache_groups.at(0);
+    EXPECT_EQ(group.kind, ir::CacheGroup::Kind::kLatent);
+    EXPECT_THAT(group.layers, testing::ElementsAre(0, 1));
+    for (const ir::ValueId state : graphs.body.states)
+      EXPECT_EQ(graphs.body.value(state).type.to_string(), "bf16[P, 16, 40]");
+  }
+}
+
+// Every row of kv_b_proj is loaded by one rank alone, half of a head's for keys and half for values.
+TEST(BuildModel, RanksShareOutTheHeadsOfLatentAttention) {
+  const ModelConfig config = small("Glm4MoeLiteForCausalLM");
+  for (const int ranks : {1, 2, 4}) {
+    std::vector<int> loaded(4 * 32);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const ModelGraphs graphs =
+          *build_model(config, {.tp_rank = rank, .tp_size = ranks}, built_in_ops(), built_in_families());
+      for (const WeightSpec& weight : graphs.weights)
+        for (const WeightPart& part : weight.parts) {
+          if (part.tensor != "model.layers.1.self_attn.kv_b_proj.weight") continue;
+          EXPECT_EQ(part.slice.size, weight.name.ends_with("keys") ? 12 : 20);
+          for (std::int64_t i = 0; i < part.slice.size; ++i) ++loaded[static_cast<std::size_t>(part.slice.begin + i)];
+        }
+    }
+    EXPECT_THAT(loaded, testing::Each(1)) << ranks << " ranks";
+  }
+}
+
+// YaRN scales the scores by mscale², and cosines and sines by a quotient that is 1 here.
+TEST(BuildModel, LatentScoresAreScaledAsDeepSeekDoes) {
+  const auto scale = [](const char* changes) {
+    return latent_attention_scale(small("DeepseekV2ForCausalLM", changes));
+  };
+  const double plain = 1 / std::sqrt(20.0);
+  EXPECT_NEAR(scale("{}"), plain, 1e-12);
+  const char* kYarn = R"({"rope_scaling": {"type": "yarn", "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707,
+                                           "original_max_position_embeddings": 64}})";
+  const double mscale = 0.1 * 0.707 * std::log(40.0) + 1;
+  EXPECT_NEAR(scale(kYarn), plain * mscale * mscale, 1e-12);
+  EXPECT_EQ(attention_scaling(small("DeepseekV2ForCausalLM", kYarn).rope), 1.0F);
+  EXPECT_NEAR(scale(R"({"rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 64}})"),
+              plain, 1e-12);
 }
 
 TEST(BuildModel, TypesOfWeightsActivationsAndCacheAreApart) {

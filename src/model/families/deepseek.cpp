@@ -1,0 +1,128 @@
+#include "tessera/model/families/deepseek.h"
+
+#include <string>
+
+#include "tessera/model/layers/attention.h"
+#include "tessera/model/layers/head.h"
+#include "tessera/model/layers/mla.h"
+#include "tessera/model/layers/mlp.h"
+#include "tessera/model/layers/moe.h"
+#include "tessera/model/layers/norm.h"
+#include "tessera/model/mla_fields.h"
+#include "tessera/model/moe_fields.h"
+#include "tessera/model/sliding_windows.h"
+
+namespace tessera {
+namespace {
+
+using ir::ValueId;
+
+// Where the fields are absent, as transformers has it.
+constexpr std::int64_t kQueryRank = 1536;
+constexpr std::int64_t kHeadDim = 64;  // until read_mla() has what is rotated
+
+Status expect_name(const Fields& fields, const char* key, const std::string& accepted) {
+  const std::optional<std::string> name = TRY(fields.optional_string(key));
+  return !name || *name == accepted ? ok_status() : fields.unsupported(key, accepted);
+}
+
+// DeepSeek-V2 chooses from the best groups of experts only where `topk_method` says so.
+Status read_v2_method(const Fields& fields, MoeConfig& moe) {
+  TRY(expect_name(fields, "scoring_func", "softmax"));
+  const std::string method = TRY(fields.optional_string("topk_method")).value_or("greedy");
+  if (method == "greedy") {
+    moe.groups = moe.groups_per_token = 1;
+  } else if (method != "group_limited_greedy") {
+    return fields.unsupported("topk_method", "greedy, group_limited_greedy");
+  }
+  // transformers ignores the field, DeepSeek's own code leaves out the scale then.
+  return moe.normalise ? fields.unsupported("norm_topk_prob", "false") : ok_status();
+}
+
+Status read_v2(const Fields& fields, ModelConfig& config) {
+  TRY(read_mla(fields, kQueryRank, config));
+  if (TRY(fields.optional_bool("mlp_bias")).value_or(false)) return fields.unsupported("mlp_bias", "false");
+  TRY(read_deepseek_experts(fields, /*first_dense=*/0, config));
+  if (config.moe) TRY(read_v2_method(fields, *config.moe));
+  return set_full_attention(fields, config);
+}
+
+Status read_v3(const Fields& fields, ModelConfig& config) {
+  TRY(read_mla(fields, kQueryRank, config));
+  TRY(expect_name(fields, "scoring_func", "sigmoid"));
+  TRY(expect_name(fields, "topk_method", "noaux_tc"));
+  TRY(read_deepseek_experts(fields, /*first_dense=*/3, config));
+  return set_full_attention(fields, config);
+}
+
+}  // namespace
+
+Status read_deepseek_experts(const Fields& fields, std::int64_t first_dense, ModelConfig& config) {
+  if (fields.has("n_routed_experts") && fields.find("n_routed_experts") == nullptr) {
+    config.moe.reset();
+    return ok_status();
+  }
+  const std::int64_t shared_experts = config.moe->shared_intermediate_size / config.moe->intermediate_size;
+  TRY(read_experts(fields, {.experts = "n_routed_experts"}, *config.moe));
+  config.moe->shared_intermediate_size =
+      fields.has("n_shared_experts") ? 0 : shared_experts * config.moe->intermediate_size;
+  TRY(read_grouped_routing(fields, *config.moe));
+  if (TRY(fields.optional_int("moe_layer_freq", 1, ModelConfig::kMaxLayers)).value_or(1) != 1)
+    return fields.unsupported("moe_layer_freq", "1");
+  TRY(read_first_dense(fields, config));
+  if (fields.find("first_k_dense_replace") != nullptr || fields.find("mlp_layer_types") != nullptr) return ok_status();
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
+    config.moe->layers[static_cast<std::size_t>(layer)] = layer >= first_dense;
+  return ok_status();
+}
+
+// DeepSeek-AI, arXiv 2405.04434 and 2412.19437. Each layer:
+//   h += o(latent_attention(norm(h)));  h += mlp or experts(norm(h))
+ValueId build_deepseek_body(LayerBuilder& b, const ModelConfig& config) {
+  const TokenInputs tokens = declare_token_inputs(b, config, latent_groups(config));
+  ResidualStream h(b, embed(b, config, tokens), config);
+  const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const std::string p = b.begin_layer(layer);
+    const std::string attn = p + "self_attn.";
+    const std::string mlp = p + "mlp.";
+    const ValueId heads = latent_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), attn);
+    h.add(output_projection(b, config, heads, attn));
+    const ValueId x = h.norm(p + "post_attention_layernorm.weight");
+    h.add(config.moe && config.moe->layers[static_cast<std::size_t>(layer)]
+              ? moe_mlp(b, config, x, tokens.slots[0], separate_experts(mlp))
+              : gated_mlp(b, config, x, gate_up_blocks(config, mlp), mlp));
+  }
+  b.end_layers();
+  return h.norm(b.tensor("norm.weight"));
+}
+
+ModelFamily deepseek_v2_family() {
+  return {.architecture = "DeepseekV2ForCausalLM",
+          .defaults = {.head_dim = kHeadDim,
+                       .moe = MoeConfig{.num_experts = 64,
+                                        .experts_per_token = 6,
+                                        .intermediate_size = 1407,
+                                        .shared_intermediate_size = 2 * 1407}},
+          .read_config = read_v2,
+          .build_body = build_deepseek_body};
+}
+
+ModelFamily deepseek_v3_family() {
+  return {.architecture = "DeepseekV3ForCausalLM",
+          .defaults = {.head_dim = kHeadDim,
+                       .moe = MoeConfig{.num_experts = 256,
+                                        .experts_per_token = 8,
+                                        .intermediate_size = 2048,
+                                        .shared_intermediate_size = 2048,
+                                        .scoring = RouterScoring::kSigmoid,
+                                        .normalise = true,
+                                        .correction_bias = true,
+                                        .groups = 8,
+                                        .groups_per_token = 4,
+                                        .scale = 2.5}},
+          .read_config = read_v3,
+          .build_body = build_deepseek_body};
+}
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// GLM-4.7-Flash: DeepSeek-V3's layers in other sizes (transformers' modular_glm4_moe_lite.py).
+#include "tessera/model/families/glm4_moe_lite.h"
+
+#include "tessera/model/families/deepseek.h"
+#include "tessera/model/mla_fields.h"
+#include "tessera/model/sliding_windows.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kQueryRank = 768;  // where `q_lora_rank` is absent
+
+Status read_config(const Fields& fields, ModelConfig& config) {
+  TRY(read_mla(fields, kQueryRank, config));
+  TRY(read_deepseek_experts(fields, /*first_dense=*/1, config));
+  return set_full_attention(fields, config);
+}
+
+}  // namespace
+
+ModelFamily glm4_moe_lite_family() {
+  return {.architecture = "Glm4MoeLiteForCausalLM",
+          .defaults = {.head_dim = 64,
+                       .rms_norm_eps = 1e-5,
+                       .moe = MoeConfig{.num_experts = 64,
+                                        .experts_per_token = 4,
+                                        .intermediate_size = 1536,
+                                        .shared_intermediate_size = 1536,
+                                        .scoring = RouterScoring::kSigmoid,
+                                        .normalise = true,
+                                        .correction_bias = true,
+                                        .scale = 1.8}},
+          .read_config = read_config,
+          .build_body = build_deepseek_body};
+}
+
+}  // namespace tessera
