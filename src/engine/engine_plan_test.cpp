@@ -10,6 +10,7 @@
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/plan_ladders.h"
+#include "tessera/model/test_support.h"
 
 namespace tessera {
 namespace {
@@ -50,7 +51,7 @@ TEST(EnginePlan, DefaultsOnACpu) {
   EXPECT_EQ(p.runner.page_size, 16);
   EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(2048));
   EXPECT_EQ(p.runner.decode_sizes, decode_ladder(256));
-  EXPECT_THAT(p.runner.split_ops, ElementsAre("all_reduce", "attention"));
+  EXPECT_THAT(p.runner.split_ops, ElementsAre("all_reduce", "attention", "latent_attention"));
   EXPECT_TRUE(p.runner.graphs.prefill && p.runner.graphs.decode && p.runner.decode_padding);
   EXPECT_THAT(p.notes, IsEmpty());
 }
@@ -171,6 +172,68 @@ TEST(EnginePlan, TheDefaultChunkAndRunningRequestsDependOnTheDevice) {
   EXPECT_EQ(plan().runner.max_requests, 256);
   EXPECT_EQ(plan().runner.max_tokens, default_chunk(cpu()));
   EXPECT_EQ(plan().runner.prefill_sizes, prefill_ladder(default_chunk(cpu())));
+}
+
+TEST(EnginePlan, PrefillGraphsOfLatentAttentionHaveAtMost2048Tokens) {
+  const auto latent = [](const Change& change) {
+    return plan([&](EngineOptions& o) {
+      o.model_path = kGoldens + "glm4-moe-lite";
+      change(o);
+    });
+  };
+  const auto cap = [](std::int64_t asked) {
+    return "prefill graphs of a model with multi-head latent attention have at most 2048 tokens, not " +
+           std::to_string(asked) + "; enforce_piecewise_cuda_graph lifts the cap";
+  };
+  EXPECT_THAT(latent([](EngineOptions&) {}).notes, IsEmpty()) << "the chunk of a CPU is below the cap";
+
+  EnginePlan p = latent([](EngineOptions& o) { o.chunked_prefill_size = 8192; });
+  EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(2048));
+  EXPECT_THAT(p.notes, Contains(cap(8192)));
+  p = latent([](EngineOptions& o) { o.graphs.piecewise_max_tokens = 4096; });
+  EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(2048));
+  EXPECT_THAT(p.notes, ElementsAre(cap(4096)));
+  p = latent([](EngineOptions& o) { o.graphs.piecewise_tokens = {64, 2048, 4096}; });
+  EXPECT_THAT(p.runner.prefill_sizes, ElementsAre(64, 2048));
+  EXPECT_THAT(p.notes, ElementsAre(cap(4096), "piecewise_cuda_graph_tokens: 1 sizes above 2048 are dropped"));
+
+  p = latent([](EngineOptions& o) {
+    o.graphs.piecewise_max_tokens = 4096;
+    o.graphs.enforce_piecewise_cuda_graph = true;
+  });
+  EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(4096)) << "enforce lifts the cap";
+  EXPECT_THAT(p.notes, Not(Contains(HasSubstr("latent"))));
+  p = latent([](EngineOptions& o) {
+    o.graphs.piecewise_max_tokens = 4096;
+    o.graphs.disable_piecewise_cuda_graph = true;
+  });
+  EXPECT_THAT(p.notes, Not(Contains(HasSubstr("latent")))) << "there are no such graphs";
+}
+
+// A family that a program brings under a listed name: rules go by the architecture.
+TEST(EnginePlan, AListedArchitectureHasNoPrefillGraphs) {
+  const test::ScratchDir folder;
+  Json config = *Json::read_file(kGoldens + "llama/config.json");
+  config.set("architectures", Json(Json::Array{Json("DeepseekV32ForCausalLM")}));
+  const std::string path = folder.write("config.json", config.dump());
+  Registry registry = built_in_registry();
+  ModelFamily family = *registry.families.find("LlamaForCausalLM");
+  family.architecture = "DeepseekV32ForCausalLM";
+  ASSERT_TRUE(registry.families.add(family).ok());
+  const auto listed = [&](bool enforce) {
+    return plan([&](EngineOptions& o) {
+      o.registry = std::make_shared<const Registry>(registry);
+      o.model_path = path;
+      o.load_format = LoadFormat::kDummy;
+      o.graphs.enforce_piecewise_cuda_graph = enforce;
+    });
+  };
+  const EnginePlan off = listed(false);
+  EXPECT_FALSE(off.runner.graphs.prefill);
+  EXPECT_TRUE(off.runner.graphs.decode);
+  EXPECT_THAT(off.notes, ElementsAre("Disable piecewise CUDA graph because piecewise_cuda_graph does not support the "
+                                     "model architecture: DeepseekV32ForCausalLM"));
+  EXPECT_TRUE(listed(true).runner.graphs.prefill);
 }
 
 TEST(EnginePlan, TheAutoLadderFollowsKnownCosts) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 
 namespace tessera {
@@ -10,7 +11,10 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kModeNames = {"off", "piecewise", "full", "full_and_piecewise"};
 
-constexpr std::array<Rule, 6> kRules = {{
+// Sparse attention, whose indexer chooses the keys of each row by its own cache, has no operator.
+constexpr std::array<std::string_view, 1> kArchitectures = {"DeepseekV32ForCausalLM"};
+
+constexpr std::array<Rule, 7> kRules = {{
     {"disable_cuda_graph", [](const RuleInputs& in) { return in.disable_cuda_graph; },
      "Disable piecewise CUDA graph because disable_cuda_graph is set", true},
     {"disable_piecewise_cuda_graph", [](const RuleInputs& in) { return in.disable_piecewise_cuda_graph; },
@@ -19,6 +23,10 @@ constexpr std::array<Rule, 6> kRules = {{
      "Disable piecewise CUDA graph because cuda_graph_mode is off", true},
     {"pipeline_parallel", [](const RuleInputs& in) { return in.pipeline_stages > 1; },
      "Disable piecewise CUDA graph because piecewise_cuda_graph does not support PP", false},
+    {"architecture",
+     [](const RuleInputs& in) { return std::ranges::find(kArchitectures, in.architecture) != kArchitectures.end(); },
+     "Disable piecewise CUDA graph because piecewise_cuda_graph does not support the model architecture", false,
+     [](const RuleInputs& in) { return ": " + in.architecture; }},
     {"standard_gqa", [](const RuleInputs& in) { return !in.standard_gqa; },
      "Disable piecewise CUDA graph because some layers do not apply Standard GQA", false},
     {"cache_layout", [](const RuleInputs& in) { return !in.undeclared_layers.empty(); },

@@ -29,6 +29,7 @@ struct RuleInputs {
   bool disable_piecewise_cuda_graph = false;
   bool enforce_piecewise_cuda_graph = false;
   std::int64_t pipeline_stages = 1;
+  std::string architecture = {};                     // as config.json has it
   bool standard_gqa = true;                          // of every layer; LayerCaches, as is the next
   std::vector<std::int64_t> undeclared_layers = {};  // whose cache layout no operator declares
 };

@@ -19,6 +19,9 @@ constexpr const char* kDisabled = "Disable piecewise CUDA graph because disable_
 constexpr const char* kPiecewiseDisabled = "Disable piecewise CUDA graph because disable_piecewise_cuda_graph is set";
 constexpr const char* kModeOff = "Disable piecewise CUDA graph because cuda_graph_mode is off";
 constexpr const char* kPipeline = "Disable piecewise CUDA graph because piecewise_cuda_graph does not support PP";
+constexpr const char* kArchitecture =
+    "Disable piecewise CUDA graph because piecewise_cuda_graph does not support the model architecture: "
+    "DeepseekV32ForCausalLM";
 constexpr const char* kNoGqa = "Disable piecewise CUDA graph because some layers do not apply Standard GQA";
 constexpr const char* kNoLayout =
     "Disable piecewise CUDA graph because the operators do not declare the cache layout of some layers: 1, 3";
@@ -32,6 +35,7 @@ TEST(Rules, EveryRuleFiresAloneWithItsMessage) {
                {"disable_piecewise_cuda_graph", {.disable_piecewise_cuda_graph = true}, kPiecewiseDisabled},
                {"cuda_graph_mode", {.mode = GraphMode::kOff}, kModeOff},
                {"pipeline_parallel", {.pipeline_stages = 2}, kPipeline},
+               {"architecture", {.architecture = "DeepseekV32ForCausalLM"}, kArchitecture},
                {"standard_gqa", {.standard_gqa = false}, kNoGqa},
                {"cache_layout", {.undeclared_layers = {1, 3}}, kNoLayout}};
   std::set<std::string_view> covered;
@@ -44,6 +48,7 @@ TEST(Rules, EveryRuleFiresAloneWithItsMessage) {
   }
   for (const Rule& rule : piecewise_rules()) EXPECT_EQ(covered.count(rule.name), 1u) << rule.name << " has no case";
   EXPECT_THAT(apply_rules({}).messages, IsEmpty());
+  EXPECT_THAT(apply_rules({.architecture = "DeepseekV3ForCausalLM"}).messages, IsEmpty());
 }
 
 TEST(Rules, MessagesComeInTheTablesOrder) {
@@ -51,10 +56,11 @@ TEST(Rules, MessagesComeInTheTablesOrder) {
                        .disable_cuda_graph = true,
                        .disable_piecewise_cuda_graph = true,
                        .pipeline_stages = 2,
+                       .architecture = "DeepseekV32ForCausalLM",
                        .standard_gqa = false,
                        .undeclared_layers = {1, 3}};
   EXPECT_THAT(apply_rules(all).messages,
-              ElementsAre(kDisabled, kPiecewiseDisabled, kModeOff, kPipeline, kNoGqa, kNoLayout));
+              ElementsAre(kDisabled, kPiecewiseDisabled, kModeOff, kPipeline, kArchitecture, kNoGqa, kNoLayout));
 }
 
 TEST(Rules, EnforceSkipsAutomaticRulesOnly) {
@@ -62,7 +68,8 @@ TEST(Rules, EnforceSkipsAutomaticRulesOnly) {
     inputs.enforce_piecewise_cuda_graph = true;
     return apply_rules(inputs).messages;
   };
-  EXPECT_THAT(messages({.pipeline_stages = 2, .standard_gqa = false}), IsEmpty());
+  EXPECT_THAT(messages({.pipeline_stages = 2, .architecture = "DeepseekV32ForCausalLM", .standard_gqa = false}),
+              IsEmpty());
   EXPECT_THAT(messages({.disable_cuda_graph = true}), ElementsAre(kDisabled));
   EXPECT_THAT(messages({.disable_piecewise_cuda_graph = true, .standard_gqa = false}), ElementsAre(kPiecewiseDisabled));
   EXPECT_THAT(messages({.mode = GraphMode::kOff}), ElementsAre(kModeOff));
@@ -81,6 +88,7 @@ TEST(Rules, SwitchesFollowTheMatrix) {
       {"disable_cuda_graph", {.disable_cuda_graph = true}, false, false, false},
       {"disable_piecewise_cuda_graph", {.disable_piecewise_cuda_graph = true}, true, false, false},
       {"pp > 1", {.pipeline_stages = 2}, true, false, false},
+      {"listed architecture", {.architecture = "DeepseekV32ForCausalLM"}, true, false, false},
       {"no standard GQA", {.standard_gqa = false}, true, false, false},
       {"mode off", {.mode = kOff}, false, false, false},
       {"mode piecewise", {.mode = kPiecewise}, false, true, false},
