@@ -19,7 +19,7 @@ using testing::ElementsAre;
 Result<ModelConfig> small(const char* changes = "{}") {
   Json json = *Json::parse(R"({"architectures": ["Qwen3_5ForCausalLM"], "vocab_size": 512, "hidden_size": 64,
       "intermediate_size": 160, "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2,
-      "head_dim": 32, "max_position_embeddings": 2048, "partial_rotary_factor": 0.25, "linear_num_key_heads": 2,
+      "head_dim": 32, "max_position_embeddings": 2048, "linear_num_key_heads": 2,
       "linear_num_value_heads": 6, "linear_key_head_dim": 16, "linear_value_head_dim": 8})",
                            "base");
   const Result<Json> extra = Json::parse(changes, "changes");
@@ -73,7 +73,6 @@ TEST(DeltaNetConfigs, RefuseWhatContradictsItself) {
   refused(R"({"linear_conv_kernel_dim": 9})", StatusCode::kInvalidArgument, {"linear_conv_kernel_dim"});
   refused(R"({"attn_output_gate": false})", StatusCode::kUnimplemented, {"attn_output_gate"});
   refused(R"({"hidden_act": "gelu"})", StatusCode::kUnimplemented, {"hidden_act", "silu"});
-  refused(R"({"partial_rotary_factor": null})", StatusCode::kInvalidArgument, {"partial_rotary_factor", "missing"});
   refused(R"({"rope_parameters": {"rope_type": "default", "mrope_section": [2, 2, 1]}})", StatusCode::kInvalidArgument,
           {"mrope_section", "4 rotated pairs"});
 }

@@ -103,7 +103,7 @@ TEST(LatentConfig, RefusesByFieldName) {
     StatusCode code;
     std::vector<std::string> parts;
   } cases[] = {
-      {kV3, R"({"kv_lora_rank": null})", kInvalidArgument, {"\"kv_lora_rank\" is missing"}},
+      {kV3, R"({"kv_lora_rank": null})", kInvalidArgument, {"\"kv_lora_rank\" is null"}},
       {kV3, R"({"kv_lora_rank": 0})", kInvalidArgument, {"\"kv_lora_rank\" is 0"}},
       {kV3, R"({"q_lora_rank": 0})", kInvalidArgument, {"\"q_lora_rank\" is 0"}},
       {kV3, R"({"qk_rope_head_dim": 7})", kInvalidArgument, {"\"qk_rope_head_dim\" is 7", "even"}},

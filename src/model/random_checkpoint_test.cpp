@@ -26,9 +26,14 @@ ModelConfig small(std::string_view architecture, bool tied) {
                                "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
                                "attention_bias": true, "mlp_bias": true, "hidden_act": "silu",
                                "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4,
-                               "num_experts_per_tok": 2, "moe_intermediate_size": 32})",
+                               "num_experts_per_tok": 2, "moe_intermediate_size": 32, "head_dim": 16,
+                               "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+                               "linear_value_head_dim": 8, "q_lora_rank": 24, "kv_lora_rank": 16,
+                               "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_group": 2,
+                               "topk_group": 1, "first_k_dense_replace": 1})",
                            "base");
   json.set("architectures", Json(Json::Array{Json(std::string(architecture))})).set("tie_word_embeddings", tied);
+  if (architecture.starts_with("Deepseek")) json.set("mlp_bias", false);  // which it refuses
   const Result<ModelConfig> config = ModelConfig::from_json(json, "config.json", built_in_families());
   EXPECT_TRUE(config.ok()) << config.status().to_string();
   return config.value();

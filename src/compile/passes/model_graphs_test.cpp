@@ -74,7 +74,8 @@ TEST_P(ModelPasses, ExpandedAndFusedAgree) {
 
 INSTANTIATE_TEST_SUITE_P(Goldens, ModelPasses, ::testing::ValuesIn(model_names()), [](const auto& model) {
   std::string name = model.param;
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
   return name;
 });
 

@@ -16,8 +16,8 @@
 #include "tessera/model/config.h"
 #include "tessera/model/family.h"
 #include "tessera/model/model.h"
-#include "tessera/ops/attention.h"
 #include "tessera/ops/built_in_ops.h"
+#include "tessera/ops/op_plan.h"
 
 namespace tessera::testing {
 
@@ -45,7 +45,7 @@ class BodyRun {
 
   // "hidden" of `body` by its program; inputs and weights have equal contents wherever their names are equal.
   std::vector<float> hidden(const ir::Graph& body, const Result<Program>& program) {
-    plan(body.cache_groups.size());
+    plan(body);
     EXPECT_TRUE(program.ok()) << program.status().to_string();
     ir::Bucket bucket = tokens(kTokens);
     for (std::size_t group = 0; group < ir::kMaxCacheGroups; ++group) bucket[ir::page_symbol(group)] = 3;
@@ -63,28 +63,29 @@ class BodyRun {
   Device& device() { return *device_; }
 
  private:
-  void plan(std::size_t groups) {
+  void plan(const ir::Graph& body) {
     ForwardBatch batch;
     batch.query_lens = batch.kv_lens = {3, 4};
     CacheGroupBatch pages;
     pages.own({{PageId(1)}, {PageId(2)}});
-    batch.groups.assign(groups, pages);
+    batch.groups.assign(body.cache_groups.size(), pages);
     plans_.clear();
     step_ = std::make_unique<StepBuffer>();
     context_.plans.clear();
     context_.limits = {.max_requests = 2, .max_tokens = kTokens, .max_pages_per_request = 1, .page_size = kPageSize};
-    for (std::size_t g = 0; g < groups; ++g) {
-      const auto group = static_cast<std::int64_t>(g);
-      plans_.push_back(kAttentionCpu.planner
+    const ir::Graph* const graphs[] = {&body};
+    const std::vector<PlannedOp> planned = find_planned_ops(graphs, cpu_kernels()).value();
+    for (const PlannedOp& op : planned) {
+      plans_.push_back(op.kernel->planner
                            ->make(*device_,
-                                  {.nodes = {},
-                                   .kernel = kAttentionCpu.name,
-                                   .group = group,
+                                  {.nodes = op.nodes,
+                                   .kernel = op.kernel->name,
+                                   .group = op.group,
                                    .num_pages = 3,
                                    .limits = context_.limits},
                                   *step_)
                            .value());
-      context_.plans.push_back({.op = "attention", .group = group, .plan = plans_.back().get()});
+      context_.plans.push_back({.op = op.op, .group = op.group, .plan = plans_.back().get()});
     }
     EXPECT_TRUE(step_->allocate(*device_, *stream_).ok());
     for (const std::unique_ptr<OpPlan>& plan : plans_)
@@ -123,7 +124,12 @@ class BodyRun {
       if (name == input_names::kInputRows || name == input_names::kEmbeddingRows)
         write_integers(values, name, std::vector<std::int32_t>(kTokens, -1));
       if (name == input_names::kPositions) write_integers(values, name, {0, 1, 2, 0, 1, 2, 3});
-      if (name.starts_with(input_names::kSlots)) write_integers(values, name, {16, 17, 18, 32, 33, 34, 35});
+    }
+    for (const ir::CacheGroup& group : graph.cache_groups) {
+      const bool one_slot = group.kind == ir::CacheGroup::Kind::kState;  // for all tokens of a request
+      write_integers(values, std::string(input_names::kSlots) + group.name,
+                     one_slot ? std::vector<std::int32_t>{1, 1, 1, 2, 2, 2, 2}
+                              : std::vector<std::int32_t>{16, 17, 18, 32, 33, 34, 35});
     }
   }
 

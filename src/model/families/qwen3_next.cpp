@@ -89,19 +89,10 @@ Status read_delta_net(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Hugging Face's default is not the whole head, which the field's absence means elsewhere.
-Status require_partial_rotary(const Fields& fields) {
-  const Json* rope = fields.find("rope_parameters");
-  const bool inside = rope != nullptr && rope->is_object() && rope->find("partial_rotary_factor") != nullptr;
-  if (inside || fields.find("partial_rotary_factor") != nullptr) return ok_status();
-  return fields.wrong("partial_rotary_factor", "a number, here or in rope_parameters");
-}
-
 Status read_config(const Fields& fields, ModelConfig& config) {
   config.qkv_bias = config.o_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);
   if (!TRY(fields.optional_bool("attn_output_gate")).value_or(true))
     return fields.unsupported("attn_output_gate", "true");
-  TRY(require_partial_rotary(fields));
   if (config.hidden_act != Activation::kSilu) return fields.unsupported("hidden_act", "silu");
   config.sliding_windows.assign(static_cast<std::size_t>(config.num_hidden_layers), 0);
   return read_delta_net(fields, config);
@@ -113,6 +104,7 @@ ModelConfig defaults() {
           .unit_offset_norms = true,
           .qk_norm = QkNorm::kHead,
           .attention_gate = true,
+          .rope = {.partial_rotary_factor = 0.25},
           .delta_net = DeltaNetConfig{
               .key_heads = 16, .value_heads = 32, .key_head_dim = 128, .value_head_dim = 128, .conv_size = 4}};
 }

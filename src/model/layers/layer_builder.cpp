@@ -59,7 +59,7 @@ ir::ValueId LayerBuilder::constant(const std::string& name, std::vector<float> v
 }
 
 ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks,
-                                 bool bias, Parallel parallel) {
+                                 bool bias, Parallel parallel, std::optional<ir::ValueId> residual) {
   const int ranks = parallel == Parallel::kNone ? 1 : options_.tp_size;
   const int rank = parallel == Parallel::kNone ? 0 : options_.tp_rank;
   if (!graph.ok()) return x;
@@ -90,7 +90,12 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
   // Of partial sums only one may carry the bias.
   const bool adds_bias = bias && (!by_columns || rank == 0);
   if (adds_bias) operands.push_back(add_weight(std::move(bias_vector)));
-  const ir::ValueId y = graph.op("linear", operands, {{"bias", adds_bias}});
+  ir::Attributes attributes{{"bias", adds_bias}};
+  if (residual) {
+    operands.push_back(*residual);
+    attributes.emplace_back("residual", true);
+  }
+  const ir::ValueId y = graph.op("linear", operands, attributes);
   if (parallel == Parallel::kRow && ranks > 1) graph.op("all_reduce", {y});
   return y;
 }

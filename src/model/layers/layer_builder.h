@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,9 +60,10 @@ class LayerBuilder {
   ir::ValueId add_weight(WeightSpec spec);
 
   // x [T, in] → [T, rows of all blocks on this rank]; the blocks' weights are one matrix named `name`.
-  // Row-parallel: one block; kRow ends with an all-reduce where there are ranks.
+  // Row-parallel: one block; kRow ends with an all-reduce where there are ranks. A `residual` of the result's shape is
+  // added before that, by each rank its own.
   ir::ValueId linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks, bool bias,
-                     Parallel parallel);
+                     Parallel parallel, std::optional<ir::ValueId> residual = std::nullopt);
 
   // A tensor of the body that belongs to no layer: "norm.weight" is "model.norm.weight" in most checkpoints.
   std::string tensor(std::string_view name) const { return tensor_prefix_ + std::string(name); }

@@ -1,6 +1,7 @@
 // Feed-forward layers.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,9 @@ std::vector<LinearBlock> gate_up_blocks(const ModelConfig& config, const std::st
 std::vector<LinearBlock> fused_gate_up_blocks(const ModelConfig& config, const std::string& prefix);
 
 // down(act(gate(x)) · up(x)), x [T, hidden] → [T, hidden]. `down`: kRow, or kRowPart where the ranks' parts are not to
-// be added yet.
+// be added yet. With `residual` [T, hidden] it is added to the result.
 ir::ValueId gated_mlp(LayerBuilder& b, const ModelConfig& config, ir::ValueId x,
                       const std::vector<LinearBlock>& gate_up, const std::string& prefix,
-                      Parallel down = Parallel::kRow);
+                      Parallel down = Parallel::kRow, std::optional<ir::ValueId> residual = std::nullopt);
 
 }  // namespace tessera

@@ -146,9 +146,9 @@ ir::ValueId add_shared(LayerBuilder& b, const ModelConfig& config, ir::ValueId x
                        const MoeTensors& tensors) {
   ModelConfig shared = config;
   shared.intermediate_size = config.moe->shared_intermediate_size;
-  const ir::ValueId mlp =
-      gated_mlp(b, shared, x, gate_up_blocks(shared, tensors.shared), tensors.shared, Parallel::kRowPart);
-  if (!config.moe->shared_gate) return b.graph.op("add", {y, mlp});
+  const std::vector<LinearBlock> blocks = gate_up_blocks(shared, tensors.shared);
+  if (!config.moe->shared_gate) return gated_mlp(b, shared, x, blocks, tensors.shared, Parallel::kRowPart, y);
+  const ir::ValueId mlp = gated_mlp(b, shared, x, blocks, tensors.shared, Parallel::kRowPart);
   const ir::ValueId gate =
       b.linear(tensors.shared_gate, x, {{.tensor = tensors.shared_gate, .rows = 1}}, false, Parallel::kNone);
   return b.graph.op("add_gated", {y, mlp, gate});
