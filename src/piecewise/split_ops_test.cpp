@@ -20,20 +20,21 @@ Status error(const std::string& name) { return resolve_split_ops(testing::word_t
 
 TEST(SplitOps, DefaultsAreWhatOperatorsDeclare) {
   EXPECT_THAT(default_split_ops(testing::word_table()), ElementsAre("attention", "host_read"));
-  EXPECT_THAT(default_split_ops(built_in_ops()), ElementsAre("all_reduce", "attention", "latent_attention"));
+  EXPECT_THAT(default_split_ops(built_in_ops()),
+              ElementsAre("all_reduce", "attention", "gated_delta_net", "latent_attention"));
 }
 
 TEST(SplitOps, TakesOperatorsAndTheSpellingsOfSglang) {
   const std::vector<std::string> names = {"sglang.unified_attention_with_output", "linear", "sglang.inplace_all_reduce",
-                                          "sglang.moe_forward_piecewise_cuda_graph_impl"};
+                                          "sglang.moe_forward_piecewise_cuda_graph_impl", "sglang.gdn_with_output"};
   EXPECT_THAT(*resolve_split_ops(built_in_ops(), names),
-              ElementsAre("attention", "linear", "all_reduce", "moe_experts"));
+              ElementsAre("attention", "linear", "all_reduce", "moe_experts", "gated_delta_net"));
   EXPECT_THAT(*resolve_split_ops(built_in_ops(), {}), IsEmpty());
 }
 
 TEST(SplitOps, ASpellingOfSglangWithoutOperatorSaysSo) {
   const std::string name = "sglang.gdn_with_output";
-  const Status status = resolve_split_ops(built_in_ops(), std::vector{name}).status();
+  const Status status = error(name);  // of a table that has no such operator
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_THAT(status.message(), AllOf(HasSubstr(name), HasSubstr("does not exist yet")));
 }
