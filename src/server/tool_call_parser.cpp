@@ -1,99 +1,30 @@
 #include "tessera/server/tool_call_parser.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "tessera/server/call_formats.h"
+#include "tessera/server/call_text.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::string_view kHermesBegin = "<tool_call>";
-constexpr std::string_view kHermesEnd = "</tool_call>";
-constexpr std::string_view kPythonTag = "<|python_tag|>";
-constexpr std::string_view kMistralBegin = "[TOOL_CALLS]";
-constexpr std::string_view kDeepseekListBegin = "<｜tool▁calls▁begin｜>";
-constexpr std::string_view kDeepseekBegin = "<｜tool▁call▁begin｜>";
-constexpr std::string_view kDeepseekSeparator = "<｜tool▁sep｜>";
-constexpr std::string_view kDeepseekEnd = "<｜tool▁call▁end｜>";
-constexpr std::string_view kDeepseekListEnd = "<｜tool▁calls▁end｜>";
-constexpr std::string_view kFence = "```";
-constexpr std::string_view kJsonFence = "```json";
-constexpr std::string_view kSpaces = " \n\r\t";
 constexpr std::size_t kMaxHeadBytes = 1024;
-
-bool is_space(char c) { return kSpaces.find(c) != std::string_view::npos; }
-
-std::string_view without_spaces_in_front(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kSpaces);
-  return begin == std::string_view::npos ? std::string_view() : text.substr(begin);
-}
-
-std::string_view word_in_front(std::string_view text) {
-  text = without_spaces_in_front(text);
-  return text.substr(0, text.find_first_of(kSpaces));
-}
-
-// V3 writes function<sep>NAME and a fence of Markdown in front of the arguments, V3.1 NAME<sep>.
-std::string deepseek_name(std::string_view head) {
-  const std::size_t separator = head.find(kDeepseekSeparator);
-  if (separator == std::string_view::npos) return "";
-  const std::string_view behind = word_in_front(head.substr(separator + kDeepseekSeparator.size()));
-  return std::string(behind.empty() || behind.starts_with(kFence) ? word_in_front(head.substr(0, separator)) : behind);
-}
 
 }  // namespace
 
-std::vector<std::string_view> tool_call_parser_names() {
-  return {"hermes", "qwen25", "qwen", "llama3", "mistral", "deepseekv3", "deepseekv31", "generic"};
-}
-
-std::string_view guess_tool_call_parser(std::string_view chat_template) {
-  const auto has = [&](std::string_view part) { return chat_template.find(part) != std::string_view::npos; };
-  // Calls written as tags inside tags.
-  if (has("<function=") || has("<arg_key>")) return "";
-  if (has(kHermesBegin)) return "hermes";
-  if (has(kPythonTag) || has(R"({"name": function name, "parameters":)")) return "llama3";
-  if (has(kMistralBegin)) return "mistral";
-  if (has(kDeepseekBegin)) return "deepseekv3";
-  return "";
-}
-
 Result<ToolCallParser> ToolCallParser::create(std::string_view name, const Json& tools, NewId new_id) {
-  if (name == "hermes" || name == "qwen25" || name == "qwen") {
-    return ToolCallParser(Format::kHermes, tools, std::move(new_id));
-  }
-  if (name == "llama3") return ToolCallParser(Format::kLlama3, tools, std::move(new_id));
-  if (name == "mistral") return ToolCallParser(Format::kMistral, tools, std::move(new_id));
-  if (name == "deepseekv3" || name == "deepseekv31") {
-    return ToolCallParser(Format::kDeepseek, tools, std::move(new_id));
-  }
-  if (name == "generic") return ToolCallParser(Format::kGeneric, tools, std::move(new_id));
-  std::string message = "tool call parser \"" + std::string(name) + "\"; accepted: ";
-  for (const std::string_view known : tool_call_parser_names()) {
-    if (!message.ends_with(' ')) message += ", ";
-    message += known;
-  }
-  return invalid_argument(std::move(message));
+  const KnownTools known(tools);
+  std::unique_ptr<CallFormat> format = TRY(make_call_format(name, known));
+  return ToolCallParser(std::move(format), known, std::move(new_id));
 }
 
-std::vector<std::string_view> ToolCallParser::markers(Format format) {
-  switch (format) {
-    case Format::kHermes: return {kHermesBegin};
-    case Format::kLlama3: return {kPythonTag};
-    case Format::kMistral: return {kMistralBegin};
-    case Format::kGeneric: return {kHermesBegin, kJsonFence};
-    case Format::kDeepseek: break;
-  }
-  return {kDeepseekListBegin, kDeepseekBegin, kDeepseekListEnd};
-}
-
-ToolCallParser::ToolCallParser(Format format, const Json& tools, NewId new_id)
-    : format_(format), any_name_(!tools.is_array()), new_id_(std::move(new_id)), finder_(markers(format)) {
-  if (any_name_) return;
-  for (const Json& tool : tools.as_array()) {
-    const Json* function = tool.find("function");
-    const Json* name = function == nullptr ? nullptr : function->find("name");
-    if (name != nullptr && name->is_string()) names_.insert(name->as_string());
-  }
-}
+ToolCallParser::ToolCallParser(std::unique_ptr<CallFormat> format, KnownTools tools, NewId new_id)
+    : format_(std::move(format)),
+      tools_(tools),
+      new_id_(std::move(new_id)),
+      marks_(format_->marks()),
+      finder_(marks_) {}
 
 ToolText ToolCallParser::push(std::string_view text) {
   for (const char c : text) take(c);
@@ -101,8 +32,14 @@ ToolText ToolCallParser::push(std::string_view text) {
 }
 
 ToolText ToolCallParser::finish() {
+  // The text of a head that is none may have the beginning of another.
+  while (phase_ == Phase::kHead) end_head();
   if (phase_ == Phase::kContent) add_content(finder_.take_held());
-  if (phase_ == Phase::kHead || phase_ == Phase::kObject) refuse({});
+  if (phase_ == Phase::kBody && !counts_) refuse_body({});
+  if (phase_ == Phase::kBody) {
+    body_->finish();
+    hand_on();
+  }
   if (calls_ == 0) out_.content += std::exchange(spaces_, {});
   return std::exchange(out_, {});
 }
@@ -111,95 +48,81 @@ void ToolCallParser::take(char c) {
   switch (phase_) {
     case Phase::kContent: take_content(c); break;
     case Phase::kHead: take_head(c); break;
-    case Phase::kObject: take_object(c); break;
-    case Phase::kTail:
-      tail_ += c;
-      if (take_tail(c)) break;
-      phase_ = Phase::kContent;
-      for (const char held : std::exchange(tail_, {})) take(held);
-      break;
+    case Phase::kBody: take_body(c); break;
+    case Phase::kTail: take_tail(c); break;
   }
 }
 
 void ToolCallParser::take_content(char c) {
   std::string passed;
-  const auto marker = finder_.push(c, passed);
-  const bool at_beginning = !has_content_ && calls_ == 0;
-  const bool bare = format_ == Format::kLlama3 || format_ == Format::kGeneric;
-  if (bare && passed == "{" && at_beginning) {
-    end_ = {};
-    return begin_object({});
-  }
-  if (format_ == Format::kMistral && passed.starts_with('[') && at_beginning) {
-    raw_ = '[';
-    in_list_ = true;
-    phase_ = Phase::kHead;
-    // The finder took the bracket for the beginning of the mark.
-    for (const char held : passed.substr(1) + finder_.take_held()) take(held);
-    return;
+  const auto mark = finder_.push(c, passed);
+  if (place().at_beginning) {
+    const std::size_t first = passed.find_first_not_of(kCallSpaces);
+    if (first != std::string::npos && format_->may_begin_with(passed[first])) {
+      // The finder may have taken this for the beginning of a mark.
+      const std::string begun = passed.substr(first) + (mark ? std::string(marks_[*mark]) : finder_.take_held());
+      add_content(std::string_view(passed).substr(0, first));
+      begin_call({});
+      for (const char held : begun) take(held);
+      return;
+    }
   }
   add_content(passed);
-  if (marker) begin_calls(*marker);
+  if (mark) begin_call(marks_[*mark]);
 }
 
-void ToolCallParser::begin_calls(std::size_t marker) {
-  const std::string_view mark = markers(format_)[marker];
-  if (mark == kDeepseekListEnd) {
-    if (calls_ == 0) add_content(mark);
-    return;
+void ToolCallParser::begin_call(std::string_view mark) {
+  switch (format_->begin(mark, place())) {
+    case CallFormat::Mark::kContent: return add_content(mark);
+    case CallFormat::Mark::kSilent: return;
+    case CallFormat::Mark::kHead: break;
   }
-  if (mark == kJsonFence && (has_content_ || calls_ > 0)) return add_content(mark);
-  end_ = mark == kJsonFence ? kFence : kHermesEnd;
   raw_ = mark;
-  in_list_ = false;
+  mark_size_ = std::max<std::size_t>(mark.size(), 1);
   phase_ = Phase::kHead;
 }
 
 void ToolCallParser::take_head(char c) {
-  if (format_ == Format::kDeepseek) return take_name(c);
-  if (format_ == Format::kMistral && !in_list_ && c == '[') {
-    in_list_ = true;
-  } else if (c == '{' && (format_ != Format::kMistral || in_list_)) {
-    return begin_object({});
-  } else if (!is_space(c)) {
-    return refuse(c);
+  using Kind = CallFormat::Head::Kind;
+  CallFormat::Head head = format_->take_head(raw_, c);
+  if (raw_.size() >= kMaxHeadBytes) head.kind = Kind::kRefused;
+  switch (head.kind) {
+    case Kind::kOpen: raw_ += c; break;
+    case Kind::kRefused: refuse_head(c); break;
+    case Kind::kBody:
+      begin_body(std::move(head.body));
+      take_body(c);
+      break;
+    case Kind::kWholeCall:
+      raw_ += c;
+      if (!begin_body(std::move(head.body))) return refuse_body({});
+      hand_on();
+      phase_ = Phase::kContent;
+      break;
   }
-  raw_ += c;
 }
 
-// kDeepseek: everything up to the arguments' brace.
-void ToolCallParser::take_name(char c) {
-  std::string_view head = raw_;
-  if (head.starts_with(kDeepseekListBegin)) head.remove_prefix(kDeepseekListBegin.size());
-  head = without_spaces_in_front(head);
-  const bool begun = head.starts_with(kDeepseekBegin);
-  if (begun && c == '{') {
-    std::string name = deepseek_name(head.substr(kDeepseekBegin.size()));
-    return name.empty() ? refuse(c) : begin_object(ToolCallReader(std::move(name)));
-  }
-  const std::string more = std::string(head) + c;
-  const bool good = begun ? raw_.size() < kMaxHeadBytes : is_space(c) || kDeepseekBegin.starts_with(more);
-  if (!good) return refuse(c);
-  raw_ += c;
-}
-
-void ToolCallParser::begin_object(ToolCallReader reader) {
-  reader_ = std::move(reader);
+// Whether its name, where it has one already, is a function's.
+bool ToolCallParser::begin_body(std::unique_ptr<CallBody> body) {
+  body_ = std::move(body);
   counts_ = false;
-  phase_ = Phase::kObject;
-  take_object('{');
+  is_known_ = false;
+  phase_ = Phase::kBody;
+  return body_->name().empty() || tools_.knows(body_->name());
 }
 
-void ToolCallParser::take_object(char c) {
-  const ToolCallReader::State state = reader_.push(c);
-  const bool unknown = !any_name_ && !reader_.name().empty() && !names_.contains(reader_.name());
-  if (state == ToolCallReader::State::kFailed || unknown) return refuse(c);
-  if (!counts_) raw_ += c;
-  if (reader_.is_call()) hand_on();
-  if (state == ToolCallReader::State::kDone) {
-    phase_ = Phase::kTail;
-    tail_.clear();
+void ToolCallParser::take_body(char c) {
+  const CallBody::State state = body_->push(c);
+  if (!is_known_ && !body_->name().empty()) {
+    if (!tools_.knows(body_->name())) return refuse_body(c);
+    is_known_ = true;
   }
+  if (state == CallBody::State::kFailed) return refuse_body(c);
+  if (!counts_) raw_ += c;
+  if (body_->is_call()) hand_on();
+  if (state != CallBody::State::kDone) return;
+  phase_ = Phase::kTail;
+  tail_.clear();
 }
 
 void ToolCallParser::hand_on() {
@@ -207,43 +130,36 @@ void ToolCallParser::hand_on() {
     counts_ = true;
     raw_.clear();
     spaces_.clear();
-    out_.calls.push_back({.index = calls_++, .id = new_id_(), .name = reader_.name()});
+    out_.calls.push_back({.index = calls_++, .id = new_id_(), .name = body_->name()});
   }
-  std::string arguments = reader_.take_arguments();
+  std::string arguments = body_->take_arguments();
   if (arguments.empty()) return;
   if (out_.calls.empty() || out_.calls.back().index != calls_ - 1) out_.calls.push_back({.index = calls_ - 1});
   out_.calls.back().arguments += arguments;
 }
 
-// False where the text behind the object does not belong to calls.
-bool ToolCallParser::take_tail(char c) {
-  std::string_view seen = without_spaces_in_front(tail_);
-  if (seen.empty()) return true;
-  const auto next_call = [&] {
-    raw_ = std::exchange(tail_, {});
-    phase_ = Phase::kHead;
-    return true;
-  };
-  const auto expect = [&](std::string_view end) {
-    if (seen == end) phase_ = Phase::kContent;
-    return end.starts_with(seen);
-  };
-  switch (format_) {
-    case Format::kHermes: return expect(kHermesEnd);
-    case Format::kGeneric: return !end_.empty() && expect(end_);
-    case Format::kLlama3: return c == ';' && next_call();
-    case Format::kMistral:
-      if (c == ',') return next_call();
-      return expect("]");
-    case Format::kDeepseek: break;
+void ToolCallParser::take_tail(char c) {
+  tail_ += c;
+  const std::string_view seen = without_spaces_in_front(tail_);
+  if (seen.empty()) return;
+  switch (format_->take_tail(seen)) {
+    case CallFormat::Tail::kOpen: break;
+    case CallFormat::Tail::kDone: phase_ = Phase::kContent; break;
+    case CallFormat::Tail::kNextCall:
+      raw_ = std::exchange(tail_, {});
+      mark_size_ = raw_.size();
+      phase_ = Phase::kHead;
+      break;
+    case CallFormat::Tail::kNone:
+      phase_ = Phase::kContent;
+      for (const char held : std::exchange(tail_, {})) take(held);
+      break;
   }
-  if (seen.starts_with(kFence)) seen = without_spaces_in_front(seen.substr(kFence.size()));
-  return seen.empty() || kFence.starts_with(seen) || expect(kDeepseekEnd);
 }
 
 void ToolCallParser::add_content(std::string_view text) {
   for (const char c : text) {
-    if (is_space(c)) {
+    if (is_call_space(c)) {
       spaces_ += c;
       continue;
     }
@@ -253,14 +169,35 @@ void ToolCallParser::add_content(std::string_view text) {
   }
 }
 
-// This is not a call: the held text is content. `next` is the byte that decided it.
-void ToolCallParser::refuse(std::optional<char> next) {
+// This is no call: its mark is content, and what has come behind it is read again. `next` is the byte that decided it.
+void ToolCallParser::refuse_head(std::optional<char> next) {
+  phase_ = Phase::kContent;
+  std::string again = std::exchange(raw_, {});
+  if (next) again += *next;
+  add_content(std::string_view(again).substr(0, mark_size_));
+  // A call without a mark would begin again with the same byte.
+  has_content_ = true;
+  const std::size_t size = mark_size_;
+  for (const char held : again.substr(std::min(size, again.size()))) take(held);
+}
+
+// This is no call: the held text is content. It may be long, and is not read again.
+void ToolCallParser::refuse_body(std::optional<char> next) {
   phase_ = Phase::kContent;
   add_content(std::exchange(raw_, {}));
   if (!next) return;
   // A brace in front of which nothing was held would begin the same object again.
   has_content_ = true;
   take(*next);
+}
+
+// The text ends in a head.
+void ToolCallParser::end_head() {
+  std::unique_ptr<CallBody> body = format_->end_in_head(raw_);
+  if (body == nullptr || !tools_.knows(body->name())) return refuse_head({});
+  begin_body(std::move(body));
+  hand_on();
+  phase_ = Phase::kContent;
 }
 
 }  // namespace tessera

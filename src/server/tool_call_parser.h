@@ -13,24 +13,26 @@
 // generic                  as hermes; at the beginning of the text also the object alone, in a fence of Markdown or not
 //
 // A call counts when its name is known and its arguments begin; from there its arguments are handed on as they are
-// written, so that all pieces of a finished call together are valid JSON. What looks like a call and is none (no JSON,
-// a function that is not among the tools, an end in the middle) is content, tags included. What follows JSON that
+// written, so that all pieces of a finished call together are valid JSON. What looks like a call and is none (another
+// form, a function that is not among the tools, an end in the middle) is content, tags included. What follows JSON that
 // breaks inside the arguments is content too. White space around calls goes. The answers together do not depend on
 // where the text was cut. One text per object, one thread at a time.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
+#include "tessera/server/call_body.h"
+#include "tessera/server/call_format.h"
+#include "tessera/server/known_tools.h"
 #include "tessera/server/marker_finder.h"
-#include "tessera/server/tool_call_reader.h"
 
 namespace tessera {
 
@@ -51,8 +53,8 @@ class ToolCallParser {
  public:
   using NewId = std::function<std::string()>;
 
-  // `tools`: the request's, [{"function": {"name": …}}, …]; null: any name is a function's. An unknown `name` is
-  // invalid_argument.
+  // `tools`: the request's, [{"function": {"name": …, "parameters": …}}, …], which outlives the parser; null: any name
+  // is a function's. An unknown `name` is invalid_argument.
   static Result<ToolCallParser> create(std::string_view name, const Json& tools, NewId new_id);
 
   ToolText push(std::string_view text);
@@ -60,44 +62,39 @@ class ToolCallParser {
   ToolText finish();
 
  private:
-  enum class Format : std::uint8_t { kHermes, kLlama3, kMistral, kDeepseek, kGeneric };
-  enum class Phase : std::uint8_t {
-    kContent,  // no call
-    kHead,     // behind the mark of a call, before its object
-    kObject,
-    kTail,  // behind the object
-  };
+  enum class Phase : std::uint8_t { kContent, kHead, kBody, kTail };
 
-  ToolCallParser(Format format, const Json& tools, NewId new_id);
-  static std::vector<std::string_view> markers(Format format);
+  ToolCallParser(std::unique_ptr<CallFormat> format, KnownTools tools, NewId new_id);
   void take(char c);
   void take_content(char c);
-  void begin_calls(std::size_t marker);
+  void begin_call(std::string_view mark);
   void take_head(char c);
-  void take_name(char c);
-  void begin_object(ToolCallReader reader);
-  void take_object(char c);
-  bool take_tail(char c);
+  bool begin_body(std::unique_ptr<CallBody> body);
+  void take_body(char c);
+  void take_tail(char c);
   void add_content(std::string_view text);
-  void refuse(std::optional<char> next);
+  void refuse_head(std::optional<char> next);
+  void refuse_body(std::optional<char> next);
   void hand_on();
+  void end_head();
+  CallFormat::Place place() const { return {.at_beginning = !has_content_ && calls_ == 0, .after_calls = calls_ > 0}; }
 
-  Format format_;
-  std::unordered_set<std::string> names_;
-  bool any_name_;
+  std::unique_ptr<CallFormat> format_;
+  KnownTools tools_;
   NewId new_id_;
+  std::vector<std::string_view> marks_;
   MarkerFinder finder_;
   Phase phase_ = Phase::kContent;
   ToolText out_;
-  std::string spaces_;    // white space that goes if a call follows
-  std::string raw_;       // what is content if this is no call
-  std::string tail_;      // what has come behind the object
-  std::string_view end_;  // kGeneric: what closes the call that is being read; "": nothing
-  bool in_list_ = false;  // kMistral: behind "["
+  std::string spaces_;         // white space that goes if a call follows
+  std::string raw_;            // what is content if this is no call
+  std::size_t mark_size_ = 0;  // its first bytes that are no other call's beginning
+  std::string tail_;           // what has come behind the body
   bool has_content_ = false;
-  bool counts_ = false;  // the call that is being read is one
-  int calls_ = 0;        // that count
-  ToolCallReader reader_;
+  bool counts_ = false;    // the call that is being read is one
+  bool is_known_ = false;  // its name was looked up
+  int calls_ = 0;          // that count
+  std::unique_ptr<CallBody> body_;
 };
 
 // The names that create() takes.

@@ -5,35 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <random>
+
+#include "tessera/server/tool_call_test_util.h"
 
 namespace tessera {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-struct Call {
-  std::string name;
-  std::string arguments;
-  bool operator==(const Call&) const = default;
-};
-std::ostream& operator<<(std::ostream& out, const Call& call) {
-  return out << call.name << '(' << call.arguments << ')';
-}
-
-struct Parsed {
-  std::string content;
-  std::vector<Call> calls;
-  bool operator==(const Parsed&) const = default;
-};
-std::ostream& operator<<(std::ostream& out, const Parsed& parsed) {
-  out << '[' << parsed.content << ']';
-  for (const Call& call : parsed.calls) out << ' ' << call;
-  return out;
-}
 
 const Json& tools() {
   static const Json kTools = *Json::parse(
@@ -42,40 +22,17 @@ const Json& tools() {
   return kTools;
 }
 
-ToolCallParser make_parser(std::string_view name) {
-  int calls = 0;
-  return *ToolCallParser::create(name, tools(), [calls]() mutable { return "id" + std::to_string(calls++); });
-}
-
-// Parses the text in pieces of `cut()` bytes, and checks what holds for every sequence of deltas.
 template <class Cut>
 Parsed parse(std::string_view name, std::string_view text, Cut cut) {
-  ToolCallParser parser = make_parser(name);
-  Parsed out;
-  const auto add = [&](const ToolText& part) {
-    out.content += part.content;
-    for (const ToolCallDelta& delta : part.calls) {
-      if (!delta.name.empty()) {
-        EXPECT_EQ(delta.index, static_cast<int>(out.calls.size()));
-        EXPECT_EQ(delta.id, "id" + std::to_string(delta.index));
-        out.calls.push_back({delta.name, ""});
-      }
-      ASSERT_EQ(delta.index, static_cast<int>(out.calls.size()) - 1);
-      EXPECT_EQ(delta.id.empty(), delta.name.empty());
-      out.calls.back().arguments += delta.arguments;
-    }
-  };
-  while (!text.empty()) {
-    const std::size_t length = std::min<std::size_t>(text.size(), cut());
-    add(parser.push(text.substr(0, length)));
-    text.remove_prefix(length);
-  }
-  add(parser.finish());
-  return out;
+  return parse_calls(name, tools(), text, cut);
 }
 
 Parsed whole(std::string_view name, std::string_view text) {
   return parse(name, text, [&] { return text.size(); });
+}
+
+ToolCallParser make_parser(std::string_view name) {
+  return *ToolCallParser::create(name, tools(), [] { return "id"; });
 }
 
 // Text without calls.
@@ -271,10 +228,7 @@ TEST(ToolCallParser, UnknownNamesAreErrors) {
 }
 
 TEST(ToolCallParser, GuessesTheFormOfPublishedTemplates) {
-  const char* set = std::getenv("TESSERA_SHARED_DIR");
-  const std::filesystem::path data =
-      std::filesystem::path(set != nullptr ? set : std::string(TESSERA_SOURCE_DIR) + "/../shared") / "data";
-  if (!std::filesystem::exists(data)) GTEST_SKIP() << "no shared data: chat_templates";
+  if (shared_text("README.md").empty()) GTEST_SKIP() << "no shared data: chat_templates";
   const std::pair<const char*, const char*> files[] = {
       {"Qwen-Qwen2.5-7B-Instruct", "hermes"},          {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes"},
       {"meta-llama-Llama-3.1-8B-Instruct", "llama3"},  {"meta-llama-Llama-3.2-3B-Instruct", "llama3"},
@@ -283,8 +237,7 @@ TEST(ToolCallParser, GuessesTheFormOfPublishedTemplates) {
       {"microsoft-Phi-3.5-mini-instruct", ""},
   };
   for (const auto& [name, expected] : files) {
-    std::ifstream file(data / "chat_templates/llama.cpp" / (std::string(name) + ".jinja"));
-    const std::string source{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const std::string source = shared_text("chat_templates/llama.cpp/" + std::string(name) + ".jinja");
     ASSERT_FALSE(source.empty()) << name;
     EXPECT_EQ(guess_tool_call_parser(source), expected) << name;
   }

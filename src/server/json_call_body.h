@@ -1,34 +1,29 @@
-// One tool call while a model writes it: {"name": …, "arguments": {…}}, or the arguments alone behind a name that is
-// known. Says when it is certain that this is a call, and hands the arguments' text on as it comes.
+// A tool call as JSON: {"name": …, "arguments": {…}}, or the arguments alone behind a name that is known. Says when it
+// is certain that this is a call, and hands the arguments' text on as it comes.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <utility>
 
+#include "tessera/server/call_body.h"
 #include "tessera/server/json_scanner.h"
 
 namespace tessera {
 
-class ToolCallReader {
+class JsonCallBody : public CallBody {
  public:
-  enum class State : std::uint8_t { kOpen, kDone, kFailed };
-
   // The members may come in any order; "parameters" is another word for "arguments". Arguments may also be a string
   // that contains the object. Members of other names are passed over.
-  ToolCallReader() = default;
+  JsonCallBody() = default;
   // The object is the arguments.
-  explicit ToolCallReader(std::string name) : name_(std::move(name)), slot_(Slot::kArguments), is_arguments_(true) {}
+  explicit JsonCallBody(std::string name) : name_(std::move(name)), slot_(Slot::kArguments), is_arguments_(true) {}
 
-  // Precondition: the state is kOpen. The first byte must be '{'.
-  State push(char c);
-
-  // "" as long as it is unknown.
-  const std::string& name() const { return name_; }
-  // The name is known, and the arguments have begun or are certain to be none.
-  bool is_call() const { return !name_.empty() && (streams_ || complete_); }
-  // The arguments' text that has come since the last call. Precondition: is_call().
-  std::string take_arguments();
+  // The first byte must be '{'.
+  State push(char c) override;
+  const std::string& name() const override { return name_; }
+  bool is_call() const override { return !name_.empty() && (streams_ || complete_); }
+  std::string take_arguments() override;
 
  private:
   // The member whose value is being read.

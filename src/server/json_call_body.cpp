@@ -1,4 +1,4 @@
-#include "tessera/server/tool_call_reader.h"
+#include "tessera/server/json_call_body.h"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-ToolCallReader::State ToolCallReader::push(char c) {
+CallBody::State JsonCallBody::push(char c) {
   using Part = JsonScanner::Part;
   const Part part = scanner_.push(c);
   const Part before = std::exchange(part_, part);
@@ -32,7 +32,7 @@ ToolCallReader::State ToolCallReader::push(char c) {
 }
 
 // False where the call cannot be one: a member that comes twice, arguments of another type.
-bool ToolCallReader::begin_value(char c) {
+bool JsonCallBody::begin_value(char c) {
   value_.clear();
   slot_ = Slot::kOther;
   if (key_ == "\"name\"") {
@@ -48,7 +48,7 @@ bool ToolCallReader::begin_value(char c) {
   return true;
 }
 
-bool ToolCallReader::end_value() {
+bool JsonCallBody::end_value() {
   const Slot slot = std::exchange(slot_, Slot::kNone);
   if (slot == Slot::kArguments) return end_arguments();
   if (slot != Slot::kName) return true;
@@ -58,7 +58,7 @@ bool ToolCallReader::end_value() {
   return true;
 }
 
-bool ToolCallReader::end_arguments() {
+bool JsonCallBody::end_arguments() {
   complete_ = true;
   if (streams_) return true;
   const Result<Json> value = Json::parse(value_, "the arguments");
@@ -73,12 +73,12 @@ bool ToolCallReader::end_arguments() {
   return true;
 }
 
-bool ToolCallReader::end_object() {
+bool JsonCallBody::end_object() {
   if (!streams_ && !complete_) arguments_ = "{}";
   complete_ = true;
   return !name_.empty();
 }
 
-std::string ToolCallReader::take_arguments() { return std::exchange(arguments_, {}); }
+std::string JsonCallBody::take_arguments() { return std::exchange(arguments_, {}); }
 
 }  // namespace tessera
