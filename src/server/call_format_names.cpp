@@ -13,9 +13,26 @@ struct Named {
 };
 
 constexpr Named kFormats[] = {
-    {"hermes", make_hermes_format},        {"qwen25", make_hermes_format},   {"qwen", make_hermes_format},
-    {"llama3", make_llama3_format},        {"mistral", make_mistral_format}, {"deepseekv3", make_deepseek_format},
-    {"deepseekv31", make_deepseek_format}, {"generic", make_generic_format},
+    {"hermes", make_hermes_format},
+    {"qwen25", make_hermes_format},
+    {"qwen", make_hermes_format},
+    {"llama3", make_llama3_format},
+    {"llama3_json", make_llama3_format},
+    {"mistral", make_mistral_format},
+    {"deepseekv3", make_deepseek_format},
+    {"deepseek_v3", make_deepseek_format},
+    {"deepseekv31", make_deepseek_format},
+    {"deepseek_v31", make_deepseek_format},
+    {"deepseekv32", make_dsml_format},
+    {"deepseek_v32", make_dsml_format},
+    {"qwen3_coder", make_qwen3_coder_format},
+    {"qwen3_xml", make_qwen3_coder_format},
+    {"glm45", make_glm_format},
+    {"glm4_moe", make_glm_format},
+    {"glm47", make_glm_format},
+    {"gpt-oss", make_harmony_format},
+    {"openai", make_harmony_format},
+    {"generic", make_generic_format},
 };
 
 }  // namespace
@@ -40,8 +57,11 @@ std::vector<std::string_view> tool_call_parser_names() {
 
 std::string_view guess_tool_call_parser(std::string_view chat_template) {
   const auto has = [&](std::string_view part) { return chat_template.find(part) != std::string_view::npos; };
-  // Calls written as tags inside tags.
-  if (has("<function=") || has("<arg_key>")) return "";
+  if (has("<|channel|>") && has("<|message|>")) return "gpt-oss";
+  if (has("<arg_key>")) return "glm45";
+  // Others write JSON between <function=NAME> and </function>.
+  if (has("<function=")) return has("<parameter=") ? "qwen3_coder" : "";
+  if (has("｜DSML｜function_calls")) return "deepseekv32";
   if (has("<tool_call>")) return "hermes";
   if (has("<|python_tag|>") || has(R"({"name": function name, "parameters":)")) return "llama3";
   if (has("[TOOL_CALLS]")) return "mistral";

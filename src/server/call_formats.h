@@ -18,5 +18,9 @@ std::unique_ptr<CallFormat> make_generic_format(KnownTools tools);
 std::unique_ptr<CallFormat> make_llama3_format(KnownTools tools);
 std::unique_ptr<CallFormat> make_mistral_format(KnownTools tools);
 std::unique_ptr<CallFormat> make_deepseek_format(KnownTools tools);
+std::unique_ptr<CallFormat> make_dsml_format(KnownTools tools);
+std::unique_ptr<CallFormat> make_qwen3_coder_format(KnownTools tools);
+std::unique_ptr<CallFormat> make_glm_format(KnownTools tools);
+std::unique_ptr<CallFormat> make_harmony_format(KnownTools tools);
 
 }  // namespace tessera

@@ -7,16 +7,21 @@
 // hermes, qwen25, qwen     <tool_call>{"name": …, "arguments": {…}}</tool_call>, one after the other
 // llama3                   the whole text is {"name": …, "parameters": {…}}, or it comes behind <|python_tag|>; several
 //                          parted by ";"
-// mistral                  [TOOL_CALLS] [{"name": …, "arguments": {…}}, …]; at the beginning of the text also without
-//                          the mark
+// mistral                  [TOOL_CALLS] [{"name": …, "arguments": {…}}, …], at the beginning of the text also without
+//                          the mark; or [TOOL_CALLS]NAME[ARGS]{…} for each call
 // deepseekv3, deepseekv31  <｜tool▁call▁begin｜>…<｜tool▁call▁end｜> with the name in front of the arguments
+// qwen3_coder              <tool_call><function=NAME><parameter=KEY>VALUE</parameter>…</function></tool_call>
+// glm45                    <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>
+// gpt-oss                  <|channel|>commentary to=functions.NAME<|message|>{…}<|call|>
 // generic                  as hermes; at the beginning of the text also the object alone, in a fence of Markdown or not
+// Some have further names: those of SGLang and vLLM.
 //
 // A call counts when its name is known and its arguments begin; from there its arguments are handed on as they are
-// written, so that all pieces of a finished call together are valid JSON. What looks like a call and is none (another
-// form, a function that is not among the tools, an end in the middle) is content, tags included. What follows JSON that
-// breaks inside the arguments is content too. White space around calls goes. The answers together do not depend on
-// where the text was cut. One text per object, one thread at a time.
+// written, so that all pieces of a finished call together are valid JSON. Values that stand between tags become JSON by
+// the function's schema (tagged_call_body.h). What looks like a call and is none (another form, a function that is not
+// among the tools, an end in the middle) is content, tags included. What follows JSON that breaks inside the arguments
+// is content too. White space around calls goes. The answers together do not depend on where the text was cut. One text
+// per object, one thread at a time.
 #pragma once
 
 #include <cstdint>

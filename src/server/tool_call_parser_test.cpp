@@ -199,7 +199,28 @@ std::string random_text(std::mt19937& random) {
                                     "<｜tool▁call▁end｜>",
                                     "<｜tool▁calls▁begin｜>",
                                     "```",
-                                    "```json"};
+                                    "```json",
+                                    "[TOOL_CALLS]get[ARGS]{\"a\": 1}",
+                                    "[CALL_ID]",
+                                    "[ARGS]",
+                                    "<tool_call>\n<function=get>\n<parameter=a>\n",
+                                    "<function=set>",
+                                    "<parameter=b>",
+                                    "\n</parameter>\n",
+                                    "</function>",
+                                    "<tool_call>get\n<arg_key>a</arg_key>\n<arg_value>",
+                                    "</arg_value>\n<arg_key>b</arg_key><arg_value>",
+                                    "</arg_value></tool_call>",
+                                    "<tool_call>set",
+                                    "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"a\": ",
+                                    "<|start|>assistant to=functions.set<|channel|>commentary json",
+                                    "<|message|>",
+                                    "<|call|>",
+                                    " to=",
+                                    "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get\">\n",
+                                    "<｜DSML｜parameter name=\"a\" string=\"true\">",
+                                    "</｜DSML｜parameter>\n</｜DSML｜invoke>",
+                                    "</｜DSML｜function_calls>"};
   std::string text;
   for (auto i = random() % 14; i > 0; --i) text += kWords[random() % std::size(kWords)];
   return text;
@@ -208,7 +229,7 @@ std::string random_text(std::mt19937& random) {
 TEST(ToolCallParser, CutsMakeNoDifference) {
   std::mt19937 random(8);
   int calls = 0;
-  for (int round = 0; round < 15'000; ++round) {
+  for (int round = 0; round < 40'000; ++round) {
     const std::string text = random_text(random);
     const std::string_view name = tool_call_parser_names()[random() % tool_call_parser_names().size()];
     const Parsed expected = whole(name, text);
@@ -225,22 +246,6 @@ TEST(ToolCallParser, CutsMakeNoDifference) {
 TEST(ToolCallParser, UnknownNamesAreErrors) {
   EXPECT_THAT(ToolCallParser::create("pythonic", tools(), [] { return ""; }).status().message(),
               testing::HasSubstr("tool call parser \"pythonic\"; accepted: hermes, qwen25, "));
-}
-
-TEST(ToolCallParser, GuessesTheFormOfPublishedTemplates) {
-  if (shared_text("README.md").empty()) GTEST_SKIP() << "no shared data: chat_templates";
-  const std::pair<const char*, const char*> files[] = {
-      {"Qwen-Qwen2.5-7B-Instruct", "hermes"},          {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes"},
-      {"meta-llama-Llama-3.1-8B-Instruct", "llama3"},  {"meta-llama-Llama-3.2-3B-Instruct", "llama3"},
-      {"meta-llama-Llama-3.3-70B-Instruct", "llama3"}, {"mistralai-Mistral-Nemo-Instruct-2407", "mistral"},
-      {"llama-cpp-deepseek-r1", "deepseekv3"},         {"google-gemma-2-2b-it", ""},
-      {"microsoft-Phi-3.5-mini-instruct", ""},
-  };
-  for (const auto& [name, expected] : files) {
-    const std::string source = shared_text("chat_templates/llama.cpp/" + std::string(name) + ".jinja");
-    ASSERT_FALSE(source.empty()) << name;
-    EXPECT_EQ(guess_tool_call_parser(source), expected) << name;
-  }
 }
 
 }  // namespace
