@@ -175,6 +175,28 @@ TEST(ChatAnswer, RequiredCallsAreTakenFromTheList) {
   EXPECT_NE(at(message, "tool_calls.0.id"), at(message, "tool_calls.1.id"));
 }
 
+TEST(ChatAnswer, MessagesOfGptOssAreSeparated) {
+  ChatStyle style = chat_style(/*stream=*/false);
+  style.text.choice = ToolChoice::kAuto;
+  style.text.tool_call_parser = "gpt-oss";
+  style.text.tools = *Json::parse(R"([{"type": "function", "function": {"name": "f"}}])", "tools");
+  style.text.reasoning_parser = "gpt-oss";
+  const auto answer = make_chat_answer(style);
+  Completion end = end_of(5, 5, 0);
+  for (const char* text :
+       {"<|channel|>analysis<|message|>I wonder", "<|end|>", "<|start|>assistant<|channel|>commentary<|message|>Look:",
+        "<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"x\"", ": 1}"}) {
+    on_event(*answer, 0, step(text), nullptr);
+  }
+  on_event(*answer, 0, last("", FinishReason::kStop), &end);
+  const Json body = parsed(answer->body());
+  EXPECT_EQ(at(body, "choices.0.message.reasoning_content"), Json("I wonder"));
+  EXPECT_EQ(at(body, "choices.0.message.content"), Json("Look:"));
+  ASSERT_THAT(at(body, "choices.0.message.tool_calls").as_array(), SizeIs(1));
+  EXPECT_EQ(at(body, "choices.0.message.tool_calls.0.function.arguments"), Json(R"({"x": 1})"));
+  EXPECT_EQ(at(body, "choices.0.finish_reason"), Json("tool_calls"));
+}
+
 TEST(ChatAnswer, ReasoningCallsAndContentAreSeparated) {
   for (const bool stream : {false, true}) {
     ChatStyle style = chat_style(stream);

@@ -7,6 +7,7 @@
 #include "tessera/server/chat_tools.h"
 #include "tessera/server/generic_tools.h"
 #include "tessera/server/prompts.h"
+#include "tessera/server/reasoning_parser.h"
 #include "tessera/server/request_fields.h"
 #include "tessera/server/sampling_fields.h"
 
@@ -19,16 +20,6 @@ ApiStatus read_logprobs(const ApiFields& fields, LogprobOptions& out) {
   if (top && *top > 0 && !wanted) return fields.wrong("top_logprobs", "0 where \"logprobs\" is not true");
   if (wanted) out.output = static_cast<int>(top.value_or(0));
   return api_ok();
-}
-
-// Of the text of a message that goes on.
-bool is_inside_reasoning(std::string_view begun) {
-  const std::size_t opens = begun.rfind("<think>");
-  const std::size_t closes = begun.rfind("</think>");
-  return opens != std::string_view::npos && (closes == std::string_view::npos || closes < opens);
-}
-bool closes_reasoning(std::string_view begun) {
-  return begun.find("</think>") != std::string_view::npos && !is_inside_reasoning(begun);
 }
 
 // What the answer has of the prompt, and whether it has its reasoning.
@@ -133,8 +124,9 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   TRY(model.set_length(request, output.max_new_tokens, model.context_length, "messages"));
   TRY(FanOut().add(output.n, std::ssize(request.prompt) + ids_of_parameters(output), "n"));
   request.grammar = TRY(compile_grammar(grammar, output, model));
-  // Some models mark their calls with special tokens.
-  if (style.text.choice == ToolChoice::kAuto) request.skip_special_tokens = false;
+  // Some models mark their calls, or their reasoning, with special tokens.
+  if (style.text.choice == ToolChoice::kAuto || reads_special_tokens(style.text.reasoning_parser))
+    request.skip_special_tokens = false;
   style.prompt_tokens = std::ssize(request.prompt);
 
   ApiJob job{.id = style.id, .stream = style.stream.stream, .note = note};

@@ -43,12 +43,6 @@ class CallList {
 
 }  // namespace
 
-bool opens_reasoning(std::string_view prompt) {
-  constexpr std::string_view kOpening = "<think>";
-  const std::size_t end = prompt.find_last_not_of(" \n");
-  return end != std::string_view::npos && prompt.substr(0, end + 1).ends_with(kOpening);
-}
-
 struct ChatText::Impl {
   explicit Impl(const ChatTextStyle& given) : style(given) {
     // Both names were checked when the server was made.

@@ -22,9 +22,6 @@ struct ChatTextStyle {
   bool prompt_opens_reasoning = false;
 };
 
-// Whether the text of the model's turn begins inside its reasoning: the prompt ends with an opening tag.
-bool opens_reasoning(std::string_view prompt);
-
 struct ChatPieces {
   std::string reasoning{};
   std::string content{};

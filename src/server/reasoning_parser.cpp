@@ -1,106 +1,108 @@
 #include "tessera/server/reasoning_parser.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
+
+#include "tessera/server/harmony_reasoning.h"
+#include "tessera/server/tagged_reasoning.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::string_view kOpening = "<think>";
-constexpr std::string_view kClosing = "</think>";
-constexpr std::size_t kOpeningTag = 0;  // among the finder's
+constexpr const ReasoningTags* kAllTags[] = {&kThinkTags, &kMistralTags};
 
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+// All of the text.
+class NoReasoning final : public ReasoningFormat {
+ public:
+  ReasoningText push(std::string_view text) override { return {.content = std::string(text)}; }
+  ReasoningText finish() override { return {}; }
+  bool in_reasoning() const override { return false; }
+};
+
+using Made = std::unique_ptr<ReasoningFormat>;
+
+Made think(bool opened) { return std::make_unique<TaggedReasoning>(kThinkTags, opened); }
+Made think_at_once(bool /*opened*/) { return std::make_unique<TaggedReasoning>(kThinkTags, /*inside=*/true); }
+Made mistral(bool opened) { return std::make_unique<TaggedReasoning>(kMistralTags, opened); }
+Made harmony(bool opened) { return std::make_unique<HarmonyReasoning>(opened); }
+Made none(bool /*opened*/) { return std::make_unique<NoReasoning>(); }
+
+struct Named {
+  std::string_view name;
+  Made (*make)(bool opened);
+};
+
+constexpr Named kFormats[] = {
+    {"deepseek-r1", think_at_once},
+    {"deepseek_r1", think_at_once},
+    {"deepseek-v3", think},
+    {"deepseek_v3", think},
+    {"glm45", think},
+    {"glm47", think},
+    {"gpt-oss", harmony},
+    {"openai_gptoss", harmony},
+    {"mistral", mistral},
+    {"qwen3", think},
+    {"qwen3-thinking", think_at_once},
+    {"none", none},
+};
+
+const Named* find(std::string_view name) {
+  const auto found = std::ranges::find(kFormats, name, &Named::name);
+  return found == std::end(kFormats) ? nullptr : found;
+}
 
 }  // namespace
 
-ReasoningParser::ReasoningParser(State state) : state_(state), tags_({kOpening, kClosing}) {}
-
 Result<ReasoningParser> ReasoningParser::create(std::string_view name, bool opened) {
-  if (name == "deepseek-r1") return ReasoningParser(State::kInside);
-  if (name == "qwen3") return ReasoningParser(opened ? State::kInside : State::kBeginning);
-  if (name == "none") return ReasoningParser(State::kContent);
+  if (const Named* format = find(name); format != nullptr) return ReasoningParser(format->make(opened));
   std::string message = "reasoning parser \"" + std::string(name) + "\"; accepted: ";
-  for (const std::string_view known : reasoning_parser_names()) {
+  for (const Named& format : kFormats) {
     if (!message.ends_with(' ')) message += ", ";
-    message += known;
+    message += format.name;
   }
   return invalid_argument(std::move(message));
 }
 
-ReasoningText ReasoningParser::push(std::string_view text) {
-  ReasoningText out;
-  for (const char c : text) {
-    switch (state_) {
-      case State::kBeginning: push_beginning(c, out); break;
-      case State::kInside: push_inside(c, out); break;
-      case State::kBehind:
-        if (is_space(c)) break;
-        state_ = State::kContent;
-        [[fallthrough]];
-      case State::kContent: out.content += c; break;
-    }
-  }
-  return out;
+std::vector<std::string_view> reasoning_parser_names() {
+  std::vector<std::string_view> names;
+  for (const Named& format : kFormats) names.push_back(format.name);
+  return names;
 }
-
-// White space, then the opening tag or not.
-void ReasoningParser::push_beginning(char c, ReasoningText& out) {
-  std::string passed;
-  const auto tag = tags_.push(c, passed);
-  for (const char p : passed) {
-    if (!is_space(p)) return begin_content(passed + tags_.take_held(), out);
-  }
-  spaces_ += passed;
-  if (!tag) return;
-  if (*tag != kOpeningTag) return begin_content(kClosing, out);
-  spaces_.clear();
-  state_ = State::kInside;
-}
-
-void ReasoningParser::begin_content(std::string_view more, ReasoningText& out) {
-  out.content += std::exchange(spaces_, {});
-  out.content += more;
-  state_ = State::kContent;
-}
-
-void ReasoningParser::push_inside(char c, ReasoningText& out) {
-  std::string passed;
-  const auto tag = tags_.push(c, passed);
-  add_reasoning(passed, out);
-  if (!tag) return;
-  if (*tag == kOpeningTag) {
-    // The prompt had it already; further on it is text.
-    if (!nothing_yet_) add_reasoning(kOpening, out);
-    return;
-  }
-  spaces_.clear();
-  state_ = State::kBehind;
-}
-
-// Holds white space back until something follows.
-void ReasoningParser::add_reasoning(std::string_view text, ReasoningText& out) {
-  for (const char c : text) {
-    if (is_space(c)) {
-      if (!nothing_yet_) spaces_ += c;
-      continue;
-    }
-    nothing_yet_ = false;
-    out.reasoning += std::exchange(spaces_, {});
-    out.reasoning += c;
-  }
-}
-
-ReasoningText ReasoningParser::finish() {
-  ReasoningText out;
-  if (state_ == State::kBeginning) begin_content(tags_.take_held(), out);
-  if (state_ == State::kInside) add_reasoning(tags_.take_held(), out);
-  return out;
-}
-
-std::vector<std::string_view> reasoning_parser_names() { return {"deepseek-r1", "qwen3", "none"}; }
 
 std::string_view guess_reasoning_parser(std::string_view chat_template) {
-  return chat_template.find(kClosing) != std::string_view::npos ? "qwen3" : "";
+  const auto has = [&](std::string_view part) { return chat_template.find(part) != std::string_view::npos; };
+  if (has("<|channel|>analysis")) return "gpt-oss";
+  if (has(kMistralTags.closing)) return "mistral";
+  if (!has(kThinkTags.closing)) return "";
+  if (has("[gMASK]")) return "glm45";
+  return has("<｜Assistant｜></think>") ? "deepseek-v3" : "qwen3";
+}
+
+bool reads_special_tokens(std::string_view name) {
+  const Named* format = find(name);
+  return format != nullptr && (format->make == harmony || format->make == mistral);
+}
+
+bool opens_reasoning(std::string_view prompt) {
+  const std::string_view shown = prompt.substr(0, prompt.find_last_not_of(" \n") + 1);
+  return shown.ends_with("<|channel|>analysis<|message|>") ||
+         std::ranges::any_of(kAllTags, [&](const ReasoningTags* tags) { return shown.ends_with(tags->opening); });
+}
+
+bool is_inside_reasoning(std::string_view begun) {
+  return std::ranges::any_of(kAllTags, [&](const ReasoningTags* tags) {
+    const std::size_t opens = begun.rfind(tags->opening);
+    const std::size_t closes = begun.rfind(tags->closing);
+    return opens != std::string_view::npos && (closes == std::string_view::npos || closes < opens);
+  });
+}
+
+bool closes_reasoning(std::string_view begun) {
+  const bool closes = std::ranges::any_of(
+      kAllTags, [&](const ReasoningTags* tags) { return begun.find(tags->closing) != std::string_view::npos; });
+  return closes && !is_inside_reasoning(begun);
 }
 
 }  // namespace tessera

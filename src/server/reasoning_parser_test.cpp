@@ -65,18 +65,47 @@ TEST(ReasoningParser, DeepseekBeginsInsideWithOrWithoutTheTag) {
   EXPECT_EQ(whole("deepseek-r1", "</</think>2"), (Parts{"</", "2"}));
 }
 
+TEST(ReasoningParser, NamesOfFamilies) {
+  for (const char* name : {"glm45", "glm47", "deepseek-v3", "deepseek_v3"}) {
+    EXPECT_EQ(whole(name, "\n<think>add</think>\n2"), (Parts{"add", "2"})) << name;
+    EXPECT_EQ(whole(name, "2"), (Parts{"", "2"})) << name;
+    EXPECT_EQ(whole(name, "add</think>2", /*opened=*/true), (Parts{"add", "2"})) << name;
+  }
+  EXPECT_EQ(whole("qwen3-thinking", "add\n</think>\n\n2"), (Parts{"add", "2"}));
+  EXPECT_EQ(whole("mistral", "[THINK]a [THINK]b[/THINK]\n2"), (Parts{"a [THINK]b", "2"}));
+  EXPECT_EQ(whole("mistral", "<think>a</think>"), (Parts{"", "<think>a</think>"}));
+  for (const char* name : {"gpt-oss", "openai_gptoss"})
+    EXPECT_EQ(whole(name, "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>2"),
+              (Parts{"a", "2"}));
+}
+
+TEST(ReasoningParser, WhatThePromptHasOfTheReasoning) {
+  EXPECT_TRUE(opens_reasoning("user\n<think>\n"));
+  EXPECT_TRUE(opens_reasoning("<|start|>assistant<|channel|>analysis<|message|>"));
+  EXPECT_FALSE(opens_reasoning("<think></think>"));
+  EXPECT_FALSE(opens_reasoning(""));
+  EXPECT_TRUE(is_inside_reasoning("[THINK]a"));
+  EXPECT_FALSE(is_inside_reasoning("<think>a</think>b"));
+  EXPECT_TRUE(closes_reasoning("<think>a</think>b"));
+  EXPECT_FALSE(closes_reasoning("b"));
+  EXPECT_TRUE(reads_special_tokens("gpt-oss"));
+  EXPECT_TRUE(reads_special_tokens("mistral"));
+  EXPECT_FALSE(reads_special_tokens("qwen3"));
+  EXPECT_FALSE(reads_special_tokens(""));
+}
+
 TEST(ReasoningParser, NoneIsContent) {
   EXPECT_EQ(whole("none", "<think>a</think> b"), (Parts{"", "<think>a</think> b"}));
 }
 
 TEST(ReasoningParser, CutsMakeNoDifference) {
-  constexpr const char* kWords[] = {"<think>", "</think>", "<",  "</",  "think",  ">",
-                                    " ",       "\n",       "ab", "é世", "<think", "</thin"};
+  constexpr const char* kWords[] = {"<think>", "</think>", "<",   "</",     "think",  ">",       " ",
+                                    "\n",      "ab",       "é世", "<think", "</thin", "[THINK]", "[/THINK]"};
   std::mt19937 random(6);
   for (int round = 0; round < 20'000; ++round) {
     std::string text;
     for (auto i = random() % 10; i > 0; --i) text += kWords[random() % std::size(kWords)];
-    const std::string_view name = reasoning_parser_names()[random() % 3];
+    const std::string_view name = reasoning_parser_names()[random() % reasoning_parser_names().size()];
     const bool opened = random() % 2 == 0;
     const Parts expected = whole(name, text, opened);
     ASSERT_EQ(parse(name, opened, text, [] { return 1; }), expected) << name << ' ' << text;
@@ -102,7 +131,7 @@ TEST(ReasoningParser, TextWhoseKindIsCertainIsSentAtOnce) {
 
 TEST(ReasoningParser, NamesAndGuesses) {
   EXPECT_THAT(ReasoningParser::create("qwen", false).status().message(),
-              testing::HasSubstr("reasoning parser \"qwen\"; accepted: deepseek-r1, qwen3, none"));
+              testing::HasSubstr("reasoning parser \"qwen\"; accepted: deepseek-r1, deepseek_r1, deepseek-v3, "));
   EXPECT_EQ(guess_reasoning_parser("{{ x.split('</think>')[-1] }}"), "qwen3");
   EXPECT_EQ(guess_reasoning_parser("{{ x }}"), "");
 }

@@ -174,6 +174,25 @@ TEST(Requests, ToolsAreRenderedUnlessToolChoiceIsNone) {
       "1");
 }
 
+TEST(Requests, SpecialTokensStayWhereAParserReadsThem) {
+  ServedModel model = test_model();
+  model.tool_call_parser = "gpt-oss";
+  model.reasoning_parser = "gpt-oss";
+  const auto skips = [&](const std::string& more) {
+    const std::string body = R"({"messages": [{"role": "user", "content": "u"}])" + more + "}";
+    return prepared(prepare_chat, body, model).requests[0].skip_special_tokens;
+  };
+  EXPECT_FALSE(skips(""));
+  EXPECT_FALSE(skips(R"(, "skip_special_tokens": true)"));
+  EXPECT_TRUE(skips(R"(, "separate_reasoning": false)"));
+  EXPECT_FALSE(skips(R"(, "separate_reasoning": false, "skip_special_tokens": false)"));
+  const std::string tools = R"(, "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": )";
+  EXPECT_FALSE(skips(tools + R"("auto", "separate_reasoning": false)"));
+  model.reasoning_parser = "qwen3";
+  EXPECT_TRUE(skips(""));
+  EXPECT_FALSE(skips(tools + R"("auto")"));
+}
+
 TEST(Requests, RequiredCallsAreASchema) {
   const Json body = *Json::parse(R"({"tools": [
       {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "$defs": {"a": {"type": "null"}}}}},
