@@ -51,27 +51,15 @@ class CallFormat {
   // None is empty or the beginning of another. They outlive the format.
   virtual std::vector<std::string_view> marks() const = 0;
   // Whether a call without a mark may begin with `c`, the first byte of the text but for white space.
-  virtual bool may_begin_with(char c) const {
-    (void)c;
-    return false;
-  }
+  virtual bool may_begin_with(char /*c*/) const { return false; }
   // A mark, "" where the call has none.
-  virtual Mark begin(std::string_view mark, Place place) {
-    (void)mark, (void)place;
-    return Mark::kHead;
-  }
+  virtual Mark begin(std::string_view /*mark*/, Place /*place*/) { return Mark::kHead; }
   // `seen`: the mark and what has come behind it, without `c`.
   virtual Head take_head(std::string_view seen, char c) = 0;
   // The text ends behind `seen`. A body that is done where this is a call all the same, else null.
-  virtual std::unique_ptr<CallBody> end_in_head(std::string_view seen) {
-    (void)seen;
-    return nullptr;
-  }
+  virtual std::unique_ptr<CallBody> end_in_head(std::string_view /*seen*/) { return nullptr; }
   // `seen`: what has come behind the body, without white space in front; not empty.
-  virtual Tail take_tail(std::string_view seen) {
-    (void)seen;
-    return Tail::kNone;
-  }
+  virtual Tail take_tail(std::string_view /*seen*/) { return Tail::kNone; }
 };
 
 }  // namespace tessera

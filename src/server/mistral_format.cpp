@@ -56,7 +56,8 @@ class MistralFormat final : public CallFormat {
       if (!between.empty() && !between.ends_with(kArguments)) return {Head::Kind::kRefused};
       return {Head::Kind::kBody, std::make_unique<JsonCallBody>(std::string(name))};
     }
-    const bool in_name = size == std::string_view::npos && c != '[' && !is_call_space(c);
+    const bool in_name =
+        size == std::string_view::npos && std::string_view("[]}<>\"").find(c) == std::string_view::npos;
     const bool good = in_name || is_call_space(c) || may_follow_name(std::string(between) + c);
     return {good ? Head::Kind::kOpen : Head::Kind::kRefused};
   }
