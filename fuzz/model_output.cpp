@@ -27,10 +27,28 @@ void add(Output& output, const ToolText& text) {
   }
 }
 
+// With a schema, by which values that are text become JSON.
+const Json& known_tools() {
+  static const Json kTools = *Json::parse(
+      R"([{"function": {"name": "f", "parameters": {"properties": {"s": {"type": "string"}, "i": {"type": "integer"},
+          "n": {"type": ["string", "null"]}, "o": {"anyOf": [{"type": "object"}, {"type": "array"}]}}}}}])",
+      "tools");
+  return kTools;
+}
+
+struct Case {
+  std::string_view reasoning;
+  std::string_view tools;
+  bool opened = false;
+  bool has_tools = false;  // else any name is a function's
+};
+
 // `cut`: bytes a piece; 0: the whole at once.
-Output read(std::string_view reasoning, bool opened, std::string_view tools, std::string_view text, std::size_t cut) {
-  auto reasoning_parser = ReasoningParser::create(reasoning, opened);
-  auto tool_parser = ToolCallParser::create(tools, Json(), [] { return std::string("id"); });
+Output read(const Case& given, std::string_view text, std::size_t cut) {
+  static const Json kNoTools;
+  auto reasoning_parser = ReasoningParser::create(given.reasoning, given.opened);
+  auto tool_parser =
+      ToolCallParser::create(given.tools, given.has_tools ? known_tools() : kNoTools, [] { return std::string("id"); });
   fuzz::require(reasoning_parser.ok() && tool_parser.ok(), "parsers are made by the names they are listed with");
   Output output;
   const auto take = [&](const ReasoningText& part) {
@@ -51,12 +69,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view text = fuzz::as_text(data, size);
   const auto reasoning_names = reasoning_parser_names();
   const auto tool_names = tool_call_parser_names();
-  const std::string_view reasoning = reasoning_names[fuzz::take_choice(text, reasoning_names.size())];
-  const std::string_view tools = tool_names[fuzz::take_choice(text, tool_names.size())];
-  const bool opened = fuzz::take_choice(text, 2) == 1;
-  const Output whole = read(reasoning, opened, tools, text, 0);
+  Case given;
+  given.reasoning = reasoning_names[fuzz::take_choice(text, reasoning_names.size())];
+  given.tools = tool_names[fuzz::take_choice(text, tool_names.size())];
+  const std::size_t flags = fuzz::take_choice(text, 4);
+  given.opened = flags % 2 == 1;
+  given.has_tools = flags / 2 == 1;
+  const Output whole = read(given, text, 0);
   for (const std::size_t cut : {std::size_t{1}, std::size_t{3}}) {
-    fuzz::require(read(reasoning, opened, tools, text, cut) == whole, "answers do not depend on where the text is cut");
+    fuzz::require(read(given, text, cut) == whole, "answers do not depend on where the text is cut");
   }
   return 0;
 }

@@ -118,10 +118,11 @@ class ServeParser final : public CommandParser {
         return ok_status();
       };
     };
-    add.value("--tool-call-parser", "hermes|llama3|mistral|deepseekv3|generic|none",
+    add.value("--tool-call-parser", "hermes|llama3|mistral|deepseekv3|qwen3_coder|glm45|gpt-oss|generic|none",
               "how calls are written (as the chat template has it; else generic)",
               one_of(tool_call_parser_names(), options_.server.tool_call_parser));
-    add.value("--reasoning-parser", "qwen3|deepseek-r1|none", "how reasoning is marked (as the chat template has it)",
+    add.value("--reasoning-parser", "qwen3|deepseek-r1|deepseek-v3|glm45|gpt-oss|mistral|none",
+              "how reasoning is marked (as the chat template has it)",
               one_of(reasoning_parser_names(), options_.server.reasoning_parser));
   }
 
