@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "tessera/ops/moe_route.h"
 #include "tessera/ops/shape_rule.h"
 
 namespace tessera {
@@ -47,6 +48,8 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   TRY(expect_type(s, 2, "weights", {ir::DType::kFloat32, {x.shape[0], top_k}}));
 
   const ir::Shape stack = TRY(stack_of(s, 3, "gate_up"));
+  if (*stack[0].constant() > kMaxExperts)
+    return refuse(s, fmt::format("{} experts; it takes at most {}", *stack[0].constant(), kMaxExperts));
   const std::int64_t rows = *stack[1].constant();
   if (rows % 2 != 0) return refuse(s, fmt::format("gate_up has {} rows; gate and up are halves of them", rows));
   TRY(expect_type(s, 3, "gate_up", {x.dtype, {stack[0], rows, hidden}}));

@@ -13,8 +13,8 @@
 //
 // No token is dropped, however many choose one expert. An id outside [0, E) is no expert and adds nothing: a row of
 // such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is in float32, in the
-// order of k, and rounded once. The attributes gate_up_bias and down_bias say which of the two optional operands are
-// present, in that order.
+// order of k, and rounded once. E is kMaxExperts (moe_route.h) at most. The attributes gate_up_bias and down_bias say
+// which of the two optional operands are present, in that order.
 //
 // It is one operator and not a chain (sort, two grouped matmuls, activation, sum), because what lies between is
 // [T · K, 2I] and [T · K, H] of which a graph would plan the worst case as values of its own, and because rows in the

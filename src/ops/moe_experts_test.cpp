@@ -140,14 +140,21 @@ TEST_P(MoeExperts, MatchesTheReference) {
       check(GetParam(), s, form);
 }
 
-// More rows of one expert than a block has, and experts without any.
+// More rows of one expert than a block has, and experts without any. Of 60 tokens CUDA has a way of its own.
 TEST_P(MoeExperts, AllTokensMayChooseOneExpert) {
   check(GetParam(), {500, 2, 4, 40, 24}, {}, Choice::kOne);
+  check(GetParam(), {60, 2, 4, 40, 24}, {}, Choice::kOne);
   check(GetParam(), {5, 3, 4, 40, 24}, {}, Choice::kOne);
 }
 
-// More tokens than are computed at a time.
-TEST_P(MoeExperts, TakesManyTokens) { check(GetParam(), {2500, 2, 6, 16, 8}, {.down_bias = true}, Choice::kSome); }
+// Sums that CUDA cuts among warps, or computes in more stages than fit shared memory at once.
+TEST_P(MoeExperts, TakesLongRows) {
+  check(GetParam(), {2, 2, 4, 600, 264}, {.gate_up_bias = true});
+  check(GetParam(), {65, 2, 3, 520, 264}, {.gate_up_bias = true});
+}
+
+// More tokens than are computed at a time: 2048, or 4096 on CUDA.
+TEST_P(MoeExperts, TakesManyTokens) { check(GetParam(), {4300, 2, 6, 16, 8}, {.down_bias = true}, Choice::kSome); }
 
 TEST_P(MoeExperts, RowsWithoutExpertsAreZeroWhateverTheyHold) {
   const Sizes s{31, 2, 6, 48, 33};
@@ -215,6 +222,8 @@ TEST(MoeExpertsShapes, RefusesWhatDoesNotFit) {
               HasSubstr("down is bf16[7, 64, 48]; it must be bf16[8, 64, 48]"));
   const ir::Type none{DType::kBFloat16, {0, 96, 64}};
   EXPECT_THAT(error({x, ids, weights, none, down}), HasSubstr("numbers above 0"));
+  const ir::Type many{DType::kBFloat16, {1025, 96, 64}};
+  EXPECT_THAT(error({x, ids, weights, many, down}), HasSubstr("1025 experts; it takes at most 1024"));
   EXPECT_THAT(error({x, ids, weights, gate_up, down}, {{"activation", std::string("relu")}}),
               HasSubstr("activation = \"relu\""));
   EXPECT_THAT(error({x, ids, weights, gate_up, down}, {{"activation", std::string("clamped_swiglu")}}),
