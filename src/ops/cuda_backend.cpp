@@ -2,6 +2,7 @@
 #include "tessera/base/json.h"
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/activation.h"
+#include "tessera/ops/add_gated.h"
 #include "tessera/ops/attention.h"
 #include "tessera/ops/collective.h"
 #include "tessera/ops/device_registry.h"
@@ -16,6 +17,8 @@
 #include "tessera/ops/linear.h"
 #include "tessera/ops/linear_cuda.h"
 #include "tessera/ops/logit_edits.h"
+#include "tessera/ops/moe_experts.h"
+#include "tessera/ops/moe_route.h"
 #include "tessera/ops/norm.h"
 #include "tessera/ops/qkv_rope_store.h"
 #include "tessera/ops/rotary.h"
@@ -30,12 +33,12 @@ namespace {
 const KernelTable& cuda_kernels() {
   static const KernelTable table(
       {
-          kAllGatherCuda,  kAllReduceCuda,   kAddCuda,         kAddRmsNormCuda,      kArgmaxCuda,      kAttentionCuda,
-          kCastCuda,       kCopyCuda,        kEmbeddingCuda,   kGatherRowsCuda,      kGeluCuda,        kGeluMulCuda,
-          kHeadLinearCuda, kHeadNormCuda,    kKvStoreCuda,     kLatentAttentionCuda, kLatentStoreCuda, kLinearCuda,
-          kLogitEditsCuda, kLogSoftmaxCuda,  kMulCuda,         kQkvRopeStoreCuda,    kResolveIdsCuda,  kRmsNormCuda,
-          kRotaryCuda,     kRotaryTableCuda, kSampleCuda,      kScaleCuda,           kSiluCuda,        kSiluMulCuda,
-          kSoftcapCuda,    kSplitCuda,       kTopLogprobsCuda,
+          kAddCuda,          kAddGatedCuda,   kAddRmsNormCuda, kAllGatherCuda,  kAllReduceCuda,       kArgmaxCuda,
+          kAttentionCuda,    kCastCuda,       kCopyCuda,       kEmbeddingCuda,  kGatherRowsCuda,      kGeluCuda,
+          kGeluMulCuda,      kHeadLinearCuda, kHeadNormCuda,   kKvStoreCuda,    kLatentAttentionCuda, kLatentStoreCuda,
+          kLinearCuda,       kLogSoftmaxCuda, kLogitEditsCuda, kMoeExpertsCuda, kMoeRouteCuda,        kMulCuda,
+          kQkvRopeStoreCuda, kResolveIdsCuda, kRmsNormCuda,    kRotaryCuda,     kRotaryTableCuda,     kSampleCuda,
+          kScaleCuda,        kSiluCuda,       kSiluMulCuda,    kSoftcapCuda,    kSplitCuda,           kTopLogprobsCuda,
       },
       joined_linear_kernels());
   return table;

@@ -1,0 +1,66 @@
+// What the kernels of moe_experts on CUDA share: a matmul over rows that belong to different experts, and how its sums
+// become results.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/cuda_activation.cuh"
+#include "tessera/ops/cuda_launch.cuh"
+#include "tessera/ops/cuda_math.cuh"
+#include "tessera/ops/moe_experts.h"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kWarps = kThreads / kWarp;
+
+// One of the two matmuls, y[row, n] of each pair (token, k) that has an expert:
+//   gate and up   y = a(w[e, 0 … n) · x, w[e, n … 2n) · x), x the token's row
+//   down          y = w[e, 0 … n) · x, x the row that the first one gave
+template <class T>
+struct Matmul {
+  const T* x;     // rows of k
+  const T* w;     // [experts, w_rows, k]
+  const T* bias;  // [experts, w_rows]; null: none
+  T* y;           // rows of n
+  int n;
+  int k;
+  int w_rows;  // of an expert: n, or 2n of gate and up
+  int experts;
+  int top_k;
+  GatedActivation activation;
+  float limit;
+};
+
+// Sums of gate and up, biases included, as the operator's formula rounds them.
+template <class T>
+__device__ inline float activate(float gate, float up, GatedActivation activation, float limit) {
+  gate = rounded<T>(gate);
+  up = rounded<T>(up);
+  switch (activation) {
+    case GatedActivation::kSwiglu: return rounded<T>(Silu{}(gate)) * up;
+    case GatedActivation::kGeglu: return rounded<T>(GeluTanh{}(gate)) * up;
+    default: break;
+  }
+  gate = gate > limit ? limit : gate;
+  up = up > limit ? limit : up < -limit ? -limit : up;
+  return times_sigmoid(gate, kSwigluAlpha * gate) * (up + 1.0f);
+}
+
+// Rows of one expert that a block computes together: [first, first + rows) in the order of experts.
+struct Tile {
+  int expert;
+  int first;
+  int rows;
+  int unused;  // 16 bytes
+};
+
+// The order of experts, made on the device by sort_pairs().
+struct Order {
+  int* num_tiles;  // [1]
+  Tile* tiles;     // [num_tiles]
+  int* place;      // [pairs]: of (token, k) in the order of experts, or -1
+  int* row;        // [pairs]: the token at that place
+};
+
+}  // namespace tessera::cuda::moe
