@@ -27,7 +27,8 @@ double input(const std::vector<double>& rows, std::int64_t row, std::int64_t cha
   return row < 0 ? 0 : rows[static_cast<std::size_t>(row * channels + c)];
 }
 
-void check(DType dtype, const std::vector<StateRequest>& requests, std::int64_t channels, std::int64_t taps) {
+void check(DType dtype, const std::vector<StateRequest>& requests, std::int64_t channels, std::int64_t taps,
+           BatchKind kind = BatchKind::kExtend) {
   const std::int64_t rows = rows_of(requests) + 3;  // the last ones are padding
   HostTensor x = poisoned_tensor(dtype, {rows, kWidth});
   const HostTensor w = random_tensor(dtype, {channels, taps}, 1);
@@ -53,6 +54,7 @@ void check(DType dtype, const std::vector<StateRequest>& requests, std::int64_t 
       }
   }
   StateBench bench("causal_conv");
+  bench.context.batch_kind = kind;
   bench.plan_requests(requests);
   const OpOutcome out = run_op(kCausalConv, kCausalConvCpu, {x, w, state}, {{"group", std::int64_t{0}}}, bench.context);
   expect_close(out.results[0], y.values(), tolerance(dtype, 2), "causal_conv");
@@ -75,6 +77,16 @@ TEST_P(CausalConv, EqualsTheReference) {
   check(GetParam(), {{.rows = 9, .before = 1, .slot = 2}, {.rows = 1, .before = 20, .slot = 1}}, 7, 2);
   check(GetParam(), {{.rows = 3, .before = 1, .slot = 2}, {.rows = 300, .before = 20, .slot = 1}}, 33, 8);
   check(GetParam(), {}, 16, 4);
+}
+
+// One row of each request, in the graphs of decode steps.
+TEST_P(CausalConv, OfDecodesEqualsTheReference) {
+  for (const std::int64_t taps : {4, 2, 8})
+    for (const std::int64_t channels : {80, 33})
+      check(GetParam(),
+            {{.before = 9, .slot = 11}, {.slot = 4}, {.before = 1, .slot = 2}, {.before = 2, .slot = 5}, {.slot = 8}},
+            channels, taps, BatchKind::kDecode);
+  check(GetParam(), {}, 16, 4, BatchKind::kDecode);
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, CausalConv, ::testing::ValuesIn(kFloatingDTypes),

@@ -4,11 +4,13 @@
 #include "tessera/ops/activation.h"
 #include "tessera/ops/add_gated.h"
 #include "tessera/ops/attention.h"
+#include "tessera/ops/causal_conv.h"
 #include "tessera/ops/collective.h"
 #include "tessera/ops/device_registry.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/embedding.h"
 #include "tessera/ops/fused/row_cuda_builder.h"
+#include "tessera/ops/gated_delta_net.h"
 #include "tessera/ops/gather.h"
 #include "tessera/ops/head_linear.h"
 #include "tessera/ops/kv_store.h"
@@ -20,6 +22,7 @@
 #include "tessera/ops/moe_experts.h"
 #include "tessera/ops/moe_route.h"
 #include "tessera/ops/norm.h"
+#include "tessera/ops/output_gate.h"
 #include "tessera/ops/qkv_rope_store.h"
 #include "tessera/ops/rotary.h"
 #include "tessera/ops/sample.h"
@@ -33,12 +36,14 @@ namespace {
 const KernelTable& cuda_kernels() {
   static const KernelTable table(
       {
-          kAddCuda,          kAddGatedCuda,   kAddRmsNormCuda, kAllGatherCuda,  kAllReduceCuda,       kArgmaxCuda,
-          kAttentionCuda,    kCastCuda,       kCopyCuda,       kEmbeddingCuda,  kGatherRowsCuda,      kGeluCuda,
-          kGeluMulCuda,      kHeadLinearCuda, kHeadNormCuda,   kKvStoreCuda,    kLatentAttentionCuda, kLatentStoreCuda,
-          kLinearCuda,       kLogSoftmaxCuda, kLogitEditsCuda, kMoeExpertsCuda, kMoeRouteCuda,        kMulCuda,
-          kQkvRopeStoreCuda, kResolveIdsCuda, kRmsNormCuda,    kRotaryCuda,     kRotaryTableCuda,     kSampleCuda,
-          kScaleCuda,        kSiluCuda,       kSiluMulCuda,    kSoftcapCuda,    kSplitCuda,           kTopLogprobsCuda,
+          kAddCuda,         kAddGatedCuda,      kAddRmsNormCuda,   kAllGatherCuda,  kAllReduceCuda,
+          kArgmaxCuda,      kAttentionCuda,     kCastCuda,         kCausalConvCuda, kCopyCuda,
+          kEmbeddingCuda,   kGatedDeltaNetCuda, kGatedNormCuda,    kGatherRowsCuda, kGeluCuda,
+          kGeluMulCuda,     kHeadLinearCuda,    kHeadNormCuda,     kKvStoreCuda,    kLatentAttentionCuda,
+          kLatentStoreCuda, kLinearCuda,        kLogSoftmaxCuda,   kLogitEditsCuda, kMoeExpertsCuda,
+          kMoeRouteCuda,    kMulCuda,           kQkvRopeStoreCuda, kResolveIdsCuda, kRmsNormCuda,
+          kRotaryCuda,      kRotaryTableCuda,   kSampleCuda,       kScaleCuda,      kSigmoidGateCuda,
+          kSiluCuda,        kSiluMulCuda,       kSoftcapCuda,      kSplitCuda,      kTopLogprobsCuda,
       },
       joined_linear_kernels());
   return table;

@@ -82,7 +82,8 @@ Inputs make_inputs(DType dtype, const Sizes& s, const std::vector<StateRequest>&
   return in;
 }
 
-void check(DType dtype, const Sizes& s, const std::vector<StateRequest>& requests, bool deterministic = false) {
+void check(DType dtype, const Sizes& s, const std::vector<StateRequest>& requests, bool deterministic = false,
+           BatchKind kind = BatchKind::kExtend) {
   const Inputs in = make_inputs(dtype, s, requests, 2, 11);
   const std::vector<double> qkv = in.qkv.values();
   const std::vector<double> ba = in.ba.values();
@@ -97,6 +98,7 @@ void check(DType dtype, const Sizes& s, const std::vector<StateRequest>& request
                     in.dt_bias.values(), slot, out.data() + row * s.heads * s.value_dim);
   }
   StateBench bench("gated_delta_net", deterministic);
+  bench.context.batch_kind = kind;
   bench.plan_requests(requests);
   const OpOutcome got = run_op(kGatedDeltaNet, kGatedDeltaNetCpu, in.operands(), s.attributes(), bench.context);
   const std::string what = "gated_delta_net " + std::to_string(s.key_dim) + "x" + std::to_string(s.value_dim);
@@ -127,9 +129,13 @@ TEST_P(GatedDeltaNet, DeterministicForwardsEqualTheReference) {
 }
 
 TEST_P(GatedDeltaNet, OfNoRequestsAndOfDecodes) {
-  check(GetParam(), {2, 4, 16, 16}, {});
-  check(GetParam(), {2, 4, 32, 32},
-        {{.before = 3, .slot = 1}, {.before = 900, .slot = 2}, {.slot = 9}, {.before = 64, .slot = 4}});
+  const std::vector<StateRequest> decodes{
+      {.before = 3, .slot = 1}, {.before = 900, .slot = 2}, {.slot = 9}, {.before = 64, .slot = 4}};
+  for (const BatchKind kind : {BatchKind::kExtend, BatchKind::kDecode}) {
+    check(GetParam(), {2, 4, 16, 16}, {}, false, kind);
+    for (const Sizes& sizes : {Sizes{2, 4, 32, 32}, {1, 3, 24, 40}, {1, 1, 256, 256}})
+      check(GetParam(), sizes, decodes, false, kind);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, GatedDeltaNet, ::testing::ValuesIn(kFloatingDTypes),
