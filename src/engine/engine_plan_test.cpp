@@ -10,7 +10,7 @@
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/plan_ladders.h"
-#include "tessera/model/test_support.h"
+#include "tessera/text/temporary_directory.h"
 
 namespace tessera {
 namespace {
@@ -212,18 +212,19 @@ TEST(EnginePlan, PrefillGraphsOfLatentAttentionHaveAtMost2048Tokens) {
 
 // A family that a program brings under a listed name: rules go by the architecture.
 TEST(EnginePlan, AListedArchitectureHasNoPrefillGraphs) {
-  const test::ScratchDir folder;
+  const test::TemporaryDirectory folder;
   Json config = *Json::read_file(kGoldens + "llama/config.json");
   config.set("architectures", Json(Json::Array{Json("DeepseekV32ForCausalLM")}));
-  const std::string path = folder.write("config.json", config.dump());
-  Registry registry = built_in_registry();
-  ModelFamily family = *registry.families.find("LlamaForCausalLM");
+  folder.write("config.json", config.dump());
+  Registry own = built_in_registry();
+  ModelFamily family = *own.families.find("LlamaForCausalLM");
   family.architecture = "DeepseekV32ForCausalLM";
-  ASSERT_TRUE(registry.families.add(family).ok());
+  ASSERT_TRUE(own.families.add(family).ok());
+  const auto registry = std::make_shared<const Registry>(std::move(own));
   const auto listed = [&](bool enforce) {
     return plan([&](EngineOptions& o) {
-      o.registry = std::make_shared<const Registry>(registry);
-      o.model_path = path;
+      o.registry = registry;
+      o.model_path = folder.path() + "/config.json";
       o.load_format = LoadFormat::kDummy;
       o.graphs.enforce_piecewise_cuda_graph = enforce;
     });
