@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -15,17 +16,25 @@ struct Alias {
 };
 constexpr std::array kAliases = {
     Alias{"sglang.unified_attention_with_output", "attention"},
+    Alias{"sglang.unified_attention_with_output", "latent_attention"},
     Alias{"sglang.gdn_with_output", "gated_delta_net"},
     Alias{"sglang.inplace_all_reduce", "all_reduce"},
     Alias{"sglang.moe_forward_piecewise_cuda_graph_impl", "moe_experts"},
 };
 
-Result<std::string> resolve(const ir::OpTable& ops, const std::string& name) {
-  const auto alias = std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& a) { return a.name == name; });
-  const std::string op(alias == kAliases.end() ? name : alias->op);
-  if (ops.find(op) != nullptr) return op;
-  if (alias != kAliases.end())
-    return unimplemented(fmt::format("split op: '{}' is the operator '{}', which does not exist yet", name, op));
+// A spelling of SGLang's may stand for several operators, of which a model has one.
+Result<std::vector<std::string>> resolve(const ir::OpTable& ops, const std::string& name) {
+  if (ops.find(name) != nullptr) return std::vector{name};
+  std::vector<std::string> found;
+  std::string meant;
+  for (const Alias& alias : kAliases) {
+    if (alias.name != name) continue;
+    meant = alias.op;
+    if (ops.find(alias.op) != nullptr) found.emplace_back(alias.op);
+  }
+  if (!found.empty()) return found;
+  if (!meant.empty())
+    return unimplemented(fmt::format("split op: '{}' is the operator '{}', which does not exist yet", name, meant));
   std::string registered;
   for (const ir::OpDecl* decl : ops.all())
     registered += fmt::format("{}{}", registered.empty() ? "" : ", ", decl->name);
@@ -44,7 +53,8 @@ std::vector<std::string> default_split_ops(const ir::OpTable& ops) {
 
 Result<std::vector<std::string>> resolve_split_ops(const ir::OpTable& ops, std::span<const std::string> names) {
   std::vector<std::string> resolved;
-  for (const std::string& name : names) resolved.push_back(TRY(resolve(ops, name)));
+  for (const std::string& name : names)
+    for (std::string& op : TRY(resolve(ops, name))) resolved.push_back(std::move(op));
   return resolved;
 }
 

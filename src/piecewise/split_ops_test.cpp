@@ -28,7 +28,7 @@ TEST(SplitOps, TakesOperatorsAndTheSpellingsOfSglang) {
   const std::vector<std::string> names = {"sglang.unified_attention_with_output", "linear", "sglang.inplace_all_reduce",
                                           "sglang.moe_forward_piecewise_cuda_graph_impl", "sglang.gdn_with_output"};
   EXPECT_THAT(*resolve_split_ops(built_in_ops(), names),
-              ElementsAre("attention", "linear", "all_reduce", "moe_experts", "gated_delta_net"));
+              ElementsAre("attention", "latent_attention", "linear", "all_reduce", "moe_experts", "gated_delta_net"));
   EXPECT_THAT(*resolve_split_ops(built_in_ops(), {}), IsEmpty());
 }
 
