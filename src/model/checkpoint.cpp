@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kBodyPrefix = "model.";
+
 // All of model-1-of-n … model-n-of-n in the folder, in order; empty where there is none.
 Result<std::vector<std::string>> shards_by_pattern(const std::string& dir) {
   std::map<int, std::string> found;
@@ -100,17 +102,24 @@ Status Checkpoint::add_file(SafetensorsFile file) {
       return data_loss(fmt::format("tensor \"{}\" is in two shards: {} and {}", tensor.name,
                                    files_[it->second.file].path(), added.path()));
     }
+    has_body_prefix_ |= tensor.name.starts_with(kBodyPrefix);
     total_bytes_ += static_cast<std::int64_t>(tensor.data.size());
   }
   return ok_status();
 }
 
+std::string_view Checkpoint::stored_name(std::string_view name) const {
+  if (!has_body_prefix_ && name.starts_with(kBodyPrefix)) name.remove_prefix(kBodyPrefix.size());
+  return name;
+}
+
 const StoredTensor* Checkpoint::find(std::string_view name) const {
-  const auto it = by_name_.find(name);
+  const auto it = by_name_.find(stored_name(name));
   return it == by_name_.end() ? nullptr : it->second.view;
 }
 
-Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const StoredDtype> accepted) const {
+Result<StoredTensor> Checkpoint::get(std::string_view asked, std::span<const StoredDtype> accepted) const {
+  const std::string_view name = stored_name(asked);
   const auto it = by_name_.find(name);
   if (it == by_name_.end()) {
     const std::vector<std::string> near = nearest_names(name, names());
@@ -133,8 +142,8 @@ Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const std:
   const StoredTensor view = TRY(get(name, accepted));
   if (std::ranges::equal(view.shape, expected_shape)) return view;
   return invalid_argument(fmt::format("{}: tensor \"{}\": shape is {}; accepted: {}, by config.json",
-                                      files_[by_name_.find(name)->second.file].path(), name, shape_text(view.shape),
-                                      shape_text(expected_shape)));
+                                      files_[by_name_.find(view.name)->second.file].path(), view.name,
+                                      shape_text(view.shape), shape_text(expected_shape)));
 }
 
 std::vector<std::string_view> Checkpoint::names() const {

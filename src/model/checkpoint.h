@@ -21,6 +21,9 @@ class Checkpoint {
   // invalid_argument for an index that is wrong in itself (no map, a shard name that leaves the folder).
   static Result<Checkpoint> open(const std::string& model_dir);
 
+  // Where no tensor's name begins with "model.", as in the checkpoints of embedding models, which hold the body alone,
+  // that beginning is left out of the names that are looked up.
+  //
   // Views live as long as this object, moves included.
   const StoredTensor* find(std::string_view name) const;  // null where there is none
   // A weight, checked: it exists (else not_found with the nearest names), has this shape (else invalid_argument) and
@@ -41,6 +44,7 @@ class Checkpoint {
  private:
   Checkpoint() = default;
   Status add_file(SafetensorsFile file);
+  std::string_view stored_name(std::string_view name) const;
 
   struct Entry {
     const StoredTensor* view;
@@ -50,6 +54,7 @@ class Checkpoint {
   std::vector<SafetensorsFile> files_;
   std::unordered_map<std::string_view, Entry> by_name_;
   std::int64_t total_bytes_ = 0;
+  bool has_body_prefix_ = false;  // a name begins with "model."
 };
 
 }  // namespace tessera

@@ -42,6 +42,25 @@ TEST(Checkpoint, ReadsOneFile) {
   EXPECT_EQ(checkpoint->find("c"), nullptr);
 }
 
+// Checkpoints of embedding models hold the body alone.
+TEST(Checkpoint, FindsTensorsOfABodyWithoutItsPrefix) {
+  const test::ScratchDir bare;
+  write_shard(bare, "model.safetensors", {"embed_tokens.weight", "norm.weight"});
+  const Result<Checkpoint> body = Checkpoint::open(bare.path());
+  ASSERT_TRUE(body.ok()) << body.status().message();
+  ASSERT_NE(body->find("model.norm.weight"), nullptr);
+  EXPECT_EQ(body->find("model.norm.weight"), body->find("norm.weight"));
+  EXPECT_TRUE(body->get("model.norm.weight", {2}).ok());
+  expect_error(body->get("model.norm.weight", {3}), StatusCode::kInvalidArgument, {"\"norm.weight\": shape is [2]"});
+  expect_error(body->get("model.layers.0.weight"), StatusCode::kNotFound, {"\"layers.0.weight\" is missing"});
+
+  const test::ScratchDir whole;
+  write_shard(whole, "model.safetensors", {"norm.weight", "model.embed_tokens.weight"});
+  const Result<Checkpoint> model = Checkpoint::open(whole.path());
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->find("model.norm.weight"), nullptr) << "another tensor's name";
+}
+
 TEST(Checkpoint, ReadsShardsByIndex) {
   const test::ScratchDir dir;
   write_shard(dir, "first.safetensors", {"a", "b"});
