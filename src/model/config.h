@@ -48,12 +48,15 @@ struct ModelConfig {
   static constexpr std::int64_t kMaxHeads = 4096;
   static constexpr std::int64_t kMaxHeadDim = 1024;
   static constexpr std::int64_t kMaxQuerySize = std::int64_t{1} << 20;  // heads × head_dim
+  static constexpr std::int64_t kMaxLabels = 1 << 16;
   static constexpr std::int64_t kMaxPositions = std::int64_t{1} << 27;
 
   std::string architecture = {};  // "LlamaForCausalLM"; family.h lists what there is
   // Before the names of the body's tensors: "model.embed_tokens.weight".
   std::string tensor_prefix = "model.";
   std::int64_t vocab_size = 0;
+  // Rows of the matrix "score" that a classifier has in the place of the language model's head; 0: a language model.
+  std::int64_t num_labels = 0;
   std::int64_t hidden_size = 0;
   std::int64_t intermediate_size = 0;
   std::int64_t num_hidden_layers = 0;
@@ -96,6 +99,8 @@ struct ModelConfig {
 
   std::int64_t query_size() const { return num_attention_heads * head_dim; }      // rows of q, columns of o
   std::int64_t key_value_size() const { return num_key_value_heads * head_dim; }  // rows of k and of v
+  // Columns of the head's logits: tokens, or a classifier's labels.
+  std::int64_t num_logits() const { return num_labels > 0 ? num_labels : vocab_size; }
   bool any_sliding_window() const;
 };
 

@@ -58,9 +58,9 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   LayerBuilder head("head", options, ops, config.tensor_prefix);
   const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
-  graphs.sampler = TRY(build_sampler(config.vocab_size, ops));
-  graphs.choose = TRY(build_choose(config.vocab_size, ops));
-  graphs.logprobs = TRY(build_logprobs(config.vocab_size, ops));
+  graphs.sampler = TRY(build_sampler(config.num_logits(), ops));
+  graphs.choose = TRY(build_choose(config.num_logits(), ops));
+  graphs.logprobs = TRY(build_logprobs(config.num_logits(), ops));
   return graphs;
 }
 

@@ -5,6 +5,9 @@
 //   sampler  logits, sampling parameters → sampled_ids i32[R]
 //   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
 //   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of these and of the most probable tokens
+//
+// A classifier (ModelConfig::num_labels) has labels in the place of the vocabulary, from the head on; nothing is
+// sampled from them.
 #pragma once
 
 #include <cstdint>

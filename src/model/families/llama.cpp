@@ -1,5 +1,9 @@
 #include "tessera/model/families/llama.h"
 
+#include <fmt/format.h>
+
+#include <iterator>
+
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/mlp.h"
@@ -15,6 +19,7 @@ using ir::ValueId;
 constexpr std::int64_t kDefaultSlidingWindow = 4096;
 constexpr std::int64_t kDefaultMaxWindowLayers = 28;
 constexpr std::int64_t kDefaultQwen3HeadDim = 128;
+constexpr std::int64_t kDefaultLabels = 2;  // configuration_utils.py
 
 // Touvron et al., arXiv 2302.13971. Each layer:
 //   h += o(attention(rope(qkv(norm(h)))));  h += down(act(gate(norm(h))) · up(norm(h)))
@@ -60,6 +65,25 @@ Status read_qwen3(const Fields& fields, ModelConfig& config) {
   return read_qwen_windows(fields, config);
 }
 
+// Hugging Face writes the names of the labels, and their number only where there are none.
+Status read_num_labels(const Fields& fields, ModelConfig& config) {
+  const Json* names = fields.find("id2label");
+  if (names == nullptr) {
+    const std::optional<std::int64_t> count = TRY(fields.optional_int("num_labels", 1, ModelConfig::kMaxLabels));
+    config.num_labels = count.value_or(kDefaultLabels);
+    return ok_status();
+  }
+  if (!names->is_object() || names->as_object().empty() || std::ssize(names->as_object()) > ModelConfig::kMaxLabels)
+    return fields.wrong("id2label", fmt::format("an object with 1 to {} labels", ModelConfig::kMaxLabels));
+  config.num_labels = std::ssize(names->as_object());
+  return ok_status();
+}
+
+Status read_qwen3_classifier(const Fields& fields, ModelConfig& config) {
+  TRY(read_num_labels(fields, config));
+  return read_qwen3(fields, config);
+}
+
 }  // namespace
 
 ModelFamily llama_family() {
@@ -82,6 +106,13 @@ ModelFamily qwen3_family() {
           .defaults = {.head_dim = kDefaultQwen3HeadDim, .qk_norm = QkNorm::kHead},
           .read_config = read_qwen3,
           .build_body = build_body};
+}
+
+ModelFamily qwen3_classifier_family() {
+  ModelFamily family = qwen3_family();
+  family.architecture = "Qwen3ForSequenceClassification";
+  family.read_config = read_qwen3_classifier;
+  return family;
 }
 
 }  // namespace tessera

@@ -9,5 +9,7 @@ ModelFamily llama_family();    // LlamaForCausalLM, and the many models of its f
 ModelFamily mistral_family();  // MistralForCausalLM: a sliding window on all layers
 ModelFamily qwen2_family();    // Qwen2ForCausalLM: biases on q, k, v
 ModelFamily qwen3_family();    // Qwen3ForCausalLM: an RMS norm on each head of q and k
+// Qwen3ForSequenceClassification: the same body, and labels in the place of tokens.
+ModelFamily qwen3_classifier_family();
 
 }  // namespace tessera

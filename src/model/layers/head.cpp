@@ -12,12 +12,15 @@ ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs&
 
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {
   const ir::ValueId wanted = b.graph.op("gather_rows", {inputs.hidden, inputs.wanted_rows});
-  // A vocabulary that does not divide among the ranks is computed by each of them.
+  // A vocabulary that does not divide among the ranks is computed by each of them, and so are the labels of a
+  // classifier.
   const int ranks = b.options().tp_size;
-  const bool sliced = ranks > 1 && config.vocab_size % ranks == 0;
-  const std::string tensor = config.tie_word_embeddings ? b.tensor("embed_tokens") : "lm_head";
+  const bool sliced = ranks > 1 && config.num_labels == 0 && config.vocab_size % ranks == 0;
+  const std::string own = config.num_labels > 0 ? "score" : "lm_head";
+  const bool tied = config.tie_word_embeddings && config.num_labels == 0;
+  const std::string tensor = tied ? b.tensor("embed_tokens") : own;
   const std::string name = sliced ? "lm_head.slice" : tensor;  // a tied head is the embedding's own memory
-  ir::ValueId y = b.linear(name, wanted, {{.tensor = tensor, .rows = config.vocab_size}}, false,
+  ir::ValueId y = b.linear(name, wanted, {{.tensor = tensor, .rows = config.num_logits()}}, false,
                            sliced ? Parallel::kColumn : Parallel::kNone);
   if (sliced) y = b.graph.op("all_gather", {y}, {{"ranks", std::int64_t{ranks}}});
   if (b.options().dtype != ir::DType::kFloat32) y = b.graph.op("cast", {y}, {{"dtype", std::string("f32")}});
