@@ -27,6 +27,13 @@ std::string without_slash(std::string url) {
   return url;
 }
 
+// Of a file's name: its folders stay folders.
+std::string escaped_path(const fs::path& name) {
+  std::string escaped;
+  for (const fs::path& part : name) escaped += (escaped.empty() ? "" : "/") + url_escaped(part.string());
+  return escaped;
+}
+
 Result<std::string> find_token(const HubSettings& settings) {
   std::error_code error;
   if (!settings.token.empty() || !fs::is_regular_file(settings.token_file, error)) return settings.token;
@@ -117,13 +124,16 @@ class Pull {
     for (const HubFile& file : files) {
       const auto on_progress = [&](std::int64_t bytes) { progress.set(done + bytes, file.name); };
       const BlobRequest request{
-          .url = fmt::format("{}/{}/resolve/{}/{}", endpoint(), model_.id, listing_.commit, url_escaped(file.name)),
+          .url = fmt::format("{}/{}/resolve/{}/{}", endpoint(), model_.id, listing_.commit, escaped_path(file.name)),
           .file = file,
           .folder = folder_,
           .retry_delay_ms = options_.retry_delay_ms,
           .on_progress = on_progress};
       TRY(fetch_blob(client_, request, [this](const HttpReply& reply) { return refused(reply); }));
-      TRY(replace_link(snapshot() / file.name, fs::path("../../blobs") / file.digest));
+      const fs::path folder = (snapshot() / file.name).parent_path();
+      TRY(make_folder(folder));
+      const fs::path blobs = (folder_.root() / "blobs").lexically_relative(folder);
+      TRY(replace_link(snapshot() / file.name, blobs / file.digest));
       done += file.size;
       progress.set(done);
     }

@@ -49,6 +49,20 @@ TEST_F(HubTest, FetchesTheShardsOfTheIndex) {
   EXPECT_FALSE(fs::exists(*pulled + "/consolidated.safetensors"));
 }
 
+TEST_F(HubTest, FetchesThePoolingOfAnEmbeddingModelIntoItsFolder) {
+  files_["modules.json"] = "[]";
+  files_["1_Pooling/config.json"] = R"({"pooling_mode_lasttoken": true})";
+  files_["2_Dense/config.json"] = "{}";
+  for (int time = 0; time < 2; ++time) {
+    const Result<std::string> pulled = pull();
+    ASSERT_TRUE(pulled.ok()) << pulled.status().message();
+    const fs::path file = fs::path(*pulled) / "1_Pooling/config.json";
+    EXPECT_EQ(read(file), files_["1_Pooling/config.json"]);
+    EXPECT_EQ(fs::read_symlink(file), "../../../blobs/" + digest("1_Pooling/config.json"));
+    EXPECT_FALSE(fs::exists(fs::path(*pulled) / "2_Dense"));
+  }
+}
+
 TEST_F(HubTest, DownloadsNoWeightsForConfigAlone) {
   const PullOptions options{.content = ModelContent::kConfig};
   const Result<std::string> pulled = pull_model(settings(), {.id = "org/name"}, options);

@@ -54,6 +54,11 @@ Result<HubFile> parse_file(const Json& entry, const std::string& name, const std
   return file;
 }
 
+// "1_Pooling/config.json", which modules.json names; the one file that is read and lies in a folder.
+bool is_pooling_config(std::string_view name) {
+  return name.ends_with("_Pooling/config.json") && name.find('/') == name.rfind('/');
+}
+
 bool is_shard(const HubFile& file) { return shard_number(file.name).has_value(); }
 
 }  // namespace
@@ -78,7 +83,7 @@ Result<HubListing> parse_hub_listing(std::string_view text, const std::string& w
       return data_loss(fmt::format("{}: the file name {} is not accepted; one that stays in its folder is", what,
                                    shown_value(entry.find("rfilename"))));
     }
-    if (name->find('/') != std::string::npos) continue;
+    if (name->find('/') != std::string::npos && !is_pooling_config(*name)) continue;
     HubFile file = TRY(parse_file(entry, *name, what));
     listing.files.push_back(std::move(file));
   }

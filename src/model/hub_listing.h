@@ -12,7 +12,7 @@
 namespace tessera {
 
 struct HubFile {
-  std::string name;  // one component, checked
+  std::string name;  // one component, or a module's folder and another; checked
   std::int64_t size = 0;
   std::string digest;   // hexadecimal, checked; also the blob's name in the cache
   bool is_lfs = false;  // the digest is the SHA-256 of the content; else it is git's of a blob
@@ -20,7 +20,7 @@ struct HubFile {
 
 struct HubListing {
   std::string commit;          // 40 digits, checked
-  std::vector<HubFile> files;  // of the top folder
+  std::vector<HubFile> files;  // of the top folder, and an embedding model's <n>_Pooling/config.json
   // null where there is none.
   const HubFile* find(std::string_view name) const;
 };

@@ -74,6 +74,9 @@ TEST(HubListing, ChoosesWhatAnEngineReads) {
   EXPECT_THAT(names_of(small_files(mistral)),
               ElementsAre("config.json", "model.safetensors.index.json", "tokenizer.model", "chat_template.jinja"));
   EXPECT_TRUE(check_has_weights(mistral).ok());
+  EXPECT_THAT(names_of(small_files(parsed({"modules.json", "1_Pooling/config.json", "2_Dense/config.json",
+                                           "onnx/1_Pooling/config.json", "1_Pooling/x.json"}))),
+              ElementsAre("modules.json", "1_Pooling/config.json"));
   EXPECT_THAT(names_of(*weight_files(mistral, {{"b", "model-00002-of-00002.safetensors"},
                                                {"c", "model-00002-of-00002.safetensors"},
                                                {"a", "model-00001-of-00002.safetensors"}})),
