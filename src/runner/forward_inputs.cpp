@@ -78,17 +78,30 @@ Status check_edits(const LogitEdits& edits, std::size_t rows, std::int64_t vocab
   return ok_status();
 }
 
+Status check_hidden(const ForwardInputs& inputs, const ForwardLimits& limits) {
+  if (inputs.hidden_states.empty()) return ok_status();
+  const std::int64_t tokens = inputs.batch.num_tokens();
+  const std::int64_t rows = inputs.hidden_rows.empty() ? tokens : std::ssize(inputs.hidden_rows);
+  if (std::ssize(inputs.hidden_states) != rows * limits.hidden_size) {
+    return internal_error(fmt::format("space for {} values of hidden states, {} tokens of {} are wanted",
+                                      inputs.hidden_states.size(), rows, limits.hidden_size));
+  }
+  for (std::size_t i = 0; i < inputs.hidden_rows.size(); ++i) {
+    const std::int32_t row = inputs.hidden_rows[i];
+    if (row < (i == 0 ? 0 : inputs.hidden_rows[i - 1] + 1) || row >= tokens)
+      return internal_error(
+          fmt::format("hidden_rows[{}] is {} of {} tokens; they must ascend below that", i, row, tokens));
+  }
+  return ok_status();
+}
+
 Status check_outputs(const ForwardInputs& inputs, const ForwardLimits& limits) {
   const auto rows = static_cast<std::size_t>(inputs.batch.num_wanted_rows());
   if (!inputs.logits.empty() && inputs.logits.size() != rows * static_cast<std::size_t>(limits.vocab_size)) {
     return internal_error(
         fmt::format("space for {} logits, {} rows of {} are wanted", inputs.logits.size(), rows, limits.vocab_size));
   }
-  const auto hidden = static_cast<std::size_t>(inputs.batch.num_tokens() * limits.hidden_size);
-  if (!inputs.hidden_states.empty() && inputs.hidden_states.size() != hidden) {
-    return internal_error(fmt::format("space for {} values of hidden states, {} tokens of {} are wanted",
-                                      inputs.hidden_states.size(), inputs.batch.num_tokens(), limits.hidden_size));
-  }
+  TRY(check_hidden(inputs, limits));
   if (!inputs.logprob_targets.empty() && inputs.logprob_targets.size() != rows) {
     return internal_error(
         fmt::format("{} targets of log-probabilities for {} wanted rows", inputs.logprob_targets.size(), rows));

@@ -23,7 +23,9 @@ struct ForwardInputs {
   std::span<const TokenId> logprob_targets = {};
   int top_logprobs = 0;                 // with targets: of so many most probable tokens too; 0 … kMaxTopLogprobs
   std::span<float> logits = {};         // [wanted rows × vocab], filled: as the model made them, before edits
-  std::span<float> hidden_states = {};  // [tokens × hidden size], filled: what the body came to
+  std::span<float> hidden_states = {};  // [hidden_rows, or tokens × hidden size], filled: what the body came to
+  // Of the forward's tokens, ascending: whose hidden states are filled in; empty: all.
+  std::span<const std::int32_t> hidden_rows = {};
   bool force_eager = false;
   // False: the operators of the size that dispatch chose are enqueued one by one, instead of its graph's replay.
   bool replay_graphs = true;

@@ -43,7 +43,7 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
                     inputs.replay_graphs ? Execution::kGraphs : Execution::kOperators, &replay_failed_));
   const Executable& decode = runner.executable();
   const ir::Bucket bucket = runner.bucket(size);
-  if (!inputs.hidden_states.empty()) TRY(read_hidden(TRY(decode.output(bucket, kDecodeHidden)), inputs.hidden_states));
+  if (!inputs.hidden_states.empty()) TRY(read_hidden(TRY(decode.output(bucket, kDecodeHidden)), inputs));
   return take_rows(inputs,
                    {.first = 0,
                     .count = inputs.batch.num_wanted_rows(),
@@ -63,7 +63,7 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
                     captured && inputs.replay_graphs ? graphs : Execution::kOperators, &replay_failed_));
   // In the planned memory the output lies where the head reads it; isolated, it has a place of its own.
   const OutputView hidden = TRY(runner.executable().output(runner.bucket(decision.size), 0));
-  if (!inputs.hidden_states.empty()) TRY(read_hidden(hidden, inputs.hidden_states));
+  if (!inputs.hidden_states.empty()) TRY(read_hidden(hidden, inputs));
   if (hidden.data == parts_.arena->base()) return ok_status();
   TRY(parts_.arena->grow(static_cast<std::size_t>(parts_.hidden_bytes)));
   return parts_.stream->copy(parts_.arena->base(), hidden.data, static_cast<std::size_t>(hidden.bytes()));
@@ -115,11 +115,24 @@ Status ForwardStep::take_rows(const ForwardInputs& inputs, const HeadRows& rows,
   return sampled == 0 ? ok_status() : parts_.inputs->keep_sampled(rows.sampled.data, rows.first, sampled, stream);
 }
 
-Status ForwardStep::read_hidden(const OutputView& hidden, std::span<float> to) {
+// One download for each run of neighbouring rows.
+Status ForwardStep::read_hidden(const OutputView& hidden, const ForwardInputs& inputs) {
   TRY(parts_.check_fresh(hidden));
   const ir::DType dtype = parts_.graphs.body.value(parts_.graphs.body.outputs[0]).type.dtype;
-  hidden_host_.resize(std::max(hidden_host_.size(), to.size() * ir::dtype_size(dtype)));
-  TRY(parts_.stream->download(hidden_host_.data(), hidden.data, to.size() * ir::dtype_size(dtype)));
+  const std::span<float> to = inputs.hidden_states;
+  const std::size_t bytes = to.size() * ir::dtype_size(dtype);
+  hidden_host_.resize(std::max(hidden_host_.size(), bytes));
+  const std::span<const std::int32_t> rows = inputs.hidden_rows;
+  if (rows.empty()) TRY(parts_.stream->download(hidden_host_.data(), hidden.data, bytes));
+  const std::size_t row_bytes = rows.empty() ? 0 : bytes / rows.size();
+  for (std::size_t begin = 0; begin < rows.size();) {
+    std::size_t end = begin + 1;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
+    TRY(parts_.stream->download(hidden_host_.data() + begin * row_bytes,
+                                hidden.data + static_cast<std::size_t>(rows[begin]) * row_bytes,
+                                (end - begin) * row_bytes));
+    begin = end;
+  }
   TRY(parts_.stream->synchronize());
   return widen_floats(hidden_host_.data(), dtype, to);
 }

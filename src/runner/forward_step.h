@@ -39,7 +39,7 @@ class ForwardStep {
   Status stage_head(const ForwardInputs& inputs, std::size_t first);
   Status run_head(const ForwardInputs& inputs, StepResults::Slot& results);
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
-  Status read_hidden(const OutputView& hidden, std::span<float> to);
+  Status read_hidden(const OutputView& hidden, const ForwardInputs& inputs);
 
   RunnerParts& parts_;
   Chooser chooser_;

@@ -62,6 +62,37 @@ TEST(HiddenStates, AreTheSameThroughGraphsAndEagerly) {
   }
 }
 
+// Neighbours and rows apart, of a prompt's graph.
+TEST(HiddenStates, OfSomeRowsAreThoseOfAll) {
+  for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16}) {
+    RunnerBench bench = make_captured("llama", small_options(), dtype);
+    const auto width = static_cast<std::size_t>(bench.runner->hidden_size());
+    const ForwardBatch prompts = make_batch(kTwo, Rows::kLast);
+    const std::vector<float> all = hidden_states(bench, prompts, RunnerKind::kPrefill);
+    const std::vector<std::int32_t> rows = {0, 11, 12, 13, 29};
+    std::vector<float> some(rows.size() * width, NAN);
+    const Result<ForwardOutputs> done =
+        bench.runner->forward({.batch = prompts, .hidden_states = some, .hidden_rows = rows});
+    ASSERT_TRUE(done.ok()) << done.status().to_string();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto width_of_row = static_cast<std::int64_t>(width);
+      EXPECT_EQ(row(some, i, width_of_row), row(all, static_cast<std::size_t>(rows[i]), width_of_row)) << rows[i];
+    }
+  }
+}
+
+TEST(HiddenStates, RowsThatDoNotAscendAreRefused) {
+  RunnerBench bench = make_captured("llama", small_options());
+  std::vector<float> hidden(static_cast<std::size_t>(2 * bench.runner->hidden_size()));
+  for (const std::vector<std::int32_t>& rows : {std::vector{3, 3}, {4, 3}, {-1, 3}, {3, 30}}) {
+    EXPECT_THAT(
+        bench.runner->forward({.batch = make_batch(kTwo, Rows::kNone), .hidden_states = hidden, .hidden_rows = rows})
+            .status()
+            .message(),
+        HasSubstr("of 30 tokens"));
+  }
+}
+
 TEST(HiddenStates, SpaceForAnotherNumberIsRefused) {
   RunnerBench bench = make_captured("llama", small_options());
   std::vector<float> hidden(7);

@@ -55,9 +55,10 @@ GraphSwitches apply_rules(const RuleInputs& inputs) {
     switches.prefill = false;
     switches.messages.push_back(std::string(rule.message) + (rule.detail == nullptr ? "" : rule.detail(inputs)));
   }
-  // Decode follows the user's switch and mode alone; in piecewise mode decode batches replay prefill graphs.
-  switches.decode =
-      !inputs.disable_cuda_graph && inputs.mode != GraphMode::kOff && inputs.mode != GraphMode::kPiecewise;
+  // Decode follows the user's switch and mode, and whether there is any; in piecewise mode decode batches replay
+  // prefill graphs.
+  switches.decode = inputs.generates && !inputs.disable_cuda_graph && inputs.mode != GraphMode::kOff &&
+                    inputs.mode != GraphMode::kPiecewise;
   return switches;
 }
 

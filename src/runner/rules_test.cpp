@@ -100,6 +100,8 @@ TEST(Rules, SwitchesFollowTheMatrix) {
        false,
        false,
        false},
+      {"no tokens", {.generates = false}, false, true, false},
+      {"no tokens, full", {.mode = kFull, .generates = false}, false, true, true},
       {"full, all disabled", {.mode = kFull, .disable_cuda_graph = true}, false, false, true},
   };
   for (const auto& c : cases) {
