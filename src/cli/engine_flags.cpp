@@ -53,6 +53,8 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
   add.text("--tokenizer-path", "PATH", "tokenizer folder or tokenizer.json, if elsewhere", engine.tokenizer_path);
   add.choice("--load-format", "dummy: random weights, config.json is enough", {"auto", "safetensors", "dummy"},
              engine.load_format);
+  add.flag("--is-embedding", "serve embeddings, as models with a Pooling in modules.json do anyway",
+           engine.is_embedding);
   add.value(
       "--dtype", "auto|float32|bfloat16|float16", "of weights and activations",
       [&engine](const std::string& flag, const std::string& text) { return take_dtype(flag, text, engine); },

@@ -52,6 +52,7 @@ const std::vector<Documented>& documented() {
       {{"--device", "cuda:1"}, kTaken, {"--device", "npu"}},
       {{"--dtype", "half"}, kTaken, {"--dtype", "int8"}},
       {{"--load-format", "dummy"}, kTaken, {"--load-format", "gguf"}},
+      {{"--is-embedding"}, kTaken, {"--is-embedding=x"}},
       {{"--tp-size", "1"}, kOnlyOne, {"--tp-size", "2"}},
       {{"--tp", "1"}, kOnlyOne, {"--tp", "2"}},
       {{"--tensor-parallel-size", "1"}, kOnlyOne, {"--tensor-parallel-size", "x"}},

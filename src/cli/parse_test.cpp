@@ -388,5 +388,11 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{{"bench", "startup", "--model-path", "m", "--num-tokens", "3"},
                   "--num-tokens does not go with bench startup"}));
 
+TEST(Parse, ServesEmbeddingsWhereAsked) {
+  EXPECT_TRUE(
+      std::get<ServeOptions>(parse({"serve", "--model-path", "m", "--is-embedding"})->command).engine.is_embedding);
+  EXPECT_FALSE(std::get<ServeOptions>(parse({"serve", "--model-path", "m"})->command).engine.is_embedding);
+}
+
 }  // namespace
 }  // namespace tessera::cli

@@ -85,6 +85,11 @@ Status run_score(const ScoreOptions& options) {
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = progress_wanted();
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
+  if (!engine->generates()) {
+    return invalid_argument(fmt::format(
+        "--model-path: {} makes no tokens whose probabilities could be told; accepted is a model that generates text",
+        engine_options.model_path));
+  }
   const std::vector<std::vector<TokenId>> prompts = TRY(prompt_ids(*engine, options.prompts, /*chat=*/false));
   std::vector<Request> requests;
   for (const std::vector<TokenId>& ids : prompts) {

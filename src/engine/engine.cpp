@@ -73,15 +73,16 @@ Status Engine::submit_next() {
   }
   if (next.entries.empty()) return ok_status();
   const auto size = [](std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); };
-  logits_.resize(next.wants_logits ? size(next.batch.num_wanted_rows(), config_.vocab_size) : 0);
-  hidden_states_.resize(next.wants_hidden ? size(next.batch.num_tokens(), config_.hidden_size) : 0);
+  logits_.resize(next.wants_logits ? size(next.batch.num_wanted_rows(), config_.num_logits()) : 0);
+  hidden_states_.resize(size(std::ssize(next.hidden_rows), config_.hidden_size));
   const Result<Decision> decision = runner_->submit({.batch = next.batch,
                                                      .sampling = next.sampling,
                                                      .edits = &next.edits,
                                                      .logprob_targets = next.logprob_targets,
                                                      .top_logprobs = next.top_logprobs,
                                                      .logits = logits_,
-                                                     .hidden_states = hidden_states_});
+                                                     .hidden_states = hidden_states_,
+                                                     .hidden_rows = next.hidden_rows});
   if (decision.ok()) {
     next.decision = *decision;
     if (profiler_ != nullptr) keep_facts(next);

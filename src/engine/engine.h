@@ -29,6 +29,7 @@
 #include "tessera/engine/profile_store.h"
 #include "tessera/engine/request.h"
 #include "tessera/engine/scheduler.h"
+#include "tessera/model/embedding_config.h"
 #include "tessera/model/generation_config.h"
 #include "tessera/text/tokenizer.h"
 #include "tessera/text/tokenizer_config.h"
@@ -47,6 +48,10 @@ class Engine {
   const EngineOptions& options() const { return options_; }
   const ModelConfig& config() const { return config_; }
   std::int64_t parameters() const { return parameters_; }  // of the model, on all ranks together
+  // How it makes embeddings; none where the model is no embedding model.
+  const std::optional<EmbeddingConfig>& embedding() const { return embedding_; }
+  // Whether it makes tokens. An embedding model and a classifier do not.
+  bool generates() const { return !embedding_ && config_.num_labels == 0; }
   const GenerationConfig& generation_config() const { return generation_config_; }
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   const TokenizerConfig& tokenizer_config() const { return tokenizer_config_; }
@@ -107,6 +112,7 @@ class Engine {
 
   Status check(Request& request) const;
   Status check_inputs(const Request& request) const;
+  Status check_task(const Request& request) const;
   Status reserve_embeddings(std::int64_t prompt_tokens);
   bool ends_text(const Request& request, TokenId token) const;
   void end_expired();
@@ -118,6 +124,7 @@ class Engine {
   void collect_entry(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs);
   void collect_prompt_rows(const ScheduledBatch::Entry& entry, const StepOutputs& outputs, int top);
   void collect_hidden(const ScheduledBatch::Entry& entry);
+  void pool(Sequence& sequence, std::int64_t first, std::span<const float> rows) const;
   void collect_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs,
                      RequestEvent& event);
   void fail(const ScheduledBatch& scheduled, const Status& error);
@@ -129,6 +136,7 @@ class Engine {
   Timeline start_;
   std::unique_ptr<Device> device_;
   ModelConfig config_;
+  std::optional<EmbeddingConfig> embedding_;
   std::int64_t parameters_ = 0;
   GenerationConfig generation_config_;
   std::optional<Tokenizer> tokenizer_;
@@ -140,7 +148,7 @@ class Engine {
   // Forwards in flight, oldest first, and after them the batch that is being scheduled.
   std::array<ScheduledBatch, ModelRunner::kMaxInFlight> batches_;
   std::vector<float> logits_;         // of the current forward
-  std::vector<float> hidden_states_;  // of the current forward
+  std::vector<float> hidden_states_;  // of the current forward's hidden_rows
   std::vector<RequestEvent> events_;
   std::vector<RequestId> expired_;
   std::vector<TokenId> end_ids_;

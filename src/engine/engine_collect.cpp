@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "tessera/engine/engine.h"
@@ -36,7 +37,7 @@ void Engine::collect_entry(const ScheduledBatch& batch, const ScheduledBatch::En
   if (sequence.request.return_graph_info)
     add_graph_use(sequence.result.graph_uses, batch.phase(), batch.decision, entry.new_tokens);
   if (entry.prompt_rows > 0 || entry.position == 0) collect_prompt_rows(entry, outputs, batch.top_logprobs);
-  if (sequence.request.return_hidden_states) collect_hidden(entry);
+  if (entry.hidden_count > 0) collect_hidden(entry);
   if (entry.row >= 0) {
     collect_token(batch, entry, outputs, event);
   } else if (sequence.request.stop.max_new_tokens == 0 &&
@@ -54,9 +55,9 @@ void Engine::collect_prompt_rows(const ScheduledBatch::Entry& entry, const StepO
   const std::int64_t known = std::max<std::int64_t>(sequence.rows_delivered - entry.first_prompt_row, 0);
   sequence.rows_delivered = std::max(sequence.rows_delivered, entry.first_prompt_row + entry.prompt_rows);
   if (sequence.request.score) {
-    const auto first = logits_.begin() + static_cast<std::ptrdiff_t>(entry.wanted_from * config_.vocab_size);
+    const auto first = logits_.begin() + static_cast<std::ptrdiff_t>(entry.wanted_from * config_.num_logits());
     std::vector<float>& logits = sequence.result.logits;
-    logits.insert(logits.end(), first, first + static_cast<std::ptrdiff_t>(entry.prompt_rows * config_.vocab_size));
+    logits.insert(logits.end(), first, first + static_cast<std::ptrdiff_t>(entry.prompt_rows * config_.num_logits()));
     return;
   }
   if (!sequence.request.logprobs.prompt) return;
@@ -69,16 +70,41 @@ void Engine::collect_prompt_rows(const ScheduledBatch::Entry& entry, const StepO
   }
 }
 
+// Tokens of a sequence that was preempted are computed twice, and delivered once.
 void Engine::collect_hidden(const ScheduledBatch::Entry& entry) {
   Sequence& sequence = *entry.sequence;
-  const std::int64_t end = entry.position + entry.new_tokens;
-  const std::int64_t first = std::max(entry.position, sequence.hidden_delivered);
+  const std::int64_t end = entry.first_hidden + entry.hidden_count;
+  const std::int64_t first = std::max(entry.first_hidden, sequence.hidden_delivered);
   if (first >= end) return;
-  const auto begin = hidden_states_.begin() +
-                     static_cast<std::ptrdiff_t>((entry.first_token + first - entry.position) * config_.hidden_size);
-  std::vector<float>& hidden = sequence.result.hidden_states;
-  hidden.insert(hidden.end(), begin, begin + static_cast<std::ptrdiff_t>((end - first) * config_.hidden_size));
+  const std::int64_t size = config_.hidden_size;
+  const std::span<const float> rows =
+      std::span(hidden_states_)
+          .subspan(static_cast<std::size_t>((entry.hidden_from + first - entry.first_hidden) * size),
+                   static_cast<std::size_t>((end - first) * size));
+  if (sequence.request.return_hidden_states) {
+    std::vector<float>& hidden = sequence.result.hidden_states;
+    hidden.insert(hidden.end(), rows.begin(), rows.end());
+  }
+  pool(sequence, first, rows);
   sequence.hidden_delivered = end;
+}
+
+// `rows` are those of the tokens from `first` on. Sums have one order, however a prompt is cut into chunks.
+void Engine::pool(Sequence& sequence, std::int64_t first, std::span<const float> rows) const {
+  const Pooling pooling = sequence.request.pooling;
+  const auto size = static_cast<std::size_t>(config_.hidden_size);
+  const std::int64_t end = first + static_cast<std::int64_t>(rows.size() / size);
+  const bool is_whole = end == sequence.prompt_tokens();
+  std::vector<float>& pooled = sequence.result.pooled;
+  if (pooling == Pooling::kFirst && first == 0) pooled.assign(rows.begin(), rows.begin() + config_.hidden_size);
+  if (pooling == Pooling::kLast && is_whole) pooled.assign(rows.end() - config_.hidden_size, rows.end());
+  if (pooling != Pooling::kMean) return;
+  std::vector<double>& sum = sequence.pooled_sum;
+  sum.resize(size);
+  for (std::size_t i = 0; i < rows.size(); ++i) sum[i % size] += static_cast<double>(rows[i]);
+  if (!is_whole) return;
+  pooled.reserve(size);
+  for (const double value : sum) pooled.push_back(static_cast<float>(value / static_cast<double>(end)));
 }
 
 void Engine::collect_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs,

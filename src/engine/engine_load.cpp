@@ -87,10 +87,17 @@ Status Engine::load() {
   start_.record("config", began, planning);
   start_.record("plan", planning, Clock::now());
   config_ = plan.config;
+  embedding_ = plan.embedding;
   parameters_ = plan.parameters;
   notes_ = plan.notes;
   for (const std::string& note : notes_) log_warn("engine", "{}", note);
   log_info("memory", "{}", shares_line(plan.memory));
+  if (embedding_) {
+    log_info("engine", "an embedding model: pooling {}, {}; no decode graphs", pooling_name(embedding_->pooling),
+             embedding_->normalise ? "normalised" : "not normalised");
+  } else if (!generates()) {
+    log_info("engine", "a classifier: labels {}; no decode graphs", config_.num_labels);
+  }
   if (options_.graphs.debug) export_for_debugging(plan, options_);
   TRY(load_texts());
 

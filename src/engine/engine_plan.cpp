@@ -64,6 +64,16 @@ Status run_graph_passes(const std::vector<std::string>& disabled, EnginePlan& pl
   return ok_status();
 }
 
+// A classifier's head is its own, whatever lies beside it. An embedding model's head is never computed, and most of
+// their checkpoints have none: the embeddings stand in its place, and nothing more is read.
+Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
+  if (plan.config.num_labels > 0) return ok_status();
+  plan.embedding = TRY(EmbeddingConfig::read(model_folder(options.model_path), plan.config.hidden_size));
+  if (!plan.embedding && options.is_embedding) plan.embedding = EmbeddingConfig();
+  if (plan.embedding) plan.config.tie_word_embeddings = true;
+  return ok_status();
+}
+
 bool is_large_gpu(const DeviceProperties& device) {
   constexpr std::int64_t kBytes = 80'000'000'000;
   return !device.on_host && device.memory_bytes >= kBytes;
@@ -106,6 +116,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
   EnginePlan plan;
   const Timeline::Clock::time_point reading = Timeline::Clock::now();
   plan.config = TRY(ModelConfig::read(options.model_path, options.registry->families));
+  TRY(plan_embedding(options, plan));
   plan.config_s = std::chrono::duration<double>(Timeline::Clock::now() - reading).count();
   RunnerOptions& runner = plan.runner;
   runner.registry = options.registry;
@@ -151,6 +162,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
                                .disable_piecewise_cuda_graph = options.graphs.disable_piecewise_cuda_graph,
                                .enforce_piecewise_cuda_graph = options.graphs.enforce_piecewise_cuda_graph,
                                .architecture = plan.config.architecture,
+                               .generates = !plan.embedding && plan.config.num_labels == 0,
                                .standard_gqa = caches.standard_gqa,
                                .undeclared_layers = caches.undeclared});
   // A budget is for what the plan knows of; full graphs come beside that, after measurements.

@@ -13,6 +13,7 @@
 #include "tessera/compile/pass.h"
 #include "tessera/engine/cache_pool.h"
 #include "tessera/model/config.h"
+#include "tessera/model/embedding_config.h"
 #include "tessera/model/model.h"
 #include "tessera/model/weights.h"
 #include "tessera/piecewise/ladder.h"
@@ -60,6 +61,9 @@ struct EngineOptions {
   std::int64_t max_queued_requests = 0;   // that wait for room; 0: any number
   std::int64_t max_total_tokens = 0;      // of the KV cache; 0: what memory allows
   std::int64_t page_size = 16;
+  // The model is served for its hidden states: last token, normalised, where no modules.json says otherwise. One with a
+  // Pooling in modules.json is so anyway.
+  bool is_embedding = false;
   bool disable_radix_cache = false;  // no prompt is taken from the prefix cache
   bool deterministic = false;        // the same bits whatever else is in the batch
   double mem_fraction_static = 0;    // of the memory, for weights and KV cache; 0: chosen
@@ -93,6 +97,7 @@ struct MemoryShares {
 
 struct EnginePlan {
   ModelConfig config;
+  std::optional<EmbeddingConfig> embedding;  // none: no embedding model
   ModelOptions model;
   ModelGraphs graphs;
   RunnerOptions runner;

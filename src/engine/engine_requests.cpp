@@ -33,8 +33,8 @@ std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t
 std::int64_t Engine::draw_seed() { return static_cast<std::int64_t>(next_random(seed_state_) >> 1); }
 
 std::int64_t Engine::max_request_tokens() const {
-  // The last token's keys and values are never needed.
-  return std::min(runner_->options().context_length, scheduler_->cache().max_tokens() + 1);
+  // The last generated token's keys and values are never needed.
+  return std::min(runner_->options().context_length, scheduler_->cache().max_tokens() + (generates() ? 1 : 0));
 }
 
 // The prompt's content: ids of the vocabulary, or embeddings.
@@ -67,6 +67,17 @@ Status Engine::check_inputs(const Request& request) const {
   return ok_status();
 }
 
+// What a model without a head of its own, or with one for labels, can be asked.
+Status Engine::check_task(const Request& request) const {
+  if (generates()) return ok_status();
+  const bool wants_tokens = request.stop.max_new_tokens > 0 || request.logprobs.prompt || (embedding_ && request.score);
+  if (!wants_tokens) return ok_status();
+  return invalid_argument(
+      embedding_
+          ? "the model makes embeddings and no tokens: accepted are requests with a pooling"
+          : "the model is a classifier and makes no tokens: accepted are requests for scores, or with a pooling");
+}
+
 Status Engine::check(Request& request) const {
   TRY(check_sampling(request.sampling));
   TRY(check_request(request));
@@ -75,8 +86,13 @@ Status Engine::check(Request& request) const {
     return invalid_argument("stop strings need a tokenizer, and the model has none");
   if (!request.input_embeds.empty())
     request.prompt.assign(request.input_embeds.size() / static_cast<std::size_t>(config_.hidden_size), TokenId(0));
-  if (request.score) request.stop.max_new_tokens = 0;
+  if (!request.generates()) request.stop.max_new_tokens = 0;
+  TRY(check_task(request));
   const auto length = static_cast<std::int64_t>(request.prompt.size());
+  if (request.score && request.score_from >= length) {
+    return invalid_argument(fmt::format("scores begin at prompt token {}; accepted is 0 to {}, the prompt's last",
+                                        request.score_from, length - 1));
+  }
   const std::int64_t context = max_request_tokens();
   const std::int64_t longest = std::min(context, scheduler_->cache().max_tokens());
   const bool generates = request.stop.max_new_tokens > 0;

@@ -62,7 +62,7 @@ Status check_request(const Request& request) {
   const StopConditions& stop = request.stop;
   if (stop.max_new_tokens < 0)
     return invalid_argument(fmt::format("max_new_tokens is {}; accepted is 0 or more", stop.max_new_tokens));
-  if (stop.min_new_tokens < 0 || (stop.min_new_tokens > stop.max_new_tokens && !request.score)) {
+  if (stop.min_new_tokens < 0 || (stop.min_new_tokens > stop.max_new_tokens && request.generates())) {
     return invalid_argument(fmt::format("min_new_tokens is {}; accepted is 0 to max_new_tokens, {}",
                                         stop.min_new_tokens, stop.max_new_tokens));
   }
@@ -80,6 +80,8 @@ Status check_request(const Request& request) {
     return invalid_argument(
         fmt::format("logprobs start at prompt token {}; accepted is 0 or more", request.logprobs.prompt_start));
   }
+  if (request.score && request.score_from < 0)
+    return invalid_argument(fmt::format("scores begin at prompt token {}; accepted is 0 or more", request.score_from));
   return in_range("timeout_s", request.timeout_s, 0, kMaxTimeoutSeconds);
 }
 

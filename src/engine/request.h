@@ -12,6 +12,7 @@
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
 #include "tessera/engine/graph_use.h"
+#include "tessera/model/embedding_config.h"
 #include "tessera/ops/top_logprobs.h"
 
 namespace tessera {
@@ -95,10 +96,17 @@ struct Request {
   bool return_graph_info = false;            // the completion lists how the forwards ran
   bool skip_special_tokens = true;           // in the text
   bool wants_text = true;                    // events and completion have it; no matter without a tokenizer
-  // Logits of every prompt token are kept and returned with the request's end; nothing is generated.
+  // Logits of the prompt's tokens from `score_from` on are kept and returned with the request's end; nothing is
+  // generated. Of a classifier they are those of its labels, and the last token's are the text's.
   bool score = false;
+  std::int64_t score_from = 0;  // below the number of prompt tokens
+  // One vector of the prompt's normed hidden states is returned with the request's end; nothing is generated.
+  Pooling pooling = Pooling::kNone;
   std::int64_t priority = 0;  // higher first; preempts lower ones where room is short
   double timeout_s = 0;       // from submit to the last token; 0: none
+
+  // Whether it may ask for tokens; max_new_tokens says how many.
+  bool generates() const { return !score && pooling == Pooling::kNone; }
 };
 
 // The same for all other fields that can be checked without the model.
@@ -137,7 +145,8 @@ struct Completion {
   // [prompt tokens - prompt_start]; where it begins with the very first token, that one has logprob NaN and no top.
   std::vector<TokenLogprobs> prompt_logprobs{};
   std::vector<float> hidden_states{};  // [rows × hidden size]
-  std::vector<float> logits{};         // [prompt tokens × vocab] of a scored request
+  std::vector<float> logits{};         // [prompt tokens - score_from × vocab, or labels] of a scored request
+  std::vector<float> pooled{};         // [hidden size], as the model has it: not normalised
   std::vector<GraphUse> graph_uses{};  // where return_graph_info is set
   double queue_ms = 0;
   double time_to_first_token_ms = 0;

@@ -26,7 +26,8 @@ void ScheduledBatch::clear(std::size_t num_cache_groups) {
   prompt_rows_.clear();
   prompt_targets_.clear();
   entries.clear();
-  wants_logits = wants_logprobs = wants_hidden = false;
+  hidden_rows.clear();
+  wants_logits = wants_logprobs = false;
   top_logprobs = 0;
   num_decoding = 0;
 }
@@ -43,7 +44,10 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
               .next_token = total,
               .prompt_rows = 0,
               .first_prompt_row = 0,
-              .wanted_from = 0};
+              .wanted_from = 0,
+              .hidden_count = 0,
+              .first_hidden = 0,
+              .hidden_from = 0};
   for (std::int64_t position = sequence.computed; position < sequence.computed + count; ++position) {
     const auto at = static_cast<std::size_t>(position);
     batch.input_ids.push_back(sequence.tokens[at]);
@@ -57,14 +61,14 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
   append_embeddings(sequence, kv_len);
   append_pages(sequence, kv_len, cache);
   append_prompt_rows(sequence, entry);
-  const bool samples = kv_len == total && !sequence.request.score && sequence.request.stop.max_new_tokens > 0;
+  append_hidden_rows(sequence, entry);
+  const bool samples = kv_len == total && sequence.request.generates() && sequence.request.stop.max_new_tokens > 0;
   if (samples) {
     entry.row = batch.num_wanted_rows();
     batch.wanted_rows.push_back(static_cast<std::int32_t>(entry.first_token + count - 1));
     append_sampled_row(sequence, vocab_size);
   }
   wants_logits |= sequence.request.score;
-  wants_hidden |= sequence.request.return_hidden_states;
   entries.push_back(entry);
 }
 
@@ -153,6 +157,25 @@ void ScheduledBatch::append_prompt_rows(Sequence& sequence, Entry& entry) {
   if (score || entry.prompt_rows == 0) return;
   wants_logprobs = true;
   top_logprobs = std::max(top_logprobs, *sequence.request.logprobs.prompt);
+}
+
+void ScheduledBatch::append_hidden_rows(const Sequence& sequence, Entry& entry) {
+  if (!sequence.wants_hidden()) return;
+  const std::int64_t end = entry.position + entry.new_tokens;
+  const bool has_last = end == sequence.prompt_tokens();
+  std::int64_t first = entry.position;
+  std::int64_t count = entry.new_tokens;
+  if (!sequence.wants_all_hidden() && sequence.request.pooling == Pooling::kFirst) {
+    count = first == 0 ? 1 : 0;
+  } else if (!sequence.wants_all_hidden()) {
+    first = end - 1;
+    count = has_last ? 1 : 0;
+  }
+  entry.hidden_count = count;
+  entry.first_hidden = first;
+  entry.hidden_from = std::ssize(hidden_rows);
+  for (std::int64_t position = first; position < first + count; ++position)
+    hidden_rows.push_back(static_cast<std::int32_t>(entry.first_token + position - entry.position));
 }
 
 void ScheduledBatch::finish() {

@@ -24,15 +24,19 @@ struct ScheduledBatch {
     std::int64_t prompt_rows;
     std::int64_t first_prompt_row;
     std::int64_t wanted_from;  // index of the first of them in wanted_rows
+    // Hidden states that are wanted: of the tokens at first_hidden in the sequence and on.
+    std::int64_t hidden_count;
+    std::int64_t first_hidden;
+    std::int64_t hidden_from;  // index of the first of them in hidden_rows
   };
   ForwardBatch batch;
   std::vector<SampleRow> sampling;  // of the first wanted rows
   LogitEdits edits;
   std::vector<TokenId> logprob_targets;  // [wanted rows], where wants_logprobs
   std::vector<Entry> entries;
+  std::vector<std::int32_t> hidden_rows;  // of the forward's tokens, whose hidden states are wanted; ascending
   bool wants_logits = false;
   bool wants_logprobs = false;
-  bool wants_hidden = false;
   int top_logprobs = 0;
   std::int64_t num_decoding = 0;  // entries that decode
   Decision decision{};            // once the forward was submitted
@@ -54,6 +58,7 @@ struct ScheduledBatch {
   void append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache);
   void append_sampled_row(Sequence& sequence, std::int64_t vocab_size);
   void append_prompt_rows(Sequence& sequence, Entry& entry);
+  void append_hidden_rows(const Sequence& sequence, Entry& entry);
   std::vector<std::int32_t> prompt_rows_;
   std::vector<TokenId> prompt_targets_;
 };

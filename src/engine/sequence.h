@@ -42,7 +42,8 @@ struct Sequence {
   // Returned at its end. Rows of the prompt are delivered once, however often they are computed.
   Completion result;
   std::int64_t rows_delivered = 0;    // of prompt logprobs or logits, in tokens of the prompt
-  std::int64_t hidden_delivered = 0;  // tokens whose hidden states are delivered
+  std::int64_t hidden_delivered = 0;  // tokens whose hidden states are delivered, or pooled
+  std::vector<double> pooled_sum;     // [hidden size] of those tokens, where the mean is wanted
   bool admitted_before = false;
   Clock::time_point arrived;
   std::optional<Clock::time_point> deadline;
@@ -61,17 +62,21 @@ struct Sequence {
   // Whether `token` may be its output token `number` (from 0), as far as edits and allowed tokens say.
   bool may_choose(TokenId token, std::int64_t number) const;
   // Its forwards must be read before more is scheduled.
-  bool is_read_at_once() const { return request.score || request.return_hidden_states || needs_text(); }
+  bool is_read_at_once() const { return request.score || wants_hidden() || needs_text(); }
+  bool wants_hidden() const { return request.return_hidden_states || request.pooling != Pooling::kNone; }
+  // Hidden states of all its tokens, and not of one.
+  bool wants_all_hidden() const { return request.return_hidden_states || request.pooling == Pooling::kMean; }
   // Whether tokens with the same ids have the same keys and values as in other sequences.
   bool is_cacheable() const { return request.input_embeds.empty(); }
   // Tokens from here on are computed even where they are cached: their rows are wanted.
   std::int64_t first_wanted() const;
 };
 
-// First row of the prompt whose outputs were asked for: log-probabilities of token p come from row p - 1, scores and
-// hidden states from all rows.
+// First row of the prompt whose outputs were asked for: log-probabilities of token p come from row p - 1, hidden states
+// from all rows, or from the one that is the pooled vector.
 inline std::int64_t Sequence::first_wanted() const {
-  if (request.score || request.return_hidden_states) return 0;
+  if (wants_all_hidden() || request.pooling == Pooling::kFirst) return 0;
+  if (request.score) return request.score_from;
   if (request.logprobs.prompt) return std::max<std::int64_t>(request.logprobs.prompt_start - 1, 0);
   return static_cast<std::int64_t>(tokens.size());
 }
