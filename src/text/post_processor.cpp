@@ -1,5 +1,8 @@
 #include "tessera/text/post_processor.h"
 
+#include <optional>
+#include <utility>
+
 #include "tessera/text/tokenizer_json.h"
 
 namespace tessera {
@@ -21,6 +24,29 @@ Result<std::vector<TokenId>> special_token_ids(const Field& special_tokens, cons
   return out;
 }
 
+// None where the file has no such form, or one that does not begin with the first text.
+Result<std::optional<PairTemplate>> make_pair(const Field& field) {
+  const Field pair = field.member("pair");
+  if (pair.absent()) return std::optional<PairTemplate>();
+  PairTemplate out;
+  std::vector<TokenId>* const sides[] = {&out.before, &out.between, &out.after};
+  std::size_t texts = 0;
+  for (const Field& item : TRY(pair.elements())) {
+    const Field text = item.member("Sequence");
+    if (!text.absent()) {
+      if (texts == 2 || TRY(text.member("id").string()) != (texts == 0 ? "A" : "B"))
+        return std::optional<PairTemplate>();
+      ++texts;
+      continue;
+    }
+    const Field id = item.member("SpecialToken").member("id");
+    const std::vector<TokenId> ids = TRY(special_token_ids(field.member("special_tokens"), TRY(id.string())));
+    sides[texts]->insert(sides[texts]->end(), ids.begin(), ids.end());
+  }
+  if (texts < 2) return std::optional<PairTemplate>();
+  return std::optional(std::move(out));
+}
+
 Result<PostProcessor> make_template(const Field& field) {
   PostProcessor out;
   bool behind_text = false;
@@ -37,6 +63,7 @@ Result<PostProcessor> make_template(const Field& field) {
     side.insert(side.end(), ids.begin(), ids.end());
   }
   if (!behind_text) return single.invalid("accepted: a template with one Sequence");
+  out.pair = TRY(make_pair(field));
   return out;
 }
 
@@ -47,11 +74,15 @@ Result<TokenId> token_of_pair(const Field& field) {
   return read_id(pair[1]);
 }
 
-Result<PostProcessor> make_classifier(const Field& field) {
-  PostProcessor out;
-  out.before.push_back(TRY(token_of_pair(field.member("cls"))));
-  out.after.push_back(TRY(token_of_pair(field.member("sep"))));
-  return out;
+// BERT has one separator between two texts, RoBERTa two.
+Result<PostProcessor> make_classifier(const Field& field, std::size_t separators) {
+  const TokenId begin = TRY(token_of_pair(field.member("cls")));
+  const TokenId separator = TRY(token_of_pair(field.member("sep")));
+  return PostProcessor{
+      .before = {begin},
+      .after = {separator},
+      .pair = PairTemplate{
+          .before = {begin}, .between = std::vector<TokenId>(separators, separator), .after = {separator}}};
 }
 
 Result<PostProcessor> make(const Field& field, int depth) {
@@ -60,13 +91,15 @@ Result<PostProcessor> make(const Field& field, int depth) {
   const std::string type = TRY(type_field.string());
   if (type == "ByteLevel") return PostProcessor{};  // it moves offsets only
   if (type == "TemplateProcessing") return make_template(field);
-  if (type == "BertProcessing" || type == "RobertaProcessing") return make_classifier(field);
+  if (type == "BertProcessing") return make_classifier(field, 1);
+  if (type == "RobertaProcessing") return make_classifier(field, 2);
   if (type == "Sequence") {
     PostProcessor out;
     for (const Field& item : TRY(field.member("processors").elements())) {
       const PostProcessor step = TRY(make(item, depth + 1));
       out.before.insert(out.before.begin(), step.before.begin(), step.before.end());
       out.after.insert(out.after.end(), step.after.begin(), step.after.end());
+      if (step.pair) out.pair = step.pair;  // the last one that joins texts does
     }
     return out;
   }

@@ -103,7 +103,10 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& nam
   parts.added = TRY(
       AddedTokens::create(field("added_tokens", file.added_tokens), parts.model->vocabulary(), parts.normalizer.get()));
   Tokenizer tokenizer(std::make_unique<const TokenizerParts>(std::move(parts)));
-  for (const auto* side : {&tokenizer.parts_->post_processor.before, &tokenizer.parts_->post_processor.after}) {
+  const PostProcessor& added = tokenizer.parts_->post_processor;
+  std::vector<const std::vector<TokenId>*> sides = {&added.before, &added.after};
+  if (added.pair) sides.insert(sides.end(), {&added.pair->before, &added.pair->between, &added.pair->after});
+  for (const auto* side : sides) {
     for (const TokenId id : *side) {
       if (tokenizer.id_to_token(id)) continue;
       return field("post_processor", file.post_processor)
@@ -129,6 +132,26 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const Enco
     const std::vector<TokenId>& after = parts_->post_processor.after;
     out.insert(out.end(), after.begin(), after.end());
   }
+  return out;
+}
+
+bool Tokenizer::joins_pairs() const { return parts_->post_processor.pair.has_value(); }
+
+Result<std::vector<TokenId>> Tokenizer::encode_pair(std::string_view first, std::string_view second,
+                                                    const EncodeOptions& options) const {
+  if (!joins_pairs()) return failed_precondition("the tokenizer does not say how two texts are joined");
+  const PairTemplate& pair = *parts_->post_processor.pair;
+  const EncodeOptions plain{.add_special_tokens = false, .parse_special = options.parse_special};
+  const std::vector<TokenId> ids[] = {TRY(encode(first, plain)), TRY(encode(second, plain))};
+  std::vector<TokenId> out;
+  const auto add = [&](const std::vector<TokenId>& part, bool special) {
+    if (!special || options.add_special_tokens) out.insert(out.end(), part.begin(), part.end());
+  };
+  add(pair.before, true);
+  add(ids[0], false);
+  add(pair.between, true);
+  add(ids[1], false);
+  add(pair.after, true);
   return out;
 }
 

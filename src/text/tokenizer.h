@@ -58,6 +58,13 @@ class Tokenizer {
   // resource_exhausted where the split pattern needs more backtracking than PCRE2's limits.
   Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
+  // Whether the file's post_processor says how two texts are joined.
+  bool joins_pairs() const;
+  // Two texts as it joins them: "[CLS] first [SEP] second [SEP]". Errors as encode()'s, and failed_precondition where
+  // joins_pairs() is false. Without special tokens the ids of both follow each other.
+  Result<std::vector<TokenId>> encode_pair(std::string_view first, std::string_view second,
+                                           const EncodeOptions& options = {}) const;
+
   // Always well-formed UTF-8: bytes that form no character become U+FFFD. Ids without a token (a
   // model's padded vocabulary) give no text. skip_special leaves out special tokens.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
