@@ -44,6 +44,21 @@ SOURCES = {
     "tokenize": [
         ("sglang", "srt/entrypoints/openai/protocol.py", ["TokenizeRequest"]),
         ("vllm", "entrypoints/serve/tokenize/protocol.py", ["TokenizeCompletionRequest", "TokenizeChatRequest"])],
+    "embeddings": [
+        ("openai", "types/embedding_create_params.py", ["EmbeddingCreateParams"]),
+        ("sglang", "srt/entrypoints/openai/protocol.py", ["EmbeddingRequest"]),
+        ("vllm", "entrypoints/pooling/base/protocol.py",
+         ["PoolingBasicRequestMixin", "CompletionRequestMixin", "EncodingRequestMixin", "EmbedRequestMixin"])],
+    "rerank": [
+        ("sglang", "srt/entrypoints/openai/protocol.py", ["V1RerankReqInput"]),
+        ("vllm", "entrypoints/pooling/base/protocol.py", ["PoolingBasicRequestMixin", "ClassifyRequestMixin"]),
+        ("vllm", "entrypoints/pooling/scoring/protocol.py", ["ScoringRequestMixin", "RerankRequest"])],
+    "score": [
+        ("vllm", "entrypoints/pooling/base/protocol.py", ["PoolingBasicRequestMixin", "ClassifyRequestMixin"]),
+        ("vllm", "entrypoints/pooling/scoring/protocol.py",
+         ["ScoringRequestMixin", "ScoreDataRequest", "ScoreQueriesDocumentsRequest", "ScoreQueriesItemsRequest",
+          "ScoreTextRequest"])],
+    "label_score": [("sglang", "srt/entrypoints/openai/protocol.py", ["ScoringRequest"])],
     "detokenize": [
         ("sglang", "srt/entrypoints/openai/protocol.py", ["DetokenizeRequest"]),
         ("vllm", "entrypoints/serve/tokenize/protocol.py", ["DetokenizeRequest"])],

@@ -87,6 +87,7 @@ std::string note_of(const ServedModel& model, const OutputFields& output, ToolFi
 ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
   TRY(model.check_name(json));
+  TRY(model.check_generates());
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kChat, model.allow_unknown_fields));
   const OutputFields output = TRY(read_output_fields(fields, model));

@@ -39,6 +39,7 @@ ApiResult<Extras> read_extras(const ApiFields& fields, bool stream) {
 ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
   TRY(model.check_name(json));
+  TRY(model.check_generates());
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kCompletions, model.allow_unknown_fields));
   const OutputFields output = TRY(read_output_fields(fields, model));

@@ -11,10 +11,11 @@ class EmptyAnswer : public Answer {
 
 }  // namespace
 
-ApiResult<ApiJob> prepare_health(const ServedModel&, std::string_view) {
+ApiResult<ApiJob> prepare_health(const ServedModel& model, std::string_view) {
   ApiJob job{.id = make_id("health-"), .answer = std::make_unique<EmptyAnswer>()};
   Request request{.prompt = {TokenId(0)}, .wants_text = false};
   request.stop.max_new_tokens = 1;
+  if (!model.generates()) request.pooling = Pooling::kLast;
   request.stop.ignore_eos = true;
   job.requests.push_back(std::move(request));
   return job;

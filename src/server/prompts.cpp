@@ -78,7 +78,7 @@ ApiResult<Truncation> read_truncation(const ApiFields& fields, const ServedModel
   out.most = TRY(fields.integer("truncate_prompt_tokens", -1, model.context_length));
   if (out.most == 0) return fields.wrong("truncate_prompt_tokens", fmt::format("-1 or 1 to {}", model.context_length));
   if (out.most == -1)
-    out.most = std::max<std::int64_t>(model.context_length - std::max<std::int64_t>(asked.value_or(1), 1), 1);
+    out.most = std::max<std::int64_t>(model.context_length - std::max<std::int64_t>(asked.value_or(1), 0), 1);
   return out;
 }
 

@@ -51,12 +51,26 @@ inline std::string dump_request(const Request& r) {
   out += fmt::format("logprobs {} {} {}\n", r.logprobs.output.value_or(-1), r.logprobs.prompt.value_or(-1),
                      r.logprobs.prompt_start);
   out += fmt::format("grammar {}\n", dump_grammar(r.grammar));
-  return out + fmt::format("{} {} {} {} priority {} timeout {}\n", r.return_hidden_states, r.return_graph_info,
-                           r.skip_special_tokens, r.score, r.priority, r.timeout_s);
+  return out + fmt::format("{} {} {} {} from {} pooling {} priority {} timeout {}\n", r.return_hidden_states,
+                           r.return_graph_info, r.skip_special_tokens, r.score, r.score_from, pooling_name(r.pooling),
+                           r.priority, r.timeout_s);
 }
 
 inline TokenLogprobs logprobs_of(int id) {
   return {.token = {TokenId(id), -0.5F}, .top = {{TokenId(id), -0.5F}, {TokenId(9), -1.5F}}};
+}
+
+// The end of a request that generates nothing. Prompts of other lengths have other vectors and logits.
+inline void end_one(Answer& answer, std::size_t index, const Request& request, std::string& stream) {
+  Completion end{.prompt_tokens = std::ssize(request.prompt)};
+  const auto tokens = static_cast<float>(request.prompt.size());
+  if (request.pooling != Pooling::kNone) end.pooled = {1, tokens, -2, 0.5F};
+  if (request.score) {
+    end.logits.resize(2048);
+    for (std::size_t i = 0; i < end.logits.size(); ++i)
+      end.logits[i] = static_cast<float>((i * 5 + request.prompt.size() * 3) % 7) / 4;
+  }
+  answer.on_event(index, {.finish = FinishReason::kLength}, &end, stream);
 }
 
 // Gives the answer a text with reasoning and two calls, and what else the request asks for.
@@ -85,7 +99,11 @@ inline std::string dump_job(ApiJob& job) {
   std::string out;
   for (std::size_t i = 0; i < job.requests.size(); ++i) {
     out += dump_request(job.requests[i]);
-    answer_one(*job.answer, i, job.requests[i], stream);
+    if (job.requests[i].generates()) {
+      answer_one(*job.answer, i, job.requests[i], stream);
+    } else {
+      end_one(*job.answer, i, job.requests[i], stream);
+    }
   }
   out += job.stream ? stream + job.answer->last_events() : job.answer->body();
   static const std::regex drawn("[0-9a-f]{32}|\"created\":[0-9]+");

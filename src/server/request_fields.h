@@ -27,6 +27,10 @@ inline constexpr std::uint32_t kStreamOptions = 16;
 inline constexpr std::uint32_t kStructuredOutputs = 32;
 inline constexpr std::uint32_t kTokenize = 64;
 inline constexpr std::uint32_t kDetokenize = 128;
+inline constexpr std::uint32_t kEmbeddings = 256;
+inline constexpr std::uint32_t kRerank = 512;
+inline constexpr std::uint32_t kScore = 1024;       // of pairs of texts
+inline constexpr std::uint32_t kLabelScore = 2048;  // of tokens behind a prompt
 }  // namespace request_object
 
 // Checks that every member of `fields` is served here or asks for nothing. Errors: 400 with code unsupported_value for

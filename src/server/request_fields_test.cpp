@@ -15,8 +15,11 @@
 
 #include "tessera/server/chat_request.h"
 #include "tessera/server/completion_request.h"
+#include "tessera/server/embedding_request.h"
 #include "tessera/server/generate_request.h"
 #include "tessera/server/request_dump_test_util.h"
+#include "tessera/server/rerank_request.h"
+#include "tessera/server/score_request.h"
 #include "tessera/server/test_model.h"
 #include "tessera/server/text_routes.h"
 
@@ -48,6 +51,21 @@ struct FieldModel {
     return json.dump();
   }
 
+  // A model for embeddings, or a classifier of pairs that a template joins; it has no tools and no grammars.
+  ServedModel without_tokens(bool embeds) const {
+    ServedModel model = test::test_model();
+    model.tokenizer = &tokenizer;
+    model.allow_unknown_fields = served.allow_unknown_fields;
+    if (embeds) {
+      model.embedding = EmbeddingConfig();
+    } else {
+      model.num_labels = 1;
+      model.chat = *ChatTemplate::parse("{{ instruct }}{{ query }}|{{ document }}");
+      model.joins_pairs_by_template = true;
+    }
+    return model;
+  }
+
   Tokenizer tokenizer;
   ServedModel served;
 };
@@ -69,6 +87,10 @@ const Place& place_of(const std::string& object) {
       {"structured_outputs", {R"({"prompt": [5], "seed": 1})", "structured_outputs", "completions"}},
       {"tokenize", {R"({"prompt": "a"})", "", "tokenize"}},
       {"detokenize", {R"({"tokens": [2046, 5]})", "", "detokenize"}},
+      {"embeddings", {R"({"input": "a b"})", "", "embeddings"}},
+      {"rerank", {R"({"query": "a", "documents": ["b", "c d"]})", "", "rerank"}},
+      {"score", {R"({"text_1": "a", "text_2": "b"})", "", "score"}},
+      {"label_score", {R"({"query": [5], "items": [[6]], "label_token_ids": [1, 2]})", "", "label_score"}},
   };
   return places.at(object);
 }
@@ -115,8 +137,13 @@ Outcome outcome(ApiResult<std::string> body) {
   return {.shown = *std::move(body)};
 }
 
-Outcome send(const std::string& object, const std::string& body, const ServedModel& model) {
+Outcome send(const std::string& object, const std::string& body, const FieldModel& field_model) {
   const std::string& route = place_of(object).route;
+  const ServedModel& model = field_model.served;
+  if (route == "embeddings") return outcome(prepare_embeddings(field_model.without_tokens(/*embeds=*/true), body));
+  if (route == "rerank") return outcome(prepare_rerank(field_model.without_tokens(/*embeds=*/false), body));
+  if (route == "score") return outcome(prepare_score(field_model.without_tokens(/*embeds=*/false), body));
+  if (route == "label_score") return outcome(prepare_score(model, body));
   if (route == "chat") return outcome(prepare_chat(model, body));
   if (route == "completions") return outcome(prepare_completion(model, body));
   if (route == "generate") return outcome(prepare_generate(model, body));
@@ -160,14 +187,14 @@ TEST_F(RequestFields, AFieldThatIsServedHasAnEffect) {
   if (!GrammarCompiler::available()) GTEST_SKIP() << "this build has no grammars";
   for_each({"served"}, [&](const Json& row, const std::string& object) {
     const std::string body = request_of(row, object, row.find("try"));
-    const Outcome with = send(object, body, model_.served);
+    const Outcome with = send(object, body, model_);
     if (row.find("fails") != nullptr) {
       ASSERT_TRUE(with.error.has_value()) << body;
       EXPECT_EQ(with.error->param, param_of(row, object));
       return;
     }
     ASSERT_FALSE(with.error.has_value()) << body << "\n" << with.error->message;
-    const Outcome base = send(object, request_of(row, object, nullptr), model_.served);
+    const Outcome base = send(object, request_of(row, object, nullptr), model_);
     ASSERT_FALSE(base.error.has_value()) << base.error->message;
     EXPECT_NE(with.shown, base.shown) << body;
   });
@@ -180,8 +207,8 @@ TEST_F(RequestFields, AFieldThatQualifiesAnotherOneIsRefusedOrHarmlessAlone) {
     const Json* with = row.find("with");
     if (with == nullptr || with->find("messages") != nullptr || with->find("prompt") != nullptr) return;
     const Json alone = without(row, "with");
-    const Outcome outcome = send(object, request_of(alone, object, row.find("try")), model_.served);
-    const std::string base = send(object, request_of(alone, object, nullptr), model_.served).shown;
+    const Outcome outcome = send(object, request_of(alone, object, row.find("try")), model_);
+    const std::string base = send(object, request_of(alone, object, nullptr), model_).shown;
     const bool said = row.find("alone") != nullptr;
     EXPECT_EQ(!outcome.error && outcome.shown == base, said) << row.dump();
     if (said) ++harmless;
@@ -191,16 +218,16 @@ TEST_F(RequestFields, AFieldThatQualifiesAnotherOneIsRefusedOrHarmlessAlone) {
 
 TEST_F(RequestFields, AHarmlessFieldHasNone) {
   for_each({"harmless"}, [&](const Json& row, const std::string& object) {
-    const Outcome with = send(object, request_of(row, object, row.find("try")), model_.served);
+    const Outcome with = send(object, request_of(row, object, row.find("try")), model_);
     ASSERT_FALSE(with.error.has_value()) << with.error->message;
-    EXPECT_EQ(with.shown, send(object, request_of(row, object, nullptr), model_.served).shown);
+    EXPECT_EQ(with.shown, send(object, request_of(row, object, nullptr), model_).shown);
   });
 }
 
 TEST_F(RequestFields, ARefusedFieldIsNamedUnlessItAsksForNothing) {
   model_.served.allow_unknown_fields = true;  // which is of others
   for_each({"refused", "checked"}, [&](const Json& row, const std::string& object) {
-    const Outcome refused = send(object, request_of(row, object, row.find("try")), model_.served);
+    const Outcome refused = send(object, request_of(row, object, row.find("try")), model_);
     ASSERT_TRUE(refused.error.has_value());
     EXPECT_EQ(refused.error->http_status, 400);
     EXPECT_EQ(refused.error->code, "unsupported_value");
@@ -209,9 +236,9 @@ TEST_F(RequestFields, ARefusedFieldIsNamedUnlessItAsksForNothing) {
     Json::Array off = {Json()};
     if (const Json* accepted = row.find("accepted"))
       off.insert(off.end(), accepted->as_array().begin(), accepted->as_array().end());
-    const Outcome base = send(object, request_of(row, object, nullptr), model_.served);
+    const Outcome base = send(object, request_of(row, object, nullptr), model_);
     for (const Json& value : off) {
-      const Outcome with = send(object, request_of(row, object, &value), model_.served);
+      const Outcome with = send(object, request_of(row, object, &value), model_);
       const bool same_error = base.error && with.error && base.error->message == with.error->message;
       EXPECT_TRUE(same_error || !with.error) << value.dump() << ": " << with.error->message;
       EXPECT_EQ(with.shown, base.shown) << value.dump();
@@ -247,9 +274,14 @@ TEST_F(RequestFields, AnUnknownFieldIsRefusedWithTheNearestName) {
             "structured_outputs.regexp", "\"regex\""},
            {"tokenize", R"({"prompt": "a", "add_special_token": true})", "add_special_token", "add_special_tokens"},
            {"detokenize", R"({"tokens": [5], "ids": [5]})", "ids", "is not known"},
+           {"embeddings", R"({"input": "a", "dimension": 2})", "dimension", "\"dimensions\""},
+           {"rerank", R"({"query": "a", "documents": ["b"], "topn": 2})", "topn", "\"top_n\""},
+           {"score", R"({"text_1": "a", "text_2": "b", "text_3": "c"})", "text_3", "\"text_1\""},
+           {"label_score", R"({"query": [5], "items": [[6]], "label_token_id": [1]})", "label_token_id",
+            "\"label_token_ids\""},
        }) {
     SCOPED_TRACE(c.body);
-    const Outcome refused = send(c.object, c.body, model_.served);
+    const Outcome refused = send(c.object, c.body, model_);
     ASSERT_TRUE(refused.error.has_value());
     EXPECT_EQ(refused.error->http_status, 400);
     EXPECT_EQ(refused.error->code, "unknown_parameter");
@@ -260,18 +292,15 @@ TEST_F(RequestFields, AnUnknownFieldIsRefusedWithTheNearestName) {
 
 TEST_F(RequestFields, UnknownFieldsMayBeAllowed) {
   model_.served.allow_unknown_fields = true;
-  EXPECT_FALSE(send("completions",
-                    R"({"prompt": "a", "temprature": 0, "stream": true, "stream_options": {"usage": 1}})",
-                    model_.served)
-                   .error);
-  EXPECT_FALSE(send("generate", R"({"text": "a", "x": 1, "sampling_params": {"y": 1}})", model_.served).error);
+  EXPECT_FALSE(
+      send("completions", R"({"prompt": "a", "temprature": 0, "stream": true, "stream_options": {"usage": 1}})", model_)
+          .error);
+  EXPECT_FALSE(send("generate", R"({"text": "a", "x": 1, "sampling_params": {"y": 1}})", model_).error);
 }
 
 TEST_F(RequestFields, AListMayHaveAValueThatAsksForNothingForEachPrompt) {
-  EXPECT_FALSE(
-      send("generate", R"({"text": ["a", "b"], "lora_path": [null, null], "image_data": []})", model_.served).error);
-  EXPECT_EQ(send("generate", R"({"text": ["a", "b"], "lora_path": [null, "x"]})", model_.served).error->param,
-            "lora_path");
+  EXPECT_FALSE(send("generate", R"({"text": ["a", "b"], "lora_path": [null, null], "image_data": []})", model_).error);
+  EXPECT_EQ(send("generate", R"({"text": ["a", "b"], "lora_path": [null, "x"]})", model_).error->param, "lora_path");
 }
 
 }  // namespace

@@ -35,6 +35,41 @@ ApiStatus ServedModel::check_name(const Json& body) const {
       .code = "model_not_found"};
 }
 
+ApiStatus ServedModel::check_generates() const {
+  if (generates()) return api_ok();
+  return unsupported_field(
+      "model",
+      embedding
+          ? fmt::format("\"{}\" makes embeddings and generates no text; accepted: /v1/embeddings, "
+                        "/v1/rerank and /v1/score",
+                        name)
+          : fmt::format("\"{}\" is a classifier and generates no text; accepted: /v1/rerank and /v1/score", name));
+}
+
+ApiStatus ServedModel::check_embeds() const {
+  if (embedding) return api_ok();
+  return unsupported_field(
+      "model",
+      num_labels > 0
+          ? fmt::format("\"{}\" is a classifier and makes no embeddings; accepted: /v1/rerank and /v1/score", name)
+          : fmt::format("\"{}\" is served to generate text; accepted: a server with --is-embedding, or a model "
+                        "whose modules.json names a Pooling",
+                        name));
+}
+
+ApiStatus ServedModel::check_scores_pairs() const {
+  if (embedding || num_labels == 1) return api_ok();
+  return unsupported_field(
+      "model",
+      num_labels > 1
+          ? fmt::format("\"{}\" has {} labels; accepted: a classifier with one, or an embedding model", name,
+                        num_labels)
+          : fmt::format(
+                "\"{}\" generates text; accepted: /v1/score with query, items and label_token_ids, a classifier "
+                "with one label, or an embedding model (--is-embedding)",
+                name));
+}
+
 ApiResult<std::vector<TokenId>> ServedModel::encode(std::string_view text, bool add_special_tokens,
                                                     const std::string& param) const {
   if (tokenizer == nullptr) {

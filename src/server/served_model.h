@@ -10,6 +10,7 @@
 #include "tessera/engine/engine.h"
 #include "tessera/engine/grammar.h"
 #include "tessera/engine/request.h"
+#include "tessera/model/embedding_config.h"
 #include "tessera/model/generation_config.h"
 #include "tessera/server/api_result.h"
 #include "tessera/server/server_options.h"
@@ -26,9 +27,12 @@ struct ServedModel {
   std::int64_t vocab_size = 0;
   std::int64_t context_length = 0;
   std::int64_t hidden_size = 0;
-  GenerationConfig generation{};  // defaults of what a request leaves out
+  std::optional<EmbeddingConfig> embedding{};  // how it makes embeddings; none: it makes none
+  std::int64_t num_labels = 0;                 // of a classifier; 0: none
+  GenerationConfig generation{};               // defaults of what a request leaves out
   std::optional<ChatTemplate> chat{};
   std::optional<ChatTemplate> tool_chat{};  // for requests with tools, where the model has one of its own
+  bool joins_pairs_by_template = false;     // --chat-template was given: it joins queries and documents too
   bool knows_developer = false;             // whether the template has the role "developer"
   std::string bos_token{};
   std::string eos_token{};
@@ -44,6 +48,13 @@ struct ServedModel {
   static Status check(const ServerOptions& options);
   // `engine` outlives it. Errors: a chat template that was given and cannot be read, parsers with unknown names.
   static Result<ServedModel> create(const ServerOptions& options, const Engine& engine);
+
+  // Whether it makes tokens.
+  bool generates() const { return !embedding && num_labels == 0; }
+  // 400 where it does not make tokens, embeddings, or scores of pairs of texts. They say what is served instead.
+  ApiStatus check_generates() const;
+  ApiStatus check_embeds() const;
+  ApiStatus check_scores_pairs() const;
 
   // 404 where a request names another model. No name means this one.
   ApiStatus check_name(const Json& body) const;

@@ -92,6 +92,9 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.vocab_size = engine.config().vocab_size;
   model.context_length = engine.max_request_tokens();
   model.hidden_size = engine.config().hidden_size;
+  model.embedding = engine.embedding();
+  model.num_labels = engine.config().num_labels;
+  model.joins_pairs_by_template = !options.chat_template.empty();
   model.generation = engine.generation_config();
   model.bos_token = engine.tokenizer_config().bos_token;
   model.eos_token = engine.tokenizer_config().eos_token;

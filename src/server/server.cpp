@@ -15,6 +15,7 @@
 #include "tessera/server/chat_request.h"
 #include "tessera/server/completion_request.h"
 #include "tessera/server/content_coding.h"
+#include "tessera/server/embedding_request.h"
 #include "tessera/server/engine_state.h"
 #include "tessera/server/event_queue.h"
 #include "tessera/server/generate_request.h"
@@ -22,7 +23,9 @@
 #include "tessera/server/health_job.h"
 #include "tessera/server/live_jobs.h"
 #include "tessera/server/page.h"
+#include "tessera/server/rerank_request.h"
 #include "tessera/server/router.h"
+#include "tessera/server/score_request.h"
 #include "tessera/server/server_info.h"
 #include "tessera/server/text_routes.h"
 #include "tessera/server/text_thread.h"
@@ -231,6 +234,9 @@ struct Server::Impl {
     add_job("POST", "/v1/chat/completions", prepare_chat);
     add_job("POST", "/v1/completions", prepare_completion);
     add_job("POST", "/generate", prepare_generate);
+    add_job("POST", "/v1/embeddings", prepare_embeddings);
+    for (const char* path : {"/v1/rerank", "/rerank", "/v2/rerank"}) add_job("POST", path, prepare_rerank);
+    for (const char* path : {"/v1/score", "/score"}) add_job("POST", path, prepare_score);
     add_job("GET", "/health_generate", prepare_health);
     add_build("/tokenize", tokenize_body);
     add_build("/detokenize", detokenize_body);
@@ -254,8 +260,6 @@ struct Server::Impl {
                  [this](Engine& asked) { return HttpResponse{.body = server_info_body(asked, model), .headers = {}}; });
     });
     router.add({"POST", "/flush_cache", [this](Call call) { ask_engine(std::move(call), flush_cache); }});
-    router.add({"POST", "/v1/embeddings",
-                [](const Call& call) { call.refuse(api_error(unimplemented("this server makes no embeddings"))); }});
   }
 
   static HttpResponse flush_cache(Engine& asked) {

@@ -28,7 +28,9 @@ TEST_F(ServerTest, SmallRoutes) {
   const Reply wrong_method = running.ask(get("/v1/completions"));
   EXPECT_EQ(wrong_method.status, 405);
   EXPECT_TRUE(wrong_method.has_line("Allow: POST")) << wrong_method.head;
-  EXPECT_EQ(running.ask(post("/v1/embeddings", "{}")).status, 501);
+  const Reply refused = running.ask(post("/v1/embeddings", R"({"input": "a"})"));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(refused.body, ::testing::HasSubstr("--is-embedding"));
   EXPECT_EQ(running.ask(post("/flush_cache", "")).status, 200);
   const Reply by_get = running.ask(get("/flush_cache"));  // which any web page can have sent
   EXPECT_EQ(by_get.status, 405);

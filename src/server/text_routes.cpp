@@ -41,7 +41,7 @@ ApiResult<std::string> model_body(const ServedModel& model, std::string_view id)
 std::string model_info_body(const ServedModel& model) {
   JsonWriter json;
   json.object().key("model_path").value(model.path).key("served_model_name").value(model.name);
-  json.key("is_generation").value(true).key("max_model_len").value(model.context_length);
+  json.key("is_generation").value(model.generates()).key("max_model_len").value(model.context_length);
   json.key("vocab_size").value(model.vocab_size).key("hidden_size").value(model.hidden_size);
   json.key("has_tokenizer").value(model.tokenizer != nullptr).key("has_chat_template").value(model.chat.has_value());
   json.key("tool_call_parser").value_or_null(model.tool_call_parser);

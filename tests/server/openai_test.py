@@ -9,6 +9,7 @@ had, the requests that it sent when tests/data/server/openai_exchanges.json was 
 answers compared with those recorded: status, fields and types. The last line is "N passed, N failed"."""
 
 import argparse
+import contextlib
 import json
 import pathlib
 import subprocess
@@ -24,6 +25,7 @@ NAME = "demo"
 SERVERS = {
     "plain": ["--api-key", KEY, "--served-model-name", NAME, "--enable-deterministic-inference"],
     "tools": ["--served-model-name", NAME, "--chat-template", str(HERMES), "--enable-deterministic-inference"],
+    "embeddings": ["--api-key", KEY, "--served-model-name", NAME, "--is-embedding", "--enable-deterministic-inference"],
 }
 WEATHER = {"type": "function", "function": {"name": "weather", "description": "of a city", "parameters": {
     "type": "object", "properties": {"city": {"enum": ["Oslo"]}}, "required": ["city"], "additionalProperties": False}}}
@@ -86,10 +88,11 @@ class Exchanges:
 
 
 class Cases:
-    def __init__(self, openai, plain, tools):
+    def __init__(self, openai, plain, tools, embeddings):
         self.openai = openai
         self.plain = plain
         self.tools = tools
+        self.embedding_server = embeddings
 
     def completion(self):
         done = self.plain.completions.create(model=NAME, prompt="Once upon a time", max_tokens=8, temperature=0)
@@ -238,10 +241,42 @@ class Cases:
             raise AssertionError("a wrong key was taken")
         try:
             self.plain.embeddings.create(model=NAME, input="x")
-        except openai.InternalServerError as error:
-            assert error.status_code == 501
+        except openai.BadRequestError as error:
+            assert "--is-embedding" in error.message
         else:
             raise AssertionError("embeddings were made")
+
+    def embeddings(self):
+        made = self.embedding_server.embeddings.create(model=NAME, input=["A cat", "A dog"])
+        assert made.object == "list" and made.model == NAME and made.usage.total_tokens == made.usage.prompt_tokens > 0
+        assert [item.index for item in made.data] == [0, 1] and made.data[0].object == "embedding"
+        vectors = [item.embedding for item in made.data]
+        assert len(vectors[0]) > 8 and all(abs(sum(x * x for x in vector) - 1) < 1e-3 for vector in vectors)
+        assert vectors[0] != vectors[1]
+        # The client asks for base64 by itself and decodes it.
+        plain = self.embedding_server.embeddings.create(model=NAME, input="A cat", encoding_format="float")
+        assert all(abs(a - b) < 1e-6 for a, b in zip(plain.data[0].embedding, vectors[0], strict=True))
+
+    def embeddings_of_fewer_dimensions_and_of_ids(self):
+        made = self.embedding_server.embeddings.create(model=NAME, input=[[5, 6, 7], [8]], dimensions=8, user="me")
+        assert [len(item.embedding) for item in made.data] == [8, 8]
+        assert all(abs(sum(x * x for x in item.embedding) - 1) < 1e-3 for item in made.data)
+        assert made.usage.prompt_tokens == 4
+
+    def embeddings_that_cannot_be_made(self):
+        for wrong in ({"input": ""}, {"input": []}, {"input": "a", "dimensions": 0}, {"input": [1 << 30]}):
+            try:
+                self.embedding_server.embeddings.create(model=NAME, **wrong)
+            except self.openai.BadRequestError as error:
+                assert error.body["message"] and error.body["param"] in wrong, error.body
+            else:
+                raise AssertionError(f"{wrong} was taken")
+        try:
+            self.embedding_server.completions.create(model=NAME, prompt="a")
+        except self.openai.BadRequestError as error:
+            assert "/v1/embeddings" in error.message
+        else:
+            raise AssertionError("an embedding model generated text")
 
 
 def replay(servers):
@@ -273,8 +308,8 @@ def main():
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     openai, why_not = import_client(options.build)
-    with Served(options.tessera, SERVERS["plain"]) as plain, Served(options.tessera, SERVERS["tools"]) as tools:
-        servers = {"plain": plain, "tools": tools}
+    with contextlib.ExitStack() as running:
+        servers = {name: running.enter_context(Served(options.tessera, flags)) for name, flags in SERVERS.items()}
         if openai is None:
             print(f"the client cannot be had, its recorded requests are sent instead: {why_not}")
             passed, failed = replay(servers)

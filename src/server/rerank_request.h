@@ -1,0 +1,15 @@
+// /v1/rerank: documents in the order of their relevance to a query.
+#pragma once
+
+#include <string_view>
+
+#include "tessera/server/api_job.h"
+#include "tessera/server/api_result.h"
+#include "tessera/server/served_model.h"
+
+namespace tessera {
+
+// Reads the request's body and makes the job. Errors: 400 with the field, 404 for another model.
+ApiResult<ApiJob> prepare_rerank(const ServedModel& model, std::string_view body);
+
+}  // namespace tessera
