@@ -161,8 +161,8 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
                                .disable_cuda_graph = options.graphs.disable_cuda_graph,
                                .disable_piecewise_cuda_graph = options.graphs.disable_piecewise_cuda_graph,
                                .enforce_piecewise_cuda_graph = options.graphs.enforce_piecewise_cuda_graph,
-                               .architecture = plan.config.architecture,
                                .generates = !plan.embedding && plan.config.num_labels == 0,
+                               .architecture = plan.config.architecture,
                                .standard_gqa = caches.standard_gqa,
                                .undeclared_layers = caches.undeclared});
   // A budget is for what the plan knows of; full graphs come beside that, after measurements.
