@@ -71,6 +71,8 @@ std::int64_t CacheManager::headroom(std::size_t g, const SequenceCache& own, std
 
 void CacheManager::find(SequenceCache& own, std::span<const TokenId> tokens) {
   own.path = prefixes_.find(tokens);
+  const std::int64_t known = has_states_ ? prefixes_.count_matching(tokens) : 0;
+  own.branch_pages = (known - own.cached_pages()) * page_size_ >= kLeastBranchTokens ? known : 0;
   for (std::size_t g = 0; g < pools_.size(); ++g) {
     const CacheGroupOptions& group = pools_[g].options();
     if (group.is_state()) continue;

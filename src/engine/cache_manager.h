@@ -49,6 +49,9 @@ CacheOptions paged_cache(std::int64_t num_pages, std::int64_t page_size);
 struct SequenceCache {
   std::array<GroupPages, ir::kMaxCacheGroups> groups;
   PrefixCache::Path path;  // of the first pages, which belong to the prefix cache
+  // Where its tokens leave those of other sequences, and no state was kept: pages from the start, 0 for nowhere. Who
+  // begins alike will leave them there too, so that the state there is worth keeping.
+  std::int64_t branch_pages = 0;
 
   std::int64_t cached_pages() const { return static_cast<std::int64_t>(path.size()); }
 };
@@ -87,7 +90,9 @@ class CacheManager {
   // Pages that a running sequence is expected to take soon.
   std::int64_t headroom(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
 
-  // Gives `own`, which holds nothing, the longest prefix of `tokens` that can be reused.
+  // A branch point nearer than this to what can be reused is not worth a forward that ends there, nor a checkpoint.
+  static constexpr std::int64_t kLeastBranchTokens = 64;
+  // Gives `own`, which holds nothing, the longest prefix of `tokens` that can be reused, and its branch point.
   void find(SequenceCache& own, std::span<const TokenId> tokens);
   std::int64_t count_known(std::span<const TokenId> tokens) const { return prefixes_.count_known(tokens); }
   // `most`: tokens that it may come to. Precondition: needed() pages of every group are available.

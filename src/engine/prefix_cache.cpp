@@ -127,6 +127,12 @@ std::int64_t PrefixCache::count_known(std::span<const TokenId> tokens) const {
   return static_cast<std::int64_t>(match(tokens, nullptr));
 }
 
+std::int64_t PrefixCache::count_matching(std::span<const TokenId> tokens) const {
+  Path path;
+  match(tokens, &path);
+  return static_cast<std::int64_t>(path.size());
+}
+
 PrefixCache::Path PrefixCache::find(std::span<const TokenId> tokens) {
   Path path;
   path.resize(match(tokens, &path));

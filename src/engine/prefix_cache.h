@@ -60,6 +60,8 @@ class PrefixCache {
   Path find(std::span<const TokenId> tokens);
   // How many full pages of `tokens` find() would find; locks nothing.
   std::int64_t count_known(std::span<const TokenId> tokens) const;
+  // How many full pages of `tokens` it knows, whether or not every group has what the next token needs.
+  std::int64_t count_matching(std::span<const TokenId> tokens) const;
   // The node's page or checkpoint of a group; 0: none.
   static PageId page_of(const Node& node, std::size_t group);
 

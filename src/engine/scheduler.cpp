@@ -81,11 +81,13 @@ void Scheduler::keep_places() {
 }
 
 // A prompt's forward ends at a page's end where states are kept there, the last one at the last page that another
-// sequence could go on from.
+// sequence could go on from, and one where the prompt leaves those that began alike.
 std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count) const {
   if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return count;
   const std::int64_t end = std::min(sequence.computed + count, size_of(sequence.tokens) - 1);
   const std::int64_t cut = end / cache_.page_size() * cache_.page_size() - sequence.computed;
+  const std::int64_t branch = sequence.cache.branch_pages * cache_.page_size() - sequence.computed;
+  if (branch > 0 && branch < cut) return branch;
   return cut > 0 ? cut : count;
 }
 
