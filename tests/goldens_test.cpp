@@ -170,6 +170,7 @@ TEST(KvCacheType, MayDifferFromTheActivations) {
 constexpr const char* kRecurrent[] = {"qwen3.5-text", "qwen3.5"};
 INSTANTIATE_TEST_SUITE_P(Recurrent, Goldens, ::testing::ValuesIn(kRecurrent), case_name);
 INSTANTIATE_TEST_SUITE_P(Recurrent, Bfloat16Goldens, ::testing::ValuesIn(kRecurrent), case_name);
+INSTANTIATE_TEST_SUITE_P(RecurrentExperts, Goldens, ::testing::Values("qwen3.5-moe"), case_name);
 
 // A trained model; greedy_ids includes the prompt.
 TEST(Stories260k, GreedyTextEqualsTheReference) {

@@ -6,7 +6,9 @@
 #include "tessera/model/layers/delta_net.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/mlp.h"
+#include "tessera/model/layers/moe.h"
 #include "tessera/model/layers/norm.h"
+#include "tessera/model/moe_fields.h"
 #include "tessera/ops/causal_conv.h"
 
 namespace tessera {
@@ -14,10 +16,27 @@ namespace {
 
 using ir::ValueId;
 
+// How checkpoints store what the two generations compute alike.
+struct Tensors {
+  DeltaNetBlocks (*net_blocks)(LayerBuilder& b, const ModelConfig& config, const std::string& prefix);
+  ExpertLayout experts;
+};
+
+// The MLP, or the experts and the one that every token goes through.
+ValueId feed_forward(LayerBuilder& b, const ModelConfig& config, std::int64_t layer, ValueId x, ValueId slots,
+                     const Tensors& tensors, const std::string& prefix) {
+  if (!config.moe || !config.moe->layers[static_cast<std::size_t>(layer)])
+    return gated_mlp(b, config, x, gate_up_blocks(config, prefix), prefix);
+  MoeTensors experts = separate_experts(prefix);
+  experts.experts.layout = tensors.experts;
+  experts.shared = prefix + "shared_expert.";
+  return moe_mlp(b, config, x, slots, experts);
+}
+
 // Each layer:
 //   h += mix(norm(h));  h += mlp(norm(h))
 // where mix is a gated delta net, or o(attention(rope(norm(q)), rope(norm(k)), v) · sigmoid(gate)).
-ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+ValueId build_layers(LayerBuilder& b, const ModelConfig& config, const Tensors& tensors) {
   const TokenInputs tokens = declare_token_inputs(b, config);
   ResidualStream h(b, embed(b, config, tokens), config);
   const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
@@ -26,16 +45,20 @@ ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
     const ValueId x = h.norm(p + "input_layernorm.weight");
     if (config.delta_net->layers[static_cast<std::size_t>(layer)]) {
       const std::string net = p + "linear_attn.";
-      h.add(delta_net(b, config, layer, x, delta_net_blocks(b, config, net), net));
+      h.add(delta_net(b, config, layer, x, tensors.net_blocks(b, config, net), net));
     } else {
       const std::string attn = p + "self_attn.";
       h.add(output_projection(b, config, gated_rope_attention(b, shared, layer, x, attn), attn));
     }
-    const std::string mlp = p + "mlp.";
-    h.add(gated_mlp(b, config, h.norm(p + "post_attention_layernorm.weight"), gate_up_blocks(config, mlp), mlp));
+    const ValueId y = h.norm(p + "post_attention_layernorm.weight");
+    h.add(feed_forward(b, config, layer, y, tokens.slots[0], tensors, p + "mlp."));
   }
   b.end_layers();
   return h.norm(b.tensor("norm.weight"));
+}
+
+ValueId build_qwen3_5(LayerBuilder& b, const ModelConfig& config) {
+  return build_layers(b, config, {.net_blocks = delta_net_blocks, .experts = ExpertLayout::kStacked});
 }
 
 // Which layers are delta nets: "layer_types", or all but every n-th, n = "full_attention_interval".
@@ -98,7 +121,19 @@ Status read_config(const Fields& fields, ModelConfig& config) {
   return read_delta_net(fields, config);
 }
 
-// Hugging Face's defaults (configuration_qwen3_next.py, configuration_qwen3_5.py).
+// Every layer has experts.
+Status read_moe_config(const Fields& fields, ModelConfig& config) {
+  TRY(read_config(fields, config));
+  MoeConfig& moe = *config.moe;
+  TRY(read_experts(fields, {.experts = "num_experts", .experts_alias = "num_local_experts"}, moe));
+  moe.shared_intermediate_size =
+      TRY(fields.optional_int("shared_expert_intermediate_size", 1, ModelConfig::kMaxIntermediateSize))
+          .value_or(moe.shared_intermediate_size);
+  moe.layers.assign(static_cast<std::size_t>(config.num_hidden_layers), true);
+  return ok_status();
+}
+
+// Hugging Face's defaults (configuration_qwen3_next.py, configuration_qwen3_5.py, configuration_qwen3_5_moe.py).
 ModelConfig defaults() {
   return {.head_dim = 256,
           .unit_offset_norms = true,
@@ -109,6 +144,18 @@ ModelConfig defaults() {
               .key_heads = 16, .value_heads = 32, .key_head_dim = 128, .value_head_dim = 128, .conv_size = 4}};
 }
 
+ModelConfig moe_defaults(std::int64_t experts, std::int64_t experts_per_token) {
+  ModelConfig config = defaults();
+  config.intermediate_size = 5632;  // of MLPs, which Qwen3.5 has none of
+  config.moe = MoeConfig{.num_experts = experts,
+                         .experts_per_token = experts_per_token,
+                         .intermediate_size = 512,
+                         .shared_intermediate_size = 512,
+                         .shared_gate = true,
+                         .normalise = true};
+  return config;
+}
+
 }  // namespace
 
 ModelFamily qwen3_5_text_family() {
@@ -116,12 +163,27 @@ ModelFamily qwen3_5_text_family() {
           .defaults = defaults(),
           .partial_rotary = true,
           .read_config = read_config,
-          .build_body = build_body};
+          .build_body = build_qwen3_5};
 }
 
 ModelFamily qwen3_5_family() {
   ModelFamily family = qwen3_5_text_family();
   family.architecture = "Qwen3_5ForConditionalGeneration";
+  family.defaults.tensor_prefix = "model.language_model.";
+  return family;
+}
+
+ModelFamily qwen3_5_moe_text_family() {
+  return {.architecture = "Qwen3_5MoeForCausalLM",
+          .defaults = moe_defaults(256, 8),
+          .partial_rotary = true,
+          .read_config = read_moe_config,
+          .build_body = build_qwen3_5};
+}
+
+ModelFamily qwen3_5_moe_family() {
+  ModelFamily family = qwen3_5_moe_text_family();
+  family.architecture = "Qwen3_5MoeForConditionalGeneration";
   family.defaults.tensor_prefix = "model.language_model.";
   return family;
 }

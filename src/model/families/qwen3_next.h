@@ -5,7 +5,9 @@
 
 namespace tessera {
 
-ModelFamily qwen3_5_text_family();  // "Qwen3_5ForCausalLM"
-ModelFamily qwen3_5_family();       // "Qwen3_5ForConditionalGeneration": its text model
+ModelFamily qwen3_5_text_family();      // "Qwen3_5ForCausalLM"
+ModelFamily qwen3_5_family();           // "Qwen3_5ForConditionalGeneration": its text model
+ModelFamily qwen3_5_moe_text_family();  // "Qwen3_5MoeForCausalLM"
+ModelFamily qwen3_5_moe_family();       // "Qwen3_5MoeForConditionalGeneration": its text model
 
 }  // namespace tessera
