@@ -49,26 +49,13 @@ std::vector<std::string> FamilyRegistry::nearest(std::string_view architecture) 
 const FamilyRegistry& built_in_families() {
   static const FamilyRegistry registry = [] {
     FamilyRegistry families;
-    for (ModelFamily (*make)() : {llama_family,
-                                  mistral_family,
-                                  qwen2_family,
-                                  qwen3_family,
-                                  olmo2_family,
-                                  phi3_family,
-                                  qwen3_moe_family,
-                                  mixtral_family,
-                                  glm4_moe_family,
-                                  gemma2_family,
-                                  gemma3_family,
-                                  gemma3_nested_family,
-                                  qwen3_5_text_family,
-                                  qwen3_5_family,
-                                  deepseek_v2_family,
-                                  deepseek_v3_family,
-                                  glm4_moe_lite_family,
-                                  qwen3_classifier_family,
-                                  qwen3_5_moe_text_family,
-                                  qwen3_5_moe_family})
+    for (ModelFamily (*make)() : {llama_family,         mistral_family,          qwen2_family,
+                                  qwen3_family,         qwen3_classifier_family, olmo2_family,
+                                  phi3_family,          qwen3_moe_family,        mixtral_family,
+                                  glm4_moe_family,      gemma2_family,           gemma3_family,
+                                  gemma3_nested_family, qwen3_next_family,       qwen3_5_text_family,
+                                  qwen3_5_family,       qwen3_5_moe_text_family, qwen3_5_moe_family,
+                                  deepseek_v2_family,   deepseek_v3_family,      glm4_moe_lite_family})
       (void)families.add(make());
     return families;
   }();

@@ -57,6 +57,9 @@ ValueId build_layers(LayerBuilder& b, const ModelConfig& config, const Tensors& 
   return h.norm(b.tensor("norm.weight"));
 }
 
+ValueId build_qwen3_next(LayerBuilder& b, const ModelConfig& config) {
+  return build_layers(b, config, {.net_blocks = joint_delta_net_blocks, .experts = ExpertLayout::kSeparate});
+}
 ValueId build_qwen3_5(LayerBuilder& b, const ModelConfig& config) {
   return build_layers(b, config, {.net_blocks = delta_net_blocks, .experts = ExpertLayout::kStacked});
 }
@@ -133,6 +136,13 @@ Status read_moe_config(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
+// Some may have an MLP.
+Status read_next_config(const Fields& fields, ModelConfig& config) {
+  TRY(read_moe_config(fields, config));
+  config.moe->normalise = TRY(fields.optional_bool("norm_topk_prob")).value_or(true);
+  return read_sparse_step(fields, config);
+}
+
 // Hugging Face's defaults (configuration_qwen3_next.py, configuration_qwen3_5.py, configuration_qwen3_5_moe.py).
 ModelConfig defaults() {
   return {.head_dim = 256,
@@ -157,6 +167,14 @@ ModelConfig moe_defaults(std::int64_t experts, std::int64_t experts_per_token) {
 }
 
 }  // namespace
+
+ModelFamily qwen3_next_family() {
+  return {.architecture = "Qwen3NextForCausalLM",
+          .defaults = moe_defaults(512, 10),
+          .partial_rotary = true,
+          .read_config = read_next_config,
+          .build_body = build_qwen3_next};
+}
 
 ModelFamily qwen3_5_text_family() {
   return {.architecture = "Qwen3_5ForCausalLM",
