@@ -169,6 +169,34 @@ TEST_F(CacheManagerTest, AStateContinuesFromACheckpointAndNowhereElse) {
   EXPECT_EQ(cache.stats(1).cached_pages, 0);
 }
 
+// Sequences that begin alike go on from where they part, from the second one's forward on.
+TEST_F(CacheManagerTest, TheBranchPointIsWhereASequenceLeavesOthersWithoutACheckpoint) {
+  CacheManager& cache = state(10);
+  SequenceCache first;
+  compute(first, ids(100), /*chunk=*/100);
+  EXPECT_EQ(first.branch_pages, 0);
+  const auto parting = [](std::int64_t common) {
+    std::vector<TokenId> tokens = ids(common);
+    for (std::int32_t i = 0; i < 20; ++i) tokens.emplace_back(1000 + i);
+    return tokens;
+  };
+  SequenceCache near;
+  cache.find(near, parting(63));
+  EXPECT_EQ(near.branch_pages, 0) << "60 tokens are too few";
+  SequenceCache second;
+  cache.find(second, parting(70));
+  EXPECT_EQ(second.cached_pages(), 0);
+  EXPECT_EQ(second.branch_pages, 17);
+  cache.admit(second, 90, 100);
+  cache.keep(second, std::span<const TokenId>(ids(68)));
+  cache.add_checkpoint(second);
+  SequenceCache third;
+  cache.find(third, parting(71));
+  EXPECT_EQ(third.cached_pages(), 17);
+  EXPECT_EQ(third.branch_pages, 0);
+  for (SequenceCache* own : {&first, &near, &second, &third}) cache.release(*own);
+}
+
 TEST_F(CacheManagerTest, ASlotBecomesTheCheckpointOfASequenceThatEnds) {
   CacheManager& cache = state(3);
   SequenceCache own;

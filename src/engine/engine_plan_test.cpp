@@ -51,7 +51,7 @@ TEST(EnginePlan, DefaultsOnACpu) {
   EXPECT_EQ(p.runner.page_size, 16);
   EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(2048));
   EXPECT_EQ(p.runner.decode_sizes, decode_ladder(256));
-  EXPECT_THAT(p.runner.split_ops, ElementsAre("all_reduce", "attention", "latent_attention"));
+  EXPECT_THAT(p.runner.split_ops, ElementsAre("all_reduce", "attention", "gated_delta_net", "latent_attention"));
   EXPECT_TRUE(p.runner.graphs.prefill && p.runner.graphs.decode && p.runner.decode_padding);
   EXPECT_THAT(p.notes, IsEmpty());
 }

@@ -90,25 +90,59 @@ TEST(DeltaNetConfigs, LayersShareAStateGroup) {
 }
 
 TEST(DeltaNetConfigs, RanksHoldWholeHeads) {
-  const ModelConfig config = *small();
-  for (const int rank : {0, 1}) {
-    const Result<ModelGraphs> graphs = graphs_of(config, rank, 2);
-    ASSERT_TRUE(graphs.ok()) << graphs.status().message();
-    EXPECT_EQ(parameter_count(graphs->weights), parameter_count(graphs_of(config)->weights));
+  for (const char* architecture : {"Qwen3_5ForCausalLM", "Qwen3NextForCausalLM", "Qwen3_5MoeForCausalLM"}) {
+    const ModelConfig config =
+        *small((R"({"num_experts": 12, "architectures": [")" + std::string(architecture) + R"("]})").c_str());
+    for (const int rank : {0, 1}) {
+      const Result<ModelGraphs> graphs = graphs_of(config, rank, 2);
+      ASSERT_TRUE(graphs.ok()) << graphs.status().message();
+      EXPECT_EQ(parameter_count(graphs->weights), parameter_count(graphs_of(config)->weights));
+    }
+    expect_error(graphs_of(config, 0, 4), StatusCode::kInvalidArgument, {"linear_num_key_heads is 2", "4 ranks"});
   }
-  expect_error(graphs_of(config, 0, 4), StatusCode::kInvalidArgument, {"linear_num_key_heads is 2", "4 ranks"});
 }
 
-// As their tensors add up to: embeddings and head, 48 delta nets, 16 attentions, 64 MLPs.
-TEST(DeltaNetConfigs, APublishedModelHasItsSize) {
-  const fs::path file = test::shared_dir() / "data/configs/aiconfigurator/Qwen--Qwen3.5-27B_config.json";
-  TESSERA_SKIP_WITHOUT(file);
-  const Result<ModelConfig> config = ModelConfig::read(file.string(), built_in_families());
-  ASSERT_TRUE(config.ok()) << config.status().message();
-  EXPECT_EQ(config->tensor_prefix, "model.language_model.");
-  const Result<ModelGraphs> graphs = graphs_of(*config);
-  ASSERT_TRUE(graphs.ok()) << graphs.status().message();
-  EXPECT_EQ(parameter_count(graphs->weights), 26'895'998'464);
+TEST(DeltaNetConfigs, MixturesReadTheirExperts) {
+  const ModelConfig next = *small(R"({"architectures": ["Qwen3NextForCausalLM"]})");
+  EXPECT_EQ(next.moe->num_experts, 512);
+  EXPECT_EQ(next.moe->experts_per_token, 10);
+  EXPECT_EQ(next.moe->intermediate_size, 512);
+  EXPECT_EQ(next.moe->shared_intermediate_size, 512);
+  EXPECT_TRUE(next.moe->shared_gate && next.moe->normalise);
+  EXPECT_EQ(next.moe->scoring, RouterScoring::kSoftmax);
+  EXPECT_TRUE(next.tensor_prefix == "model." && next.unit_offset_norms && next.attention_gate);
+  const ModelConfig changed = *small(R"({"architectures": ["Qwen3NextForCausalLM"], "norm_topk_prob": false,
+      "mlp_only_layers": [2], "shared_expert_intermediate_size": 48})");
+  EXPECT_FALSE(changed.moe->normalise);
+  EXPECT_THAT(changed.moe->layers, ElementsAre(true, true, false, true, true));
+  EXPECT_EQ(changed.moe->shared_intermediate_size, 48);
+  expect_error(small(R"({"architectures": ["Qwen3NextForCausalLM"], "shared_expert_intermediate_size": 0})"),
+               StatusCode::kInvalidArgument, {"shared_expert_intermediate_size"});
+
+  // Hugging Face's router always normalises here, and no layer has an MLP.
+  const ModelConfig later = *small(R"({"architectures": ["Qwen3_5MoeForCausalLM"], "norm_topk_prob": false,
+      "mlp_only_layers": [2]})");
+  EXPECT_EQ(later.moe->num_experts, 256);
+  EXPECT_EQ(later.moe->experts_per_token, 8);
+  EXPECT_TRUE(later.moe->normalise);
+  EXPECT_THAT(later.moe->layers, testing::Each(true));
+}
+
+// As their tensors add up to: embeddings and head, delta nets, attentions, MLPs or experts.
+TEST(DeltaNetConfigs, PublishedModelsHaveTheirSizes) {
+  const fs::path configs = test::shared_dir() / "data/configs/aiconfigurator";
+  TESSERA_SKIP_WITHOUT(configs);
+  const auto expect_size = [&](const char* file, const char* prefix, std::int64_t parameters) {
+    const Result<ModelConfig> config = ModelConfig::read((configs / file).string(), built_in_families());
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->tensor_prefix, prefix);
+    const Result<ModelGraphs> graphs = graphs_of(*config);
+    ASSERT_TRUE(graphs.ok()) << graphs.status().message();
+    EXPECT_EQ(parameter_count(graphs->weights), parameters) << file;
+  };
+  expect_size("Qwen--Qwen3.5-27B_config.json", "model.language_model.", 26'895'998'464);
+  expect_size("Qwen--Qwen3.5-35B-A3B_config.json", "model.language_model.", 34'660'610'688);
+  expect_size("Qwen--Qwen3-Next-80B-A3B-Thinking_config.json", "model.", 79'674'391'296);
 }
 
 TEST(UnreadTensors, AreNamedByTheirOwnBeginning) {
