@@ -42,6 +42,7 @@ install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MAT
   PATTERN "cudnn" EXCLUDE
   PATTERN "flashinfer" EXCLUDE
   PATTERN "cpu_norm.h" EXCLUDE  # kernels' insides
+  PATTERN "row_cpu_loops.h" EXCLUDE
   PATTERN "test_*" EXCLUDE
   PATTERN "*_test*" EXCLUDE)
 

@@ -17,11 +17,13 @@ namespace {
 
 constexpr std::int64_t kRequests = 16;
 
-// Every checkpoint in tests/data/goldens.
+// Every checkpoint in tests/data/goldens that makes tokens.
 std::vector<std::string> golden_families() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(testing::data_path("goldens")))
     if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  std::erase(names, "qwen3-embedding");
+  std::erase(names, "qwen3-reranker");
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -89,7 +91,9 @@ TEST_P(DeterministicIdentity, SixteenRequestsStreamTheSameBytesAloneAndTogether)
     for (const RequestEvent& event : *events) append(got[index_of.at(event.request)], event);
   }
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << "request " << i;
-  EXPECT_GT((*together)->stats().cached_tokens, 0) << "no prefix was reused";
+  // A state is kept at few places, and these prompts part elsewhere; recurrent_cache_test has some that meet.
+  const bool has_states = GetParam().starts_with("qwen3.5");
+  EXPECT_EQ((*together)->stats().cached_tokens > 0, !has_states);
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryGolden, DeterministicIdentity, ::testing::ValuesIn(golden_families()),

@@ -65,6 +65,11 @@ Distance distance(const Golden& golden, const std::vector<Completion>& got) {
 // A state that every row changes carries the rounding of all rows before.
 bool is_recurrent(std::string_view name) { return name.starts_with("qwen3.5") || name.starts_with("qwen3-next"); }
 
+// Of float32 logits. In this checkpoint of Qwen3-Next some q·k are near zero, and the order of sums shows: the chunked
+// and the recurrent form of its delta nets, equal in exact arithmetic, give logits up to 5e-5 apart, where they are
+// 1e-6 apart in qwen3.5-text. The reference, which adds in an order of its own, is 1.4e-4 from ours.
+double float32_limit(std::string_view name) { return name == "qwen3-next" ? 2e-3 : 1e-4; }
+
 class Goldens : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -84,7 +89,7 @@ TEST_P(Goldens, Float32LogitsOnEveryWay) {
       const Distance d = distance(golden, score(**engine, golden.prompts, together));
       std::printf("%s way %d %s: greatest difference %.2e\n", GetParam(), static_cast<int>(way),
                   together ? "batched" : "alone", d.absolute);
-      EXPECT_LE(d.absolute, 1e-4);
+      EXPECT_LE(d.absolute, float32_limit(GetParam()));
     }
     const ForwardCounters& counters = (*engine)->runner().counters();
     const bool graphs = way == Way::kGraphs || way == Way::kChunked || way == Way::kFullGraph;
@@ -170,7 +175,7 @@ TEST(KvCacheType, MayDifferFromTheActivations) {
 constexpr const char* kRecurrent[] = {"qwen3.5-text", "qwen3.5"};
 INSTANTIATE_TEST_SUITE_P(Recurrent, Goldens, ::testing::ValuesIn(kRecurrent), case_name);
 INSTANTIATE_TEST_SUITE_P(Recurrent, Bfloat16Goldens, ::testing::ValuesIn(kRecurrent), case_name);
-INSTANTIATE_TEST_SUITE_P(RecurrentExperts, Goldens, ::testing::Values("qwen3.5-moe"), case_name);
+INSTANTIATE_TEST_SUITE_P(RecurrentExperts, Goldens, ::testing::Values("qwen3.5-moe", "qwen3-next"), case_name);
 
 // A trained model; greedy_ids includes the prompt.
 TEST(Stories260k, GreedyTextEqualsTheReference) {
