@@ -17,7 +17,8 @@
 # make clean      remove the build folders
 #
 # All that build run deps first. DEPS=skip leaves it out: nothing is installed, and what is missing shows in the build.
-# CUDA=OFF builds without the CUDA backend where nvcc is installed; CUDA=AUTO with it again.
+# CUDA=OFF builds without the CUDA backend where nvcc is installed; CUDA=AUTO with it again. CUDA_ARCHS="90a" builds it for
+# these GPUs alone, which is a third of the work (80;89;90a).
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
@@ -26,7 +27,7 @@ VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLi
 .DEFAULT_GOAL := build
 
 export DEPS
-cuda = $(if $(CUDA),-DTESSERA_CUDA=$(CUDA))
+cuda = $(if $(CUDA),-DTESSERA_CUDA=$(CUDA)) $(if $(CUDA_ARCHS),"-DTESSERA_CUDA_ARCHITECTURES=$(CUDA_ARCHS)")
 configure = cmake --preset release $(cuda)
 
 help:
