@@ -118,12 +118,12 @@ const StoredTensor* Checkpoint::find(std::string_view name) const {
   return it == by_name_.end() ? nullptr : it->second.view;
 }
 
-Result<StoredTensor> Checkpoint::get(std::string_view asked, std::span<const StoredDtype> accepted) const {
-  const std::string_view name = stored_name(asked);
-  const auto it = by_name_.find(name);
+Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const StoredDtype> accepted) const {
+  const std::string_view stored = stored_name(name);
+  const auto it = by_name_.find(stored);
   if (it == by_name_.end()) {
-    const std::vector<std::string> near = nearest_names(name, names());
-    return not_found(fmt::format("{}: tensor \"{}\" is missing; nearest of the {} there: {}", model_dir_, name,
+    const std::vector<std::string> near = nearest_names(stored, names());
+    return not_found(fmt::format("{}: tensor \"{}\" is missing; nearest of the {} there: {}", model_dir_, stored,
                                  by_name_.size(),
                                  near.empty() ? "none is near" : fmt::format("{}", fmt::join(near, ", "))));
   }
@@ -132,7 +132,7 @@ Result<StoredTensor> Checkpoint::get(std::string_view asked, std::span<const Sto
     std::vector<std::string_view> types;
     for (const StoredDtype dtype : accepted) types.push_back(stored_dtype_name(dtype));
     return unimplemented(fmt::format("{}: tensor \"{}\": dtype is {}; accepted: {}", files_[it->second.file].path(),
-                                     name, stored_dtype_name(view.dtype), fmt::join(types, ", ")));
+                                     stored, stored_dtype_name(view.dtype), fmt::join(types, ", ")));
   }
   return view;
 }

@@ -11,8 +11,8 @@ Status check_sizes(const Fields& fields, const ModelConfig& config) {
   const MlaConfig& mla = *config.mla;
   if (mla.qk_rope_head_dim % 2 != 0) return fields.wrong("qk_rope_head_dim", "an even number");
   const std::int64_t widest =
-      std::max(mla.kv_lora_rank + mla.qk_rope_head_dim,
-               std::max(mla.qk_nope_head_dim + mla.qk_rope_head_dim, mla.qk_nope_head_dim + mla.v_head_dim));
+      std::max({mla.kv_lora_rank + mla.qk_rope_head_dim, mla.qk_nope_head_dim + mla.qk_rope_head_dim,
+                mla.qk_nope_head_dim + mla.v_head_dim});
   if (config.num_attention_heads * widest > ModelConfig::kMaxQuerySize)
     return fields.wrong("num_attention_heads",
                         fmt::format("a number whose product with {} values of a head is at most {}", widest,

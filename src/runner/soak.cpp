@@ -121,10 +121,10 @@ class Soak {
     report_.tokens += batch.num_tokens();
     draw_wishes(batch);
     // The graph's run is the last: its keys and values are what later batches read.
-    ForwardInputs inputs = inputs_of(batch);
-    inputs.force_eager = true;
-    TRY(compute(inputs, unpadded_).with_context("eager"));
-    inputs.force_eager = false;
+    ForwardInputs first = inputs_of(batch);
+    first.force_eager = true;
+    TRY(compute(first, unpadded_).with_context("eager"));
+    ForwardInputs inputs = inputs_of(world_.again());
     inputs.replay_graphs = false;
     TRY(compute(inputs, in_bucket_).with_context("in its bucket"));
     inputs.replay_graphs = true;

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {
@@ -42,8 +44,13 @@ TEST_P(SoakOf, FindsNothingWrong) {
   EXPECT_GT(prefills, 20);
   EXPECT_GT(decodes, 20);
 }
-INSTANTIATE_TEST_SUITE_P(Goldens, SoakOf, ::testing::Values("llama", "qwen3", "qwen2-swa"),
-                         [](const auto& p) { return std::string(p.param).substr(0, 5); });
+INSTANTIATE_TEST_SUITE_P(Goldens, SoakOf, ::testing::Values("llama", "qwen3", "qwen2-swa", "qwen3-moe", "qwen3.5-text"),
+                         [](const auto& p) {
+                           std::string name = p.param;
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+                           return name;
+                         });
 
 TEST(Soak, IsTheSameForTheSameSeed) {
   const RunnerBench bench = make_captured("llama", small_options());

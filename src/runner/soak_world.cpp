@@ -41,6 +41,11 @@ std::int64_t SoakWorld::promised(std::size_t group, std::int64_t length) const {
   return window == 0 ? all : std::min(all, pages_for(window - 1, options_.page_size) + 2);
 }
 
+std::int64_t SoakWorld::usable(std::size_t group) const {
+  const std::int64_t pages = options_.num_pages[group] - 1;
+  return groups_[group].kind == ir::CacheGroup::Kind::kState ? std::max<std::int64_t>(pages / 2, 1) : pages;
+}
+
 bool SoakWorld::has_room(std::int64_t length) const {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     std::int64_t pages = promised(g, length);
@@ -114,6 +119,11 @@ void SoakWorld::append_pages(Sequence& sequence, std::int64_t length) {
       held.table.push_back(free_[g].back());
       free_[g].pop_back();
     }
+    if (groups_[g].kind == ir::CacheGroup::Kind::kState) {
+      const PageId slot = held.table.front();
+      const PageId kept(slot.value() + static_cast<std::int32_t>(usable(g)));
+      batch_.slot_copies.push_back({.group = g, .from = slot, .to = kept});
+    }
     append_slots(batch_.groups[g], groups_[g], sequence.computed, length, options_.page_size, held.table);
     batch_.groups[g].page_tables.push_back({.pages = held.table, .first_held = held.first, .number = held.number});
   }
@@ -171,6 +181,12 @@ const ForwardBatch& SoakWorld::next() {
     append(sequence, fitting(sequence, std::min(budget, sequence.length - sequence.computed)), all_rows);
   }
   if (!embeddings_.empty()) batch_.embedding_writes = {{.first_row = 0, .values = embeddings_}};
+  return batch_;
+}
+
+const ForwardBatch& SoakWorld::again() {
+  for (SlotCopy& copy : batch_.slot_copies)
+    if (copy.to > copy.from) std::swap(copy.from, copy.to);
   return batch_;
 }
 

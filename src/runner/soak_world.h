@@ -14,13 +14,16 @@ namespace tessera {
 
 class SoakWorld {
  public:
-  // `groups` of the model, each with a page at least beside page 0; they outlive this. `hidden_size` is that of an
-  // embedding.
+  // `groups` of the model, each with a page at least beside page 0, a *state* group with two; they outlive this.
+  // `hidden_size` is that of an embedding.
   SoakWorld(const RunnerOptions& options, std::span<const ir::CacheGroup> groups, std::int64_t vocab_size,
             std::int64_t hidden_size, std::uint64_t seed);
 
-  // Never empty; valid until the next call. What it computes counts as computed from then on.
+  // Never empty; valid until the next call. What it computes counts as computed from then on. It keeps the states of
+  // its sequences before it changes them.
   const ForwardBatch& next();
+  // The same batch once more, from the states that it began with.
+  const ForwardBatch& again();
   // Pages that sequences gave back when next() was called; some may have been taken again.
   struct GroupPage {
     std::size_t group = 0;
@@ -54,7 +57,8 @@ class SoakWorld {
   // Pages that a sequence of so many tokens is sure to get when it is admitted: all, or in a window group those of a
   // window and one to grow.
   std::int64_t promised(std::size_t group, std::int64_t length) const;
-  std::int64_t usable(std::size_t group) const { return options_.num_pages[group] - 1; }
+  // Page 0 is nobody's, and each state has a slot to be kept in.
+  std::int64_t usable(std::size_t group) const;
   bool has_room(std::int64_t length) const;
   void admit();
   void cancel_some();
