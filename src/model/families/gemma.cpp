@@ -53,9 +53,8 @@ ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
     const bool slides = config.sliding_windows[static_cast<std::size_t>(layer)] > 0;
     const AttentionInputs in{
         .config = config, .tokens = tokens, .rope = slides && ropes.sliding ? *ropes.sliding : *ropes.full};
-    const ValueId qkv = b.linear(attn + "qkv_proj", h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn),
-                                 config.qkv_bias, Parallel::kColumn);
-    const ValueId attended = output_projection(b, config, rope_attention(b, in, layer, qkv, attn), attn);
+    const ValueId attended =
+        self_attention(b, in, layer, h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn), attn);
     h.add(h.norm_of(attended, p + "post_attention_layernorm.weight"));
     const ValueId normed = h.norm(p + "pre_feedforward_layernorm.weight");
     h.add(h.norm_of(gated_mlp(b, config, normed, gate_up_blocks(config, mlp), mlp),

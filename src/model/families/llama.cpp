@@ -32,9 +32,7 @@ ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
     const std::string attn = p + "self_attn.";
     const std::string mlp = p + "mlp.";
 
-    const ValueId qkv = b.linear(attn + "qkv_proj", h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn),
-                                 config.qkv_bias, Parallel::kColumn);
-    h.add(output_projection(b, config, rope_attention(b, shared, layer, qkv, attn), attn));
+    h.add(self_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn), attn));
     h.add(gated_mlp(b, config, h.norm(p + "post_attention_layernorm.weight"), gate_up_blocks(config, mlp), mlp));
   }
   b.end_layers();

@@ -26,9 +26,7 @@ ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string p = b.begin_layer(layer);
     const std::string attn = p + "self_attn.";
-    const ValueId qkv = b.linear(attn + "qkv_proj", h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn),
-                                 config.qkv_bias, Parallel::kColumn);
-    h.add(output_projection(b, config, rope_attention(b, shared, layer, qkv, attn), attn));
+    h.add(self_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn), attn));
     h.add(moe_mlp(b, config, h.norm(p + "post_attention_layernorm.weight"), tokens.slots[0], experts_of(p)));
   }
   b.end_layers();

@@ -26,9 +26,7 @@ ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
     const std::string attn = p + "self_attn.";
     const std::string mlp = p + "mlp.";
 
-    const ValueId qkv = b.linear(attn + "qkv_proj", h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn),
-                                 config.qkv_bias, Parallel::kColumn);
-    h.add(output_projection(b, config, rope_attention(b, shared, layer, qkv, attn), attn));
+    h.add(self_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn), attn));
     const ValueId x = h.norm(p + "post_attention_layernorm.weight");
     h.add(config.moe->layers[static_cast<std::size_t>(layer)]
               ? moe_mlp(b, config, x, tokens.slots[0], separate_experts(mlp))

@@ -105,4 +105,10 @@ ir::ValueId output_projection(LayerBuilder& b, const ModelConfig& config, ir::Va
                   Parallel::kRow);
 }
 
+ir::ValueId self_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId x,
+                           const std::vector<LinearBlock>& qkv, const std::string& prefix) {
+  const ir::ValueId joint = b.linear(prefix + "qkv_proj", x, qkv, in.config.qkv_bias, Parallel::kColumn);
+  return output_projection(b, in.config, rope_attention(b, in, layer, joint, prefix), prefix);
+}
+
 }  // namespace tessera

@@ -50,4 +50,9 @@ ir::ValueId gated_rope_attention(LayerBuilder& b, const AttentionInputs& in, std
 // The projection after it, "<prefix>o_proj": [T, heads · head_dim] → [T, hidden].
 ir::ValueId output_projection(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const std::string& prefix);
 
+// Llama's attention layer, o(attention(rope(qkv(x)))): x [T, hidden] → [T, hidden]. `qkv`: qkv_blocks() or
+// fused_qkv_blocks().
+ir::ValueId self_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId x,
+                           const std::vector<LinearBlock>& qkv, const std::string& prefix);
+
 }  // namespace tessera
