@@ -52,11 +52,11 @@ Status read_sparse_step(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-Status read_first_dense(const Fields& fields, ModelConfig& config) {
+Status read_first_dense(const Fields& fields, std::int64_t first_dense, ModelConfig& config) {
   const std::optional<std::int64_t> dense =
       TRY(fields.optional_int("first_k_dense_replace", 0, ModelConfig::kMaxLayers));
   const auto layers = static_cast<std::size_t>(config.num_hidden_layers);
-  const std::size_t first = std::min(static_cast<std::size_t>(dense.value_or(1)), layers);
+  const std::size_t first = std::min(static_cast<std::size_t>(dense.value_or(first_dense)), layers);
   config.moe->layers.assign(layers, true);
   std::fill_n(config.moe->layers.begin(), first, false);
   const Json* types = fields.find("mlp_layer_types");

@@ -26,8 +26,9 @@ Status read_experts(const Fields& fields, const MoeKeys& keys, MoeConfig& moe);
 // Qwen's rule for the layers that have experts: every decoder_sparse_step-th, but those of `mlp_only_layers`.
 Status read_sparse_step(const Fields& fields, ModelConfig& config);
 
-// GLM's and DeepSeek's rule: `mlp_layer_types`, a list of "dense" and "sparse", else all from first_k_dense_replace on.
-Status read_first_dense(const Fields& fields, ModelConfig& config);
+// GLM's and DeepSeek's rule: `mlp_layer_types`, a list of "dense" and "sparse", else all from first_k_dense_replace on,
+// else all from `first_dense` on.
+Status read_first_dense(const Fields& fields, std::int64_t first_dense, ModelConfig& config);
 
 // `n_group`, `topk_group`, `norm_topk_prob`, `routed_scaling_factor` and `n_shared_experts`, each as large as one
 // expert; after read_experts(). Refuses groups that the experts do not divide into, and fewer experts in the groups of

@@ -5,7 +5,6 @@
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/mla.h"
-#include "tessera/model/layers/mlp.h"
 #include "tessera/model/layers/moe.h"
 #include "tessera/model/layers/norm.h"
 #include "tessera/model/mla_fields.h"
@@ -69,11 +68,7 @@ Status read_deepseek_experts(const Fields& fields, std::int64_t first_dense, Mod
   TRY(read_grouped_routing(fields, *config.moe));
   if (TRY(fields.optional_int("moe_layer_freq", 1, ModelConfig::kMaxLayers)).value_or(1) != 1)
     return fields.unsupported("moe_layer_freq", "1");
-  TRY(read_first_dense(fields, config));
-  if (fields.find("first_k_dense_replace") != nullptr || fields.find("mlp_layer_types") != nullptr) return ok_status();
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
-    config.moe->layers[static_cast<std::size_t>(layer)] = layer >= first_dense;
-  return ok_status();
+  return read_first_dense(fields, first_dense, config);
 }
 
 // DeepSeek-AI, arXiv 2405.04434 and 2412.19437. Each layer:
@@ -89,9 +84,7 @@ ValueId build_deepseek_body(LayerBuilder& b, const ModelConfig& config) {
     const ValueId heads = latent_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), attn);
     h.add(output_projection(b, config, heads, attn));
     const ValueId x = h.norm(p + "post_attention_layernorm.weight");
-    h.add(config.moe && config.moe->layers[static_cast<std::size_t>(layer)]
-              ? moe_mlp(b, config, x, tokens.slots[0], separate_experts(mlp))
-              : gated_mlp(b, config, x, gate_up_blocks(config, mlp), mlp));
+    h.add(moe_or_mlp(b, config, layer, x, tokens.slots[0], separate_experts(mlp), mlp));
   }
   b.end_layers();
   return h.norm(b.tensor("norm.weight"));

@@ -1,4 +1,4 @@
-// Phi 3, 3.5 and 4 (Phi3ForCausalLM).
+// GLM-4.5 and 4.6 (Glm4MoeForCausalLM).
 #pragma once
 
 #include "tessera/model/family.h"

@@ -5,7 +5,6 @@
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/delta_net.h"
 #include "tessera/model/layers/head.h"
-#include "tessera/model/layers/mlp.h"
 #include "tessera/model/layers/moe.h"
 #include "tessera/model/layers/norm.h"
 #include "tessera/model/moe_fields.h"
@@ -25,12 +24,10 @@ struct Tensors {
 // The MLP, or the experts and the one that every token goes through.
 ValueId feed_forward(LayerBuilder& b, const ModelConfig& config, std::int64_t layer, ValueId x, ValueId slots,
                      const Tensors& tensors, const std::string& prefix) {
-  if (!config.moe || !config.moe->layers[static_cast<std::size_t>(layer)])
-    return gated_mlp(b, config, x, gate_up_blocks(config, prefix), prefix);
   MoeTensors experts = separate_experts(prefix);
   experts.experts.layout = tensors.experts;
   experts.shared = prefix + "shared_expert.";
-  return moe_mlp(b, config, x, slots, experts);
+  return moe_or_mlp(b, config, layer, x, slots, experts, prefix);
 }
 
 // Each layer:

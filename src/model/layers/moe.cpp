@@ -234,4 +234,10 @@ ir::ValueId moe_mlp(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, i
   return y;
 }
 
+ir::ValueId moe_or_mlp(LayerBuilder& b, const ModelConfig& config, std::int64_t layer, ir::ValueId x, ir::ValueId slots,
+                       const MoeTensors& tensors, const std::string& prefix) {
+  if (config.moe && config.moe->layers[static_cast<std::size_t>(layer)]) return moe_mlp(b, config, x, slots, tensors);
+  return gated_mlp(b, config, x, gate_up_blocks(config, prefix), prefix);
+}
+
 }  // namespace tessera

@@ -64,4 +64,8 @@ ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId 
 ir::ValueId moe_mlp(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId slots,
                     const MoeTensors& tensors);
 
+// The same where the layer has experts, else its gated MLP, "<prefix>gate_proj" …
+ir::ValueId moe_or_mlp(LayerBuilder& b, const ModelConfig& config, std::int64_t layer, ir::ValueId x, ir::ValueId slots,
+                       const MoeTensors& tensors, const std::string& prefix);
+
 }  // namespace tessera
