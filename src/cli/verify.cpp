@@ -46,7 +46,7 @@ class VerifiedRunner {
     for (std::int64_t& group_pages : runner.num_pages) group_pages = std::min(group_pages, pages);
     made->profiles_.emplace(options, plan, made->device_->properties());
     made->profiles_->restore_algorithms();
-    const WeightSource source = TRY(weight_source(options));
+    const WeightSource source = TRY(weight_source(options, plan.graphs.weights));
     Weights weights = TRY(Weights::load(plan.graphs.weights, source, *made->device_, options.show_progress));
     made->runner_ =
         TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *made->device_, std::move(runner)));

@@ -9,7 +9,6 @@
 #include "tessera/engine/graph_export.h"
 #include "tessera/engine/memory_shares.h"
 #include "tessera/engine/weight_load.h"
-#include "tessera/model/unread_tensors.h"
 #include "tessera/runner/graph_failure.h"
 
 namespace tessera {
@@ -29,15 +28,6 @@ void export_for_debugging(const EnginePlan& plan, const EngineOptions& options) 
   };
   if (const Status written = write(); !written.ok())
     log_warn("debug", "the graphs are not exported: {}", written.message());
-}
-
-// Says what of the checkpoint the model leaves out: vision towers, heads that predict further tokens.
-Status log_unread_tensors(const EngineOptions& options, std::span<const WeightSpec> specs) {
-  if (options.load_format == LoadFormat::kDummy) return ok_status();
-  const Checkpoint checkpoint = TRY(Checkpoint::open(model_folder(options.model_path)));
-  const std::string unread = unread_tensors(checkpoint, specs);
-  if (!unread.empty()) log_info("engine", "tensors of the checkpoint that text generation does not read: {}", unread);
-  return ok_status();
 }
 
 // Adds what helps to the error of a start that found too little memory.
@@ -106,8 +96,7 @@ Status Engine::load() {
   if (!device_->properties().on_host) plan.runner.show_progress = false;
   const Clock::time_point opening = Clock::now();
   Weights weights = TRY(Weights::allocate(plan.graphs.weights, *device_));
-  WeightSource source = TRY(weight_source(options_));
-  TRY(log_unread_tensors(options_, plan.graphs.weights));
+  WeightSource source = TRY(weight_source(options_, plan.graphs.weights));
   start_.record("open weights", opening, Clock::now());
   WeightLoad load(plan.graphs.weights, weights, std::move(source), *device_, options_.show_progress);
   TRY(load.start());

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tessera/base/log.h"
 #include "tessera/engine/memory_shares.h"
 #include "tessera/engine/plan_ladders.h"
 #include "tessera/model/checkpoint.h"
+#include "tessera/model/unread_tensors.h"
 #include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/layer_caches.h"
 
@@ -94,9 +96,12 @@ std::string model_folder(const std::string& model_path) {
   return parent.empty() ? "." : parent;  // config.json itself, here
 }
 
-Result<WeightSource> weight_source(const EngineOptions& options) {
+Result<WeightSource> weight_source(const EngineOptions& options, std::span<const WeightSpec> specs) {
   if (options.load_format == LoadFormat::kDummy) return dummy_source(options.random_seed);
-  return checkpoint_source(TRY(Checkpoint::open(model_folder(options.model_path))));
+  Checkpoint checkpoint = TRY(Checkpoint::open(model_folder(options.model_path)));
+  const std::string unread = unread_tensors(checkpoint, specs);
+  if (!unread.empty()) log_info("engine", "tensors of the checkpoint that text generation does not read: {}", unread);
+  return checkpoint_source(std::move(checkpoint));
 }
 
 Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {

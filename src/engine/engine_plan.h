@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -115,8 +116,9 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device);
 // Tokens of a forward, and requests that run at once, where no option says otherwise.
 std::int64_t default_chunk(const DeviceProperties& device);
 std::int64_t default_running(const DeviceProperties& device);
-// The source of the model's weights: its folder, or random numbers.
-Result<WeightSource> weight_source(const EngineOptions& options);
+// The source of the model's weights, `specs`: its folder, or random numbers. Logs what of the folder the model leaves
+// out: vision towers, heads that predict further tokens.
+Result<WeightSource> weight_source(const EngineOptions& options, std::span<const WeightSpec> specs);
 // The folder of config.json and what lies beside it.
 std::string model_folder(const std::string& model_path);
 
