@@ -22,7 +22,7 @@ __global__ void resolve_ids(const std::int32_t* ids, const std::int32_t* rows, c
     out[t] = row < last_rows ? last_ids[row] : -2;
 }
 
-// Rows of packs · N values: of the table times `scale`, or given ones as they are.
+// Rows of packs · N values: of the table times `scale`, which is rounded to T, or given ones as they are.
 template <class T, int N>
 __global__ void scaled_rows(const RowCopy copy, std::int64_t packs, float scale) {
   const std::int64_t t = row_of_thread();
@@ -37,7 +37,7 @@ __global__ void scaled_rows(const RowCopy copy, std::int64_t packs, float scale)
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       if (!inside) y.at[j] = from_float<T>(0.0f);
-      if (given < 0) y.at[j] = from_float<T>(to_float(y.at[j]) * scale);
+      if (given < 0) y.at[j] = from_float<T>(to_float(y.at[j]) * rounded<T>(scale));
     }
     store_pack(reinterpret_cast<T*>(copy.out) + (t * packs + i) * N, y);
   }
@@ -56,7 +56,7 @@ Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
   if (scale == 1.0) return make_row_copy("embedding", copy);
   return dispatch_dtype(args.operands[1].dtype, "embedding", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     const std::int64_t cols = args.operands[1].cols();
-    const float factor = to_float(from_float<T>(static_cast<float>(scale)));
+    const auto factor = static_cast<float>(scale);
     if (cols % kPackSize<T> == 0) return make_scaled_rows<T, kPackSize<T>>(copy, cols, factor);
     return make_scaled_rows<T, 1>(copy, cols, factor);
   });

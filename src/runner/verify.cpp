@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <numeric>
 
 #include "tessera/base/progress.h"
@@ -99,14 +101,14 @@ class Verifier {
     const TensorView hidden =
         TRY(make_view(type, r_.runner(RunnerRole::kPrefill).executable().largest(), r_.arena->base()));
     GraphRunner& runner = r_.runner(RunnerRole::kHead);
-    TRY(provide_content(static_cast<std::size_t>(hidden.bytes()), hidden.dtype));
+    const DeviceAddress content = TRY(content_of(static_cast<std::size_t>(hidden.bytes()), hidden.dtype));
     for (const std::int64_t rows : runner.spec().ladder) {
       const ir::Bucket bucket = runner.bucket(rows);
       std::vector<std::int32_t> wanted(static_cast<std::size_t>(rows));
       for (std::size_t i = 0; i < wanted.size(); ++i)
         wanted[i] = static_cast<std::int32_t>(i * 7 % static_cast<std::size_t>(hidden.dim(0)));
       const auto run = [&](Executable& head, Outcome& outcome) -> Status {
-        TRY(r_.stream->copy(hidden.data, content_->data(), static_cast<std::size_t>(hidden.bytes())));
+        TRY(r_.stream->copy(hidden.data, content, static_cast<std::size_t>(hidden.bytes())));
         TRY(r_.inputs->stage_rows(wanted, {}, rows));
         TRY(r_.upload());
         TRY(head.run(bucket));
@@ -244,17 +246,18 @@ class Verifier {
       const std::size_t group = *ir::cache_group_of(state.type);
       const MemoryRange named = pages_of(state, named_pages(group));
       const MemoryRange own = pages_of(state, pages_[group]);
-      TRY(provide_content(own.bytes, state.type.dtype));
+      const DeviceAddress content = TRY(content_of(own.bytes, state.type.dtype));
       TRY(r_.stream->fill(named.data, IsolatedMemory::kPoison, named.bytes));
-      TRY(r_.stream->copy(own.data, content_->data(), own.bytes));
+      TRY(r_.stream->copy(own.data, content, own.bytes));
     }
     return ok_status();
   }
 
-  // Makes content_ at least so long: small finite numbers of either sign in every floating-point type, with exponent
-  // bits well below the top.
-  Status provide_content(std::size_t bytes, ir::DType dtype) {
-    if (content_ != nullptr && content_->size() >= bytes) return ok_status();
+  // `bytes` or more of small finite numbers of either sign, with exponent bits well below the top: the same ones for
+  // every state of a type.
+  Result<DeviceAddress> content_of(std::size_t bytes, ir::DType dtype) {
+    std::unique_ptr<Allocation>& content = content_[dtype];
+    if (content != nullptr && content->size() >= bytes) return content->data();
     std::vector<std::byte> made(bytes + bytes / 2);
     const std::size_t element = ir::dtype_size(dtype);
     std::uint32_t random = 12345;
@@ -266,8 +269,9 @@ class Verifier {
                                      : 0x3000U | (random >> 22) | ((random >> 16) & 0x8000U);
       std::memcpy(made.data() + at, &bits, element);
     }
-    content_ = TRY(r_.device.allocate(made.size(), "verified content"));
-    return r_.stream->upload(content_->data(), made.data(), made.size());
+    content = TRY(r_.device.allocate(made.size(), "verified content"));
+    TRY(r_.stream->upload(content->data(), made.data(), made.size()));
+    return content->data();
   }
 
   // The real rows of every output, then, of each state, the pages past page 0, which takes the padding's keys and
@@ -348,8 +352,8 @@ class Verifier {
   VerifyReport report_;
   Outcome replayed_;
   Outcome expected_;
-  std::vector<PageRange> pages_;         // [cache groups]: of the batch at hand
-  std::unique_ptr<Allocation> content_;  // what every state starts with, on the device
+  std::vector<PageRange> pages_;                              // [cache groups]: of the batch at hand
+  std::map<ir::DType, std::unique_ptr<Allocation>> content_;  // what every state starts with, on the device
   TokenId poisoned_id_;
   DeviceAddress row_;
   std::size_t row_bytes_ = 0;
