@@ -1,10 +1,11 @@
 // Where the time of one forward goes: every part of its replay, and every operator of the same size run eagerly, as a
-// timeline and a table of the slowest.
+// timeline, a table of the sums by operator, and one of the slowest calls.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -204,6 +205,42 @@ Result<Profiled> profile(ModelRunner& runner, const ForwardBatch& batch, const B
   return profiled;
 }
 
+// The calls of an operator in a forward, together.
+struct OperatorSum {
+  std::string forward;
+  std::string name;
+  std::int64_t calls = 0;
+  double ms = 0;
+  double share = 0;  // of the operators' time
+};
+
+// Of each forward the greatest first.
+std::vector<OperatorSum> sums_of(const std::vector<Profiled>& profiled) {
+  std::vector<OperatorSum> all;
+  for (const Profiled& p : profiled) {
+    std::map<std::string, OperatorSum> by_name;
+    for (const Call& call : p.operators) {
+      OperatorSum& sum = by_name[call.name];
+      ++sum.calls;
+      sum.ms += call.median_ms();
+    }
+    const std::size_t first = all.size();
+    for (const auto& [name, sum] : by_name)
+      all.push_back({p.forward, name, sum.calls, sum.ms, p.eager_ms > 0 ? sum.ms / p.eager_ms : 0});
+    std::stable_sort(all.begin() + static_cast<std::ptrdiff_t>(first), all.end(),
+                     [](const OperatorSum& a, const OperatorSum& b) { return a.ms > b.ms; });
+  }
+  return all;
+}
+
+std::string table_of(const std::vector<OperatorSum>& sums) {
+  Table table({"forward", "operator", ">calls", ">ms", ">of eager"});
+  for (const OperatorSum& sum : sums)
+    table.add({sum.forward, sum.name, std::to_string(sum.calls), number_text(sum.ms),
+               fmt::format("{:.1f} %", 100 * sum.share)});
+  return table.text();
+}
+
 struct SlowOperator {
   const Profiled* of;
   const Call* call;
@@ -245,7 +282,13 @@ Json json_of(const std::vector<Profiled>& profiled, const std::vector<SlowOperat
     row.set("forward", s.of->forward).set("ms", s.call->median_ms());
     rows.push_back(std::move(row));
   }
-  json.set("forwards", std::move(forwards)).set("slowest", std::move(rows));
+  Json sums = Json::array();
+  for (const OperatorSum& sum : sums_of(profiled)) {
+    Json row = Json::object();
+    row.set("forward", sum.forward).set("operator", sum.name).set("calls", sum.calls).set("ms", sum.ms);
+    sums.push_back(std::move(row));
+  }
+  json.set("forwards", std::move(forwards)).set("by_operator", std::move(sums)).set("slowest", std::move(rows));
   return json;
 }
 
@@ -274,7 +317,8 @@ Status bench_profile(const BenchOptions& options) {
   for (const Profiled& p : profiled)
     text += fmt::format("  {}: {} ms in parts, {} ms operator by operator\n", p.forward, number_text(p.replay_ms),
                         number_text(p.eager_ms));
-  return write_output(fmt::format("{}\n{}\n  every part and operator: {}\n", text, table_of(slow), options.output));
+  return write_output(fmt::format("{}\n{}\n{}\n  every part and operator: {}\n", text, table_of(sums_of(profiled)),
+                                  table_of(slow), options.output));
 }
 
 }  // namespace tessera::cli
