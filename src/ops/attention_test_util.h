@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -181,6 +183,34 @@ inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
     }
   }
   return out;
+}
+
+// Kernels on tensor cores round weights and parts of sums to the storage type: errors are relative to the row's largest
+// element, not to each element.
+inline constexpr double kLibraryTolerance = 2e-2;
+
+// The first `rows` rows, head by head.
+inline void expect_rows_close(const HostTensor& actual, const std::vector<double>& expected, std::int64_t rows,
+                              std::int64_t head_dim, const std::string& what) {
+  double worst = 0;
+  std::int64_t worst_at = 0;
+  for (std::int64_t at = 0; at < rows * actual.dims[1]; at += head_dim) {
+    double magnitude = 1e-3;
+    double difference = 0;
+    for (std::int64_t i = at; i < at + head_dim; ++i) {
+      const double e = expected[static_cast<std::size_t>(i)];
+      magnitude = std::max(magnitude, std::abs(e));
+      const double d = std::abs(actual.at(i) - e);
+      difference = std::isnan(d) ? std::numeric_limits<double>::infinity() : std::max(difference, d);
+    }
+    if (difference / magnitude <= worst) continue;
+    worst = difference / magnitude;
+    worst_at = at;
+  }
+  EXPECT_LE(worst, kLibraryTolerance) << what << ": row " << worst_at / actual.dims[1] << ", head "
+                                      << worst_at % actual.dims[1] / head_dim;
+  std::printf("  %-56s %-4s greatest difference of a row %.3g\n", what.c_str(),
+              std::string(ir::dtype_name(actual.dtype)).c_str(), worst);
 }
 
 // The layers of one cache group, and what a plan for them is made with on the device under test.

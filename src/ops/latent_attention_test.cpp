@@ -107,9 +107,12 @@ void check(const LatentConfig& c, const std::vector<Request>& requests, const st
   bench.plan(batch);
   const std::vector<HostTensor> operands = make_latent_operands(c, batch, count_rows(requests) + c.padded_rows, 6);
   const OpOutcome outcome = run_op(kLatentAttention, kLatentAttentionCpu, operands, c.attributes(), bench.context);
+  const std::vector<double> expected = latent_reference(c, batch, operands);
+  if (on_cuda() && c.dtype != DType::kFloat32 && c.latent == 512 && c.rotated == 64)  // on tensor cores
+    return expect_rows_close(outcome.operands[2], expected, count_rows(requests), c.latent, what);
   Tolerance allowed = tolerance(c.dtype);
   allowed.absolute += 1e-5;
-  expect_close(outcome.operands[2], latent_reference(c, batch, operands), allowed, what);
+  expect_close(outcome.operands[2], expected, allowed, what);
 }
 
 class LatentAttention : public ::testing::TestWithParam<DType> {};
