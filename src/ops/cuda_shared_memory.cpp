@@ -27,4 +27,24 @@ Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size
   return std::max(blocks, 1);
 }
 
+Result<int> clusters_at_once(const void* kernel, int threads, int cluster, std::size_t shared_bytes,
+                             std::string_view name) {
+  TRY(allow_shared_memory(kernel, shared_bytes, name));
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(cluster));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  if (const cudaError_t error = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config); error != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return internal_error(fmt::format("{}: {}", name, cudaGetErrorString(error)));
+  }
+  return std::max(clusters, 1);
+}
+
 }  // namespace tessera

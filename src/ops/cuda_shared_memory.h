@@ -13,4 +13,8 @@ Status allow_shared_memory(const void* kernel, std::size_t bytes, std::string_vi
 // Blocks of a kernel that one multiprocessor of the current device runs at once, at least 1.
 Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size_t shared_bytes, std::string_view name);
 
+// Clusters of so many blocks that the current device runs at once, at least 1. Hopper and newer.
+Result<int> clusters_at_once(const void* kernel, int threads, int cluster, std::size_t shared_bytes,
+                             std::string_view name);
+
 }  // namespace tessera

@@ -2,10 +2,11 @@
 //
 //   few rows   16-bit types, few tokens (moe_few_rows.cuh): gate and up, down, sum
 //   grouped    16-bit types (moe_grouped.cuh): sort, gate and up, down, sum
+//   hopper     16-bit types, many rows to an expert (moe_hopper.cuh): order, gate and up, down, sum
 //   plain      float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
-// A deterministic forward takes no few rows, whose sums have another order: a row's bits then are the same in any
-// company. Every launch has a fixed shape; what the router chose is read from device memory.
+// A deterministic forward takes neither few rows nor hopper, whose sums have other orders: a row's bits then are the
+// same in any company. Every launch has a fixed shape; what the router chose is read from device memory.
 #include <algorithm>
 
 #include "tessera/device/alignment.h"
@@ -14,8 +15,10 @@
 #include "tessera/ops/moe_experts.cuh"
 #include "tessera/ops/moe_few_rows.cuh"
 #include "tessera/ops/moe_grouped.cuh"
+#include "tessera/ops/moe_hopper.h"
 #include "tessera/ops/moe_plain.cuh"
 #include "tessera/ops/moe_route.h"
+#include "tessera/ops/moe_sum.cuh"
 
 namespace tessera {
 namespace cuda::moe {
@@ -27,24 +30,6 @@ constexpr std::int64_t kMostTokens = 4096;  // at a time: bounds the scratch
 constexpr std::int64_t kManyRows = 128;     // of a tile of a large prefill
 constexpr std::int64_t kSomeRows = 64;      // of other tiles
 static_assert(kSomeRows == kPlainRows);
-
-// The sum over the block's threads before this one, of two numbers at once. `scratch`: shared memory for a warp's
-// worth.
-__device__ int2 sum_before(int2 mine, int2* scratch) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  int2 sum = mine;
-  for (int step = 1; step < kWarp; step *= 2) {
-    const int x = __shfl_up_sync(0xffffffffu, sum.x, step);
-    const int y = __shfl_up_sync(0xffffffffu, sum.y, step);
-    if (lane >= step) sum.x += x, sum.y += y;
-  }
-  if (lane == kWarp - 1) scratch[warp] = sum;
-  __syncthreads();
-  int2 before = make_int2(sum.x - mine.x, sum.y - mine.y);
-  for (int w = 0; w < warp; ++w) before.x += scratch[w].x, before.y += scratch[w].y;
-  return before;
-}
 
 // One block. The order of an expert's pairs among themselves follows the order of atomics and is not the same from run
 // to run; it changes no bit, because no sum goes over rows and every pair knows its place.
@@ -79,39 +64,15 @@ __global__ void __launch_bounds__(kSortThreads)
   }
 }
 
-// y[t] = Σ_k weights[t, k] · x[place of (t, k)], in the order of k. place: null where a pair's row is its own number.
-template <class T, int N>
-__global__ void add_up(const T* x, const std::int32_t* ids, const int* place, const float* weights, T* y,
-                       std::int64_t tokens, std::int64_t packs, int top_k, int experts) {
-  let_next_begin();
-  wait_for_previous();
-  const std::int64_t token = row_of_thread();
-  if (token >= tokens) return;
-  for (std::int64_t i = item_of_thread(); i < packs; i += item_step()) {
-    float sum[N] = {};
-    for (int k = 0; k < top_k; ++k) {
-      const std::int64_t pair = token * top_k + k;
-      const std::int32_t id = ids[pair];
-      if (id < 0 || id >= experts) continue;
-      const std::int64_t row = place == nullptr ? pair : place[pair];
-      const Pack<T, N> values = load_pack<T, N>(x + (row * packs + i) * N);
-#pragma unroll
-      for (int j = 0; j < N; ++j) sum[j] += weights[pair] * to_float(values.at[j]);
-    }
-    Pack<T, N> out;
-#pragma unroll
-    for (int j = 0; j < N; ++j) out.at[j] = from_float<T>(sum[j]);
-    store_pack(y + (token * packs + i) * N, out);
-  }
-}
-
-enum class Way { kNothing, kFewRows, kGrouped, kPlain };
+enum class Way { kNothing, kFewRows, kGrouped, kHopper, kPlain };
 
 Way choose(const ExpertsProblem& p, bool deterministic) {
   if (p.tokens == 0) return Way::kNothing;
   const bool whole_chunks = p.hidden % 8 == 0 && p.intermediate % 8 == 0;
   if (p.dtype == ir::DType::kFloat32 || !whole_chunks) return Way::kPlain;
-  return !deterministic && p.tokens * p.top_k <= kMostPairs ? Way::kFewRows : Way::kGrouped;
+  if (deterministic) return Way::kGrouped;
+  if (p.tokens * p.top_k <= kMostPairs) return Way::kFewRows;
+  return hopper_serves(p) ? Way::kHopper : Way::kGrouped;
 }
 
 std::int64_t most_tokens(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens); }
@@ -313,13 +274,15 @@ namespace {
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const ExpertsProblem p = make_experts_problem(args);
-  return cuda::moe::lay_out(p, cuda::moe::choose(p, args.context.limits.deterministic)).size;
+  const cuda::moe::Way way = cuda::moe::choose(p, args.context.limits.deterministic);
+  return way == cuda::moe::Way::kHopper ? hopper_scratch_bytes(p) : cuda::moe::lay_out(p, way).size;
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const ExpertsProblem p = make_experts_problem(args);
   const cuda::moe::Way way = cuda::moe::choose(p, args.context.limits.deterministic);
   if (way == cuda::moe::Way::kNothing) return make_cuda_op("moe_experts", [](cudaStream_t) {});
+  if (way == cuda::moe::Way::kHopper) return bind_hopper(p, args.workspace.raw());
   return cuda::dispatch_dtype(p.dtype, "moe_experts", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     return cuda::moe::bind_way<T>(args, p, way);
   });

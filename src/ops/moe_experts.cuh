@@ -63,4 +63,22 @@ struct Order {
   int* row;        // [pairs]: the token at that place
 };
 
+// The sum over the block's threads before this one, of two numbers at once. `scratch`: shared memory for a warp's
+// worth.
+__device__ inline int2 sum_before(int2 mine, int2* scratch) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  int2 sum = mine;
+  for (int step = 1; step < kWarp; step *= 2) {
+    const int x = __shfl_up_sync(0xffffffffu, sum.x, step);
+    const int y = __shfl_up_sync(0xffffffffu, sum.y, step);
+    if (lane >= step) sum.x += x, sum.y += y;
+  }
+  if (lane == kWarp - 1) scratch[warp] = sum;
+  __syncthreads();
+  int2 before = make_int2(sum.x - mine.x, sum.y - mine.y);
+  for (int w = 0; w < warp; ++w) before.x += scratch[w].x, before.y += scratch[w].y;
+  return before;
+}
+
 }  // namespace tessera::cuda::moe

@@ -153,6 +153,22 @@ TEST_P(MoeExperts, TakesLongRows) {
   check(GetParam(), {65, 2, 3, 520, 264}, {.gate_up_bias = true});
 }
 
+// Sixteen rows to an expert and more, of which CUDA has a way of its own on Hopper: tiles of all widths and several to
+// an expert, experts without rows, sizes that leave the last tile of weights and the last stage partly empty.
+TEST_P(MoeExperts, TakesManyRowsOfAnExpert) {
+  const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
+  check(GetParam(), {330, 4, 5, 80, 72}, with_biases);
+  check(GetParam(), {601, 2, 4, 64, 200}, {.activation = "gelu_tanh"});
+  check(GetParam(), {700, 3, 16, 144, 40}, {.down_bias = true}, Choice::kSome);
+  for (const std::int64_t tokens : {161, 190, 225, 255, 256, 257, 290, 530})
+    check(GetParam(), {tokens, 2, 6, 48, 24}, {.gate_up_bias = true}, Choice::kOne);
+  for (const std::int64_t tokens : {65, 97, 129})
+    for (const Choice choice : {Choice::kOne, Choice::kSpread}) check(GetParam(), {tokens, 2, 3, 272, 136}, {}, choice);
+}
+
+// Sizes of a real model.
+TEST_P(MoeExperts, TakesLargeExperts) { check(GetParam(), {33, 4, 4, 2048, 768}, {}, Choice::kOne); }
+
 // More tokens than are computed at a time: 2048, or 4096 on CUDA.
 TEST_P(MoeExperts, TakesManyTokens) { check(GetParam(), {4300, 2, 6, 16, 8}, {.down_bias = true}, Choice::kSome); }
 

@@ -1,0 +1,283 @@
+// moe_experts' matmuls on Hopper, for a prefill: by products of warpgroups (wgmma.cuh), operands brought by the copy
+// engine (box_copy.cuh).
+//
+// The weights are the products' first matrix, 64 of their rows to a warpgroup, and the expert's tokens the second,
+// whose width may be any multiple of 32 up to 256. So a tile is as wide as its expert has rows, and little is computed
+// for nothing: with tiles of 128 tokens, experts of 256 rows on average would compute a quarter more.
+//
+// A block has a thread that asks for copies, in a warpgroup that leaves its registers to two others. These multiply,
+// each 64 weight rows by all tokens of the tile. Stages of 64 columns go through a ring that does not pause between
+// tiles. The warpgroups meet nowhere but at the ring, so that one stores its results while the other multiplies. Blocks
+// of a cluster compute neighbouring weight rows for the same tokens, whose copies they share. The grid is what the
+// device runs at once, and each cluster takes every so-manieth item of the list of tiles that order_rows() made: a
+// recorded graph serves any choice.
+//
+// Of gate and up, the map of w makes 8 rows of gate and the same 8 of up neighbours in shared memory: a thread has both
+// sums of an element. Rows behind a tile's last are those of another expert or of an earlier forward; they are computed
+// up to the tile's width and not stored.
+//
+// The floor is 6 · H · I operations for each pair (token, k), at the 989 dense TFLOP/s of an H200.
+#pragma once
+
+#include "tessera/ops/async_copy.cuh"
+#include "tessera/ops/box_copy.cuh"
+#include "tessera/ops/moe_experts.cuh"
+#include "tessera/ops/wgmma.cuh"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kHopperCluster = 2;
+inline constexpr int kHopperWeightRows = 128;
+inline constexpr int kHopperRows = 256;  // of x, at most
+inline constexpr int kHopperStep = 32;   // rows of x by which tiles differ
+inline constexpr int kHopperDepth = 64;  // of k in a stage: rows of 128 bytes
+inline constexpr int kHopperStages = 4;
+inline constexpr int kHopperWarpgroups = 2;
+inline constexpr int kHopperThreads = (kHopperWarpgroups + 1) * kWarpgroup;
+inline constexpr int kRowBytes = kHopperDepth * 2;
+inline constexpr int kHopperStageBytes = (kHopperWeightRows + kHopperRows) * kRowBytes;
+// Results of 32 tokens by a warpgroup's columns, twice. 16 bytes more to a row let eight rows use all banks.
+template <bool kGateUp>
+inline constexpr int kResultColumns = kGateUp ? 32 : 64;
+template <bool kGateUp>
+inline constexpr int kResultRowBytes = kResultColumns<kGateUp> * 2 + 16;
+template <bool kGateUp>
+inline constexpr int kResultBytes = kHopperStep* kResultRowBytes<kGateUp>;
+template <bool kGateUp>
+inline constexpr int kHopperShared =
+    1024 + kHopperStages* kHopperStageBytes + 2 * kHopperWarpgroups* kResultBytes<kGateUp>;
+static_assert(kHopperShared<false> <= 232448 - 1024, "what a block may have, and the barriers");
+static_assert(kHopperRows == 2 * kMostProductSums && kHopperStep % (8 * kHopperCluster) == 0);
+
+// One of the two matmuls (moe_experts.cuh), over the tiles of `order`.
+template <class T>
+struct HopperMatmul {
+  CUtensorMap x;  // [rows, k], boxes of kHopperStep / kHopperCluster rows
+  CUtensorMap w;  // [experts, groups of 16 rows, halves, 8, k], boxes of kHopperWeightRows rows
+  const T* bias;  // [experts, w_rows]; null: none
+  T* y;           // [rows, n]
+  int n;
+  int k;
+  int w_rows;
+  GatedActivation activation;
+  float limit;
+  Order order;
+};
+
+// Where a walk through the ring stands: its slot, and how often it went round.
+struct RingPlace {
+  int slot = 0;
+  std::uint32_t turn = 0;
+  __device__ void advance() {
+    if (++slot == kHopperStages) {
+      slot = 0;
+      ++turn;
+    }
+  }
+};
+
+// Matrices of the block in shared memory.
+struct HopperRing {
+  std::uint32_t base;    // of the stages
+  SharedBarrier* full;   // [kHopperStages]
+  SharedBarrier* empty;  // [kHopperStages], of all blocks of the cluster
+  __device__ std::uint32_t weights(int slot) const {
+    return base + static_cast<std::uint32_t>(slot) * kHopperStageBytes;
+  }
+  __device__ std::uint32_t rows(int slot) const { return weights(slot) + kHopperWeightRows * kRowBytes; }
+  __device__ void release(int slot) const {
+    if (threadIdx.x % kWarp != 0) return;
+    if constexpr (kHopperCluster == 1) {
+      empty[slot].arrive();
+    } else {
+      for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(empty[slot], block);
+    }
+  }
+};
+
+// The sums of a tile of kN tokens: kHopperDepth columns of a stage at a time, the next products begun before the last
+// ones have ended.
+template <class T, int kN>
+__device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
+                                        int stages, int warpgroup) {
+  int last = 0;
+  for (int s = 0; s < stages; ++s) {
+    ring.full[at.slot].wait(at.turn & 1);
+    const std::uint64_t a = matrix_at(ring.weights(at.slot) + static_cast<std::uint32_t>(warpgroup) * 64 * kRowBytes);
+    const std::uint64_t b = matrix_at(ring.rows(at.slot));
+    begin_products();
+#pragma unroll
+    for (int d = 0; d < kHopperDepth / 16; ++d) multiply<T, kN>(sum, a + d * kMatrixStep, b + d * kMatrixStep, s + d);
+    end_products();
+    wait_for_products<1>();
+    if (s > 0) ring.release(last);
+    last = at.slot;
+    at.advance();
+  }
+  wait_for_products<0>();
+  ring.release(last);
+}
+
+template <class T>
+__device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
+                                        int stages, int warpgroup, int rows) {
+  switch ((rows + kHopperStep - 1) / kHopperStep) {
+    case 1: return multiply_tile_of<T, 32>(sum, ring, at, stages, warpgroup);
+    case 2: return multiply_tile_of<T, 64>(sum, ring, at, stages, warpgroup);
+    case 3: return multiply_tile_of<T, 96>(sum, ring, at, stages, warpgroup);
+    case 4: return multiply_tile_of<T, 128>(sum, ring, at, stages, warpgroup);
+    case 5: return multiply_tile_of<T, 160>(sum, ring, at, stages, warpgroup);
+    case 6: return multiply_tile_of<T, 192>(sum, ring, at, stages, warpgroup);
+    case 7: return multiply_tile_of<T, 224>(sum, ring, at, stages, warpgroup);
+    default: return multiply_tile_of<T, 256>(sum, ring, at, stages, warpgroup);
+  }
+}
+
+// By one thread: all copies of the block, in the order in which they are wanted.
+template <class T>
+__device__ inline void copy_tiles(const HopperMatmul<T>& p, const HopperRing& ring, int items, int across, int stages) {
+  const unsigned rank = kHopperCluster == 1 ? 0 : block_in_cluster();
+  const int clusters = static_cast<int>(gridDim.x) / kHopperCluster;
+  RingPlace at;
+  for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
+    const Tile tile = p.order.tiles[i / across];
+    const int group = (i % across * kHopperCluster + static_cast<int>(rank)) * (kHopperWeightRows / 16);
+    const int steps = (tile.rows + kHopperStep - 1) / kHopperStep;
+    const int bytes = (kHopperWeightRows + steps * kHopperStep) * kRowBytes;
+    for (int s = 0; s < stages; ++s, at.advance()) {
+      SharedBarrier& full = ring.full[at.slot];
+      if (at.turn > 0) ring.empty[at.slot].wait((at.turn - 1) & 1);
+      full.arrive_and_expect(static_cast<std::uint32_t>(bytes));
+      copy_box(ring.weights(at.slot), p.w, full, s * kHopperDepth, 0, 0, group, tile.expert);
+      constexpr int kShare = kHopperStep / kHopperCluster;
+      for (int step = 0; step < steps; ++step) {
+        const int row = step * kHopperStep + static_cast<int>(rank) * kShare;
+        const std::uint32_t to = ring.rows(at.slot) + static_cast<std::uint32_t>(row * kRowBytes);
+        if constexpr (kHopperCluster == 1) {
+          copy_box(to, p.x, full, s * kHopperDepth, tile.first + row);
+        } else {
+          copy_box_to_all(to, p.x, full, (1 << kHopperCluster) - 1, s * kHopperDepth, tile.first + row);
+        }
+      }
+    }
+  }
+}
+
+// Four 8 x 8 matrices to rows of shared memory, transposed: lane l gives the address of row l % 8 of matrix l / 8.
+__device__ inline void store_transposed(std::uint32_t address, const std::uint32_t (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
+               "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+}
+
+// A warpgroup's results of a tile: from the sums, where a thread has neighbouring tokens, through shared memory to rows
+// of y. `column` is the warpgroup's first. `results`: two buffers; `turn` counts their use.
+template <class T, bool kGateUp>
+__device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums], const Tile& tile,
+                                     int column, int warpgroup, unsigned char* results, int& turn) {
+  constexpr int kHalves = kGateUp ? 1 : 2;  // of a warp's 16 weight rows: columns of y
+  constexpr int kPacks = kResultColumns<kGateUp> / 8;
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
+  const int lane = thread % kWarp;
+  const int warp = thread / kWarp;
+  const int mine = column + warp * kHalves * 8 + lane / 4;
+  const auto bias_of = [&](int c) {
+    return p.bias == nullptr || c >= p.w_rows ? 0.0F
+                                              : to_float(p.bias[static_cast<std::int64_t>(tile.expert) * p.w_rows + c]);
+  };
+  const float bias[2] = {bias_of(mine), bias_of(kGateUp ? p.n + mine : mine + 8)};
+#pragma unroll
+  for (int pass = 0; pass < kHopperRows / kHopperStep; ++pass) {
+    if (pass * kHopperStep >= tile.rows) break;
+    unsigned char* const buffer = results + (turn & 1) * kResultBytes<kGateUp>;
+    ++turn;
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      std::uint32_t matrices[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float* const s = &sum[(pass * 4 + j) * 4];
+        if constexpr (kGateUp) {
+          matrices[j] = pack_two<T>(activate<T>(s[0] + bias[0], s[2] + bias[1], p.activation, p.limit),
+                                    activate<T>(s[1] + bias[0], s[3] + bias[1], p.activation, p.limit));
+        } else {
+          matrices[j] = pack_two<T>(s[2 * half] + bias[half], s[2 * half + 1] + bias[half]);
+        }
+      }
+      store_transposed(shared_address(buffer) +
+                           static_cast<std::uint32_t>(lane * kResultRowBytes<kGateUp> + (warp * kHalves + half) * 16),
+                       matrices);
+    }
+    // One barrier to a pass is enough: who writes a buffer again has met all others since they read it.
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroup) : "memory");
+#pragma unroll
+    for (int i = 0; i < kHopperStep * kPacks / kWarpgroup; ++i) {
+      const int token = (i * kWarpgroup + thread) / kPacks;
+      const int pack = thread % kPacks;
+      const int c = column + pack * 8;
+      const int row = pass * kHopperStep + token;
+      if (row < tile.rows && c < p.n)
+        store_pack(p.y + static_cast<std::int64_t>(tile.first + row) * p.n + c,
+                   load_pack<T, 8>(reinterpret_cast<const T*>(buffer + token * kResultRowBytes<kGateUp> + pack * 16)));
+    }
+  }
+}
+
+// Preconditions: n and k are multiples of 8, without kGateUp n of 16; gridDim.x of kHopperCluster.
+template <class T, bool kGateUp>
+__global__ void __launch_bounds__(kHopperThreads, 1) hopper(const __grid_constant__ HopperMatmul<T> p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ unsigned char unaligned[];
+  __shared__ SharedBarrier full[kHopperStages], empty[kHopperStages];
+  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // of y
+  unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  const HopperRing ring{shared_address(shared), full, empty};
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < kHopperStages; ++s) {
+      full[s].init(1);
+      empty[s].init(kHopperCluster * kHopperWarpgroups * kWarpgroup / kWarp);
+    }
+    SharedBarrier::make_visible();
+    prefetch_map(p.x);
+    prefetch_map(p.w);
+  }
+  let_next_begin();
+  if constexpr (kHopperCluster == 1) {
+    __syncthreads();
+  } else {
+    sync_cluster();
+  }
+  wait_for_previous();
+
+  const int across = (p.n + kColumns * kHopperCluster - 1) / (kColumns * kHopperCluster);
+  const int items = *p.order.num_tiles * across;
+  const int stages = (p.k + kHopperDepth - 1) / kHopperDepth;
+  if (warpgroup == kHopperWarpgroups) {
+    keep_registers<24, false>();
+    if (threadIdx.x % kWarpgroup == 0) {
+      let_copies_see_stores();
+      copy_tiles(p, ring, items, across, stages);
+    }
+    __syncwarp();
+  } else {
+    keep_registers<240, true>();
+    const int rank = kHopperCluster == 1 ? 0 : static_cast<int>(block_in_cluster());
+    const int clusters = static_cast<int>(gridDim.x) / kHopperCluster;
+    unsigned char* const results = shared + kHopperStages * kHopperStageBytes + warpgroup * 2 * kResultBytes<kGateUp>;
+    RingPlace at;
+    int turn = 0;
+    for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
+      const Tile tile = p.order.tiles[i / across];
+      float sum[kMostProductSums];
+      multiply_tile_of<T>(sum, ring, at, stages, warpgroup, tile.rows);
+      const int column = (i % across * kHopperCluster + rank) * kColumns + warpgroup * kResultColumns<kGateUp>;
+      store_results<T, kGateUp>(p, sum, tile, column, warpgroup, results, turn);
+    }
+  }
+  // Before the block goes, others may still fill its shared memory and tell its barriers.
+  if constexpr (kHopperCluster > 1) sync_cluster();
+#endif
+}
+
+}  // namespace tessera::cuda::moe

@@ -1,0 +1,80 @@
+// The first step of moe_experts on Hopper: rows of x in the order of experts, one behind the other as the copy engine
+// wants them, and the list of tiles.
+//
+// Each block counts all pairs, those of the tokens before its own apart, and so knows where its rows go: blocks need
+// not wait for each other. The rows are the floor: T · top_k rows are written, and read again by the matmul.
+#pragma once
+
+#include "tessera/ops/moe_experts.cuh"
+#include "tessera/ops/moe_route.h"
+
+namespace tessera::cuda::moe {
+
+inline constexpr int kOrderThreads = 1024;
+static_assert(kMaxExperts <= kOrderThreads);
+
+// x: [tokens, packs]; rows: [pairs, packs], of which those without an expert at the end stay as they are. An expert's
+// rows are shared out evenly, in multiples of row_step, to as few tiles of most_rows as hold them. Of order.row nothing
+// is written. The order of an expert's pairs of one block follows the order of atomics; it changes no bit, because no
+// sum goes over rows and every pair knows its place.
+static __global__ void __launch_bounds__(kOrderThreads)
+    order_rows(const uint4* x, const std::int32_t* ids, int tokens, int top_k, int experts, int packs, int most_rows,
+               int row_step, Order order, uint4* rows) {
+  __shared__ int before[kMaxExperts];  // of the block's own pairs; then the next row of the expert
+  __shared__ int after[kMaxExperts];   // the other pairs
+  __shared__ int2 scratch[kOrderThreads / kWarp];
+  constexpr int kAtOnce = 8;  // loads
+  let_next_begin();
+  wait_for_previous();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int blocks = static_cast<int>(gridDim.x);
+  const int each = (tokens + blocks - 1) / blocks;
+  const int begin = min(tokens, static_cast<int>(blockIdx.x) * each);
+  const int end = min(tokens, begin + each);
+  const int pairs = tokens * top_k;
+  const auto is_expert = [&](int id) { return id >= 0 && id < experts; };
+  if (thread < kMaxExperts) before[thread] = after[thread] = 0;
+  __syncthreads();
+  for (int base = thread; base < pairs; base += kAtOnce * kOrderThreads) {
+    int id[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int pair = base + i * kOrderThreads;
+      id[i] = pair < pairs ? ids[pair] : -1;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (is_expert(id[i])) atomicAdd(base + i * kOrderThreads < begin * top_k ? &before[id[i]] : &after[id[i]], 1);
+  }
+  __syncthreads();
+
+  const int count = thread < experts ? before[thread] + after[thread] : 0;
+  const int tiles = (count + most_rows - 1) / most_rows;
+  const int2 sum = sum_before(make_int2(count, tiles), scratch);
+  if (blockIdx.x == 0) {
+    const int share = tiles == 0 ? 0 : (count + tiles - 1) / tiles;
+    const int of_tile = (share + row_step - 1) / row_step * row_step;
+    for (int i = 0; i < tiles; ++i)
+      order.tiles[sum.y + i] = {thread, sum.x + i * of_tile, min(of_tile, count - i * of_tile), 0};
+    if (thread == kOrderThreads - 1) *order.num_tiles = sum.y + tiles;
+  }
+  if (thread < experts) before[thread] += sum.x;
+  __syncthreads();
+
+  for (int pair = begin * top_k + thread; pair < end * top_k; pair += kOrderThreads)
+    order.place[pair] = is_expert(ids[pair]) ? atomicAdd(&before[ids[pair]], 1) : -1;
+  __syncthreads();  // places are read by other threads
+
+  const int items = (end - begin) * packs;
+  for (int i = thread; i < items; i += kOrderThreads) {
+    const int token = begin + i / packs;
+    const int at = i % packs;
+    const uint4 values = x[static_cast<std::int64_t>(token) * packs + at];
+    for (int k = 0; k < top_k; ++k) {
+      const int place = order.place[token * top_k + k];
+      if (place >= 0) rows[static_cast<std::int64_t>(place) * packs + at] = values;
+    }
+  }
+}
+
+}  // namespace tessera::cuda::moe

@@ -1,0 +1,26 @@
+// What the copy engine of Hopper has to know of a tensor of which it copies boxes (box_copy.cuh).
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/type.h"
+
+namespace tessera {
+
+struct TensorBox {
+  std::int64_t size;    // of the tensor in this dimension
+  std::int64_t stride;  // in elements, of 16 bytes' multiples; 1 in the first dimension
+  int box;              // elements in the box
+};
+
+// A tensor of 16-bit elements at `data`, a multiple of 16 bytes; the fastest dimension first. A box's rows have at most
+// 128 bytes, whose 16-byte chunks change places by the row (the engine's 128-byte swizzle). The map holds the address:
+// it is valid as long as the memory is.
+Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::span<const TensorBox> dimensions);
+
+}  // namespace tessera

@@ -1,0 +1,116 @@
+// Hopper's products of matrices in shared memory (PTX: wgmma.mma_async), by a warpgroup of four warps. Only code for
+// sm_90a has them.
+//
+//   begin_products();
+//   multiply<T, kN>(sum, a, b, keep);          // any number, asynchronous
+//   end_products();                            // a group of them
+//   wait_for_products<kPending>();             // until at most so many groups are under way
+//
+// Matrices have rows of 64 16-bit elements, 128 bytes, whose 16-byte chunks change places as the copy engine's 128-byte
+// swizzle does it; they begin at multiples of 1024 bytes.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace tessera::cuda {
+
+inline constexpr int kWarpgroup = 128;        // threads
+inline constexpr int kMostProductSums = 128;  // of a thread, in a product of 64 by 256
+
+// A matrix in shared memory. Of its 64 columns a product takes 16: add `matrix_step` for the next ones.
+__device__ inline std::uint64_t matrix_at(std::uint32_t address) {
+  constexpr std::uint64_t kEightRows = 1024;  // bytes
+  constexpr std::uint64_t kSwizzle128 = 1;
+  return (address & 0x3FFFFU) >> 4 | std::uint64_t{1} << 16 | (kEightRows >> 4) << 32 | kSwizzle128 << 62;
+}
+inline constexpr std::uint64_t kMatrixStep = 2;  // 32 bytes
+
+__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int kPending>
+__device__ inline void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// How many registers a thread has from here on: more or fewer than before. By a whole warpgroup; who wants more waits
+// until others have left enough.
+template <int kRegisters, bool kMore>
+__device__ inline void keep_registers() {
+  if constexpr (kMore) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+  } else {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+  }
+}
+
+// sum[64, kN] = a[64, 16] · b[kN, 16]ᵀ, plus what sum held where `keep`. Of sum, thread t of the warpgroup has at
+// sum[4 j + 2 h + i] row 16 (t / 32) + 8 h + t % 32 / 4, column 8 j + 2 (t % 4) + i.
+#define TESSERA_SUMS(i)                                                                                               \
+  "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
+      "+f"(sum[(i) + 6]), "+f"(sum[(i) + 7]), "+f"(sum[(i) + 8]), "+f"(sum[(i) + 9]), "+f"(sum[(i) + 10]),            \
+      "+f"(sum[(i) + 11]), "+f"(sum[(i) + 12]), "+f"(sum[(i) + 13]), "+f"(sum[(i) + 14]), "+f"(sum[(i) + 15])
+#define TESSERA_NAMES_1 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define TESSERA_NAMES_2 TESSERA_NAMES_1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define TESSERA_NAMES_3 TESSERA_NAMES_2 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define TESSERA_NAMES_4 TESSERA_NAMES_3 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define TESSERA_NAMES_5 TESSERA_NAMES_4 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
+#define TESSERA_NAMES_6 TESSERA_NAMES_5 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define TESSERA_NAMES_7 TESSERA_NAMES_6 ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111"
+#define TESSERA_NAMES_8 \
+  TESSERA_NAMES_7 ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+// The numbers of the three operands behind the sums follow the names; then come the sums.
+#define TESSERA_PRODUCT(N, TYPE, NAMES, A, B, KEEP, ...)                                                \
+  asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                           \
+               ", 0;\n"                                                                                 \
+               "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" NAMES "}, " A ", " B \
+               ", keep, 1, 1, 0, 0;\n}"                                                                 \
+               : __VA_ARGS__                                                                            \
+               : "l"(a), "l"(b), "r"(keep))
+#define TESSERA_PRODUCTS(TYPE)                                                                                 \
+  if constexpr (kN == 32) TESSERA_PRODUCT("32", TYPE, TESSERA_NAMES_1, "%16", "%17", "%18", TESSERA_SUMS(0));  \
+  if constexpr (kN == 64)                                                                                      \
+    TESSERA_PRODUCT("64", TYPE, TESSERA_NAMES_2, "%32", "%33", "%34", TESSERA_SUMS(0), TESSERA_SUMS(16));      \
+  if constexpr (kN == 96)                                                                                      \
+    TESSERA_PRODUCT("96", TYPE, TESSERA_NAMES_3, "%48", "%49", "%50", TESSERA_SUMS(0), TESSERA_SUMS(16),       \
+                    TESSERA_SUMS(32));                                                                         \
+  if constexpr (kN == 128)                                                                                     \
+    TESSERA_PRODUCT("128", TYPE, TESSERA_NAMES_4, "%64", "%65", "%66", TESSERA_SUMS(0), TESSERA_SUMS(16),      \
+                    TESSERA_SUMS(32), TESSERA_SUMS(48));                                                       \
+  if constexpr (kN == 160)                                                                                     \
+    TESSERA_PRODUCT("160", TYPE, TESSERA_NAMES_5, "%80", "%81", "%82", TESSERA_SUMS(0), TESSERA_SUMS(16),      \
+                    TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64));                                     \
+  if constexpr (kN == 192)                                                                                     \
+    TESSERA_PRODUCT("192", TYPE, TESSERA_NAMES_6, "%96", "%97", "%98", TESSERA_SUMS(0), TESSERA_SUMS(16),      \
+                    TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80));                   \
+  if constexpr (kN == 224)                                                                                     \
+    TESSERA_PRODUCT("224", TYPE, TESSERA_NAMES_7, "%112", "%113", "%114", TESSERA_SUMS(0), TESSERA_SUMS(16),   \
+                    TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80), TESSERA_SUMS(96)); \
+  if constexpr (kN == 256)                                                                                     \
+  TESSERA_PRODUCT("256", TYPE, TESSERA_NAMES_8, "%128", "%129", "%130", TESSERA_SUMS(0), TESSERA_SUMS(16),     \
+                  TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80), TESSERA_SUMS(96),    \
+                  TESSERA_SUMS(112))
+template <class T, int kN>
+__device__ inline void multiply(float (&sum)[kMostProductSums], std::uint64_t a, std::uint64_t b, int keep) {
+  static_assert(kN % 32 == 0 && kN >= 32 && kN <= 256, "products of 64 by 32, 64, … 256 are written down");
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    TESSERA_PRODUCTS("bf16");
+  } else {
+    TESSERA_PRODUCTS("f16");
+  }
+}
+#undef TESSERA_PRODUCTS
+#undef TESSERA_PRODUCT
+#undef TESSERA_NAMES_8
+#undef TESSERA_NAMES_7
+#undef TESSERA_NAMES_6
+#undef TESSERA_NAMES_5
+#undef TESSERA_NAMES_4
+#undef TESSERA_NAMES_3
+#undef TESSERA_NAMES_2
+#undef TESSERA_NAMES_1
+#undef TESSERA_SUMS
+
+}  // namespace tessera::cuda
