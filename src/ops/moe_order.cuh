@@ -14,14 +14,16 @@ inline constexpr int kOrderThreads = 1024;
 static_assert(kMaxExperts <= kOrderThreads);
 
 // x: [tokens, packs]; rows: [pairs, packs], of which those without an expert at the end stay as they are. An expert's
-// rows are shared out evenly, in multiples of row_step, to as few tiles of most_rows as hold them. Of order.row nothing
-// is written. The order of an expert's pairs of one block follows the order of atomics; it changes no bit, because no
-// sum goes over rows and every pair knows its place.
+// rows are shared out evenly, in multiples of row_step, to as few tiles of most_rows as hold them. Experts with larger
+// tiles come first in the list: blocks that take every so-manieth tile then have about the same to do. Of order.row
+// nothing is written. The order of an expert's pairs of one block follows the order of atomics; it changes no bit,
+// because no sum goes over rows and every pair knows its place.
 static __global__ void __launch_bounds__(kOrderThreads)
     order_rows(const uint4* x, const std::int32_t* ids, int tokens, int top_k, int experts, int packs, int most_rows,
                int row_step, Order order, uint4* rows) {
-  __shared__ int before[kMaxExperts];  // of the block's own pairs; then the next row of the expert
-  __shared__ int after[kMaxExperts];   // the other pairs
+  __shared__ int before[kMaxExperts];     // of the block's own pairs; then the next row of the expert
+  __shared__ int after[kMaxExperts];      // the other pairs
+  __shared__ int2 tiles_of[kMaxExperts];  // rows of a tile, tiles
   __shared__ int2 scratch[kOrderThreads / kWarp];
   constexpr int kAtOnce = 8;  // loads
   let_next_begin();
@@ -54,8 +56,15 @@ static __global__ void __launch_bounds__(kOrderThreads)
   if (blockIdx.x == 0) {
     const int share = tiles == 0 ? 0 : (count + tiles - 1) / tiles;
     const int of_tile = (share + row_step - 1) / row_step * row_step;
+    if (thread < experts) tiles_of[thread] = make_int2(of_tile, tiles);
+    __syncthreads();
+    int at = 0;
+    for (int e = 0; e < experts && tiles > 0; ++e) {
+      const int2 other = tiles_of[e];
+      if (other.x > of_tile || (other.x == of_tile && e < thread)) at += other.y;
+    }
     for (int i = 0; i < tiles; ++i)
-      order.tiles[sum.y + i] = {thread, sum.x + i * of_tile, min(of_tile, count - i * of_tile), 0};
+      order.tiles[at + i] = {thread, sum.x + i * of_tile, min(of_tile, count - i * of_tile), 0};
     if (thread == kOrderThreads - 1) *order.num_tiles = sum.y + tiles;
   }
   if (thread < experts) before[thread] += sum.x;
