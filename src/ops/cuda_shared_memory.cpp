@@ -7,6 +7,16 @@
 
 namespace tessera {
 
+Result<std::size_t> most_shared_memory(std::string_view name) {
+  int device = 0;
+  int bytes = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (error == cudaSuccess) return static_cast<std::size_t>(bytes);
+  static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
+  return internal_error(fmt::format("{}: {}", name, cudaGetErrorString(error)));
+}
+
 Status allow_shared_memory(const void* kernel, std::size_t bytes, std::string_view name) {
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));

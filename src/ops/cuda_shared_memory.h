@@ -8,6 +8,8 @@
 
 namespace tessera {
 
+// Bytes of dynamic shared memory that a block may be allowed on the current device.
+Result<std::size_t> most_shared_memory(std::string_view name);
 // Allows a kernel `bytes` of dynamic shared memory, also above 48 KiB. `name` begins the error.
 Status allow_shared_memory(const void* kernel, std::size_t bytes, std::string_view name);
 // Blocks of a kernel that one multiprocessor of the current device runs at once, at least 1.

@@ -9,6 +9,8 @@ namespace tessera::delta_net {
 
 using namespace cuda;
 
+struct BlockOperands;
+
 template <class T>
 struct DeltaNet {
   const T* qkv;          // [rows, 2 · key_heads · key_dim + heads · value_dim]
@@ -25,6 +27,8 @@ struct DeltaNet {
   int slices;            // of value_dim, each of kSliceColumns or fewer
   int least_chunk_rows;  // requests of as many rows or more are for the chunked form; INT_MAX: none
   StateMetadata metadata;
+  BlockOperands* operands;  // workspace of the chunked form: [blocks of 16 rows, heads]
+  float* decays;            // [blocks of 16 rows, heads]: exp(G_n), written for the first block of each chunk
 
   __device__ std::int64_t width() const { return 2LL * key_heads * key_dim + 1LL * heads * value_dim; }
   __device__ const T* query(std::int64_t row, int head) const {
@@ -36,10 +40,12 @@ struct DeltaNet {
   }
 };
 
+inline constexpr int kChunkDim = 128;     // the chunked form pads keys and values of fewer dimensions with zeros
 inline constexpr int kSliceColumns = 32;  // of a head's values that a block takes: a warp's lanes
 
 // A block's part: neighbouring columns of one value head of one request.
 struct Work {
+  int index;  // of the request
   StateRequest request;
   int head;
   int column;  // the first one
@@ -50,7 +56,8 @@ __device__ inline Work find_work(const DeltaNet<T>& p, int item) {
   Work work;
   work.column = item % p.slices * kSliceColumns;
   work.head = item / p.slices % p.heads;
-  work.request = state_request(p.metadata, item / p.slices / p.heads);
+  work.index = item / p.slices / p.heads;
+  work.request = state_request(p.metadata, work.index);
   return work;
 }
 

@@ -1,11 +1,13 @@
 // The gated delta net on CUDA. Requests of few rows, all requests of deterministic forwards, and heads that the chunked
 // form does not take are computed row by row by a kernel that is bound by reading and writing the state once; the
-// others by chunks, on tensor cores (delta_net_chunks.cuh). The launches depend on the bucket alone: blocks find their
-// requests in the plan's memory when they run, and each takes every gridDim.x-th part of the work.
+// others by chunks, on tensor cores: delta_net_prepare.cuh for all chunks at once, then delta_net_chunks.cuh from chunk
+// to chunk. The launches depend on the bucket alone: blocks find their requests in the plan's memory when they run, and
+// each takes every gridDim.x-th part of the work.
 #include "tessera/ops/gated_delta_net.h"
 
 #include <algorithm>
 #include <climits>
+#include <cstddef>
 #include <string>
 #include <type_traits>
 
@@ -13,6 +15,7 @@
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/cuda_shared_memory.h"
 #include "tessera/ops/delta_net_chunks.cuh"
+#include "tessera/ops/delta_net_prepare.cuh"
 
 namespace tessera {
 namespace {
@@ -129,18 +132,52 @@ Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const De
                       [=](cudaStream_t stream) { launch_early(run_rows<T, kHeld>, shape, stream, p); });
 }
 
-// Both kernels: requests of few rows, then the others.
-template <class T>
-Result<std::unique_ptr<BoundOp>> bind_both_kernels(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
-  constexpr std::size_t kBytes = sizeof(ChunkMemory<T>);
-  const auto* const chunks = reinterpret_cast<const void*>(run_chunks<T>);
-  TRY(allow_shared_memory(chunks, kBytes, "gated_delta_net"));
-  const LaunchShape chunk_shape = TRY(work_shape(chunks, kChunkThreads, kBytes, items, args.device));
+// What the chunked form takes of a forward of the bucket's rows.
+struct ChunkedForm {
+  bool serves = false;      // else all rows are the recurrent kernel's
+  std::int64_t chunks = 0;  // the most that a forward has
+  std::int64_t blocks = 0;  // of 16 rows, likewise
+  std::int64_t heads = 0;
+
+  std::size_t operand_bytes() const { return static_cast<std::size_t>(blocks * heads) * sizeof(BlockOperands); }
+  std::size_t decay_bytes() const { return static_cast<std::size_t>(blocks * heads) * sizeof(float); }
+};
+
+ChunkedForm chunked_form(const BindArgs& args) {
+  const TensorView& state = args.operands[4];
+  const std::int64_t rows = args.operands[0].dim(0);
+  const auto takes = [](std::int64_t dim) { return dim <= kChunkDim && dim % kPack == 0; };
+  ChunkedForm form{.serves = args.operands[0].dtype != ir::DType::kFloat32 && !args.context.limits.deterministic &&
+                             args.context.batch_kind == BatchKind::kExtend && rows >= kLeastChunkRows &&
+                             takes(state.dim(2)) && takes(state.dim(3)),
+                   .heads = state.dim(1)};
+  if (!form.serves) return form;
+  // Each request's last chunk and last block may have a single row.
+  const std::int64_t requests = std::min(args.context.limits.max_requests, rows / kLeastChunkRows);
+  form.chunks = (rows + (kChunk - 1) * requests) / kChunk;
+  form.blocks = (rows + (kBlockRows - 1) * requests) / kBlockRows;
+  return form;
+}
+
+// All kernels: requests of few rows, then the others.
+template <class T, int kStages>
+Result<std::unique_ptr<BoundOp>> bind_chunked(const BindArgs& args, DeltaNet<T> p, const ChunkedForm& form,
+                                              std::int64_t items) {
+  p.least_chunk_rows = kLeastChunkRows;
+  p.operands = reinterpret_cast<BlockOperands*>(args.workspace.raw());
+  p.decays = reinterpret_cast<float*>(args.workspace.raw() + form.operand_bytes());
+  constexpr std::size_t kPrepareBytes = sizeof(PrepareMemory<T>);
+  constexpr std::size_t kChunkBytes = sizeof(ChunkMemory<T, kStages>);
   const LaunchShape rows_shape =
       TRY(work_shape(reinterpret_cast<const void*>(run_rows<T, 32>), kRowThreads, 0, items, args.device));
+  const LaunchShape prepare_shape = TRY(work_shape(reinterpret_cast<const void*>(prepare_chunks<T>), kChunkThreads,
+                                                   kPrepareBytes, form.chunks * form.heads, args.device));
+  const LaunchShape chunk_shape = TRY(work_shape(reinterpret_cast<const void*>(run_chunks<T, kStages>), kChunkThreads,
+                                                 kChunkBytes, items, args.device));
   return make_cuda_op("gated_delta_net", [=](cudaStream_t stream) {
     launch_early(run_rows<T, 32>, rows_shape, stream, p);
-    launch_with(run_chunks<T>, chunk_shape, kBytes, can_launch_early(), stream, p);
+    launch_with(prepare_chunks<T>, prepare_shape, kPrepareBytes, can_launch_early(), stream, p);
+    launch_with(run_chunks<T, kStages>, chunk_shape, kChunkBytes, can_launch_early(), stream, p);
   });
 }
 
@@ -160,19 +197,27 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const BindArgs& args, const StateMet
                 .value_dim = static_cast<int>(state.dim(3)),
                 .slices = static_cast<int>(ceil_div(state.dim(3), kSliceColumns)),
                 .least_chunk_rows = INT_MAX,
-                .metadata = metadata};
+                .metadata = metadata,
+                .operands = nullptr,
+                .decays = nullptr};
   const std::int64_t items = std::min(p.num_rows, metadata.max_requests) * p.heads * p.slices;
-  const bool chunked = !args.context.limits.deterministic && args.context.batch_kind == BatchKind::kExtend &&
-                       p.num_rows >= kLeastChunkRows && p.key_dim <= kChunkKeyDim;
   if constexpr (!std::is_same_v<T, float>) {
-    if (chunked) {
-      p.least_chunk_rows = kLeastChunkRows;
-      return bind_both_kernels<T>(args, p, items);
+    const ChunkedForm form = chunked_form(args);
+    if (form.serves) {
+      // Where all blocks of one request run side by side, each has a multiprocessor for itself; else two share one.
+      const bool alone = p.heads * p.slices <= args.device.properties().threads &&
+                         TRY(most_shared_memory("gated_delta_net")) >= sizeof(ChunkMemory<T, 2>);
+      return alone ? bind_chunked<T, 2>(args, p, form, items) : bind_chunked<T, 1>(args, p, form, items);
     }
   }
   if (p.key_dim <= 128) return bind_rows_kernel<T, 32>(args, p, items);
   if (p.key_dim <= 256) return bind_rows_kernel<T, 64>(args, p, items);
   return unimplemented("gated_delta_net takes keys of up to 256 dimensions, not " + std::to_string(p.key_dim));
+}
+
+Result<std::size_t> workspace_bytes(const BindArgs& args) {
+  const ChunkedForm form = chunked_form(args);
+  return form.operand_bytes() + form.decay_bytes();
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
@@ -183,6 +228,10 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
 
 }  // namespace
 
-const KernelDef kGatedDeltaNetCuda{.op = "gated_delta_net", .name = "cuda", .bind = bind, .planner = &kStatePlanner};
+const KernelDef kGatedDeltaNetCuda{.op = "gated_delta_net",
+                                   .name = "cuda",
+                                   .bind = bind,
+                                   .workspace_bytes = workspace_bytes,
+                                   .planner = &kStatePlanner};
 
 }  // namespace tessera

@@ -124,6 +124,25 @@ TEST_P(GatedDeltaNet, EqualsTheReference) {
     check(GetParam(), sizes, kMixed);
 }
 
+// Chunks that follow each other, end at a multiple of 16 rows or one past it, and requests that have none between them.
+TEST_P(GatedDeltaNet, EqualsTheReferenceAtTheBordersOfChunks) {
+  std::vector<StateRequest> requests;
+  for (const std::int32_t rows : {15, 16, 17, 128, 1, 129, 48, 49, 191, 80})
+    requests.push_back(
+        {.rows = rows, .before = rows % 3 == 0 ? rows : 0, .slot = static_cast<std::int32_t>(requests.size()) + 1});
+  for (const Sizes& sizes : {Sizes{1, 2, 128, 128}, {2, 4, 64, 32}, {1, 1, 8, 120}, {1, 2, 20, 12}})
+    check(GetParam(), sizes, requests);
+}
+
+TEST_P(GatedDeltaNet, EqualsTheReferenceOverManyChunks) {
+  check(GetParam(), {1, 2, 128, 128}, {{.rows = 2048, .slot = 3}});
+  check(GetParam(), {2, 2, 128, 128}, {{.rows = 3, .slot = 1}, {.rows = 1000, .before = 2048, .slot = 3}});
+}
+
+TEST_P(GatedDeltaNet, EqualsTheReferenceWithManyHeads) {
+  check(GetParam(), {16, 48, 128, 128}, {{.rows = 70, .slot = 2}, {.rows = 16, .before = 70, .slot = 1}});
+}
+
 TEST_P(GatedDeltaNet, DeterministicForwardsEqualTheReference) {
   for (const Sizes& sizes : {Sizes{2, 6, 16, 16}, {1, 2, 128, 128}}) check(GetParam(), sizes, kMixed, true);
 }

@@ -1,4 +1,4 @@
-// A product of one tensor-core instruction.
+// A product of one tensor-core instruction, and the transposition of a part of its operands.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,6 +20,14 @@ __device__ inline void multiply_tile(float (&sum)[4], const std::uint32_t (&a)[4
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
+}
+
+// A lane has two neighbouring elements of a row of an 8 x 8 matrix, as in the operands above; gives it as many of the
+// transposed one.
+__device__ inline std::uint32_t transpose_matrix(std::uint32_t pair) {
+  std::uint32_t transposed = 0;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));
+  return transposed;
 }
 
 }  // namespace tessera::cuda
