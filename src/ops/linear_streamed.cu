@@ -76,8 +76,8 @@ bool can_stream(const BindArgs& args) {
   const LinearProblem p = make_linear_problem(args);
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   return half && !args.context.limits.deterministic && args.operands[1].is_weight && p.m >= 1 && p.m <= kMaxRows &&
-         p.k > 0 && p.k % kRoundColumns == 0 && p.n > 0 && p.n % kBlockRows == 0 && is_aligned(p.x) &&
-         is_aligned(p.w) && can_launch_early() && is_worth_streaming(p);
+         p.k > 0 && p.k % kStepColumns == 0 && p.n > 0 && p.n % kBlockRows == 0 && is_aligned(p.x) && is_aligned(p.w) &&
+         can_launch_early() && is_worth_streaming(p);
 }
 
 Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& p) {

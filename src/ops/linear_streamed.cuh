@@ -5,10 +5,10 @@
 // waits for those kernels (cuda_launch.cuh): they come in while the kernels ahead still run.
 //
 // Two blocks to a multiprocessor keep 200 KiB of loads under way. A block takes tile after tile, of 16 rows of w and
-// all of k, in stages of 1024 columns that go through a ring in shared memory and do not pause between tiles. Each of
-// eight warps multiplies an eighth of a stage by tensor-core instructions; their sums are added at the end of a tile,
-// in an order that does not depend on the number of rows. Values are rounded where the operators' own kernels round
-// them.
+// all of k, in stages of 1024 columns, the last one shorter, that go through a ring in shared memory and do not pause
+// between tiles. Each of eight warps multiplies an eighth of a stage by tensor-core instructions; their sums are added
+// at the end of a tile, in an order that does not depend on the number of rows. Values are rounded where the operators'
+// own kernels round them.
 #pragma once
 
 #include <cstdint>
@@ -99,9 +99,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp) streamed(const Streamed<
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int tiles = p.n / kColumns;
   const int step = static_cast<int>(gridDim.x);
-  const int rounds = p.k / kRoundColumns;
-  const int stages = (rounds + kStageRounds - 1) / kStageRounds;  // of a tile
-  const auto rounds_of = [&](int stage) { return min(kStageRounds, rounds - stage * kStageRounds); };
+  const int stages = (p.k + kStageColumns - 1) / kStageColumns;  // of a tile; the last may be short
   if (threadIdx.x == kWarps * kWarp) {
     for (int s = 0; s < p.stages; ++s) {
       full[s].init(1);
@@ -128,7 +126,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp) streamed(const Streamed<
       const T* from = p.w + static_cast<std::int64_t>(row) * p.k;
       for (int i = 0; i < stages; ++i, advance()) {
         if (turn > 0) empty[slot].wait((turn - 1) & 1);
-        const int bytes = rounds_of(i) * kRoundColumns * 2;
+        const int bytes = min(kStageColumns, p.k - i * kStageColumns) * 2;
         if (lane == 0) full[slot].arrive_and_expect(static_cast<std::uint32_t>(kBlockRows * bytes));
         __syncwarp();
         if (lane < kBlockRows)
@@ -152,7 +150,8 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp) streamed(const Streamed<
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step, buffer ^= 1) {
     float sum[2][4] = {};
     for (int i = 0; i < stages; ++i, advance()) {
-      const int steps = rounds_of(i);
+      const int left = p.k - i * kStageColumns - warp * kStepColumns;
+      const int steps = min(kStageRounds, (left + kRoundColumns - 1) / kRoundColumns);  // of this warp
       uint4 x[kStageRounds][kEights];
 #pragma unroll
       for (int d = 0; d < kStageRounds; ++d)

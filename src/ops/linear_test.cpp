@@ -55,9 +55,9 @@ std::string describe(const std::string& way, Sizes sizes, Terms terms) {
          (terms.bias ? " bias" : "") + (terms.residual ? " residual" : "");
 }
 
-const Sizes kSizes[] = {{1, 1, 1},    {1, 64, 64},   {1, 67, 131},  {2, 33, 96},   {3, 5, 31},
-                        {4, 130, 40}, {5, 17, 257},  {6, 64, 1000}, {7, 65, 32},   {8, 3, 63},
-                        {9, 64, 64},  {13, 100, 77}, {64, 96, 33},  {97, 65, 300}, {130, 128, 64}};
+const Sizes kSizes[] = {{1, 48, 1152}, {5, 16, 2880}, {1, 1, 1},    {1, 64, 64},   {1, 67, 131},  {2, 33, 96},
+                        {3, 5, 31},    {4, 130, 40},  {5, 17, 257}, {6, 64, 1000}, {7, 65, 32},   {8, 3, 63},
+                        {9, 64, 64},   {13, 100, 77}, {64, 96, 33}, {97, 65, 300}, {130, 128, 64}};
 const Terms kTerms[] = {{false, false}, {true, false}, {false, true}, {true, true}};
 
 class Linear : public ::testing::TestWithParam<DType> {};
