@@ -33,10 +33,12 @@ class TensorParallelFour : public TensorParallel {};
 TEST_P(TensorParallel, TwoRanksEqualHuggingFaceAndEachOther) { expect_ranks_equal_reference(GetParam(), 2); }
 TEST_P(TensorParallelFour, FourRanksEqualHuggingFaceAndEachOther) { expect_ranks_equal_reference(GetParam(), 4); }
 
-// Biases on q, k, v, o; a tied head; norms of heads and of whole rows; joint tensors; experts; latents.
+// Biases on q, k, v, o; a tied head; norms of heads and of whole rows; joint tensors; experts, also with biases;
+// latents; sinks.
 INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                          ::testing::Values("llama", "llama-bias", "qwen2", "qwen3", "llama3-rope-tied", "olmo2", "phi3",
-                                           "qwen3-moe", "gemma2", "qwen3.5-text", "qwen3.5", "glm4-moe-lite"),
+                                           "qwen3-moe", "gemma2", "qwen3.5-text", "qwen3.5", "glm4-moe-lite",
+                                           "gpt-oss"),
                          [](const auto& name) {
                            std::string text = name.param;
                            for (char& c : text) c = c == '-' || c == '.' ? '_' : c;

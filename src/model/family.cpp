@@ -10,6 +10,7 @@
 #include "tessera/model/families/gemma.h"
 #include "tessera/model/families/glm4_moe.h"
 #include "tessera/model/families/glm4_moe_lite.h"
+#include "tessera/model/families/gpt_oss.h"
 #include "tessera/model/families/llama.h"
 #include "tessera/model/families/mixtral.h"
 #include "tessera/model/families/olmo2.h"
@@ -55,7 +56,8 @@ const FamilyRegistry& built_in_families() {
                                   glm4_moe_family,      gemma2_family,           gemma3_family,
                                   gemma3_nested_family, qwen3_next_family,       qwen3_5_text_family,
                                   qwen3_5_family,       qwen3_5_moe_text_family, qwen3_5_moe_family,
-                                  deepseek_v2_family,   deepseek_v3_family,      glm4_moe_lite_family})
+                                  deepseek_v2_family,   deepseek_v3_family,      glm4_moe_lite_family,
+                                  gpt_oss_family})
       (void)families.add(make());
     return families;
   }();

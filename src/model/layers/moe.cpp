@@ -136,8 +136,8 @@ ir::ValueId float32_router(LayerBuilder& b, const ModelConfig& config, ir::Value
                     {{"bias", false}});
 }
 
-std::string activation_name(const ModelConfig& config, const ExpertTensors& tensors) {
-  if (tensors.swiglu_limit > 0) return "clamped_swiglu";
+std::string activation_name(const ModelConfig& config) {
+  if (config.moe->swiglu_limit > 0) return "clamped_swiglu";
   return config.hidden_act == Activation::kGeluTanh ? "gelu_tanh" : "silu";
 }
 
@@ -219,8 +219,8 @@ ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId 
         add_weight(b, tensors.prefix + "down_proj.bias", dtype, {experts, config.hidden_size}, parts.down_bias()));
   b.describe_layer({.moe = MoeLayer{.num_experts = moe.num_experts, .experts_per_token = moe.experts_per_token}});
   return b.graph.op("moe_experts", operands,
-                    {{"activation", activation_name(config, tensors)},
-                     {"limit", tensors.swiglu_limit},
+                    {{"activation", activation_name(config)},
+                     {"limit", moe.swiglu_limit},
                      {"gate_up_bias", moe.expert_bias},
                      {"down_bias", down_bias}});
 }

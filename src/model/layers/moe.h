@@ -26,7 +26,6 @@ struct ExpertTensors {
   std::string gate = "gate_proj";  // the names of kSeparate
   std::string up = "up_proj";
   std::string down = "down_proj";
-  double swiglu_limit = 0;  // above 0: the activation is moe_experts' clamped_swiglu; 0: the config's
 };
 
 struct RouterTensors {

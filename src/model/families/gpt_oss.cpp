@@ -1,0 +1,105 @@
+#include "tessera/model/families/gpt_oss.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "tessera/model/layers/attention.h"
+#include "tessera/model/layers/head.h"
+#include "tessera/model/layers/moe.h"
+#include "tessera/model/layers/norm.h"
+#include "tessera/model/moe_fields.h"
+#include "tessera/model/sliding_windows.h"
+#include "tessera/ops/moe_experts.h"
+
+namespace tessera {
+namespace {
+
+using ir::ValueId;
+
+// Hugging Face's defaults (configuration_gpt_oss.py); the activation's are constants of its modeling_gpt_oss.py.
+constexpr std::int64_t kDefaultSlidingWindow = 128;
+constexpr std::int64_t kWindowPeriod = 2;
+constexpr double kDefaultSwigluLimit = 7.0;
+
+MoeTensors experts_of(const std::string& layer) {
+  return {.router = {.weight = layer + "mlp.router"},
+          .experts = {.prefix = layer + "mlp.experts.", .layout = ExpertLayout::kInterleaved}};
+}
+
+// OpenAI, arXiv 2508.10925: Mixtral's layers, with biases everywhere and sinks in attention.
+ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+  const TokenInputs tokens = declare_token_inputs(b, config);
+  ResidualStream h(b, embed(b, config, tokens), config);
+  const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const std::string p = b.begin_layer(layer);
+    const std::string attn = p + "self_attn.";
+    h.add(self_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn), attn));
+    h.add(moe_mlp(b, config, h.norm(p + "post_attention_layernorm.weight"), tokens.slots[0], experts_of(p)));
+  }
+  b.end_layers();
+  return h.norm(b.tensor("norm.weight"));
+}
+
+Status read_swiglu(const Fields& fields, MoeConfig& moe) {
+  moe.swiglu_limit = TRY(fields.optional_number("swiglu_limit", 1e-3, 1e6)).value_or(kDefaultSwigluLimit);
+  const double alpha = static_cast<double>(kSwigluAlpha);
+  const std::optional<double> given = TRY(fields.optional_number("swiglu_alpha", 0.0, 1e6));
+  if (given && static_cast<float>(*given) != kSwigluAlpha)
+    return fields.unsupported("swiglu_alpha", fmt::format("{:.3f}", alpha));
+  return ok_status();
+}
+
+Status read_mixture(const Fields& fields, ModelConfig& config) {
+  MoeConfig& moe = *config.moe;
+  moe.intermediate_size = config.intermediate_size;
+  moe.layers.assign(static_cast<std::size_t>(config.num_hidden_layers), true);
+  TRY(read_experts(
+      fields, {.experts = "num_local_experts", .experts_alias = "num_experts", .intermediate = "intermediate_size"},
+      moe));
+  // The name in OpenAI's own files, which published ones have beside Hugging Face's.
+  const std::optional<std::int64_t> alias = TRY(fields.optional_int("experts_per_token", 1, moe.num_experts));
+  if (alias && *alias != moe.experts_per_token)
+    return fields.wrong("experts_per_token",
+                        fmt::format("the same as num_experts_per_tok ({}), or no such field", moe.experts_per_token));
+  return read_swiglu(fields, moe);
+}
+
+Status read_config(const Fields& fields, ModelConfig& config) {
+  if (config.hidden_act != Activation::kSilu) return fields.unsupported("hidden_act", "silu");
+  config.qkv_bias = config.o_bias = TRY(fields.optional_bool("attention_bias")).value_or(true);
+  const std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kDefaultSlidingWindow));
+  TRY(set_periodic_windows(fields, window, "sliding_window_pattern", kWindowPeriod, config));
+  return read_mixture(fields, config);
+}
+
+}  // namespace
+
+ModelFamily gpt_oss_family() {
+  return {.architecture = "GptOssForCausalLM",
+          .defaults = {.vocab_size = 201088,
+                       .hidden_size = 2880,
+                       .intermediate_size = 2880,
+                       .num_hidden_layers = 36,
+                       .num_attention_heads = 64,
+                       .num_key_value_heads = 8,
+                       .head_dim = 64,
+                       .max_position_embeddings = 131072,
+                       .rms_norm_eps = 1e-5,
+                       .attention_sinks = true,
+                       .rope = {.type = RopeType::kYarn,
+                                .theta = 1.5e5,
+                                .factor = 32,
+                                .original_max_position_embeddings = 4096,
+                                .truncate = false},
+                       .moe = MoeConfig{.num_experts = 128,
+                                        .experts_per_token = 4,
+                                        .normalise = true,
+                                        .router_bias = true,
+                                        .expert_bias = true}},
+          .read_config = read_config,
+          .build_body = build_body};
+}
+
+}  // namespace tessera

@@ -1,0 +1,10 @@
+// GPT-OSS (GptOssForCausalLM): mixtures of experts, with attention sinks, and windows in every other layer.
+#pragma once
+
+#include "tessera/model/family.h"
+
+namespace tessera {
+
+ModelFamily gpt_oss_family();
+
+}  // namespace tessera
