@@ -1,10 +1,11 @@
-// moe_experts on CUDA. At bind one of three ways is chosen, by sizes and types alone:
+// moe_experts on CUDA. At bind one of four ways is chosen, by sizes and types alone:
 //
 //   few rows   16-bit types, few tokens (moe_few_rows.cuh): gate and up, down, sum
 //   grouped    16-bit types (moe_grouped.cuh): sort, gate and up, down, sum
 //   hopper     16-bit types, many rows to an expert (moe_hopper.cuh): order, gate and up, down, sum
 //   plain      float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
+// Weights of 4 bits go the first two ways with bfloat16, in which models that have them compute, else the plain one.
 // A deterministic forward takes neither few rows nor hopper, whose sums have other orders: a row's bits then are the
 // same in any company. Every launch has a fixed shape; what the router chose is read from device memory.
 #include <algorithm>
@@ -70,9 +71,10 @@ Way choose(const ExpertsProblem& p, bool deterministic) {
   if (p.tokens == 0) return Way::kNothing;
   const bool whole_chunks = p.hidden % 8 == 0 && p.intermediate % 8 == 0;
   if (p.dtype == ir::DType::kFloat32 || !whole_chunks) return Way::kPlain;
+  if (p.mxfp4 && p.dtype != ir::DType::kBFloat16) return Way::kPlain;
   if (deterministic) return Way::kGrouped;
   if (p.tokens * p.top_k <= kMostPairs) return Way::kFewRows;
-  return hopper_serves(p) ? Way::kHopper : Way::kGrouped;
+  return !p.mxfp4 && hopper_serves(p) ? Way::kHopper : Way::kGrouped;
 }
 
 std::int64_t most_tokens(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens); }
@@ -139,8 +141,10 @@ Launches<T> launches_of(const ExpertsProblem& p, Way way, std::byte* scratch, st
   T* const activated = at(l.activated, static_cast<T*>(nullptr));
   const std::int64_t tokens = std::min(kMostTokens, p.tokens - begin);
   Matmul<T> gate_up{.x = reinterpret_cast<const T*>(p.x) + begin * p.hidden,
-                    .w = reinterpret_cast<const T*>(p.gate_up),
+                    .w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.gate_up),
                     .bias = reinterpret_cast<const T*>(p.gate_up_bias),
+                    .packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.gate_up) : nullptr,
+                    .scales = p.gate_up_scale,
                     .y = activated,
                     .n = n,
                     .k = h,
@@ -151,7 +155,9 @@ Launches<T> launches_of(const ExpertsProblem& p, Way way, std::byte* scratch, st
                     .limit = p.limit};
   Matmul<T> down = gate_up;
   down.x = activated;
-  down.w = reinterpret_cast<const T*>(p.down);
+  down.w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.down);
+  down.packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.down) : nullptr;
+  down.scales = p.down_scale;
   down.bias = reinterpret_cast<const T*>(p.down_bias);
   down.y = at(l.outputs, static_cast<T*>(nullptr));
   down.n = down.w_rows = h;
@@ -183,7 +189,7 @@ void launch_sort(const Launches<T>& l, cudaStream_t stream) {
                static_cast<int>(l.pairs), l.down.experts, l.down.top_k, l.tile_rows, l.order);
 }
 
-template <class T>
+template <class T, template <class> class Rows>
 std::unique_ptr<BoundOp> make_few_rows(const ExpertsProblem& p, std::byte* scratch) {
   const auto pairs = static_cast<unsigned>(p.tokens * p.top_k);
   const auto shape = [&](std::int64_t columns, int of_tile) {
@@ -194,8 +200,8 @@ std::unique_ptr<BoundOp> make_few_rows(const ExpertsProblem& p, std::byte* scrat
   const Launches<T> l = launches_of<T>(p, Way::kFewRows, scratch, 0);
   return make_cuda_op("moe_experts, few rows", [=](cudaStream_t stream) {
     const auto count = static_cast<int>(l.pairs);
-    launch_early(few_rows<T, true>, gate_up, stream, l.gate_up, l.ids, count);
-    launch_early(few_rows<T, false>, down, stream, l.down, l.ids, count);
+    launch_early(few_rows<T, true, Rows>, gate_up, stream, l.gate_up, l.ids, count);
+    launch_early(few_rows<T, false, Rows>, down, stream, l.down, l.ids, count);
     launch_add_up<T, kPackSize<T>>(l, nullptr, stream);
   });
 }
@@ -215,22 +221,24 @@ Result<TileKernel> tile_kernel(const void* kernel, std::size_t shared_bytes, std
                     .shared_bytes = shared_bytes};
 }
 
-template <class T, int kRows>
+template <class T, int kRows, template <class, int, bool> class WeightCopy>
 Result<std::unique_ptr<BoundOp>> make_grouped(const ExpertsProblem& p, std::byte* scratch,
                                               std::int64_t multiprocessors) {
   constexpr std::size_t kShared = static_cast<std::size_t>(kStages) * kStageBytes<kRows>;
   const std::int64_t tiles = most_tiles(p, Way::kGrouped);
-  const TileKernel gate_up = TRY(tile_kernel(reinterpret_cast<const void*>(grouped<T, kRows, true>), kShared,
-                                             tiles * ceil_div(p.intermediate, kTileWeightRows / 2), multiprocessors));
-  const TileKernel down = TRY(tile_kernel(reinterpret_cast<const void*>(grouped<T, kRows, false>), kShared,
+  const TileKernel gate_up =
+      TRY(tile_kernel(reinterpret_cast<const void*>(grouped<T, kRows, true, WeightCopy>), kShared,
+                      tiles * ceil_div(p.intermediate, kTileWeightRows / 2), multiprocessors));
+  const TileKernel down = TRY(tile_kernel(reinterpret_cast<const void*>(grouped<T, kRows, false, WeightCopy>), kShared,
                                           tiles * ceil_div(p.hidden, kTileWeightRows), multiprocessors));
   return make_cuda_op("moe_experts, grouped", [=](cudaStream_t stream) {
     for (std::int64_t begin = 0; begin < p.tokens; begin += kMostTokens) {
       const Launches<T> l = launches_of<T>(p, Way::kGrouped, scratch, begin);
       const bool early = can_launch_early();
       launch_sort(l, stream);
-      launch_with(grouped<T, kRows, true>, gate_up.shape, gate_up.shared_bytes, early, stream, l.gate_up, l.order);
-      launch_with(grouped<T, kRows, false>, down.shape, down.shared_bytes, early, stream, l.down, l.order);
+      launch_with(grouped<T, kRows, true, WeightCopy>, gate_up.shape, gate_up.shared_bytes, early, stream, l.gate_up,
+                  l.order);
+      launch_with(grouped<T, kRows, false, WeightCopy>, down.shape, down.shared_bytes, early, stream, l.down, l.order);
       launch_add_up<T, kPackSize<T>>(l, l.order.place, stream);
     }
   });
@@ -254,17 +262,25 @@ Result<std::unique_ptr<BoundOp>> make_plain(const ExpertsProblem& p, std::byte* 
   });
 }
 
+// The two ways of tensor cores, by how weights are read.
+template <class T, template <class> class Rows, template <class, int, bool> class WeightCopy>
+Result<std::unique_ptr<BoundOp>> make_tiles(const ExpertsProblem& p, std::byte* scratch, std::int64_t multiprocessors,
+                                            Way way) {
+  if (way == Way::kFewRows) return make_few_rows<T, Rows>(p, scratch);
+  return tile_rows(p, way) == kManyRows ? make_grouped<T, kManyRows, WeightCopy>(p, scratch, multiprocessors)
+                                        : make_grouped<T, kSomeRows, WeightCopy>(p, scratch, multiprocessors);
+}
+
 template <class T>
 Result<std::unique_ptr<BoundOp>> bind_way(const BindArgs& args, const ExpertsProblem& p, Way way) {
   std::byte* const scratch = args.workspace.raw();
   const std::int64_t multiprocessors = std::max(1, args.device.properties().threads);
-  if constexpr (!std::is_same_v<T, float>) {
-    if (way == Way::kFewRows) return make_few_rows<T>(p, scratch);
-    if (way == Way::kGrouped)
-      return tile_rows(p, way) == kManyRows ? make_grouped<T, kManyRows>(p, scratch, multiprocessors)
-                                            : make_grouped<T, kSomeRows>(p, scratch, multiprocessors);
+  if (way == Way::kPlain) return make_plain<T>(p, scratch, multiprocessors);
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    if (p.mxfp4) return make_tiles<T, PackedRows, PackedCopy>(p, scratch, multiprocessors, way);
   }
-  return make_plain<T>(p, scratch, multiprocessors);
+  if constexpr (!std::is_same_v<T, float>) return make_tiles<T, PlainRows, PlainCopy>(p, scratch, multiprocessors, way);
+  return internal_error("moe_experts: tensor cores for float32");
 }
 
 }  // namespace

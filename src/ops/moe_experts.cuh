@@ -19,10 +19,12 @@ inline constexpr int kWarps = kThreads / kWarp;
 //   down          y = w[e, 0 … n) · x, x the row that the first one gave
 template <class T>
 struct Matmul {
-  const T* x;     // rows of k
-  const T* w;     // [experts, w_rows, k]
-  const T* bias;  // [experts, w_rows]; null: none
-  T* y;           // rows of n
+  const T* x;                  // rows of k
+  const T* w;                  // [experts, w_rows, k]; null where they are packed
+  const T* bias;               // [experts, w_rows]; null: none
+  const std::uint8_t* packed;  // mxfp4 [experts, w_rows, k / 2]; null: none
+  const std::uint8_t* scales;  // [experts, w_rows, k / 32]
+  T* y;                        // rows of n
   int n;
   int k;
   int w_rows;  // of an expert: n, or 2n of gate and up

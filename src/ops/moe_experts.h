@@ -1,8 +1,8 @@
 // moe_experts: the feed-forward layers of the experts that moe_route chose, added up for each token.
 //
 //   moe_experts(x X[T, H], ids i32[T, K], weights f32[T, K], gate_up X[E, 2I, H], down X[E, H, I],
-//               (gate_up_bias X[E, 2I]), (down_bias X[E, H]))
-//       {activation = "silu", limit = 0, gate_up_bias = false, down_bias = false} → y X[T, H]
+//               (gate_up_bias X[E, 2I]), (down_bias X[E, H]), (gate_up_scale), (down_scale))
+//       {activation = "silu", limit = 0, gate_up_bias = false, down_bias = false, mxfp4 = false} → y X[T, H]
 //
 //   y[t] = Σ_k weights[t, k] · (down[e] · a(gate_up[e] · x[t] + gate_up_bias[e]) + down_bias[e]),   e = ids[t, k]
 //
@@ -11,10 +11,16 @@
 //   "gelu_tanh"       X(gelu(g)) · u, by tanh
 //   "clamped_swiglu"  g' · sigmoid(1.702 g') · (u' + 1), g' = min(g, limit), u' = u cut to ±limit (GPT-OSS)
 //
+// With mxfp4 the matrices have 4 bits to a value (OCP Microscaling Formats 1.0): gate_up u8[E, 2I, H/2] and down
+// u8[E, H, I/2] hold two values a byte, the first in its lower half, each a sign, two bits of exponent and one of
+// mantissa: ±0, 0.5, 1, 1.5, 2, 3, 4 or 6. 32 neighbours of a row share a factor 2^(s - 127), whose s stands in
+// gate_up_scale u8[E, 2I, H/32] and down_scale u8[E, H, I/32]; s = 255 makes them NaN. They stay so in memory: a kernel
+// makes numbers of X of them where it multiplies.
+//
 // No token is dropped, however many choose one expert. An id outside [0, E) is no expert and adds nothing: a row of
 // such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is in float32, in the
-// order of k, and rounded once. E is kMaxExperts (moe_route.h) at most. The attributes gate_up_bias and down_bias say
-// which of the two optional operands are present, in that order.
+// order of k, and rounded once. E is kMaxExperts (moe_route.h) at most. The attributes gate_up_bias, down_bias and
+// mxfp4 say which of the optional operands are present, in that order.
 //
 // It is one operator and not a chain (sort, two grouped matmuls, activation, sum), because what lies between is
 // [T · K, 2I] and [T · K, H] of which a graph would plan the worst case as values of its own, and because rows in the
@@ -36,6 +42,9 @@ enum class GatedActivation : std::uint8_t { kSwiglu, kGeglu, kClampedSwiglu };
 // The factor of g' in clamped_swiglu's sigmoid.
 inline constexpr float kSwigluAlpha = 1.702F;
 
+// Values that share a factor in mxfp4.
+inline constexpr std::int64_t kMxfp4Block = 32;
+
 // The node's attributes, sizes and addresses, as kernels of any device take them.
 struct ExpertsProblem {
   std::int64_t tokens = 0;
@@ -51,8 +60,11 @@ struct ExpertsProblem {
   const float* weights = nullptr;
   const std::byte* gate_up = nullptr;
   const std::byte* down = nullptr;
-  const std::byte* gate_up_bias = nullptr;  // or null
-  const std::byte* down_bias = nullptr;     // or null
+  const std::byte* gate_up_bias = nullptr;      // or null
+  const std::byte* down_bias = nullptr;         // or null
+  bool mxfp4 = false;                           // gate_up and down are bytes of two values each, with scales
+  const std::uint8_t* gate_up_scale = nullptr;  // or null
+  const std::uint8_t* down_scale = nullptr;     // or null
   std::byte* y = nullptr;
 };
 ExpertsProblem make_experts_problem(const BindArgs& args);

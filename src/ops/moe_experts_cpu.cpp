@@ -5,12 +5,16 @@
 // every weight is read once for up to 240 rows of its expert. A prefill has enough rows of every expert that products
 // set the pace, those of the dot kernel. Blocks of 48 columns are small enough to share the work of one token among
 // dozens of threads: with I = 768 and 8 experts there are 128 of them.
+//
+// Weights of 4 bits are read once from memory too: a block's become numbers in the second-level cache, 48 rows of them,
+// and are multiplied there.
 #include <algorithm>
 #include <atomic>
 
 #include "tessera/device/alignment.h"
 #include "tessera/device/cpu/parallel.h"
 #include "tessera/ops/cpu_activation.h"
+#include "tessera/ops/cpu_mxfp4.h"
 #include "tessera/ops/cpu_op.h"
 #include "tessera/ops/linear_cpu.h"
 #include "tessera/ops/moe_experts.h"
@@ -45,6 +49,7 @@ struct Layout {
   std::size_t worker_x = 0;     // in it: rows of x, as the dot kernel reads them
   std::size_t worker_gate = 0;  // X[2, kBlockRows, kBlockColumns]: gate and up
   std::size_t worker_own = 0;   // the dot kernel's
+  std::size_t worker_w = 0;     // X[kBlockColumns, H or I]: weights that were mxfp4
 };
 
 std::size_t take(std::size_t& used, std::int64_t count, std::size_t bytes) {
@@ -68,6 +73,7 @@ Layout lay_out(const ExpertsProblem& p, std::int64_t workers) {
   l.worker_x = take(l.worker, std::min(kBlockRows, pairs) * p.hidden, read);
   l.worker_gate = take(l.worker, 2 * kBlockRows * kBlockColumns, element);
   l.worker_own = take(l.worker, dot_own_floats(p.dtype, std::max(p.hidden, p.intermediate)), sizeof(float));
+  if (p.mxfp4) l.worker_w = take(l.worker, kBlockColumns * std::max(p.hidden, p.intermediate), element);
   l.size += static_cast<std::size_t>(workers) * l.worker;
   return l;
 }
@@ -194,6 +200,16 @@ struct Slice {
     return base == nullptr ? nullptr : base + static_cast<std::size_t>(index) * sizeof(T);
   }
 
+  // Rows [first, first + rows) of a stack, k weights each, as T.
+  const std::byte* weights(const std::byte* stack, const std::uint8_t* scales, std::int64_t first, std::int64_t rows,
+                           std::int64_t k, std::byte* own) const {
+    if (!p.mxfp4) return element(stack, first * k);
+    T* w = reinterpret_cast<T*>(own + at.worker_w);
+    unpack_mxfp4(reinterpret_cast<const std::uint8_t*>(stack) + first * k / 2, scales + first * k / kMxfp4Block, w,
+                 rows * k / kMxfp4Block);
+    return reinterpret_cast<const std::byte*>(w);
+  }
+
   void gate_up(const RowBlock& block, std::int64_t column, std::int64_t end, std::byte* own, bool new_block) const {
     auto* x = reinterpret_cast<DotInput<T>*>(own + at.worker_x);
     auto* both = reinterpret_cast<T*>(own + at.worker_gate);
@@ -205,7 +221,7 @@ struct Slice {
     for (std::int64_t half = 0; half < 2; ++half) {
       const std::int64_t first = (block.expert * 2 + half) * p.intermediate + column;
       LinearProblem matmul{};
-      matmul.w = element(p.gate_up, first * p.hidden);
+      matmul.w = weights(p.gate_up, p.gate_up_scale, first, columns, p.hidden, own);
       matmul.bias = element(p.gate_up_bias, first);
       matmul.y = reinterpret_cast<std::byte*>(both + half * block.rows * columns);
       matmul.m = block.rows;
@@ -225,15 +241,17 @@ struct Slice {
   }
 
   void down(const RowBlock& block, std::int64_t column, std::int64_t end, std::byte* own) const {
+    const std::int64_t first = block.expert * p.hidden + column;
+    const std::int64_t columns = end - column;
     LinearProblem matmul{};
-    matmul.w = element(p.down, block.expert * p.hidden * p.intermediate);
-    matmul.bias = element(p.down_bias, block.expert * p.hidden);
-    matmul.y = reinterpret_cast<std::byte*>(part<T>(at.outputs) + block.first * p.hidden);
+    matmul.w = weights(p.down, p.down_scale, first, columns, p.intermediate, own);
+    matmul.bias = element(p.down_bias, first);
+    matmul.y = reinterpret_cast<std::byte*>(part<T>(at.outputs) + block.first * p.hidden + column);
     matmul.m = block.rows;
-    matmul.n = p.hidden;
+    matmul.n = p.hidden;  // the distance of y's rows
     matmul.k = p.intermediate;
     matmul.dtype = p.dtype;
-    dot_columns<T>(matmul, part<DotInput<T>>(at.activated) + block.first * p.intermediate, column, end,
+    dot_columns<T>(matmul, part<DotInput<T>>(at.activated) + block.first * p.intermediate, 0, columns,
                    reinterpret_cast<float*>(own + at.worker_own));
   }
 

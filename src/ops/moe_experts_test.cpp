@@ -1,6 +1,6 @@
 // Catches: rows that go through another expert's weights, a lost or doubled token, sums in another order, experts
-// without tokens that are read or leave tokens behind, scratch that a skewed choice overruns, and padding that reaches
-// a row.
+// without tokens that are read or leave tokens behind, scratch that a skewed choice overruns, padding that reaches a
+// row, and weights of 4 bits that are taken for others.
 #include "tessera/ops/moe_experts.h"
 
 #include <gmock/gmock.h>
@@ -20,13 +20,15 @@ struct Form {
   std::string activation = "silu";
   bool gate_up_bias = false;
   bool down_bias = false;
+  bool mxfp4 = false;
 };
 
 ir::Attributes attributes_of(const Form& form) {
   return {{"activation", form.activation},
           {"limit", 0.5},
           {"gate_up_bias", form.gate_up_bias},
-          {"down_bias", form.down_bias}};
+          {"down_bias", form.down_bias},
+          {"mxfp4", form.mxfp4}};
 }
 
 enum class Choice { kSpread, kOne, kSome };
@@ -47,7 +49,43 @@ HostTensor ids_of(const Sizes& s, Choice choice) {
   return int_tensor({s.tokens, s.top_k}, ids);
 }
 
+// The least of three factors that rows of `columns` get: their values then are about as large as the other tests'.
+double least_factor(std::int64_t columns) {
+  return 125 - std::round(std::log2(2.5 * std::sqrt(static_cast<double>(columns))));
+}
+
+std::vector<HostTensor> make_mxfp4_operands(DType dtype, const Sizes& s, const Form& form, Choice choice) {
+  const std::int64_t blocks = s.hidden / kMxfp4Block;
+  const std::int64_t down_blocks = s.intermediate / kMxfp4Block;
+  const double in = least_factor(s.hidden);
+  const double out = least_factor(s.intermediate);
+  std::vector<HostTensor> operands = {
+      random_tensor(dtype, {s.tokens, s.hidden}, 1), ids_of(s, choice),
+      random_tensor(DType::kFloat32, {s.tokens, s.top_k}, 2, 0, 1),
+      random_tensor(DType::kUInt8, {s.experts, 2 * s.intermediate, s.hidden / 2}, 3, 0, 256),
+      random_tensor(DType::kUInt8, {s.experts, s.hidden, s.intermediate / 2}, 4, 0, 256)};
+  if (form.gate_up_bias) operands.push_back(random_tensor(dtype, {s.experts, 2 * s.intermediate}, 5));
+  if (form.down_bias) operands.push_back(random_tensor(dtype, {s.experts, s.hidden}, 6));
+  operands.push_back(random_tensor(DType::kUInt8, {s.experts, 2 * s.intermediate, blocks}, 7, in, in + 3));
+  operands.push_back(random_tensor(DType::kUInt8, {s.experts, s.hidden, down_blocks}, 8, out, out + 3));
+  return operands;
+}
+
+// The stack as numbers.
+HostTensor unpacked(const HostTensor& packed, const HostTensor& scales) {
+  constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  HostTensor values{DType::kFloat32, packed.dims, std::vector<std::byte>(packed.bytes.size() * 2 * sizeof(float))};
+  values.dims[2] *= 2;
+  for (std::int64_t i = 0; i < values.size(); ++i) {
+    const auto bits = static_cast<unsigned>(packed.raw<std::uint8_t>(i / 2)) >> (i % 2 * 4) & 15u;
+    const double factor = std::ldexp(1.0, scales.raw<std::uint8_t>(i / kMxfp4Block) - 127);
+    values.set(i, (bits < 8 ? 1 : -1) * kValues[bits % 8] * factor);
+  }
+  return values;
+}
+
 std::vector<HostTensor> make_operands(DType dtype, const Sizes& s, const Form& form, Choice choice = Choice::kSpread) {
+  if (form.mxfp4) return make_mxfp4_operands(dtype, s, form, choice);
   const double in = 2 / std::sqrt(static_cast<double>(s.hidden));
   const double out = 2 / std::sqrt(static_cast<double>(s.intermediate));
   std::vector<HostTensor> operands = {random_tensor(dtype, {s.tokens, s.hidden}, 1), ids_of(s, choice),
@@ -95,7 +133,12 @@ void add_expert(const std::vector<HostTensor>& operands, const Form& form, std::
   }
 }
 
-std::vector<double> reference(const std::vector<HostTensor>& operands, const Form& form) {
+std::vector<double> reference(std::vector<HostTensor> operands, const Form& form) {
+  if (form.mxfp4) {
+    operands[3] = unpacked(operands[3], operands[operands.size() - 2]);
+    operands[4] = unpacked(operands[4], operands.back());
+    operands.resize(operands.size() - 2);
+  }
   const std::int64_t tokens = operands[0].dims[0];
   const std::int64_t hidden = operands[0].dims[1];
   const std::int64_t top_k = operands[1].dims[1];
@@ -138,6 +181,39 @@ TEST_P(MoeExperts, MatchesTheReference) {
     for (const Form& form :
          {Form{}, Form{.activation = "gelu_tanh"}, with_biases, Form{.gate_up_bias = true}, Form{.down_bias = true}})
       check(GetParam(), s, form);
+}
+
+// One block to a row, rows that are no multiple of what a warp or a stage takes, and more tokens than go without a
+// sort.
+TEST_P(MoeExperts, TakesWeightsOfFourBits) {
+  const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
+  for (const Sizes& s : {Sizes{1, 1, 1, 32, 32}, Sizes{1, 4, 8, 96, 160}, Sizes{5, 2, 3, 64, 96},
+                         Sizes{40, 4, 6, 160, 32}, Sizes{3, 4, 32, 640, 288}, Sizes{300, 2, 4, 96, 64}})
+    for (const Form& f : {form, Form{.mxfp4 = true}, Form{.activation = "gelu_tanh", .down_bias = true, .mxfp4 = true}})
+      check(GetParam(), s, f);
+  check(GetParam(), {500, 2, 4, 64, 32}, form, Choice::kOne);
+  check(GetParam(), {60, 2, 4, 64, 32}, form, Choice::kSome);
+}
+
+// Every value in either half of a byte, and factors at the ends of what float32 and bfloat16 hold.
+TEST_P(MoeExperts, EachFourBitsAreTheirValue) {
+  const Form form{.down_bias = true, .mxfp4 = true};
+  std::vector<HostTensor> operands = make_operands(GetParam(), {1, 1, 1, 32, 32}, form);
+  for (std::int64_t h = 0; h < 32; ++h) operands[0].set(h, h == 0 ? 1 : 0);
+  // gate = 6 and up = 1 for the first two rows of the 32, else 0: down's first two columns are what counts. In half of
+  // down's rows the first has a value, in half the second.
+  for (std::int64_t i = 0; i < operands[3].size(); ++i)
+    operands[3].set(i, i == 0 || i == 16 ? 7 : i == 32 * 16 || i == 33 * 16 ? 2 : 0);
+  for (std::int64_t i = 0; i < 64; ++i) operands[6].set(i, 127);
+  for (int h = 0; h < 32; ++h) {
+    for (int i = 0; i < 16; ++i) operands[4].set(h * 16 + i, i > 0 ? 0x77 : h < 16 ? h : h % 16 * 16);
+    operands[5].set(h, 0);
+    operands[7].set(h, h % 3 == 0 ? 127 : 120);
+  }
+  const OpOutcome out = run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form));
+  expect_close(out.results[0], reference(operands, form), {1e-6, 1e-2}, "each value");
+  operands[7].set(1, 255);
+  EXPECT_TRUE(std::isnan(run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form)).results[0].at(1)));
 }
 
 // More rows of one expert than a block has, and experts without any. Of 60 tokens CUDA has a way of its own.
@@ -207,6 +283,9 @@ TEST_P(MoeExperts, ARowIsTheSameInAnyCompany) {
   for (const Sizes& s : {Sizes{300, 2, 3, 70, 50}, Sizes{300, 4, 40, 64, 32}})
     expect_any_row_count(kMoeExperts, kMoeExpertsCpu, make_operands(GetParam(), s, {}), {0, 1, 2}, {1, 3, 8, 60, 299},
                          attributes_of({}), deterministic);
+  const Form mxfp4{.mxfp4 = true};
+  expect_any_row_count(kMoeExperts, kMoeExpertsCpu, make_operands(GetParam(), {300, 4, 16, 96, 64}, mxfp4), {0, 1, 2},
+                       {1, 3, 8, 60, 299}, attributes_of(mxfp4), deterministic);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, MoeExperts, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
@@ -244,6 +323,34 @@ TEST(MoeExpertsShapes, RefusesWhatDoesNotFit) {
               HasSubstr("activation = \"relu\""));
   EXPECT_THAT(error({x, ids, weights, gate_up, down}, {{"activation", std::string("clamped_swiglu")}}),
               HasSubstr("limit = 0; it must be above 0"));
+}
+
+TEST(MoeExpertsShapes, RefusesFourBitsThatDoNotFit) {
+  const ir::Dim tokens = ir::Symbol::kTokens;
+  const ir::Type x{DType::kBFloat16, {tokens, 64}};
+  const ir::Type ids{DType::kInt32, {tokens, 2}};
+  const ir::Type weights{DType::kFloat32, {tokens, 2}};
+  const ir::Type gate_up{DType::kUInt8, {8, 192, 32}};
+  const ir::Type down{DType::kUInt8, {8, 64, 48}};
+  const ir::Type gate_up_scale{DType::kUInt8, {8, 192, 2}};
+  const ir::Type down_scale{DType::kUInt8, {8, 64, 3}};
+  const ir::Type bias{DType::kBFloat16, {8, 64}};
+  const auto error = [&](const std::vector<ir::Type>& operands, bool down_bias = false) {
+    return infer_error(kMoeExperts, operands, {{"mxfp4", true}, {"down_bias", down_bias}});
+  };
+  EXPECT_EQ(error({x, ids, weights, gate_up, down, gate_up_scale, down_scale}), "");
+  EXPECT_EQ(error({x, ids, weights, gate_up, down, bias, gate_up_scale, down_scale}, true), "");
+  EXPECT_THAT(error({x, ids, weights, gate_up, down}), HasSubstr("mxfp4 = true take 7 operands, not 5"));
+  EXPECT_THAT(error({x, ids, weights, gate_up, down, down_scale, gate_up_scale}),
+              HasSubstr("gate_up_scale is u8[8, 64, 3]; it must be u8[8, 192, 2]"));
+  EXPECT_THAT(error({x, ids, weights, gate_up, down, gate_up_scale, gate_up_scale}),
+              HasSubstr("down_scale is u8[8, 192, 2]; it must be u8[8, 64, 3]"));
+  const ir::Type floats{DType::kBFloat16, {8, 192, 64}};
+  EXPECT_THAT(error({x, ids, weights, floats, down, gate_up_scale, down_scale}),
+              HasSubstr("gate_up is bf16[8, 192, 64]; it must be u8[8, 192, 32]"));
+  const ir::Type narrow{DType::kUInt8, {8, 96, 32}};
+  EXPECT_THAT(error({x, ids, weights, narrow, down, gate_up_scale, down_scale}),
+              HasSubstr("down has 48 columns; mxfp4 takes multiples of 32"));
 }
 
 }  // namespace

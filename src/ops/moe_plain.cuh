@@ -1,9 +1,10 @@
-// moe_experts' matmuls without tensor cores: float32, and sizes that are no multiple of eight. Tiles as in
+// moe_experts' matmuls without tensor cores: float32, sizes that are no multiple of eight, and float16 with weights of
+// 4 bits, which become float32 here. Tiles as in
 // moe_grouped.cuh; the floor is that of float32's products, 67 TFLOP/s on an H200, of which plain tiles of 64 by 64 in
 // shared memory reach about half.
 #pragma once
 
-#include "tessera/ops/moe_experts.cuh"
+#include "tessera/ops/moe_mxfp4.cuh"
 
 namespace tessera::cuda::moe {
 
@@ -26,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) plain(const Matmul<T> p, const Order
   for (int t = static_cast<int>(blockIdx.x); t < tiles; t += static_cast<int>(gridDim.x)) {
     const Tile tile = order.tiles[t / across];
     const int column = t % across * kColumns;
-    const T* const weights = p.w + static_cast<std::int64_t>(tile.expert) * p.w_rows * p.k;
+    const std::int64_t weights = static_cast<std::int64_t>(tile.expert) * p.w_rows * p.k;
     float sum[4][4] = {};
     for (int depth = 0; depth < p.k; depth += kPlainDepth) {
       for (int i = thread; i < kPlainRows * kPlainDepth; i += kThreads) {
@@ -44,8 +45,10 @@ __global__ void __launch_bounds__(kThreads) plain(const Matmul<T> p, const Order
         const int d = i % kPlainDepth;
         const int c = column + r % kColumns;
         float value = 0;
-        if (c < p.n && depth + d < p.k)
-          value = to_float(weights[(static_cast<std::int64_t>(r / kColumns) * p.n + c) * p.k + depth + d]);
+        if (c < p.n && depth + d < p.k) {
+          const std::int64_t at = weights + (static_cast<std::int64_t>(r / kColumns) * p.n + c) * p.k + depth + d;
+          value = p.packed != nullptr ? packed_weight(p, at) : to_float(p.w[at]);
+        }
         w[d][r] = value;
       }
       __syncthreads();
