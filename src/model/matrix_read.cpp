@@ -115,6 +115,14 @@ bool lies_within(const StridedMatrix& m, std::int64_t elements) {
          (m.rows - 1) * m.row_stride <= rest - (m.cols - 1) * m.col_stride;
 }
 
+Status expect_within(const StoredTensor& stored, const StridedMatrix& matrix) {
+  if (lies_within(matrix, stored.num_elements())) return ok_status();
+  return invalid_argument(
+      fmt::format("tensor \"{}\": a matrix of {} by {} from element {}, {} and {} apart; accepted: within its shape {}",
+                  stored.name, matrix.rows, matrix.cols, matrix.offset, matrix.row_stride, matrix.col_stride,
+                  shape_text(stored.shape)));
+}
+
 }  // namespace
 
 RowPiece RowPieces::operator[](std::int64_t i) const {
@@ -129,18 +137,34 @@ RowPiece RowPieces::operator[](std::int64_t i) const {
 Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs, StoredDtype dtype,
                     std::span<std::byte> dst) {
   const Decode decode_run = TRY(decode_of(stored));
-  if (!lies_within(matrix, stored.num_elements())) {
-    return invalid_argument(fmt::format(
-        "tensor \"{}\": a matrix of {} by {} from element {}, {} and {} apart; accepted: within its shape {}",
-        stored.name, matrix.rows, matrix.cols, matrix.offset, matrix.row_stride, matrix.col_stride,
-        shape_text(stored.shape)));
-  }
+  TRY(expect_within(stored, matrix));
   const std::int64_t bytes = stored_dtype_bytes(stored.dtype);
   return read_chunks(stored, matrix.cols, runs, dtype, dst,
                      [&](std::int64_t row, std::int64_t col, float* floats, std::int64_t count) {
                        const std::int64_t first = matrix.offset + row * matrix.row_stride + col * matrix.col_stride;
                        decode_run(stored.data.data() + first * bytes, matrix.col_stride, floats, count);
                      });
+}
+
+Status read_packed(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs,
+                   std::span<std::byte> dst) {
+  TRY(expect_within(stored, matrix));
+  const std::int64_t elements = matrix.rows * matrix.cols;
+  if (stored.dtype != StoredDtype::kU8 || matrix.col_stride != 1 ||
+      static_cast<std::int64_t>(dst.size()) != runs.num_elements() || runs.num_runs < 1 || runs.run < 1 ||
+      runs.start < 0 || runs.start + (runs.num_runs - 1) * runs.stride + runs.run > elements) {
+    return invalid_argument(fmt::format(
+        "tensor \"{}\" of {}: {} bytes to {}; accepted: bytes of its matrix of {} by {}, of U8", stored.name,
+        stored_dtype_name(stored.dtype), runs.num_elements(), dst.size(), matrix.rows, matrix.cols));
+  }
+  const RowPieces pieces(runs, matrix.cols);
+#pragma omp parallel for schedule(static) if (runs.num_elements() > kParallelElements)
+  for (std::int64_t i = 0; i < pieces.size(); ++i) {
+    const RowPiece piece = pieces[i];
+    std::memcpy(dst.data() + piece.at, stored.data.data() + matrix.offset + piece.row * matrix.row_stride + piece.col,
+                static_cast<std::size_t>(piece.count));
+  }
+  return ok_status();
 }
 
 Status read_transposed(const StoredTensor& stored, const SliceRuns& runs, StoredDtype dtype, std::span<std::byte> dst) {

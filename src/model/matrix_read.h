@@ -30,6 +30,10 @@ struct StridedMatrix {
 Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs, StoredDtype dtype,
                     std::span<std::byte> dst);
 
+// The same for bytes that stay as they are: `stored` is of U8, `dst` as long as the runs.
+Status read_packed(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs,
+                   std::span<std::byte> dst);
+
 // A piece of a row of the matrix: elements (row, col) … (row, col + count - 1), which go to place `at` of the result.
 struct RowPiece {
   std::int64_t row;

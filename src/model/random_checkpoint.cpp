@@ -65,6 +65,11 @@ Status RandomCheckpoint::add(const WeightSpec& spec, const WeightPart& part) {
     // Values of a strided part are those of the tensor's elements.
     if (std::holds_alternative<StridedStorage>(part.storage))
       origins_.back().part = {.tensor = part.tensor, .shape = tensors_.back().shape};
+    if (auto* packed = std::get_if<PackedStorage>(&origins_.back().part.storage)) {
+      packed->offset = 0;
+      packed->row_stride = tensors_.back().shape.back();
+      origins_.back().part.shape = tensors_.back().shape;
+    }
     return ok_status();
   }
   TensorLayout& before = tensors_[known->second];

@@ -97,4 +97,14 @@ Status fill_random_runs(std::span<std::byte> dst, StoredDtype dtype, const Slice
   return ok_status();
 }
 
+void fill_random_bytes(std::span<std::byte> dst, std::int64_t first, std::uint64_t seed) {
+  constexpr std::int64_t kBytes = sizeof(std::uint64_t);
+  for (std::size_t i = 0; i < dst.size();) {
+    const std::int64_t at = first + static_cast<std::int64_t>(i);
+    std::uint64_t word = random_word(seed, static_cast<std::uint64_t>(at / kBytes)) >> (at % kBytes * 8);
+    for (std::int64_t left = kBytes - at % kBytes; left > 0 && i < dst.size(); --left, ++i, word >>= 8)
+      dst[i] = static_cast<std::byte>(word);
+  }
+}
+
 }  // namespace tessera

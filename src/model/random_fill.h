@@ -23,4 +23,7 @@ Status fill_random_runs(std::span<std::byte> dst, StoredDtype dtype, const Slice
 Status fill_random(std::span<std::byte> dst, StoredDtype dtype, std::span<const std::int64_t> shape,
                    const TensorSlice& slice, std::uint64_t seed, float scale);
 
+// Bytes first, first + 1 … of a tensor of bytes, each value equally probable. On the calling thread.
+void fill_random_bytes(std::span<std::byte> dst, std::int64_t first, std::uint64_t seed);
+
 }  // namespace tessera

@@ -1,5 +1,7 @@
 #include "tessera/model/weight_source.h"
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -13,6 +15,9 @@ namespace {
 
 // A uniform distribution with Hugging Face's usual standard deviation of 0.02.
 constexpr float kDummyScale = 0.0346F;
+
+// 2^-7: of uniform values of 4 bits, as far as their mean square goes, it makes weights like the others.
+constexpr auto kDummyExponent = std::byte{120};
 
 // Element by element of the stored tensor, so that its other parts, read or not, are the same values.
 Status fill_strided(const StridedStorage& storage, std::int64_t cols, StoredDtype dtype, const SliceRuns& runs,
@@ -34,12 +39,31 @@ Status fill_strided(const StridedStorage& storage, std::int64_t cols, StoredDtyp
   return ok_status();
 }
 
+void fill_packed(const PackedStorage& storage, std::int64_t cols, const SliceRuns& runs, std::uint64_t seed,
+                 std::span<std::byte> to) {
+  if (storage.content == PackedStorage::Content::kExponents) {
+    std::ranges::fill(to, kDummyExponent);
+    return;
+  }
+  const RowPieces pieces(runs, cols);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t i = 0; i < pieces.size(); ++i) {
+    const RowPiece piece = pieces[i];
+    fill_random_bytes(to.subspan(static_cast<std::size_t>(piece.at), static_cast<std::size_t>(piece.count)),
+                      storage.offset + piece.row * storage.row_stride + piece.col, seed);
+  }
+}
+
 Status fill_dummy(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
                   std::uint64_t seed, std::span<std::byte> to) {
   if (spec.dummy_init == WeightSpec::Init::kUniform) {
     const std::uint64_t of_tensor = tensor_seed(seed, part.tensor);
     if (const auto* strided = std::get_if<StridedStorage>(&part.storage))
       return fill_strided(*strided, part.shape.back(), dtype, runs, of_tensor, to);
+    if (const auto* packed = std::get_if<PackedStorage>(&part.storage)) {
+      fill_packed(*packed, part.shape.back(), runs, of_tensor, to);
+      return ok_status();
+    }
     return fill_random_runs(to, dtype, runs, of_tensor, kDummyScale);
   }
   const std::vector<float> ones(static_cast<std::size_t>(runs.num_elements()), 1.0F);
@@ -80,6 +104,16 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const ScaledSt
   const StoredTensor scale = TRY(checkpoint.get(storage.scale));
   return read_scaled(values, {.tensor = scale, .block_rows = storage.block_rows, .block_cols = storage.block_cols},
                      runs, dtype, to);
+}
+
+Status read(const Checkpoint& checkpoint, const WeightPart& part, const PackedStorage& storage, StoredDtype /*dtype*/,
+            const SliceRuns& runs, std::span<std::byte> to) {
+  constexpr std::array kBytes{StoredDtype::kU8};
+  const StoredTensor stored = TRY(checkpoint.get(part.tensor, storage.tensor_shape, kBytes));
+  const std::int64_t rows = part.shape.size() == 2 ? part.shape[0] : 1;
+  return read_packed(
+      stored, {.rows = rows, .cols = part.shape.back(), .offset = storage.offset, .row_stride = storage.row_stride},
+      runs, to);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@
 
 namespace tessera {
 
-// Writes the elements `runs` of the part, converted to `dtype` (F32, F16 or BF16), to `to`, which is exactly as long.
+// Writes the elements `runs` of the part, converted to `dtype` (F32, F16 or BF16; U8 of
+// PackedStorage, as it is), to `to`, which is exactly as long.
 // Called from one thread.
 using WeightSource = std::function<Status(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype,
                                           const SliceRuns& runs, std::span<std::byte> to)>;

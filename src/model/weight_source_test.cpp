@@ -25,12 +25,15 @@ class StoredFourWays : public ::testing::Test {
     const std::vector<std::int8_t> quantised(plain.begin(), plain.end());
     const std::vector<float> halves(4, 0.5F);
     const std::vector<float> joint(plain.begin() + 6, plain.end());
+    std::vector<std::uint8_t> bytes(24);
+    std::iota(bytes.begin(), bytes.end(), std::uint8_t{100});
     const std::vector<StoredTensor> tensors = {
         {"plain", StoredDtype::kF32, {4, 6}, std::as_bytes(std::span(plain))},
         {"conv1d", StoredDtype::kF32, {6, 4}, std::as_bytes(std::span(transposed))},
         {"int8", StoredDtype::kI8, {4, 6}, std::as_bytes(std::span(quantised))},
         {"int8.scale", StoredDtype::kF32, {4, 1}, std::as_bytes(std::span(halves))},
-        {"joint", StoredDtype::kF32, {3, 6}, std::as_bytes(std::span(joint))}};
+        {"joint", StoredDtype::kF32, {3, 6}, std::as_bytes(std::span(joint))},
+        {"bytes", StoredDtype::kU8, {2, 4, 3}, std::as_bytes(std::span(bytes))}};
     ASSERT_TRUE(write_safetensors(dir_.path() + "/model.safetensors", tensors).ok());
   }
 
@@ -78,6 +81,25 @@ TEST_F(StoredFourWays, RowsOfOneTensorMayBeSeveralParts) {
   EXPECT_EQ(rows[6], 6.0F);
 }
 
+// Every other row of six bytes in a tensor that has 24; of them all, or a rank's columns.
+TEST_F(StoredFourWays, PackedBytesStayAsTheyAre) {
+  const auto load_bytes = [&](const TensorSlice& slice, std::int64_t cols) {
+    const std::vector<WeightSpec> specs{
+        {.name = "w",
+         .type = {ir::DType::kUInt8, {2, cols}},
+         .parts = {{.tensor = "bytes",
+                    .shape = {2, 6},
+                    .slice = slice,
+                    .storage = PackedStorage{.tensor_shape = {2, 4, 3}, .offset = 6, .row_stride = 12}}}}};
+    const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
+    const Weights weights = *Weights::load(specs, checkpoint_source(*Checkpoint::open(dir_.path())), *device, false);
+    const auto* at = reinterpret_cast<const std::uint8_t*>(weights.addresses().at("w").raw());
+    return std::vector<int>(at, at + 2 * cols);
+  };
+  EXPECT_THAT(load_bytes({}, 6), testing::ElementsAre(106, 107, 108, 109, 110, 111, 118, 119, 120, 121, 122, 123));
+  EXPECT_THAT(load_bytes({.dim = 1, .begin = 3, .size = 3}, 3), testing::ElementsAre(109, 110, 111, 121, 122, 123));
+}
+
 TEST_F(StoredFourWays, RefusesWhatIsStoredOtherwise) {
   const ScaledStorage scaled{.scale = "int8.scale", .block_rows = 1, .block_cols = 6};
   expect_error(load({{.tensor = "int8", .shape = {4, 6}}}, 4, 6), StatusCode::kUnimplemented,
@@ -88,6 +110,14 @@ TEST_F(StoredFourWays, RefusesWhatIsStoredOtherwise) {
                StatusCode::kInvalidArgument, {"\"conv1d\"", "[6, 4]", "[4, 6]"});
   expect_error(load({{.tensor = "int8", .shape = {4, 6}, .storage = ScaledStorage{.scale = "int8.scales"}}}, 4, 6),
                StatusCode::kNotFound, {"\"int8.scales\" is missing", "int8.scale"});
+  const std::vector<WeightSpec> packed{
+      {.name = "w",
+       .type = {ir::DType::kUInt8, {4, 6}},
+       .parts = {
+           {.tensor = "int8", .shape = {4, 6}, .storage = PackedStorage{.tensor_shape = {4, 6}, .row_stride = 6}}}}};
+  const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
+  expect_error(Weights::load(packed, checkpoint_source(*Checkpoint::open(dir_.path())), *device, false),
+               StatusCode::kUnimplemented, {"\"int8\"", "dtype is I8", "U8"});
 }
 
 }  // namespace

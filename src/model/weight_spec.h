@@ -42,7 +42,20 @@ struct StridedStorage {
   std::int64_t col_stride = 1;
 };
 
-using Storage = std::variant<PlainStorage, TransposedStorage, ScaledStorage, StridedStorage>;
+// A matrix [rows, cols] of bytes, or a vector as a matrix of one row, that lies within a tensor `tensor_shape` of U8
+// and that a kernel reads as it is: byte (r, c) is stored[offset + r · row_stride + c].
+struct PackedStorage {
+  enum class Content : std::uint8_t {
+    kFourBits,   // two parameters in a byte
+    kExponents,  // of the factors of such parameters: 2^(byte - 127)
+  };
+  std::vector<std::int64_t> tensor_shape;
+  std::int64_t offset = 0;
+  std::int64_t row_stride = 0;
+  Content content = Content::kFourBits;
+};
+
+using Storage = std::variant<PlainStorage, TransposedStorage, ScaledStorage, StridedStorage, PackedStorage>;
 
 // A matrix or vector of the checkpoint, or this rank's slice of it. Shape and slice are those of the part's elements,
 // whatever the layout of the tensors that they are read from.
@@ -68,8 +81,8 @@ struct WeightSpec {
 // The shape of the tensor that the part is read from.
 std::vector<std::int64_t> stored_shape(const WeightPart& part);
 
-// Elements of the tensors that the weights are made of, each tensor once and whole: the model's parameters, whichever
-// rank's slices the weights are.
+// Parameters in the tensors that the weights are made of, each tensor once and whole, whichever rank's slices the
+// weights are: elements, or what PackedStorage has in them.
 std::int64_t parameter_count(std::span<const WeightSpec> specs);
 
 }  // namespace tessera

@@ -56,10 +56,18 @@ Status upload_weight(const WeightSpec& spec, const WeightSource& source, DeviceA
   return ok_status();
 }
 
+// In an element of the tensor that the part is read from.
+std::int64_t parameters_of_element(const WeightPart& part) {
+  const auto* packed = std::get_if<PackedStorage>(&part.storage);
+  if (packed == nullptr) return 1;
+  return packed->content == PackedStorage::Content::kFourBits ? 2 : 0;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> stored_shape(const WeightPart& part) {
   if (const auto* strided = std::get_if<StridedStorage>(&part.storage)) return strided->tensor_shape;
+  if (const auto* packed = std::get_if<PackedStorage>(&part.storage)) return packed->tensor_shape;
   if (std::holds_alternative<TransposedStorage>(part.storage)) return {part.shape.rbegin(), part.shape.rend()};
   return part.shape;
 }
@@ -71,7 +79,7 @@ std::int64_t parameter_count(std::span<const WeightSpec> specs) {
     for (const WeightPart& part : spec.parts) {
       if (!counted.insert(part.tensor).second) continue;
       const std::vector<std::int64_t> shape = stored_shape(part);
-      count += std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+      count += std::accumulate(shape.begin(), shape.end(), parameters_of_element(part), std::multiplies<>());
     }
   }
   return count;
@@ -82,6 +90,7 @@ Result<StoredDtype> stored_dtype_of(ir::DType dtype) {
     case ir::DType::kFloat32: return StoredDtype::kF32;
     case ir::DType::kFloat16: return StoredDtype::kF16;
     case ir::DType::kBFloat16: return StoredDtype::kBF16;
+    case ir::DType::kUInt8: return StoredDtype::kU8;
     default: return unimplemented(fmt::format("weights of type {}", ir::dtype_name(dtype)));
   }
 }
