@@ -153,7 +153,8 @@ constexpr const char* kDense[] = {
     "qwen3-d128",  "gemma2",     "gemma3",    "gemma3-d256"};
 INSTANTIATE_TEST_SUITE_P(Dense, Goldens, ::testing::ValuesIn(kDense), case_name);
 INSTANTIATE_TEST_SUITE_P(Dense, Bfloat16Goldens, ::testing::ValuesIn(kDense), case_name);
-INSTANTIATE_TEST_SUITE_P(Experts, Goldens, ::testing::Values("qwen3-moe", "mixtral", "glm4-moe", "gpt-oss"), case_name);
+INSTANTIATE_TEST_SUITE_P(Experts, Goldens,
+                         ::testing::Values("qwen3-moe", "mixtral", "glm4-moe", "gpt-oss", "gpt-oss-mxfp4"), case_name);
 INSTANTIATE_TEST_SUITE_P(Latent, Goldens, ::testing::Values("deepseek-v2", "deepseek-v3", "glm4-moe-lite"), case_name);
 
 // Keys and values are rounded to the cache's type and nothing else is.

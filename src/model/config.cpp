@@ -9,6 +9,7 @@
 #include "tessera/model/family.h"
 #include "tessera/model/fields.h"
 #include "tessera/model/layer_ropes.h"
+#include "tessera/model/moe_fields.h"
 
 namespace tessera {
 namespace {
@@ -55,7 +56,13 @@ Result<Json> text_members(const Fields& fields, const Json& json) {
   return merged;
 }
 
-Status refuse_quantised(const Fields& fields) {
+Status read_quantisation(const Fields& fields, const std::string& file, const ModelFamily& family,
+                         ModelConfig& config) {
+  const Json* of_experts = family.mxfp4_experts ? fields.find("quantization_config") : nullptr;
+  if (of_experts != nullptr) {
+    if (!of_experts->is_object()) return fields.wrong("quantization_config", "an object");
+    return read_mxfp4(*of_experts, file, *config.moe);
+  }
   for (const char* key : {"quantization_config", "compression_config"}) {
     if (fields.find(key) != nullptr) {
       return fields.unsupported(key, "no such field: quantised checkpoints cannot be loaded, take the F16 or BF16 one");
@@ -183,7 +190,7 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
   const Fields fields(members, file);
   ModelConfig config = family->defaults;
   config.architecture = family->architecture;
-  TRY(refuse_quantised(fields));
+  TRY(read_quantisation(fields, file, *family, config));
   TRY(read_sizes(fields, config));
   TRY(read_layer_form(fields, config));
   TRY(family->read_config(fields, config));

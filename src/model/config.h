@@ -92,7 +92,8 @@ struct ModelConfig {
       std::nullopt;  // none also where the file has -1 or an id outside the vocabulary
 
   // `path`: a model folder, or a config.json itself. not_found without one, unimplemented for an architecture or
-  // feature this engine lacks (quantised weights among them), invalid_argument for everything else that is wrong.
+  // feature this engine lacks (most ways to quantise weights among them), invalid_argument for everything else that is
+  // wrong.
   static Result<ModelConfig> read(const std::string& path, const FamilyRegistry& families);
   // `file` names the source in messages.
   static Result<ModelConfig> from_json(const Json& json, const std::string& file, const FamilyRegistry& families);

@@ -21,6 +21,8 @@ struct ModelFamily {
   ModelConfig defaults = {};
   // Whether it may rotate a part of each head ("partial_rotary_factor").
   bool partial_rotary = false;
+  // Whether its experts may be stored in MXFP4 ("quantization_config"); its defaults have a mixture then.
+  bool mxfp4_experts = false;
   // Reads the fields that only this family has, or has in its own way, and sets sliding_windows: [num_hidden_layers].
   // Sizes, activation and norms are in `config` already.
   Status (*read_config)(const Fields& fields, ModelConfig& config) = nullptr;

@@ -67,6 +67,32 @@ TEST(GptOssConfig, ReadsEachField) {
   EXPECT_EQ(read(R"(, "rope_scaling": {"rope_type": "default"})").rope, RopeConfig{});
 }
 
+std::int64_t parameters_of(const ModelConfig& config) {
+  const Result<ModelGraphs> graphs = build_model(config, {}, built_in_ops(), built_in_families());
+  EXPECT_TRUE(graphs.ok()) << graphs.status().message();
+  return graphs.ok() ? parameter_count(graphs->weights) : 0;
+}
+
+TEST(GptOssConfig, ReadsExpertsInFourBits) {
+  EXPECT_FALSE(read().moe->mxfp4);
+  const ModelConfig packed = read(R"(, "quantization_config": {"quant_method": "mxfp4"})");
+  EXPECT_TRUE(packed.moe->mxfp4);
+  EXPECT_EQ(parameters_of(packed), parameters_of(read())) << "a byte is two parameters";
+  EXPECT_TRUE(
+      read(R"(, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]})").moe->mxfp4);
+}
+
+TEST(GptOssConfig, PublishedModelHasItsKnownSize) {
+  const auto file = test::shared_dir() / "data/configs/aiconfigurator/openai--gpt-oss-20b_config.json";
+  TESSERA_SKIP_WITHOUT(file);
+  const Result<ModelConfig> config = ModelConfig::read(file.string(), built_in_families());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_TRUE(config->moe->mxfp4);
+  EXPECT_EQ(config->moe->num_experts, 32);
+  EXPECT_FALSE(config->rope.truncate);
+  EXPECT_EQ(parameters_of(*config), 20'914'757'184) << "20.91 billion by its model card";
+}
+
 TEST(GptOssConfig, RefusesWithFileFieldValueAndWhatIsAccepted) {
   struct Case {
     const char* changes;
@@ -87,6 +113,23 @@ TEST(GptOssConfig, RefusesWithFileFieldValueAndWhatIsAccepted) {
       {R"(, "swiglu_limit": 0)", kWrong, {"\"swiglu_limit\" is 0"}},
       {R"(, "swiglu_alpha": 1.5)", kUnknown, {"\"swiglu_alpha\" is 1.5", "1.702"}},
       {R"(, "hidden_act": "gelu")", kUnknown, {"\"hidden_act\" is \"gelu\"", "silu"}},
+      {R"(, "quantization_config": {"quant_method": "fp8"})",
+       kUnknown,
+       {"\"quantization_config.quant_method\" is \"fp8\"", "mxfp4"}},
+      {R"(, "quantization_config": {})", kUnknown, {"quantization_config.quant_method", "missing"}},
+      {R"(, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.mlp"]})",
+       kUnknown,
+       {"quantization_config.modules_to_not_convert", "lm_head"}},
+      {R"(, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": "lm_head"})",
+       kWrong,
+       {"quantization_config.modules_to_not_convert", "a list"}},
+      {R"(, "quantization_config": "mxfp4")", kWrong, {"\"quantization_config\" is \"mxfp4\"", "an object"}},
+      {R"(, "hidden_size": 72, "quantization_config": {"quant_method": "mxfp4"})",
+       kWrong,
+       {"\"hidden_size\" is 72", "multiple of 32"}},
+      {R"(, "intermediate_size": 100, "quantization_config": {"quant_method": "mxfp4"})",
+       kWrong,
+       {"\"intermediate_size\" is 100", "multiple of 32"}},
       {R"(, "attention_bias": 1)", kWrong, {"\"attention_bias\" is 1"}},
   };
   for (const Case& c : cases) {

@@ -27,6 +27,7 @@ struct MoeConfig {
   std::int64_t groups = 1;            // experts in as many groups of neighbours …
   std::int64_t groups_per_token = 1;  // … of which the best so many are chosen from
   double scale = 1.0;                 // of the weights, after they were normalised
+  bool mxfp4 = false;                 // the experts' matrices are stored, and multiplied by, in 4 bits
   double swiglu_limit = 0;            // above 0: experts have moe_experts' clamped_swiglu; 0: the config's hidden_act
 };
 

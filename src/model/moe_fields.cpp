@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,10 @@ namespace {
 
 constexpr double kMaxScale = 1e6;
 constexpr std::int64_t kMaxSharedExperts = 1024;
+
+// What is plain in any case.
+constexpr std::string_view kPlainModules[] = {"model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                              "model.embed_tokens", "lm_head"};
 
 }  // namespace
 
@@ -95,6 +100,21 @@ Status read_grouped_routing(const Fields& fields, MoeConfig& moe) {
     return fields.wrong("n_shared_experts", fmt::format("a number whose product with moe_intermediate_size ({}) is at "
                                                         "most {}",
                                                         moe.intermediate_size, ModelConfig::kMaxIntermediateSize));
+  return ok_status();
+}
+
+Status read_mxfp4(const Json& quantisation, const std::string& file, MoeConfig& moe) {
+  const Fields fields(quantisation, file, "quantization_config.");
+  const std::optional<std::string> method = TRY(fields.optional_string("quant_method"));
+  if (method != "mxfp4") return fields.unsupported("quant_method", "mxfp4");
+  moe.mxfp4 = true;
+  const Json* plain = fields.find("modules_to_not_convert");
+  if (plain == nullptr) return ok_status();
+  const std::string accepted = fmt::format("a list of \"{}\"", fmt::join(kPlainModules, "\", \""));
+  if (!plain->is_array()) return fields.wrong("modules_to_not_convert", accepted);
+  for (const Json& module : plain->as_array())
+    if (!module.is_string() || std::ranges::find(kPlainModules, module.as_string()) == std::end(kPlainModules))
+      return fields.unsupported("modules_to_not_convert", accepted);
   return ok_status();
 }
 

@@ -35,4 +35,8 @@ Status read_first_dense(const Fields& fields, std::int64_t first_dense, ModelCon
 // a token than it takes.
 Status read_grouped_routing(const Fields& fields, MoeConfig& moe);
 
+// "quantization_config" of a model whose experts alone are stored in MXFP4, as GPT-OSS is published; sets mxfp4. Any
+// other method, or list of modules that are plain, is refused.
+Status read_mxfp4(const Json& quantisation, const std::string& file, MoeConfig& moe);
+
 }  // namespace tessera

@@ -1,6 +1,9 @@
 // Catches: an expert's rows that come from another expert, gate and up that change places, and a rank that holds other
-// rows of a layout than of another one: all ways in which a checkpoint stores experts give the same values.
+// rows of a layout than of another one: all ways in which a checkpoint stores experts give the same values, and those
+// of 4 bits the bytes that are stored.
+#include <functional>
 #include <map>
+#include <numeric>
 
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/model/layers/moe.h"
@@ -144,6 +147,98 @@ TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
   EXPECT_EQ(second.at("gate_up_proj.bias"), expected);
   EXPECT_EQ(first.at("down_proj.bias"), values_["interleaved.down_proj_bias"]);
   EXPECT_FALSE(second.contains("down_proj.bias"));
+}
+
+// MXFP4 as published: rows of gate and up in turn, in blocks of 32 values, which are 16 bytes and a factor.
+class ExpertsInFourBits : public ::testing::Test {
+ protected:
+  static constexpr std::int64_t kExperts = 2;
+  static constexpr std::int64_t kHidden = 32;
+  static constexpr std::int64_t kSize = 64;
+
+  void SetUp() override {
+    std::vector<StoredTensor> tensors;
+    for (const auto& [name, shape] : shapes_) {
+      std::vector<std::uint8_t>& of_tensor = bytes_[name];
+      for (std::int64_t i = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()); i > 0;
+           --i)
+        of_tensor.push_back(static_cast<std::uint8_t>(i * 37 + i / 251));
+      tensors.push_back({name, StoredDtype::kU8, shape, std::as_bytes(std::span(of_tensor))});
+    }
+    ASSERT_TRUE(write_safetensors(dir_.path() + "/model.safetensors", tensors).ok());
+  }
+
+  static Result<std::vector<WeightSpec>> specs(int rank, int ranks) {
+    ModelConfig config;
+    config.hidden_size = kHidden;
+    config.moe = MoeConfig{
+        .num_experts = kExperts, .experts_per_token = 1, .intermediate_size = kSize, .mxfp4 = true, .swiglu_limit = 7};
+    LayerBuilder b("test", {.tp_rank = rank, .tp_size = ranks}, built_in_ops());
+    (void)b.begin_layer(0);
+    const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, kHidden}});
+    const Routing routing{.ids = b.graph.input("ids", {ir::DType::kInt32, {ir::Symbol::kTokens, 1}}),
+                          .weights = b.graph.input("weights", {ir::DType::kFloat32, {ir::Symbol::kTokens, 1}})};
+    b.graph.output(add_experts(b, config, x, routing, {.prefix = "e.", .layout = ExpertLayout::kInterleaved}));
+    TRY(b.graph.finish());
+    return b.take_weights();
+  }
+
+  std::map<std::string, std::vector<std::uint8_t>> load(int rank, int ranks) {
+    const std::vector<WeightSpec> all = *specs(rank, ranks);
+    const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
+    const Result<Weights> weights =
+        Weights::load(all, checkpoint_source(*Checkpoint::open(dir_.path())), *device, false);
+    EXPECT_TRUE(weights.ok()) << weights.status().to_string();
+    std::map<std::string, std::vector<std::uint8_t>> loaded;
+    if (!weights.ok()) return loaded;
+    for (const WeightSpec& spec : all) {
+      const auto* at = reinterpret_cast<const std::uint8_t*>(weights->addresses().at(spec.name).raw());
+      loaded[spec.name] = {at, at + *ir::size_bytes(spec.type, {})};
+    }
+    return loaded;
+  }
+
+  // Of a rank's slice what is stored, in a layout with `of_row` bytes to a row of the whole tensor.
+  std::vector<std::uint8_t> gate_up(const std::string& name, std::int64_t of_row, int rank, int ranks) {
+    std::vector<std::uint8_t> expected;
+    for (std::int64_t e = 0; e < kExperts; ++e)
+      for (const std::int64_t up : {0, 1})
+        for (std::int64_t row = kSize / ranks * rank; row < kSize / ranks * (rank + 1); ++row)
+          for (std::int64_t c = 0; c < of_row; ++c)
+            expected.push_back(bytes_[name][static_cast<std::size_t>((e * 2 * kSize + 2 * row + up) * of_row + c)]);
+    return expected;
+  }
+  std::vector<std::uint8_t> down(const std::string& name, std::int64_t of_row, int rank, int ranks) {
+    std::vector<std::uint8_t> expected;
+    for (std::int64_t row = 0; row < kExperts * kHidden; ++row)
+      for (std::int64_t c = of_row / ranks * rank; c < of_row / ranks * (rank + 1); ++c)
+        expected.push_back(bytes_[name][static_cast<std::size_t>(row * of_row + c)]);
+    return expected;
+  }
+
+  test::ScratchDir dir_;
+  std::map<std::string, std::vector<std::uint8_t>> bytes_;
+  const std::map<std::string, std::vector<std::int64_t>> shapes_ = {
+      {"e.gate_up_proj_blocks", {kExperts, 2 * kSize, kHidden / 32, 16}},
+      {"e.gate_up_proj_scales", {kExperts, 2 * kSize, kHidden / 32}},
+      {"e.down_proj_blocks", {kExperts, kHidden, kSize / 32, 16}},
+      {"e.down_proj_scales", {kExperts, kHidden, kSize / 32}}};
+};
+
+TEST_F(ExpertsInFourBits, AreTheStoredBytesOfARank) {
+  for (const int ranks : {1, 2})
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto loaded = load(rank, ranks);
+      EXPECT_EQ(loaded.at("e.gate_up_proj.blocks"), gate_up("e.gate_up_proj_blocks", kHidden / 2, rank, ranks));
+      EXPECT_EQ(loaded.at("e.gate_up_proj.scales"), gate_up("e.gate_up_proj_scales", kHidden / 32, rank, ranks));
+      EXPECT_EQ(loaded.at("e.down_proj.blocks"), down("e.down_proj_blocks", kSize / 2, rank, ranks));
+      EXPECT_EQ(loaded.at("e.down_proj.scales"), down("e.down_proj_scales", kSize / 32, rank, ranks));
+    }
+}
+
+// A block has one factor, and no rank has half of it.
+TEST_F(ExpertsInFourBits, AreNotCutWithinABlock) {
+  test::expect_error(specs(0, 4), StatusCode::kInvalidArgument, {"64", "each of 4 ranks has 16", "multiples of 32"});
 }
 
 }  // namespace

@@ -87,6 +87,14 @@ TEST(RandomCheckpoint, OfEveryFamilyIsItsRandomWeights) {
       }
 }
 
+TEST(RandomCheckpoint, OfExpertsInFourBitsIsItsRandomWeights) {
+  const std::string golden = TESSERA_SOURCE_DIR "/tests/data/goldens/gpt-oss-mxfp4";
+  const ModelConfig config = *ModelConfig::read(golden, built_in_families());
+  const std::vector<WeightSpec> specs = weights_of(config, ir::DType::kBFloat16);
+  expect_round_trip(specs, 1'000'000'000);
+  expect_round_trip(specs, 30'000);
+}
+
 // Shapes by name of a checkpoint that Hugging Face's library wrote, and of ours by its config.json.
 TEST(RandomCheckpoint, HasTheTensorsOfPublishedCheckpoints) {
   int compared = 0;

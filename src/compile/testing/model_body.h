@@ -116,7 +116,11 @@ class BodyRun {
       const std::vector<std::int64_t> dims = *ir::evaluate(graph.value(id).type.shape, {});
       std::size_t bytes = sizeof(float);
       for (const std::int64_t dim : dims) bytes *= static_cast<std::size_t>(dim);
-      values.write_bytes(graph.value(id).name, random_bytes(ir::DType::kFloat32, bytes, ++seed));
+      Bytes content = random_bytes(ir::DType::kFloat32, bytes, ++seed);
+      // Packed weights, or exponents of their factors, of which none is large.
+      if (graph.value(id).type.dtype == ir::DType::kUInt8)
+        for (std::byte& byte : content) byte = (byte & std::byte{7}) | std::byte{0x70};
+      values.write_bytes(graph.value(id).name, content);
     }
     for (const ir::ValueId id : graph.inputs) {
       const std::string& name = graph.value(id).name;

@@ -63,6 +63,10 @@ Status read_mixture(const Fields& fields, ModelConfig& config) {
   if (alias && *alias != moe.experts_per_token)
     return fields.wrong("experts_per_token",
                         fmt::format("the same as num_experts_per_tok ({}), or no such field", moe.experts_per_token));
+  if (moe.mxfp4)
+    for (const char* key : {"hidden_size", "intermediate_size"})
+      if (TRY(fields.optional_int(key, 1, ModelConfig::kMaxIntermediateSize)).value_or(kMxfp4Block) % kMxfp4Block != 0)
+        return fields.wrong(key, fmt::format("a multiple of {} where experts are stored in mxfp4", kMxfp4Block));
   return read_swiglu(fields, moe);
 }
 
@@ -98,6 +102,7 @@ ModelFamily gpt_oss_family() {
                                         .normalise = true,
                                         .router_bias = true,
                                         .expert_bias = true}},
+          .mxfp4_experts = true,
           .read_config = read_config,
           .build_body = build_body};
 }

@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "tessera/model/layers/mlp.h"
+#include "tessera/ops/moe_experts.h"
 
 namespace tessera {
 namespace {
+
+using Packed = PackedStorage::Content;
 
 // The slices of a layer's experts that a rank holds, as parts of one value for all of them.
 class ExpertParts {
@@ -39,6 +42,40 @@ class ExpertParts {
     return parts;
   }
 
+  // Bytes of MXFP4, or those of its factors, as published: gate and up in turn by rows, "<prefix>gate_up_proj_blocks"
+  // [E, 2I, H/32, 16] and "…_scales" [E, 2I, H/32] …
+  std::vector<WeightPart> packed_gate_up(Packed content) const {
+    const std::int64_t columns = hidden_ / values_of(content);
+    std::vector<WeightPart> parts;
+    for (std::int64_t e = 0; e < experts_; ++e)
+      for (const bool up : {false, true})
+        parts.push_back({.tensor = packed_name("gate_up_proj", content),
+                         .shape = {size_, columns},
+                         .slice = {.dim = 0, .begin = first_, .size = local_},
+                         .storage = PackedStorage{.tensor_shape = packed_shape(2 * size_, hidden_, content),
+                                                  .offset = (e * 2 * size_ + (up ? 1 : 0)) * columns,
+                                                  .row_stride = 2 * columns,
+                                                  .content = content}});
+    return parts;
+  }
+  // … and "<prefix>down_proj_blocks" [E, H, I/32, 16], "…_scales" [E, H, I/32].
+  std::vector<WeightPart> packed_down(Packed content) const {
+    const std::int64_t columns = size_ / values_of(content);
+    const TensorSlice slice{.dim = 1, .begin = first_ / values_of(content), .size = local_ / values_of(content)};
+    std::vector<WeightPart> parts;
+    for (std::int64_t e = 0; e < experts_; ++e)
+      parts.push_back({.tensor = packed_name("down_proj", content),
+                       .shape = {hidden_, columns},
+                       .slice = slice,
+                       .storage = PackedStorage{.tensor_shape = packed_shape(hidden_, size_, content),
+                                                .offset = e * hidden_ * columns,
+                                                .row_stride = columns,
+                                                .content = content}});
+    return parts;
+  }
+  // Of an expert's values, those that one byte is for.
+  static std::int64_t values_of(Packed content) { return content == Packed::kFourBits ? 2 : kMxfp4Block; }
+
   // Biases exist in stacks alone.
   std::vector<WeightPart> gate_up_bias() const {
     const bool in_turn = tensors_.layout == ExpertLayout::kInterleaved;
@@ -62,6 +99,15 @@ class ExpertParts {
  private:
   std::string separate(std::int64_t expert, const std::string& name) const {
     return fmt::format("{}{}.{}.weight", tensors_.prefix, expert, name);
+  }
+
+  std::string packed_name(const char* name, Packed content) const {
+    return tensors_.prefix + name + (content == Packed::kFourBits ? "_blocks" : "_scales");
+  }
+  std::vector<std::int64_t> packed_shape(std::int64_t rows, std::int64_t columns, Packed content) const {
+    std::vector<std::int64_t> shape{experts_, rows, columns / kMxfp4Block};
+    if (content == Packed::kFourBits) shape.push_back(kMxfp4Block / 2);
+    return shape;
   }
 
   // Rows first_ … of gate or up [I, H].
@@ -141,6 +187,50 @@ std::string activation_name(const ModelConfig& config) {
   return config.hidden_act == Activation::kGeluTanh ? "gelu_tanh" : "silu";
 }
 
+// A rank's gate_up and down, and where they are packed the factors of both.
+struct ExpertStacks {
+  ir::ValueId gate_up = {};
+  ir::ValueId down = {};
+  std::vector<ir::ValueId> scales = {};
+};
+
+ExpertStacks add_stacks(LayerBuilder& b, const ModelConfig& config, const ExpertParts& parts,
+                        const std::string& prefix) {
+  const std::int64_t experts = config.moe->num_experts;
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t size = parts.local_size();
+  if (!config.moe->mxfp4) {
+    const ir::DType dtype = b.options().weight_type();
+    return {
+        .gate_up = add_weight(b, prefix + "gate_up_proj.weight", dtype, {experts, 2 * size, hidden}, parts.gate_up()),
+        .down = add_weight(b, prefix + "down_proj.weight", dtype, {experts, hidden, size}, parts.down())};
+  }
+  const auto gate_up = [&](const char* name, Packed content) {
+    return add_weight(b, prefix + "gate_up_proj" + name, ir::DType::kUInt8,
+                      {experts, 2 * size, hidden / ExpertParts::values_of(content)}, parts.packed_gate_up(content));
+  };
+  const auto down = [&](const char* name, Packed content) {
+    return add_weight(b, prefix + "down_proj" + name, ir::DType::kUInt8,
+                      {experts, hidden, size / ExpertParts::values_of(content)}, parts.packed_down(content));
+  };
+  return {.gate_up = gate_up(".blocks", Packed::kFourBits),
+          .down = down(".blocks", Packed::kFourBits),
+          .scales = {gate_up(".scales", Packed::kExponents), down(".scales", Packed::kExponents)}};
+}
+
+// How the ranks may cut the experts.
+Status check_ranks(const MoeConfig& moe, int ranks) {
+  if (moe.intermediate_size % ranks != 0)
+    return invalid_argument(fmt::format("the experts' intermediate size is {}, which does not divide among {} ranks",
+                                        moe.intermediate_size, ranks));
+  if (moe.mxfp4 && moe.intermediate_size / ranks % kMxfp4Block != 0)
+    return invalid_argument(
+        fmt::format("the experts' intermediate size is {}, of which each of {} ranks has {}; experts in MXFP4 are cut "
+                    "into multiples of {}",
+                    moe.intermediate_size, ranks, moe.intermediate_size / ranks, kMxfp4Block));
+  return ok_status();
+}
+
 // y + the shared MLP, of which this rank has a part as it has of y.
 ir::ValueId add_shared(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId y,
                        const MoeTensors& tensors) {
@@ -192,37 +282,34 @@ Routing route_tokens(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, 
 ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const Routing& routing,
                         const ExpertTensors& tensors) {
   const MoeConfig& moe = *config.moe;
-  const int ranks = b.options().tp_size;
-  if (moe.intermediate_size % ranks != 0) {
-    b.graph.fail(invalid_argument(fmt::format(
-        "the experts' intermediate size is {}, which does not divide among {} ranks", moe.intermediate_size, ranks)));
+  if (const Status status = check_ranks(moe, b.options().tp_size); !status.ok()) {
+    b.graph.fail(status);
     return x;
   }
   if (config.hidden_act == Activation::kGelu)
     b.graph.fail(unimplemented("experts with hidden_act \"gelu\"; accepted: silu, gelu_pytorch_tanh"));
   const ExpertParts parts(config, b.options(), tensors);
+  const ExpertStacks stacks = add_stacks(b, config, parts, tensors.prefix);
   const ir::DType dtype = b.options().weight_type();
-  const std::int64_t experts = moe.num_experts;
-  const std::int64_t rows = 2 * parts.local_size();
   // Of partial sums only one may carry the bias.
   const bool down_bias = moe.expert_bias && b.options().tp_rank == 0;
-  std::vector<ir::ValueId> operands{x, routing.ids, routing.weights,
-                                    add_weight(b, tensors.prefix + "gate_up_proj.weight", dtype,
-                                               {experts, rows, config.hidden_size}, parts.gate_up()),
-                                    add_weight(b, tensors.prefix + "down_proj.weight", dtype,
-                                               {experts, config.hidden_size, parts.local_size()}, parts.down())};
+  std::vector<ir::ValueId> operands{x, routing.ids, routing.weights, stacks.gate_up, stacks.down};
   if (moe.expert_bias)
-    operands.push_back(
-        add_weight(b, tensors.prefix + "gate_up_proj.bias", dtype, {experts, rows}, parts.gate_up_bias()));
+    operands.push_back(add_weight(b, tensors.prefix + "gate_up_proj.bias", dtype,
+                                  {moe.num_experts, 2 * parts.local_size()}, parts.gate_up_bias()));
   if (down_bias)
-    operands.push_back(
-        add_weight(b, tensors.prefix + "down_proj.bias", dtype, {experts, config.hidden_size}, parts.down_bias()));
-  b.describe_layer({.moe = MoeLayer{.num_experts = moe.num_experts, .experts_per_token = moe.experts_per_token}});
+    operands.push_back(add_weight(b, tensors.prefix + "down_proj.bias", dtype, {moe.num_experts, config.hidden_size},
+                                  parts.down_bias()));
+  operands.insert(operands.end(), stacks.scales.begin(), stacks.scales.end());
+  LayerInfo info{.moe = MoeLayer{.num_experts = moe.num_experts, .experts_per_token = moe.experts_per_token}};
+  if (moe.mxfp4) info.quantisation = Quantisation{.format = "mxfp4", .group_size = kMxfp4Block};
+  b.describe_layer(std::move(info));
   return b.graph.op("moe_experts", operands,
                     {{"activation", activation_name(config)},
                      {"limit", moe.swiglu_limit},
                      {"gate_up_bias", moe.expert_bias},
-                     {"down_bias", down_bias}});
+                     {"down_bias", down_bias},
+                     {"mxfp4", moe.mxfp4}});
 }
 
 ir::ValueId moe_mlp(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId slots,

@@ -13,7 +13,8 @@
 
 namespace tessera {
 
-// How a checkpoint stores the experts of a layer.
+// How a checkpoint stores the experts of a layer. Those of a config with mxfp4 are stored as kInterleaved has them in
+// the tensors' rows instead of the columns: "<prefix>gate_up_proj_blocks" and "…_scales", "<prefix>down_proj_blocks" …
 enum class ExpertLayout {
   kSeparate,     // three matrices for each: "<prefix><e>.gate_proj.weight" [I, H], up_proj, down_proj [H, I]
   kStacked,      // "<prefix>gate_up_proj" [E, 2I, H], gate above up, and "<prefix>down_proj" [E, H, I]
