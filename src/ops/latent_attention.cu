@@ -111,34 +111,62 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_heads(const Problem p, i
   }
 }
 
-constexpr int kJoinThreads = 128;
+constexpr int kJoinWarps = 4;
+constexpr int kJoinColumns = kWarp * 4;  // of a block: a float4 to a lane
 
-// Joins the ranges of keys of a row. A range in which a row sees no key has no values, and is left out. Grid [heads,
-// rows].
+// Joins the ranges of keys of a row. A range in which a row sees no key has no values, and is left out. Each warp has
+// every kJoinWarps-th range. Grid [heads, rows, parts of the columns].
 template <class X>
-__global__ void __launch_bounds__(kJoinThreads) join_ranges(const Problem p, int latent) {
+__global__ void __launch_bounds__(kJoinWarps* kWarp) join_ranges(const Problem p, int latent) {
+  __shared__ float4 sums[kJoinWarps][kWarp];
+  __shared__ float totals[kJoinWarps];
   cuda::let_next_begin();
   cuda::wait_for_previous();
   const std::int64_t token = blockIdx.y;
   int n = min(*p.num_requests, p.max_requests);
   while (n > 0 && p.query_starts[n] > p.num_rows) --n;
   if (n == 0 || token >= p.query_starts[n]) return;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int first = static_cast<int>(blockIdx.z) * kJoinColumns + lane * 4;
   const auto part = [&](int split) { return (token * p.splits + split) * p.heads + blockIdx.x; };
   float greatest = -INFINITY;
-  for (int split = 0; split < p.splits; ++split) greatest = fmaxf(greatest, p.partial_lse[part(split)]);
-  for (int d = static_cast<int>(threadIdx.x); d < latent; d += kJoinThreads) {
-    float sum = 0;
-    float total = 0;
-    for (int split = 0; split < p.splits; ++split) {
-      const float lse = p.partial_lse[part(split)];
-      if (lse == -INFINITY) continue;
-      const float weight = exp2f(lse - greatest);
-      sum = fmaf(weight, p.partial_values[part(split) * latent + d], sum);
-      total += weight;
+  for (int split = lane; split < p.splits; split += kWarp) greatest = fmaxf(greatest, p.partial_lse[part(split)]);
+  for (int step = kWarp / 2; step > 0; step /= 2)
+    greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, step));
+  float4 sum = make_float4(0, 0, 0, 0);
+  float total = 0;
+#pragma unroll 8
+  for (int split = warp; split < p.splits; split += kJoinWarps) {
+    const float lse = p.partial_lse[part(split)];
+    if (lse == -INFINITY) continue;
+    const float weight = exp2f(lse - greatest);
+    total += weight;
+    float x[4] = {};
+    if (latent % 4 == 0 && first < latent) {
+      *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(p.partial_values + part(split) * latent + first);
+    } else {
+      for (int i = 0; i < 4; ++i)
+        if (first + i < latent) x[i] = p.partial_values[part(split) * latent + first + i];
     }
-    static_cast<X*>(p.out)[(token * p.heads + blockIdx.x) * latent + d] = from_float<X>(sum / total);
+    sum = make_float4(fmaf(weight, x[0], sum.x), fmaf(weight, x[1], sum.y), fmaf(weight, x[2], sum.z),
+                      fmaf(weight, x[3], sum.w));
   }
+  sums[warp][lane] = sum;
+  if (lane == 0) totals[warp] = total;
+  __syncthreads();
+  const int column = static_cast<int>(blockIdx.z) * kJoinColumns + static_cast<int>(threadIdx.x);
+  if (column >= latent) return;
+  float value = 0;
+  float weights = 0;
+#pragma unroll
+  for (int w = 0; w < kJoinWarps; ++w) {
+    value += reinterpret_cast<const float*>(sums[w])[threadIdx.x];
+    weights += totals[w];
+  }
+  static_cast<X*>(p.out)[(token * p.heads + blockIdx.x) * latent + column] = from_float<X>(value / weights);
 }
+static_assert(kJoinWarps * kWarp == kJoinColumns, "a thread has a column of the joined row");
 
 // What is decided at bind.
 struct Plan {
@@ -193,6 +221,7 @@ Problem make_problem(const BindArgs& args, const Plan& plan, const AttentionMeta
           .k_cache = args.operands[1].data.raw(),
           .v_cache = args.operands[1].data.raw(),
           .out = args.operands[2].data.raw(),
+          .sinks = nullptr,
           .partial_values = reinterpret_cast<float*>(values),
           .partial_lse = reinterpret_cast<float*>(split ? values + plan.value_bytes() : nullptr),
           .num_requests = metadata.num_requests,
@@ -218,8 +247,9 @@ Problem make_problem(const BindArgs& args, const Plan& plan, const AttentionMeta
 template <class X>
 void launch_join(const Problem& p, int latent, cudaStream_t stream) {
   if (p.splits == 1 || p.num_rows == 0) return;
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(p.num_rows)),
-                          .block = dim3(kJoinThreads)};
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(p.num_rows),
+                                       static_cast<unsigned>(cuda::ceil_div(latent, kJoinColumns))),
+                          .block = dim3(kJoinWarps * kWarp)};
   cuda::launch_early(join_ranges<X>, shape, stream, p, latent);
 }
 
