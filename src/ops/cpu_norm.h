@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tessera/ops/cpu_math.h"
+#include "tessera/ops/norm_form.h"
 
 namespace tessera {
 
@@ -37,11 +38,12 @@ TESSERA_INLINE float rms_scale(const T* x, std::int64_t n, float eps) {
   return 1.0f / std::sqrt(sum_of_squares(x, n) / static_cast<float>(n) + eps);
 }
 
-// T(x · scale) · w, or x · scale · (1 + w); not yet rounded.
+// T(x · scale) · w, x · scale · w, or x · scale · (1 + w); not yet rounded.
 template <class T>
-TESSERA_INLINE float normalised(T x, T w, float scale, bool unit_offset) {
+TESSERA_INLINE float normalised(T x, T w, float scale, NormForm form) {
   const float value = to_float(x) * scale;
-  return unit_offset ? value * (1.0f + to_float(w)) : to_float(from_float<T>(value)) * to_float(w);
+  const float weight = form == NormForm::kUnitOffset ? 1.0f + to_float(w) : to_float(w);
+  return (form == NormForm::kRoundFirst ? to_float(from_float<T>(value)) : value) * weight;
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "tessera/ops/cuda_math.cuh"
+#include "tessera/ops/norm_form.h"
 
 namespace tessera::cuda {
 
@@ -26,15 +27,15 @@ __device__ inline float rms_scale(float squares, std::int64_t n, float eps) {
   return 1.0f / sqrtf(squares / static_cast<float>(n) + eps);
 }
 
-// T(values · scale) · w, or values · scale · (1 + w)
+// T(values · scale) · w, values · scale · w, or values · scale · (1 + w)
 template <class T, int N>
-__device__ inline Pack<T, N> normalised(const Pack<T, N>& values, const Pack<T, N>& w, float scale, bool unit_offset) {
+__device__ inline Pack<T, N> normalised(const Pack<T, N>& values, const Pack<T, N>& w, float scale, NormForm form) {
   Pack<T, N> out;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const float value = to_float(values.at[j]) * scale;
-    const float weight = to_float(w.at[j]);
-    out.at[j] = from_float<T>(unit_offset ? value * (1.0f + weight) : rounded<T>(value) * weight);
+    const float weight = form == NormForm::kUnitOffset ? 1.0f + to_float(w.at[j]) : to_float(w.at[j]);
+    out.at[j] = from_float<T>((form == NormForm::kRoundFirst ? rounded<T>(value) : value) * weight);
   }
   return out;
 }

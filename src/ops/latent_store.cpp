@@ -95,7 +95,8 @@ TESSERA_CPU_CLONES void store_tokens(const LatentStoreArgs<X, Y>& a, std::int64_
     Y* row = a.cache + slot * a.width();
     const float scale = rms_scale(kv, a.latent, a.eps);
 #pragma omp simd
-    for (std::int64_t i = 0; i < a.latent; ++i) row[i] = stored<X, Y>(normalised(kv[i], a.weight[i], scale, false));
+    for (std::int64_t i = 0; i < a.latent; ++i)
+      row[i] = stored<X, Y>(normalised(kv[i], a.weight[i], scale, NormForm::kRoundFirst));
     rotate(a, kv + a.latent, cosines, row + a.latent);
   }
 }

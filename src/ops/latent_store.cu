@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads) latent_store(const __grid_constant__
   for (std::int64_t i = thread; i < args.latent; i += kThreads) squares += to_float(kv[i]) * to_float(kv[i]);
   const float scale = rms_scale(block_sum(squares, scratch), args.latent, args.eps);
   for (std::int64_t i = thread; i < args.latent; i += kThreads)
-    store_as(row + i, normalised(Pack<X, 1>{kv[i]}, Pack<X, 1>{args.weight[i]}, scale, false).at[0]);
+    store_as(row + i, normalised(Pack<X, 1>{kv[i]}, Pack<X, 1>{args.weight[i]}, scale, NormForm::kRoundFirst).at[0]);
   for (int i = thread; i < half; i += kThreads)
     turn(kv + args.latent, angles, row + args.latent, i, half, args.interleaved);
 }

@@ -48,6 +48,7 @@ std::vector<Case> cases() {
       {"add_rms_norm", {x, x, {{cols}}}, {{"eps", 1e-5}, {"unit_offset", true}}},
       {"head_norm", {x, {{24}}}, {{"eps", 1e-5}}},
       {"head_norm", {x, {{24}}}, {{"eps", 1e-5}, {"unit_offset", true}}},
+      {"head_norm", {x, {{24}}}, {{"eps", 1e-5}, {"round_once", true}}},
       {"qkv_rope_store", {qkv, table, slots, cache, cache}, {{"heads", std::int64_t{4}}}},
       {"qkv_rope_store", {qkv, part_table, slots, half_cache, half_cache}, {{"heads", std::int64_t{4}}}},
       {"qkv_rope_store",
@@ -59,6 +60,9 @@ std::vector<Case> cases() {
       {"qkv_rope_store",
        {qkv, part_table, slots, half_cache, half_cache, head_weight, head_weight},
        {{"heads", std::int64_t{4}}, {"qk_norm", true}, {"unit_offset", true}}},
+      {"qkv_rope_store",
+       {qkv, table, slots, cache, cache, head_weight, head_weight},
+       {{"heads", std::int64_t{4}}, {"qk_norm", true}, {"round_once", true}}},
       {"silu_mul", {x}, {}},
   };
 }

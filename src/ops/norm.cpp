@@ -5,6 +5,7 @@
 #include "tessera/ir/builder.h"
 #include "tessera/ops/cpu_norm.h"
 #include "tessera/ops/cpu_op.h"
+#include "tessera/ops/norm_form.h"
 #include "tessera/ops/row_loop.h"
 #include "tessera/ops/shape_rule.h"
 
@@ -67,28 +68,28 @@ Result<std::vector<ir::ValueId>> decompose_head_norm(ir::GraphBuilder& b, const 
 }
 
 template <class T>
-TESSERA_INLINE void normalise_row(const T* x, const T* w, T* y, std::int64_t n, float eps, bool unit_offset) {
+TESSERA_INLINE void normalise_row(const T* x, const T* w, T* y, std::int64_t n, float eps, NormForm form) {
   const float scale = rms_scale(x, n, eps);
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) y[i] = from_float<T>(normalised(x[i], w[i], scale, unit_offset));
+  for (std::int64_t i = 0; i < n; ++i) y[i] = from_float<T>(normalised(x[i], w[i], scale, form));
 }
 
 template <class T>
 TESSERA_CPU_CLONES void rms_norm_rows(const T* x, const T* w, T* y, std::int64_t rows, std::int64_t n, float eps,
-                                      bool unit_offset) {
-  for (std::int64_t r = 0; r < rows; ++r) normalise_row(x + r * n, w, y + r * n, n, eps, unit_offset);
+                                      NormForm form) {
+  for (std::int64_t r = 0; r < rows; ++r) normalise_row(x + r * n, w, y + r * n, n, eps, form);
 }
 
 template <class T>
 TESSERA_CPU_CLONES void add_rms_norm_rows(const T* x, const T* residual, const T* w, T* y, T* sum, std::int64_t rows,
-                                          std::int64_t n, float eps, bool unit_offset) {
+                                          std::int64_t n, float eps, NormForm form) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* xr = x + r * n;
     const T* residual_r = residual + r * n;
     T* sum_r = sum + r * n;
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) sum_r[i] = from_float<T>(to_float(xr[i]) + to_float(residual_r[i]));
-    normalise_row(sum_r, w, y + r * n, n, eps, unit_offset);
+    normalise_row(sum_r, w, y + r * n, n, eps, form);
   }
 }
 
@@ -102,10 +103,10 @@ Result<std::unique_ptr<BoundOp>> bind_norm(const BindArgs& args, const char* nam
     const std::int64_t n = args.operands[1].cols();
     const std::int64_t rows = args.operands[0].elements() / n;
     const float eps = static_cast<float>(args.node.attribute_or("eps", 0.0));
-    const bool unit_offset = args.node.attribute_or("unit_offset", false);
+    const NormForm form = norm_form(args.node);
     return make_cpu_op(name, [=] {
       parallel_rows(rows, 2 * n * static_cast<std::int64_t>(sizeof(T)), [&](std::int64_t begin, std::int64_t end) {
-        rms_norm_rows(x + begin * n, w, y + begin * n, end - begin, n, eps, unit_offset);
+        rms_norm_rows(x + begin * n, w, y + begin * n, end - begin, n, eps, form);
       });
     });
   });
@@ -124,11 +125,11 @@ Result<std::unique_ptr<BoundOp>> bind_add_rms_norm(const BindArgs& args) {
     const std::int64_t n = args.operands[2].cols();
     const std::int64_t rows = args.operands[0].rows();
     const float eps = static_cast<float>(args.node.attribute_or("eps", 0.0));
-    const bool unit_offset = args.node.attribute_or("unit_offset", false);
+    const NormForm form = norm_form(args.node);
     return make_cpu_op("add_rms_norm", [=] {
       parallel_rows(rows, 4 * n * static_cast<std::int64_t>(sizeof(T)), [&](std::int64_t begin, std::int64_t end) {
         const std::int64_t at = begin * n;
-        add_rms_norm_rows(x + at, residual + at, w, y + at, sum + at, end - begin, n, eps, unit_offset);
+        add_rms_norm_rows(x + at, residual + at, w, y + at, sum + at, end - begin, n, eps, form);
       });
     });
   });
@@ -136,11 +137,18 @@ Result<std::unique_ptr<BoundOp>> bind_add_rms_norm(const BindArgs& args) {
 
 }  // namespace
 
+NormForm norm_form(const ir::Node& node) {
+  if (node.attribute_or("unit_offset", false)) return NormForm::kUnitOffset;
+  return node.attribute_or("round_once", false) ? NormForm::kRoundOnce : NormForm::kRoundFirst;
+}
+
 const ir::OpDecl kRmsNorm{
     .name = "rms_norm",
     .summary = "x / sqrt(mean(x^2) + eps) * w over the last dimension: [*, D], [D] -> [*, D]",
     .operands = {{"x"}, {"w"}},
-    .attributes = {{"eps", ir::AttributeKind::kDouble, true}, {"unit_offset", ir::AttributeKind::kBool}},
+    .attributes = {{"eps", ir::AttributeKind::kDouble, true},
+                   {"round_once", ir::AttributeKind::kBool},
+                   {"unit_offset", ir::AttributeKind::kBool}},
     .infer = infer_rms_norm,
 };
 
@@ -148,7 +156,9 @@ const ir::OpDecl kAddRmsNorm{
     .name = "add_rms_norm",
     .summary = "sum = x + residual, normed = rms_norm(sum, w): [*, D], [*, D], [D] -> normed [*, D], sum [*, D]",
     .operands = {{"x"}, {"residual"}, {"w"}},
-    .attributes = {{"eps", ir::AttributeKind::kDouble, true}, {"unit_offset", ir::AttributeKind::kBool}},
+    .attributes = {{"eps", ir::AttributeKind::kDouble, true},
+                   {"round_once", ir::AttributeKind::kBool},
+                   {"unit_offset", ir::AttributeKind::kBool}},
     .infer = infer_add_rms_norm,
     .decompose = decompose_add_rms_norm,
 };
@@ -157,7 +167,9 @@ const ir::OpDecl kHeadNorm{
     .name = "head_norm",
     .summary = "rms_norm of each head's D values: [T, H*D], [D] -> [T, H*D]",
     .operands = {{"x"}, {"w"}},
-    .attributes = {{"eps", ir::AttributeKind::kDouble, true}, {"unit_offset", ir::AttributeKind::kBool}},
+    .attributes = {{"eps", ir::AttributeKind::kDouble, true},
+                   {"round_once", ir::AttributeKind::kBool},
+                   {"unit_offset", ir::AttributeKind::kBool}},
     .infer = infer_head_norm,
     .decompose = decompose_head_norm,
 };

@@ -3,6 +3,7 @@
 #include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_norm.cuh"
 #include "tessera/ops/cuda_op.h"
+#include "tessera/ops/norm_form.h"
 
 namespace tessera {
 namespace {
@@ -21,7 +22,7 @@ struct Norm {
   std::int64_t rows;
   std::int64_t n;
   float eps;
-  bool unit_offset;
+  NormForm form;
 };
 
 // T(x + residual)
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
   const float scale = rms_scale(row_sum(squares, scratch), norm.n, norm.eps);
 #pragma unroll
   for (int h = 0; h < kHeld; ++h)
-    if (mine(h)) store_pack(norm.y + row * norm.n + column(h), normalised(held[h], w[h], scale, norm.unit_offset));
+    if (mine(h)) store_pack(norm.y + row * norm.n + column(h), normalised(held[h], w[h], scale, norm.form));
 }
 
 // Rows of any length, a block to each; they are read again, from the cache, after the sum.
@@ -93,7 +94,7 @@ __global__ void norm_reread(const Norm<T> norm) {
   const T* values = kAdd ? norm.sum : norm.x;
   for (std::int64_t i = threadIdx.x; i < norm.n; i += blockDim.x)
     store_pack(norm.y + row + i,
-               normalised(load_pack<T, 1>(values + row + i), load_pack<T, 1>(norm.w + i), scale, norm.unit_offset));
+               normalised(load_pack<T, 1>(values + row + i), load_pack<T, 1>(norm.w + i), scale, norm.form));
 }
 
 // How many packs a thread holds depends on n alone, so that a row's sum has the same order in every batch.
@@ -130,7 +131,7 @@ Result<std::unique_ptr<BoundOp>> bind_norm(const BindArgs& args, const char* nam
                                       .rows = args.operands[0].elements() / n,
                                       .n = n,
                                       .eps = static_cast<float>(args.node.attribute_or("eps", 0.0)),
-                                      .unit_offset = args.node.attribute_or("unit_offset", false)});
+                                      .form = norm_form(args.node)});
   });
 }
 
@@ -147,7 +148,7 @@ Result<std::unique_ptr<BoundOp>> bind_add_rms_norm(const BindArgs& args) {
                                                .rows = args.operands[0].rows(),
                                                .n = args.operands[2].cols(),
                                                .eps = static_cast<float>(args.node.attribute_or("eps", 0.0)),
-                                               .unit_offset = args.node.attribute_or("unit_offset", false)});
+                                               .form = norm_form(args.node)});
   });
 }
 

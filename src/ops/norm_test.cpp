@@ -70,6 +70,21 @@ TEST(Norm, RoundsBeforeTheWeight) {
   }
 }
 
+// As Gemma 4 in Hugging Face: the product alone is rounded.
+TEST(Norm, RoundsOnce) {
+  const HostTensor x = testing::make_tensor(DType::kBFloat16, {1, 2}, std::vector<double>{1.0, 1.0078125});
+  const HostTensor w = testing::filled_tensor(DType::kBFloat16, {2}, 1.9921875);
+  const ir::Attributes attributes{{"eps", kEps}, {"round_once", true}};
+  const float factor = 1.0f / std::sqrt((1.0f + 1.0078125f * 1.0078125f) / 2.0f + 1e-5f);
+  for (const auto& [decl, kernel] : {std::pair(&kRmsNorm, &kRmsNormCpu), std::pair(&kHeadNorm, &kHeadNormCpu)}) {
+    const auto out = testing::run_op(*decl, *kernel, {x, w}, attributes);
+    for (std::int64_t i = 0; i < 2; ++i) {
+      const float product = static_cast<float>(x.at(i)) * factor * 1.9921875f;
+      EXPECT_EQ(out.results[0].at(i), to_float(from_float<BFloat16>(product))) << i;
+    }
+  }
+}
+
 // The weight is its distance from one, and the product is rounded once.
 TEST(Norm, UnitOffset) {
   const ir::Attributes attributes{{"eps", kEps}, {"unit_offset", true}};

@@ -77,7 +77,8 @@ Result<std::vector<ir::ValueId>> decompose(ir::GraphBuilder& b, const ir::Node& 
   ir::ValueId k = parts[1];
   if (node.attribute_or("qk_norm", false)) {
     ir::Attributes norm{{"eps", node.attribute_or("eps", kDefaultQkNormEps)}};
-    if (node.attribute_or("unit_offset", false)) norm.emplace_back("unit_offset", true);
+    for (const char* form : {"round_once", "unit_offset"})
+      if (node.attribute_or(form, false)) norm.emplace_back(form, true);
     q = b.op("head_norm", {q, operands[kQueryWeight]}, norm);
     k = b.op("head_norm", {k, operands[kKeyWeight]}, norm);
   }
@@ -92,13 +93,13 @@ template <class X>
 struct HeadWeight {
   const X* at;  // [head_dim]; null: nothing is normalised
   float eps;
-  bool unit_offset;
+  NormForm form;
 };
 
 // Element i of a head as it is rotated: normalised where there is a weight.
 template <bool kNorm, class X>
 TESSERA_INLINE float element(const X* x, const HeadWeight<X>& w, float scale, std::int64_t i) {
-  if constexpr (kNorm) return to_float(from_float<X>(normalised(x[i], w.at[i], scale, w.unit_offset)));
+  if constexpr (kNorm) return to_float(from_float<X>(normalised(x[i], w.at[i], scale, w.form)));
   return to_float(x[i]);
 }
 
@@ -155,7 +156,7 @@ struct Kernel : QkvRopeStoreArgs<X, Y> {
   template <class To>
   void turn(const X* x, const X* weight, std::int64_t t, To* y) const {
     const float* cosines = this->table + t * 2 * this->half;
-    const HeadWeight<X> w{.at = weight, .eps = this->eps, .unit_offset = this->unit_offset};
+    const HeadWeight<X> w{.at = weight, .eps = this->eps, .form = this->form};
     if (weight != nullptr)
       turn_head<true>(x, w, cosines, y, this->head_dim, this->half);
     else
@@ -189,6 +190,7 @@ const ir::OpDecl kQkvRopeStore{
     .attributes = {{"heads", ir::AttributeKind::kInt, true},
                    {"eps", ir::AttributeKind::kDouble},
                    {"qk_norm", ir::AttributeKind::kBool},
+                   {"round_once", ir::AttributeKind::kBool},
                    {"unit_offset", ir::AttributeKind::kBool}},
     .infer = infer,
     .decompose = decompose,

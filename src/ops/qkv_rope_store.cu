@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_cons
     const float first = is_mine ? sum_of_squares(a) : 0.0f;
     const float second = has_second ? sum_of_squares(b) : 0.0f;
     const float scale = rms_scale(row_sum(first + second, scratch), args.head_dim, args.eps);
-    if (is_mine && !is_value) a = normalised(a, a_weight, scale, args.unit_offset);
-    if (has_second && !is_value) b = normalised(b, b_weight, scale, args.unit_offset);
+    if (is_mine && !is_value) a = normalised(a, a_weight, scale, args.form);
+    if (has_second && !is_value) b = normalised(b, b_weight, scale, args.form);
   }
   if (is_turned) rotate_packs(a, b, angles);
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tessera/ops/norm_form.h"
 #include "tessera/ops/op.h"
 #include "tessera/ops/qkv_rope_store.h"
 
@@ -26,7 +27,7 @@ struct QkvRopeStoreArgs {
   std::int64_t head_dim;
   std::int64_t half;  // pairs of a head that are rotated; 2 · half <= head_dim
   float eps;
-  bool unit_offset;  // of both weights
+  NormForm form;  // of both norms
 
   constexpr std::int64_t row_heads() const { return heads + 2 * kv_heads; }
 };
@@ -50,7 +51,7 @@ QkvRopeStoreArgs<X, Y> qkv_rope_store_args(const BindArgs& args) {
           .head_dim = cache.dim(3),
           .half = args.operands[1].dim(1) / 2,
           .eps = static_cast<float>(args.node.attribute_or("eps", kDefaultQkNormEps)),
-          .unit_offset = args.node.attribute_or("unit_offset", false)};
+          .form = norm_form(args.node)};
 }
 
 }  // namespace tessera

@@ -132,7 +132,7 @@ class Lowering {
                    .inputs = std::move(inputs),
                    .number = number};
     if (op == RowOp::kRotary) value.head_dim = node.attribute_or("head_dim", std::int64_t{0});
-    if (op == RowOp::kRmsNorm) value.unit_offset = node.attribute_or("unit_offset", false);
+    if (op == RowOp::kRmsNorm) value.form = norm_form(node);
     made_[node.results[0]] = push(std::move(value));
     return ok_status();
   }

@@ -147,7 +147,8 @@ class TaskWriter {
       case RowOp::kGeluErf: return fmt::format("gelu_erf({}[h][j])", x);
       case RowOp::kSoftcap: return fmt::format("{0} * tanhf({1}[h][j] / {0})", literal(v.number), x);
       case RowOp::kRmsNorm:
-        if (v.unit_offset) return fmt::format("{}[h][j] * {}scale * (1.0f + {}[h][j])", x, name, b);
+        if (v.form == NormForm::kUnitOffset) return fmt::format("{}[h][j] * {}scale * (1.0f + {}[h][j])", x, name, b);
+        if (v.form == NormForm::kRoundOnce) return fmt::format("{}[h][j] * {}scale * {}[h][j]", x, name, b);
         return fmt::format("rounded<{}>({}[h][j] * {}scale) * {}[h][j]", ir::dtype_name(v.dtype), x, name, b);
       default: return fmt::format("{}[h][j]", x);
     }

@@ -105,7 +105,7 @@ class Walk {
         case RowOp::kGeluTanh: return unary<T>(x, y, n, GeluTanh{});
         case RowOp::kGeluErf: return unary<T>(x, y, n, GeluErf{});
         case RowOp::kSoftcap: return unary<T>(x, y, n, Softcap{number});
-        case RowOp::kRmsNorm: return rms_norm<T>(x, b, y, n, run, number, v.unit_offset);
+        case RowOp::kRmsNorm: return rms_norm<T>(x, b, y, n, run, number, v.form);
         case RowOp::kRotary: return rotary<T>(x, b, y, n, v.head_dim);
         case RowOp::kLoad:
         case RowOp::kRepeat:

@@ -57,13 +57,14 @@ TESSERA_CPU_CLONES void unary(const float* x, float* y, std::int64_t n, F f) {
 
 template <class T>
 TESSERA_CPU_CLONES void rms_norm(const float* x, const float* w, float* y, std::int64_t n, std::int64_t run, float eps,
-                                 bool unit_offset) {
+                                 NormForm form) {
   for (std::int64_t first = 0; first < n; first += run) {
     const float scale = rms_scale(x + first, run, eps);
 #pragma omp simd
     for (std::int64_t i = 0; i < run; ++i) {
       const float value = x[first + i] * scale;
-      y[first + i] = rounded<T>(unit_offset ? value * (1.0f + w[i]) : rounded<T>(value) * w[i]);
+      const float weight = form == NormForm::kUnitOffset ? 1.0f + w[i] : w[i];
+      y[first + i] = rounded<T>((form == NormForm::kRoundFirst ? rounded<T>(value) : value) * weight);
     }
   }
 }

@@ -10,12 +10,21 @@ namespace {
 
 bool is_source(RowOp op) { return op == RowOp::kLoad || op == RowOp::kRepeat || op == RowOp::kWeight; }
 
+std::string_view form_text(NormForm form) {
+  switch (form) {
+    case NormForm::kRoundFirst: return "";
+    case NormForm::kRoundOnce: return ", round_once";
+    case NormForm::kUnitOffset: return ", unit_offset";
+  }
+  return "";
+}
+
 std::string attributes(const RowValue& value) {
   switch (value.op) {
     case RowOp::kSlice: return fmt::format(" {{offset = {}}}", value.offset);
     case RowOp::kScale: return fmt::format(" {{factor = {}}}", value.number);
     case RowOp::kSoftcap: return fmt::format(" {{cap = {}}}", value.number);
-    case RowOp::kRmsNorm: return fmt::format(" {{eps = {}{}}}", value.number, value.unit_offset ? ", unit_offset" : "");
+    case RowOp::kRmsNorm: return fmt::format(" {{eps = {}{}}}", value.number, form_text(value.form));
     case RowOp::kRotary: return fmt::format(" {{head_dim = {}}}", value.head_dim);
     default: return "";
   }

@@ -24,6 +24,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/ir/type.h"
+#include "tessera/ops/norm_form.h"
 
 namespace tessera {
 
@@ -40,8 +41,8 @@ enum class RowOp : std::uint8_t {
   kGeluTanh,
   kGeluErf,
   kSoftcap,  // number · tanh(x / number)
-  // x, w: x / sqrt(mean(x²) + number) · w over runs of as many elements as w has; with unit_offset · (1 + w), rounded
-  // once
+  // x, w: x / sqrt(mean(x²) + number) · w over runs of as many elements as w has; with round_once, rounded once; with
+  // unit_offset · (1 + w) as well
   kRmsNorm,
   kRotary,  // x, table: heads of `head_dim` elements, turned by the table's cosines and sines (head_dim / 2 of each)
 };
@@ -50,13 +51,13 @@ std::string_view row_op_name(RowOp op);
 struct RowValue {
   RowOp op = RowOp::kLoad;
   ir::DType dtype = ir::DType::kFloat32;
-  std::int64_t width = 0;        // elements of a row
-  std::vector<int> inputs = {};  // earlier values
-  int operand = -1;              // kLoad, kRepeat, kWeight
-  std::int64_t offset = 0;       // kSlice
-  std::int64_t head_dim = 0;     // kRotary
-  double number = 0;             // kScale, kSoftcap, kRmsNorm
-  bool unit_offset = false;      // kRmsNorm
+  std::int64_t width = 0;                 // elements of a row
+  std::vector<int> inputs = {};           // earlier values
+  int operand = -1;                       // kLoad, kRepeat, kWeight
+  std::int64_t offset = 0;                // kSlice
+  std::int64_t head_dim = 0;              // kRotary
+  double number = 0;                      // kScale, kSoftcap, kRmsNorm
+  NormForm form = NormForm::kRoundFirst;  // kRmsNorm
   friend bool operator==(const RowValue&, const RowValue&) = default;
 };
 

@@ -38,9 +38,9 @@ class Draft {
                  .head_dim = head_dim,
                  .number = number});
   }
-  int make_offset_norm(int x, int weight, double eps) {
+  int make_norm(int x, int weight, double eps, NormForm form) {
     const int y = make(RowOp::kRmsNorm, {x, weight}, eps);
-    kernel_.values.back().unit_offset = true;
+    kernel_.values.back().form = form;
     return y;
   }
   int slice(int x, std::int64_t offset, std::int64_t width) {
@@ -105,7 +105,8 @@ std::vector<std::vector<double>> reference_row(const RowKernel& kernel, const st
             for (std::size_t j = i; j < i + run; ++j) squares += in(0)[j] * in(0)[j];
           }
           const double scaled = x / std::sqrt(squares / static_cast<double>(run) + v.number);
-          y[i] = rounded(v.unit_offset ? scaled * (1 + b()) : rounded(scaled) * b());
+          const double weight = v.form == NormForm::kUnitOffset ? 1 + b() : b();
+          y[i] = rounded((v.form == NormForm::kRoundFirst ? rounded(scaled) : scaled) * weight);
           break;
         }
         case RowOp::kRotary: {
@@ -264,8 +265,10 @@ TEST_P(RowKernels, NormOfWeightsAroundZero) {
   for (const std::int64_t width : {24, 1024}) {
     Draft d(GetParam());
     const int x = d.load(width);
-    d.store(d.make_offset_norm(x, d.weight(width), 1e-5));
-    check(d.kernel(), "rms_norm of 1 + w, " + std::to_string(width));
+    const int w = d.weight(width);
+    d.store(d.make_norm(x, w, 1e-5, NormForm::kUnitOffset));
+    d.store(d.make_norm(x, w, 1e-5, NormForm::kRoundOnce));
+    check(d.kernel(), "rms_norm of 1 + w, and of w rounded once, " + std::to_string(width));
   }
 }
 
