@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "tessera/ops/cpu_math.h"
 #include "tessera/ops/cpu_op.h"
@@ -38,6 +39,14 @@ Result<std::vector<ir::Type>> infer_resolve_ids(const ir::OpSignature& s) {
   TRY(expect_type(s, 1, "rows", ids));
   TRY(expect_rank(s, 2, "last_ids", 1));
   TRY(expect_type(s, 2, "last_ids", {ir::DType::kInt32, s.operands[2].shape}));
+  constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max();
+  const auto is_id = [](std::int64_t id) { return id >= 0 && id <= kMaxId; };
+  if (const ir::Attribute* attribute = s.node.find_attribute("replaced")) {
+    const auto& replaced = std::get<std::vector<std::int64_t>>(*attribute);
+    if (replaced.size() > kMaxReplacedIds || !std::ranges::all_of(replaced, is_id))
+      return refuse(s, fmt::format("replaced has up to {} ids in [0, {}]", kMaxReplacedIds, kMaxId));
+  }
+  if (!is_id(s.node.attribute_or("by", std::int64_t{0}))) return refuse(s, fmt::format("by is in [0, {}]", kMaxId));
   return std::vector{ids};
 }
 
@@ -76,18 +85,11 @@ Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
 }
 
 Result<std::unique_ptr<BoundOp>> bind_resolve_ids(const BindArgs& args) {
-  const std::int32_t* ids = args.operands[0].as<std::int32_t>();
-  const std::int32_t* rows = args.operands[1].as<std::int32_t>();
-  const std::int32_t* last_ids = args.operands[2].as<std::int32_t>();
-  std::int32_t* out = args.results[0].as<std::int32_t>();
-  const std::int64_t count = args.operands[0].dim(0);
-  const std::int64_t last_rows = args.operands[2].dim(0);
-  return make_cpu_op("resolve_ids", [=] {
-    for (std::int64_t t = 0; t < count; ++t) {
-      if (rows[t] < 0)
-        out[t] = ids[t];
-      else
-        out[t] = rows[t] < last_rows ? last_ids[rows[t]] : -2;
+  return make_cpu_op("resolve_ids", [r = id_resolution(args)] {
+    for (std::int64_t t = 0; t < r.count; ++t) {
+      const std::int32_t row = r.rows[t];
+      const std::int32_t id = row < 0 ? r.ids[t] : row < r.last_rows ? r.last_ids[row] : -2;
+      r.out[t] = std::ranges::find(r.replaced, id) != std::end(r.replaced) ? r.by : id;
     }
   });
 }
@@ -109,9 +111,10 @@ const ir::OpDecl kEmbedding{
 
 const ir::OpDecl kResolveIds{
     .name = "resolve_ids",
-    .summary = "rows[t] >= 0 ? last_ids[rows[t]] : ids[t]: i32[T], i32[T], i32[R] -> i32[T]",
+    .summary =
+        "rows[t] >= 0 ? last_ids[rows[t]] : ids[t], `by` for one of `replaced`: i32[T], i32[T], i32[R] -> i32[T]",
     .operands = {{"ids"}, {"rows"}, {"last_ids"}},
-    .attributes = {},
+    .attributes = {{"by", ir::AttributeKind::kInt}, {"replaced", ir::AttributeKind::kInts}},
     .infer = infer_resolve_ids,
 };
 

@@ -11,15 +11,15 @@ namespace {
 
 using namespace cuda;
 
-__global__ void resolve_ids(const std::int32_t* ids, const std::int32_t* rows, const std::int32_t* last_ids,
-                            std::int32_t* out, std::int64_t count, std::int64_t last_rows) {
+__global__ void resolve_ids(const IdResolution r) {
   const std::int64_t t = flat_item();
-  if (t >= count) return;
-  const std::int32_t row = rows[t];
-  if (row < 0)
-    out[t] = ids[t];
-  else
-    out[t] = row < last_rows ? last_ids[row] : -2;
+  if (t >= r.count) return;
+  const std::int32_t row = r.rows[t];
+  std::int32_t id = row < 0 ? r.ids[t] : row < r.last_rows ? r.last_ids[row] : -2;
+#pragma unroll
+  for (const std::int32_t replaced : r.replaced)
+    if (id == replaced) id = r.by;
+  r.out[t] = id;
 }
 
 // Rows of packs · N values: of the table times `scale`, which is rounded to T, or given ones as they are.
@@ -63,16 +63,9 @@ Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
 }
 
 Result<std::unique_ptr<BoundOp>> bind_resolve_ids(const BindArgs& args) {
-  const std::int32_t* ids = args.operands[0].as<std::int32_t>();
-  const std::int32_t* rows = args.operands[1].as<std::int32_t>();
-  const std::int32_t* last_ids = args.operands[2].as<std::int32_t>();
-  std::int32_t* out = args.results[0].as<std::int32_t>();
-  const std::int64_t count = args.operands[0].dim(0);
-  const std::int64_t last_rows = args.operands[2].dim(0);
-  const LaunchShape shape = flat_shape(count);
-  return make_cuda_op("resolve_ids", [=](cudaStream_t stream) {
-    launch(resolve_ids, shape, stream, ids, rows, last_ids, out, count, last_rows);
-  });
+  const IdResolution r = id_resolution(args);
+  const LaunchShape shape = flat_shape(r.count);
+  return make_cuda_op("resolve_ids", [=](cudaStream_t stream) { launch(resolve_ids, shape, stream, r); });
 }
 
 }  // namespace

@@ -14,9 +14,11 @@ extern const ir::OpDecl kEmbedding;
 extern const KernelDef kEmbeddingCpu;
 extern const KernelDef kEmbeddingCuda;
 
-// resolve_ids(ids i32[T], rows i32[T], last_ids i32[R']) → i32[T]
+// resolve_ids(ids i32[T], rows i32[T], last_ids i32[R']) {replaced = none, by = 0} → i32[T]
 //   rows[t] < 0: ids[t]; otherwise last_ids[rows[t]], what row rows[t] of the last step sampled. A row
-//   past last_ids gives -2, which embedding turns into zeros.
+//   past last_ids gives -2, which embedding turns into zeros. An id among `replaced`, kMaxReplacedIds at most, becomes
+//   `by`: models whose vocabulary has ids for images and sound embed those as another one.
+inline constexpr std::size_t kMaxReplacedIds = 8;
 extern const ir::OpDecl kResolveIds;
 extern const KernelDef kResolveIdsCpu;
 extern const KernelDef kResolveIdsCuda;

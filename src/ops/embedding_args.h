@@ -1,8 +1,10 @@
-// The operands of embedding as its kernels take them.
+// The operands of embedding and resolve_ids as their kernels take them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "tessera/ops/embedding.h"
 #include "tessera/ops/gather.h"
 
 namespace tessera {
@@ -21,6 +23,33 @@ inline RowCopy embedding_rows(const BindArgs& args) {
     copy.num_given = args.operands[3].dim(0);
   }
   return copy;
+}
+
+struct IdResolution {
+  const std::int32_t* ids;       // [count]
+  const std::int32_t* rows;      // [count]
+  const std::int32_t* last_ids;  // [last_rows]
+  std::int32_t* out;             // [count]
+  std::int64_t count;
+  std::int64_t last_rows;
+  std::int32_t replaced[kMaxReplacedIds];  // past the attribute's: what it has already
+  std::int32_t by;
+};
+
+inline IdResolution id_resolution(const BindArgs& args) {
+  IdResolution made{.ids = args.operands[0].as<std::int32_t>(),
+                    .rows = args.operands[1].as<std::int32_t>(),
+                    .last_ids = args.operands[2].as<std::int32_t>(),
+                    .out = args.results[0].as<std::int32_t>(),
+                    .count = args.operands[0].dim(0),
+                    .last_rows = args.operands[2].dim(0),
+                    .replaced = {},
+                    .by = static_cast<std::int32_t>(args.node.attribute_or("by", std::int64_t{0}))};
+  std::fill(std::begin(made.replaced), std::end(made.replaced), made.by);
+  if (const ir::Attribute* replaced = args.node.find_attribute("replaced"))
+    std::ranges::transform(std::get<std::vector<std::int64_t>>(*replaced), made.replaced,
+                           [](std::int64_t id) { return static_cast<std::int32_t>(id); });
+  return made;
 }
 
 }  // namespace tessera

@@ -104,6 +104,20 @@ TEST(Embedding, ResolveIds) {
   testing::expect_rows_independent(kResolveIds, kResolveIdsCpu, {ids, rows, last}, {0, 1});
 }
 
+TEST(Embedding, ResolveIdsReplacesGivenAndSampledOnes) {
+  const HostTensor ids = int_tensor({6}, {100, 5, 102, 103, 0, 105});
+  const HostTensor rows = int_tensor({6}, {-1, -1, 0, 1, -1, kMax});
+  const HostTensor last = int_tensor({2}, {100, 8});
+  const auto resolved = [&](const ir::Attributes& attributes) {
+    return testing::run_op(kResolveIds, kResolveIdsCpu, {ids, rows, last}, attributes).results[0].values();
+  };
+  EXPECT_EQ(resolved({{"by", std::int64_t{3}}}), (std::vector<double>{100, 5, 100, 8, 0, -2}));
+  EXPECT_EQ(resolved({{"by", std::int64_t{3}}, {"replaced", std::vector<std::int64_t>{5, 100}}}),
+            (std::vector<double>{3, 3, 3, 8, 0, -2}));
+  EXPECT_EQ(resolved({{"replaced", std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8}}}),
+            (std::vector<double>{100, 0, 100, 0, 0, -2}));
+}
+
 TEST(Embedding, RefusesWhatKernelsCannotTake) {
   const ir::Type ids{DType::kInt32, {Symbol::kTokens}};
   const ir::Type table{DType::kBFloat16, {1000, 64}};
@@ -124,6 +138,9 @@ TEST(Embedding, RefusesWhatKernelsCannotTake) {
   EXPECT_THAT(infer_error(kResolveIds, {ids, {DType::kInt32, {4}}, ids}),
               HasSubstr("rows is i32[4]; it must be i32[T]"));
   EXPECT_THAT(infer_error(kResolveIds, {ids, ids, {DType::kInt64, {4}}}), HasSubstr("last_ids is i64[4]"));
+  for (const std::vector<std::int64_t>& replaced : {std::vector<std::int64_t>(9, 1), {-1}, {std::int64_t{1} << 31}})
+    EXPECT_THAT(infer_error(kResolveIds, {ids, ids, ids}, {{"replaced", replaced}}), HasSubstr("up to 8 ids"));
+  EXPECT_THAT(infer_error(kResolveIds, {ids, ids, ids}, {{"by", std::int64_t{-1}}}), HasSubstr("by is in"));
 }
 
 }  // namespace
