@@ -74,7 +74,7 @@ struct WeightSpec {
   std::string name;    // in the graph
   ir::Type type = {};  // constant shape, of this rank
   std::vector<WeightPart> parts = {};
-  std::vector<float> constant = {};  // float32 values where there are no parts
+  std::vector<float> constant = {};  // where there are no parts: one value for each element, converted to the type
   Init dummy_init = Init::kUniform;  // what random weights (load format "dummy") are: norms get ones
 };
 

@@ -65,6 +65,18 @@ TEST(WeightUpload, StagedLoadingEqualsDirectLoading) {
   }
 }
 
+TEST(WeightUpload, ConvertsConstantsToTheWeightsType) {
+  const std::unique_ptr<CpuDevice> device = CpuDevice::create({.threads = 1}).value();
+  std::vector<WeightSpec> all{weight("ones", ir::DType::kBFloat16, {3}, {})};
+  all[0].constant = {1.0F, 1.0F, -2.0F};
+  const Weights weights = Weights::load(all, dummy_source(7), *device, false).value();
+  const auto* bits = reinterpret_cast<const std::uint16_t*>(weights.addresses().at("ones").raw());
+  EXPECT_EQ((std::vector<int>(bits, bits + 3)), (std::vector<int>{0x3f80, 0x3f80, 0xc000}));
+
+  all[0].constant.pop_back();
+  EXPECT_FALSE(Weights::load(all, dummy_source(7), *device, false).ok()) << "two values for three elements";
+}
+
 TEST(WeightUpload, ReturnsTheSourcesError) {
   const std::unique_ptr<DistantDevice> distant = DistantDevice::create();
   int calls = 0;

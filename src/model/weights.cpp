@@ -37,13 +37,14 @@ Status upload_part(const WeightSpec& spec, const WeightPart& part, StoredDtype d
 
 Status upload_weight(const WeightSpec& spec, const WeightSource& source, DeviceAddress to, WeightUpload& upload) {
   const std::size_t bytes = TRY(bytes_of(spec));
-  if (spec.parts.empty()) {
-    return upload.write(to, bytes, [&](std::span<std::byte> host) {
-      std::memcpy(host.data(), spec.constant.data(), std::min(bytes, spec.constant.size() * sizeof(float)));
-      return ok_status();
-    });
-  }
   const StoredDtype dtype = TRY(stored_dtype_of(spec.type.dtype));
+  if (spec.parts.empty()) {
+    const StoredTensor values{.name = spec.name,
+                              .dtype = StoredDtype::kF32,
+                              .shape = {static_cast<std::int64_t>(spec.constant.size())},
+                              .data = std::as_bytes(std::span(spec.constant))};
+    return upload.write(to, bytes, [&](std::span<std::byte> host) { return copy_tensor(values, dtype, host); });
+  }
   std::size_t used = 0;
   for (const WeightPart& part : spec.parts) {
     const SliceRuns runs = TRY(slice_runs(part.shape, part.slice).with_context(part.tensor));
