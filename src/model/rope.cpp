@@ -59,6 +59,7 @@ void scale_yarn(const RopeConfig& rope, std::int64_t rotated, std::vector<float>
 }  // namespace
 
 std::int64_t rotary_dim(const RopeConfig& rope, std::int64_t head_dim) {
+  if (rope.type == RopeType::kProportional) return head_dim;
   return static_cast<std::int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
 }
 
@@ -82,6 +83,12 @@ std::vector<float> compute_inv_freq(const RopeConfig& rope, std::int64_t head_di
       break;
     case RopeType::kLlama3: scale_llama3(rope, inv_freq); break;
     case RopeType::kYarn: scale_yarn(rope, rotated, inv_freq); break;
+    case RopeType::kProportional: {
+      const auto turning = static_cast<std::size_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor / 2);
+      for (std::size_t i = 0; i < inv_freq.size(); ++i)
+        inv_freq[i] = i < turning ? inv_freq[i] / static_cast<float>(rope.factor) : 0.0f;
+      break;
+    }
   }
   return inv_freq;
 }

@@ -7,6 +7,7 @@
 //   yarn     Peng et al., YaRN, arXiv 2309.00071
 //   llama3   Llama 3.1 reference code, apply_scaling() in models/llama3/reference_impl/model.py
 //   longrope Ding et al., LongRoPE, arXiv 2402.13753, as Phi 3 has it
+//   proportional  the default frequencies of the first pairs of a head, 0 of the others: Gemma 4
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,8 @@ enum class RopeType {
   kLlama3,    // long wavelengths divided by factor, short ones kept, a ramp between
   kYarn,      // the same with YaRN's ramp, and cos and sin scaled
   kLongRope,  // f_i / factor_i, by one of two lists of factors; cos and sin scaled
+  // f_i / factor with d all of the head; 0 for the pairs past partial_rotary_factor, which therefore stay as they are.
+  kProportional,
 };
 std::string_view rope_type_name(RopeType type);  // "default", "linear", …
 
@@ -62,7 +65,7 @@ struct RopeContext {
 // source in messages.
 Result<RopeConfig> read_rope_config(const Json& config, const std::string& file, const RopeContext& context);
 
-// Dimensions of each head that are rotated, from its first on: even.
+// Dimensions of each head that are rotated, from its first on: even. Proportional: all of them.
 std::int64_t rotary_dim(const RopeConfig& rope, std::int64_t head_dim);
 
 // [rotary_dim / 2] angles per position, for dimension pairs (i, i + rotary_dim / 2). Computed in float32 in the order

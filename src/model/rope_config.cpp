@@ -11,9 +11,13 @@ namespace tessera {
 namespace {
 
 constexpr std::pair<RopeType, std::string_view> kTypes[] = {
-    {RopeType::kDefault, "default"},   {RopeType::kLinear, "linear"},
-    {RopeType::kLlama3, "llama3"},     {RopeType::kYarn, "yarn"},
-    {RopeType::kLongRope, "longrope"}, {RopeType::kLongRope, "su"},  // Phi 3's old name
+    {RopeType::kDefault, "default"},
+    {RopeType::kLinear, "linear"},
+    {RopeType::kLlama3, "llama3"},
+    {RopeType::kYarn, "yarn"},
+    {RopeType::kLongRope, "longrope"},
+    {RopeType::kLongRope, "su"},  // Phi 3's old name
+    {RopeType::kProportional, "proportional"},
 };
 
 constexpr double kMaxFactor = 1e6;
@@ -23,9 +27,9 @@ constexpr double kMinTheta = 1.001;
 constexpr double kMaxTheta = 1e15;
 
 // Keys that change the rotation in a way the formulas of rope.h do not know.
-Status refuse_other_rotations(const Fields& fields, const RopeContext& context) {
+Status refuse_other_rotations(const Fields& fields, const RopeContext& context, RopeType type) {
   const std::optional<double> partial = TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0));
-  if (!context.partial_rotary && partial.value_or(1.0) != 1.0)
+  if (!context.partial_rotary && type != RopeType::kProportional && partial.value_or(1.0) != 1.0)
     return fields.unsupported("partial_rotary_factor", "1 (the whole head rotates)");
   for (const char* key : {"llama_4_scaling_beta", "full_attention", "sliding_attention"}) {
     if (fields.find(key) != nullptr) return fields.unsupported(key, "no such field");
@@ -41,7 +45,7 @@ Result<RopeType> read_type(const Fields& fields) {
   for (const auto& [type, type_name] : kTypes) {
     if (*name == type_name) return type;
   }
-  return fields.unsupported(key, "default, linear, llama3, yarn, longrope");
+  return fields.unsupported(key, "default, linear, llama3, yarn, longrope, proportional");
 }
 
 // "mrope_section" assigns pairs of dimensions to three streams of positions: time, height and width. A token of text
@@ -56,8 +60,8 @@ Status check_sections(const Fields& fields, std::int64_t pairs) {
 
 // The part of each head that is rotated; a value inside the variant's members overrides the one at the top level.
 Status read_partial_rotary(const Fields& top, const Fields& scaling, const RopeContext& context, RopeConfig& rope) {
-  TRY(refuse_other_rotations(top, context));
-  TRY(refuse_other_rotations(scaling, context));
+  TRY(refuse_other_rotations(top, context, rope.type));
+  TRY(refuse_other_rotations(scaling, context, rope.type));
   const Fields& fields = scaling.find("partial_rotary_factor") != nullptr ? scaling : top;
   rope.partial_rotary_factor =
       TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0)).value_or(context.default_part);
@@ -97,7 +101,7 @@ Status read_longrope(const Fields& fields, const RopeContext& context, RopeConfi
   return ok_status();
 }
 
-// `factor`; yarn and longrope may leave it out for the quotient of the contexts.
+// `factor`; yarn and longrope may leave it out for the quotient of the contexts, proportional for 1.
 Status read_factor(const Fields& scaling, const RopeContext& context, RopeConfig& rope) {
   const std::optional<double> factor = TRY(scaling.optional_number("factor", 1.0, kMaxFactor));
   if (!factor && (rope.type == RopeType::kLongRope || rope.type == RopeType::kYarn)) {
@@ -105,6 +109,7 @@ Status read_factor(const Fields& scaling, const RopeContext& context, RopeConfig
                                     static_cast<double>(rope.original_max_position_embeddings));
     return ok_status();
   }
+  if (!factor && rope.type == RopeType::kProportional) return ok_status();
   rope.factor = TRY(scaling.required_number("factor", 1.0, kMaxFactor));
   return ok_status();
 }
@@ -123,7 +128,7 @@ Result<RopeConfig> read_scaling(const Fields& top, const Fields& scaling, const 
   }
   if (rope.type == RopeType::kDefault) return rope;
 
-  if (rope.type != RopeType::kLinear) {
+  if (rope.type != RopeType::kLinear && rope.type != RopeType::kProportional) {
     // A value at the top level overrides the one inside, as in transformers.
     const bool outer = top.find("original_max_position_embeddings") != nullptr;
     const std::int64_t least = rope.type == RopeType::kLongRope ? 2 : 1;  // longrope divides by its logarithm

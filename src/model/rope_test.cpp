@@ -132,6 +132,18 @@ TEST(RopeFrequencies, OfLongRopeFollowTheContext) {
   EXPECT_EQ(attention_scaling(rope), 1.25f);
 }
 
+// Gemma 4: d is all of the head, whatever part of it turns.
+TEST(RopeFrequencies, OfProportionalAreThoseOfTheFirstPairs) {
+  const RopeConfig rope{.type = RopeType::kProportional, .theta = 1e6, .partial_rotary_factor = 0.25, .factor = 2};
+  const std::vector<float> got = compute_inv_freq(rope, 32);
+  ASSERT_EQ(got.size(), 16u);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double want = i < 4 ? std::pow(1e6, -static_cast<double>(2 * i) / 32) / 2 : 0;
+    EXPECT_NEAR(got[i], want, 1e-6 * want) << "pair " << i;
+  }
+  EXPECT_EQ(attention_scaling(rope), 1.0f);
+}
+
 TEST(RopeScaling, OfYarnOnly) {
   EXPECT_EQ(attention_scaling({}), 1.0f);
   EXPECT_EQ(attention_scaling(llama31()), 1.0f);
@@ -172,6 +184,13 @@ TEST(RopeConfig, ReadsOldAndNewSpellingAlike) {
   const RopeConfig linear = *read(R"({"rope_scaling": {"type": "linear", "factor": 2}})");
   EXPECT_EQ(linear.type, RopeType::kLinear);
   EXPECT_EQ(linear.factor, 2.0);
+}
+
+TEST(RopeConfig, ReadsProportional) {
+  const RopeConfig rope =
+      *read(R"({"rope_parameters": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}})");
+  EXPECT_EQ(rope, (RopeConfig{.type = RopeType::kProportional, .theta = 1e6, .partial_rotary_factor = 0.25}));
+  EXPECT_EQ(read(R"({"rope_parameters": {"rope_type": "proportional", "factor": 8}})")->factor, 8);
 }
 
 TEST(RopeConfig, FillsInYarnAsTransformersDoes) {
