@@ -130,18 +130,6 @@ Status read_layer_form(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// The family's variant stands where the file has none.
-Result<RopeConfig> read_rotation(const Fields& fields, const Json& members, const std::string& file,
-                                 const RopeContext& context, const RopeConfig& absent) {
-  RopeConfig rope = TRY(read_rope_config(members, file, context));
-  const bool says = fields.find("rope_parameters") != nullptr || fields.find("rope_scaling") != nullptr;
-  if (says || absent.type == RopeType::kDefault) return rope;
-  const double theta = fields.find("rope_theta") != nullptr ? rope.theta : absent.theta;
-  rope = absent;
-  rope.theta = theta;
-  return rope;
-}
-
 Status read_dtype(const Fields& fields, ModelConfig& config) {
   const char* key = fields.find("dtype") != nullptr ? "dtype" : "torch_dtype";
   const std::optional<std::string> name = TRY(fields.optional_string(key));
@@ -199,9 +187,11 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
                              .partial_rotary = family->partial_rotary,
                              .default_part = family->defaults.rope.partial_rotary_factor};
   if (config.sliding_rope) {
-    TRY(read_layer_ropes(members, file, rotation, config.rope, *config.sliding_rope));
+    RopeContext sliding = rotation;
+    sliding.default_part = 1.0;  // of what the file describes; the defaults' part is their own
+    TRY(read_layer_ropes(members, file, {sliding, config.rope}, {sliding, *config.sliding_rope}));
   } else {
-    config.rope = TRY(read_rotation(fields, members, file, rotation, family->defaults.rope));
+    TRY(read_rope(members, file, rotation, config.rope));
   }
   TRY(read_dtype(fields, config));
   TRY(read_tokens(fields, config));

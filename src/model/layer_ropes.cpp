@@ -7,6 +7,10 @@
 namespace tessera {
 namespace {
 
+// The range of rope_theta.
+constexpr double kLeastTheta = 1.001;
+constexpr double kGreatestTheta = 1e15;
+
 constexpr const char* kFull = "full_attention";
 constexpr const char* kSliding = "sliding_attention";
 
@@ -29,21 +33,30 @@ Result<RopeConfig> read_kind(const Json& parameters, const char* kind, const std
 
 }  // namespace
 
-Status read_layer_ropes(const Json& config, const std::string& file, const RopeContext& context, RopeConfig& full,
-                        RopeConfig& sliding) {
+Status read_rope(const Json& config, const std::string& file, const RopeContext& context, RopeConfig& rope) {
+  const Fields fields(config, file);
+  const bool has_variant = fields.find("rope_parameters") != nullptr || fields.find("rope_scaling") != nullptr;
+  if (!has_variant && rope.type != RopeType::kDefault) {
+    rope.theta = TRY(fields.optional_number("rope_theta", kLeastTheta, kGreatestTheta)).value_or(rope.theta);
+    return ok_status();
+  }
+  rope = TRY(read_rope_config(with_theta(config, rope.theta), file, context));
+  return ok_status();
+}
+
+Status read_layer_ropes(const Json& config, const std::string& file, const LayerRope& full, const LayerRope& sliding) {
   const Fields fields(config, file);
   const Json* parameters = fields.find("rope_parameters");
   const bool nested = parameters != nullptr && parameters->is_object() &&
                       (parameters->find(kFull) != nullptr || parameters->find(kSliding) != nullptr);
   if (nested) {
-    full = TRY(read_kind(*parameters, kFull, file, context, full.theta));
-    sliding = TRY(read_kind(*parameters, kSliding, file, context, sliding.theta));
+    full.rope = TRY(read_kind(*parameters, kFull, file, full.context, full.rope.theta));
+    sliding.rope = TRY(read_kind(*parameters, kSliding, file, sliding.context, sliding.rope.theta));
     return ok_status();
   }
-  full = TRY(read_rope_config(with_theta(config, full.theta), file, context));
-  // The same range as rope_theta's.
-  const std::optional<double> local = TRY(fields.optional_number("rope_local_base_freq", 1.001, 1e15));
-  sliding.theta = local.value_or(sliding.theta);
+  TRY(read_rope(config, file, full.context, full.rope));
+  const std::optional<double> local = TRY(fields.optional_number("rope_local_base_freq", kLeastTheta, kGreatestTheta));
+  sliding.rope.theta = local.value_or(sliding.rope.theta);
   return ok_status();
 }
 

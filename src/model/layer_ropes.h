@@ -1,7 +1,9 @@
-// The rotary embeddings of models whose layers with a window rotate by frequencies of their own.
+// The rotary embeddings of a model as its architecture's defaults and config.json say; and those of models whose layers
+// with a window rotate by frequencies of their own.
 //
-// New spelling: `rope_parameters` has a member "full_attention" and one "sliding_attention". Old spelling: `rope_theta`
-// and `rope_scaling` are those of the layers with full attention, and `rope_local_base_freq` is the θ of the others.
+// Of two rotations. New spelling: `rope_parameters` has a member "full_attention" and one "sliding_attention". Old
+// spelling: `rope_theta` and `rope_scaling` are those of the layers with full attention, and `rope_local_base_freq` is
+// the θ of the others.
 #pragma once
 
 #include <string>
@@ -12,9 +14,16 @@
 
 namespace tessera {
 
-// Reads both from the members of config.json; where it says nothing, θ stays as it is in `full` and `sliding`. Errors
-// are those of read_rope_config.
-Status read_layer_ropes(const Json& config, const std::string& file, const RopeContext& context, RopeConfig& full,
-                        RopeConfig& sliding);
+// Reads the rotation of all layers from the members of config.json. Where it says nothing `rope` stays as it is;
+// without a θ, its θ. Errors are those of read_rope_config.
+Status read_rope(const Json& config, const std::string& file, const RopeContext& context, RopeConfig& rope);
+
+// One kind of layers.
+struct LayerRope {
+  RopeContext context;
+  RopeConfig& rope;
+};
+// The same of both kinds.
+Status read_layer_ropes(const Json& config, const std::string& file, const LayerRope& full, const LayerRope& sliding);
 
 }  // namespace tessera
