@@ -150,11 +150,13 @@ std::string case_name(const ::testing::TestParamInfo<const char*>& info) {
 constexpr const char* kDense[] = {
     "llama",       "llama-bias", "llama-d64", "llama-d128",    "llama-linear", "llama-yarn", "llama3-rope-tied",
     "mistral-swa", "olmo2",      "phi3",      "phi3-longrope", "qwen2",        "qwen2-swa",  "qwen3",
-    "qwen3-d128",  "gemma2",     "gemma3",    "gemma3-d256"};
+    "qwen3-d128",  "gemma2",     "gemma3",    "gemma3-d256",   "gemma4",       "gemma4-e"};
 INSTANTIATE_TEST_SUITE_P(Dense, Goldens, ::testing::ValuesIn(kDense), case_name);
 INSTANTIATE_TEST_SUITE_P(Dense, Bfloat16Goldens, ::testing::ValuesIn(kDense), case_name);
 INSTANTIATE_TEST_SUITE_P(Experts, Goldens,
-                         ::testing::Values("qwen3-moe", "mixtral", "glm4-moe", "gpt-oss", "gpt-oss-mxfp4"), case_name);
+                         ::testing::Values("qwen3-moe", "mixtral", "glm4-moe", "gemma4-moe", "gpt-oss",
+                                           "gpt-oss-mxfp4"),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(Latent, Goldens, ::testing::Values("deepseek-v2", "deepseek-v3", "glm4-moe-lite"), case_name);
 
 // Keys and values are rounded to the cache's type and nothing else is.

@@ -37,8 +37,8 @@ TEST_P(TensorParallelFour, FourRanksEqualHuggingFaceAndEachOther) { expect_ranks
 // latents; sinks.
 INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                          ::testing::Values("llama", "llama-bias", "qwen2", "qwen3", "llama3-rope-tied", "olmo2", "phi3",
-                                           "qwen3-moe", "gemma2", "qwen3.5-text", "qwen3.5", "glm4-moe-lite",
-                                           "gpt-oss"),
+                                           "qwen3-moe", "gemma2", "gemma4", "gemma4-moe", "gemma4-e", "qwen3.5-text",
+                                           "qwen3.5", "glm4-moe-lite", "gpt-oss"),
                          [](const auto& name) {
                            std::string text = name.param;
                            for (char& c : text) c = c == '-' || c == '.' ? '_' : c;
@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
 // More ranks than KV heads: neighbouring ranks hold the same head, also of a norm over the whole row. And latents,
 // which every rank has whole.
 INSTANTIATE_TEST_SUITE_P(SharedKvHeads, TensorParallelFour,
-                         ::testing::Values("llama", "olmo2", "phi3", "glm4-moe-lite"), [](const auto& name) {
+                         ::testing::Values("llama", "olmo2", "phi3", "gemma4", "glm4-moe-lite"), [](const auto& name) {
                            std::string text = name.param;
                            for (char& c : text) c = c == '-' ? '_' : c;
                            return text;

@@ -189,7 +189,9 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
   if (config.sliding_rope) {
     RopeContext sliding = rotation;
     sliding.default_part = 1.0;  // of what the file describes; the defaults' part is their own
-    TRY(read_layer_ropes(members, file, {sliding, config.rope}, {sliding, *config.sliding_rope}));
+    RopeContext full = sliding;
+    if (config.gemma4) full.head_dim = config.gemma4->global_head_dim;
+    TRY(read_layer_ropes(members, file, {full, config.rope}, {sliding, *config.sliding_rope}));
   } else {
     TRY(read_rope(members, file, rotation, config.rope));
   }

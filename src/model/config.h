@@ -17,6 +17,7 @@
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
 #include "tessera/model/delta_net_config.h"
+#include "tessera/model/gemma4_config.h"
 #include "tessera/model/mla_config.h"
 #include "tessera/model/moe_config.h"
 #include "tessera/model/rope.h"
@@ -66,6 +67,7 @@ struct ModelConfig {
   std::int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   bool unit_offset_norms = false;  // norms' weights are stored as their distance from one
+  bool round_norms_once = false;   // norms' weights multiply what is not rounded yet; with unit_offset_norms too
   Activation hidden_act = Activation::kSilu;
   bool tie_word_embeddings = false;  // the LM head is the embedding matrix
   bool qkv_bias = false;
@@ -85,6 +87,7 @@ struct ModelConfig {
   std::optional<MoeConfig> moe = std::nullopt;
   std::optional<MlaConfig> mla = std::nullopt;
   std::optional<DeltaNetConfig> delta_net = std::nullopt;
+  std::optional<Gemma4Config> gemma4 = std::nullopt;
   std::optional<StoredDtype> dtype = std::nullopt;  // F32, F16 or BF16, where it says
   std::optional<TokenId> bos_token_id = std::nullopt;
   std::vector<TokenId> eos_token_ids = {};  // may be empty

@@ -28,7 +28,8 @@ std::int64_t parameters_of(const ModelConfig& config) {
 
 // Of a vision tower, or of the head that predicts further tokens: no part of the text model.
 bool is_beside_text(const std::string& tensor) {
-  return tensor.starts_with("model.visual.") || tensor.starts_with("mtp.");
+  return tensor.starts_with("model.visual.") || tensor.starts_with("mtp.") ||
+         tensor.starts_with("model.vision_tower.") || tensor.starts_with("model.embed_vision.");
 }
 
 TEST(ModelConfig, TakesDefaultsOfTheArchitecture) {
@@ -260,7 +261,8 @@ TEST(RealConfigs, ReadOrRefusedWithAReason) {
     } else if (config.ok()) {
       EXPECT_EQ(json->find("architectures")->as_array()[0].as_string(), config->architecture);
       EXPECT_EQ(config->sliding_windows.size(), static_cast<std::size_t>(config->num_hidden_layers));
-      for (float f : compute_inv_freq(config->rope, config->head_dim)) EXPECT_TRUE(f > 0 && f <= 1);
+      const bool all_turn = config->rope.type != RopeType::kProportional;
+      for (float f : compute_inv_freq(config->rope, config->head_dim)) EXPECT_TRUE((!all_turn || f > 0) && f <= 1);
       ++read;
     } else if (json->find("quantization_config") != nullptr &&
                config.status().message().find("quantised") != std::string::npos) {
@@ -333,9 +335,10 @@ TEST(RealConfigs, CountTheParametersOfTheirCheckpoints) {
 // Deterministic mutations of text and of single values: no crash, and what is accepted keeps its promises.
 TEST(ModelConfigFuzz, NeverCrashesAndAcceptsOnlySoundConfigs) {
   std::mt19937 random(20240229);
-  const char* const kArchitectures[] = {
-      "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM",  "Qwen3ForCausalLM",   "Olmo2ForCausalLM",
-      "Phi3ForCausalLM",  "Gemma2ForCausalLM",  "Gemma3ForCausalLM", "Qwen3_5ForCausalLM", "GptOssForCausalLM"};
+  const char* const kArchitectures[] = {"LlamaForCausalLM",   "MistralForCausalLM", "Qwen2ForCausalLM",
+                                        "Qwen3ForCausalLM",   "Olmo2ForCausalLM",   "Phi3ForCausalLM",
+                                        "Gemma2ForCausalLM",  "Gemma3ForCausalLM",  "Gemma4ForCausalLM",
+                                        "Qwen3_5ForCausalLM", "GptOssForCausalLM"};
   const Json values = *Json::parse(
       R"([null, true, -1, 0, 1, 2, 3, 7, 1024, 4294967296, 9223372036854775807, -9223372036854775808, 1e308, -1e-320,
       0.5, "", "yarn", "full_attention", [], [1], [[]], {}, {"rope_type": "yarn", "factor": 1.5, "beta_fast": 1000000, "beta_slow": 0.001},

@@ -8,6 +8,7 @@
 #include "tessera/base/nearest.h"
 #include "tessera/model/families/deepseek.h"
 #include "tessera/model/families/gemma.h"
+#include "tessera/model/families/gemma4.h"
 #include "tessera/model/families/glm4_moe.h"
 #include "tessera/model/families/glm4_moe_lite.h"
 #include "tessera/model/families/gpt_oss.h"
@@ -50,13 +51,29 @@ std::vector<std::string> FamilyRegistry::nearest(std::string_view architecture) 
 const FamilyRegistry& built_in_families() {
   static const FamilyRegistry registry = [] {
     FamilyRegistry families;
-    for (ModelFamily (*make)() : {llama_family,         mistral_family,          qwen2_family,
-                                  qwen3_family,         qwen3_classifier_family, olmo2_family,
-                                  phi3_family,          qwen3_moe_family,        mixtral_family,
-                                  glm4_moe_family,      gemma2_family,           gemma3_family,
-                                  gemma3_nested_family, qwen3_next_family,       qwen3_5_text_family,
-                                  qwen3_5_family,       qwen3_5_moe_text_family, qwen3_5_moe_family,
-                                  deepseek_v2_family,   deepseek_v3_family,      glm4_moe_lite_family,
+    for (ModelFamily (*make)() : {llama_family,
+                                  mistral_family,
+                                  qwen2_family,
+                                  qwen3_family,
+                                  qwen3_classifier_family,
+                                  olmo2_family,
+                                  phi3_family,
+                                  qwen3_moe_family,
+                                  mixtral_family,
+                                  glm4_moe_family,
+                                  gemma2_family,
+                                  gemma3_family,
+                                  gemma3_nested_family,
+                                  gemma4_family,
+                                  gemma4_nested_family,
+                                  qwen3_next_family,
+                                  qwen3_5_text_family,
+                                  qwen3_5_family,
+                                  qwen3_5_moe_text_family,
+                                  qwen3_5_moe_family,
+                                  deepseek_v2_family,
+                                  deepseek_v3_family,
+                                  glm4_moe_lite_family,
                                   gpt_oss_family})
       (void)families.add(make());
     return families;

@@ -40,7 +40,8 @@ TEST(BuildModel, BuildsEveryFamily) {
     ASSERT_TRUE(graphs.ok()) << graphs.status().to_string();
     const bool latents = family.architecture.find("Deepseek") == 0 || family.architecture == "Glm4MoeLiteForCausalLM";
     EXPECT_EQ(graphs->body.states.size(), latents ? 2u : 4u);
-    const bool windows = family.architecture.starts_with("Gemma2") || family.architecture.starts_with("GptOss");
+    const bool windows = family.architecture.starts_with("Gemma2") || family.architecture.starts_with("Gemma4") ||
+                         family.architecture.starts_with("GptOss");
     EXPECT_EQ(graphs->body.cache_groups.size(), windows ? 2u : 1u);
   }
 }

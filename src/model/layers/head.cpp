@@ -2,8 +2,15 @@
 
 namespace tessera {
 
+ir::ValueId resolve_ids(LayerBuilder& b, const TokenInputs& inputs, const ir::Attributes& attributes) {
+  return b.graph.op("resolve_ids", {inputs.ids, inputs.rows, inputs.last_ids}, attributes);
+}
+
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs) {
-  const ir::ValueId ids = b.graph.op("resolve_ids", {inputs.ids, inputs.rows, inputs.last_ids});
+  return embed(b, config, inputs, resolve_ids(b, inputs));
+}
+
+ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, ir::ValueId ids) {
   const ir::ValueId table = b.matrix(b.tensor("embed_tokens.weight"), config.vocab_size, config.hidden_size);
   ir::Attributes attributes;
   if (config.embedding_scale != 1) attributes.emplace_back("scale", config.embedding_scale);

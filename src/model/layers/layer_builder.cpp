@@ -58,6 +58,12 @@ ir::ValueId LayerBuilder::constant(const std::string& name, std::vector<float> v
   return add_weight({.name = name, .type = {ir::DType::kFloat32, {ir::Dim(size)}}, .constant = std::move(values)});
 }
 
+ir::ValueId LayerBuilder::ones(std::int64_t size) {
+  return add_weight({.name = fmt::format("ones.{}", size),
+                     .type = {options_.weight_type(), {ir::Dim(size)}},
+                     .constant = std::vector<float>(static_cast<std::size_t>(size), 1.0F)});
+}
+
 ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks,
                                  bool bias, Parallel parallel, std::optional<ir::ValueId> residual) {
   const int ranks = parallel == Parallel::kNone ? 1 : options_.tp_size;

@@ -53,6 +53,8 @@ class LayerBuilder {
   ir::ValueId vector(const std::string& tensor, std::int64_t size, ir::DType dtype, const TensorSlice& slice = {});
   // A matrix [rows, cols], the same on every rank.
   ir::ValueId matrix(const std::string& tensor, std::int64_t rows, std::int64_t cols);
+  // A vector of ones, of the weights' type.
+  ir::ValueId ones(std::int64_t size);
   // Values that the config determines, float32.
   ir::ValueId constant(const std::string& name, std::vector<float> values);
 

@@ -7,6 +7,7 @@ namespace tessera {
 
 ir::Attributes norm_attributes(const ModelConfig& config) {
   ir::Attributes attributes{{"eps", config.rms_norm_eps}};
+  if (config.round_norms_once) attributes.emplace_back("round_once", true);
   if (config.unit_offset_norms) attributes.emplace_back("unit_offset", true);
   return attributes;
 }
@@ -20,6 +21,8 @@ ir::ValueId ResidualStream::value() {
   if (pending_) sum_ = b_.graph.op("add", {*std::exchange(pending_, std::nullopt), sum_});
   return sum_;
 }
+
+void ResidualStream::scale(ir::ValueId factor) { sum_ = b_.graph.op("mul", {value(), factor}); }
 
 ir::ValueId ResidualStream::norm(const std::string& weight) {
   if (!pending_) return norm_of(sum_, weight);

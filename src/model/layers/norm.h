@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Of the model's RMS norms: eps, and unit_offset where their weights have it.
+// Of the model's RMS norms: eps, round_once and unit_offset.
 ir::Attributes norm_attributes(const ModelConfig& config);
 
 // The stream of hidden states that every layer adds to. What is added last stays pending, because the norm that
@@ -24,6 +24,7 @@ class ResidualStream {
   void add(ir::ValueId branch);                 // h += branch
   ir::ValueId norm(const std::string& weight);  // RMSNorm(h) with the tensor `weight`
   ir::ValueId value();                          // h
+  void scale(ir::ValueId factor);               // h *= factor [1]
   // RMSNorm(x) with the tensor `weight`, for x [T, hidden] that is not the stream: post-norms.
   ir::ValueId norm_of(ir::ValueId x, const std::string& weight);
 

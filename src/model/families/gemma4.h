@@ -1,0 +1,11 @@
+// Gemma 4: dense, with per-layer embeddings and shared keys and values (E2B, E4B), and mixtures (26B-A4B).
+#pragma once
+
+#include "tessera/model/family.h"
+
+namespace tessera {
+
+ModelFamily gemma4_family();         // Gemma4ForCausalLM
+ModelFamily gemma4_nested_family();  // the text part of Gemma4ForConditionalGeneration
+
+}  // namespace tessera
