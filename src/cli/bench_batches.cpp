@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "tessera/runner/group_pages.h"
+
 namespace tessera::cli {
 namespace {
 
@@ -49,13 +51,11 @@ class BatchBuilder {
  private:
   // Pages that have left the window are page 0, as an engine has them.
   void add_pages(std::size_t g, std::int64_t query, std::int64_t prefix) {
-    std::vector<PageId> pages(static_cast<std::size_t>(pages_for(prefix + query, page_size_)), PageId(0));
-    const auto first = static_cast<std::size_t>(first_page_seen(prefix, cache_groups_[g].window, page_size_));
-    for (std::size_t i = first; i < pages.size(); ++i) pages[i] = PageId(static_cast<std::int32_t>(next_page_[g]++));
-    for (std::int64_t position = prefix; position < prefix + query; ++position) {
-      const std::int64_t page = pages[static_cast<std::size_t>(position / page_size_)].value();
-      batch_.groups[g].slots.emplace_back(static_cast<std::int32_t>(page * page_size_ + position % page_size_));
-    }
+    const ir::CacheGroup& group = cache_groups_[g];
+    const PageRange touched = pages_touched(group, prefix, prefix + query, page_size_);
+    std::vector<PageId> pages(static_cast<std::size_t>(touched.begin), PageId(0));
+    for (std::int64_t i = 0; i < touched.count(); ++i) pages.emplace_back(static_cast<std::int32_t>(next_page_[g]++));
+    append_slots(batch_.groups[g], group, prefix, prefix + query, page_size_, pages);
     tables_[g].push_back(std::move(pages));
   }
 
@@ -106,8 +106,7 @@ std::int64_t max_decode_requests(const ModelRunner& runner, std::int64_t context
   std::int64_t most = options.max_requests;
   const std::vector<ir::CacheGroup>& groups = runner.prefill().executable().graph().cache_groups;
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    const std::int64_t pages =
-        pages_for(context, options.page_size) - first_page_seen(context - 1, groups[g].window, options.page_size);
+    const std::int64_t pages = pages_touched(groups[g], context - 1, context, options.page_size).count();
     most = std::min(most, (options.num_pages[g] - 1) / pages);
   }
   return most;

@@ -7,7 +7,7 @@ Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json
 
-from program import DEMO, FEW_SIZES, LLAMA, CliTest, main, Serving
+from program import DEMO, FEW_SIZES, GOLDENS, LLAMA, CliTest, main, Serving
 
 
 class Bench(CliTest):
@@ -26,6 +26,17 @@ class Bench(CliTest):
                          [(1, "decode", 1), (3, "decode", 4)])
         self.assertGreater(answer["memory_bytes_per_s"], 1e8)
         self.assertGreater(answer["rows"][1]["bytes_read"], answer["rows"][0]["bytes_read"])
+
+    def test_decode_of_states_and_experts(self):
+        # A state takes one slot however long the request is.
+        states = self.ok_json("bench", "decode", "--model-path", GOLDENS / "qwen3.5-text", "--repeat", 2, "--log-level",
+                              "error", "--batch-size", 4, "--context", 100, *FEW_SIZES)
+        self.assertEqual(states["rows"][0]["size"], 4)
+        # One token reads 2 of 8 experts of each layer, four tokens some more.
+        experts = self.ok_json("bench", "decode", "--model-path", GOLDENS / "qwen3-moe", "--repeat", 2, "--log-level",
+                               "error", "--batch-size", 1, 4, "--context", 16, *FEW_SIZES)
+        one, four = (row["bytes_read"] for row in experts["rows"])
+        self.assertGreater(four, 1.2 * one)
 
     def test_more_than_a_forward_may_have(self):
         self.fails(2, ["--batch-size: 5 ", "4 are the most", "--max-running-requests"], "bench", "decode", *self.COMMON,
