@@ -64,7 +64,7 @@ TEST(GptOssConfig, ReadsEachField) {
   const RopeConfig other_theta = read(R"(, "rope_theta": 1e4)").rope;
   EXPECT_EQ(other_theta.theta, 1e4);
   EXPECT_EQ(other_theta.type, RopeType::kYarn);
-  EXPECT_EQ(read(R"(, "rope_scaling": {"rope_type": "default"})").rope, RopeConfig{});
+  EXPECT_EQ(read(R"(, "rope_scaling": {"rope_type": "default"})").rope, RopeConfig{.theta = 1.5e5});
 }
 
 std::int64_t parameters_of(const ModelConfig& config) {
