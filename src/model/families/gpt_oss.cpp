@@ -91,6 +91,7 @@ ModelFamily gpt_oss_family() {
                        .head_dim = 64,
                        .max_position_embeddings = 131072,
                        .rms_norm_eps = 1e-5,
+                       .round_norms_once = true,
                        .attention_sinks = true,
                        .rope = {.type = RopeType::kYarn,
                                 .theta = 1.5e5,

@@ -22,8 +22,8 @@ ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer
       "split", {qkv}, {{"sizes", std::vector<std::int64_t>{local.heads * config.head_dim, kv_size, kv_size}}});
 
   const ir::Attributes heads{{"head_dim", config.head_dim}};
-  const ValueId q = whole_row_norm(b, parts[0], blocks[0], p + "q_norm.weight", config.rms_norm_eps);
-  const ValueId k = whole_row_norm(b, parts[1], blocks[1], p + "k_norm.weight", config.rms_norm_eps);
+  const ValueId q = whole_row_norm(b, config, parts[0], blocks[0], p + "q_norm.weight");
+  const ValueId k = whole_row_norm(b, config, parts[1], blocks[1], p + "k_norm.weight");
   const ValueId rotated_q = b.graph.op("rotary", {q, in.rope}, heads);
   const ValueId rotated_k = b.graph.op("rotary", {k, in.rope}, heads);
 
@@ -58,7 +58,7 @@ Status read_config(const Fields& fields, ModelConfig& config) {
 
 ModelFamily olmo2_family() {
   return {.architecture = "Olmo2ForCausalLM",
-          .defaults = {.rms_norm_eps = 1e-5, .qk_norm = QkNorm::kRow},
+          .defaults = {.rms_norm_eps = 1e-5, .round_norms_once = true, .qk_norm = QkNorm::kRow},
           .read_config = read_config,
           .build_body = build_body};
 }

@@ -37,8 +37,8 @@ ir::ValueId ResidualStream::norm_of(ir::ValueId x, const std::string& weight) {
   return b_.graph.op("rms_norm", {x, b_.norm_weight(weight, hidden_size_)}, attributes_);
 }
 
-ir::ValueId whole_row_norm(LayerBuilder& b, ir::ValueId x, const LinearBlock& block, const std::string& weight,
-                           double eps) {
+ir::ValueId whole_row_norm(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const LinearBlock& block,
+                           const std::string& weight) {
   const int ranks = b.options().tp_size;
   // Ranks that share heads gather these several times: all heads equally often, so that the mean of squares stays.
   std::vector<TensorSlice> slices;
@@ -51,7 +51,8 @@ ir::ValueId whole_row_norm(LayerBuilder& b, ir::ValueId x, const LinearBlock& bl
     slices.push_back(*rows);
   }
   if (ranks > 1) x = b.graph.op("all_gather", {x}, {{"ranks", std::int64_t{ranks}}});
-  const ir::ValueId normed = b.graph.op("rms_norm", {x, b.norm_weight(weight, block.rows, slices)}, {{"eps", eps}});
+  const ir::ValueId normed =
+      b.graph.op("rms_norm", {x, b.norm_weight(weight, block.rows, slices)}, norm_attributes(config));
   if (ranks == 1) return normed;
 
   const std::int64_t size = slices[0].size;

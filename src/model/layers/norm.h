@@ -38,7 +38,7 @@ class ResidualStream {
 
 // RMSNorm over the whole row of `block`, a slice of which x [T, its rows on this rank] is: the ranks' slices are
 // gathered first and this rank's is taken from the normalised row.
-ir::ValueId whole_row_norm(LayerBuilder& b, ir::ValueId x, const LinearBlock& block, const std::string& weight,
-                           double eps);
+ir::ValueId whole_row_norm(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const LinearBlock& block,
+                           const std::string& weight);
 
 }  // namespace tessera
