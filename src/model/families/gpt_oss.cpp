@@ -3,19 +3,17 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <utility>
 
 #include "tessera/model/layers/attention.h"
-#include "tessera/model/layers/head.h"
+#include "tessera/model/layers/llama_body.h"
 #include "tessera/model/layers/moe.h"
-#include "tessera/model/layers/norm.h"
 #include "tessera/model/moe_fields.h"
 #include "tessera/model/sliding_windows.h"
 #include "tessera/ops/moe_experts.h"
 
 namespace tessera {
 namespace {
-
-using ir::ValueId;
 
 // Hugging Face's defaults (configuration_gpt_oss.py); the activation's are constants of its modeling_gpt_oss.py.
 constexpr std::int64_t kDefaultSlidingWindow = 128;
@@ -28,18 +26,10 @@ MoeTensors experts_of(const std::string& layer) {
 }
 
 // OpenAI, arXiv 2508.10925: Mixtral's layers, with biases everywhere and sinks in attention.
-ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
-  const TokenInputs tokens = declare_token_inputs(b, config);
-  ResidualStream h(b, embed(b, config, tokens), config);
-  const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const std::string p = b.begin_layer(layer);
-    const std::string attn = p + "self_attn.";
-    h.add(self_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn), attn));
-    h.add(moe_mlp(b, config, h.norm(p + "post_attention_layernorm.weight"), tokens.slots[0], experts_of(p)));
-  }
-  b.end_layers();
-  return h.norm(b.tensor("norm.weight"));
+ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+  return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) {
+    return moe_mlp(b, config, in.x, in.slots, experts_of(in.prefix));
+  });
 }
 
 Status read_swiglu(const Fields& fields, MoeConfig& moe) {
@@ -64,8 +54,9 @@ Status read_mixture(const Fields& fields, ModelConfig& config) {
     return fields.wrong("experts_per_token",
                         fmt::format("the same as num_experts_per_tok ({}), or no such field", moe.experts_per_token));
   if (moe.mxfp4)
-    for (const char* key : {"hidden_size", "intermediate_size"})
-      if (TRY(fields.optional_int(key, 1, ModelConfig::kMaxIntermediateSize)).value_or(kMxfp4Block) % kMxfp4Block != 0)
+    for (const auto& [key, size] :
+         {std::pair("hidden_size", config.hidden_size), {"intermediate_size", config.intermediate_size}})
+      if (size % kMxfp4Block != 0)
         return fields.wrong(key, fmt::format("a multiple of {} where experts are stored in mxfp4", kMxfp4Block));
   return read_swiglu(fields, moe);
 }

@@ -5,15 +5,12 @@
 #include <iterator>
 
 #include "tessera/model/layers/attention.h"
-#include "tessera/model/layers/head.h"
+#include "tessera/model/layers/llama_body.h"
 #include "tessera/model/layers/mlp.h"
-#include "tessera/model/layers/norm.h"
 #include "tessera/model/sliding_windows.h"
 
 namespace tessera {
 namespace {
-
-using ir::ValueId;
 
 // Hugging Face's defaults (configuration_mistral.py, configuration_qwen2.py, configuration_qwen3.py).
 constexpr std::int64_t kDefaultSlidingWindow = 4096;
@@ -23,20 +20,11 @@ constexpr std::int64_t kDefaultLabels = 2;  // configuration_utils.py
 
 // Touvron et al., arXiv 2302.13971. Each layer:
 //   h += o(attention(rope(qkv(norm(h)))));  h += down(act(gate(norm(h))) · up(norm(h)))
-ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
-  const TokenInputs tokens = declare_token_inputs(b, config);
-  ResidualStream h(b, embed(b, config, tokens), config);
-  const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const std::string p = b.begin_layer(layer);
-    const std::string attn = p + "self_attn.";
-    const std::string mlp = p + "mlp.";
-
-    h.add(self_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn), attn));
-    h.add(gated_mlp(b, config, h.norm(p + "post_attention_layernorm.weight"), gate_up_blocks(config, mlp), mlp));
-  }
-  b.end_layers();
-  return h.norm(b.tensor("norm.weight"));
+ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+  return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) {
+    const std::string mlp = in.prefix + "mlp.";
+    return gated_mlp(b, config, in.x, gate_up_blocks(config, mlp), mlp);
+  });
 }
 
 Status read_llama(const Fields& fields, ModelConfig& config) {

@@ -1,16 +1,13 @@
 #include "tessera/model/families/mixtral.h"
 
 #include "tessera/model/layers/attention.h"
-#include "tessera/model/layers/head.h"
+#include "tessera/model/layers/llama_body.h"
 #include "tessera/model/layers/moe.h"
-#include "tessera/model/layers/norm.h"
 #include "tessera/model/moe_fields.h"
 #include "tessera/model/sliding_windows.h"
 
 namespace tessera {
 namespace {
-
-using ir::ValueId;
 
 MoeTensors experts_of(const std::string& layer) {
   const std::string prefix = layer + "block_sparse_moe.";
@@ -19,18 +16,10 @@ MoeTensors experts_of(const std::string& layer) {
 }
 
 // Jiang et al., arXiv 2401.04088: Mistral's layers, with experts in place of every MLP.
-ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
-  const TokenInputs tokens = declare_token_inputs(b, config);
-  ResidualStream h(b, embed(b, config, tokens), config);
-  const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const std::string p = b.begin_layer(layer);
-    const std::string attn = p + "self_attn.";
-    h.add(self_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn), attn));
-    h.add(moe_mlp(b, config, h.norm(p + "post_attention_layernorm.weight"), tokens.slots[0], experts_of(p)));
-  }
-  b.end_layers();
-  return h.norm(b.tensor("norm.weight"));
+ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+  return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) {
+    return moe_mlp(b, config, in.x, in.slots, experts_of(in.prefix));
+  });
 }
 
 Status read_config(const Fields& fields, ModelConfig& config) {

@@ -1,16 +1,13 @@
 #include "tessera/model/families/qwen3_moe.h"
 
 #include "tessera/model/layers/attention.h"
-#include "tessera/model/layers/head.h"
+#include "tessera/model/layers/llama_body.h"
 #include "tessera/model/layers/moe.h"
-#include "tessera/model/layers/norm.h"
 #include "tessera/model/moe_fields.h"
 #include "tessera/model/sliding_windows.h"
 
 namespace tessera {
 namespace {
-
-using ir::ValueId;
 
 // Hugging Face's default (configuration_qwen3_moe.py).
 constexpr std::int64_t kDefaultSlidingWindow = 4096;
@@ -28,21 +25,11 @@ Status read_config(const Fields& fields, ModelConfig& config) {
 }  // namespace
 
 // Yang et al., arXiv 2505.09388: Qwen3's layers, with experts in place of the MLP in most or all of them.
-ValueId build_qwen3_moe_body(LayerBuilder& b, const ModelConfig& config) {
-  const TokenInputs tokens = declare_token_inputs(b, config);
-  ResidualStream h(b, embed(b, config, tokens), config);
-  const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const std::string p = b.begin_layer(layer);
-    const std::string attn = p + "self_attn.";
-    const std::string mlp = p + "mlp.";
-
-    h.add(self_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), qkv_blocks(config, attn), attn));
-    const ValueId x = h.norm(p + "post_attention_layernorm.weight");
-    h.add(moe_or_mlp(b, config, layer, x, tokens.slots[0], separate_experts(mlp), mlp));
-  }
-  b.end_layers();
-  return h.norm(b.tensor("norm.weight"));
+ir::ValueId build_qwen3_moe_body(LayerBuilder& b, const ModelConfig& config) {
+  return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) {
+    const std::string mlp = in.prefix + "mlp.";
+    return moe_or_mlp(b, config, in.layer, in.x, in.slots, separate_experts(mlp), mlp);
+  });
 }
 
 ModelFamily qwen3_moe_family() {

@@ -1,0 +1,34 @@
+// The layers of Llama, which many families have: they differ in where q, k and v are stored, and in what stands in the
+// MLP's place.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/model/config.h"
+#include "tessera/model/layers/layer_builder.h"
+
+namespace tessera {
+
+// qkv_blocks() or fused_qkv_blocks() (attention.h).
+using QkvBlocks = std::vector<LinearBlock> (*)(const ModelConfig& config, const std::string& prefix);
+
+// What a layer's MLP, or its experts, take.
+struct FeedForwardInput {
+  ir::ValueId x;      // [T, hidden]
+  ir::ValueId slots;  // i32[T], of the first cache group
+  std::int64_t layer = 0;
+  std::string prefix;  // of the layer's tensors
+};
+// → [T, hidden]
+using FeedForward = std::function<ir::ValueId(const FeedForwardInput& in)>;
+
+// Each layer:
+//   h += o(attention(rope(qkv(norm(h)))));  h += feed_forward(norm(h))
+// input_ids, positions … → norm(h) [T, hidden] after the last one.
+ir::ValueId build_llama_body(LayerBuilder& b, const ModelConfig& config, QkvBlocks qkv,
+                             const FeedForward& feed_forward);
+
+}  // namespace tessera
