@@ -42,6 +42,20 @@ __device__ inline void copy_box_to_all(std::uint32_t to, const CUtensorMap& map,
       : "memory");
 }
 
+// From shared memory to the box at these coordinates; elements outside the tensor are left out. By one thread, after
+// all who wrote the shared memory have called let_copies_see_shared_stores() and met it.
+__device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int c0, int c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];\ncp.async.bulk.commit_group;" ::"l"(
+          &map),
+      "r"(from), "r"(c0), "r"(c1)
+      : "memory");
+}
+// Until the stores that this thread asked for have read their shared memory; until they have ended.
+__device__ inline void wait_for_stores_to_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+__device__ inline void let_copies_see_shared_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 // What kernels before this one stored, for the copies that this thread asks for.
 __device__ inline void let_copies_see_stores() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 

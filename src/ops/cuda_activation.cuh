@@ -5,8 +5,14 @@
 
 namespace tessera::cuda {
 
-// x · sigmoid(u). Past e^88 the quotient is 0, which is the limit.
-__device__ inline float times_sigmoid(float x, float u) { return __fdividef(x, 1.0f + expf(-u)); }
+// x · sigmoid(u), with a relative error of about 2^-21 · (2 + |u|). Past e^88 the quotient is 0, which is the limit.
+__device__ inline float times_sigmoid(float x, float u) {
+  float power;
+  float inverse;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(u * -1.44269504088896f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
+  return x * inverse;
+}
 
 struct Silu {
   __device__ float operator()(float x) const { return times_sigmoid(x, x); }

@@ -1,11 +1,13 @@
 // Binds the streamed linear (linear_streamed.cuh), alone and joined.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/cuda_shared_memory.h"
 #include "tessera/ops/linear_cuda.h"
+#include "tessera/ops/linear_gated.h"
 #include "tessera/ops/linear_streamed.cuh"
 
 namespace tessera {
@@ -85,9 +87,12 @@ Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& p) {
 }
 
 const std::vector<JoinedKernelDef>& joined_linear_kernels() {
+  constexpr std::int64_t kAnyRows = std::numeric_limits<std::int64_t>::max();
   static const std::vector<JoinedKernelDef> kernels{
       {.ops = {"linear", "silu_mul"}, .name = "streamed", .most_rows = kMaxRows, .bind = bind_joined},
-      {.ops = {"linear", "gelu_mul"}, .name = "streamed", .most_rows = kMaxRows, .bind = bind_joined}};
+      {.ops = {"linear", "gelu_mul"}, .name = "streamed", .most_rows = kMaxRows, .bind = bind_joined},
+      {.ops = {"linear", "silu_mul"}, .name = "by warpgroups", .most_rows = kAnyRows, .bind = bind_gated_linear},
+      {.ops = {"linear", "gelu_mul"}, .name = "by warpgroups", .most_rows = kAnyRows, .bind = bind_gated_linear}};
   return kernels;
 }
 

@@ -26,7 +26,8 @@ Result<PFN_cuTensorMapEncodeTiled_v12000> find_encode() {
 
 }  // namespace
 
-Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::span<const TensorBox> dimensions) {
+Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::span<const TensorBox> dimensions,
+                                      Swizzle swizzle) {
   if (dimensions.empty() || dimensions.size() > kMostDimensions)
     return internal_error(fmt::format("a tensor map of {} dimensions; it takes 1 to 5", dimensions.size()));
   if (dtype != ir::DType::kBFloat16 && dtype != ir::DType::kFloat16)
@@ -46,7 +47,8 @@ Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::sp
   const CUresult result =
       encode(&map, dtype == ir::DType::kBFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
              static_cast<cuuint32_t>(dimensions.size()), const_cast<void*>(data), sizes.data(), strides.data(),
-             box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+             swizzle == Swizzle::kNone ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     return internal_error(fmt::format("cuTensorMapEncodeTiled refuses a tensor of {} dimensions, {} by {} …: error {}",

@@ -18,9 +18,12 @@ struct TensorBox {
   int box;              // elements in the box
 };
 
-// A tensor of 16-bit elements at `data`, a multiple of 16 bytes; the fastest dimension first. A box's rows have at most
-// 128 bytes, whose 16-byte chunks change places by the row (the engine's 128-byte swizzle). The map holds the address:
-// it is valid as long as the memory is.
-Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::span<const TensorBox> dimensions);
+// Where the 16-byte chunks of a box's row of 128 bytes lie in shared memory.
+enum class Swizzle : bool { kNone, k128Bytes };
+
+// A tensor of 16-bit elements at `data`, a multiple of 16 bytes; the fastest dimension first. A swizzled box's rows
+// have at most 128 bytes. The map holds the address: it is valid as long as the memory is.
+Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::span<const TensorBox> dimensions,
+                                      Swizzle swizzle = Swizzle::k128Bytes);
 
 }  // namespace tessera

@@ -1,0 +1,117 @@
+// What matmuls by Hopper's warpgroups share: the ring of stages in shared memory, a tile's sums, and how sums become
+// rows of the result.
+//
+// The weights are the products' first matrix, 64 of their rows to a warpgroup, and rows of x the second, whose number
+// may be any multiple of 32 up to 256: a tile is as wide as there are rows, and little is computed for nothing.
+//
+// A block has a thread that asks for copies, in a warpgroup that leaves its registers to two others. These multiply,
+// each 64 weight rows by all of the tile's rows of x. Stages of 64 columns go through a ring that does not pause
+// between tiles. The warpgroups meet nowhere but at the ring, so that one stores its results while the other
+// multiplies. Blocks of a cluster compute neighbouring weight rows for the same rows of x, whose copies they share.
+#pragma once
+
+#include "tessera/ops/async_copy.cuh"
+#include "tessera/ops/box_copy.cuh"
+#include "tessera/ops/cuda_launch.cuh"
+#include "tessera/ops/cuda_math.cuh"
+#include "tessera/ops/wgmma.cuh"
+
+namespace tessera::cuda::hopper {
+
+inline constexpr int kCluster = 2;
+inline constexpr int kWeightRows = 128;
+inline constexpr int kMostRows = 256;  // of x, in a tile
+inline constexpr int kRowStep = 32;    // by which tiles differ
+inline constexpr int kDepth = 64;      // of k in a stage: rows of 128 bytes
+inline constexpr int kStages = 4;
+inline constexpr int kWarpgroups = 2;
+inline constexpr int kThreads = (kWarpgroups + 1) * kWarpgroup;
+inline constexpr int kRowBytes = kDepth * 2;
+inline constexpr int kStageBytes = (kWeightRows + kMostRows) * kRowBytes;
+// Results of a warpgroup: a tile's rows by 32 columns.
+inline constexpr int kResultColumns = 32;
+inline constexpr int kResultRowBytes = kResultColumns * 2;
+inline constexpr int kResultBytes = kMostRows * kResultRowBytes;
+inline constexpr int kSharedBytes = 1024 + kStages * kStageBytes + kWarpgroups * kResultBytes;
+static_assert(kSharedBytes <= 232448 - 1024, "what a block may have, and the barriers");
+static_assert(kMostRows == 2 * kMostProductSums && kRowStep % (8 * kCluster) == 0);
+
+// Where a walk through the ring stands: its slot, and how often it went round.
+struct RingPlace {
+  int slot = 0;
+  std::uint32_t turn = 0;
+  __device__ void advance() {
+    if (++slot == kStages) {
+      slot = 0;
+      ++turn;
+    }
+  }
+};
+
+// Matrices of the block in shared memory.
+struct Ring {
+  std::uint32_t base;    // of the stages
+  SharedBarrier* full;   // [kStages]
+  SharedBarrier* empty;  // [kStages], of all blocks of the cluster
+  __device__ std::uint32_t weights(int slot) const { return base + static_cast<std::uint32_t>(slot) * kStageBytes; }
+  __device__ std::uint32_t rows(int slot) const { return weights(slot) + kWeightRows * kRowBytes; }
+  __device__ void release(int slot) const {
+    if (const unsigned block = threadIdx.x % kWarp; block < kCluster) arrive_at_block(empty[slot], block);
+  }
+};
+
+// By one thread of the block, before the cluster meets.
+__device__ inline void prepare(const Ring& ring) {
+  for (int s = 0; s < kStages; ++s) {
+    ring.full[s].init(1);
+    ring.empty[s].init(kCluster * kWarpgroups * kWarpgroup / kWarp);
+  }
+  SharedBarrier::make_visible();
+}
+
+// The sums of a tile of kN rows of x: kDepth columns of a stage at a time, the next products begun before the last ones
+// have ended.
+template <class T, int kN>
+__device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const Ring& ring, RingPlace& at, int stages,
+                                        int warpgroup) {
+  int last = 0;
+  for (int s = 0; s < stages; ++s) {
+    ring.full[at.slot].wait(at.turn & 1);
+    const std::uint64_t a = matrix_at(ring.weights(at.slot) + static_cast<std::uint32_t>(warpgroup) * 64 * kRowBytes);
+    const std::uint64_t b = matrix_at(ring.rows(at.slot));
+    begin_products();
+#pragma unroll
+    for (int d = 0; d < kDepth / 16; ++d) multiply<T, kN>(sum, a + d * kMatrixStep, b + d * kMatrixStep, s + d);
+    end_products();
+    wait_for_products<1>();
+    if (s > 0) ring.release(last);
+    last = at.slot;
+    at.advance();
+  }
+  wait_for_products<0>();
+  ring.release(last);
+}
+
+template <class T>
+__device__ inline void multiply_tile(float (&sum)[kMostProductSums], const Ring& ring, RingPlace& at, int stages,
+                                     int warpgroup, int rows) {
+  switch ((rows + kRowStep - 1) / kRowStep) {
+    case 1: return multiply_tile_of<T, 32>(sum, ring, at, stages, warpgroup);
+    case 2: return multiply_tile_of<T, 64>(sum, ring, at, stages, warpgroup);
+    case 3: return multiply_tile_of<T, 96>(sum, ring, at, stages, warpgroup);
+    case 4: return multiply_tile_of<T, 128>(sum, ring, at, stages, warpgroup);
+    case 5: return multiply_tile_of<T, 160>(sum, ring, at, stages, warpgroup);
+    case 6: return multiply_tile_of<T, 192>(sum, ring, at, stages, warpgroup);
+    case 7: return multiply_tile_of<T, 224>(sum, ring, at, stages, warpgroup);
+    default: return multiply_tile_of<T, 256>(sum, ring, at, stages, warpgroup);
+  }
+}
+
+// Four 8 x 8 matrices to rows of shared memory, transposed: lane l gives the address of row l % 8 of matrix l / 8.
+__device__ inline void store_transposed(std::uint32_t address, const std::uint32_t (&from)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
+               "r"(from[1]), "r"(from[2]), "r"(from[3])
+               : "memory");
+}
+
+}  // namespace tessera::cuda::hopper

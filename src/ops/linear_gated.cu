@@ -1,0 +1,112 @@
+// Binds the linear with a gate on Hopper (linear_gated.cuh).
+#include "tessera/ops/linear_gated.cuh"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "tessera/ops/cuda_op.h"
+#include "tessera/ops/cuda_shared_memory.h"
+#include "tessera/ops/linear_gated.h"
+#include "tessera/ops/linear_problem.h"
+#include "tessera/ops/tensor_map.h"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+using namespace cuda::gated_linear;
+
+// Fewer rows or tiles, and cuBLASLt with a kernel for the gate is as fast or faster: it splits k or takes smaller tiles
+// (docs/benchmarks.md).
+constexpr std::int64_t kFewestRows = 1024;
+bool has_tiles_enough(std::int64_t items, std::int64_t clusters) { return 2 * items >= 5 * clusters; }
+
+// Whether the current device runs the code for sm_90a, which no other architecture does.
+bool device_can() {
+#ifdef TESSERA_WITH_SM90A
+  cudaFuncAttributes code{};
+  if (cudaFuncGetAttributes(&code, reinterpret_cast<const void*>(linear_gated<__nv_bfloat16, Silu>)) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // another way is taken; a device that fails is found by its launch
+    return false;
+  }
+  return code.binaryVersion == 90 && code.ptxVersion == 90;
+#else
+  return false;
+#endif
+}
+
+// The rows of a tile with which the last clusters end soonest. A tile costs its rows, and what is stored at its end:
+// that is hidden behind the other warpgroup's products in part, and counts like kStoreRows rows at k = 1024.
+int best_tile_rows(std::int64_t m, std::int64_t across, std::int64_t k, std::int64_t clusters) {
+  constexpr std::int64_t kStoreRows = 24;
+  std::int64_t best = 0;
+  int rows = kMostRows;
+  for (int r = kMostRows; r >= 2 * kRowStep; r -= kRowStep) {
+    const std::int64_t turns = ceil_div(ceil_div(m, r) * across, clusters);
+    const std::int64_t cost = turns * (r * k + kStoreRows * 1024);
+    if (best == 0 || cost < best) best = cost, rows = r;
+  }
+  return rows;
+}
+
+template <class T, class Gate>
+Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, std::byte* y) {
+  const std::int64_t n = p.n / 2;
+  const void* const kernel = reinterpret_cast<const void*>(linear_gated<T, Gate>);
+  const std::int64_t clusters = TRY(clusters_at_once(kernel, kThreads, kCluster, kSharedBytes, "linear and gate"));
+  const std::int64_t across = ceil_div(n, kClusterColumns);
+  const int tile_rows = best_tile_rows(p.m, across, p.k, clusters);
+  const std::int64_t items = ceil_div(p.m, tile_rows) * across;
+  if (!has_tiles_enough(items, clusters)) return std::unique_ptr<BoundOp>();
+  const GatedLinear<T> bound{
+      .x = TRY(encode_tensor_map(p.dtype, p.x,
+                                 std::array{TensorBox{.size = p.k, .stride = 1, .box = kDepth},
+                                            TensorBox{.size = p.m, .stride = p.k, .box = tile_rows / kCluster}})),
+      .w = TRY(encode_tensor_map(
+          p.dtype, p.w,
+          std::array{TensorBox{.size = p.k, .stride = 1, .box = kDepth}, TensorBox{.size = 8, .stride = p.k, .box = 8},
+                     TensorBox{.size = 2, .stride = n * p.k, .box = 2},
+                     TensorBox{.size = n / 8, .stride = 8 * p.k, .box = kWeightRows / 16},
+                     TensorBox{.size = 1, .stride = p.n * p.k, .box = 1}})),
+      .bias = reinterpret_cast<const T*>(p.bias),
+      .y = TRY(encode_tensor_map(p.dtype, y,
+                                 std::array{TensorBox{.size = n, .stride = 1, .box = kResultColumns},
+                                            TensorBox{.size = p.m, .stride = n, .box = tile_rows}},
+                                 Swizzle::kNone)),
+      .m = static_cast<int>(p.m),
+      .n = static_cast<int>(n),
+      .k = static_cast<int>(p.k),
+      .tile_rows = tile_rows};
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(clusters, items) * kCluster)),
+                          .block = dim3(kThreads),
+                          .cluster = kCluster};
+  return make_cuda_op("linear and gate, by warpgroups", [=](cudaStream_t stream) {
+    launch_with(linear_gated<T, Gate>, shape, kSharedBytes, /*early=*/true, stream, bound);
+  });
+}
+
+template <class Gate>
+Result<std::unique_ptr<BoundOp>> make_typed(const LinearProblem& p, std::byte* y) {
+  if (p.dtype == ir::DType::kBFloat16) return make<__nv_bfloat16, Gate>(p, y);
+  return make<__half, Gate>(p, y);
+}
+
+bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+
+}  // namespace
+
+Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> calls) {
+  const LinearProblem p = make_linear_problem(calls[0]);
+  std::byte* const y = calls[1].results[0].data.raw();
+  const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
+  if (!half || calls[0].context.limits.deterministic || p.residual != nullptr || p.m < kFewestRows || p.k % 8 != 0 ||
+      p.k == 0 || p.n % 16 != 0 || p.n == 0 || !is_aligned(p.x) || !is_aligned(p.w) || !is_aligned(y) || !device_can())
+    return std::unique_ptr<BoundOp>();
+  if (calls[1].node.op == "silu_mul") return make_typed<Silu>(p, y);
+  if (calls[1].node.attribute_or("tanh", true)) return make_typed<GeluTanh>(p, y);
+  return std::unique_ptr<BoundOp>();  // no model in use has many rows of the other GELU
+}
+
+}  // namespace tessera
