@@ -1,7 +1,7 @@
 // moe_experts on CUDA. At bind one of four ways is chosen, by sizes and types alone:
 //
 //   few rows   16-bit types, few tokens (moe_few_rows.cuh): gate and up, down, sum
-//   grouped    16-bit types (moe_grouped.cuh): sort, gate and up, down, sum
+//   grouped    16-bit types (moe_grouped.cuh): order, gate and up, down, sum
 //   hopper     16-bit types, many rows to an expert (moe_hopper.cuh): order, gate and up, down, sum
 //   plain      float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
@@ -10,13 +10,13 @@
 // same in any company. Every launch has a fixed shape; what the router chose is read from device memory.
 #include <algorithm>
 
-#include "tessera/device/alignment.h"
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/cuda_shared_memory.h"
 #include "tessera/ops/moe_experts.cuh"
 #include "tessera/ops/moe_few_rows.cuh"
 #include "tessera/ops/moe_grouped.cuh"
 #include "tessera/ops/moe_hopper.h"
+#include "tessera/ops/moe_order.cuh"
 #include "tessera/ops/moe_plain.cuh"
 #include "tessera/ops/moe_route.h"
 #include "tessera/ops/moe_sum.cuh"
@@ -25,45 +25,9 @@ namespace tessera {
 namespace cuda::moe {
 namespace {
 
-constexpr int kSortThreads = 1024;
-static_assert(kMaxExperts <= kSortThreads);
-constexpr std::int64_t kMostTokens = 4096;  // at a time: bounds the scratch
-constexpr std::int64_t kManyRows = 128;     // of a tile of a large prefill
-constexpr std::int64_t kSomeRows = 64;      // of other tiles
+constexpr std::int64_t kManyRows = 128;  // of a tile of a large prefill
+constexpr std::int64_t kSomeRows = 64;   // of other tiles
 static_assert(kSomeRows == kPlainRows);
-
-// One block. The order of an expert's pairs among themselves follows the order of atomics and is not the same from run
-// to run; it changes no bit, because no sum goes over rows and every pair knows its place.
-__global__ void __launch_bounds__(kSortThreads)
-    sort_pairs(const std::int32_t* ids, int pairs, int experts, int top_k, int block_rows, Order order) {
-  __shared__ int counts[kMaxExperts];
-  __shared__ int2 scratch[kSortThreads / kWarp];
-  let_next_begin();
-  wait_for_previous();
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread < kMaxExperts) counts[thread] = 0;
-  __syncthreads();
-  const auto is_expert = [&](int id) { return id >= 0 && id < experts; };
-  for (int i = thread; i < pairs; i += kSortThreads)
-    if (is_expert(ids[i])) atomicAdd(&counts[ids[i]], 1);
-  __syncthreads();
-
-  const int rows = thread < experts ? counts[thread] : 0;
-  const int tiles = (rows + block_rows - 1) / block_rows;
-  const int2 before = sum_before(make_int2(rows, tiles), scratch);
-  for (int i = 0; i < tiles; ++i)
-    order.tiles[before.y + i] = {thread, before.x + i * block_rows, min(block_rows, rows - i * block_rows), 0};
-  if (thread == kSortThreads - 1) *order.num_tiles = before.y + tiles;
-  if (thread < kMaxExperts) counts[thread] = before.x;
-  __syncthreads();
-
-  for (int i = thread; i < pairs; i += kSortThreads) {
-    const bool wanted = is_expert(ids[i]);
-    const int place = wanted ? atomicAdd(&counts[ids[i]], 1) : -1;
-    order.place[i] = place;
-    if (wanted) order.row[place] = i / top_k;
-  }
-}
 
 enum class Way { kNothing, kFewRows, kGrouped, kHopper, kPlain };
 
@@ -77,45 +41,15 @@ Way choose(const ExpertsProblem& p, bool deterministic) {
   return !p.mxfp4 && hopper_serves(p) ? Way::kHopper : Way::kGrouped;
 }
 
-std::int64_t most_tokens(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens); }
-std::int64_t most_pairs(const ExpertsProblem& p) { return most_tokens(p) * p.top_k; }
-
 // Large tiles where a token's even share of rows fills them.
 std::int64_t tile_rows(const ExpertsProblem& p, Way way) {
   return way == Way::kGrouped && most_pairs(p) >= kManyRows * p.experts ? kManyRows : kSomeRows;
 }
-std::int64_t most_tiles(const ExpertsProblem& p, Way way) {
-  return std::min(p.experts, most_pairs(p)) + most_pairs(p) / tile_rows(p, way);
-}
+std::int64_t tiles_of(const ExpertsProblem& p, Way way) { return most_tiles(p, tile_rows(p, way)); }
 
-// Where the parts of the scratch begin, in bytes.
-struct Layout {
-  std::size_t size = 0;
-  std::size_t activated = 0;  // T[pairs, I]
-  std::size_t outputs = 0;    // T[pairs, H]
-  std::size_t num_tiles = 0;  // the next four: Order
-  std::size_t tiles = 0;
-  std::size_t place = 0;
-  std::size_t row = 0;
-};
-
-Layout lay_out(const ExpertsProblem& p, Way way) {
-  Layout l;
-  if (way == Way::kNothing) return l;
-  const auto take = [&](std::int64_t count, std::size_t bytes) {
-    const std::size_t at = l.size;
-    l.size += align_up(static_cast<std::size_t>(count) * bytes);
-    return at;
-  };
-  const std::size_t element = ir::dtype_size(p.dtype);
-  l.activated = take(most_pairs(p) * p.intermediate, element);
-  l.outputs = take(most_pairs(p) * p.hidden, element);
-  if (way == Way::kFewRows) return l;
-  l.num_tiles = take(1, sizeof(int));
-  l.tiles = take(most_tiles(p, way), sizeof(Tile));
-  l.place = take(most_pairs(p), sizeof(int));
-  l.row = take(most_pairs(p), sizeof(int));
-  return l;
+Scratch scratch_of(const ExpertsProblem& p, Way way) {
+  if (way == Way::kNothing) return {};
+  return lay_out(p, way == Way::kFewRows ? 0 : tiles_of(p, way));
 }
 
 // The operator's launches for some of its tokens, as those of all ways need them.
@@ -134,7 +68,7 @@ struct Launches {
 
 template <class T>
 Launches<T> launches_of(const ExpertsProblem& p, Way way, std::byte* scratch, std::int64_t begin) {
-  const Layout l = lay_out(p, way);
+  const Scratch l = scratch_of(p, way);
   const auto at = [&]<class U>(std::size_t offset, U*) { return reinterpret_cast<U*>(scratch + offset); };
   const auto n = static_cast<int>(p.intermediate);
   const auto h = static_cast<int>(p.hidden);
@@ -159,15 +93,12 @@ Launches<T> launches_of(const ExpertsProblem& p, Way way, std::byte* scratch, st
   down.packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.down) : nullptr;
   down.scales = p.down_scale;
   down.bias = reinterpret_cast<const T*>(p.down_bias);
-  down.y = at(l.outputs, static_cast<T*>(nullptr));
+  down.y = at(l.rows, static_cast<T*>(nullptr));
   down.n = down.w_rows = h;
   down.k = n;
   return {.gate_up = gate_up,
           .down = down,
-          .order = {.num_tiles = at(l.num_tiles, static_cast<int*>(nullptr)),
-                    .tiles = at(l.tiles, static_cast<Tile*>(nullptr)),
-                    .place = at(l.place, static_cast<int*>(nullptr)),
-                    .row = at(l.row, static_cast<int*>(nullptr))},
+          .order = l.order(scratch),
           .ids = p.ids + begin * p.top_k,
           .weights = p.weights + begin * p.top_k,
           .y = reinterpret_cast<T*>(p.y) + begin * p.hidden,
@@ -183,10 +114,10 @@ void launch_add_up(const Launches<T>& l, const int* place, cudaStream_t stream) 
                packs, l.down.top_k, l.down.experts);
 }
 
+// The list alone: these ways find a row by its token.
 template <class T>
-void launch_sort(const Launches<T>& l, cudaStream_t stream) {
-  launch_early(sort_pairs, LaunchShape{.grid = dim3(1), .block = dim3(kSortThreads)}, stream, l.ids,
-               static_cast<int>(l.pairs), l.down.experts, l.down.top_k, l.tile_rows, l.order);
+void launch_sort(const ExpertsProblem& p, std::int64_t begin, const Launches<T>& l, cudaStream_t stream) {
+  launch_order<RowsOfX::kListed>(p, begin, l.tile_rows, l.tile_rows, l.order, nullptr, stream);
 }
 
 template <class T, template <class> class Rows>
@@ -225,7 +156,7 @@ template <class T, int kRows, template <class, int, bool> class WeightCopy>
 Result<std::unique_ptr<BoundOp>> make_grouped(const ExpertsProblem& p, std::byte* scratch,
                                               std::int64_t multiprocessors) {
   constexpr std::size_t kShared = static_cast<std::size_t>(kStages) * kStageBytes<kRows>;
-  const std::int64_t tiles = most_tiles(p, Way::kGrouped);
+  const std::int64_t tiles = tiles_of(p, Way::kGrouped);
   const TileKernel gate_up =
       TRY(tile_kernel(reinterpret_cast<const void*>(grouped<T, kRows, true, WeightCopy>), kShared,
                       tiles * ceil_div(p.intermediate, kTileWeightRows / 2), multiprocessors));
@@ -235,7 +166,7 @@ Result<std::unique_ptr<BoundOp>> make_grouped(const ExpertsProblem& p, std::byte
     for (std::int64_t begin = 0; begin < p.tokens; begin += kMostTokens) {
       const Launches<T> l = launches_of<T>(p, Way::kGrouped, scratch, begin);
       const bool early = can_launch_early();
-      launch_sort(l, stream);
+      launch_sort(p, begin, l, stream);
       launch_with(grouped<T, kRows, true, WeightCopy>, gate_up.shape, gate_up.shared_bytes, early, stream, l.gate_up,
                   l.order);
       launch_with(grouped<T, kRows, false, WeightCopy>, down.shape, down.shared_bytes, early, stream, l.down, l.order);
@@ -246,7 +177,7 @@ Result<std::unique_ptr<BoundOp>> make_grouped(const ExpertsProblem& p, std::byte
 
 template <class T>
 Result<std::unique_ptr<BoundOp>> make_plain(const ExpertsProblem& p, std::byte* scratch, std::int64_t multiprocessors) {
-  const std::int64_t tiles = most_tiles(p, Way::kPlain);
+  const std::int64_t tiles = tiles_of(p, Way::kPlain);
   const TileKernel gate_up = TRY(tile_kernel(reinterpret_cast<const void*>(plain<T, true>), 0,
                                              tiles * ceil_div(p.intermediate, kPlainWeightRows / 2), multiprocessors));
   const TileKernel down = TRY(tile_kernel(reinterpret_cast<const void*>(plain<T, false>), 0,
@@ -254,7 +185,7 @@ Result<std::unique_ptr<BoundOp>> make_plain(const ExpertsProblem& p, std::byte* 
   return make_cuda_op("moe_experts, plain", [=](cudaStream_t stream) {
     for (std::int64_t begin = 0; begin < p.tokens; begin += kMostTokens) {
       const Launches<T> l = launches_of<T>(p, Way::kPlain, scratch, begin);
-      launch_sort(l, stream);
+      launch_sort(p, begin, l, stream);
       launch_early(plain<T, true>, gate_up.shape, stream, l.gate_up, l.order);
       launch_early(plain<T, false>, down.shape, stream, l.down, l.order);
       launch_add_up<T, 1>(l, l.order.place, stream);
@@ -291,7 +222,7 @@ namespace {
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const ExpertsProblem p = make_experts_problem(args);
   const cuda::moe::Way way = cuda::moe::choose(p, args.context.limits.deterministic);
-  return way == cuda::moe::Way::kHopper ? hopper_scratch_bytes(p) : cuda::moe::lay_out(p, way).size;
+  return way == cuda::moe::Way::kHopper ? hopper_scratch_bytes(p) : cuda::moe::scratch_of(p, way).size;
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {

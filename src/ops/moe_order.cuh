@@ -1,23 +1,29 @@
-// The first step of moe_experts on Hopper: rows of x in the order of experts, one behind the other as the copy engine
-// wants them, and the list of tiles.
+// The first step of moe_experts' ways by tiles: the order of experts, the list of tiles, and rows of x in that order.
 //
-// Each block counts all pairs, those of the tokens before its own apart, and so knows where its rows go: blocks need
-// not wait for each other. The rows are the floor: T · top_k rows are written, and read again by the matmul.
+// Each block counts all pairs, those of the tokens before its own apart, and so knows where its pairs go: blocks need
+// not wait for each other. Where rows are copied, one behind the other as the copy engine wants them, they are the
+// floor: T · top_k rows are written, and read again by the matmul.
 #pragma once
 
-#include "tessera/ops/moe_experts.cuh"
+#include <algorithm>
+
 #include "tessera/ops/moe_route.h"
+#include "tessera/ops/moe_scratch.cuh"
 
 namespace tessera::cuda::moe {
 
 inline constexpr int kOrderThreads = 1024;
 static_assert(kMaxExperts <= kOrderThreads);
 
+// What becomes of the rows of x: each place is told its token, in order.row, or they are copied.
+enum class RowsOfX { kListed, kCopied };
+
 // x: [tokens, packs]; rows: [pairs, packs], of which those without an expert at the end stay as they are. An expert's
 // rows are shared out evenly, in multiples of row_step, to as few tiles of most_rows as hold them. Experts with larger
-// tiles come first in the list: blocks that take every so-manieth tile then have about the same to do. Of order.row
-// nothing is written. The order of an expert's pairs of one block follows the order of atomics; it changes no bit,
-// because no sum goes over rows and every pair knows its place.
+// tiles come first in the list: blocks that take every so-manieth tile then have about the same to do. The order of an
+// expert's pairs of one block follows the order of atomics; it changes no bit, because no sum goes over rows and every
+// pair knows its place.
+template <RowsOfX kRows>
 static __global__ void __launch_bounds__(kOrderThreads)
     order_rows(const uint4* x, const std::int32_t* ids, int tokens, int top_k, int experts, int packs, int most_rows,
                int row_step, Order order, uint4* rows) {
@@ -70,20 +76,40 @@ static __global__ void __launch_bounds__(kOrderThreads)
   if (thread < experts) before[thread] += sum.x;
   __syncthreads();
 
-  for (int pair = begin * top_k + thread; pair < end * top_k; pair += kOrderThreads)
-    order.place[pair] = is_expert(ids[pair]) ? atomicAdd(&before[ids[pair]], 1) : -1;
-  __syncthreads();  // places are read by other threads
-
-  const int items = (end - begin) * packs;
-  for (int i = thread; i < items; i += kOrderThreads) {
-    const int token = begin + i / packs;
-    const int at = i % packs;
-    const uint4 values = x[static_cast<std::int64_t>(token) * packs + at];
-    for (int k = 0; k < top_k; ++k) {
-      const int place = order.place[token * top_k + k];
-      if (place >= 0) rows[static_cast<std::int64_t>(place) * packs + at] = values;
+  for (int pair = begin * top_k + thread; pair < end * top_k; pair += kOrderThreads) {
+    const int place = is_expert(ids[pair]) ? atomicAdd(&before[ids[pair]], 1) : -1;
+    order.place[pair] = place;
+    if (kRows == RowsOfX::kListed && place >= 0) order.row[place] = pair / top_k;
+  }
+  if constexpr (kRows != RowsOfX::kListed) {
+    __syncthreads();  // places are read by other threads
+    const int items = (end - begin) * packs;
+    for (int i = thread; i < items; i += kOrderThreads) {
+      const int token = begin + i / packs;
+      const int at = i % packs;
+      const uint4 values = x[static_cast<std::int64_t>(token) * packs + at];
+      for (int k = 0; k < top_k; ++k) {
+        const int place = order.place[token * top_k + k];
+        if (place >= 0) rows[static_cast<std::int64_t>(place) * packs + at] = values;
+      }
     }
   }
+}
+
+// Launches it for the tokens from `begin` on, as many as are computed at a time.
+template <RowsOfX kRows>
+void launch_order(const ExpertsProblem& p, std::int64_t begin, int most_rows, int row_step, const Order& order,
+                  std::byte* rows, cudaStream_t stream) {
+  constexpr std::int64_t kCopyingBlocks = 128;  // each counts all pairs: about one to a multiprocessor
+  const std::int64_t tokens = std::min(kMostTokens, p.tokens - begin);
+  const std::int64_t blocks =
+      kRows == RowsOfX::kListed ? ceil_div(tokens * p.top_k, kOrderThreads) : std::min(tokens, kCopyingBlocks);
+  const auto row_bytes = p.hidden * static_cast<std::int64_t>(ir::dtype_size(p.dtype));
+  launch_early(order_rows<kRows>,
+               LaunchShape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kOrderThreads)}, stream,
+               reinterpret_cast<const uint4*>(p.x + begin * row_bytes), p.ids + begin * p.top_k,
+               static_cast<int>(tokens), static_cast<int>(p.top_k), static_cast<int>(p.experts),
+               static_cast<int>(row_bytes / 16), most_rows, row_step, order, reinterpret_cast<uint4*>(rows));
 }
 
 }  // namespace tessera::cuda::moe
