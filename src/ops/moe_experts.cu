@@ -5,7 +5,7 @@
 //   hopper     16-bit types, many rows to an expert (moe_hopper.cuh): order, gate and up, down, sum
 //   plain      float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
-// Weights of 4 bits go the first two ways with bfloat16, in which models that have them compute, else the plain one.
+// Weights of 4 bits go the first three ways with bfloat16, in which models that have them compute, else the plain one.
 // A deterministic forward takes neither few rows nor hopper, whose sums have other orders: a row's bits then are the
 // same in any company. Every launch has a fixed shape; what the router chose is read from device memory.
 #include <algorithm>
@@ -38,7 +38,7 @@ Way choose(const ExpertsProblem& p, bool deterministic) {
   if (p.mxfp4 && p.dtype != ir::DType::kBFloat16) return Way::kPlain;
   if (deterministic) return Way::kGrouped;
   if (p.tokens * p.top_k <= kMostPairs) return Way::kFewRows;
-  return !p.mxfp4 && hopper_serves(p) ? Way::kHopper : Way::kGrouped;
+  return hopper_serves(p) ? Way::kHopper : Way::kGrouped;
 }
 
 // Large tiles where a token's even share of rows fills them.

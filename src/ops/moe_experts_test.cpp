@@ -195,6 +195,20 @@ TEST_P(MoeExperts, TakesWeightsOfFourBits) {
   check(GetParam(), {60, 2, 4, 64, 32}, form, Choice::kSome);
 }
 
+// Rows of whole 64 columns, for which CUDA has ways of its own on Hopper: parts of a chunk and several, more than eight
+// rows of an expert, tiles of all widths and experts without rows.
+TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
+  const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
+  for (const Sizes& s : {Sizes{1, 4, 8, 64, 64}, Sizes{3, 4, 8, 1152, 320}, Sizes{19, 4, 6, 192, 128}})
+    check(GetParam(), s, form);
+  check(GetParam(), {12, 2, 4, 128, 64}, form, Choice::kOne);
+  check(GetParam(), {33, 3, 7, 128, 64}, form, Choice::kSome);
+  check(GetParam(), {301, 2, 4, 192, 128}, form);
+  check(GetParam(), {200, 3, 6, 128, 320}, {.activation = "gelu_tanh", .mxfp4 = true}, Choice::kSome);
+  for (const std::int64_t tokens : {65, 97, 161, 190, 255, 257})
+    check(GetParam(), {tokens, 2, 3, 64, 64}, form, Choice::kOne);
+}
+
 // Every value in either half of a byte, and factors at the ends of what float32 and bfloat16 hold.
 TEST_P(MoeExperts, EachFourBitsAreTheirValue) {
   const Form form{.down_bias = true, .mxfp4 = true};

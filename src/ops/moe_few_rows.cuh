@@ -116,7 +116,7 @@ class PackedRows {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           std::uint32_t w[4];
-          unpack_word(now.words[half][i], now.scales[half], w);
+          unpack_word(now.words[half][i], PackedFactor(now.scales[half]), w);
           multiply_tile<T>(sum[half], {low[0], high[0], low[1], high[1]}, w[0], w[1]);
           multiply_tile<T>(sum[half], {low[2], high[2], low[3], high[3]}, w[2], w[3]);
         }
@@ -144,14 +144,6 @@ class PackedRows {
       to.words[half][3] = words.w;
     }
     return to;
-  }
-
-  // Eight columns of x in unpack_word()'s pairs.
-  static __device__ void pair_up(const uint4& columns, std::uint32_t (&pairs)[4]) {
-    pairs[0] = __byte_perm(columns.x, columns.z, 0x5410);
-    pairs[1] = __byte_perm(columns.x, columns.z, 0x7632);
-    pairs[2] = __byte_perm(columns.y, columns.w, 0x5410);
-    pairs[3] = __byte_perm(columns.y, columns.w, 0x7632);
   }
 
   int blocks_;

@@ -156,7 +156,7 @@ class PackedCopy {
 #pragma unroll
     for (int i = 0; i < kPackedBlock / 8; ++i) {
       std::uint32_t pairs[4];
-      unpack_word(words[i], scale_, pairs);
+      unpack_word(words[i], PackedFactor(scale_), pairs);
       asm volatile(
           "st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(chunk_at(to, kRows + row_, block_ * (kPackedBlock / 8) + i)),
           "r"(__byte_perm(pairs[0], pairs[1], 0x5410)), "r"(__byte_perm(pairs[2], pairs[3], 0x5410)),

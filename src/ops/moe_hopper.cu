@@ -6,7 +6,7 @@
 
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/cuda_shared_memory.h"
-#include "tessera/ops/moe_hopper.cuh"
+#include "tessera/ops/moe_hopper_packed.cuh"
 #include "tessera/ops/moe_order.cuh"
 #include "tessera/ops/moe_sum.cuh"
 #include "tessera/ops/tensor_map.h"
@@ -45,7 +45,7 @@ Result<CUtensorMap> map_of_rows(const ExpertsProblem& p, const std::byte* rows, 
 }
 
 // Weights in groups of 16 rows: 8, and the 8 that are `second` rows further. A group begins `first` rows after the one
-// before it.
+// before it. k: in elements of two bytes.
 Result<CUtensorMap> map_of_weights(const ExpertsProblem& p, const std::byte* weights, std::int64_t rows, std::int64_t k,
                                    std::int64_t first, std::int64_t second) {
   return encode_tensor_map(
@@ -57,69 +57,108 @@ Result<CUtensorMap> map_of_weights(const ExpertsProblem& p, const std::byte* wei
 }
 
 // As many clusters as the device runs at once.
-Result<LaunchShape> shape_of(const void* kernel, std::size_t shared_bytes, std::int64_t items) {
-  const int clusters = TRY(clusters_at_once(kernel, kHopperThreads, kHopperCluster, shared_bytes, "moe_experts"));
+template <bool kGateUp, class Kernel>
+Result<LaunchShape> shape_of(const ExpertsProblem& p, Kernel* kernel, std::size_t shared_bytes) {
+  constexpr int kOfBlock = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
+  const std::int64_t items =
+      most_tiles(p, kHopperRows) * ceil_div(kGateUp ? p.intermediate : p.hidden, kOfBlock * kHopperCluster);
+  const int clusters = TRY(clusters_at_once(reinterpret_cast<const void*>(kernel), kHopperThreads, kHopperCluster,
+                                            shared_bytes, "moe_experts"));
   const std::int64_t wanted = std::min<std::int64_t>(clusters, items);
   return LaunchShape{.grid = dim3(static_cast<unsigned>(wanted * kHopperCluster)),
                      .block = dim3(kHopperThreads),
                      .cluster = kHopperCluster};
 }
 
+// The kernels' problems, both matmuls of either kind of weights.
+template <class T, bool kGateUp>
+Result<HopperMatmul<T>> make_matmul(const ExpertsProblem& p, const Scratch& l, std::byte* scratch) {
+  const std::int64_t k = kGateUp ? p.hidden : p.intermediate;
+  const std::int64_t n = kGateUp ? p.intermediate : p.hidden;
+  const std::int64_t w_rows = kGateUp ? 2 * n : n;
+  return HopperMatmul<T>{.x = TRY(map_of_rows(p, scratch + (kGateUp ? l.rows : l.activated), k)),
+                         .w = TRY(map_of_weights(p, kGateUp ? p.gate_up : p.down, w_rows, p.mxfp4 ? k / 4 : k,
+                                                 kGateUp ? 8 : 16, kGateUp ? n : 8)),
+                         .bias = reinterpret_cast<const T*>(kGateUp ? p.gate_up_bias : p.down_bias),
+                         .y = reinterpret_cast<T*>(scratch + (kGateUp ? l.activated : l.rows)),
+                         .n = static_cast<int>(n),
+                         .k = static_cast<int>(k),
+                         .w_rows = static_cast<int>(w_rows),
+                         .activation = p.activation,
+                         .limit = p.limit,
+                         .order = l.order(scratch)};
+}
+
+// A kernel, and what it is launched with.
+template <class Problem>
+struct HopperLaunch {
+  void (*kernel)(Problem);
+  Problem problem;
+  LaunchShape shape;
+  std::size_t shared_bytes;
+};
+
+template <class T, bool kGateUp>
+Result<HopperLaunch<HopperMatmul<T>>> plain_launch(const ExpertsProblem& p, const HopperMatmul<T>& matmul) {
+  constexpr auto kKernel = hopper<T, kGateUp>;
+  return HopperLaunch<HopperMatmul<T>>{kKernel, matmul, TRY(shape_of<kGateUp>(p, kKernel, kHopperShared<kGateUp>)),
+                                       kHopperShared<kGateUp>};
+}
+template <class T, bool kGateUp>
+Result<HopperLaunch<PackedMatmul<T>>> packed_launch(const ExpertsProblem& p, const HopperMatmul<T>& matmul) {
+  constexpr auto kKernel = hopper_packed<T, kGateUp>;
+  return HopperLaunch<PackedMatmul<T>>{kKernel,
+                                       {matmul, kGateUp ? p.gate_up_scale : p.down_scale},
+                                       TRY(shape_of<kGateUp>(p, kKernel, kPackedShared<kGateUp>)),
+                                       kPackedShared<kGateUp>};
+}
+
+template <class T, bool kPaired, class Problem>
+std::unique_ptr<BoundOp> make_op(const ExpertsProblem& p, const HopperLaunch<Problem>& gate_up,
+                                 const HopperLaunch<Problem>& down) {
+  const HopperMatmul<T>& matmul = [&]() -> const HopperMatmul<T>& {
+    if constexpr (kPaired)
+      return down.problem.matmul;
+    else
+      return down.problem;
+  }();
+  T* const rows = matmul.y;
+  const Order order = matmul.order;
+  return make_cuda_op("moe_experts, hopper", [=](cudaStream_t stream) {
+    const std::int64_t packs = p.hidden / kPackSize<T>;
+    for (std::int64_t begin = 0; begin < p.tokens; begin += kMostTokens) {
+      const std::int64_t tokens = std::min(kMostTokens, p.tokens - begin);
+      launch_order<kPaired ? RowsOfX::kPaired : RowsOfX::kCopied>(p, begin, kHopperRows, kHopperStep, order,
+                                                                  reinterpret_cast<std::byte*>(rows), stream);
+      launch_with(gate_up.kernel, gate_up.shape, gate_up.shared_bytes, /*early=*/true, stream, gate_up.problem);
+      launch_with(down.kernel, down.shape, down.shared_bytes, /*early=*/true, stream, down.problem);
+      launch_early(add_up<T, kPackSize<T>>, row_shape(tokens, packs), stream, rows, p.ids + begin * p.top_k,
+                   order.place, p.weights + begin * p.top_k, reinterpret_cast<T*>(p.y) + begin * p.hidden, tokens,
+                   packs, static_cast<int>(p.top_k), static_cast<int>(p.experts));
+    }
+  });
+}
+
 template <class T>
 Result<std::unique_ptr<BoundOp>> bind_typed(const ExpertsProblem& p, std::byte* scratch) {
   const Scratch l = scratch_of(p);
-  const std::int64_t h = p.hidden;
-  const std::int64_t n = p.intermediate;
-  const Order order = l.order(scratch);
-  T* const rows = reinterpret_cast<T*>(scratch + l.rows);
-  const HopperMatmul<T> gate_up{.x = TRY(map_of_rows(p, scratch + l.rows, h)),
-                                .w = TRY(map_of_weights(p, p.gate_up, 2 * n, h, 8, n)),
-                                .bias = reinterpret_cast<const T*>(p.gate_up_bias),
-                                .y = reinterpret_cast<T*>(scratch + l.activated),
-                                .n = static_cast<int>(n),
-                                .k = static_cast<int>(h),
-                                .w_rows = static_cast<int>(2 * n),
-                                .activation = p.activation,
-                                .limit = p.limit,
-                                .order = order};
-  const HopperMatmul<T> down{.x = TRY(map_of_rows(p, scratch + l.activated, n)),
-                             .w = TRY(map_of_weights(p, p.down, h, n, 16, 8)),
-                             .bias = reinterpret_cast<const T*>(p.down_bias),
-                             .y = rows,
-                             .n = static_cast<int>(h),
-                             .k = static_cast<int>(n),
-                             .w_rows = static_cast<int>(h),
-                             .activation = p.activation,
-                             .limit = p.limit,
-                             .order = order};
-  const auto items = [&](std::int64_t columns, int of_block) {
-    return most_tiles(p, kHopperRows) * ceil_div(columns, of_block * kHopperCluster);
-  };
-  const LaunchShape gate_up_shape = TRY(
-      shape_of(reinterpret_cast<const void*>(hopper<T, true>), kHopperShared<true>, items(n, kHopperWeightRows / 2)));
-  const LaunchShape down_shape =
-      TRY(shape_of(reinterpret_cast<const void*>(hopper<T, false>), kHopperShared<false>, items(h, kHopperWeightRows)));
-  return make_cuda_op("moe_experts, hopper", [=](cudaStream_t stream) {
-    const std::int64_t packs = h / kPackSize<T>;
-    for (std::int64_t begin = 0; begin < p.tokens; begin += kMostTokens) {
-      const std::int64_t tokens = std::min(kMostTokens, p.tokens - begin);
-      launch_order<RowsOfX::kCopied>(p, begin, kHopperRows, kHopperStep, order, reinterpret_cast<std::byte*>(rows),
-                                     stream);
-      launch_with(hopper<T, true>, gate_up_shape, kHopperShared<true>, /*early=*/true, stream, gate_up);
-      launch_with(hopper<T, false>, down_shape, kHopperShared<false>, /*early=*/true, stream, down);
-      launch_early(add_up<T, kPackSize<T>>, row_shape(tokens, packs), stream, rows, p.ids + begin * p.top_k,
-                   order.place, p.weights + begin * p.top_k, reinterpret_cast<T*>(p.y) + begin * h, tokens, packs,
-                   static_cast<int>(p.top_k), static_cast<int>(p.experts));
-    }
-  });
+  const HopperMatmul<T> gate_up = TRY((make_matmul<T, true>(p, l, scratch)));
+  const HopperMatmul<T> down = TRY((make_matmul<T, false>(p, l, scratch)));
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    if (p.mxfp4)
+      return make_op<T, true>(p, TRY((packed_launch<T, true>(p, gate_up))), TRY((packed_launch<T, false>(p, down))));
+  }
+  return make_op<T, false>(p, TRY((plain_launch<T, true>(p, gate_up))), TRY((plain_launch<T, false>(p, down))));
 }
 
 }  // namespace
 
 bool hopper_serves(const ExpertsProblem& p) {
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
-  return half && p.hidden % 16 == 0 && p.intermediate % 8 == 0 && p.tokens * p.top_k >= kRowsOfExpert * p.experts &&
-         device_can();
+  const auto fits = [](std::int64_t k) { return k % 64 == 0 && k <= kPackedBlock * kPackedMostBlocks; };
+  const bool shaped = p.mxfp4 ? p.dtype == ir::DType::kBFloat16 && fits(p.hidden) && fits(p.intermediate)
+                              : p.hidden % 16 == 0 && p.intermediate % 8 == 0;
+  return half && shaped && p.tokens * p.top_k >= kRowsOfExpert * p.experts && device_can();
 }
 
 std::size_t hopper_scratch_bytes(const ExpertsProblem& p) { return scratch_of(p).size; }

@@ -171,8 +171,9 @@ __device__ inline void store_transposed(std::uint32_t address, const std::uint32
 }
 
 // A warpgroup's results of a tile: from the sums, where a thread has neighbouring tokens, through shared memory to rows
-// of y. `column` is the warpgroup's first. `results`: two buffers; `turn` counts their use.
-template <class T, bool kGateUp>
+// of y. `column` is the warpgroup's first. `results`: two buffers; `turn` counts their use. kPaired, of gate and up: in
+// the order of columns that moe_hopper_packed.cuh wants.
+template <class T, bool kGateUp, bool kPaired = false>
 __device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums], const Tile& tile,
                                      int column, int warpgroup, unsigned char* results, int& turn) {
   constexpr int kHalves = kGateUp ? 1 : 2;  // of a warp's 16 weight rows: columns of y
@@ -216,9 +217,15 @@ __device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum
       const int pack = thread % kPacks;
       const int c = column + pack * 8;
       const int row = pass * kHopperStep + token;
-      if (row < tile.rows && c < p.n)
-        store_pack(p.y + static_cast<std::int64_t>(tile.first + row) * p.n + c,
-                   load_pack<T, 8>(reinterpret_cast<const T*>(buffer + token * kResultRowBytes<kGateUp> + pack * 16)));
+      const T* const of_token = reinterpret_cast<const T*>(buffer + token * kResultRowBytes<kGateUp>);
+      Pack<T, 8> values;
+      if constexpr (kPaired) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) values.at[j] = of_token[4 * j + pack];
+      } else {
+        values = load_pack<T, 8>(of_token + pack * 8);
+      }
+      if (row < tile.rows && c < p.n) store_pack(p.y + static_cast<std::int64_t>(tile.first + row) * p.n + c, values);
     }
   }
 }

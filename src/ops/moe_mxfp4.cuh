@@ -18,19 +18,51 @@ __device__ inline std::uint32_t times(std::uint32_t pair, std::uint32_t factors)
   return reinterpret_cast<const std::uint32_t&>(product);
 }
 
-// Values i and i + 4 of `word` are pairs[i], times 2^(scale - 127).
-__device__ inline void unpack_word(std::uint32_t word, unsigned scale, std::uint32_t (&pairs)[4]) {
-  constexpr unsigned kLargest = 128;  // with 2^126 bfloat16's greatest power of two
-  const std::uint32_t factor = (min(scale, kLargest) + 126u) << 7;
+// The factor 2^(scale - 127) of a block, for pairs of values times 2^-126.
+class PackedFactor {
+ public:
+  __device__ explicit PackedFactor(unsigned scale)
+      : scale_(scale), first_(min(scale, kLargest) * 0x00800080u + 0x3f003f00u) {}  // of bfloat16: (scale + 126) << 7
+
+  __device__ std::uint32_t first() const { return first_; }
+  // Whether the largest power of two leaves something of it, which is second(): 2^(scale - 128), or NaN.
+  __device__ bool is_large() const { return scale_ > kLargest; }
+  __device__ std::uint32_t second() const { return scale_ == 255 ? 0x7fc07fc0u : (scale_ - 1) * 0x00800080u; }
+
+ private:
+  static constexpr unsigned kLargest = 128;
+  unsigned scale_;
+  std::uint32_t first_;
+};
+
+// Values i and i + 4 of `word` are pairs[i].
+__device__ inline void unpack_word(std::uint32_t word, const PackedFactor& factor, std::uint32_t (&pairs)[4]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t at_top = word << (12 - 4 * i);
-    pairs[i] = times((at_top & 0x80008000u) | ((at_top >> 6) & 0x01c001c0u), factor * 0x10001u);
+    const std::uint32_t signs = word << (12 - 4 * i);
+    const std::uint32_t rest = i < 2 ? word << (6 - 4 * i) : word >> (4 * i - 6);
+    pairs[i] = times((signs & 0x80008000u) | (rest & 0x01c001c0u), factor.first());
   }
-  if (scale <= kLargest) return;
-  const std::uint32_t rest = scale == 255 ? 0x7fc0u : (scale - 1) << 7;  // NaN, or 2^(scale - 128)
+  if (!factor.is_large()) return;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) pairs[i] = times(pairs[i], rest * 0x10001u);
+  for (int i = 0; i < 4; ++i) pairs[i] = times(pairs[i], factor.second());
+}
+
+// Eight columns of x in the pairs of unpack_word().
+__device__ inline void pair_up(const uint4& columns, std::uint32_t (&pairs)[4]) {
+  pairs[0] = __byte_perm(columns.x, columns.z, 0x5410);
+  pairs[1] = __byte_perm(columns.x, columns.z, 0x7632);
+  pairs[2] = __byte_perm(columns.y, columns.w, 0x5410);
+  pairs[3] = __byte_perm(columns.y, columns.w, 0x7632);
+}
+
+// 32 columns of x in the order in which pairs of eight words neighbour each other: as a matrix of 8 by 4, transposed.
+__device__ inline void pair_up(uint4 (&columns)[4]) {
+  std::uint32_t pairs[4][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) pair_up(columns[i], pairs[i]);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) columns[i] = make_uint4(pairs[0][i], pairs[1][i], pairs[2][i], pairs[3][i]);
 }
 
 // A value in float32, as `index` counts them in the stack.

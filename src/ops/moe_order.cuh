@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "tessera/ops/moe_mxfp4.cuh"
 #include "tessera/ops/moe_route.h"
 #include "tessera/ops/moe_scratch.cuh"
 
@@ -15,8 +16,9 @@ namespace tessera::cuda::moe {
 inline constexpr int kOrderThreads = 1024;
 static_assert(kMaxExperts <= kOrderThreads);
 
-// What becomes of the rows of x: each place is told its token, in order.row, or they are copied.
-enum class RowsOfX { kListed, kCopied };
+// What becomes of the rows of x: each place is told its token, in order.row, or they are copied, as they are or in the
+// order of columns that moe_hopper_packed.cuh wants.
+enum class RowsOfX { kListed, kCopied, kPaired };
 
 // x: [tokens, packs]; rows: [pairs, packs], of which those without an expert at the end stay as they are. An expert's
 // rows are shared out evenly, in multiples of row_step, to as few tiles of most_rows as hold them. Experts with larger
@@ -82,15 +84,22 @@ static __global__ void __launch_bounds__(kOrderThreads)
     if (kRows == RowsOfX::kListed && place >= 0) order.row[place] = pair / top_k;
   }
   if constexpr (kRows != RowsOfX::kListed) {
-    __syncthreads();  // places are read by other threads
-    const int items = (end - begin) * packs;
+    __syncthreads();                                           // places are read by other threads
+    constexpr int kPacks = kRows == RowsOfX::kPaired ? 4 : 1;  // that change places among themselves
+    const int across = packs / kPacks;
+    const int items = (end - begin) * across;
     for (int i = thread; i < items; i += kOrderThreads) {
-      const int token = begin + i / packs;
-      const int at = i % packs;
-      const uint4 values = x[static_cast<std::int64_t>(token) * packs + at];
+      const int token = begin + i / across;
+      const int at = i % across * kPacks;
+      uint4 values[kPacks];
+#pragma unroll
+      for (int j = 0; j < kPacks; ++j) values[j] = x[static_cast<std::int64_t>(token) * packs + at + j];
+      if constexpr (kRows == RowsOfX::kPaired) pair_up(values);
       for (int k = 0; k < top_k; ++k) {
         const int place = order.place[token * top_k + k];
-        if (place >= 0) rows[static_cast<std::int64_t>(place) * packs + at] = values;
+        if (place < 0) continue;
+#pragma unroll
+        for (int j = 0; j < kPacks; ++j) rows[static_cast<std::int64_t>(place) * packs + at + j] = values[j];
       }
     }
   }

@@ -102,6 +102,47 @@ __device__ inline void multiply(float (&sum)[kMostProductSums], std::uint64_t a,
   }
 }
 #undef TESSERA_PRODUCTS
+
+// The same with a in registers: of its 16 columns, thread t has those of rows 16 (t / 32) + t % 32 / 4 and 8 further,
+// columns 2 (t % 4) and the next one of the first and then of the last eight: first row, second row, first, second.
+// Registers that hold `a` may change only after the product has ended.
+#define TESSERA_REGISTER_PRODUCT(N, NAMES, A, B, KEEP, ...)                                       \
+  asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                     \
+               ", 0;\n"                                                                           \
+               "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" NAMES "}, {" A "}, " B \
+               ", keep, 1, 1, 0;\n}"                                                              \
+               : __VA_ARGS__                                                                      \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep))
+template <int kN>
+__device__ inline void multiply_from_registers(float (&sum)[kMostProductSums], const std::uint32_t (&a)[4],
+                                               std::uint64_t b, int keep) {
+  static_assert(kN % 32 == 0 && kN >= 32 && kN <= 256, "products of 64 by 32, 64, … 256 are written down");
+  if constexpr (kN == 32)
+    TESSERA_REGISTER_PRODUCT("32", TESSERA_NAMES_1, "%16,%17,%18,%19", "%20", "%21", TESSERA_SUMS(0));
+  if constexpr (kN == 64)
+    TESSERA_REGISTER_PRODUCT("64", TESSERA_NAMES_2, "%32,%33,%34,%35", "%36", "%37", TESSERA_SUMS(0), TESSERA_SUMS(16));
+  if constexpr (kN == 96)
+    TESSERA_REGISTER_PRODUCT("96", TESSERA_NAMES_3, "%48,%49,%50,%51", "%52", "%53", TESSERA_SUMS(0), TESSERA_SUMS(16),
+                             TESSERA_SUMS(32));
+  if constexpr (kN == 128)
+    TESSERA_REGISTER_PRODUCT("128", TESSERA_NAMES_4, "%64,%65,%66,%67", "%68", "%69", TESSERA_SUMS(0), TESSERA_SUMS(16),
+                             TESSERA_SUMS(32), TESSERA_SUMS(48));
+  if constexpr (kN == 160)
+    TESSERA_REGISTER_PRODUCT("160", TESSERA_NAMES_5, "%80,%81,%82,%83", "%84", "%85", TESSERA_SUMS(0), TESSERA_SUMS(16),
+                             TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64));
+  if constexpr (kN == 192)
+    TESSERA_REGISTER_PRODUCT("192", TESSERA_NAMES_6, "%96,%97,%98,%99", "%100", "%101", TESSERA_SUMS(0),
+                             TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80));
+  if constexpr (kN == 224)
+    TESSERA_REGISTER_PRODUCT("224", TESSERA_NAMES_7, "%112,%113,%114,%115", "%116", "%117", TESSERA_SUMS(0),
+                             TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80),
+                             TESSERA_SUMS(96));
+  if constexpr (kN == 256)
+    TESSERA_REGISTER_PRODUCT("256", TESSERA_NAMES_8, "%128,%129,%130,%131", "%132", "%133", TESSERA_SUMS(0),
+                             TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80),
+                             TESSERA_SUMS(96), TESSERA_SUMS(112));
+}
+#undef TESSERA_REGISTER_PRODUCT
 #undef TESSERA_PRODUCT
 #undef TESSERA_NAMES_8
 #undef TESSERA_NAMES_7
