@@ -170,12 +170,46 @@ __device__ inline void store_transposed(std::uint32_t address, const std::uint32
                : "memory");
 }
 
+template <class T>
+__device__ inline float2 unpack_two(std::uint32_t pair) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
+  } else {
+    return __half22float2(reinterpret_cast<const __half2&>(pair));
+  }
+}
+// As T holds them: a conversion of two at once has four times the rate of two of one.
+template <class T>
+__device__ inline float2 rounded_two(float2 x) {
+  return unpack_two<T>(pack_two<T>(x.x, x.y));
+}
+
+// activate() of two elements, packed.
+template <class T, GatedActivation kActivation>
+__device__ inline std::uint32_t activate_two(float2 gate, float2 up, float limit) {
+  gate = rounded_two<T>(gate);
+  up = rounded_two<T>(up);
+  if constexpr (kActivation == GatedActivation::kClampedSwiglu) {
+    const auto one = [limit](float g, float u) {
+      g = g > limit ? limit : g;
+      u = u > limit ? limit : u < -limit ? -limit : u;
+      return times_sigmoid(g, kSwigluAlpha * g) * (u + 1.0f);
+    };
+    return pack_two<T>(one(gate.x, up.x), one(gate.y, up.y));
+  } else {
+    using Gate = std::conditional_t<kActivation == GatedActivation::kSwiglu, Silu, GeluTanh>;
+    const float2 activated = rounded_two<T>(make_float2(Gate{}(gate.x), Gate{}(gate.y)));
+    return pack_two<T>(activated.x * up.x, activated.y * up.y);
+  }
+}
+
 // A warpgroup's results of a tile: from the sums, where a thread has neighbouring tokens, through shared memory to rows
 // of y. `column` is the warpgroup's first. `results`: two buffers; `turn` counts their use. kPaired, of gate and up: in
 // the order of columns that moe_hopper_packed.cuh wants.
-template <class T, bool kGateUp, bool kPaired = false>
-__device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums], const Tile& tile,
-                                     int column, int warpgroup, unsigned char* results, int& turn) {
+template <class T, bool kGateUp, bool kPaired, GatedActivation kActivation>
+__device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums],
+                                        const Tile& tile, int column, int warpgroup, unsigned char* results,
+                                        int& turn) {
   constexpr int kHalves = kGateUp ? 1 : 2;  // of a warp's 16 weight rows: columns of y
   constexpr int kPacks = kResultColumns<kGateUp> / 8;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
@@ -199,8 +233,8 @@ __device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum
       for (int j = 0; j < 4; ++j) {
         const float* const s = &sum[(pass * 4 + j) * 4];
         if constexpr (kGateUp) {
-          matrices[j] = pack_two<T>(activate<T>(s[0] + bias[0], s[2] + bias[1], p.activation, p.limit),
-                                    activate<T>(s[1] + bias[0], s[3] + bias[1], p.activation, p.limit));
+          matrices[j] = activate_two<T, kActivation>(make_float2(s[0] + bias[0], s[1] + bias[0]),
+                                                     make_float2(s[2] + bias[1], s[3] + bias[1]), p.limit);
         } else {
           matrices[j] = pack_two<T>(s[2 * half] + bias[half], s[2 * half + 1] + bias[half]);
         }
@@ -227,6 +261,21 @@ __device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum
       }
       if (row < tile.rows && c < p.n) store_pack(p.y + static_cast<std::int64_t>(tile.first + row) * p.n + c, values);
     }
+  }
+}
+
+// The choice is made outside: a tile's results are unrolled, and the code of all activations for each of them would not
+// stay in the instruction cache.
+template <class T, bool kGateUp, bool kPaired = false>
+__device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums], const Tile& tile,
+                                     int column, int warpgroup, unsigned char* results, int& turn) {
+  using enum GatedActivation;
+  if (!kGateUp || p.activation == kSwiglu)
+    return store_results_of<T, kGateUp, kPaired, kSwiglu>(p, sum, tile, column, warpgroup, results, turn);
+  if constexpr (kGateUp) {
+    if (p.activation == kGeglu)
+      return store_results_of<T, kGateUp, kPaired, kGeglu>(p, sum, tile, column, warpgroup, results, turn);
+    store_results_of<T, kGateUp, kPaired, kClampedSwiglu>(p, sum, tile, column, warpgroup, results, turn);
   }
 }
 
