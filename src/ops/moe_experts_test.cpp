@@ -230,7 +230,7 @@ TEST_P(MoeExperts, EachFourBitsAreTheirValue) {
   EXPECT_TRUE(std::isnan(run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form)).results[0].at(1)));
 }
 
-// More rows of one expert than a block has, and experts without any. Of 60 tokens CUDA has a way of its own.
+// More rows of one expert than a block has, and experts without any. Of 60 tokens CUDA has ways of its own.
 TEST_P(MoeExperts, AllTokensMayChooseOneExpert) {
   check(GetParam(), {500, 2, 4, 40, 24}, {}, Choice::kOne);
   check(GetParam(), {60, 2, 4, 40, 24}, {}, Choice::kOne);
@@ -256,8 +256,19 @@ TEST_P(MoeExperts, TakesManyRowsOfAnExpert) {
     for (const Choice choice : {Choice::kOne, Choice::kSpread}) check(GetParam(), {tokens, 2, 3, 272, 136}, {}, choice);
 }
 
-// Sizes of a real model.
-TEST_P(MoeExperts, TakesLargeExperts) { check(GetParam(), {33, 4, 4, 2048, 768}, {}, Choice::kOne); }
+// Sizes of a real model, with more rows and with fewer than CUDA's decode takes.
+TEST_P(MoeExperts, TakesLargeExperts) {
+  for (const std::int64_t tokens : {3, 33}) check(GetParam(), {tokens, 4, 4, 2048, 768}, {}, Choice::kOne);
+}
+
+// Rows that are whole steps of CUDA's decode, with several experts of a block, groups of eight rows and odd stages.
+TEST_P(MoeExperts, TakesWholeSteps) {
+  const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
+  for (const Sizes& s : {Sizes{1, 2, 8, 64, 32}, Sizes{7, 4, 16, 1056, 224}, Sizes{40, 6, 9, 160, 96}})
+    for (const Form& form : {Form{}, Form{.activation = "gelu_tanh"}, with_biases}) check(GetParam(), s, form);
+  check(GetParam(), {21, 2, 4, 128, 64}, with_biases, Choice::kOne);
+  check(GetParam(), {31, 8, 64, 96, 64}, with_biases, Choice::kSome);
+}
 
 // More tokens than are computed at a time: 2048, or 4096 on CUDA.
 TEST_P(MoeExperts, TakesManyTokens) { check(GetParam(), {4300, 2, 6, 16, 8}, {.down_bias = true}, Choice::kSome); }
