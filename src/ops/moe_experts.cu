@@ -6,7 +6,7 @@
 //   grouped    16-bit types (moe_grouped.cuh): order, gate and up, down, sum
 //   plain      float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
-// Weights of 4 bits go all but the first with bfloat16, in which models that have them compute, else the plain one.
+// Weights of 4 bits go the first four ways with bfloat16, in which models that have them compute, else the plain one.
 // A deterministic forward goes the last two, for in the others sums have other orders: a row's bits then are the same
 // in any company. Every launch has a fixed shape; what the router chose is read from device memory.
 #include <algorithm>

@@ -14,14 +14,19 @@ using namespace cuda;
 using namespace cuda::moe;
 
 // How gate and up shares a multiprocessor's shared memory. Measured on an H200: of one token, of which a block has few
-// items, two blocks with half of it each are faster, else one with a long ring.
+// items, two blocks with half of it each are faster, and with weights of 4 bits, where two keep more of the arithmetic
+// busy; else one with a long ring.
 struct Share {
   std::int64_t blocks;      // of gate and up, to a multiprocessor
   std::int64_t ring_bytes;  // of a block's weights
 };
 constexpr Share kOne{.blocks = 1, .ring_bytes = 200 * 1024};
 constexpr Share kTwo{.blocks = 2, .ring_bytes = 96 * 1024};
-Share share_of(const ExpertsProblem& p) { return p.tokens == 1 ? kTwo : kOne; }
+Share share_of(const ExpertsProblem& p) { return p.tokens == 1 || p.mxfp4 ? kTwo : kOne; }
+
+// With weights of 4 bits up to 32 pairs the kernel for few rows is as fast, and more than 128 are not measured.
+constexpr std::int64_t kFewestPackedPairs = 33;
+constexpr std::int64_t kMostPackedPairs = 128;
 
 template <class T>
 struct StreamedLaunch {
@@ -59,10 +64,10 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const ExpertsProblem& p, std::byte* 
   const auto h = static_cast<int>(p.hidden);
   T* const activated = reinterpret_cast<T*>(scratch);
   Matmul<T> gate_up{.x = reinterpret_cast<const T*>(p.x),
-                    .w = reinterpret_cast<const T*>(p.gate_up),
+                    .w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.gate_up),
                     .bias = reinterpret_cast<const T*>(p.gate_up_bias),
-                    .packed = nullptr,
-                    .scales = nullptr,
+                    .packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.gate_up) : nullptr,
+                    .scales = p.gate_up_scale,
                     .y = activated,
                     .n = n,
                     .k = h,
@@ -73,7 +78,9 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const ExpertsProblem& p, std::byte* 
                     .limit = p.limit};
   Matmul<T> down = gate_up;
   down.x = activated;
-  down.w = reinterpret_cast<const T*>(p.down);
+  down.w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.down);
+  down.packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.down) : nullptr;
+  down.scales = p.down_scale;
   down.bias = reinterpret_cast<const T*>(p.down_bias);
   down.y = reinterpret_cast<T*>(p.y);
   down.n = down.w_rows = h;
@@ -94,8 +101,13 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const ExpertsProblem& p, std::byte* 
 
 bool streamed_serves(const ExpertsProblem& p) {
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
-  return half && !p.mxfp4 && p.tokens * p.top_k <= kStreamedPairs && p.hidden % 32 == 0 && p.intermediate % 32 == 0 &&
-         can_launch_early();
+  const auto fits = [&](std::int64_t k) {
+    constexpr std::int64_t kMost = PackedStream<__nv_bfloat16>::kMostColumns;
+    return p.mxfp4 ? p.dtype == ir::DType::kBFloat16 && k % 64 == 0 && k <= kMost : k % 32 == 0;
+  };
+  const std::int64_t pairs = p.tokens * p.top_k;
+  const bool few = p.mxfp4 ? pairs >= kFewestPackedPairs && pairs <= kMostPackedPairs : pairs <= kStreamedPairs;
+  return half && few && fits(p.hidden) && fits(p.intermediate) && can_launch_early();
 }
 
 std::size_t streamed_scratch_bytes(const ExpertsProblem& p) {
@@ -104,6 +116,7 @@ std::size_t streamed_scratch_bytes(const ExpertsProblem& p) {
 
 Result<std::unique_ptr<BoundOp>> bind_streamed_experts(const ExpertsProblem& p, std::byte* scratch,
                                                        std::int64_t multiprocessors) {
+  if (p.mxfp4) return bind_typed<__nv_bfloat16, PackedStream>(p, scratch, multiprocessors);
   if (p.dtype == ir::DType::kBFloat16) return bind_typed<__nv_bfloat16, PlainStream>(p, scratch, multiprocessors);
   return bind_typed<__half, PlainStream>(p, scratch, multiprocessors);
 }

@@ -15,7 +15,7 @@
 #pragma once
 
 #include "tessera/ops/bulk_copy.cuh"
-#include "tessera/ops/moe_experts.cuh"
+#include "tessera/ops/moe_mxfp4.cuh"
 #include "tessera/ops/tensor_core.cuh"
 
 namespace tessera::cuda::moe {
@@ -102,6 +102,65 @@ struct PlainStream {
 #pragma unroll
     for (int d = 0; d < 3; ++d)
       if (d < steps) add(of(d, 0), of(d, 1), x[d]);
+  }
+};
+
+// mxfp4: all of k in a stage, and behind the rows their factors. A thread's 32 columns of a chunk are a block.
+template <class T>
+struct PackedStream {
+  static constexpr int kColumns = kPackedBlock;
+  static constexpr int kMostColumns = 4 * kStreamedChunk;
+
+  static int stage_columns(int k) { return k; }
+  __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(columns / 2); }
+  __host__ __device__ static int slot_bytes(int columns) {
+    return kStreamedWeightRows * (row_bytes(columns) + columns / kPackedBlock);
+  }
+  __device__ static int bytes(int columns) { return kStreamedWeightRows * (columns / 2 + columns / kPackedBlock); }
+  static constexpr int kColumnStep = 8;
+  __device__ static int steps(int columns, int warp) { return warp * 4 * kColumns < columns ? 4 : 0; }
+
+  // k is a multiple of 64: the factors of eight rows are one of 16 bytes.
+  __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int, int columns, int,
+                              unsigned char* to, SharedBarrier& full) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int pitch = row_bytes(columns);
+    const int blocks = columns / kPackedBlock;
+    if (lane < kStreamedWeightRows) {
+      const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
+      bulk_copy(to + lane * pitch, m.packed + row * (columns / 2), static_cast<std::uint32_t>(columns / 2), full);
+    } else if (lane < kStreamedWeightRows + 2) {
+      const int half = lane - kStreamedWeightRows;
+      bulk_copy(to + kStreamedWeightRows * pitch + half * 8 * blocks, m.scales + (half == 0 ? low : high) * blocks,
+                static_cast<std::uint32_t>(8 * blocks), full);
+    }
+  }
+
+  __device__ static void multiply(const unsigned char* slot, int columns, int chunk, const uint4 (&x)[4], int steps,
+                                  float (&sum)[4]) {
+    if (steps == 0) return;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int pitch = row_bytes(columns);
+    const int blocks = columns / kPackedBlock;
+    const int row = lane / 4;
+    const int block = min(chunk * (kStreamedChunk / kPackedBlock) + warp * 4 + lane % 4, blocks - 1);
+    const uint4 low = *reinterpret_cast<const uint4*>(slot + row * pitch + block * 16);
+    const uint4 high = *reinterpret_cast<const uint4*>(slot + (row + 8) * pitch + block * 16);
+    const unsigned char* const scales = slot + kStreamedWeightRows * pitch + row * blocks + block;
+    const PackedFactor low_factor(scales[0]);
+    const PackedFactor high_factor(scales[8 * blocks]);
+    const std::uint32_t words[2][4] = {{low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      std::uint32_t pairs[4];
+      std::uint32_t w[2][4];
+      pair_up(x[i], pairs);
+      unpack_word(words[0][i], low_factor, w[0]);
+      unpack_word(words[1][i], high_factor, w[1]);
+      multiply_tile<T>(sum, {w[0][0], w[1][0], w[0][1], w[1][1]}, pairs[0], pairs[1]);
+      multiply_tile<T>(sum, {w[0][2], w[1][2], w[0][3], w[1][3]}, pairs[2], pairs[3]);
+    }
   }
 };
 
