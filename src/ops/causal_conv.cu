@@ -1,10 +1,11 @@
-// A thread takes neighbouring channels of a few rows, one after the other, and keeps the rows that its next one sees in
-// registers. The slots are written by a launch of their own, because rows of several blocks read one; in a decode step,
+// A thread takes neighbouring channels of up to kTileRows rows, and asks for all that they see before it computes one
+// of them. The slots are written by a launch of their own, because rows of several blocks read one; in a decode step,
 // where each request has one row, its own thread writes it.
 #include "tessera/ops/causal_conv.h"
 
 #include <algorithm>
 
+#include "tessera/ops/cuda_activation.cuh"
 #include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_math.cuh"
 #include "tessera/ops/cuda_op.h"
@@ -16,6 +17,7 @@ namespace {
 using namespace cuda;
 
 constexpr int kThreads = 128;
+constexpr int kTileRows = 8;
 
 template <class T>
 struct Conv {
@@ -31,62 +33,73 @@ struct Conv {
   StateMetadata metadata;
 };
 
-// kTaps 0: a number of taps that is known at run time, up to kMaxConvTaps.
+// kTaps 0: a number of taps that is known at run time, up to kMaxConvTaps. Arrays end with the newest row: what stands
+// before the first tap is not used.
 template <class T, int N, int kTaps>
 struct Channels {
   static constexpr int kMost = kTaps > 0 ? kTaps : static_cast<int>(kMaxConvTaps);
+  static constexpr int kBefore = kMost - 1;
+  template <int kRows>
+  using Inputs = Pack<T, N>[kBefore + kRows];
 
   float weights[kMost][N];
-  Pack<T, N> inputs[kMost];  // of a row, the oldest first; the row itself is the last one
 
   __device__ static int taps(const Conv<T>& c) { return kTaps > 0 ? kTaps : c.taps; }
+  __device__ static int first_tap(const Conv<T>& c) { return kMost - taps(c); }
 
   __device__ void load_weights(const Conv<T>& c, std::int64_t channel) {
+    if constexpr (kTaps > 0) {
+      Pack<T, N> packs[kTaps];
 #pragma unroll
-    for (int j = 0; j < kMost; ++j)
+      for (int i = 0; i < kTaps; ++i) packs[i] = load_pack<T, N>(c.w + channel * kTaps + i * N);
 #pragma unroll
-      for (int i = 0; i < N; ++i) weights[j][i] = j < taps(c) ? to_float(c.w[(channel + i) * taps(c) + j]) : 0.0f;
+      for (int i = 0; i < kTaps * N; ++i) weights[i % kTaps][i / kTaps] = to_float(packs[i / N].at[i % N]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kMost; ++j)
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+          weights[j][i] = j < first_tap(c) ? 0.0f : to_float(c.w[(channel + i) * c.taps + j - first_tap(c)]);
+    }
   }
 
-  // The rows before `row`.
-  __device__ void load_before(const Conv<T>& c, const StateRequest& request, int row, std::int64_t channel) {
-    const int before = taps(c) - 1;
+  // What `count` rows of a request from `row` on see.
+  template <int kRows>
+  __device__ static void load_inputs(const Conv<T>& c, const StateRequest& request, int row, int count,
+                                     std::int64_t channel, Inputs<kRows>& inputs) {
 #pragma unroll
-    for (int j = 0; j < kMost - 1; ++j) {
-      if (j >= before) continue;
-      const int at = row - before + j - request.first_row;  // below 0: in the slot, the newest row last
+    for (int i = 0; i < kBefore + kRows; ++i) {
+      const int at = row - request.first_row + i - kBefore;  // below 0: in the slot, the newest row last
+      inputs[i] = Pack<T, N>{};
+      if (i < first_tap(c) || i - kBefore >= count) continue;
       if (at >= 0) {
-        inputs[j] = load_pack<T, N>(c.x + (request.first_row + at) * c.width + channel);
-      } else if (request.anew) {
-        inputs[j] = Pack<T, N>{};
-      } else {
-        const std::int64_t kept = static_cast<std::int64_t>(request.slot) * before + before + at;
-        inputs[j] = load_pack<T, N>(c.state + kept * c.channels + channel);
+        inputs[i] = load_pack<T, N>(c.x + (request.first_row + at) * c.width + channel);
+      } else if (!request.anew) {
+        const int kept = taps(c) - 1;
+        inputs[i] = load_pack<T, N>(
+            c.state + (static_cast<std::int64_t>(request.slot) * kept + kept + at) * c.channels + channel);
       }
     }
   }
 
-  __device__ void convolve(const Conv<T>& c, int row, std::int64_t channel) {
-    const int last = taps(c) - 1;
-    float sums[N] = {};
-    const Pack<T, N> own = load_pack<T, N>(c.x + row * c.width + channel);
+  template <int kRows>
+  __device__ void convolve(const Conv<T>& c, int row, int count, std::int64_t channel,
+                           const Inputs<kRows>& inputs) const {
 #pragma unroll
-    for (int j = 0; j < kMost; ++j) {
-      if (j > last) continue;
-      if (j == last) inputs[j] = own;
+    for (int r = 0; r < kRows; ++r) {
+      if (r >= count) break;
+      float sums[N] = {};
 #pragma unroll
-      for (int i = 0; i < N; ++i) sums[i] = fmaf(weights[j][i], to_float(inputs[j].at[i]), sums[i]);
+      for (int j = 0; j < kMost; ++j) {
+        if (j < first_tap(c)) continue;
+#pragma unroll
+        for (int i = 0; i < N; ++i) sums[i] = fmaf(weights[j][i], to_float(inputs[r + j].at[i]), sums[i]);
+      }
+      Pack<T, N> out;
+#pragma unroll
+      for (int i = 0; i < N; ++i) out.at[i] = from_float<T>(Silu{}(sums[i]));
+      store_pack(c.y + static_cast<std::int64_t>(row + r) * c.channels + channel, out);
     }
-    Pack<T, N> out;
-#pragma unroll
-    for (int i = 0; i < N; ++i) out.at[i] = from_float<T>(sums[i] / (1.0f + expf(-sums[i])));
-    store_pack(c.y + row * c.channels + channel, out);
-  }
-
-  __device__ void shift(const Conv<T>& c) {
-#pragma unroll
-    for (int j = 0; j + 1 < kMost; ++j)
-      if (j + 1 < taps(c)) inputs[j] = inputs[j + 1];
   }
 };
 
@@ -107,18 +120,13 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   if (channel >= c.channels || row >= end) return;
   Channels<T, N, kTaps> channels;
   channels.load_weights(c, channel);
-  int number = request_of_row(c.metadata, num_requests, row);
-  StateRequest request = state_request(c.metadata, number);
-  channels.load_before(c, request, row, channel);
-  while (true) {
-    channels.convolve(c, row, channel);
-    if (++row == end) return;
-    if (row < request.first_row + request.num_rows) {
-      channels.shift(c);
-    } else {
-      request = state_request(c.metadata, ++number);
-      channels.load_before(c, request, row, channel);
-    }
+  for (int number = request_of_row(c.metadata, num_requests, row); row < end; ++number) {
+    const StateRequest request = state_request(c.metadata, number);
+    const int count = min(end, request.first_row + request.num_rows) - row;
+    typename Channels<T, N, kTaps>::template Inputs<kTileRows> inputs;
+    channels.template load_inputs<kTileRows>(c, request, row, count, channel, inputs);
+    channels.template convolve<kTileRows>(c, row, count, channel, inputs);
+    row += count;
   }
 }
 
@@ -158,14 +166,15 @@ __global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
   Channels<T, N, kTaps> channels;
   channels.load_weights(c, channel);
   const StateRequest request = state_request(c.metadata, row);
-  channels.load_before(c, request, request.first_row, channel);
-  channels.convolve(c, request.first_row, channel);
+  typename Channels<T, N, kTaps>::template Inputs<1> inputs;
+  channels.template load_inputs<1>(c, request, request.first_row, 1, channel, inputs);
+  channels.template convolve<1>(c, request.first_row, 1, channel, inputs);
   if (request.slot == 0) return;
-  const int kept = channels.taps(c) - 1;
-  T* const slot = c.state + static_cast<std::int64_t>(request.slot) * kept * c.channels + channel;
+  const int first = channels.first_tap(c) + 1;  // the oldest row falls out
+  T* const slot = c.state + static_cast<std::int64_t>(request.slot) * (channels.taps(c) - 1) * c.channels + channel;
 #pragma unroll
-  for (int j = 1; j < Channels<T, N, kTaps>::kMost; ++j)
-    if (j <= kept) store_pack(slot + (j - 1) * c.channels, channels.inputs[j]);
+  for (int i = 1; i < Channels<T, N, kTaps>::kMost; ++i)
+    if (i >= first) store_pack(slot + (i - first) * c.channels, inputs[i]);
 }
 
 template <class T, int N, int kTaps>
@@ -179,7 +188,7 @@ std::unique_ptr<BoundOp> make_conv(Conv<T> c, const ForwardContext& context) {
     return make_cuda_op(
         "causal_conv", [=](cudaStream_t stream) { launch_early(convolve_decodes<T, N, kTaps>, rows, stream, c); }, 1);
   }
-  c.rows_of_block = static_cast<int>(std::clamp<std::int64_t>(c.num_rows / 64, 1, 16));
+  c.rows_of_block = static_cast<int>(std::clamp<std::int64_t>(c.num_rows / 64, 1, kTileRows));
   const LaunchShape rows = shape(ceil_div(c.num_rows, c.rows_of_block));
   const LaunchShape requests = shape(std::min(c.num_rows, c.metadata.max_requests));
   return make_cuda_op("causal_conv", [=](cudaStream_t stream) {
