@@ -174,40 +174,31 @@ TEST(EnginePlan, TheDefaultChunkAndRunningRequestsDependOnTheDevice) {
   EXPECT_EQ(plan().runner.prefill_sizes, prefill_ladder(default_chunk(cpu())));
 }
 
-TEST(EnginePlan, PrefillGraphsOfLatentAttentionHaveAtMost2048Tokens) {
+TEST(EnginePlan, PrefillGraphsOfLatentAttentionHaveTheSizesOfAllOthers) {
   const auto latent = [](const Change& change) {
     return plan([&](EngineOptions& o) {
       o.model_path = kGoldens + "glm4-moe-lite";
       change(o);
     });
   };
-  const auto cap = [](std::int64_t asked) {
-    return "prefill graphs of a model with multi-head latent attention have at most 2048 tokens, not " +
-           std::to_string(asked) + "; enforce_piecewise_cuda_graph lifts the cap";
-  };
-  EXPECT_THAT(latent([](EngineOptions&) {}).notes, IsEmpty()) << "the chunk of a CPU is below the cap";
-
   EnginePlan p = latent([](EngineOptions& o) { o.chunked_prefill_size = 8192; });
-  EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(2048));
-  EXPECT_THAT(p.notes, Contains(cap(8192)));
-  p = latent([](EngineOptions& o) { o.graphs.piecewise_max_tokens = 4096; });
-  EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(2048));
-  EXPECT_THAT(p.notes, ElementsAre(cap(4096)));
-  p = latent([](EngineOptions& o) { o.graphs.piecewise_tokens = {64, 2048, 4096}; });
-  EXPECT_THAT(p.runner.prefill_sizes, ElementsAre(64, 2048));
-  EXPECT_THAT(p.notes, ElementsAre(cap(4096), "piecewise_cuda_graph_tokens: 1 sizes above 2048 are dropped"));
-
-  p = latent([](EngineOptions& o) {
-    o.graphs.piecewise_max_tokens = 4096;
-    o.graphs.enforce_piecewise_cuda_graph = true;
-  });
-  EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(4096)) << "enforce lifts the cap";
+  EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(8192));
   EXPECT_THAT(p.notes, Not(Contains(HasSubstr("latent"))));
-  p = latent([](EngineOptions& o) {
-    o.graphs.piecewise_max_tokens = 4096;
-    o.graphs.disable_piecewise_cuda_graph = true;
-  });
-  EXPECT_THAT(p.notes, Not(Contains(HasSubstr("latent")))) << "there are no such graphs";
+  for (const bool enforced : {false, true}) {
+    const auto more = [&](const Change& change) {
+      return latent([&](EngineOptions& o) {
+        o.chunked_prefill_size = 4096;
+        o.graphs.enforce_piecewise_cuda_graph = enforced;
+        change(o);
+      });
+    };
+    p = more([](EngineOptions& o) { o.graphs.piecewise_max_tokens = 4096; });
+    EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(4096)) << enforced;
+    EXPECT_THAT(p.notes, Not(Contains(HasSubstr("latent")))) << enforced;
+    p = more([](EngineOptions& o) { o.graphs.piecewise_tokens = {64, 2048, 4096}; });
+    EXPECT_THAT(p.runner.prefill_sizes, ElementsAre(64, 2048, 4096)) << enforced;
+    EXPECT_THAT(p.notes, Not(Contains(HasSubstr("dropped")))) << enforced;
+  }
 }
 
 // A family that a program brings under a listed name: rules go by the architecture.

@@ -9,27 +9,6 @@
 namespace tessera {
 namespace {
 
-// Tokens of a prefill graph at most, where attention is over latents: a larger forward may run another kernel than the
-// one that was captured.
-constexpr std::int64_t kMaxLatentTokens = 2048;
-
-bool attends_over_latents(const EnginePlan& plan) {
-  return std::ranges::any_of(plan.graphs.body.cache_groups,
-                             [](const ir::CacheGroup& g) { return g.kind == ir::CacheGroup::Kind::kLatent; });
-}
-
-// `asked`, or less with a note.
-std::int64_t capped_for_latents(std::int64_t asked, const EngineOptions& options, EnginePlan& plan) {
-  if (asked <= kMaxLatentTokens || options.graphs.enforce_piecewise_cuda_graph || !attends_over_latents(plan))
-    return asked;
-  if (plan.runner.graphs.prefill)
-    plan.notes.push_back(
-        fmt::format("prefill graphs of a model with multi-head latent attention have at most {} tokens, not {}; "
-                    "enforce_piecewise_cuda_graph lifts the cap",
-                    kMaxLatentTokens, asked));
-  return kMaxLatentTokens;
-}
-
 // Sizes above `max` are dropped with a note; an error where none is left.
 Result<std::vector<std::int64_t>> capped(std::vector<std::int64_t> sizes, std::int64_t max, std::string_view option,
                                          std::vector<std::string>& notes) {
@@ -78,12 +57,10 @@ Status plan_ladders(const EngineOptions& options, EnginePlan& plan) {
   const std::int64_t chunk = runner.max_tokens;
   const std::int64_t max_tokens = graphs.piecewise_max_tokens;  // 0: not given
   if (graphs.piecewise_tokens.empty()) {
-    const std::int64_t most = capped_for_latents(max_tokens > 0 ? max_tokens : chunk, options, plan);
-    runner.prefill_sizes = scheduled_sizes(options, most);
+    runner.prefill_sizes = scheduled_sizes(options, max_tokens > 0 ? max_tokens : chunk);
   } else {
     const std::int64_t largest = graphs.piecewise_tokens.back();
-    const std::int64_t most =
-        capped_for_latents(max_tokens > 0 ? std::min(max_tokens, largest) : largest, options, plan);
+    const std::int64_t most = max_tokens > 0 ? std::min(max_tokens, largest) : largest;
     runner.prefill_sizes = TRY(capped(graphs.piecewise_tokens, most, "piecewise_cuda_graph_tokens", plan.notes));
   }
   if (runner.graphs.prefill) note_mismatch(runner.prefill_sizes, chunk, plan.notes);
