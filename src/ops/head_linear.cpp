@@ -142,16 +142,10 @@ void run(const HeadLinearProblem& p, std::int64_t workers, float* scratch) {
 
 std::int64_t workers(const Device& device) { return std::max(1, device.properties().threads); }
 
-Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  return static_cast<std::size_t>(workers(args.device) * Scratch::kFloats) * sizeof(float);
-}
+Result<std::size_t> workspace_bytes(const BindArgs& args) { return head_linear_cpu_workspace_bytes(args.device); }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
-  return dispatch_dtype(args.operands[0].dtype, "head_linear", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
-    return make_cpu_op("head_linear",
-                       [p = head_linear_problem(args), count = workers(args.device),
-                        scratch = reinterpret_cast<float*>(args.workspace.raw())] { run<T>(p, count, scratch); });
-  });
+  return bind_head_linear_cpu(head_linear_problem(args), args.operands[0].dtype, args.device, args.workspace);
 }
 
 }  // namespace
@@ -170,7 +164,23 @@ HeadLinearProblem head_linear_problem(const BindArgs& args) {
           .out_dim = out.dim(1) / w.dim(0),
           .n = w.dim(transposed ? 2 : 1),
           .k = w.dim(transposed ? 1 : 2),
-          .transposed = transposed};
+          .transposed = transposed,
+          .w_is_weight = w.is_weight,
+          .deterministic = args.context.limits.deterministic};
+}
+
+Result<std::unique_ptr<BoundOp>> bind_head_linear_cpu(const HeadLinearProblem& p, ir::DType dtype, Device& device,
+                                                      DeviceAddress workspace) {
+  return dispatch_dtype(dtype, "head_linear", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    return make_cpu_op("head_linear",
+                       [p, count = workers(device), scratch = reinterpret_cast<float*>(workspace.raw())] {
+                         run<T>(p, count, scratch);
+                       });
+  });
+}
+
+std::size_t head_linear_cpu_workspace_bytes(const Device& device) {
+  return static_cast<std::size_t>(workers(device) * Scratch::kFloats) * sizeof(float);
 }
 
 const ir::OpDecl kHeadLinear{

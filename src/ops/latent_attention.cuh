@@ -8,13 +8,13 @@
 
 #include "tessera/ops/async_copy.cuh"
 #include "tessera/ops/cuda_launch.cuh"
+#include "tessera/ops/latent_forms.cuh"
 #include "tessera/ops/own_attention.cuh"
 #include "tessera/ops/tensor_core.cuh"
 
 namespace tessera::latent {
 
 using cuda::from_float;
-using cuda::kWarp;
 using cuda::Pack;
 using cuda::to_float;
 using own_attention::find_rows;
@@ -26,7 +26,8 @@ inline constexpr int kRotated = 64;
 inline constexpr int kWidth = kLatent + kRotated;
 inline constexpr int kKeys = 64;  // of a tile
 inline constexpr int kWarps = 8;
-inline constexpr int kPack = 8;  // elements of 16 bytes
+inline constexpr int kMostSplits = 64;  // ranges of a row's keys
+inline constexpr int kPack = 8;         // elements of 16 bytes
 inline constexpr int kPacks = kWidth / kPack;
 
 // Where the sums of a row go: to the output, or with several ranges of keys to the range's part.
@@ -154,9 +155,9 @@ __device__ inline void add_values(Shared<T, kRowGroups, kStages>& shared, int st
   }
 }
 
-// Grid [slots of tiles, 1, splits].
+// Grid [slots of tiles, 1, splits]. Requests in the direct form are left out.
 template <class T, int kRowGroups, int kStages>
-__global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p) {
+__global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, const LatentForms forms) {
   using S = Shared<T, kRowGroups, kStages>;
   using Part = Sums<kRowGroups>;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -165,6 +166,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p) {
   cuda::wait_for_previous();
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), S::kRows, rows)) return;
+  if (direct_place(forms, rows.request) >= 0) return;
   const int split = static_cast<int>(blockIdx.z);
   const Keys keys = keys_of(p, rows, split, kKeys);
   const int thread = static_cast<int>(threadIdx.x);

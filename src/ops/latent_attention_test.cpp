@@ -1,9 +1,14 @@
 // Catches: a causal edge off by one, values that are not the first columns of a row, heads or tokens of a tile mixed
-// up, pages read out of order or past a request's length, sizes that are no multiple of a vector, writes to padded
-// rows, lengths that a recorded graph contains, and rows whose bits depend on others in a deterministic forward.
+// up, pages read out of order or past a request's length, sizes that are no multiple of a vector, requests of one form
+// that are computed in the other's memory or by both, lengths that a recorded graph contains, and rows whose bits
+// depend on others in a deterministic forward.
 #include "tessera/ops/latent_attention.h"
 
 #include <gmock/gmock.h>
+
+#include <cmath>
+#include <numeric>
+#include <tuple>
 
 #include "tessera/ops/attention_test_util.h"
 #include "tessera/ops/row_test_util.h"
@@ -20,6 +25,8 @@ struct LatentConfig {
   std::int64_t heads = 4;
   std::int64_t latent = 32;
   std::int64_t rotated = 16;
+  std::int64_t key = 24;    // made from a latent
+  std::int64_t value = 16;  // of a head of the output
   std::int64_t page_size = 16;
   double scale = 0.1;
   std::int64_t padded_rows = 3;
@@ -49,11 +56,14 @@ class LatentBench {
                       .page_size = c.page_size,
                       .deterministic = deterministic};
     context.batch_kind = kind;
-    node_ = make_node(kLatentAttention, 3, c.attributes());
+    node_ = make_node(kLatentAttention, 6, c.attributes());
     const PlannedNode planned{.node = &node_,
                               .operands = {{c.dtype, {ir::Symbol::kTokens, c.heads * c.width()}},
                                            {c.cache_dtype, {ir::Symbol::kPages, c.page_size, c.width()}},
-                                           {c.dtype, {ir::Symbol::kTokens, c.heads * c.latent}}}};
+                                           {c.dtype, {ir::Symbol::kTokens, c.heads * (c.key + c.rotated)}},
+                                           {c.dtype, {c.heads, c.key, c.latent}},
+                                           {c.dtype, {c.heads, c.value, c.latent}},
+                                           {c.dtype, {ir::Symbol::kTokens, c.heads * c.value}}}};
     const Result<const KernelDef*> kernel = kernel_under_test(kLatentAttentionCpu);
     Result<std::unique_ptr<OpPlan>> plan = (*kernel)->planner->make(
         test_device(),
@@ -81,24 +91,60 @@ class LatentBench {
   std::unique_ptr<Stream> stream_;
 };
 
-// q, cache, out. Slots that no request owns are NaN, and so are padded query rows.
+constexpr std::size_t kOut = 5;
+
+// query, cache, q, keys, values, out. Slots that no request owns are NaN, and so are padded query rows. A query is made
+// from q, so that both forms give the same. The matrices are the same for every seed.
 std::vector<HostTensor> make_latent_operands(const LatentConfig& c, const ForwardBatch& batch, std::int64_t rows,
                                              std::uint32_t seed) {
   std::vector<HostTensor> operands = make_operands(c.attention(), batch, rows, seed);
-  operands[1].dims = {kNumPages, c.page_size, c.width()};
-  return {operands[0], operands[1], poisoned_tensor(c.dtype, {rows, c.heads * c.latent})};
+  HostTensor query = operands[0];
+  HostTensor cache = operands[1];
+  cache.dims = {kNumPages, c.page_size, c.width()};
+  HostTensor q = random_tensor(c.dtype, {rows, c.heads * (c.key + c.rotated)}, seed + 7, -2, 2);
+  const double size = 1 / std::sqrt(static_cast<double>(c.key));
+  const HostTensor keys = random_tensor(c.dtype, {c.heads, c.key, c.latent}, 31, -size, size);
+  const HostTensor values = random_tensor(c.dtype, {c.heads, c.value, c.latent}, 32, -0.1, 0.1);
+  const std::vector<double> matrices = keys.values();
+  const std::int64_t real = std::accumulate(batch.query_lens.begin(), batch.query_lens.end(), std::int64_t{0});
+  for (std::int64_t i = 0; i < rows * c.heads; ++i) {
+    std::vector<double> sums(static_cast<std::size_t>(c.latent), i < real * c.heads ? 0.0 : std::nan(""));
+    for (std::int64_t k = 0; k < c.key; ++k) {
+      const double x = q.at(i * (c.key + c.rotated) + k);
+      const double* row = matrices.data() + (i % c.heads * c.key + k) * c.latent;
+      for (std::int64_t j = 0; j < c.latent; ++j) sums[static_cast<std::size_t>(j)] += x * row[j];
+    }
+    for (std::int64_t j = 0; j < c.latent; ++j) query.set(i * c.width() + j, sums[static_cast<std::size_t>(j)]);
+    // What is rotated is read from query alone.
+    for (std::int64_t k = 0; k < c.rotated; ++k) q.set(i * (c.key + c.rotated) + c.key + k, std::nan(""));
+  }
+  return {query, cache, q, keys, values, poisoned_tensor(c.dtype, {rows, c.heads * c.value})};
 }
 
-// The first columns of each head of attention's output; padded rows keep their old content.
+// Of the real rows: the first columns of each head of attention's output, multiplied with the values' matrix.
 std::vector<double> latent_reference(const LatentConfig& c, const ForwardBatch& batch,
                                      const std::vector<HostTensor>& operands) {
   const HostTensor whole_rows = poisoned_tensor(c.dtype, operands[0].dims);
   const std::vector<double> rows = reference(c.attention(), batch, {operands[0], operands[1], operands[1], whole_rows});
+  const std::vector<double> matrices = operands[4].values();
+  const std::int64_t real = std::accumulate(batch.query_lens.begin(), batch.query_lens.end(), std::int64_t{0});
   std::vector<double> out;
-  for (std::size_t i = 0; i < rows.size(); i += static_cast<std::size_t>(c.width()))
-    out.insert(out.end(), rows.begin() + static_cast<std::ptrdiff_t>(i),
-               rows.begin() + static_cast<std::ptrdiff_t>(i) + c.latent);
+  for (std::int64_t i = 0; i < real * c.heads; ++i)
+    for (std::int64_t v = 0; v < c.value; ++v) {
+      const double* matrix = matrices.data() + (i % c.heads * c.value + v) * c.latent;
+      out.push_back(std::inner_product(matrix, matrix + c.latent, rows.data() + i * c.width(), 0.0));
+    }
   return out;
+}
+
+void expect_real_rows(const LatentConfig& c, const HostTensor& actual, const std::vector<double>& expected,
+                      const std::string& what) {
+  const std::int64_t rows = static_cast<std::int64_t>(expected.size()) / (c.heads * c.value);
+  // Latents are rounded before they meet the matrices of values.
+  if (c.dtype != DType::kFloat32) return expect_rows_close(actual, expected, rows, c.value, what);
+  Tolerance allowed = tolerance(c.dtype);
+  allowed.absolute += 1e-5;
+  expect_close(slice_rows(actual, 0, rows), expected, allowed, what);
 }
 
 void check(const LatentConfig& c, const std::vector<Request>& requests, const std::string& what) {
@@ -107,12 +153,7 @@ void check(const LatentConfig& c, const std::vector<Request>& requests, const st
   bench.plan(batch);
   const std::vector<HostTensor> operands = make_latent_operands(c, batch, count_rows(requests) + c.padded_rows, 6);
   const OpOutcome outcome = run_op(kLatentAttention, kLatentAttentionCpu, operands, c.attributes(), bench.context);
-  const std::vector<double> expected = latent_reference(c, batch, operands);
-  if (on_cuda() && c.dtype != DType::kFloat32 && c.latent == 512 && c.rotated == 64)  // on tensor cores
-    return expect_rows_close(outcome.operands[2], expected, count_rows(requests), c.latent, what);
-  Tolerance allowed = tolerance(c.dtype);
-  allowed.absolute += 1e-5;
-  expect_close(outcome.operands[2], expected, allowed, what);
+  expect_real_rows(c, outcome.operands[kOut], latent_reference(c, batch, operands), what);
 }
 
 class LatentAttention : public ::testing::TestWithParam<DType> {};
@@ -150,30 +191,69 @@ TEST(LatentAttentionBatches, CacheOfAnotherType) {
   check({.dtype = DType::kBFloat16, .cache_dtype = DType::kFloat16}, kMixed, "bf16 over an f16 cache");
 }
 
+// The published sizes, at which a GPU takes the direct form where requests have many rows: beside others of few rows,
+// after cached tokens, at the border of both, and where there is no room for all keys (the last ones).
+TEST_P(LatentAttention, RequestsOfManyRows) {
+  LatentConfig c{.dtype = GetParam(), .cache_dtype = GetParam(), .heads = 3, .latent = 512, .rotated = 64};
+  c.key = c.value = 128;
+  c.scale = 0.05;
+  for (const std::vector<Request>& requests :
+       std::vector<std::vector<Request>>{{{128, 128}},
+                                         {{127, 127}, {129, 129}},
+                                         {{1, 77}, {200, 500}, {5, 9}, {130, 131}, {2, 2}},
+                                         {{150, 1000}},
+                                         {{160, 600}, {140, 700}, {1, 3}}})
+    check(
+        c, requests,
+        std::to_string(requests.size()) + " requests, the first of " + std::to_string(requests[0].query_len) + " rows");
+}
+
+// The published sizes in steps of one row a request, with values that divide among blocks and others.
+TEST_P(LatentAttention, DecodesOfThePublishedSizes) {
+  for (const auto& [heads, value, rows] :
+       {std::tuple{3, 40, 5}, {16, 128, 1}, {16, 128, 6}, {16, 128, 20}, {128, 128, 1}}) {
+    LatentConfig c{.dtype = GetParam(), .cache_dtype = GetParam(), .heads = heads, .latent = 512, .rotated = 64};
+    c.value = value;
+    c.scale = 0.05;
+    c.padded_rows = 1;
+    std::vector<Request> requests;
+    for (int r = 0; r < rows; ++r) requests.push_back({1, 1 + 41 * r});
+    check(c, requests, "heads " + std::to_string(heads) + ", rows " + std::to_string(rows));
+  }
+}
+
 // A captured graph holds addresses and bucket sizes only: later replays have other lengths, pages and requests.
-TEST(LatentAttentionReplay, ServesOtherLengths) {
-  const LatentConfig c{.heads = 16};
+void serve_other_lengths(const LatentConfig& c, std::int64_t rows, const std::vector<std::vector<Request>>& batches) {
   LatentBench bench(c);
-  constexpr std::int64_t kRows = 128;
   const ForwardBatch recorded = make_batch({{3, 3}}, c.page_size, 1);
   bench.plan(recorded);
-  const std::vector<HostTensor> first = make_latent_operands(c, recorded, kRows, 2);
+  const std::vector<HostTensor> first = make_latent_operands(c, recorded, rows, 2);
   const Result<const KernelDef*> kernel = kernel_under_test(kLatentAttentionCpu);
   const std::unique_ptr<OpCase> graph =
       *OpCase::create(test_device(), kLatentAttention, **kernel, first, c.attributes(), bench.context);
   ASSERT_TRUE(graph->load(first).ok());
   ASSERT_TRUE(graph->record().ok());
-  const std::vector<std::vector<Request>> batches = {
-      {{1, 1}}, {{60, 500}, {1, 9}}, {{1, 70}, {1, 4}, {30, 31}}, std::vector<Request>(40, {3, 20})};
   std::uint32_t seed = 3;
   for (const std::vector<Request>& requests : batches) {
     const ForwardBatch batch = make_batch(requests, c.page_size, seed);
-    const std::vector<HostTensor> operands = make_latent_operands(c, batch, kRows, seed++);
+    const std::vector<HostTensor> operands = make_latent_operands(c, batch, rows, seed++);
     bench.plan(batch);
     ASSERT_TRUE(graph->load(operands).ok());
     ASSERT_TRUE(graph->replay().ok());
-    expect_close((*graph->operands())[2], latent_reference(c, batch, operands), {1e-5, 2e-6}, "replayed");
+    expect_real_rows(c, (*graph->operands())[kOut], latent_reference(c, batch, operands), "replayed");
   }
+}
+
+TEST(LatentAttentionReplay, ServesOtherLengths) {
+  serve_other_lengths({.heads = 16}, 128,
+                      {{{1, 1}}, {{60, 500}, {1, 9}}, {{1, 70}, {1, 4}, {30, 31}}, std::vector<Request>(40, {3, 20})});
+}
+
+TEST(LatentAttentionReplay, ServesBothForms) {
+  LatentConfig c{.dtype = DType::kBFloat16, .cache_dtype = DType::kBFloat16, .latent = 512, .rotated = 64};
+  c.key = c.value = 128;
+  c.scale = 0.05;
+  serve_other_lengths(c, 300, {{{1, 1}}, {{300, 300}}, {{100, 500}, {1, 9}}, {{1, 70}, {200, 270}, {30, 31}}});
 }
 
 // One request's queries and rows at every position.
@@ -194,6 +274,7 @@ HostTensor attend(const LatentConfig& c, const History& history, std::int64_t be
   requests.push_back({static_cast<std::int32_t>(end - begin), static_cast<std::int32_t>(end)});
   const ForwardBatch batch = make_batch(requests, c.page_size, seed);
   std::vector<HostTensor> operands = make_latent_operands(c, batch, count_rows(requests), seed);
+  operands[2] = poisoned_tensor(c.dtype, operands[2].dims);  // of the direct form alone
   const std::int64_t first = count_rows(others);
   put_rows(operands[0], first, slice_rows(history.q, begin, end));
   HostTensor slots = operands[1];
@@ -204,7 +285,7 @@ HostTensor attend(const LatentConfig& c, const History& history, std::int64_t be
   LatentBench bench(c, true, kind);
   bench.plan(batch, kind == BatchKind::kDecode ? count_rows(requests) : 0);
   const OpOutcome out = run_op(kLatentAttention, kLatentAttentionCpu, operands, c.attributes(), bench.context);
-  return slice_rows(out.operands[2], first, first + end - begin);
+  return slice_rows(out.operands[kOut], first, first + end - begin);
 }
 
 TEST_P(LatentAttention, RowsOfADeterministicForwardDependOnTheirRequestAlone) {
@@ -234,19 +315,32 @@ TEST_P(LatentAttention, RowsOfADeterministicForwardDependOnTheirRequestAlone) {
 
 TEST(LatentAttentionShapes, RefusesWhatDoesNotFit) {
   const auto x = [](std::int64_t cols) { return ir::Type{DType::kBFloat16, {ir::Symbol::kTokens, cols}}; };
+  const auto w = [](std::int64_t heads, std::int64_t rows, std::int64_t cols) {
+    return ir::Type{DType::kBFloat16, {heads, rows, cols}};
+  };
   const ir::Type cache{DType::kBFloat16, {ir::Symbol::kPages, 16, 48}};
   const ir::Attributes attributes{{"group", std::int64_t{0}}, {"scale", 0.5}};
-  EXPECT_EQ(infer_error(kLatentAttention, {x(4 * 48), cache, x(4 * 32)}, attributes), "");
-  EXPECT_THAT(infer_error(kLatentAttention, {x(100), cache, x(128)}, attributes), HasSubstr("100 values, no multiple"));
-  EXPECT_THAT(infer_error(kLatentAttention, {x(192), cache, x(130)}, attributes), HasSubstr("130 values"));
-  EXPECT_THAT(infer_error(kLatentAttention, {x(192), cache, x(4 * 49)}, attributes), HasSubstr("196 values"));
-  const ir::Type heads{DType::kBFloat16, {ir::Symbol::kPages, 16, 1, 48}};
-  EXPECT_THAT(infer_error(kLatentAttention, {x(192), heads, x(128)}, attributes), HasSubstr("bf16[P, 16, 1, 48]"));
-  const ir::Type other_out{DType::kFloat32, {ir::Symbol::kTokens, 128}};
-  EXPECT_THAT(infer_error(kLatentAttention, {x(192), cache, other_out}, attributes), HasSubstr("f32[T, 128]"));
-  EXPECT_THAT(infer_error(kLatentAttention, {x(192), cache, x(128)}, {{"group", std::int64_t{-1}}, {"scale", 0.5}}),
+  // Four heads of 48 = 32 + 16, keys of 24, values of 20.
+  const std::vector<ir::Type> good = {x(192), cache, x(160), w(4, 24, 32), w(4, 20, 32), x(80)};
+  EXPECT_EQ(infer_error(kLatentAttention, good, attributes), "");
+  const auto with = [&](std::size_t operand, const ir::Type& type) {
+    std::vector<ir::Type> types = good;
+    types[operand] = type;
+    return infer_error(kLatentAttention, types, attributes);
+  };
+  EXPECT_THAT(with(0, x(100)), HasSubstr("bf16[T, 100]"));
+  EXPECT_THAT(with(1, {DType::kBFloat16, {ir::Symbol::kPages, 16, 1, 48}}), HasSubstr("bf16[P, 16, 1, 48]"));
+  EXPECT_THAT(with(1, {DType::kBFloat16, {ir::Symbol::kPages, 16, 24}}), HasSubstr("32 columns"));
+  EXPECT_THAT(with(2, x(192)), HasSubstr("bf16[T, 192]"));
+  EXPECT_THAT(with(3, w(3, 24, 32)), HasSubstr("bf16[3, 24, 32]"));
+  EXPECT_THAT(with(3, w(4, 24, 16)), HasSubstr("bf16[4, 24, 16]"));
+  EXPECT_THAT(with(3, w(4, 0, 32)), HasSubstr("numbers above 0"));
+  EXPECT_THAT(with(4, {DType::kFloat32, {4, 20, 32}}), HasSubstr("f32[4, 20, 32]"));
+  EXPECT_THAT(with(5, x(128)), HasSubstr("bf16[T, 128]"));
+  EXPECT_THAT(with(5, {DType::kFloat32, {ir::Symbol::kTokens, 80}}), HasSubstr("f32[T, 80]"));
+  EXPECT_THAT(infer_error(kLatentAttention, good, {{"group", std::int64_t{-1}}, {"scale", 0.5}}),
               HasSubstr("group is -1"));
-  EXPECT_THAT(infer_error(kLatentAttention, {x(192), cache, x(128)}, {{"group", std::int64_t{0}}, {"scale", 0.0}}),
+  EXPECT_THAT(infer_error(kLatentAttention, good, {{"group", std::int64_t{0}}, {"scale", 0.0}}),
               HasSubstr("scale = 0"));
 }
 

@@ -107,11 +107,9 @@ ValueId latent_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_
              {{"eps", kLatentNormEps}, {"interleaved", mla.interleaved}});
   b.graph.op("head_linear", {projected.q, absorbed.keys, query}, {{"transposed", true}});
 
-  const ValueId latents = head_rows(b, config, mla.kv_lora_rank);
-  b.graph.op("latent_attention", {query, cache, latents},
-             {{"group", std::int64_t{0}}, {"scale", latent_attention_scale(config)}});
   const ValueId out = head_rows(b, config, mla.v_head_dim);
-  b.graph.op("head_linear", {latents, absorbed.values, out});
+  b.graph.op("latent_attention", {query, cache, projected.q, absorbed.keys, absorbed.values, out},
+             {{"group", std::int64_t{0}}, {"scale", latent_attention_scale(config)}});
   return out;
 }
 
