@@ -12,7 +12,6 @@
 #include "tessera/ops/fused/row_cuda_builder.h"
 #include "tessera/ops/gated_delta_net.h"
 #include "tessera/ops/gather.h"
-#include "tessera/ops/head_linear.h"
 #include "tessera/ops/kv_store.h"
 #include "tessera/ops/latent_attention.h"
 #include "tessera/ops/latent_store.h"
@@ -36,14 +35,14 @@ namespace {
 const KernelTable& cuda_kernels() {
   static const KernelTable table(
       {
-          kAddCuda,         kAddGatedCuda,      kAddRmsNormCuda,   kAllGatherCuda,  kAllReduceCuda,
-          kArgmaxCuda,      kAttentionCuda,     kCastCuda,         kCausalConvCuda, kCopyCuda,
-          kEmbeddingCuda,   kGatedDeltaNetCuda, kGatedNormCuda,    kGatherRowsCuda, kGeluCuda,
-          kGeluMulCuda,     kHeadLinearCuda,    kHeadNormCuda,     kKvStoreCuda,    kLatentAttentionCuda,
-          kLatentStoreCuda, kLinearCuda,        kLogSoftmaxCuda,   kLogitEditsCuda, kMoeExpertsCuda,
-          kMoeRouteCuda,    kMulCuda,           kQkvRopeStoreCuda, kResolveIdsCuda, kRmsNormCuda,
-          kRotaryCuda,      kRotaryTableCuda,   kSampleCuda,       kScaleCuda,      kSigmoidGateCuda,
-          kSiluCuda,        kSiluMulCuda,       kSoftcapCuda,      kSplitCuda,      kTopLogprobsCuda,
+          kAddCuda,         kAddGatedCuda,      kAddRmsNormCuda, kAllGatherCuda,       kAllReduceCuda,
+          kArgmaxCuda,      kAttentionCuda,     kCastCuda,       kCausalConvCuda,      kCopyCuda,
+          kEmbeddingCuda,   kGatedDeltaNetCuda, kGatedNormCuda,  kGatherRowsCuda,      kGeluCuda,
+          kGeluMulCuda,     kHeadNormCuda,      kKvStoreCuda,    kLatentAttentionCuda, kLatentStoreCuda,
+          kLinearCuda,      kLogSoftmaxCuda,    kLogitEditsCuda, kMoeExpertsCuda,      kMoeRouteCuda,
+          kMulCuda,         kQkvRopeStoreCuda,  kResolveIdsCuda, kRmsNormCuda,         kRotaryCuda,
+          kRotaryTableCuda, kSampleCuda,        kScaleCuda,      kSigmoidGateCuda,     kSiluCuda,
+          kSiluMulCuda,     kSoftcapCuda,       kSplitCuda,      kTopLogprobsCuda,
       },
       joined_linear_kernels());
   return table;

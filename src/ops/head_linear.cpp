@@ -2,8 +2,6 @@
 // float32 and multiplies blocks, in one order of sums for all sizes.
 #include "tessera/ops/head_linear.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 
@@ -12,7 +10,6 @@
 #include "tessera/ops/cpu_math.h"
 #include "tessera/ops/cpu_op.h"
 #include "tessera/ops/cpu_vector.h"
-#include "tessera/ops/shape_rule.h"
 
 namespace tessera {
 namespace {
@@ -20,32 +17,6 @@ namespace {
 constexpr std::int64_t kStripColumns = 64;
 constexpr std::int64_t kBlockRows = 96;
 constexpr std::int64_t kBlockDepth = 512;  // of k: a block of w is 128 KiB of float32
-
-Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
-  const ir::Type& x = s.operands[0];
-  TRY(expect_floating(s, 0, "x"));
-  TRY(expect_rank(s, 0, "x", 2));
-  TRY(expect_rank(s, 1, "w", 3));
-  const ir::Type& w = s.operands[1];
-  TRY(expect_type(s, 1, "w", {x.dtype, w.shape}));
-  TRY(expect_rank(s, 2, "out", 2));
-  const ir::Type& out = s.operands[2];
-  TRY(expect_type(s, 2, "out", {x.dtype, {x.shape[0], out.shape[1]}}));
-  const std::int64_t x_cols = TRY(constant_cols(s, 0, "x"));
-  const std::int64_t out_cols = TRY(constant_cols(s, 2, "out"));
-  const std::int64_t heads = w.shape[0].constant().value_or(0);
-  const bool transposed = s.node.attribute_or("transposed", false);
-  const std::int64_t n = w.shape[transposed ? 2 : 1].constant().value_or(0);
-  const std::int64_t k = w.shape[transposed ? 1 : 2].constant().value_or(0);
-  if (heads < 1 || n < 1 || k < 1)
-    return refuse(s, fmt::format("w is {}; its sizes must be numbers above 0", w.to_string()));
-  if (x_cols % heads != 0 || x_cols / heads < k)
-    return refuse(s, fmt::format("rows of x have {} values, which are not {} heads of {} or more", x_cols, heads, k));
-  if (out_cols % heads != 0 || out_cols / heads < n)
-    return refuse(s,
-                  fmt::format("rows of out have {} values, which are not {} heads of {} or more", out_cols, heads, n));
-  return std::vector<ir::Type>{};
-}
 
 // One worker's memory, in floats.
 struct Scratch {
@@ -106,7 +77,7 @@ TESSERA_CPU_CLONES void multiply(const HeadLinearProblem& p, const Item& item, c
     else
       transpose_weights<T>(p, item, depth, count, s.w);
     for (std::int64_t r = 0; r < item.rows; ++r) {
-      const T* from = reinterpret_cast<const T*>(p.x) + ((item.row + r) * p.heads + item.head) * p.x_dim + depth;
+      const T* from = reinterpret_cast<const T*>(p.x) + (item.row + r) * p.x_stride + item.head * p.x_dim + depth;
       for (std::int64_t d = 0; d < count; ++d) s.x[r * kBlockDepth + d] = to_float(from[d]);
     }
     gemm_block(
@@ -142,32 +113,7 @@ void run(const HeadLinearProblem& p, std::int64_t workers, float* scratch) {
 
 std::int64_t workers(const Device& device) { return std::max(1, device.properties().threads); }
 
-Result<std::size_t> workspace_bytes(const BindArgs& args) { return head_linear_cpu_workspace_bytes(args.device); }
-
-Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
-  return bind_head_linear_cpu(head_linear_problem(args), args.operands[0].dtype, args.device, args.workspace);
-}
-
 }  // namespace
-
-HeadLinearProblem head_linear_problem(const BindArgs& args) {
-  const TensorView& x = args.operands[0];
-  const TensorView& w = args.operands[1];
-  const TensorView& out = args.operands[2];
-  const bool transposed = args.node.attribute_or("transposed", false);
-  return {.x = x.data.raw(),
-          .w = w.data.raw(),
-          .out = out.data.raw(),
-          .rows = x.dim(0),
-          .heads = w.dim(0),
-          .x_dim = x.dim(1) / w.dim(0),
-          .out_dim = out.dim(1) / w.dim(0),
-          .n = w.dim(transposed ? 2 : 1),
-          .k = w.dim(transposed ? 1 : 2),
-          .transposed = transposed,
-          .w_is_weight = w.is_weight,
-          .deterministic = args.context.limits.deterministic};
-}
 
 Result<std::unique_ptr<BoundOp>> bind_head_linear_cpu(const HeadLinearProblem& p, ir::DType dtype, Device& device,
                                                       DeviceAddress workspace) {
@@ -182,15 +128,5 @@ Result<std::unique_ptr<BoundOp>> bind_head_linear_cpu(const HeadLinearProblem& p
 std::size_t head_linear_cpu_workspace_bytes(const Device& device) {
   return static_cast<std::size_t>(workers(device) * Scratch::kFloats) * sizeof(float);
 }
-
-const ir::OpDecl kHeadLinear{
-    .name = "head_linear",
-    .summary = "out[t, h, :N] = w[h] x[t, h, :K]; x [T, H*Dx], w [H, N, K] or transposed [H, K, N], out [T, H*Do]",
-    .operands = {{.name = "x"}, {.name = "w"}, {.name = "out", .mutated = true}},
-    .attributes = {{"transposed", ir::AttributeKind::kBool}},
-    .infer = infer,
-};
-
-const KernelDef kHeadLinearCpu{.op = "head_linear", .name = "cpu", .bind = bind, .workspace_bytes = workspace_bytes};
 
 }  // namespace tessera

@@ -13,6 +13,7 @@
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/cuda_shared_memory.h"
 #include "tessera/ops/latent_forms.cuh"
+#include "tessera/ops/latent_rotation.cuh"
 #include "tessera/ops/tensor_core.cuh"
 
 namespace tessera {
@@ -41,10 +42,24 @@ struct HeadTiles {
 static_assert(kColumns == kDepth, "a tile of w has one shape, whether it is transposed or not");
 constexpr int kStages = 2;
 
-// Grid [blocks of columns · heads, blocks of rows that run side by side]: a block takes every gridDim.y-th one.
-// kRowWarps of the four warps share out the rows, 16 each, the others the columns.
+// Turns what is rotated of `count` rows of a head, by a block.
+template <class T>
+__device__ inline void turn_rows(const HeadLinearProblem& p, const HeadLinearExtras& extras, std::int64_t head,
+                                 std::int64_t first_row, std::int64_t count) {
+  const int half = extras.rotated / 2;
+  for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(min(count, p.rows - first_row)) * half;
+       i += static_cast<int>(blockDim.x)) {
+    const std::int64_t row = first_row + i / half;
+    turn(reinterpret_cast<const T*>(p.x) + row * p.x_stride + head * p.x_dim + p.k, extras.table + row * extras.rotated,
+         reinterpret_cast<T*>(p.out) + (row * p.heads + head) * p.out_dim + p.n, i % half, half, extras.interleaved);
+  }
+}
+
+// Grid [blocks of columns · heads, then a block of what is rotated for each head; blocks of rows that run side by
+// side]: a block takes every gridDim.y-th one. kRowWarps of the four warps share out the rows, 16 each, the others the
+// columns.
 template <class T, int kRowWarps, bool kTransposed>
-__global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProblem p) {
+__global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProblem p, const HeadLinearExtras extras) {
   constexpr int kRows = 16 * kRowWarps;
   constexpr int kWarpColumns = kColumns * kRowWarps / kWarps;
   extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -57,12 +72,16 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
   const int column_warp = thread / kWarp / kRowWarps;
   const std::int64_t head = blockIdx.x % p.heads;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x / p.heads) * kColumns;
-  const auto* x = reinterpret_cast<const T*>(p.x);
+  const auto* x = reinterpret_cast<const T*>(p.x) + head * p.x_dim;
   const auto* w = reinterpret_cast<const T*>(p.w) + head * p.n * p.k;
 
   for (std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * kRows; first_row < p.rows;
        first_row += static_cast<std::int64_t>(gridDim.y) * kRows) {
-    if (!latent::has_absorbed_rows(p.forms, static_cast<int>(first_row), kRows)) continue;
+    if (!latent::has_absorbed_rows(extras.forms, static_cast<int>(first_row), kRows)) continue;
+    if (first_column >= p.n) {
+      turn_rows<T>(p, extras, head, first_row, kRows);
+      continue;
+    }
     // Zeros past the sizes: they add nothing.
     const auto load = [&](int step, int stage) {
       const std::int64_t depth = static_cast<std::int64_t>(step) * kDepth;
@@ -71,8 +90,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
           const std::int64_t row = first_row + i / kPacks;
           const std::int64_t d = depth + i % kPacks * kPack;
           const bool real = row < p.rows && d < p.k;
-          copy_async(stages[stage].x.pack(i / kPacks, i % kPacks),
-                     x + (real ? (row * p.heads + head) * p.x_dim + d : 0), real);
+          copy_async(stages[stage].x.pack(i / kPacks, i % kPacks), x + (real ? row * p.x_stride + d : 0), real);
         }
         for (int i = thread; i < kColumns * kPacks; i += kWarps * kWarp) {
           const std::int64_t row = (kTransposed ? depth : first_column) + i / kPacks;
@@ -125,10 +143,11 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
   }
 }
 
-// Columns of w of one head for a few rows, transposed w alone. Grid [blocks of 64 columns, heads]; a thread has 8
-// columns and kHeld of k.
+// Columns of w of one head for a few rows, transposed w alone. Grid [blocks of 64 columns, then one of what is rotated;
+// heads]; a thread has 8 columns and kHeld of k.
 template <class T, int kHeld>
-__global__ void __launch_bounds__(kWarps* kWarp) head_columns(const HeadLinearProblem p) {
+__global__ void __launch_bounds__(kWarps* kWarp)
+    head_columns(const HeadLinearProblem p, const HeadLinearExtras extras) {
   __shared__ float parts[kWarps][kColumns];
   let_next_begin();
   if (!p.w_is_weight) wait_for_previous();
@@ -143,8 +162,12 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_columns(const HeadLinearPr
   for (int i = 0; i < kHeld; ++i)
     held[i] = first + i < p.k && column < p.n ? load_pack<T, kPack>(w + (first + i) * p.n + column) : Pack<T, kPack>{};
   if (p.w_is_weight) wait_for_previous();
+  if (static_cast<std::int64_t>(blockIdx.x) * kColumns >= p.n) {
+    turn_rows<T>(p, extras, head, 0, p.rows);
+    return;
+  }
   for (std::int64_t row = 0; row < p.rows; ++row) {
-    const T* const x = reinterpret_cast<const T*>(p.x) + (row * p.heads + head) * p.x_dim + first;
+    const T* const x = reinterpret_cast<const T*>(p.x) + row * p.x_stride + head * p.x_dim + first;
     float sums[kPack] = {};
 #pragma unroll
     for (int i = 0; i < kHeld; i += kPack) {
@@ -173,25 +196,30 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_columns(const HeadLinearPr
 
 constexpr int kPlainTile = 16;
 
-// Grid [blocks of columns · heads, blocks of rows], blocks of 16 x 16 threads: one element each, from tiles in shared
-// memory.
+// Grid [blocks of columns · heads, then a block of what is rotated for each head; blocks of rows], blocks of 256
+// threads: one element each of 16 x 16, from tiles in shared memory.
 template <class T>
-__global__ void __launch_bounds__(kPlainTile* kPlainTile) head_products(const HeadLinearProblem p) {
+__global__ void __launch_bounds__(kPlainTile* kPlainTile)
+    head_products(const HeadLinearProblem p, const HeadLinearExtras extras) {
   __shared__ float x_tile[kPlainTile][kPlainTile + 1];
   __shared__ float w_tile[kPlainTile][kPlainTile + 1];
   let_next_begin();
   wait_for_previous();
-  const int tx = static_cast<int>(threadIdx.x);
-  const int ty = static_cast<int>(threadIdx.y);
+  const int tx = static_cast<int>(threadIdx.x) % kPlainTile;
+  const int ty = static_cast<int>(threadIdx.x) / kPlainTile;
   const std::int64_t head = blockIdx.x % p.heads;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x / p.heads) * kPlainTile;
+  if (first_column >= p.n) {
+    turn_rows<T>(p, extras, head, static_cast<std::int64_t>(blockIdx.y) * kPlainTile, kPlainTile);
+    return;
+  }
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.y) * kPlainTile + ty;
-  const auto* x = reinterpret_cast<const T*>(p.x);
+  const auto* x = reinterpret_cast<const T*>(p.x) + head * p.x_dim;
   const auto* w = reinterpret_cast<const T*>(p.w) + head * p.n * p.k;
   float sum = 0;
   for (std::int64_t depth = 0; depth < p.k; depth += kPlainTile) {
     const std::int64_t d = depth + tx;
-    x_tile[ty][tx] = row < p.rows && d < p.k ? to_float(x[(row * p.heads + head) * p.x_dim + d]) : 0.0f;
+    x_tile[ty][tx] = row < p.rows && d < p.k ? to_float(x[row * p.x_stride + d]) : 0.0f;
     // w_tile[column][d]; neighbouring threads read neighbours in memory.
     if (p.transposed) {
       const bool real = depth + ty < p.k && first_column + tx < p.n;
@@ -209,69 +237,68 @@ __global__ void __launch_bounds__(kPlainTile* kPlainTile) head_products(const He
     reinterpret_cast<T*>(p.out)[(row * p.heads + head) * p.out_dim + first_column + tx] = from_float<T>(sum);
 }
 
-LaunchShape blocks_of(const HeadLinearProblem& p, std::int64_t columns, std::int64_t rows, dim3 block) {
+LaunchShape blocks_of(const HeadLinearProblem& p, const HeadLinearExtras& extras, std::int64_t columns,
+                      std::int64_t rows, std::int64_t threads) {
   if (p.rows == 0) return {};
-  return {.grid = dim3(static_cast<unsigned>(ceil_div(p.n, columns) * p.heads),
-                       static_cast<unsigned>(ceil_div(p.rows, rows))),
-          .block = block};
+  const std::int64_t parts = ceil_div(p.n, columns) + (extras.rotated > 0 ? 1 : 0);
+  return {.grid = dim3(static_cast<unsigned>(parts * p.heads), static_cast<unsigned>(ceil_div(p.rows, rows))),
+          .block = dim3(static_cast<unsigned>(threads))};
 }
 
 // Blocks of rows that run side by side where some may have nothing to do: enough for every multiprocessor.
 constexpr unsigned kRowBlocksOfForms = 8;
 
 template <class T, int kRowWarps, bool kTransposed>
-Result<std::unique_ptr<BoundOp>> bind_tiles(const HeadLinearProblem& p) {
+Result<std::unique_ptr<BoundOp>> bind_tiles(const HeadLinearProblem& p, const HeadLinearExtras& extras) {
   constexpr auto kKernel = head_tiles<T, kRowWarps, kTransposed>;
   constexpr std::size_t kBytes = kStages * sizeof(HeadTiles<T, 16 * kRowWarps>);
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "head_linear"));
-  LaunchShape shape = blocks_of(p, kColumns, 16 * kRowWarps, dim3(kWarps * kWarp));
-  if (p.forms.least_rows != INT_MAX) shape.grid.y = std::min(shape.grid.y, kRowBlocksOfForms);
-  return make_cuda_op("head_linear",
-                      [=](cudaStream_t stream) { launch_with(kKernel, shape, kBytes, can_launch_early(), stream, p); });
+  LaunchShape shape = blocks_of(p, extras, kColumns, 16 * kRowWarps, kWarps * kWarp);
+  if (extras.forms.least_rows != INT_MAX) shape.grid.y = std::min(shape.grid.y, kRowBlocksOfForms);
+  return make_cuda_op("head_linear", [=](cudaStream_t stream) {
+    launch_with(kKernel, shape, kBytes, can_launch_early(), stream, p, extras);
+  });
 }
 
 template <class T, int kRowWarps>
-Result<std::unique_ptr<BoundOp>> bind_tiles(const HeadLinearProblem& p) {
-  return p.transposed ? bind_tiles<T, kRowWarps, true>(p) : bind_tiles<T, kRowWarps, false>(p);
+Result<std::unique_ptr<BoundOp>> bind_tiles(const HeadLinearProblem& p, const HeadLinearExtras& extras) {
+  return p.transposed ? bind_tiles<T, kRowWarps, true>(p, extras) : bind_tiles<T, kRowWarps, false>(p, extras);
 }
 
 constexpr std::int64_t kFewRows = 8;
 
 template <class T, int kHeld>
-std::unique_ptr<BoundOp> bind_columns(const HeadLinearProblem& p) {
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(p.n, kColumns)), static_cast<unsigned>(p.heads)),
+std::unique_ptr<BoundOp> bind_columns(const HeadLinearProblem& p, const HeadLinearExtras& extras) {
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(p.n, kColumns) + (extras.rotated > 0 ? 1 : 0)),
+                                       static_cast<unsigned>(p.heads)),
                           .block = dim3(kWarps * kWarp)};
   return make_cuda_op("head_linear",
-                      [=](cudaStream_t stream) { launch_early(head_columns<T, kHeld>, shape, stream, p); });
-}
-
-Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
-  return bind_head_linear_cuda(head_linear_problem(args), args.operands[0].dtype);
+                      [=](cudaStream_t stream) { launch_early(head_columns<T, kHeld>, shape, stream, p, extras); });
 }
 
 }  // namespace
 
-Result<std::unique_ptr<BoundOp>> bind_head_linear_cuda(const HeadLinearProblem& p, ir::DType dtype) {
+Result<std::unique_ptr<BoundOp>> bind_head_linear_cuda(const HeadLinearProblem& p, ir::DType dtype,
+                                                       const HeadLinearExtras& extras) {
   if (ceil_div(p.rows, 16) > kMaxGridY)
-    return unimplemented("head_linear on CUDA takes at most " + std::to_string(16 * kMaxGridY) + " rows, not " +
+    return unimplemented("latent_attention on CUDA takes at most " + std::to_string(16 * kMaxGridY) + " rows, not " +
                          std::to_string(p.rows));
-  return dispatch_dtype(dtype, "head_linear", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+  return dispatch_dtype(dtype, "latent_attention", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     if constexpr (sizeof(T) == 2) {
       // Rows begin at multiples of 16 bytes, and packs do not reach past a row's end.
       const std::int64_t w_length = p.transposed ? p.n : p.k;
-      if (p.k % kPack == 0 && p.x_dim % kPack == 0 && w_length % kPack == 0) {
+      if (p.k % kPack == 0 && p.x_dim % kPack == 0 && p.x_stride % kPack == 0 && w_length % kPack == 0) {
         const bool few = p.transposed && !p.deterministic && p.rows > 0 && p.rows <= kFewRows;
         constexpr int kLanes = kWarps * kWarp / kPacks;  // that share out k
-        if (few && p.k <= kLanes * 8) return bind_columns<T, 8>(p);
-        if (few && p.k <= kLanes * 16) return bind_columns<T, 16>(p);
-        return p.rows <= 16 ? bind_tiles<T, 1>(p) : bind_tiles<T, 4>(p);
+        if (few && p.k <= kLanes * 8) return bind_columns<T, 8>(p, extras);
+        if (few && p.k <= kLanes * 16) return bind_columns<T, 16>(p, extras);
+        return p.rows <= 16 ? bind_tiles<T, 1>(p, extras) : bind_tiles<T, 4>(p, extras);
       }
     }
-    const LaunchShape shape = blocks_of(p, kPlainTile, kPlainTile, dim3(kPlainTile, kPlainTile));
-    return make_cuda_op("head_linear", [=](cudaStream_t stream) { launch_early(head_products<T>, shape, stream, p); });
+    const LaunchShape shape = blocks_of(p, extras, kPlainTile, kPlainTile, kPlainTile * kPlainTile);
+    return make_cuda_op("head_linear",
+                        [=](cudaStream_t stream) { launch_early(head_products<T>, shape, stream, p, extras); });
   });
 }
-
-const KernelDef kHeadLinearCuda{.op = "head_linear", .name = "cuda", .bind = bind};
 
 }  // namespace tessera

@@ -1,8 +1,9 @@
-// Latent attention on CUDA. The absorbed form: the tensor-core kernel of latent_attention.cuh for the sizes that it
-// takes, or a plain one, and the product with the matrices of values. Where a forward has too few tiles for the device,
-// the keys are cut into ranges for blocks of their own, which a second launch joins; not in deterministic forwards.
-// Then the direct form (latent_direct.h), in the same scratch memory, for the requests that take it. The launches
-// depend on the bucket's rows alone; blocks find their request in the metadata when they run.
+// Latent attention on CUDA. The absorbed form: the product of queries with the matrices of keys, the tensor-core kernel
+// of latent_attention.cuh for the sizes that it takes, or a plain one, and the product with the matrices of values.
+// Where a forward has too few tiles for the device, the keys are cut into ranges for blocks of their own, which a
+// second launch joins; not in deterministic forwards. Then the direct form (latent_direct.h), in the same scratch
+// memory, for the requests that take it. The launches depend on the bucket's rows alone; blocks find their request in
+// the metadata when they run.
 #include "tessera/ops/latent_attention.h"
 
 #include <algorithm>
@@ -29,11 +30,13 @@ using namespace latent;
 using cuda::LaunchShape;
 
 // In the order of the declaration.
-enum Operand : std::size_t { kQuery, kCache, kQ, kKeyMatrices, kValueMatrices, kOut };
+enum Operand : std::size_t { kQ, kTable, kCache, kKeyMatrices, kValueMatrices, kOut };
 
-// What is decided at bind. The scratch memory has the rows' latents, then the ranges' parts; or the direct form's keys.
+// What is decided at bind. The scratch memory has the rows' queries and latents, then the ranges' parts; or the direct
+// form's keys.
 struct Plan {
   LatentSizes sizes;
+  ir::DType dtype;
   std::int64_t rows;
   bool tensor_cores;
   int tile_rows;  // of a block, a row being a query head of a token
@@ -42,10 +45,12 @@ struct Plan {
   LatentDirect direct;
 
   std::int64_t tiles(std::int64_t requests) const { return rows * sizes.heads / tile_rows + requests; }
-  std::size_t latent_bytes(const BindArgs& args) const {
-    return static_cast<std::size_t>(align_up<std::int64_t>(
-        rows * sizes.heads * sizes.latent * static_cast<std::int64_t>(ir::dtype_size(args.operands[kQuery].dtype))));
+  std::size_t row_bytes(std::int64_t width) const {
+    return static_cast<std::size_t>(
+        align_up<std::int64_t>(rows * sizes.heads * width * static_cast<std::int64_t>(ir::dtype_size(dtype))));
   }
+  std::size_t query_bytes() const { return row_bytes(sizes.width); }
+  std::size_t latent_bytes() const { return row_bytes(sizes.latent); }
   std::size_t value_bytes() const {
     if (splits == 1) return 0;
     return static_cast<std::size_t>(
@@ -59,8 +64,8 @@ struct Plan {
 constexpr int kLargeTile = 64;
 
 bool serves_tensor_cores(const BindArgs& args, const LatentSizes& sizes) {
-  const ir::DType dtype = args.operands[0].dtype;
-  return dtype != ir::DType::kFloat32 && args.operands[1].dtype == dtype && sizes.latent == kLatent &&
+  const ir::DType dtype = args.operands[kQ].dtype;
+  return dtype != ir::DType::kFloat32 && args.operands[kCache].dtype == dtype && sizes.latent == kLatent &&
          sizes.width == kWidth;
 }
 
@@ -69,7 +74,7 @@ bool serves_tensor_cores(const BindArgs& args, const LatentSizes& sizes) {
 bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   constexpr std::int64_t kManyHeads = 32;
   if (args.device.properties().compute_capability != 90) return false;
-  const std::int64_t tiles = args.operands[kQuery].dim(0) * sizes.heads / kLargeTile;
+  const std::int64_t tiles = args.operands[kQ].dim(0) * sizes.heads / kLargeTile;
   return sizes.heads >= kManyHeads || (!args.context.limits.deterministic && tiles >= args.device.properties().threads);
 }
 
@@ -86,8 +91,9 @@ constexpr std::int64_t kFewRows = 8;
 
 Result<Plan> make_plan_of(const BindArgs& args) {
   const LatentSizes sizes = latent_sizes(args);
-  const std::int64_t rows = args.operands[kQuery].dim(0);
+  const std::int64_t rows = args.operands[kQ].dim(0);
   Plan plan{.sizes = sizes,
+            .dtype = args.operands[kQ].dtype,
             .rows = rows,
             .tensor_cores = serves_tensor_cores(args, sizes),
             .tile_rows = kWarps,
@@ -102,11 +108,12 @@ Result<Plan> make_plan_of(const BindArgs& args) {
 
 Problem make_problem(const BindArgs& args, const Plan& plan, const AttentionMetadata& metadata) {
   const bool split = plan.splits > 1;
-  std::byte* values = args.workspace.raw() + plan.latent_bytes(args);
-  return {.q = args.operands[0].data.raw(),
-          .k_cache = args.operands[1].data.raw(),
-          .v_cache = args.operands[1].data.raw(),
-          .out = plan.joins_values ? args.operands[kOut].data.raw() : args.workspace.raw(),
+  std::byte* latents = args.workspace.raw() + plan.query_bytes();
+  std::byte* values = latents + plan.latent_bytes();
+  return {.q = args.workspace.raw(),
+          .k_cache = args.operands[kCache].data.raw(),
+          .v_cache = args.operands[kCache].data.raw(),
+          .out = plan.joins_values ? args.operands[kOut].data.raw() : latents,
           .sinks = nullptr,
           .partial_values = reinterpret_cast<float*>(split ? values : nullptr),
           .partial_lse = reinterpret_cast<float*>(split ? values + plan.value_bytes() : nullptr),
@@ -124,8 +131,8 @@ Problem make_problem(const BindArgs& args, const Plan& plan, const AttentionMeta
           .page_size = static_cast<int>(plan.sizes.page_size),
           .window = 0,
           .splits = plan.splits,
-          .dtype = args.operands[0].dtype,
-          .cache_dtype = args.operands[1].dtype,
+          .dtype = plan.dtype,
+          .cache_dtype = args.operands[kCache].dtype,
           .scale = static_cast<float>(args.node.attribute_or("scale", 1.0)),
           .softcap = 0};
 }
@@ -191,11 +198,12 @@ Result<std::unique_ptr<BoundOp>> bind_plain(const Plan& plan, const Problem& p) 
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const Plan plan = TRY(make_plan_of(args));
-  return std::max(plan.latent_bytes(args) + plan.value_bytes() + plan.lse_bytes(), plan.direct.workspace_bytes);
+  return std::max(plan.query_bytes() + plan.latent_bytes() + plan.value_bytes() + plan.lse_bytes(),
+                  plan.direct.workspace_bytes);
 }
 
 Result<std::unique_ptr<BoundOp>> bind_attention(const BindArgs& args, const Plan& plan, const Problem& p) {
-  return cuda::dispatch_dtype(args.operands[kQuery].dtype, "latent_attention",
+  return cuda::dispatch_dtype(args.operands[kQ].dtype, "latent_attention",
                               [&]<class X>() -> Result<std::unique_ptr<BoundOp>> {
                                 if constexpr (sizeof(X) == 2) {
                                   if (plan.tensor_cores && plan.tile_rows == kLargeTile)
@@ -216,13 +224,16 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   forms.query_starts = metadata.query_starts;
   forms.kv_lens = metadata.kv_lens;
 
+  const HeadLinearExtras of_queries{.forms = forms,
+                                    .table = args.operands[kTable].as<const float>(),
+                                    .rotated = static_cast<int>(plan.sizes.width - plan.sizes.latent),
+                                    .interleaved = args.node.attribute_or("interleaved", false)};
   std::vector<std::unique_ptr<BoundOp>> parts;
+  parts.push_back(TRY(bind_head_linear_cuda(latent_query_problem(args, args.workspace), plan.dtype, of_queries)));
   parts.push_back(TRY(bind_attention(args, plan, make_problem(args, plan, metadata))));
-  if (!plan.joins_values) {
-    HeadLinearProblem values = latent_values_problem(args, args.workspace);
-    values.forms = forms;
-    parts.push_back(TRY(bind_head_linear_cuda(values, args.operands[kQuery].dtype)));
-  }
+  if (!plan.joins_values)
+    parts.push_back(TRY(bind_head_linear_cuda(latent_values_problem(args, args.workspace + plan.query_bytes()),
+                                              plan.dtype, {.forms = forms})));
   if (forms.least_rows != INT_MAX) parts.push_back(TRY(bind_latent_direct(args, forms, metadata)));
   return std::make_unique<BoundSequence>(std::move(parts));
 }

@@ -85,16 +85,19 @@ __device__ inline void load_queries(const Problem& p, const Rows& rows, Tile<T, 
   }
 }
 
-// The rows of the cache from `first` on; zeros from `end` on, so that a weight of zero meets no NaN.
+// Of the rows of the cache from `first` on those at positions in [begin, end), and zeros from `last` on, so that a
+// weight of zero meets no NaN.
 template <class T>
-__device__ inline void load_keys(const Problem& p, const int* pages, int first, int end, Tile<T, kKeys>& tile) {
+__device__ inline void load_keys(const Problem& p, const int* pages, int first, int begin, int end, int last,
+                                 Tile<T, kKeys>& tile) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
 #pragma unroll
   for (int i = 0; i < kKeys / kWarps; ++i) {
     const int row = i * kWarps + warp;
     const int key = first + row;
-    const bool real = key < end;
+    if (key < begin || (key >= end && key < last)) continue;
+    const bool real = key < last;
     const std::int64_t slot =
         real ? static_cast<std::int64_t>(pages[key / p.page_size]) * p.page_size + key % p.page_size : 0;
     const T* from = static_cast<const T*>(p.k_cache) + slot * kWidth;
@@ -119,6 +122,8 @@ template <class T, int kRowGroups, int kStages>
 __device__ inline void multiply_keys(Shared<T, kRowGroups, kStages>& shared, int stage, int first_row, int first_key,
                                      float (&score)[Sums<kRowGroups>::kWarpKeys / 8][4]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  // Sums of every other step, so that a product need not wait for the one before it.
+  float second[Sums<kRowGroups>::kWarpKeys / 8][4] = {};
 #pragma unroll 3
   for (int d = 0; d < kWidth / 32; ++d) {
     std::uint32_t a[2][4];
@@ -129,9 +134,13 @@ __device__ inline void multiply_keys(Shared<T, kRowGroups, kStages>& shared, int
       std::uint32_t b[4];
       cuda::load_matrices<false>(b, shared.keys[stage].pack(first_key + n * 8 + lane % 8, d * 4 + lane / 8));
       cuda::multiply_tile<T>(score[n], a[0], b[0], b[1]);
-      cuda::multiply_tile<T>(score[n], a[1], b[2], b[3]);
+      cuda::multiply_tile<T>(second[n], a[1], b[2], b[3]);
     }
   }
+#pragma unroll
+  for (int n = 0; n < Sums<kRowGroups>::kWarpKeys / 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) score[n][i] += second[n][i];
 }
 
 // Adds weights · values of the tile's keys to the warp's columns.
@@ -163,10 +172,10 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   auto& shared = *reinterpret_cast<S*>(shared_bytes);
   cuda::let_next_begin();
-  cuda::wait_for_previous();
+  // Lengths and page tables are copied. So the rows of earlier forwards may be read before the wait.
   Rows rows;
-  if (!find_rows(p, static_cast<int>(blockIdx.x), S::kRows, rows)) return;
-  if (direct_place(forms, rows.request) >= 0) return;
+  if (!find_rows(p, static_cast<int>(blockIdx.x), S::kRows, rows) || direct_place(forms, rows.request) >= 0)
+    return cuda::wait_for_previous();
   const int split = static_cast<int>(blockIdx.z);
   const Keys keys = keys_of(p, rows, split, kKeys);
   const int thread = static_cast<int>(threadIdx.x);
@@ -176,6 +185,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
   const int quad = lane / 4;
   const int first_row = group * 16;
   if (keys.begin == keys.end) {
+    cuda::wait_for_previous();
     for (int row = thread; row < rows.rows; row += kWarps * kWarp)
       p.partial_lse[target_of(p, rows, row, split).at] = -INFINITY;
     return;
@@ -183,12 +193,21 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
 
   const int* pages = p.page_table + static_cast<std::int64_t>(rows.request) * p.max_pages;
   const int tiles = own_attention::ceil_div(keys.end - keys.begin, kKeys);
+  const auto load_part = [&](int tile, int begin, int end) {
+    if (tile < tiles)
+      load_keys<T>(p, pages, keys.begin + tile * kKeys, begin, end, keys.end, shared.keys[tile % kStages]);
+  };
   const auto load = [&](int tile) {
-    if (tile < tiles) load_keys<T>(p, pages, keys.begin + tile * kKeys, keys.end, shared.keys[tile % kStages]);
+    load_part(tile, 0, keys.end);
     cuda::commit_copies();
   };
+  for (int tile = 0; tile < kStages; ++tile) load_part(tile, 0, min(rows.offset, keys.end));
+  cuda::wait_for_previous();
   load_queries<T, S::kRows>(p, rows, shared.q);
-  for (int tile = 0; tile < kStages; ++tile) load(tile);
+  for (int tile = 0; tile < kStages; ++tile) {
+    load_part(tile, min(rows.offset, keys.end), keys.end);
+    cuda::commit_copies();
+  }
   const float scale_log2 = p.scale * 1.44269504088896f;
   const auto position = [&](int r) { return rows.offset + (rows.row_begin + first_row + quad + 8 * r) / p.heads; };
 

@@ -15,23 +15,27 @@ using cuda::LaunchShape;
 
 // Making a request's keys costs as much as the absorbed form's additional operations over 130 rows or so.
 constexpr std::int64_t kLeastRows = 128;
-// Keys for each row of the bucket: prompts of up to so many chunks have room.
+// Keys for each row of the bucket: as many as take the memory of the absorbed form's queries and latents, which are not
+// used at the same time.
 constexpr std::int64_t kKeysOfRow = 4;
+
+// In the order of the declaration.
+enum Operand : std::size_t { kQ, kTable, kCache, kKeyMatrices, kValueMatrices, kOut };
 
 bool serves(const BindArgs& args) {
   const LatentSizes sizes = latent_sizes(args);
-  const ir::DType dtype = args.operands[0].dtype;
-  return dtype != ir::DType::kFloat32 && args.operands[1].dtype == dtype && sizes.latent == kLatent &&
-         sizes.width == kWidth && sizes.key == kDim && sizes.value == kDim && !args.context.limits.deterministic &&
-         args.context.batch_kind == BatchKind::kExtend && args.operands[0].dim(0) >= kLeastRows;
+  const TensorView& q = args.operands[kQ];
+  return q.dtype != ir::DType::kFloat32 && args.operands[kCache].dtype == q.dtype && q.dim(1) % kPack == 0 &&
+         sizes.latent == kLatent && sizes.width == kWidth && sizes.key == kDim && sizes.value == kDim &&
+         !args.context.limits.deterministic && args.context.batch_kind == BatchKind::kExtend && q.dim(0) >= kLeastRows;
 }
 
 Problem make_problem(const BindArgs& args, const LatentForms& forms, const AttentionMetadata& metadata) {
   const LatentSizes sizes = latent_sizes(args);
-  return {.attention = {.q = args.operands[0].data.raw(),
-                        .k_cache = args.operands[1].data.raw(),
+  return {.attention = {.q = nullptr,
+                        .k_cache = args.operands[kCache].data.raw(),
                         .v_cache = nullptr,
-                        .out = args.operands[5].data.raw(),
+                        .out = args.operands[kOut].data.raw(),
                         .sinks = nullptr,
                         .partial_values = nullptr,
                         .partial_lse = nullptr,
@@ -49,13 +53,16 @@ Problem make_problem(const BindArgs& args, const LatentForms& forms, const Atten
                         .page_size = static_cast<int>(sizes.page_size),
                         .window = 0,
                         .splits = 1,
-                        .dtype = args.operands[0].dtype,
-                        .cache_dtype = args.operands[1].dtype,
+                        .dtype = args.operands[kQ].dtype,
+                        .cache_dtype = args.operands[kCache].dtype,
                         .scale = static_cast<float>(args.node.attribute_or("scale", 1.0)),
                         .softcap = 0},
-          .q = args.operands[2].data.raw(),
-          .keys = args.operands[3].data.raw(),
-          .values = args.operands[4].data.raw(),
+          .q = args.operands[kQ].data.raw(),
+          .q_stride = args.operands[kQ].dim(1),
+          .table = args.operands[kTable].as<const float>(),
+          .interleaved = args.node.attribute_or("interleaved", false),
+          .keys = args.operands[kKeyMatrices].data.raw(),
+          .values = args.operands[kValueMatrices].data.raw(),
           .made = args.workspace.raw(),
           .forms = forms};
 }
@@ -85,18 +92,18 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const Problem& p) {
 Result<LatentDirect> find_latent_direct(const BindArgs& args) {
   LatentDirect direct;
   if (!serves(args) || TRY(most_shared_memory("latent_attention")) < sizeof(AttendMemory<__half>)) return direct;
-  const std::int64_t rows = args.operands[0].dim(0);
+  const std::int64_t rows = args.operands[kQ].dim(0);
   direct.forms.least_rows = static_cast<int>(kLeastRows);
   direct.forms.capacity = static_cast<int>(align_up<std::int64_t>(kKeysOfRow * rows, latent::kKeyRows));
   direct.workspace_bytes = static_cast<std::size_t>(direct.forms.capacity * latent_sizes(args).heads * 2 * kDim) *
-                           ir::dtype_size(args.operands[0].dtype);
+                           ir::dtype_size(args.operands[kQ].dtype);
   return direct;
 }
 
 Result<std::unique_ptr<BoundOp>> bind_latent_direct(const BindArgs& args, const LatentForms& forms,
                                                     const AttentionMetadata& metadata) {
   const Problem p = make_problem(args, forms, metadata);
-  if (args.operands[0].dtype == ir::DType::kBFloat16) return bind_typed<__nv_bfloat16>(p);
+  if (args.operands[kQ].dtype == ir::DType::kBFloat16) return bind_typed<__nv_bfloat16>(p);
   return bind_typed<__half>(p);
 }
 

@@ -5,6 +5,7 @@
 
 #include "tessera/ops/async_copy.cuh"
 #include "tessera/ops/cuda_launch.cuh"
+#include "tessera/ops/cuda_rotary.cuh"
 #include "tessera/ops/latent_forms.cuh"
 #include "tessera/ops/own_attention.cuh"
 #include "tessera/ops/tensor_core.cuh"
@@ -24,11 +25,14 @@ inline constexpr int kThreads = 256;
 inline constexpr int kStages = 3;
 
 struct Problem {
-  own_attention::Problem attention;  // q: that of `query`; group = 1
-  const void* q;                     // X[rows, heads, kDim + kRotated], of which the rotated part is not read
-  const void* keys;                  // X[heads, kDim, kLatent]
-  const void* values;                // X[heads, kDim, kLatent]
-  void* made;                        // X[capacity, heads, 2, kDim]: keys and values
+  own_attention::Problem attention;  // group = 1; q is below
+  const void* q;                     // X[rows, q_stride], of which heads have kDim + kRotated each
+  std::int64_t q_stride;
+  const float* table;  // [rows, kRotated]
+  bool interleaved;
+  const void* keys;    // X[heads, kDim, kLatent]
+  const void* values;  // X[heads, kDim, kLatent]
+  void* made;          // X[capacity, heads, 2, kDim]: keys and values
   LatentForms forms;
 };
 
@@ -172,12 +176,24 @@ __device__ inline void load_queries(const Problem& p, const own_attention::Rows&
     const int row = i / kKeyPacks;
     const int pack = i % kKeyPacks;
     const bool real = row < rows.rows;
-    const std::int64_t at =
-        (static_cast<std::int64_t>(rows.query_start) + rows.row_begin + (real ? row : 0)) * p.attention.heads + head;
-    const T* from = pack < kValuePacks
-                        ? static_cast<const T*>(p.q) + at * (kDim + kRotated) + pack * kPack
-                        : static_cast<const T*>(p.attention.q) + at * kWidth + kLatent + (pack - kValuePacks) * kPack;
-    cuda::copy_async(tile.pack(row, pack), from, real);
+    const std::int64_t at = static_cast<std::int64_t>(rows.query_start) + rows.row_begin + (real ? row : 0);
+    cuda::copy_async(tile.pack(row, pack),
+                     static_cast<const T*>(p.q) + at * p.q_stride + head * (kDim + kRotated) + pack * kPack, real);
+  }
+}
+
+// Turns the last kRotated values of the rows.
+template <class T>
+__device__ inline void turn_queries(const Problem& p, const own_attention::Rows& rows,
+                                    Tile<T, kRows, kKeyPacks>& tile) {
+  constexpr int kHalf = kRotated / 2;
+  for (int i = static_cast<int>(threadIdx.x); i < rows.rows * kHalf; i += kThreads) {
+    const int row = i / kHalf;
+    const int pair = i % kHalf;
+    const auto value = [&](int at) -> T& { return tile.pack(row, (kDim + at) / kPack)->at[at % kPack]; };
+    const float* angles = p.table + (static_cast<std::int64_t>(rows.query_start) + rows.row_begin + row) * kRotated;
+    cuda::rotate(value(p.interleaved ? 2 * pair : pair), value(p.interleaved ? 2 * pair + 1 : pair + kHalf),
+                 angles[pair], angles[kHalf + pair]);
   }
 }
 
@@ -231,6 +247,8 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
   load_queries<T>(p, rows, head, memory.q);
   for (int tile = 0; tile < kStages - 1; ++tile) load(tile);
   cuda::wait_for_copies<kStages - 2>();
+  __syncthreads();
+  turn_queries<T>(p, rows, memory.q);
   __syncthreads();
   std::uint32_t q[kKeyPacks / 2][4];
 #pragma unroll

@@ -62,16 +62,22 @@ __global__ void __launch_bounds__(kValueWarps* kWarp)
   }
   total = cuda::warp_sum(total);
   float4 sum = make_float4(0, 0, 0, 0);
+  constexpr int kTogether = 16;  // ranges whose values are in flight together
 #pragma unroll
-  for (int i = 0; i < kSplitsOfLane; ++i)
-#pragma unroll 16
-    for (int l = 0; l < kWarp; ++l) {
-      if (i * kWarp + l >= seen) break;
-      const float weight = __shfl_sync(0xffffffffu, lse[i], l);
-      const float4 x = *reinterpret_cast<const float4*>(p.partial_values + part(i * kWarp + l) * kLatent + thread * 4);
-      sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z),
-                        fmaf(weight, x.w, sum.w));
+  for (int i = 0; i < kMostSplits; i += kTogether) {
+    if (i >= seen) break;
+    float4 x[kTogether];
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j)
+      x[j] = i + j < seen ? *reinterpret_cast<const float4*>(p.partial_values + part(i + j) * kLatent + thread * 4)
+                          : make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) {
+      const float weight = __shfl_sync(0xffffffffu, lse[i / kWarp], (i + j) % kWarp);
+      sum = make_float4(fmaf(weight, x[j].x, sum.x), fmaf(weight, x[j].y, sum.y), fmaf(weight, x[j].z, sum.z),
+                        fmaf(weight, x[j].w, sum.w));
     }
+  }
   const float inverse = 1.0f / total;
   joined[thread] = make_float4(sum.x * inverse, sum.y * inverse, sum.z * inverse, sum.w * inverse);
   __syncthreads();

@@ -1,15 +1,17 @@
-// latent_store: what lies between the projections of multi-head latent attention (latent_attention.h) and attention.
+// latent_store: the rows of the cache of multi-head latent attention (latent_attention.h).
 //
-//   latent_store(q X[T, H·(N + R)], kv X[T, C + R], weight X[C], table f32[T, R], slots i32[T],
-//                mut cache Y[P, page_size, C + R], mut query X[T, H·(C + R)]) {eps, interleaved = false}
+//   latent_store(x X[T, W], weight X[C], table f32[T, R], slots i32[T], mut cache Y[P, page_size, C + R],
+//                q_weight X[Q] optional, mut q X[T, Q] optional) {eps, interleaved = false}
 //
-// A row of kv is a token's latent [C] beside the part of its key that is rotated [R], which all heads share. A head of
-// q has N values that meet the latent, then R that are rotated. H follows from query's columns.
+// x is a joint projection. The last C + R of a row's W values are a token's latent [C] beside the part of its key that
+// is rotated [R], which all heads share. Where queries are made from a latent too, it is the first Q of the row's
+// values.
 //
-//   cache[slots[t]] = rms_norm(kv[t, :C], weight, eps), rotary(kv[t, C:])     slots out of range: nothing is written
-//   query[t, h, C:] = rotary(q[t, h, N:])                                     query[t, h, :C] is head_linear's
+//   cache[slots[t]] = rms_norm(x[t, W - R - C : W - R], weight, eps), rotary(x[t, W - R :])
+//   q[t] = rms_norm(x[t, : Q], q_weight, eps)
 //
-// Norm, rotation and interleaved are those of norm.h and rotary.h; results are rounded to X, then to the cache's type.
+// Slots out of range: nothing is written to the cache. Norm, rotation and interleaved are those of norm.h and rotary.h;
+// results are rounded to X, then to the cache's type.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -24,19 +26,19 @@ extern const KernelDef kLatentStoreCuda;
 // The operands as kernels take them. Trivially copyable.
 template <class X, class Y>
 struct LatentStoreArgs {
-  const X* q;                 // [num_tokens, heads, q_dim]
-  const X* kv;                // [num_tokens, latent + rotated]
+  const X* x;                 // [num_tokens, x_width]
   const X* weight;            // [latent]
   const float* table;         // [num_tokens, 2, rotated / 2]: cosines, sines
   const std::int32_t* slots;  // [num_tokens]
   Y* cache;                   // [num_slots, latent + rotated]
-  X* query;                   // [num_tokens, heads, latent + rotated]
+  const X* q_weight;          // [q_latent]
+  X* q;                       // [num_tokens, q_latent]
   std::int64_t num_tokens;
   std::int64_t num_slots;
-  std::int64_t heads;
-  std::int64_t q_dim;
+  std::int64_t x_width;
   std::int64_t latent;
   std::int64_t rotated;
+  std::int64_t q_latent;  // 0: queries are made from none
   float eps;
   bool interleaved;
 
@@ -45,22 +47,22 @@ struct LatentStoreArgs {
 
 template <class X, class Y>
 LatentStoreArgs<X, Y> latent_store_args(const BindArgs& args) {
-  const TensorView& cache = args.operands[5];
-  const std::int64_t heads = args.operands[6].dim(1) / cache.dim(2);
-  return {.q = args.operands[0].as<X>(),
-          .kv = args.operands[1].as<X>(),
-          .weight = args.operands[2].as<X>(),
-          .table = args.operands[3].as<float>(),
-          .slots = args.operands[4].as<std::int32_t>(),
+  const TensorView& cache = args.operands[4];
+  const bool has_q = args.operands.size() > 5;
+  return {.x = args.operands[0].as<X>(),
+          .weight = args.operands[1].as<X>(),
+          .table = args.operands[2].as<float>(),
+          .slots = args.operands[3].as<std::int32_t>(),
           .cache = cache.as<Y>(),
-          .query = args.operands[6].as<X>(),
+          .q_weight = has_q ? args.operands[5].as<X>() : nullptr,
+          .q = has_q ? args.operands[6].as<X>() : nullptr,
           .num_tokens = args.operands[0].dim(0),
           .num_slots = cache.dim(0) * cache.dim(1),
-          .heads = heads,
-          .q_dim = args.operands[0].dim(1) / heads,
-          .latent = args.operands[2].dim(0),
-          .rotated = args.operands[3].dim(1),
-          .eps = static_cast<float>(args.node.attribute_or("eps", 1e-6)),
+          .x_width = args.operands[0].dim(1),
+          .latent = args.operands[1].dim(0),
+          .rotated = args.operands[2].dim(1),
+          .q_latent = has_q ? args.operands[5].dim(0) : 0,
+          .eps = static_cast<float>(args.node.attribute_or("eps", 0.0)),
           .interleaved = args.node.attribute_or("interleaved", false)};
 }
 

@@ -14,30 +14,45 @@ using ir::ValueId;
 // Of the norms of latents; no field of config.json changes it.
 constexpr double kLatentNormEps = 1e-6;
 
-// What a layer's attention reads: queries [T, local heads · (qk_nope_head_dim + qk_rope_head_dim)], and the token's
-// latent beside its key that is rotated [T, kv_lora_rank + qk_rope_head_dim].
-struct Projections {
-  ValueId q;
-  ValueId kv;
-};
+// Memory for rows of `columns` values.
+ValueId rows_of(LayerBuilder& b, std::int64_t columns) {
+  return b.graph.op(
+      "empty", {},
+      {{"dtype", std::string(ir::dtype_name(b.options().dtype))}, {"shape", fmt::format("T, {}", columns)}});
+}
 
-Projections project(LayerBuilder& b, const ModelConfig& config, ValueId x, const std::string& p) {
+// Writes the tokens' rows of the cache, and gives queries [T, local heads · (qk_nope_head_dim + qk_rope_head_dim) or
+// more]. Queries that are projected at once lie beside the latent and the rotated key in one matrix, unless these have
+// a bias.
+ValueId queries_and_store(LayerBuilder& b, const AttentionInputs& in, ValueId cache, ValueId x, const std::string& p) {
+  const ModelConfig& config = in.config;
   const MlaConfig& mla = *config.mla;
   const LinearBlock kv{.tensor = p + "kv_a_proj_with_mqa", .rows = mla.kv_lora_rank + mla.qk_rope_head_dim};
-  const std::int64_t q_rows = config.num_attention_heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
-  if (mla.q_lora_rank == 0)
-    return {.q = b.linear(p + "q_proj", x, {{.tensor = p + "q_proj", .rows = q_rows}}, false, Parallel::kColumn),
-            .kv = b.linear(kv.tensor, x, {kv}, config.qkv_bias, Parallel::kNone)};
-
-  const ValueId both = b.linear(p + "qkv_a_proj", x, {{.tensor = p + "q_a_proj", .rows = mla.q_lora_rank}, kv},
-                                config.qkv_bias, Parallel::kNone);
-  const std::vector<ValueId> parts =
-      b.graph.multi_op("split", {both}, {{"sizes", std::vector<std::int64_t>{mla.q_lora_rank, kv.rows}}});
-  if (!b.graph.ok()) return {.q = x, .kv = x};
-  const ValueId weight = b.norm_weight(p + "q_a_layernorm.weight", mla.q_lora_rank);
-  const ValueId latent = b.graph.op("rms_norm", {parts[0], weight}, {{"eps", kLatentNormEps}});
-  return {.q = b.linear(p + "q_b_proj", latent, {{.tensor = p + "q_b_proj", .rows = q_rows}}, false, Parallel::kColumn),
-          .kv = parts[1]};
+  const std::int64_t head_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
+  const std::int64_t q_rows = config.num_attention_heads * head_dim;
+  const auto store = [&](ValueId latents, std::vector<ValueId> q) {
+    std::vector<ValueId> operands{latents, b.norm_weight(p + "kv_a_layernorm.weight", mla.kv_lora_rank), in.rope,
+                                  in.tokens.slots[0], cache};
+    operands.insert(operands.end(), q.begin(), q.end());
+    b.graph.op("latent_store", operands, {{"eps", kLatentNormEps}, {"interleaved", mla.interleaved}});
+  };
+  if (mla.q_lora_rank > 0) {
+    const ValueId both = b.linear(p + "qkv_a_proj", x, {{.tensor = p + "q_a_proj", .rows = mla.q_lora_rank}, kv},
+                                  config.qkv_bias, Parallel::kNone);
+    const ValueId latent = rows_of(b, mla.q_lora_rank);
+    store(both, {b.norm_weight(p + "q_a_layernorm.weight", mla.q_lora_rank), latent});
+    return b.linear(p + "q_b_proj", latent, {{.tensor = p + "q_b_proj", .rows = q_rows}}, false, Parallel::kColumn);
+  }
+  if (config.qkv_bias) {
+    store(b.linear(kv.tensor, x, {kv}, true, Parallel::kNone), {});
+    return b.linear(p + "q_proj", x, {{.tensor = p + "q_proj", .rows = q_rows}}, false, Parallel::kColumn);
+  }
+  const std::int64_t local_rows = local_heads(config, b.options()).heads * head_dim;
+  const LinearBlock q{
+      .tensor = p + "q_proj", .rows = local_rows, .first_row = b.options().tp_rank * local_rows, .tensor_rows = q_rows};
+  const ValueId both = b.linear(p + "q_kv_a_proj", x, {q, kv}, false, Parallel::kNone);
+  store(both, {});
+  return both;
 }
 
 // The matrices of this rank's heads: rows of kv_b_proj [heads · (qk_nope_head_dim + v_head_dim), kv_lora_rank].
@@ -64,14 +79,6 @@ Absorbed absorbed_weights(LayerBuilder& b, const ModelConfig& config, const std:
           .values = rows_of_heads("kv_b_proj.values", mla.qk_nope_head_dim, mla.v_head_dim)};
 }
 
-// Memory for rows of this rank's heads, [T, local heads · columns].
-ValueId head_rows(LayerBuilder& b, const ModelConfig& config, std::int64_t columns) {
-  const std::int64_t local = local_heads(config, b.options()).heads;
-  return b.graph.op(
-      "empty", {},
-      {{"dtype", std::string(ir::dtype_name(b.options().dtype))}, {"shape", fmt::format("T, {}", local * columns)}});
-}
-
 }  // namespace
 
 std::vector<ir::CacheGroup> latent_groups(const ModelConfig& config) {
@@ -93,23 +100,15 @@ ValueId latent_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_
                          const std::string& prefix) {
   const ModelConfig& config = in.config;
   const MlaConfig& mla = *config.mla;
-  const std::int64_t width = mla.kv_lora_rank + mla.qk_rope_head_dim;
-  const Projections projected = project(b, config, x, prefix);
-  const Absorbed absorbed = absorbed_weights(b, config, prefix);
   const ValueId cache =
       b.graph.state(fmt::format("latent_cache.{}", layer),
-                    {b.options().kv_cache_type(), {ir::page_symbol(0), b.options().page_size, width}});
-
-  const ValueId query = head_rows(b, config, width);
-  b.graph.op("latent_store",
-             {projected.q, projected.kv, b.norm_weight(prefix + "kv_a_layernorm.weight", mla.kv_lora_rank), in.rope,
-              in.tokens.slots[0], cache, query},
-             {{"eps", kLatentNormEps}, {"interleaved", mla.interleaved}});
-  b.graph.op("head_linear", {projected.q, absorbed.keys, query}, {{"transposed", true}});
-
-  const ValueId out = head_rows(b, config, mla.v_head_dim);
-  b.graph.op("latent_attention", {query, cache, projected.q, absorbed.keys, absorbed.values, out},
-             {{"group", std::int64_t{0}}, {"scale", latent_attention_scale(config)}});
+                    {b.options().kv_cache_type(),
+                     {ir::page_symbol(0), b.options().page_size, mla.kv_lora_rank + mla.qk_rope_head_dim}});
+  const ValueId q = queries_and_store(b, in, cache, x, prefix);
+  const Absorbed absorbed = absorbed_weights(b, config, prefix);
+  const ValueId out = rows_of(b, local_heads(config, b.options()).heads * mla.v_head_dim);
+  b.graph.op("latent_attention", {q, in.rope, cache, absorbed.keys, absorbed.values, out},
+             {{"group", std::int64_t{0}}, {"scale", latent_attention_scale(config)}, {"interleaved", mla.interleaved}});
   return out;
 }
 
