@@ -27,8 +27,11 @@ struct DeltaNet {
   int slices;            // of value_dim, each of kSliceColumns or fewer
   int least_chunk_rows;  // requests of as many rows or more are for the chunked form; INT_MAX: none
   StateMetadata metadata;
-  BlockOperands* operands;  // workspace of the chunked form: [blocks of 16 rows, heads]
-  float* decays;            // [blocks of 16 rows, heads]: exp(G_n), written for the first block of each chunk
+  // The chunked form takes the forward's chunks, request after request, in windows, each of which has two launches.
+  int first_chunk;          // of the window
+  int window_chunks;        // at most
+  BlockOperands* operands;  // workspace: [chunks of a window, blocks of 16 rows in a chunk, heads]
+  float* decays;            // likewise: exp(G_n), written for the first block of each chunk
 
   __device__ std::int64_t width() const { return 2LL * key_heads * key_dim + 1LL * heads * value_dim; }
   __device__ const T* query(std::int64_t row, int head) const {

@@ -1,5 +1,5 @@
-// The second kernel of the chunked form of the gated delta net: walks the chunks of a request with the state
-// (delta_net_operands.cuh has what the first one leaves).
+// The second kernel of the chunked form of the gated delta net: walks a request's chunks of a window with the state
+// (delta_net_operands.cuh has what the first one leaves). Between two windows the state stands in the request's slot.
 //
 // A block of four warps has one value head and kSliceColumns of its columns, whose part of the state stays in registers
 // in float32: warp w has 32 of the key's dimensions, and in each chunk the rows 16w … 16w + 15. The products' left
@@ -37,14 +37,17 @@ struct ChunkMemory {
 template <class T, int kStages>
 class Chunks {
  public:
-  __device__ Chunks(const DeltaNet<T>& p, const Work& work, ChunkMemory<T, kStages>& memory)
+  // `before`: chunks of the forward ahead of the request's.
+  __device__ Chunks(const DeltaNet<T>& p, const Work& work, int before, ChunkMemory<T, kStages>& memory)
       : p_(p),
         work_(work),
         m_(memory),
-        chunks_(count_parts(work.request.num_rows, kChunk)),
-        first_block_(count_blocks_before(p, work.index)) {}
+        skipped_(max(0, p.first_chunk - before)),
+        chunks_(min(count_parts(work.request.num_rows, kChunk), p.first_chunk + p.window_chunks - before) - skipped_),
+        first_block_((before + skipped_ - p.first_chunk) * kBlocks) {}
 
   __device__ void run() {
+    if (chunks_ <= 0) return;
 #pragma unroll
     for (int chunk = 0; chunk < kStages; ++chunk) {
       fetch_for_state(chunk);
@@ -65,7 +68,7 @@ class Chunks {
       multiply_changes(own, decay);
       decay = next_decay;
       spread_state();
-      store_rows(chunk * kChunk);
+      store_rows((skipped_ + chunk) * kChunk);
       __syncthreads();
       fetch_for_changes(chunk + kStages);
     }
@@ -81,7 +84,7 @@ class Chunks {
   __device__ bool is_column(int column) const { return work_.column + column < p_.value_dim; }
 
   __device__ int count_blocks(int chunk) const {
-    return count_parts(work_.request.num_rows - chunk * kChunk, kBlockRows);
+    return count_parts(work_.request.num_rows - (skipped_ + chunk) * kChunk, kBlockRows);
   }
   // The lane's fragment of a chunk; zeros where there is none.
   __device__ void copy(int chunk, int fragment, const Fragment (&from)[kWarp], bool real) {
@@ -138,8 +141,9 @@ class Chunks {
     return reinterpret_cast<float2*>(p_.state + (head * p_.key_dim + key) * p_.value_dim + work_.column + column);
   }
   __device__ void load_state() {
+    const bool anew = work_.request.slot == 0 || (work_.request.anew && skipped_ == 0);
     for_state([&](float& first, float& second, int key, int column) {
-      const bool kept = !work_.request.anew && key < p_.key_dim && is_column(column);
+      const bool kept = !anew && key < p_.key_dim && is_column(column);
       const float2 pair = kept ? *state_at(key, column) : float2{0.0f, 0.0f};
       first = pair.x;
       second = pair.y;
@@ -247,7 +251,8 @@ class Chunks {
   const DeltaNet<T>& p_;
   const Work& work_;
   ChunkMemory<T, kStages>& m_;
-  const int chunks_;
+  const int skipped_;      // chunks of the request in the windows before
+  const int chunks_;       // in this one
   const int first_block_;  // in the workspace
   const int warp_ = static_cast<int>(threadIdx.x) / kWarp;
   const int lane_ = static_cast<int>(threadIdx.x) % kWarp;
@@ -268,7 +273,7 @@ __global__ void __launch_bounds__(kChunkThreads) run_chunks(const DeltaNet<T> p)
   for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
     const Work work = find_work(p, item);
     if (work.request.num_rows < p.least_chunk_rows) continue;
-    Chunks<T, kStages>(p, work, memory).run();
+    Chunks<T, kStages>(p, work, count_chunks_before(p, work.index), memory).run();
   }
 }
 

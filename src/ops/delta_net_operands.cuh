@@ -50,15 +50,15 @@ __device__ inline float2 unpack_two(std::uint32_t pair) {
   return {to_float(two.at[0]), to_float(two.at[1])};
 }
 
-// Blocks of 16 rows of the requests before this one that take the chunked form. For whole warps.
+// Chunks of the requests before this one that take the chunked form. For whole warps.
 template <class T>
-__device__ inline int count_blocks_before(const DeltaNet<T>& p, int request) {
-  int blocks = 0;
+__device__ inline int count_chunks_before(const DeltaNet<T>& p, int request) {
+  int chunks = 0;
   for (int b = static_cast<int>(threadIdx.x) % kWarp; b < request; b += kWarp) {
     const int rows = state_request(p.metadata, b).num_rows;
-    if (rows >= p.least_chunk_rows) blocks += count_parts(rows, kBlockRows);
+    if (rows >= p.least_chunk_rows) chunks += count_parts(rows, kChunk);
   }
-  return __reduce_add_sync(0xffffffffu, blocks);
+  return __reduce_add_sync(0xffffffffu, chunks);
 }
 
 // A chunk of a request.
@@ -68,9 +68,11 @@ struct ChunkPlace {
   int block;      // number of its first block of 16 rows, in the workspace
 };
 
-// The chunk `number` of all that the forward has, request after request; false where there are fewer. For whole warps.
+// The chunk `in_window` of the window; false where there are fewer. For whole warps.
 template <class T>
-__device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int number, ChunkPlace& place) {
+__device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int in_window, ChunkPlace& place) {
+  if (in_window >= p.window_chunks) return false;
+  int number = p.first_chunk + in_window;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int begin = 0; begin < requests; begin += kWarp) {
     int rows = begin + lane < requests ? state_request(p.metadata, begin + lane).num_rows : 0;
@@ -91,7 +93,7 @@ __device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int number
     const StateRequest request = state_request(p.metadata, begin + owner);
     place.first_row = request.first_row + chunk * kChunk;
     place.count = min(kChunk, request.num_rows - chunk * kChunk);
-    place.block = count_blocks_before(p, begin + owner) + chunk * kBlocks;
+    place.block = in_window * kBlocks;
     return true;
   }
   return false;

@@ -1,5 +1,5 @@
-// The first kernel of the chunked form of the gated delta net: everything that does not need the state, for all chunks
-// side by side (delta_net_operands.cuh has the formulas).
+// The first kernel of the chunked form of the gated delta net: everything that does not need the state, for a window's
+// chunks side by side (delta_net_operands.cuh has the formulas).
 //
 // A block of four warps has one chunk of one value head. Warp w has the rows 16w … 16w + 15 of the products of rows
 // with rows, and the 16 rows' block on the diagonal of I + A, which it inverts in float32. The triangular system is

@@ -1,8 +1,8 @@
 // The gated delta net on CUDA. Requests of few rows, all requests of deterministic forwards, and heads that the chunked
 // form does not take are computed row by row by a kernel that is bound by reading and writing the state once; the
-// others by chunks, on tensor cores: delta_net_prepare.cuh for all chunks at once, then delta_net_chunks.cuh from chunk
-// to chunk. The launches depend on the bucket alone: blocks find their requests in the plan's memory when they run, and
-// each takes every gridDim.x-th part of the work.
+// others by chunks, on tensor cores, a window of them after the other: delta_net_prepare.cuh for all chunks of it at
+// once, then delta_net_chunks.cuh from chunk to chunk. The launches depend on the bucket alone: blocks find their
+// requests in the plan's memory when they run, and each takes every gridDim.x-th part of the work.
 #include "tessera/ops/gated_delta_net.h"
 
 #include <algorithm>
@@ -132,15 +132,19 @@ Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const De
                       [=](cudaStream_t stream) { launch_early(run_rows<T, kHeld>, shape, stream, p); });
 }
 
+// Of what a window's chunks leave between the two kernels.
+constexpr std::int64_t kWindowBytes = 128 << 20;
+
 // What the chunked form takes of a forward of the bucket's rows.
 struct ChunkedForm {
   bool serves = false;      // else all rows are the recurrent kernel's
   std::int64_t chunks = 0;  // the most that a forward has
-  std::int64_t blocks = 0;  // of 16 rows, likewise
+  std::int64_t window = 0;  // of them at a time
   std::int64_t heads = 0;
 
-  std::size_t operand_bytes() const { return static_cast<std::size_t>(blocks * heads) * sizeof(BlockOperands); }
-  std::size_t decay_bytes() const { return static_cast<std::size_t>(blocks * heads) * sizeof(float); }
+  std::int64_t blocks() const { return window * kBlocks * heads; }
+  std::size_t operand_bytes() const { return static_cast<std::size_t>(blocks()) * sizeof(BlockOperands); }
+  std::size_t decay_bytes() const { return static_cast<std::size_t>(blocks()) * sizeof(float); }
 };
 
 ChunkedForm chunked_form(const BindArgs& args) {
@@ -152,10 +156,11 @@ ChunkedForm chunked_form(const BindArgs& args) {
                              takes(state.dim(2)) && takes(state.dim(3)),
                    .heads = state.dim(1)};
   if (!form.serves) return form;
-  // Each request's last chunk and last block may have a single row.
+  // Each request's last chunk may have a single row.
   const std::int64_t requests = std::min(args.context.limits.max_requests, rows / kLeastChunkRows);
   form.chunks = (rows + (kChunk - 1) * requests) / kChunk;
-  form.blocks = (rows + (kBlockRows - 1) * requests) / kBlockRows;
+  const std::int64_t chunk_bytes = kBlocks * form.heads * static_cast<std::int64_t>(sizeof(BlockOperands));
+  form.window = std::clamp<std::int64_t>(kWindowBytes / chunk_bytes, 1, form.chunks);
   return form;
 }
 
@@ -164,6 +169,7 @@ template <class T, int kStages>
 Result<std::unique_ptr<BoundOp>> bind_chunked(const BindArgs& args, DeltaNet<T> p, const ChunkedForm& form,
                                               std::int64_t items) {
   p.least_chunk_rows = kLeastChunkRows;
+  p.window_chunks = static_cast<int>(form.window);
   p.operands = reinterpret_cast<BlockOperands*>(args.workspace.raw());
   p.decays = reinterpret_cast<float*>(args.workspace.raw() + form.operand_bytes());
   constexpr std::size_t kPrepareBytes = sizeof(PrepareMemory<T>);
@@ -171,13 +177,15 @@ Result<std::unique_ptr<BoundOp>> bind_chunked(const BindArgs& args, DeltaNet<T> 
   const LaunchShape rows_shape =
       TRY(work_shape(reinterpret_cast<const void*>(run_rows<T, 32>), kRowThreads, 0, items, args.device));
   const LaunchShape prepare_shape = TRY(work_shape(reinterpret_cast<const void*>(prepare_chunks<T>), kChunkThreads,
-                                                   kPrepareBytes, form.chunks * form.heads, args.device));
+                                                   kPrepareBytes, form.window * form.heads, args.device));
   const LaunchShape chunk_shape = TRY(work_shape(reinterpret_cast<const void*>(run_chunks<T, kStages>), kChunkThreads,
                                                  kChunkBytes, items, args.device));
-  return make_cuda_op("gated_delta_net", [=](cudaStream_t stream) {
+  return make_cuda_op("gated_delta_net", [=, chunks = static_cast<int>(form.chunks)](cudaStream_t stream) {
     launch_early(run_rows<T, 32>, rows_shape, stream, p);
-    launch_with(prepare_chunks<T>, prepare_shape, kPrepareBytes, can_launch_early(), stream, p);
-    launch_with(run_chunks<T, kStages>, chunk_shape, kChunkBytes, can_launch_early(), stream, p);
+    for (DeltaNet<T> window = p; window.first_chunk < chunks; window.first_chunk += window.window_chunks) {
+      launch_with(prepare_chunks<T>, prepare_shape, kPrepareBytes, can_launch_early(), stream, window);
+      launch_with(run_chunks<T, kStages>, chunk_shape, kChunkBytes, can_launch_early(), stream, window);
+    }
   });
 }
 
@@ -198,6 +206,8 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const BindArgs& args, const StateMet
                 .slices = static_cast<int>(ceil_div(state.dim(3), kSliceColumns)),
                 .least_chunk_rows = INT_MAX,
                 .metadata = metadata,
+                .first_chunk = 0,
+                .window_chunks = 0,
                 .operands = nullptr,
                 .decays = nullptr};
   const std::int64_t items = std::min(p.num_rows, metadata.max_requests) * p.heads * p.slices;

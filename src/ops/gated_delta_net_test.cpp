@@ -139,6 +139,13 @@ TEST_P(GatedDeltaNet, EqualsTheReferenceOverManyChunks) {
   check(GetParam(), {2, 2, 128, 128}, {{.rows = 3, .slot = 1}, {.rows = 1000, .before = 2048, .slot = 3}});
 }
 
+// So many heads that a GPU takes the chunks of one request in several windows, of which one ends inside another
+// request.
+TEST_P(GatedDeltaNet, EqualsTheReferenceOverSeveralWindows) {
+  check(GetParam(), {8, 192, 8, 8},
+        {{.rows = 300, .slot = 2}, {.rows = 5, .before = 9, .slot = 4}, {.rows = 900, .before = 70, .slot = 1}});
+}
+
 TEST_P(GatedDeltaNet, EqualsTheReferenceWithManyHeads) {
   check(GetParam(), {16, 48, 128, 128}, {{.rows = 70, .slot = 2}, {.rows = 16, .before = 70, .slot = 1}});
 }
