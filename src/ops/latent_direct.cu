@@ -19,6 +19,20 @@ constexpr std::int64_t kLeastRows = 128;
 // used at the same time.
 constexpr std::int64_t kKeysOfRow = 4;
 
+// Whether the current device runs the code for sm_90a, which no other architecture does.
+bool device_can() {
+#ifdef TESSERA_WITH_SM90A
+  cudaFuncAttributes code{};
+  if (cudaFuncGetAttributes(&code, reinterpret_cast<const void*>(attend<__nv_bfloat16>)) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // another form is taken; a device that fails is found by its launch
+    return false;
+  }
+  return code.binaryVersion == 90 && code.ptxVersion == 90;
+#else
+  return false;
+#endif
+}
+
 // In the order of the declaration.
 enum Operand : std::size_t { kQ, kTable, kCache, kKeyMatrices, kValueMatrices, kOut };
 
@@ -63,14 +77,15 @@ Problem make_problem(const BindArgs& args, const LatentForms& forms, const Atten
           .interleaved = args.node.attribute_or("interleaved", false),
           .keys = args.operands[kKeyMatrices].data.raw(),
           .values = args.operands[kValueMatrices].data.raw(),
-          .made = args.workspace.raw(),
+          .made_keys = args.workspace.raw(),
+          .made_values = args.workspace.raw() + static_cast<std::int64_t>(forms.capacity) * sizes.heads * kDim * 2,
           .forms = forms};
 }
 
 template <class T>
 Result<std::unique_ptr<BoundOp>> bind_typed(const Problem& p) {
   constexpr std::size_t kMakeBytes = sizeof(MakeMemory<T>);
-  constexpr std::size_t kAttendBytes = sizeof(AttendMemory<T>);
+  constexpr std::size_t kAttendBytes = sizeof(AttendMemory<T>) + kMatrixBytes;  // of which some align it
   TRY(allow_shared_memory(reinterpret_cast<const void*>(make_keys<T>), kMakeBytes, "latent_attention"));
   TRY(allow_shared_memory(reinterpret_cast<const void*>(attend<T>), kAttendBytes, "latent_attention"));
   const auto heads = static_cast<unsigned>(p.attention.heads);
@@ -91,7 +106,7 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const Problem& p) {
 
 Result<LatentDirect> find_latent_direct(const BindArgs& args) {
   LatentDirect direct;
-  if (!serves(args) || TRY(most_shared_memory("latent_attention")) < sizeof(AttendMemory<__half>)) return direct;
+  if (!serves(args) || !device_can()) return direct;
   const std::int64_t rows = args.operands[kQ].dim(0);
   direct.forms.least_rows = static_cast<int>(kLeastRows);
   direct.forms.capacity = static_cast<int>(align_up<std::int64_t>(kKeysOfRow * rows, latent::kKeyRows));

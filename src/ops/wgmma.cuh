@@ -101,6 +101,30 @@ __device__ inline void multiply(float (&sum)[kMostProductSums], std::uint64_t a,
     TESSERA_PRODUCTS("f16");
   }
 }
+#define TESSERA_HELD_PRODUCT(TYPE)                                                      \
+  asm volatile(                                                                         \
+      "{\n.reg .pred keep;\nsetp.ne.b32 keep, %69, 0;\n"                                \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" TESSERA_NAMES_4 \
+      "}, {%64,%65,%66,%67}, %68, keep, 1, 1, 0;\n}"                                    \
+      : TESSERA_SUMS(0), TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48)           \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep))
+// sum[64, 128] = a[64, 16] · b[128, 16]ᵀ, plus what sum held where `keep`. The left operand is in registers, as a warp
+// has it for mma.m16n8k16 (tensor_core.cuh): warp w of the warpgroup has the rows 16w … 16w + 15.
+template <class T>
+__device__ inline void multiply_held(float (&sum)[64], const std::uint32_t (&a)[4], std::uint64_t b, int keep) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    TESSERA_HELD_PRODUCT("bf16");
+  } else {
+    TESSERA_HELD_PRODUCT("f16");
+  }
+}
+// After a wait: keeps the compiler from reading the first kUsed sums before it.
+template <int kUsed, int kSums>
+__device__ inline void hold_sums(float (&sum)[kSums]) {
+#pragma unroll
+  for (int i = 0; i < kUsed; ++i) asm volatile("" : "+f"(sum[i])::"memory");
+}
+#undef TESSERA_HELD_PRODUCT
 #undef TESSERA_PRODUCTS
 
 // The same with a in registers: of its 16 columns, thread t has those of rows 16 (t / 32) + t % 32 / 4 and 8 further,
