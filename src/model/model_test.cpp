@@ -46,6 +46,20 @@ TEST(BuildModel, BuildsEveryFamily) {
   }
 }
 
+// Batches that are only measured have slot 0 in a state group, as padding has everywhere.
+TEST(BuildModel, RoutersTellPaddingBySlotsOfTokens) {
+  const ModelConfig config = small("Qwen3NextForCausalLM", R"({"num_hidden_layers": 4, "num_experts": 4})");
+  const ir::Graph body = build_model(config, {}, built_in_ops(), built_in_families())->body;
+  EXPECT_EQ(body.cache_groups.at(0).kind, ir::CacheGroup::Kind::kState);
+  int routers = 0;
+  for (const ir::Node& node : body.nodes) {
+    if (node.op != "moe_route") continue;
+    ++routers;
+    EXPECT_EQ(body.value(node.operands[1]).name, "slots.full");
+  }
+  EXPECT_EQ(routers, 4);
+}
+
 // A page holds one row for each token and layer, whatever the number of heads and ranks.
 TEST(BuildModel, LatentsAreCachedOnceForAllHeads) {
   const ModelConfig config = small("DeepseekV3ForCausalLM");

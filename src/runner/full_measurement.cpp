@@ -48,7 +48,7 @@ std::optional<std::int64_t> FullMeasurement::next_size() {
   const CostTable& costs = dispatcher_.costs();
   int losses = 0;
   for (const std::int64_t size : runner().report().captured) {
-    if (!page_batch(size, parts_.options, parts_.num_cache_groups())) continue;
+    if (!page_batch(size, parts_.options, parts_.graphs.body.cache_groups)) continue;
     if (!costs.full(size)) return may_win(size) ? std::optional(size) : std::nullopt;
     losses = costs.full_wins(size) ? 0 : losses + 1;
     if (losses == kMostLosses) return std::nullopt;
@@ -86,7 +86,8 @@ Status FullMeasurement::begin(std::int64_t size) {
 }
 
 Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, GraphForm form) {
-  TRY(parts_.stage(*page_batch(size, parts_.options, parts_.num_cache_groups()), BatchKind::kExtend, size, TokenId(0)));
+  const std::optional<ForwardBatch> batch = page_batch(size, parts_.options, parts_.graphs.body.cache_groups);
+  TRY(parts_.stage(*batch, BatchKind::kExtend, size, TokenId(0)));
   TRY(parts_.upload());
   TRY(runner().replay(size, form));
   const OutputView hidden = TRY(runner().executable().output(runner().bucket(size), 0));

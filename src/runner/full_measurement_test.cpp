@@ -27,6 +27,9 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
+// Of a page batch: the slots of its rows lie in the first alone.
+const std::vector<ir::CacheGroup> kGroups = {{.name = "full"}, {.name = "state", .kind = ir::CacheGroup::Kind::kState}};
+
 // Requests of several rows each; and the second of them one token later, a single row beside another prompt.
 const std::vector<TestRequest> kPrompts = {{ids(7)}, {ids(4, 2)}, {ids(3, 3)}};
 const std::vector<TestRequest> kMixed = {{ids(7)}, {ids(5, 2), 4}};
@@ -85,7 +88,7 @@ TEST(PageBatch, SharesTokensOutToAlikeRequestsOfSeveralRowsInOnePage) {
   RunnerOptions options = small_options();
   options.max_requests = 6;
   for (std::int64_t size = 2; size <= 48; ++size) {
-    const std::optional<ForwardBatch> batch = page_batch(size, options, 1);
+    const std::optional<ForwardBatch> batch = page_batch(size, options, kGroups);
     ASSERT_TRUE(batch) << size;
     EXPECT_EQ(batch->num_tokens(), size);
     EXPECT_TRUE(shape_of(*batch).several_rows_each);
@@ -97,13 +100,14 @@ TEST(PageBatch, SharesTokensOutToAlikeRequestsOfSeveralRowsInOnePage) {
         EXPECT_EQ(batch->positions[row], i);
         EXPECT_EQ(batch->input_ids[row], batch->input_ids[static_cast<std::size_t>(i)]) << "as every other request";
         EXPECT_EQ(batch->groups[0].slots[row], SlotId(i)) << "on the reserved page";
+        EXPECT_EQ(batch->groups[1].slots[row], SlotId(0)) << "the others are states of requests";
       }
     }
   }
-  EXPECT_FALSE(page_batch(1, options, 1)) << "a single row";
-  EXPECT_FALSE(page_batch(49, options, 1)) << "more than six pages of eight";
+  EXPECT_FALSE(page_batch(1, options, kGroups)) << "a single row";
+  EXPECT_FALSE(page_batch(49, options, kGroups)) << "more than six pages of eight";
   options.page_size = 1;
-  EXPECT_FALSE(page_batch(4, options, 1)) << "requests of a single row";
+  EXPECT_FALSE(page_batch(4, options, kGroups)) << "requests of a single row";
 }
 
 TEST(FullGraphs, AStoredChoiceIsCapturedAndReplayedForPrompts) {

@@ -83,7 +83,8 @@ Status GraphCapture::reserve_memory() {
 // before these are captured.
 Status GraphCapture::warm_up(StepResults& results) {
   const Timeline::Scope scope(parts_.options.start, "warm up");
-  ForwardBatch dummy = dummy_batch(1, /*decode=*/false, parts_.options, parts_.num_cache_groups());
+  ForwardBatch dummy =
+      dummy_batch(1, /*decode=*/false, parts_.options, parts_.graphs.body.cache_groups, parts_.vocab_size);
   dummy.wanted_rows = {0};
   const SampleRow row;
   const TokenId target(0);

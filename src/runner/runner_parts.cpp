@@ -140,7 +140,7 @@ Status RunnerParts::stage(const ForwardBatch& batch, BatchKind kind, std::int64_
 Status RunnerParts::stage_dummy(const GraphRunner& runner, std::int64_t size) {
   const ir::Bucket bucket = runner.bucket(size);
   const bool decode = bucket[ir::Symbol::kRequests] > 0;
-  const ForwardBatch batch = dummy_batch(size, decode, options, num_cache_groups());
+  const ForwardBatch batch = dummy_batch(size, decode, options, graphs.body.cache_groups, vocab_size);
   TRY(stage(batch, runner.spec().batches, bucket[ir::Symbol::kTokens], TokenId(0)));
   if (const std::int64_t rows = bucket[ir::Symbol::kRows]; rows > 0) TRY(inputs->stage_rows({}, {}, rows));
   return upload();

@@ -84,7 +84,7 @@ ValueId build_deepseek_body(LayerBuilder& b, const ModelConfig& config) {
     const ValueId heads = latent_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), attn);
     h.add(output_projection(b, config, heads, attn));
     const ValueId x = h.norm(p + "post_attention_layernorm.weight");
-    h.add(moe_or_mlp(b, config, layer, x, tokens.slots[0], separate_experts(mlp), mlp));
+    h.add(moe_or_mlp(b, config, layer, x, tokens.padding_slots, separate_experts(mlp), mlp));
   }
   b.end_layers();
   return h.norm(b.tensor("norm.weight"));

@@ -113,7 +113,7 @@ ValueId add_mixture(LayerBuilder& b, const ModelConfig& config, const TokenInput
                     ValueId dense, const std::string& p) {
   const ValueId scores = b.graph.op("scale", {h.norm_of(h.value(), p + "router.scale")},
                                     {{"factor", 1.0 / std::sqrt(static_cast<double>(config.hidden_size))}});
-  const Routing routing = route_tokens(b, config, scores, tokens.slots[0],
+  const Routing routing = route_tokens(b, config, scores, tokens.padding_slots,
                                        {.weight = p + "router.proj", .expert_scale = p + "router.per_expert_scale"});
   const ValueId experts = add_experts(b, config, h.norm_of(h.value(), p + "pre_feedforward_layernorm_2.weight"),
                                       routing, {.prefix = p + "experts.", .layout = ExpertLayout::kStacked});

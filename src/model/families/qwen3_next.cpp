@@ -48,7 +48,7 @@ ValueId build_layers(LayerBuilder& b, const ModelConfig& config, const Tensors& 
       h.add(output_projection(b, config, gated_rope_attention(b, shared, layer, x, attn), attn));
     }
     const ValueId y = h.norm(p + "post_attention_layernorm.weight");
-    h.add(feed_forward(b, config, layer, y, tokens.slots[0], tensors, p + "mlp."));
+    h.add(feed_forward(b, config, layer, y, tokens.padding_slots, tensors, p + "mlp."));
   }
   b.end_layers();
   return h.norm(b.tensor("norm.weight"));

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/model/layers/cache.h"
 #include "tessera/model/sampler.h"
 
@@ -43,6 +45,10 @@ TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std
     g.cache_group(group);
     inputs.slots.push_back(per_token(g, std::string(input_names::kSlots) + group.name));
   }
+  const auto of_tokens =
+      std::ranges::find_if(groups, [](const auto& group) { return group.kind != ir::CacheGroup::Kind::kState; });
+  const std::ptrdiff_t padding = of_tokens == groups.end() ? 0 : of_tokens - groups.begin();
+  inputs.padding_slots = inputs.slots[static_cast<std::size_t>(padding)];
   inputs.positions = per_token(g, input_names::kPositions);
   return inputs;
 }

@@ -20,6 +20,9 @@ struct TokenInputs {
   ir::ValueId embeddings;          // X[max_embeddings, hidden]
   ir::ValueId positions;           // i32[T]
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
+  // One of them, whose 0 tells padding. No state group's where there is another: in such a group batches that are only
+  // measured have slot 0 too.
+  ir::ValueId padding_slots;
 };
 // Declares the model's cache groups too: those of its attention windows, or the given ones.
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config);

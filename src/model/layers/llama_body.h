@@ -18,7 +18,7 @@ using QkvBlocks = std::vector<LinearBlock> (*)(const ModelConfig& config, const 
 // What a layer's MLP, or its experts, take.
 struct FeedForwardInput {
   ir::ValueId x;      // [T, hidden]
-  ir::ValueId slots;  // i32[T], of the first cache group
+  ir::ValueId slots;  // i32[T]: 0 tells padding
   std::int64_t layer = 0;
   std::string prefix;  // of the layer's tensors
 };

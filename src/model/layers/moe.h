@@ -1,7 +1,7 @@
 // Mixtures of experts in place of a feed-forward layer: a router, the experts that it chooses for each token, and an
 // MLP that every token goes through where the model has one.
 //
-//   h.add(moe_mlp(b, config, h.norm(…), tokens.slots[0], separate_experts(p + "mlp.")));
+//   h.add(moe_mlp(b, config, h.norm(…), tokens.padding_slots, separate_experts(p + "mlp.")));
 //
 // A family whose router reads something else than its experts, or that adds things up in its own way, calls the parts.
 #pragma once
@@ -50,7 +50,7 @@ struct Routing {
   ir::ValueId ids = {};      // i32[T, experts_per_token]
   ir::ValueId weights = {};  // f32[T, experts_per_token]
 };
-// x [T, hidden]; `slots` i32[T] of any cache group tells padding. Where scores are sigmoids the router is computed in
+// x [T, hidden]; `slots` i32[T] are TokenInputs::padding_slots. Where scores are sigmoids the router is computed in
 // float32, as its models do: their scores lie close together.
 Routing route_tokens(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId slots,
                      const RouterTensors& tensors);
