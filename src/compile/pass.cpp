@@ -77,7 +77,7 @@ std::span<const Pass> pass_list() {
            .run = remove_dead_code},
       Pass{.name = "fuse_native_forms",
            .summary = "an operator's native form becomes the operator; add becomes linear's bias or residual",
-           .version = 1,
+           .version = 2,
            .run = fuse_native_forms},
   };
   return kPasses;

@@ -36,14 +36,14 @@ bool fuse_apart(const FusedForm& form, const NativeForm& example, const ir::OpTa
 
 PassResult fuse_native_forms(const ir::Graph& graph, const ir::OpTable& ops) {
   ir::Graph now = graph;
+  bool changed = false;
   for (const FusedForm& form : fused_forms()) {
     const NativeForm example = TRY(NativeForm::create(form, ops));
     const auto begins = [&](const ir::Node& node) { return node.op == example.graph.nodes[0].op; };
     if (std::none_of(now.nodes.begin(), now.nodes.end(), begins)) continue;
-    while (fuse_apart(form, example, ops, now)) {
-    }
+    while (fuse_apart(form, example, ops, now)) changed = true;
   }
-  if (now.nodes.size() == graph.nodes.size()) return unchanged();
+  if (!changed) return unchanged();
   return now;
 }
 

@@ -123,6 +123,22 @@ TEST(FuseNativeForms, HeadsOfOneNormAlone) {
       << "not as head_norm spells it";
 }
 
+TEST(FuseNativeForms, AViewThatOthersUseTooStaysForThem) {
+  constexpr const char* kTwoNorms = R"(
+      %a = reshape(%x) {shape = "T, 2, 4"}
+      %b = rms_norm(%a, %hw) {eps = 1e-05} %y = reshape(%b) {shape = "T, 8"}
+      %c = rms_norm(%a, %kw) {eps = 1e-05} %z = reshape(%c) {shape = "T, 8"} )";
+  EXPECT_EQ(fused(kTwoNorms + std::string("return %y, %z")),
+            graph("%y = head_norm(%x, %hw) {eps = 1e-05} %z = head_norm(%x, %kw) {eps = 1e-05} return %y, %z"));
+  EXPECT_EQ(fused(kTwoNorms + std::string("return %y, %z, %a")),
+            graph(R"(%a = reshape(%x) {shape = "T, 2, 4"} %y = head_norm(%x, %hw) {eps = 1e-05}
+                     %z = head_norm(%x, %kw) {eps = 1e-05} return %y, %z, %a)"));
+  EXPECT_EQ(fused(R"(%e = silu(%x) %a = reshape(%e) {shape = "T, 2, 4"} %b = rms_norm(%a, %hw) {eps = 1e-05}
+                     %y = reshape(%b) {shape = "T, 8"} all_reduce(mut %a) return %y, %a)"),
+            kUnchanged)
+      << "what is written through the view comes later";
+}
+
 TEST(FuseNativeForms, AValueInsideIsUsedElsewhere) {
   EXPECT_EQ(fused("%a, %b = split(%x) {sizes = [4, 4]} %g = silu(%a) %y = mul(%g, %b) %z = silu(%g) return %y, %z"),
             kUnchanged);

@@ -89,10 +89,12 @@ class Search {
     if (std::any_of(operands.begin(), operands.end(), [this](ir::ValueId operand) { return is_made_inside(operand); }))
       return std::nullopt;
     std::optional<ir::Node> fused = exact(operands);
-    if (!fused || !keeps_inside(*fused)) return std::nullopt;
-    const std::optional<ir::NodeId> place = find_place();
+    if (!fused) return std::nullopt;
+    std::optional<std::vector<ir::NodeId>> own = own_nodes(*fused);
+    if (!own) return std::nullopt;
+    const std::optional<ir::NodeId> place = find_place(*own);
     if (!place) return std::nullopt;
-    return FormMatch{nodes_, *place, *std::move(fused)};
+    return FormMatch{*std::move(own), *place, *std::move(fused)};
   }
 
   bool is_made_inside(ir::ValueId value) const {
@@ -159,27 +161,40 @@ class Search {
     return ops_.find(node.op)->execution == ir::Execution::kView || same_attributes(wanted, node);
   }
 
-  // What the operator does not give back is used by the nodes found alone.
-  bool keeps_inside(const ir::Node& fused) const {
-    for (const ir::NodeId id : nodes_)
-      for (const ir::ValueId result : graph_.node(id).results) {
-        if (contains(fused.results, result)) continue;
-        if (facts_.is_output(result)) return false;
-        for (const ir::NodeId user : facts_.users(result))
-          if (!contains(nodes_, user)) return false;
+  // The nodes found, without the views that others use too. None where others use something else that the operator
+  // does not give back.
+  std::optional<std::vector<ir::NodeId>> own_nodes(const ir::Node& fused) const {
+    std::vector<ir::NodeId> own;
+    for (const ir::NodeId id : nodes_) {
+      bool shared = false;
+      for (const ir::ValueId result : graph_.node(id).results)
+        shared = shared || (!contains(fused.results, result) && is_used_outside(result));
+      if (!shared) {
+        own.push_back(id);
+      } else if (facts_.execution(id) != ir::Execution::kView || !facts_.writes(graph_.node(id).results[0]).empty()) {
+        return std::nullopt;
       }
-    return true;
+    }
+    return own;
   }
 
-  // One of the nodes found, to which all of them can move and stand in the native form's order; the last that will do.
-  std::optional<ir::NodeId> find_place() const {
+  bool is_used_outside(ir::ValueId value) const {
+    if (facts_.is_output(value)) return true;
+    const std::span<const ir::NodeId> users = facts_.users(value);
+    return std::any_of(users.begin(), users.end(), [this](ir::NodeId user) { return !contains(nodes_, user); });
+  }
+
+  // One of `places`, to which all nodes found can move and stand in the native form's order; the last that will do.
+  std::optional<ir::NodeId> find_place(std::vector<ir::NodeId> places) const {
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       for (std::size_t k = i + 1; k < nodes_.size(); ++k)
         if (nodes_[i] > nodes_[k] && facts_.depend(nodes_[i], nodes_[k])) return std::nullopt;
-    std::vector<ir::NodeId> places = nodes_;
     std::sort(places.rbegin(), places.rend());
-    const auto found = std::find_if(places.begin(), places.end(), [this](ir::NodeId place) {
-      return std::all_of(nodes_.begin(), nodes_.end(), [&](ir::NodeId node) { return may_move(node, place); });
+    const auto found = std::find_if(places.begin(), places.end(), [&](ir::NodeId place) {
+      // A view that stays where it is stands before what uses it.
+      return std::all_of(nodes_.begin(), nodes_.end(), [&](ir::NodeId node) {
+        return (node < place && !contains(places, node)) || may_move(node, place);
+      });
     });
     if (found == places.end()) return std::nullopt;
     return *found;

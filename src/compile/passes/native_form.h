@@ -6,7 +6,8 @@
 // attribute, type and wire. Two epsilons that differ, heads of another size or a split at another place fail there.
 //
 // What has been found may be replaced where
-//   - no value inside is used by anybody else or is an output,
+//   - no value inside is used by anybody else or is an output, but for views that nothing writes through: two norms
+//     of one value may share the view of its heads, which stays for the other,
 //   - there is a place among the nodes found to which all of them can move: between them and it nothing writes what
 //     they read, and nothing reads or writes what they write.
 #pragma once
@@ -36,7 +37,7 @@ struct NativeForm {
 
 // Nodes of a graph that make up a native form, and what replaces them.
 struct FormMatch {
-  std::vector<ir::NodeId> nodes;  // in the native form's order
+  std::vector<ir::NodeId> nodes;  // in the native form's order, without the views that others use too
   ir::NodeId place;               // one of them, where `fused` will stand
   ir::Node fused;
 };
