@@ -82,8 +82,8 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
             "most tokens of a forward (2048 on the CPU, 8192 on a GPU of 80 GB, else 4096)", {1, kMaxLadderSize},
             engine.chunked_prefill_size);
   add.integer("--max-running-requests,--max-num-seqs",
-              "most requests of a forward (512 on a GPU of 80 GB or more, else 256)", {1, 65535},
-              engine.max_running_requests);
+              "most requests of a forward (512 on a GPU of 80 GB or more, else 256; fewer where fewer states fit)",
+              {1, 65535}, engine.max_running_requests);
   add.integer("--max-total-tokens", "of the KV cache (what memory allows)", {}, engine.max_total_tokens);
   add.integer("--page-size", "tokens of a KV cache page (16)", {1, 1024}, engine.page_size);
   add.value("--mem-fraction-static", "X", "share of memory for weights and KV cache, 0.1 to 0.95",

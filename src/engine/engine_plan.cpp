@@ -76,6 +76,14 @@ Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   return ok_status();
 }
 
+// Requests whose states have slots, which each running one needs; none: the model keeps no states.
+std::optional<std::int64_t> requests_with_states(const EnginePlan& plan) {
+  std::optional<std::int64_t> fewest;
+  for (const CacheGroupOptions& group : plan.memory.cache_groups)
+    if (group.is_state()) fewest = std::min(fewest.value_or(INT64_MAX), group.num_pages - 1);
+  return fewest;
+}
+
 bool is_large_gpu(const DeviceProperties& device) {
   constexpr std::int64_t kBytes = 80'000'000'000;
   return !device.on_host && device.memory_bytes >= kBytes;
@@ -180,6 +188,14 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
                                      .with_context("cuda_graph_split_ops"));
   TRY(plan_ladders(options, plan));
   TRY(plan_memory_shares(options, device, plan));
+  const std::optional<std::int64_t> fit = requests_with_states(plan);
+  if (options.max_running_requests > 0 || !fit || *fit >= runner.max_requests) return plan;
+  EngineOptions fewer = options;
+  fewer.max_running_requests = *fit;
+  const std::int64_t usual = runner.max_requests;
+  plan = TRY(plan_engine(fewer, device));
+  plan.notes.push_back(
+      fmt::format("{} requests run at once, as many as have room for their states, not {}", *fit, usual));
   return plan;
 }
 

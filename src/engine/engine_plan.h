@@ -58,7 +58,7 @@ struct EngineOptions {
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;        // 0: the model's
   std::int64_t chunked_prefill_size = 0;  // tokens of a forward; 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096
-  std::int64_t max_running_requests = 0;  // 0: 512 on a GPU of 80 GB or more, else 256
+  std::int64_t max_running_requests = 0;  // 0: 512 on a GPU of 80 GB or more, else 256; as many as have states' slots
   std::int64_t max_queued_requests = 0;   // that wait for room; 0: any number
   std::int64_t max_total_tokens = 0;      // of the KV cache; 0: what memory allows
   std::int64_t page_size = 16;
@@ -113,7 +113,8 @@ struct EnginePlan {
 // only properties and free memory are read; nothing is taken.
 Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device);
 
-// Tokens of a forward, and requests that run at once, where no option says otherwise.
+// Tokens of a forward, and requests that run at once, where no option says otherwise. Of a model that keeps a state for
+// each request fewer run where fewer states fit.
 std::int64_t default_chunk(const DeviceProperties& device);
 std::int64_t default_running(const DeviceProperties& device);
 // The source of the model's weights, `specs`: its folder, or random numbers. Logs what of the folder the model leaves

@@ -174,6 +174,30 @@ TEST(EnginePlan, TheDefaultChunkAndRunningRequestsDependOnTheDevice) {
   EXPECT_EQ(plan().runner.prefill_sizes, prefill_ladder(default_chunk(cpu())));
 }
 
+TEST(EnginePlan, NoMoreRequestsRunThanHaveAState) {
+  const auto states = [](const Change& change) {
+    return plan([&](EngineOptions& o) {
+      o.model_path = kGoldens + "qwen3.5-text";
+      change(o);
+    });
+  };
+  EXPECT_EQ(states([](EngineOptions&) {}).runner.max_requests, 256) << "they fit";
+  // A slot and a checkpoint for each 1024 tokens.
+  const auto four = [](EngineOptions& o) { o.max_total_tokens = 4096; };
+  const EnginePlan p = states(four);
+  EXPECT_EQ(p.runner.max_requests, 8);
+  EXPECT_EQ(p.model.max_requests, 8);
+  EXPECT_EQ(p.runner.num_pages.at(0), 8 + 1);
+  EXPECT_EQ(p.runner.decode_sizes, decode_ladder(8));
+  EXPECT_THAT(p.notes, Contains("8 requests run at once, as many as have room for their states, not 256"));
+  const EnginePlan asked = states([&](EngineOptions& o) {
+    four(o);
+    o.max_running_requests = 20;
+  });
+  EXPECT_EQ(asked.runner.max_requests, 20) << "as it was given";
+  EXPECT_THAT(asked.notes, IsEmpty());
+}
+
 TEST(EnginePlan, PrefillGraphsOfLatentAttentionHaveTheSizesOfAllOthers) {
   const auto latent = [](const Change& change) {
     return plan([&](EngineOptions& o) {
