@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "tessera/cli/memory_bandwidth.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
+#include "tessera/cli/step_bytes.h"
 #include "tessera/cli/table.h"
 
 namespace tessera::cli {
@@ -138,38 +138,6 @@ std::vector<std::int64_t> sizes_or(const std::vector<std::int64_t>& asked, std::
   return usual;
 }
 
-// Bytes of the experts' weights that a step of so many tokens does not read, if the router chooses all experts equally
-// often: of E experts of which each token takes k, E · (1 - k/E)^tokens are left out.
-std::int64_t unread_expert_bytes(const ModelConfig& config, std::int64_t tokens, double element) {
-  if (!config.moe) return 0;
-  const MoeConfig& moe = *config.moe;
-  constexpr double kMxfp4Bytes = 17.0 / 32;  // of a weight
-  const auto experts = static_cast<double>(moe.num_experts);
-  const double expert =
-      3.0 * static_cast<double>(config.hidden_size * moe.intermediate_size) * (moe.mxfp4 ? kMxfp4Bytes : element);
-  const double left_out = experts * std::pow(1 - static_cast<double>(moe.experts_per_token) / experts, tokens);
-  return static_cast<std::int64_t>(static_cast<double>(std::ranges::count(moe.layers, true)) * left_out * expert);
-}
-
-// Bytes that one decode step must read: each weight once, but of an untied embedding only a few rows and of experts
-// those that are chosen; and the keys and values, or latents, that are in each layer's window.
-std::int64_t step_bytes(const Engine& engine, std::int64_t requests, std::int64_t context) {
-  const ModelConfig& config = engine.config();
-  const StitchingGraph& graph = engine.runner().prefill().executable().graph();
-  const ir::DType dtype = graph.slots[static_cast<std::size_t>(graph.outputs[0])].type.dtype;
-  const auto element = static_cast<std::int64_t>(ir::dtype_size(dtype));
-  std::int64_t bytes = engine.runner().memory()[MemoryUse::kWeights];
-  if (!config.tie_word_embeddings) bytes -= config.vocab_size * config.hidden_size * element;
-  bytes -= unread_expert_bytes(config, requests, static_cast<double>(element));
-  for (const std::int64_t window : config.sliding_windows) {
-    const std::int64_t seen = window == 0 ? context : std::min(context, window);
-    const std::int64_t values =
-        config.mla ? config.mla->kv_lora_rank + config.mla->qk_rope_head_dim : 2 * config.key_value_size();
-    bytes += requests * seen * values * element;
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Status bench_prefill(const BenchOptions& options) {
@@ -212,7 +180,7 @@ Status bench_decode(const BenchOptions& options) {
        sizes_or(options.batch_sizes, {1, 4, 16, 64}, max_decode_requests(runner, options.context))) {
     const ForwardBatch batch = TRY(make_decode_batch(runner, requests, options.context));
     const Comparison c = TRY(compare(runner, batch, options.repeat));
-    const std::int64_t bytes = step_bytes(*engine, requests, options.context);
+    const std::int64_t bytes = TRY(step_bytes(*engine, {.requests = requests, .context = options.context}));
     const double rate = 1e3 * static_cast<double>(bytes) / c.graph.wall;
     const double share = rate / memory.bytes_per_second;  // above 1: weights stay in the cache from step to step
     table.add({count_text(requests), number_text(c.eager.wall), number_text(c.graph.wall), number_text(c.graph.device),

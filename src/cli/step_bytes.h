@@ -1,0 +1,30 @@
+// Bytes of memory that a decode step cannot do without: what its time is compared with.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/engine.h"
+#include "tessera/ir/graph.h"
+
+namespace tessera::cli {
+
+// A decode step: so many requests add a token each, which sees `context` tokens, itself included.
+struct StepShape {
+  std::int64_t requests = 0;
+  std::int64_t context = 0;
+};
+
+// Of the cache, summed over the operators of `body`: keys and values, or latents, are read as far as an operator sees
+// them, and a request's state is read and written. Layers that share a cache read it each. The few rows that a step
+// adds are left out. `page_size`: tokens of a page.
+Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, const StepShape& step);
+
+// Of weights that `body` only looks rows up in and `head` does not multiply by: an embedding that is not tied, tables
+// of embeddings for each layer. A step reads a few rows of them.
+Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& head);
+
+// All of it: each weight once, but of tables a few rows and of experts those that are chosen; and the cache's.
+Result<std::int64_t> step_bytes(const Engine& engine, const StepShape& step);
+
+}  // namespace tessera::cli
