@@ -27,7 +27,7 @@
 // order of experts mean nothing to other operators: there is nothing to fuse with. That memory is workspace here, and
 // a kernel may choose its way, such as a few rows without a sort, for each size.
 //
-// On the CPU a row's bits never depend on the other rows; on CUDA see the kernel.
+// In a deterministic forward a row's bits do not depend on the other rows.
 #pragma once
 
 #include <cstdint>

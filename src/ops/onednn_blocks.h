@@ -1,0 +1,51 @@
+// Products of blocks of rows by oneDNN on the calling thread, for operators that share their work among threads
+// themselves: made once when the operator is bound, and run for any number of rows.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/type.h"
+
+namespace tessera {
+
+class OneDnnBlocks {
+ public:
+  // y[rows, columns] = x[rows, depth] · w[columns, depth]ᵀ + bias[columns], all of one dtype that onednn_takes().
+  struct Shape {
+    std::int64_t columns = 0;
+    std::int64_t depth = 0;
+    ir::DType dtype = ir::DType::kFloat32;
+    bool bias = false;
+  };
+  struct Operands {
+    const std::byte* x;
+    const std::byte* w;
+    const std::byte* bias;  // null without
+    std::byte* y;
+    std::byte* scratch;  // scratch_bytes(), the calling thread's own
+  };
+
+  // The rows that are computed for `rows` of them, of which there is a primitive: x and y have so many, and what the
+  // additional ones hold reaches no other row. 1 to kMostRows.
+  static constexpr std::int64_t kMostRows = 240;
+  static std::int64_t computed_rows(std::int64_t rows);
+
+  // For up to `most_rows` rows. kInternal where oneDNN has no such product.
+  static Result<std::unique_ptr<OneDnnBlocks>> create(const Shape& shape, std::int64_t most_rows);
+  static Result<std::size_t> scratch_bytes(const Shape& shape, std::int64_t most_rows);
+  ~OneDnnBlocks();
+
+  // Any number of threads may call it at once.
+  Status run(std::int64_t rows, const Operands& operands) const;
+
+ private:
+  struct Primitives;
+  explicit OneDnnBlocks(std::unique_ptr<Primitives> primitives);
+  std::unique_ptr<Primitives> primitives_;
+};
+
+}  // namespace tessera
