@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "golden.h"
+#include "golden_cases.h"
 #include "tessera/engine/engine.h"
 #include "tessera/runner/verify.h"
 #include "test_paths.h"
@@ -12,6 +13,7 @@
 namespace tessera {
 namespace {
 
+using testing::case_name;
 using testing::Distance;
 using testing::Golden;
 using testing::ids_of;
@@ -78,6 +80,7 @@ class Goldens : public ::testing::TestWithParam<const char*> {
 };
 
 // Dense models alone: where experts are chosen, rounding turns ties of the router, and a row takes another way.
+// routed_layers_test.cpp has the others, layer by layer.
 class Bfloat16Goldens : public Goldens {};
 
 TEST_P(Goldens, Float32LogitsOnEveryWay) {
@@ -141,23 +144,13 @@ TEST_P(Goldens, VerifyPassesOnTheDefaultLadder) {
   std::printf("%s: %zu comparisons in %.1f s\n", GetParam(), report->rows.size(), report->seconds);
 }
 
-std::string case_name(const ::testing::TestParamInfo<const char*>& info) {
-  std::string text = info.param;
-  for (char& c : text) c = c == '-' || c == '.' ? '_' : c;
-  return text;
-}
-
-constexpr const char* kDense[] = {
-    "llama",       "llama-bias", "llama-d64", "llama-d128",    "llama-linear", "llama-yarn", "llama3-rope-tied",
-    "mistral-swa", "olmo2",      "phi3",      "phi3-longrope", "qwen2",        "qwen2-swa",  "qwen3",
-    "qwen3-d128",  "gemma2",     "gemma3",    "gemma3-d256",   "gemma4",       "gemma4-e"};
-INSTANTIATE_TEST_SUITE_P(Dense, Goldens, ::testing::ValuesIn(kDense), case_name);
-INSTANTIATE_TEST_SUITE_P(Dense, Bfloat16Goldens, ::testing::ValuesIn(kDense), case_name);
-INSTANTIATE_TEST_SUITE_P(Experts, Goldens,
-                         ::testing::Values("qwen3-moe", "mixtral", "glm4-moe", "gemma4-moe", "gpt-oss",
-                                           "gpt-oss-mxfp4"),
-                         case_name);
-INSTANTIATE_TEST_SUITE_P(Latent, Goldens, ::testing::Values("deepseek-v2", "deepseek-v3", "glm4-moe-lite"), case_name);
+INSTANTIATE_TEST_SUITE_P(Dense, Goldens, ::testing::ValuesIn(testing::kDenseGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Dense, Bfloat16Goldens, ::testing::ValuesIn(testing::kDenseGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Experts, Goldens, ::testing::ValuesIn(testing::kMixtureGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Latent, Goldens, ::testing::ValuesIn(testing::kLatentGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Recurrent, Goldens, ::testing::ValuesIn(testing::kRecurrentGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Recurrent, Bfloat16Goldens, ::testing::ValuesIn(testing::kRecurrentGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(RecurrentExperts, Goldens, ::testing::ValuesIn(testing::kRecurrentMixtureGoldens), case_name);
 
 // Keys and values are rounded to the cache's type and nothing else is.
 TEST(KvCacheType, MayDifferFromTheActivations) {
@@ -173,12 +166,6 @@ TEST(KvCacheType, MayDifferFromTheActivations) {
     EXPECT_GE(d.absolute, 1e-5) << "the cache was float32";
   }
 }
-
-// Gated delta nets beside attention.
-constexpr const char* kRecurrent[] = {"qwen3.5-text", "qwen3.5"};
-INSTANTIATE_TEST_SUITE_P(Recurrent, Goldens, ::testing::ValuesIn(kRecurrent), case_name);
-INSTANTIATE_TEST_SUITE_P(Recurrent, Bfloat16Goldens, ::testing::ValuesIn(kRecurrent), case_name);
-INSTANTIATE_TEST_SUITE_P(RecurrentExperts, Goldens, ::testing::Values("qwen3.5-moe", "qwen3-next"), case_name);
 
 // A trained model; greedy_ids includes the prompt.
 TEST(Stories260k, GreedyTextEqualsTheReference) {
