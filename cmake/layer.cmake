@@ -5,7 +5,8 @@ set(TESSERA_SLOW_TESTS
   server_dashboard_script server_load_script server_nginx_script server_openai_script)
 # Operators, engine and whole models on the device that TESSERA_TEST_DEVICE names.
 set(TESSERA_GPU_TESTS
-  cuda_device_test ops_test capture_guard_test engine_test goldens_test cached_goldens_test demo_model_test steady_decode_test)
+  cuda_device_test ops_test capture_guard_test engine_test goldens_test cached_goldens_test routed_layers_test demo_model_test
+  steady_decode_test)
 file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 
 # tessera_layer(NAME SRCS … TESTS … DEPS … [PRIVATE_DEPS …])

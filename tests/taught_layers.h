@@ -1,0 +1,274 @@
+// A model whose layers can be computed each from given inputs, and whose experts can be chosen by given routes: what a
+// layer does is seen without what those before it did.
+//
+// teach() is a pass over a body's graph. Behind each value that passes from one layer to the next it puts an operator
+// `taught`, and behind each router a `routed`: both keep what comes in, and hand on that, or what another run kept.
+// They copy to the host and back, on any device, which an eager forward allows.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "golden.h"
+#include "tessera/compile/pass.h"
+#include "tessera/model/checkpoint.h"
+#include "tessera/ops/shape_rule.h"
+#include "tessera/piecewise/split_ops.h"
+#include "tessera/runner/group_pages.h"
+#include "tessera/runner/host_floats.h"
+#include "tessera/runner/model_runner.h"
+#include "tessera/runner/registry.h"
+
+namespace tessera::testing {
+
+// What one forward came to, by the names of the values in the graph.
+struct Lesson {
+  std::map<std::string, std::vector<float>> values;      // [T, …] between layers
+  std::map<std::string, std::vector<std::int32_t>> ids;  // [T, K] of each router
+  std::map<std::string, std::vector<float>> weights;     // [T, K]
+  std::int64_t experts_per_token = 0;
+};
+
+// Of the forward that runs: one at a time.
+struct Teaching {
+  const Lesson* given = nullptr;  // null: each layer goes on with what the one before it made
+  Lesson made;
+};
+inline Teaching teaching;
+
+template <class T>
+Result<std::vector<T>> read(Stream& stream, const TensorView& view) {
+  std::vector<T> values(static_cast<std::size_t>(view.elements()));
+  TRY(stream.download(values.data(), view.data, values.size() * sizeof(T)));
+  TRY(stream.synchronize());
+  return values;
+}
+
+class Taught final : public BoundOp {
+ public:
+  explicit Taught(const BindArgs& args)
+      : name_(string_attribute(args.node, "name", "")), x_(args.operands[0]), y_(args.results[0]) {}
+  Status enqueue(Stream& stream) const override {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(x_.bytes()));
+    TRY(stream.download(bytes.data(), x_.data, bytes.size()));
+    TRY(stream.synchronize());
+    std::vector<float>& made = teaching.made.values[name_];
+    made.resize(static_cast<std::size_t>(x_.elements()));
+    TRY(widen_floats(bytes.data(), x_.dtype, made));
+    if (teaching.given != nullptr) TRY(narrow_floats(teaching.given->values.at(name_), y_.dtype, bytes.data()));
+    return stream.upload(y_.data, bytes.data(), bytes.size());
+  }
+
+ private:
+  std::string name_;
+  TensorView x_;
+  TensorView y_;
+};
+
+class Routed final : public BoundOp {
+ public:
+  explicit Routed(const BindArgs& args)
+      : name_(string_attribute(args.node, "name", "")),
+        ids_(args.operands[0]),
+        weights_(args.operands[1]),
+        given_ids_(args.results[0]),
+        given_weights_(args.results[1]) {}
+  Status enqueue(Stream& stream) const override {
+    Lesson& made = teaching.made;
+    made.ids[name_] = TRY(read<std::int32_t>(stream, ids_));
+    made.weights[name_] = TRY(read<float>(stream, weights_));
+    made.experts_per_token = ids_.dim(1);
+    const Lesson& from = teaching.given != nullptr ? *teaching.given : made;
+    TRY(stream.upload(given_ids_.data, from.ids.at(name_).data(), static_cast<std::size_t>(given_ids_.bytes())));
+    return stream.upload(given_weights_.data, from.weights.at(name_).data(),
+                         static_cast<std::size_t>(given_weights_.bytes()));
+  }
+
+ private:
+  std::string name_;
+  TensorView ids_, weights_;
+  TensorView given_ids_, given_weights_;
+};
+
+inline Result<std::vector<ir::Type>> same_types(const ir::OpSignature& s) {
+  return std::vector<ir::Type>(s.operands.begin(), s.operands.end());
+}
+template <class Op>
+Result<std::unique_ptr<BoundOp>> bind_as(const BindArgs& args) {
+  return std::make_unique<Op>(args);
+}
+
+inline const ir::OpDecl kTaught{.name = "taught",
+                                .summary = "x, or what another forward had in its place",
+                                .operands = {{"x"}},
+                                .attributes = {{"name", ir::AttributeKind::kString, /*required=*/true}},
+                                .infer = same_types,
+                                .capturable = false};
+inline const ir::OpDecl kRouted{.name = "routed",
+                                .summary = "moe_route's results, or those of another forward",
+                                .operands = {{"ids"}, {"weights"}},
+                                .attributes = {{"name", ir::AttributeKind::kString, /*required=*/true}},
+                                .infer = same_types,
+                                .capturable = false};
+
+// "layers.3" of "layers.3.linear.1"; "" of what belongs to no layer.
+inline std::string layer_of(const std::string& value) {
+  return value.starts_with("layers.") ? value.substr(0, value.find('.', 7)) : std::string();
+}
+
+class TeachingPass {
+ public:
+  explicit TeachingPass(const ir::Graph& graph) : from_(graph), to_(graph), taught_(graph.values.size(), kNone) {}
+
+  ir::Graph run() {
+    const std::set<ir::ValueId> crossings = find_crossings();
+    to_.nodes.clear();
+    std::vector<ir::ValueId> routed(from_.values.size(), kNone);
+    for (const ir::Node& node : from_.nodes) {
+      ir::Node copy = node;
+      for (ir::ValueId& operand : copy.operands) {
+        if (routed[operand.index()] != kNone)
+          operand = routed[operand.index()];
+        else if (taught_[operand.index()] != kNone && crosses(operand, node))
+          operand = taught_[operand.index()];
+      }
+      append(std::move(copy));
+      if (node.op == "moe_route") {
+        const std::vector<ir::ValueId> given = follow("routed", node.results);
+        for (std::size_t i = 0; i < given.size(); ++i) routed[node.results[i].index()] = given[i];
+      }
+      for (const ir::ValueId result : node.results)
+        if (crossings.contains(result)) taught_[result.index()] = follow("taught", {result})[0];
+    }
+    for (ir::ValueId& output : to_.outputs) output = taught_[output.index()];
+    return std::move(to_);
+  }
+
+ private:
+  static constexpr ir::ValueId kNone{-1};
+
+  // The layer whose value the node makes, or, where it makes none, works on.
+  std::string layer_of_node(const ir::Node& node) const {
+    if (!node.results.empty()) return layer_of(from_.value(node.results[0]).name);
+    for (const ir::ValueId operand : node.operands)
+      if (from_.value(operand).kind == ir::ValueKind::kResult) return layer_of(from_.value(operand).name);
+    return {};
+  }
+  bool crosses(ir::ValueId operand, const ir::Node& user) const {
+    const ir::Value& value = from_.value(operand);
+    return value.kind == ir::ValueKind::kResult && ir::is_floating_point(value.type.dtype) &&
+           layer_of(value.name) != layer_of_node(user);
+  }
+  std::set<ir::ValueId> find_crossings() const {
+    std::set<ir::ValueId> found(from_.outputs.begin(), from_.outputs.end());
+    for (const ir::Node& node : from_.nodes)
+      for (const ir::ValueId operand : node.operands)
+        if (crosses(operand, node)) found.insert(operand);
+    return found;
+  }
+
+  void append(ir::Node node) {
+    const ir::NodeId id{static_cast<std::int32_t>(to_.nodes.size())};
+    for (const ir::ValueId result : node.results) to_.value(result).producer = id;
+    to_.nodes.push_back(std::move(node));
+  }
+  // A node on `values`, named after the first of them; its results.
+  std::vector<ir::ValueId> follow(const char* op, const std::vector<ir::ValueId>& values) {
+    const std::string name = from_.value(values[0]).name;
+    ir::Node node{.op = op,
+                  .operands = values,
+                  .mutates = std::vector<bool>(values.size(), false),
+                  .attributes = {{"name", name}}};
+    for (const ir::ValueId value : values) {
+      node.results.emplace_back(static_cast<std::int32_t>(to_.values.size()));
+      to_.values.push_back({.name = from_.value(value).name + "." + op, .type = from_.value(value).type});
+    }
+    append(node);
+    return node.results;
+  }
+
+  const ir::Graph& from_;
+  ir::Graph to_;
+  std::vector<ir::ValueId> taught_;  // [values of from_]: what other layers read in its place
+};
+
+inline ir::Graph teach(const ir::Graph& body) { return TeachingPass(body).run(); }
+
+inline std::shared_ptr<const Registry> teaching_registry() {
+  Registry registry = built_in_registry();
+  for (const ir::OpDecl* decl : {&kTaught, &kRouted}) EXPECT_TRUE(registry.ops.add(*decl).ok());
+  for (const char* device : {"cpu", "cuda"})
+    for (const KernelDef& kernel : {KernelDef{.op = "taught", .name = "test", .bind = bind_as<Taught>},
+                                    KernelDef{.op = "routed", .name = "test", .bind = bind_as<Routed>}})
+      EXPECT_TRUE(registry.devices.add_kernel(device, kernel).ok());
+  return std::make_shared<const Registry>(std::move(registry));
+}
+
+// A golden checkpoint in one type, each layer with its fused operators, run eagerly.
+class TaughtModel {
+ public:
+  static Result<std::unique_ptr<TaughtModel>> create(const std::string& folder, ir::DType dtype) {
+    auto model = std::make_unique<TaughtModel>();
+    RunnerOptions options;
+    options.registry = teaching_registry();
+    const Registry& registry = *options.registry;
+    options.split_ops = default_split_ops(registry.ops);
+    options.max_tokens = options.context_length = 256;
+    options.max_requests = 4;
+    options.page_size = kPageSize;
+    const ModelConfig config = TRY(ModelConfig::read(folder, registry.families));
+    ModelGraphs graphs = TRY(build_model(
+        config,
+        {.dtype = dtype, .page_size = kPageSize, .max_requests = 4, .max_embeddings = 256, .context_length = 256},
+        registry.ops, registry.families));
+    graphs.body = TRY(run_passes(teach(graphs.body), registry.ops)).graph;
+    model->groups_ = graphs.body.cache_groups;
+    options.num_pages.assign(model->groups_.size(), 32);
+    model->device_ = TRY(registry.devices.open(test_device_name()));
+    Weights weights =
+        TRY(Weights::load(graphs.weights, checkpoint_source(TRY(Checkpoint::open(folder))), *model->device_, false));
+    model->runner_ =
+        TRY(ModelRunner::create(std::move(graphs), std::move(weights), *model->device_, std::move(options)));
+    return model;
+  }
+
+  // One forward of the whole prompt.
+  Result<Lesson> run(const std::vector<TokenId>& prompt, const Lesson* given) {
+    teaching = {.given = given, .made = {}};
+    TRY(runner_->forward({.batch = batch_of(prompt), .force_eager = true}));
+    return std::move(teaching.made);
+  }
+
+ private:
+  static constexpr std::int64_t kPageSize = 16;
+
+  ForwardBatch batch_of(const std::vector<TokenId>& prompt) const {
+    const auto tokens = static_cast<std::int32_t>(prompt.size());
+    ForwardBatch batch{.input_ids = prompt,
+                       .input_rows = std::vector<std::int32_t>(prompt.size(), -1),
+                       .positions = {},
+                       .query_lens = {tokens},
+                       .kv_lens = {tokens},
+                       .wanted_rows = {tokens - 1},
+                       .groups = std::vector<CacheGroupBatch>(groups_.size())};
+    for (std::int32_t i = 0; i < tokens; ++i) batch.positions.push_back(i);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      std::vector<PageId> pages;
+      for (std::int64_t i = 0; i < pages_touched(groups_[g], 0, tokens, kPageSize).end; ++i)
+        pages.emplace_back(static_cast<std::int32_t>(i + 1));
+      append_slots(batch.groups[g], groups_[g], 0, tokens, kPageSize, pages);
+      batch.groups[g].own({pages});
+    }
+    return batch;
+  }
+
+  std::vector<ir::CacheGroup> groups_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<ModelRunner> runner_;  // destroyed before its device
+};
+
+}  // namespace tessera::testing
