@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 
 #include "tessera/cli/bench.h"
@@ -34,6 +35,10 @@ Status first_token(Engine& engine) {
   return engine.run({&request, 1}).status();
 }
 
+std::int64_t captured_sizes(const ModelRunner& runner) {
+  return std::ssize(runner.prefill().report().captured) + std::ssize(runner.decode().report().captured);
+}
+
 // Bytes a second from the host's fastest memory to the device: the most that loading weights could do. 0 on a CPU,
 // whose weights are not copied.
 Result<double> measure_host_copies(Device& device) {
@@ -62,8 +67,12 @@ Status bench_startup(const BenchOptions& options) {
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
   const ModelRunner& runner = engine->runner();
   using enum MemoryUse;
-  const MemoryReport memory = runner.memory();
   TRY(first_token(*engine));
+  const std::int64_t at_first_token = captured_sizes(runner);
+  const Timeline::Clock::time_point idle = Timeline::Clock::now();
+  while (engine->captures_when_idle()) TRY(engine->idle_work());
+  const double idle_s = std::chrono::duration<double>(Timeline::Clock::now() - idle).count();
+  const MemoryReport memory = runner.memory();
 
   Table table({"runner", ">sizes", ">graphs", ">nodes", ">seconds"});
   Json runners = Json::object();
@@ -82,6 +91,7 @@ Status bench_startup(const BenchOptions& options) {
   const double host_copies = TRY(measure_host_copies(runner.device()));
   json.set("start", start_json(*engine));
   json.set("load_s", engine->load_seconds()).set("capture_s", engine->capture_seconds());
+  json.set("sizes_at_first_token", at_first_token).set("idle_capture_s", idle_s);
   json.set("load_bytes_per_s", load_rate).set("host_copy_bytes_per_s", host_copies);
   json.set("runners", std::move(runners)).set("arena_bytes", memory[kArena]).set("weights_bytes", memory[kWeights]);
   json.set("kv_cache_bytes", memory[kKvCache]).set("graph_bytes", memory[kGraphObjects]);
@@ -89,10 +99,16 @@ Status bench_startup(const BenchOptions& options) {
   if (options.json) return write_output(json.dump() + "\n");
   const std::string pinned =
       host_copies > 0 ? fmt::format("; copies from pinned memory: {} GB/s", number_text(host_copies / 1e9)) : "";
+  const std::int64_t later = captured_sizes(runner) - at_first_token;
+  const std::string when_idle =
+      later > 0
+          ? fmt::format("  {} of {} sizes captured before the first token; the others took {:.1f} ms, when idle\n",
+                        at_first_token, at_first_token + later, 1e3 * idle_s)
+          : "";
   return write_output(
-      fmt::format("{}{}  weights at {} GB/s{}\n"
+      fmt::format("{}{}{}  weights at {} GB/s{}\n"
                   "  memory: weights {}, KV cache {}, arena {}, workspace {}, inputs {}, graphs {}\n\n{}",
-                  bench_title(options, *engine), phases_text(*engine), number_text(load_rate / 1e9), pinned,
+                  bench_title(options, *engine), phases_text(*engine), when_idle, number_text(load_rate / 1e9), pinned,
                   bytes_text(memory[kWeights]), bytes_text(memory[kKvCache]), bytes_text(memory[kArena]),
                   bytes_text(memory[kWorkspace]), bytes_text(memory[kStaticInputs]), bytes_text(memory[kGraphObjects]),
                   table.text()));

@@ -12,6 +12,8 @@ namespace tessera::cli {
 namespace {
 
 constexpr std::array<std::string_view, 5> kDtypes = {"auto", "float32", "bfloat16", "float16", "half"};
+// Behind "auto" in the order of CaptureMode.
+constexpr std::array<std::string_view, 4> kCaptures = {"auto", "eager", "lazy", "core"};
 
 Status take_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
   engine.dtype = kDtypes[TRY(parse_choice(flag, text, kDtypes))];
@@ -131,9 +133,16 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
             compiler_name(common.registry->compilers, graphs.compiler), "eager");
   add.choice("--cuda-graph-schedule", "how prefill sizes are spaced; auto: the default, changed by measured cost",
              {"default", "legacy", "auto"}, graphs.schedule);
-  add.choice("--cuda-graph-capture",
-             "all sizes at the start, each on first use, or a few first and the others when idle",
-             {"eager", "lazy", "core"}, graphs.capture);
+  add.value(
+      "--cuda-graph-capture", "auto|eager|lazy|core",
+      "all sizes at the start, each on first use, or a few first and the others when idle (auto: core on a GPU)",
+      [&graphs](const std::string& flag, const std::string& text) {
+        const std::size_t choice = TRY(parse_choice(flag, text, kCaptures));
+        graphs.capture.reset();
+        if (choice > 0) graphs.capture = static_cast<CaptureMode>(choice - 1);
+        return ok_status();
+      },
+      kCaptures[graphs.capture ? 1 + static_cast<std::size_t>(*graphs.capture) : 0]);
   add.value("--cuda-graph-memory-budget", "BYTES", "that graphs may take, like 512M: sizes of least use are left out",
             [&graphs](const std::string& flag, const std::string& text) {
               graphs.memory_budget = TRY(parse_bytes(flag, text));

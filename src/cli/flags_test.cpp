@@ -158,12 +158,12 @@ TEST(DocumentedFlags, EveryFlagOfServeIsInTheTableOrKnownToBeOurs) {
 
 TEST(DocumentedFlags, ReachTheirOptions) {
   const Result<CommandLine> line = parse(
-      {"serve", "--model-path", kModel, "--cuda-graph-capture", "core", "--cuda-graph-schedule", "auto",
+      {"serve", "--model-path", kModel, "--cuda-graph-capture", "eager", "--cuda-graph-schedule", "auto",
        "--cuda-graph-memory-budget", "0.5GiB", "--enable-torch-compile", "--torch-compile-max-bs", "8",
        "--enable-torch-compile-debug-mode", "--cuda-graph-disable-passes", "a,b", "c", "--disable-cost-measurement"});
   ASSERT_TRUE(line.ok()) << line.status().message();
   const GraphOptions& graphs = std::get<ServeOptions>(line->command).engine.graphs;
-  EXPECT_EQ(graphs.capture, CaptureMode::kCore);
+  EXPECT_EQ(graphs.capture, CaptureMode::kEager);
   EXPECT_EQ(graphs.schedule, PrefillSchedule::kAuto);
   EXPECT_EQ(graphs.memory_budget, std::int64_t{1} << 29);
   EXPECT_TRUE(graphs.torch_compile && graphs.debug);
@@ -177,7 +177,7 @@ TEST(DocumentedFlags, ReachTheirOptions) {
   EXPECT_FALSE(graphs.measure_costs);
   EXPECT_THAT(graphs.disabled_passes, ElementsAre("a", "b", "c"));
   const GraphOptions plain = std::get<ServeOptions>(parse({"serve", "--model-path", kModel})->command).engine.graphs;
-  EXPECT_EQ(plain.capture, CaptureMode::kEager);
+  EXPECT_FALSE(plain.capture);
   EXPECT_FALSE(plain.torch_compile || plain.debug);
   EXPECT_TRUE(plain.measure_costs);
 }

@@ -304,7 +304,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "--kv-cache-dtype: \"fp8\" is not supported yet; accepted is auto"},
         WrongLine{generate_with({"--enable-vit-cuda-graph"}), "--enable-vit-cuda-graph is not supported yet"},
         WrongLine{generate_with({"--cuda-graph-capture", "soon"}),
-                  "--cuda-graph-capture: \"soon\" is not accepted; eager, lazy, core is"},
+                  "--cuda-graph-capture: \"soon\" is not accepted; auto, eager, lazy, core is"},
         WrongLine{generate_with({"--cuda-graph-schedule", "dense"}),
                   "--cuda-graph-schedule: \"dense\" is not accepted; default, legacy, auto is"},
         WrongLine{generate_with({"--cuda-graph-memory-budget", "much"}),

@@ -85,6 +85,8 @@ class Engine {
   // One piece of work for idle moments: captures a pending size, or measures what a forward costs. False where none is
   // left. Precondition: idle().
   Result<bool> idle_work();
+  // Whether the next piece is the capture of a size, which takes some milliseconds at most.
+  bool captures_when_idle() const { return runner_->captures_when_idle(); }
   // Drops a request; its end is an event of kind kCancelled in no step.
   void cancel(RequestId id);
 

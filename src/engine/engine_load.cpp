@@ -112,7 +112,8 @@ Status Engine::load() {
   plan.runner.start = &start_;
   runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
   runner_->set_costs(profiles_->load_costs());
-  TRY(runner_->capture().with_context(kCaptureContext));
+  // Until the weights are there nothing can be served: sizes that could wait are captured meanwhile.
+  TRY(runner_->capture([&] { return !load.done(); }).with_context(kCaptureContext));
   const LoadTimes loaded = TRY(load.wait());
   start_.record("load weights", loaded.begin, loaded.end);
   return ok_status();

@@ -145,7 +145,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
   runner.decode_padding = !options.graphs.disable_cuda_graph_padding;
   runner.show_progress = options.show_progress;
   runner.deterministic = options.deterministic;
-  runner.capture = options.graphs.capture;
+  runner.capture = options.graphs.capture.value_or(properties.on_host ? CaptureMode::kEager : CaptureMode::kCore);
   runner.measure_costs = options.graphs.measure_costs && !options.deterministic;
   runner.debug = options.graphs.debug;
   runner.compiler = options.graphs.compiler;

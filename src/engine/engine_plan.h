@@ -39,8 +39,8 @@ struct GraphOptions {
   std::vector<std::int64_t> decode_batches;    // empty: the schedule
   std::vector<std::string> split_ops;          // empty: what operators declare
   std::string compiler = "eager";              // of pieces; compile/compiler_registry.h
-  CaptureMode capture = CaptureMode::kEager;
-  std::int64_t memory_budget = 0;  // bytes that graphs may take; 0: any number
+  std::optional<CaptureMode> capture{};        // none: kCore on a GPU, kEager on a CPU, where captures are short
+  std::int64_t memory_budget = 0;              // bytes that graphs may take; 0: any number
   bool measure_costs = true;
   bool debug = false;                         // enable_torch_compile_debug_mode
   bool torch_compile = false;                 // enable_torch_compile: small decodes by the fused compiler

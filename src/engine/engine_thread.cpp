@@ -26,8 +26,8 @@ struct EngineThread::Impl {
   using Task = std::function<void(Engine&)>;
   using Command = std::variant<Submit, Cancel, Task>;
 
-  // Pauses between two requests of one client are seldom this long.
-  static constexpr std::chrono::milliseconds kRestBetweenIdleWork{20};
+  // Before something is measured: pauses between two requests of one client are seldom this long.
+  static constexpr std::chrono::milliseconds kRestBeforeMeasuring{20};
 
   Impl(Engine& engine, Sink sink) : engine_(engine), sink_(std::move(sink)), stats_(engine.stats()) {
     thread_ = std::thread([this] { run(); });
@@ -92,7 +92,8 @@ struct EngineThread::Impl {
     std::unique_lock lock(mutex_);
     const auto woken = [&] { return stopping_ || !inbox_.empty() || (health_.ok() && !engine_.idle()); };
     if (health_.ok() && idle_work_left_) {
-      wake_.wait_for(lock, kRestBetweenIdleWork, woken);
+      // Captures are soon done, and what comes later waits for none: they are not put off.
+      if (!engine_.captures_when_idle()) wake_.wait_for(lock, kRestBeforeMeasuring, woken);
     } else {
       wake_.wait(lock, woken);
     }

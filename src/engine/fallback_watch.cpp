@@ -17,7 +17,6 @@ std::string_view remedy(Reason reason) {
     case Reason::kPaddingDisabled: return "add sizes by cuda_graph_bs, or leave disable_cuda_graph_padding out";
     case Reason::kNothingCaptured: return "the log of the start says why; lower mem_fraction_static";
     case Reason::kRowsNotOneEach: return "it is for requests that want no logits of their last token";
-    case Reason::kNotYetCaptured: return "it ends as sizes are captured; cuda_graph_capture eager does it at the start";
     case Reason::kReplayFailed: return "the log says why; enable_torch_compile_debug_mode finds out more";
     default: return {};
   }

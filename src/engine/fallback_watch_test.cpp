@@ -67,7 +67,7 @@ TEST(FallbackWatch, EagerForwardsThatWereRequestedAreNoFallback) {
     EXPECT_THAT(watch.add(1, kReplay, seconds(60)), ::testing::IsEmpty()) << reason_name(reason);
   }
   for (const Reason reason : {Reason::kAboveLargestSize, Reason::kPaddingDisabled, Reason::kNothingCaptured,
-                              Reason::kRowsNotOneEach, Reason::kNotYetCaptured, Reason::kReplayFailed}) {
+                              Reason::kRowsNotOneEach, Reason::kReplayFailed}) {
     Watched watch;
     watch.add(100, eager(reason), seconds(0));
     EXPECT_EQ(watch.add(1, kReplay, seconds(60)).size(), 1U) << reason_name(reason);

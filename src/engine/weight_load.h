@@ -26,6 +26,7 @@ class WeightLoad {
              bool show_progress);
 
   Status start();
+  bool done() const { return times_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
   // Waits for its end.
   Result<LoadTimes> wait() { return times_.get(); }
 

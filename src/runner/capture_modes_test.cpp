@@ -71,24 +71,65 @@ TEST(CaptureModes, ALazySizeThatCannotBeCapturedIsSkipped) {
   EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, ElementsAre(4, 16, 40));
 }
 
-TEST(CaptureModes, CoreSizesComeFirstAndTheOthersInIdleMoments) {
-  RunnerBench all = make_captured("llama", with(CaptureMode::kEager));
-  RunnerBench bench = make_captured("llama", with(CaptureMode::kCore));
-  EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, ElementsAre(4, 12, 16, 40));
+RunnerOptions core_options() {
   RunnerOptions options = with(CaptureMode::kCore);
   options.prefill_sizes = {8, 10, 12, 40};
+  options.decode_sizes = {1, 2, 3, 4};
   options.measure_costs = false;
-  bench = make_captured("llama", options);
-  EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, ElementsAre(8, 40));
+  return options;
+}
+
+TEST(CaptureModes, CoreSizesComeFirstAndTheOthersInIdleMoments) {
+  RunnerBench all = make_captured("llama", with(CaptureMode::kEager));
+  RunnerBench bench = make_captured("llama", core_options());
+  EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 40));
+  EXPECT_THAT(bench.runner->decode().report().captured, ElementsAre(1, 2, 4));
+  EXPECT_TRUE(bench.runner->captures_when_idle());
+  EXPECT_EQ(work_until_done(*bench.runner), 3);
+  EXPECT_FALSE(bench.runner->captures_when_idle());
+  EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 12, 40));
+  EXPECT_THAT(bench.runner->decode().report().captured, ElementsAre(1, 2, 3, 4));
   Decision decision;
-  bench.logits({{ids(9)}}, Rows::kAll, false, &decision);
-  EXPECT_EQ(decision.size, 40);
-  EXPECT_EQ(work_until_done(*bench.runner), 2);
-  EXPECT_THAT(bench.runner->dispatch_table().prefill_sizes, ElementsAre(8, 10, 12, 40));
-  EXPECT_EQ(bench.runner->dispatch_table().prefill_to_come, 0);
   const std::vector<float> logits = bench.logits({{ids(11)}}, Rows::kAll, false, &decision);
   EXPECT_EQ(decision.size, 12);
   EXPECT_LE(greatest_difference(logits, all.logits({{ids(11)}})), 1e-5);
+}
+
+// A server that is never idle comes to its sizes too: a forward is padded further only a few times.
+TEST(CaptureModes, ASizeThatWasPutOffIsCapturedWhenItIsWantedOften) {
+  RunnerBench bench = make_captured("llama", core_options());
+  std::vector<std::int64_t> sizes;
+  for (int i = 0; i < 10; ++i) {
+    Decision decision;
+    bench.logits({{ids(9)}}, Rows::kAll, false, &decision);
+    EXPECT_EQ(decision.reason, Reason::kPaddedToSize);
+    sizes.push_back(decision.size);
+  }
+  EXPECT_THAT(sizes, ElementsAre(40, 40, 40, 40, 40, 40, 40, 40, 10, 10));
+  EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 40));
+}
+
+// Where much padding would cost more than a capture, or nothing larger is there, the size is captured at once.
+TEST(CaptureModes, ASizeThatWasPutOffIsCapturedWhenPaddingIsDear) {
+  RunnerOptions options = core_options();
+  options.max_tokens = 300;
+  options.prefill_sizes = {8, 10, 12, 300};
+  RunnerBench bench = make_captured("llama", options);
+  Decision decision;
+  bench.logits({{ids(9)}}, Rows::kAll, false, &decision);
+  EXPECT_EQ(decision.size, 10);
+  EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 300));
+}
+
+// While something else is waited for, sizes that could wait are captured, one at a time and no more than are asked for.
+TEST(CaptureModes, TheStartCapturesMoreWhileItWaits) {
+  RunnerBench bench = make_bench("llama", core_options());
+  int asked = 0;
+  ASSERT_TRUE(bench.runner->capture([&] { return ++asked <= 2; }).ok());
+  EXPECT_EQ(asked, 3);
+  EXPECT_THAT(bench.runner->decode().report().captured, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 40));
+  EXPECT_EQ(work_until_done(*bench.runner), 1);
 }
 
 TEST(CaptureModes, EveryCapturedSizeIsMeasuredInIdleMoments) {

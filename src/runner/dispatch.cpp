@@ -25,7 +25,6 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
     {"padding_costs_more", "the padding would cost more than a replay saves"},
     {"rows_not_one_each", "logits are not wanted row by row"},
     {"eager_requested", "eager was asked for"},
-    {"not_yet_captured", "graphs of this size are not captured yet"},
     {"replay_failed", "the replay failed"},
     {"full_costs_less", "one graph with attention inside was measured to be faster than pieces"},
 }};
@@ -47,7 +46,6 @@ struct Choice {
   std::int64_t count;      // tokens or requests, in the sizes' unit
   std::int64_t rows_each;  // of a unit
   std::span<const std::int64_t> sizes;
-  std::int64_t to_come;
   bool padding;
   const CostTable* costs;
 };
@@ -60,10 +58,7 @@ bool padding_costs_more(std::int64_t tokens, std::int64_t size, RunnerKind runne
 
 Decision pick(const BatchShape& batch, const Choice& choice) {
   const std::optional<std::int64_t> size = round_up(choice.sizes, choice.count);
-  if (!size) {
-    if (choice.to_come >= choice.count) return eager(batch, Reason::kNotYetCaptured);
-    return eager(batch, choice.sizes.empty() ? Reason::kNothingCaptured : Reason::kAboveLargestSize);
-  }
+  if (!size) return eager(batch, choice.sizes.empty() ? Reason::kNothingCaptured : Reason::kAboveLargestSize);
   if (*size == choice.count) return {choice.runner, *size, 0, Reason::kExactSize};
   if (!choice.padding) return eager(batch, Reason::kPaddingDisabled);
   if (choice.costs != nullptr && padding_costs_more(choice.count, *size, choice.runner, *choice.costs))
@@ -152,7 +147,6 @@ bool is_fallback(Reason reason) {
     case Reason::kPaddingDisabled:
     case Reason::kNothingCaptured:
     case Reason::kRowsNotOneEach:
-    case Reason::kNotYetCaptured:
     case Reason::kReplayFailed: return true;
     default: return false;
   }
@@ -165,17 +159,17 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   if (is_decode && table.decode_enabled) {
     // More requests than decode graphs are for go through prefill graphs, whose cuts cost such a step little.
     const bool above = !table.decode_sizes.empty() && batch.requests > table.decode_sizes.back() &&
-                       batch.requests > table.decode_to_come && table.prefill_enabled && !table.prefill_sizes.empty();
+                       table.prefill_enabled && !table.prefill_sizes.empty();
     if (batch.all_rows_wanted && !above)
       return pick(batch, {RunnerKind::kDecode, batch.requests, table.decode_query_length, table.decode_sizes,
-                          table.decode_to_come, table.decode_padding, nullptr});
+                          table.decode_padding, nullptr});
     if (!table.prefill_enabled) return eager(batch, Reason::kRowsNotOneEach);
   }
   if (!table.prefill_enabled)
     return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
   // Measured costs are of prefills: they say nothing of a decode.
-  Decision decision = pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, table.prefill_sizes, table.prefill_to_come,
-                                   /*padding=*/true, is_decode ? nullptr : table.costs});
+  Decision decision = pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, table.prefill_sizes, /*padding=*/true,
+                                   is_decode ? nullptr : table.costs});
   const bool has_full = std::ranges::binary_search(table.full_sizes, decision.size);
   if (decision.runner == RunnerKind::kPrefill && batch.several_rows_each && has_full) {
     decision.form = GraphForm::kFull;

@@ -27,11 +27,10 @@ enum class Reason : std::uint8_t {
   kPaddingCostsMore,       // eager: measured to be cheaper than the padded replay
   kRowsNotOneEach,         // eager: a decode batch whose logits are not wanted row by row
   kEagerRequested,         // eager: the caller asked for it
-  kNotYetCaptured,         // eager: graphs of this size are captured later (CaptureMode::kCore)
   kReplayFailed,           // eager: the graph's launch failed, and the forward was run again without it
   kFullCostsLess,          // replay: one graph with attention inside, measured to be faster than pieces
 };
-inline constexpr int kNumReasons = 14;
+inline constexpr int kNumReasons = 13;
 std::string_view reason_text(Reason reason);  // "padded to the next captured size"
 std::string_view reason_name(Reason reason);  // "padded_to_size", for counters
 // Whether a graph was replayed.
@@ -39,7 +38,8 @@ bool is_replay(Reason reason);
 // Whether the forward ran eagerly although graphs were on and nothing spoke for eager: worth a warning.
 bool is_fallback(Reason reason);
 
-// What graphs exist, and what they cost. Sizes ascending.
+// What graphs there are, and what they cost. Sizes ascending; one that is still to be captured is captured on its first
+// use.
 struct DispatchTable {
   bool graphs_enabled = true;
   bool prefill_enabled = true;
@@ -49,10 +49,7 @@ struct DispatchTable {
   std::vector<std::int64_t> prefill_sizes;  // tokens
   std::vector<std::int64_t> decode_sizes;   // requests
   std::vector<std::int64_t> full_sizes{};   // prefill sizes that have a full graph too, which is faster
-  // Sizes up to these are yet to be captured, 0 where none are.
-  std::int64_t prefill_to_come = 0;
-  std::int64_t decode_to_come = 0;
-  const CostTable* costs = nullptr;  // null: not to be looked at
+  const CostTable* costs = nullptr;         // null: not to be looked at
 };
 
 struct BatchShape {

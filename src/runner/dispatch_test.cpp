@@ -80,12 +80,6 @@ DispatchTable with_costs(std::vector<std::int64_t> sizes, const CostTable& costs
   return table;
 }
 const DispatchTable kMeasured = with_costs({64, 1000, 2000});
-const DispatchTable kComing = [] {
-  DispatchTable table = with_sizes(graphs(true, true, true, false));
-  table.prefill_to_come = 128;
-  table.decode_to_come = 8;
-  return table;
-}();
 const DispatchTable kEmpty = graphs(true, true, true);
 const DispatchTable kFull = [] {
   DispatchTable table = with_costs({4, 8, 64, 1000, 2000});
@@ -163,14 +157,6 @@ std::vector<Case> cases() {
       {extend(2000), kMeasured, {kPrefill, 2000, 0, kExactSize}},
       {extend(2001), kMeasured, {kEager, 2001, 0, kAboveLargestSize}},
       {decode(3), kMeasured, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
-      // Sizes that are captured later.
-      {extend(65), kComing, {kEager, 65, 0, kNotYetCaptured}},
-      {extend(128), kComing, {kEager, 128, 0, kNotYetCaptured}},
-      {extend(129), kComing, {kEager, 129, 0, kAboveLargestSize}},
-      {extend(60), kComing, {kPrefill, 64, 4, kPaddedToSize}},
-      {decode(8), kComing, {kEager, 8, 0, kNotYetCaptured}},
-      {decode(9), kComing, {kPrefill, 64, 55, kPaddedToSize}},
-      {decode(5), kComing, {kEager, 5, 0, kPaddingDisabled}},
       // Every size was dropped.
       {extend(4), kEmpty, {kEager, 4, 0, kNothingCaptured}},
       {decode(1), kEmpty, {kEager, 1, 0, kNothingCaptured}},

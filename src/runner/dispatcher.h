@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "tessera/base/status.h"
@@ -27,7 +28,8 @@ class Dispatcher {
   Status capture_full(std::int64_t size);
   const DispatchTable& table() const { return table_; }
 
-  // A size that is captured on first use is captured here; one that fails is dropped, and the next one is taken.
+  // A size that is captured on first use is captured here; one that fails is dropped, and the next one is taken. One
+  // that idle moments will capture may be waited for at a larger size.
   Result<Decision> decide(const BatchShape& batch);
   // The first fallback to eager of each reason is a warning. Every forward is logged at debug level.
   void log(const ForwardBatch& batch, const Decision& decision);
@@ -56,11 +58,15 @@ class Dispatcher {
   }
 
  private:
+  // The decision among captured sizes alone, as long as that costs less than a capture would; none: captured is now.
+  std::optional<Decision> wait_padded(const BatchShape& batch, const Decision& wanted);
+
   RunnerParts& parts_;
   DispatchTable table_;
   CostTable costs_;
   std::array<bool, kNumReasons> warned_of_{};                          // fallbacks to eager
   std::map<std::pair<RunnerKind, std::int64_t>, int> failed_replays_;  // in a row
+  std::map<std::pair<RunnerKind, std::int64_t>, int> waits_;           // forwards that were padded until it is there
 };
 
 }  // namespace tessera

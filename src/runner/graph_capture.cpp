@@ -24,7 +24,7 @@ std::string_view when_captured(CaptureMode mode) {
 
 }  // namespace
 
-Status GraphCapture::start(StepResults& results) {
+Status GraphCapture::start(StepResults& results, const std::function<bool()>& more) {
   const Timeline::Scope scope(parts_.options.start, "capture");
   dispatcher_.enable();
   if (parts_.options.memory_plan == MemoryPlanKind::kPlanned) TRY(reserve_memory());
@@ -39,7 +39,7 @@ Status GraphCapture::start(StepResults& results) {
     return parts_.device.available_bytes() + static_cast<std::int64_t>(parts_.arena->size() + parts_.workspace->size());
   };
   const std::int64_t before = left();
-  TRY(capture_graphs());
+  TRY(capture_graphs(more));
   measure_graphs(before - left());
   report_memory();
   return ok_status();
@@ -100,7 +100,7 @@ Status GraphCapture::warm_up(StepResults& results) {
   return parts_.stream->synchronize();
 }
 
-Status GraphCapture::capture_graphs() {
+Status GraphCapture::capture_graphs(const std::function<bool()>& more) {
   GraphRunner& prefill = parts_.runner(RunnerRole::kPrefill);
   GraphRunner& decode = parts_.runner(RunnerRole::kDecode);
   if (prefill.spec().captured && !prefill.spec().ladder.empty()) {
@@ -120,6 +120,10 @@ Status GraphCapture::capture_graphs() {
              decode.report().seconds);
   }
   dispatcher_.refresh();
+  if (parts_.options.capture == CaptureMode::kCore) {
+    while (more && more() && TRY(capture_next())) {
+    }
+  }
   return ok_status();
 }
 
@@ -152,6 +156,10 @@ Result<bool> GraphCapture::capture_next() {
     return true;
   }
   return false;
+}
+
+bool GraphCapture::has_pending() const {
+  return std::ranges::any_of(kCapturedRoles, [&](RunnerRole role) { return !parts_.runner(role).pending().empty(); });
 }
 
 Status GraphCapture::capture_rest() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "tessera/base/status.h"
@@ -18,11 +19,13 @@ class GraphCapture {
       : parts_(parts), dispatcher_(dispatcher), step_(step) {}
 
   // ModelRunner::capture. `results` take those of the warm-up.
-  Status start(StepResults& results);
+  Status start(StepResults& results, const std::function<bool()>& more);
   // Captures one pending size, if there is one: decode first, smallest first. False where there is none.
   Result<bool> capture_next();
   // Captures every pending size.
   Status capture_rest();
+  // Whether capture_next() has something to do.
+  bool has_pending() const;
 
   // Measured bytes of graph objects over DeviceProperties' fit, where the device tells neither.
   double graph_bytes_of_estimate() const { return graph_bytes_of_estimate_; }
@@ -31,7 +34,7 @@ class GraphCapture {
  private:
   Status reserve_memory();
   Status warm_up(StepResults& results);
-  Status capture_graphs();
+  Status capture_graphs(const std::function<bool()>& more);
   Status capture_sizes(GraphRunner& runner);
   void measure_graphs(std::int64_t bytes);
   void report_memory();

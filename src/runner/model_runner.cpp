@@ -30,7 +30,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Wei
 
 Result<bool> ModelRunner::idle_work() {
   if (in_flight_ > 0) return internal_error("idle work is asked for while a forward is in flight");
-  if (parts_->options.capture == CaptureMode::kCore && TRY(capture_.capture_next())) return true;
+  if (captures_when_idle()) return capture_.capture_next();
   if (TRY(measurement_.measure_next())) return true;
   return full_measurement_.measure_next();
 }

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -44,14 +45,20 @@ class ModelRunner {
                                                      RunnerOptions options);
 
   // Warms the kernels up, takes the memory that the largest forward needs, and captures the sizes of both runners, as
-  // options.capture says. Once, before the first forward; without it every forward is eager. An error is one that a
-  // smaller set of graphs would not avoid.
-  Status capture() { return capture_.start(results_); }
+  // options.capture says; of those that kCore puts off as many as there are while `more` says so, which is asked before
+  // each. Once, before the first forward; without it every forward is eager. An error is one that a smaller set of
+  // graphs would not avoid.
+  Status capture(const std::function<bool()>& more = {}) { return capture_.start(results_, more); }
   // Captures at once what options.capture puts off. Precondition: none in flight.
   Status capture_rest() { return capture_.capture_rest(); }
   // One piece of work that may wait until there is nothing else to do: captures a pending size (CaptureMode::kCore), or
   // measures a forward. False where none is left. Precondition: none in flight.
   Result<bool> idle_work();
+  // Whether the next piece of idle work captures a size.
+  bool captures_when_idle() const {
+    return parts_->options.capture == CaptureMode::kCore && dispatcher_.table().graphs_enabled &&
+           capture_.has_pending();
+  }
   // What forwards cost, for dispatch; of an earlier run, for a start.
   const CostTable& costs() const { return dispatcher_.costs(); }
   void set_costs(CostTable costs) { dispatcher_.costs() = std::move(costs); }

@@ -20,7 +20,7 @@ class Communicator;
 enum class CaptureMode : std::uint8_t {
   kEager,  // every size at the start
   kLazy,   // a size when it is first wanted
-  kCore,   // a few sizes at the start; the others in idle moments, and forwards are padded to what is there
+  kCore,   // a few sizes at the start; the others in idle moments, or when first wanted
 };
 
 struct RunnerOptions {

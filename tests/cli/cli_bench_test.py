@@ -81,17 +81,23 @@ class Bench(CliTest):
         self.assertGreater(answer["runners"]["prefill"]["nodes"], answer["runners"]["prefill"]["graphs"])
         start = answer["start"]
         names = [phase["name"] for phase in start["phases"]]
+        self.assertIn("tokenizer", names, "read beside the device's opening, and on a busy machine before or after it")
+        names.remove("tokenizer")
         self.assertEqual(names[:5], ["process", "options", "device", "config", "plan"])
-        self.assertEqual(set(names[5:]), {"tokenizer", "open weights", "load weights", "memory", "compile", "capture",
-                                          "warm up"})
+        self.assertEqual(set(names[5:]), {"open weights", "load weights", "memory", "compile", "capture", "warm up"})
         begins = [phase["begin_s"] for phase in start["phases"]]
         self.assertEqual((begins[0], begins), (0, sorted(begins)))
         self.assertLess(start["uncovered_s"], 0.05 * start["total_s"] + 0.01)
         self.assertLessEqual(start["total_s"], start["first_token"]["begin_s"])
         self.assertLess(start["first_token"]["begin_s"], start["first_token"]["end_s"])
+        self.assertEqual((answer["sizes_at_first_token"], answer["runners"]["prefill"]["sizes"]), (4, 2))
         text = self.ok("bench", "startup", *self.COMMON, *FEW_SIZES).stdout
         for words in ("begin ms", "open weights", "first token", "from the process's start"):
             self.assertIn(words, text)
+        sizes = ("--piecewise-cuda-graph-tokens", "8,10,12,32", *FEW_SIZES[2:])
+        answer = self.ok_json("bench", "startup", *self.COMMON, *sizes, "--cuda-graph-capture", "core")
+        self.assertEqual(answer["sizes_at_first_token"], 2 + 2, "both ends of each ladder")
+        self.assertEqual([answer["runners"][name]["sizes"] for name in ("prefill", "decode")], [4, 2])
 
     def test_profile(self):
         file = self.folder / "trace.json"

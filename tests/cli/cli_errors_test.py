@@ -55,7 +55,7 @@ class BadCommandLine(CliTest):
                 (["--cuda-graph-max-bs", "-1"], [*ids, "--cuda-graph-max-bs", "-1"]),
                 (["--cuda-graph-mode", "fast", "full_and_piecewise"], [*ids, "--cuda-graph-mode", "fast"]),
                 (["--cuda-graph-schedule", "none", "default, legacy, auto"], [*ids, "--cuda-graph-schedule", "none"]),
-                (["--cuda-graph-capture", "soon", "eager, lazy, core"], [*ids, "--cuda-graph-capture", "soon"]),
+                (["--cuda-graph-capture", "soon", "auto, eager, lazy, core"], [*ids, "--cuda-graph-capture", "soon"]),
                 (["--cuda-graph-memory-budget", "much", "0.5GiB"], [*ids, "--cuda-graph-memory-budget", "much"]),
                 (["--cuda-graph-disable-passes", "speed"], [*ids, "--cuda-graph-disable-passes", "speed"]),
                 (["--enable-vit-cuda-graph is not supported yet"], [*ids, "--enable-vit-cuda-graph"]),
