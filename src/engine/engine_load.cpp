@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <random>
 
 #include "tessera/base/log.h"
@@ -28,6 +29,13 @@ void export_for_debugging(const EnginePlan& plan, const EngineOptions& options) 
   };
   if (const Status written = write(); !written.ok())
     log_warn("debug", "the graphs are not exported: {}", written.message());
+}
+
+// Lets the device's libraries start on a thread of their own. Invalid where they have nothing to do.
+std::future<void> start_libraries(const Registry& registry, Device& device) {
+  const Result<const Backend*> backend = registry.devices.backend(device.properties().type);
+  if (!backend.ok() || (*backend)->start_libraries == nullptr) return {};
+  return std::async(std::launch::async, [start = (*backend)->start_libraries, &device] { start(device); });
 }
 
 // Adds what helps to the error of a start that found too little memory.
@@ -68,6 +76,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::uniqu
 }
 
 Status Engine::load() {
+  const std::future<void> libraries = start_libraries(*options_.registry, *device_);
   const Clock::time_point began = Clock::now();
   EnginePlan plan = TRY(plan_engine_with_profile(options_, *device_));
   profiles_.emplace(options_, plan, device_->properties());

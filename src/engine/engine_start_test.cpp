@@ -1,9 +1,11 @@
-// Catches: a start whose phases are out of order, leave out what took time or begin before the process did, and a first
-// token that is not on their clock.
+// Catches: a start whose phases are out of order, leave out what took time or begin before the process did, a first
+// token that is not on their clock, and a device's libraries that are not started, or still start when requests come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
+#include <thread>
 
 #include "tessera/engine/engine_test_util.h"
 
@@ -50,6 +52,25 @@ TEST(EngineStart, PhasesFollowEachOtherAndCoverTheStart) {
   // What is in no phase takes less than a millisecond; a busy machine may take the processor away meanwhile.
   EXPECT_LE(wall_s - start.end_s(), 0.05 * wall_s + 0.02);
   EXPECT_LE(start.uncovered_s(), 0.05 * wall_s + 0.02) << start.line();
+}
+
+TEST(EngineStart, HasStartedTheDevicesLibraries) {
+  static std::atomic<int> started = 0;
+  const auto registry = std::make_shared<Registry>(built_in_registry());
+  static Backend backend;
+  backend = **registry->devices.backend("cpu");
+  backend.start_libraries = [](Device&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ++started;
+  };
+  registry->devices = DeviceRegistry();
+  ASSERT_TRUE(registry->devices.add({.name = "cpu", .load = [] { return Result<const Backend*>(&backend); }}).ok());
+  EngineOptions options = test::small_options();
+  options.registry = registry;
+  options.device = "cpu";
+  const std::unique_ptr<Engine> engine = test::make_engine(options);
+  ASSERT_NE(engine, nullptr);
+  EXPECT_EQ(started, 1);
 }
 
 TEST(EngineStart, GoesOnFromWhatTheProgramDidBefore) {

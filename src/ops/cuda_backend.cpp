@@ -57,7 +57,8 @@ const Backend kCudaBackend{.create_device = create_cuda_device,
                            .versions = cublaslt_versions,
                            .export_algorithms = cublaslt_algorithms,
                            .import_algorithms = remember_cublaslt_algorithms,
-                           .row_kernels = cuda_row_kernels};
+                           .row_kernels = cuda_row_kernels,
+                           .start_libraries = start_cublaslt};
 
 }  // namespace
 }  // namespace tessera

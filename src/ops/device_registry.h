@@ -43,6 +43,9 @@ struct Backend {
   Status (*import_algorithms)(const Json& algorithms) = nullptr;
   // What generates kernels for a compiler that fuses (fused/row_kernel_builder.h). Null: nothing does.
   const RowKernelBuilder& (*row_kernels)() = nullptr;
+  // Does what libraries do once, before their first answer. May run on a thread of its own while the device is in use;
+  // a failure shows again where the library is used. Null: there is nothing.
+  void (*start_libraries)(Device& device) = nullptr;
 };
 
 // A type of device under its name.

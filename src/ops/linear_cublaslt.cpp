@@ -6,11 +6,13 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 
 #include "tessera/base/hash.h"
 #include "tessera/base/json.h"
+#include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/linear_algorithms.h"
 #include "tessera/ops/linear_cuda.h"
@@ -163,6 +165,24 @@ bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cubl
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(OpaqueAlgorithm));
 
+// The library's best algorithms for the problem with kCublasLtWorkspaceBytes of workspace, the best first.
+Status ask(cublasLtHandle_t handle, const LinearProblem& p, Rows rows, const Choice& choice,
+           std::span<cublasLtMatmulHeuristicResult_t> offered, int& found) {
+  Preference preference;
+  TRY(to_status(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate", p));
+  if (rows == Rows::kAny) {
+    TRY(allow_one_block_each(preference.get(), p));
+  } else {
+    TRY(to_status(cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                       &kCublasLtWorkspaceBytes, sizeof(kCublasLtWorkspaceBytes)),
+                  "cublasLtMatmulPreferenceSetAttribute", p));
+  }
+  return to_status(cublasLtMatmulAlgoGetHeuristic(handle, choice.matmul.get(), choice.w.get(), choice.x.get(),
+                                                  choice.y.get(), choice.y.get(), preference.get(),
+                                                  static_cast<int>(offered.size()), offered.data(), &found),
+                   "cublasLtMatmulAlgoGetHeuristic", p);
+}
+
 // A choice made before, in this process or an earlier one, is kept.
 Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
   auto choice = std::make_shared<Choice>();
@@ -176,22 +196,9 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Line
       return std::shared_ptr<const Choice>(std::move(choice));
     }
   }
-  Preference preference;
-  TRY(to_status(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate", p));
-  if (rows == Rows::kAny) {
-    TRY(allow_one_block_each(preference.get(), p));
-  } else {
-    TRY(to_status(cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                       &kCublasLtWorkspaceBytes, sizeof(kCublasLtWorkspaceBytes)),
-                  "cublasLtMatmulPreferenceSetAttribute", p));
-  }
-  std::array<cublasLtMatmulHeuristicResult_t, 16> offered{};  // the best first
-  const int wanted = rows == Rows::kAny ? static_cast<int>(offered.size()) : 1;
+  std::array<cublasLtMatmulHeuristicResult_t, 16> offered{};
   int found = 0;
-  TRY(to_status(
-      cublasLtMatmulAlgoGetHeuristic(handle, choice->matmul.get(), choice->w.get(), choice->x.get(), choice->y.get(),
-                                     choice->y.get(), preference.get(), wanted, offered.data(), &found),
-      "cublasLtMatmulAlgoGetHeuristic", p));
+  TRY(ask(handle, p, rows, *choice, std::span(offered).first(rows == Rows::kAny ? offered.size() : 1), found));
   for (int i = 0; i < found; ++i) {
     choice->algorithm = offered[static_cast<std::size_t>(i)].algo;
     if (rows == Rows::kAny && !serves_any_rows(handle, p, choice->algorithm)) continue;
@@ -292,6 +299,22 @@ Result<std::unique_ptr<BoundOp>> make_bound(const LinearProblem& problem, cublas
 }
 
 }  // namespace
+
+void start_cublaslt(Device& device) {
+  const auto ask_once = [&]() -> Status {
+    TRY(static_cast<CudaDevice&>(device).make_current());
+    LinearProblem any{};
+    any.m = 16;
+    any.n = any.k = 1024;
+    any.dtype = ir::DType::kBFloat16;
+    Choice choice;
+    TRY(describe(any, choice.matmul, choice.w, choice.x, choice.y));
+    std::array<cublasLtMatmulHeuristicResult_t, 1> offered{};
+    int found = 0;
+    return ask(TRY(library_handle(any, device)), any, Rows::kThese, choice, offered, found);
+  };
+  static_cast<void>(ask_once());
+}
 
 std::string cublaslt_versions() {
   int driver = 0;

@@ -42,6 +42,9 @@ Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem, Dev
 inline constexpr std::int64_t kReferenceRows = 256;
 Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem, Device& device);
 
+// Makes the library's handle and asks it for an algorithm, so that the next question is answered in microseconds: the
+// first one takes the library 95 ms on an H200's host. `device` is a CUDA device. Thread-safe.
+void start_cublaslt(Device& device);
 // What cuBLASLt chose so far in this process, and the choices of an earlier one, which are used where the library still
 // accepts them (linear_algorithms.h). Choices depend on these versions and on the GPU.
 std::string cublaslt_versions();
