@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,13 +27,11 @@
 #include "tessera/engine/engine_stats.h"
 #include "tessera/engine/fallback_watch.h"
 #include "tessera/engine/graph_inventory.h"
+#include "tessera/engine/model_texts.h"
 #include "tessera/engine/profile_store.h"
 #include "tessera/engine/request.h"
 #include "tessera/engine/scheduler.h"
 #include "tessera/model/embedding_config.h"
-#include "tessera/model/generation_config.h"
-#include "tessera/text/tokenizer.h"
-#include "tessera/text/tokenizer_config.h"
 
 namespace tessera {
 
@@ -41,7 +40,7 @@ class Engine {
   // Reads config and tokenizer (none is fine: then tokenizer() is null and ids are needed), loads or
   // makes the weights, captures the graphs.
   static Result<std::unique_ptr<Engine>> create(EngineOptions options);
-  // On a device that was opened already, instead of options.device.
+  // On a device that was opened already, instead of options.device; null: opens it.
   static Result<std::unique_ptr<Engine>> create(EngineOptions options, std::unique_ptr<Device> device);
   ~Engine();
 
@@ -52,9 +51,9 @@ class Engine {
   const std::optional<EmbeddingConfig>& embedding() const { return embedding_; }
   // Whether it makes tokens. An embedding model and a classifier do not.
   bool generates() const { return !embedding_ && config_.num_labels == 0; }
-  const GenerationConfig& generation_config() const { return generation_config_; }
-  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
-  const TokenizerConfig& tokenizer_config() const { return tokenizer_config_; }
+  const GenerationConfig& generation_config() const { return texts_.generation; }
+  const Tokenizer* tokenizer() const { return texts_.tokenizer ? &*texts_.tokenizer : nullptr; }
+  const TokenizerConfig& tokenizer_config() const { return texts_.tokenizer_config; }
   // Tokens that end a text, unless a request ignores them.
   std::span<const TokenId> end_ids() const { return end_ids_; }
   // Tokens of prompt and output together that a request may come to: the context, or what the KV cache holds.
@@ -62,9 +61,9 @@ class Engine {
   ModelRunner& runner() { return *runner_; }
   const ModelRunner& runner() const { return *runner_; }
   const std::vector<std::string>& notes() const { return notes_; }
-  // The phases of the start (EngineOptions::start, device, config, plan, tokenizer, open weights, load weights, memory,
-  // compile, capture and in it warm up); who serves the engine adds its own. Weights are loaded beside the phases that
-  // follow where the device is not the CPU.
+  // The phases of the start (EngineOptions::start, tokenizer, device, config, plan, open weights, load weights, memory,
+  // compile, capture and in it warm up); who serves the engine adds its own. The tokenizer is read beside the device's
+  // opening. Weights are loaded beside the phases that follow where the device is not the CPU.
   const Timeline& start() const { return start_; }
   Timeline& start() { return start_; }
   // On the same clock: the first token since the start, from its request's arrival on. None before.
@@ -109,8 +108,8 @@ class Engine {
 
  private:
   Engine() = default;
-  Status load();
-  Status load_texts();
+  // `reading` reads the options' texts.
+  Status load(std::future<Result<ReadTexts>> reading);
 
   Status check(Request& request) const;
   Status check_inputs(const Request& request) const;
@@ -140,9 +139,7 @@ class Engine {
   ModelConfig config_;
   std::optional<EmbeddingConfig> embedding_;
   std::int64_t parameters_ = 0;
-  GenerationConfig generation_config_;
-  std::optional<Tokenizer> tokenizer_;
-  TokenizerConfig tokenizer_config_;
+  ModelTexts texts_;
   std::unique_ptr<ModelRunner> runner_;
   std::optional<ProfileStore> profiles_;
   std::unique_ptr<Scheduler> scheduler_;

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <filesystem>
 #include <future>
 #include <random>
 
@@ -55,27 +54,23 @@ Engine::~Engine() {
   if (runner_ != nullptr) profiles_->save(runner_->costs());
 }
 
-Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
-  Timeline start = options.start.value_or(Timeline());
-  std::unique_ptr<Device> device;
-  {
-    const Timeline::Scope scope = start.scope("device");
-    device = TRY(options.registry->devices.open(options.device));
-  }
-  options.start = std::move(start);
-  return create(std::move(options), std::move(device));
-}
+Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) { return create(std::move(options), nullptr); }
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::unique_ptr<Device> device) {
   std::unique_ptr<Engine> engine(new Engine());
   engine->start_ = options.start.value_or(Timeline());
   engine->options_ = std::move(options);
+  std::future<Result<ReadTexts>> reading = start_reading_texts(engine->options_);
+  if (device == nullptr) {
+    const Timeline::Scope scope = engine->start_.scope("device");
+    device = TRY(engine->options_.registry->devices.open(engine->options_.device));
+  }
   engine->device_ = std::move(device);
-  TRY(with_what_helps(engine->load()));
+  TRY(with_what_helps(engine->load(std::move(reading))));
   return engine;
 }
 
-Status Engine::load() {
+Status Engine::load(std::future<Result<ReadTexts>> reading) {
   const std::future<void> libraries = start_libraries(*options_.registry, *device_);
   const Clock::time_point began = Clock::now();
   EnginePlan plan = TRY(plan_engine_with_profile(options_, *device_));
@@ -98,7 +93,11 @@ Status Engine::load() {
     log_info("engine", "a classifier: labels {}; no decode graphs", config_.num_labels);
   }
   if (options_.graphs.debug) export_for_debugging(plan, options_);
-  TRY(load_texts());
+  ReadTexts read = TRY(reading.get());
+  start_.record("tokenizer", read.times.begin, read.times.end);
+  texts_ = std::move(read.texts);
+  const std::vector<TokenId>& ends = texts_.generation.eos_token_ids;
+  end_ids_ = ends.empty() ? config_.eos_token_ids : ends;
 
   seed_state_ = options_.random_seed != 0 ? options_.random_seed : std::random_device{}();
   // One progress bar at a time: where both overlap, loading takes longer.
@@ -125,25 +124,6 @@ Status Engine::load() {
   TRY(runner_->capture([&] { return !load.done(); }).with_context(kCaptureContext));
   const LoadTimes loaded = TRY(load.wait());
   start_.record("load weights", loaded.begin, loaded.end);
-  return ok_status();
-}
-
-Status Engine::load_texts() {
-  const Timeline::Scope scope = start_.scope("tokenizer");
-  const std::string folder = model_folder(options_.model_path);
-  generation_config_ = TRY(GenerationConfig::read(folder));
-  end_ids_ = generation_config_.eos_token_ids.empty() ? config_.eos_token_ids : generation_config_.eos_token_ids;
-
-  namespace fs = std::filesystem;
-  const bool given = !options_.tokenizer_path.empty();
-  const std::string path = given ? options_.tokenizer_path : folder;
-  Result<Tokenizer> loaded = Tokenizer::load(path);
-  // A model may have no tokenizer: then requests give ids.
-  if (!given && loaded.status().code() == StatusCode::kNotFound) return ok_status();
-  tokenizer_ = TRY(std::move(loaded));
-  std::error_code unreadable;
-  const bool is_folder = fs::is_directory(path, unreadable);
-  tokenizer_config_ = TRY(TokenizerConfig::load(is_folder ? path : fs::path(path).parent_path().string()));
   return ok_status();
 }
 

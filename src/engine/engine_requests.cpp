@@ -82,7 +82,7 @@ Status Engine::check(Request& request) const {
   TRY(check_sampling(request.sampling));
   TRY(check_request(request));
   TRY(check_inputs(request));
-  if (!request.stop.texts.empty() && tokenizer_ == std::nullopt)
+  if (!request.stop.texts.empty() && texts_.tokenizer == std::nullopt)
     return invalid_argument("stop strings need a tokenizer, and the model has none");
   if (!request.input_embeds.empty())
     request.prompt.assign(request.input_embeds.size() / static_cast<std::size_t>(config_.hidden_size), TokenId(0));
@@ -137,7 +137,8 @@ Result<RequestId> Engine::submit(Request request) {
   if (!kept.sampling.allowed_tokens.empty())
     sequence->allowed = mask_of(kept.sampling.allowed_tokens, config_.vocab_size);
   if (kept.grammar != nullptr) sequence->matcher.emplace(kept.grammar);
-  if (tokenizer_ && (kept.wants_text || !kept.stop.texts.empty())) sequence->text.emplace(*tokenizer_, kept);
+  if (texts_.tokenizer && (kept.wants_text || !kept.stop.texts.empty()))
+    sequence->text.emplace(*texts_.tokenizer, kept);
   using Clock = Sequence::Clock;
   sequence->arrived = Clock::now();
   if (kept.timeout_s > 0) {

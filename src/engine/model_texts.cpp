@@ -1,0 +1,36 @@
+#include "tessera/engine/model_texts.h"
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+namespace tessera {
+
+Result<ReadTexts> read_model_texts(const EngineOptions& options) {
+  ReadTexts read;
+  read.times.begin = std::chrono::steady_clock::now();
+  ModelTexts& texts = read.texts;
+  const std::string folder = model_folder(options.model_path);
+  texts.generation = TRY(GenerationConfig::read(folder));
+
+  namespace fs = std::filesystem;
+  const bool given = !options.tokenizer_path.empty();
+  const std::string path = given ? options.tokenizer_path : folder;
+  Result<Tokenizer> tokenizer = Tokenizer::load(path);
+  // A model may have no tokenizer: then requests give ids.
+  const bool without = !given && tokenizer.status().code() == StatusCode::kNotFound;
+  if (!without) {
+    texts.tokenizer = TRY(std::move(tokenizer));
+    std::error_code unreadable;
+    const bool is_folder = fs::is_directory(path, unreadable);
+    texts.tokenizer_config = TRY(TokenizerConfig::load(is_folder ? path : fs::path(path).parent_path().string()));
+  }
+  read.times.end = std::chrono::steady_clock::now();
+  return read;
+}
+
+std::future<Result<ReadTexts>> start_reading_texts(const EngineOptions& options) {
+  return std::async(std::launch::async, [&options] { return read_model_texts(options); });
+}
+
+}  // namespace tessera
