@@ -5,13 +5,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+
 #include "tessera/compile/eager.h"
 #include "tessera/compile/program_text.h"
 #include "tessera/compile/value_memory_test_util.h"
 #include "tessera/device/cpu/cpu_device.h"
+#include "tessera/ops/activation.h"
+#include "tessera/ops/attention.h"
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/cpu_op.h"
+#include "tessera/ops/decoder_layer_ops.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/linear.h"
+#include "tessera/ops/norm.h"
+#include "tessera/ops/qkv_rope_store.h"
 
 namespace tessera {
 namespace {
@@ -133,6 +142,68 @@ TEST_F(JoinsTest, ResultsThatAreNeededElsewhereAreNotJoined) {
 TEST_F(JoinsTest, AnotherKernelForAnOperatorIsNotPassedOver) {
   EXPECT_EQ(table({kScaleAdd}).with(kMulCpu).joined().size(), 1u);
   EXPECT_EQ(table({kScaleAdd}).with(kAddCpu).joined().size(), 0u);
+}
+
+constexpr JoinedKernelDef kAllLayers{
+    .ops = {kDecoderLayers}, .name = "all layers", .most_rows = 8, .bind = [](std::span<const BindArgs>) {
+      return Result<std::unique_ptr<BoundOp>>(std::unique_ptr<BoundOp>());
+    }};
+
+KernelTable layer_table() {
+  return KernelTable({kRmsNormCpu, kAddRmsNormCpu, kLinearCpu, kQkvRopeStoreCpu, kAttentionCpu, kSiluMulCpu, kAddCpu},
+                     {kAllLayers});
+}
+
+// Two layers of 2 heads of 4 and a KV head; `last` follows them.
+std::string two_layers(const std::string& last) {
+  std::string text = R"(graph @g {
+    group "full" paged layers [0, 1]
+    input %x: f32[T, 8]
+    input %table: f32[T, 4]
+    input %slots: i32[T]
+    weight %norm: f32[8]
+    weight %qkv: f32[16, 8]
+    weight %o: f32[8, 8]
+    weight %gate_up: f32[12, 8]
+    weight %down: f32[8, 6]
+    state %k0: f32[P, 16, 1, 4]
+    state %v0: f32[P, 16, 1, 4]
+    state %k1: f32[P, 16, 1, 4]
+    state %v1: f32[P, 16, 1, 4]
+    %n0 = rms_norm(%x, %norm) {eps = 1e-6}
+)";
+  for (const auto& [l, stream, next] : {std::tuple{"0", "x", "1"}, {"1", "s1", "2"}}) {
+    const auto at = [layer = std::string(l)](const char* name) { return " %" + std::string(name) + layer; };
+    text += at("a") + " = linear(%n" + l + ", %qkv) {bias = false}\n" + at("q") + " = qkv_rope_store(" + at("a") +
+            ", %table, %slots, mut" + at("k") + ", mut" + at("v") + ") {heads = 2, qk_norm = false}\n" + at("e") +
+            " = empty_like(" + at("q") + ")\n attention(" + at("q") + "," + at("k") + "," + at("v") + ", mut" +
+            at("e") + ") {group = 0, scale = 0.5}\n" + at("b") + " = linear(" + at("e") + ", %o) {bias = false}\n" +
+            at("m") + "," + at("t") + " = add_rms_norm(" + at("b") + ", %" + stream + ", %norm) {eps = 1e-6}\n" +
+            at("g") + " = linear(" + at("m") + ", %gate_up) {bias = false}\n" + at("h") + " = silu_mul(" + at("g") +
+            ")\n" + at("d") + " = linear(" + at("h") + ", %down) {bias = false}\n %n" + next + ", %s" + next +
+            " = add_rms_norm(" + at("d") + "," + at("t") + ", %norm) {eps = 1e-6}\n";
+  }
+  return text + last + "}";
+}
+
+TEST_F(JoinsTest, LayersAreJoinedAsManyAsThereAre) {
+  const Program program = compile(two_layers("return %n2, %s2"), layer_table());
+  ASSERT_EQ(program.instructions[0].joins.size(), 1u);
+  EXPECT_EQ(program.instructions[0].joins[0].instructions, 1 + 2 * kDecoderLayerOps.size());
+  for (std::size_t i = 1; i < program.instructions.size(); ++i)
+    EXPECT_THAT(program.instructions[i].joins, IsEmpty()) << i;
+}
+
+TEST_F(JoinsTest, LayersWhoseInsideIsNeededElsewhereAreNotJoined) {
+  // An output of the first layer, one of attention, and one that another operator reads.
+  for (const char* last : {"return %n2, %s1", "return %n2, %e1", "%z = add(%n2, %t0) return %z"})
+    EXPECT_THAT(compile(two_layers(last), layer_table()).instructions[0].joins, IsEmpty()) << last;
+}
+
+TEST_F(JoinsTest, AnotherKernelForALayersOperatorIsNotPassedOver) {
+  EXPECT_EQ(layer_table().with(kAddCpu).joined().size(), 1u);
+  for (const KernelDef& kernel : {kRmsNormCpu, kAttentionCpu, kLinearCpu})
+    EXPECT_EQ(layer_table().with(kernel).joined().size(), 0u) << kernel.op;
 }
 
 }  // namespace
