@@ -6,6 +6,7 @@
 #include "tessera/ops/attention.h"
 #include "tessera/ops/causal_conv.h"
 #include "tessera/ops/collective.h"
+#include "tessera/ops/decoder_layers.h"
 #include "tessera/ops/device_registry.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/embedding.h"
@@ -32,6 +33,12 @@
 namespace tessera {
 namespace {
 
+std::vector<JoinedKernelDef> joined_kernels() {
+  std::vector<JoinedKernelDef> kernels = joined_linear_kernels();
+  kernels.push_back(joined_decoder_layers());
+  return kernels;
+}
+
 const KernelTable& cuda_kernels() {
   static const KernelTable table(
       {
@@ -44,7 +51,7 @@ const KernelTable& cuda_kernels() {
           kRotaryTableCuda, kSampleCuda,        kScaleCuda,      kSigmoidGateCuda,     kSiluCuda,
           kSiluMulCuda,     kSoftcapCuda,       kSplitCuda,      kTopLogprobsCuda,
       },
-      joined_linear_kernels());
+      joined_kernels());
   return table;
 }
 

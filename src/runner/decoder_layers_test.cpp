@@ -1,0 +1,153 @@
+// Catches: a kernel of all layers that computes something else than the layers' operators do one by one, for any number
+// of requests, of lengths at the borders of tiles and shares; one that is wrong where pages are scattered or rows are
+// padding; bits that change from run to run; and one that does not run at all.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/base/json.h"
+#include "tessera/device/testing/environment.h"
+#include "tessera/model/weight_source.h"
+#include "tessera/ops/device_registry.h"
+#include "tessera/runner/runner_test_util.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kPageSize = 16;
+constexpr std::int64_t kContext = 2048;
+constexpr std::int64_t kRequests = 4;
+constexpr std::int64_t kLayers = 3;
+
+// Qwen3-0.6B's layers.
+constexpr const char* kConfig = R"({
+  "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072,
+  "num_hidden_layers": 3, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 512,
+  "rms_norm_eps": 1e-6, "rope_theta": 1000000, "max_position_embeddings": 4096, "tie_word_embeddings": true,
+  "hidden_act": "silu", "torch_dtype": "bfloat16"})";
+
+// Requests of these lengths; of each the last `tokens` are new, 0: all. Neighbouring pages of a request lie apart.
+ForwardBatch make_batch(const std::vector<std::int64_t>& lengths, std::int64_t tokens) {
+  ForwardBatch batch;
+  std::vector<std::vector<PageId>> tables;
+  CacheGroupBatch& group = batch.groups.emplace_back();
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    const std::int64_t length = lengths[b];
+    std::vector<PageId>& pages = tables.emplace_back();
+    for (std::int64_t p = 0; p * kPageSize < length; ++p)
+      pages.emplace_back(static_cast<std::int32_t>(1 + p * kRequests + static_cast<std::int64_t>(b)));
+    for (std::int64_t position = tokens == 0 ? 0 : length - tokens; position < length; ++position) {
+      const PageId page = pages[static_cast<std::size_t>(position / kPageSize)];
+      batch.input_ids.emplace_back(
+          static_cast<std::int32_t>((position * 31 + static_cast<std::int64_t>(b) * 97) % 512));
+      batch.input_rows.push_back(-1);
+      batch.positions.push_back(static_cast<std::int32_t>(position));
+      group.slots.emplace_back(static_cast<std::int32_t>(page.value() * kPageSize + position % kPageSize));
+    }
+    batch.query_lens.push_back(static_cast<std::int32_t>(tokens == 0 ? length : tokens));
+    batch.kv_lens.push_back(static_cast<std::int32_t>(length));
+    batch.wanted_rows.push_back(static_cast<std::int32_t>(batch.input_ids.size()) - 1);
+  }
+  group.own(std::move(tables));
+  return batch;
+}
+
+struct Made {
+  std::unique_ptr<ModelRunner> runner;
+
+  std::vector<float> logits(const ForwardBatch& batch, bool force_eager, Decision* decision = nullptr) {
+    std::vector<float> made(batch.wanted_rows.size() * static_cast<std::size_t>(runner->vocab_size()), NAN);
+    const Result<ForwardOutputs> out =
+        runner->forward({.batch = batch, .sampling = {}, .logits = made, .force_eager = force_eager});
+    EXPECT_TRUE(out.ok()) << out.status().to_string();
+    if (out.ok() && decision != nullptr) *decision = out->decision;
+    return made;
+  }
+  // Kernels of the graph for one request.
+  std::int64_t nodes() const {
+    const MemoryReport report = runner->memory();
+    for (const RunnerMemory& memory : report.runners)
+      if (memory.role == RunnerRole::kDecode && !memory.sizes.empty()) return memory.sizes.front().graphs.nodes;
+    return 0;
+  }
+};
+
+Result<Made> make(Device& device, const KernelTable* kernels) {
+  RunnerOptions options = testing::small_options();
+  options.kernels = kernels;
+  options.prefill_sizes = {64};
+  options.decode_sizes = {1, 2, 4};
+  options.max_tokens = 4096;
+  options.max_requests = kRequests;
+  options.context_length = kContext;
+  options.page_size = kPageSize;
+  options.num_pages = {1 + kRequests * kContext / kPageSize};
+  const ModelConfig config =
+      TRY(ModelConfig::from_json(TRY(Json::parse(kConfig, "config")), "config", built_in_families()));
+  ModelGraphs graphs = TRY(build_model(
+      config, {.dtype = ir::DType::kBFloat16, .page_size = options.page_size, .max_requests = options.max_requests},
+      built_in_ops(), built_in_families()));
+  Weights weights = TRY(Weights::load(graphs.weights, dummy_source(5), device, false));
+  Made made{TRY(ModelRunner::create(std::move(graphs), std::move(weights), device, std::move(options)))};
+  TRY(made.runner->capture());
+  return made;
+}
+
+// ‖a - b‖ / ‖b‖ of a row.
+double distance(const std::vector<float>& a, const std::vector<float>& b, std::size_t row, std::size_t columns) {
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = row * columns; i < (row + 1) * columns; ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    norm += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+TEST(DecoderLayers, EqualTheirOperators) {
+  const DeviceRegistry devices = built_in_devices();
+  const std::unique_ptr<Device> device = *devices.open(testing::test_device_name());
+  const KernelTable& kernels = **devices.kernels(device->properties().type);
+  const KernelTable plain = kernels.with(**kernels.get("rms_norm"));
+  if (kernels.joined().size() == plain.joined().size()) GTEST_SKIP() << "this device has no kernel of all layers";
+  Result<Made> joined = make(*device, &kernels);
+  ASSERT_TRUE(joined.ok()) << joined.status().to_string();
+  Result<Made> each = make(*device, &plain);
+  ASSERT_TRUE(each.ok()) << each.status().to_string();
+  EXPECT_LT(joined->nodes() + 7 * kLayers, each->nodes()) << "the kernel of all layers does not run";
+
+  const std::vector<std::vector<std::int64_t>> cases = {{1},          {2},
+                                                        {63},         {64},
+                                                        {65},         {1024},
+                                                        {1025},       {2000},
+                                                        {64, 65},     {1500, 2},
+                                                        {700, 64, 1}, {128, 9, 1, 640},
+                                                        {1, 2, 3, 4}, {1024, 1024, 1023, 1000}};
+  double greatest = 0;
+  for (const std::vector<std::int64_t>& lengths : cases) {
+    std::string what;
+    for (const std::int64_t length : lengths) what += std::to_string(length) + " ";
+    // The prompts are all but the last token; a request of one token has no other.
+    std::vector<std::int64_t> prompts = lengths;
+    for (std::int64_t& n : prompts) n = std::max<std::int64_t>(n - 1, 1);
+    for (Made* made : {&*joined, &*each}) made->logits(make_batch(prompts, 0), true);
+    const ForwardBatch batch = make_batch(lengths, 1);
+    Decision decision;
+    const std::vector<float> actual = joined->logits(batch, false, &decision);
+    EXPECT_EQ(decision.runner, RunnerKind::kDecode);
+    const std::vector<float> expected = each->logits(batch, false);
+    const auto columns = static_cast<std::size_t>(joined->runner->vocab_size());
+    for (std::size_t row = 0; row < lengths.size(); ++row) {
+      const double d = distance(actual, expected, row, columns);
+      EXPECT_LT(d, 0.03) << "request " << row << " of " << what;
+      greatest = std::isnan(d) ? d : std::max(greatest, d);
+    }
+    EXPECT_EQ(actual, joined->logits(batch, false)) << "a second run of " << what << "gives other bits";
+    EXPECT_EQ(actual, joined->logits(batch, true)) << "an eager run of " << what << "gives other bits";
+  }
+  std::printf("  greatest distance of a row of logits %.3g\n", greatest);
+}
+
+}  // namespace
+}  // namespace tessera
