@@ -25,6 +25,14 @@ __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, Shared
       "l"(&map), "r"(barrier.address()), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
       : "memory");
 }
+__device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, SharedBarrier& barrier, int c0, int c1,
+                                int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "[%2];" ::"r"(to),
+      "l"(&map), "r"(barrier.address()), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
 __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, SharedBarrier& barrier, int c0, int c1) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
@@ -58,6 +66,8 @@ __device__ inline void let_copies_see_shared_stores() { asm volatile("fence.prox
 
 // What kernels before this one stored, for the copies that this thread asks for.
 __device__ inline void let_copies_see_stores() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+// What this thread stored to shared memory comes before copies to the same place that are asked for after a barrier.
+__device__ inline void let_copies_follow_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ inline unsigned block_in_cluster() {
   unsigned rank;

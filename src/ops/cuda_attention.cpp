@@ -13,17 +13,19 @@
 #include "tessera/ops/attention.h"
 #include "tessera/ops/cuda_attention_planner.h"
 #include "tessera/ops/cudnn/attention.h"
+#include "tessera/ops/decode_attention.h"
 #include "tessera/ops/flashinfer/kernels.h"
 #include "tessera/ops/forward_states.h"
 
 namespace tessera {
 namespace {
 
-// In order of preference. Our own kernel serves every shape that those after it serve: they run only where the user
-// names them.
+// In order of preference. "tessera" serves every shape that those after it serve: they run only where the user names
+// them.
 constexpr std::array kForExtend{AttentionKernel::kFa3, AttentionKernel::kFa2, AttentionKernel::kTessera};
 // cuDNN's is 2 to 20 % faster than FA2 (attention_bench on an H200), but takes 40 to 500 ms to build for every size.
-constexpr std::array kForDecode{AttentionKernel::kFa2, AttentionKernel::kTessera, AttentionKernel::kCudnn};
+constexpr std::array kForDecode{AttentionKernel::kHopper, AttentionKernel::kFa2, AttentionKernel::kTessera,
+                                AttentionKernel::kCudnn};
 
 // Without the plan's addresses.
 CudaAttention describe(const BindArgs& args) {
@@ -81,7 +83,9 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
                                                                    : flashinfer::bind_fa2(attention, planner));
   const ExtendWork* work = planner.extend_work(attention.shape);
   if (work == nullptr) return op;
-  std::unique_ptr<BoundOp> single_rows = TRY(flashinfer::bind_fa2_single_rows(attention, planner));
+  const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
+  std::unique_ptr<BoundOp> single_rows =
+      TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
   return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work, states);
 }
 
@@ -106,10 +110,8 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
     return bind_extend(kernel, attention, *planner, args.context.states);
   switch (kernel) {
     case AttentionKernel::kFa3: return flashinfer::bind_fa3(attention, *planner);
-    case AttentionKernel::kFa2:
-      if (!attention.deterministic && serves_decode_attention(attention))
-        return bind_decode_attention(attention, *planner);
-      return flashinfer::bind_fa2(attention, *planner);
+    case AttentionKernel::kHopper: return bind_decode_attention(attention, *planner);
+    case AttentionKernel::kFa2: return flashinfer::bind_fa2(attention, *planner);
     case AttentionKernel::kCudnn:
       return cudnn::bind_attention(attention, *planner, planner->cudnn_plans(), args.device);
     case AttentionKernel::kTessera: break;
@@ -136,6 +138,7 @@ constexpr OpPlanner kPlanner{.make = make_plan, .bytes_needed = plan_bytes};
 std::string_view attention_kernel_name(AttentionKernel kernel) {
   switch (kernel) {
     case AttentionKernel::kTessera: return "tessera";
+    case AttentionKernel::kHopper: return "hopper";
     case AttentionKernel::kFa3: return "fa3";
     case AttentionKernel::kFa2: return "fa2";
     case AttentionKernel::kCudnn: return "cudnn";
@@ -144,8 +147,10 @@ std::string_view attention_kernel_name(AttentionKernel kernel) {
 }
 
 bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
-                             int compute_capability) {
+                             const AttentionTarget& target) {
+  const int compute_capability = target.compute_capability;
   switch (kernel) {
+    case AttentionKernel::kHopper: return kind == BatchKind::kDecode && decode_attention_serves(shape, target);
     case AttentionKernel::kTessera: return shape.head_dim <= kGreatestOwnHeadDim;
     case AttentionKernel::kFa3: return kind == BatchKind::kExtend && flashinfer::fa3_serves(shape, compute_capability);
     case AttentionKernel::kFa2: return flashinfer::fa2_serves(shape, kind, compute_capability);
@@ -156,23 +161,22 @@ bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape
 
 Status check_attention_kernel(std::string_view wanted) {
   if (wanted.empty()) return ok_status();
-  for (const AttentionKernel kernel :
-       {AttentionKernel::kFa3, AttentionKernel::kFa2, AttentionKernel::kCudnn, AttentionKernel::kTessera}) {
+  for (const AttentionKernel kernel : {AttentionKernel::kHopper, AttentionKernel::kFa3, AttentionKernel::kFa2,
+                                       AttentionKernel::kCudnn, AttentionKernel::kTessera}) {
     if (attention_kernel_name(kernel) != wanted) continue;
     if (kernel != AttentionKernel::kCudnn) return ok_status();
     const Status available = cudnn::check_available();
     if (!available.ok()) log_warn("attention", "{}; another kernel runs", available.message());
     return ok_status();
   }
-  return invalid_argument(fmt::format("attention has no kernel \"{}\"; there are fa3, fa2, cudnn and tessera", wanted));
+  return invalid_argument(
+      fmt::format("attention has no kernel \"{}\"; there are hopper, fa3, fa2, cudnn and tessera", wanted));
 }
 
-AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, int compute_capability,
+AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, const AttentionTarget& target,
                                         std::string_view wanted) {
   const auto choose = [&](const auto& kernels) {
-    const auto serves = [&](AttentionKernel kernel) {
-      return attention_kernel_serves(kernel, shape, kind, compute_capability);
-    };
+    const auto serves = [&](AttentionKernel kernel) { return attention_kernel_serves(kernel, shape, kind, target); };
     for (const AttentionKernel kernel : kernels)
       if (attention_kernel_name(kernel) == wanted && serves(kernel)) return kernel;
     const auto first = std::find_if(kernels.begin(), kernels.end(), serves);
@@ -181,11 +185,21 @@ AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind k
   return kind == BatchKind::kExtend ? choose(kForExtend) : choose(kForDecode);
 }
 
-AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, int compute_capability,
+AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionKernel extend, AttentionKernel decode,
+                                         const AttentionTarget& target) {
+  if (extend == AttentionKernel::kTessera) return AttentionKernel::kTessera;
+  constexpr std::array kKernels{AttentionKernel::kHopper, AttentionKernel::kFa2};
+  if (std::find(kKernels.begin(), kKernels.end(), decode) != kKernels.end()) return decode;
+  for (const AttentionKernel kernel : kKernels)
+    if (attention_kernel_serves(kernel, shape, BatchKind::kDecode, target)) return kernel;
+  return AttentionKernel::kTessera;
+}
+
+AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
                                                       std::string_view wanted) {
   // With a window FA2's tiles of keys start at the first one that a tile's first row sees.
   const bool fa2 = shape.window == 0 && shape.softcap == 0 &&
-                   attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kExtend, compute_capability) &&
+                   attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kExtend, target) &&
                    wanted != attention_kernel_name(AttentionKernel::kTessera);
   return fa2 ? AttentionKernel::kFa2 : AttentionKernel::kTessera;
 }

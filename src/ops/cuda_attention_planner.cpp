@@ -10,6 +10,7 @@
 
 #include "tessera/device/alignment.h"
 #include "tessera/device/cuda/cuda_device.h"
+#include "tessera/ops/decode_attention.h"
 #include "tessera/ops/flashinfer/kernels.h"
 
 namespace tessera {
@@ -42,6 +43,16 @@ BlockPlan CudaAttentionPlanner::BlockRange::at(std::byte* memory) const {
   return plan;
 }
 
+std::size_t CudaAttentionPlanner::SegmentRange::bytes(std::int64_t segments) const {
+  return ints(limits.workers + 1) + static_cast<std::size_t>(segments) * sizeof(KeySegment);
+}
+
+SegmentPlan CudaAttentionPlanner::SegmentRange::at(std::byte* memory) const {
+  std::byte* base = memory + offset;
+  return {.starts = reinterpret_cast<std::int32_t*>(base),
+          .segments = reinterpret_cast<KeySegment*>(base + ints(limits.workers + 1))};
+}
+
 std::size_t CudaAttentionPlanner::SequenceRange::bytes() const { return 2 * ints(requests); }
 
 SequencePlan CudaAttentionPlanner::SequenceRange::at(std::byte* memory) const {
@@ -72,7 +83,11 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
     plan.blocks = {offset, most_tiles(rows, limits_.max_requests, flashinfer::kFa2TileRows), 0};
     offset += plan.blocks.bytes();
   }
-  if (plan.has_chunks()) offset = TRY(lay_out_chunks(plan, offset, multiprocessors));
+  const auto has_single_rows_on = [&](AttentionKernel kernel) {
+    return !limits_.deterministic && (plan.decode == kernel || plan.single_rows == kernel);
+  };
+  if (has_single_rows_on(AttentionKernel::kFa2)) offset = TRY(lay_out_chunks(plan, offset, multiprocessors));
+  if (has_single_rows_on(AttentionKernel::kHopper)) offset = TRY(lay_out_segments(plan, offset, multiprocessors));
   if (plan.decode == AttentionKernel::kCudnn) {
     plan.sequences = {offset, limits_.max_requests};
     offset += plan.sequences.bytes();
@@ -90,17 +105,28 @@ Result<std::size_t> CudaAttentionPlanner::lay_out_chunks(ShapePlan& plan, std::s
   return offset + plan.chunks.bytes();
 }
 
+// As many workers as blocks run at once, for each KV head.
+Result<std::size_t> CudaAttentionPlanner::lay_out_segments(ShapePlan& plan, std::size_t offset,
+                                                           std::int64_t multiprocessors) const {
+  const int blocks = TRY(decode_attention_residency(plan.shape));
+  const std::int64_t workers = std::max<std::int64_t>(1, blocks * multiprocessors / plan.shape.kv_heads);
+  plan.segments = {offset,
+                   limits_.max_requests,
+                   {.workers = workers, .tile_keys = decode_tile_keys(plan.shape), .window = plan.shape.window}};
+  return offset + aligned(plan.segments.bytes());
+}
+
 void CudaAttentionPlanner::lay_out_partials() {
   std::size_t values = 0;
   std::size_t lse = 0;
   std::size_t arrivals = 0;
   for (const ShapePlan& plan : shapes_) {
-    if (!plan.has_chunks()) continue;
-    const std::int64_t chunk_heads = plan.chunks.blocks * plan.shape.heads;
-    values = std::max(values, aligned(static_cast<std::size_t>(chunk_heads * plan.shape.head_dim) *
-                                      ir::dtype_size(plan.shape.dtype)));
-    lse = std::max(lse, aligned(static_cast<std::size_t>(chunk_heads) * sizeof(float)));
-    arrivals = std::max(arrivals, ints(limits_.max_requests * plan.shape.kv_heads));
+    const std::int64_t parts = plan.has_segments() ? most_parts(plan.segments.limits.workers) : 0;
+    const std::int64_t heads = std::max(plan.chunks.blocks, parts) * plan.shape.heads;
+    values = std::max(
+        values, aligned(static_cast<std::size_t>(heads * plan.shape.head_dim) * ir::dtype_size(plan.shape.dtype)));
+    lse = std::max(lse, aligned(static_cast<std::size_t>(heads) * sizeof(float)));
+    arrivals = std::max(arrivals, ints(parts * plan.shape.kv_heads));
   }
   partial_lse_offset_ = values;
   arrivals_offset_ = values + lse;
@@ -144,22 +170,19 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Devic
   TRY(static_cast<CudaDevice&>(device).make_current());
   std::unique_ptr<CudaAttentionPlanner> planner(new CudaAttentionPlanner);
   planner->limits_ = args.limits;
-  const int capability = device.properties().compute_capability;
+  const AttentionTarget target{device.properties().compute_capability, limits.page_size};
   const std::int64_t multiprocessors = std::max(1, device.properties().threads);
   for (const AttentionShape& shape : attention_shapes(args)) {
     ShapePlan plan;
     plan.shape = shape;
     const std::string& wanted = planner->limits_.attention_kernel;
     if (planner->limits_.deterministic) {
-      plan.extend = choose_deterministic_attention_kernel(shape, capability, wanted);
+      plan.extend = choose_deterministic_attention_kernel(shape, target, wanted);
       plan.decode = plan.extend;
     } else {
-      plan.extend = choose_attention_kernel(shape, BatchKind::kExtend, capability, wanted);
-      plan.decode = choose_attention_kernel(shape, BatchKind::kDecode, capability, wanted);
-      plan.decodes_by_chunks = plan.decode == AttentionKernel::kFa2;
-      plan.separates_single_rows =
-          plan.extend != AttentionKernel::kTessera &&
-          attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kDecode, capability);
+      plan.extend = choose_attention_kernel(shape, BatchKind::kExtend, target, wanted);
+      plan.decode = choose_attention_kernel(shape, BatchKind::kDecode, target, wanted);
+      plan.single_rows = choose_single_row_kernel(shape, plan.extend, plan.decode, target);
     }
     planner->list_bytes_ = TRY(planner->lay_out(plan, planner->list_bytes_, multiprocessors));
     planner->shapes_.push_back(std::move(plan));
@@ -207,8 +230,9 @@ Status CudaAttentionPlanner::check(const ForwardBatch& batch, BatchKind kind, st
 }
 
 void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batch) {
-  if (plan.separates_single_rows) plan_single_rows(plan, batch);
-  const std::int64_t least_rows = plan.separates_single_rows ? 2 : 1;
+  if (plan.single_rows == AttentionKernel::kFa2) plan_single_rows(plan, batch);
+  if (plan.single_rows == AttentionKernel::kHopper) plan.work.single_blocks = write_segments(plan, batch);
+  const std::int64_t least_rows = plan.separates_single_rows() ? 2 : 1;
   if (plan.extend == AttentionKernel::kFa3) {
     const std::span starts(plan.tile_starts(host()), static_cast<std::size_t>(plan.tiles->workers()) + 1);
     const std::span works(plan.tile_works(host()), static_cast<std::size_t>(plan.tiles->max_works()));
@@ -236,6 +260,14 @@ void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch&
   step_->written(list_offset_ + plan.chunks.offset, plan.chunks.bytes());
 }
 
+// Returns the number of segments.
+std::int64_t CudaAttentionPlanner::write_segments(const ShapePlan& plan, const ForwardBatch& batch) {
+  const SegmentRange& range = plan.segments;
+  const std::int64_t segments = plan_segments(batch.query_lens, batch.kv_lens, range.limits, range.at(host()));
+  step_->written(list_offset_ + range.offset, range.bytes(segments));
+  return segments;
+}
+
 void CudaAttentionPlanner::write_sequences(const ShapePlan& plan, const ForwardBatch& batch) {
   const SequencePlan to = plan.sequences.at(host());
   for (std::int64_t b = 0; b < plan.sequences.requests; ++b) {
@@ -249,6 +281,8 @@ void CudaAttentionPlanner::write_sequences(const ShapePlan& plan, const ForwardB
 void CudaAttentionPlanner::plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows) {
   if (plan.decode == AttentionKernel::kCudnn) {
     write_sequences(plan, batch);
+  } else if (plan.decode == AttentionKernel::kHopper) {
+    write_segments(plan, batch);
   } else if (plan.decode == AttentionKernel::kFa2) {
     plan_chunks(batch.query_lens, batch.kv_lens, rows, chunk_grid(rows, plan.limits), plan.shape.window,
                 plan.chunks.at(host()));
@@ -297,7 +331,7 @@ BlockPlan CudaAttentionPlanner::block_plan(const AttentionShape& shape) const {
 
 const ExtendWork* CudaAttentionPlanner::extend_work(const AttentionShape& shape) const {
   const ShapePlan& plan = *find(shape);
-  return plan.separates_single_rows ? &plan.work : nullptr;
+  return plan.separates_single_rows() ? &plan.work : nullptr;
 }
 
 SequencePlan CudaAttentionPlanner::sequence_plan(const AttentionShape& shape) const {
@@ -308,6 +342,14 @@ ChunkedPlan CudaAttentionPlanner::chunked_plan(const AttentionShape& shape) cons
   const ShapePlan& plan = *find(shape);
   return {.blocks = plan.chunks.at(lists()),
           .limits = plan.limits,
+          .partial_values = partials_->data().raw(),
+          .partial_lse = reinterpret_cast<float*>(partials_->data().raw() + partial_lse_offset_)};
+}
+
+SegmentedPlan CudaAttentionPlanner::segmented_plan(const AttentionShape& shape) const {
+  const SegmentRange& segments = find(shape)->segments;
+  return {.lists = segments.at(lists()),
+          .workers = segments.limits.workers,
           .partial_values = partials_->data().raw(),
           .partial_lse = reinterpret_cast<float*>(partials_->data().raw() + partial_lse_offset_),
           .arrivals = reinterpret_cast<std::int32_t*>(partials_->data().raw() + arrivals_offset_)};

@@ -1,5 +1,5 @@
-// FlashInfer's lists for one cache group: made on the host before every forward, carried to the device with the step
-// buffer, read by bound kernels at fixed addresses.
+// The lists of attention's kernels for one cache group: made on the host before every forward, carried to the device
+// with the step buffer, read by bound kernels at fixed addresses.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 #include "tessera/ops/attention_schedule.h"
 #include "tessera/ops/cuda_attention.h"
 #include "tessera/ops/cudnn/attention.h"
+#include "tessera/ops/decode_schedule.h"
 
 namespace tessera {
 
@@ -26,8 +27,8 @@ struct TilePlan {
 // What the next extend forward leaves to do, on the host.
 struct ExtendWork {
   bool tiles = false;                // for the kernel of requests with several rows
-  std::int64_t single_blocks = 0;    // of the launch for requests of a single row
-  std::int64_t single_requests = 0;  // the last of them is request single_requests - 1
+  std::int64_t single_blocks = 0;    // of the launch for requests of a single row; 0: there are none
+  std::int64_t single_requests = 0;  // the last of them is request single_requests - 1; kFa2's
 };
 
 // What a launch over chunks reads and writes beside its operands, in device memory.
@@ -36,7 +37,15 @@ struct ChunkedPlan {
   ChunkLimits limits;
   std::byte* partial_values;  // X[blocks, heads, head_dim]: of each chunk, where rows are split
   float* partial_lse;         // [blocks, heads]: log2 of each chunk's Σ exp
-  std::int32_t* arrivals;     // [max_requests, kv_heads]: 0 between launches
+};
+
+// The same of a launch over segments.
+struct SegmentedPlan {
+  SegmentPlan lists;
+  std::int64_t workers;
+  std::byte* partial_values;  // X[most_parts(workers), heads, head_dim]
+  float* partial_lse;         // [most_parts(workers), heads]: log2 of each part's Σ exp
+  std::int32_t* arrivals;     // [most_parts(workers), kv_heads]: 0 between launches
 };
 
 // What cuDNN reads in place of attention's metadata, in device memory: padding has lengths of zero.
@@ -57,15 +66,19 @@ class CudaAttentionPlanner final : public AttentionPlanner {
 
   // kTessera for a shape that the plan's nodes do not have.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
-  // Device addresses, valid as long as the planner. Precondition: choice() is the kernel that reads them, or for
-  // chunked_plan() there is extend_work().
-  TilePlan tile_plan(const AttentionShape& shape) const;          // kFa3, extend
-  BlockPlan block_plan(const AttentionShape& shape) const;        // kFa2, extend, and decode where deterministic
-  ChunkedPlan chunked_plan(const AttentionShape& shape) const;    // kFa2, decode and single rows of extend
-  SequencePlan sequence_plan(const AttentionShape& shape) const;  // kCudnn, decode
-  // Extend: where it is not null, requests of a single row (decodes beside prompts) are in the chunked plan, for FA2's
-  // decode kernel, and the tiles are those of the others. A tile has room for 64 or 128 rows, and its kernel would take
-  // as long for one. What it points to changes with every plan().
+  // Of the requests of a single row in extend steps: kHopper, kFa2, or kTessera where they are in the others' tiles.
+  // Precondition of this and what follows: choice() is not kTessera for both kinds.
+  AttentionKernel single_rows(const AttentionShape& shape) const { return find(shape)->single_rows; }
+  // Device addresses, valid as long as the planner. Precondition: choice() or single_rows() is the kernel that reads
+  // them.
+  TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, extend
+  BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, extend, and decode where deterministic
+  ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, decode and single rows of extend
+  SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper
+  SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, decode
+  // Extend: where it is not null, requests of a single row (decodes beside prompts) are in the chunked or segmented
+  // plan, and the tiles are those of the others. A tile has room for 64 or 128 rows, and its kernel would take as long
+  // for one. What it points to changes with every plan().
   const ExtendWork* extend_work(const AttentionShape& shape) const;
   // Shared by the ops that are bound with this planner.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
@@ -83,6 +96,14 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::size_t bytes() const;
     BlockPlan at(std::byte* memory) const;
   };
+  struct SegmentRange {
+    std::size_t offset = 0;
+    std::int64_t requests = 0;
+    SegmentLimits limits;
+    std::size_t bytes(std::int64_t segments) const;  // of the first so many
+    std::size_t bytes() const { return bytes(most_segments(requests, limits.workers)); }
+    SegmentPlan at(std::byte* memory) const;
+  };
   struct SequenceRange {
     std::size_t offset = 0;
     std::int64_t requests = 0;
@@ -93,16 +114,17 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     AttentionShape shape;
     AttentionKernel extend = AttentionKernel::kTessera;
     AttentionKernel decode = AttentionKernel::kTessera;
+    AttentionKernel single_rows = AttentionKernel::kTessera;
     std::optional<TileSchedule> tiles;  // kFa3
     std::size_t tiles_offset = 0;       // starts, then works
     BlockRange blocks;                  // kFa2, extend, and decode where deterministic
     BlockRange chunks;                  // kFa2, decode and single rows
     ChunkLimits limits;
-    bool decodes_by_chunks = false;
-    bool separates_single_rows = false;  // of extend forwards
+    SegmentRange segments;  // kHopper, decode and single rows
     ExtendWork work;
     SequenceRange sequences;  // kCudnn, decode
-    bool has_chunks() const { return decodes_by_chunks || separates_single_rows; }
+    bool separates_single_rows() const { return single_rows != AttentionKernel::kTessera; }
+    bool has_segments() const { return segments.requests > 0; }
     // A pair of lists in `memory`.
     std::int32_t* tile_starts(std::byte* memory) const;
     TileWork* tile_works(std::byte* memory) const;
@@ -117,8 +139,10 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   void write_page_starts();
   Status check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const;
   Result<std::size_t> lay_out_chunks(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
+  Result<std::size_t> lay_out_segments(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void plan_extend(ShapePlan& plan, const ForwardBatch& batch);
   void plan_single_rows(ShapePlan& plan, const ForwardBatch& batch);
+  std::int64_t write_segments(const ShapePlan& plan, const ForwardBatch& batch);
   void write_sequences(const ShapePlan& plan, const ForwardBatch& batch);
   void plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows);
   std::byte* host() const { return step_->host(list_offset_); }

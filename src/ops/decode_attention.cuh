@@ -1,256 +1,306 @@
-// Attention of decode steps of few requests, where a step is a chain of short kernels and each must begin its loads
-// early. It runs the same plan as FA2's decode kernel (BlockPlan): a block has a chunk of one request's keys and one KV
-// head, whose query heads are the rows of a tensor-core tile.
+// Attention of requests of a single row on Hopper. What limits it is the memory's bandwidth, so the kernel is built
+// around loads: each warp has a ring of stages in shared memory of its own, and as soon as it has used one it asks the
+// copy engine for the next 16 keys and values of its KV head. No barrier of the block stands between two loads, and
+// loads go on over the ends of requests.
 //
-// Lists, lengths and page tables are copied to the device before a forward, and all keys but the last were written by
-// earlier forwards. Every forward begins with launches that wait for all work before them. So a block loads its first
-// two tiles, but for the newest key, before it waits for the kernels ahead (cuda_launch.cuh).
+// A block is one worker of the plan (decode_schedule.h) for one KV head. Its warps take turns at the segment's keys, 16
+// at a time; at the segment's end their sums are joined in shared memory. Where a request has several parts, the block
+// that ends last joins them, so that no other launch follows.
+//
+// Tensor cores compute keys · queries, then values · weights: keys, then elements of a head, are the 16 rows of a
+// product, and up to 8 query heads its columns.
+//
+// Lists and page tables are copied to the device before a forward, and all keys but a request's newest were written by
+// earlier forwards. Every forward begins with launches that wait for all work before them. So a block asks for its
+// first keys, as far as the newest is not among them, before it waits for the kernels ahead (cuda_launch.cuh).
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "tessera/ops/async_copy.cuh"
-#include "tessera/ops/chunk_merge.cuh"
+#include "tessera/ops/box_copy.cuh"
 #include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_math.cuh"
+#include "tessera/ops/decode_parts.cuh"
+#include "tessera/ops/decode_schedule.h"
 #include "tessera/ops/tensor_core.cuh"
 
 namespace tessera::cuda {
 
-inline constexpr int kDecodeWarps = 4;
-inline constexpr int kDecodeTileKeys = kDecodeWarps * 16;
-inline constexpr int kDecodeStages = 2;
+inline constexpr int kKeyBlock = 16;   // keys of a stage: a box of the copy engine, from within one page
+inline constexpr int kRowBytes = 128;  // of a box in shared memory: 64 elements of one key
 inline constexpr float kLog2E = 1.44269504088896f;
-inline constexpr int kDecodeRows = 16;  // of a tile: query heads of a KV head
+
+// Warps of a block, and stages of each, which together hold 128 KiB of keys and values.
+template <int kHeadDim>
+inline constexpr int kDecodeWarps = 8;
+template <int kHeadDim>
+inline constexpr int kDecodeStages = kHeadDim <= 128 ? 2 : 1;
 
 template <class T>
 struct DecodeAttention {
-  const T* q;                      // [rows, heads, head_dim]; row r is request r
-  const T* keys;                   // [pages, page_size, kv_heads, head_dim]
-  const T* values;                 // the same
+  CUtensorMap keys;    // [slots, kv_heads · head_dim / 64, 64], boxes of kKeyBlock slots and a head
+  CUtensorMap values;  // the same
+  const T* q;          // [rows, heads, head_dim]
+  SegmentPlan plan;
   const std::int32_t* page_table;  // [requests, max_pages]
-  const std::int32_t* kv_lens;     // [requests], the new key counted
-  const std::int32_t* requests;    // [blocks]
-  const std::int32_t* chunks;      // [blocks]: of the request
-  const std::int32_t* chunk_size;  // [1]: keys; null: all of a request's
-  const std::uint8_t* valid;       // [blocks]
   const float* sinks;              // [heads]; null: none
-  T* partial_values;               // [parts, heads, head_dim]; null: to merge.out
-  float* partial_lse;              // [parts, heads]
-  ChunkMerge<T> merge;
-  float scale_log2;  // of scores, for powers of two
+  DecodeParts<T> parts;
+  float scale;    // of scores
+  float softcap;  // 0: none
   int max_pages;
-  int page_size;
+  int page_size;  // a multiple of kKeyBlock
 };
 
-// A tile's keys or values in shared memory, rows of 16-byte packs. The packs of a row are permuted by its number, so
-// that eight rows at one column lie in different banks.
-template <class T, int kHeadDim>
-struct DecodeTile {
-  static constexpr int kPacks = kHeadDim / kPackSize<T>;
-  Pack<T, kPackSize<T>> at[kDecodeTileKeys * kPacks];
-  __device__ Pack<T, kPackSize<T>>* pack(int key, int column) { return at + key * kPacks + (column ^ (key & 7)); }
-};
-template <class T, int kHeadDim>
-struct DecodeShared {
-  union {
-    struct {
-      DecodeTile<T, kHeadDim> keys[kDecodeStages];
-      DecodeTile<T, kHeadDim> values[kDecodeStages];
-    };
-    float outputs[kDecodeWarps][kDecodeRows][kHeadDim + 4];  // after the last tile
+template <int kHeadDim>
+struct alignas(1024) DecodeShared {
+  static constexpr int kWarps = kDecodeWarps<kHeadDim>;
+  static constexpr int kStages = kDecodeStages<kHeadDim>;
+  static constexpr int kBoxBytes = kKeyBlock * kHeadDim * 2;
+  struct Stage {
+    unsigned char keys[kBoxBytes];
+    unsigned char values[kBoxBytes];
   };
-  float greatest[kDecodeWarps][kDecodeRows];
-  float sums[kDecodeWarps][kDecodeRows];
+
+  Stage stages[kWarps][kStages];
+  SharedBarrier arrived[kWarps][kStages];
+  WarpSums<kHeadDim, kWarps> sums;
 };
 
+// The address of 8 neighbouring elements of a key, pack `column`, in a box that the copy engine has written: rows of
+// kRowBytes whose packs change places by the key, box after box of 64 elements.
+__device__ inline const unsigned char* pack_in_box(const unsigned char* box, int key, int column) {
+  return box + column / 8 * (kKeyBlock * kRowBytes) + key * kRowBytes + ((column % 8) ^ (key % 8)) * 16;
+}
+
+// One warp's walk over the keys of its block's segments, ahead of the arithmetic.
 template <class T, int kHeadDim>
-__global__ void __launch_bounds__(kDecodeWarps* kWarp) decode_attention(const __grid_constant__ DecodeAttention<T> p) {
-  extern __shared__ __align__(128) unsigned char shared_bytes[];
-  auto& shared = *reinterpret_cast<DecodeShared<T, kHeadDim>*>(shared_bytes);
-  constexpr int kPacks = kHeadDim / kPackSize<T>;
-  constexpr int kKeysAtOnce = kDecodeWarps * kWarp / kPacks;  // that the block's threads load
-  const int thread = static_cast<int>(threadIdx.x + threadIdx.y * kWarp);
-  const int lane = static_cast<int>(threadIdx.x);
-  const int warp = static_cast<int>(threadIdx.y);
-  const int block = static_cast<int>(blockIdx.x);
-  const int kv_head = static_cast<int>(blockIdx.y);
-  let_next_begin();
-  if (!p.valid[block]) return;
-  const int row = p.requests[block];
-  const int kv_len = p.kv_lens[row];
-  const int size = p.chunk_size != nullptr ? *p.chunk_size : kv_len;
-  const int chunk = p.chunks[block];
-  const int begin = min(chunk * size, kv_len);
-  const int end = min(begin + size, kv_len);
-  const int newest = kv_len - 1;
-  const int tiles = (end - begin + kDecodeTileKeys - 1) / kDecodeTileKeys;
-  const std::int32_t* pages = p.page_table + static_cast<std::int64_t>(row) * p.max_pages;
-  const int column = thread % kPacks;
-  const auto place = [&](int key) {
-    const std::int64_t slot = static_cast<std::int64_t>(pages[key / p.page_size]) * p.page_size + key % p.page_size;
-    return (slot * p.merge.kv_heads + kv_head) * kHeadDim + column * kPackSize<T>;
-  };
-  // Past the end zeros, so that no value that is multiplied by 0 is NaN. `without`: a key that is left out.
-  const auto load_tile = [&](int tile, int without) {
-    if (tile < tiles) {
-      const int stage = tile % kDecodeStages;
-#pragma unroll
-      for (int i = 0; i < kDecodeTileKeys / kKeysAtOnce; ++i) {
-        const int at = i * kKeysAtOnce + thread / kPacks;
-        const int key = begin + tile * kDecodeTileKeys + at;
-        if (key == without) continue;
-        const std::int64_t from = key < end ? place(key) : 0;
-        copy_async(shared.keys[stage].pack(at, column), p.keys + from, key < end);
-        copy_async(shared.values[stage].pack(at, column), p.values + from, key < end);
-      }
-    }
-    commit_copies();
-  };
-  load_tile(0, newest);
-  load_tile(1, newest);
-  wait_for_previous();
-  if (const int at = newest - begin; newest < end && at < kDecodeStages * kDecodeTileKeys && thread < kPacks) {
-    const std::int64_t from = place(newest);
-    const int stage = at / kDecodeTileKeys;
-    copy_async(shared.keys[stage].pack(at % kDecodeTileKeys, column), p.keys + from, true);
-    copy_async(shared.values[stage].pack(at % kDecodeTileKeys, column), p.values + from, true);
+class KeyLoader {
+ public:
+  using Shared = DecodeShared<kHeadDim>;
+
+  __device__ KeyLoader(const DecodeAttention<T>& p, Shared& shared, const KeySegment* begin, const KeySegment* end)
+      : p_(p), shared_(shared), segment_(begin), end_(end) {
+    enter();
+    settle();
   }
-  commit_copies();
 
-  const int group = p.merge.heads / p.merge.kv_heads;
-  const int quad = lane / 4;
-  const int in_quad = lane % 4;
-  std::uint32_t q[kHeadDim / 16][4];
-  const auto query = [&](int head, int dim) -> std::uint32_t {
-    if (head >= group) return 0;
-    const std::int64_t at = static_cast<std::int64_t>(row) * p.merge.heads + kv_head * group + head;
-    return *reinterpret_cast<const std::uint32_t*>(p.q + at * kHeadDim + dim);
-  };
+  __device__ bool done() const { return segment_ == end_; }
+  // Whether the next load reads what this forward writes.
+  __device__ bool has_newest() const { return block_ == newest_block_; }
+
+  // By all lanes. Asks for the next keys and values; there are some, and nobody uses the stage.
+  __device__ void load(int stage) {
+    if (threadIdx.x == 0) {
+      const int slot = page_ * p_.page_size + block_ * kKeyBlock % p_.page_size;
+      const int column = static_cast<int>(blockIdx.y) * (kHeadDim / 64);
+      SharedBarrier& arrived = shared_.arrived[threadIdx.y][stage];
+      auto& to = shared_.stages[threadIdx.y][stage];
+      arrived.arrive_and_expect(2 * Shared::kBoxBytes);
+      copy_box(shared_address(to.keys), p_.keys, arrived, 0, slot, column);
+      copy_box(shared_address(to.values), p_.values, arrived, 0, slot, column);
+    }
+    block_ += Shared::kWarps;
+    settle();
+  }
+
+ private:
+  __device__ void enter() {
+    block_ = segment_->begin / kKeyBlock + static_cast<int>(threadIdx.y);
+    blocks_end_ = (segment_->end + kKeyBlock - 1) / kKeyBlock;
+    newest_block_ = segment_->newest / kKeyBlock;
+    pages_ = p_.page_table + static_cast<std::int64_t>(segment_->request) * p_.max_pages;
+  }
+  // Goes to the next segment that has keys for this warp. The page is asked for long before its keys are.
+  __device__ void settle() {
+    while (block_ >= blocks_end_) {
+      if (++segment_ == end_) return;
+      enter();
+    }
+    page_ = pages_[block_ * kKeyBlock / p_.page_size];
+  }
+
+  const DecodeAttention<T>& p_;
+  Shared& shared_;
+  const KeySegment* segment_;
+  const KeySegment* end_;
+  const std::int32_t* pages_;
+  int block_;  // of kKeyBlock keys of the request
+  int blocks_end_;
+  int newest_block_;
+  int page_;
+};
+
+// Lane l has query head l / 4 of the block's KV head; zeros where there are fewer.
+template <class T, int kHeadDim>
+__device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::uint32_t (&q)[kHeadDim / 16][2]) {
+  const int group = p.parts.heads / p.parts.kv_heads;
+  const int head = static_cast<int>(threadIdx.x) / 4;
+  const std::int64_t at = static_cast<std::int64_t>(row) * p.parts.heads + static_cast<int>(blockIdx.y) * group + head;
+  const T* const from = p.q + at * kHeadDim + threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int d = 0; d < kHeadDim / 16; ++d)
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      q[d][i] = head < group ? *reinterpret_cast<const std::uint32_t*>(from + d * 16 + i * 8) : std::uint32_t{};
+}
+
+// What a warp keeps of a row: lane l has the query heads (l % 4) · 2 and the next.
+template <class T, int kHeadDim>
+struct DecodeSums {
+  float out[kHeadDim / 16][4];  // elements d · 16 + l / 4 of both heads, then d · 16 + l / 4 + 8
+  float greatest[2];            // of scores, as powers of two
+  float total[2];               // of weights, over the keys of this lane
+};
+
+template <class T, int kHeadDim>
+__device__ inline void multiply_keys(float (&score)[4], const unsigned char* keys,
+                                     const std::uint32_t (&q)[kHeadDim / 16][2]) {
+  const int lane = static_cast<int>(threadIdx.x);
+  float odd[4] = {};  // a second chain of products
 #pragma unroll
   for (int d = 0; d < kHeadDim / 16; ++d) {
-    q[d][0] = query(quad, d * 16 + in_quad * 2);
-    q[d][1] = query(quad + 8, d * 16 + in_quad * 2);
-    q[d][2] = query(quad, d * 16 + in_quad * 2 + 8);
-    q[d][3] = query(quad + 8, d * 16 + in_quad * 2 + 8);
+    std::uint32_t k[4];
+    load_matrices<false>(k, pack_in_box(keys, lane % 16, d * 2 + lane / 16));
+    multiply_tile<T>(d % 2 == 0 ? score : odd, k, q[d][0], q[d][1]);
   }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) score[i] += odd[i];
+}
 
-  float out[kHeadDim / 8][4] = {};
-  float greatest[2] = {-INFINITY, -INFINITY};  // of rows `quad` and `quad + 8`
-  float sum[2] = {};                           // of one lane; the quad's are added at the end
-  // A sink is a key whose value is zero. The first warp of a request's first chunk has it: chunks and warps are joined
-  // by sums that count it.
-  if (p.sinks != nullptr && chunk == 0 && warp == 0) {
+// Takes 16 keys whose scores are known into the sums.
+template <class T, int kHeadDim>
+__device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[4], const unsigned char* values) {
+  const int lane = static_cast<int>(threadIdx.x);
+  float shrink[2];
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if (quad + 8 * r >= group) continue;
-      greatest[r] = p.sinks[kv_head * group + quad + 8 * r] * kLog2E;
-      sum[r] = in_quad == 0 ? 1.0f : 0.0f;
-    }
+  for (int h = 0; h < 2; ++h) {
+    float most = fmaxf(score[h], score[h + 2]);
+#pragma unroll
+    for (int step = 4; step < kWarp; step *= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, step));
+    most = fmaxf(most, sums.greatest[h]);  // finite: a row sees one of these keys at least
+    shrink[h] = exp2f(sums.greatest[h] - most);
+    sums.greatest[h] = most;
+    sums.total[h] *= shrink[h];
   }
-  for (int tile = 0; tile < tiles; ++tile) {
-    if (tile == 0) {
-      wait_for_copies<0>();
-    } else {
-      wait_for_copies<1>();
-    }
-    __syncthreads();
-    const int stage = tile % kDecodeStages;
-    const int first = warp * 16;  // of the warp's keys in the tile
-    float score[2][4] = {};
 #pragma unroll
-    for (int d = 0; d < kHeadDim / 16; ++d) {
-      std::uint32_t k[4];
-      load_matrices<false>(k, shared.keys[stage].pack(first + lane / 16 * 8 + lane % 8, d * 2 + lane / 8 % 2));
-      multiply_tile<T>(score[0], q[d], k[0], k[1]);
-      multiply_tile<T>(score[1], q[d], k[2], k[3]);
-    }
-    const int left = end - begin - tile * kDecodeTileKeys - first;  // keys from the warp's first on
-    float tile_greatest[2] = {-INFINITY, -INFINITY};
+  for (int i = 0; i < 4; ++i) {
+    score[i] = exp2f(score[i] - sums.greatest[i % 2]);
+    sums.total[i % 2] += score[i];
+  }
+  const std::uint32_t low = transpose_matrix(pack_two<T>(score[0], score[1]));
+  const std::uint32_t high = transpose_matrix(pack_two<T>(score[2], score[3]));
 #pragma unroll
-    for (int n = 0; n < 2; ++n)
+  for (int d = 0; d < kHeadDim / 16; ++d) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums.out[d][i] *= shrink[i % 2];
+    std::uint32_t v[4];
+    load_matrices<true>(v, pack_in_box(values, lane % 8 + lane / 16 * 8, d * 2 + lane / 8 % 2));
+    multiply_tile<T>(sums.out[d], v, low, high);
+  }
+}
+
+// Grid [workers, kv_heads], blocks of [kWarp, warps].
+template <class T, int kHeadDim>
+__global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
+    decode_attention(const __grid_constant__ DecodeAttention<T> p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  using Shared = DecodeShared<kHeadDim>;
+  extern __shared__ __align__(1024) unsigned char shared_bytes[];
+  auto& shared = *reinterpret_cast<Shared*>(shared_bytes);
+  const int lane = static_cast<int>(threadIdx.x);
+  const int warp = static_cast<int>(threadIdx.y);
+  const int kv_head = static_cast<int>(blockIdx.y);
+  let_next_begin();
+  const KeySegment* const begin = p.plan.segments + p.plan.starts[blockIdx.x];
+  const KeySegment* const end = p.plan.segments + p.plan.starts[blockIdx.x + 1];
+  if (begin == end) return wait_for_previous();
+  if (lane < Shared::kStages) shared.arrived[warp][lane].init(1);
+  if (lane == 0) SharedBarrier::make_visible();
+  __syncwarp();
+
+  KeyLoader<T, kHeadDim> loader(p, shared, begin, end);
+  int asked = 0;
+  while (asked < Shared::kStages && !loader.done() && !loader.has_newest()) loader.load(asked++);
+  wait_for_previous();
+  let_copies_see_stores();
+  while (asked < Shared::kStages && !loader.done()) loader.load(asked++);
+
+  const int group = p.parts.heads / p.parts.kv_heads;
+  const int quad = lane / 4;
+  const int in_quad = lane % 4;
+  const float scale = p.softcap > 0 ? p.scale / p.softcap : p.scale * kLog2E;
+  int stage = 0;
+  std::uint32_t parity = 0;
+  KeySegment s = *begin;
+  std::uint32_t q[kHeadDim / 16][2];
+  load_queries<T, kHeadDim>(p, s.row, q);
+  for (const KeySegment* next = begin + 1;; ++next) {
+    DecodeSums<T, kHeadDim> sums{.out = {}, .greatest = {-INFINITY, -INFINITY}, .total = {}};
+    // A sink is a key whose value is zero. The first warp of a request's first part has it: parts and warps are joined
+    // by sums that count it.
+    if (p.sinks != nullptr && s.part == 0 && warp == 0) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (in_quad * 2 + h >= group) continue;
+        sums.greatest[h] = p.sinks[kv_head * group + in_quad * 2 + h] * kLog2E;
+        sums.total[h] = quad == 0 ? 1.0f : 0.0f;
+      }
+    }
+    const int blocks_end = (s.end + kKeyBlock - 1) / kKeyBlock;
+    for (int block = s.begin / kKeyBlock + warp; block < blocks_end; block += Shared::kWarps) {
+      const int first = block * kKeyBlock;
+      const bool whole = first >= s.begin && first + kKeyBlock <= s.end;
+      const auto sees = [&](int key) { return whole || (first + key >= s.begin && first + key < s.end); };
+      auto& at = shared.stages[warp][stage];
+      shared.arrived[warp][stage].wait(parity);
+      if (!whole) {  // a weight of zero times what is not a number were not zero
+        for (int i = lane; i < Shared::kBoxBytes / 16; i += kWarp)
+          if (!sees(i / 8 % kKeyBlock)) *reinterpret_cast<uint4*>(at.values + i * 16) = uint4{};
+        let_copies_follow_stores();
+        __syncwarp();
+      }
+      float score[4] = {};  // of keys `quad` and `quad` + 8
+      multiply_keys<T, kHeadDim>(score, at.keys, q);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        score[n][i] = n * 8 + in_quad * 2 + i % 2 < left ? score[n][i] * p.scale_log2 : -INFINITY;
-        tile_greatest[i / 2] = fmaxf(tile_greatest[i / 2], score[n][i]);
+        score[i] *= scale;
+        if (p.softcap > 0) score[i] = p.softcap * kLog2E * tanhf(score[i]);
+        if (!sees(quad + i / 2 * 8)) score[i] = -INFINITY;
       }
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      tile_greatest[r] = fmaxf(tile_greatest[r], __shfl_xor_sync(0xffffffffu, tile_greatest[r], 1));
-      tile_greatest[r] = fmaxf(tile_greatest[r], __shfl_xor_sync(0xffffffffu, tile_greatest[r], 2));
-      const float now = fmaxf(greatest[r], tile_greatest[r]);
-      // Until a warp has had a key, there is nothing to scale.
-      const float scale = now == -INFINITY ? 1.0f : exp2f(greatest[r] - now);
-      greatest[r] = now;
-      sum[r] *= scale;
-#pragma unroll
-      for (int n = 0; n < kHeadDim / 8; ++n) {
-        out[n][2 * r] *= scale;
-        out[n][2 * r + 1] *= scale;
+      add_values(sums, score, at.values);
+      __syncwarp();
+      if (!loader.done()) loader.load(stage);
+      if (++stage == Shared::kStages) {
+        stage = 0;
+        parity ^= 1;
       }
     }
-#pragma unroll
-    for (int n = 0; n < 2; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        score[n][i] = score[n][i] == -INFINITY ? 0.0f : exp2f(score[n][i] - greatest[i / 2]);
-        sum[i / 2] += score[n][i];
-      }
-    const std::uint32_t weights[4] = {pack_two<T>(score[0][0], score[0][1]), pack_two<T>(score[0][2], score[0][3]),
-                                      pack_two<T>(score[1][0], score[1][1]), pack_two<T>(score[1][2], score[1][3])};
-#pragma unroll
-    for (int d = 0; d < kHeadDim / 16; ++d) {
-      std::uint32_t v[4];
-      load_matrices<true>(v, shared.values[stage].pack(first + lane % 16, d * 2 + lane / 16));
-      multiply_tile<T>(out[2 * d], weights, v[0], v[1]);
-      multiply_tile<T>(out[2 * d + 1], weights, v[2], v[3]);
-    }
-    __syncthreads();
-    load_tile(tile + kDecodeStages, -1);
-  }
 
-  // The warps' parts of the chunk. Rows past the group are computed from zeros and not used.
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
-    sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-    if (in_quad == 0) {
-      shared.greatest[warp][quad + 8 * r] = greatest[r];
-      shared.sums[warp][quad + 8 * r] = sum[r];
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int step = 4; step < kWarp; step *= 2) sums.total[h] += __shfl_xor_sync(0xffffffffu, sums.total[h], step);
+      if (in_quad * 2 + h >= group) continue;
+      if (quad == 0) {
+        shared.sums.greatest[warp][in_quad * 2 + h] = sums.greatest[h];
+        shared.sums.total[warp][in_quad * 2 + h] = sums.total[h];
+      }
+#pragma unroll
+      for (int d = 0; d < kHeadDim / 16; ++d)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          shared.sums.values[warp][in_quad * 2 + h][d * 16 + i * 8 + quad] = sums.out[d][i * 2 + h];
     }
-  }
-#pragma unroll
-  for (int n = 0; n < kHeadDim / 8; ++n)
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-      if (quad + 8 * r < group)
-        *reinterpret_cast<float2*>(&shared.outputs[warp][quad + 8 * r][n * 8 + in_quad * 2]) =
-            make_float2(out[n][2 * r], out[n][2 * r + 1]);
-  __syncthreads();
-  const bool split = p.partial_values != nullptr;
-  const std::int64_t part = split ? p.merge.part_starts[row] + chunk : row;
-  T* const to = split ? p.partial_values : p.merge.out;
-  for (int i = thread; i < group * kHeadDim / 2; i += kDecodeWarps * kWarp) {
-    const int head = i / (kHeadDim / 2);
-    const int dim = i % (kHeadDim / 2) * 2;
-    float most = shared.greatest[0][head];
-    for (int w = 1; w < kDecodeWarps; ++w) most = fmaxf(most, shared.greatest[w][head]);
-    float low = 0;
-    float high = 0;
-    float total = 0;
-    for (int w = 0; w < kDecodeWarps; ++w) {
-      const float weight = exp2f(shared.greatest[w][head] - most);
-      const float2 x = *reinterpret_cast<const float2*>(&shared.outputs[w][head][dim]);
-      low += weight * x.x;
-      high += weight * x.y;
-      total += weight * shared.sums[w][head];
+    const KeySegment ended = s;
+    if (next != end) {  // while the warps' sums are joined
+      s = *next;
+      load_queries<T, kHeadDim>(p, s.row, q);
     }
-    const std::int64_t at = part * p.merge.heads + kv_head * group + head;
-    *reinterpret_cast<std::uint32_t*>(to + at * kHeadDim + dim) = pack_two<T>(low / total, high / total);
-    if (split && dim == 0) p.partial_lse[at] = log2f(total) + most;
+    finish_segment<T, kHeadDim, Shared::kWarps>(p.parts, ended, kv_head, shared.sums);
+    if (next == end) return;
   }
-  if (split) merge_if_last<T, kHeadDim>(p.merge, row, kv_head);
+#endif
 }
 
 }  // namespace tessera::cuda
