@@ -24,13 +24,13 @@ namespace {
 
 constexpr std::int64_t kPageSize = 16;
 constexpr int kReplays = 10;
+constexpr ir::DType kDType = ir::DType::kBFloat16;
 
 struct Model {
   const char* name;
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
-  ir::DType dtype = ir::DType::kBFloat16;
 };
 
 struct Case {
@@ -129,8 +129,8 @@ class Measurement {
                        .attention_kernel = kernel};
     context_.batch_kind = case_.kind;
     node_ = make_node(model_);
-    const ir::Type q{model_.dtype, {ir::Symbol::kTokens, model_.heads * model_.head_dim}};
-    const ir::Type cache{model_.dtype, {ir::Symbol::kPages, kPageSize, model_.kv_heads, model_.head_dim}};
+    const ir::Type q{kDType, {ir::Symbol::kTokens, model_.heads * model_.head_dim}};
+    const ir::Type cache{kDType, {ir::Symbol::kPages, kPageSize, model_.kv_heads, model_.head_dim}};
     const std::vector<PlannedNode> nodes{{.node = &node_, .operands = {q, cache, cache, q}}};
     kernel_ = TRY(kernels_.get("attention"));
     plan_ = TRY(kernel_->planner->make(
@@ -153,10 +153,9 @@ class Measurement {
       TRY(allocate(cache_elements));
       TRY(allocate(cache_elements));
       const std::vector<std::int64_t> cache{pages_, kPageSize, model_.kv_heads, model_.head_dim};
-      const std::vector<TensorView> operands{view(*memory_[0], model_.dtype, {case_.rows(), width}),
-                                             view(*memory_[memory_.size() - 2], model_.dtype, cache),
-                                             view(*memory_.back(), model_.dtype, cache),
-                                             view(*memory_[1], model_.dtype, {case_.rows(), width})};
+      const std::vector<TensorView> operands{
+          view(*memory_[0], kDType, {case_.rows(), width}), view(*memory_[memory_.size() - 2], kDType, cache),
+          view(*memory_.back(), kDType, cache), view(*memory_[1], kDType, {case_.rows(), width})};
       BindArgs args{node_, operands, {}, {}, device_, context_};
       if (layer == 0) workspace_ = TRY(device_.allocate(TRY(kernel_->workspace_bytes(args)), "bench"));
       args.workspace = workspace_->data();
@@ -275,11 +274,11 @@ Status run(const std::string& device_name) {
   std::vector<Case> decode;
   for (const std::int64_t requests : {1, 2, 4, 8, 16, 32, 64, 128}) decode.push_back({kDecode, requests, 1, 1023});
   for (const std::int64_t requests : {1, 16}) decode.push_back({kDecode, requests, 1, 8191});
-  for (const Model& model : {Model{"Qwen3-0.6B", 16, 8, 128}, Model{"Llama-3-8B", 32, 8, 128},
-                             Model{"Qwen3-0.6B f16", 16, 8, 128, ir::DType::kFloat16},
-                             Model{"Llama-3-8B f16", 32, 8, 128, ir::DType::kFloat16}}) {
+  for (const Model& model :
+       {Model{"Qwen3-0.6B", 16, 8, 128}, Model{"Llama-3-8B", 32, 8, 128}, Model{"Gemma-3-1B", 4, 1, 256},
+        Model{"Qwen3.5 small", 8, 2, 256}, Model{"full layers of Gemma 4", 8, 1, 512}}) {
     TRY(print_table(*device, kernels, model, extend, {"fa3", "fa2", "tessera"}));
-    TRY(print_table(*device, kernels, model, decode, {"fa2", "cudnn", "tessera"}));
+    TRY(print_table(*device, kernels, model, decode, {"hopper", "fa2", "cudnn", "tessera"}));
   }
   return ok_status();
 }
