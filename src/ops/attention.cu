@@ -1,5 +1,5 @@
 // Our own attention on CUDA, for every dtype, window, softcap and group, sinks, and head sizes to 512; arithmetic in
-// float32.
+// float32. Heads of 512 elements in bf16 and f16 run on tensor cores (wide_attention.cuh).
 //
 // A block takes one KV head and a tile of query rows of one request, a row being one query head of one token, and
 // goes over the keys that its rows see in tiles: scores, online softmax, sums of values. Where a forward has too few
@@ -17,6 +17,7 @@
 #include "tessera/ops/cuda_attention.h"
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/own_attention.cuh"
+#include "tessera/ops/wide_attention.cuh"
 
 namespace tessera {
 namespace {
@@ -76,11 +77,14 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
 constexpr int padded_dim(std::int64_t head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : head_dim <= 256 ? 256 : 512;
 }
-constexpr int tile_rows(std::int64_t head_dim) { return padded_dim(head_dim) <= 128 ? 32 : 16; }
+bool is_wide(const CudaAttention& a) {
+  return a.shape.head_dim == kWideDim && a.shape.dtype == a.cache_dtype && a.shape.dtype != ir::DType::kFloat32;
+}
+int tile_rows(const CudaAttention& a) { return is_wide(a) ? kWideRows : padded_dim(a.shape.head_dim) <= 128 ? 32 : 16; }
 
 // The most tiles that requests with num_rows rows in all can have.
 std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
-  return a.num_rows * a.group() / tile_rows(a.shape.head_dim) + requests;
+  return a.num_rows * a.group() / tile_rows(a) + requests;
 }
 
 // Enough ranges for two blocks on every multiprocessor. Depends on the bucket's rows alone, as if each row were a
@@ -127,32 +131,42 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .softcap = static_cast<float>(a.shape.softcap)};
 }
 
-template <int kDim>
-Result<std::unique_ptr<BoundOp>> bind(const CudaAttention& a, const Problem& p) {
+// A kernel over the slots, and where keys are cut the launch that joins them. X: what the output is stored as.
+template <class X, void (*kKernel)(Problem), std::size_t kBytes>
+Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Problem& p) {
   const dim3 grid(static_cast<unsigned>(slots(a, a.max_requests())), static_cast<unsigned>(a.shape.kv_heads),
                   static_cast<unsigned>(p.splits));
-  constexpr std::size_t kBytes = sizeof(Tile<kDim>);
-  TRY(allow_shared_memory(reinterpret_cast<const void*>(attention<kDim>), kBytes, "attention"));
-  return cuda::dispatch_dtype(a.shape.dtype, "attention", [&]<class X>() -> Result<std::unique_ptr<BoundOp>> {
-    const cuda::MergeStates merge{.values = p.partial_values,
-                                  .lse = p.partial_lse,
-                                  .part_starts = nullptr,
-                                  .out_rows = nullptr,
-                                  .parts_per_row = p.splits,
-                                  .num_requests = p.num_requests,
-                                  .query_starts = p.query_starts,
-                                  .out = p.out,
-                                  .rows = p.num_rows,
-                                  .heads = p.heads,
-                                  .head_dim = p.head_dim};
-    const auto launches = [p, merge, grid](cudaStream_t stream) {
-      if (grid.x == 0) return;
-      attention<kDim><<<grid, kThreads, kBytes, stream>>>(p);
-      if (p.splits > 1) cuda::launch_merge_states<float, X>(merge, stream);
-    };
-    // The head size decides how states are merged.
-    return make_cuda_op("attention", launches, p.splits > 1 ? static_cast<std::uint64_t>(p.head_dim) : 0);
-  });
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention"));
+  const cuda::MergeStates merge{.values = p.partial_values,
+                                .lse = p.partial_lse,
+                                .part_starts = nullptr,
+                                .out_rows = nullptr,
+                                .parts_per_row = p.splits,
+                                .num_requests = p.num_requests,
+                                .query_starts = p.query_starts,
+                                .out = p.out,
+                                .rows = p.num_rows,
+                                .heads = p.heads,
+                                .head_dim = p.head_dim};
+  const auto launches = [p, merge, grid](cudaStream_t stream) {
+    if (grid.x == 0) return;
+    kKernel<<<grid, kThreads, kBytes, stream>>>(p);
+    if (p.splits > 1) cuda::launch_merge_states<float, X>(merge, stream);
+  };
+  // The head size decides how states are merged.
+  return make_cuda_op("attention", launches, p.splits > 1 ? static_cast<std::uint64_t>(p.head_dim) : 0);
+}
+
+template <int kDim>
+Result<std::unique_ptr<BoundOp>> bind(const CudaAttention& a, const Problem& p) {
+  return cuda::dispatch_dtype(a.shape.dtype, "attention",
+                              [&]<class X>() { return bind_kernel<X, attention<kDim>, sizeof(Tile<kDim>)>(a, p); });
+}
+
+Result<std::unique_ptr<BoundOp>> bind_wide(const CudaAttention& a, const Problem& p) {
+  if (a.shape.dtype == ir::DType::kFloat16)
+    return bind_kernel<__half, wide_attention<__half>, sizeof(WideShared<__half>)>(a, p);
+  return bind_kernel<__nv_bfloat16, wide_attention<__nv_bfloat16>, sizeof(WideShared<__nv_bfloat16>)>(a, p);
 }
 
 }  // namespace
@@ -166,6 +180,7 @@ std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int mu
 
 Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors) {
   const Problem p = make_problem(attention, splits(attention, multiprocessors));
+  if (is_wide(attention)) return bind_wide(attention, p);
   switch (padded_dim(attention.shape.head_dim)) {
     case 64: return bind<64>(attention, p);
     case 128: return bind<128>(attention, p);

@@ -67,7 +67,8 @@ TEST_P(Attention, Sinks) {
              .softcap = softcap,
              .sinks = true},
             kMixed, "sinks, window " + std::to_string(window) + " softcap " + std::to_string(softcap));
-  for (const std::int64_t head_dim : {20, 64, 128, 256, 512})
+  // Heads of 512 elements that are stored in 16 bits run on tensor cores (attention_library_test.cpp).
+  for (const std::int64_t head_dim : {20, 64, 128, GetParam() == DType::kFloat32 ? 512 : 256})
     check({.dtype = GetParam(),
            .cache_dtype = GetParam(),
            .head_dim = head_dim,

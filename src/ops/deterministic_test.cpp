@@ -190,6 +190,8 @@ INSTANTIATE_TEST_SUITE_P(
                       AttentionCase{"f16_128_softcap", make_config(DType::kFloat16, 4, 2, 128, 0, 20)},
                       AttentionCase{"bf16_64_sinks", make_config(DType::kBFloat16, 8, 1, 64, 0, 0, true)},
                       AttentionCase{"bf16_64_sinks_window", make_config(DType::kBFloat16, 8, 1, 64, 50, 0, true)},
+                      AttentionCase{"bf16_512_window_softcap", make_config(DType::kBFloat16, 8, 2, 512, 50, 20)},
+                      AttentionCase{"f16_512_sinks", make_config(DType::kFloat16, 8, 1, 512, 0, 0, true)},
                       AttentionCase{"f16_64_one_head", make_config(DType::kFloat16, 3, 3, 64)}),
     [](const auto& test) { return std::string(test.param.name); });
 
