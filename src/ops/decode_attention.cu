@@ -16,13 +16,16 @@ using namespace cuda;
 
 constexpr const char* kName = "attention (hopper)";
 
-bool has_kernel(std::int64_t head_dim) { return head_dim == 128 || head_dim == 256 || head_dim == 512; }
+bool has_kernel(std::int64_t head_dim) {
+  return head_dim == 64 || head_dim == 128 || head_dim == 256 || head_dim == 512;
+}
 
 // Calls f.operator()<T, kHeadDim>() for a shape that is served.
 template <class F>
 auto with_kernel(const AttentionShape& shape, F&& f) {
   const auto with_head_dim = [&]<class T>() {
     switch (shape.head_dim) {
+      case 64: return f.template operator()<T, 64>();
       case 128: return f.template operator()<T, 128>();
       case 256: return f.template operator()<T, 256>();
       default: return f.template operator()<T, 512>();

@@ -33,7 +33,9 @@ inline constexpr float kLog2E = 1.44269504088896f;
 
 // Warps of a block, and stages of each, which together hold 128 KiB of keys and values.
 template <int kHeadDim>
-inline constexpr int kDecodeWarps = kHeadDim <= 256 ? 8 : 4;
+inline constexpr int kDecodeWarps = kHeadDim == 64    ? 16
+                                    : kHeadDim <= 256 ? 8
+                                                      : 4;
 template <int kHeadDim>
 inline constexpr int kDecodeStages = kHeadDim <= 128 ? 2 : 1;
 

@@ -11,7 +11,7 @@ namespace tessera {
 
 class CudaAttentionPlanner;
 
-// Head sizes of 128, 256 and 512, up to 8 query heads to a KV head, bf16 and f16; windows, soft caps and sinks.
+// Head sizes of 64, 128, 256 and 512, up to 8 query heads to a KV head, bf16 and f16; windows, soft caps and sinks.
 bool decode_attention_serves(const AttentionShape& shape, const AttentionTarget& target);
 
 // Keys at whose multiples requests are cut, so that all warps of a block have as many.
