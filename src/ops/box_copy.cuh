@@ -49,6 +49,14 @@ __device__ inline void copy_box_to_all(std::uint32_t to, const CUtensorMap& map,
       "l"(&map), "r"(barrier.address()), "h"(blocks), "r"(c0), "r"(c1)
       : "memory");
 }
+__device__ inline void copy_box_to_all(std::uint32_t to, const CUtensorMap& map, SharedBarrier& barrier,
+                                       std::uint16_t blocks, int c0, int c1, int c2, int c3, int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3;" ::"r"(to),
+      "l"(&map), "r"(barrier.address()), "h"(blocks), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
 
 // From shared memory to the box at these coordinates; elements outside the tensor are left out. By one thread, after
 // all who wrote the shared memory have called let_copies_see_shared_stores() and met it.

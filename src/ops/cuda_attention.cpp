@@ -16,6 +16,7 @@
 #include "tessera/ops/decode_attention.h"
 #include "tessera/ops/flashinfer/kernels.h"
 #include "tessera/ops/forward_states.h"
+#include "tessera/ops/prefill_attention.h"
 
 namespace tessera {
 namespace {
@@ -77,10 +78,16 @@ class ExtendInTwo final : public BoundOp {
   const ForwardStates* states_;  // null: none is ever open
 };
 
+Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner) {
+  if (serves_prefill_attention(attention.shape, attention.page_size))
+    return bind_prefill_attention(attention, planner.tile_plan(attention.shape));
+  return flashinfer::bind_fa3(attention, planner);
+}
+
 Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAttention& attention,
                                              const CudaAttentionPlanner& planner, const ForwardStates* states) {
-  std::unique_ptr<BoundOp> op = TRY(tiles == AttentionKernel::kFa3 ? flashinfer::bind_fa3(attention, planner)
-                                                                   : flashinfer::bind_fa2(attention, planner));
+  std::unique_ptr<BoundOp> op =
+      TRY(tiles == AttentionKernel::kFa3 ? bind_fa3(attention, planner) : flashinfer::bind_fa2(attention, planner));
   const ExtendWork* work = planner.extend_work(attention.shape);
   if (work == nullptr) return op;
   const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
@@ -109,7 +116,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   if (attention.kind == BatchKind::kExtend && kernel != AttentionKernel::kTessera)
     return bind_extend(kernel, attention, *planner, args.context.states);
   switch (kernel) {
-    case AttentionKernel::kFa3: return flashinfer::bind_fa3(attention, *planner);
+    case AttentionKernel::kFa3: return bind_fa3(attention, *planner);
     case AttentionKernel::kHopper: return bind_decode_attention(attention, *planner);
     case AttentionKernel::kFa2: return flashinfer::bind_fa2(attention, *planner);
     case AttentionKernel::kCudnn:

@@ -12,6 +12,7 @@
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/decode_attention.h"
 #include "tessera/ops/flashinfer/kernels.h"
+#include "tessera/ops/prefill_attention.h"
 
 namespace tessera {
 namespace {
@@ -73,8 +74,10 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
                                                   std::int64_t multiprocessors) const {
   const AttentionShape& shape = plan.shape;
   if (plan.extend == AttentionKernel::kFa3) {
-    plan.tiles.emplace(limits_.max_tokens, limits_.max_requests, shape.heads, flashinfer::fa3_tile_rows(shape.head_dim),
-                       multiprocessors);
+    // Our own kernel's works are of several heads, each for as many blocks.
+    const std::int64_t heads = serves_prefill_attention(shape, limits_.page_size) ? kPrefillHeads : 1;
+    plan.tiles.emplace(limits_.max_tokens, limits_.max_requests, shape.heads / heads,
+                       flashinfer::fa3_tile_rows(shape.head_dim), std::max<std::int64_t>(1, multiprocessors / heads));
     plan.tiles_offset = offset;
     offset += ints(plan.tiles->workers() + 1) + static_cast<std::size_t>(plan.tiles->max_works()) * sizeof(TileWork);
     offset = aligned(offset);

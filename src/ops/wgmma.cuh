@@ -3,6 +3,7 @@
 //
 //   begin_products();
 //   multiply<T, kN>(sum, a, b, keep);          // any number, asynchronous
+//   multiply_rows<T, kN>(sum, a, b, keep);     // a from registers, b transposed
 //   end_products();                            // a group of them
 //   wait_for_products<kPending>();             // until at most so many groups are under way
 //
@@ -20,11 +21,17 @@ namespace tessera::cuda {
 inline constexpr int kWarpgroup = 128;        // threads
 inline constexpr int kMostProductSums = 128;  // of a thread, in a product of 64 by 256
 
-// A matrix in shared memory. Of its 64 columns a product takes 16: add `matrix_step` for the next ones.
+// A matrix in shared memory. Of its 64 columns a product takes 16: add `kMatrixStep` for the next ones. Eight rows lie
+// together, in 1024 bytes; kEightRows: the bytes from these to the next eight.
+template <int kEightRows = 1024>
 __device__ inline std::uint64_t matrix_at(std::uint32_t address) {
-  constexpr std::uint64_t kEightRows = 1024;  // bytes
   constexpr std::uint64_t kSwizzle128 = 1;
-  return (address & 0x3FFFFU) >> 4 | std::uint64_t{1} << 16 | (kEightRows >> 4) << 32 | kSwizzle128 << 62;
+  return (address & 0x3FFFFU) >> 4 | std::uint64_t{1} << 16 | std::uint64_t{kEightRows >> 4} << 32 | kSwizzle128 << 62;
+}
+// A matrix of more columns, of which a product takes 16 rows: every 64 columns begin kNextColumns bytes further.
+template <int kEightRows, int kNextColumns>
+__device__ inline std::uint64_t wide_matrix_at(std::uint32_t address) {
+  return (matrix_at<kEightRows>(address) & ~(std::uint64_t{0x3FFF} << 16)) | std::uint64_t{kNextColumns >> 4} << 16;
 }
 inline constexpr std::uint64_t kMatrixStep = 2;  // 32 bytes
 
@@ -33,6 +40,19 @@ __device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.al
 template <int kPending>
 __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// Holds values in their registers at this place of the program: no computation of them moves past it. Products read
+// and write registers after the instructions that ask for them, which the compiler does not know.
+template <int kCount>
+__device__ inline void hold(float (&values)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(values[i])::"memory");
+}
+template <int kCount>
+__device__ inline void hold(std::uint32_t (&values)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(values[i])::"memory");
 }
 
 // How many registers a thread has from here on: more or fewer than before. By a whole warpgroup; who wants more waits
@@ -92,9 +112,10 @@ __device__ inline void keep_registers() {
   TESSERA_PRODUCT("256", TYPE, TESSERA_NAMES_8, "%128", "%129", "%130", TESSERA_SUMS(0), TESSERA_SUMS(16),     \
                   TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80), TESSERA_SUMS(96),    \
                   TESSERA_SUMS(112))
-template <class T, int kN>
-__device__ inline void multiply(float (&sum)[kMostProductSums], std::uint64_t a, std::uint64_t b, int keep) {
+template <class T, int kN, int kSums>
+__device__ inline void multiply(float (&sum)[kSums], std::uint64_t a, std::uint64_t b, int keep) {
   static_assert(kN % 32 == 0 && kN >= 32 && kN <= 256, "products of 64 by 32, 64, … 256 are written down");
+  static_assert(kSums >= kN / 2);
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     TESSERA_PRODUCTS("bf16");
   } else {
@@ -125,6 +146,32 @@ __device__ inline void hold_sums(float (&sum)[kSums]) {
   for (int i = 0; i < kUsed; ++i) asm volatile("" : "+f"(sum[i])::"memory");
 }
 #undef TESSERA_HELD_PRODUCT
+
+// sum[64, kN] = a[64, 16] · b[16, kN], plus what sum held where `keep`. The warp's rows of a are in registers, as the
+// sums of a product are, two neighbouring ones packed: a[0] and a[2] of the first eight rows, a[1] and a[3] of the
+// next.
+#define TESSERA_ROWS_PRODUCT(N, TYPE, NAMES, A0, A1, A2, A3, B, KEEP, ...)                                         \
+  asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                                      \
+               ", 0;\n"                                                                                            \
+               "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" NAMES "}, {" A0 ", " A1 ", " A2 \
+               ", " A3 "}, " B ", keep, 1, 1, 1;\n}"                                                               \
+               : __VA_ARGS__                                                                                       \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep))
+#define TESSERA_ROWS_PRODUCTS(TYPE)                                                                             \
+  if constexpr (kN == 128)                                                                                      \
+  TESSERA_ROWS_PRODUCT("128", TYPE, TESSERA_NAMES_4, "%64", "%65", "%66", "%67", "%68", "%69", TESSERA_SUMS(0), \
+                       TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48))
+template <class T, int kN>
+__device__ inline void multiply_rows(float (&sum)[kN / 2], const std::uint32_t* a, std::uint64_t b, int keep) {
+  static_assert(kN == 128, "products of 64 by 128 are written down");
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    TESSERA_ROWS_PRODUCTS("bf16");
+  } else {
+    TESSERA_ROWS_PRODUCTS("f16");
+  }
+}
+#undef TESSERA_ROWS_PRODUCTS
+#undef TESSERA_ROWS_PRODUCT
 #undef TESSERA_PRODUCTS
 
 // The same with a in registers: of its 16 columns, thread t has those of rows 16 (t / 32) + t % 32 / 4 and 8 further,
