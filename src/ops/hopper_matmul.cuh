@@ -16,32 +16,26 @@
 #include "tessera/ops/cuda_math.cuh"
 #include "tessera/ops/wgmma.cuh"
 
-namespace tessera::cuda::hopper {
+namespace tessera::cuda {
 
-inline constexpr int kCluster = 2;
-inline constexpr int kWeightRows = 128;
-inline constexpr int kMostRows = 256;  // of x, in a tile
-inline constexpr int kRowStep = 32;    // by which tiles differ
-inline constexpr int kDepth = 64;      // of k in a stage: rows of 128 bytes
-inline constexpr int kStages = 4;
-inline constexpr int kWarpgroups = 2;
-inline constexpr int kThreads = (kWarpgroups + 1) * kWarpgroup;
-inline constexpr int kRowBytes = kDepth * 2;
-inline constexpr int kStageBytes = (kWeightRows + kMostRows) * kRowBytes;
-// Results of a warpgroup: a tile's rows by 32 columns.
-inline constexpr int kResultColumns = 32;
-inline constexpr int kResultRowBytes = kResultColumns * 2;
-inline constexpr int kResultBytes = kMostRows * kResultRowBytes;
-inline constexpr int kSharedBytes = 1024 + kStages * kStageBytes + kWarpgroups * kResultBytes;
-static_assert(kSharedBytes <= 232448 - 1024, "what a block may have, and the barriers");
-static_assert(kMostRows == 2 * kMostProductSums && kRowStep % (8 * kCluster) == 0);
+inline constexpr int kHopperCluster = 2;
+inline constexpr int kHopperWeightRows = 128;
+inline constexpr int kHopperRows = 256;  // of x, in a tile
+inline constexpr int kHopperStep = 32;   // by which tiles differ
+inline constexpr int kHopperDepth = 64;  // of k in a stage: rows of 128 bytes
+inline constexpr int kHopperStages = 4;
+inline constexpr int kHopperWarpgroups = 2;
+inline constexpr int kHopperThreads = (kHopperWarpgroups + 1) * kWarpgroup;
+inline constexpr int kHopperRowBytes = kHopperDepth * 2;
+inline constexpr int kHopperStageBytes = (kHopperWeightRows + kHopperRows) * kHopperRowBytes;
+static_assert(kHopperRows == 2 * kMostProductSums && kHopperStep % (8 * kHopperCluster) == 0);
 
 // Where a walk through the ring stands: its slot, and how often it went round.
 struct RingPlace {
   int slot = 0;
   std::uint32_t turn = 0;
   __device__ void advance() {
-    if (++slot == kStages) {
+    if (++slot == kHopperStages) {
       slot = 0;
       ++turn;
     }
@@ -49,39 +43,42 @@ struct RingPlace {
 };
 
 // Matrices of the block in shared memory.
-struct Ring {
+struct HopperRing {
   std::uint32_t base;    // of the stages
-  SharedBarrier* full;   // [kStages]
-  SharedBarrier* empty;  // [kStages], of all blocks of the cluster
-  __device__ std::uint32_t weights(int slot) const { return base + static_cast<std::uint32_t>(slot) * kStageBytes; }
-  __device__ std::uint32_t rows(int slot) const { return weights(slot) + kWeightRows * kRowBytes; }
+  SharedBarrier* full;   // [kHopperStages]
+  SharedBarrier* empty;  // [kHopperStages], of all blocks of the cluster
+  __device__ std::uint32_t weights(int slot) const {
+    return base + static_cast<std::uint32_t>(slot) * kHopperStageBytes;
+  }
+  __device__ std::uint32_t rows(int slot) const { return weights(slot) + kHopperWeightRows * kHopperRowBytes; }
   __device__ void release(int slot) const {
-    if (const unsigned block = threadIdx.x % kWarp; block < kCluster) arrive_at_block(empty[slot], block);
+    if (const unsigned block = threadIdx.x % kWarp; block < kHopperCluster) arrive_at_block(empty[slot], block);
   }
 };
 
 // By one thread of the block, before the cluster meets.
-__device__ inline void prepare(const Ring& ring) {
-  for (int s = 0; s < kStages; ++s) {
+__device__ inline void prepare(const HopperRing& ring) {
+  for (int s = 0; s < kHopperStages; ++s) {
     ring.full[s].init(1);
-    ring.empty[s].init(kCluster * kWarpgroups * kWarpgroup / kWarp);
+    ring.empty[s].init(kHopperCluster * kHopperWarpgroups * kWarpgroup / kWarp);
   }
   SharedBarrier::make_visible();
 }
 
-// The sums of a tile of kN rows of x: kDepth columns of a stage at a time, the next products begun before the last ones
-// have ended.
+// The sums of a tile of kN rows of x: kHopperDepth columns of a stage at a time, the next products begun before the
+// last ones have ended.
 template <class T, int kN>
-__device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const Ring& ring, RingPlace& at, int stages,
-                                        int warpgroup) {
+__device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
+                                        int stages, int warpgroup) {
   int last = 0;
   for (int s = 0; s < stages; ++s) {
     ring.full[at.slot].wait(at.turn & 1);
-    const std::uint64_t a = matrix_at(ring.weights(at.slot) + static_cast<std::uint32_t>(warpgroup) * 64 * kRowBytes);
+    const std::uint64_t a =
+        matrix_at(ring.weights(at.slot) + static_cast<std::uint32_t>(warpgroup) * 64 * kHopperRowBytes);
     const std::uint64_t b = matrix_at(ring.rows(at.slot));
     begin_products();
 #pragma unroll
-    for (int d = 0; d < kDepth / 16; ++d) multiply<T, kN>(sum, a + d * kMatrixStep, b + d * kMatrixStep, s + d);
+    for (int d = 0; d < kHopperDepth / 16; ++d) multiply<T, kN>(sum, a + d * kMatrixStep, b + d * kMatrixStep, s + d);
     end_products();
     wait_for_products<1>();
     if (s > 0) ring.release(last);
@@ -93,9 +90,9 @@ __device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const Ri
 }
 
 template <class T>
-__device__ inline void multiply_tile(float (&sum)[kMostProductSums], const Ring& ring, RingPlace& at, int stages,
-                                     int warpgroup, int rows) {
-  switch ((rows + kRowStep - 1) / kRowStep) {
+__device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
+                                        int stages, int warpgroup, int rows) {
+  switch ((rows + kHopperStep - 1) / kHopperStep) {
     case 1: return multiply_tile_of<T, 32>(sum, ring, at, stages, warpgroup);
     case 2: return multiply_tile_of<T, 64>(sum, ring, at, stages, warpgroup);
     case 3: return multiply_tile_of<T, 96>(sum, ring, at, stages, warpgroup);
@@ -107,6 +104,20 @@ __device__ inline void multiply_tile(float (&sum)[kMostProductSums], const Ring&
   }
 }
 
+template <class T>
+__device__ inline float2 unpack_two(std::uint32_t pair) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U));
+  } else {
+    return __half22float2(reinterpret_cast<const __half2&>(pair));
+  }
+}
+// Two numbers as T holds them: a conversion of two at once has four times the rate of two of one.
+template <class T>
+__device__ inline float2 rounded_two(float low, float high) {
+  return unpack_two<T>(pack_two<T>(low, high));
+}
+
 // Four 8 x 8 matrices to rows of shared memory, transposed: lane l gives the address of row l % 8 of matrix l / 8.
 __device__ inline void store_transposed(std::uint32_t address, const std::uint32_t (&from)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
@@ -114,4 +125,4 @@ __device__ inline void store_transposed(std::uint32_t address, const std::uint32
                : "memory");
 }
 
-}  // namespace tessera::cuda::hopper
+}  // namespace tessera::cuda

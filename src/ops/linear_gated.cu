@@ -42,8 +42,8 @@ bool device_can() {
 int best_tile_rows(std::int64_t m, std::int64_t across, std::int64_t k, std::int64_t clusters) {
   constexpr std::int64_t kStoreRows = 24;
   std::int64_t best = 0;
-  int rows = kMostRows;
-  for (int r = kMostRows; r >= 2 * kRowStep; r -= kRowStep) {
+  int rows = kHopperRows;
+  for (int r = kHopperRows; r >= 2 * kHopperStep; r -= kHopperStep) {
     const std::int64_t turns = ceil_div(ceil_div(m, r) * across, clusters);
     const std::int64_t cost = turns * (r * k + kStoreRows * 1024);
     if (best == 0 || cost < best) best = cost, rows = r;
@@ -55,20 +55,21 @@ template <class T, class Gate>
 Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, std::byte* y) {
   const std::int64_t n = p.n / 2;
   const void* const kernel = reinterpret_cast<const void*>(linear_gated<T, Gate>);
-  const std::int64_t clusters = TRY(clusters_at_once(kernel, kThreads, kCluster, kSharedBytes, "linear and gate"));
+  const std::int64_t clusters =
+      TRY(clusters_at_once(kernel, kHopperThreads, kHopperCluster, kSharedBytes, "linear and gate"));
   const std::int64_t across = ceil_div(n, kClusterColumns);
   const int tile_rows = best_tile_rows(p.m, across, p.k, clusters);
   const std::int64_t items = ceil_div(p.m, tile_rows) * across;
   if (!has_tiles_enough(items, clusters)) return std::unique_ptr<BoundOp>();
   const GatedLinear<T> bound{
       .x = TRY(encode_tensor_map(p.dtype, p.x,
-                                 std::array{TensorBox{.size = p.k, .stride = 1, .box = kDepth},
-                                            TensorBox{.size = p.m, .stride = p.k, .box = tile_rows / kCluster}})),
+                                 std::array{TensorBox{.size = p.k, .stride = 1, .box = kHopperDepth},
+                                            TensorBox{.size = p.m, .stride = p.k, .box = tile_rows / kHopperCluster}})),
       .w = TRY(encode_tensor_map(
           p.dtype, p.w,
-          std::array{TensorBox{.size = p.k, .stride = 1, .box = kDepth}, TensorBox{.size = 8, .stride = p.k, .box = 8},
-                     TensorBox{.size = 2, .stride = n * p.k, .box = 2},
-                     TensorBox{.size = n / 8, .stride = 8 * p.k, .box = kWeightRows / 16},
+          std::array{TensorBox{.size = p.k, .stride = 1, .box = kHopperDepth},
+                     TensorBox{.size = 8, .stride = p.k, .box = 8}, TensorBox{.size = 2, .stride = n * p.k, .box = 2},
+                     TensorBox{.size = n / 8, .stride = 8 * p.k, .box = kHopperWeightRows / 16},
                      TensorBox{.size = 1, .stride = p.n * p.k, .box = 1}})),
       .bias = reinterpret_cast<const T*>(p.bias),
       .y = TRY(encode_tensor_map(p.dtype, y,
@@ -79,9 +80,9 @@ Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, std::byte* y) {
       .n = static_cast<int>(n),
       .k = static_cast<int>(p.k),
       .tile_rows = tile_rows};
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(clusters, items) * kCluster)),
-                          .block = dim3(kThreads),
-                          .cluster = kCluster};
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(clusters, items) * kHopperCluster)),
+                          .block = dim3(kHopperThreads),
+                          .cluster = kHopperCluster};
   return make_cuda_op("linear and gate, by warpgroups", [=](cudaStream_t stream) {
     launch_with(linear_gated<T, Gate>, shape, kSharedBytes, /*early=*/true, stream, bound);
   });

@@ -14,22 +14,26 @@
 
 namespace tessera::cuda::gated_linear {
 
-using namespace hopper;
-
-inline constexpr int kBlockColumns = kWeightRows / 2;  // of y
-inline constexpr int kClusterColumns = kCluster * kBlockColumns;
+inline constexpr int kBlockColumns = kHopperWeightRows / 2;  // of y
+inline constexpr int kClusterColumns = kHopperCluster * kBlockColumns;
 inline constexpr int kGroup = 8;
+// Results of a warpgroup: a tile's rows by 32 columns.
+inline constexpr int kResultColumns = 32;
+inline constexpr int kResultRowBytes = kResultColumns * 2;
+inline constexpr int kResultBytes = kHopperRows * kResultRowBytes;
+inline constexpr int kSharedBytes = 1024 + kHopperStages * kHopperStageBytes + kHopperWarpgroups * kResultBytes;
+static_assert(kSharedBytes <= 232448 - 1024, "what a block may have, and the barriers");
 
 template <class T>
 struct GatedLinear {
-  CUtensorMap x;  // [m, k], boxes of tile_rows / kCluster rows
-  CUtensorMap w;  // [n / 8, 2, 8, k], boxes of kWeightRows rows: 8 gates, 8 ups, …
+  CUtensorMap x;  // [m, k], boxes of tile_rows / kHopperCluster rows
+  CUtensorMap w;  // [n / 8, 2, 8, k], boxes of kHopperWeightRows rows: 8 gates, 8 ups, …
   const T* bias;  // [2n]; null: none
   CUtensorMap y;  // [m, n], boxes of tile_rows rows and kResultColumns columns, not swizzled
   int m;
   int n;
   int k;
-  int tile_rows;  // of x, a multiple of kRowStep
+  int tile_rows;  // of x, a multiple of kHopperStep
 };
 
 struct Item {
@@ -56,38 +60,24 @@ struct Items {
 
 // By one thread: all copies of the block, in the order in which they are wanted.
 template <class T>
-__device__ inline void copy_tiles(const GatedLinear<T>& p, const Ring& ring, const Items<T>& items, int stages) {
+__device__ inline void copy_tiles(const GatedLinear<T>& p, const HopperRing& ring, const Items<T>& items, int stages) {
   const int rank = static_cast<int>(block_in_cluster());
-  const int share = p.tile_rows / kCluster;
-  const int bytes = (kWeightRows + p.tile_rows) * kRowBytes;  // rows outside x arrive as zeros
+  const int share = p.tile_rows / kHopperCluster;
+  const int bytes = (kHopperWeightRows + p.tile_rows) * kHopperRowBytes;  // rows outside x arrive as zeros
   RingPlace at;
-  for (int i = static_cast<int>(blockIdx.x) / kCluster; i < items.count();
-       i += static_cast<int>(gridDim.x) / kCluster) {
+  for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items.count();
+       i += static_cast<int>(gridDim.x) / kHopperCluster) {
     const Item item = items.at(p, i);
     const int group = (item.column + rank * kBlockColumns) / 8;
     for (int s = 0; s < stages; ++s, at.advance()) {
       SharedBarrier& full = ring.full[at.slot];
       if (at.turn > 0) ring.empty[at.slot].wait((at.turn - 1) & 1);
       full.arrive_and_expect(static_cast<std::uint32_t>(bytes));
-      copy_box(ring.weights(at.slot), p.w, full, s * kDepth, 0, 0, group, 0);
-      copy_box_to_all(ring.rows(at.slot) + static_cast<std::uint32_t>(rank * share * kRowBytes), p.x, full,
-                      (1 << kCluster) - 1, s * kDepth, item.first_row + rank * share);
+      copy_box(ring.weights(at.slot), p.w, full, s * kHopperDepth, 0, 0, group, 0);
+      copy_box_to_all(ring.rows(at.slot) + static_cast<std::uint32_t>(rank * share * kHopperRowBytes), p.x, full,
+                      (1 << kHopperCluster) - 1, s * kHopperDepth, item.first_row + rank * share);
     }
   }
-}
-
-template <class T>
-__device__ inline float2 unpack_two(std::uint32_t pair) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U));
-  } else {
-    return __half22float2(reinterpret_cast<const __half2&>(pair));
-  }
-}
-// Two numbers as T holds them: a conversion of two at once has four times the rate of two of one.
-template <class T>
-__device__ inline float2 rounded_two(float low, float high) {
-  return unpack_two<T>(pack_two<T>(low, high));
 }
 
 // Two elements of y, packed. The gate is a template parameter, because a tile's results are unrolled: the code of all
@@ -117,8 +107,8 @@ __device__ inline void store_results(const GatedLinear<T>& p, const float (&sum)
   if (thread == 0) wait_for_stores_to_read();  // of the tile before
   sync_warpgroup();
 #pragma unroll
-  for (int pass = 0; pass < kMostRows / kRowStep; ++pass) {
-    if (pass * kRowStep >= item.rows) break;
+  for (int pass = 0; pass < kHopperRows / kHopperStep; ++pass) {
+    if (pass * kHopperStep >= item.rows) break;
     std::uint32_t matrices[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -126,7 +116,7 @@ __device__ inline void store_results(const GatedLinear<T>& p, const float (&sum)
       matrices[j] =
           activate<T, Gate>(make_float2(s[0] + bias[0], s[1] + bias[0]), make_float2(s[2] + bias[1], s[3] + bias[1]));
     }
-    store_transposed(results + static_cast<std::uint32_t>((pass * kRowStep + lane) * kResultRowBytes + warp * 16),
+    store_transposed(results + static_cast<std::uint32_t>((pass * kHopperStep + lane) * kResultRowBytes + warp * 16),
                      matrices);
   }
   let_copies_see_shared_stores();
@@ -134,14 +124,14 @@ __device__ inline void store_results(const GatedLinear<T>& p, const float (&sum)
   if (thread == 0 && column < p.n) store_box(p.y, results, column, item.first_row);
 }
 
-// Preconditions: k and n are multiples of 8; gridDim.x of kCluster.
+// Preconditions: k and n are multiples of 8; gridDim.x of kHopperCluster.
 template <class T, class Gate>
-__global__ void __launch_bounds__(kThreads, 1) linear_gated(const __grid_constant__ GatedLinear<T> p) {
+__global__ void __launch_bounds__(kHopperThreads, 1) linear_gated(const __grid_constant__ GatedLinear<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char unaligned[];
-  __shared__ SharedBarrier full[kStages], empty[kStages];
+  __shared__ SharedBarrier full[kHopperStages], empty[kHopperStages];
   unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
-  const Ring ring{shared_address(shared), full, empty};
+  const HopperRing ring{shared_address(shared), full, empty};
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
   if (threadIdx.x == 0) {
     prepare(ring);
@@ -154,8 +144,8 @@ __global__ void __launch_bounds__(kThreads, 1) linear_gated(const __grid_constan
   wait_for_previous();
 
   const Items<T> items(p);
-  const int stages = (p.k + kDepth - 1) / kDepth;
-  if (warpgroup == kWarpgroups) {
+  const int stages = (p.k + kHopperDepth - 1) / kHopperDepth;
+  if (warpgroup == kHopperWarpgroups) {
     keep_registers<24, false>();
     if (threadIdx.x % kWarpgroup == 0) {
       let_copies_see_stores();
@@ -166,13 +156,13 @@ __global__ void __launch_bounds__(kThreads, 1) linear_gated(const __grid_constan
     keep_registers<240, true>();
     const int rank = static_cast<int>(block_in_cluster());
     const std::uint32_t results =
-        ring.base + kStages * kStageBytes + static_cast<std::uint32_t>(warpgroup) * kResultBytes;
+        ring.base + kHopperStages * kHopperStageBytes + static_cast<std::uint32_t>(warpgroup) * kResultBytes;
     RingPlace at;
-    for (int i = static_cast<int>(blockIdx.x) / kCluster; i < items.count();
-         i += static_cast<int>(gridDim.x) / kCluster) {
+    for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items.count();
+         i += static_cast<int>(gridDim.x) / kHopperCluster) {
       const Item item = items.at(p, i);
       float sum[kMostProductSums];
-      multiply_tile<T>(sum, ring, at, stages, warpgroup, item.rows);
+      multiply_tile_of<T>(sum, ring, at, stages, warpgroup, item.rows);
       const int column = item.column + rank * kBlockColumns + warpgroup * kResultColumns;
       store_results<T, Gate>(p, sum, item, column, warpgroup, results);
     }

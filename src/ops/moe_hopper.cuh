@@ -19,23 +19,11 @@
 // The floor is 6 · H · I operations for each pair (token, k), at the 989 dense TFLOP/s of an H200.
 #pragma once
 
-#include "tessera/ops/async_copy.cuh"
-#include "tessera/ops/box_copy.cuh"
+#include "tessera/ops/hopper_matmul.cuh"
 #include "tessera/ops/moe_experts.cuh"
-#include "tessera/ops/wgmma.cuh"
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kHopperCluster = 2;
-inline constexpr int kHopperWeightRows = 128;
-inline constexpr int kHopperRows = 256;  // of x, at most
-inline constexpr int kHopperStep = 32;   // rows of x by which tiles differ
-inline constexpr int kHopperDepth = 64;  // of k in a stage: rows of 128 bytes
-inline constexpr int kHopperStages = 4;
-inline constexpr int kHopperWarpgroups = 2;
-inline constexpr int kHopperThreads = (kHopperWarpgroups + 1) * kWarpgroup;
-inline constexpr int kRowBytes = kHopperDepth * 2;
-inline constexpr int kHopperStageBytes = (kHopperWeightRows + kHopperRows) * kRowBytes;
 // Results of 32 tokens by a warpgroup's columns, twice. 16 bytes more to a row let eight rows use all banks.
 template <bool kGateUp>
 inline constexpr int kResultColumns = kGateUp ? 32 : 64;
@@ -47,7 +35,6 @@ template <bool kGateUp>
 inline constexpr int kHopperShared =
     1024 + kHopperStages* kHopperStageBytes + 2 * kHopperWarpgroups* kResultBytes<kGateUp>;
 static_assert(kHopperShared<false> <= 232448 - 1024, "what a block may have, and the barriers");
-static_assert(kHopperRows == 2 * kMostProductSums && kHopperStep % (8 * kHopperCluster) == 0);
 
 // One of the two matmuls (moe_experts.cuh), over the tiles of `order`.
 template <class T>
@@ -64,86 +51,17 @@ struct HopperMatmul {
   Order order;
 };
 
-// Where a walk through the ring stands: its slot, and how often it went round.
-struct RingPlace {
-  int slot = 0;
-  std::uint32_t turn = 0;
-  __device__ void advance() {
-    if (++slot == kHopperStages) {
-      slot = 0;
-      ++turn;
-    }
-  }
-};
-
-// Matrices of the block in shared memory.
-struct HopperRing {
-  std::uint32_t base;    // of the stages
-  SharedBarrier* full;   // [kHopperStages]
-  SharedBarrier* empty;  // [kHopperStages], of all blocks of the cluster
-  __device__ std::uint32_t weights(int slot) const {
-    return base + static_cast<std::uint32_t>(slot) * kHopperStageBytes;
-  }
-  __device__ std::uint32_t rows(int slot) const { return weights(slot) + kHopperWeightRows * kRowBytes; }
-  __device__ void release(int slot) const {
-    if (threadIdx.x % kWarp != 0) return;
-    if constexpr (kHopperCluster == 1) {
-      empty[slot].arrive();
-    } else {
-      for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(empty[slot], block);
-    }
-  }
-};
-
-// The sums of a tile of kN tokens: kHopperDepth columns of a stage at a time, the next products begun before the last
-// ones have ended.
-template <class T, int kN>
-__device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
-                                        int stages, int warpgroup) {
-  int last = 0;
-  for (int s = 0; s < stages; ++s) {
-    ring.full[at.slot].wait(at.turn & 1);
-    const std::uint64_t a = matrix_at(ring.weights(at.slot) + static_cast<std::uint32_t>(warpgroup) * 64 * kRowBytes);
-    const std::uint64_t b = matrix_at(ring.rows(at.slot));
-    begin_products();
-#pragma unroll
-    for (int d = 0; d < kHopperDepth / 16; ++d) multiply<T, kN>(sum, a + d * kMatrixStep, b + d * kMatrixStep, s + d);
-    end_products();
-    wait_for_products<1>();
-    if (s > 0) ring.release(last);
-    last = at.slot;
-    at.advance();
-  }
-  wait_for_products<0>();
-  ring.release(last);
-}
-
-template <class T>
-__device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
-                                        int stages, int warpgroup, int rows) {
-  switch ((rows + kHopperStep - 1) / kHopperStep) {
-    case 1: return multiply_tile_of<T, 32>(sum, ring, at, stages, warpgroup);
-    case 2: return multiply_tile_of<T, 64>(sum, ring, at, stages, warpgroup);
-    case 3: return multiply_tile_of<T, 96>(sum, ring, at, stages, warpgroup);
-    case 4: return multiply_tile_of<T, 128>(sum, ring, at, stages, warpgroup);
-    case 5: return multiply_tile_of<T, 160>(sum, ring, at, stages, warpgroup);
-    case 6: return multiply_tile_of<T, 192>(sum, ring, at, stages, warpgroup);
-    case 7: return multiply_tile_of<T, 224>(sum, ring, at, stages, warpgroup);
-    default: return multiply_tile_of<T, 256>(sum, ring, at, stages, warpgroup);
-  }
-}
-
 // By one thread: all copies of the block, in the order in which they are wanted.
 template <class T>
 __device__ inline void copy_tiles(const HopperMatmul<T>& p, const HopperRing& ring, int items, int across, int stages) {
-  const unsigned rank = kHopperCluster == 1 ? 0 : block_in_cluster();
+  const unsigned rank = block_in_cluster();
   const int clusters = static_cast<int>(gridDim.x) / kHopperCluster;
   RingPlace at;
   for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
     const Tile tile = p.order.tiles[i / across];
     const int group = (i % across * kHopperCluster + static_cast<int>(rank)) * (kHopperWeightRows / 16);
     const int steps = (tile.rows + kHopperStep - 1) / kHopperStep;
-    const int bytes = (kHopperWeightRows + steps * kHopperStep) * kRowBytes;
+    const int bytes = (kHopperWeightRows + steps * kHopperStep) * kHopperRowBytes;
     for (int s = 0; s < stages; ++s, at.advance()) {
       SharedBarrier& full = ring.full[at.slot];
       if (at.turn > 0) ring.empty[at.slot].wait((at.turn - 1) & 1);
@@ -152,43 +70,18 @@ __device__ inline void copy_tiles(const HopperMatmul<T>& p, const HopperRing& ri
       constexpr int kShare = kHopperStep / kHopperCluster;
       for (int step = 0; step < steps; ++step) {
         const int row = step * kHopperStep + static_cast<int>(rank) * kShare;
-        const std::uint32_t to = ring.rows(at.slot) + static_cast<std::uint32_t>(row * kRowBytes);
-        if constexpr (kHopperCluster == 1) {
-          copy_box(to, p.x, full, s * kHopperDepth, tile.first + row);
-        } else {
-          copy_box_to_all(to, p.x, full, (1 << kHopperCluster) - 1, s * kHopperDepth, tile.first + row);
-        }
+        const std::uint32_t to = ring.rows(at.slot) + static_cast<std::uint32_t>(row * kHopperRowBytes);
+        copy_box_to_all(to, p.x, full, (1 << kHopperCluster) - 1, s * kHopperDepth, tile.first + row);
       }
     }
   }
 }
 
-// Four 8 x 8 matrices to rows of shared memory, transposed: lane l gives the address of row l % 8 of matrix l / 8.
-__device__ inline void store_transposed(std::uint32_t address, const std::uint32_t (&from)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
-               "r"(from[1]), "r"(from[2]), "r"(from[3])
-               : "memory");
-}
-
-template <class T>
-__device__ inline float2 unpack_two(std::uint32_t pair) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
-  } else {
-    return __half22float2(reinterpret_cast<const __half2&>(pair));
-  }
-}
-// As T holds them: a conversion of two at once has four times the rate of two of one.
-template <class T>
-__device__ inline float2 rounded_two(float2 x) {
-  return unpack_two<T>(pack_two<T>(x.x, x.y));
-}
-
 // activate() of two elements, packed.
 template <class T, GatedActivation kActivation>
 __device__ inline std::uint32_t activate_two(float2 gate, float2 up, float limit) {
-  gate = rounded_two<T>(gate);
-  up = rounded_two<T>(up);
+  gate = rounded_two<T>(gate.x, gate.y);
+  up = rounded_two<T>(up.x, up.y);
   if constexpr (kActivation == GatedActivation::kClampedSwiglu) {
     const auto one = [limit](float g, float u) {
       g = g > limit ? limit : g;
@@ -198,7 +91,7 @@ __device__ inline std::uint32_t activate_two(float2 gate, float2 up, float limit
     return pack_two<T>(one(gate.x, up.x), one(gate.y, up.y));
   } else {
     using Gate = std::conditional_t<kActivation == GatedActivation::kSwiglu, Silu, GeluTanh>;
-    const float2 activated = rounded_two<T>(make_float2(Gate{}(gate.x), Gate{}(gate.y)));
+    const float2 activated = rounded_two<T>(Gate{}(gate.x), Gate{}(gate.y));
     return pack_two<T>(activated.x * up.x, activated.y * up.y);
   }
 }
@@ -290,20 +183,12 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper(const __grid_constan
   const HopperRing ring{shared_address(shared), full, empty};
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
   if (threadIdx.x == 0) {
-    for (int s = 0; s < kHopperStages; ++s) {
-      full[s].init(1);
-      empty[s].init(kHopperCluster * kHopperWarpgroups * kWarpgroup / kWarp);
-    }
-    SharedBarrier::make_visible();
+    prepare(ring);
     prefetch_map(p.x);
     prefetch_map(p.w);
   }
   let_next_begin();
-  if constexpr (kHopperCluster == 1) {
-    __syncthreads();
-  } else {
-    sync_cluster();
-  }
+  sync_cluster();
   wait_for_previous();
 
   const int across = (p.n + kColumns * kHopperCluster - 1) / (kColumns * kHopperCluster);
@@ -318,7 +203,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper(const __grid_constan
     __syncwarp();
   } else {
     keep_registers<240, true>();
-    const int rank = kHopperCluster == 1 ? 0 : static_cast<int>(block_in_cluster());
+    const int rank = static_cast<int>(block_in_cluster());
     const int clusters = static_cast<int>(gridDim.x) / kHopperCluster;
     unsigned char* const results = shared + kHopperStages * kHopperStageBytes + warpgroup * 2 * kResultBytes<kGateUp>;
     RingPlace at;
@@ -332,7 +217,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper(const __grid_constan
     }
   }
   // Before the block goes, others may still fill its shared memory and tell its barriers.
-  if constexpr (kHopperCluster > 1) sync_cluster();
+  sync_cluster();
 #endif
 }
 

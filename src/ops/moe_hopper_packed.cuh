@@ -17,9 +17,9 @@ namespace tessera::cuda::moe {
 
 inline constexpr int kPackedStages = 4;                                      // of x
 inline constexpr int kPackedBoxes = 3;                                       // of weights
-inline constexpr int kPackedBoxStages = kRowBytes * 2 / kHopperDepth;        // of x, to a box of weights
-inline constexpr int kPackedBoxBytes = kHopperWeightRows * kRowBytes;        // in shared memory
-inline constexpr int kPackedRowsBytes = kHopperRows * kRowBytes;             // of a stage of x
+inline constexpr int kPackedBoxStages = kHopperRowBytes * 2 / kHopperDepth;  // of x, to a box of weights
+inline constexpr int kPackedBoxBytes = kHopperWeightRows * kHopperRowBytes;  // in shared memory
+inline constexpr int kPackedRowsBytes = kHopperRows * kHopperRowBytes;       // of a stage of x
 inline constexpr int kPackedMostBlocks = 96;                                 // of a row: k / 32
 inline constexpr int kPackedScales = kHopperWeightRows * kPackedMostBlocks;  // bytes
 template <bool kGateUp>
@@ -92,16 +92,17 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
         r.weights.wait_empty();
         SharedBarrier& full = r.weights.full[r.weights.slot];
         full.arrive_and_expect(kPackedBoxBytes);
-        copy_box(r.weights.address(), p.w, full, s / kPackedBoxStages * (kRowBytes / 2), 0, 0, group, tile.expert);
+        copy_box(r.weights.address(), p.w, full, s / kPackedBoxStages * (kHopperRowBytes / 2), 0, 0, group,
+                 tile.expert);
         r.weights.advance();
       }
       r.rows.wait_empty();
       SharedBarrier& full = r.rows.full[r.rows.slot];
-      full.arrive_and_expect(static_cast<std::uint32_t>(steps * kHopperStep * kRowBytes));
+      full.arrive_and_expect(static_cast<std::uint32_t>(steps * kHopperStep * kHopperRowBytes));
       constexpr int kShare = kHopperStep / kHopperCluster;
       for (int step = 0; step < steps; ++step) {
         const int row = step * kHopperStep + rank * kShare;
-        copy_box_to_all(r.rows.address() + static_cast<std::uint32_t>(row * kRowBytes), p.x, full,
+        copy_box_to_all(r.rows.address() + static_cast<std::uint32_t>(row * kHopperRowBytes), p.x, full,
                         (1 << kHopperCluster) - 1, s * kHopperDepth, tile.first + row);
       }
     }
@@ -122,7 +123,7 @@ __device__ inline void unpack_stage(const unsigned char* box, const unsigned cha
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int r = row + half * 8;
-      const unsigned char* const word = box + r * kRowBytes + (chunk ^ (r & 7)) * 16 + lane % 4 * 4;
+      const unsigned char* const word = box + r * kHopperRowBytes + (chunk ^ (r & 7)) * 16 + lane % 4 * 4;
       const PackedFactor factor(scales[r * blocks + stage * 2 + block]);
       unpack_word(*reinterpret_cast<const std::uint32_t*>(word), factor, pairs[half]);
     }
