@@ -6,8 +6,10 @@
 // same order of k: rows of x are brought into it when they are sorted by experts, and gate and up stores its results
 // in it. In 32 columns, column 4 i + j comes to place 8 j + i.
 //
-// To unpack a stage takes a warpgroup about 100 instructions to a thread, while the products of the stage before it
-// run. With 256 tokens to a tile these last 1024 cycles of the multiprocessor, of which unpacking issues in a fourth.
+// To unpack a stage takes a warpgroup about 100 instructions to a thread. With 256 tokens to a tile the products of a
+// stage last 1024 cycles of the multiprocessor, of which unpacking issues in a fourth. The code lets a stage's products
+// run while the next one is unpacked; as compiled they do not, for want of registers (ptxas C7512), and only the other
+// warpgroup fills the tensor cores meanwhile.
 #pragma once
 
 #include "tessera/ops/moe_hopper.cuh"
@@ -141,7 +143,7 @@ __device__ inline void release_rows(const PackedRings& r, int slot) {
   for (unsigned block = 0; block < kHopperCluster; ++block) arrive_at_block(r.rows.empty[slot], block);
 }
 
-// The sums of a tile of kN tokens. A stage is unpacked while the one before it is multiplied.
+// The sums of a tile of kN tokens.
 template <int kN>
 __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRings& r, int blocks, int stages,
                                        int warpgroup) {
