@@ -13,12 +13,14 @@ namespace {
 
 using Tag = dnnl::memory::format_tag;
 
-// Each 1.5 times the one before it or less: that much is computed in vain at most.
-constexpr std::array<std::int64_t, 9> kRows = {16, 24, 32, 48, 64, 96, 128, 192, OneDnnBlocks::kMostRows};
+// There is a primitive for each multiple of so many rows: fewer are computed in vain.
+constexpr std::int64_t kStep = 16;
+static_assert(OneDnnBlocks::kMostRows % kStep == 0);
 
 std::size_t index_of(std::int64_t rows) {
-  return static_cast<std::size_t>(std::ranges::lower_bound(kRows, rows) - kRows.begin());
+  return static_cast<std::size_t>(std::max<std::int64_t>(rows - 1, 0) / kStep);
 }
+std::int64_t rows_of(std::size_t index) { return (static_cast<std::int64_t>(index) + 1) * kStep; }
 
 // oneDNN divides a product among the threads that it could use when the primitive is made, and counts on them when it
 // runs.
@@ -75,14 +77,14 @@ struct OneDnnBlocks::Primitives {
   Shape shape;
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  std::vector<dnnl::matmul::primitive_desc> descriptions;  // [sizes of kRows that are needed]
+  std::vector<dnnl::matmul::primitive_desc> descriptions;  // [multiples of kStep rows that are needed]
   std::vector<dnnl::matmul> matmuls;
 };
 
 OneDnnBlocks::OneDnnBlocks(std::unique_ptr<Primitives> primitives) : primitives_(std::move(primitives)) {}
 OneDnnBlocks::~OneDnnBlocks() = default;
 
-std::int64_t OneDnnBlocks::computed_rows(std::int64_t rows) { return kRows[index_of(rows)]; }
+std::int64_t OneDnnBlocks::computed_rows(std::int64_t rows) { return rows_of(index_of(rows)); }
 
 Result<std::unique_ptr<OneDnnBlocks>> OneDnnBlocks::create(const Shape& shape, std::int64_t most_rows) {
   const OneThread one;
@@ -90,7 +92,7 @@ Result<std::unique_ptr<OneDnnBlocks>> OneDnnBlocks::create(const Shape& shape, s
     auto made = std::make_unique<Primitives>();
     made->shape = shape;
     for (std::size_t i = 0; i <= index_of(most_rows); ++i) {
-      made->descriptions.push_back(describe(made->engine, shape, kRows[i]));
+      made->descriptions.push_back(describe(made->engine, shape, rows_of(i)));
       made->matmuls.emplace_back(made->descriptions.back());
     }
     return std::unique_ptr<OneDnnBlocks>(new OneDnnBlocks(std::move(made)));
@@ -105,7 +107,7 @@ Result<std::size_t> OneDnnBlocks::scratch_bytes(const Shape& shape, std::int64_t
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     std::size_t most = 0;
     for (std::size_t i = 0; i <= index_of(most_rows); ++i)
-      most = std::max(most, describe(engine, shape, kRows[i]).scratchpad_desc().get_size());
+      most = std::max(most, describe(engine, shape, rows_of(i)).scratchpad_desc().get_size());
     return most;
   } catch (const dnnl::error& error) {
     return failure(shape, error.what());
@@ -133,7 +135,7 @@ Status OneDnnBlocks::run(std::int64_t rows, const Operands& operands) const {
       dnnl_primitive_execute(all.matmuls[i].get(), all.stream.get(), all.shape.bias ? 5 : 4, arguments.data());
   if (status == dnnl_success) return ok_status();
   return internal_error(fmt::format("oneDNN failed with status {} in a matmul {}x{}x{}", static_cast<int>(status),
-                                    kRows[i], all.shape.columns, all.shape.depth));
+                                    rows_of(i), all.shape.columns, all.shape.depth));
 }
 
 }  // namespace tessera
