@@ -295,7 +295,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
     load(tile + kStages - 1);
     if (tile * kKeys > last_of_group) continue;  // none of the warpgroup's rows sees a key of it
     auto& stage = memory.stages[tile % kStages];
-    float score[cuda::kMostProductSums];  // of which a product of 64 columns has the first 32
+    float score[kKeys / 2];
     cuda::begin_products();
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
@@ -306,7 +306,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
     }
     cuda::end_products();
     cuda::wait_for_products<0>();
-    cuda::hold_sums<kKeys / 2>(score);
+    cuda::hold(score);
     if (tile * kKeys + kKeys - 1 > first_position) {
 #pragma unroll
       for (int i = 0; i < kKeys / 2; ++i)
@@ -346,10 +346,11 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
     const std::uint64_t values = cuda::matrix_at(address(stage.values));
     cuda::begin_products();
 #pragma unroll
-    for (int k = 0; k < kKeys / 16; ++k) cuda::multiply_held<T>(out, weights[k], values + k * cuda::kMatrixStep, 1);
+    for (int k = 0; k < kKeys / 16; ++k)
+      cuda::multiply_held<T, kDim>(out, weights[k], values + k * cuda::kMatrixStep, 1);
     cuda::end_products();
     cuda::wait_for_products<0>();
-    cuda::hold_sums<kDim / 2>(out);
+    cuda::hold(out);
   }
   cuda::wait_for_copies<0>();
 

@@ -111,7 +111,7 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
   }
 }
 
-// A thread's part of a stage of weights, as multiply_from_registers() wants it: steps of 16 columns.
+// A thread's part of a stage of weights, as multiply_held() wants it: steps of 16 columns.
 using PackedOperand = std::uint32_t[kHopperDepth / 16][4];
 
 // row: the thread's first in the tile; the second is 8 further. `stage`: of the tile.
@@ -166,7 +166,7 @@ __device__ inline void multiply_packed(float (&sum)[kMostProductSums], PackedRin
     begin_products();
 #pragma unroll
     for (int d = 0; d < kHopperDepth / 16; ++d)
-      multiply_from_registers<kN>(sum, a[d], b + static_cast<std::uint64_t>(d) * kMatrixStep, s + d);
+      multiply_held<__nv_bfloat16, kN>(sum, a[d], b + static_cast<std::uint64_t>(d) * kMatrixStep, s + d);
     end_products();
     wait_for_products<1>();
     if (s > 0) release_rows(r, last);

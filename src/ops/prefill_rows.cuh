@@ -163,10 +163,11 @@ struct RowsWarpgroup {
     begin_products();
 #pragma unroll
     for (int i = 0; i < kKeys / 16; ++i)
-      multiply_rows<T, kHeadDim>(out, &weights[4 * i],
-                                 wide_matrix_at<kTokenGroupBytes, kEightRowBytes>(
-                                     shared.tile(slot) + static_cast<std::uint32_t>(i * 2 * kTokenGroupBytes)),
-                                 1);
+      multiply_held<T, kHeadDim, /*kTransposed=*/true>(
+          out, &weights[4 * i],
+          wide_matrix_at<kTokenGroupBytes, kEightRowBytes>(shared.tile(slot) +
+                                                           static_cast<std::uint32_t>(i * 2 * kTokenGroupBytes)),
+          1);
     end_products();
   }
 

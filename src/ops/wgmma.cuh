@@ -122,98 +122,59 @@ __device__ inline void multiply(float (&sum)[kSums], std::uint64_t a, std::uint6
     TESSERA_PRODUCTS("f16");
   }
 }
-#define TESSERA_HELD_PRODUCT(TYPE)                                                      \
-  asm volatile(                                                                         \
-      "{\n.reg .pred keep;\nsetp.ne.b32 keep, %69, 0;\n"                                \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" TESSERA_NAMES_4 \
-      "}, {%64,%65,%66,%67}, %68, keep, 1, 1, 0;\n}"                                    \
-      : TESSERA_SUMS(0), TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48)           \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep))
-// sum[64, 128] = a[64, 16] · b[128, 16]ᵀ, plus what sum held where `keep`. The left operand is in registers, as a warp
-// has it for mma.m16n8k16 (tensor_core.cuh): warp w of the warpgroup has the rows 16w … 16w + 15.
-template <class T>
-__device__ inline void multiply_held(float (&sum)[64], const std::uint32_t (&a)[4], std::uint64_t b, int keep) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    TESSERA_HELD_PRODUCT("bf16");
-  } else {
-    TESSERA_HELD_PRODUCT("f16");
-  }
-}
-// After a wait: keeps the compiler from reading the first kUsed sums before it.
-template <int kUsed, int kSums>
-__device__ inline void hold_sums(float (&sum)[kSums]) {
-#pragma unroll
-  for (int i = 0; i < kUsed; ++i) asm volatile("" : "+f"(sum[i])::"memory");
-}
-#undef TESSERA_HELD_PRODUCT
-
-// sum[64, kN] = a[64, 16] · b[16, kN], plus what sum held where `keep`. The warp's rows of a are in registers, as the
-// sums of a product are, two neighbouring ones packed: a[0] and a[2] of the first eight rows, a[1] and a[3] of the
-// next.
-#define TESSERA_ROWS_PRODUCT(N, TYPE, NAMES, A0, A1, A2, A3, B, KEEP, ...)                                         \
-  asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                                      \
-               ", 0;\n"                                                                                            \
-               "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" NAMES "}, {" A0 ", " A1 ", " A2 \
-               ", " A3 "}, " B ", keep, 1, 1, 1;\n}"                                                               \
-               : __VA_ARGS__                                                                                       \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep))
-#define TESSERA_ROWS_PRODUCTS(TYPE)                                                                             \
-  if constexpr (kN == 128)                                                                                      \
-  TESSERA_ROWS_PRODUCT("128", TYPE, TESSERA_NAMES_4, "%64", "%65", "%66", "%67", "%68", "%69", TESSERA_SUMS(0), \
-                       TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48))
-template <class T, int kN>
-__device__ inline void multiply_rows(float (&sum)[kN / 2], const std::uint32_t* a, std::uint64_t b, int keep) {
-  static_assert(kN == 128, "products of 64 by 128 are written down");
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    TESSERA_ROWS_PRODUCTS("bf16");
-  } else {
-    TESSERA_ROWS_PRODUCTS("f16");
-  }
-}
-#undef TESSERA_ROWS_PRODUCTS
-#undef TESSERA_ROWS_PRODUCT
 #undef TESSERA_PRODUCTS
 
-// The same with a in registers: of its 16 columns, thread t has those of rows 16 (t / 32) + t % 32 / 4 and 8 further,
-// columns 2 (t % 4) and the next one of the first and then of the last eight: first row, second row, first, second.
-// Registers that hold `a` may change only after the product has ended.
-#define TESSERA_REGISTER_PRODUCT(N, NAMES, A, B, KEEP, ...)                                       \
-  asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                     \
-               ", 0;\n"                                                                           \
-               "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" NAMES "}, {" A "}, " B \
-               ", keep, 1, 1, 0;\n}"                                                              \
-               : __VA_ARGS__                                                                      \
+// The same with a in registers, as a warp has it for mma.m16n8k16 (tensor_core.cuh): warp w of the warpgroup has the
+// rows 16 w … 16 w + 15, and the packed sums of a product are such an operand. They may change only after the product
+// has ended. Transposed: b is [16, kN].
+#define TESSERA_HELD_PRODUCT(N, TYPE, TRANSPOSED, NAMES, A, B, KEEP, ...)                                 \
+  asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                             \
+               ", 0;\n"                                                                                   \
+               "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" NAMES "}, {" A "}, " B \
+               ", keep, 1, 1, " TRANSPOSED ";\n}"                                                         \
+               : __VA_ARGS__                                                                              \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep))
-template <int kN>
-__device__ inline void multiply_from_registers(float (&sum)[kMostProductSums], const std::uint32_t (&a)[4],
-                                               std::uint64_t b, int keep) {
-  static_assert(kN % 32 == 0 && kN >= 32 && kN <= 256, "products of 64 by 32, 64, … 256 are written down");
-  if constexpr (kN == 32)
-    TESSERA_REGISTER_PRODUCT("32", TESSERA_NAMES_1, "%16,%17,%18,%19", "%20", "%21", TESSERA_SUMS(0));
-  if constexpr (kN == 64)
-    TESSERA_REGISTER_PRODUCT("64", TESSERA_NAMES_2, "%32,%33,%34,%35", "%36", "%37", TESSERA_SUMS(0), TESSERA_SUMS(16));
-  if constexpr (kN == 96)
-    TESSERA_REGISTER_PRODUCT("96", TESSERA_NAMES_3, "%48,%49,%50,%51", "%52", "%53", TESSERA_SUMS(0), TESSERA_SUMS(16),
-                             TESSERA_SUMS(32));
-  if constexpr (kN == 128)
-    TESSERA_REGISTER_PRODUCT("128", TESSERA_NAMES_4, "%64,%65,%66,%67", "%68", "%69", TESSERA_SUMS(0), TESSERA_SUMS(16),
-                             TESSERA_SUMS(32), TESSERA_SUMS(48));
-  if constexpr (kN == 160)
-    TESSERA_REGISTER_PRODUCT("160", TESSERA_NAMES_5, "%80,%81,%82,%83", "%84", "%85", TESSERA_SUMS(0), TESSERA_SUMS(16),
-                             TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64));
-  if constexpr (kN == 192)
-    TESSERA_REGISTER_PRODUCT("192", TESSERA_NAMES_6, "%96,%97,%98,%99", "%100", "%101", TESSERA_SUMS(0),
-                             TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80));
-  if constexpr (kN == 224)
-    TESSERA_REGISTER_PRODUCT("224", TESSERA_NAMES_7, "%112,%113,%114,%115", "%116", "%117", TESSERA_SUMS(0),
-                             TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80),
-                             TESSERA_SUMS(96));
-  if constexpr (kN == 256)
-    TESSERA_REGISTER_PRODUCT("256", TESSERA_NAMES_8, "%128,%129,%130,%131", "%132", "%133", TESSERA_SUMS(0),
-                             TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80),
-                             TESSERA_SUMS(96), TESSERA_SUMS(112));
+#define TESSERA_HELD_PRODUCTS(TYPE, TRANSPOSED)                                                                        \
+  if constexpr (kN == 32)                                                                                              \
+    TESSERA_HELD_PRODUCT("32", TYPE, TRANSPOSED, TESSERA_NAMES_1, "%16,%17,%18,%19", "%20", "%21", TESSERA_SUMS(0));   \
+  if constexpr (kN == 64)                                                                                              \
+    TESSERA_HELD_PRODUCT("64", TYPE, TRANSPOSED, TESSERA_NAMES_2, "%32,%33,%34,%35", "%36", "%37", TESSERA_SUMS(0),    \
+                         TESSERA_SUMS(16));                                                                            \
+  if constexpr (kN == 96)                                                                                              \
+    TESSERA_HELD_PRODUCT("96", TYPE, TRANSPOSED, TESSERA_NAMES_3, "%48,%49,%50,%51", "%52", "%53", TESSERA_SUMS(0),    \
+                         TESSERA_SUMS(16), TESSERA_SUMS(32));                                                          \
+  if constexpr (kN == 128)                                                                                             \
+    TESSERA_HELD_PRODUCT("128", TYPE, TRANSPOSED, TESSERA_NAMES_4, "%64,%65,%66,%67", "%68", "%69", TESSERA_SUMS(0),   \
+                         TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48));                                        \
+  if constexpr (kN == 160)                                                                                             \
+    TESSERA_HELD_PRODUCT("160", TYPE, TRANSPOSED, TESSERA_NAMES_5, "%80,%81,%82,%83", "%84", "%85", TESSERA_SUMS(0),   \
+                         TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64));                      \
+  if constexpr (kN == 192)                                                                                             \
+    TESSERA_HELD_PRODUCT("192", TYPE, TRANSPOSED, TESSERA_NAMES_6, "%96,%97,%98,%99", "%100", "%101", TESSERA_SUMS(0), \
+                         TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64), TESSERA_SUMS(80));    \
+  if constexpr (kN == 224)                                                                                             \
+    TESSERA_HELD_PRODUCT("224", TYPE, TRANSPOSED, TESSERA_NAMES_7, "%112,%113,%114,%115", "%116", "%117",              \
+                         TESSERA_SUMS(0), TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64),      \
+                         TESSERA_SUMS(80), TESSERA_SUMS(96));                                                          \
+  if constexpr (kN == 256)                                                                                             \
+  TESSERA_HELD_PRODUCT("256", TYPE, TRANSPOSED, TESSERA_NAMES_8, "%128,%129,%130,%131", "%132", "%133",                \
+                       TESSERA_SUMS(0), TESSERA_SUMS(16), TESSERA_SUMS(32), TESSERA_SUMS(48), TESSERA_SUMS(64),        \
+                       TESSERA_SUMS(80), TESSERA_SUMS(96), TESSERA_SUMS(112))
+template <class T, int kN, bool kTransposed = false, int kSums>
+__device__ inline void multiply_held(float (&sum)[kSums], const std::uint32_t* a, std::uint64_t b, int keep) {
+  static_assert(kN % 32 == 0 && kN >= 32 && kN <= 2 * kSums, "products of 64 by 32, 64, … 256 are written down");
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && kTransposed) {
+    TESSERA_HELD_PRODUCTS("bf16", "1");
+  } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    TESSERA_HELD_PRODUCTS("bf16", "0");
+  } else if constexpr (kTransposed) {
+    TESSERA_HELD_PRODUCTS("f16", "1");
+  } else {
+    TESSERA_HELD_PRODUCTS("f16", "0");
+  }
 }
-#undef TESSERA_REGISTER_PRODUCT
+#undef TESSERA_HELD_PRODUCTS
+#undef TESSERA_HELD_PRODUCT
 #undef TESSERA_PRODUCT
 #undef TESSERA_NAMES_8
 #undef TESSERA_NAMES_7
