@@ -22,7 +22,7 @@ using namespace cuda::decoder_layers;
 using T = __nv_bfloat16;
 using Shape = LayerShape<1024, 16, 8, 3072>;
 
-constexpr std::int64_t kMostRows = 4;  // eight are faster operator by operator (docs/benchmarks.md)
+constexpr std::int64_t kMostRows = 2;  // four are faster operator by operator (docs/benchmarks.md)
 
 // A layer's calls, in order.
 enum Call : std::size_t { kQkv, kStore, kAttend, kO, kMlpNorm, kGateUp, kGate, kDown, kNextNorm, kCallsOfLayer };
