@@ -93,7 +93,7 @@ struct EngineThread::Impl {
     const auto woken = [&] { return stopping_ || !inbox_.empty() || (health_.ok() && !engine_.idle()); };
     if (health_.ok() && idle_work_left_) {
       // Captures are soon done, and what comes later waits for none: they are not put off.
-      if (!engine_.captures_when_idle()) wake_.wait_for(lock, kRestBeforeMeasuring, woken);
+      if (!woken() && !engine_.captures_when_idle()) wake_.wait_for(lock, kRestBeforeMeasuring, woken);
     } else {
       wake_.wait(lock, woken);
     }

@@ -360,6 +360,9 @@ class Verifier {
   std::vector<std::byte> saved_row_;
 };
 
-Result<VerifyReport> verify(ModelRunner& runner, bool show_progress) { return Verifier(runner, show_progress).run(); }
+Result<VerifyReport> verify(ModelRunner& runner, bool show_progress) {
+  TRY(runner.capture_rest());
+  return Verifier(runner, show_progress).run();
+}
 
 }  // namespace tessera

@@ -33,8 +33,9 @@ struct VerifyReport {
   bool equal() const;  // and not empty
 };
 
-// Precondition: runner.capture() ran. Overwrites the KV cache; needs room for one isolated copy of the
-// largest size. An error is a failure to compare; a difference is a row of the report.
+// Of every size: those that are still to be captured are captured first. Precondition: runner.capture() ran, none is in
+// flight. Overwrites the KV cache; needs room for one isolated copy of the largest size. An error is a failure to
+// compare; a difference is a row of the report.
 Result<VerifyReport> verify(ModelRunner& runner, bool show_progress);
 
 }  // namespace tessera
