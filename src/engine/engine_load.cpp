@@ -71,7 +71,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::uniqu
 }
 
 Status Engine::load(std::future<Result<ReadTexts>> reading) {
-  const std::future<void> libraries = start_libraries(*options_.registry, *device_);
+  std::future<void> libraries = start_libraries(*options_.registry, *device_);
   const Clock::time_point began = Clock::now();
   EnginePlan plan = TRY(plan_engine_with_profile(options_, *device_));
   profiles_.emplace(options_, plan, device_->properties());
@@ -124,6 +124,7 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   TRY(runner_->capture([&] { return !load.done(); }).with_context(kCaptureContext));
   const LoadTimes loaded = TRY(load.wait());
   start_.record("load weights", loaded.begin, loaded.end);
+  if (libraries.valid()) libraries.wait();
   return ok_status();
 }
 

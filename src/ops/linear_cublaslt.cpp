@@ -253,9 +253,9 @@ class CublasLtLinear final : public BoundOp {
   Status own_descriptor() {
     Layout w, x, y;
     TRY(describe(p_, matmul_, w, x, y));
-    return to_status(
-        cublasLtMatmulDescSetAttribute(matmul_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p_.bias, sizeof(p_.bias)),
-        "cublasLtMatmulDescSetAttribute", p_);
+    return to_status(cublasLtMatmulDescSetAttribute(matmul_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                    static_cast<const void*>(&p_.bias), sizeof(p_.bias)),
+                     "cublasLtMatmulDescSetAttribute", p_);
   }
 
   Status enqueue(Stream& stream) const override {

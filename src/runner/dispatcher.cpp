@@ -55,7 +55,7 @@ Status Dispatcher::capture_full(std::int64_t size) {
   GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
   if (!chooses_full() || !runner.captured(size) || !costs_.full_wins(size) || !has_memory_for_full())
     return ok_status();
-  const Status captured = runner.capture_full(size);
+  Status captured = runner.capture_full(size);
   if (captured.code() == StatusCode::kDeviceLost) return captured;
   if (!captured.ok())
     log_warn("capture", "prefill size {} stays in pieces, although one graph was faster: {}", size,
