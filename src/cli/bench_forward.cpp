@@ -143,6 +143,7 @@ std::vector<std::int64_t> sizes_or(const std::vector<std::int64_t>& asked, std::
 Status bench_prefill(const BenchOptions& options) {
   const std::unique_ptr<Engine> engine = TRY(Engine::create(bench_engine_options(options)));
   ModelRunner& runner = engine->runner();
+  TRY(runner.capture_rest());  // a size that is still to come would be measured padded
 
   Table table({">tokens", ">eager ms", ">graph ms", ">device ms", ">host ms", ">forward ms", ">tok/s", ">speed-up",
                "graph", ">cuts", ">padding", "attention"});
@@ -167,6 +168,7 @@ Status bench_decode(const BenchOptions& options) {
   engine_options.show_progress = progress_wanted();
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
   ModelRunner& runner = engine->runner();
+  TRY(runner.capture_rest());  // a size that is still to come would be measured padded
   if (options.context > runner.options().context_length) {
     return invalid_argument(fmt::format("--context: {} is more than the context length of {}", options.context,
                                         runner.options().context_length));

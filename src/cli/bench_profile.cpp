@@ -298,6 +298,7 @@ Status bench_profile(const BenchOptions& options) {
   TRY(write_file(options.output, ""));  // what cannot be written is told before anything is measured
   const std::unique_ptr<Engine> engine = TRY(Engine::create(bench_engine_options(options)));
   ModelRunner& runner = engine->runner();
+  TRY(runner.capture_rest());  // a size that is still to come would be measured padded
   ChromeTrace trace;
   std::vector<Profiled> profiled;
   std::int64_t process = 0;

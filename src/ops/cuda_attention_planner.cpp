@@ -209,7 +209,9 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
 Status CudaAttentionPlanner::clear_arrivals() {
   const std::size_t bytes = partial_bytes_ - arrivals_offset_;
   if (bytes == 0) return ok_status();
-  const cudaError_t error = cudaMemset(partials_->data().raw() + arrivals_offset_, 0, bytes);
+  // A memset ends after it returns, and streams of the engine do not wait for the default one.
+  cudaError_t error = cudaMemset(partials_->data().raw() + arrivals_offset_, 0, bytes);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(cudaStreamLegacy);
   if (error == cudaSuccess) return ok_status();
   static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
   return internal_error(fmt::format("attention's planner: cudaMemset: {}", cudaGetErrorString(error)));

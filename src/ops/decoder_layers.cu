@@ -30,15 +30,19 @@ enum Call : std::size_t { kQkv, kStore, kAttend, kO, kMlpNorm, kGateUp, kGate, k
 // Copies to shared memory begin at multiples of 16 bytes.
 bool is_aligned(const TensorView& t) { return reinterpret_cast<std::uintptr_t>(t.data.raw()) % 16 == 0; }
 bool is_matrix(const TensorView& w, std::int64_t rows, std::int64_t columns) {
-  return w.is_weight && w.rank == 2 && w.dim(0) == rows && w.dim(1) == columns && is_aligned(w);
+  return w.is_weight && w.dtype == ir::DType::kBFloat16 && w.rank == 2 && w.dim(0) == rows && w.dim(1) == columns &&
+         is_aligned(w);
 }
 bool is_plain_linear(const BindArgs& call, std::int64_t rows, std::int64_t columns) {
   return call.operands.size() == 2 && is_matrix(call.operands[1], rows, columns);
 }
+bool is_norm_weight(const TensorView& w, std::int64_t elements) {
+  return w.is_weight && w.dtype == ir::DType::kBFloat16 && w.elements() == elements && is_aligned(w);
+}
 bool is_norm(const BindArgs& call, float eps) {
   return norm_form(call.node) == NormForm::kRoundFirst &&
-         static_cast<float>(call.node.attribute_or("eps", 0.0)) == eps && call.operands.back().is_weight &&
-         call.operands.back().elements() == Shape::kHidden && is_aligned(call.operands.back());
+         static_cast<float>(call.node.attribute_or("eps", 0.0)) == eps &&
+         is_norm_weight(call.operands.back(), Shape::kHidden);
 }
 
 // `one`: another layer, from which it differs in weights and cache alone.
@@ -56,14 +60,30 @@ bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one
          is_plain_linear(layer[kO], Shape::kHidden, Shape::kAttention) &&
          is_plain_linear(layer[kGateUp], 2 * Shape::kInner, Shape::kHidden) &&
          is_plain_linear(layer[kDown], Shape::kHidden, Shape::kInner) && is_norm(layer[kMlpNorm], eps) &&
-         is_norm(layer[kNextNorm], eps) && store.operands.size() == 7 && is_aligned(store.operands[5]) &&
-         is_aligned(store.operands[6]) && norm_form(store.node) == NormForm::kRoundFirst &&
+         is_norm(layer[kNextNorm], eps) && store.operands.size() == 7 && is_norm_weight(store.operands[5], kHeadDim) &&
+         is_norm_weight(store.operands[6], kHeadDim) && norm_form(store.node) == NormForm::kRoundFirst &&
          store.operands[1].dim(1) == kHeadDim && cache.dtype == ir::DType::kBFloat16 &&
          cache.dim(2) == Shape::kKvHeads && cache.dim(3) == kHeadDim && attention.operands.size() == 4 &&
          attention.node.attribute_or("window", std::int64_t{0}) == 0 &&
          attention.node.attribute_or("softcap", 0.0) == 0 && same(kAttend, "scale", 1.0) &&
          same(kAttend, "group", std::int64_t{0}) && same(kStore, "eps", kDefaultQkNormEps) && shared(1) && shared(2) &&
-         cache.dim(1) == one[kAttend].operands[1].dim(1) && kTileKeys % cache.dim(1) == 0;
+         cache.dim(1) == one[kAttend].operands[1].dim(1) && kTileKeys % cache.dim(1) == 0 &&
+         kTileKeys / cache.dim(1) <= kWarp;  // each lane asks for one page of a tile
+}
+
+// Whether blocks of other processes may run beside ours on the current device.
+bool is_shared_with_processes() {
+  int device = 0;
+  int shared = 0;
+  return cudaGetDevice(&device) != cudaSuccess ||
+         cudaDeviceGetAttribute(&shared, cudaDevAttrMpsEnabled, device) != cudaSuccess || shared != 0;
+}
+
+// Blocks wait for one another, so that all have to run at once, one to a multiprocessor.
+bool runs_all_blocks(const BindArgs& call) {
+  const Result<std::size_t> memory = most_shared_memory("decoder layers");
+  return call.device.properties().threads >= kBlocks && memory.ok() && *memory >= kSharedBytes<kMostRows> &&
+         can_launch_early() && !is_shared_with_processes();
 }
 
 bool serves(std::span<const BindArgs> calls) {
@@ -71,8 +91,8 @@ bool serves(std::span<const BindArgs> calls) {
   const float eps = static_cast<float>(calls[0].node.attribute_or("eps", 0.0));
   if (x.dtype != ir::DType::kBFloat16 || x.rows() < 1 || x.rows() > kMostRows || !is_norm(calls[0], eps) ||
       calls[0].context.batch_kind != BatchKind::kDecode || calls[0].context.limits.deterministic ||
-      !calls[0].context.limits.attention_kernel.empty() || calls[0].device.properties().threads < kBlocks ||
-      !can_launch_early() || calls.size() / kCallsOfLayer > kMostLayers)
+      !calls[0].context.limits.attention_kernel.empty() || !runs_all_blocks(calls[0]) ||
+      calls.size() / kCallsOfLayer > kMostLayers)
     return false;
   for (std::size_t first = 1; first < calls.size(); first += kCallsOfLayer)
     if (!serves_layer(calls.subspan(first, kCallsOfLayer), calls.subspan(1, kCallsOfLayer), eps)) return false;
@@ -111,8 +131,8 @@ Result<LayerWeights> weights_of(const BindArgs& norm, std::span<const BindArgs> 
 template <class F>
 auto with_rows(int rows, F&& f) {
   if (rows == 1) return f.template operator()<1>();
-  if (rows == 2) return f.template operator()<2>();
-  return f.template operator()<4>();
+  static_assert(kMostRows == 2);
+  return f.template operator()<2>();
 }
 
 class DecoderLayers final : public BoundOp {
@@ -180,7 +200,10 @@ Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
   }));
   std::unique_ptr<Allocation> words =
       TRY(calls[0].device.allocate(word_bytes + sizeof(std::uint32_t), "words of the decoder layers"));
-  if (const cudaError_t error = cudaMemset(words->data().raw(), 0, words->size()); error != cudaSuccess) {
+  // A memset ends after it returns, and streams of the engine do not wait for the default one.
+  cudaError_t error = cudaMemset(words->data().raw(), 0, words->size());
+  if (error == cudaSuccess) error = cudaStreamSynchronize(cudaStreamLegacy);
+  if (error != cudaSuccess) {
     static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
     return internal_error(std::string("decoder layers: cudaMemset: ") + cudaGetErrorString(error));
   }

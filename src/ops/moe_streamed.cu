@@ -107,7 +107,10 @@ bool streamed_serves(const ExpertsProblem& p) {
   };
   const std::int64_t pairs = p.tokens * p.top_k;
   const bool few = p.mxfp4 ? pairs >= kFewestPackedPairs && pairs <= kMostPackedPairs : pairs <= kStreamedPairs;
-  return half && few && fits(p.hidden) && fits(p.intermediate) && can_launch_early();
+  const Result<std::size_t> memory = most_shared_memory("moe_experts");
+  return half && few && fits(p.hidden) && fits(p.intermediate) && can_launch_early() && memory.ok() &&
+         *memory >=
+             static_cast<std::size_t>(kOne.ring_bytes + 2 * kStreamedPairs * kStreamedWeightRows);  // with results
 }
 
 std::size_t streamed_scratch_bytes(const ExpertsProblem& p) {

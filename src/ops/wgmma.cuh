@@ -3,7 +3,7 @@
 //
 //   begin_products();
 //   multiply<T, kN>(sum, a, b, keep);          // any number, asynchronous
-//   multiply_rows<T, kN>(sum, a, b, keep);     // a from registers, b transposed
+//   multiply_held<T, kN>(sum, a, b, keep);     // the same with a in registers
 //   end_products();                            // a group of them
 //   wait_for_products<kPending>();             // until at most so many groups are under way
 //
