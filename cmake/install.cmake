@@ -41,6 +41,8 @@ install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MAT
   PATTERN "*_cuda*" EXCLUDE
   PATTERN "cudnn" EXCLUDE
   PATTERN "flashinfer" EXCLUDE
+  PATTERN "decode_attention.h" EXCLUDE  # which include the backend's
+  PATTERN "prefill_attention.h" EXCLUDE
   PATTERN "cpu_norm.h" EXCLUDE  # kernels' insides
   PATTERN "row_cpu_loops.h" EXCLUDE
   PATTERN "test_*" EXCLUDE
