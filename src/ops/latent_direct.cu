@@ -6,6 +6,7 @@
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/cuda_shared_memory.h"
 #include "tessera/ops/latent_direct.cuh"
+#include "tessera/ops/sm90a_code.h"
 
 namespace tessera {
 namespace {
@@ -18,20 +19,6 @@ constexpr std::int64_t kLeastRows = 128;
 // Keys for each row of the bucket: as many as take the memory of the absorbed form's queries and latents, which are not
 // used at the same time.
 constexpr std::int64_t kKeysOfRow = 4;
-
-// Whether the current device runs the code for sm_90a, which no other architecture does.
-bool device_can() {
-#ifdef TESSERA_WITH_SM90A
-  cudaFuncAttributes code{};
-  if (cudaFuncGetAttributes(&code, reinterpret_cast<const void*>(attend<__nv_bfloat16>)) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // another form is taken; a device that fails is found by its launch
-    return false;
-  }
-  return code.binaryVersion == 90 && code.ptxVersion == 90;
-#else
-  return false;
-#endif
-}
 
 // In the order of the declaration.
 enum Operand : std::size_t { kQ, kTable, kCache, kKeyMatrices, kValueMatrices, kOut };
@@ -106,7 +93,7 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const Problem& p) {
 
 Result<LatentDirect> find_latent_direct(const BindArgs& args) {
   LatentDirect direct;
-  if (!serves(args) || !device_can()) return direct;
+  if (!serves(args) || !runs_sm90a_code(reinterpret_cast<const void*>(attend<__nv_bfloat16>))) return direct;
   const std::int64_t rows = args.operands[kQ].dim(0);
   direct.forms.least_rows = static_cast<int>(kLeastRows);
   direct.forms.capacity = static_cast<int>(align_up<std::int64_t>(kKeysOfRow * rows, latent::kKeyRows));

@@ -10,6 +10,7 @@
 #include "tessera/ops/cuda_shared_memory.h"
 #include "tessera/ops/linear_gated.h"
 #include "tessera/ops/linear_problem.h"
+#include "tessera/ops/sm90a_code.h"
 #include "tessera/ops/tensor_map.h"
 
 namespace tessera {
@@ -22,20 +23,6 @@ using namespace cuda::gated_linear;
 // (docs/benchmarks.md).
 constexpr std::int64_t kFewestRows = 1024;
 bool has_tiles_enough(std::int64_t items, std::int64_t clusters) { return 2 * items >= 5 * clusters; }
-
-// Whether the current device runs the code for sm_90a, which no other architecture does.
-bool device_can() {
-#ifdef TESSERA_WITH_SM90A
-  cudaFuncAttributes code{};
-  if (cudaFuncGetAttributes(&code, reinterpret_cast<const void*>(linear_gated<__nv_bfloat16, Silu>)) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // another way is taken; a device that fails is found by its launch
-    return false;
-  }
-  return code.binaryVersion == 90 && code.ptxVersion == 90;
-#else
-  return false;
-#endif
-}
 
 // The rows of a tile with which the last clusters end soonest. A tile costs its rows, and what is stored at its end:
 // that is hidden behind the other warpgroup's products in part, and counts like kStoreRows rows at k = 1024.
@@ -103,7 +90,8 @@ Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> cal
   std::byte* const y = calls[1].results[0].data.raw();
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   if (!half || calls[0].context.limits.deterministic || p.residual != nullptr || p.m < kFewestRows || p.k % 8 != 0 ||
-      p.k == 0 || p.n % 16 != 0 || p.n == 0 || !is_aligned(p.x) || !is_aligned(p.w) || !is_aligned(y) || !device_can())
+      p.k == 0 || p.n % 16 != 0 || p.n == 0 || !is_aligned(p.x) || !is_aligned(p.w) || !is_aligned(y) ||
+      !runs_sm90a_code(reinterpret_cast<const void*>(linear_gated<__nv_bfloat16, Silu>)))
     return std::unique_ptr<BoundOp>();
   if (calls[1].node.op == "silu_mul") return make_typed<Silu>(p, y);
   if (calls[1].node.attribute_or("tanh", true)) return make_typed<GeluTanh>(p, y);

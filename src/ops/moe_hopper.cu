@@ -9,6 +9,7 @@
 #include "tessera/ops/moe_hopper_packed.cuh"
 #include "tessera/ops/moe_order.cuh"
 #include "tessera/ops/moe_sum.cuh"
+#include "tessera/ops/sm90a_code.h"
 #include "tessera/ops/tensor_map.h"
 
 namespace tessera {
@@ -20,19 +21,6 @@ using namespace cuda::moe;
 // Rows that an expert has on average from which on this way is taken: a tile of 32 tokens, its narrowest, then is half
 // full. With fewer rows weights are the floor either way, and the rows' copies come on top.
 constexpr std::int64_t kRowsOfExpert = 16;
-// Whether the current device runs the code for sm_90a, which no other architecture does.
-bool device_can() {
-#ifdef TESSERA_WITH_SM90A
-  cudaFuncAttributes code{};
-  if (cudaFuncGetAttributes(&code, reinterpret_cast<const void*>(hopper<__nv_bfloat16, true>)) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // another way is taken; a device that fails is found by its launch
-    return false;
-  }
-  return code.binaryVersion == 90 && code.ptxVersion == 90;
-#else
-  return false;
-#endif
-}
 
 Scratch scratch_of(const ExpertsProblem& p) { return lay_out(p, most_tiles(p, kHopperRows)); }
 
@@ -158,7 +146,8 @@ bool hopper_serves(const ExpertsProblem& p) {
   const auto fits = [](std::int64_t k) { return k % 64 == 0 && k <= kPackedBlock * kPackedMostBlocks; };
   const bool shaped = p.mxfp4 ? p.dtype == ir::DType::kBFloat16 && fits(p.hidden) && fits(p.intermediate)
                               : p.hidden % 16 == 0 && p.intermediate % 8 == 0;
-  return half && shaped && p.tokens * p.top_k >= kRowsOfExpert * p.experts && device_can();
+  return half && shaped && p.tokens * p.top_k >= kRowsOfExpert * p.experts &&
+         runs_sm90a_code(reinterpret_cast<const void*>(hopper<__nv_bfloat16, true>));
 }
 
 std::size_t hopper_scratch_bytes(const ExpertsProblem& p) { return scratch_of(p).size; }
