@@ -15,6 +15,9 @@ namespace tessera {
 
 class Json;  // nvcc's front end cannot compile base/json.h
 
+// Whether copies of 16 bytes may begin there.
+inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+
 // Streams the weights once for every four rows (for each row where k is no whole number of 16-byte packs), at the
 // speed of memory: what a decode of few requests is bound by. Takes any sizes; a row's bits do not depend on the number
 // of rows.

@@ -8,6 +8,7 @@
 
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/cuda_shared_memory.h"
+#include "tessera/ops/linear_cuda.h"
 #include "tessera/ops/linear_gated.h"
 #include "tessera/ops/linear_problem.h"
 #include "tessera/ops/sm90a_code.h"
@@ -80,8 +81,6 @@ Result<std::unique_ptr<BoundOp>> make_typed(const LinearProblem& p, std::byte* y
   if (p.dtype == ir::DType::kBFloat16) return make<__nv_bfloat16, Gate>(p, y);
   return make<__half, Gate>(p, y);
 }
-
-bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 }  // namespace
 

@@ -23,8 +23,6 @@ bool is_worth_streaming(const LinearProblem& p) {
   return p.m <= 8 || 2 * p.n * p.k <= kSmall;
 }
 
-bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
-
 template <class T, int kEights, bool kGated>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const Streamed<T>& p, std::int64_t blocks) {
   constexpr auto kKernel = streamed<T, kEights, kGated>;
