@@ -72,33 +72,9 @@ struct Launches {
 template <class T>
 Launches<T> launches_of(const ExpertsProblem& p, Way way, std::byte* scratch, std::int64_t begin) {
   const Scratch l = scratch_of(p, way);
-  const auto at = [&]<class U>(std::size_t offset, U*) { return reinterpret_cast<U*>(scratch + offset); };
-  const auto n = static_cast<int>(p.intermediate);
-  const auto h = static_cast<int>(p.hidden);
-  T* const activated = at(l.activated, static_cast<T*>(nullptr));
   const std::int64_t tokens = std::min(kMostTokens, p.tokens - begin);
-  Matmul<T> gate_up{.x = reinterpret_cast<const T*>(p.x) + begin * p.hidden,
-                    .w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.gate_up),
-                    .bias = reinterpret_cast<const T*>(p.gate_up_bias),
-                    .packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.gate_up) : nullptr,
-                    .scales = p.gate_up_scale,
-                    .y = activated,
-                    .n = n,
-                    .k = h,
-                    .w_rows = 2 * n,
-                    .experts = static_cast<int>(p.experts),
-                    .top_k = static_cast<int>(p.top_k),
-                    .activation = p.activation,
-                    .limit = p.limit};
-  Matmul<T> down = gate_up;
-  down.x = activated;
-  down.w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.down);
-  down.packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.down) : nullptr;
-  down.scales = p.down_scale;
-  down.bias = reinterpret_cast<const T*>(p.down_bias);
-  down.y = at(l.rows, static_cast<T*>(nullptr));
-  down.n = down.w_rows = h;
-  down.k = n;
+  const auto at = [&](std::size_t offset) { return reinterpret_cast<T*>(scratch + offset); };
+  const auto [gate_up, down] = matmuls_of<T>(p, begin, at(l.activated), at(l.rows));
   return {.gate_up = gate_up,
           .down = down,
           .order = l.order(scratch),

@@ -34,6 +34,42 @@ struct Matmul {
   float limit;
 };
 
+// Both of the tokens from `first_token` on. activated: rows of `intermediate` that the first gives and the second
+// takes; y: rows of `hidden` that the second gives.
+template <class T>
+struct Matmuls {
+  Matmul<T> gate_up;
+  Matmul<T> down;
+};
+template <class T>
+Matmuls<T> matmuls_of(const ExpertsProblem& p, std::int64_t first_token, T* activated, T* y) {
+  const auto n = static_cast<int>(p.intermediate);
+  const auto h = static_cast<int>(p.hidden);
+  Matmul<T> gate_up{.x = reinterpret_cast<const T*>(p.x) + first_token * p.hidden,
+                    .w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.gate_up),
+                    .bias = reinterpret_cast<const T*>(p.gate_up_bias),
+                    .packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.gate_up) : nullptr,
+                    .scales = p.gate_up_scale,
+                    .y = activated,
+                    .n = n,
+                    .k = h,
+                    .w_rows = 2 * n,
+                    .experts = static_cast<int>(p.experts),
+                    .top_k = static_cast<int>(p.top_k),
+                    .activation = p.activation,
+                    .limit = p.limit};
+  Matmul<T> down = gate_up;
+  down.x = activated;
+  down.w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.down);
+  down.packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.down) : nullptr;
+  down.scales = p.down_scale;
+  down.bias = reinterpret_cast<const T*>(p.down_bias);
+  down.y = y;
+  down.n = down.w_rows = h;
+  down.k = n;
+  return {gate_up, down};
+}
+
 // Sums of gate and up, biases included, as the operator's formula rounds them.
 template <class T>
 __device__ inline float activate(float gate, float up, GatedActivation activation, float limit) {

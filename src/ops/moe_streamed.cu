@@ -60,35 +60,11 @@ Result<StreamedLaunch<T>> make_launch(const ExpertsProblem& p, const Matmul<T>& 
 
 template <class T, template <class> class Stream>
 Result<std::unique_ptr<BoundOp>> bind_typed(const ExpertsProblem& p, std::byte* scratch, std::int64_t multiprocessors) {
-  const auto n = static_cast<int>(p.intermediate);
-  const auto h = static_cast<int>(p.hidden);
-  T* const activated = reinterpret_cast<T*>(scratch);
-  Matmul<T> gate_up{.x = reinterpret_cast<const T*>(p.x),
-                    .w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.gate_up),
-                    .bias = reinterpret_cast<const T*>(p.gate_up_bias),
-                    .packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.gate_up) : nullptr,
-                    .scales = p.gate_up_scale,
-                    .y = activated,
-                    .n = n,
-                    .k = h,
-                    .w_rows = 2 * n,
-                    .experts = static_cast<int>(p.experts),
-                    .top_k = static_cast<int>(p.top_k),
-                    .activation = p.activation,
-                    .limit = p.limit};
-  Matmul<T> down = gate_up;
-  down.x = activated;
-  down.w = p.mxfp4 ? nullptr : reinterpret_cast<const T*>(p.down);
-  down.packed = p.mxfp4 ? reinterpret_cast<const std::uint8_t*>(p.down) : nullptr;
-  down.scales = p.down_scale;
-  down.bias = reinterpret_cast<const T*>(p.down_bias);
-  down.y = reinterpret_cast<T*>(p.y);
-  down.n = down.w_rows = h;
-  down.k = n;
-  const std::int64_t items = p.tokens * p.top_k * (n / (kStreamedWeightRows / 2));
+  const auto [gate_up, down] = matmuls_of<T>(p, 0, reinterpret_cast<T*>(scratch), reinterpret_cast<T*>(p.y));
+  const std::int64_t items = p.tokens * p.top_k * (p.intermediate / (kStreamedWeightRows / 2));
   const auto first =
       TRY((make_launch<T, true, Stream>(p, gate_up, std::min(items, share_of(p).blocks * multiprocessors))));
-  const auto second = TRY((make_launch<T, false, Stream>(p, down, h / kStreamedWeightRows)));
+  const auto second = TRY((make_launch<T, false, Stream>(p, down, p.hidden / kStreamedWeightRows)));
   return make_cuda_op("moe_experts, streamed", [=](cudaStream_t stream) {
     launch_with(streamed_experts<T, true, Stream>, first.shape, first.shared_bytes, /*early=*/true, stream,
                 first.problem);
