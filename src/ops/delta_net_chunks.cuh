@@ -170,7 +170,7 @@ class Chunks {
       spread(own[kValues + t][threadIdx.x], value);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float2 pair = unpack_two<T>(value[i]);
+        const float2 pair = cuda::unpack_two<T>(value[i]);
         changes[2 * t + i / 2][i % 2 * 2] = pair.x;
         changes[2 * t + i / 2][i % 2 * 2 + 1] = pair.y;
         out_[2 * t + i / 2][i % 2 * 2] = 0.0f;

@@ -44,12 +44,6 @@ struct BlockOperands {
 
 __host__ __device__ constexpr int count_parts(int rows, int of) { return (rows + of - 1) / of; }
 
-template <class T>
-__device__ inline float2 unpack_two(std::uint32_t pair) {
-  const auto& two = reinterpret_cast<const cuda::Pack<T, 2>&>(pair);
-  return {to_float(two.at[0]), to_float(two.at[1])};
-}
-
 // Chunks of the requests before this one that take the chunked form. For whole warps.
 template <class T>
 __device__ inline int count_chunks_before(const DeltaNet<T>& p, int request) {

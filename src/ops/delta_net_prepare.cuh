@@ -121,7 +121,7 @@ class Preparation {
   __device__ static void add_squares(float (&squares)[2], const std::uint32_t (&a)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float2 pair = unpack_two<T>(a[i]);
+      const float2 pair = cuda::unpack_two<T>(a[i]);
       squares[i % 2] = fmaf(pair.x, pair.x, fmaf(pair.y, pair.y, squares[i % 2]));
     }
   }
@@ -173,7 +173,7 @@ class Preparation {
       load_left(a, m_.own[warp_].queries, 0, k);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float2 pair = unpack_two<T>(a[i]);
+        const float2 pair = cuda::unpack_two<T>(a[i]);
         a[i] = cuda::pack_two<T>(pair.x * factors[i % 2], pair.y * factors[i % 2]);
       }
       if (warp_ < blocks_) operands(warp_).queries[k][lane_] = {a[0], a[1], a[2], a[3]};
@@ -265,7 +265,7 @@ class Preparation {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int row = block * kBlockRows + i / 2 * 8 + column_;
-          const float2 pair = unpack_two<T>(raw[i]);
+          const float2 pair = cuda::unpack_two<T>(raw[i]);
           sums[m][i / 2][i % 2 * 2] = pair.x * scales[row];
           sums[m][i / 2][i % 2 * 2 + 1] = pair.y * scales[row + 1];
           if constexpr (kKeys) left[i] = cuda::pack_two<T>(pair.x * m_.left[row], pair.y * m_.left[row + 1]);

@@ -104,20 +104,6 @@ __device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const Ho
   }
 }
 
-template <class T>
-__device__ inline float2 unpack_two(std::uint32_t pair) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U));
-  } else {
-    return __half22float2(reinterpret_cast<const __half2&>(pair));
-  }
-}
-// Two numbers as T holds them: a conversion of two at once has four times the rate of two of one.
-template <class T>
-__device__ inline float2 rounded_two(float low, float high) {
-  return unpack_two<T>(pack_two<T>(low, high));
-}
-
 // Four 8 x 8 matrices to rows of shared memory, transposed: lane l gives the address of row l % 8 of matrix l / 8.
 __device__ inline void store_transposed(std::uint32_t address, const std::uint32_t (&from)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]),
