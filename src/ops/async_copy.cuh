@@ -20,6 +20,15 @@ __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// Rows of 16-byte packs in shared memory. The packs of a row are permuted by its number, so that eight rows at one
+// column lie in different banks.
+template <class T, int kRows, int kPacks>
+struct PermutedRows {
+  static_assert(kPacks % 8 == 0);
+  Pack<T, kPackSize<T>> at[kRows * kPacks];
+  __device__ Pack<T, kPackSize<T>>* pack(int row, int column) { return at + row * kPacks + (column ^ (row & 7)); }
+};
+
 // Four 8 x 8 matrices of 16-bit elements, as mma.m16n8k16 takes them: lane 8i + j has the address of row j of matrix i.
 template <bool kTransposed>
 __device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {

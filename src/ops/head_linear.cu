@@ -27,17 +27,10 @@ constexpr int kWarps = 4;
 constexpr int kPack = 8;  // elements of 16 bytes
 constexpr int kPacks = kDepth / kPack;
 
-// A tile's rows of 16-byte packs. The packs of a row are permuted by its number, so that eight rows at one column lie
-// in different banks.
-template <class T, int kRows>
-struct RowTile {
-  Pack<T, kPack> at[kRows * kPacks];
-  __device__ Pack<T, kPack>* pack(int row, int column) { return at + row * kPacks + (column ^ (row & 7)); }
-};
 template <class T, int kRows>
 struct HeadTiles {
-  RowTile<T, kRows> x;
-  RowTile<T, kColumns> w;  // rows are columns of the output; transposed: rows are of k
+  PermutedRows<T, kRows, kPacks> x;
+  PermutedRows<T, kColumns, kPacks> w;  // rows are columns of the output; transposed: rows are of k
 };
 static_assert(kColumns == kDepth, "a tile of w has one shape, whether it is transposed or not");
 constexpr int kStages = 2;

@@ -53,12 +53,9 @@ __device__ inline Keys keys_of(const Problem& p, const Rows& rows, int split, in
   return {min(split * range, seen), min((split + 1) * range, seen)};
 }
 
-// Rows of 16-byte packs, permuted by the row's number, so that eight rows at one column lie in different banks.
+// Rows of the cache, or as long ones of queries.
 template <class T, int kRows>
-struct Tile {
-  Pack<T, kPack> at[kRows * kPacks];
-  __device__ Pack<T, kPack>* pack(int row, int column) { return at + row * kPacks + (column ^ (row & 7)); }
-};
+using Tile = cuda::PermutedRows<T, kRows, kPacks>;
 
 template <class T, int kRowGroups, int kStages>
 struct Shared {

@@ -14,7 +14,7 @@
 namespace tessera::direct_form {
 
 using cuda::kWarp;
-using cuda::Pack;
+using cuda::PermutedRows;
 using own_attention::ceil_div;
 
 inline constexpr int kLatent = 512;
@@ -37,13 +37,6 @@ struct Problem {
   LatentForms forms;
 };
 
-// Rows of 16-byte packs, permuted by the row's number, so that eight rows at one column lie in different banks.
-template <class T, int kRows, int kPacks>
-struct Tile {
-  Pack<T, kPack> at[kRows * kPacks];
-  __device__ Pack<T, kPack>* pack(int row, int column) { return at + row * kPacks + (column ^ (row & 7)); }
-};
-
 // The row of the cache of a request's position.
 template <class T>
 __device__ inline const T* cache_row(const own_attention::Problem& p, int request, int position) {
@@ -60,10 +53,10 @@ inline constexpr int kMakeStages = 3;
 template <class T>
 union MakeMemory {
   struct {
-    Tile<T, kDim, kStepPacks> weights;
-    Tile<T, latent::kKeyRows, kStepPacks> rows;
+    PermutedRows<T, kDim, kStepPacks> weights;
+    PermutedRows<T, latent::kKeyRows, kStepPacks> rows;
   } stages[kMakeStages];
-  Tile<T, latent::kKeyRows, kDim / kPack> out;
+  PermutedRows<T, latent::kKeyRows, kDim / kPack> out;
 };
 
 // Keys or values of one head, the latter transposed, for parts of 128 rows. Grid [heads · 2, parts that run side by
@@ -171,10 +164,10 @@ inline constexpr int kParts = (kDim + kRotated) / kColumns;  // of a query and o
 inline constexpr std::uint32_t kMatrixBytes = 1024;
 template <class T>
 struct AttendMemory {
-  Tile<T, kRows, kColumnPacks> q[kParts];
+  PermutedRows<T, kRows, kColumnPacks> q[kParts];
   struct {
-    Tile<T, kKeys, kColumnPacks> keys[kParts];
-    Tile<T, kDim, kColumnPacks> values;  // transposed
+    PermutedRows<T, kKeys, kColumnPacks> keys[kParts];
+    PermutedRows<T, kDim, kColumnPacks> values;  // transposed
   } stages[kStages];
 };
 
@@ -195,7 +188,7 @@ __device__ inline void load_queries(const Problem& p, const own_attention::Rows&
 // Turns the last kRotated values of the rows.
 template <class T>
 __device__ inline void turn_queries(const Problem& p, const own_attention::Rows& rows,
-                                    Tile<T, kRows, kColumnPacks>& tile) {
+                                    PermutedRows<T, kRows, kColumnPacks>& tile) {
   static_assert(kRotated == kColumns);
   constexpr int kHalf = kRotated / 2;
   for (int i = static_cast<int>(threadIdx.x); i < rows.rows * kHalf; i += kThreads) {

@@ -26,12 +26,8 @@ inline constexpr int kWideThreads = kWideWarps * cuda::kWarp;
 static_assert(kWideThreads == kThreads && kWideRows == kWideKeys, "launched as the float32 kernel; one kind of tile");
 inline constexpr int kWeightStride = kWideKeys + 8;  // neighbouring rows start in other banks
 
-// 32 rows of packs, permuted by the row's number, so that eight rows at one column lie in different banks.
 template <class T>
-struct WideTile {
-  Pack<T, 8> at[kWideKeys * kWidePacks];
-  __device__ Pack<T, 8>* pack(int row, int column) { return at + row * kWidePacks + (column ^ (row & 7)); }
-};
+using WideTile = cuda::PermutedRows<T, kWideKeys, kWidePacks>;
 // 99 KiB, what every architecture has.
 template <class T>
 struct WideShared {
