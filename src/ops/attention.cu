@@ -1,5 +1,6 @@
-// Our own attention on CUDA, for every dtype, window, softcap and group, sinks, and head sizes to 512; arithmetic in
-// float32. Heads of 512 elements in bf16 and f16 run on tensor cores (wide_attention.cuh).
+// Our own attention on CUDA for what has no faster kernel (cuda_attention.h): every dtype, window, softcap and group,
+// sinks, and head sizes to 512. Heads of 512 elements in bf16 and f16, with a cache of the same type, run on tensor
+// cores (wide_attention.cuh), all else in float32.
 //
 // A block takes one KV head and a tile of query rows of one request, a row being one query head of one token, and
 // goes over the keys that its rows see in tiles: scores, online softmax, sums of values. Where a forward has too few
@@ -8,8 +9,8 @@
 // The launch depends on the bucket's rows alone; blocks find their request in the metadata when they run.
 //
 // In deterministic forwards keys are not cut. Tiles of keys start at the same keys whatever rows a block has, a key
-// that a row does not see adds an exact zero to it, and every product is added by an explicit fused multiply-add: so a
-// row's bits do not depend on the other rows.
+// that a row does not see adds an exact zero to it, and products are added in an order of their own, in float32 by
+// explicit fused multiply-adds: so a row's bits do not depend on the other rows.
 #include <algorithm>
 #include <string>
 

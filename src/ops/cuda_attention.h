@@ -2,7 +2,8 @@
 //
 //   "tessera"  our own (attention.cu): head sizes to 512, every dtype, window, softcap and sinks; needs no plan
 //   "hopper"   our own for requests of a single row, on Hopper: decode (decode_attention.h)
-//   "fa3"      FlashInfer's FlashAttention-3 for Hopper: extend, without window, softcap and sinks
+//   "fa3"      on Hopper: extend, without window, softcap and sinks. Our own kernel for heads of 128 that are an even
+//              number to a KV head (prefill_attention.h), else FlashInfer's FlashAttention-3
 //   "fa2"      FlashInfer's FlashAttention-2, for any GPU: extend, and decode with a KV head's query heads as one tile;
 //              with a softcap for head sizes of 128 and more
 //   "cudnn"    cuDNN's decode, where the machine has cuDNN and it is asked for
@@ -11,7 +12,6 @@
 // FA2's decode kernel: a tile of the others' kernel would be nearly empty.
 //
 // All but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without one, it runs.
-//
 // Deterministic forwards run one kernel for both kinds of batches, which goes over a row's keys on one block, in tiles
 // that start at the same keys in every batch: "fa2" where there is neither window nor softcap, else "tessera".
 #pragma once

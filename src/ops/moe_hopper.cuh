@@ -1,16 +1,8 @@
-// moe_experts' matmuls on Hopper, for a prefill: by products of warpgroups (wgmma.cuh), operands brought by the copy
-// engine (box_copy.cuh).
+// moe_experts' matmuls on Hopper, for a prefill (hopper_matmul.cuh), rows of x being an expert's tokens. A tile is as
+// wide as its expert has rows: with tiles of 128 tokens, experts of 256 rows on average would compute a quarter more.
 //
-// The weights are the products' first matrix, 64 of their rows to a warpgroup, and the expert's tokens the second,
-// whose width may be any multiple of 32 up to 256. So a tile is as wide as its expert has rows, and little is computed
-// for nothing: with tiles of 128 tokens, experts of 256 rows on average would compute a quarter more.
-//
-// A block has a thread that asks for copies, in a warpgroup that leaves its registers to two others. These multiply,
-// each 64 weight rows by all tokens of the tile. Stages of 64 columns go through a ring that does not pause between
-// tiles. The warpgroups meet nowhere but at the ring, so that one stores its results while the other multiplies. Blocks
-// of a cluster compute neighbouring weight rows for the same tokens, whose copies they share. The grid is what the
-// device runs at once, and each cluster takes every so-manieth item of the list of tiles that order_rows() made: a
-// recorded graph serves any choice.
+// The grid is what the device runs at once, and each cluster takes every so-manieth item of the list of tiles that
+// order_rows() made: a recorded graph serves any choice.
 //
 // Of gate and up, the map of w makes 8 rows of gate and the same 8 of up neighbours in shared memory: a thread has both
 // sums of an element. Rows behind a tile's last are those of another expert or of an earlier forward; they are computed

@@ -96,11 +96,11 @@ struct KernelDef {
   const OpPlanner* planner = nullptr;
 };
 
-// One kernel for up to three neighbouring operators, for sizes at which launching each of them costs more than what it
-// computes. It takes the place of their own kernels and gives the same result up to the order of sums. Of an operator
-// but the last, the first result is read by the next one alone, as its first operand, and is not written.
+// One kernel for up to three neighbouring operators, or for all decoder layers, where it is faster than their own
+// kernels, whose place it takes: its result is the same up to the order of sums. Of up to three, the first result of
+// each but the last is read by the next one alone, as its first operand, and is not written.
 struct JoinedKernelDef {
-  std::array<std::string_view, 3> ops;  // in order; empty after the last
+  std::array<std::string_view, 3> ops;  // in order; empty after the last. All layers: kDecoderLayers alone
   std::string_view name;
   std::int64_t most_rows = 0;  // of the first operator's first operand
   // Null where it does not serve these sizes, types or attributes, or where deterministic kernels are asked for.
@@ -127,7 +127,7 @@ class KernelTable {
 
  private:
   std::vector<KernelDef> kernels_;       // sorted by op
-  std::vector<JoinedKernelDef> joined_;  // those of more operators first
+  std::vector<JoinedKernelDef> joined_;  // those of more operators first; kDecoderLayers counts as one
 };
 
 }  // namespace tessera
