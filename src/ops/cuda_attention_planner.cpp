@@ -1,6 +1,5 @@
 #include "tessera/ops/cuda_attention_planner.h"
 
-#include <cuda_runtime.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "tessera/device/alignment.h"
 #include "tessera/device/cuda/cuda_device.h"
+#include "tessera/ops/clear_memory.h"
 #include "tessera/ops/decode_attention.h"
 #include "tessera/ops/flashinfer/kernels.h"
 #include "tessera/ops/prefill_attention.h"
@@ -208,13 +208,8 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
 // Launches leave zeros behind.
 Status CudaAttentionPlanner::clear_arrivals() {
   const std::size_t bytes = partial_bytes_ - arrivals_offset_;
-  if (bytes == 0) return ok_status();
-  // A memset ends after it returns, and streams of the engine do not wait for the default one.
-  cudaError_t error = cudaMemset(partials_->data().raw() + arrivals_offset_, 0, bytes);
-  if (error == cudaSuccess) error = cudaStreamSynchronize(cudaStreamLegacy);
-  if (error == cudaSuccess) return ok_status();
-  static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
-  return internal_error(fmt::format("attention's planner: cudaMemset: {}", cudaGetErrorString(error)));
+  return bytes == 0 ? ok_status()
+                    : clear_memory(partials_->data().raw() + arrivals_offset_, bytes, "attention's planner");
 }
 
 Result<std::int64_t> CudaAttentionPlanner::bytes_needed(Device& device, const PlanArgs& args) {

@@ -2,10 +2,10 @@
 #include "tessera/ops/decoder_layers.h"
 
 #include <cstdint>
-#include <string>
 #include <utility>
 
 #include "tessera/ops/attention.h"
+#include "tessera/ops/clear_memory.h"
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/cuda_shared_memory.h"
 #include "tessera/ops/decoder_layer_ops.h"
@@ -200,13 +200,7 @@ Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
   }));
   std::unique_ptr<Allocation> words =
       TRY(calls[0].device.allocate(word_bytes + sizeof(std::uint32_t), "words of the decoder layers"));
-  // A memset ends after it returns, and streams of the engine do not wait for the default one.
-  cudaError_t error = cudaMemset(words->data().raw(), 0, words->size());
-  if (error == cudaSuccess) error = cudaStreamSynchronize(cudaStreamLegacy);
-  if (error != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
-    return internal_error(std::string("decoder layers: cudaMemset: ") + cudaGetErrorString(error));
-  }
+  TRY(clear_memory(words->data().raw(), words->size(), "decoder layers"));
   p.words = reinterpret_cast<TaggedWord*>(words->data().raw());
   p.step = reinterpret_cast<std::uint32_t*>(words->data().raw() + word_bytes);
   return std::make_unique<DecoderLayers>(p, std::move(words));
