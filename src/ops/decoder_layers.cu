@@ -2,6 +2,7 @@
 #include "tessera/ops/decoder_layers.h"
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "tessera/ops/attention.h"
@@ -10,6 +11,7 @@
 #include "tessera/ops/cuda_shared_memory.h"
 #include "tessera/ops/decoder_layer_ops.h"
 #include "tessera/ops/decoder_layers.cuh"
+#include "tessera/ops/device_claims.h"
 #include "tessera/ops/norm_form.h"
 #include "tessera/ops/qkv_rope_store_args.h"
 #include "tessera/ops/tensor_map.h"
@@ -86,6 +88,13 @@ bool runs_all_blocks(const BindArgs& call) {
          can_launch_early() && !is_shared_with_processes();
 }
 
+// Null where blocks of another engine's launch may wait beside ours.
+std::shared_ptr<const DeviceClaim> claim_device(const BindArgs& call) {
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return nullptr;
+  return DeviceClaims::of_process().take(device, &call.context, "decoder layers");
+}
+
 bool serves(std::span<const BindArgs> calls) {
   const TensorView& x = calls[0].operands[0];
   const float eps = static_cast<float>(calls[0].node.attribute_or("eps", 0.0));
@@ -137,7 +146,8 @@ auto with_rows(int rows, F&& f) {
 
 class DecoderLayers final : public BoundOp {
  public:
-  DecoderLayers(const Layers& layers, std::unique_ptr<Allocation> words) : p_(layers), words_(std::move(words)) {}
+  DecoderLayers(const Layers& layers, std::unique_ptr<Allocation> words, std::shared_ptr<const DeviceClaim> claim)
+      : p_(layers), words_(std::move(words)), claim_(std::move(claim)) {}
 
   Status enqueue(Stream& stream) const override {
     constexpr const char* kName = "decoder layers";
@@ -160,10 +170,13 @@ class DecoderLayers final : public BoundOp {
 
   Layers p_;
   std::unique_ptr<Allocation> words_;
+  std::shared_ptr<const DeviceClaim> claim_;
 };
 
 Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
   if (!serves(calls)) return std::unique_ptr<BoundOp>();
+  std::shared_ptr<const DeviceClaim> claim = claim_device(calls[0]);
+  if (claim == nullptr) return std::unique_ptr<BoundOp>();
   const BindArgs& store = calls[1 + kStore];
   const BindArgs& attention = calls[1 + kAttend];
   const auto* plan = static_cast<const AttentionPlan*>(TRY(find_plan(attention)));
@@ -203,7 +216,7 @@ Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
   TRY(clear_memory(words->data().raw(), words->size(), "decoder layers"));
   p.words = reinterpret_cast<TaggedWord*>(words->data().raw());
   p.step = reinterpret_cast<std::uint32_t*>(words->data().raw() + word_bytes);
-  return std::make_unique<DecoderLayers>(p, std::move(words));
+  return std::make_unique<DecoderLayers>(p, std::move(words), std::move(claim));
 }
 
 }  // namespace
