@@ -112,7 +112,9 @@ Result<WeightSource> weight_source(const EngineOptions& options, std::span<const
   return checkpoint_source(std::move(checkpoint));
 }
 
-Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
+namespace {
+
+Result<EnginePlan> plan_once(const EngineOptions& options, Device& device) {
   const DeviceProperties& properties = device.properties();
   TRY(at_least_one(options.context_length, "context_length"));
   TRY(at_least_one(options.chunked_prefill_size, "chunked_prefill_size"));
@@ -188,12 +190,19 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
                                      .with_context("cuda_graph_split_ops"));
   TRY(plan_ladders(options, plan));
   TRY(plan_memory_shares(options, device, plan));
+  return plan;
+}
+
+}  // namespace
+
+Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
+  EnginePlan plan = TRY(plan_once(options, device));
   const std::optional<std::int64_t> fit = requests_with_states(plan);
-  if (options.max_running_requests > 0 || !fit || *fit >= runner.max_requests) return plan;
+  const std::int64_t usual = plan.runner.max_requests;
+  if (options.max_running_requests > 0 || !fit || *fit >= usual) return plan;  // a number that is asked for stays
   EngineOptions fewer = options;
   fewer.max_running_requests = *fit;
-  const std::int64_t usual = runner.max_requests;
-  plan = TRY(plan_engine(fewer, device));
+  plan = TRY(plan_once(fewer, device));
   plan.notes.push_back(
       fmt::format("{} requests run at once, as many as have room for their states, not {}", *fit, usual));
   return plan;
