@@ -5,6 +5,7 @@
 #include <string>
 
 namespace tessera {
+namespace {
 
 Result<ReadTexts> read_model_texts(const EngineOptions& options) {
   ReadTexts read;
@@ -28,6 +29,8 @@ Result<ReadTexts> read_model_texts(const EngineOptions& options) {
   read.times.end = std::chrono::steady_clock::now();
   return read;
 }
+
+}  // namespace
 
 std::future<Result<ReadTexts>> start_reading_texts(const EngineOptions& options) {
   return std::async(std::launch::async, [&options] { return read_model_texts(options); });

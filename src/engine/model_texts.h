@@ -25,9 +25,8 @@ struct ReadTexts {
   LoadTimes times;
 };
 
-// A tokenizer that options name has to be there, one beside the model may be missing.
-Result<ReadTexts> read_model_texts(const EngineOptions& options);
-// The same on another thread; `options` outlive it. The future's destructor waits for it.
+// Reads them on another thread. A tokenizer that options name has to be there, one beside the model may be missing.
+// `options` outlive the future, whose destructor waits for the thread.
 std::future<Result<ReadTexts>> start_reading_texts(const EngineOptions& options);
 
 }  // namespace tessera
