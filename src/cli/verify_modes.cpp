@@ -29,6 +29,7 @@ std::vector<VerifyMode> verify_modes() {
           graphs("piecewise", GraphMode::kPiecewise),
           graphs("full", GraphMode::kFull),
           {"full by choice", choose_full},
+          captured("eager capture", CaptureMode::kEager),
           captured("lazy capture", CaptureMode::kLazy),
           captured("core capture", CaptureMode::kCore),
           {"without passes",

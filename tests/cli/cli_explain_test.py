@@ -204,8 +204,8 @@ class Verify(CliTest):
         answer = self.ok_json("verify", "--model-path", LLAMA, "--modes", *FEW_SIZES, "--log-level", "error")
         self.assertTrue(answer["equal"])
         self.assertEqual([mode["mode"] for mode in answer["modes"]],
-                         ["full_and_piecewise", "piecewise", "full", "full by choice", "lazy capture", "core capture",
-                          "without passes", "deterministic", "after a cache restart"])
+                         ["full_and_piecewise", "piecewise", "full", "full by choice", "eager capture", "lazy capture",
+                          "core capture", "without passes", "deterministic", "after a cache restart"])
         for mode in answer["modes"]:
             self.assertTrue(mode["equal"], mode)
             self.assertGreater(mode["runners"]["prefill"]["comparisons"], 0)
