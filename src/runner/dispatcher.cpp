@@ -69,12 +69,14 @@ std::optional<Decision> Dispatcher::wait_padded(const BatchShape& batch, const D
   constexpr std::int64_t kMostRows = 256;
   constexpr int kMostWaits = 8;
   if (parts_.options.capture != CaptureMode::kCore) return std::nullopt;
+  const std::pair size(wanted.runner, wanted.size);
+  if (const auto waits = waits_.find(size); waits != waits_.end() && waits->second == kMostWaits) return std::nullopt;
   DispatchTable captured = table_;
   captured.prefill_sizes = parts_.runner(RunnerRole::kPrefill).report().captured;
   captured.decode_sizes = parts_.runner(RunnerRole::kDecode).report().captured;
   const Decision padded = dispatch(batch, captured);
   if (padded.runner != wanted.runner || padded.padding > kMostRows) return std::nullopt;
-  if (++waits_[{wanted.runner, wanted.size}] > kMostWaits) return std::nullopt;
+  ++waits_[size];
   return padded;
 }
 
