@@ -43,6 +43,7 @@ TEST(CaptureModes, LazySizesAreCapturedWhenFirstWanted) {
   RunnerBench bench = make_captured("llama", with(CaptureMode::kLazy));
   EXPECT_THAT(bench.runner->prefill().report().captured, IsEmpty());
   EXPECT_THAT(bench.runner->decode().report().captured, IsEmpty());
+  EXPECT_THAT(bench.runner->dispatch_table().waiting, IsEmpty()) << "a forward captures its size";
   const auto same = [&](const std::vector<TestRequest>& requests, RunnerKind runner, std::int64_t size) {
     Decision decision;
     EXPECT_EQ(bench.logits(requests, Rows::kAll, false, &decision), all.logits(requests));
@@ -84,9 +85,11 @@ TEST(CaptureModes, CoreSizesComeFirstAndTheOthersInIdleMoments) {
   RunnerBench bench = make_captured("llama", core_options());
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 40));
   EXPECT_THAT(bench.runner->decode().report().captured, ElementsAre(1, 2, 4));
+  EXPECT_THAT(bench.runner->dispatch_table().waiting, ElementsAre(10, 12));
   EXPECT_TRUE(bench.runner->captures_when_idle());
   EXPECT_EQ(work_until_done(*bench.runner), 3);
   EXPECT_FALSE(bench.runner->captures_when_idle());
+  EXPECT_THAT(bench.runner->dispatch_table().waiting, IsEmpty());
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 12, 40));
   EXPECT_THAT(bench.runner->decode().report().captured, ElementsAre(1, 2, 3, 4));
   Decision decision;

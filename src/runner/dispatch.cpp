@@ -68,23 +68,37 @@ Decision pick(const BatchShape& batch, const Choice& choice) {
 
 using Sizes = std::span<const std::int64_t>;
 
+// Prefill sizes that can be replayed now.
+struct Replayable {
+  Sizes sizes;
+  Sizes waiting;
+
+  bool has(std::int64_t size) const { return !std::ranges::binary_search(waiting, size); }
+  // The smallest that holds so many tokens; none: no size does.
+  std::optional<std::int64_t> padded(std::int64_t tokens) const {
+    const auto next = std::find_if(std::ranges::lower_bound(sizes, tokens), sizes.end(),
+                                   [this](std::int64_t size) { return has(size); });
+    return next == sizes.end() ? std::nullopt : std::optional(*next);
+  }
+};
+
 // Milliseconds of so many tokens, padded or eager, as dispatch() will have it. None where that is not known.
-// Precondition: no more tokens than the largest size.
-std::optional<double> best_ms(std::int64_t tokens, Sizes sizes, const CostTable& costs) {
-  const std::int64_t size = *round_up(sizes, tokens);
+// Precondition: a size holds them.
+std::optional<double> best_ms(std::int64_t tokens, const Replayable& sizes, const CostTable& costs) {
+  const std::int64_t size = *sizes.padded(tokens);
   return padding_costs_more(tokens, size, RunnerKind::kPrefill, costs) ? costs.ms(RunnerKind::kEager, tokens)
                                                                        : costs.ms(RunnerKind::kPrefill, size);
 }
 
-std::int64_t split_within(std::int64_t tokens, Sizes sizes, const CostTable& costs) {
-  if (*round_up(sizes, tokens) == tokens) return tokens;
+std::int64_t split_within(std::int64_t tokens, const Replayable& sizes, const CostTable& costs) {
+  if (sizes.padded(tokens).value_or(tokens) == tokens) return tokens;
   const std::optional<double> whole = best_ms(tokens, sizes, costs);
   const std::optional<double> unpadded = costs.ms(RunnerKind::kPrefill, tokens);
   if (!whole || !unpadded) return tokens;
   std::int64_t best = tokens;
   double best_sum = *whole / kMargin;
-  for (const std::int64_t first : std::views::reverse(sizes)) {
-    if (first >= tokens) continue;
+  for (const std::int64_t first : std::views::reverse(sizes.sizes)) {
+    if (first >= tokens || !sizes.has(first)) continue;
     const std::optional<double> head = costs.ms(RunnerKind::kPrefill, first);
     const std::optional<double> rest = best_ms(tokens - first, sizes, costs);
     if (!head || !rest) continue;
@@ -181,7 +195,8 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table) {
   if (!table.graphs_enabled || !table.prefill_enabled || table.prefill_sizes.empty()) return tokens;
   if (tokens > table.prefill_sizes.back()) return split_above(tokens, table.prefill_sizes, table.costs);
-  return table.costs == nullptr ? tokens : split_within(tokens, table.prefill_sizes, *table.costs);
+  if (table.costs == nullptr) return tokens;
+  return split_within(tokens, {.sizes = table.prefill_sizes, .waiting = table.waiting}, *table.costs);
 }
 
 }  // namespace tessera

@@ -49,6 +49,7 @@ struct DispatchTable {
   std::vector<std::int64_t> prefill_sizes;  // tokens
   std::vector<std::int64_t> decode_sizes;   // requests
   std::vector<std::int64_t> full_sizes{};   // prefill sizes that have a full graph too, which is faster
+  std::vector<std::int64_t> waiting{};      // prefill sizes that idle moments will capture
   const CostTable* costs = nullptr;         // null: not to be looked at
 };
 
@@ -80,9 +81,10 @@ struct Decision {
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
 // How many of `tokens` prefill tokens to compute in the next forward: 1 … tokens. All, unless two replays are measured
-// to be cheaper than the padded one: then a captured size, and the rest in the next forward. More than the largest size
-// holds are cut to it, so that they are replayed, unless eager at once is measured to be cheaper or, where nothing was
-// measured, the largest size is so small that the parts would take long. Allocates nothing.
+// to be cheaper than the padded one: then a captured size, and the rest in the next forward. Sizes that wait are not
+// counted among those that can be replayed. More than the largest size holds are cut to it, so that they are replayed,
+// unless eager at once is measured to be cheaper or, where nothing was measured, the largest size is so small that the
+// parts would take long. Allocates nothing.
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // Catches: a batch sent to the wrong runner or size, padding where it is disabled or was measured to cost more, a
 // decision without the reason that was decisive, and a chunk that is cut where that costs more, or not where it costs
-// less.
+// less, or to a size that has no graph yet.
 #include "tessera/runner/dispatch.h"
 
 #include <gmock/gmock.h>
@@ -280,6 +280,18 @@ TEST(SplitTokens, TwoReplaysReplaceMuchPadding) {
   EXPECT_EQ(split_tokens(4096, table), 4096) << "fits";
   EXPECT_EQ(split_tokens(500, table), 500) << "0.612 ms against 0.164 + 0.612";
   EXPECT_EQ(split_tokens(70, table), 64) << "0.328 ms against 0.612";
+}
+
+TEST(SplitTokens, ASizeThatIsStillToBeCapturedIsNoReplay) {
+  const CostTable costs = cheap_launches();
+  DispatchTable table = with_costs({64, 128, 4096}, costs);
+  EXPECT_EQ(split_tokens(128, table), 128);
+  EXPECT_EQ(split_tokens(190, table), 128) << "0.228 + 0.164 ms against 4.196";
+  table.waiting = {128};
+  EXPECT_EQ(split_tokens(128, table), 64) << "0.164 + 0.164 ms against 4.196";
+  EXPECT_EQ(split_tokens(190, table), 190) << "the rest of 126 would itself be padded to 4096";
+  table.waiting = {4096};
+  EXPECT_EQ(split_tokens(190, table), 190) << "no size holds them";
 }
 
 TEST(SplitTokens, PartsDoNotComeCheaperThanTheWholeUnpadded) {

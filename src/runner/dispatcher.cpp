@@ -37,6 +37,8 @@ void Dispatcher::refresh() {
     return sizes;
   };
   table_.prefill_sizes = sizes_of(RunnerRole::kPrefill);
+  table_.waiting.clear();
+  if (parts_.options.capture == CaptureMode::kCore) table_.waiting = parts_.runner(RunnerRole::kPrefill).pending();
   table_.decode_sizes = sizes_of(RunnerRole::kDecode);
   table_.full_sizes = parts_.runner(RunnerRole::kPrefill).report().full;
   std::erase_if(table_.full_sizes, [&](std::int64_t size) { return !costs_.full_wins(size); });
