@@ -58,11 +58,25 @@ void GraphCapture::report_memory() {
   available_ = parts_.device.available_bytes();
   log_info("memory", "{}", memory_line(measure_memory(parts_, graph_bytes_of_estimate_, available_), parts_.predicted));
   const std::int64_t low = memory_reserve(parts_.device.properties()) / 2;
-  if (available_ >= low) return;
+  const std::int64_t pending = predicted_pending_bytes();
+  if (available_ - pending >= low) return;
   log_warn("memory",
-           "only {:.2f} GB of the device's memory are left, less than the {:.2f} GB that should be: what is loaded "
+           "only {:.2f} GB of the device's memory are left{}, less than the {:.2f} GB that should be: what is loaded "
            "later may fail; lower mem_fraction_static (0.8, 0.7) or max_total_tokens",
-           static_cast<double>(available_) / 1e9, static_cast<double>(low) / 1e9);
+           static_cast<double>(std::max<std::int64_t>(available_ - pending, 0)) / 1e9,
+           pending == 0 ? "" : " once all sizes are captured", static_cast<double>(low) / 1e9);
+}
+
+std::int64_t GraphCapture::predicted_pending_bytes() const {
+  std::int64_t bytes = 0;
+  for (const RunnerRole role : kCapturedRoles) {
+    const std::vector<std::int64_t> pending = parts_.runner(role).pending();
+    const RunnerMemory* predicted = parts_.predicted.runner(role);
+    if (predicted == nullptr) continue;
+    for (const SizeMemory& size : predicted->sizes)
+      if (std::ranges::binary_search(pending, size.size)) bytes += size.graphs.bytes;
+  }
+  return bytes;
 }
 
 // Forwards of every size must run, with graphs or without: what the largest ones need is taken now, so that a lack of

@@ -37,7 +37,9 @@ class GraphCapture {
   Status capture_graphs(const std::function<bool()>& more);
   Status capture_sizes(GraphRunner& runner);
   void measure_graphs(std::int64_t bytes);
+  // Logs what is taken, and warns where too little would be left when every pending size is captured too.
   void report_memory();
+  std::int64_t predicted_pending_bytes() const;  // of the device's memory, for graph objects
 
   RunnerParts& parts_;
   Dispatcher& dispatcher_;

@@ -206,18 +206,23 @@ class PartlyFree : public CpuDevice {
   std::int64_t available_;
 };
 
+std::unique_ptr<ModelRunner> llama_on(Device& device, const RunnerOptions& options) {
+  ModelGraphs graphs = graphs_of(golden("llama"), options);
+  const WeightSource source = checkpoint_source(*Checkpoint::open(golden("llama")));
+  Weights weights = *Weights::load(graphs.weights, source, device, false);
+  return *ModelRunner::create(std::move(graphs), std::move(weights), device, options);
+}
+
+// While so many bytes of the device are free.
+std::string log_of_capture(std::int64_t available, const RunnerOptions& options = small_options()) {
+  PartlyFree device(available);
+  const std::unique_ptr<ModelRunner> runner = llama_on(device, options);
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(runner->capture().ok());
+  return ::testing::internal::GetCapturedStderr();
+}
+
 TEST(MemoryReport, TheLogTellsItAndWarnsWhereLittleIsLeft) {
-  const auto log_of_capture = [](std::int64_t available) {
-    const RunnerOptions options = small_options();
-    PartlyFree device(available);
-    ModelGraphs graphs = graphs_of(golden("llama"), options);
-    const WeightSource source = checkpoint_source(*Checkpoint::open(golden("llama")));
-    Weights weights = *Weights::load(graphs.weights, source, device, false);
-    const auto runner = *ModelRunner::create(std::move(graphs), std::move(weights), device, options);
-    ::testing::internal::CaptureStderr();
-    EXPECT_TRUE(runner->capture().ok());
-    return ::testing::internal::GetCapturedStderr();
-  };
   // The reserve is 512 + 128 MiB, and half of it should be left.
   const std::string poor = log_of_capture(319 << 20);
   EXPECT_THAT(poor, HasSubstr("memory: weights"));
@@ -226,6 +231,27 @@ TEST(MemoryReport, TheLogTellsItAndWarnsWhereLittleIsLeft) {
   const std::string rich = log_of_capture(321 << 20);
   EXPECT_THAT(rich, HasSubstr("memory: weights"));
   EXPECT_THAT(rich, ::testing::Not(HasSubstr("memory: only")));
+}
+
+// Sizes that a start puts off take their memory later, when a warning comes too late.
+TEST(MemoryReport, TheWarningCountsSizesThatAreStillToBeCaptured) {
+  RunnerOptions options = small_options();
+  options.capture = CaptureMode::kCore;
+  options.prefill_sizes = {8, 10, 12, 40};
+  options.decode_sizes = {1, 2, 3, 4};
+  PartlyFree device(std::int64_t{1} << 30);
+  std::int64_t later = 0;
+  const std::unique_ptr<ModelRunner> made = llama_on(device, options);
+  for (const RunnerMemory& runner : made->predicted_memory().runners)
+    for (const SizeMemory& size : runner.sizes)
+      if (size.size == 3 || size.size == 10 || size.size == 12) later += size.graphs.bytes;
+  ASSERT_GT(later, 0);
+  constexpr std::int64_t kLow = 320 << 20;
+  EXPECT_THAT(log_of_capture(kLow + later - 1, options), HasSubstr("are left once all sizes are captured, less"));
+  EXPECT_THAT(log_of_capture(kLow + later, options), ::testing::Not(HasSubstr("memory: only")));
+  options.capture = CaptureMode::kEager;
+  EXPECT_THAT(log_of_capture(kLow, options), ::testing::Not(HasSubstr("memory: only")));
+  EXPECT_THAT(log_of_capture(kLow - 1, options), HasSubstr("are left, less"));
 }
 
 TEST(MemoryReport, KeepsWhatItHasAndLeavesTheHostsOut) {
