@@ -13,7 +13,9 @@
 namespace tessera {
 namespace {
 
-std::string_view when_captured(CaptureMode mode) {
+// Behind a number of sizes.
+std::string_view when_captured(const GraphRunner& runner, CaptureMode mode) {
+  if (runner.pending().empty()) return "";
   switch (mode) {
     case CaptureMode::kEager: return "";
     case CaptureMode::kLazy: return " now, each when it is first wanted";
@@ -124,14 +126,14 @@ Status GraphCapture::capture_graphs(const std::function<bool()>& more) {
     for (const std::int64_t size : prefill.report().captured) TRY(dispatcher_.capture_full(size));
     const std::size_t full = prefill.report().full.size();
     log_info("capture", "Capture piecewise CUDA graph end. {} sizes{}{}, {:.2f} s, arena {:.3f} GB",
-             prefill.report().captured.size(), when_captured(parts_.options.capture),
+             prefill.report().captured.size(), when_captured(prefill, parts_.options.capture),
              full == 0 ? "" : fmt::format(", {} of them as one graph too", full), prefill.report().seconds,
              static_cast<double>(parts_.arena->size()) / 1e9);
   }
   if (decode.spec().captured && !decode.spec().ladder.empty()) {
     TRY(capture_sizes(decode));
-    log_info("capture", "Captured decode graphs for {} batch sizes, {:.2f} s", decode.report().captured.size(),
-             decode.report().seconds);
+    log_info("capture", "Captured decode graphs for {} batch sizes{}, {:.2f} s", decode.report().captured.size(),
+             when_captured(decode, parts_.options.capture), decode.report().seconds);
   }
   dispatcher_.refresh();
   if (parts_.options.capture == CaptureMode::kCore) {
