@@ -1,17 +1,23 @@
 // Catches: sizes that are never captured or captured too early, a forward padded to a size that is not captured, costs
-// that are not measured or whose measurement disturbs requests, and idle work that never ends.
+// that are not measured or whose measurement disturbs requests, a capture that disturbs the forward in flight, and idle
+// work that never ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <numeric>
 
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::greatest_difference;
+using ::testing::HasSubstr;
 using testing::ids;
 using ::testing::IsEmpty;
+using testing::make_batch;
 using testing::make_bench;
 using testing::make_captured;
 using testing::Rows;
@@ -122,6 +128,77 @@ TEST(CaptureModes, ASizeThatWasPutOffIsCapturedWhenPaddingIsDear) {
   bench.logits({{ids(9)}}, Rows::kAll, false, &decision);
   EXPECT_EQ(decision.size, 10);
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 300));
+}
+
+// Tokens of three requests that decode, each step submitted before the one whose tokens it continues is collected, as
+// an engine does on a GPU. Before step `kCaptured` no kernel counts as warm, and the device fails as `faults` says.
+constexpr int kCaptured = 8;
+std::vector<TokenId> decode_ahead(RunnerBench& bench, const FaultPlan& faults = {}) {
+  ModelRunner& runner = *bench.runner;
+  KernelVariants& warm = runner.parts().warm;
+  std::vector<TestRequest> requests = {{ids(5)}, {ids(9, 2)}, {ids(3, 3)}};
+  const std::vector<SampleRow> greedy(requests.size());
+  std::vector<TokenId> tokens;
+  const auto collect = [&] {
+    const Result<StepOutputs> step = runner.collect();
+    EXPECT_TRUE(step.ok()) << step.status().to_string();
+    if (step.ok()) tokens.insert(tokens.end(), step->sampled.begin(), step->sampled.end());
+  };
+  EXPECT_TRUE(runner.submit({.batch = make_batch(requests, Rows::kLast), .sampling = greedy}).ok());
+  for (int step = 0; step < 12; ++step) {
+    for (TestRequest& request : requests) {
+      request.computed = std::ssize(request.ids);
+      request.ids.push_back(0);
+    }
+    ForwardBatch batch = make_batch(requests, Rows::kAll);
+    std::iota(batch.input_rows.begin(), batch.input_rows.end(), 0);
+    if (step == kCaptured) {
+      warm.clear();
+      bench.device->set_plan(faults);
+    }
+    EXPECT_EQ(runner.in_flight(), 1);
+    const Result<Decision> decision = runner.submit({.batch = batch, .sampling = greedy});
+    EXPECT_TRUE(decision.ok() && decision->runner == RunnerKind::kDecode) << decision.status().to_string();
+    collect();
+  }
+  collect();
+  return tokens;
+}
+
+// On a GPU that is the rule: the next step is submitted, and finds its size missing, while the last one is computed.
+TEST(CaptureModes, ASizeIsCapturedWhileAForwardIsInFlight) {
+  RunnerOptions options = core_options();
+  options.capture = CaptureMode::kEager;
+  RunnerBench all = make_captured("llama", options);
+  const std::vector<TokenId> want = decode_ahead(all);
+  ASSERT_THAT(want, SizeIs(3 + 12 * 3));
+
+  RunnerBench bench = make_captured("llama", core_options());
+  EXPECT_EQ(decode_ahead(bench), want);
+  EXPECT_THAT(bench.runner->decode().report().captured, ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(bench.runner->counters().of_size(RunnerKind::kDecode, 4).forwards, kCaptured);
+  EXPECT_EQ(bench.runner->counters().of_size(RunnerKind::kDecode, 3).forwards, 12 - kCaptured);
+  EXPECT_FALSE(bench.runner->parts().warm.empty()) << "its kernels were run between the two forwards";
+
+  RunnerBench failing = make_captured("llama", core_options());
+  EXPECT_EQ(decode_ahead(failing, {.end_recording_fails_at = 1}), want);
+  EXPECT_THAT(failing.runner->decode().report().captured, ElementsAre(1, 2, 4));
+  ASSERT_THAT(failing.runner->decode().report().dropped, SizeIs(1));
+  EXPECT_EQ(failing.runner->counters().of_size(RunnerKind::kDecode, 4).forwards, 12);
+}
+
+TEST(CaptureModes, TheLogSaysThatSizesArePutOff) {
+  const auto log_of = [](const RunnerOptions& options) {
+    RunnerBench bench = make_bench("llama", options);
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(bench.runner->capture().ok());
+    return ::testing::internal::GetCapturedStderr();
+  };
+  RunnerOptions options = core_options();
+  EXPECT_THAT(log_of(options), AllOf(HasSubstr("end. 2 sizes now, the others in idle moments, "),
+                                     HasSubstr("decode graphs for 3 batch sizes now, the others in idle moments, ")));
+  options.decode_sizes = {1, 2, 4};
+  EXPECT_THAT(log_of(options), HasSubstr("decode graphs for 3 batch sizes, ")) << "there are no others";
 }
 
 // While something else is waited for, sizes that could wait are captured, one at a time and no more than are asked for.
