@@ -28,57 +28,58 @@ Regex digit(char first, char last) {
 Regex digits(int min, int max) { return make_repeat(digit('0', '9'), min, max); }
 Regex nothing() { return make_sequence({}); }
 
-// Digits after the point: those of a number from 0.`low` to 0.`high`, both of the same length, from digit `at` on.
-// `above`: the digits so far are those of `low`; `below`: of `high`.
-Regex fraction_digits(const std::string& low, const std::string& high, std::size_t at, bool above, bool below) {
-  if (at == low.size()) return nothing();
-  if (!above && !below) return digits(0, static_cast<int>(low.size() - at));
-  std::vector<Regex> choices;
-  if (at > 0 && (!above || low.find_first_not_of('0', at) == std::string::npos)) choices.push_back(nothing());
-  const char first = above ? low[at] : '0';
-  const char last = below ? high[at] : '9';
-  if (first > last) return make_choice(std::move(choices));
-  const auto add = [&](char from, char to, bool tight_low, bool tight_high) {
-    if (from > to) return;
-    choices.push_back(make_sequence({digit(from, to), fraction_digits(low, high, at + 1, tight_low, tight_high)}));
-  };
-  if (first == last) {
-    add(first, last, above, below);
-  } else {
-    if (above) add(first, first, true, false);
-    add(static_cast<char>(first + (above ? 1 : 0)), static_cast<char>(last - (below ? 1 : 0)), false, false);
-    if (below) add(last, last, false, true);
+// A walk through the digits of numbers between two bounds of equal length.
+struct DigitWalk {
+  const std::string& low;
+  const std::string& high;
+  std::size_t at = 0;
+  bool on_low = true;  // the digits so far are those of `low`
+  bool on_high = true;
+
+  int left() const { return static_cast<int>(low.size() - at); }
+  DigitWalk next(bool stays_on_low, bool stays_on_high) const {
+    return {low, high, at + 1, stays_on_low, stays_on_high};
   }
+};
+
+// The digits that may come next, each with what `rest` makes of the walk behind it.
+template <class Rest>
+void add_digits(const DigitWalk& walk, const Rest& rest, std::vector<Regex>& choices) {
+  const char first = walk.on_low ? walk.low[walk.at] : '0';
+  const char last = walk.on_high ? walk.high[walk.at] : '9';
+  const auto add = [&](char from, char to, bool on_low, bool on_high) {
+    if (from <= to) choices.push_back(make_sequence({digit(from, to), rest(walk.next(on_low, on_high))}));
+  };
+  if (first >= last) return add(first, last, walk.on_low, walk.on_high);
+  if (walk.on_low) add(first, first, true, false);
+  add(static_cast<char>(first + (walk.on_low ? 1 : 0)), static_cast<char>(last - (walk.on_high ? 1 : 0)), false, false);
+  if (walk.on_high) add(last, last, false, true);
+}
+
+// Digits after the point, of numbers from 0.`low` to 0.`high`; zeros at the end may be left out.
+Regex fraction_digits(const DigitWalk& walk) {
+  if (walk.left() == 0) return nothing();
+  if (!walk.on_low && !walk.on_high) return digits(0, walk.left());
+  std::vector<Regex> choices;
+  if (walk.at > 0 && (!walk.on_low || walk.low.find_first_not_of('0', walk.at) == std::string::npos))
+    choices.push_back(nothing());
+  add_digits(walk, fraction_digits, choices);
   return make_choice(std::move(choices));
 }
 
 Regex fraction(std::int64_t low, std::int64_t high, int length) {
   if (length == 0) return nothing();
   const std::string low_text = fmt::format("{:0{}}", low, length);
-  Regex some =
-      make_sequence({make_text("."), fraction_digits(low_text, fmt::format("{:0{}}", high, length), 0, true, true)});
+  const std::string high_text = fmt::format("{:0{}}", high, length);
+  Regex some = make_sequence({make_text("."), fraction_digits({.low = low_text, .high = high_text})});
   return low == 0 ? make_repeat(std::move(some), 0, 1) : some;
 }
 
-// Texts of equal length, digit by digit.
-Regex same_length(const std::string& low, const std::string& high, std::size_t at, bool above, bool below) {
-  if (at == low.size()) return nothing();
-  const auto rest = static_cast<int>(low.size() - at);
-  if (!above && !below) return digits(rest, rest);
-  const char first = above ? low[at] : '0';
-  const char last = below ? high[at] : '9';
+Regex same_length(const DigitWalk& walk) {
+  if (walk.left() == 0) return nothing();
+  if (!walk.on_low && !walk.on_high) return digits(walk.left(), walk.left());
   std::vector<Regex> choices;
-  const auto add = [&](char from, char to, bool tight_low, bool tight_high) {
-    if (from > to) return;
-    choices.push_back(make_sequence({digit(from, to), same_length(low, high, at + 1, tight_low, tight_high)}));
-  };
-  if (first == last) {
-    add(first, last, above, below);
-  } else {
-    if (above) add(first, first, true, false);
-    add(static_cast<char>(first + (above ? 1 : 0)), static_cast<char>(last - (below ? 1 : 0)), false, false);
-    if (below) add(last, last, false, true);
-  }
+  add_digits(walk, same_length, choices);
   return make_choice(std::move(choices));
 }
 
@@ -87,9 +88,9 @@ Regex whole_numbers(std::int64_t low, std::int64_t high) {
   std::vector<Regex> choices;
   const auto length = [](std::int64_t value) { return static_cast<int>(std::to_string(value).size()); };
   for (int n = length(low); n <= length(high); ++n) {
-    const std::int64_t from = std::max(low, n == 1 ? 0 : power_of_ten(n - 1));
-    const std::int64_t to = std::min(high, power_of_ten(n) - 1);
-    choices.push_back(same_length(std::to_string(from), std::to_string(to), 0, true, true));
+    const std::string from = std::to_string(std::max(low, n == 1 ? 0 : power_of_ten(n - 1)));
+    const std::string to = std::to_string(std::min(high, power_of_ten(n) - 1));
+    choices.push_back(same_length({.low = from, .high = to}));
   }
   return make_choice(std::move(choices));
 }
