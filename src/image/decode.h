@@ -1,0 +1,36 @@
+// A file's bytes become pixels: PNG, JPEG, WebP and binary PPM (P6), told apart by content.
+//
+// The pixels are those of Pillow's Image.open, ImageOps.exif_transpose and convert("RGB"), which is how Hugging Face's
+// load_image reads an image:
+//   - EXIF's orientation is applied, so that the model sees what a viewer shows;
+//   - alpha is dropped, not blended: the colour that is stored stays;
+//   - palettes and grey become RGB; of 16 bits the high 8 are taken (Pillow clips 16-bit grey, which turns it white);
+//   - CMYK and YCCK in a JPEG are read as Adobe writes them, inverted;
+//   - colour profiles and gamma are ignored.
+// Of an animated PNG the still image is read that it has for viewers without animation. An animated WebP is refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/image/image.h"
+
+namespace tessera {
+
+// What a file may claim. Checked against its header, before memory for pixels is taken.
+struct DecodeLimits {
+  std::int64_t most_bytes = std::int64_t{64} << 20;  // of the file
+  std::int64_t most_pixels = std::int64_t{64}
+                             << 20;  // decoding holds 3 bytes of each, and up to 9 more of a progressive JPEG
+  std::int32_t most_side = 32768;    // pixels
+  double most_ratio = 200;           // of the longer side to the shorter; the processors refuse more
+};
+
+// Decodes a whole file. Errors: invalid_argument for what is no image of these formats, is damaged or cut off, or is
+// animated; resource_exhausted for more than `limits`, with the limit and the file's value. Thread-safe; keeps no
+// reference to `file`.
+Result<Image> decode_image(std::span<const std::byte> file, const DecodeLimits& limits = {});
+
+}  // namespace tessera

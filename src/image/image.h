@@ -1,0 +1,19 @@
+// Pixels in memory, before anything that a model wants of them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tessera {
+
+// Colours as a screen has them, 8 bits each. Rows from the top, pixels from the left, no padding between rows.
+struct Image {
+  std::int32_t width = 0;           // pixels
+  std::int32_t height = 0;          // pixels
+  std::vector<std::uint8_t> rgb{};  // [height, width, 3]
+
+  std::int64_t pixels() const { return std::int64_t{width} * height; }
+  friend bool operator==(const Image&, const Image&) = default;
+};
+
+}  // namespace tessera
