@@ -13,6 +13,7 @@ build_packages=(
   ocl-icd-opencl-dev # libdnnl-dev's CMake package asks for it and does not bring it
   libfmt-dev libspdlog-dev nlohmann-json3-dev libsimdjson-dev libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev
   libedit-dev libsentencepiece-dev libcurl4-openssl-dev libssl-dev zlib1g-dev libzstd-dev libboost1.81-dev prometheus-cpp-dev
+  libpng-dev libjpeg62-turbo-dev libwebp-dev
   patch # for what comes from PyPI
 )
 test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonschema xz-utils chromium curl)

@@ -28,8 +28,8 @@ struct DecodeLimits {
   double most_ratio = 200;           // of the longer side to the shorter; the processors refuse more
 };
 
-// Decodes a whole file. Errors: invalid_argument for what is no image of these formats, is damaged or cut off, or is
-// animated; resource_exhausted for more than `limits`, with the limit and the file's value. Thread-safe; keeps no
+// Decodes a whole file. Errors, all invalid_argument: it is no image of these formats, is damaged or cut off, is
+// animated, or claims more than `limits`; then the message has the limit and the file's value. Thread-safe; keeps no
 // reference to `file`.
 Result<Image> decode_image(std::span<const std::byte> file, const DecodeLimits& limits = {});
 

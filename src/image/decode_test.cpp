@@ -1,0 +1,173 @@
+// Catches: pixels other than Pillow's, memory taken for what a header merely claims, and damaged or foreign files that
+// are taken, crash, or are refused without the reason and the limit.
+#include "tessera/image/decode.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include "tessera/base/json.h"
+#include "tessera/image/orientation.h"
+#include "tessera/image/test_images.h"
+
+namespace tessera {
+namespace {
+
+using test::as_file;
+using test::make_test_image;
+using test::read_data;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string refusal(std::string_view file, const DecodeLimits& limits = {}) {
+  const Result<Image> image = decode_image(as_file(file), limits);
+  if (image.ok()) return "taken";
+  EXPECT_EQ(image.status().code(), StatusCode::kInvalidArgument);
+  return std::string(image.status().message());
+}
+
+std::string big_endian(std::uint32_t value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
+  return bytes;
+}
+
+std::string png_chunk(const std::string& name, const std::string& data) {
+  const std::string checked = name + data;
+  const uLong sum = crc32(0, reinterpret_cast<const Bytef*>(checked.data()), static_cast<uInt>(checked.size()));
+  return big_endian(static_cast<std::uint32_t>(data.size())) + checked + big_endian(static_cast<std::uint32_t>(sum));
+}
+
+// A PNG of RGB with a valid header and no pixels.
+std::string png_claiming(std::uint32_t width, std::uint32_t height) {
+  const std::string header = big_endian(width) + big_endian(height) + std::string("\x08\x02\0\0\0", 5);
+  return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("IDAT", "") + png_chunk("IEND", "");
+}
+
+TEST(Decoding, EqualsPillow) {
+  const Json files = *Json::read_file(test::data_path("files.json"));
+  EXPECT_EQ(files.as_object().size(), 29u);
+  for (const auto& [name, expected] : files.as_object()) {
+    SCOPED_TRACE(name);
+    const Result<Image> image = decode_image(as_file(read_data(name)));
+    ASSERT_TRUE(image.ok()) << image.status().to_string();
+    EXPECT_EQ(image->width, expected.as_array()[0].as_int());
+    EXPECT_EQ(image->height, expected.as_array()[1].as_int());
+    EXPECT_EQ(test::sha256(image->rgb), expected.as_array()[2].as_string());
+  }
+}
+
+// Pillow clips it to white.
+TEST(Decoding, TakesTheHighBitsOfDeepGrey) {
+  const Image image = *decode_image(as_file(read_data("deep_grey.png")));
+  const Image source = make_test_image(21, 13, 2);
+  for (std::size_t i = 0; i < image.rgb.size(); ++i) ASSERT_EQ(image.rgb[i], source.rgb[i / 3 * 3]) << i;
+}
+
+TEST(Decoding, RefusesEveryFileThatIsCutOff) {
+  const Json files = *Json::read_file(test::data_path("files.json"));
+  for (const auto& [name, expected] : files.as_object()) {
+    const std::string whole = read_data(name);
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      const Result<Image> image = decode_image(as_file(std::string_view(whole).substr(0, size)));
+      // An end marker, padding and what follows the pixels may be missing; the pixels may not.
+      if (!image.ok()) continue;
+      EXPECT_EQ(test::sha256(image->rgb), expected.as_array()[2].as_string())
+          << name << ", " << size << " of " << whole.size();
+    }
+  }
+}
+
+TEST(Decoding, ChecksWhatAHeaderClaimsBeforeItTakesMemory) {
+  EXPECT_THAT(refusal(png_claiming(60000, 60000)),
+              AllOf(HasSubstr("PNG"), HasSubstr("60000 × 60000"), HasSubstr("sides of 1 to 32768")));
+  EXPECT_THAT(refusal(png_claiming(30000, 30000)),
+              HasSubstr("30000 × 30000 = 900000000 pixels; accepted are at most 67108864"));
+  EXPECT_THAT(refusal(png_claiming(1, 100000)), HasSubstr("1 × 100000"));
+  EXPECT_THAT(refusal(png_claiming(300, 1)), HasSubstr("a ratio of the sides of at most 200"));
+  EXPECT_THAT(refusal(png_claiming(0, 0)), HasSubstr("0 × 0 pixels; accepted are sides of 1"));
+  EXPECT_THAT(refusal(png_claiming(0xffffffff, 2)), HasSubstr("4294967295 × 2"));
+  EXPECT_THAT(refusal("P6 60000 60000 255\n"), HasSubstr("60000 × 60000"));
+  EXPECT_THAT(refusal("P6 0 0 255\n"), HasSubstr("0 × 0"));
+
+  std::string jpeg = read_data("rgb.jpg");
+  const std::size_t frame = jpeg.find("\xff\xc0");
+  ASSERT_NE(frame, std::string::npos);
+  jpeg.replace(frame + 5, 4, "\xea\x60\xea\x60");
+  EXPECT_THAT(refusal(jpeg), AllOf(HasSubstr("JPEG"), HasSubstr("60000 × 60000")));
+
+  DecodeLimits limits;
+  limits.most_pixels = 21 * 13 - 1;
+  for (const char* name : {"rgb.png", "rgb.jpg", "lossy.webp", "alpha.webp", "rgb.ppm"}) {
+    EXPECT_THAT(refusal(read_data(name), limits), HasSubstr("21 × 13 = 273 pixels; accepted are at most 272")) << name;
+  }
+  limits.most_bytes = 100;
+  EXPECT_THAT(refusal(std::string(101, 'x'), limits), HasSubstr("101 bytes; accepted are at most 100"));
+}
+
+// Pixels that a file of a few bytes expands to, all within the limits, and none of them there.
+TEST(Decoding, RefusesAnImageWithoutItsPixels) {
+  EXPECT_THAT(refusal(png_claiming(4000, 4000)), HasSubstr("the PNG image cannot be read: "));
+  EXPECT_THAT(refusal("P6 40 40 255\n123"), HasSubstr("it is cut off: 3 bytes of pixels of 4800"));
+}
+
+TEST(Decoding, RefusesWhatIsNoStillImageOfItsFormats) {
+  EXPECT_THAT(refusal(""), HasSubstr("these 0 bytes are no image; accepted are PNG, JPEG, WebP and binary PPM (P6)"));
+  EXPECT_THAT(refusal("GIF89a……"), HasSubstr("are no image"));
+  EXPECT_THAT(refusal("RIFF"), HasSubstr("are no image"));
+  EXPECT_THAT(refusal("<svg xmlns=\"http://www.w3.org/2000/svg\"/>"), HasSubstr("are no image"));
+  EXPECT_THAT(refusal(read_data("animated.webp")), HasSubstr("the WebP image cannot be read: it is animated"));
+  EXPECT_THAT(refusal("P6 2 2 65535\n........................"), HasSubstr("greatest value is 65535; accepted is 255"));
+  EXPECT_THAT(refusal("P6 2 x"), HasSubstr("its header is not"));
+  EXPECT_THAT(refusal("P6 99999999999 2 255\n"), HasSubstr("its header is not"));
+  EXPECT_THAT(refusal("P6 # no line ends"), HasSubstr("its header is not"));
+}
+
+TEST(Decoding, NamesWhatALibraryFoundWrong) {
+  std::string png = read_data("rgb.png");
+  png[png.find("IDAT") + 10] ^= 1;
+  EXPECT_THAT(refusal(png), HasSubstr("the PNG image cannot be read: "));
+  std::string jpeg = read_data("rgb.jpg");
+  jpeg[jpeg.find("\xff\xc0") + 4] = 12;  // bits of a sample
+  EXPECT_THAT(refusal(jpeg), HasSubstr("precision 12"));
+  std::string two = read_data("rgb.jpg");
+  EXPECT_THAT(refusal(two.substr(0, 300)), HasSubstr("the JPEG image cannot be read: "));
+  std::string webp = read_data("lossless.webp");
+  webp[40] ^= 0x55;
+  EXPECT_NE(refusal(webp), "");
+}
+
+// A JPEG whose second scan repeats: each walks over the whole image.
+TEST(Decoding, RefusesManyScans) {
+  const std::string jpeg = read_data("progressive.jpg");
+  const std::size_t last = jpeg.rfind("\xff\xda");
+  ASSERT_NE(last, std::string::npos);
+  const std::string scan = jpeg.substr(last, jpeg.size() - 2 - last);
+  std::string many = jpeg.substr(0, jpeg.size() - 2);
+  for (int i = 0; i < 200; ++i) many += scan;
+  EXPECT_THAT(refusal(many + "\xff\xd9"), HasSubstr("more than 100 scans"));
+}
+
+TEST(Decoding, ReadsCommentsOfAPpm) {
+  const Image image = *decode_image(as_file("P6 # one\n# two\n 1\t# three\n1 255\nabc"));
+  EXPECT_EQ(image, (Image{1, 1, {'a', 'b', 'c'}}));
+}
+
+TEST(Orientation, OfADamagedBlockIsUpright) {
+  const std::string exif("II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0", 22);
+  EXPECT_EQ(exif_orientation(as_file(exif)), 6);
+  for (std::size_t size = 0; size < 20; ++size) EXPECT_EQ(exif_orientation(as_file(exif.substr(0, size))), 1) << size;
+  std::string other = exif;
+  other[18] = 9;
+  EXPECT_EQ(exif_orientation(as_file(other)), 1);
+  other = exif;
+  other[12] = 4;  // of another type
+  EXPECT_EQ(exif_orientation(as_file(other)), 1);
+  other = exif;
+  other[4] = other[5] = other[6] = other[7] = '\xff';
+  EXPECT_EQ(exif_orientation(as_file(other)), 1);
+}
+
+}  // namespace
+}  // namespace tessera

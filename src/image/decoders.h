@@ -1,0 +1,40 @@
+// One decoder for each format, behind decode.h. Each reads the header, checks it, takes memory and reads the pixels.
+// Errors begin with the format's name. All are thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/image/decode.h"
+#include "tessera/image/image.h"
+
+namespace tessera {
+
+// Pixels as they are stored, and how to turn them.
+struct StoredImage {
+  Image image;
+  int orientation = 1;  // EXIF's, 1 … 8; 1 where the file names none
+};
+
+Result<StoredImage> decode_png(std::span<const std::byte> file, const DecodeLimits& limits);
+Result<StoredImage> decode_jpeg(std::span<const std::byte> file, const DecodeLimits& limits);
+Result<StoredImage> decode_webp(std::span<const std::byte> file, const DecodeLimits& limits);
+Result<StoredImage> decode_ppm(std::span<const std::byte> file, const DecodeLimits& limits);
+
+// Whether an image of this size is within `limits`, by a header's word. `format` is "PNG", "JPEG", ….
+Status check_image_size(std::string_view format, std::int64_t width, std::int64_t height, const DecodeLimits& limits);
+
+// "the <format> image cannot be read: <reason>"
+Status unreadable_image(std::string_view format, std::string_view reason);
+
+// Memory for the pixels of an image whose size was checked.
+Image make_image(std::int32_t width, std::int32_t height);
+
+inline const std::uint8_t* bytes_of(std::span<const std::byte> file) {
+  return reinterpret_cast<const std::uint8_t*>(file.data());
+}
+
+}  // namespace tessera

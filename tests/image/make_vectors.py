@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Makes tests/data/image: what Pillow reads from small files, and what Hugging Face's processor makes of random images.
+
+  python3 tests/image/make_vectors.py tests/data/image
+
+Needs torch 2.11, torchvision 0.26, transformers 5.17 (its Qwen2VLImageProcessor, the torchvision variant), Pillow 13 and
+numpy, and a CPU with AVX2. patches.json: images are made from a seed (`pixels` below, in C++
+in src/image/test_images.h), so that only sizes, grids and SHA-256 of the float32 values are stored. files.json: for each
+file width, height and SHA-256 of the RGB bytes of exif_transpose and convert("RGB"). Of a file in no list the tests say what
+is expected."""
+
+import hashlib
+import io
+import json
+import pathlib
+import random
+import struct
+import sys
+import zlib
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image, ImageOps
+
+torch.set_num_threads(1)
+HALF = [0.5, 0.5, 0.5]
+# All name their pixels: the class keeps what an earlier instance was given as its default.
+PROCESSORS = {
+    "qwen2_vl": {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 1280},
+    "qwen2_5_vl_small": {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 64},
+    "qwen3_vl_small": {"min_pixels": 64 * 64, "max_pixels": 32 * 32 * 64, "patch_size": 16, "image_mean": HALF, "image_std": HALF},
+    "qwen3_vl": {"min_pixels": 256 * 256, "max_pixels": 4096 * 4096, "patch_size": 16, "image_mean": HALF, "image_std": HALF},
+}
+
+
+def pixels(width, height, seed):
+    """[height, width, 3]: noise, edges or a gradient with some noise, by seed modulo 3."""
+    y, x, c = np.meshgrid(*(np.arange(n, dtype=np.uint32) for n in (height, width, 3)), indexing="ij")
+    h = (x * np.uint32(0x9E3779B1)) ^ (y * np.uint32(0x85EBCA77)) ^ (c * np.uint32(0xC2B2AE3D)) ^ np.uint32(seed * 0x27D4EB2F & 0xFFFFFFFF)
+    h ^= h >> np.uint32(15)
+    h *= np.uint32(0x2C1B3C6D)
+    h ^= h >> np.uint32(12)
+    noise = h >> np.uint32(24)
+    if seed % 3 == 0:
+        return noise.astype(np.uint8)
+    if seed % 3 == 1:
+        return ((x // np.uint32(7) + y // np.uint32(5) + c) % np.uint32(2) * np.uint32(255)).astype(np.uint8)
+    return (x * np.uint32(200) // np.uint32(width) + y * np.uint32(40) // np.uint32(height) + noise % np.uint32(16)).astype(np.uint8)
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def make_patches():
+    rng = random.Random(7)
+    cases = []
+    names = list(PROCESSORS)
+    for seed in range(200):
+        name = names[seed % len(names)]
+        # Most are small; some are long, and some are shrunk by much.
+        most = 900 if seed % 20 == 0 else 260
+        width, height = rng.randint(1, most), rng.randint(1, most)
+        if seed % 25 == 3:
+            width, height = sorted((width, rng.randint(1, 4)))
+        width, height = (min(a, 200 * b) for a, b in ((width, height), (height, width)))
+        processor = transformers.Qwen2VLImageProcessor(**PROCESSORS[name])
+        out = processor(images=[Image.fromarray(pixels(width, height, seed))], return_tensors="pt")
+        _, rows, columns = out["image_grid_thw"][0].tolist()
+        values = out["pixel_values"].float().numpy()
+        cases.append([name, width, height, seed, rows, columns, sha(values.tobytes())])
+    return cases
+
+
+def png(width, height, depth, colour, rows, extra=(), interlaced=False):
+    """A PNG by hand, for what Pillow does not write. `rows`: the passes' scanlines, filter bytes included."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, int(interlaced))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + b"".join(chunk(*e) for e in extra) + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
+
+
+def interlaced_png(image):
+    """Adam7 of RGB."""
+    rows = b""
+    for x0, y0, dx, dy in ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)):
+        for line in image[y0::dy, x0::dx]:
+            if line.size:
+                rows += b"\0" + line.tobytes()
+    return png(image.shape[1], image.shape[0], 8, 2, rows, interlaced=True)
+
+
+def deep_png(image):
+    """RGB of 16 bits; low bytes are noise."""
+    wide = image.astype(">u2") << 8 | image[::-1].astype(">u2")
+    return png(image.shape[1], image.shape[0], 16, 2, b"".join(b"\0" + line.astype(">u2").tobytes() for line in wide))
+
+
+def exif(orientation, big_endian=False):
+    order = ">" if big_endian else "<"
+    return b"Exif\0\0" + (b"MM" if big_endian else b"II") + struct.pack(order + "HIH", 42, 8, 1) + struct.pack(order + "HHIHH", 0x112, 3, 1, orientation, 0) + bytes(4)
+
+
+def deep_grey_png(image):
+    """Grey of 16 bits, the red of `image` high and noise low. Pillow would clip it to white."""
+    rows = b"".join(b"\0" + b"".join(bytes((value, 255 - value)) for value in line) for line in image[:, :, 0].tolist())
+    return png(image.shape[1], image.shape[0], 16, 0, rows)
+
+
+def make_files():
+    """Name → bytes."""
+    base = pixels(21, 13, 2)
+    rgb = Image.fromarray(base)
+    alpha = Image.fromarray(np.concatenate([base, pixels(21, 13, 3)[:, :, :1]], 2))
+    files = {}
+
+    def save(name, image, **options):
+        out = io.BytesIO()
+        image.save(out, name.rsplit(".", 1)[1].replace("jpg", "jpeg"), **options)
+        files[name] = out.getvalue()
+
+    save("rgb.png", rgb)
+    save("rgba.png", alpha)
+    save("grey.png", rgb.convert("L"))
+    save("grey_alpha.png", alpha.convert("LA"))
+    save("bits.png", rgb.convert("1"))
+    save("palette.png", rgb.quantize(16))
+    save("palette_transparent.png", rgb.quantize(200), transparency=3)
+    save("rgb_transparent.png", rgb, transparency=tuple(base[0, 0].tolist()))
+    save("turned.png", rgb, exif=exif(6)[6:])
+    files["interlaced.png"] = interlaced_png(base)
+    files["deep.png"] = deep_png(base)
+    save("rgb.jpg", rgb, quality=90, subsampling=0)
+    save("subsampled.jpg", rgb, quality=80, subsampling=2)
+    save("progressive.jpg", rgb, quality=80, progressive=True)
+    save("grey.jpg", rgb.convert("L"))
+    save("cmyk.jpg", rgb.convert("CMYK"), quality=90)
+    for orientation in range(2, 9):
+        save(f"turned_{orientation}.jpg", rgb, quality=50, exif=exif(orientation, orientation % 2 == 0))
+    save("lossy.webp", rgb, quality=80)
+    save("lossless.webp", rgb, lossless=True)
+    save("alpha.webp", alpha, lossless=True, exact=True)
+    save("lossy_alpha.webp", alpha, quality=80)
+    save("turned.webp", rgb, quality=80, exif=exif(8))
+    save("rgb.ppm", rgb)
+    return files
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    with open(folder / "patches.json", "w") as out:
+        body = ",\n".join(json.dumps(case) for case in make_patches())
+        out.write(f'{{"processors": {json.dumps(PROCESSORS)},\n"columns": ["processor", "width", "height", "seed", "rows", "columns", "sha256"],\n"cases": [\n{body}\n]}}\n')
+    expected = {}
+    for name, data in make_files().items():
+        (folder / name).write_bytes(data)
+        image = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+        expected[name] = [image.width, image.height, sha(np.asarray(image).tobytes())]
+    (folder / "deep_grey.png").write_bytes(deep_grey_png(pixels(21, 13, 2)))
+    frames = [Image.fromarray(pixels(8, 8, seed)) for seed in (1, 2)]
+    frames[0].save(folder / "animated.webp", save_all=True, append_images=frames[1:], lossless=True)
+    with open(folder / "files.json", "w") as out:
+        out.write("{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in expected.items()) + "\n}\n")
+
+
+main()
