@@ -1,0 +1,70 @@
+// Catches: pixel values other than those that the goldens' towers were given.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "tessera/base/json.h"
+#include "tessera/image/decode.h"
+#include "tessera/image/patches.h"
+#include "tessera/image/test_images.h"
+
+namespace tessera {
+namespace {
+
+std::string golden_folder(const std::string& name) {
+  const char* set = std::getenv("TESSERA_SHARED_DIR");
+  return (set != nullptr ? std::string(set) : std::string(TESSERA_SOURCE_DIR) + "/../shared") + "/goldens/" + name;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// The float32 values of one tensor of a safetensors file, which is a layer above.
+std::vector<float> read_tensor(const std::string& file, const std::string& name) {
+  std::uint64_t header_size = 0;
+  std::memcpy(&header_size, file.data(), sizeof header_size);
+  const Json header = *Json::parse(std::string_view(file).substr(8, header_size), "header");
+  const Json::Array& range = header.find(name)->find("data_offsets")->as_array();
+  const auto begin = static_cast<std::size_t>(range[0].as_int());
+  const auto end = static_cast<std::size_t>(range[1].as_int());
+  std::vector<float> values((end - begin) / sizeof(float));
+  std::memcpy(values.data(), file.data() + 8 + header_size + begin, end - begin);
+  return values;
+}
+
+class Goldens : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Goldens, PixelValuesAreEqual) {
+  const std::string folder = golden_folder(GetParam());
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "there is no " << folder;
+  const ImageProcessorConfig config = *read_processor_config(folder + "/preprocessor_config.json");
+  const std::string tensors = read_file(folder + "/golden.safetensors");
+  const Json::Array cases = Json::read_file(folder + "/golden.json")->find("cases")->as_array();
+  ASSERT_FALSE(cases.empty());
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    std::vector<float> values;
+    const Json::Array& sizes = cases[i].find("image_sizes_wh")->as_array();
+    const Json::Array& grids = cases[i].find("image_grid_thw")->as_array();
+    for (std::size_t k = 0; k < sizes.size(); ++k) {
+      const std::int64_t width = sizes[k].as_array()[0].as_int();
+      const std::int64_t height = sizes[k].as_array()[1].as_int();
+      const std::string ppm =
+          fmt::format("P6 {} {} 255\n{}", width, height, read_file(fmt::format("{}/image_{}_{}.rgb", folder, i, k)));
+      const Patches patches = *make_patches(*decode_image(test::as_file(ppm)), config);
+      const Json::Array& grid = grids[k].as_array();
+      EXPECT_EQ(patches.grid.h, grid[1].as_int());
+      EXPECT_EQ(patches.grid.w, grid[2].as_int());
+      values.insert(values.end(), patches.values.begin(), patches.values.end());
+    }
+    EXPECT_EQ(values, read_tensor(tensors, fmt::format("pixel_values_{}", i))) << "case " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Goldens, ::testing::Values("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"));
+
+}  // namespace
+}  // namespace tessera
