@@ -16,7 +16,12 @@
 namespace tessera {
 namespace {
 
-constexpr std::int32_t kTapGroup = 8;  // 16-bit weights of one vector
+// Red, green, blue and nothing, so that a step of a sum is one vector operation. (A struct, as an attribute is no part
+// of a template's argument.)
+struct Pixel {
+  using Vector = std::int32_t __attribute__((vector_size(16)));
+  Vector colours;
+};
 
 // Keys' cubic convolution kernel, a = -1/2.
 double cubic(double x) {
@@ -29,18 +34,19 @@ double cubic(double x) {
 
 constexpr std::uint8_t to_byte(std::int32_t value) { return static_cast<std::uint8_t>(std::clamp(value, 0, 255)); }
 
-// `row` is followed by table.taps values that may be read.
-TESSERA_RESAMPLE_CLONES void resample_row(const std::int16_t* row, const ResampleTable& table, std::uint8_t* to) {
+TESSERA_RESAMPLE_CLONES void resample_row(const Pixel* row, const ResampleTable& table, std::uint8_t* red,
+                                          std::uint8_t* green, std::uint8_t* blue) {
   const std::int32_t half = 1 << (table.precision - 1);
   const std::int16_t* weights = table.weights.data();
   const std::size_t size = table.first.size();
   for (std::size_t i = 0; i < size; ++i, weights += table.taps) {
-    const std::int16_t* from = row + table.first[i];
-    std::int32_t sum = half;
-    for (std::int32_t tap = 0; tap < table.taps; tap += kTapGroup) {
-      for (std::int32_t k = tap; k < tap + kTapGroup; ++k) sum += std::int32_t{weights[k]} * from[k];
-    }
-    to[i] = to_byte(sum >> table.precision);
+    const Pixel* from = row + table.first[i];
+    Pixel::Vector sum{half, half, half, half};
+    for (std::int32_t tap = 0; tap < table.count[i]; ++tap) sum += from[tap].colours * std::int32_t{weights[tap]};
+    sum >>= table.precision;
+    red[i] = to_byte(sum[0]);
+    green[i] = to_byte(sum[1]);
+    blue[i] = to_byte(sum[2]);
   }
 }
 
@@ -63,8 +69,8 @@ TESSERA_RESAMPLE_CLONES void resample_column(const std::uint8_t* rows, std::size
   }
 }
 
-template <class T>
-void take_apart(const std::uint8_t* rgb, std::int32_t width, T* red, T* green, T* blue) {
+void take_apart(const std::uint8_t* rgb, std::int32_t width, std::uint8_t* red, std::uint8_t* green,
+                std::uint8_t* blue) {
   for (std::int32_t x = 0; x < width; ++x) {
     red[x] = rgb[3 * x];
     green[x] = rgb[3 * x + 1];
@@ -88,12 +94,13 @@ RowPlanes resize_rows(const Image& image, std::int32_t width) {
     return planes;
   }
   const ResampleTable table = make_resample_table(image.width, width);
-  const std::size_t padded = static_cast<std::size_t>(image.width) + static_cast<std::size_t>(table.taps);
-  std::vector<std::int16_t> row(padded * 3);
-  for (std::int32_t y = 0; y < image.height; ++y, rgb += std::ptrdiff_t{3} * image.width) {
-    take_apart(rgb, image.width, row.data(), row.data() + padded, row.data() + 2 * padded);
-    for (int c = 0; c < 3; ++c)
-      resample_row(row.data() + static_cast<std::size_t>(c) * padded, table, planes.row(y, c));
+  std::vector<Pixel> row(static_cast<std::size_t>(image.width));
+  for (std::int32_t y = 0; y < image.height; ++y) {
+    for (Pixel& pixel : row) {
+      pixel.colours = Pixel::Vector{rgb[0], rgb[1], rgb[2], 0};
+      rgb += 3;
+    }
+    resample_row(row.data(), table, planes.row(y, 0), planes.row(y, 1), planes.row(y, 2));
   }
   return planes;
 }
@@ -104,9 +111,8 @@ ResampleTable make_resample_table(std::int32_t from, std::int32_t to) {
   const double scale = static_cast<double>(from) / to;
   const double stretch = std::max(scale, 1.0);
   const double reach = 2 * stretch;
-  const auto most = 2 * static_cast<std::int32_t>(std::ceil(reach)) + 1;
   ResampleTable table;
-  table.taps = (most + kTapGroup - 1) / kTapGroup * kTapGroup;
+  table.taps = 2 * static_cast<std::int32_t>(std::ceil(reach)) + 1;
   table.first.resize(static_cast<std::size_t>(to));
   table.count.resize(static_cast<std::size_t>(to));
   table.weights.resize(static_cast<std::size_t>(to) * static_cast<std::size_t>(table.taps));
@@ -117,7 +123,7 @@ ResampleTable make_resample_table(std::int32_t from, std::int32_t to) {
     const double centre = scale * (i + 0.5);
     const std::int32_t first = std::max(static_cast<std::int32_t>(centre - reach + 0.5), 0);
     const std::int32_t end = std::min(static_cast<std::int32_t>(centre + reach + 0.5), from);
-    const std::int32_t count = std::clamp(end - first, 0, most);
+    const std::int32_t count = std::clamp(end - first, 0, table.taps);
     double* weights = exact.data() + std::ptrdiff_t{i} * table.taps;
     double total = 0;
     for (std::int32_t k = 0; k < count; ++k) {

@@ -15,10 +15,10 @@ namespace tessera {
 // weighted by Keys' cubic (a = -1/2) of their distance over max(scale, 1), normalised to a sum of 1, and rounded to
 // integers of `precision` binary places: the most with which the largest weight is below 2^15.
 struct ResampleTable {
-  std::int32_t taps = 0;  // weights of an output, a multiple of 8; those that are not needed are 0
+  std::int32_t taps = 0;  // the most weights of an output
   std::int32_t precision = 0;
   std::vector<std::int32_t> first;    // [to]: the first input
-  std::vector<std::int32_t> count;    // [to]: inputs with a weight
+  std::vector<std::int32_t> count;    // [to]: inputs with a weight, at most `taps`
   std::vector<std::int16_t> weights;  // [to, taps]
 };
 
