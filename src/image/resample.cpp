@@ -121,8 +121,8 @@ ResampleTable make_resample_table(std::int32_t from, std::int32_t to) {
   double greatest = 0;
   for (std::int32_t i = 0; i < to; ++i) {
     const double centre = scale * (i + 0.5);
-    const std::int32_t first = std::max(static_cast<std::int32_t>(centre - reach + 0.5), 0);
-    const std::int32_t end = std::min(static_cast<std::int32_t>(centre + reach + 0.5), from);
+    const std::int32_t first = std::max(static_cast<std::int32_t>(std::floor(centre - reach + 0.5)), 0);
+    const std::int32_t end = std::min(static_cast<std::int32_t>(std::floor(centre + reach + 0.5)), from);
     const std::int32_t count = std::clamp(end - first, 0, table.taps);
     double* weights = exact.data() + std::ptrdiff_t{i} * table.taps;
     double total = 0;
