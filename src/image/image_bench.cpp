@@ -1,5 +1,5 @@
-// Measures what an image costs before the tower, in ms of one core: to decode 1280 × 800 pixels (1.02 MP) of each format,
-// and to make patches of them for each family.
+// Measures what an image costs before the tower, in ms of one core: to decode 1280 × 800 pixels (1.02 MP) of each
+// format, and to make patches of them for each family.
 //   build/image_bench [RUNS]
 #include <fmt/format.h>
 #include <png.h>
