@@ -64,9 +64,14 @@ Result<std::span<RequestEvent>> Engine::step() {
   return std::span<RequestEvent>(events_);
 }
 
+Clock::time_point Engine::step_due() const {
+  return overlap_ && !scheduler_->reads_at_once() ? pace_.due() : Clock::time_point{};
+}
+
 // Schedules into the batch behind those in flight and enqueues it. A failure ends the requests of that batch alone.
 Status Engine::submit_next() {
   ScheduledBatch& next = batches_[static_cast<std::size_t>(runner_->in_flight())];
+  const Clock::time_point begin = Clock::now();
   {
     const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
     scheduler_->next(next);
@@ -88,6 +93,9 @@ Status Engine::submit_next() {
     if (profiler_ != nullptr) keep_facts(next);
     watch_fallbacks(*decision);
     scheduler_->mark_submitted(next);
+    const bool decodes = next.phase() == ForwardPhase::kDecode;
+    pace_.submitted({.decodes = decodes, .rows = decodes ? next.num_decoding : next.batch.num_tokens()}, begin,
+                    Clock::now());
     ++steps_;
     return ok_status();
   }
@@ -112,7 +120,9 @@ void Engine::watch_fallbacks(const Decision& decision) {
 }
 
 Status Engine::collect_oldest() {
+  const Clock::time_point begin = Clock::now();
   const Result<StepOutputs> outputs = runner_->collect();
+  pace_.collected(begin, Clock::now());
   const StepProfiler::Scope collecting(profiler(), HostWork::kCollect);
   if (outputs.ok()) {
     const ScheduledBatch& oldest = batches_.front();

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -31,6 +32,7 @@
 #include "tessera/engine/profile_store.h"
 #include "tessera/engine/request.h"
 #include "tessera/engine/scheduler.h"
+#include "tessera/engine/step_pace.h"
 #include "tessera/model/embedding_config.h"
 
 namespace tessera {
@@ -79,6 +81,9 @@ class Engine {
   // that moved, valid until the next call, the caller's to move from; there may be none. Allocates nothing in a steady
   // decode.
   Result<std::span<RequestEvent>> step();
+  // step() is best called then, while a forward runs that takes longer: what is submitted until then is in its forward
+  // (step_pace.h). In the past where it should be called at once.
+  std::chrono::steady_clock::time_point step_due() const;
   // A finished request's completion; returned once.
   std::optional<Completion> take(RequestId id);
   // One piece of work for idle moments: captures a pending size, or measures what a forward costs. False where none is
@@ -159,6 +164,7 @@ class Engine {
   std::int64_t output_tokens_ = 0;
   mutable GraphInventoryCache inventory_;
   FallbackWatch watch_;
+  StepPace pace_;
   std::unique_ptr<StepProfiler> profiler_;
   std::vector<StepFacts> profiled_;        // of the forwards that were submitted since the profile began
   std::int64_t known_shape_compiles_ = 0;  // as of the last forward, or the idle work after it

@@ -116,7 +116,8 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   overlap_ = options_.overlap_schedule.value_or(!device_->properties().on_host);
   scheduler_ = std::make_unique<Scheduler>(
       scheduling, CacheOptions{.groups = plan.memory.cache_groups, .page_size = plan.runner.page_size},
-      [this](std::int64_t tokens) { return split_tokens(tokens, runner_->dispatch_table()); });
+      [this](std::int64_t tokens) { return split_tokens(tokens, runner_->dispatch_table()); },
+      [this] { return filling_tokens(runner_->dispatch_table()); });
   plan.runner.start = &start_;
   runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
   runner_->set_costs(profiles_->load_costs());

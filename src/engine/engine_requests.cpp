@@ -145,6 +145,7 @@ Result<RequestId> Engine::submit(Request request) {
     sequence->deadline =
         sequence->arrived + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kept.timeout_s));
   }
+  pace_.arrived(sequence->arrived);
   const RequestId id = sequence->id;
   scheduler_->add(std::move(sequence));
   return id;

@@ -35,7 +35,7 @@ TEST_P(SplitChunks, AreReplayedAndGiveTheSameTokens) {
   const Result<std::vector<Completion>> in_parts = cut->run(requests);
   ASSERT_TRUE(in_parts.ok()) << in_parts.status().to_string();
   const EngineStats stats = cut->stats();
-  EXPECT_GE(stats.split_chunks, 4) << "2100 tokens in forwards of at most 512";
+  EXPECT_GE(stats.split_chunks, 3) << "2100 tokens in forwards of at most 512, one of which is full by itself";
   for (const auto& [key, count] : stats.forwards.by_key)
     EXPECT_NE(key.runner, RunnerKind::kEager) << reason_text(key.reason) << ": " << count.tokens << " tokens";
   EXPECT_EQ(stats.forwards.of_size(RunnerKind::kPrefill, 512).forwards, 4);

@@ -57,7 +57,8 @@ struct EngineThread::Impl {
         const bool nothing_came = commands.empty();
         carry_out_all(commands);
         if (health_.ok() && !engine_.idle()) {
-          step();
+          // What came while a forward runs is in the next one, for which it is too early yet.
+          if (nothing_came || std::chrono::steady_clock::now() >= engine_.step_due()) step();
         } else if (health_.ok() && nothing_came) {
           work_while_idle();
         }
@@ -90,8 +91,11 @@ struct EngineThread::Impl {
   bool receive(std::vector<Command>& commands) {
     const StepProfiler::Scope idle(engine_.profiler(), HostWork::kIdle);
     std::unique_lock lock(mutex_);
-    const auto woken = [&] { return stopping_ || !inbox_.empty() || (health_.ok() && !engine_.idle()); };
-    if (health_.ok() && idle_work_left_) {
+    const bool runs = health_.ok() && !engine_.idle();
+    const auto woken = [&] { return stopping_ || !inbox_.empty() || runs; };
+    if (runs) {
+      wake_.wait_until(lock, engine_.step_due(), [&] { return stopping_ || !inbox_.empty(); });
+    } else if (health_.ok() && idle_work_left_) {
       // Captures are soon done, and what comes later waits for none: they are not put off.
       if (!woken() && !engine_.captures_when_idle()) wake_.wait_for(lock, kRestBeforeMeasuring, woken);
     } else {

@@ -31,18 +31,20 @@ void Scheduler::next(ScheduledBatch& scheduled) {
   grow_running();
   admit();
   scheduled.clear(cache_.num_groups());
-  std::int64_t budget = fitting_tokens();
-  for (const bool decodes : {true, false}) budget = schedule(decodes, budget, scheduled);
+  PromptShare share = prompt_share();
+  std::int64_t budget = fitting_tokens(share);
+  for (const bool decodes : {true, false}) budget = schedule(decodes, budget, share, scheduled);
   if (!scheduled.entries.empty()) cache_.take_copies(scheduled.batch.slot_copies);
   scheduled.finish();
 }
 
-std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, ScheduledBatch& scheduled) {
+std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, PromptShare& share, ScheduledBatch& scheduled) {
   chosen_.clear();
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.decodes() != decodes || sequence.is_done()) continue;
-    const std::int64_t wanted = cut_at_page(sequence, std::min(budget, sequence.uncomputed()));
+    const std::int64_t taken = decodes ? sequence.uncomputed() : share.take(sequence.uncomputed());
+    const std::int64_t wanted = cut_at_page(sequence, std::min(budget, taken));
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
     // An empty step frees nothing: the sequences behind it are preempted until a page is free.
@@ -91,15 +93,28 @@ std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count
   return cut > 0 ? cut : count;
 }
 
+PromptShare Scheduler::prompt_share() const {
+  bool decodes = false;
+  std::int64_t backlog = 0;
+  for (const auto& sequence : running_) {
+    if (sequence->is_done()) continue;
+    decodes = decodes || sequence->decodes();
+    backlog += sequence->decodes() ? 0 : sequence->uncomputed();
+  }
+  if (!filling_ || backlog == 0) return {options_.chunk, 0, backlog, decodes};
+  for (const auto& sequence : waiting_) backlog += sequence->uncomputed();
+  return {options_.chunk, filling_(), backlog, decodes};
+}
+
 // The chunk, or the number of the step's tokens that `fit` returns.
-std::int64_t Scheduler::fitting_tokens() {
+std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   if (!fit_) return options_.chunk;
   std::int64_t decodes = 0;
   std::int64_t tokens = 0;
   for (const auto& sequence : running_) {
     if (sequence->is_done()) continue;
     decodes += sequence->decodes() ? 1 : 0;
-    tokens += sequence->uncomputed();
+    tokens += sequence->decodes() ? 1 : share.take(sequence->uncomputed());
   }
   tokens = std::min(tokens, options_.chunk);
   if (tokens <= decodes) return options_.chunk;

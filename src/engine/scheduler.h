@@ -2,7 +2,8 @@
 // nothing.
 //
 // A step takes one decode token of every running sequence, then fills up to `chunk` tokens with prompts, so that a long
-// prompt is computed in chunks beside running decodes. Higher priorities come first, then older ones. `fit` may make
+// prompt is computed in chunks beside running decodes. Higher priorities come first, then older ones. Prompts that fill
+// the device one by one are not computed together (prompt_share.h). `fit` may make
 // the step's prompts shorter, from the last one on, so that it fills a captured size, where they still are half of it
 // or more; decodes are never left for later. A sequence that decodes keeps its place in the batch as far as that is
 // possible, so that plans that remember what stands in a place have little to do.
@@ -28,6 +29,7 @@
 
 #include "tessera/engine/cache_manager.h"
 #include "tessera/engine/engine_stats.h"
+#include "tessera/engine/prompt_share.h"
 #include "tessera/engine/row_ranges.h"
 #include "tessera/engine/scheduled_batch.h"
 #include "tessera/engine/sequence.h"
@@ -44,11 +46,14 @@ struct SchedulerOptions {
 // How many of a step's tokens, of prompts and decodes together, to compute at once (runner/dispatch.h, split_tokens);
 // 1 … tokens. Empty: all.
 using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
+// From how many tokens on a forward's time is in proportion to them (runner/dispatch.h, filling_tokens). Empty:
+// unknown.
+using FillingTokens = std::function<std::int64_t()>;
 
 class Scheduler {
  public:
-  Scheduler(SchedulerOptions options, CacheOptions cache, FitTokens fit = {})
-      : options_(options), fit_(std::move(fit)), cache_(std::move(cache)) {}
+  Scheduler(SchedulerOptions options, CacheOptions cache, FitTokens fit = {}, FillingTokens filling = {})
+      : options_(options), fit_(std::move(fit)), filling_(std::move(filling)), cache_(std::move(cache)) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -89,9 +94,11 @@ class Scheduler {
 
   void grow_running();
   void admit();
-  std::int64_t fitting_tokens();
-  // Adds the running sequences that decode, or those that do not, as far as the budget goes; returns what is left.
-  std::int64_t schedule(bool decodes, std::int64_t budget, ScheduledBatch& scheduled);
+  PromptShare prompt_share() const;
+  std::int64_t fitting_tokens(PromptShare share);
+  // Adds the running sequences that decode, or of those that do not what `share` takes, as far as the budget goes;
+  // returns what is left.
+  std::int64_t schedule(bool decodes, std::int64_t budget, PromptShare& share, ScheduledBatch& scheduled);
   void keep_places();
   std::int64_t cut_at_page(const Sequence& sequence, std::int64_t count) const;
   bool make_room(Sequence& sequence);
@@ -113,6 +120,7 @@ class Scheduler {
 
   SchedulerOptions options_;
   FitTokens fit_;
+  FillingTokens filling_;
   CacheManager cache_;
   RowRanges embeddings_;
   Sequences waiting_;

@@ -23,8 +23,9 @@ using ::testing::IsEmpty;
 
 class SchedulerTest : public ::testing::Test {
  protected:
-  Scheduler& make(SchedulerOptions options, std::int64_t pages = 100, FitTokens fit = {}) {
-    scheduler_ = std::make_unique<Scheduler>(options, paged_cache(pages, kPageSize), std::move(fit));
+  Scheduler& make(SchedulerOptions options, std::int64_t pages = 100, FitTokens fit = {}, FillingTokens filling = {}) {
+    scheduler_ =
+        std::make_unique<Scheduler>(options, paged_cache(pages, kPageSize), std::move(fit), std::move(filling));
     return *scheduler_;
   }
 
@@ -55,6 +56,19 @@ TEST_F(SchedulerTest, DecodesComeFirstAndPromptsFillTheChunk) {
   scheduler.add(sequence(1, 3, 4));
   scheduler.add(sequence(2, 12, 2));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:3* 2:5", "1:1* 2:7*", "1:1* 2:1*", "1:1*"));
+}
+
+TEST_F(SchedulerTest, PromptsThatFillTheDeviceAreComputedOneByOne) {
+  Scheduler& scheduler = make({.chunk = 24}, 100, {}, [] { return 8; });
+  for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, id == 1 ? 20 : 4, 2));
+  EXPECT_THAT(all_steps(scheduler), ElementsAre("1:20*", "1:1* 2:4* 3:4*", "3:1* 2:1* 4:4*", "4:1*"));
+}
+
+TEST_F(SchedulerTest, BesideDecodesALongPromptTakesAThirdOfTheChunk) {
+  Scheduler& scheduler = make({.chunk = 12}, 100, {}, [] { return 2; });
+  scheduler.add(sequence(1, 2, 5));
+  scheduler.add(sequence(2, 12, 1));
+  EXPECT_THAT(all_steps(scheduler), ElementsAre("1:2*", "1:1* 2:4", "1:1* 2:4", "1:1* 2:4*", "1:1*"));
 }
 
 // The last one takes the place of one that ends; the others stay where they are.

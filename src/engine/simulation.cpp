@@ -22,8 +22,10 @@ class Run {
   Run(std::span<const SimulatedRequest> requests, const SimulationOptions& options)
       : requests_(requests),
         options_(options),
-        scheduler_(options.scheduler, options.cache,
-                   [this](std::int64_t tokens) { return split_tokens(tokens, options_.table); }) {}
+        scheduler_(
+            options.scheduler, options.cache,
+            [this](std::int64_t tokens) { return split_tokens(tokens, options_.table); },
+            [this] { return filling_tokens(options_.table); }) {}
 
   Result<Simulation> all() {
     ScheduledBatch step;

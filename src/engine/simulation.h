@@ -1,5 +1,6 @@
 // Runs the scheduler on recorded requests, in virtual time and without a model: which forwards result, and how they are
-// dispatched. Decides nothing by itself: Scheduler, split_tokens() and dispatch() are those of the engine.
+// dispatched. Decides nothing by itself: Scheduler, split_tokens(), filling_tokens() and dispatch() are those of the
+// engine.
 //
 //   Simulation s = TRY(simulate(requests, {.scheduler = {.chunk = 8192}, .table = table}));
 //   s.replayed_prompt_tokens, s.eager_prompt_tokens[Reason::kAboveLargestSize], s.forward_tokens

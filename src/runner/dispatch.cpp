@@ -1,6 +1,7 @@
 #include "tessera/runner/dispatch.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <ranges>
 
@@ -38,6 +39,7 @@ constexpr double kMargin = 1.05;
 // take as long as one of 1024 with Llama-3-8B, and a third longer with Qwen3-0.6B), so that a cut costs little. With
 // fewer it is the weights that take their time, in each part again.
 constexpr std::int64_t kBusyTokens = 512;
+constexpr double kNearlyLeast = 1.25;  // of a token's time at the size where it is least
 
 Decision eager(const BatchShape& batch, Reason reason) { return {RunnerKind::kEager, batch.tokens, 0, reason}; }
 
@@ -197,6 +199,21 @@ std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table) {
   if (tokens > table.prefill_sizes.back()) return split_above(tokens, table.prefill_sizes, table.costs);
   if (table.costs == nullptr) return tokens;
   return split_within(tokens, {.sizes = table.prefill_sizes, .waiting = table.waiting}, *table.costs);
+}
+
+std::int64_t filling_tokens(const DispatchTable& table) {
+  const auto token_ms = [&](std::int64_t size) -> std::optional<double> {
+    const std::optional<double> ms = table.costs->ms(RunnerKind::kPrefill, size);
+    return ms ? std::optional(*ms / static_cast<double>(size)) : std::nullopt;
+  };
+  if (table.costs == nullptr) return kBusyTokens;
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::int64_t size : table.prefill_sizes) least = std::min(least, token_ms(size).value_or(least));
+  for (const std::int64_t size : table.prefill_sizes) {
+    const std::optional<double> ms = token_ms(size);
+    if (ms && *ms <= least * kNearlyLeast) return size;
+  }
+  return kBusyTokens;
 }
 
 }  // namespace tessera

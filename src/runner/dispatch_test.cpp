@@ -294,6 +294,15 @@ TEST(SplitTokens, ASizeThatIsStillToBeCapturedIsNoReplay) {
   EXPECT_EQ(split_tokens(190, table), 190) << "no size holds them";
 }
 
+TEST(FillingTokens, IsTheFirstSizeWhoseTokensCostLittleMoreThanTheLeast) {
+  const CostTable costs = cheap_launches();  // a token of 64, 256, 512, 1024, 4096: 2.56, 1.39, 1.20, 1.10, 1.02 µs
+  EXPECT_EQ(filling_tokens(with_costs({64, 256, 512, 1024, 4096}, costs)), 512);
+  EXPECT_EQ(filling_tokens(with_costs({64, 256, 1024, 4096}, costs)), 1024);
+  EXPECT_EQ(filling_tokens(with_costs({64}, costs)), 64);
+  EXPECT_EQ(filling_tokens(with_costs({64, 256}, CostTable{})), 512) << "nothing was measured";
+  EXPECT_EQ(filling_tokens(graphs(true, true, true)), 512) << "costs are not looked at";
+}
+
 TEST(SplitTokens, PartsDoNotComeCheaperThanTheWholeUnpadded) {
   // The cost of a token rises with the number of tokens, so parts seem cheaper than the whole, and are not.
   CostTable costs;
