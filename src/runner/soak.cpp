@@ -52,7 +52,10 @@ std::string difference(const Outcome& a, const Outcome& b) {
 }
 
 // Of rows of `cols`: the greatest difference relative to its row's greatest magnitude; infinite for what is no number.
-double relative_difference(const std::vector<float>& a, const std::vector<float>& b, std::int64_t cols) {
+// `scale`: the greatest magnitude so far. A row of a few numbers, as a classifier's, has none of its own: they may all
+// be near zero.
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b, std::int64_t cols, double& scale) {
+  constexpr std::size_t kFew = 16;
   double greatest = 0;
   const auto width = static_cast<std::size_t>(cols);
   for (std::size_t row = 0; row + width <= a.size(); row += width) {
@@ -64,6 +67,8 @@ double relative_difference(const std::vector<float>& a, const std::vector<float>
       most = std::max(most, d);
       magnitude = std::max(magnitude, std::abs(static_cast<double>(b[i])));
     }
+    scale = std::max(scale, magnitude);
+    if (width < kFew) magnitude = scale;
     if (most > 0) greatest = std::max(greatest, most / std::max(magnitude, 1e-30));
   }
   return greatest;
@@ -133,8 +138,9 @@ class Soak {
 
     const std::string differs = difference(graph_, in_bucket_);
     if (!differs.empty()) fail(batch, decision, differs + " differ from those of the same operators without graph");
-    double unpadded = relative_difference(graph_.logits, unpadded_.logits, runner_.vocab_size());
-    unpadded = std::max(unpadded, relative_difference(graph_.hidden, unpadded_.hidden, runner_.hidden_size()));
+    double unpadded = relative_difference(graph_.logits, unpadded_.logits, runner_.vocab_size(), logit_scale_);
+    unpadded =
+        std::max(unpadded, relative_difference(graph_.hidden, unpadded_.hidden, runner_.hidden_size(), hidden_scale_));
     report_.greatest_difference = std::max(report_.greatest_difference, unpadded);
     if (!(unpadded <= options_.tolerance))
       fail(batch, decision, fmt::format("differs from the unpadded forward by {:.2g}", unpadded));
@@ -207,6 +213,8 @@ class Soak {
   SoakOptions options_;
   SoakWorld world_;
   SoakReport report_;
+  double logit_scale_ = 0;
+  double hidden_scale_ = 0;
   std::vector<SampleRow> sampling_;
   std::vector<TokenId> targets_;
   LogitEdits edits_;

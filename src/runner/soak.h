@@ -23,7 +23,8 @@ namespace tessera {
 struct SoakOptions {
   std::int64_t batches = 1000;
   std::uint64_t seed = 1;
-  // Of unpadded against graph: the greatest difference in a row, relative to the row's greatest magnitude.
+  // Of unpadded against graph: the greatest difference in a row, relative to the row's greatest magnitude,
+  // or of rows of a few numbers, to the greatest so far.
   double tolerance = 1e-5;
   bool show_progress = false;
 };
