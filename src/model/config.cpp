@@ -45,12 +45,23 @@ Result<const ModelFamily*> read_family(const Fields& fields, const FamilyRegistr
                             near.empty() ? accepted : fmt::format("{}; nearest: {}", accepted, near[0]));
 }
 
+// Hugging Face saves its classes' defaults in "text_config", ids of the published models' vocabulary among them: none
+// is meant by one that lies outside of the model's own.
+bool is_foreign_token(const Json& text, const Json::Member& member) {
+  const auto& [key, value] = member;
+  const Json* vocab_size = text.find("vocab_size");
+  return (key == "bos_token_id" || key == "eos_token_id") && value.is_int() && vocab_size != nullptr &&
+         vocab_size->is_int() && value.as_int() >= vocab_size->as_int();
+}
+
 // The members of "text_config", and of the outer object those that it lacks.
 Result<Json> text_members(const Fields& fields, const Json& json) {
   const Json* text = fields.find("text_config");
   if (text == nullptr) return json;
   if (!text->is_object()) return fields.wrong("text_config", "an object");
-  Json merged = *text;
+  Json merged = Json::object();
+  for (const Json::Member& member : text->as_object())
+    if (!is_foreign_token(*text, member)) merged.set(member.first, member.second);
   for (const auto& [key, value] : json.as_object())
     if (merged.find(key) == nullptr) merged.set(key, value);
   return merged;
@@ -185,7 +196,8 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
   const RopeContext rotation{.max_position_embeddings = config.max_position_embeddings,
                              .head_dim = config.head_dim,
                              .partial_rotary = family->partial_rotary,
-                             .default_part = family->defaults.rope.partial_rotary_factor};
+                             .default_part = family->defaults.rope.partial_rotary_factor,
+                             .sections = config.images.has_value()};
   if (config.sliding_rope) {
     RopeContext sliding = rotation;
     sliding.default_part = 1.0;  // of what the file describes; the defaults' part is their own

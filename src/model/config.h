@@ -18,6 +18,7 @@
 #include "tessera/base/strong_id.h"
 #include "tessera/model/delta_net_config.h"
 #include "tessera/model/gemma4_config.h"
+#include "tessera/model/image_tokens.h"
 #include "tessera/model/mla_config.h"
 #include "tessera/model/moe_config.h"
 #include "tessera/model/rope.h"
@@ -88,7 +89,8 @@ struct ModelConfig {
   std::optional<MlaConfig> mla = std::nullopt;
   std::optional<DeltaNetConfig> delta_net = std::nullopt;
   std::optional<Gemma4Config> gemma4 = std::nullopt;
-  std::optional<StoredDtype> dtype = std::nullopt;  // F32, F16 or BF16, where it says
+  std::optional<ImageTokens> images = std::nullopt;  // none: prompts are text alone
+  std::optional<StoredDtype> dtype = std::nullopt;   // F32, F16 or BF16, where it says
   std::optional<TokenId> bos_token_id = std::nullopt;
   std::vector<TokenId> eos_token_ids = {};  // may be empty
   std::optional<TokenId> pad_token_id =
@@ -106,6 +108,8 @@ struct ModelConfig {
   // Columns of the head's logits: tokens, or a classifier's labels.
   std::int64_t num_logits() const { return num_labels > 0 ? num_labels : vocab_size; }
   bool any_sliding_window() const;
+  // Values of a row that is given in the place of an id's embedding.
+  std::int64_t embedding_row_values() const { return images ? images->row_values(hidden_size) : hidden_size; }
 };
 
 }  // namespace tessera

@@ -18,6 +18,7 @@
 #include "tessera/model/families/phi3.h"
 #include "tessera/model/families/qwen3_moe.h"
 #include "tessera/model/families/qwen3_next.h"
+#include "tessera/model/families/qwen_vl.h"
 
 namespace tessera {
 
@@ -71,6 +72,8 @@ const FamilyRegistry& built_in_families() {
                                   qwen3_5_family,
                                   qwen3_5_moe_text_family,
                                   qwen3_5_moe_family,
+                                  qwen2_5_vl_family,
+                                  qwen3_vl_family,
                                   deepseek_v2_family,
                                   deepseek_v3_family,
                                   glm4_moe_lite_family,

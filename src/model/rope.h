@@ -7,6 +7,7 @@
 //   yarn     Peng et al., YaRN, arXiv 2309.00071
 //   llama3   Llama 3.1 reference code, apply_scaling() in models/llama3/reference_impl/model.py
 //   longrope Ding et al., LongRoPE, arXiv 2402.13753, as Phi 3 has it
+//   mrope    the default frequencies, positions in three dimensions: Qwen2-VL, arXiv 2409.12191
 //   proportional  the default frequencies of the first pairs of a head, 0 of the others: Gemma 4
 #pragma once
 
@@ -48,6 +49,10 @@ struct RopeConfig {
   std::optional<double> mscale_all_dim = std::nullopt;
   std::vector<double> short_factor = {};  // longrope: of contexts up to the original one, [rotary_dim / 2]
   std::vector<double> long_factor = {};   // longrope: of longer contexts
+  // Where tokens have positions in three dimensions (M-RoPE): how many of the rotated pairs turn by each of them, time,
+  // height and width; ops/rotary.h says which pairs. Empty: all turn by one.
+  std::vector<std::int64_t> sections = {};
+  bool interleaved_sections = false;
 
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
@@ -58,10 +63,12 @@ struct RopeContext {
   std::int64_t head_dim = 0;
   bool partial_rotary = false;  // whether the architecture may rotate a part of each head
   double default_part = 1.0;    // of a head, where the file does not say
+  bool sections = false;        // whether tokens of the architecture have positions in three dimensions
 };
 
 // Reads `rope_parameters` (new spelling) or `rope_theta` and `rope_scaling` (old) from the members of config.json.
-// Fails with invalid_argument on wrong values, unimplemented on other variants (dynamic, mrope). `file` names the
+// Fails with invalid_argument on wrong values, unimplemented on other variants (dynamic, and mrope where
+// the context has no sections). `file` names the
 // source in messages.
 Result<RopeConfig> read_rope_config(const Json& config, const std::string& file, const RopeContext& context);
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -37,25 +38,34 @@ Status refuse_other_rotations(const Fields& fields, const RopeContext& context, 
   return ok_status();
 }
 
-Result<RopeType> read_type(const Fields& fields) {
+Result<RopeType> read_type(const Fields& fields, const RopeContext& context) {
   // Hugging Face wrote "type" before "rope_type" and reads the latter first.
   const char* key = fields.find("rope_type") != nullptr || fields.find("type") == nullptr ? "rope_type" : "type";
   const std::optional<std::string> name = TRY(fields.optional_string(key));
-  if (!name) return RopeType::kDefault;
+  if (!name || (*name == "mrope" && context.sections)) return RopeType::kDefault;
   for (const auto& [type, type_name] : kTypes) {
     if (*name == type_name) return type;
   }
-  return fields.unsupported(key, "default, linear, llama3, yarn, longrope, proportional");
+  return fields.unsupported(
+      key, fmt::format("default, linear, llama3, yarn, longrope, proportional{}", context.sections ? ", mrope" : ""));
 }
 
 // "mrope_section" assigns pairs of dimensions to three streams of positions: time, height and width. A token of text
-// has the same position in all three, so that its rotation is the plain one.
-Status check_sections(const Fields& fields, std::int64_t pairs) {
-  if (fields.find("mrope_section") == nullptr) return ok_status();
+// has the same position in all three, so that its rotation is the plain one: models of text alone need no sections.
+Status read_sections(const Fields& fields, std::int64_t pairs, const RopeContext& context, RopeConfig& rope) {
+  if (fields.find("mrope_section") == nullptr) {
+    if (!context.sections) return ok_status();
+    return fields.wrong("mrope_section", fmt::format("three numbers that add up to the {} rotated pairs", pairs));
+  }
   const std::vector<double> sections =
       TRY(fields.required_numbers("mrope_section", 3, 0.0, static_cast<double>(pairs)));
-  if (std::accumulate(sections.begin(), sections.end(), 0.0) == static_cast<double>(pairs)) return ok_status();
-  return fields.wrong("mrope_section", fmt::format("three numbers that add up to the {} rotated pairs", pairs));
+  const bool whole = std::ranges::all_of(sections, [](double count) { return count == std::floor(count); });
+  if (!whole || std::accumulate(sections.begin(), sections.end(), 0.0) != static_cast<double>(pairs))
+    return fields.wrong("mrope_section", fmt::format("three numbers that add up to the {} rotated pairs", pairs));
+  if (!context.sections) return ok_status();
+  for (const double count : sections) rope.sections.push_back(static_cast<std::int64_t>(count));
+  rope.interleaved_sections = TRY(fields.optional_bool("mrope_interleaved")).value_or(false);
+  return ok_status();
 }
 
 // The part of each head that is rotated; a value inside the variant's members overrides the one at the top level.
@@ -70,7 +80,7 @@ Status read_partial_rotary(const Fields& top, const Fields& scaling, const RopeC
     return fields.wrong(
         "partial_rotary_factor",
         fmt::format("a part that makes an even number of the head's {} dimensions, 2 or more", context.head_dim));
-  return check_sections(scaling.find("mrope_section") != nullptr ? scaling : top, rotated / 2);
+  return read_sections(scaling.find("mrope_section") != nullptr ? scaling : top, rotated / 2, context, rope);
 }
 
 Status read_llama3(const Fields& fields, RopeConfig& rope) {
@@ -120,7 +130,7 @@ Result<RopeConfig> read_scaling(const Fields& top, const Fields& scaling, const 
   const std::optional<double> outer_theta = TRY(top.optional_number("rope_theta", kMinTheta, kMaxTheta));
   const std::optional<double> inner_theta = TRY(scaling.optional_number("rope_theta", kMinTheta, kMaxTheta));
   rope.theta = inner_theta.value_or(outer_theta.value_or(rope.theta));
-  rope.type = TRY(read_type(scaling));
+  rope.type = TRY(read_type(scaling, context));
   TRY(read_partial_rotary(top, scaling, context, rope));
   for (const char* key : {"short_factor", "long_factor"}) {
     if (rope.type != RopeType::kLongRope && scaling.find(key) != nullptr)

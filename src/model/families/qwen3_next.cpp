@@ -140,6 +140,14 @@ Status read_next_config(const Fields& fields, ModelConfig& config) {
   return read_sparse_step(fields, config);
 }
 
+// Of a checkpoint with a vision tower.
+template <Status (*kReadText)(const Fields& fields, ModelConfig& config)>
+Status with_images(const Fields& fields, ModelConfig& config) {
+  TRY(kReadText(fields, config));
+  if (fields.find("vision_config") != nullptr) config.images = TRY(read_image_tokens(fields, config.vocab_size));
+  return ok_status();
+}
+
 // Hugging Face's defaults (configuration_qwen3_next.py, configuration_qwen3_5.py, configuration_qwen3_5_moe.py).
 ModelConfig defaults() {
   return {.head_dim = 256,
@@ -185,6 +193,7 @@ ModelFamily qwen3_5_family() {
   ModelFamily family = qwen3_5_text_family();
   family.architecture = "Qwen3_5ForConditionalGeneration";
   family.defaults.tensor_prefix = "model.language_model.";
+  family.read_config = with_images<read_config>;
   return family;
 }
 
@@ -200,6 +209,7 @@ ModelFamily qwen3_5_moe_family() {
   ModelFamily family = qwen3_5_moe_text_family();
   family.architecture = "Qwen3_5MoeForConditionalGeneration";
   family.defaults.tensor_prefix = "model.language_model.";
+  family.read_config = with_images<read_moe_config>;
   return family;
 }
 

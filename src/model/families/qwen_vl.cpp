@@ -1,0 +1,58 @@
+#include "tessera/model/families/qwen_vl.h"
+
+#include <fmt/format.h>
+
+#include "tessera/model/families/llama.h"
+
+namespace tessera {
+namespace {
+
+// Hugging Face's default (configuration_qwen3_vl.py).
+constexpr std::int64_t kDefaultDeepstackLevels = 3;
+
+Status read_qwen2_5_vl(const Fields& fields, ModelConfig& config) {
+  TRY(qwen2_family().read_config(fields, config));
+  config.images = TRY(read_image_tokens(fields, config.vocab_size));
+  return ok_status();
+}
+
+// Bai et al., Qwen3-VL, arXiv 2511.21631: "deepstack_visual_indexes" lists the tower's layers whose output is added
+// after the first layers of the language model, one after another.
+Result<std::int64_t> read_deepstack_levels(const Fields& fields, std::int64_t layers) {
+  const Json* vision = fields.find("vision_config");
+  if (vision == nullptr || !vision->is_object()) return fields.wrong("vision_config", "an object");
+  const Json* levels = vision->find("deepstack_visual_indexes");
+  const std::int64_t count = levels == nullptr    ? kDefaultDeepstackLevels
+                             : levels->is_array() ? std::ssize(levels->as_array())
+                                                  : -1;
+  if (count >= 0 && count <= layers) return count;
+  return fields.wrong("vision_config", fmt::format("an object whose deepstack_visual_indexes is a list of up to "
+                                                   "num_hidden_layers ({}) layers of the tower",
+                                                   layers));
+}
+
+Status read_qwen3_vl(const Fields& fields, ModelConfig& config) {
+  TRY(qwen3_family().read_config(fields, config));
+  config.images = TRY(read_image_tokens(fields, config.vocab_size));
+  config.images->deepstack_levels = TRY(read_deepstack_levels(fields, config.num_hidden_layers));
+  return ok_status();
+}
+
+}  // namespace
+
+ModelFamily qwen2_5_vl_family() {
+  ModelFamily family = qwen2_family();
+  family.architecture = "Qwen2_5_VLForConditionalGeneration";
+  family.read_config = read_qwen2_5_vl;
+  return family;
+}
+
+ModelFamily qwen3_vl_family() {
+  ModelFamily family = qwen3_family();
+  family.architecture = "Qwen3VLForConditionalGeneration";
+  family.defaults.tensor_prefix = "model.language_model.";
+  family.read_config = read_qwen3_vl;
+  return family;
+}
+
+}  // namespace tessera

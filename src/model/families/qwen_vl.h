@@ -1,0 +1,12 @@
+// The language models of Qwen2.5-VL and Qwen3-VL: those of Qwen2.5 and Qwen3, with positions in three dimensions, and
+// images among the tokens.
+#pragma once
+
+#include "tessera/model/family.h"
+
+namespace tessera {
+
+ModelFamily qwen2_5_vl_family();  // "Qwen2_5_VLForConditionalGeneration"
+ModelFamily qwen3_vl_family();    // "Qwen3VLForConditionalGeneration"
+
+}  // namespace tessera
