@@ -29,26 +29,27 @@ namespace tessera {
 
 const ir::OpTable& built_in_ops() {
   static const ir::OpTable table({
-      &kAdd,          &kAddGated,    &kAddRmsNorm, &kAllGather,  &kAllReduce,  &kArgmax,      &kAttention,
-      &kCast,         &kCausalConv,  &kCopy,       &kEmbedding,  &kEmpty,      &kEmptyLike,   &kGatedDeltaNet,
-      &kGatedNorm,    &kGatherRows,  &kGelu,       &kGeluMul,    &kHeadNorm,   &kKvStore,     &kLatentAttention,
-      &kLatentStore,  &kLinear,      &kLogSoftmax, &kLogitEdits, &kMoeExperts, &kMoeRoute,    &kMul,
-      &kQkvRopeStore, &kReshape,     &kResolveIds, &kRmsNorm,    &kRotary,     &kRotaryTable, &kSample,
-      &kScale,        &kSigmoidGate, &kSilu,       &kSiluMul,    &kSoftcap,    &kSplit,       &kTopLogprobs,
+      &kAdd,         &kAddGated,    &kAddGiven,      &kAddRmsNorm,      &kAllGather,   &kAllReduce,
+      &kArgmax,      &kAttention,   &kCast,          &kCausalConv,      &kCopy,        &kEmbedding,
+      &kEmpty,       &kEmptyLike,   &kGatedDeltaNet, &kGatedNorm,       &kGatherRows,  &kGelu,
+      &kGeluMul,     &kHeadNorm,    &kKvStore,       &kLatentAttention, &kLatentStore, &kLinear,
+      &kLogSoftmax,  &kLogitEdits,  &kMoeExperts,    &kMoeRoute,        &kMul,         &kQkvRopeStore,
+      &kReshape,     &kResolveIds,  &kRmsNorm,       &kRotary,          &kRotaryTable, &kSample,
+      &kScale,       &kSigmoidGate, &kSilu,          &kSiluMul,         &kSoftcap,     &kSplit,
+      &kTopLogprobs,
   });
   return table;
 }
 
 const KernelTable& cpu_kernels() {
   static const KernelTable table({
-      kAddCpu,         kAddGatedCpu,      kAddRmsNormCpu, kAllGatherCpu,       kAllReduceCpu,
-      kArgmaxCpu,      kAttentionCpu,     kCastCpu,       kCausalConvCpu,      kCopyCpu,
-      kEmbeddingCpu,   kGatedDeltaNetCpu, kGatedNormCpu,  kGatherRowsCpu,      kGeluCpu,
-      kGeluMulCpu,     kHeadNormCpu,      kKvStoreCpu,    kLatentAttentionCpu, kLatentStoreCpu,
-      kLinearCpu,      kLogSoftmaxCpu,    kLogitEditsCpu, kMoeExpertsCpu,      kMoeRouteCpu,
-      kMulCpu,         kQkvRopeStoreCpu,  kResolveIdsCpu, kRmsNormCpu,         kRotaryCpu,
-      kRotaryTableCpu, kSampleCpu,        kScaleCpu,      kSigmoidGateCpu,     kSiluCpu,
-      kSiluMulCpu,     kSoftcapCpu,       kSplitCpu,      kTopLogprobsCpu,
+      kAddCpu,           kAddGatedCpu,        kAddGivenCpu,    kAddRmsNormCpu,   kAllGatherCpu,   kAllReduceCpu,
+      kArgmaxCpu,        kAttentionCpu,       kCastCpu,        kCausalConvCpu,   kCopyCpu,        kEmbeddingCpu,
+      kGatedDeltaNetCpu, kGatedNormCpu,       kGatherRowsCpu,  kGeluCpu,         kGeluMulCpu,     kHeadNormCpu,
+      kKvStoreCpu,       kLatentAttentionCpu, kLatentStoreCpu, kLinearCpu,       kLogSoftmaxCpu,  kLogitEditsCpu,
+      kMoeExpertsCpu,    kMoeRouteCpu,        kMulCpu,         kQkvRopeStoreCpu, kResolveIdsCpu,  kRmsNormCpu,
+      kRotaryCpu,        kRotaryTableCpu,     kSampleCpu,      kScaleCpu,        kSigmoidGateCpu, kSiluCpu,
+      kSiluMulCpu,       kSoftcapCpu,         kSplitCpu,       kTopLogprobsCpu,
   });
   return table;
 }

@@ -24,6 +24,7 @@ TEST(BuiltInOps, Names) {
   }
   EXPECT_THAT(names, ElementsAreArray({"add",
                                        "add_gated",
+                                       "add_given",
                                        "add_rms_norm",
                                        "all_gather",
                                        "all_reduce",

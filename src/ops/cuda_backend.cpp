@@ -42,14 +42,14 @@ std::vector<JoinedKernelDef> joined_kernels() {
 const KernelTable& cuda_kernels() {
   static const KernelTable table(
       {
-          kAddCuda,         kAddGatedCuda,      kAddRmsNormCuda, kAllGatherCuda,       kAllReduceCuda,
-          kArgmaxCuda,      kAttentionCuda,     kCastCuda,       kCausalConvCuda,      kCopyCuda,
-          kEmbeddingCuda,   kGatedDeltaNetCuda, kGatedNormCuda,  kGatherRowsCuda,      kGeluCuda,
-          kGeluMulCuda,     kHeadNormCuda,      kKvStoreCuda,    kLatentAttentionCuda, kLatentStoreCuda,
-          kLinearCuda,      kLogSoftmaxCuda,    kLogitEditsCuda, kMoeExpertsCuda,      kMoeRouteCuda,
-          kMulCuda,         kQkvRopeStoreCuda,  kResolveIdsCuda, kRmsNormCuda,         kRotaryCuda,
-          kRotaryTableCuda, kSampleCuda,        kScaleCuda,      kSigmoidGateCuda,     kSiluCuda,
-          kSiluMulCuda,     kSoftcapCuda,       kSplitCuda,      kTopLogprobsCuda,
+          kAddCuda,         kAddGatedCuda,    kAddGivenCuda,      kAddRmsNormCuda, kAllGatherCuda,
+          kAllReduceCuda,   kArgmaxCuda,      kAttentionCuda,     kCastCuda,       kCausalConvCuda,
+          kCopyCuda,        kEmbeddingCuda,   kGatedDeltaNetCuda, kGatedNormCuda,  kGatherRowsCuda,
+          kGeluCuda,        kGeluMulCuda,     kHeadNormCuda,      kKvStoreCuda,    kLatentAttentionCuda,
+          kLatentStoreCuda, kLinearCuda,      kLogSoftmaxCuda,    kLogitEditsCuda, kMoeExpertsCuda,
+          kMoeRouteCuda,    kMulCuda,         kQkvRopeStoreCuda,  kResolveIdsCuda, kRmsNormCuda,
+          kRotaryCuda,      kRotaryTableCuda, kSampleCuda,        kScaleCuda,      kSigmoidGateCuda,
+          kSiluCuda,        kSiluMulCuda,     kSoftcapCuda,       kSplitCuda,      kTopLogprobsCuda,
       },
       joined_kernels());
   return table;

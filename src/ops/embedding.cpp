@@ -21,13 +21,17 @@ Result<std::vector<ir::Type>> infer_embedding(const ir::OpSignature& s) {
   TRY(expect_type(s, 0, "ids", {ir::DType::kInt32, ids.shape}));
   TRY(expect_floating(s, 1, "table"));
   TRY(expect_rank(s, 1, "table", 2));
-  TRY(constant_cols(s, 1, "table"));
+  const std::int64_t cols = TRY(constant_cols(s, 1, "table"));
   if (s.node.find_attribute("scale")) TRY(expect_positive(s, "scale"));
   if (s.operands.size() == 3) return refuse(s, "it takes rows and given, or neither");
   if (s.operands.size() > 3) {
     TRY(expect_type(s, 2, "rows", ids));
     TRY(expect_rank(s, 3, "given", 2));
-    TRY(expect_type(s, 3, "given", {table.dtype, {s.operands[3].shape[0], table.shape[1]}}));
+    const ir::Type& given = s.operands[3];
+    const std::int64_t given_cols = TRY(constant_cols(s, 3, "given"));
+    if (given_cols % cols != 0 || given.dtype != table.dtype)
+      return refuse(s, fmt::format("given is {}; it must be {} with {} columns, or a multiple of them",
+                                   given.to_string(), ir::dtype_name(table.dtype), cols));
   }
   return std::vector{ir::Type{table.dtype, {ids.shape[0], table.shape[1]}}};
 }
@@ -50,6 +54,48 @@ Result<std::vector<ir::Type>> infer_resolve_ids(const ir::OpSignature& s) {
   return std::vector{ids};
 }
 
+Result<std::vector<ir::Type>> infer_add_given(const ir::OpSignature& s) {
+  const ir::Type& x = s.operands[0];
+  const ir::Type& given = s.operands[2];
+  TRY(expect_floating(s, 0, "x"));
+  TRY(expect_rank(s, 0, "x", 2));
+  const std::int64_t cols = TRY(constant_cols(s, 0, "x"));
+  TRY(expect_type(s, 1, "rows", {ir::DType::kInt32, {x.shape[0]}}));
+  TRY(expect_rank(s, 2, "given", 2));
+  const std::int64_t given_cols = TRY(constant_cols(s, 2, "given"));
+  if (given_cols % cols != 0 || given.dtype != x.dtype)
+    return refuse(s, fmt::format("given is {}; it must be {} with a multiple of {} columns", given.to_string(),
+                                 ir::dtype_name(x.dtype), cols));
+  const std::int64_t part = s.node.attribute_or("part", std::int64_t{0});
+  if (part < 1 || part >= given_cols / cols)
+    return refuse(s, fmt::format("part = {}; accepted is 1 to {}", part, given_cols / cols - 1));
+  return std::vector{x};
+}
+
+template <class T>
+TESSERA_CPU_CLONES void add_row(const T* x, const T* more, T* y, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = from_float<T>(to_float(x[i]) + to_float(more[i]));
+}
+
+Result<std::unique_ptr<BoundOp>> bind_add_given(const BindArgs& args) {
+  return dispatch_dtype(args.operands[0].dtype, "add_given", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    return make_cpu_op("add_given", [sum = given_sum<T>(args)] {
+      parallel_rows(sum.count, 3 * sum.cols * static_cast<std::int64_t>(sizeof(T)),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t t = begin; t < end; ++t) {
+                        const T* x = sum.x + t * sum.cols;
+                        T* y = sum.y + t * sum.cols;
+                        if (const T* more = sum.row_of(t); more != nullptr)
+                          add_row(x, more, y, sum.cols);
+                        else
+                          std::copy_n(x, sum.cols, y);
+                      }
+                    });
+    });
+  });
+}
+
 template <class T>
 TESSERA_CPU_CLONES void scale_row(const T* x, T* y, std::int64_t n, float scale) {
 #pragma omp simd
@@ -61,7 +107,7 @@ void write_scaled_row(const RowCopy& copy, std::int64_t t, std::int64_t n, float
   T* const to = reinterpret_cast<T*>(copy.out) + t * n;
   const std::int64_t given = copy.given_rows != nullptr ? copy.given_rows[t] : -1;
   if (given >= 0 && given < copy.num_given) {
-    std::copy_n(reinterpret_cast<const T*>(copy.given) + given * n, n, to);
+    std::copy_n(reinterpret_cast<const T*>(copy.given + given * copy.given_row_bytes), n, to);
   } else if (const std::int64_t id = copy.rows[t]; given < 0 && id >= 0 && id < copy.table_rows) {
     scale_row(reinterpret_cast<const T*>(copy.table) + id * n, to, n, scale);
   } else {
@@ -100,7 +146,7 @@ const ir::OpDecl kEmbedding{
     .name = "embedding",
     .summary =
         "rows[t] >= 0 ? given[rows[t]] : table[ids[t]] * scale, zeros for a row outside: i32[T], [V, H], i32[T], "
-        "[E, H] -> [T, H]",
+        "[E, K*H] -> [T, H]",
     .operands = {{.name = "ids"},
                  {.name = "table"},
                  {.name = "rows", .optional = true},
@@ -119,6 +165,16 @@ const ir::OpDecl kResolveIds{
 };
 
 const KernelDef kEmbeddingCpu{.op = "embedding", .name = "cpu", .bind = bind_embedding};
+
+const ir::OpDecl kAddGiven{
+    .name = "add_given",
+    .summary = "x[t] + given[rows[t], part*H : (part+1)*H], x[t] for a row outside: [T, H], i32[T], [E, K*H] -> [T, H]",
+    .operands = {{"x"}, {"rows"}, {"given"}},
+    .attributes = {{"part", ir::AttributeKind::kInt, true}},
+    .infer = infer_add_given,
+};
+
+const KernelDef kAddGivenCpu{.op = "add_given", .name = "cpu", .bind = bind_add_given};
 
 const KernelDef kResolveIdsCpu{.op = "resolve_ids", .name = "cpu", .bind = bind_resolve_ids};
 

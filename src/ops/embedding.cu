@@ -30,7 +30,8 @@ __global__ void scaled_rows(const RowCopy copy, std::int64_t packs, float scale)
   const std::int64_t given = copy.given_rows != nullptr ? copy.given_rows[t] : -1;
   const std::int64_t row = given >= 0 ? given : copy.rows[t];
   const bool inside = row >= 0 && row < (given >= 0 ? copy.num_given : copy.table_rows);
-  const T* from = reinterpret_cast<const T*>(given >= 0 ? copy.given : copy.table) + row * packs * N;
+  const T* from = reinterpret_cast<const T*>(given >= 0 ? copy.given + row * copy.given_row_bytes
+                                                        : copy.table + row * copy.row_bytes);
   for (std::int64_t i = item_of_thread(); i < packs; i += item_step()) {
     Pack<T, N> y;
     if (inside) y = load_pack<T, N>(from + i * N);
@@ -48,6 +49,41 @@ std::unique_ptr<BoundOp> make_scaled_rows(const RowCopy& copy, std::int64_t cols
   const LaunchShape shape = row_shape(copy.count, cols / N);
   return make_cuda_op("embedding",
                       [=](cudaStream_t stream) { launch(scaled_rows<T, N>, shape, stream, copy, cols / N, scale); });
+}
+
+// Packs of N values; x, the given part and y: [count, packs · N].
+template <class T, int N>
+__global__ void add_given(const GivenSum<T> sum, std::int64_t packs) {
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t t = row_of_thread();
+  if (t >= sum.count) return;
+  const T* more = sum.row_of(t);
+  for (std::int64_t i = item_of_thread(); i < packs; i += item_step()) {
+    const std::int64_t at = t * sum.cols + i * N;
+    Pack<T, N> y = load_pack<T, N>(sum.x + at);
+    if (more != nullptr) {
+      const Pack<T, N> b = load_pack<T, N>(more + i * N);
+#pragma unroll
+      for (int j = 0; j < N; ++j) y.at[j] = from_float<T>(to_float(y.at[j]) + to_float(b.at[j]));
+    }
+    store_pack(sum.y + at, y);
+  }
+}
+
+template <class T, int N>
+std::unique_ptr<BoundOp> make_add_given(const GivenSum<T>& sum) {
+  const LaunchShape shape = row_shape(sum.count, sum.cols / N);
+  return make_cuda_op("add_given",
+                      [=](cudaStream_t stream) { launch_early(add_given<T, N>, shape, stream, sum, sum.cols / N); });
+}
+
+Result<std::unique_ptr<BoundOp>> bind_add_given(const BindArgs& args) {
+  return dispatch_dtype(args.operands[0].dtype, "add_given", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+    const GivenSum<T> sum = given_sum<T>(args);
+    if (sum.cols % kPackSize<T> == 0) return make_add_given<T, kPackSize<T>>(sum);
+    return make_add_given<T, 1>(sum);
+  });
 }
 
 Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
@@ -71,6 +107,8 @@ Result<std::unique_ptr<BoundOp>> bind_resolve_ids(const BindArgs& args) {
 }  // namespace
 
 const KernelDef kEmbeddingCuda{.op = "embedding", .name = "cuda", .bind = bind_embedding};
+
+const KernelDef kAddGivenCuda{.op = "add_given", .name = "cuda", .bind = bind_add_given};
 
 const KernelDef kResolveIdsCuda{.op = "resolve_ids", .name = "cuda", .bind = bind_resolve_ids};
 

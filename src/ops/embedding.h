@@ -1,4 +1,4 @@
-// From token ids to rows of the embedding table.
+// From token ids to rows of the embedding table, or to rows that are given in their place.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -6,13 +6,20 @@
 
 namespace tessera {
 
-// embedding(ids i32[T], table X[V, H], [rows i32[T], given X[E, H]]) {scale = 1} → X[T, H]
-//   row t is given[rows[t]] where rows[t] is not negative, table[ids[t]] · scale otherwise; zeros for a row outside its
-//   table. The engine refuses such ids and rows; the kernel only stays within the tables. The scale is rounded to X
-//   first, as in Hugging Face's Gemma. Without rows and given nothing is given.
+// embedding(ids i32[T], table X[V, H], [rows i32[T], given X[E, K·H]]) {scale = 1} → X[T, H]
+//   row t is given[rows[t], 0 : H] where rows[t] is not negative, table[ids[t]] · scale otherwise; zeros for a row
+//   outside its table. The engine refuses such ids and rows; the kernel only stays within the tables. The scale is
+//   rounded to X first, as in Hugging Face's Gemma. Without rows and given nothing is given.
 extern const ir::OpDecl kEmbedding;
 extern const KernelDef kEmbeddingCpu;
 extern const KernelDef kEmbeddingCuda;
+
+// add_given(x X[T, H], rows i32[T], given X[E, K·H]) {part} → X[T, H]
+//   row t is x[t] + given[rows[t], part·H : (part + 1)·H], rounded once, where rows[t] is within given; x[t] otherwise.
+//   1 <= part < K. What image rows carry beside embeddings, for one layer.
+extern const ir::OpDecl kAddGiven;
+extern const KernelDef kAddGivenCpu;
+extern const KernelDef kAddGivenCuda;
 
 // resolve_ids(ids i32[T], rows i32[T], last_ids i32[R']) {replaced = none, by = 0} → i32[T]
 //   rows[t] < 0: ids[t]; otherwise last_ids[rows[t]], what row rows[t] of the last step sampled. A row

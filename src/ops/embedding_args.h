@@ -21,8 +21,41 @@ inline RowCopy embedding_rows(const BindArgs& args) {
     copy.given_rows = args.operands[2].as<std::int32_t>();
     copy.given = args.operands[3].data.raw();
     copy.num_given = args.operands[3].dim(0);
+    copy.given_row_bytes = args.operands[3].cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype));
   }
   return copy;
+}
+
+// Of add_given. Trivially copyable.
+template <class T>
+struct GivenSum {
+  const T* x;                // [count, cols]
+  const std::int32_t* rows;  // [count]
+  const T* given;            // [num_given, stride], from the part's first column on
+  T* y;                      // [count, cols]
+  std::int64_t count;
+  std::int64_t cols;
+  std::int64_t num_given;
+  std::int64_t stride;
+
+  // Null where nothing is added.
+  constexpr const T* row_of(std::int64_t t) const {
+    const std::int64_t row = rows[t];
+    return row >= 0 && row < num_given ? given + row * stride : nullptr;
+  }
+};
+
+template <class T>
+GivenSum<T> given_sum(const BindArgs& args) {
+  const std::int64_t cols = args.operands[0].cols();
+  return {.x = args.operands[0].as<T>(),
+          .rows = args.operands[1].as<std::int32_t>(),
+          .given = args.operands[2].as<T>() + args.node.attribute_or("part", std::int64_t{1}) * cols,
+          .y = args.results[0].as<T>(),
+          .count = args.operands[0].dim(0),
+          .cols = cols,
+          .num_given = args.operands[2].dim(0),
+          .stride = args.operands[2].cols()};
 }
 
 struct IdResolution {

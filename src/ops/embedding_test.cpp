@@ -25,7 +25,8 @@ TEST(Embedding, CopiesRowsAndZerosForRowsOutside) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const std::int64_t width : {67, 64}) {
       const HostTensor table = testing::random_tensor(dtype, {11, width}, 1);
-      const HostTensor given = testing::random_tensor(dtype, {5, width}, 2);
+      const std::int64_t given_width = width == 64 ? 3 * width : width;
+      const HostTensor given = testing::random_tensor(dtype, {5, given_width}, 2);
       const std::vector<std::int32_t> ids{0, 10, 3, -1, 3, -2, 11, kMax, kMin, -1, 7, 2};
       const std::vector<std::int32_t> rows{-1, kMin, -1, 4, 0, -1, -1, -1, -1, 2, 5, kMax};
       const auto count = static_cast<std::int64_t>(ids.size());
@@ -36,7 +37,7 @@ TEST(Embedding, CopiesRowsAndZerosForRowsOutside) {
         const std::int32_t row = rows[static_cast<std::size_t>(t)];
         for (std::int64_t i = 0; i < width; ++i) {
           double expected = id >= 0 && id < 11 ? table.at(id * width + i) : 0;
-          if (row >= 0) expected = row < 5 ? given.at(row * width + i) : 0;
+          if (row >= 0) expected = row < 5 ? given.at(row * given_width + i) : 0;
           ASSERT_EQ(out.results[0].at(t * width + i), expected) << "id " << id << " row " << row;
         }
       }
@@ -49,7 +50,8 @@ TEST(Embedding, ScalesTheRowsOfIdsAlone) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const std::int64_t width : {67, 64}) {
       const HostTensor table = testing::random_tensor(dtype, {11, width}, 1);
-      const HostTensor given = testing::random_tensor(dtype, {5, width}, 2);
+      const std::int64_t given_width = width == 64 ? 2 * width : width;
+      const HostTensor given = testing::random_tensor(dtype, {5, given_width}, 2);
       HostTensor rounded = testing::poisoned_tensor(dtype, {1});
       rounded.set(0, static_cast<float>(0.3));
       const std::vector<std::int32_t> ids{0, 10, 3, -1, 11, 4};
@@ -60,14 +62,14 @@ TEST(Embedding, ScalesTheRowsOfIdsAlone) {
         for (std::int64_t i = 0; i < width; ++i) {
           const double of_id = ids[t] >= 0 && ids[t] < 11 ? table.at(ids[t] * width + i) * rounded.at(0) : 0;
           alone.push_back(of_id);
-          scaled.push_back(rows[t] < 0 ? of_id : rows[t] < 5 ? given.at(rows[t] * width + i) : 0);
+          scaled.push_back(rows[t] < 0 ? of_id : rows[t] < 5 ? given.at(rows[t] * given_width + i) : 0);
         }
       const ir::Attributes scale{{"scale", 0.3}};
       const auto with = testing::run_op(kEmbedding, kEmbeddingCpu,
                                         {int_tensor({6}, ids), table, int_tensor({6}, rows), given}, scale);
       testing::expect_close(with.results[0], scaled, testing::tolerance(dtype), "scaled");
       for (std::int64_t i = 0; i < width; ++i)
-        EXPECT_EQ(with.results[0].at(2 * width + i), given.at(4 * width + i)) << "a given row is as it is";
+        EXPECT_EQ(with.results[0].at(2 * width + i), given.at(4 * given_width + i)) << "a given row is as it is";
       const auto without = testing::run_op(kEmbedding, kEmbeddingCpu, {int_tensor({6}, ids), table}, scale);
       testing::expect_close(without.results[0], alone, testing::tolerance(dtype), "nothing given");
     }
@@ -93,6 +95,44 @@ TEST(Embedding, RowsAreIndependent) {
   const HostTensor given = testing::random_tensor(DType::kBFloat16, {3, 1024}, 2);
   testing::expect_rows_independent(kEmbedding, kEmbeddingCpu,
                                    {int_tensor({64}, ids), table, int_tensor({64}, rows), given}, {0, 2});
+}
+
+TEST(Embedding, AddsAPartOfGivenRows) {
+  for (const DType dtype : testing::kFloatingDTypes) {
+    for (const std::int64_t width : {67, 64}) {
+      const std::vector<std::int32_t> rows{-1, 0, 4, 5, kMin, kMax, 2, 2};
+      const HostTensor x = testing::random_tensor(dtype, {8, width}, 1);
+      const HostTensor given = testing::random_tensor(dtype, {5, 3 * width}, 2);
+      for (const std::int64_t part : {1, 2}) {
+        const auto out = testing::run_op(kAddGiven, kAddGivenCpu, {x, int_tensor({8}, rows), given}, {{"part", part}});
+        std::vector<double> expected = x.values();
+        for (std::size_t t = 0; t < rows.size(); ++t)
+          for (std::int64_t i = 0; rows[t] >= 0 && rows[t] < 5 && i < width; ++i)
+            expected[t * static_cast<std::size_t>(width) + static_cast<std::size_t>(i)] +=
+                given.at((rows[t] * 3 + part) * width + i);
+        testing::expect_close(out.results[0], expected, testing::tolerance(dtype), "add_given");
+      }
+    }
+  }
+  const HostTensor x = testing::random_tensor(DType::kBFloat16, {40, 1024}, 1);
+  const HostTensor given = testing::random_tensor(DType::kBFloat16, {3, 2048}, 2);
+  std::vector<std::int32_t> rows(40, -1);
+  rows[1] = 2;
+  testing::expect_rows_independent(kAddGiven, kAddGivenCpu, {x, int_tensor({40}, rows), given}, {0, 1},
+                                   {{"part", std::int64_t{1}}});
+}
+
+TEST(Embedding, AddGivenRefusesWhatIsNoPart) {
+  const ir::Type x{DType::kBFloat16, {Symbol::kTokens, 64}};
+  const ir::Type rows{DType::kInt32, {Symbol::kTokens}};
+  const auto error = [&](const ir::Type& given, std::int64_t part) {
+    return infer_error(kAddGiven, {x, rows, given}, {{"part", part}});
+  };
+  EXPECT_EQ(error({DType::kBFloat16, {32, 192}}, 2), "");
+  EXPECT_THAT(error({DType::kBFloat16, {32, 192}}, 3), HasSubstr("part = 3; accepted is 1 to 2"));
+  EXPECT_THAT(error({DType::kBFloat16, {32, 192}}, 0), HasSubstr("part = 0"));
+  EXPECT_THAT(error({DType::kBFloat16, {32, 100}}, 1), HasSubstr("a multiple of 64 columns"));
+  EXPECT_THAT(error({DType::kFloat32, {32, 128}}, 1), HasSubstr("it must be bf16"));
 }
 
 TEST(Embedding, ResolveIds) {
@@ -124,7 +164,7 @@ TEST(Embedding, RefusesWhatKernelsCannotTake) {
   const ir::Type given{DType::kBFloat16, {32, 64}};
   EXPECT_EQ(testing::infer_types(kEmbedding, {ids, table, ids, given}).value()[0].to_string(), "bf16[T, 64]");
   EXPECT_THAT(infer_error(kEmbedding, {ids, table, ids, {DType::kFloat32, {32, 64}}}),
-              HasSubstr("given is f32[32, 64]; it must be bf16[32, 64]"));
+              HasSubstr("given is f32[32, 64]; it must be bf16 with 64 columns"));
   EXPECT_THAT(infer_error(kEmbedding, {ids, table, ids, {DType::kBFloat16, {32, 32}}}), HasSubstr("given is"));
   EXPECT_THAT(infer_error(kEmbedding, {ids, table, {DType::kInt32, {4}}, given}),
               HasSubstr("rows is i32[4]; it must be i32[T]"));

@@ -17,13 +17,14 @@ extern const KernelDef kGatherRowsCuda;
 struct RowCopy {
   const std::byte* table = nullptr;          // [table_rows, row_bytes]
   const std::int32_t* rows = nullptr;        // [count]
-  const std::byte* given = nullptr;          // [num_given, row_bytes]
+  const std::byte* given = nullptr;          // [num_given, given_row_bytes], of which the first row_bytes are copied
   const std::int32_t* given_rows = nullptr;  // [count]; null: nothing is given
   std::byte* out = nullptr;                  // [count, row_bytes]
   std::int64_t table_rows = 0;
   std::int64_t num_given = 0;
   std::int64_t count = 0;
   std::int64_t row_bytes = 0;
+  std::int64_t given_row_bytes = 0;  // a multiple of row_bytes
 };
 
 // On the CPU. `name` is a string literal.

@@ -2,27 +2,45 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "tessera/ops/cpu_math.h"
 #include "tessera/ops/cpu_op.h"
+#include "tessera/ops/rope_sections.h"
 #include "tessera/ops/row_loop.h"
 #include "tessera/ops/shape_rule.h"
 
 namespace tessera {
 namespace {
 
+Status check_sections(const ir::OpSignature& s, std::int64_t half) {
+  const ir::Attribute* attribute = s.node.find_attribute("sections");
+  const bool in_three = s.operands[0].shape.size() == 2;
+  if (attribute == nullptr) {
+    return in_three || s.node.find_attribute("interleaved") != nullptr
+               ? refuse(s, "positions in three dimensions and their sections belong together")
+               : ok_status();
+  }
+  const auto& sections = std::get<std::vector<std::int64_t>>(*attribute);
+  const auto within = [&](std::int64_t count) { return count >= 0 && count <= half; };
+  if (sections.size() != 3 || !std::ranges::all_of(sections, within) || sections[0] + sections[1] + sections[2] != half)
+    return refuse(s, fmt::format("sections must be three numbers that add up to the {} pairs", half));
+  return expect_type(s, 0, "positions", {ir::DType::kInt32, {3, s.operands[0].shape.back()}});
+}
+
 Result<std::vector<ir::Type>> infer_rotary_table(const ir::OpSignature& s) {
   const ir::Type& positions = s.operands[0];
   const ir::Type& inv_freq = s.operands[1];
-  TRY(expect_rank(s, 0, "positions", 1));
+  if (positions.shape.size() != 2) TRY(expect_rank(s, 0, "positions", 1));
   TRY(expect_type(s, 0, "positions", {ir::DType::kInt32, positions.shape}));
   TRY(expect_rank(s, 1, "inv_freq", 1));
   TRY(expect_type(s, 1, "inv_freq", {ir::DType::kFloat32, inv_freq.shape}));
   const std::int64_t half = TRY(constant_cols(s, 1, "inv_freq"));
   if (s.node.find_attribute("scale")) TRY(expect_positive(s, "scale"));
-  return std::vector{ir::Type{ir::DType::kFloat32, {positions.shape[0], 2 * half}}};
+  TRY(check_sections(s, half));
+  return std::vector{ir::Type{ir::DType::kFloat32, {positions.shape.back(), 2 * half}}};
 }
 
 Result<std::vector<ir::Type>> infer_rotary(const ir::OpSignature& s) {
@@ -87,6 +105,22 @@ TESSERA_CPU_CLONES void table_rows(const std::int32_t* positions, const float* i
   }
 }
 
+// Rows begin … end - 1 of all `total`; positions [3, total].
+TESSERA_CPU_CLONES void section_rows(const std::int32_t* positions, std::int64_t total, const RopeSections& sections,
+                                     const float* inv_freq, float* table, std::int64_t begin, std::int64_t end,
+                                     std::int64_t half, float scale) {
+  for (std::int64_t t = begin; t < end; ++t) {
+    float* cosines = table + t * 2 * half;
+    float* sines = cosines + half;
+    for (std::int64_t i = 0; i < half; ++i) {
+      const auto position = static_cast<float>(positions[sections.axis_of(i) * total + t]);
+      const SinCos value = sin_cos(position * inv_freq[i]);
+      cosines[i] = value.cosine * scale;
+      sines[i] = value.sine * scale;
+    }
+  }
+}
+
 // One token: `heads` heads of `head_dim` values, the first 2·half of each rotated.
 template <class T>
 TESSERA_INLINE void rotate_token(const T* x, const float* cosines, T* y, std::int64_t heads, std::int64_t head_dim,
@@ -129,9 +163,18 @@ Result<std::unique_ptr<BoundOp>> bind_rotary_table(const BindArgs& args) {
   const std::int32_t* positions = args.operands[0].as<std::int32_t>();
   const float* inv_freq = args.operands[1].as<float>();
   float* table = args.results[0].as<float>();
-  const std::int64_t rows = args.operands[0].dim(0);
+  const std::int64_t rows = args.operands[0].cols();
   const std::int64_t half = args.operands[1].dim(0);
   const float scale = static_cast<float>(args.node.attribute_or("scale", 1.0));
+  if (args.node.find_attribute("sections") != nullptr) {
+    const RopeSections sections = rope_sections(args.node);
+    return make_cpu_op("rotary_table", [=] {
+      parallel_rows(rows, 8 * half * static_cast<std::int64_t>(sizeof(float)),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      section_rows(positions, rows, sections, inv_freq, table, begin, end, half, scale);
+                    });
+    });
+  }
   return make_cpu_op("rotary_table", [=] {
     parallel_rows(rows, 8 * half * static_cast<std::int64_t>(sizeof(float)), [&](std::int64_t begin, std::int64_t end) {
       table_rows(positions + begin, inv_freq, table + begin * 2 * half, end - begin, half, scale);
@@ -162,9 +205,11 @@ Result<std::unique_ptr<BoundOp>> bind_rotary(const BindArgs& args) {
 
 const ir::OpDecl kRotaryTable{
     .name = "rotary_table",
-    .summary = "cos(p * f) * scale, then sin(p * f) * scale: i32[T], f32[Dr/2] -> f32[T, Dr]",
+    .summary = "cos(p * f) * scale, then sin(p * f) * scale: i32[T] or i32[3, T], f32[Dr/2] -> f32[T, Dr]",
     .operands = {{"positions"}, {"inv_freq"}},
-    .attributes = {{"scale", ir::AttributeKind::kDouble}},
+    .attributes = {{"scale", ir::AttributeKind::kDouble},
+                   {"sections", ir::AttributeKind::kInts},
+                   {"interleaved", ir::AttributeKind::kBool}},
     .infer = infer_rotary_table,
 };
 

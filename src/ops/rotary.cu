@@ -3,26 +3,43 @@
 #include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/cuda_rotary.cuh"
+#include "tessera/ops/rope_sections.h"
 
 namespace tessera {
 namespace {
 
 using namespace cuda;
 
-// positions [rows], inv_freq [half] → table [rows, 2, half]. In double: float32's own range reduction is slow far from
-// zero, and a table serves all layers.
-__global__ void rotary_table(const std::int32_t* positions, const float* inv_freq, float* table, std::int64_t rows,
-                             std::int64_t half, float scale) {
+struct TableArgs {
+  const std::int32_t* positions;  // [rows]; of sections [3, rows]
+  const float* inv_freq;          // [half]
+  float* table;                   // [rows, 2, half]
+  std::int64_t rows;
+  std::int64_t half;
+  float scale;
+};
+
+// In double: float32's own range reduction is slow far from zero, and a table serves all layers.
+__device__ void write_angle(const TableArgs& args, std::int64_t row, std::int64_t i, float position) {
+  double sine;
+  double cosine;
+  sincos(static_cast<double>(position * args.inv_freq[i]), &sine, &cosine);
+  args.table[2 * row * args.half + i] = static_cast<float>(cosine) * args.scale;
+  args.table[(2 * row + 1) * args.half + i] = static_cast<float>(sine) * args.scale;
+}
+
+__global__ void rotary_table(const TableArgs args) {
   const std::int64_t row = row_of_thread();
-  if (row >= rows) return;
-  const float position = static_cast<float>(positions[row]);
-  for (std::int64_t i = item_of_thread(); i < half; i += item_step()) {
-    double sine;
-    double cosine;
-    sincos(static_cast<double>(position * inv_freq[i]), &sine, &cosine);
-    table[2 * row * half + i] = static_cast<float>(cosine) * scale;
-    table[(2 * row + 1) * half + i] = static_cast<float>(sine) * scale;
-  }
+  if (row >= args.rows) return;
+  const float position = static_cast<float>(args.positions[row]);
+  for (std::int64_t i = item_of_thread(); i < args.half; i += item_step()) write_angle(args, row, i, position);
+}
+
+__global__ void rotary_table_of_sections(const TableArgs args, const RopeSections sections) {
+  const std::int64_t row = row_of_thread();
+  if (row >= args.rows) return;
+  for (std::int64_t i = item_of_thread(); i < args.half; i += item_step())
+    write_angle(args, row, i, static_cast<float>(args.positions[sections.axis_of(i) * args.rows + row]));
 }
 
 template <class T>
@@ -83,16 +100,19 @@ std::unique_ptr<BoundOp> make_rotary(const Rotary<T>& r) {
 }
 
 Result<std::unique_ptr<BoundOp>> bind_rotary_table(const BindArgs& args) {
-  const std::int32_t* positions = args.operands[0].as<std::int32_t>();
-  const float* inv_freq = args.operands[1].as<float>();
-  float* table = args.results[0].as<float>();
-  const std::int64_t rows = args.operands[0].dim(0);
-  const std::int64_t half = args.operands[1].dim(0);
-  const float scale = static_cast<float>(args.node.attribute_or("scale", 1.0));
-  const LaunchShape shape = row_shape(rows, half);
-  return make_cuda_op("rotary_table", [=](cudaStream_t stream) {
-    launch(rotary_table, shape, stream, positions, inv_freq, table, rows, half, scale);
-  });
+  const TableArgs table{.positions = args.operands[0].as<std::int32_t>(),
+                        .inv_freq = args.operands[1].as<float>(),
+                        .table = args.results[0].as<float>(),
+                        .rows = args.operands[0].cols(),
+                        .half = args.operands[1].dim(0),
+                        .scale = static_cast<float>(args.node.attribute_or("scale", 1.0))};
+  const LaunchShape shape = row_shape(table.rows, table.half);
+  if (args.node.find_attribute("sections") != nullptr) {
+    const RopeSections sections = rope_sections(args.node);
+    return make_cuda_op("rotary_table",
+                        [=](cudaStream_t stream) { launch(rotary_table_of_sections, shape, stream, table, sections); });
+  }
+  return make_cuda_op("rotary_table", [=](cudaStream_t stream) { launch(rotary_table, shape, stream, table); });
 }
 
 Result<std::unique_ptr<BoundOp>> bind_rotary(const BindArgs& args) {

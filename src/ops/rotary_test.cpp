@@ -48,6 +48,75 @@ TEST(Rotary, Table) {
   }
 }
 
+// Written out for 8 pairs: in order as Qwen2.5-VL has them, interleaved as Qwen3-VL and Qwen3.5.
+TEST(Rotary, TableOfPositionsInThreeDimensions) {
+  struct Case {
+    std::vector<std::int64_t> sections;
+    bool interleaved;
+    std::vector<std::size_t> axes;
+  };
+  const Case cases[] = {{{2, 3, 3}, false, {0, 0, 1, 1, 1, 2, 2, 2}}, {{2, 3, 3}, true, {0, 1, 2, 0, 1, 2, 0, 1}},
+                        {{5, 1, 2}, true, {0, 1, 2, 0, 0, 2, 0, 0}},  {{8, 0, 0}, false, {0, 0, 0, 0, 0, 0, 0, 0}},
+                        {{8, 0, 0}, true, {0, 0, 0, 0, 0, 0, 0, 0}},  {{0, 8, 0}, false, {1, 1, 1, 1, 1, 1, 1, 1}}};
+  const std::vector<std::vector<std::int32_t>> positions{
+      {0, 7, 7, 131071, 3}, {0, 9, 7, 5, 1048575}, {0, 8, 7, 40960, 2}};
+  std::vector<std::int32_t> all;
+  for (const auto& axis : positions) all.insert(all.end(), axis.begin(), axis.end());
+  const HostTensor f = inverse_frequencies(8, 1e6);
+  for (const Case& c : cases) {
+    ir::Attributes attributes{{"sections", c.sections}, {"scale", 1.25}};
+    if (c.interleaved) attributes.emplace_back("interleaved", true);
+    const auto out = testing::run_op(kRotaryTable, kRotaryTableCpu, {int_tensor({3, 5}, all), f}, attributes);
+    std::vector<double> expected;
+    for (std::size_t t = 0; t < 5; ++t) {
+      for (const bool sine : {false, true}) {
+        for (std::size_t i = 0; i < 8; ++i) {
+          const auto p = static_cast<float>(positions[c.axes[i]][t]);
+          const double angle = static_cast<double>(p * f.raw<float>(static_cast<std::int64_t>(i)));
+          expected.push_back((sine ? std::sin(angle) : std::cos(angle)) * 1.25);
+        }
+      }
+    }
+    expect_close(out.results[0], expected, {1e-7, 1e-7}, "rotary_table of sections");
+  }
+}
+
+TEST(Rotary, ATokenOfTextHasThePlainRowToTheBit) {
+  std::vector<std::int32_t> positions;
+  for (std::int32_t t = 0; t < 67; ++t) positions.push_back(t * 613);
+  std::vector<std::int32_t> thrice;
+  for (int axis = 0; axis < 3; ++axis) thrice.insert(thrice.end(), positions.begin(), positions.end());
+  const HostTensor f = inverse_frequencies(64, 1e6);
+  const auto plain = testing::run_op(kRotaryTable, kRotaryTableCpu, {int_tensor({67}, positions), f});
+  for (const bool interleaved : {false, true}) {
+    ir::Attributes attributes{{"sections", std::vector<std::int64_t>{16, 24, 24}}};
+    if (interleaved) attributes.emplace_back("interleaved", true);
+    const auto out = testing::run_op(kRotaryTable, kRotaryTableCpu, {int_tensor({3, 67}, thrice), f}, attributes);
+    EXPECT_EQ(out.results[0].bytes, plain.results[0].bytes);
+  }
+}
+
+TEST(Rotary, RefusesSectionsThatDoNotFit) {
+  const ir::Type positions{DType::kInt32, {3, Symbol::kTokens}};
+  const ir::Type f{DType::kFloat32, {8}};
+  const auto error = [&](const ir::Type& of, std::vector<std::int64_t> sections) {
+    return infer_error(kRotaryTable, {of, f}, {{"sections", std::move(sections)}});
+  };
+  EXPECT_EQ(error(positions, {2, 3, 3}), "");
+  EXPECT_EQ(testing::infer_types(kRotaryTable, {positions, f}, {{"sections", std::vector<std::int64_t>{2, 3, 3}}})
+                .value()[0]
+                .to_string(),
+            "f32[T, 16]");
+  EXPECT_THAT(error(positions, {2, 3, 4}), HasSubstr("add up to the 8 pairs"));
+  EXPECT_THAT(error(positions, {-1, 6, 3}), HasSubstr("add up to the 8 pairs"));
+  EXPECT_THAT(error(positions, {4, 4}), HasSubstr("three numbers"));
+  EXPECT_THAT(error({DType::kInt32, {Symbol::kTokens}}, {2, 3, 3}), HasSubstr("must be i32[3, T]"));
+  EXPECT_THAT(error({DType::kInt32, {2, Symbol::kTokens}}, {2, 3, 3}), HasSubstr("must be i32[3, T]"));
+  EXPECT_THAT(infer_error(kRotaryTable, {positions, f}), HasSubstr("belong together"));
+  EXPECT_THAT(infer_error(kRotaryTable, {{DType::kInt32, {Symbol::kTokens}}, f}, {{"interleaved", true}}),
+              HasSubstr("belong together"));
+}
+
 // The formula of Hugging Face's apply_rotary_pos_emb, x·cos + rotate_half(x)·sin with cos and sin twice
 // side by side; interleaved, that of GPT-J, rotate_every_two.
 std::vector<double> reference(const HostTensor& x, const HostTensor& table, std::int64_t head_dim, bool interleaved) {
