@@ -57,12 +57,14 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
 
 // Names of the static inputs that the runner stages before every forward.
 namespace input_names {
-inline constexpr std::string_view kInputIds = "input_ids";              // i32[T]
-inline constexpr std::string_view kInputRows = "input_rows";            // i32[T]: row of last_ids, or -1
-inline constexpr std::string_view kLastIds = "last_ids";                // i32[max_requests]: what the last step sampled
-inline constexpr std::string_view kEmbeddingRows = "embedding_rows";    // i32[T]: row of embeddings, or -1
-inline constexpr std::string_view kEmbeddings = "embeddings";           // X[max_embeddings, hidden]: given by prompts
-inline constexpr std::string_view kPositions = "positions";             // i32[T]
+inline constexpr std::string_view kInputIds = "input_ids";            // i32[T]
+inline constexpr std::string_view kInputRows = "input_rows";          // i32[T]: row of last_ids, or -1
+inline constexpr std::string_view kLastIds = "last_ids";              // i32[max_requests]: what the last step sampled
+inline constexpr std::string_view kEmbeddingRows = "embedding_rows";  // i32[T]: row of embeddings, or -1
+inline constexpr std::string_view kEmbeddings = "embeddings";         // X[max_embeddings, row values]: given by prompts
+inline constexpr std::string_view kPositions = "positions";           // i32[T]
+// In its place where the model has positions in three dimensions; equal for tokens of text.
+inline constexpr std::string_view kRopePositions = "rope_positions";    // i32[3, T]: time, height, width
 inline constexpr std::string_view kSlots = "slots.";                    // i32[T], "slots.<cache group>"
 inline constexpr std::string_view kWantedRows = "wanted_rows";          // i32[R]
 inline constexpr std::string_view kTemperature = "temperature";         // f32[R]

@@ -128,6 +128,8 @@ class BodyRun {
       if (name == input_names::kInputRows || name == input_names::kEmbeddingRows)
         write_integers(values, name, std::vector<std::int32_t>(kTokens, -1));
       if (name == input_names::kPositions) write_integers(values, name, {0, 1, 2, 0, 1, 2, 3});
+      if (name == input_names::kRopePositions)
+        write_integers(values, name, {0, 1, 2, 0, 1, 1, 1, 0, 1, 2, 0, 1, 1, 2, 0, 1, 2, 0, 1, 2, 1});
     }
     for (const ir::CacheGroup& group : graph.cache_groups) {
       const bool one_slot = group.kind == ir::CacheGroup::Kind::kState;  // for all tokens of a request

@@ -17,6 +17,12 @@ ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs&
   return b.graph.op("embedding", {ids, table, inputs.embedding_rows, inputs.embeddings}, attributes);
 }
 
+ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
+                           ir::ValueId branch) {
+  if (!config.images || layer >= config.images->deepstack_levels) return branch;
+  return b.graph.op("add_given", {branch, inputs.embedding_rows, inputs.embeddings}, {{"part", layer + 1}});
+}
+
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {
   const ir::ValueId wanted = b.graph.op("gather_rows", {inputs.hidden, inputs.wanted_rows});
   // A vocabulary that does not divide among the ranks is computed by each of them, and so are the labels of a

@@ -14,6 +14,11 @@ ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs&
 ir::ValueId resolve_ids(LayerBuilder& b, const TokenInputs& inputs, const ir::Attributes& attributes = {});
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, ir::ValueId ids);
 
+// Where the config has deepstack levels: a layer's branch [T, hidden], and for tokens of images what their rows carry
+// for that layer; other layers' branches are as they are.
+ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
+                           ir::ValueId branch);
+
 // The wanted rows' logits, f32[R, vocab], with the config's soft cap; or f32[R, labels] of a classifier.
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs);
 

@@ -36,7 +36,7 @@ TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std
   inputs.last_ids = g.input(std::string(input_names::kLastIds), {DType::kInt32, {b.options().max_requests}});
   inputs.embedding_rows = per_token(g, input_names::kEmbeddingRows);
   inputs.embeddings = g.input(std::string(input_names::kEmbeddings),
-                              {b.options().dtype, {b.options().max_embeddings, config.hidden_size}});
+                              {b.options().dtype, {b.options().max_embeddings, config.embedding_row_values()}});
   if (groups.size() > ir::kMaxCacheGroups) {
     g.fail(unimplemented(fmt::format("layers with {} different cache groups; at most {} are accepted", groups.size(),
                                      ir::kMaxCacheGroups)));
@@ -49,7 +49,9 @@ TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std
       std::ranges::find_if(groups, [](const auto& group) { return group.kind != ir::CacheGroup::Kind::kState; });
   const std::ptrdiff_t padding = of_tokens == groups.end() ? 0 : of_tokens - groups.begin();
   inputs.padding_slots = inputs.slots[static_cast<std::size_t>(padding)];
-  inputs.positions = per_token(g, input_names::kPositions);
+  inputs.positions = config.rope.sections.empty()
+                         ? per_token(g, input_names::kPositions)
+                         : g.input(std::string(input_names::kRopePositions), {DType::kInt32, {3, Symbol::kTokens}});
   return inputs;
 }
 

@@ -17,8 +17,8 @@ struct TokenInputs {
   ir::ValueId rows;                // i32[T]: row of last_ids, or -1
   ir::ValueId last_ids;            // i32[max_requests]: what the last step sampled
   ir::ValueId embedding_rows;      // i32[T]: row of embeddings in place of the id's, or -1
-  ir::ValueId embeddings;          // X[max_embeddings, hidden]
-  ir::ValueId positions;           // i32[T]
+  ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]
+  ir::ValueId positions;           // i32[T]; i32[3, T] where the config's rotation has sections
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
   // One of them, whose 0 tells padding. No state group's where there is another: in such a group batches that are only
   // measured have slot 0 too.

@@ -16,7 +16,8 @@ ir::ValueId build_llama_body(LayerBuilder& b, const ModelConfig& config, QkvBloc
     const std::string attn = p + "self_attn.";
     h.add(self_attention(b, shared, layer, h.norm(p + "input_layernorm.weight"), qkv(config, attn), attn));
     const ir::ValueId x = h.norm(p + "post_attention_layernorm.weight");
-    h.add(feed_forward({.x = x, .slots = tokens.padding_slots, .layer = layer, .prefix = p}));
+    const ir::ValueId branch = feed_forward({.x = x, .slots = tokens.padding_slots, .layer = layer, .prefix = p});
+    h.add(with_deepstack(b, config, tokens, layer, branch));
   }
   b.end_layers();
   return h.norm(b.tensor("norm.weight"));

@@ -26,7 +26,8 @@ struct FeedForwardInput {
 using FeedForward = std::function<ir::ValueId(const FeedForwardInput& in)>;
 
 // Each layer:
-//   h += o(attention(rope(qkv(norm(h)))));  h += feed_forward(norm(h))
+//   h += o(attention(rope(qkv(norm(h)))));  h += feed_forward(norm(h));  h += the layer's part of image rows
+//   (deepstack)
 // input_ids, positions … → norm(h) [T, hidden] after the last one.
 ir::ValueId build_llama_body(LayerBuilder& b, const ModelConfig& config, QkvBlocks qkv,
                              const FeedForward& feed_forward);
