@@ -65,7 +65,7 @@ class FormBench {
     const std::optional<std::int64_t> size = round_up(table_.decode_sizes, row.count);
     const std::vector<SampleRow> greedy(batch.wanted_rows.size());
     const auto prepare = [&] {
-      TRY(step_.stage_decode(batch, *size, greedy, TokenId(0)));
+      TRY(step_.stage_decode({.batch = batch}, *size, greedy));
       return parts_.upload();
     };
     if (size) {
@@ -101,7 +101,7 @@ class FormBench {
     const std::int64_t rows = head.padded_size(batch.num_wanted_rows());
     const auto prepare = [this, &batch, &head, size, rows]() -> Status {
       const std::vector<SampleRow> greedy(batch.wanted_rows.size());
-      TRY(parts_.stage(batch, BatchKind::kExtend, size, TokenId(0)));
+      TRY(parts_.stage({.batch = batch}, BatchKind::kExtend, size));
       TRY(parts_.inputs->stage_rows(batch.wanted_rows, greedy, rows));
       TRY(head.make_ready(rows));
       return parts_.upload();

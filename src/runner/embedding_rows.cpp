@@ -13,6 +13,14 @@ namespace {
 // Values that are converted at a time.
 constexpr std::size_t kSlice = std::size_t{1} << 18;
 
+Result<ir::Type> type_in(const ir::Graph& body) {
+  const auto input = std::ranges::find_if(
+      body.inputs, [&](ir::ValueId id) { return body.value(id).name == input_names::kEmbeddings; });
+  if (input == body.inputs.end())
+    return internal_error(fmt::format("the model's body has no input \"{}\"", input_names::kEmbeddings));
+  return body.value(*input).type;
+}
+
 }  // namespace
 
 EmbeddingRows::EmbeddingRows(const ir::Type& type)
@@ -20,12 +28,12 @@ EmbeddingRows::EmbeddingRows(const ir::Type& type)
       most_(*type.shape[0].constant()),
       row_values_(static_cast<std::size_t>(*type.shape[1].constant())) {}
 
+Result<std::int64_t> EmbeddingRows::bytes_needed(const ir::Graph& body, std::int64_t rows) {
+  return rows * EmbeddingRows(TRY(type_in(body))).row_bytes();
+}
+
 Result<EmbeddingRows> EmbeddingRows::create(const ir::Graph& body, Device& device) {
-  const auto input = std::ranges::find_if(
-      body.inputs, [&](ir::ValueId id) { return body.value(id).name == input_names::kEmbeddings; });
-  if (input == body.inputs.end())
-    return internal_error(fmt::format("the model's body has no input \"{}\"", input_names::kEmbeddings));
-  EmbeddingRows made(body.value(*input).type);
+  EmbeddingRows made(TRY(type_in(body)));
   const std::size_t bytes = static_cast<std::size_t>(made.most_) * made.row_values_ * ir::dtype_size(made.dtype_);
   made.arena_ = TRY(device.create_arena({.reserve_bytes = bytes, .name = "embeddings"}));
   return made;

@@ -19,14 +19,22 @@ namespace tessera {
 
 class EmbeddingRows {
  public:
-  // For the input of that name of `body`, X[rows, hidden size]. kInternal where there is none.
+  // For the input of that name of `body`, X[rows, row values]. kInternal where there is none.
   static Result<EmbeddingRows> create(const ir::Graph& body, Device& device);
+
+  // What so many rows take of the device's memory.
+  static Result<std::int64_t> bytes_needed(const ir::Graph& body, std::int64_t rows);
 
   void add_to(ExternalValues& externals) const;
   // Memory for at least the first `rows` rows; never less than before. kResourceExhausted where the device, or what the
   // graph was built for, has no room for them.
   Status reserve(std::int64_t rows);
-  std::int64_t rows() const { return rows_; }                                       // that have memory
+  std::int64_t rows() const { return rows_; }  // that have memory
+  std::int64_t row_values() const { return static_cast<std::int64_t>(row_values_); }
+  ir::DType dtype() const { return dtype_; }
+  std::int64_t row_bytes() const { return row_values() * static_cast<std::int64_t>(ir::dtype_size(dtype_)); }
+  // Of row 0; row r lies r · row_bytes() behind it.
+  DeviceAddress base() const { return arena_->base(); }
   std::int64_t bytes() const { return static_cast<std::int64_t>(arena_->size()); }  // taken
 
   // Converted to the rows' type. Asynchronous on `stream`; the values have been read when it returns. Precondition: the
@@ -38,7 +46,7 @@ class EmbeddingRows {
 
   ir::DType dtype_;
   std::int64_t most_;       // rows
-  std::size_t row_values_;  // the hidden size
+  std::size_t row_values_;  // the hidden size, and what image rows carry beside embeddings
   std::unique_ptr<Arena> arena_;
   std::int64_t rows_ = 0;
   std::vector<std::byte> converted_;  // a slice of what is written

@@ -12,9 +12,10 @@ namespace {
 Status check_embeddings(const ForwardBatch& batch, const ForwardLimits& limits) {
   for (const EmbeddingWrite& write : batch.embedding_writes) {
     const auto values = static_cast<std::int64_t>(write.values.size());
-    const std::int64_t end = write.first_row + values / limits.hidden_size;
-    if (values % limits.hidden_size != 0) {
-      return internal_error(fmt::format("{} values of embeddings are no rows of {} each", values, limits.hidden_size));
+    const std::int64_t end = write.first_row + values / limits.embedding_row_values;
+    if (values % limits.embedding_row_values != 0) {
+      return internal_error(
+          fmt::format("{} values of embeddings are no rows of {} each", values, limits.embedding_row_values));
     }
     if (write.first_row < 0 || end > limits.embedding_rows) {
       return internal_error(
@@ -26,6 +27,20 @@ Status check_embeddings(const ForwardBatch& batch, const ForwardLimits& limits) 
       return internal_error(fmt::format("embedding_rows[{}] is {}, outside the {} rows", t, batch.embedding_rows[t],
                                         limits.embedding_rows));
     }
+  }
+  return ok_status();
+}
+
+Status check_rope_positions(const RopeAxes& axes, std::int64_t tokens) {
+  if (std::ranges::all_of(axes, [](const auto& positions) { return positions.empty(); })) return ok_status();
+  for (const std::vector<std::int32_t>& positions : axes) {
+    if (std::ssize(positions) != tokens)
+      return internal_error(
+          fmt::format("rope_positions has {} entries, but the batch has {} tokens", positions.size(), tokens));
+    const auto wrong = std::ranges::find_if(positions, [](std::int32_t position) { return position < 0; });
+    if (wrong != positions.end())
+      return internal_error(
+          fmt::format("rope_positions[{}] is {}; at least 0 is accepted", wrong - positions.begin(), *wrong));
   }
   return ok_status();
 }
@@ -121,6 +136,7 @@ Status check_outputs(const ForwardInputs& inputs, const ForwardLimits& limits) {
 
 Status check(const ForwardInputs& inputs, const ForwardLimits& limits) {
   TRY(check_batch(inputs.batch, limits));
+  TRY(check_rope_positions(inputs.rope_positions, inputs.batch.num_tokens()));
   const auto rows = static_cast<std::size_t>(inputs.batch.num_wanted_rows());
   if (inputs.sampling.size() > rows)
     return internal_error(fmt::format("{} sampling rows for {} wanted rows", inputs.sampling.size(), rows));

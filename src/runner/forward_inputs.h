@@ -15,6 +15,8 @@ namespace tessera {
 // Spans are borrowed for the call; empty ones are not wanted.
 struct ForwardInputs {
   const ForwardBatch& batch;
+  // By which models with positions in three dimensions rotate; others do not look at it.
+  const RopeAxes& rope_positions = kPlainRope;
   // Of the first so many wanted rows, at most max_requests; those after them are only for logits and logprobs.
   std::span<const SampleRow> sampling = {};
   const LogitEdits* edits = nullptr;  // of the rows that are sampled; null or empty: none
@@ -30,6 +32,7 @@ struct ForwardInputs {
   // False: the operators of the size that dispatch chose are enqueued one by one, instead of its graph's replay.
   bool replay_graphs = true;
 
+  StagedTokens tokens() const { return {.batch = batch, .rope_positions = rope_positions}; }
   bool has_edits() const { return edits != nullptr && !edits->empty(); }
   // Whether the tokens are not all that the head's own sampler gives.
   bool needs_choice() const { return has_edits() || !logprob_targets.empty(); }
@@ -50,7 +53,8 @@ struct ForwardLimits {
   std::size_t cache_groups = 0;
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
-  std::int64_t embedding_rows = 0;  // that have memory
+  std::int64_t embedding_rows = 0;        // that have memory
+  std::int64_t embedding_row_values = 0;  // of each
 };
 
 // Everything agrees with everything. But for too many tokens, an error here is the engine's defect. Ids of edits are

@@ -29,16 +29,15 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
   return run_head(inputs, results);
 }
 
-Status ForwardStep::stage_decode(const ForwardBatch& batch, std::int64_t size, std::span<const SampleRow> sampling,
-                                 TokenId padding_id) {
+Status ForwardStep::stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling) {
   const std::int64_t rows = size * parts_.options.decode_query_length;
-  TRY(parts_.stage(batch, parts_.runner(RunnerRole::kDecode).spec().batches, rows, padding_id));
+  TRY(parts_.stage(tokens, parts_.runner(RunnerRole::kDecode).spec().batches, rows));
   return parts_.inputs->stage_rows(std::span(in_order_).first(static_cast<std::size_t>(rows)), sampling, rows);
 }
 
 Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results) {
   GraphRunner& runner = parts_.runner(RunnerRole::kDecode);
-  TRY(stage_decode(inputs.batch, size, inputs.sampling, TokenId(0)));
+  TRY(stage_decode(inputs.tokens(), size, inputs.sampling));
   TRY(parts_.launch(runner, size, inputs.batch.num_tokens(),
                     inputs.replay_graphs ? Execution::kGraphs : Execution::kOperators, &replay_failed_));
   const Executable& decode = runner.executable();
@@ -54,7 +53,7 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
 
 Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decision) {
   GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
-  TRY(parts_.stage(inputs.batch, BatchKind::kExtend, decision.size, TokenId(0)));
+  TRY(parts_.stage(inputs.tokens(), BatchKind::kExtend, decision.size));
   if (inputs.batch.num_wanted_rows() > 0) TRY(stage_head(inputs, 0));
   const bool captured = decision.runner == RunnerKind::kPrefill;
   if (!captured) TRY(runner.make_ready(decision.size));

@@ -30,8 +30,7 @@ class ForwardStep {
   bool replay_failed() const { return replay_failed_; }
 
   // Stages the inputs of a decode graph of `size` requests, rows in order. `sampling` as InputBuffers::stage_rows.
-  Status stage_decode(const ForwardBatch& batch, std::int64_t size, std::span<const SampleRow> sampling,
-                      TokenId padding_id);
+  Status stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling);
 
  private:
   Status run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results);

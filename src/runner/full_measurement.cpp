@@ -87,7 +87,7 @@ Status FullMeasurement::begin(std::int64_t size) {
 
 Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, GraphForm form) {
   const std::optional<ForwardBatch> batch = page_batch(size, parts_.options, parts_.graphs.body.cache_groups);
-  TRY(parts_.stage(*batch, BatchKind::kExtend, size, TokenId(0)));
+  TRY(parts_.stage({.batch = *batch}, BatchKind::kExtend, size));
   TRY(parts_.upload());
   TRY(runner().replay(size, form));
   const OutputView hidden = TRY(runner().executable().output(runner().bucket(size), 0));

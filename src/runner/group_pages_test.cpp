@@ -83,7 +83,7 @@ TEST(VerifyBatch, HasPagesOfItsOwnInEachGroup) {
   const RunnerOptions options = options_of({64, 64, 64});
   for (const bool decode : {false, true}) {
     const VerifyBatch made = *make_verify_batch(
-        {.options = options, .groups = kGroups, .hidden_size = 4, .poisoned_id = TokenId(100)}, 4, decode);
+        {.options = options, .groups = kGroups, .row_values = 4, .poisoned_id = TokenId(100)}, 4, decode);
     check_pages(made.batch, options);
     EXPECT_EQ(made.batch.groups[1].page_tables[0].pages[0], PageId(0)) << "before the window";
     for (std::size_t g = 0; g < kGroups.size(); ++g) {
@@ -99,7 +99,7 @@ TEST(VerifyBatch, HasPagesOfItsOwnInEachGroup) {
 
 TEST(VerifyBatch, FitsTheSmallestPoolOfEachGroupAndSaysWhichIsTooSmall) {
   const auto made = [](const RunnerOptions& options) {
-    return make_verify_batch({.options = options, .groups = kGroups, .hidden_size = 4, .poisoned_id = TokenId(100)}, 40,
+    return make_verify_batch({.options = options, .groups = kGroups, .row_values = 4, .poisoned_id = TokenId(100)}, 40,
                              false);
   };
   const RunnerOptions fits = options_of({1 + 7, 1 + 7, 1 + 4});

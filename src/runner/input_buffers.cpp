@@ -27,21 +27,25 @@ InputLimits input_limits(const ModelGraphs& graphs, const RunnerOptions& options
                      .max_rows = max_head_rows(options),
                      .cache_groups = {}};
   for (const ir::CacheGroup& group : graphs.body.cache_groups) limits.cache_groups.push_back(group.name);
+  limits.rope_positions = std::ranges::any_of(
+      graphs.body.inputs, [&](ir::ValueId id) { return graphs.body.value(id).name == input_names::kRopePositions; });
   return limits;
 }
 
 std::size_t InputBuffers::packed(const auto& inputs, std::size_t count, std::int64_t elements) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < count; ++i)
-    bytes += aligned(elements * static_cast<std::int64_t>(ir::dtype_size(inputs[i].dtype)));
+    bytes += aligned(inputs[i].lists * elements * static_cast<std::int64_t>(ir::dtype_size(inputs[i].dtype)));
   return bytes;
 }
 
 InputBuffers::InputBuffers(InputLimits limits, StepBuffer& step)
-    : limits_(std::move(limits)), step_(&step), table_(make_input_table(limits_.cache_groups)) {}
+    : limits_(std::move(limits)),
+      step_(&step),
+      table_(make_input_table(limits_.cache_groups, limits_.rope_positions)) {}
 
 std::int64_t InputBuffers::bytes_needed(const InputLimits& limits) {
-  const InputTable table = make_input_table(limits.cache_groups);
+  const InputTable table = make_input_table(limits.cache_groups, limits.rope_positions);
   return static_cast<std::int64_t>(packed(table.rows, table.rows.size(), limits.max_rows) +
                                    packed(table.tokens, table.tokens.size(), limits.max_tokens) +
                                    last_ids_bytes(limits));
@@ -80,14 +84,13 @@ void InputBuffers::add_to(ExternalValues& externals) const {
   externals.add(std::string(input_names::kLastIds), last_ids_->data());
 }
 
-Status InputBuffers::stage_tokens(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id) {
+Status InputBuffers::stage_tokens(const StagedTokens& tokens, std::int64_t padded_tokens) {
   TRY(check_count("tokens", padded_tokens, limits_.max_tokens));
   const std::size_t bytes = packed(table_.tokens, table_.tokens.size(), padded_tokens);
   std::byte* const to = step_->host(boundary_);
-  const StagedTokens step{.batch = batch, .padding_id = padding_id};
   for (std::size_t i = 0; i < table_.tokens.size(); ++i) {
     const TokenInput& input = table_.tokens[i];
-    input.write(step, input.group, static_cast<std::size_t>(padded_tokens),
+    input.write(tokens, input.group, static_cast<std::size_t>(padded_tokens),
                 to + (token_offset(i, padded_tokens) - boundary_));
   }
   step_->written(boundary_, bytes);

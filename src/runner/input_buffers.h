@@ -29,6 +29,7 @@ struct InputLimits {
   std::int64_t max_requests = 0;  // length of last_ids
   std::int64_t max_rows = 0;      // wanted rows of one run of the head
   std::vector<std::string> cache_groups;
+  bool rope_positions = false;  // the graphs rotate by positions in three dimensions
 };
 
 // Of a model's graphs.
@@ -46,10 +47,10 @@ class InputBuffers {
   const InputLimits& limits() const { return limits_; }
   std::int64_t bytes() const { return bytes_needed(limits_); }
 
-  // Token inputs of `batch` in the first rows; rows up to padded_tokens get `padding_id`, position 0 and slot 0, which
-  // no request owns. The step buffer's next upload carries them. kInternal where padded_tokens passes the limits.
-  // Precondition: batch.num_tokens() <= padded_tokens.
-  Status stage_tokens(const ForwardBatch& batch, std::int64_t padded_tokens, TokenId padding_id);
+  // Token inputs of the batch in the first rows; rows up to padded_tokens get the padding id, position 0 and slot 0,
+  // which no request owns. The step buffer's next upload carries them. kInternal where padded_tokens passes the limits.
+  // Precondition: tokens.batch.num_tokens() <= padded_tokens.
+  Status stage_tokens(const StagedTokens& tokens, std::int64_t padded_tokens);
   // Rows of the body's output for the head; padding takes row 0. `sampling` is of the first rows; others are greedy.
   // Carried by the step buffer's next upload.
   Status stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling, std::int64_t padded_rows);

@@ -46,7 +46,7 @@ class InputBuffersTest : public ::testing::Test {
   // Everything is as a former step could have left it.
   void dirty() {
     ForwardBatch full = batch(8);
-    ASSERT_TRUE(buffers_.stage_tokens(full, 8, TokenId(77)).ok());
+    ASSERT_TRUE(buffers_.stage_tokens({.batch = full, .padding_id = TokenId(77)}, 8).ok());
     const std::vector<std::int32_t> rows = {7, 7, 7, 7};
     const std::vector<SampleRow> sampling(
         4, {.temperature = 7, .top_k = 7, .top_p = 7, .min_p = 7, .seed = 7, .choice = 7, .position = 7});
@@ -82,7 +82,7 @@ class InputBuffersTest : public ::testing::Test {
 
 TEST_F(InputBuffersTest, StagesTokensAndClearsThePadding) {
   dirty();
-  ASSERT_TRUE(buffers_.stage_tokens(batch(3), 6, TokenId(9)).ok());
+  ASSERT_TRUE(buffers_.stage_tokens({.batch = batch(3), .padding_id = TokenId(9)}, 6).ok());
   EXPECT_THAT(ints("input_ids", 6), ElementsAre(100, 101, 102, 9, 9, 9));
   EXPECT_THAT(ints("input_rows", 6), ElementsAre(0, -1, 2, -1, -1, -1));
   EXPECT_THAT(ints("positions", 6), ElementsAre(20, 21, 22, 0, 0, 0));
@@ -126,18 +126,18 @@ TEST_F(InputBuffersTest, WithoutSamplingEveryRowIsGreedy) {
 
 TEST_F(InputBuffersTest, RowsOfEmbeddingsAreMinusOneWhereNoneAreGiven) {
   dirty();
-  ASSERT_TRUE(buffers_.stage_tokens(batch(3), 5, TokenId(9)).ok());
+  ASSERT_TRUE(buffers_.stage_tokens({.batch = batch(3), .padding_id = TokenId(9)}, 5).ok());
   EXPECT_THAT(ints("embedding_rows", 5), Each(-1));
   ForwardBatch b = batch(3);
   b.embedding_rows = {-1, 40, 7};
-  ASSERT_TRUE(buffers_.stage_tokens(b, 5, TokenId(9)).ok());
+  ASSERT_TRUE(buffers_.stage_tokens({.batch = b, .padding_id = TokenId(9)}, 5).ok());
   EXPECT_THAT(ints("embedding_rows", 5), ElementsAre(-1, 40, 7, -1, -1));
 }
 
 TEST_F(InputBuffersTest, AFullBufferIsFullAndOneMoreIsRefused) {
-  ASSERT_TRUE(buffers_.stage_tokens(batch(8), 8, TokenId(0)).ok());
+  ASSERT_TRUE(buffers_.stage_tokens({.batch = batch(8), .padding_id = TokenId(0)}, 8).ok());
   EXPECT_EQ(ints("input_ids", 8).back(), 107);
-  const Status tokens = buffers_.stage_tokens(batch(9), 9, TokenId(0));
+  const Status tokens = buffers_.stage_tokens({.batch = batch(9), .padding_id = TokenId(0)}, 9);
   EXPECT_THAT(tokens.message(), HasSubstr("static inputs hold 8 tokens, 9 were staged"));
   const Status rows = buffers_.stage_rows({}, {}, 5);
   EXPECT_THAT(rows.message(), HasSubstr("static inputs hold 4 wanted rows, 5 were staged"));

@@ -25,6 +25,14 @@ void write_sampling(const StagedRows& step, std::size_t padded, std::byte* to) {
   }
 }
 
+// Padding is at position 0 of each.
+void write_rope_positions(const StagedTokens& step, std::size_t, std::size_t padded, std::byte* to) {
+  for (const std::vector<std::int32_t>& own : step.rope_positions) {
+    write_list(own.empty() ? step.batch.positions : own, std::int32_t{0}, padded, to);
+    to += padded * sizeof(std::int32_t);
+  }
+}
+
 // Padding takes row 0.
 void write_rows(const StagedRows& step, std::size_t padded, std::byte* to) {
   const auto rows = std::as_bytes(step.rows);
@@ -34,11 +42,11 @@ void write_rows(const StagedRows& step, std::size_t padded, std::byte* to) {
 
 }  // namespace
 
-InputTable make_input_table(std::span<const std::string> cache_groups) {
+InputTable make_input_table(std::span<const std::string> cache_groups, bool rope_positions) {
   using ir::DType;
   InputTable table;
   const auto token_input = [&](std::string_view name, std::size_t group, auto* write) {
-    table.tokens.push_back({std::string(name), DType::kInt32, group, write});
+    table.tokens.push_back({std::string(name), DType::kInt32, group, 1, write});
   };
   token_input(
       input_names::kInputIds, 0, +[](const StagedTokens& s, std::size_t, std::size_t padded, std::byte* to) {
@@ -56,6 +64,8 @@ InputTable make_input_table(std::span<const std::string> cache_groups) {
       input_names::kPositions, 0, +[](const StagedTokens& s, std::size_t, std::size_t padded, std::byte* to) {
         write_list(s.batch.positions, std::int32_t{0}, padded, to);
       });
+  if (rope_positions)
+    table.tokens.push_back({std::string(input_names::kRopePositions), DType::kInt32, 0, 3, write_rope_positions});
   for (std::size_t g = 0; g < cache_groups.size(); ++g) {
     token_input(
         std::string(input_names::kSlots) + cache_groups[g], g,

@@ -6,6 +6,7 @@
 // (embedding_rows.h), and logit edits have buffers of their own (edit_buffers.h).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,10 +29,16 @@ struct SampleRow {
   std::int32_t position = 0;  // of the new token in its request
 };
 
+// Time, height and width of each token, [T] each and at least 0, by which models with positions in three dimensions
+// rotate; or all empty where they are the batch's positions. Keys lie, and rows see one another, by the latter alone.
+using RopeAxes = std::array<std::vector<std::int32_t>, 3>;
+inline constexpr RopeAxes kPlainRope{};
+
 // What is staged. Spans and references are valid during the call.
 struct StagedTokens {
   const ForwardBatch& batch;
-  TokenId padding_id;  // of rows past the batch's tokens
+  const RopeAxes& rope_positions = kPlainRope;
+  TokenId padding_id{0};  // of rows past the batch's tokens
 };
 struct StagedRows {
   std::span<const std::int32_t> rows;   // of the body's output
@@ -42,19 +49,22 @@ struct StagedRows {
 struct TokenInput {
   std::string name;
   ir::DType dtype;
-  std::size_t group;  // cache group, for slots
+  std::size_t group;   // cache group, for slots
+  std::int64_t lists;  // of T values each, one behind the other
   void (*write)(const StagedTokens& step, std::size_t group, std::size_t padded, std::byte* to);
 };
 struct RowInput {
+  static constexpr std::int64_t lists = 1;
   std::string name;
   ir::DType dtype;
   void (*write)(const StagedRows& step, std::size_t padded, std::byte* to);
 };
 
 struct InputTable {
-  std::vector<TokenInput> tokens;  // [T] each
+  std::vector<TokenInput> tokens;  // [lists, T] each
   std::vector<RowInput> rows;      // [R] each
 };
-InputTable make_input_table(std::span<const std::string> cache_groups);
+// With `rope_positions`, of a model that rotates by them, those too.
+InputTable make_input_table(std::span<const std::string> cache_groups, bool rope_positions);
 
 }  // namespace tessera

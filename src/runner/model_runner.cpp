@@ -81,7 +81,8 @@ Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
                      .cache_groups = parts_->num_cache_groups(),
                      .vocab_size = parts_->vocab_size,
                      .hidden_size = parts_->hidden_size,
-                     .embedding_rows = parts_->embeddings->rows()}));
+                     .embedding_rows = parts_->embeddings->rows(),
+                     .embedding_row_values = parts_->embeddings->row_values()}));
   const ForwardBatch& batch = inputs.batch;
   Decision decision = TRY(dispatcher_.decide(shape_of(batch, inputs.force_eager)));
   StepResults::Slot& results = results_.begin(next_flight_, inputs);

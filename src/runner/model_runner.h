@@ -69,6 +69,11 @@ class ModelRunner {
   // Device memory for embeddings that forwards write and name (EmbeddingRows::reserve). Precondition: none is recorded.
   Status reserve_embeddings(std::int64_t rows) { return parts_->embeddings->reserve(rows); }
   std::int64_t embedding_rows() const { return parts_->embeddings->rows(); }
+  // For who writes rows on the device, on stream(): where row 0 lies, and what each is.
+  DeviceAddress embeddings_base() const { return parts_->embeddings->base(); }
+  std::int64_t embedding_row_values() const { return parts_->embeddings->row_values(); }
+  std::int64_t embedding_row_bytes() const { return parts_->embeddings->row_bytes(); }
+  ir::DType embedding_dtype() const { return parts_->embeddings->dtype(); }
 
   // Enqueues a forward and returns, where the device runs beside the host, before it has run: the host can stage and
   // enqueue the next one, whose rows may name this one's samples (ForwardBatch::input_rows). Where logits or hidden

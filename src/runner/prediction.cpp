@@ -50,7 +50,8 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
   report.set(kArena, align_up(most.arena_bytes, block));
   report.set(kWorkspace, align_up(most.workspace_bytes, block));
   report.set(kStaticInputs, InputBuffers::bytes_needed(input_limits(graphs, options)) +
-                                EditBuffers::bytes_needed(vocabulary_of(graphs)));
+                                EditBuffers::bytes_needed(vocabulary_of(graphs)) +
+                                align_up(TRY(EmbeddingRows::bytes_needed(graphs.body, options.embedding_rows)), block));
   const auto planned = all_graphs(graphs);
   report.set(kPlans, TRY(OpPlans::bytes_needed(device, {.graphs = planned,
                                                         .kernels = *TRY(kernels_of(options, device)),

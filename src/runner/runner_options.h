@@ -48,6 +48,7 @@ struct RunnerOptions {
   std::int64_t max_requests = 256;       // of one forward
   std::int64_t context_length = 2048;    // of one request
   std::int64_t page_size = 16;
+  std::int64_t embedding_rows = 0;       // given embeddings that have memory from the start on
   std::vector<std::int64_t> num_pages;   // [cache groups]: pages, or slots of a state group, reserved page 0 included
   Communicator* communicator = nullptr;  // tensor-parallel ranks; null: one
   bool deterministic = false;            // ForwardContext::deterministic

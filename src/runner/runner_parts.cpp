@@ -57,6 +57,7 @@ Status RunnerParts::allocate() {
   kv = std::make_unique<KvStorage>(TRY(KvStorage::create(graphs.body, options.num_pages, device, *stream)));
   edits = std::make_unique<EditBuffers>(TRY(EditBuffers::create(device, vocab_size)));
   embeddings = std::make_unique<EmbeddingRows>(TRY(EmbeddingRows::create(graphs.body, device)));
+  TRY(embeddings->reserve(options.embedding_rows));
 
   // The inputs' share lies behind that of the plans: the short lists of both are neighbours.
   step = std::make_unique<StepBuffer>();
@@ -128,20 +129,20 @@ Status RunnerParts::build_runners() {
   return ok_status();
 }
 
-Status RunnerParts::stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id) {
+Status RunnerParts::stage(const StagedTokens& tokens, BatchKind kind, std::int64_t padded_tokens) {
   {
     const StepProfiler::Scope planning(profiler, HostWork::kPlan);
-    TRY(plans->plan(batch, kind, padded_tokens, *stream));
+    TRY(plans->plan(tokens.batch, kind, padded_tokens, *stream));
   }
   const StepProfiler::Scope staging(profiler, HostWork::kInputs);
-  return inputs->stage_tokens(batch, padded_tokens, padding_id);
+  return inputs->stage_tokens(tokens, padded_tokens);
 }
 
 Status RunnerParts::stage_dummy(const GraphRunner& runner, std::int64_t size) {
   const ir::Bucket bucket = runner.bucket(size);
   const bool decode = bucket[ir::Symbol::kRequests] > 0;
   const ForwardBatch batch = dummy_batch(size, decode, options, graphs.body.cache_groups, vocab_size);
-  TRY(stage(batch, runner.spec().batches, bucket[ir::Symbol::kTokens], TokenId(0)));
+  TRY(stage({.batch = batch}, runner.spec().batches, bucket[ir::Symbol::kTokens]));
   if (const std::int64_t rows = bucket[ir::Symbol::kRows]; rows > 0) TRY(inputs->stage_rows({}, {}, rows));
   return upload();
 }

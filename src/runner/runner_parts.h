@@ -44,8 +44,8 @@ class RunnerParts {
 
   // What executables of such batches are made with.
   ExecutionEnvironment environment(BatchKind batches);
-  // Plans and static inputs of the tokens, into the step buffer. `padding_id` fills rows up to `padded_tokens`.
-  Status stage(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_tokens, TokenId padding_id);
+  // Plans and static inputs of the tokens, into the step buffer. Padding fills rows up to `padded_tokens`.
+  Status stage(const StagedTokens& tokens, BatchKind kind, std::int64_t padded_tokens);
   // Plans and inputs of a batch that no request asked for, on the reserved page, and their upload: what the captured
   // sizes of `runner`, prefill or decode, are warmed up and measured with. As large as `size`, or as batches may be.
   Status stage_dummy(const GraphRunner& runner, std::int64_t size);

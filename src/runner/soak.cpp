@@ -79,8 +79,8 @@ class Soak {
   Soak(ModelRunner& runner, const SoakOptions& options)
       : runner_(runner),
         options_(options),
-        world_(runner.options(), runner.parts().graphs.body.cache_groups, runner.vocab_size(), runner.hidden_size(),
-               options.seed) {}
+        world_(runner.options(), runner.parts().graphs.body.cache_groups, runner.vocab_size(),
+               runner.embedding_row_values(), options.seed) {}
 
   Result<SoakReport> run() {
     const auto start = std::chrono::steady_clock::now();
@@ -182,6 +182,7 @@ class Soak {
 
   ForwardInputs inputs_of(const ForwardBatch& batch) const {
     return {.batch = batch,
+            .rope_positions = world_.rope_positions(),
             .sampling = sampling_,
             .edits = edits_.empty() ? nullptr : &edits_,
             .logprob_targets = targets_,

@@ -10,12 +10,12 @@
 namespace tessera {
 
 SoakWorld::SoakWorld(const RunnerOptions& options, std::span<const ir::CacheGroup> groups, std::int64_t vocab_size,
-                     std::int64_t hidden_size, std::uint64_t seed)
+                     std::int64_t row_values, std::uint64_t seed)
     : options_(options),
       groups_(groups),
       longest_(options.context_length),
       vocab_size_(vocab_size),
-      hidden_size_(hidden_size),
+      row_values_(row_values),
       random_(seed),
       free_(groups.size()) {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -129,17 +129,20 @@ void SoakWorld::append_pages(Sequence& sequence, std::int64_t length) {
   }
 }
 
-void SoakWorld::append(Sequence& sequence, std::int64_t count, bool all_rows) {
+void SoakWorld::append(Sequence& sequence, std::int64_t count, bool all_rows, bool turned) {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t position = sequence.computed + i;
     const bool given = sequence.embedded && position < sequence.prompt && chance(0.3);
     if (all_rows || i + 1 == count) batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens()));
     batch_.input_ids.emplace_back(static_cast<std::int32_t>(draw(vocab_size_)));
-    batch_.embedding_rows.push_back(given ? static_cast<std::int32_t>(std::ssize(embeddings_) / hidden_size_) : -1);
-    for (std::int64_t column = 0; given && column < hidden_size_; ++column)
+    batch_.embedding_rows.push_back(given ? static_cast<std::int32_t>(std::ssize(embeddings_) / row_values_) : -1);
+    for (std::int64_t column = 0; given && column < row_values_; ++column)
       embeddings_.push_back(static_cast<float>(draw(33) - 16) / 128.0F);
     batch_.input_rows.push_back(-1);
     batch_.positions.push_back(static_cast<std::int32_t>(position));
+    if (!turned) continue;
+    for (std::vector<std::int32_t>& axis : rope_positions_)
+      axis.push_back(static_cast<std::int32_t>(draw(position + 1)));
   }
   append_pages(sequence, sequence.computed + count);
   sequence.computed += count;
@@ -149,6 +152,7 @@ void SoakWorld::append(Sequence& sequence, std::int64_t count, bool all_rows) {
 
 const ForwardBatch& SoakWorld::next() {
   batch_ = ForwardBatch{};
+  rope_positions_ = {};
   embeddings_.clear();
   batch_.groups.resize(groups_.size());
   given_back_.clear();
@@ -164,6 +168,7 @@ const ForwardBatch& SoakWorld::next() {
   const std::int64_t kind = draw(3);
   const std::int64_t budget = log_uniform(options_.max_tokens);
   const bool all_rows = chance(0.2);
+  const bool turned = chance(0.5);
   std::int64_t left = budget;
   for (Sequence& sequence : live_) {
     if (left == 0 || batch_.num_requests() == options_.max_requests) break;
@@ -172,13 +177,13 @@ const ForwardBatch& SoakWorld::next() {
     const std::int64_t wanted = decodes ? 1 : std::min(left, 1 + draw(sequence.prompt - sequence.computed));
     const std::int64_t count = fitting(sequence, wanted);  // 0 where another one's chunk took the pages of a window
     if (count == 0) continue;
-    append(sequence, count, all_rows);
+    append(sequence, count, all_rows, turned);
     left -= count;
   }
   // There were none of the kind: any sequence goes on.
   if (batch_.query_lens.empty()) {
     Sequence& sequence = live_[static_cast<std::size_t>(draw(std::ssize(live_)))];
-    append(sequence, fitting(sequence, std::min(budget, sequence.length - sequence.computed)), all_rows);
+    append(sequence, fitting(sequence, std::min(budget, sequence.length - sequence.computed)), all_rows, turned);
   }
   if (!embeddings_.empty()) batch_.embedding_writes = {{.first_row = 0, .values = embeddings_}};
   return batch_;

@@ -8,6 +8,7 @@
 
 #include "tessera/ir/graph.h"
 #include "tessera/ops/forward_batch.h"
+#include "tessera/runner/input_table.h"
 #include "tessera/runner/runner_options.h"
 
 namespace tessera {
@@ -15,15 +16,17 @@ namespace tessera {
 class SoakWorld {
  public:
   // `groups` of the model, each with a page at least beside page 0, a *state* group with two; they outlive this.
-  // `hidden_size` is that of an embedding.
+  // `row_values` are those of an embedding.
   SoakWorld(const RunnerOptions& options, std::span<const ir::CacheGroup> groups, std::int64_t vocab_size,
-            std::int64_t hidden_size, std::uint64_t seed);
+            std::int64_t row_values, std::uint64_t seed);
 
   // Never empty; valid until the next call. What it computes counts as computed from then on. It keeps the states of
   // its sequences before it changes them.
   const ForwardBatch& next();
   // The same batch once more, from the states that it began with.
   const ForwardBatch& again();
+  // Of the batch.
+  const RopeAxes& rope_positions() const { return rope_positions_; }
   // Pages that sequences gave back when next() was called; some may have been taken again.
   struct GroupPage {
     std::size_t group = 0;
@@ -66,8 +69,8 @@ class SoakWorld {
   void leave_windows(Sequence& sequence);
   // How many of the next `count` tokens there are pages for.
   std::int64_t fitting(const Sequence& sequence, std::int64_t count) const;
-  // Precondition: count fits.
-  void append(Sequence& sequence, std::int64_t count, bool all_rows);
+  // Precondition: count fits. `turned`: its tokens have positions of their own in three dimensions.
+  void append(Sequence& sequence, std::int64_t count, bool all_rows, bool turned);
   void append_pages(Sequence& sequence, std::int64_t length);
   void give_back(std::size_t group, PageId page);
   void end(std::size_t index);
@@ -77,11 +80,12 @@ class SoakWorld {
   std::span<const ir::CacheGroup> groups_;
   std::int64_t longest_;  // tokens of a sequence: there is always room for two
   std::int64_t vocab_size_;
-  std::int64_t hidden_size_;
+  std::int64_t row_values_;
   std::mt19937_64 random_;
   std::vector<std::vector<PageId>> free_;  // [cache groups]: taken from the back
   std::vector<Sequence> live_;
   ForwardBatch batch_;
+  RopeAxes rope_positions_;
   std::vector<GroupPage> given_back_;
   std::vector<float> embeddings_;  // of its tokens
   std::int64_t cancelled_ = 0;

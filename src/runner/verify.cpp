@@ -166,20 +166,20 @@ class Verifier {
     const bool decode = runner.spec().role == RunnerRole::kDecode;
     const VerifyBatch made = TRY(make_verify_batch({.options = r_.options,
                                                     .groups = r_.graphs.body.cache_groups,
-                                                    .hidden_size = r_.hidden_size,
+                                                    .row_values = r_.embeddings->row_values(),
                                                     .poisoned_id = poisoned_id_,
                                                     .several_rows_each = full},
                                                    real, decode));
-    const ForwardBatch& batch = made.batch;
+    const StagedTokens tokens{.batch = made.batch, .rope_positions = made.rope_positions, .padding_id = poisoned_id_};
     pages_ = made.pages;
-    const std::int64_t rows = batch.num_tokens();
+    const std::int64_t rows = made.batch.num_tokens();
     const ir::Bucket bucket = runner.bucket(size);
 
-    TRY(prepare(batch, decode, size));
+    TRY(prepare(tokens, decode, size));
     TRY(runner.replay(size, form));
     TRY(read(runner.executable(), bucket, rows, /*states=*/true, replayed_));
 
-    TRY(prepare(batch, decode, size));
+    TRY(prepare(tokens, decode, size));
     TRY(isolated.poison(bucket));
     TRY(isolated.run(bucket));
     TRY(read(isolated, bucket, rows, /*states=*/true, expected_));
@@ -195,10 +195,11 @@ class Verifier {
   }
 
   // Stages the batch and gives the KV cache the same pseudo-random content every time.
-  Status prepare(const ForwardBatch& batch, bool decode, std::int64_t size) {
+  Status prepare(const StagedTokens& tokens, bool decode, std::int64_t size) {
+    const ForwardBatch& batch = tokens.batch;
     TRY(fill_kv_cache());
     for (const EmbeddingWrite& write : batch.embedding_writes) {
-      TRY(r_.embeddings->reserve(std::ssize(write.values) / r_.hidden_size));
+      TRY(r_.embeddings->reserve(std::ssize(write.values) / r_.embeddings->row_values()));
       TRY(r_.embeddings->write(write, *r_.stream));
     }
     const auto rows =
@@ -211,9 +212,9 @@ class Verifier {
                      .seed = static_cast<std::int64_t>(i) * 31 + 7};
     }
     if (decode) {
-      TRY(step_.stage_decode(batch, size, sampling, poisoned_id_));
+      TRY(step_.stage_decode(tokens, size, sampling));
     } else {
-      TRY(r_.stage(batch, BatchKind::kExtend, size, poisoned_id_));
+      TRY(r_.stage(tokens, BatchKind::kExtend, size));
       TRY(r_.inputs->stage_rows(std::span(batch.wanted_rows).first(rows), sampling,
                                 std::min(size, r_.inputs->limits().max_rows)));
     }

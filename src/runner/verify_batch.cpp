@@ -143,12 +143,16 @@ void add_token(const VerifyModel& model, std::int32_t position, VerifyBatch& mad
   const bool given = token % 64 == 3;
   const auto id = static_cast<std::int32_t>((token * 7919 + 13) % model.poisoned_id.value());
   batch.input_ids.push_back(given ? model.poisoned_id : TokenId(id));
-  batch.embedding_rows.push_back(given ? static_cast<std::int32_t>(std::ssize(made.embeddings) / model.hidden_size)
+  batch.embedding_rows.push_back(given ? static_cast<std::int32_t>(std::ssize(made.embeddings) / model.row_values)
                                        : -1);
-  for (std::int64_t i = 0; given && i < model.hidden_size; ++i)
+  for (std::int64_t i = 0; given && i < model.row_values; ++i)
     made.embeddings.push_back(static_cast<float>((token + i * 31) % 17 - 8) / 64.0F);
   batch.input_rows.push_back(-1);
   batch.positions.push_back(position);
+  // As in an image of rows of 7.
+  made.rope_positions[0].push_back(position / 2);
+  made.rope_positions[1].push_back(position / 2 + position % 49 / 7);
+  made.rope_positions[2].push_back(position / 2 + position % 7);
 }
 
 void add_tokens(const VerifyModel& model, const Lengths& lengths, VerifyBatch& made) {

@@ -1,4 +1,5 @@
 // The batches that verify() compares forwards on: uneven requests with cached prefixes, and their pages in each group.
+// Their tokens lie as those of images do, for models that rotate by time, height and width.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "tessera/ir/graph.h"
 #include "tessera/ops/forward_batch.h"
 #include "tessera/runner/group_pages.h"
+#include "tessera/runner/input_table.h"
 #include "tessera/runner/runner_options.h"
 
 namespace tessera {
@@ -19,12 +21,13 @@ struct VerifyBatch {
   // that reads another group's page table finds pages that are not the batch's.
   std::vector<PageRange> pages;
   std::vector<float> embeddings{};  // that the batch writes
+  RopeAxes rope_positions{};
 };
 
 struct VerifyModel {
   const RunnerOptions& options;
   std::span<const ir::CacheGroup> groups;
-  std::int64_t hidden_size = 0;
+  std::int64_t row_values = 0;     // of an embedding
   TokenId poisoned_id{};           // the vocabulary's last; its row of the table must reach no result
   bool several_rows_each = false;  // of a prefill of two tokens or more: no request of a single row
 };
