@@ -69,7 +69,7 @@ std::int64_t CacheManager::headroom(std::size_t g, const SequenceCache& own, std
       std::min(pages_for(tokens) + 1, window_pages(group.window, page_size_)) - own.groups[g].num_held(), 0);
 }
 
-void CacheManager::find(SequenceCache& own, std::span<const TokenId> tokens) {
+void CacheManager::find(SequenceCache& own, const PrefixTokens& tokens) {
   own.path = prefixes_.find(tokens);
   const std::int64_t known = has_states_ ? prefixes_.count_matching(tokens) : 0;
   own.branch_pages = (known - own.cached_pages()) * page_size_ >= kLeastBranchTokens ? known : 0;
@@ -158,7 +158,7 @@ void CacheManager::leave_window(SequenceCache& own, std::int64_t computed) {
   }
 }
 
-void CacheManager::keep(SequenceCache& own, std::span<const TokenId> tokens) {
+void CacheManager::keep(SequenceCache& own, const PrefixTokens& tokens) {
   prefixes_.extend(own.path, tokens, own.groups);
 }
 

@@ -93,8 +93,8 @@ class CacheManager {
   // A branch point nearer than this to what can be reused is not worth a forward that ends there, nor a checkpoint.
   static constexpr std::int64_t kLeastBranchTokens = 64;
   // Gives `own`, which holds nothing, the longest prefix of `tokens` that can be reused, and its branch point.
-  void find(SequenceCache& own, std::span<const TokenId> tokens);
-  std::int64_t count_known(std::span<const TokenId> tokens) const { return prefixes_.count_known(tokens); }
+  void find(SequenceCache& own, const PrefixTokens& tokens);
+  std::int64_t count_known(const PrefixTokens& tokens) const { return prefixes_.count_known(tokens); }
   // `most`: tokens that it may come to. Precondition: needed() pages of every group are available.
   void admit(SequenceCache& own, std::int64_t tokens, std::int64_t most);
 
@@ -108,7 +108,7 @@ class CacheManager {
   void leave_window(SequenceCache& own, std::int64_t computed);
 
   // Enters the full pages of `tokens`, which are computed, into the prefix cache.
-  void keep(SequenceCache& own, std::span<const TokenId> tokens);
+  void keep(SequenceCache& own, const PrefixTokens& tokens);
   // Copies the slots' content to checkpoints after the path's last node, where slots are available. Precondition: the
   // states are those after the path's tokens.
   void add_checkpoint(const SequenceCache& own);

@@ -80,14 +80,17 @@ Status Engine::submit_next() {
   const auto size = [](std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); };
   logits_.resize(next.wants_logits ? size(next.batch.num_wanted_rows(), config_.num_logits()) : 0);
   hidden_states_.resize(size(std::ssize(next.hidden_rows), config_.hidden_size));
-  const Result<Decision> decision = runner_->submit({.batch = next.batch,
-                                                     .sampling = next.sampling,
-                                                     .edits = &next.edits,
-                                                     .logprob_targets = next.logprob_targets,
-                                                     .top_logprobs = next.top_logprobs,
-                                                     .logits = logits_,
-                                                     .hidden_states = hidden_states_,
-                                                     .hidden_rows = next.hidden_rows});
+  Status encoded = encode_images(next);
+  const Result<Decision> decision = !encoded.ok() ? Result<Decision>(std::move(encoded))
+                                                  : runner_->submit({.batch = next.batch,
+                                                                     .rope_positions = next.rope_positions,
+                                                                     .sampling = next.sampling,
+                                                                     .edits = &next.edits,
+                                                                     .logprob_targets = next.logprob_targets,
+                                                                     .top_logprobs = next.top_logprobs,
+                                                                     .logits = logits_,
+                                                                     .hidden_states = hidden_states_,
+                                                                     .hidden_rows = next.hidden_rows});
   if (decision.ok()) {
     next.decision = *decision;
     if (profiler_ != nullptr) keep_facts(next);
@@ -97,7 +100,7 @@ Status Engine::submit_next() {
     pace_.submitted({.decodes = decodes, .rows = decodes ? next.num_decoding : next.batch.num_tokens()}, begin,
                     Clock::now());
     ++steps_;
-    return ok_status();
+    return return_images(next);
   }
   if (decision.status().code() == StatusCode::kDeviceLost) return decision.status();
   fail(next, decision.status());
@@ -142,7 +145,7 @@ void Engine::fail(const ScheduledBatch& scheduled, const Status& error) {
     if (entry.sequence == nullptr) continue;
     finish({.request = entry.sequence->id, .finish = FinishReason::kError, .error = error});
   }
-  scheduler_->forget_copies(scheduled);
+  scheduler_->forget_results(scheduled);
 }
 
 std::optional<Completion> Engine::take(RequestId id) {
@@ -229,6 +232,10 @@ EngineStats Engine::stats() const {
 
 void Engine::read_stats(EngineStats& stats) const {
   scheduler_->report(stats);
+  stats.images.encoded = encoding_.encoded;
+  stats.images.forwards = encoding_.forwards;
+  stats.images.graph_hits = encoding_.graph_hits;
+  stats.images.tower_seconds = encoding_.tower_seconds;
   stats.output_tokens = output_tokens_;
   stats.steps = steps_;
   stats.forwards = runner_->counters();

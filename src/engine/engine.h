@@ -28,6 +28,7 @@
 #include "tessera/engine/engine_stats.h"
 #include "tessera/engine/fallback_watch.h"
 #include "tessera/engine/graph_inventory.h"
+#include "tessera/engine/image_encoder.h"
 #include "tessera/engine/model_texts.h"
 #include "tessera/engine/profile_store.h"
 #include "tessera/engine/request.h"
@@ -119,7 +120,12 @@ class Engine {
   Status check(Request& request) const;
   Status check_inputs(const Request& request) const;
   Status check_task(const Request& request) const;
-  Status reserve_embeddings(std::int64_t prompt_tokens);
+  Status check_images(const Request& request) const;
+  void widen_embeddings(Request& request) const;
+  Status reserve_embeddings(const Request& request);
+  void add_images(Sequence& sequence) const;
+  Status encode_images(const ScheduledBatch& batch);
+  Status return_images(const ScheduledBatch& batch);
   bool ends_text(const Request& request, TokenId token) const;
   void end_expired();
   Status submit_next();
@@ -146,6 +152,8 @@ class Engine {
   std::int64_t parameters_ = 0;
   ModelTexts texts_;
   std::unique_ptr<ModelRunner> runner_;
+  std::shared_ptr<ImageEncoder> encoder_;  // null: the model takes no images
+  ImageStats encoding_;                    // what it did
   std::optional<ProfileStore> profiles_;
   std::unique_ptr<Scheduler> scheduler_;
   bool overlap_ = false;

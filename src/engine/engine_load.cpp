@@ -120,6 +120,8 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
       [this] { return filling_tokens(runner_->dispatch_table()); });
   plan.runner.start = &start_;
   runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
+  encoder_ = options_.image_encoder;
+  scheduler_->grow_embeddings(runner_->embedding_rows());
   runner_->set_costs(profiles_->load_costs());
   // Until the weights are there nothing can be served: sizes that could wait are captured meanwhile.
   TRY(runner_->capture([&] { return !load.done(); }).with_context(kCaptureContext));

@@ -84,6 +84,17 @@ std::optional<std::int64_t> requests_with_states(const EnginePlan& plan) {
   return fewest;
 }
 
+// Rows of images that have memory: as many as the option's bytes hold; without it those of the largest image that
+// processors make, or of the context where that is less.
+Result<std::int64_t> rows_of_images(const EngineOptions& options, const EnginePlan& plan, ir::DType dtype) {
+  constexpr std::int64_t kLargestImage = 16384;
+  TRY(at_least_one(options.image_cache_bytes, "image_cache_bytes"));
+  if (!plan.config.images) return 0;
+  if (options.image_cache_bytes == 0) return std::min(plan.runner.context_length, kLargestImage);
+  const auto value_bytes = static_cast<std::int64_t>(ir::dtype_size(dtype));
+  return std::max<std::int64_t>(options.image_cache_bytes / (plan.config.embedding_row_values() * value_bytes), 1);
+}
+
 bool is_large_gpu(const DeviceProperties& device) {
   constexpr std::int64_t kBytes = 80'000'000'000;
   return !device.on_host && device.memory_bytes >= kBytes;
@@ -158,11 +169,13 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device) {
   runner.cache_dir = options.cache_dir;
   TRY(runner.registry->compilers.check(runner.compiler).with_context("piecewise_cuda_graph_compiler"));
 
-  plan.model = {.dtype = TRY(choose_dtype(options.dtype, plan.config, properties)),
+  const ir::DType dtype = TRY(choose_dtype(options.dtype, plan.config, properties));
+  runner.embedding_rows = TRY(rows_of_images(options, plan, dtype));
+  plan.model = {.dtype = dtype,
                 .kv_cache_dtype = TRY(named_dtype("kv_cache_dtype", options.kv_cache_dtype)),
                 .page_size = runner.page_size,
                 .max_requests = runner.max_requests,
-                .max_embeddings = std::max(runner.context_length, runner.max_tokens),
+                .max_embeddings = std::max({runner.context_length, runner.max_tokens, runner.embedding_rows}),
                 .context_length = runner.context_length};
   note_longrope(plan);
   plan.graphs = TRY(build_model(plan.config, plan.model, options.registry->ops, options.registry->families)

@@ -23,6 +23,8 @@
 
 namespace tessera {
 
+class ImageEncoder;
+
 enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy };  // kAuto: safetensors
 
 // Graph options, by the names that the command line has for them.
@@ -75,6 +77,10 @@ struct EngineOptions {
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   // Where measured costs and chosen algorithms are kept from run to run; empty: nowhere.
   std::string cache_dir{};
+  // Rows of images that are kept on the device for prompts to come, beside those in use; bytes, 0: chosen.
+  std::int64_t image_cache_bytes = 0;
+  // In the place of the model's vision tower; for tests.
+  std::shared_ptr<ImageEncoder> image_encoder{};
   // Costs of this model on this device as known from earlier runs; for the ladder of PrefillSchedule::kAuto.
   std::optional<CostTable> known_costs{};
   bool show_progress = false;

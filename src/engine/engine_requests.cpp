@@ -49,6 +49,7 @@ Status Engine::check_inputs(const Request& request) const {
   for (const TokenId token : request.sampling.allowed_tokens) TRY(check_id("an allowed token", token.value()));
   for (const TokenId token : request.stop.ids) TRY(check_id("a stop token", token.value()));
   if (!request.input_embeds.empty()) {
+    if (!request.images.empty()) return invalid_argument("input_embeds and images are given; accepted is one of them");
     const auto hidden = static_cast<std::size_t>(config_.hidden_size);
     if (request.input_embeds.size() % hidden != 0) {
       return invalid_argument(fmt::format("input_embeds has {} numbers, which are no rows of the hidden size {}",
@@ -59,6 +60,7 @@ Status Engine::check_inputs(const Request& request) const {
       return invalid_argument("input_embeds has a number that is not finite");
     return ok_status();
   }
+  TRY(check_images(request));
   if (request.prompt.empty()) return invalid_argument("the prompt is empty; at least one token is needed");
   for (std::size_t i = 0; i < request.prompt.size(); ++i) {
     const std::int32_t id = request.prompt[i].value();
@@ -86,6 +88,7 @@ Status Engine::check(Request& request) const {
     return invalid_argument("stop strings need a tokenizer, and the model has none");
   if (!request.input_embeds.empty())
     request.prompt.assign(request.input_embeds.size() / static_cast<std::size_t>(config_.hidden_size), TokenId(0));
+  widen_embeddings(request);
   if (!request.generates()) request.stop.max_new_tokens = 0;
   TRY(check_task(request));
   const auto length = static_cast<std::int64_t>(request.prompt.size());
@@ -105,14 +108,6 @@ Status Engine::check(Request& request) const {
   return ok_status();
 }
 
-// Rows for the prompt, and for the prompts that a forward can compute together.
-Status Engine::reserve_embeddings(std::int64_t prompt_tokens) {
-  TRY(runner_->reserve_embeddings(std::max(prompt_tokens, runner_->options().max_tokens))
-          .with_context("memory for input_embeds, which a lower mem_fraction_static would leave"));
-  scheduler_->grow_embeddings(runner_->embedding_rows());
-  return ok_status();
-}
-
 Result<RequestId> Engine::submit(Request request) {
   TRY(check(request));
   // Requests that arrived since the last step are not queued where the next step has room for them.
@@ -121,7 +116,7 @@ Result<RequestId> Engine::submit(Request request) {
   if (options_.max_queued_requests > 0 && queued >= options_.max_queued_requests) {
     return resource_exhausted(fmt::format("{} requests wait already, which is the most (max_queued_requests)", queued));
   }
-  if (!request.input_embeds.empty()) TRY(reserve_embeddings(std::ssize(request.prompt)));
+  TRY(reserve_embeddings(request));
   auto sequence = std::make_unique<Sequence>();
   sequence->id = RequestId(next_id_++);
   sequence->order = sequence->id.value();
@@ -139,6 +134,7 @@ Result<RequestId> Engine::submit(Request request) {
   if (kept.grammar != nullptr) sequence->matcher.emplace(kept.grammar);
   if (texts_.tokenizer && (kept.wants_text || !kept.stop.texts.empty()))
     sequence->text.emplace(*texts_.tokenizer, kept);
+  add_images(*sequence);
   using Clock = Sequence::Clock;
   sequence->arrived = Clock::now();
   if (kept.timeout_s > 0) {

@@ -8,6 +8,7 @@
 
 #include "tessera/engine/cache_manager.h"
 #include "tessera/engine/graph_inventory.h"
+#include "tessera/engine/image_stats.h"
 #include "tessera/runner/forward_counters.h"
 
 namespace tessera {
@@ -26,6 +27,7 @@ struct EngineStats {
   std::int64_t split_chunks = 0;        // steps whose prompts were cut so that they fill a captured size
   std::int64_t profile_cache_hits = 0;  // entries that earlier starts left on disk
   std::int64_t steps = 0;
+  ImageStats images{};
   ForwardCounters forwards{};
   std::shared_ptr<const GraphInventory> graphs{};  // as of now; never null in an engine's
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <compare>
 #include <map>
 
 #include "tessera/ops/forward_batch.h"
@@ -11,10 +12,23 @@ namespace {
 
 constexpr PageId kNone{0};
 
+// The tokens of one page, and as whose digit of the tree they are kept.
+struct PageView {
+  std::span<const TokenId> ids;
+  std::span<const PageImage> images;
+};
+struct Page {
+  std::vector<TokenId> ids;
+  std::vector<PageImage> images;
+  operator PageView() const { return {ids, images}; }  // NOLINT(google-explicit-constructor)
+};
+
 struct SpellsBefore {
   using is_transparent = void;
-  bool operator()(std::span<const TokenId> a, std::span<const TokenId> b) const {
-    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+  bool operator()(const PageView& a, const PageView& b) const {
+    const auto by_id = std::lexicographical_compare_three_way(a.ids.begin(), a.ids.end(), b.ids.begin(), b.ids.end());
+    if (by_id != 0) return by_id < 0;
+    return std::ranges::lexicographical_compare(a.images, b.images);
   }
 };
 
@@ -30,9 +44,9 @@ class PrefixCache::Node {
   };
 
   Node* parent = nullptr;
-  std::vector<TokenId> tokens;
+  Page page;
   std::array<Kept, ir::kMaxCacheGroups> groups;
-  std::map<std::vector<TokenId>, std::unique_ptr<Node>, SpellsBefore> children;
+  std::map<Page, std::unique_ptr<Node>, SpellsBefore> children;
   std::int64_t locks = 0;
   std::uint64_t last_used = 0;
 
@@ -50,13 +64,18 @@ PrefixCache::~PrefixCache() = default;
 
 PageId PrefixCache::page_of(const Node& node, std::size_t group) { return node.groups[group].page; }
 
-std::span<const TokenId> PrefixCache::page(std::span<const TokenId> tokens, std::size_t index) const {
+std::span<const TokenId> PrefixCache::ids_of(const PrefixTokens& tokens, std::size_t page) const {
   const auto size = static_cast<std::size_t>(page_size_);
-  return tokens.subspan(index * size, size);
+  return tokens.ids.subspan(page * size, size);
 }
 
-PrefixCache::Node* PrefixCache::child(const Node& node, std::span<const TokenId> page) const {
-  const auto it = node.children.find(page);
+std::vector<PageImage> PrefixCache::images_of(const PrefixTokens& tokens, std::size_t page) const {
+  return images_within(tokens.images, static_cast<std::int64_t>(page) * page_size_, page_size_);
+}
+
+PrefixCache::Node* PrefixCache::child(const Node& node, const PrefixTokens& tokens, std::size_t page) const {
+  const std::vector<PageImage> images = images_of(tokens, page);
+  const auto it = node.children.find(PageView{ids_of(tokens, page), images});
   return it == node.children.end() ? nullptr : it->second.get();
 }
 
@@ -97,13 +116,13 @@ void PrefixCache::use_checkpoint(Node& node, std::size_t group) {
 }
 
 // How many pages of `tokens` can be reused. `path`, where given, becomes all nodes that spell `tokens`.
-std::size_t PrefixCache::match(std::span<const TokenId> tokens, Path* path) const {
+std::size_t PrefixCache::match(const PrefixTokens& tokens, Path* path) const {
   const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
   std::array<std::int64_t, ir::kMaxCacheGroups> kept_from{};  // of window groups: no page is missing from here on
   std::size_t usable = 0;
   Node* at = root_.get();
   for (std::size_t i = 0; i < full; ++i) {
-    at = child(*at, page(tokens, i));
+    at = child(*at, tokens, i);
     if (at == nullptr) break;
     if (path != nullptr) path->push_back(at);
     const auto next = static_cast<std::int64_t>(i) + 1;
@@ -123,35 +142,36 @@ std::size_t PrefixCache::match(std::span<const TokenId> tokens, Path* path) cons
   return usable;
 }
 
-std::int64_t PrefixCache::count_known(std::span<const TokenId> tokens) const {
+std::int64_t PrefixCache::count_known(const PrefixTokens& tokens) const {
   return static_cast<std::int64_t>(match(tokens, nullptr));
 }
 
-std::int64_t PrefixCache::count_matching(std::span<const TokenId> tokens) const {
+std::int64_t PrefixCache::count_matching(const PrefixTokens& tokens) const {
   Path path;
   match(tokens, &path);
   return static_cast<std::int64_t>(path.size());
 }
 
-PrefixCache::Path PrefixCache::find(std::span<const TokenId> tokens) {
+PrefixCache::Path PrefixCache::find(const PrefixTokens& tokens) {
   Path path;
   path.resize(match(tokens, &path));
   for (Node* node : path) lock(*node);
   return path;
 }
 
-void PrefixCache::extend(Path& path, std::span<const TokenId> tokens, std::span<GroupPages> held) {
+void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<GroupPages> held) {
   const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
   Node* at = path.empty() ? root_.get() : path.back();
   for (std::size_t i = path.size(); i < full; ++i) {
-    Node* next = child(*at, page(tokens, i));
+    Node* next = child(*at, tokens, i);
     if (next == nullptr) {
       auto made = std::make_unique<Node>();
       made->parent = at;
-      made->tokens.assign(page(tokens, i).begin(), page(tokens, i).end());
+      const std::span<const TokenId> ids = ids_of(tokens, i);
+      made->page = {.ids = {ids.begin(), ids.end()}, .images = images_of(tokens, i)};
       made->locks = 1;
       next = made.get();
-      at->children.emplace(made->tokens, std::move(made));
+      at->children.emplace(made->page, std::move(made));
       ++num_nodes_;
     } else {
       lock(*next);
@@ -201,7 +221,7 @@ PrefixCache::Node* PrefixCache::remove(Node& leaf) {
   --num_nodes_;
   --num_unlocked_;
   Node* parent = leaf.parent;
-  parent->children.erase(parent->children.find(std::span<const TokenId>(leaf.tokens)));
+  parent->children.erase(parent->children.find(PageView(leaf.page)));
   if (parent->children.empty() && parent->locks == 0) leaves_.insert({parent->last_used, parent});
   return parent;
 }

@@ -2,10 +2,11 @@
 // again.
 //
 // A radix tree whose digit is a page of tokens: a node is one full page, and the path from the root to it spells all
-// tokens before. A node has a page of every paged and latent group; of a window group as long as that page was not
-// evicted, and of a state group a slot with the state after its last token (a checkpoint) where one was kept. A prefix
-// can be reused where every group still has what the next token needs: all pages of paged groups, the last window of
-// pages of window groups, the last node's checkpoint of state groups.
+// tokens before. A token of an image is spelt by its id, the image's content and its index within the image. A node has
+// a page of every paged and latent group; of a window group as long as that page was not evicted, and of a state group
+// a slot with the state after its last token (a checkpoint) where one was kept. A prefix can be reused where every
+// group still has what the next token needs: all pages of paged groups, the last window of pages of window groups, the
+// last node's checkpoint of state groups.
 //
 // A node that a running sequence uses is locked, and with it all above it. Unlocked nodes stay until a paged group
 // needs their page, least recently used first and leaves before what leads to them. Pages of window groups are locked
@@ -30,6 +31,7 @@
 
 #include "tessera/base/strong_id.h"
 #include "tessera/engine/cache_pool.h"
+#include "tessera/engine/prefix_tokens.h"
 #include "tessera/ops/page_table.h"
 
 namespace tessera {
@@ -57,18 +59,18 @@ class PrefixCache {
   ~PrefixCache();
 
   // The longest prefix of `tokens` that can be reused, in full pages. Locks its nodes, but no page of a window group.
-  Path find(std::span<const TokenId> tokens);
+  Path find(const PrefixTokens& tokens);
   // How many full pages of `tokens` find() would find; locks nothing.
-  std::int64_t count_known(std::span<const TokenId> tokens) const;
+  std::int64_t count_known(const PrefixTokens& tokens) const;
   // How many full pages of `tokens` it knows, whether or not every group has what the next token needs.
-  std::int64_t count_matching(std::span<const TokenId> tokens) const;
+  std::int64_t count_matching(const PrefixTokens& tokens) const;
   // The node's page or checkpoint of a group; 0: none.
   static PageId page_of(const Node& node, std::size_t group);
 
   // Enters the full pages of `tokens` behind `path`, where held[group].pages[i] is the i-th page of `tokens`, and locks
   // them. Where the cache has a page of the same tokens already, that one takes the place of the held one, which goes
   // back to the pool; the table has a new number then. Checkpoints are not entered.
-  void extend(Path& path, std::span<const TokenId> tokens, std::span<GroupPages> held);
+  void extend(Path& path, const PrefixTokens& tokens, std::span<GroupPages> held);
   // Unlocks the nodes and clears the path.
   void release(Path& path);
   // A window group's page of a locked node. Precondition for unlock_page: it was locked by lock_page or extend.
@@ -91,13 +93,14 @@ class PrefixCache {
  private:
   using Order = std::set<std::pair<std::uint64_t, Node*>>;  // by when they were used last
 
-  Node* child(const Node& node, std::span<const TokenId> page) const;
-  std::size_t match(std::span<const TokenId> tokens, Path* path) const;
+  Node* child(const Node& node, const PrefixTokens& tokens, std::size_t page) const;
+  std::size_t match(const PrefixTokens& tokens, Path* path) const;
   void lock(Node& node);
   void unlock(Node& node);
   Node* remove(Node& leaf);
   void remove_empty(Node* node);
-  std::span<const TokenId> page(std::span<const TokenId> tokens, std::size_t index) const;
+  std::span<const TokenId> ids_of(const PrefixTokens& tokens, std::size_t page) const;
+  std::vector<PageImage> images_of(const PrefixTokens& tokens, std::size_t page) const;
 
   std::span<CachePool> pools_;
   std::int64_t page_size_;

@@ -23,7 +23,7 @@ std::vector<TokenId> ids(std::initializer_list<int> values) {
 class PrefixCacheTest : public ::testing::Test {
  protected:
   // Does what a sequence does that computes the tokens which are not cached, and ends.
-  std::vector<PageId> compute(const std::vector<TokenId>& tokens) {
+  std::vector<PageId> compute(const PrefixTokens& tokens) {
     PrefixCache::Path path = cache_.find(tokens);
     std::vector<GroupPages> held{{.pages = pages_of(path)}};
     while (held[0].pages.size() < tokens.size() / kPageSize) held[0].pages.push_back(pools_[0].take());
@@ -52,6 +52,40 @@ TEST_F(PrefixCacheTest, FindsTheLongestPrefixInFullPages) {
   EXPECT_EQ(cache_.count_known(ids({3, 4})), 0) << "and so does what comes before";
   EXPECT_EQ(cache_.count_known({}), 0);
   EXPECT_EQ(pages_of(cache_.find(ids({1, 2, 3, 4}))), pages);
+}
+
+// Pages of 2: an image of 5 tokens, all with the id 9, from token 1 on.
+TEST_F(PrefixCacheTest, AnImageIsKnownByItsContent) {
+  const std::vector<TokenId> tokens = ids({1, 9, 9, 9, 9, 9, 2, 3});
+  const auto with = [&](std::uint64_t content, std::int64_t first, std::int64_t count) {
+    return std::vector{ImageSpan{.first_token = first, .count = count, .content = {.high = 0, .low = content}}};
+  };
+  const std::vector<ImageSpan> image = with(7, 1, 5);
+  compute({tokens, image});
+  EXPECT_EQ(cache_.count_known({tokens, image}), 4);
+  EXPECT_EQ(cache_.count_known({std::span(tokens).first(5), image}), 2) << "a part of it";
+  EXPECT_EQ(cache_.count_known({tokens, with(8, 1, 5)}), 0) << "another image";
+  EXPECT_EQ(cache_.count_known(tokens), 0) << "no image";
+  EXPECT_EQ(cache_.count_known({tokens, with(7, 1, 4)}), 2) << "a shorter one";
+  EXPECT_EQ(cache_.count_known({tokens, with(7, 2, 4)}), 0) << "at another place";
+  compute(tokens);
+  EXPECT_EQ(cache_.count_known({tokens, image}), 4);
+  EXPECT_EQ(cache_.num_nodes(), 7) << "the last page, of text, has another beginning";
+  EXPECT_EQ(cache_.evict(0, 20), 7);
+  EXPECT_EQ(cache_.num_nodes(), 0);
+}
+
+TEST(PrefixTokensTest, BeginAlikeUpToTheFirstOtherImage) {
+  const std::vector<TokenId> tokens = ids({1, 9, 9, 2, 9, 9, 3});
+  const ImageSpan a{.first_token = 1, .count = 2, .content = {.high = 1, .low = 0}};
+  const ImageSpan b{.first_token = 4, .count = 2, .content = {.high = 2, .low = 0}};
+  const ImageSpan other{.first_token = 4, .count = 2, .content = {.high = 3, .low = 0}};
+  const std::vector<ImageSpan> both{a, b};
+  EXPECT_EQ(common_prefix({tokens, both}, {tokens, both}), 7);
+  EXPECT_EQ(common_prefix({tokens, both}, {tokens, std::vector{a, other}}), 4);
+  EXPECT_EQ(common_prefix({tokens, both}, {tokens, std::vector{a}}), 4);
+  EXPECT_EQ(common_prefix({tokens, both}, tokens), 1);
+  EXPECT_EQ(common_prefix({std::span(tokens).first(3), both}, {tokens, std::vector{a}}), 3);
 }
 
 TEST_F(PrefixCacheTest, BranchesShareTheirCommonPages) {

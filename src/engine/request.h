@@ -18,6 +18,7 @@
 namespace tessera {
 
 class Grammar;
+struct Patches;
 
 using RequestId = StrongId<struct RequestIdTag, std::int64_t>;
 
@@ -84,8 +85,15 @@ struct TokenLogprobs {
   std::vector<TokenLogprob> top{};
 };
 
+// An image within a prompt. Its tokens' ids there are the model's placeholder for images.
+struct PromptImage {
+  std::int64_t first_token = 0;  // of patches->tokens() in the prompt
+  std::shared_ptr<const Patches> patches{};
+};
+
 struct Request {
   std::vector<TokenId> prompt{};
+  std::vector<PromptImage> images{};  // in the order of their tokens; for models with a vision tower
   // [prompt tokens × hidden size], instead of the embeddings of `prompt`, whose ids are then not looked at. Not cached.
   std::vector<float> input_embeds{};
   SamplingParams sampling{};
@@ -93,6 +101,7 @@ struct Request {
   LogprobOptions logprobs{};
   std::shared_ptr<const Grammar> grammar{};  // null: none
   bool return_hidden_states = false;         // of the last layer, normed: prompt tokens, then each token fed back
+  bool return_images = false;                // the completion has what the images became
   bool return_graph_info = false;            // the completion lists how the forwards ran
   bool skip_special_tokens = true;           // in the text
   bool wants_text = true;                    // events and completion have it; no matter without a tokenizer
@@ -146,6 +155,10 @@ struct Completion {
   std::vector<TokenLogprobs> prompt_logprobs{};
   std::vector<float> hidden_states{};  // [rows × hidden size]
   std::vector<float> logits{};         // [prompt tokens - score_from × vocab, or labels] of a scored request
+  // Where return_images is set: of each image [tokens × row values], the first `hidden size` of a row being its
+  // embedding, and positions [3 × prompt tokens] of models that place images in three directions.
+  std::vector<std::vector<float>> image_rows{};
+  std::vector<std::int32_t> rope_positions{};
   std::vector<float> pooled{};         // [hidden size], as the model has it: not normalised
   std::vector<GraphUse> graph_uses{};  // where return_graph_info is set
   double queue_ms = 0;

@@ -15,6 +15,8 @@ void ScheduledBatch::clear(std::size_t num_cache_groups) {
   batch.embedding_rows.clear();
   batch.embedding_writes.clear();
   batch.slot_copies.clear();
+  for (std::vector<std::int32_t>& axis : rope_positions) axis.clear();
+  images.clear();
   batch.groups.resize(num_cache_groups);
   for (CacheGroupBatch& group : batch.groups) {
     group.slots.clear();
@@ -59,6 +61,8 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
   batch.query_lens.push_back(static_cast<std::int32_t>(count));
   batch.kv_lens.push_back(static_cast<std::int32_t>(kv_len));
   append_embeddings(sequence, kv_len);
+  append_images(sequence, kv_len);
+  append_rope_positions(sequence, count);
   append_pages(sequence, kv_len, cache);
   append_prompt_rows(sequence, entry);
   append_hidden_rows(sequence, entry);
@@ -87,6 +91,46 @@ void ScheduledBatch::append_embeddings(const Sequence& sequence, std::int64_t kv
   batch.embedding_rows.resize(tokens + count, -1);
   std::iota(batch.embedding_rows.begin() + static_cast<std::ptrdiff_t>(tokens), batch.embedding_rows.end(),
             static_cast<std::int32_t>(first));
+}
+
+// An image that another sequence of this batch brought is listed once.
+void ScheduledBatch::append_images(Sequence& sequence, std::int64_t kv_len) {
+  if (sequence.computed >= sequence.prompt_tokens()) return;
+  const std::int64_t first_token = batch.num_tokens() - (kv_len - sequence.computed);
+  for (std::size_t i = 0; i < sequence.images.size(); ++i) {
+    const ImageSpan& span = sequence.images[i];
+    const std::int64_t begin = std::max(span.first_token, sequence.computed);
+    const std::int64_t end = std::min(span.end(), kv_len);
+    if (begin >= end) continue;
+    const ImageRows::Image& rows = *sequence.image_rows[i];
+    const bool is_listed =
+        std::ranges::any_of(images, [&](const ImageUse& use) { return use.first_row == rows.first_row; });
+    const bool is_wanted = sequence.request.return_images && begin == span.first_token;
+    if (is_wanted || (!rows.is_written && !is_listed)) {
+      images.push_back({.sequence = &sequence,
+                        .image = i,
+                        .content = span.content,
+                        .first_row = rows.first_row,
+                        .is_written = rows.is_written || is_listed});
+    }
+    const auto at = static_cast<std::size_t>(first_token + begin - sequence.computed);
+    batch.embedding_rows.resize(at, -1);
+    for (std::int64_t token = begin; token < end; ++token)
+      batch.embedding_rows.push_back(static_cast<std::int32_t>(rows.first_row + token - span.first_token));
+  }
+}
+
+void ScheduledBatch::append_rope_positions(const Sequence& sequence, std::int64_t count) {
+  if (!sequence.rope) return;
+  use_plain_rope_positions(batch.positions.size() - static_cast<std::size_t>(count));
+  sequence.rope->append(sequence.computed, count, rope_positions);
+}
+
+// Of the batch's first `tokens` tokens, as far as they have none of their own.
+void ScheduledBatch::use_plain_rope_positions(std::size_t tokens) {
+  for (std::vector<std::int32_t>& axis : rope_positions)
+    axis.insert(axis.end(), batch.positions.begin() + std::ssize(axis),
+                batch.positions.begin() + static_cast<std::ptrdiff_t>(tokens));
 }
 
 void ScheduledBatch::append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache) {
@@ -179,6 +223,7 @@ void ScheduledBatch::append_hidden_rows(const Sequence& sequence, Entry& entry) 
 }
 
 void ScheduledBatch::finish() {
+  if (!rope_positions[0].empty()) use_plain_rope_positions(batch.positions.size());
   if (!batch.embedding_rows.empty()) batch.embedding_rows.resize(batch.input_ids.size(), -1);
   const auto sampled = static_cast<std::int64_t>(sampling.size());
   for (Entry& entry : entries) entry.wanted_from += sampled;

@@ -29,7 +29,17 @@ struct ScheduledBatch {
     std::int64_t first_hidden;
     std::int64_t hidden_from;  // index of the first of them in hidden_rows
   };
+  // An image whose rows the forward is the first to need, or whose sequence asked for them.
+  struct ImageUse {
+    Sequence* sequence;  // until the forward was submitted
+    std::size_t image;   // of the sequence's
+    Hash128 content;
+    std::int64_t first_row;
+    bool is_written;  // without this forward
+  };
   ForwardBatch batch;
+  RopeAxes rope_positions;
+  std::vector<ImageUse> images;
   std::vector<SampleRow> sampling;  // of the first wanted rows
   LogitEdits edits;
   std::vector<TokenId> logprob_targets;  // [wanted rows], where wants_logprobs
@@ -48,13 +58,16 @@ struct ScheduledBatch {
 
   // Empties it for a model with `num_cache_groups`; keeps its memory.
   void clear(std::size_t num_cache_groups);
-  // Adds the next `count` tokens of `sequence`, which holds the pages for them.
+  // Adds the next `count` tokens of `sequence`, which holds the pages for them and the rows of their images.
   void append(Sequence& sequence, std::int64_t count, const CacheManager& cache, std::int64_t vocab_size);
   // Once all are added: puts rows that are not sampled behind those that are.
   void finish();
 
  private:
   void append_embeddings(const Sequence& sequence, std::int64_t kv_len);
+  void append_images(Sequence& sequence, std::int64_t kv_len);
+  void append_rope_positions(const Sequence& sequence, std::int64_t count);
+  void use_plain_rope_positions(std::size_t tokens);
   void append_pages(const Sequence& sequence, std::int64_t kv_len, const CacheManager& cache);
   void append_sampled_row(Sequence& sequence, std::int64_t vocab_size);
   void append_prompt_rows(Sequence& sequence, Entry& entry);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -52,6 +53,7 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, PromptShare&
       preempt_last();
       count = cache_.fitting(sequence.cache, sequence.computed, wanted);
     }
+    if (!decodes) count = take_images(sequence, count);
     if (count == 0) continue;
     cache_.take_pages(sequence.cache, size_of(sequence.tokens), sequence.computed + count);
     chosen_.push_back({.sequence = &sequence, .count = count});
@@ -159,6 +161,8 @@ void Scheduler::admit() {
       sequence.result.cached_tokens = sequence.computed;
       prompt_tokens_ += sequence.prompt_tokens();
       cached_tokens_ += sequence.computed;
+      image_stats_.images += std::ssize(sequence.images);
+      for (const ImageSpan& image : sequence.images) image_stats_.image_tokens += image.count;
     }
     insert(running_, std::move(waiting_[i]));
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -166,10 +170,10 @@ void Scheduler::admit() {
 }
 
 // The last token is computed in any case: its row is wanted.
-std::span<const TokenId> Scheduler::reusable_tokens(const Sequence& sequence) const {
+PrefixTokens Scheduler::reusable_tokens(const Sequence& sequence) const {
   if (!caches(sequence)) return {};
   const std::int64_t count = std::min(sequence.first_wanted(), size_of(sequence.tokens) - 1);
-  return std::span(sequence.tokens).first(static_cast<std::size_t>(count));
+  return {std::span(sequence.tokens).first(static_cast<std::size_t>(count)), sequence.images};
 }
 
 // Finds the sequence's prefix and makes room for the rest. Where there is none, the sequence is unchanged.
@@ -182,7 +186,10 @@ bool Scheduler::make_room(Sequence& sequence) {
     preempt_last();
   }
   cache_.find(sequence.cache, reusable_tokens(sequence));
-  while (!has_room(sequence)) {
+  const auto rows_for_embeddings = [&] {
+    return sequence.request.input_embeds.empty() || images_.make_room(sequence.prompt_tokens());
+  };
+  while (!has_room(sequence) || !rows_for_embeddings()) {
     if (!may_preempt()) {
       cache_.release(sequence.cache);
       return false;
@@ -193,7 +200,6 @@ bool Scheduler::make_room(Sequence& sequence) {
 }
 
 bool Scheduler::has_room(const Sequence& sequence) const {
-  if (!sequence.request.input_embeds.empty() && !embeddings_.has_room(sequence.prompt_tokens())) return false;
   for (std::size_t g = 0; g < cache_.num_groups(); ++g) {
     std::int64_t needed = cache_.needed(g, sequence.cache, size_of(sequence.tokens));
     for (const auto& other : running_) needed += cache_.headroom(g, other->cache, size_of(other->tokens));
@@ -204,16 +210,13 @@ bool Scheduler::has_room(const Sequence& sequence) const {
 
 // Whether a running sequence is computing pages that this one could reuse.
 bool Scheduler::waits_for_prefix(const Sequence& sequence) const {
-  const std::span<const TokenId> tokens = reusable_tokens(sequence);
+  const PrefixTokens tokens = reusable_tokens(sequence);
   if (tokens.empty()) return false;
   const auto in_progress = [&](const std::unique_ptr<Sequence>& other) {
     // A sequence of lower priority may wait for long itself.
     if (other->request.priority < sequence.request.priority) return 0L;
     if (other->computed >= other->prompt_tokens() || !caches(*other)) return 0L;
-    const std::size_t common = std::min(tokens.size(), other->request.prompt.size());
-    const auto differs = std::mismatch(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(common),
-                                       other->request.prompt.begin());
-    return static_cast<long>((differs.first - tokens.begin()) / cache_.page_size());
+    return static_cast<long>(common_prefix(tokens, {other->request.prompt, other->images}) / cache_.page_size());
   };
   long shared = 0;
   for (const auto& other : running_) shared = std::max(shared, in_progress(other));
@@ -234,7 +237,7 @@ void Scheduler::preempt(std::size_t index, bool keep) {
 bool Scheduler::keep_computed(Sequence& sequence) {
   if (!caches(sequence)) return false;
   const std::int64_t known = std::min(sequence.computed, size_of(sequence.tokens) - sequence.pending);
-  cache_.keep(sequence.cache, std::span(sequence.tokens).first(static_cast<std::size_t>(known)));
+  cache_.keep(sequence.cache, {std::span(sequence.tokens).first(static_cast<std::size_t>(known)), sequence.images});
   return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed;
 }
 
@@ -242,6 +245,7 @@ void Scheduler::release_cache(Sequence& sequence, bool keep) {
   if (keep && keep_computed(sequence)) cache_.leave_checkpoint(sequence.cache);
   cache_.release(sequence.cache);
   release_embeddings(sequence);
+  release_images(sequence, sequence.prompt_tokens());
 }
 
 // Whoever takes the rows now writes them after the forwards that read them.
@@ -251,13 +255,33 @@ void Scheduler::release_embeddings(Sequence& sequence) {
   sequence.first_embedding = -1;
 }
 
+std::int64_t Scheduler::take_images(Sequence& sequence, std::int64_t count) {
+  for (std::size_t i = 0; i < sequence.images.size(); ++i) {
+    const ImageSpan& span = sequence.images[i];
+    if (span.end() <= sequence.computed || sequence.image_rows[i] != nullptr) continue;
+    if (span.first_token >= sequence.computed + count) break;
+    ImageRows::Image* rows = images_.take(span.content, span.count);
+    if (rows == nullptr) return std::max<std::int64_t>(span.first_token - sequence.computed, 0);
+    image_stats_.cache_hits += rows->is_written ? 1 : 0;
+    sequence.image_rows[i] = rows;
+  }
+  return count;
+}
+
+void Scheduler::release_images(Sequence& sequence, std::int64_t end) {
+  for (std::size_t i = 0; i < sequence.images.size() && sequence.images[i].end() <= end; ++i)
+    if (ImageRows::Image* rows = std::exchange(sequence.image_rows[i], nullptr)) images_.release(*rows);
+}
+
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
+  for (const ScheduledBatch::ImageUse& use : scheduled.images) images_.set_written(use.content, true);
   // A forward that samples overwrites last_ids: rows of sequences that are not in it are lost.
   if (!scheduled.sampling.empty()) forget_rows();
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {
     Sequence& sequence = *entry.sequence;
     sequence.computed += entry.new_tokens;
     if (sequence.computed >= sequence.prompt_tokens()) release_embeddings(sequence);
+    release_images(sequence, sequence.computed);
     // Pages of a decoding sequence are entered when it ends.
     const bool is_prompt = entry.new_tokens > 1 || entry.position < sequence.prompt_tokens();
     if (is_prompt && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);
@@ -294,6 +318,12 @@ std::unique_ptr<Sequence> Scheduler::remove(RequestId id, bool failed) {
   return found;
 }
 
+void Scheduler::forget_results(const ScheduledBatch& scheduled) {
+  for (const ScheduledBatch::ImageUse& use : scheduled.images)
+    if (!use.is_written) images_.set_written(use.content, false);
+  forget_copies(scheduled);
+}
+
 void Scheduler::forget_copies(const ScheduledBatch& scheduled) {
   if (!cache_.has_states()) return;
   cache_.forget_checkpoints();
@@ -325,6 +355,7 @@ void Scheduler::report(EngineStats& stats) const {
   stats.cached_tokens = cached_tokens_;
   stats.preemptions = preemptions_;
   stats.split_chunks = split_chunks_;
+  stats.images = image_stats_;
 }
 
 }  // namespace tessera

@@ -29,6 +29,7 @@
 
 #include "tessera/engine/cache_manager.h"
 #include "tessera/engine/engine_stats.h"
+#include "tessera/engine/image_rows.h"
 #include "tessera/engine/prompt_share.h"
 #include "tessera/engine/row_ranges.h"
 #include "tessera/engine/scheduled_batch.h"
@@ -63,7 +64,9 @@ class Scheduler {
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
   std::int64_t num_waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
   // The device has so many rows for embeddings of prompts; a sequence with embeddings waits until there is room for its
-  // prompt. Precondition of add(): rows for all of the sequence's embeddings.
+  // prompt. One with images takes rows for each when its tokens are computed, and its prompt is cut before an image
+  // that finds no room. Precondition of add(): rows for all of the sequence's embeddings, and for the largest of its
+  // images.
   void grow_embeddings(std::int64_t rows) { embeddings_.grow(rows); }
   // The next forward; without entries where nothing can be computed now. Reuses the batch's memory.
   void next(ScheduledBatch& scheduled);
@@ -78,10 +81,13 @@ class Scheduler {
   // Takes a sequence out, wherever it is, and frees its pages; null where it is unknown. What it computed stays in the
   // prefix cache unless a forward of it has failed.
   std::unique_ptr<Sequence> remove(RequestId id, bool failed);
-  // The forward failed: what it was to copy to checkpoints, or from them to sequences, may not be there.
-  void forget_copies(const ScheduledBatch& scheduled);
+  // The forward failed: what it was to copy to checkpoints, or from them to sequences, may not be there, nor may rows
+  // of its images.
+  void forget_results(const ScheduledBatch& scheduled);
   // Ids of the sequences whose deadline has passed.
   void find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const;
+  // Counts of images, but for what the tower did.
+  const ImageStats& images() const { return image_stats_; }
   // Forgets what no running sequence uses of the prefix cache.
   void flush_prefixes() { cache_.flush_prefixes(); }
 
@@ -107,10 +113,15 @@ class Scheduler {
   void preempt(std::size_t index, bool keep);
   void preempt_last() { preempt(running_.size() - 1, true); }
   bool caches(const Sequence& sequence) const { return options_.prefix_cache && sequence.is_cacheable(); }
-  std::span<const TokenId> reusable_tokens(const Sequence& sequence) const;
+  PrefixTokens reusable_tokens(const Sequence& sequence) const;
   bool keep_computed(Sequence& sequence);
   void release_cache(Sequence& sequence, bool keep);
   void release_embeddings(Sequence& sequence);
+  // How many of the next `count` tokens find room for their images' rows, which the sequence then holds.
+  std::int64_t take_images(Sequence& sequence, std::int64_t count);
+  // Those of images that end at or before `end`.
+  void release_images(Sequence& sequence, std::int64_t end);
+  void forget_copies(const ScheduledBatch& scheduled);
   static void insert(Sequences& sequences, std::unique_ptr<Sequence> sequence);
 
   struct Chosen {
@@ -123,6 +134,8 @@ class Scheduler {
   FillingTokens filling_;
   CacheManager cache_;
   RowRanges embeddings_;
+  ImageRows images_{embeddings_};
+  ImageStats image_stats_;
   Sequences waiting_;
   Sequences running_;
   std::vector<Chosen> chosen_;  // of the step that is scheduled

@@ -10,8 +10,11 @@
 #include "tessera/base/strong_id.h"
 #include "tessera/engine/cache_manager.h"
 #include "tessera/engine/grammar.h"
+#include "tessera/engine/image_rows.h"
 #include "tessera/engine/output_text.h"
+#include "tessera/engine/prefix_tokens.h"
 #include "tessera/engine/request.h"
+#include "tessera/engine/rope_positions.h"
 #include "tessera/engine/token_edits.h"
 
 namespace tessera {
@@ -28,6 +31,10 @@ struct Sequence {
   // Of the rows of its prompt's embeddings on the device, which it holds from its admission until its prompt is
   // computed; -1: it holds none.
   std::int64_t first_embedding = -1;
+  std::vector<ImageSpan> images;  // the request's, in order
+  // [images], each from the first forward that needs it to the last; null: it holds none.
+  std::vector<ImageRows::Image*> image_rows;
+  std::optional<RopePositions> rope;  // none: those of its tokens are their places
   std::int64_t seed = 0;
   std::int32_t last_row = -1;  // row of the last step that sampled its newest token; -1: none
   std::int64_t order = 0;      // of arrival
@@ -66,7 +73,7 @@ struct Sequence {
   bool wants_hidden() const { return request.return_hidden_states || request.pooling != Pooling::kNone; }
   // Hidden states of all its tokens, and not of one.
   bool wants_all_hidden() const { return request.return_hidden_states || request.pooling == Pooling::kMean; }
-  // Whether tokens with the same ids have the same keys and values as in other sequences.
+  // Whether tokens with the same ids, and the same images, have the same keys and values as in other sequences.
   bool is_cacheable() const { return request.input_embeds.empty(); }
   // Tokens from here on are computed even where they are cached: their rows are wanted.
   std::int64_t first_wanted() const;
@@ -75,7 +82,7 @@ struct Sequence {
 // First row of the prompt whose outputs were asked for: log-probabilities of token p come from row p - 1, hidden states
 // from all rows, or from the one that is the pooled vector.
 inline std::int64_t Sequence::first_wanted() const {
-  if (wants_all_hidden() || request.pooling == Pooling::kFirst) return 0;
+  if (wants_all_hidden() || request.pooling == Pooling::kFirst || request.return_images) return 0;
   if (request.score) return request.score_from;
   if (request.logprobs.prompt) return std::max<std::int64_t>(request.logprobs.prompt_start - 1, 0);
   return static_cast<std::int64_t>(tokens.size());

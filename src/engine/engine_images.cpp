@@ -1,0 +1,152 @@
+// Images of prompts: checks, rows on the device, positions, and the tower's calls.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "tessera/engine/engine.h"
+#include "tessera/image/patches.h"
+#include "tessera/runner/host_floats.h"
+
+namespace tessera {
+namespace {
+
+// The image's tokens, row by row.
+TokenGrid grid_of(const PromptImage& image) {
+  const Patches& patches = *image.patches;
+  return {.first_token = image.first_token,
+          .rows = patches.grid.h / patches.merge_size,
+          .columns = patches.grid.w / patches.merge_size};
+}
+
+Status check_grid(std::size_t index, const PromptImage& image) {
+  if (image.patches == nullptr) return internal_error(fmt::format("image {} has no patches", index));
+  const PatchGrid& grid = image.patches->grid;
+  const std::int32_t merge = image.patches->merge_size;
+  const bool whole = merge > 0 && grid.h > 0 && grid.w > 0 && grid.h % merge == 0 && grid.w % merge == 0;
+  if (whole && grid.t == 1) return ok_status();
+  return invalid_argument(
+      fmt::format("image {} has {} × {} × {} patches; accepted is one frame of whole tokens, of "
+                  "{} × {} patches each",
+                  index, grid.t, grid.h, grid.w, merge, merge));
+}
+
+}  // namespace
+
+// Each image has placeholders of its own, and each placeholder an image. A prompt without images may have their id.
+Status Engine::check_images(const Request& request) const {
+  if (request.images.empty()) return ok_status();
+  if (!config_.images) {
+    return invalid_argument(fmt::format("{} is given, and {} takes none: it is a model of text alone",
+                                        request.images.size() == 1 ? "an image" : "images", config_.architecture));
+  }
+  if (encoder_ == nullptr) return unimplemented("images are given, and the model was loaded without its vision tower");
+  std::int64_t next = 0;  // token
+  const auto is_placeholder = [&](std::int64_t token) {
+    return request.prompt[static_cast<std::size_t>(token)] == config_.images->image;
+  };
+  const auto check_text = [&](std::int64_t end) -> Status {
+    for (; next < end; ++next) {
+      if (!is_placeholder(next)) continue;
+      return invalid_argument(
+          fmt::format("prompt token {} stands for an image (id {}), and none of the {} images is "
+                      "there",
+                      next, config_.images->image.value(), request.images.size()));
+    }
+    return ok_status();
+  };
+  for (std::size_t i = 0; i < request.images.size(); ++i) {
+    const PromptImage& image = request.images[i];
+    TRY(check_grid(i, image));
+    const std::int64_t end = image.first_token + image.patches->tokens();
+    if (image.first_token < next || end > std::ssize(request.prompt)) {
+      return invalid_argument(fmt::format("image {} takes prompt tokens {} to {}; accepted is a place within {} to {}",
+                                          i, image.first_token, end - 1, next, std::ssize(request.prompt) - 1));
+    }
+    TRY(check_text(image.first_token));
+    for (; next < end; ++next) {
+      if (is_placeholder(next)) continue;
+      return invalid_argument(fmt::format("prompt token {} has id {}, where image {} of {} tokens needs the id {}",
+                                          next, request.prompt[static_cast<std::size_t>(next)].value(), i,
+                                          image.patches->tokens(), config_.images->image.value()));
+    }
+  }
+  return check_text(std::ssize(request.prompt));
+}
+
+// Rows of given embeddings are as long as those of images, which carry more; nothing is added for them.
+void Engine::widen_embeddings(Request& request) const {
+  const auto from = static_cast<std::size_t>(config_.hidden_size);
+  const auto to = static_cast<std::size_t>(config_.embedding_row_values());
+  if (from == to || request.input_embeds.empty()) return;
+  std::vector<float> wide(request.prompt.size() * to);
+  for (std::size_t row = 0; row < request.prompt.size(); ++row)
+    std::copy_n(request.input_embeds.begin() + static_cast<std::ptrdiff_t>(row * from), from,
+                wide.begin() + static_cast<std::ptrdiff_t>(row * to));
+  request.input_embeds = std::move(wide);
+}
+
+// Rows for the prompt's embeddings, and for the prompts that a forward can compute together; or for the largest image.
+Status Engine::reserve_embeddings(const Request& request) {
+  std::int64_t rows = 0;
+  if (!request.input_embeds.empty()) rows = std::max(std::ssize(request.prompt), runner_->options().max_tokens);
+  for (const PromptImage& image : request.images) rows = std::max(rows, image.patches->tokens());
+  TRY(runner_->reserve_embeddings(rows).with_context(
+      "memory for embeddings of the prompt, which a lower mem_fraction_static would leave"));
+  scheduler_->grow_embeddings(runner_->embedding_rows());
+  return ok_status();
+}
+
+void Engine::add_images(Sequence& sequence) const {
+  std::vector<TokenGrid> grids;
+  for (const PromptImage& image : sequence.request.images) {
+    grids.push_back(grid_of(image));
+    sequence.images.push_back(
+        {.first_token = image.first_token, .count = image.patches->tokens(), .content = image.patches->content});
+  }
+  sequence.image_rows.resize(sequence.images.size());
+  if (!grids.empty()) sequence.rope.emplace(grids);
+  if (!sequence.request.return_images || !config_.images) return;
+  sequence.result.image_rows.resize(sequence.images.size());
+  RopeAxes axes;
+  RopePositions(grids).append(0, sequence.prompt_tokens(), axes);
+  for (const std::vector<std::int32_t>& axis : axes)
+    sequence.result.rope_positions.insert(sequence.result.rope_positions.end(), axis.begin(), axis.end());
+}
+
+Status Engine::encode_images(const ScheduledBatch& batch) {
+  std::vector<const Patches*> images;
+  std::vector<std::int64_t> first_rows;
+  for (const ScheduledBatch::ImageUse& use : batch.images) {
+    if (use.is_written) continue;
+    images.push_back(use.sequence->request.images[use.image].patches.get());
+    first_rows.push_back(use.first_row);
+  }
+  if (images.empty()) return ok_status();
+  const auto began = std::chrono::steady_clock::now();
+  TRY(encoder_->encode(images, first_rows, runner_->embeddings_base(), runner_->stream()).with_context("vision tower"));
+  encoding_.tower_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  encoding_.encoded += std::ssize(images);
+  return ok_status();
+}
+
+// Waits for the forward: for scores and tests.
+Status Engine::return_images(const ScheduledBatch& batch) {
+  const std::int64_t row_bytes = runner_->embedding_row_bytes();
+  std::vector<std::byte> bytes;
+  for (const ScheduledBatch::ImageUse& use : batch.images) {
+    if (!use.sequence->request.return_images) continue;
+    const std::int64_t rows = use.sequence->images[use.image].count;
+    bytes.resize(static_cast<std::size_t>(rows * row_bytes));
+    Stream& stream = runner_->stream();
+    TRY(stream.download(bytes.data(), runner_->embeddings_base() + static_cast<std::size_t>(use.first_row * row_bytes),
+                        bytes.size()));
+    TRY(stream.synchronize());
+    std::vector<float>& to = use.sequence->result.image_rows[use.image];
+    to.resize(static_cast<std::size_t>(rows * runner_->embedding_row_values()));
+    TRY(widen_floats(bytes.data(), runner_->embedding_dtype(), to));
+  }
+  return ok_status();
+}
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// What makes rows of images for an engine: its vision tower, or what stands in its place.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/image/patches.h"
+
+namespace tessera {
+
+// On the engine's thread.
+class ImageEncoder {
+ public:
+  virtual ~ImageEncoder() = default;
+
+  // Writes each image's rows, patches->tokens() of them from first_rows[i] on, to `rows`: the memory of row 0, whose
+  // rows are ModelConfig::embedding_row_values() values of the activations' type. Work is enqueued on `stream`; the
+  // patches have been read when it returns.
+  virtual Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
+                        DeviceAddress rows, Stream& stream) = 0;
+};
+
+}  // namespace tessera

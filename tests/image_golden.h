@@ -1,0 +1,116 @@
+// A golden checkpoint with images: prompts whose images stand in for placeholders, and what Hugging Face computes from
+// them in float32. The rows of each image are in golden.safetensors, so that the language model is tested without its
+// tower.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "golden.h"
+#include "tessera/engine/engine.h"
+#include "tessera/engine/image_encoder.h"
+#include "tessera/image/patches.h"
+#include "tessera/runner/host_floats.h"
+
+namespace tessera::testing {
+
+struct ImageGolden {
+  std::string folder;
+  std::vector<std::vector<TokenId>> prompts;
+  std::vector<std::vector<TokenId>> greedy;  // after each prompt
+  std::vector<std::vector<PromptImage>> images;
+  // Of each image by its content, [tokens, hidden size].
+  std::map<Hash128, std::vector<float>> rows;
+  SafetensorsFile tensors;
+
+  std::vector<float> floats(const std::string& name) const {
+    const StoredTensor* tensor = tensors.find(name);
+    std::vector<float> values(tensor->data.size() / sizeof(float));
+    std::memcpy(values.data(), tensor->data.data(), tensor->data.size());
+    return values;
+  }
+  std::vector<std::int32_t> positions(std::size_t i) const {
+    const StoredTensor* tensor = tensors.find("positions_" + std::to_string(i));
+    std::vector<std::int32_t> values(tensor->data.size() / sizeof(std::int32_t));
+    std::memcpy(values.data(), tensor->data.data(), tensor->data.size());
+    return values;
+  }
+  Request request(std::size_t i) const { return {.prompt = prompts[i], .images = images[i]}; }
+};
+
+// Patches of that grid without pixels, whose rows are `rows`.
+inline PromptImage add_image(ImageGolden& golden, std::int64_t first_token, PatchGrid grid, std::vector<float> rows) {
+  Hasher hasher;
+  hasher.add(static_cast<std::int64_t>(golden.rows.size()));
+  const Patches patches{.grid = grid, .merge_size = 2, .patch_values = 0, .content = hasher.finish()};
+  golden.rows[patches.content] = std::move(rows);
+  return {.first_token = first_token, .patches = std::make_shared<const Patches>(patches)};
+}
+
+inline ImageGolden read_image_golden(const std::string& name) {
+  const std::string folder = golden_path(name);
+  const Json json = *Json::read_file(folder + "/golden.json");
+  const Json config = *Json::read_file(folder + "/config.json");
+  const TokenId placeholder(static_cast<std::int32_t>(config.find("image_token_id")->as_int()));
+  const std::int64_t hidden = config.find("text_config")->find("hidden_size")->as_int();
+  ImageGolden golden{.folder = folder,
+                     .prompts = {},
+                     .greedy = {},
+                     .images = {},
+                     .rows = {},
+                     .tensors = *SafetensorsFile::open(folder + "/golden.safetensors")};
+  for (const Json& one : json.find("cases")->as_array()) {
+    const std::size_t i = golden.prompts.size();
+    const std::vector<TokenId>& prompt = golden.prompts.emplace_back(ids_of(*one.find("input_ids")));
+    golden.greedy.push_back(ids_of(*one.find("greedy")));
+    const std::vector<float> all = golden.floats("image_embeds_" + std::to_string(i));
+    auto row = all.begin();
+    auto token = prompt.begin();
+    std::vector<PromptImage>& images = golden.images.emplace_back();
+    for (const Json& grid : one.find("image_grid_thw")->as_array()) {
+      const PatchGrid of{.t = static_cast<std::int32_t>(grid.as_array()[0].as_int()),
+                         .h = static_cast<std::int32_t>(grid.as_array()[1].as_int()),
+                         .w = static_cast<std::int32_t>(grid.as_array()[2].as_int())};
+      token = std::find(token, prompt.end(), placeholder);
+      const auto end = row + of.tokens(2) * hidden;
+      images.push_back(add_image(golden, token - prompt.begin(), of, {row, end}));
+      row = end;
+      token += of.tokens(2);
+    }
+  }
+  return golden;
+}
+
+// Gives the golden rows in the tower's place, and counts.
+class GoldenEncoder final : public ImageEncoder {
+ public:
+  GoldenEncoder(const ImageGolden& golden, ir::DType dtype) : golden_(golden), dtype_(dtype) {}
+
+  Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
+                Stream& stream) override {
+    if (failure != nullptr) return internal_error(failure);
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      const std::vector<float>& values = golden_.rows.at(images[i]->content);
+      const std::size_t row_bytes =
+          values.size() / static_cast<std::size_t>(images[i]->tokens()) * ir::dtype_size(dtype_);
+      std::vector<std::byte> bytes(values.size() * ir::dtype_size(dtype_));
+      TRY(narrow_floats(values, dtype_, bytes.data()));
+      TRY(stream.upload(rows + static_cast<std::size_t>(first_rows[i]) * row_bytes, bytes.data(), bytes.size()));
+      ++encoded;
+    }
+    TRY(stream.synchronize());
+    return ok_status();
+  }
+
+  int encoded = 0;
+  const char* failure = nullptr;
+
+ private:
+  const ImageGolden& golden_;
+  ir::DType dtype_;
+};
+
+}  // namespace tessera::testing

@@ -1,0 +1,292 @@
+// Catches: a language model that places images otherwise than Hugging Face, on any way a prompt can take through the
+// engine: graphs or eager, whole or in chunks that end within an image, alone or in a batch, from the prefix cache,
+// after a preemption; an image that is taken for another one; and one that is encoded again though it is there.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "golden_cases.h"
+#include "image_golden.h"
+#include "tessera/runner/soak.h"
+#include "tessera/runner/verify.h"
+
+namespace tessera {
+namespace {
+
+using testing::Distance;
+using testing::GoldenEncoder;
+using testing::ImageGolden;
+
+enum class Way { kGraphs, kEager, kChunked, kChunkedEager, kFullGraph };
+constexpr Way kWays[] = {Way::kGraphs, Way::kEager, Way::kChunked, Way::kChunkedEager, Way::kFullGraph};
+
+EngineOptions options_for(const ImageGolden& golden, Way way = Way::kGraphs) {
+  EngineOptions options{.model_path = golden.folder, .device = testing::test_device_name(), .dtype = "float32"};
+  options.context_length = 256;
+  options.max_running_requests = 8;
+  options.page_size = 4;
+  options.chunked_prefill_size = way == Way::kChunked || way == Way::kChunkedEager ? 16 : 256;
+  options.graphs.piecewise_tokens = {4, 16};
+  if (options.chunked_prefill_size > 16) options.graphs.piecewise_tokens = {4, 16, 48, 256};
+  options.graphs.disable_cuda_graph = way == Way::kEager || way == Way::kChunkedEager;
+  if (way == Way::kFullGraph) options.graphs.mode = GraphMode::kFull;
+  return options;
+}
+
+// An engine whose images have the golden rows.
+struct Seeing {
+  std::shared_ptr<GoldenEncoder> encoder;
+  std::unique_ptr<Engine> engine;
+};
+Seeing make(const ImageGolden& golden, EngineOptions options) {
+  auto encoder = std::make_shared<GoldenEncoder>(golden, ir::DType::kFloat32);
+  options.image_encoder = encoder;
+  Result<std::unique_ptr<Engine>> engine = Engine::create(std::move(options));
+  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
+  return {.encoder = std::move(encoder), .engine = engine.ok() ? *std::move(engine) : nullptr};
+}
+
+Request scored(const ImageGolden& golden, std::size_t i) {
+  Request request = golden.request(i);
+  request.score = true;
+  return request;
+}
+
+Request generating(const ImageGolden& golden, std::size_t i) {
+  Request request = golden.request(i);
+  request.stop = {.max_new_tokens = std::ssize(golden.greedy[i]), .ignore_eos = true};
+  return request;
+}
+
+Request of_text(std::int32_t salt, std::int64_t tokens, std::int64_t new_tokens) {
+  Request request{.stop = {.max_new_tokens = new_tokens, .ignore_eos = true}};
+  for (std::int32_t i = 0; i < tokens; ++i) request.prompt.emplace_back((salt * 61 + i * 17 + i * i) % 500);
+  return request;
+}
+
+Completion run_one(Engine& engine, const Request& request) {
+  const Result<std::vector<Completion>> done = engine.run({&request, 1});
+  EXPECT_TRUE(done.ok()) << done.status().to_string();
+  return done.ok() ? (*done)[0] : Completion{};
+}
+
+class ImageGoldens : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
+  }
+};
+
+TEST_P(ImageGoldens, PositionsAndRowsAreHandedOut) {
+  const ImageGolden golden = testing::read_image_golden(GetParam());
+  const Seeing seeing = make(golden, options_for(golden));
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    Request request = scored(golden, i);
+    request.return_images = true;
+    for (int time = 0; time < 2; ++time) {
+      const Completion done = run_one(*seeing.engine, request);
+      EXPECT_EQ(done.rope_positions, golden.positions(i)) << "prompt " << i;
+      ASSERT_EQ(done.image_rows.size(), golden.images[i].size());
+      for (std::size_t k = 0; k < done.image_rows.size(); ++k)
+        EXPECT_EQ(done.image_rows[k], golden.rows.at(golden.images[i][k].patches->content)) << "image " << k;
+    }
+  }
+}
+
+TEST_P(ImageGoldens, Float32LogitsOnEveryWay) {
+  const ImageGolden golden = testing::read_image_golden(GetParam());
+  for (const Way way : kWays) {
+    const Seeing seeing = make(golden, options_for(golden, way));
+    ASSERT_NE(seeing.engine, nullptr);
+    std::vector<Request> all;
+    for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+      all.push_back(scored(golden, i));
+      all.push_back(of_text(static_cast<std::int32_t>(i), 9, 20));  // decodes beside the images' chunks
+    }
+    for (const bool together : {false, true}) {
+      std::vector<Completion> done;
+      if (together) {
+        done = *seeing.engine->run(all);
+      } else {
+        for (const Request& request : all) done.push_back(run_one(*seeing.engine, request));
+      }
+      Distance worst;
+      for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+        const Distance d = testing::distance(done[2 * i].logits, golden.floats("logits_" + std::to_string(i)));
+        worst.absolute = std::max(worst.absolute, d.absolute);
+      }
+      std::printf("%s way %d %s: greatest difference %.2e\n", GetParam(), static_cast<int>(way),
+                  together ? "batched" : "alone", worst.absolute);
+      EXPECT_LE(worst.absolute, 1e-4);
+    }
+    for (const auto& [key, forwards] : seeing.engine->runner().counters().by_key) {
+      const bool graphs = way == Way::kGraphs || way == Way::kChunked || way == Way::kFullGraph;
+      EXPECT_EQ(key.runner == RunnerKind::kEager, !graphs) << runner_kind_name(key.runner) << " " << key.size;
+    }
+  }
+}
+
+TEST_P(ImageGoldens, GreedyTokensOnEveryWay) {
+  const ImageGolden golden = testing::read_image_golden(GetParam());
+  for (const Way way : kWays) {
+    const Seeing seeing = make(golden, options_for(golden, way));
+    std::vector<Request> requests;
+    for (std::size_t i = 0; i < golden.prompts.size(); ++i) requests.push_back(generating(golden, i));
+    const Result<std::vector<Completion>> together = seeing.engine->run(requests);
+    ASSERT_TRUE(together.ok()) << together.status().to_string();
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ((*together)[i].output_ids, golden.greedy[i]) << "prompt " << i << " batched";
+      EXPECT_EQ(run_one(*seeing.engine, requests[i]).output_ids, golden.greedy[i]) << "prompt " << i << " alone";
+    }
+  }
+}
+
+TEST_P(ImageGoldens, ASecondTimeNothingIsEncoded) {
+  const ImageGolden golden = testing::read_image_golden(GetParam());
+  for (const bool prefix_cache : {true, false}) {
+    EngineOptions options = options_for(golden);
+    options.disable_radix_cache = !prefix_cache;
+    const Seeing seeing = make(golden, options);
+    int images = 0;
+    for (int time = 0; time < 2; ++time) {
+      for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+        const Completion done = run_one(*seeing.engine, generating(golden, i));
+        EXPECT_EQ(done.output_ids, golden.greedy[i]) << "prompt " << i << " time " << time;
+        const bool all_images = done.cached_tokens >= golden.images[i].back().first_token;
+        if (time == 1 && prefix_cache) EXPECT_TRUE(all_images) << "prompt " << i << ": " << done.cached_tokens;
+        images += time == 0 ? static_cast<int>(golden.images[i].size()) : 0;
+      }
+      EXPECT_EQ(seeing.encoder->encoded, images) << "time " << time << (prefix_cache ? "" : ", no prefix cache");
+    }
+    const ImageStats stats = seeing.engine->stats().images;
+    EXPECT_EQ(stats.encoded, images);
+    EXPECT_EQ(stats.images, 2 * images);
+    if (!prefix_cache) EXPECT_EQ(stats.cache_hits, images);
+  }
+}
+
+// The same prompt with another image of the same size in place of its first one.
+TEST_P(ImageGoldens, AnotherImageOfTheSameSizeIsAnotherOne) {
+  ImageGolden golden = testing::read_image_golden(GetParam());
+  Request other = generating(golden, 0);
+  const PromptImage first = other.images[0];
+  std::vector<float> rows = golden.rows.at(first.patches->content);
+  std::reverse(rows.begin(), rows.end());
+  other.images[0] = testing::add_image(golden, first.first_token, first.patches->grid, rows);
+  const auto logits_of = [&](Engine& engine, Request request) {
+    request.stop = {};
+    request.score = true;
+    request.score_from = std::ssize(request.prompt) - 1;
+    return run_one(engine, request);
+  };
+  const Seeing alone = make(golden, options_for(golden));
+  const std::vector<float> want = logits_of(*alone.engine, other).logits;
+  const Seeing seeing = make(golden, options_for(golden));
+  EXPECT_EQ(run_one(*seeing.engine, generating(golden, 0)).output_ids, golden.greedy[0]);
+  const Completion done = logits_of(*seeing.engine, other);
+  EXPECT_LE(done.cached_tokens, first.first_token);
+  EXPECT_EQ(seeing.encoder->encoded, 2);
+  EXPECT_LE(testing::distance(done.logits, want).absolute, 1e-4);
+  EXPECT_GT(testing::distance(logits_of(*seeing.engine, generating(golden, 0)).logits, want).absolute, 1e-2)
+      << "the image makes no difference";
+  EXPECT_EQ(run_one(*seeing.engine, generating(golden, 0)).output_ids, golden.greedy[0]);
+}
+
+// Each time another request of higher priority takes the place of one whose image is being computed, and of one that
+// decodes behind its images.
+TEST_P(ImageGoldens, GreedyTokensAfterPreemptions) {
+  const ImageGolden golden = testing::read_image_golden(GetParam());
+  for (const bool cached : {false, true}) {
+    EngineOptions options = options_for(golden, Way::kChunked);
+    options.max_running_requests = 1;
+    options.chunked_prefill_size = 8;
+    options.graphs.piecewise_tokens = {4, 8};
+    options.disable_radix_cache = !cached;
+    const Seeing seeing = make(golden, options);
+    for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+      const std::int64_t before = seeing.engine->stats().preemptions;
+      const RequestId id = *seeing.engine->submit(generating(golden, i));
+      for (std::int32_t step = 0; !seeing.engine->idle(); ++step) {
+        if (step == 1 || step == 14) {
+          Request urgent = step == 1 ? generating(golden, (i + 1) % golden.prompts.size()) : of_text(step, 20, 2);
+          urgent.priority = 1;
+          ASSERT_TRUE(seeing.engine->submit(urgent).ok());
+        }
+        ASSERT_TRUE(seeing.engine->step().ok());
+      }
+      EXPECT_EQ(seeing.engine->take(id)->output_ids, golden.greedy[i]) << "prompt " << i << (cached ? " cached" : "");
+      EXPECT_GT(seeing.engine->stats().preemptions, before) << "nothing was tried";
+    }
+  }
+}
+
+// Rows for the largest image alone: each prompt's images take their turn.
+TEST_P(ImageGoldens, FewRowsAreShared) {
+  const ImageGolden golden = testing::read_image_golden(GetParam());
+  EngineOptions options = options_for(golden, Way::kChunked);
+  options.image_cache_bytes = 1;
+  options.disable_radix_cache = true;
+  const Seeing seeing = make(golden, options);
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) requests.push_back(generating(golden, i));
+  for (int round = 0; round < 3; ++round) {
+    const Result<std::vector<Completion>> done = seeing.engine->run(requests);
+    ASSERT_TRUE(done.ok()) << done.status().to_string();
+    for (std::size_t i = 0; i < requests.size(); ++i) EXPECT_EQ((*done)[i].output_ids, golden.greedy[i]) << i;
+  }
+  std::int64_t largest = 0;
+  for (const auto& images : golden.images)
+    for (const PromptImage& image : images) largest = std::max(largest, image.patches->tokens());
+  EXPECT_EQ(seeing.engine->runner().embedding_rows(), largest);
+}
+
+TEST_P(ImageGoldens, AFailingTowerFailsItsRequestAlone) {
+  const ImageGolden golden = testing::read_image_golden(GetParam());
+  const Seeing seeing = make(golden, options_for(golden));
+  seeing.encoder->failure = "no current";
+  const Result<std::vector<Completion>> failed = seeing.engine->run(std::vector{generating(golden, 0)});
+  EXPECT_NE(failed.status().message().find("vision tower: no current"), std::string::npos) << failed.status().message();
+  seeing.encoder->failure = nullptr;
+  EXPECT_EQ(run_one(*seeing.engine, generating(golden, 0)).output_ids, golden.greedy[0]);
+}
+
+TEST_P(ImageGoldens, WhatDoesNotFitIsRefused) {
+  const ImageGolden golden = testing::read_image_golden(GetParam());
+  const Seeing seeing = make(golden, options_for(golden));
+  const auto refused = [&](const std::function<void(Request&)>& change, const char* message) {
+    Request request = generating(golden, 0);
+    change(request);
+    const Status status = seeing.engine->submit(std::move(request)).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << message;
+    EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
+  };
+  const std::int64_t first = golden.images[0][0].first_token;
+  refused([&](Request& r) { r.images[0].first_token = first - 1; }, "needs the id 505");
+  refused([&](Request& r) { r.images[0].first_token = first + 1; }, "none of the 1 images is there");
+  refused([&](Request& r) { r.prompt.erase(r.prompt.begin() + first); }, "needs the id 505");
+  refused([&](Request& r) { r.prompt.emplace_back(505); }, "none of the 1 images is there");
+  refused([&](Request& r) { r.images.push_back(r.images[0]); }, "image 1 takes prompt tokens");
+  refused([&](Request& r) { r.images[0].first_token = 1000; }, "image 0 takes prompt tokens 1000");
+  refused([&](Request& r) { r.input_embeds.resize(64); }, "input_embeds and images");
+  EngineOptions text = options_for(golden);
+  text.model_path = testing::golden_path("qwen3");
+  const Seeing blind = make(golden, text);
+  const Status status = blind.engine->submit(generating(golden, 0)).status();
+  EXPECT_NE(status.message().find("it is a model of text alone"), std::string::npos) << status.message();
+}
+
+TEST_P(ImageGoldens, VerifyAndSoakPass) {
+  const ImageGolden golden = testing::read_image_golden(GetParam());
+  const Seeing seeing = make(golden, options_for(golden));
+  const Result<VerifyReport> report = verify(seeing.engine->runner(), /*show_progress=*/false);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  for (const VerifyRow& row : report->rows) EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
+  const Result<SoakReport> soaked = soak(seeing.engine->runner(), {.batches = 200, .seed = 3, .tolerance = 1e-3});
+  ASSERT_TRUE(soaked.ok()) << soaked.status().to_string();
+  EXPECT_TRUE(soaked->failures.empty()) << soaked->failures[0];
+}
+
+INSTANTIATE_TEST_SUITE_P(, ImageGoldens, ::testing::Values("qwen2.5-vl", "qwen3.5-vl"), testing::case_name);
+
+}  // namespace
+}  // namespace tessera
