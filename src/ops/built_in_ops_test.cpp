@@ -30,6 +30,7 @@ TEST(BuiltInOps, Names) {
                                        "all_reduce",
                                        "argmax",
                                        "attention",
+                                       "axial_table",
                                        "cast",
                                        "causal_conv",
                                        "copy",
@@ -42,9 +43,11 @@ TEST(BuiltInOps, Names) {
                                        "gelu",
                                        "gelu_mul",
                                        "head_norm",
+                                       "join",
                                        "kv_store",
                                        "latent_attention",
                                        "latent_store",
+                                       "layer_norm",
                                        "linear",
                                        "log_softmax",
                                        "logit_edits",
@@ -57,14 +60,17 @@ TEST(BuiltInOps, Names) {
                                        "rms_norm",
                                        "rotary",
                                        "rotary_table",
+                                       "rotate_heads",
                                        "sample",
                                        "scale",
+                                       "segment_attention",
                                        "sigmoid_gate",
                                        "silu",
                                        "silu_mul",
                                        "softcap",
                                        "split",
-                                       "top_logprobs"}));
+                                       "top_logprobs",
+                                       "weighted_rows"}));
   EXPECT_EQ(std::set(names.begin(), names.end()).size(), names.size());
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
 }

@@ -4,6 +4,7 @@
 #include "tessera/ops/activation.h"
 #include "tessera/ops/add_gated.h"
 #include "tessera/ops/attention.h"
+#include "tessera/ops/axial_rotary.h"
 #include "tessera/ops/causal_conv.h"
 #include "tessera/ops/collective.h"
 #include "tessera/ops/decoder_layers.h"
@@ -13,9 +14,11 @@
 #include "tessera/ops/fused/row_cuda_builder.h"
 #include "tessera/ops/gated_delta_net.h"
 #include "tessera/ops/gather.h"
+#include "tessera/ops/join.h"
 #include "tessera/ops/kv_store.h"
 #include "tessera/ops/latent_attention.h"
 #include "tessera/ops/latent_store.h"
+#include "tessera/ops/layer_norm.h"
 #include "tessera/ops/linear.h"
 #include "tessera/ops/linear_cuda.h"
 #include "tessera/ops/logit_edits.h"
@@ -26,9 +29,11 @@
 #include "tessera/ops/qkv_rope_store.h"
 #include "tessera/ops/rotary.h"
 #include "tessera/ops/sample.h"
+#include "tessera/ops/segment_attention.h"
 #include "tessera/ops/softmax.h"
 #include "tessera/ops/top_logprobs.h"
 #include "tessera/ops/view.h"
+#include "tessera/ops/weighted_rows.h"
 
 namespace tessera {
 namespace {
@@ -42,14 +47,52 @@ std::vector<JoinedKernelDef> joined_kernels() {
 const KernelTable& cuda_kernels() {
   static const KernelTable table(
       {
-          kAddCuda,         kAddGatedCuda,    kAddGivenCuda,      kAddRmsNormCuda, kAllGatherCuda,
-          kAllReduceCuda,   kArgmaxCuda,      kAttentionCuda,     kCastCuda,       kCausalConvCuda,
-          kCopyCuda,        kEmbeddingCuda,   kGatedDeltaNetCuda, kGatedNormCuda,  kGatherRowsCuda,
-          kGeluCuda,        kGeluMulCuda,     kHeadNormCuda,      kKvStoreCuda,    kLatentAttentionCuda,
-          kLatentStoreCuda, kLinearCuda,      kLogSoftmaxCuda,    kLogitEditsCuda, kMoeExpertsCuda,
-          kMoeRouteCuda,    kMulCuda,         kQkvRopeStoreCuda,  kResolveIdsCuda, kRmsNormCuda,
-          kRotaryCuda,      kRotaryTableCuda, kSampleCuda,        kScaleCuda,      kSigmoidGateCuda,
-          kSiluCuda,        kSiluMulCuda,     kSoftcapCuda,       kSplitCuda,      kTopLogprobsCuda,
+          kAddCuda,
+          kAddGatedCuda,
+          kAddGivenCuda,
+          kAddRmsNormCuda,
+          kAllGatherCuda,
+          kAllReduceCuda,
+          kArgmaxCuda,
+          kAttentionCuda,
+          kAxialTableCuda,
+          kCastCuda,
+          kCausalConvCuda,
+          kCopyCuda,
+          kEmbeddingCuda,
+          kGatedDeltaNetCuda,
+          kGatedNormCuda,
+          kGatherRowsCuda,
+          kGeluCuda,
+          kGeluMulCuda,
+          kHeadNormCuda,
+          kJoinCuda,
+          kKvStoreCuda,
+          kLatentAttentionCuda,
+          kLatentStoreCuda,
+          kLayerNormCuda,
+          kLinearCuda,
+          kLogitEditsCuda,
+          kLogSoftmaxCuda,
+          kMoeExpertsCuda,
+          kMoeRouteCuda,
+          kMulCuda,
+          kQkvRopeStoreCuda,
+          kResolveIdsCuda,
+          kRmsNormCuda,
+          kRotaryCuda,
+          kRotaryTableCuda,
+          kRotateHeadsCuda,
+          kSampleCuda,
+          kScaleCuda,
+          kSegmentAttentionCuda,
+          kSigmoidGateCuda,
+          kSiluCuda,
+          kSiluMulCuda,
+          kSoftcapCuda,
+          kSplitCuda,
+          kTopLogprobsCuda,
+          kWeightedRowsCuda,
       },
       joined_kernels());
   return table;

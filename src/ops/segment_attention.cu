@@ -1,0 +1,117 @@
+#include "tessera/ops/segment_attention.h"
+
+#include <cmath>
+
+#include "tessera/ops/cuda_op.h"
+#include "tessera/ops/cuda_shared_memory.h"
+#include "tessera/ops/segment_attention.cuh"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+using segments::Problem;
+
+constexpr int kPlainWarps = 4;
+
+// float32, and heads whose rows have no packs of 16 bytes: a warp for each row of a head. Lanes have a key each while
+// scores are computed, and elements of the head while values are added.
+template <class T>
+__global__ void __launch_bounds__(kPlainWarps* kWarp) plain_segment_attention(const Problem p) {
+  __shared__ float queries[kPlainWarps][kMaxSegmentHeadDim];
+  constexpr int kHeld = static_cast<int>(kMaxSegmentHeadDim) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int row = static_cast<int>(blockIdx.x) * kPlainWarps + warp;
+  const int head = static_cast<int>(blockIdx.y);
+  if (row >= p.rows) return;
+  const std::int64_t width = static_cast<std::int64_t>(p.heads) * p.dim;
+  const T* const qkv = static_cast<const T*>(p.qkv) + head * p.dim;
+  for (int i = lane; i < p.dim; i += kWarp) queries[warp][i] = to_float(qkv[row * 3 * width + i]) * p.scale;
+  __syncwarp();
+
+  const segments::Range range = segments::range_of(p, row);
+  float out[kHeld] = {};
+  float greatest = -INFINITY;
+  float total = 0;
+  for (int first = range.begin; first < range.end; first += kWarp) {
+    const int keys = min(kWarp, range.end - first);
+    float score = -INFINITY;
+    if (lane < keys) {
+      const T* const key = qkv + (first + lane) * 3 * width + width;
+      score = 0;
+      for (int i = 0; i < p.dim; ++i) score += queries[warp][i] * to_float(key[i]);
+    }
+    float most = fmaxf(greatest, score);
+    for (int step = kWarp / 2; step > 0; step /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, step));
+    const float shrink = exp2f(greatest - most);
+    greatest = most;
+    const float weight = exp2f(score - most);
+    total = total * shrink + warp_sum(weight);
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) out[h] *= shrink;
+    for (int k = 0; k < keys; ++k) {
+      const float of_key = __shfl_sync(0xffffffffu, weight, k);
+      const T* const value = qkv + (first + k) * 3 * width + 2 * width;
+#pragma unroll
+      for (int h = 0; h < kHeld; ++h)
+        if (h * kWarp + lane < p.dim) out[h] += of_key * to_float(value[h * kWarp + lane]);
+    }
+  }
+  T* const to = static_cast<T*>(p.out) + row * width + head * p.dim;
+  const float inverse = total > 0 ? 1 / total : 0.0f;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h)
+    if (h * kWarp + lane < p.dim) to[h * kWarp + lane] = from_float<T>(out[h] * inverse);
+}
+
+template <class T>
+std::unique_ptr<BoundOp> make_plain(const Problem& p) {
+  LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(p.rows, kPlainWarps)), static_cast<unsigned>(p.heads)),
+                    .block = dim3(kPlainWarps * kWarp)};
+  return make_cuda_op("segment_attention",
+                      [=](cudaStream_t stream) { launch(plain_segment_attention<T>, shape, stream, p); });
+}
+
+template <class T, int kDim>
+Result<std::unique_ptr<BoundOp>> make_tiled(const Problem& p) {
+  constexpr std::size_t kBytes = segments::kSharedBytes<kDim>;
+  const auto kernel = segments::segment_attention<T, kDim>;
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kernel), kBytes, "segment_attention"));
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(ceil_div(p.rows, segments::kRows)), static_cast<unsigned>(p.heads)),
+      .block = dim3(segments::kThreads)};
+  return make_cuda_op("segment_attention", [=](cudaStream_t stream) {
+    launch_with(segments::segment_attention<T, kDim>, shape, kBytes, can_launch_early(), stream, p);
+  });
+}
+
+Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
+  const std::int64_t heads = args.node.attribute_or("heads", std::int64_t{0});
+  const std::int64_t dim = args.results[0].dim(1) / heads;
+  constexpr double kLog2E = 1.4426950408889634;
+  const Problem p{.qkv = args.operands[0].data.raw(),
+                  .ranges = args.operands[1].as<std::int32_t>(),
+                  .out = args.results[0].data.raw(),
+                  .rows = static_cast<int>(args.operands[0].dim(0)),
+                  .heads = static_cast<int>(heads),
+                  .dim = static_cast<int>(dim),
+                  .scale = static_cast<float>(kLog2E / std::sqrt(static_cast<double>(dim)))};
+  return dispatch_dtype(args.operands[0].dtype, "segment_attention",
+                        [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
+                          if constexpr (sizeof(T) == 2) {
+                            if (dim % 8 == 0) {
+                              if (dim <= 64) return make_tiled<T, 64>(p);
+                              if (dim <= 80) return make_tiled<T, 80>(p);
+                              return make_tiled<T, 128>(p);
+                            }
+                          }
+                          return make_plain<T>(p);
+                        });
+}
+
+}  // namespace
+
+const KernelDef kSegmentAttentionCuda{.op = "segment_attention", .name = "cuda", .bind = bind_segment_attention};
+
+}  // namespace tessera
