@@ -150,6 +150,18 @@ Status read_dtype(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
+// A family's tower is there where the file describes it: some checkpoints have the language model alone.
+Status read_tower(const Fields& fields, const std::string& file, ModelConfig& config) {
+  if (!config.vision) return ok_status();
+  const Json* tower = fields.find("vision_config");
+  if (tower == nullptr) {
+    config.vision.reset();
+    return ok_status();
+  }
+  if (!tower->is_object()) return fields.wrong("vision_config", "an object");
+  return read_vision_config(*tower, file, config.hidden_size, *config.vision);
+}
+
 Status read_tokens(const Fields& fields, ModelConfig& config) {
   const std::vector<TokenId> bos = TRY(fields.token_ids("bos_token_id", config.vocab_size));
   if (bos.size() > 1) return fields.wrong("bos_token_id", "one token id");
@@ -209,6 +221,7 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
   }
   TRY(read_dtype(fields, config));
   TRY(read_tokens(fields, config));
+  TRY(read_tower(fields, file, config));
   return config;
 }
 

@@ -23,6 +23,7 @@
 #include "tessera/model/moe_config.h"
 #include "tessera/model/rope.h"
 #include "tessera/model/stored_dtype.h"
+#include "tessera/model/vision_config.h"
 
 namespace tessera {
 
@@ -89,8 +90,9 @@ struct ModelConfig {
   std::optional<MlaConfig> mla = std::nullopt;
   std::optional<DeltaNetConfig> delta_net = std::nullopt;
   std::optional<Gemma4Config> gemma4 = std::nullopt;
-  std::optional<ImageTokens> images = std::nullopt;  // none: prompts are text alone
-  std::optional<StoredDtype> dtype = std::nullopt;   // F32, F16 or BF16, where it says
+  std::optional<ImageTokens> images = std::nullopt;   // none: prompts are text alone
+  std::optional<VisionConfig> vision = std::nullopt;  // the tower that makes rows of images, where the file has one
+  std::optional<StoredDtype> dtype = std::nullopt;    // F32, F16 or BF16, where it says
   std::optional<TokenId> bos_token_id = std::nullopt;
   std::vector<TokenId> eos_token_ids = {};  // may be empty
   std::optional<TokenId> pad_token_id =

@@ -28,6 +28,9 @@ struct ModelFamily {
   Status (*read_config)(const Fields& fields, ModelConfig& config) = nullptr;
   // input_ids, positions … → hidden [T, hidden]. The builder keeps the first error.
   ir::ValueId (*build_body)(LayerBuilder& b, const ModelConfig& config) = nullptr;
+  // Patches and where they lie → rows for the body, X[S / merged patches, row_values()] (model/vision/towers.h). Null:
+  // the family has no tower; its defaults have none then.
+  ir::ValueId (*build_tower)(LayerBuilder& b, const VisionConfig& config) = nullptr;
 };
 
 // The families that a program knows. Adding is for one thread, before it is read; then immutable and thread-safe.

@@ -58,6 +58,11 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   LayerBuilder head("head", options, ops, config.tensor_prefix);
   const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
+  if (config.vision) {
+    LayerBuilder tower("tower", options, ops, config.vision->tensor_prefix);
+    const ir::ValueId rows = family->build_tower(tower, *config.vision);
+    graphs.vision = VisionGraph{.graph = TRY(finish(tower, rows, "rows", graphs.weights)), .config = *config.vision};
+  }
   graphs.sampler = TRY(build_sampler(config.num_logits(), ops));
   graphs.choose = TRY(build_choose(config.num_logits(), ops));
   graphs.logprobs = TRY(build_logprobs(config.num_logits(), ops));

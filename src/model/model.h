@@ -4,6 +4,7 @@
 //   head     hidden, wanted_rows → logits f32[R, vocab]
 //   sampler  logits, sampling parameters → sampled_ids i32[R]
 //   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
+//   tower    patches of images → rows of embeddings, where the model has one
 //   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of these and of the most probable tokens
 //
 // A classifier (ModelConfig::num_labels) has labels in the place of the vocabulary, from the head on; nothing is
@@ -40,14 +41,21 @@ struct ModelOptions {
   ir::DType kv_cache_type() const { return kv_cache_dtype.value_or(dtype); }
 };
 
+// A vision tower: patches of packed images → rows of embeddings (model/vision/towers.h).
+struct VisionGraph {
+  ir::Graph graph;
+  VisionConfig config;
+};
+
 struct ModelGraphs {
   ir::Graph body;
   ir::Graph head;
   ir::Graph sampler;
   ir::Graph choose;
   ir::Graph logprobs;
-  std::vector<WeightSpec> weights;     // of body and head
+  std::vector<WeightSpec> weights;     // of body, head and tower
   std::vector<LayerInfo> layers = {};  // [layers], or none: ForwardContext::layers
+  std::optional<VisionGraph> vision = std::nullopt;
 };
 
 // Fails with kUnimplemented or kInvalidArgument where the config cannot be built (heads that do not divide among the

@@ -22,8 +22,13 @@ Result<ModelConfig> read(const char* architecture, const std::string& members) {
   return ModelConfig::from_json(small_config(architecture, members.c_str()), "m/config.json", built_in_families());
 }
 
+// Of either kind of tower.
+constexpr const char* kTower = R"({"depth": 12, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4,
+    "out_hidden_size": 64, "patch_size": 14, "window_size": 112, "fullatt_block_indexes": [7],
+    "num_position_embeddings": 64, "deepstack_visual_indexes": [5, 11]})";
+
 std::string with_tokens(const std::string& members) {
-  return std::string("{") + kTokens + ", \"vision_config\": {}, " + members + "}";
+  return std::string("{") + kTokens + ", \"vision_config\": " + kTower + ", " + members + "}";
 }
 
 TEST(QwenVlConfig, ReadsThePublishedFlatSpelling) {
@@ -42,7 +47,6 @@ TEST(QwenVlConfig, ReadsThePublishedFlatSpelling) {
 
 TEST(QwenVlConfig, ReadsANestedOneWithTransformersDefaults) {
   Json json = small_config("Qwen3VLForConditionalGeneration", with_tokens(R"("bos_token_id": 1)").c_str());
-  json.set("vision_config", *Json::parse(R"({"deepstack_visual_indexes": [5, 11]})", "vision"));
   json.set("text_config", small_config("ignored", R"({"head_dim": 16, "eos_token_id": 151645, "rope_parameters":
       {"rope_type": "default", "mrope_section": [2, 3, 3], "mrope_interleaved": true}})"));
   const Result<ModelConfig> config = ModelConfig::from_json(json, "m/config.json", built_in_families());
@@ -64,8 +68,8 @@ TEST(QwenVlConfig, RefusesWhatItCannotPlace) {
                StatusCode::kInvalidArgument, {"mrope_section", "2.5"});
   expect_error(read("Qwen3VLForConditionalGeneration",
                     with_tokens(R"("head_dim": 16, "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]},
-                                   "num_hidden_layers": 2)")),
-               StatusCode::kInvalidArgument, {"deepstack_visual_indexes", "num_hidden_layers (2)"});
+                                   "num_hidden_layers": 1)")),
+               StatusCode::kInvalidArgument, {"deepstack_visual_indexes", "num_hidden_layers (1)"});
 }
 
 TEST(QwenVlConfig, ATextModelHasPlainPositions) {

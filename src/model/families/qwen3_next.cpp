@@ -8,6 +8,7 @@
 #include "tessera/model/layers/moe.h"
 #include "tessera/model/layers/norm.h"
 #include "tessera/model/moe_fields.h"
+#include "tessera/model/vision/towers.h"
 #include "tessera/ops/causal_conv.h"
 
 namespace tessera {
@@ -171,6 +172,13 @@ ModelConfig moe_defaults(std::int64_t experts, std::int64_t experts_per_token) {
   return config;
 }
 
+// The tower is Qwen3-VL's.
+void add_tower(ModelFamily& family) {
+  family.defaults.tensor_prefix = "model.language_model.";
+  family.defaults.vision = VisionConfig{.kind = VisionConfig::Kind::kQwen3, .tensor_prefix = "model.visual."};
+  family.build_tower = build_qwen3_tower;
+}
+
 }  // namespace
 
 ModelFamily qwen3_next_family() {
@@ -192,7 +200,7 @@ ModelFamily qwen3_5_text_family() {
 ModelFamily qwen3_5_family() {
   ModelFamily family = qwen3_5_text_family();
   family.architecture = "Qwen3_5ForConditionalGeneration";
-  family.defaults.tensor_prefix = "model.language_model.";
+  add_tower(family);
   family.read_config = with_images<read_config>;
   return family;
 }
@@ -208,7 +216,7 @@ ModelFamily qwen3_5_moe_text_family() {
 ModelFamily qwen3_5_moe_family() {
   ModelFamily family = qwen3_5_moe_text_family();
   family.architecture = "Qwen3_5MoeForConditionalGeneration";
-  family.defaults.tensor_prefix = "model.language_model.";
+  add_tower(family);
   family.read_config = with_images<read_moe_config>;
   return family;
 }

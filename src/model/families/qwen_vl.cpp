@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tessera/model/families/llama.h"
+#include "tessera/model/vision/towers.h"
 
 namespace tessera {
 namespace {
@@ -43,7 +44,9 @@ Status read_qwen3_vl(const Fields& fields, ModelConfig& config) {
 ModelFamily qwen2_5_vl_family() {
   ModelFamily family = qwen2_family();
   family.architecture = "Qwen2_5_VLForConditionalGeneration";
+  family.defaults.vision = VisionConfig{.kind = VisionConfig::Kind::kQwen2_5, .tensor_prefix = "visual."};
   family.read_config = read_qwen2_5_vl;
+  family.build_tower = build_qwen2_5_tower;
   return family;
 }
 
@@ -51,7 +54,10 @@ ModelFamily qwen3_vl_family() {
   ModelFamily family = qwen3_family();
   family.architecture = "Qwen3VLForConditionalGeneration";
   family.defaults.tensor_prefix = "model.language_model.";
+  family.defaults.vision = VisionConfig{
+      .kind = VisionConfig::Kind::kQwen3, .tensor_prefix = "model.visual.", .deepstack_blocks = {8, 16, 24}};
   family.read_config = read_qwen3_vl;
+  family.build_tower = build_qwen3_tower;
   return family;
 }
 

@@ -15,7 +15,9 @@ ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenIn
   const std::int64_t asked = b.options().context_length;
   const std::int64_t context_length = asked > 0 ? asked : config.max_position_embeddings;
   const ir::ValueId inv_freq = b.constant(name, compute_inv_freq(rope, head_dim, context_length));
-  ir::Attributes attributes{{"scale", static_cast<double>(attention_scaling(rope))}};
+  ir::Attributes attributes;
+  attributes.reserve(3);  // g++ 12 warns of a write past the end where it grows
+  attributes.emplace_back("scale", static_cast<double>(attention_scaling(rope)));
   if (!rope.sections.empty()) {
     attributes.emplace_back("sections", rope.sections);
     if (rope.interleaved_sections) attributes.emplace_back("interleaved", true);

@@ -1,0 +1,30 @@
+// The graphs of vision towers: patches of one or several images, packed, to rows of the language model's embeddings.
+// Which rows attend to which is data, so that one graph serves images of any sizes.
+//
+//   tower  patches X[S, patch_values], where they lie → X[S / merged patches, row_values()]
+#pragma once
+
+#include <string_view>
+
+#include "tessera/model/layers/layer_builder.h"
+#include "tessera/model/vision_config.h"
+
+namespace tessera {
+
+// Bai et al., arXiv 2502.13923. Its patches come in the order of its attention windows.
+ir::ValueId build_qwen2_5_tower(LayerBuilder& b, const VisionConfig& config);
+// Qwen3-VL's and Qwen3.5's.
+ir::ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config);
+
+// Names of a tower's inputs. S: patches, padding included; U = S / merged patches.
+namespace vision_inputs {
+inline constexpr std::string_view kPatches = "patches";                   // X[S, patch_values]
+inline constexpr std::string_view kPatchPositions = "patch_positions";    // i32[S, 2]: row and column of the image
+inline constexpr std::string_view kImageRanges = "image_ranges";          // i32[S, 2]: first row attended to, past last
+inline constexpr std::string_view kWindowRanges = "window_ranges";        // i32[S, 2]: the same in blocks with windows
+inline constexpr std::string_view kTokenOrder = "token_order";            // i32[U]: the merged row of each token
+inline constexpr std::string_view kPositionRows = "position_rows";        // i32[S, 4] of the learned positions,
+inline constexpr std::string_view kPositionWeights = "position_weights";  // f32[S, 4]: and their shares
+}  // namespace vision_inputs
+
+}  // namespace tessera
