@@ -9,6 +9,7 @@
 #include "tessera/runner/capture_plan.h"
 #include "tessera/runner/dummy_batch.h"
 #include "tessera/runner/measure_memory.h"
+#include "tessera/runner/vision_runner.h"
 
 namespace tessera {
 namespace {
@@ -135,6 +136,10 @@ Status GraphCapture::capture_graphs(const std::function<bool()>& more) {
     log_info("capture", "Captured decode graphs for {} batch sizes{}, {:.2f} s", decode.report().captured.size(),
              when_captured(decode, parts_.options.capture), decode.report().seconds);
   }
+  if (parts_.options.capture == CaptureMode::kEager && parts_.vision != nullptr) {
+    while (TRY(parts_.vision->capture_next())) {
+    }
+  }
   dispatcher_.refresh();
   if (parts_.options.capture == CaptureMode::kCore) {
     while (more && more() && TRY(capture_next())) {
@@ -171,10 +176,11 @@ Result<bool> GraphCapture::capture_next() {
     dispatcher_.refresh();
     return true;
   }
-  return false;
+  return parts_.vision != nullptr && TRY(parts_.vision->capture_next());
 }
 
 bool GraphCapture::has_pending() const {
+  if (parts_.vision != nullptr && parts_.vision->has_pending()) return true;
   return std::ranges::any_of(kCapturedRoles, [&](RunnerRole role) { return !parts_.runner(role).pending().empty(); });
 }
 

@@ -20,7 +20,8 @@ class GraphCapture {
 
   // ModelRunner::capture. `results` take those of the warm-up.
   Status start(StepResults& results, const std::function<bool()>& more);
-  // Captures one pending size, if there is one: decode first, smallest first. False where there is none.
+  // Captures one pending size, if there is one: decode first, smallest first, the tower's last. False where there is
+  // none.
   Result<bool> capture_next();
   // Captures every pending size.
   Status capture_rest();

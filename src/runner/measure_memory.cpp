@@ -4,6 +4,7 @@
 
 #include "tessera/runner/graph_runner.h"
 #include "tessera/runner/runner_parts.h"
+#include "tessera/runner/vision_runner.h"
 
 namespace tessera {
 
@@ -54,6 +55,11 @@ MemoryReport measure_memory(const RunnerParts& parts, double of_estimate, std::i
   std::int64_t graph_objects = 0;
   for (const RunnerRole role : kCapturedRoles) {
     report.runners.push_back(runner_memory(parts.runner(role), parts.device.properties(), of_estimate));
+    graph_objects += report.runners.back().graph_bytes();
+  }
+  if (parts.vision != nullptr) {
+    report.set(kStaticInputs, report[kStaticInputs] + parts.vision->input_bytes());
+    report.runners.push_back(runner_memory(parts.vision->runner(), parts.device.properties(), of_estimate));
     graph_objects += report.runners.back().graph_bytes();
   }
   report.set(kGraphObjects, graph_objects);

@@ -47,7 +47,8 @@ struct SizeMemory {
   MemoryNeed need{};     // of arena and workspace: in a prediction of every size only
 };
 
-// One of kCapturedRoles: a prediction has every size of the ladder, a measurement those that are captured.
+// One of kCapturedRoles, or the tower: a prediction has every size of the ladder, a measurement those that are
+// captured.
 struct RunnerMemory {
   RunnerRole role = RunnerRole::kPrefill;
   std::vector<SizeMemory> sizes{};
@@ -69,7 +70,7 @@ class MemoryReport {
   // Null where the report has none of the role.
   const RunnerMemory* runner(RunnerRole role) const;
 
-  std::vector<RunnerMemory> runners{};  // in the order of kCapturedRoles
+  std::vector<RunnerMemory> runners{};  // in the order of kCapturedRoles, then the tower where there is one
   std::int64_t available = 0;           // measured: what is free on the device at the end of capture
 
  private:

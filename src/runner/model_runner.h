@@ -101,6 +101,8 @@ class ModelRunner {
   std::string planned_kernels(BatchKind kind) const { return parts_->plans->kernels(kind); }
   const GraphRunner& prefill() const { return parts_->runner(RunnerRole::kPrefill); }
   const GraphRunner& decode() const { return parts_->runner(RunnerRole::kDecode); }
+  // The tower of a model that sees; null: it has none. Used between two forwards.
+  VisionRunner* vision() { return parts_->vision.get(); }
   const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }
 
   // Forwards are measured from here on; null: no longer. The profiler is taken away before it ends.

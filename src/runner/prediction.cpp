@@ -10,6 +10,7 @@
 #include "tessera/runner/model_runner.h"
 #include "tessera/runner/op_plans.h"
 #include "tessera/runner/step_results.h"
+#include "tessera/runner/vision_runner.h"
 
 namespace tessera {
 namespace {
@@ -85,7 +86,29 @@ Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptio
         TRY(make_executable(spec, options, environment, MemoryPlanKind::kPlanned, /*log=*/false));
     runners.emplace_back(std::move(spec), std::move(made));
   }
-  return predict_memory(runners, graphs, options, device, detail);
+  MemoryReport report = TRY(predict_memory(runners, graphs, options, device, detail));
+  if (!graphs.vision) return report;
+  RunnerSpec spec = vision_spec(*graphs.vision, options.vision);
+  const std::int64_t input_bytes = TRY(VisionInputs::bytes_needed(graphs.vision->graph, options.vision.max_patches));
+  std::unique_ptr<Executable> made =
+      TRY(make_executable(spec, options, environment, MemoryPlanKind::kPlanned, /*log=*/false));
+  TRY(add_vision(GraphRunner(std::move(spec), std::move(made)), input_bytes, device.properties(), detail, report));
+  return report;
+}
+
+Status add_vision(const GraphRunner& tower, std::int64_t input_bytes, const DeviceProperties& device,
+                  PredictionDetail detail, MemoryReport& report) {
+  using enum MemoryUse;
+  const MemoryNeed need = TRY(tower.executable().memory_need(tower.executable().largest()));
+  const auto at_least = [&](MemoryUse use, std::int64_t bytes) {
+    report.set(use, std::max(report[use], align_up(bytes, device.block_bytes)));
+  };
+  at_least(kArena, need.arena_bytes);
+  at_least(kWorkspace, need.workspace_bytes);
+  report.set(kStaticInputs, report[kStaticInputs] + input_bytes);
+  report.runners.push_back(TRY(predict_runner(tower, device, detail)));
+  report.set(kGraphObjects, report[kGraphObjects] + report.runners.back().graph_bytes());
+  return ok_status();
 }
 
 }  // namespace tessera

@@ -21,8 +21,12 @@ enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
 // value of a forward has the cache's size.
 Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
                                     PredictionDetail detail = PredictionDetail::kTotals);
-// The same of runners that are there.
+// The same of runners that are there, without a tower.
 Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
                                     const RunnerOptions& options, Device& device, PredictionDetail detail);
+
+// Adds a vision tower, whose forwards share arena and workspace with the others. `input_bytes`: of its static inputs.
+Status add_vision(const GraphRunner& tower, std::int64_t input_bytes, const DeviceProperties& device,
+                  PredictionDetail detail, MemoryReport& report);
 
 }  // namespace tessera

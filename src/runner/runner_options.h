@@ -12,6 +12,7 @@
 #include "tessera/piecewise/executable.h"
 #include "tessera/runner/registry.h"
 #include "tessera/runner/rules.h"
+#include "tessera/runner/vision_options.h"
 
 namespace tessera {
 
@@ -50,6 +51,7 @@ struct RunnerOptions {
   std::int64_t page_size = 16;
   std::int64_t embedding_rows = 0;       // given embeddings that have memory from the start on
   std::vector<std::int64_t> num_pages;   // [cache groups]: pages, or slots of a state group, reserved page 0 included
+  VisionOptions vision;                  // of the tower, where the model has one
   Communicator* communicator = nullptr;  // tensor-parallel ranks; null: one
   bool deterministic = false;            // ForwardContext::deterministic
   bool show_progress = false;

@@ -10,6 +10,7 @@
 #include "tessera/runner/graph_failure.h"
 #include "tessera/runner/make_executable.h"
 #include "tessera/runner/prediction.h"
+#include "tessera/runner/vision_runner.h"
 
 namespace tessera {
 namespace {
@@ -125,7 +126,24 @@ Status RunnerParts::build_runners() {
     runners.emplace_back(std::move(spec), std::move(made));
     progress.advance(1);
   }
+  TRY(build_vision());
   predicted = TRY(predict_memory(runners, graphs, options, device, PredictionDetail::kTotals));
+  if (vision != nullptr)
+    TRY(add_vision(vision->runner(), vision->input_bytes(), device.properties(), PredictionDetail::kTotals, predicted));
+  return ok_status();
+}
+
+Status RunnerParts::build_vision() {
+  if (!graphs.vision) return ok_status();
+  vision = TRY(VisionRunner::create({.tower = *graphs.vision,
+                                     .weights = weights.addresses(),
+                                     .device = device,
+                                     .stream = *stream,
+                                     .arena = *arena,
+                                     .workspace = *workspace,
+                                     .warm = warm,
+                                     .options = options},
+                                    options.vision));
   return ok_status();
 }
 

@@ -29,6 +29,8 @@ namespace tessera {
 // How a size's forward is enqueued: its operators one by one, the replay of its graphs, or of its full graph.
 enum class Execution : std::uint8_t { kOperators, kGraphs, kFullGraph };
 
+class VisionRunner;
+
 class RunnerParts {
  public:
   // `device` outlives the parts.
@@ -85,6 +87,7 @@ class RunnerParts {
   std::int64_t choice_logits_offset = 0;  // in the arena
   std::unique_ptr<DebugMode> debug;       // null without options.debug
   std::vector<GraphRunner> runners;       // [RunnerRole]
+  std::unique_ptr<VisionRunner> vision;   // null without a tower
   MemoryReport predicted;                 // before anything was captured
   StepProfiler* profiler = nullptr;       // of whoever profiles; null: nobody does
 
@@ -92,6 +95,7 @@ class RunnerParts {
   RunnerParts(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options);
   Status allocate();
   Status build_runners();
+  Status build_vision();
   Status enqueue(GraphRunner& runner, std::int64_t size, Execution how);
 };
 

@@ -57,6 +57,7 @@ std::string_view runner_role_name(RunnerRole role) {
     case RunnerRole::kDecode: return "decode";
     case RunnerRole::kChoose: return "choose";
     case RunnerRole::kLogprobs: return "logprobs";
+    case RunnerRole::kVision: return "vision";
   }
   return "unknown";
 }

@@ -28,12 +28,13 @@ namespace tessera {
 // Wanted rows of one run of the head: bounds the memory that logits take when every token's are wanted.
 inline constexpr std::int64_t kMaxHeadRows = 256;
 
-// What a step uses a runner for. A list of specs has one of each, in this order.
-enum class RunnerRole : std::uint8_t { kPrefill, kHead, kDecode, kChoose, kLogprobs };
+// What a step uses a runner for. A list of specs has one of each but the last, in this order: a vision tower is a
+// runner of its own (vision_runner.h).
+enum class RunnerRole : std::uint8_t { kPrefill, kHead, kDecode, kChoose, kLogprobs, kVision };
 inline constexpr int kNumRunnerRoles = 5;
 // Those whose sizes graphs are made for, where the options say so.
 inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode};
-std::string_view runner_role_name(RunnerRole role);  // "prefill" "head" "decode" "choose" "logprobs"
+std::string_view runner_role_name(RunnerRole role);  // "prefill" "head" "decode" "choose" "logprobs" "vision"
 
 struct RunnerSpec {
   RunnerRole role = RunnerRole::kPrefill;

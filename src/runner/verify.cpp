@@ -14,6 +14,7 @@
 #include "tessera/runner/find_nan.h"
 #include "tessera/runner/make_executable.h"
 #include "tessera/runner/verify_batch.h"
+#include "tessera/runner/verify_vision.h"
 
 namespace tessera {
 namespace {
@@ -84,6 +85,7 @@ class Verifier {
 
  private:
   Status compare_all() {
+    if (r_.vision != nullptr) report_.rows = TRY(verify_vision(*r_.vision));
     if (table_.prefill_sizes.empty() && table_.decode_sizes.empty()) return ok_status();  // nothing to verify
     const std::vector<RunnerSpec> specs = TRY(make_runner_specs(r_.graphs, r_.options));
     const auto isolated = [&](RunnerRole role) {

@@ -8,7 +8,8 @@
 // The batches have other lengths than those the graphs were captured with, several requests, cached
 // prefixes, and in each cache group pages of its own pool, those before a window left out. Pages of no request are NaN,
 // so that a kernel that reads another group's page table shows. KV cache content is compared too. The head, which is
-// not captured, is compared for its sizes. Of a prefill size that is replayed as one graph both forms are compared.
+// not captured, is compared for its sizes; a vision tower is compared by verify_vision.h. Of a prefill size that is
+// replayed as one graph both forms are compared.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@
 namespace tessera {
 
 struct VerifyRow {
-  std::string runner;  // "prefill" "prefill, full" "decode" "head"
+  std::string runner;  // "prefill" "prefill, full" "decode" "head" "vision"
   std::int64_t size = 0;
   std::int64_t real = 0;   // rows that are not padding
   std::string difference;  // empty: equal

@@ -1,0 +1,23 @@
+// How a model's vision tower runs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct VisionOptions {
+  // Patches of one forward, padding included. An image has at most so many; several are packed up to this.
+  std::int64_t max_patches = 16384;
+  // Budgets that graphs are captured for, ascending multiples of the tower's merged patches; empty: none.
+  std::vector<std::int64_t> sizes = {};
+  // Operators at which the tower is cut into pieces; none: a forward is one graph.
+  std::vector<std::string> split_ops = {};
+};
+
+// Multiples of 64 patches (or of as many as hold whole tokens of `merged_patches`) up to 2048: the tower is bound by
+// its launches there, and beyond no longer.
+std::vector<std::int64_t> default_vision_sizes(std::int64_t merged_patches, std::int64_t max_patches);
+
+}  // namespace tessera

@@ -1,0 +1,124 @@
+// A model's vision tower on one device: images' patches in, rows of embeddings out. One graph for each budget of
+// patches serves any images that fit: how they lie is data.
+//
+//   VisionRunner* vision = runner.vision();                    null: the model has no tower
+//   const Patches* images[] = {&first, &second};
+//   const std::int64_t rows[] = {0, first.tokens()};
+//   TRY(vision->encode(images, rows, address));                enqueued; the next forward may read the rows
+//
+// Threads: the model runner's; all work goes to its stream, between two forwards.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/image/patches.h"
+#include "tessera/model/model.h"
+#include "tessera/model/weights.h"
+#include "tessera/ops/step_buffer.h"
+#include "tessera/runner/graph_runner.h"
+#include "tessera/runner/runner_options.h"
+#include "tessera/runner/vision_inputs.h"
+#include "tessera/runner/vision_options.h"
+
+namespace tessera {
+
+// The tower as runners are described: a size is a number of patches.
+RunnerSpec vision_spec(const VisionGraph& tower, const VisionOptions& options);
+
+// What the tower runs on; all outlives the runner. Arena and workspace may be the language model's, whose forwards
+// leave nothing in them that a later one reads.
+struct VisionParts {
+  const VisionGraph& tower;
+  const Weights::Addresses& weights;
+  Device& device;
+  Stream& stream;
+  Arena& arena;
+  Arena& workspace;
+  KernelVariants& warm;
+  const RunnerOptions& options;  // registry, kernels, compiler, memory plan
+};
+
+// Why a forward ran as it did.
+enum class VisionReason : std::uint8_t {
+  kReplayed,     // a graph of at least its size
+  kTooLarge,     // more patches than the largest captured size
+  kNotCaptured,  // its size has no graph yet, or lost it
+  kForced,       // encode() was asked to
+};
+std::string_view vision_reason_name(VisionReason reason);  // "replayed" "too large" "not captured" "forced"
+
+struct VisionCounters {
+  std::int64_t images = 0;
+  std::int64_t patches = 0;         // of images
+  std::int64_t padded_patches = 0;  // beside them
+  std::int64_t graph_forwards = 0;
+  std::int64_t eager_forwards = 0;
+};
+
+class VisionRunner {
+ public:
+  static Result<std::unique_ptr<VisionRunner>> create(const VisionParts& parts, VisionOptions options);
+
+  const VisionConfig& config() const { return parts_.tower.config; }
+  // (1 + deepstack levels) · hidden size of the language model: what a row has.
+  std::int64_t row_values() const { return config().row_values(); }
+  const VisionOptions& options() const { return options_; }
+  Stream& stream() const { return parts_.stream; }
+
+  // kInvalidArgument, with the limit, for an image that encode() refuses: too many patches, or such that this tower
+  // does not take.
+  Status check(const Patches& image) const;
+  // Encodes images, packed into as few forwards as hold them in order; where forwards are deterministic, each alone. The
+  // rows of image i are written to `rows` (device memory, [·, row_values()], of the body's type) from row first_rows[i]
+  // on: its tokens, in order. Asynchronous on the stream; the patches were read when it returns. `eagerly`: no graph is
+  // replayed.
+  Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
+                bool eagerly = false);
+
+  // Captures one more size, smallest first. False where none is left. Never on the request path: it takes milliseconds.
+  Result<bool> capture_next();
+  bool has_pending() const { return !runner_->pending().empty(); }
+
+  VisionReason last_reason() const { return last_reason_; }  // of the forward enqueued last
+  const VisionCounters& counters() const { return counters_; }
+  GraphRunner& runner() { return *runner_; }  // for the oracle, inventories and measurements
+  const GraphRunner& runner() const { return *runner_; }
+  std::int64_t input_bytes() const { return inputs_->bytes(); }  // of device memory, for staged inputs
+
+  // Enqueues a forward whose inputs are staged for `size`, a size that is bound.
+  Status run(std::int64_t size, bool graph);
+  // Stages packed images, padded to `size`; for the oracle and captures.
+  Status stage(std::span<const Patches* const> images, std::int64_t size);
+  // The tower on memory of its own for every value; the oracle runs it. Does not outlive the runner.
+  Result<std::unique_ptr<Executable>> make_isolated();
+  // The budget of a forward of so many patches.
+  std::int64_t size_for(std::int64_t patches) const;
+
+ private:
+  VisionRunner(const VisionParts& parts, VisionOptions options) : parts_(parts), options_(std::move(options)) {}
+  Status check_options() const;
+  Status build();
+  ExecutionEnvironment environment();
+  Status encode_packed(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
+                       DeviceAddress rows, bool eagerly);
+  Status copy_rows(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, std::int64_t size,
+                   DeviceAddress rows);
+
+  VisionParts parts_;
+  VisionOptions options_;
+  ForwardContext context_;
+  StepBuffer step_;
+  std::unique_ptr<VisionInputs> inputs_;
+  ExternalValues externals_;
+  std::optional<GraphRunner> runner_;
+  VisionReason last_reason_ = VisionReason::kNotCaptured;
+  VisionCounters counters_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,312 @@
+// Vision towers alone, against what Hugging Face computes from the same patches. Catches: windows, positions or merge
+// units in another order, images that see each other, padding that reaches a row, a budget's graph that differs from
+// its operators on memory of their own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "golden.h"
+#include "tessera/model/checkpoint.h"
+#include "tessera/model/family.h"
+#include "tessera/ops/built_in_ops.h"
+#include "tessera/ops/op_test_util.h"
+#include "tessera/runner/host_floats.h"
+#include "tessera/runner/verify_vision.h"
+#include "tessera/runner/vision_runner.h"
+
+namespace tessera {
+namespace {
+
+using ir::DType;
+using testing::golden_exists;
+using testing::golden_path;
+using ::testing::HasSubstr;
+using testing::on_cuda;
+using testing::test_device;
+
+struct GoldenImages {
+  std::vector<Patches> images{};
+  std::vector<float> embeds{};  // [tokens of all, hidden]
+};
+
+// One case of a golden folder.
+GoldenImages read_case(const std::string& name, std::size_t i, const VisionConfig& config) {
+  const Json json = *Json::read_file(golden_path(name) + "/golden.json");
+  const SafetensorsFile file = *SafetensorsFile::open(golden_path(name) + "/golden.safetensors");
+  const auto floats = [&](const std::string& tensor) {
+    const StoredTensor* stored = file.find(tensor + "_" + std::to_string(i));
+    std::vector<float> values(stored->data.size() / sizeof(float));
+    std::memcpy(values.data(), stored->data.data(), stored->data.size());
+    return values;
+  };
+  GoldenImages golden{.embeds = floats("image_embeds")};
+  const std::vector<float> values = floats("pixel_values");
+  auto from = values.begin();
+  for (const Json& grid : json.find("cases")->as_array()[i].find("image_grid_thw")->as_array()) {
+    const auto at = [&](std::size_t k) { return static_cast<std::int32_t>(grid.as_array()[k].as_int()); };
+    Patches image{.grid = {.t = at(0), .h = at(1), .w = at(2)},
+                  .merge_size = static_cast<std::int32_t>(config.merge_size),
+                  .patch_values = config.patch_values()};
+    const std::int64_t count = image.grid.patches() * image.patch_values;
+    image.values.assign(from, from + count);
+    from += count;
+    golden.images.push_back(std::move(image));
+  }
+  EXPECT_EQ(from, values.end());
+  return golden;
+}
+
+// A tower with its weights on the device under test, and rows that it writes to.
+struct Tower {
+  ModelGraphs graphs;
+  std::unique_ptr<Weights> weights;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Arena> arena;
+  std::unique_ptr<Arena> workspace;
+  KernelVariants warm;
+  RunnerOptions options;
+  std::unique_ptr<Allocation> rows;
+  std::unique_ptr<VisionRunner> runner;
+  DType dtype = DType::kFloat32;
+
+  static constexpr std::int64_t kRows = 256;
+
+  std::int64_t row_values() const { return runner->row_values(); }
+
+  // The rows that encode() gives for the images, one behind the other.
+  std::vector<float> encode(const std::vector<const Patches*>& images, bool eagerly = false) {
+    std::vector<std::int64_t> first_rows;
+    std::int64_t tokens = 0;
+    for (const Patches* image : images) {
+      first_rows.push_back(tokens);
+      tokens += image->tokens();
+    }
+    EXPECT_LE(tokens, kRows);
+    const Status status = runner->encode(images, first_rows, rows->data(), eagerly);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return read(rows->data(), tokens * row_values());
+  }
+  std::vector<float> read(DeviceAddress from, std::int64_t values) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(values) * ir::dtype_size(dtype));
+    EXPECT_TRUE(stream->download(bytes.data(), from, bytes.size()).ok());
+    EXPECT_TRUE(stream->synchronize().ok());
+    std::vector<float> floats(static_cast<std::size_t>(values));
+    EXPECT_TRUE(widen_floats(bytes.data(), dtype, floats).ok());
+    return floats;
+  }
+  Status capture_all() {
+    while (TRY(runner->capture_next())) {
+    }
+    return ok_status();
+  }
+};
+
+Result<std::unique_ptr<Tower>> make_tower(const std::string& name, VisionOptions vision,
+                                          DType dtype = DType::kFloat32) {
+  Device& device = test_device();
+  auto tower = std::make_unique<Tower>();
+  tower->dtype = dtype;
+  const ModelConfig config = TRY(ModelConfig::read(golden_path(name), built_in_families()));
+  tower->graphs = TRY(build_model(config, {.dtype = dtype}, built_in_ops(), built_in_families()));
+  tower->weights = std::make_unique<Weights>(TRY(Weights::load(
+      tower->graphs.weights, checkpoint_source(TRY(Checkpoint::open(golden_path(name)))), device, false)));
+  tower->stream = TRY(device.create_stream("main"));
+  tower->arena = TRY(device.create_arena({.reserve_bytes = std::size_t{1} << 30, .name = "arena"}));
+  tower->workspace = TRY(device.create_arena({.reserve_bytes = std::size_t{1} << 30, .name = "workspace"}));
+  tower->runner = TRY(VisionRunner::create({.tower = *tower->graphs.vision,
+                                            .weights = tower->weights->addresses(),
+                                            .device = device,
+                                            .stream = *tower->stream,
+                                            .arena = *tower->arena,
+                                            .workspace = *tower->workspace,
+                                            .warm = tower->warm,
+                                            .options = tower->options},
+                                           std::move(vision)));
+  tower->rows = TRY(
+      device.allocate(static_cast<std::size_t>(Tower::kRows * tower->row_values()) * ir::dtype_size(dtype), "rows"));
+  return tower;
+}
+
+std::vector<const Patches*> pointers(const std::vector<Patches>& images) {
+  std::vector<const Patches*> all;
+  for (const Patches& image : images) all.push_back(&image);
+  return all;
+}
+
+std::vector<float> columns(const std::vector<float>& rows, std::int64_t of_row, std::int64_t count) {
+  std::vector<float> taken;
+  for (auto row = rows.begin(); row != rows.end(); row += of_row) taken.insert(taken.end(), row, row + count);
+  return taken;
+}
+
+// An image of any content.
+Patches noise(const VisionConfig& config, std::int32_t h, std::int32_t w, std::uint32_t seed) {
+  Patches image{.grid = {.t = 1, .h = h, .w = w},
+                .merge_size = static_cast<std::int32_t>(config.merge_size),
+                .patch_values = config.patch_values()};
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  image.values.resize(static_cast<std::size_t>(image.grid.patches() * image.patch_values));
+  for (float& value : image.values) value = uniform(generator);
+  return image;
+}
+
+const VisionOptions kSmall{.max_patches = 512, .sizes = {16, 64, 256, 400}};
+
+class VisionTower : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!golden_exists(GetParam())) GTEST_SKIP() << "no goldens of " << GetParam() << " at " << golden_path(GetParam());
+  }
+  std::unique_ptr<Tower> tower(const VisionOptions& options, DType dtype = DType::kFloat32) {
+    Result<std::unique_ptr<Tower>> made = make_tower(GetParam(), options, dtype);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return made.ok() ? *std::move(made) : nullptr;
+  }
+};
+
+TEST_P(VisionTower, GivesTheReferencesEmbeddings) {
+  for (const bool pieces : {false, true}) {
+    VisionOptions options = kSmall;
+    if (pieces) options.split_ops = {"segment_attention"};
+    const std::unique_ptr<Tower> t = tower(options);
+    ASSERT_NE(t, nullptr);
+    const Status captured = t->capture_all();
+    ASSERT_TRUE(captured.ok()) << captured.to_string();
+    std::vector<Patches> all;
+    std::vector<float> expected_all;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const GoldenImages golden = read_case(GetParam(), i, t->runner->config());
+      for (const bool eagerly : {false, true}) {
+        const std::vector<float> rows = t->encode(pointers(golden.images), eagerly);
+        const std::vector<float> embeds = columns(rows, t->row_values(), t->runner->config().out_hidden_size);
+        const testing::Distance apart = testing::distance(embeds, golden.embeds);
+        std::printf("  %s case %zu %s%s: greatest difference %.3g\n", GetParam().c_str(), i,
+                    std::string(vision_reason_name(t->runner->last_reason())).c_str(), pieces ? " in pieces" : "",
+                    apart.absolute);
+        EXPECT_LE(apart.absolute, 1e-4);
+      }
+      all.insert(all.end(), golden.images.begin(), golden.images.end());
+      expected_all.insert(expected_all.end(), golden.embeds.begin(), golden.embeds.end());
+    }
+    const std::vector<float> packed = t->encode(pointers(all));
+    EXPECT_LE(
+        testing::distance(columns(packed, t->row_values(), t->runner->config().out_hidden_size), expected_all).absolute,
+        1e-4);
+    EXPECT_GT(t->runner->counters().graph_forwards, 0);
+  }
+}
+
+TEST_P(VisionTower, GivesThemInBf16) {
+  const std::unique_ptr<Tower> t = tower(kSmall, DType::kBFloat16);
+  ASSERT_NE(t, nullptr);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const GoldenImages golden = read_case(GetParam(), i, t->runner->config());
+    const std::vector<float> embeds =
+        columns(t->encode(pointers(golden.images)), t->row_values(), t->runner->config().out_hidden_size);
+    const testing::Distance apart = testing::distance(embeds, golden.embeds);
+    std::printf("  %s case %zu bf16: %.3g relative\n", GetParam().c_str(), i, apart.relative);
+    EXPECT_LE(apart.relative, 3e-2);
+  }
+}
+
+// The oracle: what a budget's graph leaves, after all captures, is what its operators leave on memory of their own.
+TEST_P(VisionTower, EveryBudgetEqualsItsOperatorsOnIsolatedMemory) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const std::unique_ptr<Tower> t = tower(kSmall, dtype);
+    ASSERT_NE(t, nullptr);
+    ASSERT_TRUE(t->capture_all().ok());
+    EXPECT_EQ(t->runner->runner().report().captured, kSmall.sizes);
+    const Result<std::vector<VerifyRow>> rows = verify_vision(*t->runner);
+    ASSERT_TRUE(rows.ok()) << rows.status().to_string();
+    EXPECT_EQ(rows->size(), 2 * kSmall.sizes.size());
+    for (const VerifyRow& row : *rows) EXPECT_EQ(row.difference, "") << row.size << " with " << row.real;
+  }
+}
+
+// What is left in the padded rows, of other images or NaN, reaches no real row; and an image among others gives the
+// rows that it gives alone.
+TEST_P(VisionTower, RowsDependOnTheirImageAlone) {
+  const std::unique_ptr<Tower> t = tower({.max_patches = 512, .sizes = {256}});
+  ASSERT_NE(t, nullptr);
+  ASSERT_TRUE(t->capture_all().ok());
+  const VisionConfig& config = t->runner->config();
+  const Patches image = noise(config, 6, 10, 1);
+  const Patches other = noise(config, 8, 10, 2);
+  Patches poison = noise(config, 16, 16, 3);
+  std::ranges::fill(poison.values, std::nanf(""));
+  t->encode({&poison});
+  const std::vector<float> alone = t->encode({&image});
+  EXPECT_TRUE(std::ranges::all_of(alone, [](float v) { return std::isfinite(v); }));
+  t->encode({&other});
+  EXPECT_EQ(t->encode({&image}), alone) << "what another image left in the padding changed rows";
+  const std::vector<float> first = t->encode({&image, &other});
+  const std::vector<float> second = t->encode({&other, &image});
+  const auto tokens = static_cast<std::ptrdiff_t>(image.tokens() * t->row_values());
+  const std::vector<float> at_start(first.begin(), first.begin() + tokens);
+  const std::vector<float> at_end(second.end() - tokens, second.end());
+  EXPECT_LE(testing::distance(at_start, alone).absolute, 1e-5);
+  EXPECT_LE(testing::distance(at_end, alone).absolute, 1e-5);
+}
+
+// More than one forward holds, and more than the largest graph: rows come out in order all the same.
+TEST_P(VisionTower, PacksImagesIntoForwards) {
+  const std::unique_ptr<Tower> t = tower({.max_patches = 128, .sizes = {64}});
+  ASSERT_NE(t, nullptr);
+  ASSERT_TRUE(t->capture_all().ok());
+  const VisionConfig& config = t->runner->config();
+  std::vector<Patches> images;
+  for (const auto& [h, w] : {std::pair{4, 6}, {8, 4}, {8, 12}, {2, 2}, {10, 12}, {2, 4}})
+    images.push_back(noise(config, h, w, static_cast<std::uint32_t>(images.size())));
+  std::vector<float> alone;
+  for (const Patches& image : images) {
+    const std::vector<float> rows = t->encode({&image});
+    alone.insert(alone.end(), rows.begin(), rows.end());
+  }
+  const VisionCounters before = t->runner->counters();
+  const std::vector<float> packed = t->encode(pointers(images));
+  EXPECT_LE(testing::distance(packed, alone).absolute, 1e-5);
+  const VisionCounters after = t->runner->counters();
+  EXPECT_EQ(after.images - before.images, 6);
+  EXPECT_EQ(after.graph_forwards - before.graph_forwards, 1);  // 24 + 32 patches; then 96 + 4, and 120 + 8
+  EXPECT_EQ(after.eager_forwards - before.eager_forwards, 2);
+}
+
+TEST_P(VisionTower, RefusesWhatItCannotTake) {
+  const std::unique_ptr<Tower> t = tower({.max_patches = 128, .sizes = {64}});
+  ASSERT_NE(t, nullptr);
+  const VisionConfig& config = t->runner->config();
+  const auto message = [&](const Patches& image) { return t->runner->check(image).to_string(); };
+  EXPECT_THAT(message(noise(config, 12, 12, 1)), HasSubstr("144 patches; at most 128"));
+  Patches odd = noise(config, 2, 4, 1);
+  odd.grid = {.t = 1, .h = 1, .w = 8};
+  EXPECT_THAT(message(odd), HasSubstr("multiples of 2"));
+  odd = noise(config, 2, 4, 1);
+  odd.values.pop_back();
+  EXPECT_THAT(message(odd), HasSubstr("1 × 2 × 4"));
+  odd = noise(config, 2, 4, 1);
+  odd.patch_values = 7;
+  EXPECT_THAT(message(odd), HasSubstr("7 values"));
+  EXPECT_THAT(make_tower(GetParam(), {.max_patches = 128, .sizes = {64, 66}}).status().to_string(),
+              HasSubstr("vision size 66"));
+  EXPECT_THAT(make_tower(GetParam(), {.max_patches = 126}).status().to_string(), HasSubstr("max_patches is 126"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, VisionTower, ::testing::Values("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           std::ranges::replace_if(
+                               name, [](char c) { return c == '-' || c == '.'; }, '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace tessera
