@@ -8,6 +8,7 @@
 #include "tessera/engine/engine.h"
 #include "tessera/engine/graph_export.h"
 #include "tessera/engine/memory_shares.h"
+#include "tessera/engine/tower_encoder.h"
 #include "tessera/engine/weight_load.h"
 #include "tessera/runner/graph_failure.h"
 
@@ -121,6 +122,8 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   plan.runner.start = &start_;
   runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
   encoder_ = options_.image_encoder;
+  if (encoder_ == nullptr && runner_->vision() != nullptr)
+    encoder_ = std::make_shared<TowerEncoder>(*runner_->vision());
   scheduler_->grow_embeddings(runner_->embedding_rows());
   runner_->set_costs(profiles_->load_costs());
   // Until the weights are there nothing can be served: sizes that could wait are captured meanwhile.

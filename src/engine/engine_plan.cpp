@@ -100,6 +100,17 @@ bool is_large_gpu(const DeviceProperties& device) {
   return !device.on_host && device.memory_bytes >= kBytes;
 }
 
+// An image's tokens fit the context, and so do its patches. The tower has graphs where the language model has some.
+void plan_vision(EnginePlan& plan) {
+  if (!plan.graphs.vision) return;
+  RunnerOptions& runner = plan.runner;
+  const std::int64_t merged = plan.graphs.vision->config.merged_patches();
+  const std::int64_t tokens = std::min(runner.vision.max_patches / merged, runner.context_length);
+  runner.vision.max_patches = tokens * merged;
+  if (runner.graphs.prefill || runner.graphs.decode)
+    runner.vision.sizes = default_vision_sizes(merged, runner.vision.max_patches);
+}
+
 }  // namespace
 
 std::int64_t default_chunk(const DeviceProperties& device) {
@@ -202,6 +213,7 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device) {
                            : TRY(resolve_split_ops(options.registry->ops, options.graphs.split_ops)
                                      .with_context("cuda_graph_split_ops"));
   TRY(plan_ladders(options, plan));
+  plan_vision(plan);
   TRY(plan_memory_shares(options, device, plan));
   return plan;
 }
