@@ -280,6 +280,28 @@ TEST_P(VisionTower, PacksImagesIntoForwards) {
   EXPECT_EQ(after.eager_forwards - before.eager_forwards, 2);
 }
 
+// SGLang's way: a graph for each number of patches, captured on first use; those used last are kept.
+TEST_P(VisionTower, KeepsGraphsOfExactSizes) {
+  const std::unique_ptr<Tower> t = tower({.max_patches = 128, .exact_graphs = 2});
+  ASSERT_NE(t, nullptr);
+  const VisionConfig& config = t->runner->config();
+  const std::vector<Patches> images = {noise(config, 4, 6, 1), noise(config, 6, 6, 2), noise(config, 2, 6, 3)};
+  const auto reason_of = [&](std::size_t image) {
+    const std::vector<float> rows = t->encode({&images[image]});
+    const VisionReason reason = t->runner->last_reason();
+    EXPECT_EQ(rows, t->encode({&images[image]}, /*eagerly=*/true)) << "image " << image;
+    EXPECT_EQ(t->runner->last_reason(), VisionReason::kForced);
+    return reason;
+  };
+  std::vector<VisionReason> reasons;
+  for (const std::size_t image : {0, 1, 0, 2, 0, 1, 2}) reasons.push_back(reason_of(image));
+  using enum VisionReason;
+  EXPECT_THAT(reasons,
+              ::testing::ElementsAre(kFirstUse, kFirstUse, kReplayed, kFirstUse, kReplayed, kFirstUse, kFirstUse));
+  EXPECT_EQ(t->runner->counters().padded_patches, 0);
+  EXPECT_EQ(t->runner->runner().executable().num_captured(), 2);
+}
+
 TEST_P(VisionTower, RefusesWhatItCannotTake) {
   const std::unique_ptr<Tower> t = tower({.max_patches = 128, .sizes = {64}});
   ASSERT_NE(t, nullptr);

@@ -12,6 +12,9 @@ struct VisionOptions {
   std::int64_t max_patches = 16384;
   // Budgets that graphs are captured for, ascending multiples of the tower's merged patches; empty: none.
   std::vector<std::int64_t> sizes = {};
+  // Above 0: SGLang's way in place of budgets. A forward has exactly its images' patches, is captured when that number
+  // first comes, and so many graphs are kept, those used last.
+  std::int64_t exact_graphs = 0;
   // Operators at which the tower is cut into pieces; none: a forward is one graph.
   std::vector<std::string> split_ops = {};
 };

@@ -30,6 +30,7 @@ std::vector<std::int64_t> default_vision_sizes(std::int64_t merged_patches, std:
 std::string_view vision_reason_name(VisionReason reason) {
   switch (reason) {
     case VisionReason::kReplayed: return "replayed";
+    case VisionReason::kFirstUse: return "first use";
     case VisionReason::kTooLarge: return "too large";
     case VisionReason::kNotCaptured: return "not captured";
     case VisionReason::kForced: return "forced";
@@ -114,6 +115,7 @@ Status VisionRunner::check(const Patches& image) const {
 }
 
 std::int64_t VisionRunner::size_for(std::int64_t patches) const {
+  if (options_.exact_graphs > 0) return patches;
   if (const std::optional<std::int64_t> size = round_up(options_.sizes, patches)) return *size;
   return std::min(align_up(patches, std::lcm(kStep, config().merged_patches())), options_.max_patches);
 }
@@ -143,21 +145,56 @@ Status VisionRunner::encode_packed(std::span<const Patches* const> images, std::
   std::int64_t patches = 0;
   for (const Patches* image : images) patches += image->grid.patches();
   const std::int64_t size = size_for(patches);
-  TRY(runner_->make_ready(size));
+  const auto kept = std::ranges::find(exact_, size);
+  const bool first_use = options_.exact_graphs > 0 && !eagerly && kept == exact_.end();
+  if (kept != exact_.end()) {
+    std::rotate(kept, kept + 1, exact_.end());
+  } else {
+    TRY(first_use ? bind_exact(size) : runner_->make_ready(size));
+  }
   TRY(stage(images, size));
-  const bool graph = !eagerly && runner_->captured(size);
+  const bool has_graph = first_use ? TRY(capture_exact(size)) : runner_->executable().captured(runner_->bucket(size));
+  const bool graph = has_graph && !eagerly;
   TRY(run(size, graph));
   TRY(copy_rows(images, first_rows, size, rows));
 
-  last_reason_ = graph                                                    ? VisionReason::kReplayed
-                 : eagerly                                                ? VisionReason::kForced
-                 : options_.sizes.empty() || size > options_.sizes.back() ? VisionReason::kTooLarge
-                                                                          : VisionReason::kNotCaptured;
+  const bool too_large = options_.exact_graphs == 0 && (options_.sizes.empty() || size > options_.sizes.back());
+  last_reason_ = graph       ? (first_use ? VisionReason::kFirstUse : VisionReason::kReplayed)
+                 : eagerly   ? VisionReason::kForced
+                 : too_large ? VisionReason::kTooLarge
+                             : VisionReason::kNotCaptured;
   counters_.images += std::ssize(images);
   counters_.patches += patches;
   counters_.padded_patches += size - patches;
   ++(graph ? counters_.graph_forwards : counters_.eager_forwards);
   return ok_status();
+}
+
+// Makes room among the graphs that are kept, and binds the size.
+Status VisionRunner::bind_exact(std::int64_t size) {
+  Executable& executable = runner_->executable();
+  if (std::ssize(exact_) == options_.exact_graphs) {
+    TRY(parts_.stream.synchronize());  // the graph may still be running
+    executable.drop(runner_->bucket(exact_.front()));
+    exact_.erase(exact_.begin());
+  }
+  runner_->forget(size);
+  return executable.bind(runner_->bucket(size));
+}
+
+Result<bool> VisionRunner::capture_exact(std::int64_t size) {
+  Executable& executable = runner_->executable();
+  const ir::Bucket bucket = runner_->bucket(size);
+  if (TRY(executable.has_cold_kernels(bucket))) TRY(executable.warm_up(bucket));
+  const Status captured = executable.capture(bucket);
+  if (captured.ok()) {
+    exact_.push_back(size);
+    return true;
+  }
+  if (captured.code() == StatusCode::kDeviceLost) return captured;
+  log_warn("capture", "vision size {} runs eagerly: {}", size, captured.to_string());
+  TRY(runner_->make_ready(size));
+  return false;
 }
 
 Status VisionRunner::copy_rows(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,

@@ -47,11 +47,12 @@ struct VisionParts {
 // Why a forward ran as it did.
 enum class VisionReason : std::uint8_t {
   kReplayed,     // a graph of at least its size
+  kFirstUse,     // captured now, as VisionOptions::exact_graphs asks, and replayed
   kTooLarge,     // more patches than the largest captured size
   kNotCaptured,  // its size has no graph yet, or lost it
   kForced,       // encode() was asked to
 };
-std::string_view vision_reason_name(VisionReason reason);  // "replayed" "too large" "not captured" "forced"
+std::string_view vision_reason_name(VisionReason reason);  // "replayed" "first use" "too large" "not captured" "forced"
 
 struct VisionCounters {
   std::int64_t images = 0;
@@ -74,10 +75,10 @@ class VisionRunner {
   // kInvalidArgument, with the limit, for an image that encode() refuses: too many patches, or such that this tower
   // does not take.
   Status check(const Patches& image) const;
-  // Encodes images, packed into as few forwards as hold them in order; where forwards are deterministic, each alone. The
-  // rows of image i are written to `rows` (device memory, [·, row_values()], of the body's type) from row first_rows[i]
-  // on: its tokens, in order. Asynchronous on the stream; the patches were read when it returns. `eagerly`: no graph is
-  // replayed.
+  // Encodes images, packed into as few forwards as hold them in order; where forwards are deterministic, each alone.
+  // The rows of image i are written to `rows` (device memory, [·, row_values()], of the body's type) from row
+  // first_rows[i] on: its tokens, in order. Asynchronous on the stream; the patches were read when it returns.
+  // `eagerly`: no graph is replayed.
   Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
                 bool eagerly = false);
 
@@ -107,6 +108,9 @@ class VisionRunner {
   ExecutionEnvironment environment();
   Status encode_packed(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                        DeviceAddress rows, bool eagerly);
+  Status bind_exact(std::int64_t size);
+  // Whether there is a graph of the size now. Its inputs are staged.
+  Result<bool> capture_exact(std::int64_t size);
   Status copy_rows(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, std::int64_t size,
                    DeviceAddress rows);
 
@@ -117,6 +121,7 @@ class VisionRunner {
   std::unique_ptr<VisionInputs> inputs_;
   ExternalValues externals_;
   std::optional<GraphRunner> runner_;
+  std::vector<std::int64_t> exact_;  // sizes with a graph that was captured on first use, least recently used first
   VisionReason last_reason_ = VisionReason::kNotCaptured;
   VisionCounters counters_;
 };
