@@ -159,8 +159,9 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
   add.integer("--torch-compile-max-bs", "the largest batch that --enable-torch-compile compiles (32)", kSize,
               common.torch_compile_max_bs);
   add.flag("--enable-torch-compile-debug-mode", "check every replay: addresses, stale values, NaN; slow", graphs.debug);
+  add.flag("--enable-vit-cuda-graph", "a vision tower's graphs by exact size, each captured on first use",
+           graphs.vit_cuda_graph);
   add.group("");
-  add.flag("--enable-vit-cuda-graph", "of vision towers, which there are none of yet", common.enable_vit);
   add.flag("--enable-piecewise-cuda-graph", "deprecated", common.enable_piecewise);
   add.flag("--enable-cudagraph-gc", "no effect: there is no garbage collector to leave on during capture",
            common.cudagraph_gc);
@@ -193,7 +194,6 @@ void add_other_flags(CommandFlags& add, CommonFlags& common) {
 
 Status finish_engine_flags(EngineOptions& engine, const CommonFlags& common) {
   if (engine.model_path.empty()) return invalid_argument("--model-path is missing");
-  if (common.enable_vit) return unimplemented("--enable-vit-cuda-graph is not supported yet");
   engine.graphs.measure_costs = !common.disable_cost_measurement;
   if (common.torch_compile_max_bs > 0) engine.graphs.torch_compile_max_batch = common.torch_compile_max_bs;
   TRY(finish_foreign_flags(common.foreign, engine));

@@ -20,7 +20,6 @@ struct CommonFlags {
   ModelSource model{};
   std::vector<std::string> log_levels{};
   bool enable_piecewise = false;
-  bool enable_vit = false;
   bool cudagraph_gc = false;
   bool disable_cost_measurement = false;
   std::int64_t torch_compile_max_bs = 0;  // 0: not given

@@ -16,8 +16,7 @@ struct Ignored {
 
 constexpr std::array kIgnored = {
     Ignored{"SGLANG_ENABLE_TORCH_COMPILE", "use --enable-torch-compile"},
-    Ignored{"SGLANG_VIT_ENABLE_CUDA_GRAPH",
-            "vision towers are not supported yet; --enable-vit-cuda-graph is the flag for their graphs"},
+    Ignored{"SGLANG_VIT_ENABLE_CUDA_GRAPH", "use --enable-vit-cuda-graph"},
 };
 
 }  // namespace

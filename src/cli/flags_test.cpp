@@ -101,7 +101,7 @@ const std::vector<Documented>& documented() {
       {{"--cuda-graph-memory-budget", "64M"}, kTaken, {"--cuda-graph-memory-budget", "-1"}},
       {{"--cuda-graph-disable-passes", "remove_copies"}, kTaken, {"--cuda-graph-disable-passes", "a,,b"}},
       {{"--disable-cost-measurement"}, kTaken, {"--disable-cost-measurement=x"}},
-      {{"--enable-vit-cuda-graph=false"}, kOnlyOne, {"--enable-vit-cuda-graph"}},
+      {{"--enable-vit-cuda-graph"}, kTaken, {"--enable-vit-cuda-graph=x"}},
       {{"--schedule-policy", "fcfs"}, kNothing, {"--schedule-policy", "best"}},
       {{"--schedule-policy", "lpm"}, kWarned, {"--schedule-policy", ""}},
       {{"--grammar-backend", "xgrammar"}, kNothing, {"--grammar-backend", "yacc"}},
@@ -157,16 +157,17 @@ TEST(DocumentedFlags, EveryFlagOfServeIsInTheTableOrKnownToBeOurs) {
 }
 
 TEST(DocumentedFlags, ReachTheirOptions) {
-  const Result<CommandLine> line = parse(
-      {"serve", "--model-path", kModel, "--cuda-graph-capture", "eager", "--cuda-graph-schedule", "auto",
-       "--cuda-graph-memory-budget", "0.5GiB", "--enable-torch-compile", "--torch-compile-max-bs", "8",
-       "--enable-torch-compile-debug-mode", "--cuda-graph-disable-passes", "a,b", "c", "--disable-cost-measurement"});
+  const Result<CommandLine> line =
+      parse({"serve", "--model-path", kModel, "--cuda-graph-capture=eager", "--cuda-graph-schedule=auto",
+             "--cuda-graph-memory-budget=0.5GiB", "--enable-torch-compile", "--torch-compile-max-bs=8",
+             "--enable-vit-cuda-graph", "--enable-torch-compile-debug-mode", "--cuda-graph-disable-passes", "a,b", "c",
+             "--disable-cost-measurement"});
   ASSERT_TRUE(line.ok()) << line.status().message();
   const GraphOptions& graphs = std::get<ServeOptions>(line->command).engine.graphs;
   EXPECT_EQ(graphs.capture, CaptureMode::kEager);
   EXPECT_EQ(graphs.schedule, PrefillSchedule::kAuto);
   EXPECT_EQ(graphs.memory_budget, std::int64_t{1} << 29);
-  EXPECT_TRUE(graphs.torch_compile && graphs.debug);
+  EXPECT_TRUE(graphs.torch_compile && graphs.debug && graphs.vit_cuda_graph);
   EXPECT_EQ(graphs.torch_compile_max_batch, 8);
   const auto compiler = [](const std::string& name) {
     const auto with = parse({"serve", "--model-path", kModel, "--piecewise-cuda-graph-compiler", name});
@@ -177,8 +178,7 @@ TEST(DocumentedFlags, ReachTheirOptions) {
   EXPECT_FALSE(graphs.measure_costs);
   EXPECT_THAT(graphs.disabled_passes, ElementsAre("a", "b", "c"));
   const GraphOptions plain = std::get<ServeOptions>(parse({"serve", "--model-path", kModel})->command).engine.graphs;
-  EXPECT_FALSE(plain.capture);
-  EXPECT_FALSE(plain.torch_compile || plain.debug);
+  EXPECT_FALSE(plain.capture.has_value() || plain.torch_compile || plain.debug || plain.vit_cuda_graph);
   EXPECT_TRUE(plain.measure_costs);
 }
 

@@ -302,7 +302,6 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{generate_with({"--quantization", "fp8"}), "--quantization is not supported yet"},
         WrongLine{generate_with({"--kv-cache-dtype=fp8"}),
                   "--kv-cache-dtype: \"fp8\" is not supported yet; accepted is auto"},
-        WrongLine{generate_with({"--enable-vit-cuda-graph"}), "--enable-vit-cuda-graph is not supported yet"},
         WrongLine{generate_with({"--cuda-graph-capture", "soon"}),
                   "--cuda-graph-capture: \"soon\" is not accepted; auto, eager, lazy, core is"},
         WrongLine{generate_with({"--cuda-graph-schedule", "dense"}),

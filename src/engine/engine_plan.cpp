@@ -100,15 +100,22 @@ bool is_large_gpu(const DeviceProperties& device) {
   return !device.on_host && device.memory_bytes >= kBytes;
 }
 
+// Of a tower that is captured by exact sizes.
+constexpr std::int64_t kExactVisionGraphs = 32;
+
 // An image's tokens fit the context, and so do its patches. The tower has graphs where the language model has some.
-void plan_vision(EnginePlan& plan) {
+void plan_vision(const EngineOptions& options, EnginePlan& plan) {
   if (!plan.graphs.vision) return;
   RunnerOptions& runner = plan.runner;
   const std::int64_t merged = plan.graphs.vision->config.merged_patches();
   const std::int64_t tokens = std::min(runner.vision.max_patches / merged, runner.context_length);
   runner.vision.max_patches = tokens * merged;
-  if (runner.graphs.prefill || runner.graphs.decode)
+  if (!runner.graphs.prefill && !runner.graphs.decode) return;
+  if (options.graphs.vit_cuda_graph) {
+    runner.vision.exact_graphs = kExactVisionGraphs;
+  } else {
     runner.vision.sizes = default_vision_sizes(merged, runner.vision.max_patches);
+  }
 }
 
 }  // namespace
@@ -213,7 +220,7 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device) {
                            : TRY(resolve_split_ops(options.registry->ops, options.graphs.split_ops)
                                      .with_context("cuda_graph_split_ops"));
   TRY(plan_ladders(options, plan));
-  plan_vision(plan);
+  plan_vision(options, plan);
   TRY(plan_memory_shares(options, device, plan));
   return plan;
 }

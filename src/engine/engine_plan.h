@@ -47,6 +47,7 @@ struct GraphOptions {
   bool debug = false;                         // enable_torch_compile_debug_mode
   bool torch_compile = false;                 // enable_torch_compile: small decodes by the fused compiler
   std::int64_t torch_compile_max_batch = 32;  // torch_compile_max_bs: up to so many requests
+  bool vit_cuda_graph = false;                // enable_vit_cuda_graph: the tower's by exact size, on first use
   std::vector<std::string> disabled_passes;   // by name; compile/pass.h
 };
 

@@ -58,7 +58,6 @@ class BadCommandLine(CliTest):
                 (["--cuda-graph-capture", "soon", "auto, eager, lazy, core"], [*ids, "--cuda-graph-capture", "soon"]),
                 (["--cuda-graph-memory-budget", "much", "0.5GiB"], [*ids, "--cuda-graph-memory-budget", "much"]),
                 (["--cuda-graph-disable-passes", "speed"], [*ids, "--cuda-graph-disable-passes", "speed"]),
-                (["--enable-vit-cuda-graph is not supported yet"], [*ids, "--enable-vit-cuda-graph"]),
                 (["--cuda-graph-split-ops", "atention", "attention"], [*ids, "--cuda-graph-split-ops", "atention"]),
                 (["--piecewise-cuda-graph-compiler", "triton", "eager, fused"],
                  [*ids, "--piecewise-cuda-graph-compiler", "triton"]),
