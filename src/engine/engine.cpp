@@ -233,6 +233,7 @@ EngineStats Engine::stats() const {
 void Engine::read_stats(EngineStats& stats) const {
   scheduler_->report(stats);
   stats.images.encoded = encoding_.encoded;
+  stats.images.cached_bytes = scheduler_->num_image_rows() * runner_->embedding_row_bytes();
   stats.images.forwards = encoding_.forwards;
   stats.images.graph_hits = encoding_.graph_hits;
   stats.images.tower_seconds = encoding_.tower_seconds;

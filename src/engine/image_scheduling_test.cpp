@@ -96,7 +96,11 @@ TEST(ImageScheduling, RowsAreSharedAndWaitedFor) {
   EXPECT_THAT(encoded(step), ElementsAre(9));
   finish_step(scheduler, step);
   EXPECT_TRUE(scheduler.idle());
-  EXPECT_EQ(scheduler.images().cache_hits, 0) << "those of 1 were not there before";
+  EngineStats stats;
+  scheduler.report(stats);
+  EXPECT_EQ(stats.images.images, 3);
+  EXPECT_EQ(stats.images.image_tokens, 12);
+  EXPECT_EQ(stats.images.cache_hits, 0) << "those of 1 were not there before";
 }
 
 TEST(ImageScheduling, RowsOfAFailedForwardAreEncodedAgain) {

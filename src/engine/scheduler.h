@@ -86,12 +86,12 @@ class Scheduler {
   void forget_results(const ScheduledBatch& scheduled);
   // Ids of the sequences whose deadline has passed.
   void find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const;
-  // Counts of images, but for what the tower did.
-  const ImageStats& images() const { return image_stats_; }
   // Forgets what no running sequence uses of the prefix cache.
   void flush_prefixes() { cache_.flush_prefixes(); }
 
   const CacheManager& cache() const { return cache_; }
+  // That hold images, of running sequences or for later ones.
+  std::int64_t num_image_rows() const { return images_.num_rows(); }
   // Fills the scheduler's part.
   void report(EngineStats& stats) const;
 

@@ -70,13 +70,18 @@ class InputBuffersTest : public ::testing::Test {
   std::unique_ptr<FakeDevice> device_ = FakeDevice::create({}, {.threads = 1}).value();
   std::unique_ptr<Stream> stream_ = device_->create_stream("test").value();
   StepBuffer step_;
-  InputBuffers buffers_ =
-      InputBuffers::create(
-          *device_, {.max_tokens = 8, .max_requests = 3, .max_rows = 4, .cache_groups = {"full", "window.24"}}, step_)
-          .value();
-  static constexpr std::array kNames = {"input_ids", "input_rows",  "positions",   "slots.full",      "slots.window.24",
-                                        "last_ids",  "wanted_rows", "temperature", "top_k",           "top_p",
-                                        "min_p",     "seed",        "choice",      "sample_position", "embedding_rows"};
+  InputBuffers buffers_ = InputBuffers::create(*device_,
+                                               {.max_tokens = 8,
+                                                .max_requests = 3,
+                                                .max_rows = 4,
+                                                .cache_groups = {"full", "window.24"},
+                                                .rope_positions = true},
+                                               step_)
+                              .value();
+  static constexpr std::array kNames = {"input_ids",       "input_rows",      "positions",      "slots.full",
+                                        "slots.window.24", "last_ids",        "wanted_rows",    "temperature",
+                                        "top_k",           "top_p",           "min_p",          "seed",
+                                        "choice",          "sample_position", "embedding_rows", "rope_positions"};
   ExternalValues addresses_;
 };
 
@@ -122,6 +127,26 @@ TEST_F(InputBuffersTest, WithoutSamplingEveryRowIsGreedy) {
   const std::vector<SampleRow> first(1, {.temperature = 2});
   ASSERT_TRUE(buffers_.stage_rows(rows, first, 3).ok());
   EXPECT_THAT(read<float>("temperature", 3), ElementsAre(2, 0, 0)) << "the first so many are sampled";
+}
+
+TEST_F(InputBuffersTest, StagesPositionsInThreeDimensions) {
+  dirty();
+  const ForwardBatch three = batch(3);
+  const RopeAxes axes{{{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}};
+  ASSERT_TRUE(buffers_.stage_tokens({.batch = three, .rope_positions = axes}, 5).ok());
+  EXPECT_TRUE(step_.upload(*stream_).ok());
+  std::vector<std::int32_t> values(15);
+  const DeviceAddress at = addresses_.find("rope_positions", bucket(5, 5));
+  ASSERT_TRUE(stream_->download(values.data(), at, values.size() * 4).ok());
+  EXPECT_THAT(values, ElementsAre(1, 2, 3, 0, 0, 4, 5, 6, 0, 0, 7, 8, 9, 0, 0));
+  EXPECT_THAT(ints("positions", 5), ElementsAre(20, 21, 22, 0, 0)) << "its neighbour";
+  EXPECT_THAT(ints("slots.full", 5), ElementsAre(40, 41, 42, 0, 0));
+  ASSERT_TRUE(buffers_.stage_tokens({.batch = three}, 3).ok());
+  EXPECT_TRUE(step_.upload(*stream_).ok());
+  values.resize(9);
+  ASSERT_TRUE(
+      stream_->download(values.data(), addresses_.find("rope_positions", bucket(3, 3)), values.size() * 4).ok());
+  EXPECT_THAT(values, ElementsAre(20, 21, 22, 20, 21, 22, 20, 21, 22)) << "those of text";
 }
 
 TEST_F(InputBuffersTest, RowsOfEmbeddingsAreMinusOneWhereNoneAreGiven) {
