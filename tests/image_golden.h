@@ -89,6 +89,8 @@ class GoldenEncoder final : public ImageEncoder {
  public:
   GoldenEncoder(const ImageGolden& golden, ir::DType dtype) : golden_(golden), dtype_(dtype) {}
 
+  Status check(const Patches&) const override { return refusal == nullptr ? ok_status() : invalid_argument(refusal); }
+
   Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
                 Stream& stream) override {
     if (failure != nullptr) return internal_error(failure);
@@ -106,7 +108,8 @@ class GoldenEncoder final : public ImageEncoder {
   }
 
   int encoded = 0;
-  const char* failure = nullptr;
+  const char* failure = nullptr;  // of encode()
+  const char* refusal = nullptr;  // of check()
 
  private:
   const ImageGolden& golden_;

@@ -270,6 +270,8 @@ TEST_P(ImageGoldens, WhatDoesNotFitIsRefused) {
   refused([&](Request& r) { r.images.push_back(r.images[0]); }, "image 1 takes prompt tokens");
   refused([&](Request& r) { r.images[0].first_token = 1000; }, "image 0 takes prompt tokens 1000");
   refused([&](Request& r) { r.input_embeds.resize(64); }, "input_embeds and images");
+  seeing.encoder->refusal = "too many patches";
+  refused([](Request&) {}, "image 0: too many patches");
   EngineOptions text = options_for(golden);
   text.model_path = testing::golden_path("qwen3");
   const Seeing blind = make(golden, text);

@@ -58,6 +58,7 @@ Status Engine::check_images(const Request& request) const {
   for (std::size_t i = 0; i < request.images.size(); ++i) {
     const PromptImage& image = request.images[i];
     TRY(check_grid(i, image));
+    TRY(encoder_->check(*image.patches).with_context(fmt::format("image {}", i)));
     const std::int64_t end = image.first_token + image.patches->tokens();
     if (image.first_token < next || end > std::ssize(request.prompt)) {
       return invalid_argument(fmt::format("image {} takes prompt tokens {} to {}; accepted is a place within {} to {}",

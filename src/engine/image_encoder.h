@@ -15,6 +15,9 @@ class ImageEncoder {
  public:
   virtual ~ImageEncoder() = default;
 
+  // kInvalidArgument, with the limit, for an image that encode() would refuse.
+  virtual Status check(const Patches& image) const = 0;
+
   // Writes each image's rows, patches->tokens() of them from first_rows[i] on, to `rows`: the memory of row 0, whose
   // rows are ModelConfig::embedding_row_values() values of the activations' type. Work is enqueued on `stream`; the
   // patches have been read when it returns.

@@ -11,6 +11,8 @@ class TowerEncoder final : public ImageEncoder {
   // `tower` outlives the encoder and works on the stream that encode() gets.
   explicit TowerEncoder(VisionRunner& tower) : tower_(tower) {}
 
+  Status check(const Patches& image) const override { return tower_.check(image); }
+
   Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
                 Stream&) override {
     return tower_.encode(images, first_rows, rows);
