@@ -1,12 +1,13 @@
-// moe_experts on CUDA. At bind one of five ways is chosen, by sizes and types alone:
+// moe_experts on CUDA. At bind one of six ways is chosen, by sizes and types alone:
 //
+//   one token  weights of 4 bits, one token (moe_one_token.cuh): gate and up, down and sum
 //   streamed   16-bit types, a decode's tokens, Hopper (moe_streamed.cuh): gate and up, down and sum
 //   few rows   16-bit types, few tokens (moe_few_rows.cuh): gate and up, down, sum
 //   hopper     16-bit types, many rows to an expert, Hopper (moe_hopper.cuh): order, gate and up, down, sum
 //   grouped    16-bit types (moe_grouped.cuh): order, gate and up, down, sum
 //   plain      float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
-// Weights of 4 bits go the first four ways with bfloat16, in which models that have them compute, else the plain one.
+// Weights of 4 bits go all ways but the last with bfloat16, in which models that have them compute, else the plain one.
 // A deterministic forward goes the last two, for in the others sums have other orders: a row's bits then are the same
 // in any company. Every launch has a fixed shape; what the router chose is read from device memory.
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "tessera/ops/moe_few_rows.cuh"
 #include "tessera/ops/moe_grouped.cuh"
 #include "tessera/ops/moe_hopper.h"
+#include "tessera/ops/moe_one_token.h"
 #include "tessera/ops/moe_order.cuh"
 #include "tessera/ops/moe_plain.cuh"
 #include "tessera/ops/moe_route.h"
@@ -31,7 +33,7 @@ constexpr std::int64_t kManyRows = 128;  // of a tile of a large prefill
 constexpr std::int64_t kSomeRows = 64;   // of other tiles
 static_assert(kSomeRows == kPlainRows);
 
-enum class Way { kNothing, kStreamed, kFewRows, kGrouped, kHopper, kPlain };
+enum class Way { kNothing, kOneToken, kStreamed, kFewRows, kGrouped, kHopper, kPlain };
 
 Way choose(const ExpertsProblem& p, bool deterministic) {
   if (p.tokens == 0) return Way::kNothing;
@@ -39,6 +41,7 @@ Way choose(const ExpertsProblem& p, bool deterministic) {
   if (p.dtype == ir::DType::kFloat32 || !whole_chunks) return Way::kPlain;
   if (p.mxfp4 && p.dtype != ir::DType::kBFloat16) return Way::kPlain;
   if (deterministic) return Way::kGrouped;
+  if (one_token_serves(p)) return Way::kOneToken;
   if (streamed_serves(p)) return Way::kStreamed;
   if (p.tokens * p.top_k <= kMostPairs) return Way::kFewRows;
   return hopper_serves(p) ? Way::kHopper : Way::kGrouped;
@@ -201,6 +204,7 @@ namespace {
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const ExpertsProblem p = make_experts_problem(args);
   const cuda::moe::Way way = cuda::moe::choose(p, args.context.limits.deterministic);
+  if (way == cuda::moe::Way::kOneToken) return one_token_scratch_bytes(p);
   if (way == cuda::moe::Way::kStreamed) return streamed_scratch_bytes(p);
   return way == cuda::moe::Way::kHopper ? hopper_scratch_bytes(p) : cuda::moe::scratch_of(p, way).size;
 }
@@ -210,6 +214,8 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const cuda::moe::Way way = cuda::moe::choose(p, args.context.limits.deterministic);
   if (way == cuda::moe::Way::kNothing) return make_cuda_op("moe_experts", [](cudaStream_t) {});
   if (way == cuda::moe::Way::kHopper) return bind_hopper(p, args.workspace.raw());
+  if (way == cuda::moe::Way::kOneToken)
+    return bind_one_token_experts(p, args.workspace.raw(), std::max(1, args.device.properties().threads));
   if (way == cuda::moe::Way::kStreamed)
     return bind_streamed_experts(p, args.workspace.raw(), std::max(1, args.device.properties().threads));
   return cuda::dispatch_dtype(p.dtype, "moe_experts", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {

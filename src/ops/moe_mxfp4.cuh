@@ -35,17 +35,24 @@ class PackedFactor {
   std::uint32_t first_;
 };
 
-// Values i and i + 4 of `word` are pairs[i].
+// Values i and i + 4 of `word` are pairs[i]. Without kLarge the factor is not a large one.
+template <bool kLarge>
 __device__ inline void unpack_word(std::uint32_t word, const PackedFactor& factor, std::uint32_t (&pairs)[4]) {
+  const std::uint32_t end = word >> 6;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const std::uint32_t signs = word << (12 - 4 * i);
-    const std::uint32_t rest = i < 2 ? word << (6 - 4 * i) : word >> (4 * i - 6);
+    const std::uint32_t rest = i < 2 ? word << (6 - 4 * i) : end << (12 - 4 * i);  // left shifts run beside logic
     pairs[i] = times((signs & 0x80008000u) | (rest & 0x01c001c0u), factor.first());
   }
-  if (!factor.is_large()) return;
+  if constexpr (kLarge) {
+    if (!factor.is_large()) return;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) pairs[i] = times(pairs[i], factor.second());
+    for (int i = 0; i < 4; ++i) pairs[i] = times(pairs[i], factor.second());
+  }
+}
+__device__ inline void unpack_word(std::uint32_t word, const PackedFactor& factor, std::uint32_t (&pairs)[4]) {
+  unpack_word<true>(word, factor, pairs);
 }
 
 // Eight columns of x in the pairs of unpack_word().
