@@ -275,6 +275,7 @@ TEST_P(ImageGoldens, WhatDoesNotFitIsRefused) {
   EngineOptions text = options_for(golden);
   text.model_path = testing::golden_path("qwen3");
   const Seeing blind = make(golden, text);
+  ASSERT_NE(blind.engine, nullptr);
   const Status status = blind.engine->submit(generating(golden, 0)).status();
   EXPECT_NE(status.message().find("it is a model of text alone"), std::string::npos) << status.message();
 }
