@@ -117,5 +117,20 @@ TEST(VisionConfig, TowersBuild) {
   }
 }
 
+// 3420 inner values: rows of as many are no multiple of 16 bytes, so 3416 and 4 are computed apart.
+TEST(VisionConfig, InnerValuesAreSplitWhereRowsAreNotAligned) {
+  const ModelConfig config = *model("Qwen2_5_VLForConditionalGeneration", kWindows);
+  const ModelGraphs graphs = *build_model(config, {}, built_in_ops(), built_in_families());
+  const auto shape_of = [&](const std::string& name) {
+    const auto spec = std::ranges::find(graphs.weights, "visual.blocks.0.mlp." + name, &WeightSpec::name);
+    return spec == graphs.weights.end() ? "none" : spec->type.to_string();
+  };
+  EXPECT_EQ(shape_of("gate_up_proj.weight"), "f32[6832, 1280]");
+  EXPECT_EQ(shape_of("gate_up_proj.rest.weight"), "f32[8, 1280]");
+  EXPECT_EQ(shape_of("down_proj.weight"), "f32[1280, 3416]");
+  EXPECT_EQ(shape_of("down_proj.rest.weight"), "f32[1280, 4]");
+  EXPECT_EQ(shape_of("down_proj.rest.bias"), "none");
+}
+
 }  // namespace
 }  // namespace tessera
