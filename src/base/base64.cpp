@@ -1,11 +1,22 @@
 #include "tessera/base/base64.h"
 
+#include <array>
 #include <cstdint>
 
 namespace tessera {
 namespace {
 
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr std::uint8_t kNoDigit = 255;
+
+// A digit's value, for every byte.
+constexpr std::array<std::uint8_t, 256> kValues = [] {
+  std::array<std::uint8_t, 256> values{};
+  values.fill(kNoDigit);
+  for (std::size_t i = 0; i < kDigits.size(); ++i)
+    values[static_cast<unsigned char>(kDigits[i])] = static_cast<std::uint8_t>(i);
+  return values;
+}();
 
 }  // namespace
 
@@ -30,13 +41,13 @@ std::optional<std::string> from_base64(std::string_view text) {
     std::size_t digits = 4;
     while (digits > 2 && i + 4 == text.size() && text[i + digits - 1] == '=') --digits;
     for (std::size_t k = 0; k < 4; ++k) {
-      const std::size_t digit = k < digits ? kDigits.find(text[i + k]) : 0;
-      if (digit == std::string_view::npos) return std::nullopt;
-      word = word << 6 | static_cast<std::uint32_t>(digit);
+      const std::uint8_t digit = k < digits ? kValues[static_cast<unsigned char>(text[i + k])] : std::uint8_t{0};
+      if (digit == kNoDigit) return std::nullopt;
+      word = word << 6 | digit;
     }
+    if ((word & ((1u << (24 - 8 * (digits - 1))) - 1)) != 0) return std::nullopt;  // bits beyond the last byte
     for (std::size_t k = 0; k + 1 < digits; ++k) bytes += static_cast<char>(word >> (16 - 8 * k) & 255);
   }
-  if (to_base64(bytes) != text) return std::nullopt;  // bits beyond the last byte
   return bytes;
 }
 
