@@ -46,19 +46,6 @@ Result<std::string> origin_of(const std::string& text) {
 
 bool is_https(const std::string& origin) { return origin.starts_with("https:"); }
 
-// The system's certificate file, for systems where libcurl's default path (Debian's) does not exist: the packed program
-// also runs on other distributions.
-std::string system_ca_file() {
-  static constexpr std::array<const char*, 4> kPlaces = {"/etc/ssl/certs/ca-certificates.crt",
-                                                         "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
-                                                         "/etc/ssl/cert.pem"};
-  std::error_code error;
-  for (const char* place : kPlaces) {
-    if (std::filesystem::exists(place, error)) return place;
-  }
-  return "";
-}
-
 // Failures that a retry cannot repair.
 bool is_about_trust(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CERTPROBLEM;
@@ -212,6 +199,18 @@ const std::string* HttpReply::header(const std::string& name) const {
 
 bool HttpReply::is_temporary() const {
   return !broken.empty() || status == 408 || status == 429 || (status >= 500 && status != 501);
+}
+
+// libcurl's default path is Debian's; the packed program also runs on other distributions.
+std::string system_ca_file() {
+  static constexpr std::array<const char*, 4> kPlaces = {"/etc/ssl/certs/ca-certificates.crt",
+                                                         "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
+                                                         "/etc/ssl/cert.pem"};
+  std::error_code error;
+  for (const char* place : kPlaces) {
+    if (std::filesystem::exists(place, error)) return place;
+  }
+  return "";
 }
 
 std::string url_escaped(std::string_view text) {

@@ -60,6 +60,10 @@ class HttpClient {
   std::unique_ptr<Handle> handle_;
 };
 
+// The system's file of trusted certificates, for distributions that have it elsewhere than libcurl was built for; ""
+// where there is none.
+std::string system_ca_file();
+
 // `text` as one component of a URL's path.
 std::string url_escaped(std::string_view text);
 
