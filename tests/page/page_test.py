@@ -12,6 +12,7 @@ import traceback
 from browser import Browser, find_chromium
 from chat_cases import ChatCases, KeyCases
 from engine_cases import EngineCases
+from image_cases import ImageCases
 from kept_cases import KeptCases
 from look_cases import LookCases
 from markdown_cases import MarkdownCases
@@ -22,7 +23,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "server"))
 from served import Served  # noqa: E402  (from the folder named above)
 
 SKIPPED = 77
-CASES = (ChatCases, TurnsCases, SettingsCases, MarkdownCases, KeptCases, EngineCases, LookCases, KeyCases)
+CASES = (ChatCases, TurnsCases, ImageCases, SettingsCases, MarkdownCases, KeptCases, EngineCases, LookCases, KeyCases)
 # Costs are not measured, so that a busy machine does not decide that a prompt runs eagerly.
 FLAGS = ["--random-seed", "1", "--disable-cost-measurement", "--served-model-name", "demo"]
 

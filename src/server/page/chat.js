@@ -3,6 +3,7 @@
 const chat = {
   now: null,         // the Conversation in view
   completes: false,  // the model has no chat template
+  images: false,     // the model reads images
   running: null,     // AbortController of the answer under way
 };
 
@@ -12,6 +13,8 @@ const suggestionsOf = (completes) => completes
 
 function showWelcome(model) {
   chat.completes = !model.chat;
+  chat.images = model.chat && model.images;
+  byId("attach").hidden = !chat.images;
   document.body.classList.toggle("completes", chat.completes);
   setText(byId("welcome-title"), chat.completes ? `Write with ${shortName(model.name)}` : `Chat with ${shortName(model.name)}`);
   setText(byId("welcome-text"), chat.completes
@@ -26,7 +29,7 @@ function fitInput() {
   const input = byId("input");
   input.style.height = "auto";
   input.style.height = `${input.scrollHeight}px`;
-  byId("send").disabled = !chat.running && !input.value.trim();
+  byId("send").disabled = !chat.running && !input.value.trim() && !attached.length;
 }
 
 function setRunning(controller) {
@@ -60,7 +63,7 @@ async function answerTo(exchange) {
   const controller = new AbortController();
   const conversation = chat.now;
   const {completes} = exchange;
-  const body = requestBody(conversation.exchanges.slice(0, -1), exchange.question, completes);
+  const body = requestBody(conversation.exchanges.slice(0, -1), exchange);
   const answer = new Answer(completes ? exchange.question : null);
   exchange.show(answer);
   setRunning(controller);
@@ -83,10 +86,10 @@ async function answerTo(exchange) {
   setRunning(null);
 }
 
-function ask(text) {
+function ask(text, images = []) {
   if (chat.now.exchanges.length && chat.now.completes !== chat.completes) newChat();
   chat.now.completes = chat.completes;
-  const exchange = new Exchange(text, chat.completes, null);
+  const exchange = new Exchange(text, chat.completes, null, images);
   for (const gone of byId("log").querySelectorAll(".gone")) gone.remove();
   chat.now.exchanges.push(exchange);
   byId("log").append(exchange.node);
@@ -162,9 +165,9 @@ function startChat() {
       return;
     }
     const text = input.value.trim();
-    if (!text) return;
+    if (!text && !attached.length) return;
     input.value = "";
-    ask(text);
+    ask(text, takeAttached());
   });
   byId("new-chat").addEventListener("click", newChat);
 }

@@ -1,5 +1,5 @@
 // A chat as it is kept, exported and imported: {title, created, updated, kind, messages}, where `kind` is "chat" or "text", times are
-// ISO 8601, and messages are as the API takes them, of the roles user and assistant.
+// ISO 8601, and messages are {role, content} of the roles user and assistant; a user's may have images, a list of data: URLs.
 const kMaxTitle = 200;  // characters
 
 class Conversation {
@@ -13,7 +13,7 @@ class Conversation {
   }
 
   static titleOf(json) {
-    const first = json.messages[0]?.content.trim().split("\n")[0] || "Empty chat";
+    const first = json.messages[0]?.content.trim().split("\n")[0] || (json.messages[0]?.images ? "Image" : "Empty chat");
     return json.title || (first.length > 60 ? `${first.slice(0, 59)}…` : first);
   }
 
@@ -27,9 +27,9 @@ class Conversation {
     const made = new Conversation(json.kind === "text");
     Object.assign(made, {id, stored: json.updated, title: json.title, created: json.created});
     for (let i = 0; i < json.messages.length; ++i) {
-      const {content: question} = json.messages[i];
+      const {content: question, images} = json.messages[i];
       const answer = json.messages[i + 1]?.role === "assistant" ? json.messages[++i] : null;
-      made.exchanges.push(new Exchange(question, made.completes, answer && {content: answer.content, reasoning: answer.reasoning_content}));
+      made.exchanges.push(new Exchange(question, made.completes, answer && {content: answer.content, reasoning: answer.reasoning_content}, images));
     }
     return made;
   }
@@ -50,6 +50,8 @@ function checkChat(json) {
     if (typeof message?.content !== "string") wrong(`${where} has no text`, "{role, content} with a text as content");
     if (message.role !== "user" && message.role !== "assistant") wrong(`the role of ${where} is ${JSON.stringify(message.role)}`, "\"user\" or \"assistant\"");
     if (message.role === "assistant" && json.messages[i - 1]?.role !== "user") wrong(`${where} answers nothing`, "an answer right after a question");
+    const {images = []} = message;
+    if (!Array.isArray(images) || !images.every(isImage)) wrong(`"images" of ${where} is wrong`, "a list of data: URLs of PNG, JPEG or WebP images");
     if (!["undefined", "string"].includes(typeof message.reasoning_content)) wrong(`"reasoning_content" of ${where} is no text`, "a text, or none");
   });
   return json;

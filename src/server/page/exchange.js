@@ -1,9 +1,10 @@
 // A question and its answer, with what can be done to them. In a model without a chat template the "question" is the text
 // that the answer goes on with, and both are shown as one.
 class Exchange {
-  // `answered`: a kept answer's {content, reasoning}, null where there is none.
-  constructor(question, completes, answered) {
+  // `answered`: a kept answer's {content, reasoning}, null where there is none. `images`: data: URLs.
+  constructor(question, completes, answered, images = []) {
     this.question = question;
+    this.images = images;
     this.completes = completes;
     this.node = make("section", {class: "exchange"});
     if (answered) this.show(new Answer(completes ? question : null, answered));
@@ -12,19 +13,23 @@ class Exchange {
 
   // What the API is told of it: the texts without the thoughts, and nothing where there was no answer.
   messages() {
-    return this.answer?.content ? this.kept().map(({role, content}) => ({role, content})) : [];
+    return this.answer?.content ? this.kept().map(({role, content, images = []}) => ({role, content: contentOf(content, images)})) : [];
   }
   kept() {
     const {content, reasoning} = this.answer || {};
-    return [{role: "user", content: this.question},
+    return [{role: "user", content: this.question, ...(this.images.length ? {images: this.images} : {})},
       ...(content ? [{role: "assistant", content, ...(reasoning ? {reasoning_content: reasoning} : {})}] : [])];
   }
 
   showQuestion() {
     this.actions = make("div", {class: "actions"}, ...this.changes());
     this.asked = this.completes ? null
-      : make("article", {class: "turn user", "aria-label": "You"}, make("div", {class: "said"}, this.question), this.actions);
+      : make("article", {class: "turn user", "aria-label": "You"}, this.shownImages(), this.question ? make("div", {class: "said"}, this.question) : null, this.actions);
     this.node.replaceChildren(...(this.asked ? [this.asked] : []));
+  }
+  shownImages() {
+    return !this.images.length ? null
+      : make("div", {class: "thumbnails"}, ...this.images.map((url, i) => thumbnail(url, `Image ${i + 1} of your message`)));
   }
   changes() {
     return [iconButton("edit", "Edit", () => this.edit()),
@@ -94,7 +99,7 @@ class Exchange {
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       const text = area.value.trim();
-      if (!text) return;
+      if (!text && !this.images.length) return;
       this.form = null;
       this.question = text;
       answerAgain(this);

@@ -5,8 +5,9 @@ const kMaxImport = 50e6;  // bytes of a file
 const exportedJson = (chats) => `${JSON.stringify({format: kExportFormat, version: 1, chats}, null, 2)}\n`;
 
 function exportedMarkdown(json) {
-  const parts = json.messages.map(({role, content}) =>
-    json.kind === "text" ? content : `## ${role === "user" ? "Question" : "Answer"}\n\n${content}`);
+  const shown = ({content, images = []}) => [...images.map((url, i) => `![Image ${i + 1}](${url})`), content].filter(Boolean).join("\n\n");
+  const parts = json.messages.map((message) =>
+    json.kind === "text" ? message.content : `## ${message.role === "user" ? "Question" : "Answer"}\n\n${shown(message)}`);
   return `# ${Conversation.titleOf(json)}\n\n${parts.join(json.kind === "text" ? "" : "\n\n")}\n`;
 }
 

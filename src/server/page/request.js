@@ -4,8 +4,8 @@ const kCompletionTokens = 256;  // of a text without a limit of its own: nothing
 
 const requestPath = (completes) => completes ? "/v1/completions" : "/v1/chat/completions";
 
-// `exchanges`: those before; `question`: what is to be answered, or continued.
-function requestBody(exchanges, question, completes) {
+// `exchanges`: those before; `question`, with its images: what is to be answered, or continued.
+function requestBody(exchanges, {question, images, completes}) {
   const {system, temperature, seed, stop, schema, "top-p": topP, "max-tokens": maxTokens, "tool-list": tools} = settings.values;
   const body = {stream: true, stream_options: {include_usage: true, continuous_usage_stats: true}, temperature, top_p: topP, seed, stop,
     max_tokens: maxTokens};
@@ -16,7 +16,7 @@ function requestBody(exchanges, question, completes) {
   }
   if (settings.wantsLogprobs) Object.assign(body, {logprobs: true, top_logprobs: kAlternatives});
   body.messages = [...(system ? [{role: "system", content: system}] : []), ...exchanges.flatMap((e) => e.messages()),
-    {role: "user", content: question}];
+    {role: "user", content: contentOf(question, images)}];
   if (tools?.length) body.tools = tools;
   return body;
 }

@@ -40,6 +40,7 @@ for (const view of views) {
 }
 startSettings();
 startChat();
+startImages();
 startLibrary();
 startEngine();
 showView(location.hash === kEngineHash ? "engine" : "chat");
