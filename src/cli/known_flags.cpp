@@ -42,7 +42,8 @@ constexpr std::array kMissing = {
             "prefill and decode on different servers (PD disaggregation)", "one server does both"},
     Missing{"--speculative-*", "speculative decoding", "one token of each request is decoded at a time"},
     Missing{"--dllm-*", "diffusion language models", "autoregressive ones are supported"},
-    Missing{"--enable-multimodal --mm-*", "images, sound and video", "text is supported"},
+    Missing{"--mm-* --limit-mm-*", "settings of images, sound and video",
+            "images are read where the model does, up to --max-images-per-prompt of them; sound and video are not"},
 };
 
 bool matches(std::string_view pattern, std::string_view flag) {

@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
                       MissingFlag{"--speculative-algorithm", "EAGLE", "speculative decoding"},
                       MissingFlag{"--speculative-draft-model-path", "d", "speculative decoding"},
                       MissingFlag{"--dllm-algorithm", "LowConfidence", "diffusion language models"},
-                      MissingFlag{"--enable-multimodal", "", "images"}),
+                      MissingFlag{"--mm-attention-backend", "fa3", "images"}),
     test_name);
 
 TEST(UnknownArgument, AMistypedFlagIsNoMissingFeature) {

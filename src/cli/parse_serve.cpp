@@ -79,9 +79,13 @@ class ServeParser final : public CommandParser {
     add.integer("--max-connections", "at a time; further ones are refused with 503 (4096)", {1, 1 << 20},
                 max_connections_);
     add.flag("--log-requests", "one line each", options_.server.log_requests);
+    add.integer("--max-images-per-prompt", "of models that read images (16)", {1, 1024}, options_.server.max_images);
+    add.flag("--allow-image-urls", "fetch images that requests name by http(s) URLs, from public addresses alone",
+             options_.server.allow_image_urls);
     add.group("");
     add.flag("--constrained-json-disable-any-whitespace", "accepted: JSON is compact unless a pattern is given",
              compact_json_);
+    add.flag("--enable-multimodal", "accepted: images are read where the model reads them", enable_multimodal_);
     add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
     add_engine_flags(add, options_.engine, common);
   }
@@ -132,6 +136,7 @@ class ServeParser final : public CommandParser {
   std::int64_t keep_alive_s_ = 75;
   std::int64_t max_connections_ = 4096;
   bool enable_metrics_ = false;
+  bool enable_multimodal_ = false;
   bool compact_json_ = false;
 };
 

@@ -52,6 +52,7 @@ class ChatAnswer : public Answer {
     for (int c = 0; c < style_.n; ++c) {
       Choice& choice = choices_.emplace_back(style_.text);
       choice.usage.prompt_tokens = style_.prompt_tokens;
+      choice.usage.image_tokens = style_.image_tokens;
       choice.content = style_.echo;
     }
   }
@@ -225,7 +226,9 @@ class ChatAnswer : public Answer {
 
   // The prompt counts once, and is found in the cache by the later choices because of the first.
   Usage total() const {
-    Usage usage{.prompt_tokens = style_.prompt_tokens, .cached_tokens = choices_.front().usage.cached_tokens};
+    Usage usage{.prompt_tokens = style_.prompt_tokens,
+                .cached_tokens = choices_.front().usage.cached_tokens,
+                .image_tokens = style_.image_tokens};
     for (const Choice& choice : choices_) {
       usage.completion_tokens += choice.usage.completion_tokens;
       usage.reasoning_tokens += choice.usage.reasoning_tokens;

@@ -24,6 +24,7 @@ struct ChatStyle {
   bool include_reasoning = true;  // or it is left out
   bool tokens_as_ids = false;     // log-probabilities name tokens by their ids
   std::int64_t prompt_tokens = 0;
+  std::int64_t image_tokens = 0;  // of those, tokens of images
   ChatTextStyle text{};
   std::string echo{};  // what each choice's content begins with
   // Of no stream:

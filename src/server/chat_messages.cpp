@@ -4,39 +4,13 @@
 
 #include <algorithm>
 
+#include "tessera/server/content_parts.h"
+
 namespace tessera {
 namespace {
 
 // "messages[3]."
 std::string prefix_of(std::size_t index) { return fmt::format("messages[{}].", index); }
-
-ApiResult<std::string> join_parts(const Json::Array& parts, const std::string& param) {
-  std::string text;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::string prefix = fmt::format("{}[{}].", param, i);
-    if (!parts[i].is_object()) {
-      return invalid_field(
-          param, fmt::format("request: field \"{}[{}]\" is {}; accepted: {{\"type\": \"text\", \"text\": …}}", param, i,
-                             shown_value(&parts[i])));
-    }
-    const ApiFields part(parts[i], prefix);
-    const std::optional<std::string> type = TRY(part.string("type"));
-    if (type != "text") return part.unsupported("type", "\"text\"");
-    const std::optional<std::string> piece = TRY(part.string("text"));
-    if (!piece) return part.wrong("text", "a string");
-    if (i > 0) text += '\n';
-    text += *piece;
-  }
-  return text;
-}
-
-ApiResult<std::string> read_content(const ApiFields& message, bool may_be_absent) {
-  const Json* content = message.find("content");
-  if (content == nullptr && may_be_absent) return std::string();
-  if (content != nullptr && content->is_string()) return content->as_string();
-  if (content != nullptr && content->is_array()) return join_parts(content->as_array(), message.param("content"));
-  return message.wrong("content", "a string or a list of text parts");
-}
 
 // Arguments come as the text of an object, as models write them; templates print objects.
 ApiResult<Json> read_arguments(const ApiFields& function) {
@@ -84,7 +58,7 @@ ApiResult<Json> read_tool_calls(const ApiFields& message) {
   return out;
 }
 
-ApiResult<Json> read_message(const ApiFields& message, bool knows_developer) {
+ApiResult<Json> read_message(const ApiFields& message, const MessageKinds& kinds, std::vector<GivenImage>& images) {
   std::string role = TRY(message.string("role")).value_or("");
   constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
   if (std::find(std::begin(kRoles), std::end(kRoles), role) == std::end(kRoles)) {
@@ -95,8 +69,9 @@ ApiResult<Json> read_message(const ApiFields& message, bool knows_developer) {
   const bool assistant = role == "assistant";
   Json calls = assistant ? TRY(read_tool_calls(message)) : Json::array();
   const bool has_calls = !calls.as_array().empty();
-  std::string content = TRY(read_content(message, /*may_be_absent=*/has_calls));
-  if (role == "developer" && !knows_developer) role = "system";
+  const Json* given = message.find("content");
+  Json content = given == nullptr && has_calls ? Json("") : TRY(read_content(message, kinds.images, images));
+  if (role == "developer" && !kinds.developer) role = "system";
 
   Json out = Json::object();
   out.set("role", role).set("content", std::move(content));
@@ -109,12 +84,12 @@ ApiResult<Json> read_message(const ApiFields& message, bool knows_developer) {
 
 }  // namespace
 
-ApiResult<Json> read_messages(const ApiFields& body, bool knows_developer) {
+ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds) {
   const Json* messages = TRY(body.array("messages"));
   if (messages == nullptr || messages->as_array().empty()) {
     return body.wrong("messages", "a list of at least one message");
   }
-  Json out = Json::array();
+  ChatMessages out;
   for (std::size_t i = 0; i < messages->as_array().size(); ++i) {
     const Json& message = messages->as_array()[i];
     if (!message.is_object()) {
@@ -123,7 +98,7 @@ ApiResult<Json> read_messages(const ApiFields& body, bool knows_developer) {
                                        "\"content\"",
                                        i, shown_value(&message)));
     }
-    out.push_back(TRY(read_message(ApiFields(message, prefix_of(i)), knows_developer)));
+    out.list.push_back(TRY(read_message(ApiFields(message, prefix_of(i)), kinds, out.images)));
   }
   return out;
 }

@@ -1,13 +1,27 @@
 // The messages of a chat request, checked and brought into the form that chat templates expect.
 #pragma once
 
+#include <vector>
+
 #include "tessera/base/json.h"
 #include "tessera/server/api_fields.h"
+#include "tessera/server/image_input.h"
 
 namespace tessera {
 
-// A list of {"role", "content", …}: contents are strings (text parts are joined by line breaks), the arguments of tool
-// calls objects. `knows_developer`: the template has a role "developer"; otherwise those messages are the system's.
-ApiResult<Json> read_messages(const ApiFields& body, bool knows_developer);
+struct ChatMessages {
+  // A list of {"role", "content", …}. The arguments of tool calls are objects. Contents are strings (text parts are
+  // joined by line breaks); those with images are lists of {"type": "text", "text": …} and {"type": "image"}.
+  Json list = Json::array();
+  std::vector<GivenImage> images{};  // in order; they borrow from the request
+};
+
+// What the model can be told.
+struct MessageKinds {
+  bool developer = false;  // the template has a role "developer"; otherwise those messages are the system's
+  bool images = false;     // otherwise they are refused
+};
+
+ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds);
 
 }  // namespace tessera

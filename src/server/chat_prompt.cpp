@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "tessera/server/chat_messages.h"
 #include "tessera/server/generic_tools.h"
+#include "tessera/server/prompt_images.h"
 #include "tessera/server/prompts.h"
 
 namespace tessera {
@@ -58,12 +60,13 @@ ApiResult<Json> read_template_variables(const ApiFields& fields, const ChatTempl
 // The last message goes on: its content gets the mark. Returns the content without it.
 ApiResult<std::string> mark_end(Json& messages) {
   Json& last = messages.as_array().back();
-  const std::string text = last.find("content")->as_string();
-  if (last.find("role")->as_string() != "assistant" || last.find("tool_calls") != nullptr) {
+  const Json& content = *last.find("content");
+  if (last.find("role")->as_string() != "assistant" || last.find("tool_calls") != nullptr || !content.is_string()) {
     return invalid_field("continue_final_message",
                          "request: field \"continue_final_message\" is true; accepted: false, where the last message "
-                         "is not the assistant's, or has tool calls");
+                         "is not the assistant's, or has tool calls or images");
   }
+  const std::string text = content.as_string();
   last.set("content", text + std::string(kEndMark));
   return text;
 }
@@ -99,7 +102,19 @@ ApiResult<std::string> render(const ApiFields& fields, const ServedModel& model,
   return *std::move(prompt);
 }
 
-// Without messages and template.
+MessageKinds kinds_of(const ServedModel& model) {
+  return {.developer = model.knows_developer, .images = model.images.has_value()};
+}
+
+// Images get their tokens in the prompt, which has a placeholder for each.
+ApiStatus add_images(const ServedModel& model, std::span<const GivenImage> given, ChatPrompt& prompt) {
+  if (!model.images) return api_ok();
+  const PreparedImages images = TRY(prepare_images(*model.images, given, model.context_length));
+  const Status placed = place_images(*model.images, images, prompt.ids, prompt.images);
+  return placed.ok() ? api_ok() : ApiStatus(invalid_field("messages", placed.message()));
+}
+
+// Without a template. Messages are not rendered; their images are those of the ids.
 ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model) {
   constexpr std::string_view kWithoutTemplate[] = {"chat_template",
                                                    "chat_template_kwargs",
@@ -117,7 +132,47 @@ ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model
   if (prompts.batch || fields.find("input_ids")->is_string()) return fields.wrong("input_ids", "a list of token ids");
   ChatPrompt prompt{.ids = std::move(prompts.ids[0])};
   if (model.tokenizer != nullptr) prompt.text = model.tokenizer->decode(prompt.ids, /*skip_special=*/false);
+  std::vector<GivenImage> images;
+  if (model.images && fields.find("messages") != nullptr) images = TRY(read_messages(fields, kinds_of(model))).images;
+  TRY(add_images(model, images, prompt));
   return prompt;
+}
+
+// The path of the first text in `value` that holds `mark`; none: no text does.
+std::optional<std::string> find_text(const Json& value, std::string_view mark) {
+  if (value.is_string()) return value.as_string().find(mark) != std::string::npos ? std::optional("") : std::nullopt;
+  if (value.is_array()) {
+    for (std::size_t i = 0; i < value.as_array().size(); ++i)
+      if (const auto path = find_text(value.as_array()[i], mark)) return fmt::format("[{}]{}", i, *path);
+  } else if (value.is_object()) {
+    for (const auto& [key, member] : value.as_object())
+      if (const auto path = find_text(member, mark)) return fmt::format(".{}{}", key, *path);
+  }
+  return std::nullopt;
+}
+
+// The template alone says where images stand: a text that a client passes on from elsewhere must not.
+ApiStatus check_written_placeholders(const ApiFields& fields, const ServedModel& model) {
+  if (!model.images || model.images->placeholder_text.empty()) return api_ok();
+  const std::string& mark = model.images->placeholder_text;
+  for (const std::string key : {"messages", "tools", "chat_template_kwargs", "documents"}) {
+    const Json* value = fields.find(key);
+    const std::optional<std::string> path = value != nullptr ? find_text(*value, mark) : std::nullopt;
+    if (!path) continue;
+    return invalid_field(key + *path, fmt::format("request: field \"{}\" has \"{}\", which stands for an image; "
+                                                  "accepted: texts without it, and images as parts of their own",
+                                                  clip_text(key + *path), mark));
+  }
+  return api_ok();
+}
+
+ApiStatus check_rendered_images(const ServedModel& model, std::int64_t images, std::span<const TokenId> ids) {
+  if (!model.images) return api_ok();
+  const std::int64_t placeholders = count_placeholders(*model.images, ids);
+  if (placeholders == images) return api_ok();
+  return invalid_field("messages", fmt::format("the chat template writes {} placeholders (\"{}\") for {} images; "
+                                               "accepted: a template that writes one for each",
+                                               placeholders, model.images->placeholder_text, images));
 }
 
 // The request's own template, or null.
@@ -143,7 +198,8 @@ ApiResult<ChatPrompt> read_chat_prompt(const ApiFields& fields, const ServedMode
   if (own && native_tools && !own->names("tools")) {
     return fields.unsupported("tools", "none: the request's \"chat_template\" does not name them");
   }
-  Json messages = TRY(read_messages(fields, model.knows_developer));
+  ChatMessages messages = TRY(read_messages(fields, kinds_of(model)));
+  TRY(check_written_placeholders(fields, model));
   const bool goes_on = TRY(fields.boolean_or("continue_final_message", false));
   const bool generation_prompt = TRY(fields.boolean_or("add_generation_prompt", !goes_on));
   if (goes_on && generation_prompt) {
@@ -151,17 +207,19 @@ ApiResult<ChatPrompt> read_chat_prompt(const ApiFields& fields, const ServedMode
   }
   ChatPrompt prompt;
   if (TRY(fields.boolean_or("echo", false))) {
-    const Json& last = messages.as_array().back();
-    if (last.find("role")->as_string() != "assistant") {
-      return fields.unsupported("echo", "false where the last message is not the assistant's");
+    const Json& last = messages.list.as_array().back();
+    if (last.find("role")->as_string() != "assistant" || !last.find("content")->is_string()) {
+      return fields.unsupported("echo", "false where the last message is not the assistant's, or has images");
     }
     prompt.echo = last.find("content")->as_string();
   }
-  if (goes_on) prompt.begun = TRY(mark_end(messages));
-  prompt.text = TRY(render(fields, model, chat, std::move(messages), tools, generation_prompt));
+  if (goes_on) prompt.begun = TRY(mark_end(messages.list));
+  prompt.text = TRY(render(fields, model, chat, std::move(messages.list), tools, generation_prompt));
   if (goes_on) prompt.text = TRY(cut_at_mark(std::move(prompt.text)));
   const bool add_special = TRY(fields.boolean_or("add_special_tokens", false));
   prompt.ids = TRY(model.encode(prompt.text, add_special, "messages"));
+  TRY(check_rendered_images(model, std::ssize(messages.images), prompt.ids));
+  TRY(add_images(model, messages.images, prompt));
   return prompt;
 }
 

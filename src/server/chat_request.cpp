@@ -6,6 +6,7 @@
 #include "tessera/server/chat_prompt.h"
 #include "tessera/server/chat_tools.h"
 #include "tessera/server/generic_tools.h"
+#include "tessera/server/prompt_images.h"
 #include "tessera/server/prompts.h"
 #include "tessera/server/reasoning_parser.h"
 #include "tessera/server/request_fields.h"
@@ -96,7 +97,10 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   const bool renders = fields.find("input_ids") == nullptr;
   const std::string note = renders ? note_of(model, output, tools) : "";
   ChatPrompt prompt = TRY(read_chat_prompt(fields, model, tools));
-  TRY(read_truncation(fields, model, output.max_new_tokens)).apply(prompt.ids);
+  const Truncation truncation = TRY(read_truncation(fields, model, output.max_new_tokens));
+  if (truncation.most && *truncation.most < std::ssize(prompt.ids) && !prompt.images.empty())
+    return fields.unsupported("truncate_prompt_tokens", "none where a longer prompt has images");
+  truncation.apply(prompt.ids);
   const std::optional<OutputGrammar> grammar = TRY(read_grammar(output, tools));
 
   ChatStyle style{
@@ -111,7 +115,9 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   style.prompt_logprobs = extras.prompt_logprobs.has_value();
   style.hidden_states = extras.hidden_states;
   style.hidden_size = model.hidden_size;
+  style.image_tokens = image_tokens(prompt.images);
   Request request{.prompt = std::move(prompt.ids),
+                  .images = std::move(prompt.images),
                   .sampling = output.sampling,
                   .stop = output.stop,
                   .return_graph_info = output.return_graph_info,

@@ -89,7 +89,7 @@ std::string state_head(const Engine& engine, const ServedModel& model) {
       .value(model.vocab_size)
       .key("context_length")
       .value(model.context_length);
-  json.key("chat").value(model.chat.has_value()).end_object();
+  json.key("chat").value(model.chat.has_value()).key("images").value(model.images.has_value()).end_object();
   json.key("device").object().key("name").value(runner.device().properties().name);
   json.key("attention").value(runner.planned_kernels(BatchKind::kDecode)).end_object();
   json.key("notes").array();

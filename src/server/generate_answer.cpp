@@ -148,6 +148,7 @@ class GenerateAnswer : public Answer {
     json.key("meta_info").object().key("id").value(choice.style.id);
     write_finish(json, choice);
     json.key("prompt_tokens").value(choice.style.prompt_tokens).key("completion_tokens").value(choice.tokens);
+    if (choice.style.image_tokens > 0) json.key("image_tokens").value(choice.style.image_tokens);
     if (ended) {
       json.key("cached_tokens").value(choice.end.cached_tokens);
       json.key("e2e_latency").value(choice.end.total_ms * 1e-3);

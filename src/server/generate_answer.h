@@ -16,6 +16,7 @@ struct GenerateChoiceStyle {
   std::string id;
   TokenId last_prompt_id{};
   std::int64_t prompt_tokens = 0;
+  std::int64_t image_tokens = 0;  // of those; written where there are any
   bool logprobs = false;
   bool input_logprobs = false;
   bool top_logprobs = false;

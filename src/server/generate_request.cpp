@@ -6,8 +6,11 @@
 #include <ctime>
 #include <limits>
 #include <memory>
+#include <span>
 
 #include "tessera/server/generate_answer.h"
+#include "tessera/server/image_data.h"
+#include "tessera/server/prompt_images.h"
 #include "tessera/server/prompts.h"
 #include "tessera/server/request_fields.h"
 #include "tessera/server/sampling_fields.h"
@@ -76,6 +79,16 @@ ApiResult<Inputs> read_inputs(const ApiFields& fields, const ServedModel& model)
   Inputs inputs;
   inputs.prompts = TRY(read_prompts(fields, given[0], model, /*add_special_tokens=*/true));
   return inputs;
+}
+
+// Images get their tokens in `prompt`.
+ApiResult<std::vector<PromptImage>> add_images(const ServedModel& model, std::span<const GivenImage> given,
+                                               std::vector<TokenId>& prompt) {
+  std::vector<PromptImage> placed;
+  const PreparedImages images = TRY(prepare_images(*model.images, given, model.context_length));
+  const Status status = place_images(*model.images, images, prompt, placed);
+  if (!status.ok()) return invalid_field("image_data", status.message());
+  return placed;
 }
 
 // What prompt `i` of a batch has of a field: where that is a list of as many values, its own one.
@@ -181,6 +194,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kGenerate, model.allow_unknown_fields));
   Inputs inputs = TRY(read_inputs(fields, model));
+  const std::vector<std::vector<GivenImage>> images = TRY(read_image_data(fields, model, inputs.prompts));
   const std::size_t count = inputs.prompts.ids.size();
   GenerateStyle style{.tokenizer = model.tokenizer, .hidden_size = model.hidden_size};
   style.stream = TRY(fields.boolean_or("stream", false));
@@ -202,11 +216,14 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
     const Json own_json = own_fields(json, i, listed);
     const ApiFields own(own_json);
     const OutputFields& output = *TRY(outputs.of(i, listed));
+    std::vector<PromptImage> placed;
+    if (!images[i].empty()) placed = TRY(add_images(model, images[i], inputs.prompts.ids[i]));
     TRY(fan_out.add(output.n, std::ssize(inputs.prompts.ids[i]) + ids_of_parameters(output), param));
     if (output.n > 1 && !inputs.embeds.empty()) {
       return unsupported_field("sampling_params.n", "\"n\" is more than 1; accepted with \"input_embeds\": 1");
     }
     Request request{.prompt = std::move(inputs.prompts.ids[i]),
+                    .images = std::move(placed),
                     .sampling = output.sampling,
                     .stop = output.stop,
                     .return_graph_info = graph_info,
@@ -226,6 +243,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
       style.choices.push_back({.id = choice == 0 ? id : make_id(""),
                                .last_prompt_id = request.prompt.back(),
                                .prompt_tokens = std::ssize(request.prompt),
+                               .image_tokens = image_tokens(request.images),
                                .logprobs = logprobs.wanted,
                                .input_logprobs = logprobs.input,
                                .top_logprobs = request.logprobs.output.value_or(0) > 0,

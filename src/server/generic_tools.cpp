@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "tessera/server/content_parts.h"
+
 namespace tessera {
 namespace {
 
@@ -88,18 +90,26 @@ std::string result_text(const Json& message, const CallNames& names) {
 }
 
 void prepend(Json& message, const std::string& text) {
-  message.set("content", text + "\n\n" + text_of(message, "content"));
+  Json content = *message.find("content");
+  prepend_text(text, content);
+  message.set("content", std::move(content));
+}
+
+void append(Json& message, const std::string& text) {
+  Json content = *message.find("content");
+  append_text(text, content);
+  message.set("content", std::move(content));
 }
 
 void add_description(Json& messages, const std::string& text, bool shows_system) {
   Json::Array& list = messages.as_array();
   const std::string first = text_of(list.front(), "role");
   if (first == "system" || first == "developer") {
-    list.front().set("content", text_of(list.front(), "content") + "\n\n" + text);
+    append(list.front(), "\n\n" + text);
   } else if (shows_system) {
     list.insert(list.begin(), message_of("system", text));
   } else if (first == "user") {
-    prepend(list.front(), text);
+    prepend(list.front(), text + "\n\n");
   } else {
     list.insert(list.begin(), message_of("user", text));
   }
@@ -131,8 +141,8 @@ Json with_generic_tools(const Json& messages, const ToolFields& tools, bool show
       continue;
     }
     if (results && role == "user") {
-      *results += '\n' + text_of(message, "content");
-      add_results();
+      out.push_back(message);
+      prepend(out.as_array().back(), *std::exchange(results, std::nullopt) + '\n');
       continue;
     }
     add_results();

@@ -108,6 +108,7 @@ struct ServerMetrics::Impl {
   void add_common(Families& families, const std::string& prefix, const EngineStats& stats) const;
   void add_own(Families& families, const EngineStats& stats) const;
   static void add_cache(Families& families, const EngineStats& stats);
+  static void add_images(Families& families, const ImageStats& images);
   void update_throughput(const EngineStats& stats, Clock::time_point now);
 
   MetricsStyle style;
@@ -283,6 +284,20 @@ void ServerMetrics::Impl::add_cache(Families& families, const EngineStats& stats
                   samples);
 }
 
+void ServerMetrics::Impl::add_images(Families& families, const ImageStats& images) {
+  families.counter("tessera:images_total", "Images of admitted requests.", {}, images.images);
+  families.counter("tessera:image_tokens_total", "Tokens that they take in prompts.", {}, images.image_tokens);
+  families.counter("tessera:image_cache_hits_total", "Images whose embeddings were kept from before.", {},
+                   images.cache_hits);
+  families.counter("tessera:tower_images_total", "Images that the vision tower computed.", {}, images.encoded);
+  families.counter("tessera:tower_forwards_total", "Forwards of the vision tower.", {}, images.forwards);
+  families.counter("tessera:tower_graph_replays_total", "Forwards of the vision tower that replayed a graph.", {},
+                   images.graph_hits);
+  families.counters("tessera:tower_seconds_total", "Time that the vision tower took.", {{{}, images.tower_seconds}});
+  families.gauge("tessera:image_cache_bytes", "Embeddings of images that are kept.", {},
+                 static_cast<double>(images.cached_bytes));
+}
+
 void ServerMetrics::Impl::add_own(Families& families, const EngineStats& stats) const {
   add_graph_metrics(families, stats);
   families.counter("tessera:steps_total", "Steps of the engine.", {}, stats.steps);
@@ -290,6 +305,7 @@ void ServerMetrics::Impl::add_own(Families& families, const EngineStats& stats) 
   families.gauge("tessera:cached_pages", "Pages that the prefix cache alone holds.", {},
                  static_cast<double>(stats.fullest_group().cached_pages));
   add_cache(families, stats);
+  add_images(families, stats.images);
   std::vector<Sample> http;
   for (const auto& [key, count] : answers)
     http.push_back({{{"route", key.first}, {"status", std::to_string(key.second)}}, static_cast<double>(count)});

@@ -54,6 +54,14 @@ EngineStats some_stats() {
   stats.output_tokens = 500;
   stats.preemptions = 4;
   stats.steps = 77;
+  stats.images = {.images = 7,
+                  .image_tokens = 700,
+                  .encoded = 4,
+                  .cache_hits = 3,
+                  .forwards = 5,
+                  .graph_hits = 2,
+                  .tower_seconds = 0.25,
+                  .cached_bytes = 4096};
   stats.split_chunks = 9;
   stats.profile_cache_hits = 2;
   for (int i = 0; i < 20; ++i)
@@ -165,6 +173,14 @@ void expect_own(const std::map<std::string, double>& found) {
   EXPECT_EQ(found.at("tessera:split_chunks_total"), 9);
   EXPECT_EQ(found.at("tessera:profile_cache_hits_total"), 2);
   EXPECT_EQ(found.at("tessera:steps_total"), 77);
+  EXPECT_EQ(found.at("tessera:images_total"), 7);
+  EXPECT_EQ(found.at("tessera:image_tokens_total"), 700);
+  EXPECT_EQ(found.at("tessera:image_cache_hits_total"), 3);
+  EXPECT_EQ(found.at("tessera:tower_images_total"), 4);
+  EXPECT_EQ(found.at("tessera:tower_forwards_total"), 5);
+  EXPECT_EQ(found.at("tessera:tower_graph_replays_total"), 2);
+  EXPECT_EQ(found.at("tessera:tower_seconds_total"), 0.25);
+  EXPECT_EQ(found.at("tessera:image_cache_bytes"), 4096);
   EXPECT_EQ(found.at("tessera:cached_pages"), 5);
   EXPECT_EQ(found.at(R"(tessera:kv_cache_bytes{group="0",state="used"})"), 10 * 512);
   EXPECT_EQ(found.at(R"(tessera:kv_cache_bytes{group="0",state="cached"})"), 5 * 512);

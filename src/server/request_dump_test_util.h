@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tessera/engine/grammar.h"
+#include "tessera/image/patches.h"
 #include "tessera/server/api_job.h"
 #include "tessera/server/api_result.h"
 
@@ -41,6 +42,8 @@ inline std::string dump_grammar(const std::shared_ptr<const Grammar>& grammar) {
 inline std::string dump_request(const Request& r) {
   const SamplingParams& s = r.sampling;
   std::string out = fmt::format("prompt {} embeds {}\n", numbers(r.prompt), r.input_embeds);
+  for (const PromptImage& image : r.images)
+    out += fmt::format("image {} {} {}\n", image.first_token, image.patches->tokens(), image.patches->content.hex());
   out += fmt::format("sampling {} {} {} {} {} {} {} seed {} choice {}\n", s.temperature, s.top_k, s.top_p, s.min_p,
                      s.repetition_penalty, s.frequency_penalty, s.presence_penalty, s.seed.value_or(-1), s.choice);
   for (const auto& [id, bias] : s.logit_bias) out += fmt::format("bias {} {}\n", id.value(), bias);

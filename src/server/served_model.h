@@ -13,6 +13,7 @@
 #include "tessera/model/embedding_config.h"
 #include "tessera/model/generation_config.h"
 #include "tessera/server/api_result.h"
+#include "tessera/server/image_input.h"
 #include "tessera/server/server_options.h"
 #include "tessera/text/chat_template.h"
 #include "tessera/text/tokenizer.h"
@@ -29,6 +30,7 @@ struct ServedModel {
   std::int64_t hidden_size = 0;
   std::optional<EmbeddingConfig> embedding{};  // how it makes embeddings; none: it makes none
   std::int64_t num_labels = 0;                 // of a classifier; 0: none
+  std::optional<ImageInput> images{};          // none: it reads no images
   GenerationConfig generation{};               // defaults of what a request leaves out
   std::optional<ChatTemplate> chat{};
   std::optional<ChatTemplate> tool_chat{};  // for requests with tools, where the model has one of its own
@@ -62,8 +64,8 @@ struct ServedModel {
   ApiResult<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,
                                          const std::string& param) const;
   // Checks the prompt and sets how many tokens may follow it: `asked`, or else up to `otherwise` of what the context
-  // has left. Empty, or with ids that the model does not have: 400. Too long for the context together with what was
-  // asked: 400 with code context_length_exceeded.
+  // has left. Empty, or with ids that the model does not have: 400. Too long for
+  // the context together with what was asked: 400 with code context_length_exceeded.
   ApiStatus set_length(Request& request, std::optional<std::int64_t> asked, std::int64_t otherwise,
                        const std::string& param) const;
 };

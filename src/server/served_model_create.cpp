@@ -2,6 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "tessera/base/log.h"
 #include "tessera/server/api_job.h"
@@ -73,6 +76,17 @@ void parse_own(const TokenizerConfig& config, ServedModel& model) {
   }
 }
 
+Result<std::optional<ImageInput>> read_image_input(const ServerOptions& options, const Engine& engine) {
+  std::optional<ImageInput> input = TRY(image_input_of(engine));
+  if (!input) return input;
+  input->most_images = options.max_images;
+  if (options.allow_image_urls) {
+    UrlFetchOptions fetching{.most_bytes = input->limits.most_bytes};
+    input->fetcher = std::make_shared<const UrlFetcher>(TRY(UrlFetcher::create(std::move(fetching))));
+  }
+  return input;
+}
+
 }  // namespace
 
 Status ServedModel::check(const ServerOptions& options) {
@@ -98,6 +112,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.generation = engine.generation_config();
   model.bos_token = engine.tokenizer_config().bos_token;
   model.eos_token = engine.tokenizer_config().eos_token;
+  model.images = TRY(read_image_input(options, engine));
   std::string source;
   std::string tool_source;
   if (options.chat_template.empty()) {

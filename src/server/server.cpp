@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <optional>
@@ -78,6 +79,7 @@ struct Server::Impl {
     metrics.emplace(style, model.name);
     engine_state.emplace(engine, model);
     add_routes();
+    if (model.images) options.http.max_body_bytes = std::max(options.http.max_body_bytes, kMaxImageBodyBytes);
     HttpOptions http_options = options.http;
     http_options.on_own_answer = [this](int status) { metrics->answered(kNoRoute, status); };
     http = TRY(
@@ -87,9 +89,12 @@ struct Server::Impl {
     engine_thread.emplace(engine, [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });
     });
-    texts.emplace();
+    texts.emplace(TextThread::kThreads + most_fetches());
     return ok_status();
   }
+
+  // Threads that wait for other servers' images, beside those that work.
+  int most_fetches() const { return model.images && model.images->fetcher ? UrlFetchOptions().most_at_once : 0; }
 
   void dispatch_events() {
     events.drain([this](std::span<EngineThread::Event> moved) { jobs->dispatch(moved); });
@@ -284,6 +289,8 @@ struct Server::Impl {
   // Bodies that wait for the texts' thread, or are being read there.
   static constexpr std::size_t kMaxQueuedBytes = std::size_t{256} << 20;
   std::size_t queued_bytes = 0;
+  // Of a body that may have images in base64.
+  static constexpr std::size_t kMaxImageBodyBytes = std::size_t{64} << 20;
 
   // How many full steps the I/O thread may be behind the engine before the queue of events allocates.
   static constexpr std::size_t kBacklogSteps = 4;

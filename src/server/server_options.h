@@ -1,6 +1,7 @@
 // Options of the server's protocols.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct ServerOptions {
   bool allow_unknown_fields = false;     // in requests: ignored
   std::string json_whitespace{};         // GrammarOptions::json_whitespace; "": compact
   bool log_requests = false;             // one line each
+  std::int64_t max_images = 16;          // of a prompt
+  bool allow_image_urls = false;         // images may be named by http(s) URLs, which are fetched
 };
 
 }  // namespace tessera

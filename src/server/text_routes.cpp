@@ -44,6 +44,7 @@ std::string model_info_body(const ServedModel& model) {
   json.key("is_generation").value(model.generates()).key("max_model_len").value(model.context_length);
   json.key("vocab_size").value(model.vocab_size).key("hidden_size").value(model.hidden_size);
   json.key("has_tokenizer").value(model.tokenizer != nullptr).key("has_chat_template").value(model.chat.has_value());
+  json.key("has_image_understanding").value(model.images.has_value());
   json.key("tool_call_parser").value_or_null(model.tool_call_parser);
   json.key("reasoning_parser").value_or_null(model.reasoning_parser);
   return json.end_object().take();

@@ -9,13 +9,6 @@
 
 namespace tessera {
 
-namespace {
-
-// A large body or a slow grammar takes one of them, and others go on.
-constexpr int kTextThreads = 4;
-
-}  // namespace
-
 struct TextThread::Impl {
   void run() {
     std::unique_lock lock(mutex);
@@ -38,8 +31,8 @@ struct TextThread::Impl {
   std::vector<std::thread> threads;
 };
 
-TextThread::TextThread() : impl_(std::make_unique<Impl>()) {
-  for (int i = 0; i < kTextThreads; ++i) impl_->threads.emplace_back([impl = impl_.get()] { impl->run(); });
+TextThread::TextThread(int threads) : impl_(std::make_unique<Impl>()) {
+  for (int i = 0; i < threads; ++i) impl_->threads.emplace_back([impl = impl_.get()] { impl->run(); });
 }
 
 TextThread::~TextThread() {

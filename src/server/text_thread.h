@@ -12,7 +12,9 @@ namespace tessera {
 
 class TextThread {
  public:
-  TextThread();
+  // A large body or a slow grammar takes one of them, and others go on.
+  static constexpr int kThreads = 4;
+  explicit TextThread(int threads = kThreads);
   // Ends with the tasks at hand; those that wait are dropped.
   ~TextThread();
 

@@ -8,7 +8,9 @@ void write_usage(JsonWriter& json, const Usage& usage) {
   json.object().key("prompt_tokens").value(usage.prompt_tokens);
   json.key("completion_tokens").value(usage.completion_tokens);
   json.key("total_tokens").value(usage.prompt_tokens + usage.completion_tokens);
-  json.key("prompt_tokens_details").object().key("cached_tokens").value(usage.cached_tokens).end_object();
+  json.key("prompt_tokens_details").object().key("cached_tokens").value(usage.cached_tokens);
+  if (usage.image_tokens > 0) json.key("image_tokens").value(usage.image_tokens);
+  json.end_object();
   json.key("completion_tokens_details").object().key("reasoning_tokens").value(usage.reasoning_tokens).end_object();
   json.end_object();
 }

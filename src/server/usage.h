@@ -13,6 +13,7 @@ struct Usage {
   std::int64_t prompt_tokens = 0;  // each prompt once, however many choices it has
   std::int64_t completion_tokens = 0;
   std::int64_t cached_tokens = 0;
+  std::int64_t image_tokens = 0;  // of the prompt; written where there are any
   std::int64_t reasoning_tokens = 0;
 };
 

@@ -1,0 +1,142 @@
+#include "tessera/server/image_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "tessera/base/base64.h"
+#include "tessera/model/fields.h"
+#include "tessera/server/api_fields.h"
+#include "tessera/server/http_message.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kScheme = "data:";
+constexpr std::string_view kCoding = ";base64";
+
+ApiError wrong_image(const GivenImage& image, std::string_view why) {
+  return invalid_field(image.param, fmt::format("request: field \"{}\": {}", image.param, why));
+}
+
+bool has_scheme(std::string_view text, std::string_view scheme) {
+  return text.size() >= scheme.size() && equals_ignoring_case(text.substr(0, scheme.size()), scheme);
+}
+
+ApiResult<std::string> decode_base64(const GivenImage& image, std::string_view text) {
+  std::optional<std::string> bytes = from_base64(text);
+  if (!bytes) {
+    return wrong_image(image, fmt::format("\"{}\" is no base64; accepted: the standard alphabet with padding and "
+                                          "without blanks",
+                                          clip_text(std::string(text.substr(0, 200)))));
+  }
+  return *std::move(bytes);
+}
+
+// What stands before the comma tells a type too, which is not looked at: the content says what it is.
+ApiResult<std::string> read_data_url(const GivenImage& image) {
+  const std::size_t comma = image.text.find(',');
+  const std::string_view head = image.text.substr(0, comma);
+  if (comma == std::string_view::npos || !head.ends_with(kCoding))
+    return wrong_image(image, "a data: URL that is not of base64; accepted: data:<type>;base64,<content>");
+  return decode_base64(image, image.text.substr(comma + 1));
+}
+
+ApiResult<std::string> read_url(const ImageInput& input, const GivenImage& image) {
+  if (input.fetcher == nullptr) {
+    return unsupported_field(image.param,
+                             fmt::format("request: field \"{}\" is a URL of another server; accepted: data: URLs, "
+                                         "unless the server runs with --allow-image-urls",
+                                         image.param));
+  }
+  Result<std::string> bytes = input.fetcher->get(std::string(image.text));
+  if (bytes.ok()) return *std::move(bytes);
+  if (bytes.status().code() != StatusCode::kInvalidArgument) return api_error(bytes.status(), image.param);
+  return wrong_image(image, bytes.status().message());
+}
+
+ApiResult<std::string> read_bytes(const ImageInput& input, const GivenImage& image) {
+  if (has_scheme(image.text, kScheme)) return read_data_url(image);
+  if (has_scheme(image.text, "http:") || has_scheme(image.text, "https:")) return read_url(input, image);
+  if (image.may_be_base64) return decode_base64(image, image.text);
+  return wrong_image(image, fmt::format("\"{}\" is no URL of an image; accepted: data:<type>;base64,<content>{}",
+                                        clip_text(std::string(image.text.substr(0, 200))),
+                                        input.fetcher != nullptr ? ", http://… or https://…" : ""));
+}
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+ImageProcessorConfig processor_of(const ImageInput& input, const GivenImage& image) {
+  ImageProcessorConfig config = input.processor;
+  if (image.low_detail) config.max_pixels = std::max(config.min_pixels, std::min(config.max_pixels, kLowDetailPixels));
+  return config;
+}
+
+ApiError too_many_tokens(const GivenImage& image, const Image& pixels, std::int64_t tokens, std::int64_t most) {
+  ApiError error = wrong_image(
+      image, fmt::format("an image of {} × {} pixels, with which the images come to {} tokens; accepted: up to {}, "
+                         "the model's context",
+                         pixels.width, pixels.height, tokens, most));
+  error.code = "context_length_exceeded";
+  return error;
+}
+
+// Counts the memory until the last one who holds the image has let it go.
+ApiResult<std::shared_ptr<const Patches>> hold(const ImageInput& input, Patches patches) {
+  const auto bytes = static_cast<std::int64_t>(patches.values.size() * sizeof(float));
+  if (input.held_bytes->fetch_add(bytes) + bytes > input.most_held_bytes) {
+    input.held_bytes->fetch_sub(bytes);
+    return ApiError{.http_status = 503,
+                    .message = "too many images of other requests wait for the engine; come again",
+                    .type = "server_error",
+                    .param = {},
+                    .code = "service_unavailable",
+                    .retry_after_s = 1};
+  }
+  return std::shared_ptr<const Patches>(new Patches(std::move(patches)),
+                                        [held = input.held_bytes, bytes](const Patches* done) {
+                                          delete done;
+                                          held->fetch_sub(bytes);
+                                        });
+}
+
+}  // namespace
+
+ApiStatus check_image_count(const ImageInput& input, std::span<const GivenImage> given) {
+  if (std::ssize(given) <= input.most_images) return api_ok();
+  return wrong_image(
+      given[static_cast<std::size_t>(input.most_images)],
+      fmt::format("one of {} images; accepted: up to {} (--max-images-per-prompt)", given.size(), input.most_images));
+}
+
+ApiResult<PreparedImages> prepare_images(const ImageInput& input, std::span<const GivenImage> given,
+                                         std::int64_t most_tokens) {
+  TRY(check_image_count(input, given));
+  PreparedImages prepared;
+  std::int64_t tokens = 0;
+  for (const GivenImage& image : given) {
+    const auto named = [&](const Status& status) { return wrong_image(image, status.message()); };
+    const std::string bytes = TRY(read_bytes(input, image));
+    const Result<Image> pixels = decode_image(bytes_of(bytes), input.limits);
+    if (!pixels.ok()) return named(pixels.status());
+    const ImageProcessorConfig config = processor_of(input, image);
+    // Before memory is taken for the resized pixels.
+    const Result<PatchGrid> grid = patch_grid(pixels->width, pixels->height, config);
+    if (!grid.ok()) return named(grid.status());
+    tokens += grid->tokens(config.merge_size);
+    if (tokens > most_tokens) return too_many_tokens(image, *pixels, tokens, most_tokens);
+    Result<Patches> patches = make_patches(*pixels, config);
+    if (!patches.ok()) return named(patches.status());
+    prepared.push_back(TRY(hold(input, *std::move(patches))));
+  }
+  return prepared;
+}
+
+Result<std::shared_ptr<const Patches>> prepare_image(const ImageInput& input, std::span<const std::byte> file) {
+  const Image pixels = TRY(decode_image(file, input.limits));
+  return std::make_shared<const Patches>(TRY(make_patches(pixels, input.processor)));
+}
+
+}  // namespace tessera
