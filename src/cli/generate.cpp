@@ -4,6 +4,7 @@
 
 #include "tessera/cli/commands.h"
 #include "tessera/cli/graph_report.h"
+#include "tessera/cli/image_files.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
@@ -67,9 +68,10 @@ Status run_generate(const GenerateOptions& options) {
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = progress_wanted();
   const std::unique_ptr<Engine> engine = TRY(start_engine(engine_options));
-  const Request request{.prompt = TRY(prompt_ids(*engine, options.prompt, options.chat))[0],
-                        .sampling = options.sampling,
-                        .stop = options.stop};
+  Request request{.prompt = TRY(prompt_ids(*engine, options.prompt, options.chat))[0],
+                  .sampling = options.sampling,
+                  .stop = options.stop};
+  TRY(add_image_files(*engine, options.prompt.images, request));
   RunRecord record;
   if (options.json) {
     record = TRY(run_requests(*engine, {request}));

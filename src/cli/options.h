@@ -19,11 +19,12 @@
 
 namespace tessera::cli {
 
-// Exactly one of the three is given.
+// Exactly one of the first three is given.
 struct PromptOptions {
   std::vector<std::string> texts;
   std::string file;  // one text
   std::vector<std::vector<TokenId>> ids;
+  std::vector<std::string> images{};  // files, of a single prompt, in the order of its placeholders
 };
 
 // What the flags of sampling_flags.h said; unset: the command's default.

@@ -18,18 +18,28 @@ void add_prompt_flags(CommandFlags& add, bool batch, PromptOptions& prompt) {
     prompt.ids.push_back(TRY(parse_token_ids(flag, text)));
     return ok_status();
   };
+  const auto take_image = [&prompt](const std::string& flag, const std::string& text) {
+    if (text.empty()) return invalid_argument(fmt::format("{}: the file's name is empty", flag));
+    prompt.images.push_back(text);
+    return ok_status();
+  };
+  constexpr const char* kImageHelp = "PNG, JPEG, WebP or PPM; repeatable, in the order of the placeholders";
   if (batch) {
     add.values("--prompt", "TEXT", "text; repeatable: one batch", take_text);
     add.values("--input-ids", "LIST", "token ids \"1,2,3\"; repeatable: one batch", take_ids);
+    add.values("--image", "FILE", kImageHelp, take_image);
     return;
   }
   add.value("--prompt", "TEXT", "text to continue", take_text);
   add.text("--prompt-file", "FILE", "text to continue, from a file", prompt.file);
   add.value("--input-ids", "LIST", "token ids to continue, \"1,2,3\"; no tokenizer is needed", take_ids);
+  add.values("--image", "FILE", kImageHelp, take_image);
 }
 
 Status check_prompts(const PromptOptions& prompt, bool batch) {
   const int kinds = !prompt.texts.empty() + !prompt.file.empty() + !prompt.ids.empty();
+  if (kinds == 1 && !prompt.images.empty() && prompt.texts.size() + prompt.ids.size() > 1)
+    return invalid_argument("--image goes with one prompt");
   if (kinds == 1) return ok_status();
   const std::string_view accepted = batch ? "--prompt or --input-ids" : "--prompt, --prompt-file or --input-ids";
   return invalid_argument(kinds == 0 ? fmt::format("a prompt is missing: give {}", accepted)
@@ -74,10 +84,10 @@ class GenerateParser final : public CommandParser {
 
  private:
   Result<Command> finish_batch() {
-    const auto& [texts, file, ids] = options_.prompt;
-    if (!texts.empty() || !file.empty() || !ids.empty() || options_.chat || options_.stats)
+    const auto& [texts, file, ids, images] = options_.prompt;
+    if (!texts.empty() || !file.empty() || !ids.empty() || !images.empty() || options_.chat || options_.stats)
       return invalid_argument(
-          "--input-file has its own prompts; it goes without --prompt, --prompt-file, --input-ids, "
+          "--input-file has its own prompts; it goes without --prompt, --prompt-file, --input-ids, --image, "
           "--chat and --stats");
     if (given_ != GivenSampling{})
       return invalid_argument("--input-file: each request has its own sampling; accepted are no sampling flags");
@@ -121,7 +131,10 @@ class ScoreParser final : public CommandParser {
   ScoreParser(CommandFlags& add, CommonFlags& common) {
     add.group("Prompts and output");
     add_prompt_flags(add, /*batch=*/true, options_.prompts);
-    add.text("--output", "FILE", "safetensors file: logits, logprobs (logits_0, … of several)", options_.output);
+    add.text(
+        "--output", "FILE",
+        "safetensors file: logits, logprobs (logits_0, … of several); with images also image_embeds_0, … and positions",
+        options_.output);
     add.flag("--json", "the summary as one JSON object", options_.json);
     add_engine_flags(add, options_.engine, common);
   }

@@ -6,9 +6,11 @@
 
 #include "tessera/cli/commands.h"
 #include "tessera/cli/graph_report.h"
+#include "tessera/cli/image_files.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
+#include "tessera/image/patches.h"
 #include "tessera/model/safetensors.h"
 
 namespace tessera::cli {
@@ -44,8 +46,43 @@ Score score_of(std::vector<float> logits, const std::vector<TokenId>& ids, std::
   return score;
 }
 
-Status write_scores(const std::string& path, const std::vector<Score>& scores, std::int64_t vocab) {
-  std::vector<StoredTensor> tensors;
+// What the images of a prompt became.
+struct ImageScore {
+  std::vector<std::vector<float>> embeds{};  // of each image [tokens, hidden]
+  std::vector<std::int32_t> positions{};     // [3, tokens of the prompt]
+};
+
+// The first `hidden` values of each row are its embedding.
+ImageScore image_score_of(Completion& completion, const Request& request, std::size_t hidden) {
+  ImageScore score{.positions = std::move(completion.rope_positions)};
+  for (std::size_t k = 0; k < completion.image_rows.size(); ++k) {
+    const std::span<const float> rows = completion.image_rows[k];
+    const std::size_t row = rows.size() / static_cast<std::size_t>(request.images[k].patches->tokens());
+    std::vector<float>& embeds = score.embeds.emplace_back();
+    for (std::size_t at = 0; at < rows.size(); at += row)
+      embeds.insert(embeds.end(), rows.begin() + static_cast<std::ptrdiff_t>(at),
+                    rows.begin() + static_cast<std::ptrdiff_t>(at + hidden));
+  }
+  return score;
+}
+
+void add_image_tensors(const ImageScore& images, std::size_t hidden, std::vector<StoredTensor>& tensors) {
+  for (std::size_t k = 0; k < images.embeds.size(); ++k) {
+    tensors.push_back(
+        {.name = fmt::format("image_embeds_{}", k),
+         .dtype = StoredDtype::kF32,
+         .shape = {std::ssize(images.embeds[k]) / static_cast<std::int64_t>(hidden), static_cast<std::int64_t>(hidden)},
+         .data = std::as_bytes(std::span(images.embeds[k]))});
+  }
+  if (images.positions.empty()) return;
+  tensors.push_back({.name = "positions",
+                     .dtype = StoredDtype::kI32,
+                     .shape = {3, std::ssize(images.positions) / 3},
+                     .data = std::as_bytes(std::span(images.positions))});
+}
+
+Status write_scores(const std::string& path, const std::vector<Score>& scores, std::int64_t vocab,
+                    std::vector<StoredTensor> tensors) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const std::string suffix = scores.size() > 1 ? fmt::format("_{}", i) : "";
     const auto tokens = static_cast<std::int64_t>(scores[i].logprobs.size());
@@ -90,12 +127,12 @@ Status run_score(const ScoreOptions& options) {
         "--model-path: {} makes no tokens whose probabilities could be told; accepted is a model that generates text",
         engine_options.model_path));
   }
-  const std::vector<std::vector<TokenId>> prompts = TRY(prompt_ids(*engine, options.prompts, /*chat=*/false));
+  std::vector<std::vector<TokenId>> prompts = TRY(prompt_ids(*engine, options.prompts, /*chat=*/false));
   std::vector<Request> requests;
-  for (const std::vector<TokenId>& ids : prompts) {
-    Request request;
-    request.prompt = ids;
-    request.score = true;
+  for (std::vector<TokenId>& ids : prompts) {
+    Request request{.prompt = ids, .return_images = !options.prompts.images.empty(), .score = true};
+    TRY(add_image_files(*engine, options.prompts.images, request));
+    ids = request.prompt;
     requests.push_back(std::move(request));
   }
   RunRecord record = TRY(run_requests(*engine, requests));
@@ -106,7 +143,11 @@ Status run_score(const ScoreOptions& options) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     scores.push_back(score_of(std::move(record.completions[i].logits), prompts[i], static_cast<std::size_t>(vocab)));
   }
-  TRY(write_scores(options.output, scores, vocab));
+  const auto hidden = static_cast<std::size_t>(engine->config().hidden_size);
+  const ImageScore images = image_score_of(record.completions[0], requests[0], hidden);
+  std::vector<StoredTensor> tensors;
+  add_image_tensors(images, hidden, tensors);
+  TRY(write_scores(options.output, scores, vocab, std::move(tensors)));
   if (options.json) return write_output(to_json(options, *engine, prompts, scores, record).dump() + "\n");
   Table table({"prompt", ">tokens", ">log-probability", ">perplexity"});
   for (std::size_t i = 0; i < scores.size(); ++i) {

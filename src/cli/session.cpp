@@ -20,14 +20,27 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-Result<std::string> render_chat(const Engine& engine, const std::string& text) {
+// The images stand before the text.
+Json message_content(const std::string& text, std::size_t images) {
+  if (images == 0) return text;
+  Json parts = Json::array();
+  Json image = Json::object();
+  image.set("type", "image");
+  for (std::size_t i = 0; i < images; ++i) parts.push_back(image);
+  Json said = Json::object();
+  said.set("type", "text").set("text", text);
+  parts.push_back(std::move(said));
+  return parts;
+}
+
+Result<std::string> render_chat(const Engine& engine, const std::string& text, std::size_t images) {
   const TokenizerConfig& config = engine.tokenizer_config();
   const std::string* source = config.find_template();
   if (source == nullptr)
     return not_found("the model has no chat template in tokenizer_config.json, which --chat needs");
   const ChatTemplate chat = TRY(ChatTemplate::parse(*source));
   Json message = Json::object();
-  message.set("role", "user").set("content", text);
+  message.set("role", "user").set("content", message_content(text, images));
   RenderOptions options;
   options.add_generation_prompt = true;
   options.bos_token = config.bos_token;
@@ -75,7 +88,7 @@ Result<std::vector<std::vector<TokenId>>> prompt_ids(const Engine& engine, const
   }
   std::vector<std::vector<TokenId>> ids;
   for (const std::string& text : texts) {
-    const std::string rendered = chat ? TRY(render_chat(engine, text)) : text;
+    const std::string rendered = chat ? TRY(render_chat(engine, text, prompt.images.size())) : text;
     ids.push_back(TRY(engine.tokenizer()->encode(rendered, {.add_special_tokens = !chat}).with_context(source)));
     if (ids.back().empty()) return invalid_argument(fmt::format("{}: the text \"{}\" has no tokens", source, text));
   }

@@ -17,7 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DEMO = ROOT / "models" / "demo"
 GOLDENS = ROOT / "tests" / "data" / "goldens"
 LLAMA = GOLDENS / "llama"
-SHARED_CONFIGS = pathlib.Path(os.environ.get("TESSERA_SHARED_DIR", ROOT.parent / "shared")) / "data" / "configs"
+SHARED = pathlib.Path(os.environ.get("TESSERA_SHARED_DIR", ROOT.parent / "shared"))
+SHARED_CONFIGS = SHARED / "data" / "configs"
 # The first argument of each script.
 PROGRAM = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
 
@@ -32,16 +33,15 @@ def tessera(*arguments):
 
 
 def read_safetensors(path):
-    """{name: (shape, float32 values)}"""
+    """{name: (shape, float32 or int32 values)}"""
     data = pathlib.Path(path).read_bytes()
     header_bytes = struct.unpack("<Q", data[:8])[0]
     tensors = {}
     for name, entry in json.loads(data[8:8 + header_bytes]).items():
         if name == "__metadata__":
             continue
-        assert entry["dtype"] == "F32", (name, entry["dtype"])
         begin, end = (8 + header_bytes + offset for offset in entry["data_offsets"])
-        tensors[name] = (entry["shape"], array.array("f", data[begin:end]))
+        tensors[name] = (entry["shape"], array.array({"F32": "f", "I32": "i"}[entry["dtype"]], data[begin:end]))
     return tensors
 
 

@@ -1,0 +1,17 @@
+// The images of --image: files that belong to the placeholders of a prompt.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/engine/engine.h"
+#include "tessera/engine/request.h"
+
+namespace tessera::cli {
+
+// Reads the files, in the order of the prompt's placeholders, and gives each image its tokens there. Without files the
+// request stays as it is. Errors: a model that reads no images, a file that is none, placeholders that do not fit.
+Status add_image_files(const Engine& engine, const std::vector<std::string>& files, Request& request);
+
+}  // namespace tessera::cli
