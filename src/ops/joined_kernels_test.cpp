@@ -3,6 +3,7 @@
 // ended and do not wait for it.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <optional>
 
 #include "tessera/ops/built_in_ops.h"
@@ -145,10 +146,12 @@ TEST(JoinedKernels, EqualTheirOperators) {
     int served = 0;
     for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
       for (const Size size :
-           {Size{1, 256, 32}, Size{2, 1024, 64}, Size{3, 1280, 96}, Size{5, 4096, 32}, Size{8, 2048, 4096},
-            Size{9, 1024, 64}, Size{16, 1024, 6144}, Size{4, 4096, 512}, Size{1, 8192, 128}, Size{1, 1152, 64},
-            Size{7, 32, 32}, Size{3, 2880, 96}, Size{11, 1056, 64}, Size{1024, 256, 28672}, Size{1101, 1152, 12288},
-            Size{2001, 72, 6160}, Size{1037, 2048, 13824}}) {
+           {Size{1, 256, 32},       Size{2, 1024, 64},      Size{3, 1280, 96},       Size{5, 4096, 32},
+            Size{8, 2048, 4096},    Size{9, 1024, 64},      Size{16, 1024, 6144},    Size{4, 4096, 512},
+            Size{1, 8192, 128},     Size{1, 1152, 64},      Size{7, 32, 32},         Size{3, 2880, 96},
+            Size{11, 1056, 64},     Size{17, 1024, 64},     Size{24, 3072, 512},     Size{31, 1120, 96},
+            Size{32, 1024, 6144},   Size{1024, 256, 28672}, Size{1101, 1152, 12288}, Size{2001, 72, 6160},
+            Size{1037, 2048, 13824}}) {
         const bool bias = size.rows % 2 == 1;
         Chain chain(joined, dtype, size, bias);
         const Result<std::optional<HostTensor>> actual = chain.run_joined(joined);
@@ -171,10 +174,9 @@ TEST(JoinedKernels, EqualTheirOperators) {
   }
 }
 
-// Each product reads what the one ahead wrote, and the products are short: without the wait they would overlap.
-TEST(JoinedKernels, DependentLaunchesWaitForOneAnother) {
-  if (!on_cuda()) GTEST_SKIP() << "launches of this device do not overlap";
-  constexpr std::int64_t kWidth = 1024;
+// Each product reads what the one ahead wrote, and the products are short: without the wait they would overlap. The
+// sizes are those of kernels that take no workspace.
+void check_dependent_launches(std::int64_t rows, std::int64_t width) {
   constexpr int kLaunches = 64;
   const KernelDef& linear = **kernels().get("linear");
   Device& device = test_device();
@@ -185,11 +187,13 @@ TEST(JoinedKernels, DependentLaunchesWaitForOneAnother) {
     EXPECT_TRUE(stream->upload(memory.back()->data(), tensor.bytes.data(), tensor.bytes.size()).ok());
     return tensor.view(memory.back()->data());
   };
-  TensorView w = place(random_tensor(DType::kBFloat16, {kWidth, kWidth}, 1, -0.06, 0.06));
+  const double most = 2 / std::sqrt(static_cast<double>(width));  // keeps the values' magnitude
+  TensorView w = place(random_tensor(DType::kBFloat16, {width, width}, 1, -most, most));
   w.is_weight = true;
-  const HostTensor x = random_tensor(DType::kBFloat16, {8, kWidth}, 2);
+  const HostTensor x = random_tensor(DType::kBFloat16, {rows, width}, 2);
   std::vector<TensorView> values{place(x)};
-  for (int i = 0; i < kLaunches; ++i) values.push_back(place(testing::poisoned_tensor(DType::kBFloat16, {8, kWidth})));
+  for (int i = 0; i < kLaunches; ++i)
+    values.push_back(place(testing::poisoned_tensor(DType::kBFloat16, {rows, width})));
   const ir::Node node = testing::make_node(**built_in_ops().get("linear"), 2, {});
   const ForwardContext context;
   std::vector<std::unique_ptr<BoundOp>> ops;
@@ -199,7 +203,7 @@ TEST(JoinedKernels, DependentLaunchesWaitForOneAnother) {
     ops.push_back(*linear.bind({node, operands, results, {}, device, context}));
   }
   const auto last = [&](bool one_by_one) {
-    HostTensor y = testing::poisoned_tensor(DType::kBFloat16, {8, kWidth});
+    HostTensor y = testing::poisoned_tensor(DType::kBFloat16, {rows, width});
     for (int i = 1; i <= kLaunches; ++i)
       EXPECT_TRUE(stream->fill(values[static_cast<std::size_t>(i)].data, 0xff, y.bytes.size()).ok());
     for (const std::unique_ptr<BoundOp>& op : ops) {
@@ -215,6 +219,14 @@ TEST(JoinedKernels, DependentLaunchesWaitForOneAnother) {
   const HostTensor expected = last(true);
   EXPECT_FALSE(std::isnan(expected.at(0)));
   for (int run = 0; run < 20; ++run) ASSERT_EQ(last(false).bytes, expected.bytes) << "run " << run;
+}
+
+TEST(JoinedKernels, DependentLaunchesWaitForOneAnother) {
+  if (!on_cuda()) GTEST_SKIP() << "launches of this device do not overlap";
+  check_dependent_launches(8, 1024);
+  check_dependent_launches(16, 2048);
+  check_dependent_launches(32, 1024);
+  check_dependent_launches(32, 2048);
 }
 
 }  // namespace

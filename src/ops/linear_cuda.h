@@ -24,7 +24,8 @@ inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(
 Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const LinearProblem& problem);
 
 // Whether the streamed kernel serves the linear and is the fastest: up to 8 rows of a 16-bit type, 16 of a small
-// matrix, with whole tiles of w, which is a weight, on Hopper; not in deterministic forwards.
+// matrix, 32 of one whose tiles are no more than multiprocessors, with whole tiles of w, which is a weight, on Hopper;
+// not in deterministic forwards.
 bool can_stream(const BindArgs& args);
 // Asks for weights before the kernels ahead have ended (linear_streamed.cuh). Sums have one order for all row counts.
 // Precondition: can_stream().

@@ -16,29 +16,55 @@ namespace {
 using namespace cuda;
 using namespace cuda::streamed_linear;
 
-// Up to eight rows it is 4 to 40 % faster than cuBLASLt and our kernel of one row; beyond, x is read as often as w, and
-// matrices that are large win nothing (docs/benchmarks.md).
+// Up to eight rows it is faster than cuBLASLt and our kernel of one row; beyond, x is read as often as w, and matrices
+// that are large win nothing. Beyond 16 those win that have a tile for each multiprocessor at most, as then none reads
+// x twice (docs/benchmarks.md).
 bool is_worth_streaming(const LinearProblem& p) {
   constexpr std::int64_t kSmall = std::int64_t{16} << 20;  // bytes of w
-  return p.m <= 8 || 2 * p.n * p.k <= kSmall;
+  if (p.m <= 8) return true;
+  return 2 * p.n * p.k <= kSmall && (p.m <= 16 || p.n / kBlockRows <= p.workers);
 }
 
-template <class T, int kEights, bool kGated>
-Result<std::unique_ptr<BoundOp>> make(const char* name, const Streamed<T>& p, std::int64_t blocks) {
-  constexpr auto kKernel = streamed<T, kEights, kGated>;
+template <class T, int kEights, bool kGated, int kHeld>
+Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int64_t workers) {
+  constexpr auto kKernel = streamed<T, kEights, kGated, kHeld>;
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kMaxStages * kStageBytes, name));
+  const std::int64_t tiles = p.n / (kGated ? kBlockRows / 2 : kBlockRows);
+  const std::int64_t blocks = std::min(tiles, 2 * workers);
+  const std::int64_t stages = ceil_div(tiles, blocks) * ceil_div(p.k, kStageColumns);  // of a block, in all
+  p.stages = static_cast<int>(std::min<std::int64_t>(stages, kMaxStages));
   const auto bytes = static_cast<std::size_t>(p.stages * kStageBytes);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3((kWarps + 1) * kWarp)};
   return make_cuda_op(name,
                       [=](cudaStream_t stream) { launch_with(kKernel, shape, bytes, /*early=*/true, stream, p); });
 }
 
+// Holding x wins where its loads would otherwise follow one another: those of a tile's stages, or of a block's tiles,
+// of which gates have most. There are registers for three stages of 16 rows.
+template <class T, int kEights, bool kGated>
+Result<std::unique_ptr<BoundOp>> make(const char* name, const Streamed<T>& p, std::int64_t workers) {
+  const std::int64_t stages = ceil_div(p.k, kStageColumns);
+  if constexpr (kGated && kEights <= 2) {
+    if (stages == 1) return make<T, kEights, kGated, 1>(name, p, workers);
+  }
+  if constexpr (!kGated && kEights <= 2) {
+    if (stages == 2) return make<T, kEights, kGated, 2>(name, p, workers);
+    if (stages == 3) return make<T, kEights, kGated, 3>(name, p, workers);
+  }
+  return make<T, kEights, kGated, 0>(name, p, workers);
+}
+
+template <class T, bool kGated>
+Result<std::unique_ptr<BoundOp>> make(const char* name, const Streamed<T>& p, std::int64_t workers) {
+  if (p.m <= 8) return make<T, 1, kGated>(name, p, workers);
+  if (p.m <= 16) return make<T, 2, kGated>(name, p, workers);
+  return make<T, 4, kGated>(name, p, workers);
+}
+
 // `y`: of the gate where there is one.
 template <class T>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
   const bool gated = gate != Gate::kNone;
-  const std::int64_t blocks = std::min(p.n / kBlockRows, 2 * p.workers);
-  const std::int64_t stages = ceil_div(p.n / kBlockRows, blocks) * ceil_div(p.k, kStageColumns);  // of a block, in all
   const Streamed<T> s{.x = reinterpret_cast<const T*>(p.x),
                       .w = reinterpret_cast<const T*>(p.w),
                       .bias = reinterpret_cast<const T*>(p.bias),
@@ -47,20 +73,14 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, 
                       .m = static_cast<int>(p.m),
                       .n = static_cast<int>(gated ? p.n / 2 : p.n),
                       .k = static_cast<int>(p.k),
-                      .stages = static_cast<int>(std::min<std::int64_t>(stages, kMaxStages)),
+                      .stages = 0,
                       .gate = gate};
-  if (p.m <= 8) return gated ? make<T, 1, true>(name, s, blocks) : make<T, 1, false>(name, s, blocks);
-  return gated ? make<T, 2, true>(name, s, blocks) : make<T, 2, false>(name, s, blocks);
+  return gated ? make<T, true>(name, s, p.workers) : make<T, false>(name, s, p.workers);
 }
 
 Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, Gate gate, std::byte* y) {
   if (p.dtype == ir::DType::kBFloat16) return make<__nv_bfloat16>(name, p, gate, y);
   return make<__half>(name, p, gate, y);
-}
-
-Gate gate_of(const ir::Node& node) {
-  if (node.op == "silu_mul") return Gate::kSilu;
-  return node.attribute_or("tanh", true) ? Gate::kGeluTanh : Gate::kGeluErf;
 }
 
 // A linear and a gate.

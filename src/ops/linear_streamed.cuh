@@ -1,8 +1,9 @@
-// Linears of up to 16 rows on Hopper, alone and joined with the gate behind them.
+// Linears of few rows on Hopper, alone and joined with the gate behind them.
 //
 // A decode of few requests reads every weight once, and a small model's matrix is read in less time than a kernel takes
 // to begin. Weights do not depend on the kernels ahead. So a block asks the copy engine for its first weights before it
-// waits for those kernels (cuda_launch.cuh): they come in while the kernels ahead still run.
+// waits for those kernels (cuda_launch.cuh): they come in while the kernels ahead still run. What it reads of x after
+// that wait it asks for all at once, as far as registers hold it: what follows depends on the last of it.
 //
 // Two blocks to a multiprocessor keep 200 KiB of loads under way. A block takes tile after tile, of 16 rows of w and
 // all of k, in stages of 1024 columns, the last one shorter, that go through a ring in shared memory and do not pause
@@ -14,14 +15,14 @@
 #include <cstdint>
 
 #include "tessera/ops/bulk_copy.cuh"
-#include "tessera/ops/cuda_activation.cuh"
 #include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_math.cuh"
+#include "tessera/ops/linear_gate.cuh"
 #include "tessera/ops/tensor_core.cuh"
 
 namespace tessera::cuda::streamed_linear {
 
-inline constexpr int kMaxRows = 16;      // of x: a tensor-core instruction's
+inline constexpr int kMaxRows = 32;      // of x
 inline constexpr int kBlockRows = 16;    // of w
 inline constexpr int kWarps = 8;         // that multiply; a ninth asks for weights
 inline constexpr int kStepColumns = 32;  // of a warp: 16 bytes to a thread
@@ -34,8 +35,6 @@ inline constexpr int kMaxStages = 3;  // with which the blocks of two kernels fi
 inline constexpr int kPadding = 64;
 inline constexpr int kRowBytes = kStageColumns * 2 + kPadding;  // of a stage
 inline constexpr int kStageBytes = kBlockRows * kRowBytes;
-
-enum class Gate : int { kNone, kSilu, kGeluTanh, kGeluErf };
 
 // y[m, n], a linear of x; gated: w has n rows of gates, then n rows of ups.
 template <class T>
@@ -55,18 +54,11 @@ struct Streamed {
 // The warps that multiply, without the ninth.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
-// Adds up the warps' sums of the tile whose first column of y is `first`, and stores what they give. Called by the
-// warps that multiply.
-template <class T, int kEights, bool kGated>
-__device__ inline void store_tile(const Streamed<T>& p, const float (&sums)[kWarps][kEights * 8][kBlockRows + 2],
-                                  int first) {
+// Stores what the sums of a tile give, whose first column of y is `first`: total(row of x, row of the tile), in
+// float32. Called by the warps that multiply.
+template <class T, bool kGated, class Total>
+__device__ inline void store_tile(const Streamed<T>& p, int first, const Total& total) {
   constexpr int kColumns = kGated ? kBlockRows / 2 : kBlockRows;
-  const auto total = [&](int row, int w_row) {
-    float t = 0;
-#pragma unroll
-    for (int part = 0; part < kWarps; ++part) t += sums[part][row][w_row];
-    return t;
-  };
   for (int i = static_cast<int>(threadIdx.x); i < p.m * kColumns; i += kWarps * kWarp) {
     const int row = i / kColumns;
     const int at = i % kColumns;
@@ -75,11 +67,7 @@ __device__ inline void store_tile(const Streamed<T>& p, const float (&sums)[kWar
     if constexpr (kGated) {
       float up = total(row, kColumns + at);
       if (p.bias != nullptr) up += to_float(p.bias[p.n + first + at]);
-      const float gate = rounded<T>(y);
-      const float activated = p.gate == Gate::kSilu       ? Silu{}(gate)
-                              : p.gate == Gate::kGeluTanh ? GeluTanh{}(gate)
-                                                          : GeluErf{}(gate);
-      y = rounded<T>(activated) * rounded<T>(up);
+      y = gated<T>(p.gate, y, up);
     }
     const std::int64_t out = static_cast<std::int64_t>(row) * p.n + first + at;
     if (p.residual != nullptr) y += to_float(p.residual[out]);
@@ -87,19 +75,23 @@ __device__ inline void store_tile(const Streamed<T>& p, const float (&sums)[kWar
   }
 }
 
-// kEights: groups of eight rows of x. A block takes every gridDim.x-th tile of 16 rows of w.
-template <class T, int kEights, bool kGated>
+// kEights: groups of eight rows of x. kHeld: stages of a tile, of which all of x stays in registers; 0: any number of
+// stages, whose columns of x are loaded one stage after another. A block takes every gridDim.x-th tile of 16 rows of w.
+template <class T, int kEights, bool kGated, int kHeld>
 __global__ void __launch_bounds__((kWarps + 1) * kWarp) streamed(const Streamed<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  constexpr int kRows = kEights * 8;
+  constexpr int kPairs = (kEights + 1) / 2;  // an instruction takes two groups of rows
+  constexpr int kBuffers = kEights > 2 ? 1 : 2;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ SharedBarrier full[kMaxStages], empty[kMaxStages];
-  __shared__ float sums[2][kWarps][kEights * 8][kBlockRows + 2];
+  __shared__ float sums[kBuffers][kWarps][kRows][kBlockRows + 2];
   constexpr int kColumns = kGated ? kBlockRows / 2 : kBlockRows;  // of y, in a tile
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int tiles = p.n / kColumns;
-  const int step = static_cast<int>(gridDim.x);
   const int stages = (p.k + kStageColumns - 1) / kStageColumns;  // of a tile; the last may be short
+  const int step = static_cast<int>(gridDim.x);
   if (threadIdx.x == kWarps * kWarp) {
     for (int s = 0; s < p.stages; ++s) {
       full[s].init(1);
@@ -146,44 +138,82 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp) streamed(const Streamed<
   const T* mine[kEights];
 #pragma unroll
   for (int e = 0; e < kEights; ++e) mine[e] = p.x + static_cast<std::int64_t>(min(e * 8 + row, p.m - 1)) * p.k + column;
-  int buffer = 0;
-  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step, buffer ^= 1) {
-    float sum[2][4] = {};
-    for (int i = 0; i < stages; ++i, advance()) {
-      const int left = p.k - i * kStageColumns - warp * kStepColumns;
-      const int steps = min(kStageRounds, (left + kRoundColumns - 1) / kRoundColumns);  // of this warp
-      uint4 x[kStageRounds][kEights];
+  const auto steps_of = [&](int stage) {  // of this warp
+    const int left = p.k - stage * kStageColumns - warp * kStepColumns;
+    return min(kStageRounds, (left + kRoundColumns - 1) / kRoundColumns);
+  };
+  using Held = uint4[kStageRounds][kEights];
+  const auto load = [&](Held& x, int stage) {
+    const int steps = steps_of(stage);
 #pragma unroll
-      for (int d = 0; d < kStageRounds; ++d)
+    for (int d = 0; d < kStageRounds; ++d)
 #pragma unroll
-        for (int e = 0; e < kEights; ++e)
-          if (d < steps) x[d][e] = *reinterpret_cast<const uint4*>(mine[e] + i * kStageColumns + d * kRoundColumns);
-      full[slot].wait(turn & 1);
+      for (int e = 0; e < kEights; ++e)
+        if (d < steps) x[d][e] = *reinterpret_cast<const uint4*>(mine[e] + stage * kStageColumns + d * kRoundColumns);
+  };
+  float sum[kPairs][2][4];
+  const auto multiply = [&](const Held& x, int stage) {
+    const int steps = steps_of(stage);
+    full[slot].wait(turn & 1);
 #pragma unroll
-      for (int d = 0; d < kStageRounds; ++d) {
-        if (d >= steps) break;
-        const uint4 low = x[d][0];
-        const uint4 high = kEights > 1 ? x[d][kEights - 1] : make_uint4(0, 0, 0, 0);
+    for (int d = 0; d < kStageRounds; ++d) {
+      if (d >= steps) break;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const auto* from =
-              shared + slot * kStageBytes + (half * 8 + row) * kRowBytes + (column + d * kRoundColumns) * 2;
-          const uint4 w = *reinterpret_cast<const uint4*>(from);
-          multiply_tile<T>(sum[half], {low.x, high.x, low.y, high.y}, w.x, w.y);
-          multiply_tile<T>(sum[half], {low.z, high.z, low.w, high.w}, w.z, w.w);
+      for (int half = 0; half < 2; ++half) {
+        const auto* from =
+            shared + slot * kStageBytes + (half * 8 + row) * kRowBytes + (column + d * kRoundColumns) * 2;
+        const uint4 w = *reinterpret_cast<const uint4*>(from);
+#pragma unroll
+        for (int pair = 0; pair < kPairs; ++pair) {
+          const uint4 low = x[d][2 * pair];
+          const uint4 high = kEights > 1 ? x[d][kEights > 1 ? 2 * pair + 1 : 0] : make_uint4(0, 0, 0, 0);
+          multiply_tile<T>(sum[pair][half], {low.x, high.x, low.y, high.y}, w.x, w.y);
+          multiply_tile<T>(sum[pair][half], {low.z, high.z, low.w, high.w}, w.z, w.w);
         }
       }
-      __syncwarp();
-      if (lane == 0) empty[slot].arrive();
     }
+    __syncwarp();
+    if (lane == 0) empty[slot].arrive();
+    advance();
+  };
+
+  Held x[kHeld > 0 ? kHeld : 1];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) load(x[i], i);
+  int buffer = 0;
+  for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
+#pragma unroll
+    for (int pair = 0; pair < kPairs; ++pair)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sum[pair][half][j] = 0;
+    if constexpr (kHeld > 0) {
+#pragma unroll
+      for (int i = 0; i < kHeld; ++i) multiply(x[i], i);
+    } else {
+      for (int i = 0; i < stages; ++i) {
+        load(x[0], i);
+        multiply(x[0], i);
+      }
+    }
+    auto& mine_of_all = sums[buffer][warp];
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
       for (int e = 0; e < kEights; ++e)
-        *reinterpret_cast<float2*>(&sums[buffer][warp][e * 8 + row][half * 8 + lane % 4 * 2]) =
-            make_float2(sum[half][2 * e], sum[half][2 * e + 1]);
+        *reinterpret_cast<float2*>(&mine_of_all[e * 8 + row][half * 8 + lane % 4 * 2]) =
+            make_float2(sum[e / 2][half][e % 2 * 2], sum[e / 2][half][e % 2 * 2 + 1]);
     sync_multiplying();  // before it come all reads of the tile before the last, whose buffer the next one takes
-    store_tile<T, kEights, kGated>(p, sums[buffer], tile * kColumns);
+    const auto total = [&](int r, int w_row) {
+      float t = 0;
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) t += sums[buffer][w][r][w_row];
+      return t;
+    };
+    store_tile<T, kGated>(p, tile * kColumns, total);
+    if constexpr (kBuffers == 1) sync_multiplying();
+    buffer ^= kBuffers - 1;
   }
 #endif
 }
