@@ -30,8 +30,9 @@ struct PrefixTokens {
 
   PrefixTokens() = default;
   template <class Ids>
-  requires std::convertible_to<const Ids&, std::span<const TokenId>> PrefixTokens(
-      const Ids& text, std::span<const ImageSpan> of = {})  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor): ids are a prefix without images
+  requires std::convertible_to<const Ids&, std::span<const TokenId>> PrefixTokens(const Ids& text,
+                                                                                  std::span<const ImageSpan> of = {})
       : ids(text), images(of) {}
 
   std::size_t size() const { return ids.size(); }

@@ -92,7 +92,7 @@ Status read_vision_config(const Json& json, const std::string& file, std::int64_
   TRY(read_sizes(fields, config));
   if (config.out_hidden_size != text_hidden_size)
     return fields.wrong("out_hidden_size", fmt::format("the language model's hidden_size ({})", text_hidden_size));
-  return config.kind == VisionConfig::Kind::kQwen2_5 ? read_windows(fields, config) : read_positions(fields, config);
+  return config.kind == VisionConfig::Kind::kQwen25 ? read_windows(fields, config) : read_positions(fields, config);
 }
 
 }  // namespace tessera

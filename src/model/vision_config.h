@@ -21,11 +21,11 @@ struct VisionConfig {
   static constexpr std::int64_t kMaxDeepstackLevels = 7;  // `join` takes one more
 
   enum class Kind : std::uint8_t {
-    kQwen2_5,  // RMS norms, gated MLPs, most blocks attend within windows
-    kQwen3,    // layer norms, learned position embeddings, deepstack levels (Qwen3-VL and Qwen3.5)
+    kQwen25,  // RMS norms, gated MLPs, most blocks attend within windows
+    kQwen3,   // layer norms, learned position embeddings, deepstack levels (Qwen3-VL and Qwen3.5)
   };
 
-  Kind kind = Kind::kQwen2_5;
+  Kind kind = Kind::kQwen25;
   std::string tensor_prefix = "visual.";  // before the names of the tower's tensors
   std::int64_t depth = 0;                 // blocks
   std::int64_t hidden_size = 0;
@@ -36,7 +36,7 @@ struct VisionConfig {
   std::int64_t temporal_patch_size = 2;  // frames of a patch
   std::int64_t merge_size = 2;           // merge_size × merge_size patches become one row
   std::int64_t out_hidden_size = 0;      // the language model's hidden size
-  // kQwen2_5: the side of an attention window in pixels, and whether each block attends to the whole image. [depth]
+  // kQwen25: the side of an attention window in pixels, and whether each block attends to the whole image. [depth]
   std::int64_t window_size = 0;
   std::vector<bool> full_attention = {};
   // kQwen3: the side of the square of learned positions, and the blocks after which a deepstack level is taken,
@@ -49,7 +49,7 @@ struct VisionConfig {
   std::int64_t head_dim() const { return hidden_size / num_heads; }  // a multiple of 4
   std::int64_t merged_patches() const { return merge_size * merge_size; }
   std::int64_t patch_values() const { return in_channels * temporal_patch_size * patch_size * patch_size; }
-  // Merge units of a window's side. Precondition: kQwen2_5.
+  // Merge units of a window's side. Precondition: kQwen25.
   std::int64_t window_units() const { return window_size / (patch_size * merge_size); }
   // Of what the tower gives for each token: the embedding, and the deepstack levels after it.
   std::int64_t row_values() const { return (1 + static_cast<std::int64_t>(deepstack_blocks.size())) * out_hidden_size; }

@@ -40,13 +40,13 @@ Json changed(const char* json, const std::string& changes) {
 
 Result<VisionConfig> read(VisionConfig::Kind kind, const std::string& changes = "") {
   VisionConfig config{.kind = kind};
-  const char* base = kind == VisionConfig::Kind::kQwen2_5 ? kWindows : kPositions;
+  const char* base = kind == VisionConfig::Kind::kQwen25 ? kWindows : kPositions;
   TRY(read_vision_config(changed(base, changes), "m/config.json", /*text_hidden_size=*/64, config));
   return config;
 }
 
 TEST(VisionConfig, ReadsATowerWithWindows) {
-  const Result<VisionConfig> vision = read(VisionConfig::Kind::kQwen2_5);
+  const Result<VisionConfig> vision = read(VisionConfig::Kind::kQwen25);
   ASSERT_TRUE(vision.ok()) << vision.status().to_string();
   EXPECT_EQ(vision->head_dim(), 80);
   EXPECT_EQ(vision->patch_values(), 1176);
@@ -65,7 +65,7 @@ TEST(VisionConfig, ReadsATowerWithDeepstackLevels) {
 
 TEST(VisionConfig, RefusesWhatNoTowerHas) {
   const auto windows = [](const std::string& changes) {
-    return read(VisionConfig::Kind::kQwen2_5, changes).status().to_string();
+    return read(VisionConfig::Kind::kQwen25, changes).status().to_string();
   };
   EXPECT_THAT(windows(R"("num_heads": 7)"), HasSubstr("vision_config.num_heads"));
   EXPECT_THAT(windows(R"("num_heads": 8)"), HasSubstr("up to 128 values"));

@@ -69,7 +69,7 @@ class ImageLayout {
   void append() {
     for (std::int32_t frame = 0; frame < grid_.t; ++frame) {
       const std::int64_t begin = layout_.patches();
-      if (config_.kind == VisionConfig::Kind::kQwen2_5) {
+      if (config_.kind == VisionConfig::Kind::kQwen25) {
         append_windows(frame);
       } else {
         append_block(frame, 0, rows_, 0, columns_);
@@ -77,7 +77,7 @@ class ImageLayout {
       const std::int64_t patches = std::int64_t{grid_.h} * grid_.w;
       append_range(layout_.image_ranges, patches, begin, begin + patches);
     }
-    if (config_.kind == VisionConfig::Kind::kQwen2_5) append_token_order();
+    if (config_.kind == VisionConfig::Kind::kQwen25) append_token_order();
   }
 
  private:
@@ -150,7 +150,7 @@ void pad_layout(std::int64_t patches, const VisionConfig& config, PatchLayout& l
   layout.positions.resize(2 * rows, 0);
   layout.image_ranges.resize(2 * rows, 0);
   layout.units.resize(units, 0);
-  if (config.kind == VisionConfig::Kind::kQwen2_5) {
+  if (config.kind == VisionConfig::Kind::kQwen25) {
     layout.window_ranges.resize(2 * rows, 0);
     for (std::size_t row = layout.token_order.size(); row < units; ++row)
       layout.token_order.push_back(static_cast<std::int32_t>(row));

@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using Kind = VisionConfig::Kind;
 
 // Windows of 2 × 2 merge units.
-const VisionConfig kWindows{.kind = Kind::kQwen2_5, .patch_size = 14, .merge_size = 2, .window_size = 56};
+const VisionConfig kWindows{.kind = Kind::kQwen25, .patch_size = 14, .merge_size = 2, .window_size = 56};
 const VisionConfig kLearned{.kind = Kind::kQwen3, .patch_size = 16, .merge_size = 2, .position_side = 5};
 
 std::vector<std::int32_t> every(const std::vector<std::int32_t>& list, std::size_t step, std::size_t first = 0) {

@@ -44,7 +44,7 @@ Status read_qwen3_vl(const Fields& fields, ModelConfig& config) {
 ModelFamily qwen2_5_vl_family() {
   ModelFamily family = qwen2_family();
   family.architecture = "Qwen2_5_VLForConditionalGeneration";
-  family.defaults.vision = VisionConfig{.kind = VisionConfig::Kind::kQwen2_5, .tensor_prefix = "visual."};
+  family.defaults.vision = VisionConfig{.kind = VisionConfig::Kind::kQwen25, .tensor_prefix = "visual."};
   family.read_config = read_qwen2_5_vl;
   family.build_tower = build_qwen2_5_tower;
   return family;
