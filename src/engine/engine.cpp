@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/base/log.h"
+#include "tessera/runner/vision_runner.h"
 
 namespace tessera {
 namespace {
@@ -234,8 +235,10 @@ void Engine::read_stats(EngineStats& stats) const {
   scheduler_->report(stats);
   stats.images.encoded = encoding_.encoded;
   stats.images.cached_bytes = scheduler_->num_image_rows() * runner_->embedding_row_bytes();
-  stats.images.forwards = encoding_.forwards;
-  stats.images.graph_hits = encoding_.graph_hits;
+  if (const VisionRunner* tower = runner_->vision()) {
+    stats.images.graph_hits = tower->counters().graph_forwards;
+    stats.images.forwards = stats.images.graph_hits + tower->counters().eager_forwards;
+  }
   stats.images.tower_seconds = encoding_.tower_seconds;
   stats.output_tokens = output_tokens_;
   stats.steps = steps_;
