@@ -43,7 +43,7 @@ constexpr std::array kMissing = {
     Missing{"--speculative-*", "speculative decoding", "one token of each request is decoded at a time"},
     Missing{"--dllm-*", "diffusion language models", "autoregressive ones are supported"},
     Missing{"--mm-* --limit-mm-*", "settings of images, sound and video",
-            "images are read where the model does, up to --max-images-per-prompt of them; sound and video are not"},
+            "images are read where the model supports them, up to --max-images-per-prompt; sound and video are not"},
 };
 
 bool matches(std::string_view pattern, std::string_view flag) {

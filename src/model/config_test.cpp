@@ -28,8 +28,12 @@ std::int64_t parameters_of(const ModelConfig& config) {
 
 // Of a vision tower, or of the head that predicts further tokens: no part of the text model.
 bool is_beside_text(const std::string& tensor) {
-  return tensor.starts_with("model.visual.") || tensor.starts_with("mtp.") ||
-         tensor.starts_with("model.vision_tower.") || tensor.starts_with("model.embed_vision.");
+  return tensor.starts_with("mtp.") || tensor.starts_with("model.vision_tower.") ||
+         tensor.starts_with("model.embed_vision.");
+}
+// Of a tower that the config does not describe, or whose model is served without it.
+bool is_of_unread_tower(const ModelConfig& config, const std::string& tensor) {
+  return !config.vision && tensor.starts_with("model.visual.");
 }
 
 TEST(ModelConfig, TakesDefaultsOfTheArchitecture) {
@@ -258,6 +262,10 @@ TEST(RealConfigs, ReadOrRefusedWithAReason) {
       // Python writes Infinity, which JSON does not have, into configs of Nemotron-H.
       expect_error(config, StatusCode::kInvalidArgument, {"not valid JSON", "I"});
       ++no_json;
+    } else if (!config.ok() && config.status().code() == StatusCode::kInvalidArgument &&
+               entry.path().filename().string().starts_with("Qwen--Qwen3-VL-")) {
+      // Files that were shortened; the published ones have it.
+      expect_error(config, StatusCode::kInvalidArgument, {"mrope_section", "three numbers"});
     } else if (config.ok()) {
       EXPECT_EQ(json->find("architectures")->as_array()[0].as_string(), config->architecture);
       EXPECT_EQ(config->sliding_windows.size(), static_cast<std::size_t>(config->num_hidden_layers));
@@ -320,7 +328,8 @@ TEST(RealConfigs, CountTheParametersOfTheirCheckpoints) {
     const SafetensorsFile file = *SafetensorsFile::open((entry.path() / "model.safetensors").string());
     std::int64_t elements = 0;
     for (const StoredTensor& tensor : file.tensors())
-      if (!is_beside_text(tensor.name)) elements += tensor.num_elements() * parameters_of_element(tensor);
+      if (!is_beside_text(tensor.name) && !is_of_unread_tower(*config, tensor.name))
+        elements += tensor.num_elements() * parameters_of_element(tensor);
     EXPECT_EQ(parameters_of(*config), elements);
     EXPECT_EQ(config->dtype, StoredDtype::kBF16);
     const std::string name = entry.path().filename().string();

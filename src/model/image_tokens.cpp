@@ -3,12 +3,16 @@
 namespace tessera {
 
 Result<ImageTokens> read_image_tokens(const Fields& fields, std::int64_t vocab_size) {
-  const auto id = [&](std::string_view key) -> Result<TokenId> {
-    return TokenId(static_cast<std::int32_t>(TRY(fields.required_int(key, 0, vocab_size - 1))));
+  const std::int64_t image = TRY(fields.required_int("image_token_id", 0, vocab_size - 1));
+  // Some files leave the other two out: every published tokenizer has them three and two before the placeholder.
+  const auto id = [&](std::string_view key, std::int64_t otherwise) -> Result<TokenId> {
+    const std::int64_t given = TRY(fields.optional_int(key, 0, vocab_size - 1)).value_or(otherwise);
+    if (given < 0) return fields.wrong(key, "an id, where image_token_id is below 3");
+    return TokenId(static_cast<std::int32_t>(given));
   };
-  return ImageTokens{.image = TRY(id("image_token_id")),
-                     .vision_start = TRY(id("vision_start_token_id")),
-                     .vision_end = TRY(id("vision_end_token_id"))};
+  return ImageTokens{.image = TokenId(static_cast<std::int32_t>(image)),
+                     .vision_start = TRY(id("vision_start_token_id", image - 3)),
+                     .vision_end = TRY(id("vision_end_token_id", image - 2))};
 }
 
 }  // namespace tessera

@@ -34,6 +34,14 @@ ModelConfig small(std::string_view architecture, bool tied) {
                            "base");
   json.set("architectures", Json(Json::Array{Json(std::string(architecture))})).set("tie_word_embeddings", tied);
   if (architecture.starts_with("Deepseek")) json.set("mlp_bias", false);  // which it refuses
+  if (architecture.find("VL") != std::string_view::npos) {
+    json.set("image_token_id", 60).set("head_dim", 16);
+    json.set("rope_scaling", *Json::parse(R"({"rope_type": "default", "mrope_section": [2, 3, 3]})", "rope"));
+    json.set("vision_config", *Json::parse(R"({"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2,
+        "out_hidden_size": 64, "patch_size": 14, "window_size": 112, "fullatt_block_indexes": [1],
+        "num_position_embeddings": 36, "deepstack_visual_indexes": [0, 1]})",
+                                           "tower"));
+  }
   const Result<ModelConfig> config = ModelConfig::from_json(json, "config.json", built_in_families());
   EXPECT_TRUE(config.ok()) << config.status().to_string();
   return config.value();
