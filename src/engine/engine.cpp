@@ -233,13 +233,13 @@ EngineStats Engine::stats() const {
 
 void Engine::read_stats(EngineStats& stats) const {
   scheduler_->report(stats);
-  stats.images.encoded = encoding_.encoded;
+  stats.images.encoded = encoded_images_;
   stats.images.cached_bytes = scheduler_->num_image_rows() * runner_->embedding_row_bytes();
   if (const VisionRunner* tower = runner_->vision()) {
     stats.images.graph_hits = tower->counters().graph_forwards;
     stats.images.forwards = stats.images.graph_hits + tower->counters().eager_forwards;
   }
-  stats.images.tower_seconds = encoding_.tower_seconds;
+  stats.images.tower_seconds = tower_seconds_;
   stats.output_tokens = output_tokens_;
   stats.steps = steps_;
   stats.forwards = runner_->counters();

@@ -153,7 +153,8 @@ class Engine {
   ModelTexts texts_;
   std::unique_ptr<ModelRunner> runner_;
   std::shared_ptr<ImageEncoder> encoder_;  // null: the model takes no images
-  ImageStats encoding_;                    // what it did
+  std::int64_t encoded_images_ = 0;        // by it
+  double tower_seconds_ = 0;               // that it took
   std::optional<ProfileStore> profiles_;
   std::unique_ptr<Scheduler> scheduler_;
   bool overlap_ = false;

@@ -126,8 +126,8 @@ Status Engine::encode_images(const ScheduledBatch& batch) {
   if (images.empty()) return ok_status();
   const auto began = std::chrono::steady_clock::now();
   TRY(encoder_->encode(images, first_rows, runner_->embeddings_base(), runner_->stream()).with_context("vision tower"));
-  encoding_.tower_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  encoding_.encoded += std::ssize(images);
+  tower_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  encoded_images_ += std::ssize(images);
   return ok_status();
 }
 

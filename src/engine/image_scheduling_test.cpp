@@ -117,5 +117,24 @@ TEST(ImageScheduling, RowsOfAFailedForwardAreEncodedAgain) {
   }
 }
 
+// The one that came first in priority waits for rows that the other holds until its prompt is computed.
+TEST(ImageScheduling, APromptThatWaitsForRowsStopsNoneThatHoldsThem) {
+  Scheduler scheduler({.chunk = 4}, paged_cache(100, test::kPageSize), {}, [] { return 2; });
+  scheduler.grow_embeddings(4);
+  std::unique_ptr<Sequence> holder = sequence(1, 9, 1);
+  put_image(*holder, 2, 2, 7);
+  scheduler.add(std::move(holder));
+  ScheduledBatch step = next_step(scheduler);
+  EXPECT_EQ(shown(step), "1:4");
+  finish_step(scheduler, step);
+  std::unique_ptr<Sequence> first = sequence(2, 9, 1);
+  first->request.priority = 1;
+  put_image(*first, 0, 2, 8);
+  scheduler.add(std::move(first));
+  const std::vector<std::string> steps = test::all_steps(scheduler);
+  EXPECT_TRUE(scheduler.idle());
+  for (const std::string& shown : steps) EXPECT_FALSE(shown.empty());
+}
+
 }  // namespace
 }  // namespace tessera

@@ -27,13 +27,15 @@ class PromptShare {
     if (shares_ && decodes) left_ = std::min(chunk, std::max(chunk / kChunkShare, filling));
   }
 
-  // How many of the next prompt's `uncomputed` tokens the step takes.
-  std::int64_t take(std::int64_t uncomputed) {
+  // How many of the next prompt's `uncomputed` tokens the step may take.
+  std::int64_t most(std::int64_t uncomputed) const {
     const std::int64_t room = shares_ && taken_ > 0 ? std::max<std::int64_t>(filling_ - taken_, 0) : left_;
-    const std::int64_t count = std::min({uncomputed, left_, room});
+    return std::min({uncomputed, left_, room});
+  }
+  // How many it took: fewer where there are no pages or rows for them, and those behind take their place.
+  void take(std::int64_t count) {
     taken_ += count;
     left_ -= count;
-    return count;
   }
 
  private:

@@ -9,7 +9,10 @@ namespace {
 
 std::vector<std::int64_t> taken(PromptShare share, const std::vector<std::int64_t>& prompts) {
   std::vector<std::int64_t> out;
-  for (const std::int64_t prompt : prompts) out.push_back(share.take(prompt));
+  for (const std::int64_t prompt : prompts) {
+    out.push_back(share.most(prompt));
+    share.take(out.back());
+  }
   return out;
 }
 
@@ -36,6 +39,15 @@ TEST(PromptShare, ADeepBacklogTakesWholeChunks) {
 
 TEST(PromptShare, WithoutAKnownFillingStepsAreWholeChunks) {
   EXPECT_EQ(taken({2048, 0, 3000, true}, {1000, 2000}), (Tokens{1000, 1048}));
+}
+
+TEST(PromptShare, APromptThatCannotGoOnLeavesItsPlaceToThoseBehind) {
+  PromptShare share(8192, 512, 4000, false);
+  EXPECT_EQ(share.most(1500), 1500);
+  share.take(0);
+  EXPECT_EQ(share.most(2000), 2000);
+  share.take(496);
+  EXPECT_EQ(share.most(100), 16);
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, PromptShare&
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.decodes() != decodes || sequence.is_done()) continue;
-    const std::int64_t taken = decodes ? sequence.uncomputed() : share.take(sequence.uncomputed());
-    const std::int64_t wanted = cut_at_page(sequence, std::min(budget, taken));
+    const std::int64_t most = decodes ? sequence.uncomputed() : share.most(sequence.uncomputed());
+    const std::int64_t wanted = cut_at_page(sequence, std::min(budget, most));
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
     // An empty step frees nothing: the sequences behind it are preempted until a page is free.
@@ -58,6 +58,7 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, PromptShare&
     cache_.take_pages(sequence.cache, size_of(sequence.tokens), sequence.computed + count);
     chosen_.push_back({.sequence = &sequence, .count = count});
     budget -= count;
+    if (!decodes) share.take(count);
   }
   if (decodes) keep_places();
   for (const Chosen& chosen : chosen_) {
@@ -115,8 +116,13 @@ std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   std::int64_t tokens = 0;
   for (const auto& sequence : running_) {
     if (sequence->is_done()) continue;
-    decodes += sequence->decodes() ? 1 : 0;
-    tokens += sequence->decodes() ? 1 : share.take(sequence->uncomputed());
+    const std::int64_t count = sequence->decodes() ? 1 : share.most(sequence->uncomputed());
+    tokens += count;
+    if (sequence->decodes()) {
+      ++decodes;
+    } else {
+      share.take(count);
+    }
   }
   tokens = std::min(tokens, options_.chunk);
   if (tokens <= decodes) return options_.chunk;

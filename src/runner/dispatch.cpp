@@ -202,11 +202,11 @@ std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table) {
 }
 
 std::int64_t filling_tokens(const DispatchTable& table) {
+  if (table.costs == nullptr) return kBusyTokens;
   const auto token_ms = [&](std::int64_t size) -> std::optional<double> {
     const std::optional<double> ms = table.costs->ms(RunnerKind::kPrefill, size);
     return ms ? std::optional(*ms / static_cast<double>(size)) : std::nullopt;
   };
-  if (table.costs == nullptr) return kBusyTokens;
   double least = std::numeric_limits<double>::infinity();
   for (const std::int64_t size : table.prefill_sizes) least = std::min(least, token_ms(size).value_or(least));
   for (const std::int64_t size : table.prefill_sizes) {
