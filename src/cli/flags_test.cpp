@@ -6,14 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "tessera/cli/effective_config.h"
 #include "tessera/cli/parse.h"
 #include "tessera/device/testing/described_device.h"
 #include "tessera/device/testing/environment.h"
+#include "tessera/model/test_support.h"
 
 namespace tessera::cli {
 namespace {
@@ -237,17 +236,7 @@ TEST(Switches, MayBeSaidToBeOff) {
 
 class ConfigFlag : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "/flags_XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string file(const std::string& text) {
-    std::ofstream(folder_ + "/c.yaml") << text;
-    return folder_ + "/c.yaml";
-  }
+  std::string file(const std::string& text) { return folder_.write("c.yaml", text); }
   Result<CommandLine> with_file(const std::string& text, std::vector<std::string> words = {"serve"}) {
     words.insert(words.end(), {"--config", file(text)});
     return parse_command_line(shared_built_ins(), words);
@@ -257,7 +246,7 @@ class ConfigFlag : public ::testing::Test {
     EXPECT_TRUE(line.ok()) << line.status().message();
     return line.ok() ? std::get<ServeOptions>(line->command) : ServeOptions{};
   }
-  std::string folder_;
+  tessera::test::ScratchDir folder_;
 };
 
 TEST_F(ConfigFlag, GivesWhatTheCommandLineDoesNot) {
@@ -310,7 +299,7 @@ TEST_F(ConfigFlag, ErrorsNameFileLineAndFlag) {
                          const std::vector<std::string>& words = {"serve", "--model-path", "m"}) {
     return with_file(text, words).status().message();
   };
-  const std::string place = folder_ + "/c.yaml:";
+  const std::string place = folder_.path() + "/c.yaml:";
   EXPECT_THAT(error("page-size: 16\npage-sise: 8\n"),
               StartsWith(place + "2: unknown flag --page-sise of serve; did you mean --page-size"));
   EXPECT_THAT(error("quantization: fp8\n"), StartsWith(place + "1: --quantization is not supported yet"));
