@@ -35,7 +35,10 @@ TESSERA_CPU_CLONES void reduce_range(const std::vector<TensorView>& tensors, std
 }  // namespace
 
 struct Communicator::Group {
-  explicit Group(int ranks) : tensors(static_cast<std::size_t>(ranks)), calls(static_cast<std::size_t>(ranks)) {}
+  explicit Group(int ranks)
+      : flags(static_cast<std::size_t>(ranks)),
+        tensors(static_cast<std::size_t>(ranks)),
+        calls(static_cast<std::size_t>(ranks)) {}
 
   int size() const { return static_cast<int>(tensors.size()); }
   // The last rank to arrive releases the others. Precondition: the mutex is held.
@@ -49,9 +52,10 @@ struct Communicator::Group {
 
   std::mutex mutex;
   std::condition_variable moved;
-  int arrived = 0;              // ranks at the current barrier
-  std::int64_t generation = 0;  // barriers passed so far
-  Status ended;                 // not ok once a rank has aborted
+  int arrived = 0;                                 // ranks at the current barrier
+  std::int64_t generation = 0;                     // barriers passed so far
+  Status ended;                                    // not ok once a rank has aborted
+  std::vector<std::atomic<std::uint32_t>*> flags;  // [ranks], of raise_when_ended()
   // Entry r is written by rank r in enter(); all are read between enter() and leave().
   std::vector<TensorView> tensors;
   std::vector<std::string_view> calls;
@@ -74,12 +78,20 @@ void Communicator::abort(std::string_view reason) {
   const std::lock_guard lock(group_->mutex);
   if (!group_->ended.ok()) return;
   group_->ended = cancelled(fmt::format("rank {} of {} left the group: {}", rank_, ranks(), reason));
+  for (std::atomic<std::uint32_t>* flag : group_->flags)
+    if (flag != nullptr) flag->store(1);
   group_->moved.notify_all();
 }
 
 Status Communicator::status() const {
   const std::lock_guard lock(group_->mutex);
   return group_->ended;
+}
+
+void Communicator::raise_when_ended(std::atomic<std::uint32_t>* flag) {
+  const std::lock_guard lock(group_->mutex);
+  group_->flags[static_cast<std::size_t>(rank_)] = flag;
+  if (flag != nullptr && !group_->ended.ok()) flag->store(1);
 }
 
 Status Communicator::enter(std::string_view call, const TensorView& x) {

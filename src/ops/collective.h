@@ -11,8 +11,12 @@
 //
 // A rank that fails calls abort(), and destroying a communicator aborts too. The group cannot be used any more: the
 // collectives that other ranks wait in, or call later, return kCancelled.
+//
+// Between GPUs the data goes from device to device (peer_exchange.h); the communicator brings their addresses together.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -44,6 +48,11 @@ class Communicator {
   void abort(std::string_view reason);
   // Ok, or why the group ended.
   Status status() const;
+  // `flag` becomes 1 when the group ends, at once where it has: for kernels that wait on a device. One for each rank;
+  // null takes it back. It outlives the communicator or is taken back before.
+  void raise_when_ended(std::atomic<std::uint32_t>* flag);
+  // What a device's kernels share for this rank. The rank's bound operators own it, so that it ends before the device.
+  std::weak_ptr<void>& device_state() { return device_state_; }
 
  private:
   struct Group;
@@ -56,6 +65,7 @@ class Communicator {
   void leave();
 
   std::shared_ptr<Group> group_;
+  std::weak_ptr<void> device_state_;
   int rank_;
 };
 

@@ -1,11 +1,15 @@
-// Collectives on a GPU, for a group of one rank. More ranks are refused: there is no exchange between GPUs yet.
+// Collectives between GPUs of one process, over each other's memory.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "tessera/ops/collective.h"
+#include "tessera/ops/peer_collectives.h"
 
 namespace tessera {
 namespace {
 
+// Ranks that meet nobody.
 class CopyOp final : public BoundOp {
  public:
   CopyOp(DeviceAddress to, DeviceAddress from, std::int64_t bytes)
@@ -20,26 +24,42 @@ class CopyOp final : public BoundOp {
   std::size_t bytes_;
 };
 
-Status check_one_rank(const BindArgs& args) {
-  if (args.context.communicator == nullptr) return ok_status();
-  return unimplemented(fmt::format("{} between GPUs; one rank is accepted", args.node.op));
+Status check_bytes(std::string_view what, std::int64_t bytes) {
+  if (bytes % 4 == 0) return ok_status();
+  return unimplemented(fmt::format("{} of {} bytes between GPUs; multiples of 4 are accepted", what, bytes));
 }
 
 Result<std::unique_ptr<BoundOp>> bind_all_reduce(const BindArgs& args) {
-  TRY(check_one_rank(args));
-  return std::make_unique<CopyOp>(args.operands[0].data, args.operands[0].data, 0);
+  const TensorView x = args.operands[0];
+  Communicator* communicator = args.context.communicator;
+  if (communicator == nullptr || communicator->ranks() == 1) return std::make_unique<CopyOp>(x.data, x.data, 0);
+  TRY(check_bytes("all_reduce", x.bytes()));
+  return cuda::bind_peer_reduce(TRY(cuda::PeerExchange::of(*communicator, args.device)), x,
+                                cuda::reduce_way(communicator->ranks(), x.bytes()));
 }
 
 Result<std::unique_ptr<BoundOp>> bind_all_gather(const BindArgs& args) {
-  TRY(check_one_rank(args));
+  const TensorView x = args.operands[0];
+  Communicator* communicator = args.context.communicator;
   const std::int64_t ranks = args.node.attribute_or("ranks", std::int64_t{0});
-  if (ranks != 1) return failed_precondition(fmt::format("all_gather was built for {} ranks, but 1 run", ranks));
-  return std::make_unique<CopyOp>(args.results[0].data, args.operands[0].data, args.operands[0].bytes());
+  const std::int64_t present = communicator ? communicator->ranks() : 1;
+  if (ranks != present)
+    return failed_precondition(fmt::format("all_gather was built for {} ranks, but {} run", ranks, present));
+  if (ranks == 1) return std::make_unique<CopyOp>(args.results[0].data, x.data, x.bytes());
+  const std::int64_t row_bytes = x.cols() * static_cast<std::int64_t>(ir::dtype_size(x.dtype));
+  TRY(check_bytes("all_gather of rows", row_bytes));
+  std::shared_ptr<cuda::PeerExchange> exchange = TRY(cuda::PeerExchange::of(*communicator, args.device));
+  const std::int64_t most = cuda::most_gathered_bytes(exchange->peers());
+  if (row_bytes > most) {
+    return unimplemented(
+        fmt::format("all_gather of rows of {} bytes between GPUs; at most {} are accepted", row_bytes, most));
+  }
+  return cuda::bind_peer_gather(std::move(exchange), x, args.results[0]);
 }
 
 }  // namespace
 
-const KernelDef kAllReduceCuda{.op = "all_reduce", .name = "one rank", .bind = bind_all_reduce};
-const KernelDef kAllGatherCuda{.op = "all_gather", .name = "one rank", .bind = bind_all_gather};
+const KernelDef kAllReduceCuda{.op = "all_reduce", .name = "peers", .bind = bind_all_reduce};
+const KernelDef kAllGatherCuda{.op = "all_gather", .name = "peers", .bind = bind_all_gather};
 
 }  // namespace tessera

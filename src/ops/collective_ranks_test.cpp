@@ -1,0 +1,223 @@
+// Catches, on the device under test: ranks that get other bits than the sum in rank order, values of an earlier call
+// that are taken for those of this one (also by replays), calls of other sizes in between, and ranks that wait for ever
+// for one that has gone.
+//
+// On GPUs the ranks share those that there are, several on one where they are few.
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <thread>
+
+#include "tessera/ops/built_in_ops.h"
+#include "tessera/ops/collective.h"
+#include "tessera/ops/op_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+using ir::DType;
+
+Result<std::unique_ptr<Device>> open_device(int rank) {
+  if (!on_cuda()) return TRY(CpuDevice::create({.threads = 1}));
+  static const int gpus = [] {
+    int count = 0;
+    while (test_devices().open("cuda:" + std::to_string(count)).ok()) ++count;
+    return count;
+  }();
+  return test_devices().open("cuda:" + std::to_string(rank % gpus));
+}
+
+// One rank: its device, stream, and what it has bound, in the order in which members end.
+class Rank {
+ public:
+  static Result<std::unique_ptr<Rank>> create(Communicator& communicator) {
+    std::unique_ptr<Rank> rank(new Rank);
+    rank->device_ = TRY(open_device(communicator.rank()));
+    rank->stream_ = TRY(rank->device_->create_stream("rank"));
+    rank->context_.communicator = &communicator;
+    return rank;
+  }
+  Stream& stream() { return *stream_; }
+
+  Result<TensorView> place(const HostTensor& t) {
+    memory_.push_back(TRY(device_->allocate(t.bytes.size(), "test tensor")));
+    return t.view(memory_.back()->data());
+  }
+  Status upload(const TensorView& to, const HostTensor& t) {
+    return stream_->upload(to.data, t.bytes.data(), t.bytes.size());
+  }
+  Result<HostTensor> download(const TensorView& from) {
+    HostTensor t = poisoned_tensor(from.dtype, {from.dims.begin(), from.dims.begin() + from.rank});
+    TRY(stream_->download(t.bytes.data(), from.data, t.bytes.size()));
+    TRY(stream_->synchronize());
+    return t;
+  }
+  Status bind(const ir::OpDecl& decl, const TensorView& x, const std::vector<TensorView>& results,
+              ir::Attributes attributes = {}) {
+    nodes_.push_back(std::make_unique<ir::Node>(make_node(decl, 1, std::move(attributes))));
+    const KernelTable& kernels = *TRY(test_devices().kernels(device_->properties().type));
+    const KernelDef& kernel = *TRY(kernels.get(decl.name));
+    bound_.push_back(TRY(kernel.bind({*nodes_.back(), {&x, 1}, results, {}, *device_, context_})));
+    return ok_status();
+  }
+  Status enqueue() {
+    for (const auto& op : bound_) TRY(op->enqueue(*stream_));
+    return ok_status();
+  }
+  Result<std::unique_ptr<RecordedGraph>> record() {
+    TRY(stream_->begin_recording("collectives"));
+    TRY(enqueue());
+    return stream_->end_recording();
+  }
+
+ private:
+  Rank() = default;
+  std::unique_ptr<Device> device_;
+  ForwardContext context_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<std::unique_ptr<Allocation>> memory_;
+  std::vector<std::unique_ptr<ir::Node>> nodes_;
+  std::vector<std::unique_ptr<BoundOp>> bound_;
+};
+
+// body(rank number, rank) → Status on a thread for each rank. No rank ends before all have run.
+template <class Body>
+void run_ranks(int ranks, const Body& body) {
+  const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(ranks);
+  std::latch all_done(ranks);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      Communicator& own = *group[static_cast<std::size_t>(r)];
+      Result<std::unique_ptr<Rank>> rank = Rank::create(own);
+      const Status status = rank.ok() ? body(r, **rank) : rank.status();
+      if (!status.ok()) own.abort(status.message());
+      EXPECT_TRUE(status.ok()) << "rank " << r << ": " << status.to_string();
+      all_done.arrive_and_wait();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+HostTensor data_of(DType dtype, std::vector<std::int64_t> dims, int rank, int round) {
+  HostTensor t = random_tensor(dtype, std::move(dims), static_cast<std::uint32_t>(1000 * round + rank + 1), -8, 8);
+  for (std::int64_t i = 0; i < t.size(); i += 7) t.set(i, i % 2 == 0 ? -0.0 : 0.0);
+  return t;
+}
+
+// In rank order in float32, rounded once; zeros without a sign.
+std::vector<double> sum_of(DType dtype, const std::vector<std::int64_t>& dims, int ranks, int round) {
+  std::vector<float> sum;
+  for (int r = 0; r < ranks; ++r) {
+    const std::vector<double> x = data_of(dtype, dims, r, round).values();
+    sum.resize(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) sum[i] += static_cast<float>(x[i]);
+  }
+  HostTensor rounded = poisoned_tensor(dtype, dims);
+  for (std::size_t i = 0; i < sum.size(); ++i) rounded.set(static_cast<std::int64_t>(i), static_cast<double>(sum[i]));
+  return rounded.values();
+}
+std::vector<double> columns_of(DType dtype, const std::vector<std::int64_t>& dims, int ranks, int round) {
+  std::vector<std::vector<double>> of_rank;
+  for (int r = 0; r < ranks; ++r) of_rank.push_back(data_of(dtype, dims, r, round).values());
+  std::vector<double> all;
+  for (std::int64_t row = 0; row < dims[0]; ++row)
+    for (const std::vector<double>& x : of_rank)
+      for (std::int64_t i = 0; i < dims[1]; ++i) all.push_back(x[static_cast<std::size_t>(row * dims[1] + i)]);
+  return all;
+}
+
+struct Group {
+  int ranks;
+  DType dtype;
+};
+class CollectiveRanks : public ::testing::TestWithParam<Group> {};
+
+// Rows of 4 bytes' and of 16 bytes' multiples, of one block and of many, and more than a mailbox holds.
+TEST_P(CollectiveRanks, MeetWithEverySizeInTurnAndAgain) {
+  const auto [ranks, dtype] = GetParam();
+  std::vector<std::vector<std::int64_t>> sizes = {{1, 2}, {3, 64}, {1, 4096}, {7, 130}, {2, 8}};
+  if (on_cuda()) sizes.insert(sizes.end(), {{64, 4096}, {2048, 6144}, {1, 8}});
+  run_ranks(ranks, [&](int r, Rank& rank) -> Status {
+    std::vector<TensorView> summed;
+    std::vector<TensorView> mine;
+    std::vector<TensorView> gathered;
+    for (const auto& dims : sizes) {
+      summed.push_back(TRY(rank.place(poisoned_tensor(dtype, dims))));
+      mine.push_back(TRY(rank.place(poisoned_tensor(dtype, dims))));
+      gathered.push_back(TRY(rank.place(poisoned_tensor(dtype, {dims[0], dims[1] * ranks}))));
+      TRY(rank.bind(kAllReduce, summed.back(), {}));
+      TRY(rank.bind(kAllGather, mine.back(), {gathered.back()}, {{"ranks", std::int64_t{ranks}}}));
+    }
+    const std::unique_ptr<RecordedGraph> graph = TRY(rank.record());
+    for (int round = 0; round < 5; ++round) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        TRY(rank.upload(summed[i], data_of(dtype, sizes[i], r, round)));
+        TRY(rank.upload(mine[i], data_of(dtype, sizes[i], r, round)));
+      }
+      TRY(round % 2 == 0 ? rank.enqueue() : graph->launch(rank.stream()));
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        EXPECT_EQ(TRY(rank.download(summed[i])).values(), sum_of(dtype, sizes[i], ranks, round))
+            << "rank " << r << ", size " << i << ", round " << round;
+        EXPECT_EQ(TRY(rank.download(gathered[i])).values(), columns_of(dtype, sizes[i], ranks, round))
+            << "rank " << r << ", size " << i << ", round " << round;
+      }
+    }
+    return ok_status();
+  });
+}
+
+// Nobody waits on the host in between, so that ranks run ahead of one another as far as the calls let them.
+TEST_P(CollectiveRanks, ManyCallsInARow) {
+  const auto [ranks, dtype] = GetParam();
+  const std::vector<std::int64_t> dims = {2, 256};
+  run_ranks(ranks, [&](int, Rank& rank) -> Status {
+    const TensorView x = TRY(rank.place(poisoned_tensor(dtype, dims)));
+    TRY(rank.bind(kAllReduce, x, {}));
+    TRY(rank.upload(x, filled_tensor(dtype, dims, 0.0)));
+    // ranks · (ranks · (… 0)) stays 0, and one wrong word would grow.
+    const int calls = on_cuda() ? 2000 : 100;  // a CPU's ranks take turns on its cores
+    for (int call = 0; call < calls; ++call) TRY(rank.enqueue());
+    EXPECT_EQ(TRY(rank.download(x)).values(), filled_tensor(dtype, dims, 0.0).values());
+    TRY(rank.upload(x, filled_tensor(dtype, dims, 1.0)));
+    for (int call = 0; call < 3; ++call) TRY(rank.enqueue());
+    EXPECT_EQ(TRY(rank.download(x)).values(), filled_tensor(dtype, dims, ranks * ranks * ranks).values());
+    return ok_status();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups, CollectiveRanks,
+                         ::testing::Values(Group{2, DType::kBFloat16}, Group{3, DType::kFloat32},
+                                           Group{4, DType::kFloat16}, Group{8, DType::kBFloat16}),
+                         [](const auto& test) {
+                           return std::to_string(test.param.ranks) + std::string(ir::dtype_name(test.param.dtype));
+                         });
+
+TEST(CollectiveRanksThatEnd, ReleaseAKernelThatWaitsForThem) {
+  if (!on_cuda()) GTEST_SKIP() << "a CPU's ranks wait on the host: Collective.AbortReleasesTheOthers";
+  const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
+  std::latch bound(2);
+  std::latch released(2);
+  const auto run = [&](int r) -> Status {
+    Communicator& own = *group[static_cast<std::size_t>(r)];
+    const std::unique_ptr<Rank> rank = TRY(Rank::create(own));
+    const TensorView x = TRY(rank->place(poisoned_tensor(DType::kBFloat16, {4, 64})));
+    TRY(rank->bind(kAllReduce, x, {}));
+    bound.arrive_and_wait();
+    if (r == 0) {
+      TRY(rank->enqueue());
+      TRY(rank->stream().synchronize());  // returns, for rank 1 ends the group
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      own.abort("it was told to");
+    }
+    released.arrive_and_wait();
+    return ok_status();
+  };
+  std::thread other([&] { EXPECT_TRUE(run(1).ok()); });
+  EXPECT_TRUE(run(0).ok());
+  other.join();
+}
+
+}  // namespace
+}  // namespace tessera::testing
