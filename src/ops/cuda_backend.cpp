@@ -40,6 +40,7 @@ namespace {
 
 std::vector<JoinedKernelDef> joined_kernels() {
   std::vector<JoinedKernelDef> kernels = joined_linear_kernels();
+  kernels.push_back(kNormTwiceCuda);
   kernels.push_back(joined_decoder_layers());
   return kernels;
 }

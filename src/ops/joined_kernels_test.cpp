@@ -43,7 +43,11 @@ class Chain {
       const ir::OpDecl& decl = **built_in_ops().get(joined.ops[i]);
       std::vector<TensorView> operands{input};
       ir::Attributes attributes;
-      if (decl.name == "linear") {
+      if (decl.name == "add_rms_norm") operands.push_back(place(tensor({size.rows, size.in}, 1)));
+      if (decl.name == "rms_norm" || decl.name == "add_rms_norm") {
+        operands.push_back(weight(tensor({size.in}, 1)));
+        attributes = {{"eps", 1e-6}, {bias ? "unit_offset" : "round_once", true}};
+      } else if (decl.name == "linear") {
         operands.push_back(weight(tensor({size.out, size.in}, 0.1)));
         if (bias) operands.push_back(weight(tensor({size.out}, 1)));
         attributes = {{"bias", bias}};
@@ -55,8 +59,8 @@ class Chain {
     }
   }
 
-  // The last result, of all operators by their own kernels, or of the joined one; nothing where that does not serve.
-  Result<HostTensor> run_each() {
+  // The last operator's results, of all by their own kernels, or of the joined one; nothing where that does not serve.
+  Result<std::vector<HostTensor>> run_each() {
     for (Call& call : calls_) {
       const KernelDef* kernel = TRY(kernels().get(call.node.op));
       std::unique_ptr<Allocation> workspace;
@@ -69,16 +73,16 @@ class Chain {
       TRY(op->enqueue(*stream_));
       TRY(stream_->synchronize());
     }
-    return last_result();
+    return last_results();
   }
-  Result<std::optional<HostTensor>> run_joined(const JoinedKernelDef& joined) {
+  Result<std::optional<std::vector<HostTensor>>> run_joined(const JoinedKernelDef& joined) {
     TRY(poison());
     std::vector<BindArgs> args;
     for (const Call& call : calls_) args.push_back(call.args(context_));
     const std::unique_ptr<BoundOp> op = TRY(joined.bind(args));
-    if (op == nullptr) return std::optional<HostTensor>();
+    if (op == nullptr) return std::optional<std::vector<HostTensor>>();
     TRY(op->enqueue(*stream_));
-    return std::optional(TRY(last_result()));
+    return std::optional(TRY(last_results()));
   }
 
  private:
@@ -117,13 +121,15 @@ class Chain {
         TRY(stream_->fill(result.data, 0xff, static_cast<std::size_t>(result.bytes())));
     return ok_status();
   }
-  Result<HostTensor> last_result() {
-    const TensorView& view = calls_.back().results[0];
-    HostTensor tensor = testing::poisoned_tensor(
-        view.dtype, std::vector<std::int64_t>(view.dims.begin(), view.dims.begin() + view.rank));
-    TRY(stream_->download(tensor.bytes.data(), view.data, tensor.bytes.size()));
+  Result<std::vector<HostTensor>> last_results() {
+    std::vector<HostTensor> results;
+    for (const TensorView& view : calls_.back().results) {
+      results.push_back(testing::poisoned_tensor(
+          view.dtype, std::vector<std::int64_t>(view.dims.begin(), view.dims.begin() + view.rank)));
+      TRY(stream_->download(results.back().bytes.data(), view.data, results.back().bytes.size()));
+    }
     TRY(stream_->synchronize());
-    return tensor;
+    return results;
   }
 
   ForwardContext context_;
@@ -154,20 +160,22 @@ TEST(JoinedKernels, EqualTheirOperators) {
             Size{1037, 2048, 13824}}) {
         const bool bias = size.rows % 2 == 1;
         Chain chain(joined, dtype, size, bias);
-        const Result<std::optional<HostTensor>> actual = chain.run_joined(joined);
+        const Result<std::optional<std::vector<HostTensor>>> actual = chain.run_joined(joined);
         ASSERT_TRUE(actual.ok()) << actual.status().to_string();
         if (!actual->has_value()) continue;
         ++served;
-        const Result<std::optional<HostTensor>> again = chain.run_joined(joined);
-        const Result<HostTensor> expected = chain.run_each();
+        const Result<std::optional<std::vector<HostTensor>>> again = chain.run_joined(joined);
+        const Result<std::vector<HostTensor>> expected = chain.run_each();
         ASSERT_TRUE(expected.ok()) << expected.status().to_string();
-        EXPECT_EQ((**actual).bytes, (**again).bytes) << "a second run gives other bits";
         // Sums in another order may round a gate the other way.
         testing::Tolerance allowed = testing::tolerance(dtype, 4);
         allowed.absolute = dtype == DType::kBFloat16 ? 0.03 : 0.004;
-        testing::expect_close(**actual, expected->values(), allowed,
-                              name_of(joined) + " of " + std::to_string(size.rows) + " rows, k " +
-                                  std::to_string(size.in) + ", n " + std::to_string(size.out));
+        for (std::size_t i = 0; i < expected->size(); ++i) {
+          EXPECT_EQ((**actual)[i].bytes, (**again)[i].bytes) << "a second run gives other bits";
+          testing::expect_close((**actual)[i], (*expected)[i].values(), allowed,
+                                name_of(joined) + " of " + std::to_string(size.rows) + " rows, k " +
+                                    std::to_string(size.in) + ", n " + std::to_string(size.out));
+        }
       }
     }
     EXPECT_GT(served, 4) << name_of(joined);

@@ -23,6 +23,8 @@ extern const KernelDef kRmsNormCuda;
 extern const ir::OpDecl kAddRmsNorm;
 extern const KernelDef kAddRmsNormCpu;
 extern const KernelDef kAddRmsNormCuda;
+// rms_norm, whose result add_rms_norm adds: the end of a layer with norms behind its parts, and what comes next.
+extern const JoinedKernelDef kNormTwiceCuda;
 
 // head_norm(x X[T, H·D], w X[D]) {eps, round_once = false, unit_offset = false} → X[T, H·D]
 //   rms_norm of each head's D values. Native form: reshape, rms_norm, reshape.
