@@ -71,9 +71,9 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
       engine.device);
   add.group("");
   add.flag("--trust-remote-code", "accepted: nothing remote is ever run", common.trust_remote_code);
-  for (const char* names : {"--tp-size,--tp,--tensor-parallel-size", "--pp-size,--pipeline-parallel-size",
-                            "--dp-size,--data-parallel-size"})
+  for (const char* names : {"--tp-size,--tp,--tensor-parallel-size", "--pp-size,--pipeline-parallel-size"})
     add.value(names, "1", "", only("1"), 1);
+  if (!common.takes_replicas) add.value("--dp-size,--data-parallel-size", "1", "", only("1"), 1);
 }
 
 void add_memory_flags(CommandFlags& add, EngineOptions& engine) {

@@ -25,6 +25,7 @@ struct CommonFlags {
   std::int64_t torch_compile_max_bs = 0;  // 0: not given
   bool trust_remote_code = false;
   bool print_config = false;
+  bool takes_replicas = false;  // the command has --dp-size of its own
   ForeignFlags foreign{};
   const FlagParser* program = nullptr;  // whose commands help, completion and man describe
 };

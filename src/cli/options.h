@@ -73,9 +73,10 @@ struct ChatOptions {
 struct ServeOptions {
   EngineOptions engine;
   ServerOptions server;
-  std::string api_key_file;  // further keys, see api_keys.h; empty: none
-  double drain_s = 30;       // that requests under way have to end
-  double notice_s = 0;       // that connections are accepted for at least, once the server is told to stop
+  std::int64_t replicas = 1;  // engines that share the requests
+  std::string api_key_file;   // further keys, see api_keys.h; empty: none
+  double drain_s = 30;        // that requests under way have to end
+  double notice_s = 0;        // that connections are accepted for at least, once the server is told to stop
 };
 
 struct ScoreOptions {

@@ -7,6 +7,7 @@
 
 #include "tessera/cli/command_parser.h"
 #include "tessera/cli/values.h"
+#include "tessera/engine/replica_choice.h"
 #include "tessera/engine/schema/compile.h"
 #include "tessera/server/http_guard.h"
 #include "tessera/server/reasoning_parser.h"
@@ -70,6 +71,9 @@ class ServeParser final : public CommandParser {
         options_.server.metrics_style);
     add.integer("--max-queued-requests", "that wait; further ones are refused with 429 (any number)", {},
                 options_.engine.max_queued_requests);
+    add.integer("--dp-size,--data-parallel-size",
+                "engines that share the requests, each on a GPU of its own from --device on (1)",
+                {1, ReplicaChoice::kMostReplicas}, options_.replicas);
     add.integer("--drain-timeout", "seconds that requests have to end once the server is told to stop (30)", {0, 86400},
                 drain_s_);
     add.integer("--drain-notice", "seconds that it then goes on answering 503 at least, for balancers to notice (0)",
@@ -87,6 +91,7 @@ class ServeParser final : public CommandParser {
              compact_json_);
     add.flag("--enable-multimodal", "accepted: images are read where the model reads them", enable_multimodal_);
     add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
+    common.takes_replicas = true;
     add_engine_flags(add, options_.engine, common);
   }
 

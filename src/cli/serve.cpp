@@ -3,12 +3,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 #include "tessera/cli/api_keys.h"
 #include "tessera/cli/commands.h"
 #include "tessera/cli/open_files.h"
 #include "tessera/cli/output.h"
-#include "tessera/cli/session.h"
+#include "tessera/cli/start_replicas.h"
 #include "tessera/cli/stop_signal.h"
 #include "tessera/server/server.h"
 
@@ -32,15 +33,18 @@ Status run_serve(const ServeOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = true;
-  const std::unique_ptr<Engine> engine = TRY(start_engine(engine_options));
-  const std::unique_ptr<Server> server = TRY(Server::create(server_options, *engine));
+  const std::vector<std::unique_ptr<Engine>> engines =
+      TRY(start_replicas(engine_options, static_cast<int>(options.replicas)));
+  std::vector<Engine*> served;
+  for (const std::unique_ptr<Engine>& engine : engines) served.push_back(engine.get());
+  const std::unique_ptr<Server> server = TRY(Server::create(server_options, served));
   const std::unique_ptr<StopSignal> stop = TRY(StopSignal::watch({SIGINT, SIGTERM}, [&](int count) {
     write_error(count == 1 ? fmt::format("\nStopping: requests under way have {} s. Once more to stop at once.\n",
                                          options.drain_s)
                            : std::string("\nStopping at once.\n"));
     server->stop(count == 1 ? options.drain_s : 0, options.notice_s);
   }));
-  write_error(fmt::format("Ready after {}\n", engine->start().line()));
+  write_error(fmt::format("Ready after {}\n", engines.front()->start().line()));
   TRY(write_output(fmt::format("Serving {} at {}\n", options.engine.model_path, server->address())));
   return server->run();
 }

@@ -31,6 +31,9 @@ struct EngineStats {
   ForwardCounters forwards{};
   std::shared_ptr<const GraphInventory> graphs{};  // as of now; never null in an engine's
 
+  // Of another engine with the same options: sums, but for graphs, which stay.
+  void add(const EngineStats& more);
+
   // Of the cache group with the least room, which is what limits admission; the first of equal ones.
   const CacheGroupStats& fullest_group() const {
     return *std::max_element(cache_groups.begin(), cache_groups.begin() + std::max<std::size_t>(num_cache_groups, 1),

@@ -16,11 +16,9 @@
 #include "tessera/base/status.h"
 #include "tessera/engine/engine.h"
 #include "tessera/engine/request.h"
+#include "tessera/engine/ticket.h"
 
 namespace tessera {
-
-// The caller's name for a request; unique among those that have not ended.
-using Ticket = std::uint64_t;
 
 class EngineThread {
  public:

@@ -19,6 +19,11 @@ std::int64_t TokenHistogram::limit(int bucket) {
   return std::int64_t{8 + (bucket - 8) % 8 + 1} << octave;
 }
 
+void TokenHistogram::add(const TokenHistogram& more) {
+  for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += more.counts_[i];
+  sum_ += more.sum_;
+}
+
 namespace {
 
 template <class Entries>
@@ -45,6 +50,19 @@ void ForwardCounters::add(const Decision& decision, std::int64_t num_tokens, boo
   tokens += num_tokens;
   padded_tokens += decision.padding;
   if (!is_decode) prefill_tokens.add(num_tokens);
+}
+
+void ForwardCounters::add(const ForwardCounters& more) {
+  for (const auto& [key, count] : more.by_key) {
+    auto it = position_of(by_key, key);
+    if (it == by_key.end() || it->first != key) it = by_key.insert(it, {key, {}});
+    it->second.forwards += count.forwards;
+    it->second.tokens += count.tokens;
+    it->second.padding += count.padding;
+  }
+  prefill_tokens.add(more.prefill_tokens);
+  tokens += more.tokens;
+  padded_tokens += more.padded_tokens;
 }
 
 std::int64_t ForwardCounters::forwards(Reason reason) const {

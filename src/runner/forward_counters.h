@@ -40,6 +40,7 @@ class TokenHistogram {
     ++counts_[static_cast<std::size_t>(bucket_of(tokens))];
     sum_ += tokens;
   }
+  void add(const TokenHistogram& more);
   std::int64_t count(int bucket) const { return counts_[static_cast<std::size_t>(bucket)]; }
   std::int64_t sum() const { return sum_; }  // of all tokens
 
@@ -57,6 +58,7 @@ struct ForwardCounters {
 
   // Allocates nothing once the key was seen.
   void add(const Decision& decision, std::int64_t num_tokens, bool is_decode);
+  void add(const ForwardCounters& more);
   // Null where no forward had this key.
   const ForwardCount* find(const ForwardKey& key) const;
   // Sums.

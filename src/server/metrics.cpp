@@ -109,6 +109,7 @@ struct ServerMetrics::Impl {
   void add_own(Families& families, const EngineStats& stats) const;
   static void add_cache(Families& families, const EngineStats& stats);
   static void add_images(Families& families, const ImageStats& images);
+  static void add_replicas(Families& families, std::span<const EngineStats> each);
   void update_throughput(const EngineStats& stats, Clock::time_point now);
 
   MetricsStyle style;
@@ -172,7 +173,7 @@ ServerLatencies ServerMetrics::latencies() const {
           .request = impl_->request_window.percentiles()};
 }
 
-std::string ServerMetrics::scrape(const EngineStats& stats, Clock::time_point now) {
+std::string ServerMetrics::scrape(const EngineStats& stats, std::span<const EngineStats> each, Clock::time_point now) {
   impl_->update_throughput(stats, now);
   Families families;
   if (impl_->style == MetricsStyle::kSglang) {
@@ -181,6 +182,7 @@ std::string ServerMetrics::scrape(const EngineStats& stats, Clock::time_point no
     impl_->add_vllm(families, stats);
   }
   impl_->add_own(families, stats);
+  Impl::add_replicas(families, each);
   return families.text();
 }
 
@@ -296,6 +298,24 @@ void ServerMetrics::Impl::add_images(Families& families, const ImageStats& image
   families.counters("tessera:tower_seconds_total", "Time that the vision tower took.", {{{}, images.tower_seconds}});
   families.gauge("tessera:image_cache_bytes", "Embeddings of images that are kept.", {},
                  static_cast<double>(images.cached_bytes));
+}
+
+void ServerMetrics::Impl::add_replicas(Families& families, std::span<const EngineStats> each) {
+  if (each.empty()) return;
+  const auto of_each = [&](auto&& number) {
+    std::vector<Sample> samples;
+    for (std::size_t r = 0; r < each.size(); ++r)
+      samples.push_back({{{"replica", std::to_string(r)}}, static_cast<double>(number(each[r]))});
+    return samples;
+  };
+  families.gauges("tessera:replica_running_requests", "Requests that a replica runs.",
+                  of_each([](const EngineStats& stats) { return stats.running; }));
+  families.gauges("tessera:replica_queued_requests", "Requests that wait in a replica.",
+                  of_each([](const EngineStats& stats) { return stats.queued; }));
+  families.counters("tessera:replica_prompt_tokens_total", "Prompt tokens that a replica took.",
+                    of_each([](const EngineStats& stats) { return stats.prompt_tokens; }));
+  families.counters("tessera:replica_cached_tokens_total", "Of those, found in its prefix cache.",
+                    of_each([](const EngineStats& stats) { return stats.cached_tokens; }));
 }
 
 void ServerMetrics::Impl::add_own(Families& families, const EngineStats& stats) const {

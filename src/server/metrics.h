@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -54,8 +55,9 @@ class ServerMetrics {
   // Of the last minutes.
   ServerLatencies latencies() const;
 
-  // All metrics as of now. The throughput is since the previous scrape.
-  std::string scrape(const EngineStats& stats,
+  // All metrics as of now. The throughput is since the previous scrape. `each`: of the engines that `stats` sums up,
+  // where they are several.
+  std::string scrape(const EngineStats& stats, std::span<const EngineStats> each = {},
                      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 
  private:

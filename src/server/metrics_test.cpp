@@ -283,7 +283,7 @@ TEST(Metrics, ThroughputIsOfTheTimeSinceTheLastScrape) {
   const auto start = steady_clock::now() + std::chrono::seconds(1);
   const auto scrape_at = [&](double seconds) {
     const auto now = start + std::chrono::duration_cast<steady_clock::duration>(std::chrono::duration<double>(seconds));
-    return samples(metrics.scrape(stats, now)).at(R"(sglang:gen_throughput{model_name="demo"})");
+    return samples(metrics.scrape(stats, {}, now)).at(R"(sglang:gen_throughput{model_name="demo"})");
   };
   scrape_at(0);
   stats.output_tokens = 100;

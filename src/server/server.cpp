@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "tessera/base/log.h"
-#include "tessera/engine/engine_thread.h"
+#include "tessera/engine/replicas.h"
 #include "tessera/server/api_fields.h"
 #include "tessera/server/body_check.h"
 #include "tessera/server/chat_request.h"
@@ -63,12 +63,15 @@ ApiResult<T> guarded(const Function& function, const ServedModel& model, std::st
 }  // namespace
 
 struct Server::Impl {
-  Impl(ServerOptions given, Engine& served)
-      : options(std::move(given)), engine(served), events(kBacklogSteps * most_events(served)) {}
+  Impl(ServerOptions given, std::vector<Engine*> served)
+      : options(std::move(given)),
+        engines(std::move(served)),
+        engine(*engines.front()),
+        events(kBacklogSteps * most_events(engines)) {}
 
   // Of one step: each running request has at most one.
-  static std::size_t most_events(const Engine& served) {
-    return static_cast<std::size_t>(served.runner().options().max_requests);
+  static std::size_t most_events(std::span<Engine* const> served) {
+    return served.size() * static_cast<std::size_t>(served.front()->runner().options().max_requests);
   }
 
   Status start() {
@@ -86,7 +89,7 @@ struct Server::Impl {
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
     engine.start().record("server", began, Timeline::Clock::now());  // it listens; the engine gets its thread now
-    engine_thread.emplace(engine, [this](std::span<EngineThread::Event> moved) {
+    replicas.emplace(engines, [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });
     });
     texts.emplace(TextThread::kThreads + most_fetches());
@@ -101,8 +104,8 @@ struct Server::Impl {
   }
 
   LiveJobs::Hooks hooks() {
-    return {.submit = [this](Ticket ticket, Request request) { engine_thread->submit(ticket, std::move(request)); },
-            .cancel = [this](Ticket ticket) { engine_thread->cancel(ticket); },
+    return {.submit = [this](Ticket ticket, Request request) { replicas->submit(ticket, std::move(request)); },
+            .cancel = [this](Ticket ticket) { replicas->cancel(ticket); },
             .build_elsewhere =
                 [this](std::function<std::string()> build, std::function<void(std::string)> then) {
                   texts->post([this, build = std::move(build), then = std::move(then)]() mutable {
@@ -150,7 +153,7 @@ struct Server::Impl {
 
   std::optional<ApiError> refusal() const {
     if (draining) return unavailable("draining: the server is shutting down and takes no new requests");
-    const Status health = engine_thread->health();
+    const Status health = replicas->health();
     if (!health.ok()) return unavailable(fmt::format("the engine has failed: {}", health.message()));
     return std::nullopt;
   }
@@ -218,9 +221,9 @@ struct Server::Impl {
                                 [](const Call& built, ApiResult<std::string> body) { answer(built, std::move(body)); });
   }
 
-  // Answered by the engine's thread, between two steps.
+  // Answered by the first engine's thread, between two steps.
   void ask_engine(Call call, std::function<HttpResponse(Engine&)> ask) {
-    engine_thread->post([this, call = std::move(call), ask = std::move(ask)](Engine& asked) mutable {
+    replicas->post([this, call = std::move(call), ask = std::move(ask)](Engine& asked) mutable {
       http->post([call = std::move(call), response = ask(asked)]() mutable { call.respond(std::move(response)); });
     });
   }
@@ -250,7 +253,7 @@ struct Server::Impl {
     add_get(
         "/", [](const Call& call) { call.respond(page_response()); }, /*open=*/true);
     add_get("/engine_state", [this](const Call& call) {
-      call.respond_json(engine_state->body(engine_thread->stats(), metrics->latencies()));
+      call.respond_json(engine_state->body(replicas->stats(), metrics->latencies()));
     });
     add_get("/metrics", [this](const Call& call) { scrape(call); });
     add_get("/v1/models", [this](const Call& call) { call.respond_json(models_body(model)); });
@@ -264,12 +267,14 @@ struct Server::Impl {
       ask_engine(call,
                  [this](Engine& asked) { return HttpResponse{.body = server_info_body(asked, model), .headers = {}}; });
     });
-    router.add({"POST", "/flush_cache", [this](Call call) { ask_engine(std::move(call), flush_cache); }});
+    router.add({"POST", "/flush_cache", [this](const Call& call) { flush_cache(call); }});
   }
 
-  static HttpResponse flush_cache(Engine& asked) {
-    asked.flush_prefix_cache();
-    return {.content_type = "text/plain; charset=utf-8", .body = "Cache flushed.\n", .headers = {}};
+  void flush_cache(const Call& call) {
+    replicas->forget_prefixes();
+    ask_engine(call, [](Engine&) {
+      return HttpResponse{.content_type = "text/plain; charset=utf-8", .body = "Cache flushed.\n", .headers = {}};
+    });
   }
 
   void health(const Call& call) const {
@@ -282,7 +287,10 @@ struct Server::Impl {
 
   void scrape(const Call& call) {
     HttpResponse response{.content_type = std::string(kMetricsContentType), .headers = {}};
-    response.body = metrics->scrape(engine_thread->stats());
+    std::vector<EngineStats> each;
+    if (replicas->size() > 1)
+      for (int r = 0; r < replicas->size(); ++r) each.push_back(replicas->stats(r));
+    response.body = metrics->scrape(replicas->stats(), each);
     call.respond(std::move(response));
   }
 
@@ -297,7 +305,8 @@ struct Server::Impl {
 
   // In the order of their making: threads end before what they post to.
   ServerOptions options;
-  Engine& engine;
+  std::vector<Engine*> engines;
+  Engine& engine;  // the first, for what all have alike
   ServedModel model;
   Router router;
   std::optional<ServerMetrics> metrics;
@@ -306,7 +315,7 @@ struct Server::Impl {
   EventQueue events;
   std::unique_ptr<HttpServer> http;
   std::optional<LiveJobs> jobs;
-  std::optional<EngineThread> engine_thread;
+  std::optional<Replicas> replicas;
   std::optional<TextThread> texts;
 };
 
@@ -314,7 +323,11 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::create(ServerOptions options, Engine& engine) {
-  auto impl = std::make_unique<Impl>(std::move(options), engine);
+  return create(std::move(options), std::vector<Engine*>{&engine});
+}
+
+Result<std::unique_ptr<Server>> Server::create(ServerOptions options, std::vector<Engine*> engines) {
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(engines));
   TRY(impl->start());
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
@@ -328,7 +341,7 @@ std::string Server::address() const {
 
 Status Server::run() {
   impl_->http->run();
-  return impl_->engine_thread->health();
+  return impl_->replicas->health();
 }
 
 void Server::stop(double drain_s, double notice_s) {

@@ -1,4 +1,4 @@
-// The server: one engine, spoken to by the protocols of OpenAI and SGLang over HTTP.
+// The server: an engine, or several of one model, spoken to by the protocols of OpenAI and SGLang over HTTP.
 //
 //   std::unique_ptr<Server> server = TRY(Server::create(options, *engine));
 //   print(server->address());
@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/engine/engine.h"
@@ -22,6 +23,8 @@ class Server {
   // Binds and listens. `engine` outlives the server and is used by it alone. Errors: options that are wrong, a
   // chat template that cannot be read, an address in use.
   static Result<std::unique_ptr<Server>> create(ServerOptions options, Engine& engine);
+  // The same for engines of one model with the same options, which share the requests (replicas.h). One at least.
+  static Result<std::unique_ptr<Server>> create(ServerOptions options, std::vector<Engine*> engines);
   ~Server();
 
   // "http://127.0.0.1:30000"
