@@ -1,6 +1,7 @@
 #include "tessera/compile/joins.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "tessera/ops/decoder_layer_ops.h"
@@ -8,18 +9,24 @@
 namespace tessera {
 namespace {
 
-// Whether only the next instruction reads the first result of `first`, and as its first operand.
+// What a joined kernel keeps to itself of `call`: its first result, or the operand that it writes where it has none.
+std::optional<ir::ValueId> passed_on(const ir::Node& call) {
+  if (!call.results.empty()) return call.results[0];
+  if (!call.operands.empty() && call.mutates[0]) return call.operands[0];
+  return std::nullopt;
+}
+
+// Whether only the next instruction reads what `first` passes on, and as its first operand.
 bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first) {
   const ir::Node& call = program.instructions[first].call;
   const ir::Node& next = program.instructions[first + 1].call;
-  if (call.results.empty() || next.operands.empty() || next.operands[0] != call.results[0] || next.mutates[0])
-    return false;
-  const ir::ValueId value = call.results[0];
-  std::ptrdiff_t uses = std::ranges::count(outputs, value);
+  const std::optional<ir::ValueId> value = passed_on(call);
+  if (!value || next.operands.empty() || next.operands[0] != *value || next.mutates[0]) return false;
+  std::ptrdiff_t uses = std::ranges::count(outputs, *value);
   for (const Instruction& instruction : program.instructions)
-    uses += std::ranges::count(instruction.call.operands, value);
-  uses += std::ranges::count(program.values, value, &ProgramValue::view_of);
-  return uses == 1;
+    uses += std::ranges::count(instruction.call.operands, *value);
+  uses += std::ranges::count(program.values, *value, &ProgramValue::view_of);
+  return uses == (call.results.empty() ? 2 : 1);  // the call's own use, where it writes an operand
 }
 
 bool matches(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,

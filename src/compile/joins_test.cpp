@@ -15,6 +15,7 @@
 #include "tessera/ops/activation.h"
 #include "tessera/ops/attention.h"
 #include "tessera/ops/built_in_ops.h"
+#include "tessera/ops/collective.h"
 #include "tessera/ops/cpu_op.h"
 #include "tessera/ops/decoder_layer_ops.h"
 #include "tessera/ops/elementwise.h"
@@ -137,6 +138,25 @@ TEST_F(JoinsTest, ResultsThatAreNeededElsewhereAreNotJoined) {
         R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %m = mul(%x, %x)
                               %z = add(%y, %m) return %z })"})
     EXPECT_THAT(joins_of(text), IsEmpty()) << text;
+}
+
+// An operator that writes its first operand and has no result passes that on.
+TEST_F(JoinsTest, AnOperandThatIsWrittenIsPassedOn) {
+  constexpr JoinedKernelDef kReduceNorm{
+      .ops = {"all_reduce", "add_rms_norm"}, .name = "both", .most_rows = 8, .bind = [](std::span<const BindArgs>) {
+        return Result<std::unique_ptr<BoundOp>>(std::unique_ptr<BoundOp>());
+      }};
+  const KernelTable kernels({kScaleCpu, kAllReduceCpu, kAddRmsNormCpu, kAddCpu}, {kReduceNorm});
+  const auto joins = [&](const std::string& last) {
+    const std::string text = R"(graph @g { input %x: f32[T, 2] input %r: f32[T, 2] weight %w: f32[2]
+                                %y = scale(%x) {factor = 2.0} all_reduce(mut %y) )" +
+                             last + " }";
+    return compile(text, kernels).instructions[1].joins.size();
+  };
+  EXPECT_EQ(joins("%n, %s = add_rms_norm(%y, %r, %w) {eps = 1e-6} return %n, %s"), 1u);
+  EXPECT_EQ(joins("%n, %s = add_rms_norm(%r, %y, %w) {eps = 1e-6} return %n, %s"), 0u);
+  EXPECT_EQ(joins("%n, %s = add_rms_norm(%y, %r, %w) {eps = 1e-6} return %n, %s, %y"), 0u);
+  EXPECT_EQ(joins("%n, %s = add_rms_norm(%y, %r, %w) {eps = 1e-6} %z = add(%y, %r) return %n, %s, %z"), 0u);
 }
 
 TEST_F(JoinsTest, AnotherKernelForAnOperatorIsNotPassedOver) {

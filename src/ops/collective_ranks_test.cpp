@@ -5,6 +5,8 @@
 // On GPUs the ranks share those that there are, several on one where they are few.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <latch>
 #include <thread>
 
@@ -52,13 +54,28 @@ class Rank {
     TRY(stream_->synchronize());
     return t;
   }
-  Status bind(const ir::OpDecl& decl, const TensorView& x, const std::vector<TensorView>& results,
+  Status bind(const ir::OpDecl& decl, const std::vector<TensorView>& operands, const std::vector<TensorView>& results,
               ir::Attributes attributes = {}) {
-    nodes_.push_back(std::make_unique<ir::Node>(make_node(decl, 1, std::move(attributes))));
+    const ir::Node& node = keep(make_node(decl, operands.size(), std::move(attributes)));
     const KernelTable& kernels = *TRY(test_devices().kernels(device_->properties().type));
     const KernelDef& kernel = *TRY(kernels.get(decl.name));
-    bound_.push_back(TRY(kernel.bind({*nodes_.back(), {&x, 1}, results, {}, *device_, context_})));
+    bound_.push_back(TRY(kernel.bind({node, operands, results, {}, *device_, context_})));
     return ok_status();
+  }
+  Status run(const ir::OpDecl& decl, const std::vector<TensorView>& operands, const std::vector<TensorView>& results,
+             ir::Attributes attributes = {}) {
+    TRY(bind(decl, operands, results, std::move(attributes)));
+    return bound_.back()->enqueue(*stream_);
+  }
+  // all_reduce(x), then add_rms_norm.
+  Result<std::unique_ptr<BoundOp>> bind_joined(const JoinedKernelDef& joined, const TensorView& x,
+                                               const std::vector<TensorView>& operands,
+                                               const std::vector<TensorView>& results, ir::Attributes attributes) {
+    const ir::Node& reduce = keep(make_node(kAllReduce, 1, {}));
+    const ir::Node& norm = keep(make_node(**built_in_ops().get("add_rms_norm"), 3, std::move(attributes)));
+    const std::array<BindArgs, 2> calls{BindArgs{reduce, {&x, 1}, {}, {}, *device_, context_},
+                                        BindArgs{norm, operands, results, {}, *device_, context_}};
+    return joined.bind(calls);
   }
   Status enqueue() {
     for (const auto& op : bound_) TRY(op->enqueue(*stream_));
@@ -72,6 +89,10 @@ class Rank {
 
  private:
   Rank() = default;
+  const ir::Node& keep(ir::Node node) {
+    nodes_.push_back(std::make_unique<ir::Node>(std::move(node)));
+    return *nodes_.back();
+  }
   std::unique_ptr<Device> device_;
   ForwardContext context_;
   std::unique_ptr<Stream> stream_;
@@ -146,8 +167,8 @@ TEST_P(CollectiveRanks, MeetWithEverySizeInTurnAndAgain) {
       summed.push_back(TRY(rank.place(poisoned_tensor(dtype, dims))));
       mine.push_back(TRY(rank.place(poisoned_tensor(dtype, dims))));
       gathered.push_back(TRY(rank.place(poisoned_tensor(dtype, {dims[0], dims[1] * ranks}))));
-      TRY(rank.bind(kAllReduce, summed.back(), {}));
-      TRY(rank.bind(kAllGather, mine.back(), {gathered.back()}, {{"ranks", std::int64_t{ranks}}}));
+      TRY(rank.bind(kAllReduce, {summed.back()}, {}));
+      TRY(rank.bind(kAllGather, {mine.back()}, {gathered.back()}, {{"ranks", std::int64_t{ranks}}}));
     }
     const std::unique_ptr<RecordedGraph> graph = TRY(rank.record());
     for (int round = 0; round < 5; ++round) {
@@ -173,7 +194,7 @@ TEST_P(CollectiveRanks, ManyCallsInARow) {
   const std::vector<std::int64_t> dims = {2, 256};
   run_ranks(ranks, [&](int, Rank& rank) -> Status {
     const TensorView x = TRY(rank.place(poisoned_tensor(dtype, dims)));
-    TRY(rank.bind(kAllReduce, x, {}));
+    TRY(rank.bind(kAllReduce, {x}, {}));
     TRY(rank.upload(x, filled_tensor(dtype, dims, 0.0)));
     // ranks · (ranks · (… 0)) stays 0, and one wrong word would grow.
     const int calls = on_cuda() ? 2000 : 100;  // a CPU's ranks take turns on its cores
@@ -182,6 +203,43 @@ TEST_P(CollectiveRanks, ManyCallsInARow) {
     TRY(rank.upload(x, filled_tensor(dtype, dims, 1.0)));
     for (int call = 0; call < 3; ++call) TRY(rank.enqueue());
     EXPECT_EQ(TRY(rank.download(x)).values(), filled_tensor(dtype, dims, ranks * ranks * ranks).values());
+    return ok_status();
+  });
+}
+
+// Rows of one and of two units a thread, and a tail.
+TEST_P(CollectiveRanks, TheJoinedNormEqualsItsOperators) {
+  const auto [ranks, dtype] = GetParam();
+  const KernelTable& kernels = **test_devices().kernels(test_device().properties().type);
+  const auto joined = std::ranges::find(kernels.joined(), "all_reduce", [](const auto& j) { return j.ops[0]; });
+  if (joined == kernels.joined().end()) GTEST_SKIP() << "this device has no such kernel";
+  if (dtype == DType::kFloat32) GTEST_SKIP() << "16-bit types alone";
+  run_ranks(ranks, [&](int r, Rank& rank) -> Status {
+    for (const std::vector<std::int64_t>& dims : {std::vector<std::int64_t>{1, 64}, {3, 4096}, {33, 5120}}) {
+      const ir::Attributes attributes{{"eps", 1e-6}};
+      const TensorView x = TRY(rank.place(poisoned_tensor(dtype, dims)));
+      const TensorView residual = TRY(rank.place(data_of(dtype, dims, 90, 0)));
+      const TensorView w = TRY(rank.place(data_of(dtype, {dims[1]}, 91, 0)));
+      TRY(rank.upload(residual, data_of(dtype, dims, 90, 0)));
+      TRY(rank.upload(w, data_of(dtype, {dims[1]}, 91, 0)));
+      std::vector<TensorView> results;
+      for (int i = 0; i < 4; ++i) results.push_back(TRY(rank.place(poisoned_tensor(dtype, dims))));
+      const std::unique_ptr<BoundOp> both =
+          TRY(rank.bind_joined(*joined, x, {x, residual, w}, {results[0], results[1]}, attributes));
+      EXPECT_NE(both, nullptr);
+      if (both == nullptr) return ok_status();
+      for (int round = 0; round < 4; ++round) {
+        TRY(rank.upload(x, data_of(dtype, dims, r, round)));
+        TRY(both->enqueue(rank.stream()));
+        TRY(rank.upload(x, data_of(dtype, dims, r, round)));
+        TRY(rank.run(kAllReduce, {x}, {}));
+        TRY(rank.run(**built_in_ops().get("add_rms_norm"), {x, residual, w}, {results[2], results[3]}, attributes));
+        EXPECT_EQ(TRY(rank.download(results[1])).values(), TRY(rank.download(results[3])).values());
+        Tolerance allowed = tolerance(dtype, 2);
+        expect_close(TRY(rank.download(results[0])), TRY(rank.download(results[2])).values(), allowed,
+                     "all_reduce + add_rms_norm of " + std::to_string(dims[0]) + " rows");
+      }
+    }
     return ok_status();
   });
 }
@@ -202,7 +260,7 @@ TEST(CollectiveRanksThatEnd, ReleaseAKernelThatWaitsForThem) {
     Communicator& own = *group[static_cast<std::size_t>(r)];
     const std::unique_ptr<Rank> rank = TRY(Rank::create(own));
     const TensorView x = TRY(rank->place(poisoned_tensor(DType::kBFloat16, {4, 64})));
-    TRY(rank->bind(kAllReduce, x, {}));
+    TRY(rank->bind(kAllReduce, {x}, {}));
     bound.arrive_and_wait();
     if (r == 0) {
       TRY(rank->enqueue());

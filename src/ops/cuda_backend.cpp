@@ -26,6 +26,7 @@
 #include "tessera/ops/moe_route.h"
 #include "tessera/ops/norm.h"
 #include "tessera/ops/output_gate.h"
+#include "tessera/ops/peer_collectives.h"
 #include "tessera/ops/qkv_rope_store.h"
 #include "tessera/ops/rotary.h"
 #include "tessera/ops/sample.h"
@@ -41,6 +42,7 @@ namespace {
 std::vector<JoinedKernelDef> joined_kernels() {
   std::vector<JoinedKernelDef> kernels = joined_linear_kernels();
   kernels.push_back(kNormTwiceCuda);
+  kernels.push_back(cuda::kPeerNorm);
   kernels.push_back(joined_decoder_layers());
   return kernels;
 }

@@ -16,6 +16,15 @@ __device__ inline float sum_of_squares(const Pack<T, N>& values) {
   return sum;
 }
 
+// T(x + residual)
+template <class T, int N>
+__device__ inline Pack<T, N> added(const Pack<T, N>& x, const Pack<T, N>& residual) {
+  Pack<T, N> sum;
+#pragma unroll
+  for (int j = 0; j < N; ++j) sum.at[j] = from_float<T>(to_float(x.at[j]) + to_float(residual.at[j]));
+  return sum;
+}
+
 // The sum over the threads of a row, in each of them: a power of two of neighbouring lanes up to a warp, or else a
 // block of whole warps, which has no other row. blockDim.x is their number; `scratch` is shared memory for 32 floats.
 __device__ inline float row_sum(float x, float* scratch) {

@@ -27,15 +27,6 @@ struct Norm {
   NormForm form;
 };
 
-// T(x + residual)
-template <class T, int N>
-__device__ Pack<T, N> added(const Pack<T, N>& x, const Pack<T, N>& residual) {
-  Pack<T, N> sum;
-#pragma unroll
-  for (int j = 0; j < N; ++j) sum.at[j] = from_float<T>(to_float(x.at[j]) + to_float(residual.at[j]));
-  return sum;
-}
-
 // A row stays in the registers of blockDim.x threads, kHeld packs in each; a block has blockDim.y rows. All loads are
 // under way before the first is waited for.
 template <class T, int kHeld, bool kAdd>

@@ -96,9 +96,9 @@ struct KernelDef {
   const OpPlanner* planner = nullptr;
 };
 
-// One kernel for up to three neighbouring operators, or for all decoder layers, where it is faster than their own
-// kernels, whose place it takes: its result is the same up to the order of sums. Of up to three, the first result of
-// each but the last is read by the next one alone, as its first operand, and is not written.
+// One kernel for up to three neighbouring operators, or for all decoder layers, where it is faster than theirs, whose
+// place it takes: its result is the same up to the order of sums. Of up to three, the first result of each but the last
+// (or the operand that it writes) is read by the next one alone, as its first operand, and need not be written.
 struct JoinedKernelDef {
   std::array<std::string_view, 3> ops;  // in order; empty after the last. All layers: kDecoderLayers alone
   std::string_view name;

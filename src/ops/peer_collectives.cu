@@ -1,7 +1,6 @@
 #include "tessera/ops/peer_collectives.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "tessera/ops/cuda_op.h"
@@ -23,16 +22,6 @@ LaunchShape shape_of(std::int64_t items) {
 __global__ void fill_absent(uint4* to, std::int64_t packs) {
   for (std::int64_t i = flat_item(); i < packs; i += static_cast<std::int64_t>(gridDim.x) * blockDim.x)
     to[i] = make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
-}
-
-// Code is loaded when a kernel is first used, which may wait for the device, on which a kernel may wait for this rank.
-template <class Kernel>
-Status load_code(Kernel* kernel) {
-  cudaFuncAttributes attributes{};
-  const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
-  if (error == cudaSuccess) return ok_status();
-  (void)cudaGetLastError();
-  return internal_error(std::string("loading a collective's kernel: ") + cudaGetErrorString(error));
 }
 
 // Units that a buffer takes of a rank's data.

@@ -29,4 +29,7 @@ Result<std::unique_ptr<BoundOp>> bind_peer_gather(std::shared_ptr<PeerExchange> 
                                                   const TensorView& y);
 std::int64_t most_gathered_bytes(const Peers& peers);
 
+// all_reduce and the add_rms_norm that reads its sum, for few rows.
+extern const JoinedKernelDef kPeerNorm;
+
 }  // namespace tessera::cuda

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
+#include "tessera/base/status.h"
 #include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_math.cuh"
 #include "tessera/ops/peer_exchange.h"
@@ -155,6 +157,16 @@ __device__ inline Unit<kWords> sum_of_ranks(const Unit<kWords> (&of_rank)[kMostP
 #pragma unroll
   for (int i = 0; i < kValues; ++i) values.at[i] = from_float<T>(sum[i]);
   return unit;
+}
+
+// Code is loaded when a kernel is first used, which may wait for the device, on which a kernel may wait for this rank.
+template <class Kernel>
+inline Status load_code(Kernel* kernel) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error == cudaSuccess) return ok_status();
+  (void)cudaGetLastError();
+  return internal_error(std::string("loading a collective's kernel: ") + cudaGetErrorString(error));
 }
 
 // ReduceWay::kAtOnce.
