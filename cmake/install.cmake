@@ -8,7 +8,7 @@ include(CMakePackageConfigHelpers)
 # The layers' objects, every one of them; their archives then only bring third-party libraries along. (Whole archives
 # would do the same, but where one layer brings another CMake 3.25 names it twice.)
 get_property(layers GLOBAL PROPERTY TESSERA_LAYERS)
-list(REMOVE_ITEM layers load cli)  # the program's own
+list(REMOVE_ITEM layers options load cli)  # the program's own
 add_library(tessera_library SHARED)
 add_library(tessera::tessera ALIAS tessera_library)
 foreach(layer IN LISTS layers)
@@ -35,6 +35,7 @@ install(TARGETS tessera_library EXPORT tessera_targets LIBRARY DESTINATION ${CMA
 install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MATCHING
   PATTERN "*.h"
   PATTERN "load" EXCLUDE  # the program's own, as is cli
+  PATTERN "options" EXCLUDE
   PATTERN "cli" EXCLUDE
   PATTERN "testing" EXCLUDE
   PATTERN "cuda*" EXCLUDE  # the CUDA backend is a library of its own, without headers

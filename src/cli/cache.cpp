@@ -3,8 +3,8 @@
 #include <map>
 #include <string>
 
-#include "tessera/cli/cache_dir.h"
 #include "tessera/cli/commands.h"
+#include "tessera/cli/model_source.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/table.h"
 #include "tessera/compile/profile_cache.h"

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "tessera/base/status.h"
-#include "tessera/cli/engine_flags.h"
-#include "tessera/cli/flags.h"
 #include "tessera/cli/options.h"
+#include "tessera/options/engine_flags.h"
+#include "tessera/options/flags.h"
 
 namespace tessera::cli {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "tessera/cli/shown_command.h"
+#include "tessera/options/shown_command.h"
 
 namespace tessera::cli {
 

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "tessera/base/log.h"
-#include "tessera/cli/config_file.h"
 #include "tessera/cli/output.h"
 #include "tessera/engine/profile_store.h"
+#include "tessera/options/config_file.h"
 
 namespace tessera::cli {
 namespace {

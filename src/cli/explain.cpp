@@ -3,7 +3,7 @@
 
 #include "tessera/base/write_file.h"
 #include "tessera/cli/commands.h"
-#include "tessera/cli/explanation.h"
+#include "tessera/cli/explanation_text.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/shown_graphs.h"
 #include "tessera/cli/shown_programs.h"

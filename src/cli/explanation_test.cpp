@@ -1,5 +1,5 @@
 // Catches: a choice of earlier starts that explain does not show, or shows where it is not taken.
-#include "tessera/cli/explanation.h"
+#include "tessera/cli/explanation_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,10 @@
+#include "tessera/cli/explanation_text.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "tessera/cli/explanation.h"
 #include "tessera/cli/table.h"
 
 namespace tessera::cli {

@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "tessera/cli/effective_config.h"
-#include "tessera/cli/explanation.h"
 #include "tessera/cli/table.h"
+#include "tessera/options/explanation.h"
 #include "tessera/runner/graph_failure.h"
 
 namespace tessera::cli {

@@ -1,7 +1,7 @@
 // Catches: a flag of SGLang's that is unknown, silently ignored or takes another meaning, a configuration file that
 // wins over the command line or is applied in part, an error about it without its place, and an effective configuration
 // that is not the one it was printed for.
-#include "tessera/cli/flags.h"
+#include "tessera/options/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Catches: a flag of SGLang's for a feature that the engine lacks which is ignored, taken for a typing error, or
 // refused without a word on what is supported; and a refusal that takes in a flag that there is.
-#include "tessera/cli/known_flags.h"
+#include "tessera/options/known_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

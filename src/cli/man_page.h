@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/cli/shown_command.h"
+#include "tessera/options/shown_command.h"
 
 namespace tessera::cli {
 

@@ -1,5 +1,7 @@
-// Models by a name of the hub: where every command that loads one takes it from.
+// What commands take from this process's environment: where models of the hub are, and the cache folder.
 #pragma once
+
+#include <string>
 
 #include "tessera/base/status.h"
 #include "tessera/cli/options.h"
@@ -13,5 +15,10 @@ HubSettings hub_settings();
 // Puts the folder to read in the place of an id of the hub, fetching the model first if that is asked for. Other
 // commands are left as they are.
 Status find_model(Command& command, const ModelSource& source);
+
+// Where Tessera keeps from run to run what it found out (options/cache_dir.h).
+std::string cache_dir();
+// Tells it a command that runs an engine.
+void use_cache_dir(Command& command);
 
 }  // namespace tessera::cli

@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "tessera/base/strong_id.h"
-#include "tessera/cli/flags.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/engine/request.h"
 #include "tessera/load/load.h"
 #include "tessera/model/hub_cache.h"
 #include "tessera/model/random_checkpoint.h"
+#include "tessera/options/flags.h"
+#include "tessera/options/model_source.h"
 #include "tessera/server/server_options.h"
 
 namespace tessera::cli {
@@ -170,12 +171,6 @@ struct ShowText {
 using Command = std::variant<ShowText, GenerateOptions, BatchOptions, ChatOptions, ServeOptions, ScoreOptions,
                              ExplainOptions, VerifyOptions, BenchOptions, BenchServeOptions, PullCommandOptions,
                              CacheOptions, MakeCheckpointOptions>;
-
-// What goes with --model-path where it names a model of the hub.
-struct ModelSource {
-  std::string revision;   // empty: main
-  bool download = false;  // fetch what the cache lacks
-};
 
 struct CommandLine {
   Command command;

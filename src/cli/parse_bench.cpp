@@ -4,7 +4,7 @@
 
 #include "tessera/cli/command_parser.h"
 #include "tessera/cli/parse_bench_serve.h"
-#include "tessera/cli/values.h"
+#include "tessera/options/values.h"
 
 namespace tessera::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/cli/flags.h"
 #include "tessera/cli/options.h"
+#include "tessera/options/flags.h"
 
 namespace tessera::cli {
 

@@ -1,7 +1,7 @@
 #include <array>
 
 #include "tessera/cli/command_parser.h"
-#include "tessera/cli/values.h"
+#include "tessera/options/values.h"
 
 namespace tessera::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "tessera/cli/command_parser.h"
 #include "tessera/cli/sampling_flags.h"
-#include "tessera/cli/values.h"
+#include "tessera/options/values.h"
 
 namespace tessera::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include "tessera/cli/command_parser.h"
 #include "tessera/cli/completion.h"
 #include "tessera/cli/man_page.h"
-#include "tessera/cli/values.h"
+#include "tessera/options/values.h"
 
 namespace tessera::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "tessera/cli/command_parser.h"
 #include "tessera/cli/shown_programs.h"
-#include "tessera/cli/values.h"
+#include "tessera/options/values.h"
 
 namespace tessera::cli {
 namespace {

@@ -1,17 +1,13 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <string_view>
-#include <vector>
 
 #include "tessera/cli/command_parser.h"
-#include "tessera/cli/values.h"
 #include "tessera/engine/replica_choice.h"
-#include "tessera/engine/schema/compile.h"
+#include "tessera/options/protocol_flags.h"
+#include "tessera/options/values.h"
 #include "tessera/server/http_guard.h"
-#include "tessera/server/reasoning_parser.h"
-#include "tessera/server/tool_call_parser.h"
 
 namespace tessera::cli {
 namespace {
@@ -37,8 +33,6 @@ class ServeParser final : public CommandParser {
                });
     add.keep_secret("--api-key-file or TESSERA_API_KEY");
     add.text("--api-key-file", "FILE", "keys, one a line; # begins a comment", options_.api_key_file);
-    add.text("--served-model-name", "NAME", "what clients call the model (its path)",
-             options_.server.served_model_name);
     add.names("--allowed-hosts", "names in Host headers, beside localhost; *.NAME is all below it, * is all",
               http.allowed_hosts);
     add.values("--cors-allow-origins,--cors-origin", "ORIGIN", "web pages of this origin may ask; repeatable; * is all",
@@ -47,20 +41,7 @@ class ServeParser final : public CommandParser {
                  http.cors_origins.push_back(text);
                  return ok_status();
                });
-    add.text("--chat-template", "FILE", "instead of the model's own; a file or the template itself",
-             options_.server.chat_template);
-    add_parser_flags(add);
-    add.flag("--allow-unknown-fields", "in requests: ignored, instead of refused",
-             options_.server.allow_unknown_fields);
-    add.value(
-        "--constrained-json-whitespace-pattern", "REGEX",
-        "blanks between the tokens of constrained JSON, [\\n\\t ]* is all (none: compact)",
-        [this](const std::string& flag, const std::string& text) -> Status {
-          TRY(schema::blank_ebnf(text).with_context(flag));
-          options_.server.json_whitespace = text;
-          return ok_status();
-        },
-        options_.server.json_whitespace);
+    add_protocol_flags(add, options_.server, options_.engine, protocol_);
     add.value(
         "--metrics-style", "sglang|vllm", "whose names /metrics has (sglang)",
         [this](const std::string& flag, const std::string& text) {
@@ -69,8 +50,6 @@ class ServeParser final : public CommandParser {
           return ok_status();
         },
         options_.server.metrics_style);
-    add.integer("--max-queued-requests", "that wait; further ones are refused with 429 (any number)", {},
-                options_.engine.max_queued_requests);
     add.integer("--dp-size,--data-parallel-size",
                 "engines that share the requests, each on a GPU of its own from --device on (1)",
                 {1, ReplicaChoice::kMostReplicas}, options_.replicas);
@@ -83,13 +62,7 @@ class ServeParser final : public CommandParser {
     add.integer("--max-connections", "at a time; further ones are refused with 503 (4096)", {1, 1 << 20},
                 max_connections_);
     add.flag("--log-requests", "one line each", options_.server.log_requests);
-    add.integer("--max-images-per-prompt", "of models that read images (16)", {1, 1024}, options_.server.max_images);
-    add.flag("--allow-image-urls", "fetch images that requests name by http(s) URLs, from public addresses alone",
-             options_.server.allow_image_urls);
     add.group("");
-    add.flag("--constrained-json-disable-any-whitespace", "accepted: JSON is compact unless a pattern is given",
-             compact_json_);
-    add.flag("--enable-multimodal", "accepted: images are read where the model reads them", enable_multimodal_);
     add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
     common.takes_replicas = true;
     add_engine_flags(add, options_.engine, common);
@@ -99,13 +72,7 @@ class ServeParser final : public CommandParser {
   Result<Command> finish() override {
     for (const std::string& host : options_.server.http.allowed_hosts)
       TRY(check_allowed_host(host).with_context("--allowed-hosts"));
-    // As it was given, before a folder stands in the place of a name of the hub.
-    if (options_.server.served_model_name.empty()) options_.server.served_model_name = options_.engine.model_path;
-    if (compact_json_ && !options_.server.json_whitespace.empty()) {
-      return invalid_argument(
-          "--constrained-json-disable-any-whitespace and --constrained-json-whitespace-pattern ask for opposites; "
-          "accepted: one of them");
-    }
+    TRY(finish_protocol_flags(protocol_, options_.engine, options_.server));
     if (notice_s_ > drain_s_) {
       return invalid_argument(fmt::format(
           "--drain-notice: {} is more than --drain-timeout, {}, at which the server ends; accepted: 0 to {}", notice_s_,
@@ -119,30 +86,13 @@ class ServeParser final : public CommandParser {
   }
 
  private:
-  void add_parser_flags(CommandFlags& add) {
-    const auto one_of = [](std::vector<std::string_view> names, std::string& to) {
-      if (std::find(names.begin(), names.end(), "none") == names.end()) names.emplace_back("none");
-      return [names, &to](const std::string& flag, const std::string& text) {
-        to = names[TRY(parse_choice(flag, text, names))];
-        return ok_status();
-      };
-    };
-    add.value("--tool-call-parser", "hermes|llama3|mistral|deepseekv3|qwen3_coder|glm45|gpt-oss|generic|none",
-              "how calls are written (as the chat template has it; else generic)",
-              one_of(tool_call_parser_names(), options_.server.tool_call_parser));
-    add.value("--reasoning-parser", "qwen3|deepseek-r1|deepseek-v3|glm45|gpt-oss|mistral|none",
-              "how reasoning is marked (as the chat template has it)",
-              one_of(reasoning_parser_names(), options_.server.reasoning_parser));
-  }
-
   ServeOptions options_;
   std::int64_t drain_s_ = 30;
   std::int64_t notice_s_ = 0;
   std::int64_t keep_alive_s_ = 75;
   std::int64_t max_connections_ = 4096;
   bool enable_metrics_ = false;
-  bool enable_multimodal_ = false;
-  bool compact_json_ = false;
+  ProtocolFlags protocol_;
 };
 
 }  // namespace

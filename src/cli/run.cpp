@@ -10,16 +10,16 @@
 
 #include "tessera/base/log.h"
 #include "tessera/base/status.h"
-#include "tessera/cli/cache_dir.h"
 #include "tessera/cli/commands.h"
 #include "tessera/cli/effective_config.h"
 #include "tessera/cli/environment.h"
 #include "tessera/cli/failure_report.h"
 #include "tessera/cli/model_source.h"
-#include "tessera/cli/option_words.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/parse.h"
 #include "tessera/cli/process_start.h"
+#include "tessera/options/cache_dir.h"
+#include "tessera/options/option_words.h"
 #include "tessera/server/served_model.h"
 
 namespace tessera::cli {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "tessera/base/json.h"
-#include "tessera/cli/flags.h"
 #include "tessera/cli/options.h"
+#include "tessera/options/flags.h"
 
 namespace tessera::cli {
 

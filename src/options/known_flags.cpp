@@ -1,4 +1,4 @@
-#include "tessera/cli/known_flags.h"
+#include "tessera/options/known_flags.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +9,7 @@
 
 #include "tessera/base/nearest.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 struct Missing {
@@ -65,7 +65,8 @@ const Missing* find_missing(std::string_view flag) {
 
 }  // namespace
 
-Status unknown_argument(std::string_view command, std::string_view argument, std::span<const std::string> flags) {
+Status unknown_argument(std::string_view command, std::string_view argument, std::span<const std::string> flags,
+                        std::string_view listed_in) {
   if (!argument.starts_with('-')) {
     return invalid_argument(
         fmt::format("unexpected argument \"{}\"; tessera {} --help lists what is accepted", argument, command));
@@ -80,10 +81,11 @@ Status unknown_argument(std::string_view command, std::string_view argument, std
   const std::vector<std::string> near = nearest_names(name, candidates);
   if (near.empty()) {
     return invalid_argument(
-        fmt::format("unknown flag {} of {}; tessera {} --help lists what is accepted", name, command, command));
+        fmt::format("unknown flag {} of {}; {} lists what is accepted", name, command,
+                    listed_in.empty() ? fmt::format("tessera {} --help", command) : std::string(listed_in)));
   }
   return invalid_argument(
       fmt::format("unknown flag {} of {}; did you mean {}?", name, command, fmt::join(near, " or ")));
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,4 +1,4 @@
-#include "tessera/cli/values.h"
+#include "tessera/options/values.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <optional>
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 template <class T>
@@ -133,4 +133,4 @@ Result<std::size_t> parse_choice(std::string_view flag, std::string_view text,
       fmt::format("{}: \"{}\" is not accepted; {} is", flag, text, fmt::join(choices.begin(), choices.end(), ", ")));
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,12 +1,12 @@
-#include "tessera/cli/foreign_flags.h"
+#include "tessera/options/foreign_flags.h"
 
 #include <fmt/format.h>
 
 #include <array>
 
-#include "tessera/cli/values.h"
+#include "tessera/options/values.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 constexpr std::array<std::string_view, 7> kPolicies = {"fcfs", "priority",    "lpm",       "random",
@@ -97,4 +97,4 @@ void warn_about_foreign_flags(const ForeignFlags& foreign, std::vector<std::stri
                     *foreign.memory_utilization));
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

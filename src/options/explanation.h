@@ -9,13 +9,13 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
-#include "tessera/cli/flags.h"
 #include "tessera/engine/engine_plan.h"
+#include "tessera/options/flags.h"
 #include "tessera/piecewise/stitching.h"
 #include "tessera/runner/dispatch.h"
 #include "tessera/runner/prediction.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 // What dispatch would do with a batch, if every size is captured.
 struct DispatchExample {
@@ -44,6 +44,5 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
 bool rule_applied(const Explanation& explanation, const Rule& rule);
 
 Json to_json(const Explanation& explanation);
-std::string to_text(const Explanation& explanation);
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -11,7 +11,7 @@
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 struct IntegerRange {
   std::int64_t min = 1;
@@ -39,4 +39,4 @@ Result<std::vector<TokenId>> parse_token_ids(std::string_view flag, std::string_
 Result<std::size_t> parse_choice(std::string_view flag, std::string_view text,
                                  std::span<const std::string_view> choices);
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "tessera/base/status.h"
-#include "tessera/cli/flags.h"
 #include "tessera/engine/engine_plan.h"
+#include "tessera/options/flags.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 struct ForeignFlags {
   std::string attention_backend{};  // "" of each text: not given
@@ -32,4 +32,4 @@ Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine);
 // About those that do nothing, or not exactly what they do elsewhere.
 void warn_about_foreign_flags(const ForeignFlags& foreign, std::vector<std::string>& warnings);
 
-}  // namespace tessera::cli
+}  // namespace tessera

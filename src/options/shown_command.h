@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera::cli {
+namespace tessera {
 
 struct ShownFlag {
   std::vector<std::string> names;  // "--model-path", "-h"; of a word without flag none
@@ -27,4 +27,4 @@ struct ShownCommand {
   bool has_words() const;
 };
 
-}  // namespace tessera::cli
+}  // namespace tessera

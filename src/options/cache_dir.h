@@ -4,18 +4,11 @@
 #include <functional>
 #include <string>
 
-#include "tessera/cli/options.h"
-
-namespace tessera::cli {
+namespace tessera {
 
 // `get(name)` is the value of an environment variable, null where it is not set; an empty one counts as not set.
 // TESSERA_CACHE_DIR, else SGLANG_CACHE_DIR, else tessera in XDG_CACHE_HOME, else in .cache of HOME; "" where none is
 // set, which keeps nothing.
 std::string cache_dir_from(const std::function<const char*(const char*)>& get);
-// Of this process's environment.
-std::string cache_dir();
 
-// Tells it a command that runs an engine.
-void use_cache_dir(Command& command);
-
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "tessera/cli/flags.h"
-#include "tessera/cli/foreign_flags.h"
-#include "tessera/cli/options.h"
 #include "tessera/engine/engine_plan.h"
+#include "tessera/options/flags.h"
+#include "tessera/options/foreign_flags.h"
+#include "tessera/options/model_source.h"
 #include "tessera/runner/registry.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 // What they say beside EngineOptions.
 struct CommonFlags {
@@ -41,4 +41,4 @@ Status finish_engine_flags(EngineOptions& engine, const CommonFlags& common);
 // About flags that are accepted and do nothing more.
 std::vector<std::string> warnings_about(const EngineOptions& engine, const CommonFlags& common);
 
-}  // namespace tessera::cli
+}  // namespace tessera

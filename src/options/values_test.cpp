@@ -1,11 +1,11 @@
 // Catches: a value that is accepted though it is none (a number with a tail, an id list with a hole),
 // and an error that does not name flag, value and what is accepted.
-#include "tessera/cli/values.h"
+#include "tessera/options/values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 using ::testing::ElementsAre;
@@ -99,4 +99,4 @@ TEST(Values, Choices) {
 }
 
 }  // namespace
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,4 +1,4 @@
-#include "tessera/cli/engine_flags.h"
+#include "tessera/options/engine_flags.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 
 #include "tessera/piecewise/ladder.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 constexpr std::array<std::string_view, 5> kDtypes = {"auto", "float32", "bfloat16", "float16", "half"};
@@ -220,4 +220,4 @@ std::vector<std::string> warnings_about(const EngineOptions& engine, const Commo
   return warnings;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,4 +1,4 @@
-#include "tessera/cli/flags.h"
+#include "tessera/options/flags.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <array>
 
-#include "tessera/cli/known_flags.h"
+#include "tessera/options/known_flags.h"
 #include "tessera/piecewise/ladder.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 // Flags whose values may follow one another without repeating the flag.
@@ -207,6 +207,16 @@ Status CommandFlags::take_all() {
   }
   if (config_file_ != nullptr && !config_file_->texts.empty() && !config_file_->texts[0].empty())
     TRY(take_file(config_file_->texts[0]));
+  return take_texts();
+}
+
+Status CommandFlags::take_config(const std::string& config, const std::string& name) {
+  const std::vector<ConfigEntry> given = TRY(read_config_text(config, name));
+  for (const ConfigEntry& entry : given) TRY(take_from_file(name, entry));
+  return take_texts();
+}
+
+Status CommandFlags::take_texts() {
   for (Entry& entry : entries_) {
     for (const std::string& text : entry.texts) {
       Status taken =
@@ -233,7 +243,7 @@ Status CommandFlags::take_from_file(const std::string& path, const ConfigEntry& 
   const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
     return std::find(e.names.begin(), e.names.end(), flag) != e.names.end();
   });
-  if (entry == entries_.end()) return unknown_argument(name(), flag, flags()).with_context(place);
+  if (entry == entries_.end()) return unknown_argument(name(), flag, flags(), listed_in_).with_context(place);
   if (&*entry == config_file_)
     return invalid_argument(fmt::format("{}: {}: a configuration file cannot name another", place, flag));
   if (!entry->place.empty())
@@ -336,4 +346,4 @@ Status FlagParser::unknown_command(const std::string& name) const {
   return invalid_argument(fmt::format("\"{}\" is no command; {}", name, accepted));
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,4 +1,4 @@
-#include "tessera/cli/config_yaml.h"
+#include "tessera/options/config_yaml.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
@@ -8,9 +8,9 @@
 #include <exception>
 #include <sstream>
 
-#include "tessera/cli/values.h"
+#include "tessera/options/values.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 // A document's events, which show what a tree of nodes hides: aliases, and keys that are there twice.
@@ -126,4 +126,4 @@ Result<std::vector<ConfigEntry>> read_yaml(const std::string& text, const std::s
   }
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

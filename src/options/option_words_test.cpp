@@ -1,10 +1,10 @@
 // Catches: an option that an error names as nobody can write it on the command line, and words of a sentence or of
 // another program that are taken for options.
-#include "tessera/cli/option_words.h"
+#include "tessera/options/option_words.h"
 
 #include <gtest/gtest.h>
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 TEST(OptionWords, OptionsBecomeTheCommandsFlags) {
@@ -30,4 +30,4 @@ TEST(OptionWords, OptionsBecomeTheCommandsFlags) {
 }
 
 }  // namespace
-}  // namespace tessera::cli
+}  // namespace tessera

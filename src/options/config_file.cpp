@@ -1,15 +1,15 @@
-#include "tessera/cli/config_file.h"
+#include "tessera/options/config_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "tessera/cli/config_yaml.h"
-#include "tessera/cli/values.h"
+#include "tessera/options/config_yaml.h"
+#include "tessera/options/values.h"
 #include "tessera/text/unicode.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
@@ -99,17 +99,20 @@ Json scalar_of(const std::string& text, std::string_view type) {
 }  // namespace
 
 Result<std::vector<ConfigEntry>> read_config_file(const std::string& path) {
-  const std::string text = TRY(read_text_file(path, kMaxBytes));
+  return read_config_text(TRY(read_text_file(path, kMaxBytes)), path);
+}
+
+Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const std::string& name) {
   if (find_invalid_utf8(text) != std::string_view::npos)
-    return invalid_argument(fmt::format("{}: is not text in UTF-8", path));
+    return invalid_argument(fmt::format("{}: is not text in UTF-8", name));
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string::npos && text[first] == '{';
-  std::vector<ConfigEntry> entries = TRY(is_json ? read_json(text, path) : read_yaml(text, path));
+  std::vector<ConfigEntry> entries = TRY(is_json ? read_json(text, name) : read_yaml(text, name));
   std::erase_if(entries, [](const ConfigEntry& e) { return e.key == kSourcesKey && e.value.is_object(); });
   if (entries.empty())
     return invalid_argument(
-        fmt::format("{}: the file is empty; accepted are flags and values, \"page-size: 16\"", path));
-  for (const ConfigEntry& entry : entries) TRY(check_shape(entry).with_context(fmt::format("{}:{}", path, entry.line)));
+        fmt::format("{}: the file is empty; accepted are flags and values, \"page-size: 16\"", name));
+  for (const ConfigEntry& entry : entries) TRY(check_shape(entry).with_context(fmt::format("{}:{}", name, entry.line)));
   return entries;
 }
 
@@ -146,4 +149,4 @@ Json config_value(std::span<const std::string> texts, std::string_view type, boo
   return list;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

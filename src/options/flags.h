@@ -18,16 +18,16 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
-#include "tessera/cli/config_file.h"
-#include "tessera/cli/shown_command.h"
-#include "tessera/cli/values.h"
+#include "tessera/options/config_file.h"
+#include "tessera/options/shown_command.h"
+#include "tessera/options/values.h"
 
 namespace CLI {
 class App;
 class Option;
 }  // namespace CLI
 
-namespace tessera::cli {
+namespace tessera {
 
 // Stands for the value of a secret flag wherever values are shown, and is not taken for one.
 inline constexpr std::string_view kLeftOut = "(left out)";
@@ -53,6 +53,7 @@ class CommandFlags {
 
   // Heading of the flags that follow in the help; "" leaves them out of it.
   void group(std::string name) { group_ = std::move(name); }
+  const std::string& group() const { return group_; }
   void footer(const std::string& text);
   // The help flag, where the group stands.
   void help();
@@ -100,6 +101,11 @@ class CommandFlags {
 
   // Takes what was given, here and in the configuration file.
   Status take_all();
+  // Takes the values that `config`, the text of a configuration file, gives; `name` stands for the file in errors.
+  // Instead of a command line, once.
+  Status take_config(const std::string& config, const std::string& name);
+  // Where an error about an unknown flag says that the known ones are listed, instead of the command's help.
+  void listed_in(std::string place) { listed_in_ = std::move(place); }
 
  private:
   // A flag or a word.
@@ -120,10 +126,12 @@ class CommandFlags {
   Entry& add(const std::string& names, const std::string& type, Take take);
   CLI::Option* add_option(const std::string& names, const std::string& help, Entry& entry);
   Status take_file(const std::string& path);
+  Status take_texts();
   Status take_from_file(const std::string& path, const ConfigEntry& given);
 
   CLI::App& app_;
   std::string group_;
+  std::string listed_in_;
   std::deque<Entry> entries_;  // in order; addresses stay
   const Entry* config_file_ = nullptr;
 };
@@ -154,4 +162,4 @@ class FlagParser {
   std::deque<CommandFlags> commands_;
 };
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,9 +1,8 @@
-#include "tessera/cli/cache_dir.h"
+#include "tessera/options/cache_dir.h"
 
-#include <cstdlib>
 #include <filesystem>
 
-namespace tessera::cli {
+namespace tessera {
 
 std::string cache_dir_from(const std::function<const char*(const char*)>& get) {
   const auto path = [&](const char* name) {
@@ -23,16 +22,4 @@ std::string cache_dir_from(const std::function<const char*(const char*)>& get) {
   return "";
 }
 
-std::string cache_dir() {
-  return cache_dir_from([](const char* name) -> const char* { return std::getenv(name); });
-}
-
-void use_cache_dir(Command& command) {
-  std::visit(
-      [](auto& options) {
-        if constexpr (requires { options.engine; }) options.engine.cache_dir = cache_dir();
-      },
-      command);
-}
-
-}  // namespace tessera::cli
+}  // namespace tessera

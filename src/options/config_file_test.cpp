@@ -1,6 +1,6 @@
 // Catches: a value of a file that comes to another word than on a command line, a wrong file that is half taken, an
 // error without file, line or key, and input that crashes the reader.
-#include "tessera/cli/config_file.h"
+#include "tessera/options/config_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 using ::testing::AllOf;
@@ -218,4 +218,4 @@ TEST(ConfigValues, ComeBackAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace tessera::cli
+}  // namespace tessera

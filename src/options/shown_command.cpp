@@ -1,9 +1,9 @@
-#include "tessera/cli/shown_command.h"
+#include "tessera/options/shown_command.h"
 
 #include <algorithm>
 #include <cctype>
 
-namespace tessera::cli {
+namespace tessera {
 
 std::vector<std::string> ShownFlag::choices() const {
   std::vector<std::string> all;
@@ -23,4 +23,4 @@ bool ShownCommand::has_words() const {
   return std::any_of(flags.begin(), flags.end(), [](const ShownFlag& flag) { return !flag.word.empty(); });
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,13 +1,13 @@
-#include "tessera/cli/explanation.h"
+#include "tessera/options/explanation.h"
 
 #include <algorithm>
 #include <memory>
 
-#include "tessera/cli/option_words.h"
 #include "tessera/engine/profile_store.h"
+#include "tessera/options/option_words.h"
 #include "tessera/piecewise/splitter.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 std::vector<std::int64_t> full_sizes(const EngineOptions& options, const EnginePlan& plan, const Device& device) {
@@ -65,4 +65,4 @@ bool rule_applied(const Explanation& explanation, const Rule& rule) {
                      [&](const std::string& message) { return message.starts_with(rule.message); });
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,6 +1,6 @@
-#include "tessera/cli/explanation.h"
+#include "tessera/options/explanation.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 Json values_json(const ir::Graph& graph, const std::vector<ir::ValueId>& values) {
@@ -155,4 +155,4 @@ Json to_json(const Explanation& e) {
   return json;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,11 +1,11 @@
 // Catches: a variable that is not honoured or in the wrong order, an empty one that counts, and a "~" left as it is.
-#include "tessera/cli/cache_dir.h"
+#include "tessera/options/cache_dir.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 std::string folder(const std::map<std::string, std::string>& environment) {
@@ -30,11 +30,5 @@ TEST(CacheDir, ComesFromTheEnvironment) {
   EXPECT_EQ(folder({}), "");
 }
 
-TEST(CacheDir, ReachesWhatRunsAnEngine) {
-  Command serve = ServeOptions{};
-  use_cache_dir(serve);
-  EXPECT_EQ(std::get<ServeOptions>(serve).engine.cache_dir, cache_dir());
-}
-
 }  // namespace
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -14,7 +14,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
 
-namespace tessera::cli {
+namespace tessera {
 
 // The key under which --print-config says where each value is from.
 inline constexpr std::string_view kSourcesKey = "sources";
@@ -30,6 +30,8 @@ struct ConfigEntry {
 // `sources`. Errors name file and line: kNotFound and kDataLoss for a file that cannot be read, kInvalidArgument for
 // anything else, an empty file included.
 Result<std::vector<ConfigEntry>> read_config_file(const std::string& path);
+// The same of a text that is there already; `name` stands for the file in errors.
+Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const std::string& name);
 
 // "page_size", "page-size" and "--page-size" are "--page-size".
 std::string flag_of_key(std::string_view key);
@@ -40,4 +42,4 @@ Result<std::vector<std::string>> config_texts(const ConfigEntry& entry, std::str
 // The other way round; precondition: the flag took the texts.
 Json config_value(std::span<const std::string> texts, std::string_view type, bool repeatable);
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,11 +1,11 @@
-#include "tessera/cli/option_words.h"
+#include "tessera/options/option_words.h"
 
 #include <algorithm>
 #include <cctype>
 
 #include "tessera/runner/rules.h"
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 // Of the rules, whose words are fixed; 0: none begins here.
@@ -51,4 +51,4 @@ std::string with_flags(std::string_view message, std::span<const FlagValue> flag
   return text;
 }
 
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,0 +1,12 @@
+// An explanation as a terminal shows it.
+#pragma once
+
+#include <string>
+
+#include "tessera/options/explanation.h"
+
+namespace tessera::cli {
+
+std::string to_text(const Explanation& explanation);
+
+}  // namespace tessera::cli

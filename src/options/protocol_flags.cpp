@@ -1,0 +1,68 @@
+#include "tessera/options/protocol_flags.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/engine/schema/compile.h"
+#include "tessera/options/values.h"
+#include "tessera/server/reasoning_parser.h"
+#include "tessera/server/tool_call_parser.h"
+
+namespace tessera {
+namespace {
+
+// Takes one of `names`, or none.
+CommandFlags::Take one_of(std::vector<std::string_view> names, std::string& to) {
+  if (std::find(names.begin(), names.end(), "none") == names.end()) names.emplace_back("none");
+  return [names, &to](const std::string& flag, const std::string& text) {
+    to = names[TRY(parse_choice(flag, text, names))];
+    return ok_status();
+  };
+}
+
+}  // namespace
+
+void add_protocol_flags(CommandFlags& add, ServerOptions& server, EngineOptions& engine, ProtocolFlags& flags) {
+  add.text("--served-model-name", "NAME", "what clients call the model (its path)", server.served_model_name);
+  add.text("--chat-template", "FILE", "instead of the model's own; a file or the template itself",
+           server.chat_template);
+  add.value("--tool-call-parser", "hermes|llama3|mistral|deepseekv3|qwen3_coder|glm45|gpt-oss|generic|none",
+            "how calls are written (as the chat template has it; else generic)",
+            one_of(tool_call_parser_names(), server.tool_call_parser));
+  add.value("--reasoning-parser", "qwen3|deepseek-r1|deepseek-v3|glm45|gpt-oss|mistral|none",
+            "how reasoning is marked (as the chat template has it)",
+            one_of(reasoning_parser_names(), server.reasoning_parser));
+  add.flag("--allow-unknown-fields", "in requests: ignored, instead of refused", server.allow_unknown_fields);
+  add.value(
+      "--constrained-json-whitespace-pattern", "REGEX",
+      "blanks between the tokens of constrained JSON, [\\n\\t ]* is all (none: compact)",
+      [&server](const std::string& flag, const std::string& text) -> Status {
+        TRY(schema::blank_ebnf(text).with_context(flag));
+        server.json_whitespace = text;
+        return ok_status();
+      },
+      server.json_whitespace);
+  add.integer("--max-queued-requests", "that wait; further ones are refused with 429 (any number)", {},
+              engine.max_queued_requests);
+  add.integer("--max-images-per-prompt", "of models that read images (16)", {1, 1024}, server.max_images);
+  add.flag("--allow-image-urls", "fetch images that requests name by http(s) URLs, from public addresses alone",
+           server.allow_image_urls);
+  const std::string group = add.group();
+  add.group("");
+  add.flag("--constrained-json-disable-any-whitespace", "accepted: JSON is compact unless a pattern is given",
+           flags.compact_json);
+  add.flag("--enable-multimodal", "accepted: images are read where the model reads them", flags.enable_multimodal);
+  add.group(group);
+}
+
+Status finish_protocol_flags(const ProtocolFlags& flags, const EngineOptions& engine, ServerOptions& server) {
+  if (server.served_model_name.empty()) server.served_model_name = engine.model_path;
+  if (!flags.compact_json || server.json_whitespace.empty()) return ok_status();
+  return invalid_argument(
+      "--constrained-json-disable-any-whitespace and --constrained-json-whitespace-pattern ask for opposites; "
+      "accepted: one of them");
+}
+
+}  // namespace tessera
