@@ -1,14 +1,17 @@
 # What `cmake --install` lays out, all of it movable as a whole:
 #   bin/tessera                     the program
-#   lib/libtessera.so               all layers but load and cli in one library
-#   include/tessera/<layer>/*.h     every header of src/ except the tests'
-#   lib/cmake/tessera/              find_package(tessera), target tessera::tessera
+#   lib/libtessera.so               the engine behind include/tessera.h: C alone, all else is hidden
+#   lib/libtessera_cpp.so           the layers up to the server in one library, for C++ built with the same compiler
+#   include/tessera.h               the C interface
+#   include/tessera/<layer>/*.h     every header of those layers except the tests'
+#   lib/cmake/tessera/              find_package(tessera), targets tessera::c and tessera::tessera (C++)
+#   lib/pkgconfig/tessera.pc        the C interface
 include(CMakePackageConfigHelpers)
 
 # The layers' objects, every one of them; their archives then only bring third-party libraries along. (Whole archives
 # would do the same, but where one layer brings another CMake 3.25 names it twice.)
 get_property(layers GLOBAL PROPERTY TESSERA_LAYERS)
-list(REMOVE_ITEM layers options load cli)  # the program's own
+list(REMOVE_ITEM layers options capi load cli)  # the program's own
 add_library(tessera_library SHARED)
 add_library(tessera::tessera ALIAS tessera_library)
 foreach(layer IN LISTS layers)
@@ -24,17 +27,38 @@ if(TESSERA_SANITIZE)
 endif()
 set_target_properties(tessera_library PROPERTIES
   LINKER_LANGUAGE CXX
-  OUTPUT_NAME tessera
+  OUTPUT_NAME tessera_cpp
   EXPORT_NAME tessera
   VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 
-install(TARGETS tessera_library EXPORT tessera_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# The number in the name changes when a program that ran with the library before would not any more.
+set(TESSERA_ABI 1)
+set(c_symbols ${CMAKE_CURRENT_LIST_DIR}/tessera.map)
+add_library(tessera_c SHARED $<TARGET_OBJECTS:tessera_capi>)
+add_library(tessera::c ALIAS tessera_c)
+target_link_libraries(tessera_c PRIVATE tessera_capi)
+target_link_options(tessera_c PRIVATE
+  LINKER:--version-script=${c_symbols} LINKER:--no-undefined LINKER:--gc-sections LINKER:--as-needed)
+target_include_directories(tessera_c INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+set_target_properties(tessera_c PROPERTIES
+  LINKER_LANGUAGE CXX
+  LINK_DEPENDS ${c_symbols}
+  OUTPUT_NAME tessera
+  EXPORT_NAME c
+  VERSION ${TESSERA_ABI}
+  SOVERSION ${TESSERA_ABI}
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+
+install(TARGETS tessera_library tessera_c EXPORT tessera_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/include/tessera.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MATCHING
   PATTERN "*.h"
   PATTERN "load" EXCLUDE  # the program's own, as is cli
+  PATTERN "capi" EXCLUDE
   PATTERN "options" EXCLUDE
   PATTERN "cli" EXCLUDE
   PATTERN "testing" EXCLUDE
@@ -57,3 +81,9 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tesseraConfig.cmake.in $
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
   DESTINATION ${package_dir})
+
+set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH pc_prefix /${pc_dir} /)
+string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
+configure_file(${CMAKE_CURRENT_LIST_DIR}/tessera.pc.in ${PROJECT_BINARY_DIR}/tessera.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/tessera.pc DESTINATION ${pc_dir})

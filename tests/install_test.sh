@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs a built Tessera, builds examples/generate against it and runs it: tests/install_test.sh BUILD_FOLDER
+# Installs a built Tessera, builds the examples in C++, C and Rust against it and runs them:
+#   tests/install_test.sh BUILD_FOLDER
 # Catches: a header that is not installed or includes one that is not, a symbol missing from the library, a package
 # that names paths of the build, and an installation that does not work after it was moved.
 set -uo pipefail
@@ -14,6 +15,44 @@ compile_headers() {
     echo "#include \"${header#"$1/include/"}\""
   done <"$work/headers" >"$work/all_headers.cpp"
   c++ -std=gnu++20 -fsyntax-only -Wall -Wextra -Werror -I "$1/include" "$work/all_headers.cpp"
+}
+
+# The C interface is C of 1999, and C++.
+compile_c_header() {
+  echo '#include <tessera.h>' >"$work/header.c"
+  cc -std=c99 -pedantic -fsyntax-only -Wall -Wextra -Wstrict-prototypes -Werror -I "$1/include" "$work/header.c" &&
+    c++ -std=c++11 -pedantic -fsyntax-only -Wall -Wextra -Werror -I "$1/include" -x c++ "$work/header.c"
+}
+
+builds_by_pkg_config() {
+  local flags
+  flags=$(PKG_CONFIG_PATH="$lib/pkgconfig" pkg-config --cflags --libs tessera) || return 1
+  # shellcheck disable=SC2086
+  cc -std=c99 -Wall -Wextra -Werror -o "$work/by_pkg_config" examples/c_client/main.c $flags
+}
+
+builds_in_rust() {
+  rustc -O --edition 2021 -o "$work/rust_client" -L "$lib" -l tessera examples/rust_client/main.rs
+}
+
+streams_and_answers() {
+  local text
+  text=$("$1" models/demo "Once upon a \"time\"") || return 1
+  [[ "$text" == "40 chunks"* && "$text" == *'"meta_info"'* ]] || { echo "$text" && return 1; }
+}
+
+streams_lines() {
+  local lines
+  lines=$(LD_LIBRARY_PATH=$lib "$1" models/demo "Once upon a time" | tee "$work/lines" | wc -l)
+  cat "$work/lines"
+  [[ $lines -ge 20 ]] && tail -n 1 "$work/lines" | grep -q '"finish_reason":"length"'
+}
+
+says_what_is_wrong() {
+  local said
+  said=$(LD_LIBRARY_PATH=$lib "$1" /nowhere "x" 2>&1) && return 1
+  echo "$said"
+  [[ "$said" == *"/nowhere"* ]]
 }
 
 generates_text() {
@@ -39,11 +78,26 @@ check "move" mv "$work/first" "$work/moved"
 lib=$(dirname "$(find "$work/moved" -name 'libtessera.so' | head -n 1)")
 check "package names no path of the build" names_no_path_of_the_build "$work/moved"
 check "every header compiles in one file" compile_headers "$work/moved"
-check "library resolves its symbols" bash -c "! ldd -r '$lib/libtessera.so' 2>&1 | grep -E 'not found|undefined'"
+check "C header compiles" compile_c_header "$work/moved"
+for library in libtessera libtessera_cpp; do
+  check "$library resolves its symbols" bash -c "! ldd -r '$lib/$library.so' 2>&1 | grep -E 'not found|undefined'"
+done
 check "program runs" "$work/moved/bin/tessera" --help
 check "manual page and completions" texts_are_the_programs "$work/moved"
-check "example configures" cmake -S examples/generate -B "$work/example" -DCMAKE_PREFIX_PATH="$work/moved"
-check "example builds" cmake --build "$work/example"
-check "example writes text" generates_text "$work/example/generate"
+for example in generate c_client; do
+  check "$example configures" cmake -S "examples/$example" -B "$work/$example" -DCMAKE_PREFIX_PATH="$work/moved"
+  check "$example builds" cmake --build "$work/$example"
+done
+check "example in C++ writes text" generates_text "$work/generate/generate"
+check "example in C streams and answers" streams_and_answers "$work/c_client/c_client"
+check "example in C says what is wrong" says_what_is_wrong "$work/c_client/c_client"
+check "example in C builds by pkg-config" builds_by_pkg_config
+if command -v rustc >/dev/null; then
+  check "example in Rust builds" builds_in_rust
+  check "example in Rust streams" streams_lines "$work/rust_client"
+  check "example in Rust says what is wrong" says_what_is_wrong "$work/rust_client"
+else
+  echo "skipped: rustc is missing"
+fi
 
 report

@@ -16,7 +16,9 @@ build_packages=(
   libpng-dev libjpeg62-turbo-dev libwebp-dev
   patch # for what comes from PyPI
 )
-test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonschema xz-utils chromium curl)
+test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonschema xz-utils chromium curl
+  abigail-tools rustc # the C interface: what it is, and a client in another language
+)
 dev_packages=(clang-format clang-tidy-19)
 fuzz_packages=(clang-19 libclang-rt-19-dev)
 

@@ -142,4 +142,19 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   return job;
 }
 
+ApiResult<std::string> render_chat(const ServedModel& model, std::string_view body) {
+  const Json json = TRY(parse_body(body));
+  TRY(model.check_name(json));
+  TRY(model.check_generates());
+  const ApiFields fields(json);
+  TRY(check_request_fields(fields, request_object::kChat, model.allow_unknown_fields));
+  if (fields.find("input_ids") != nullptr)
+    return fields.unsupported("input_ids", "\"messages\", which the template renders");
+  const OutputFields output = TRY(read_output_fields(fields, model));
+  ToolFields tools = TRY(read_tools(fields));
+  note_of(model, output, tools);
+  ChatPrompt prompt = TRY(read_chat_prompt(fields, model, tools));
+  return std::move(prompt.text);
+}
+
 }  // namespace tessera

@@ -1,0 +1,116 @@
+// tessera.h: engines.
+#include <tessera.h>
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "tessera/base/log.h"
+#include "tessera/capi/errors.h"
+#include "tessera/capi/handles.h"
+#include "tessera/capi/metrics_json.h"
+#include "tessera/capi/open_options.h"
+#include "tessera/options/explanation.h"
+#include "tessera/options/option_words.h"
+#include "tessera/server/server_info.h"
+#include "tessera/server/text_routes.h"
+
+namespace tessera::capi {
+namespace {
+
+Result<OpenOptions> read_options(const char* text, ModelContent content) {
+  OpenOptions options = TRY(read_open_options(shared_built_ins(), text));
+  // A library is silent unless it is asked, but for what is wrong.
+  static std::once_flag quiet;
+  Status status;
+  std::call_once(quiet, [&] { status = set_log_level("warn"); });
+  TRY(status);
+  for (const std::string& level : options.log_levels) TRY(set_log_level(level).with_context("--log-level"));
+  for (const std::string& warning : options.warnings) log_warn("cli", "{}", warning);
+  TRY(find_folders(options, content));
+  return options;
+}
+
+// Messages of the layers below name options as the caller gave them.
+Status in_words_of(const OpenOptions& options, const Status& status) {
+  return {status.code(), with_flags(status.message(), options.values)};
+}
+
+tessera_code refuse_in_callback(tessera_error** error, const char* function) {
+  return fail(error, TESSERA_FAILED_PRECONDITION,
+              std::string(function) + " waits for the engine's thread and was called within a callback on it");
+}
+
+}  // namespace
+}  // namespace tessera::capi
+
+using namespace tessera;
+using namespace tessera::capi;
+
+tessera_code tessera_open(const char* options, tessera_engine** engine, tessera_error** error) {
+  return guarded(error, [&] {
+    if (options == nullptr) return refuse_null(error, "tessera_open", "options");
+    if (engine == nullptr) return refuse_null(error, "tessera_open", "engine");
+    const Result<OpenOptions> read = read_options(options, ModelContent::kWeights);
+    if (!read.ok()) return fail(error, read.status());
+    Result<std::shared_ptr<EmbeddedEngine>> made = EmbeddedEngine::create(*read);
+    if (!made.ok()) return fail(error, in_words_of(*read, made.status()));
+    *engine = std::make_unique<tessera_engine>(tessera_engine{*std::move(made)}).release();
+    return TESSERA_OK;
+  });
+}
+
+tessera_code tessera_close(tessera_engine* engine, tessera_error** error) {
+  return guarded(error, [&] {
+    if (in_callback()) return refuse_in_callback(error, "tessera_close");
+    const std::unique_ptr<tessera_engine> owned(engine);
+    if (owned) owned->engine->stop();
+    return TESSERA_OK;
+  });
+}
+
+tessera_code tessera_health(tessera_engine* engine, tessera_error** error) {
+  return guarded(error, [&] {
+    if (engine == nullptr) return refuse_null(error, "tessera_health", "engine");
+    const Status health = engine->engine->health();
+    return health.ok() ? TESSERA_OK : fail(error, health);
+  });
+}
+
+tessera_code tessera_explain(const char* options, char** json, tessera_error** error) {
+  return guarded(error, [&] {
+    if (options == nullptr) return refuse_null(error, "tessera_explain", "options");
+    if (json == nullptr) return refuse_null(error, "tessera_explain", "json");
+    const Result<OpenOptions> read = read_options(options, ModelContent::kConfig);
+    if (!read.ok()) return fail(error, read.status());
+    const Result<Explanation> explained = explain(read->engine, std::nullopt, read->values);
+    if (!explained.ok()) return fail(error, in_words_of(*read, explained.status()));
+    *json = copy_out(to_json(*explained).dump());
+    return TESSERA_OK;
+  });
+}
+
+tessera_code tessera_info(tessera_engine* engine, char** json, tessera_error** error) {
+  return guarded(error, [&] {
+    if (engine == nullptr) return refuse_null(error, "tessera_info", "engine");
+    if (json == nullptr) return refuse_null(error, "tessera_info", "json");
+    if (in_callback()) return refuse_in_callback(error, "tessera_info");
+    EmbeddedEngine& embedded = *engine->engine;
+    const Result<std::string> info =
+        embedded.ask_engine([&embedded](Engine& asked) { return server_info_body(asked, embedded.model()); });
+    if (!info.ok()) return fail(error, info.status());
+    *json = copy_out(R"({"model":)" + model_info_body(embedded.model()) + R"(,"engine":)" + *info + "}");
+    return TESSERA_OK;
+  });
+}
+
+tessera_code tessera_metrics(tessera_engine* engine, char** json, tessera_error** error) {
+  return guarded(error, [&] {
+    if (engine == nullptr) return refuse_null(error, "tessera_metrics", "engine");
+    if (json == nullptr) return refuse_null(error, "tessera_metrics", "json");
+    const Result<EngineStats> stats = engine->engine->stats();
+    if (!stats.ok()) return fail(error, stats.status());
+    *json = copy_out(metrics_json(*stats));
+    return TESSERA_OK;
+  });
+}

@@ -1,0 +1,169 @@
+#include "tessera/capi/embedded_engine.h"
+
+#include <exception>
+#include <future>
+#include <utility>
+#include <vector>
+
+#include "tessera/capi/errors.h"
+
+namespace tessera::capi {
+namespace {
+
+Status closed() { return failed_precondition("the engine is being closed"); }
+
+// Calls `function` with each of a stream's events, without the form of server-sent events.
+template <class Function>
+void for_each_chunk(std::string_view stream, const Function& function) {
+  constexpr std::string_view kBegin = "data: ";
+  constexpr std::string_view kEnd = "\n\n";
+  while (stream.starts_with(kBegin)) {
+    const std::size_t end = stream.find(kEnd);
+    function(stream.substr(kBegin.size(), end - kBegin.size()));
+    stream.remove_prefix(end == std::string_view::npos ? stream.size() : end + kEnd.size());
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<EmbeddedEngine>> EmbeddedEngine::create(const OpenOptions& options) {
+  std::unique_ptr<Engine> engine = TRY(Engine::create(options.engine));
+  std::shared_ptr<EmbeddedEngine> made(new EmbeddedEngine(std::move(engine)));
+  made->model_ = TRY(ServedModel::create(options.server, *made->engine_));
+  EmbeddedEngine* self = made.get();
+  made->thread_.emplace(*made->engine_, [self](std::span<EngineThread::Event> events) { self->take_all(events); });
+  return made;
+}
+
+EmbeddedEngine::~EmbeddedEngine() { stop(); }
+
+Result<std::shared_ptr<EmbeddedEngine::Job>> EmbeddedEngine::submit(ApiJob api, std::shared_ptr<EventQueue> events) {
+  std::vector<Request> requests = std::move(api.requests);
+  auto job = std::make_shared<Job>(Job{.api = std::move(api),
+                                       .first = 0,
+                                       .count = requests.size(),
+                                       .remaining = requests.size(),
+                                       .events = std::move(events)});
+  const std::shared_lock alive(thread_mutex_);
+  if (stopped_) return closed();
+  {
+    const std::lock_guard lock(jobs_mutex_);
+    job->first = next_ticket_;
+    next_ticket_ += job->count;
+    for (std::size_t i = 0; i < job->count; ++i) jobs_.emplace(job->first + i, job);
+  }
+  for (std::size_t i = 0; i < job->count; ++i) thread_->submit(job->first + i, std::move(requests[i]));
+  return job;
+}
+
+void EmbeddedEngine::cancel(std::shared_ptr<Job> job) {
+  const std::shared_lock alive(thread_mutex_);
+  if (stopped_) return;  // stop() ends all
+  thread_->post([this, job = std::move(job)](Engine&) {
+    end_with(*job, TESSERA_CANCELLED, api_error(cancelled("the request was cancelled")));
+  });
+}
+
+Result<EngineStats> EmbeddedEngine::stats() const {
+  const std::shared_lock alive(thread_mutex_);
+  if (stopped_) return closed();
+  return thread_->stats();
+}
+
+Status EmbeddedEngine::health() const {
+  const std::shared_lock alive(thread_mutex_);
+  return stopped_ ? closed() : thread_->health();
+}
+
+Result<std::string> EmbeddedEngine::ask_engine(std::function<std::string(Engine&)> read) {
+  const auto answer = std::make_shared<std::promise<Result<std::string>>>();
+  std::future<Result<std::string>> future = answer->get_future();
+  {
+    const std::shared_lock alive(thread_mutex_);
+    if (stopped_) return closed();
+    thread_->post([answer, read = std::move(read)](Engine& engine) {
+      try {
+        answer->set_value(read(engine));
+      } catch (const std::exception& e) {
+        answer->set_value(internal_error(e.what()));
+      }
+    });
+  }
+  return future.get();
+}
+
+void EmbeddedEngine::stop() {
+  {
+    const std::unique_lock alive(thread_mutex_);
+    if (stopped_) return;
+    stopped_ = true;
+  }
+  thread_.reset();  // nobody else looks at it any more
+  std::unordered_map<Ticket, std::shared_ptr<Job>> left;
+  {
+    const std::lock_guard lock(jobs_mutex_);
+    left.swap(jobs_);
+  }
+  for (const auto& [ticket, job] : left)
+    end_with(*job, TESSERA_CANCELLED, api_error(cancelled("the engine was closed before the request's end")));
+}
+
+void EmbeddedEngine::take_all(std::span<EngineThread::Event> events) {
+  for (EngineThread::Event& event : events) {
+    std::shared_ptr<Job> job;
+    {
+      const std::lock_guard lock(jobs_mutex_);
+      const auto found = jobs_.find(event.ticket);
+      if (found == jobs_.end()) continue;  // an event that was on its way when its job ended
+      job = found->second;
+      if (event.event.finish != FinishReason::kNone) jobs_.erase(found);
+    }
+    try {
+      take(*job, event);
+    } catch (const std::exception& e) {  // out of memory, for the most part
+      end_with(*job, TESSERA_INTERNAL, api_error(internal_error(e.what())));
+    }
+  }
+}
+
+void EmbeddedEngine::take(Job& job, EngineThread::Event& event) {
+  const FinishReason finish = event.event.finish;
+  if (finish == FinishReason::kError || finish == FinishReason::kTimeout) {
+    end_with(job, code_of(event.event.error.code()), api_error(event.event.error));
+    return;
+  }
+  if (finish != FinishReason::kNone) --job.remaining;
+  std::string stream;
+  job.api.answer->on_event(event.ticket - job.first, event.event, event.end.get(), stream);
+  const bool ended = job.remaining == 0;
+  if (job.api.stream) {
+    if (ended) stream += job.api.answer->last_events();
+    bool goes_on = true;
+    for_each_chunk(stream, [&](std::string_view chunk) {
+      goes_on = goes_on && job.events->push({.kind = TESSERA_EVENT_CHUNK, .json = std::string(chunk)});
+    });
+    if (!goes_on) {
+      end_with(job, TESSERA_CANCELLED, api_error(cancelled("the request's callback has cancelled it")));
+      return;
+    }
+  }
+  if (!ended) return;
+  job.events->push({.kind = TESSERA_EVENT_END, .json = job.api.stream ? "" : job.api.answer->body()});
+  job.api.answer.reset();
+}
+
+void EmbeddedEngine::end_with(Job& job, tessera_code code, const ApiError& error) {
+  for (std::size_t i = 0; i < job.count; ++i) {
+    const Ticket ticket = job.first + i;
+    {
+      const std::lock_guard lock(jobs_mutex_);
+      if (jobs_.erase(ticket) == 0) continue;
+    }
+    const std::shared_lock alive(thread_mutex_);
+    if (!stopped_) thread_->cancel(ticket);  // else the thread drops all
+  }
+  job.events->push({.kind = TESSERA_EVENT_ERROR, .code = code, .json = error.to_json(), .message = error.message});
+  job.api.answer.reset();
+}
+
+}  // namespace tessera::capi

@@ -1,0 +1,48 @@
+// Errors as the C interface hands them out.
+#pragma once
+
+#include <tessera.h>
+
+#include <exception>
+#include <new>
+#include <string>
+
+#include "tessera/base/status.h"
+#include "tessera/server/api_error.h"
+
+struct tessera_error {
+  tessera_code code = TESSERA_OK;
+  std::string message;
+  std::string field;  // of a request's body; "": none
+};
+
+namespace tessera::capi {
+
+tessera_code code_of(StatusCode code);
+// By its HTTP status.
+tessera_code code_of(const ApiError& error);
+
+// Sets *error, unless `error` is null or there is no memory for it, and returns the code.
+tessera_code fail(tessera_error** error, tessera_code code, const std::string& message, const std::string& field = {});
+tessera_code fail(tessera_error** error, const Status& status);
+tessera_code fail(tessera_error** error, const ApiError& api);
+// For a pointer that is null: "<function>: <what> is NULL".
+tessera_code refuse_null(tessera_error** error, const char* function, const char* what);
+
+// Runs `body`, which returns a tessera_code; an exception becomes an error.
+template <class Body>
+tessera_code guarded(tessera_error** error, const Body& body) noexcept {
+  try {
+    try {
+      return body();
+    } catch (const std::bad_alloc&) {
+      return fail(error, TESSERA_RESOURCE_EXHAUSTED, "out of memory");
+    } catch (const std::exception& e) {
+      return fail(error, TESSERA_INTERNAL, e.what());
+    }
+  } catch (...) {
+    return TESSERA_INTERNAL;
+  }
+}
+
+}  // namespace tessera::capi

@@ -1,0 +1,37 @@
+// What the opaque types of tessera.h are.
+#pragma once
+
+#include <tessera.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tessera/capi/embedded_engine.h"
+#include "tessera/capi/event_queue.h"
+
+struct tessera_engine {
+  std::shared_ptr<tessera::capi::EmbeddedEngine> engine;
+};
+
+struct tessera_request {
+  std::weak_ptr<tessera::capi::EmbeddedEngine> engine;  // gone once it was closed
+  std::shared_ptr<tessera::capi::EmbeddedEngine::Job> job;
+  std::shared_ptr<tessera::capi::EventQueue> events;
+  tessera::capi::EventQueue::Item current{};  // what the last event's text lives in
+};
+
+namespace tessera::capi {
+
+// A copy for the caller to free; throws bad_alloc.
+inline char* copy_out(std::string_view text) {
+  char* copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy == nullptr) throw std::bad_alloc();
+  std::memcpy(copy, text.data(), text.size());
+  copy[text.size()] = '\0';
+  return copy;
+}
+
+}  // namespace tessera::capi

@@ -1,0 +1,16 @@
+// An engine's counters as JSON.
+#pragma once
+
+#include <string>
+
+#include "tessera/engine/engine_stats.h"
+
+namespace tessera::capi {
+
+// {"requests": {"running", "queued", "preemptions"}, "tokens": {"prompt", "cached", "output"}, "steps",
+//  "forwards" (server/forwards_json.h), "cache": [{"usable_pages", "used_pages", "cached_pages", "page_size"}]};
+//  counters
+// are since the start.
+std::string metrics_json(const EngineStats& stats);
+
+}  // namespace tessera::capi
