@@ -7,6 +7,7 @@
 # make test-cuda  build everything and run on this machine's GPU: conformance, operators, goldens, verify (DEVICE=cuda:1)
 # make dist       build/tessera-VERSION.tar.xz, which runs on another Linux without installing anything
 # make dist-tests build/tessera-tests.tar.xz, which tests on a machine with a GPU: tools/test_cuda.sh bin
+# make wheel      build/tessera_engine-VERSION-….whl: the program, libtessera.so and a Python package (docs/python.md)
 # make install    into PREFIX (default /usr/local; DESTDIR is heeded)
 # make format     format the sources (CHECK=1: only say what is not formatted)
 # make tidy       clang-tidy over the sources (CHANGED=REVISION: over those changed since)
@@ -23,7 +24,7 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: deps build build-cuda run check test test-cuda dist dist-tests install format tidy asan asan-parsers tsan fuzz clean help
+.PHONY: deps build build-cuda run check test test-cuda dist dist-tests wheel install format tidy asan asan-parsers tsan fuzz clean help
 .DEFAULT_GOAL := build
 
 export DEPS
@@ -63,6 +64,9 @@ test-cuda:
 
 dist: build
 	tools/pack.py program build build/tessera-$(VERSION).tar.xz
+
+wheel: build
+	tools/make_wheel.py build build
 
 dist-tests: deps
 	$(configure) -DTESSERA_BUILD_TESTS=ON

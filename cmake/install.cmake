@@ -36,11 +36,12 @@ set_target_properties(tessera_library PROPERTIES
 # The number in the name changes when a program that ran with the library before would not any more.
 set(TESSERA_ABI 1)
 set(c_symbols ${CMAKE_CURRENT_LIST_DIR}/tessera.map)
-add_library(tessera_c SHARED $<TARGET_OBJECTS:tessera_capi>)
+add_library(tessera_c SHARED $<TARGET_OBJECTS:tessera_capi> ${PROJECT_SOURCE_DIR}/src/cli/program.cpp)
 add_library(tessera::c ALIAS tessera_c)
-target_link_libraries(tessera_c PRIVATE tessera_capi)
+target_link_libraries(tessera_c PRIVATE tessera_capi tessera_cli)
 target_link_options(tessera_c PRIVATE
   LINKER:--version-script=${c_symbols} LINKER:--no-undefined LINKER:--gc-sections LINKER:--as-needed)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cli/program.cpp TARGET_DIRECTORY tessera_c PROPERTIES COMPILE_OPTIONS -g)
 target_include_directories(tessera_c INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 set_target_properties(tessera_c PROPERTIES

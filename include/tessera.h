@@ -173,6 +173,12 @@ void tessera_request_free(tessera_request* request);
 tessera_code tessera_ask(tessera_engine* engine, const char* path, const char* body, char** answer,
                          tessera_error** error);
 
+/* ---- The program ---- */
+
+/* What the command `tessera` does with these words, the first of which is its name; returns its exit code. It is for a
+ * process of its own: it writes to the terminal, takes signals, and overwrites secrets in argv. */
+int tessera_main(int argc, char** argv);
+
 #ifdef __cplusplus
 }
 #endif

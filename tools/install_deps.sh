@@ -18,6 +18,7 @@ build_packages=(
 )
 test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonschema xz-utils chromium curl
   abigail-tools rustc # the C interface: what it is, and a client in another language
+  python3-venv mypy   # the Python package
 )
 dev_packages=(clang-format clang-tidy-19)
 fuzz_packages=(clang-19 libclang-rt-19-dev)

@@ -1,0 +1,13 @@
+"""Tessera, an LLM inference engine, within a Python process.
+
+    from tessera_engine import Engine
+    with Engine("models/demo") as engine:
+        print(engine.generate("Once upon a time", {"max_new_tokens": 40})["text"])
+
+Shaped like sglang.Engine. The engine itself is libtessera.so and has no Python in it; docs/python.md is the guide."""
+
+from ._library import TesseraError, version
+from .engine import Engine
+
+__all__ = ["Engine", "TesseraError", "version"]
+__version__ = version()

@@ -1,0 +1,173 @@
+"""libtessera.so by ctypes: include/tessera.h, function by function, with errors as exceptions."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from typing import Any, Callable, Optional
+
+API_VERSION = 1
+
+CHUNK, END, ERROR = 1, 2, 3
+TIMEOUT = 10
+
+
+class TesseraError(RuntimeError):
+    """`code` is a number of tessera_code, `name` its name ("invalid argument"), `field` the member of the request at fault
+    or ""."""
+
+    def __init__(self, code: int, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.name = _lib.tessera_code_name(code).decode()
+        self.field = field
+
+
+class Event(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("kind", c_int32), ("code", c_int32), ("json", c_char_p), ("json_size", c_size_t)]
+
+
+# The callback's event is a pointer to it.
+ON_EVENT = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Event))
+
+
+class Submission(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("path", c_char_p), ("body", c_char_p), ("body_size", c_size_t),
+                ("on_event", ON_EVENT), ("user", c_void_p)]
+
+
+def _load() -> ctypes.CDLL:
+    path = pathlib.Path(__file__).with_name("lib") / "libtessera.so.1"
+    library = ctypes.CDLL(str(path))
+    error = POINTER(c_void_p)
+    text = POINTER(c_void_p)
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "tessera_api_version": (c_uint32, []),
+        "tessera_version": (c_char_p, []),
+        "tessera_code_name": (c_char_p, [c_int]),
+        "tessera_error_message": (c_char_p, [c_void_p]),
+        "tessera_error_field": (c_char_p, [c_void_p]),
+        "tessera_error_free": (None, [c_void_p]),
+        "tessera_free": (None, [c_void_p]),
+        "tessera_open": (c_int, [c_char_p, POINTER(c_void_p), error]),
+        "tessera_close": (c_int, [c_void_p, error]),
+        "tessera_health": (c_int, [c_void_p, error]),
+        "tessera_explain": (c_int, [c_char_p, text, error]),
+        "tessera_info": (c_int, [c_void_p, text, error]),
+        "tessera_metrics": (c_int, [c_void_p, text, error]),
+        "tessera_tokenize": (c_int, [c_void_p, c_char_p, c_size_t, c_int, POINTER(POINTER(c_int32)), POINTER(c_size_t), error]),
+        "tessera_detokenize": (c_int, [c_void_p, POINTER(c_int32), c_size_t, c_int, text, POINTER(c_size_t), error]),
+        "tessera_apply_chat_template": (c_int, [c_void_p, c_char_p, text, error]),
+        "tessera_submit": (c_int, [c_void_p, POINTER(Submission), POINTER(c_void_p), error]),
+        "tessera_request_next": (c_int, [c_void_p, c_int64, POINTER(Event), error]),
+        "tessera_request_cancel": (None, [c_void_p]),
+        "tessera_request_free": (None, [c_void_p]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    if library.tessera_api_version() < API_VERSION:
+        raise ImportError(f"{path} has version {library.tessera_api_version()} of the interface; needed is {API_VERSION}")
+    return library
+
+
+_lib = _load()
+
+
+def version() -> str:
+    return str(_lib.tessera_version().decode())
+
+
+def call(function: str, *arguments: Any) -> None:
+    """Calls a function whose last argument takes its error; raises that."""
+    error = c_void_p()
+    code = getattr(_lib, function)(*arguments, byref(error))
+    if code == 0:
+        return
+    message = _lib.tessera_error_message(error).decode()
+    field = _lib.tessera_error_field(error).decode()
+    _lib.tessera_error_free(error)
+    raise TesseraError(code, message, field)
+
+
+def call_for_text(function: str, *arguments: Any) -> str:
+    """The same for a function that hands out a text just before its error."""
+    text = c_void_p()
+    call(function, *arguments, byref(text))
+    try:
+        return ctypes.string_at(text.value or 0).decode()
+    finally:
+        _lib.tessera_free(text)
+
+
+def open_engine(options: str) -> c_void_p:
+    engine = c_void_p()
+    call("tessera_open", options.encode(), byref(engine))
+    return engine
+
+
+def tokenize(engine: c_void_p, text: str, special: bool) -> list[int]:
+    ids = POINTER(c_int32)()
+    count = c_size_t()
+    data = text.encode()
+    call("tessera_tokenize", engine, data, len(data), int(special), byref(ids), byref(count))
+    try:
+        return ids[:count.value]
+    finally:
+        _lib.tessera_free(ids)
+
+
+def detokenize(engine: c_void_p, ids: list[int], skip_special: bool) -> str:
+    text = c_void_p()
+    size = c_size_t()
+    call("tessera_detokenize", engine, (c_int32 * len(ids))(*ids), len(ids), int(skip_special), byref(text), byref(size))
+    try:
+        return ctypes.string_at(text.value or 0, size.value).decode()
+    finally:
+        _lib.tessera_free(text)
+
+
+class Request:
+    """One submitted request. on_event(kind, code, json) runs on the engine's thread, if it is given; else next() has the
+    events, one thread at a time."""
+
+    def __init__(self, engine: c_void_p, path: str, body: str, on_event: Optional[Callable[[int, int, str], None]] = None) -> None:
+        self._handle = c_void_p()
+        self._callback = ctypes.cast(0, ON_EVENT)
+        if on_event is not None:
+            report = on_event
+
+            def call_back(_user: Any, event: Any) -> int:
+                told = event.contents
+                try:
+                    report(told.kind, told.code, ctypes.string_at(told.json, told.json_size).decode())
+                except Exception:  # whoever listens is gone; nothing may leave a callback
+                    return 1
+                return 0
+
+            self._callback = ON_EVENT(call_back)
+        data = body.encode()
+        submission = Submission(ctypes.sizeof(Submission), path.encode(), data, len(data), self._callback, None)
+        call("tessera_submit", engine, byref(submission), byref(self._handle))
+
+    def next(self, timeout_ms: int) -> Optional[tuple[int, int, str]]:
+        """(kind, code, json), or None at the time-out."""
+        event = Event(ctypes.sizeof(Event))
+        try:
+            call("tessera_request_next", self._handle, timeout_ms, byref(event))
+        except TesseraError as error:
+            if error.code == TIMEOUT:
+                return None
+            raise
+        return event.kind, event.code, ctypes.string_at(event.json, event.json_size).decode()
+
+    def free(self) -> None:
+        """Cancels what has not ended. Waits for a callback that runs."""
+        handle, self._handle = self._handle, c_void_p()
+        _lib.tessera_request_free(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.free()

@@ -1,0 +1,198 @@
+"""Engine: a model in this process, shaped like sglang.Engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import weakref
+from ctypes import c_void_p
+from types import TracebackType
+from typing import Any, AsyncIterator, Iterator, Optional, Type, Union
+
+from . import _library
+from ._library import CHUNK, ERROR, Request, TesseraError
+
+Prompt = Union[str, list[str]]
+Json = dict[str, Any]
+
+# How long a wait goes on before Python looks at signals (Ctrl-C).
+_SLICE_MS = 100
+
+
+def _close(handle: c_void_p) -> None:
+    _library.call("tessera_close", handle)
+
+
+def _raise(code: int, text: str) -> None:
+    error = json.loads(text)["error"]
+    raise TesseraError(code, error["message"], error.get("param") or "")
+
+
+def _drop_none(fields: Json) -> Json:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+class Engine:
+    """A model that is loaded. `options`: the flags of `tessera serve`, with underscores (page_size=16, device="cpu",
+    download=True); an unknown one is an error. Any thread may use it."""
+
+    def __init__(self, model_path: str, **options: Any) -> None:
+        given = _drop_none({"model_path": model_path, **options})
+        self._handle = _library.open_engine(json.dumps(given))
+        self._finalizer = weakref.finalize(self, _close, self._handle)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.shutdown()
+
+    def shutdown(self) -> None:
+        """Ends the engine; requests under way end with an error. Again: nothing."""
+        self._finalizer()
+
+    def _alive(self) -> c_void_p:
+        if not self._finalizer.alive:
+            raise TesseraError(3, "the engine was shut down")
+        return self._handle
+
+    # -- requests in any of the server's protocols --
+
+    def request(self, path: str, body: Json) -> Any:
+        """The whole answer to `body` at `path` ("/v1/completions")."""
+        request = Request(self._alive(), path, json.dumps(body))
+        try:
+            while True:
+                event = request.next(_SLICE_MS)
+                if event is None:
+                    continue
+                kind, code, text = event
+                if kind == ERROR:
+                    _raise(code, text)
+                return json.loads(text)
+        finally:
+            request.free()
+
+    def stream(self, path: str, body: Json) -> Iterator[Any]:
+        """The chunks of the answer as they come. The request is submitted here, and cancelled where the iteration ends
+        before them."""
+        return self._chunks(Request(self._alive(), path, json.dumps({**body, "stream": True})))
+
+    @staticmethod
+    def _chunks(request: Request) -> Iterator[Any]:
+        try:
+            while True:
+                event = request.next(_SLICE_MS)
+                if event is None:
+                    continue
+                kind, code, text = event
+                if kind == ERROR:
+                    _raise(code, text)
+                if kind != CHUNK:
+                    return
+                yield json.loads(text)
+        finally:
+            request.free()
+
+    async def async_stream(self, path: str, body: Json) -> AsyncIterator[Any]:
+        """The same for asyncio; takes no thread of its own."""
+        async for text in self._events(path, {**body, "stream": True}):
+            if text:
+                yield json.loads(text)
+
+    async def async_request(self, path: str, body: Json) -> Any:
+        answer = ""
+        async for answer in self._events(path, body):
+            pass
+        return json.loads(answer)
+
+    async def _events(self, path: str, body: Json) -> AsyncIterator[str]:
+        loop = asyncio.get_running_loop()
+        events: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
+
+        def on_event(kind: int, code: int, text: str) -> None:
+            loop.call_soon_threadsafe(events.put_nowait, (kind, code, text))
+
+        # Tokenising a long prompt would hold the loop.
+        request = await loop.run_in_executor(None, Request, self._alive(), path, json.dumps(body), on_event)
+        try:
+            kind = CHUNK
+            while kind == CHUNK:
+                kind, code, text = await events.get()
+                if kind == ERROR:
+                    _raise(code, text)
+                yield text
+        finally:
+            request.free()
+
+    # -- as sglang.Engine has them --
+
+    @staticmethod
+    def _generate_body(prompt: Optional[Prompt], sampling_params: Optional[Union[Json, list[Json]]],
+                       input_ids: Optional[Union[list[int], list[list[int]]]], fields: Json) -> Json:
+        body = {"text": prompt, "input_ids": input_ids, "sampling_params": sampling_params}
+        return _drop_none({**body, **fields})
+
+    def generate(self, prompt: Optional[Prompt] = None, sampling_params: Optional[Union[Json, list[Json]]] = None,
+                 input_ids: Optional[Union[list[int], list[list[int]]]] = None, *, stream: bool = False,
+                 **fields: Any) -> Any:
+        """{"text", "output_ids", "meta_info"}, or a list of them for a list of prompts; with `stream` an iterator of
+        them, each with the text so far. `fields`: the others of /generate (return_logprob, image_data, …)."""
+        body = self._generate_body(prompt, sampling_params, input_ids, fields)
+        return self.stream("/generate", body) if stream else self.request("/generate", body)
+
+    async def async_generate(self, prompt: Optional[Prompt] = None,
+                             sampling_params: Optional[Union[Json, list[Json]]] = None,
+                             input_ids: Optional[Union[list[int], list[list[int]]]] = None, *, stream: bool = False,
+                             **fields: Any) -> Any:
+        """generate() for asyncio; with `stream` an asynchronous iterator."""
+        body = self._generate_body(prompt, sampling_params, input_ids, fields)
+        if stream:
+            return self.async_stream("/generate", body)
+        return await self.async_request("/generate", body)
+
+    def encode(self, prompt: Prompt, **fields: Any) -> Any:
+        """{"embedding", "meta_info"} of a text, or a list of them. For models that make embeddings (is_embedding=True)."""
+        answer = self.request("/v1/embeddings", _drop_none({"input": prompt, **fields}))
+        made = [{"embedding": entry["embedding"], "meta_info": {"id": answer["id"]}} for entry in answer["data"]]
+        if isinstance(prompt, str):
+            made[0]["meta_info"]["prompt_tokens"] = answer["usage"]["prompt_tokens"]
+            return made[0]
+        return made
+
+    # -- texts --
+
+    def chat(self, messages: list[Json], *, stream: bool = False, **fields: Any) -> Any:
+        """OpenAI's chat completion, or an iterator of its chunks."""
+        body = _drop_none({"messages": messages, **fields})
+        return self.stream("/v1/chat/completions", body) if stream else self.request("/v1/chat/completions", body)
+
+    def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return _library.tokenize(self._alive(), text, add_special_tokens)
+
+    def detokenize(self, ids: list[int], skip_special_tokens: bool = True) -> str:
+        return _library.detokenize(self._alive(), ids, skip_special_tokens)
+
+    def apply_chat_template(self, messages: list[Json], **fields: Any) -> str:
+        """The prompt that the model's template makes; it has all special tokens that it needs."""
+        body = json.dumps(_drop_none({"messages": messages, **fields}))
+        return _library.call_for_text("tessera_apply_chat_template", self._alive(), body.encode())
+
+    # -- what it is and does --
+
+    def get_server_info(self) -> Json:
+        """{"model", "engine"}: options, plan, forwards by reason and size, cache, memory."""
+        info: Json = json.loads(_library.call_for_text("tessera_info", self._alive()))
+        return info
+
+    def metrics(self) -> Json:
+        found: Json = json.loads(_library.call_for_text("tessera_metrics", self._alive()))
+        return found
+
+    @staticmethod
+    def explain(model_path: str, **options: Any) -> Json:
+        """What these options would run: pieces, split operators, sizes, rules, memory. Needs config.json alone."""
+        given = json.dumps(_drop_none({"model_path": model_path, **options}))
+        explained: Json = json.loads(_library.call_for_text("tessera_explain", given.encode()))
+        return explained

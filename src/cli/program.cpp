@@ -1,0 +1,16 @@
+// tessera.h: the program as a function. Its main() calls it, and so does what starts the program from the library.
+#include <tessera.h>
+
+#include <string>
+#include <vector>
+
+#include "tessera/cli/api_keys.h"
+#include "tessera/cli/run.h"
+#include "tessera/runner/registry.h"
+
+int tessera_main(int argc, char** argv) {
+  if (argc < 1 || argv == nullptr) return 2;
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  tessera::cli::hide_api_keys({argv + 1, argv + argc});
+  return tessera::cli::run(tessera::shared_built_ins(), arguments);
+}

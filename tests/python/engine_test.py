@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""The Python package as it is installed, with the bundled model: tests/python/engine_test.py MODEL_FOLDER [TEST …]
+
+Catches: texts, ids and log-probabilities that are not those of the program, streams and asynchronous requests that lose or
+keep requests, errors that are not told, an engine that outlives its end."""
+
+import asyncio
+import json
+import math
+import subprocess
+import sys
+import threading
+import types
+import unittest
+
+from tessera_engine import Engine, TesseraError, version
+from tessera_engine.lm_eval import TesseraLM
+
+MODEL = sys.argv.pop(1)
+FEW = {"disable_cost_measurement": True, "piecewise_cuda_graph_tokens": [64], "cuda_graph_bs": [1, 2, 4], "max_total_tokens": 8192,
+       "enable_deterministic_inference": True}
+GREEDY = {"temperature": 0, "max_new_tokens": 12}
+LONG = {"max_new_tokens": 4000, "ignore_eos": True}
+
+
+def program(*arguments):
+    done = subprocess.run(["tessera", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class EngineTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = Engine(MODEL, **FEW)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.engine.shutdown()
+
+    def test_texts_are_the_programs(self):
+        told = json.loads(program("generate", "--model-path", MODEL, "--prompt", "Once upon a time", "--max-new-tokens", "12",
+                                  "--temperature", "0", "--json", "--enable-deterministic-inference"))
+        answer = self.engine.generate("Once upon a time", GREEDY)
+        self.assertEqual(answer["text"], told["text"])
+        self.assertEqual(answer["output_ids"], told["output_ids"])
+        self.assertEqual(answer["meta_info"]["completion_tokens"], 12)
+        self.assertEqual(answer["meta_info"]["finish_reason"]["type"], "length")
+        self.assertEqual(version(), program("--version").split()[-1])
+
+    def test_lists_keep_their_order(self):
+        prompts = ["Once upon a time", "There was", "The dog"]
+        answers = self.engine.generate(prompts, [GREEDY, GREEDY, {**GREEDY, "max_new_tokens": 3}])
+        alone = [self.engine.generate(prompt, GREEDY)["text"] for prompt in prompts]
+        self.assertEqual([answer["text"] for answer in answers[:2]], alone[:2])
+        self.assertEqual(answers[2]["meta_info"]["completion_tokens"], 3)
+        ids = [self.engine.tokenize(prompt) for prompt in prompts]
+        self.assertEqual([a["text"] for a in self.engine.generate(input_ids=ids, sampling_params=GREEDY)], alone)
+
+    def test_streams_grow_to_the_whole(self):
+        whole = self.engine.generate("Once upon a time", GREEDY)["text"]
+        parts = [part["text"] for part in self.engine.generate("Once upon a time", GREEDY, stream=True)]
+        self.assertEqual(len(parts), 12)
+        self.assertEqual(parts[-1], whole)
+        self.assertTrue(all(whole.startswith(part) for part in parts))
+
+    def test_a_stream_that_is_left_is_cancelled(self):
+        for part in self.engine.generate("Once", LONG, stream=True):
+            self.assertIn("text", part)
+            break
+        for _ in range(200):
+            if self.engine.metrics()["requests"]["running"] == 0:
+                return
+            self.engine.generate("a", {"max_new_tokens": 1})
+        self.fail("the request still runs")
+
+    def test_asyncio(self):
+        async def run():
+            texts = await asyncio.gather(*(self.engine.async_generate("Once upon a time", GREEDY) for _ in range(40)))
+            parts = [part["text"] async for part in await self.engine.async_generate("Once upon a time", GREEDY, stream=True)]
+            with self.assertRaises(TesseraError):
+                await self.engine.async_generate("a", {"top_p": 7})
+            return {answer["text"] for answer in texts} | {parts[-1]}
+
+        self.assertEqual(asyncio.run(run()), {self.engine.generate("Once upon a time", GREEDY)["text"]})
+
+    def test_threads_share_an_engine(self):
+        expected = self.engine.generate("Once upon a time", GREEDY)["text"]
+        wrong = []
+
+        def work():
+            for _ in range(5):
+                if self.engine.generate("Once upon a time", GREEDY)["text"] != expected:
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_tokens_come_back(self):
+        ids = self.engine.tokenize("Once upon a time", add_special_tokens=False)
+        self.assertEqual(self.engine.detokenize(ids), "Once upon a time")
+        self.assertEqual(self.engine.tokenize("", add_special_tokens=False), [])
+
+    def test_errors_name_what_is_wrong(self):
+        with self.assertRaises(TesseraError) as caught:
+            self.engine.generate("a", {"top_p": 7})
+        self.assertEqual((caught.exception.name, caught.exception.field), ("invalid argument", "sampling_params.top_p"))
+        with self.assertRaisesRegex(TesseraError, "page-sise.*did you mean --page-size"):
+            Engine(MODEL, page_sise=16)
+        with self.assertRaisesRegex(TesseraError, "/nowhere"):
+            Engine("/nowhere/at/all")
+        with self.assertRaises(TesseraError):
+            self.engine.encode("a")
+
+    def test_it_tells_what_it_is(self):
+        info = self.engine.get_server_info()
+        self.assertEqual(info["engine"]["plan"]["prefill_sizes"], [64])
+        self.assertGreater(Engine.explain(MODEL, **FEW)["memory"] and 1, 0)
+        self.assertGreaterEqual(self.engine.metrics()["steps"], 0)
+
+    def test_an_end_is_an_end(self):
+        with Engine(MODEL, is_embedding=True, **FEW) as engine:
+            made = engine.encode(["Once", "upon a time"])
+            self.assertEqual(len(made), 2)
+            self.assertAlmostEqual(sum(x * x for x in made[0]["embedding"]), 1, places=4)
+            self.assertEqual(len(engine.encode("Once")["embedding"]), len(made[0]["embedding"]))
+        engine.shutdown()
+        with self.assertRaisesRegex(TesseraError, "shut down"):
+            engine.encode("Once")
+
+
+class HarnessTest(unittest.TestCase):
+    def test_scores_are_those_of_the_engine(self):
+        model = TesseraLM(MODEL, batch=2, **FEW)
+        request = lambda *given: types.SimpleNamespace(args=given)
+        context, continuation = "Once upon a time", " there was a little girl"
+        scored = model.loglikelihood([request(context, continuation), request("The dog", " was"), request("", "Once upon")])
+        self.assertEqual(len(scored), 3)
+        # The same from the answer to one prompt.
+        ids = model.engine.tokenize(context + continuation)
+        before = len(model.engine.tokenize(context))
+        answer = model.engine.generate(input_ids=ids, sampling_params={"max_new_tokens": 1}, return_logprob=True, logprob_start_len=0)
+        expected = sum(entry[0] for entry in answer["meta_info"]["input_token_logprobs"][before:])
+        self.assertTrue(math.isclose(scored[0][0], expected, abs_tol=1e-4), (scored[0], expected))
+        # What greedy decoding writes is greedy, and nothing else that differs from it.
+        written = model.generate_until([request(context, {"until": ["\n"], "max_gen_toks": 5})])[0]
+        self.assertTrue(model.loglikelihood([request(context, written)])[0][1])
+        self.assertFalse(model.loglikelihood([request(context, " zebra zebra")])[0][1])
+        rolled = model.loglikelihood_rolling([request("Once upon a time there was a dog. " * 3)])
+        self.assertLess(rolled[0], 0)
+        model.shutdown()
+
+    def test_a_text_longer_than_the_context_is_scored_whole(self):
+        model = TesseraLM(MODEL, **{**FEW, "context_length": 32})
+        text = "Once upon a time there was a little dog who liked to play. " * 6
+        long = len(model.engine.tokenize(text))
+        self.assertGreater(long, 64)
+        rows = []
+        score = model._score
+        model._score = lambda given: rows.extend(given) or score(given)
+        total = model.loglikelihood_rolling([types.SimpleNamespace(args=(text,))])[0]
+        self.assertEqual(sum(len(after) for _, after in rows), long - 1)
+        self.assertTrue(all(len(before) + len(after) <= 31 and before for before, after in rows))
+        self.assertLess(total, 0)
+        model.shutdown()
+
+
+if __name__ == "__main__":
+    unittest.main()

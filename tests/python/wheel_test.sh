@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Makes the Python wheel of a build, installs it into a new environment and uses it there:
+#   tests/python/wheel_test.sh BUILD_FOLDER
+# Catches: a file that RECORD does not have or has otherwise, a library that comes from the system, types that are wrong, a
+# program that does not start, and what engine_test.py says.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+if ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
+  echo "skipped: Python's venv is missing (python3-venv)"
+  exit 77
+fi
+. tests/checks.sh "$1"
+package="$work/venv/lib/python*/site-packages/tessera_engine"
+
+installed() { (cd "$work" && env -i PATH="$work/venv/bin:/usr/bin:/bin" HOME="$work" OMP_WAIT_POLICY=passive "$@"); }
+
+installs() {
+  python3 -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet --no-index --disable-pip-version-check "$work"/wheel/*.whl
+}
+
+record_is_right() {
+  python3 - "$work"/wheel/*.whl <<'PY'
+import base64, csv, hashlib, sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+name = next(n for n in wheel.namelist() if n.endswith("/RECORD"))
+rows = {row[0]: row[1:] for row in csv.reader(wheel.read(name).decode().splitlines())}
+assert set(rows) == set(wheel.namelist()), set(rows) ^ set(wheel.namelist())
+for file, (digest, size) in rows.items():
+    if file == name:
+        continue
+    data = wheel.read(file)
+    assert int(size) == len(data), file
+    assert digest == "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode(), file
+print(len(rows), "files")
+PY
+}
+
+# All but glibc's and the compiler's libraries; newer symbols than the tag allows would show in their versions.
+uses_its_own_libraries() {
+  # shellcheck disable=SC2086
+  ldd $package/lib/libtessera.so.1 $package/bin/tessera | grep "=>" | grep -vE "=> $work/|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s)\.so" && return 1
+  # shellcheck disable=SC2086
+  objdump -T $package/lib/*.so* | grep -oE 'GLIBC_2\.[0-9]+' | sort -uV | tail -n 1 | awk -F. '$2 > 36 {print; bad = 1} END {exit bad}'
+}
+
+has_licenses() {
+  local name
+  for name in libdnnl2 libfmt9 libpcre2-8-0 common/Apache-2.0; do
+    [[ -e "$(echo $package-*.dist-info/licenses/$name)" ]] || { echo "$name" && return 1; }
+  done
+}
+
+program_writes() {
+  local text
+  text=$(installed tessera generate --model-path "$PWD/models/demo" --prompt "Once upon a time" --max-new-tokens 20) || return 1
+  is_text "$text"
+}
+
+check "wheel" python3 tools/make_wheel.py "$build" "$work/wheel"
+check "RECORD" record_is_right
+check "install" installs
+# shellcheck disable=SC2086
+check "libraries" uses_its_own_libraries
+check "licences" has_licenses
+check "program" program_writes
+check "wrong words are exit code 2" bash -c "! $work/venv/bin/tessera nothing 2>/dev/null && [[ \$($work/venv/bin/tessera nothing 2>/dev/null; echo \$?) == 2 ]]"
+check "engine" installed python "$PWD/tests/python/engine_test.py" "$PWD/models/demo"
+if command -v mypy >/dev/null; then
+  check "types" mypy --strict --cache-dir="$work/mypy" python/tessera_engine
+else
+  echo "skipped: mypy is missing"
+fi
+
+report
