@@ -8,6 +8,7 @@
 # make dist       build/tessera-VERSION.tar.xz, which runs on another Linux without installing anything
 # make dist-tests build/tessera-tests.tar.xz, which tests on a machine with a GPU: tools/test_cuda.sh bin
 # make wheel      build/tessera_engine-VERSION-….whl: the program, libtessera.so and a Python package (docs/python.md)
+# make deb        build/tessera_VERSION_amd64.deb for Debian 12: the program, a service, a small model
 # make install    into PREFIX (default /usr/local; DESTDIR is heeded)
 # make format     format the sources (CHECK=1: only say what is not formatted)
 # make tidy       clang-tidy over the sources (CHANGED=REVISION: over those changed since)
@@ -24,7 +25,7 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: deps build build-cuda run check test test-cuda dist dist-tests wheel install format tidy asan asan-parsers tsan fuzz clean help
+.PHONY: deps build build-cuda run check test test-cuda dist dist-tests wheel deb install format tidy asan asan-parsers tsan fuzz clean help
 .DEFAULT_GOAL := build
 
 export DEPS
@@ -64,6 +65,9 @@ test-cuda:
 
 dist: build
 	tools/pack.py program build build/tessera-$(VERSION).tar.xz
+
+deb: build
+	tools/make_deb.sh build build
 
 wheel: build
 	tools/make_wheel.py build build

@@ -15,10 +15,12 @@ build_packages=(
   libedit-dev libsentencepiece-dev libcurl4-openssl-dev libssl-dev zlib1g-dev libzstd-dev libboost1.81-dev prometheus-cpp-dev
   libpng-dev libjpeg62-turbo-dev libwebp-dev
   patch # for what comes from PyPI
+  chrpath dpkg-dev # for the Debian package
 )
 test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonschema xz-utils chromium curl
   abigail-tools rustc # the C interface: what it is, and a client in another language
   python3-venv mypy   # the Python package
+  lintian systemd     # the Debian package
 )
 dev_packages=(clang-format clang-tidy-19)
 fuzz_packages=(clang-19 libclang-rt-19-dev)

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Makes the Debian package of a build, has lintian judge it, and installs, upgrades, removes and purges it:
+#   tests/debian/deb_test.sh BUILD_FOLDER [CHROOT]
+# CHROOT is a Debian 12 (debootstrap --variant=minbase bookworm CHROOT); there apt-get installs the package with what it depends
+# on, and the program writes a text. Without it the package goes into a root of a few files, as dpkg sees it.
+# Catches: what lintian knows, a library that no dependency brings, a conffile that an upgrade overwrites, files that stay
+# after a purge, a service that systemd cannot read or whose command line is wrong.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+for tool in lintian chrpath dpkg-shlibdeps systemd-analyze systemd-sysusers; do
+  if ! command -v "$tool" >/dev/null; then
+    echo "skipped: $tool is missing"
+    exit 77
+  fi
+done
+if ((EUID != 0)); then
+  echo "skipped: installing into another root needs root"
+  exit 77
+fi
+. tests/checks.sh "$1"
+chroot=${2:-}
+root="$work/root"
+
+# What the maintainer scripts run, with the libraries of each.
+make_small_root() {
+  local program
+  mkdir -p "$root"/{bin,etc,tmp,var/lib/dpkg/{info,updates},var/log}
+  touch "$root/var/lib/dpkg/status"
+  for program in sh rm systemd-sysusers; do
+    program=$(command -v "$program")
+    install -D "$program" "$root/bin/${program##*/}"
+    ldd "$program" | grep -oE '/[^ ]+' | while read -r library; do
+      [[ -e "$root$library" ]] || install -D "$library" "$root$library"
+    done
+  done
+}
+
+dpkg_there() { DEBIAN_FRONTEND=noninteractive dpkg --root="$root" --force-depends --force-not-root --force-confold "$@"; }
+
+has_user() { grep -E '^tessera:.*:/var/lib/tessera:/usr/sbin/nologin$' "$root/etc/passwd"; }
+
+keeps_a_changed_conffile() {
+  sed -i 's/^port: .*/port: 31000/' "$root/etc/tessera/serve.yaml"
+  dpkg_there --install "$work"/*.deb && grep '^port: 31000$' "$root/etc/tessera/serve.yaml"
+}
+
+removes() {
+  mkdir -p "$root/var/cache/tessera"
+  dpkg_there --remove tessera && [[ ! -e "$root/usr/bin/tessera" && -e "$root/etc/tessera/serve.yaml" ]]
+}
+
+purges() {
+  dpkg_there --purge tessera && ! find "$root" -path "$root/var/lib/dpkg" -prune -o -name '*tessera*' -print | grep .
+}
+
+# Unknown settings are warnings there.
+service_is_read() {
+  mkdir -p "$work/units"
+  sed "s|/usr/bin/tessera|$build/tessera|" deploy/debian/tessera.service >"$work/units/tessera.service"
+  systemd-analyze verify --man=no "$work/units/tessera.service" 2>&1 | grep -F tessera.service && return 1
+  return 0
+}
+
+configuration_is_read() {
+  sed "s|/usr/share/tessera|$PWD|" deploy/debian/serve.yaml >"$work/serve.yaml"
+  "$build/tessera" serve --config "$work/serve.yaml" --print-config | grep '"port": 30000'
+}
+
+inside() { chroot "$chroot" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
+
+installs_by_apt() {
+  cp "$work"/*.deb "$chroot/tmp/tessera.deb" && inside apt-get update -q &&
+    inside apt-get install -q -y --no-install-recommends /tmp/tessera.deb
+}
+
+answers_there() {
+  local text
+  text=$(inside tessera generate --model-path /usr/share/tessera/models/demo --prompt "Once upon a time" --max-new-tokens 20) ||
+    return 1
+  is_text "$text"
+}
+
+check "package" tools/make_deb.sh "$build" "$work"
+check "lintian" lintian --fail-on error,warning "$work"/*.deb
+check "service is read by systemd" service_is_read
+check "configuration is read" configuration_is_read
+make_small_root
+check "install" dpkg_there --install "$work"/*.deb
+check "its user" has_user
+check "upgrade keeps a changed conffile" keeps_a_changed_conffile
+check "remove keeps the configuration" removes
+check "purge leaves nothing" purges
+if [[ -n "$chroot" ]]; then
+  mount -t proc proc "$chroot/proc" && trap 'umount "$chroot/proc"; rm -rf "$work"' EXIT
+  check "apt-get installs it with its dependencies" installs_by_apt
+  check "program writes" answers_there
+  check "apt-get purges it" inside apt-get purge -q -y tessera
+fi
+
+report
