@@ -16,6 +16,7 @@ build_packages=(
   libpng-dev libjpeg62-turbo-dev libwebp-dev
   patch # for what comes from PyPI
   chrpath dpkg-dev # for the Debian package
+  patchelf # for the Python package
 )
 test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonschema xz-utils chromium curl
   abigail-tools rustc # the C interface: what it is, and a client in another language

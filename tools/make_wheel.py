@@ -10,6 +10,7 @@ import base64
 import hashlib
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -53,7 +54,24 @@ def stage(build, folder):
     library = build / "libtessera.so.1"
     pack.copy_stripped(library, package / "lib" / library.name)
     pack.copy_stripped(build / "launcher" / "tessera", package / "bin" / "tessera")
-    return pack.copy_libraries([library], package / "lib")
+    libraries = pack.copy_libraries([library], package / "lib")
+    rename_libraries(package / "lib", library.name)
+    return libraries
+
+
+def rename_libraries(folder, ours):
+    """Gives each library but `ours` a name that nobody else in a process loads: two of one name are one to the loader, so
+    that Python's own ssl would get our libcrypto, and the other way round."""
+    files = sorted(folder.iterdir())
+    names = {file.name: file.name.replace(".so", "-tessera.so", 1) for file in files if file.name != ours}
+    for file in files:
+        needed = subprocess.run(["patchelf", "--print-needed", file], check=True, capture_output=True, text=True).stdout.split()
+        edits = [["--replace-needed", name, names[name]] for name in needed if name in names]
+        if file.name != ours:
+            edits.append(["--set-soname", names[file.name]])
+        for edit in edits:  # one by one: patchelf 0.14 mixes up the names of versions where it makes several
+            subprocess.run(["patchelf", *edit, file], check=True)
+        file.rename(folder / names.get(file.name, file.name))
 
 
 def write_info(build, libraries, folder):

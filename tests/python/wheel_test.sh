@@ -5,6 +5,10 @@
 # program that does not start, and what engine_test.py says.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
+if ! command -v patchelf >/dev/null; then
+  echo "skipped: patchelf is missing"
+  exit 77
+fi
 if ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
   echo "skipped: Python's venv is missing (python3-venv)"
   exit 77
@@ -43,6 +47,17 @@ uses_its_own_libraries() {
   objdump -T $package/lib/*.so* | grep -oE 'GLIBC_2\.[0-9]+' | sort -uV | tail -n 1 | awk -F. '$2 > 36 {print; bad = 1} END {exit bad}'
 }
 
+# A name that others in the process load too would be theirs or ours, whichever came first.
+has_names_of_its_own() {
+  # shellcheck disable=SC2086
+  find $package/lib -type f ! -name '*-tessera.so*' ! -name 'libtessera.so.1' | grep . && return 1
+  installed python -c '
+import ssl, tessera_engine
+loaded = [line.split()[-1] for line in open("/proc/self/maps") if "libcrypto" in line]
+assert any("tessera_engine" in name for name in loaded) and any("tessera_engine" not in name for name in loaded), set(loaded)
+print(ssl.OPENSSL_VERSION)'
+}
+
 has_licenses() {
   local name
   for name in libdnnl2 libfmt9 libpcre2-8-0 common/Apache-2.0; do
@@ -61,6 +76,7 @@ check "RECORD" record_is_right
 check "install" installs
 # shellcheck disable=SC2086
 check "libraries" uses_its_own_libraries
+check "names of libraries" has_names_of_its_own
 check "licences" has_licenses
 check "program" program_writes
 check "wrong words are exit code 2" bash -c "! $work/venv/bin/tessera nothing 2>/dev/null && [[ \$($work/venv/bin/tessera nothing 2>/dev/null; echo \$?) == 2 ]]"
