@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -35,12 +36,20 @@ TESSERA_CPU_CLONES void reduce_range(const std::vector<TensorView>& tensors, std
 }  // namespace
 
 struct Communicator::Group {
-  explicit Group(int ranks)
-      : flags(static_cast<std::size_t>(ranks)),
+  Group(int ranks, std::chrono::milliseconds limit_in)
+      : limit(limit_in),
+        flags(static_cast<std::size_t>(ranks)),
         tensors(static_cast<std::size_t>(ranks)),
         calls(static_cast<std::size_t>(ranks)) {}
 
   int size() const { return static_cast<int>(tensors.size()); }
+  // Releases all that wait, on hosts and devices. Precondition: the mutex is held.
+  void end(Status why) {
+    ended = std::move(why);
+    for (std::atomic<std::uint32_t>* flag : flags)
+      if (flag != nullptr) flag->store(1);
+    moved.notify_all();
+  }
   // The last rank to arrive releases the others. Precondition: the mutex is held.
   bool arrive() {
     if (++arrived < size()) return false;
@@ -50,13 +59,15 @@ struct Communicator::Group {
     return true;
   }
 
+  const std::chrono::milliseconds limit;
   std::mutex mutex;
   std::condition_variable moved;
   int arrived = 0;                                 // ranks at the current barrier
   std::int64_t generation = 0;                     // barriers passed so far
   Status ended;                                    // not ok once a rank has aborted
   std::vector<std::atomic<std::uint32_t>*> flags;  // [ranks], of raise_when_ended()
-  // Entry r is written by rank r in enter(); all are read between enter() and leave().
+  // Entry r is written by rank r in enter(); all are read between enter() and leave(). A rank that is not in a call has
+  // an empty name.
   std::vector<TensorView> tensors;
   std::vector<std::string_view> calls;
 };
@@ -65,8 +76,8 @@ Communicator::Communicator(std::shared_ptr<Group> group, int rank) : group_(std:
 
 Communicator::~Communicator() { abort("its communicator is gone"); }
 
-std::vector<std::unique_ptr<Communicator>> Communicator::create_group(int ranks) {
-  const auto group = std::make_shared<Group>(ranks);
+std::vector<std::unique_ptr<Communicator>> Communicator::create_group(int ranks, std::chrono::milliseconds limit) {
+  const auto group = std::make_shared<Group>(ranks, limit);
   std::vector<std::unique_ptr<Communicator>> members;
   for (int r = 0; r < ranks; ++r) members.push_back(std::unique_ptr<Communicator>(new Communicator(group, r)));
   return members;
@@ -77,10 +88,17 @@ int Communicator::ranks() const { return group_->size(); }
 void Communicator::abort(std::string_view reason) {
   const std::lock_guard lock(group_->mutex);
   if (!group_->ended.ok()) return;
-  group_->ended = cancelled(fmt::format("rank {} of {} left the group: {}", rank_, ranks(), reason));
-  for (std::atomic<std::uint32_t>* flag : group_->flags)
-    if (flag != nullptr) flag->store(1);
-  group_->moved.notify_all();
+  group_->end(cancelled(fmt::format("rank {} of {} left the group: {}", rank_, ranks(), reason)));
+}
+
+Status Communicator::restart() {
+  const std::lock_guard lock(group_->mutex);
+  if (std::ranges::any_of(group_->flags, [](const auto* flag) { return flag != nullptr; }))
+    return failed_precondition("kernels on devices have lost count of one another");
+  group_->ended = ok_status();
+  group_->arrived = 0;
+  std::ranges::fill(group_->calls, std::string_view());
+  return ok_status();
 }
 
 Status Communicator::status() const {
@@ -101,7 +119,12 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
   group_->calls[static_cast<std::size_t>(rank_)] = call;
   const std::int64_t generation = group_->generation;
   if (group_->arrive()) return ok_status();
-  group_->moved.wait(lock, [&] { return group_->generation != generation || !group_->ended.ok(); });
+  const auto moved = [&] { return group_->generation != generation || !group_->ended.ok(); };
+  if (!group_->moved.wait_for(lock, group_->limit, moved)) {
+    const auto late = std::ranges::find(group_->calls, std::string_view());
+    group_->end(cancelled(fmt::format("rank {} of {} did not come to {} within {} s", late - group_->calls.begin(),
+                                      ranks(), call, static_cast<double>(group_->limit.count()) / 1000)));
+  }
   // Once all ranks have arrived all of them continue, even if one aborts right after.
   return group_->generation != generation ? ok_status() : group_->ended;
 }
@@ -111,6 +134,7 @@ void Communicator::leave() {
   // free its memory while another still works on it.
   std::unique_lock lock(group_->mutex);
   const std::int64_t generation = group_->generation;
+  if (group_->arrived + 1 == group_->size()) std::ranges::fill(group_->calls, std::string_view());
   if (group_->arrive()) return;
   group_->moved.wait(lock, [&] { return group_->generation != generation; });
 }

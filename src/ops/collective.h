@@ -9,13 +9,14 @@
 //   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
 //   // thread r: ForwardContext{.communicator = group[r].get()}
 //
-// A rank that fails calls abort(), and destroying a communicator aborts too. The group cannot be used any more: the
-// collectives that other ranks wait in, or call later, return kCancelled.
+// A rank that fails calls abort(), and destroying a communicator aborts too: the collectives that other ranks wait in,
+// or call later, return kCancelled, until the group is restarted. A rank that does not come in time aborts it likewise.
 //
 // Between GPUs the data goes from device to device (peer_exchange.h); the communicator brings their addresses together.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -31,7 +32,9 @@ namespace tessera {
 // abort() and status() may be called from any.
 class Communicator {
  public:
-  static std::vector<std::unique_ptr<Communicator>> create_group(int ranks);
+  // A collective waits for the other ranks for `limit` at most.
+  static std::vector<std::unique_ptr<Communicator>> create_group(
+      int ranks, std::chrono::milliseconds limit = std::chrono::minutes(5));
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -44,9 +47,13 @@ class Communicator {
   // x [rows, n] → y [rows, n·ranks]. Every rank's x has the same dimensions and dtype.
   Status all_gather(const TensorView& x, const TensorView& y);
 
-  // Ends the group for good. `reason` appears in the other ranks' errors; that of the first call is kept.
+  // `reason` appears in the other ranks' errors; that of the first call is kept.
   void abort(std::string_view reason);
-  // Ok, or why the group ended.
+  // The group is as it was when it was made. kFailedPrecondition where a device's kernels take part
+  // (raise_when_ended): they cannot begin anew. Precondition: no rank is in a collective, or calls one before this
+  // returned.
+  Status restart();
+  // Ok, or why the group was aborted.
   Status status() const;
   // `flag` becomes 1 when the group ends, at once where it has: for kernels that wait on a device. One for each rank;
   // null takes it back. It outlives the communicator or is taken back before.

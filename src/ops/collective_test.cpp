@@ -119,6 +119,43 @@ TEST(Collective, AbortReleasesTheOthers) {
   });
 }
 
+TEST(Collective, ARestartedGroupGoesOn) {
+  const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(3);
+  for (int round = 0; round < 20; ++round) {
+    run_ranks(3, [&](int r) {
+      float x = 1;
+      const TensorView view{.data = reinterpret_cast<std::byte*>(&x), .rank = 1, .dims = {1}};
+      Communicator& own = *group[static_cast<std::size_t>(r)];
+      if (r == round % 3) {
+        own.abort("a fault");
+      } else {
+        EXPECT_EQ(own.all_reduce(view).code(), StatusCode::kCancelled);
+      }
+    });
+    ASSERT_TRUE(group[0]->restart().ok());
+    run_ranks(3, [&](int r) {
+      auto x = static_cast<float>(r);
+      const TensorView view{.data = reinterpret_cast<std::byte*>(&x), .rank = 1, .dims = {1}};
+      EXPECT_TRUE(group[static_cast<std::size_t>(r)]->all_reduce(view).ok());
+      EXPECT_EQ(x, 3.0F);
+    });
+  }
+}
+
+TEST(Collective, ARankThatDoesNotComeIsNamed) {
+  const std::vector<std::unique_ptr<Communicator>> group =
+      Communicator::create_group(3, std::chrono::milliseconds(100));
+  run_ranks(3, [&](int r) {
+    float x = 1;
+    const TensorView view{.data = reinterpret_cast<std::byte*>(&x), .rank = 1, .dims = {1}};
+    EXPECT_TRUE(group[static_cast<std::size_t>(r)]->all_reduce(view).ok());
+    if (r == 1) return;
+    const Status status = group[static_cast<std::size_t>(r)]->all_reduce(view);
+    EXPECT_EQ(status.code(), StatusCode::kCancelled);
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 of 3 did not come to all_reduce within 0.1 s"));
+  });
+}
+
 TEST(Collective, DestroyingACommunicatorAborts) {
   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
   run_ranks(2, [&](int r) {

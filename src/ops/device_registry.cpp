@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tessera/device/cpu/cpu_device.h"
+#include "tessera/device/cpu/host_limits.h"
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/fused/row_cpu.h"
 
@@ -115,8 +116,10 @@ Result<DeviceRegistry::Named> DeviceRegistry::parse(std::string_view name) const
 
 Status DeviceRegistry::check_name(std::string_view name) const { return parse(name).status(); }
 
-Result<std::unique_ptr<Device>> DeviceRegistry::open(std::string_view name) const {
-  const Named named = TRY(parse(name));
+Result<std::unique_ptr<Device>> DeviceRegistry::open(std::string_view name, RankPlace place) const {
+  Named named = TRY(parse(name));
+  named.choice.ordinal += place.rank;
+  named.choice.ranks = place.ranks;
   TRY(named.entry->ensure_loaded());
   return (**named.entry->backend)->create_device(named.choice);
 }
@@ -125,7 +128,11 @@ namespace {
 
 constexpr const char* kCudaLibrary = "libtessera_cuda.so";
 
-Result<std::unique_ptr<Device>> create_cpu(const DeviceChoice& /*choice*/) { return TRY(CpuDevice::create({})); }
+Result<std::unique_ptr<Device>> create_cpu(const DeviceChoice& choice) {
+  // Ranks share the cores.
+  const int threads = choice.ranks == 1 ? 0 : std::clamp(read_usable_cores() / choice.ranks, 1, CpuDevice::kMaxThreads);
+  return TRY(CpuDevice::create({.threads = threads}));
+}
 
 Result<const Backend*> cpu_backend() {
   static const Backend backend{.create_device = create_cpu, .kernels = &cpu_kernels(), .row_kernels = cpu_row_kernels};

@@ -23,10 +23,17 @@ namespace tessera {
 
 class RowKernelBuilder;
 
+// One of several ranks, each with a device of its own.
+struct RankPlace {
+  int rank = 0;
+  int ranks = 1;
+};
+
 // Which of a type's devices, and how.
 struct DeviceChoice {
-  int ordinal = 0;  // of those that this process sees
+  int ordinal = 0;  // of those that this process sees; of a rank, its own
   int act_as = 0;   // choose kernels as for this older compute capability; 0: the device's own
+  int ranks = 1;    // that have such a device each
 };
 
 // A device's whole side of the engine. Immutable, and valid to the end of the process.
@@ -80,7 +87,8 @@ class DeviceRegistry {
   // for that older GPU, to test what it will run (a library built for it alone brings the PTX that the driver compiles
   // for the GPU at hand). kInvalidArgument for another name.
   Status check_name(std::string_view name) const;
-  Result<std::unique_ptr<Device>> open(std::string_view name) const;
+  // For a rank: "cuda:N" is rank 0's, and rank r has "cuda:(N+r)"; ranks on the CPU share it.
+  Result<std::unique_ptr<Device>> open(std::string_view name, RankPlace place = {}) const;
 
  private:
   struct Entry;

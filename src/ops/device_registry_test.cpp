@@ -56,6 +56,21 @@ TEST(DeviceRegistry, NamesChooseTypeOrdinalAndCapability) {
   }
 }
 
+TEST(DeviceRegistry, RanksHaveTheDevicesFromTheNamedOneOn) {
+  DeviceRegistry devices;
+  ASSERT_TRUE(
+      devices.add({.name = "cuda", .takes_choice = true, .load = [] { return Result<const Backend*>(&kRemembering); }})
+          .ok());
+  ASSERT_TRUE(devices.open("cuda:2,sm_89", {.rank = 3, .ranks = 4}).ok());
+  EXPECT_EQ(seen.ordinal, 5);
+  EXPECT_EQ(seen.act_as, 89);
+  EXPECT_EQ(seen.ranks, 4);
+
+  const DeviceRegistry built_in = built_in_devices();
+  const int alone = (*built_in.open("cpu"))->properties().threads;
+  EXPECT_EQ((*built_in.open("cpu", {.rank = 1, .ranks = 2}))->properties().threads, std::max(alone / 2, 1));
+}
+
 TEST(DeviceRegistry, ABackendIsLoadedOnceAndWhenItIsAskedFor) {
   int loads = 0;
   DeviceRegistry devices;
