@@ -5,6 +5,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/runner/capture_plan.h"
+#include "tessera/runner/rank_order.h"
 
 namespace tessera {
 namespace {
@@ -54,21 +55,52 @@ Result<bool> CostMeasurement::measure_next() {
 Result<double> CostMeasurement::measure(RunnerKind kind, std::int64_t size) {
   constexpr int kRuns = 3;
   constexpr double kLongEnoughMs = 3;  // two runs that take so long are a measurement
-  using Clock = std::chrono::steady_clock;
   GraphRunner& runner = dispatcher_.runner_of(kind);
-  TRY(parts_.stage_dummy(runner, size));
-  TRY(parts_.stream->synchronize());
+  const RunnerRole role = runner.spec().role;
+  TRY(parts_.together({.kind = RankOrderKind::kStageDummy, .role = role, .size = size}, [&]() -> Status {
+    TRY(parts_.stage_dummy(runner, size));
+    return parts_.stream->synchronize();
+  }));
   double best = 0;
   for (int run = 0; run < kRuns && (run < 2 ? best < kMostMeasuredMs : best < kLongEnoughMs); ++run) {
-    const Clock::time_point start = Clock::now();
-    if (kind == RunnerKind::kEager) TRY(runner.make_ready(size));
-    TRY(kind == RunnerKind::kEager ? runner.run(size) : runner.replay(size));
-    TRY(parts_.stream->synchronize());
-    const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-    if (kind == RunnerKind::kEager && run + 1 < kRuns) runner.forget(size);
+    const double ms = TRY(kind == RunnerKind::kEager ? run_eagerly(runner, size) : replay(runner, size));
+    if (kind == RunnerKind::kEager && run + 1 < kRuns) TRY(forget(runner, size));
     best = run == 0 ? ms : std::min(best, ms);
   }
   return best;
+}
+
+Result<double> CostMeasurement::run_eagerly(GraphRunner& runner, std::int64_t size) {
+  return timed({.kind = RankOrderKind::kRunEagerly, .role = runner.spec().role, .size = size}, [&]() -> Status {
+    TRY(runner.make_ready(size));
+    return runner.run(size);
+  });
+}
+
+Result<double> CostMeasurement::replay(GraphRunner& runner, std::int64_t size) {
+  return timed({.kind = RankOrderKind::kReplay, .role = runner.spec().role, .size = size},
+               [&] { return runner.replay(size); });
+}
+
+Status CostMeasurement::forget(GraphRunner& runner, std::int64_t size) {
+  return parts_.together({.kind = RankOrderKind::kForget, .role = runner.spec().role, .size = size}, [&]() -> Status {
+    runner.forget(size);
+    return ok_status();
+  });
+}
+
+// Of several ranks, rank 0's time: they meet in every layer.
+Result<double> CostMeasurement::timed(const RankOrder& order, const std::function<Status()>& run) {
+  using Clock = std::chrono::steady_clock;
+  double ms = 0;
+  TRY(parts_.together(order, [&]() -> Status {
+    const Clock::time_point start = Clock::now();
+    TRY(run());
+    TRY(parts_.stream->synchronize());
+    ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    return ok_status();
+  }));
+  return ms;
 }
 
 }  // namespace tessera

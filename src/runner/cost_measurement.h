@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -25,6 +26,11 @@ class CostMeasurement {
  private:
   void collect();
   Result<double> measure(RunnerKind kind, std::int64_t size);
+  // On all ranks, of what is staged: milliseconds.
+  Result<double> run_eagerly(GraphRunner& runner, std::int64_t size);
+  Result<double> replay(GraphRunner& runner, std::int64_t size);
+  Result<double> timed(const RankOrder& order, const std::function<Status()>& run);
+  Status forget(GraphRunner& runner, std::int64_t size);
 
   RunnerParts& parts_;
   Dispatcher& dispatcher_;

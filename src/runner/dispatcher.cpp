@@ -7,6 +7,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/runner/measure_memory.h"
+#include "tessera/runner/rank_group.h"
 
 namespace tessera {
 
@@ -50,14 +51,34 @@ bool Dispatcher::chooses_full() const {
 }
 
 bool Dispatcher::has_memory_for_full() const {
-  return parts_.device.available_bytes() >= memory_reserve(parts_.device.properties()) / 2;
+  std::int64_t available = parts_.device.available_bytes();
+  if (parts_.options.ranks != nullptr) {
+    const Result<std::int64_t> least = parts_.options.ranks->least({.kind = RankOrderKind::kAvailable}, available);
+    available = least.ok() ? *least : 0;
+  }
+  return available >= memory_reserve(parts_.device.properties()) / 2;
+}
+
+Status Dispatcher::add_full(std::int64_t size) {
+  GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
+  Status captured =
+      parts_.together({.kind = RankOrderKind::kCaptureFull, .size = size}, [&] { return runner.capture_full(size); });
+  if (!captured.ok() && captured.code() != StatusCode::kDeviceLost) TRY(drop_full(size));
+  return captured;
+}
+
+Status Dispatcher::drop_full(std::int64_t size) {
+  return parts_.together({.kind = RankOrderKind::kDropFull, .size = size}, [&]() -> Status {
+    parts_.runner(RunnerRole::kPrefill).drop_full(size);
+    return ok_status();
+  });
 }
 
 Status Dispatcher::capture_full(std::int64_t size) {
   GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
   if (!chooses_full() || !runner.captured(size) || !costs_.full_wins(size) || !has_memory_for_full())
     return ok_status();
-  Status captured = runner.capture_full(size);
+  const Status captured = add_full(size);
   if (captured.code() == StatusCode::kDeviceLost) return captured;
   if (!captured.ok())
     log_warn("capture", "prefill size {} stays in pieces, although one graph was faster: {}", size,
@@ -114,16 +135,17 @@ void Dispatcher::log(const ForwardBatch& batch, const Decision& decision) {
 
 Status Dispatcher::replay_failed(const Decision& decision, const Status& why) {
   constexpr int kMostFailures = 3;  // in a row; a single one may have been a moment without memory
-  log_warn("dispatch", "a forward of {} rows is run again without its graph: {}", decision.size, why.to_string());
+  log_warn("dispatch", "the graph of a forward of {} rows failed{}: {}", decision.size,
+           parts_.ranks() == 1 ? ", which is run again without it" : "", why.to_string());
   const int failures = ++failed_replays_[{decision.runner, decision.size}];
   if (failures < kMostFailures) return ok_status();
   TRY(parts_.stream->synchronize());  // earlier launches may still use it
   failed_replays_.erase({decision.runner, decision.size});
   if (decision.form == GraphForm::kFull) {
     log_warn("capture", "prefill size {} goes back to its pieces", decision.size);
-    runner_of(decision.runner).drop_full(decision.size);
+    TRY(drop_full(decision.size));
   } else {
-    runner_of(decision.runner).drop(decision.size, why);
+    TRY(parts_.drop(runner_of(decision.runner), decision.size, why));
   }
   refresh();
   return ok_status();

@@ -43,14 +43,20 @@ class Dispatcher {
   // What forwards cost. Dispatch asks for it where costs are measured.
   const CostTable& costs() const { return costs_; }
   CostTable& costs() { return costs_; }
-  // Ranks must dispatch alike, and each measures for itself: several ranks measure nothing.
-  bool measures_costs() const { return parts_.options.measure_costs && parts_.options.communicator == nullptr; }
+  // Of several ranks, rank 0 measures and decides.
+  bool measures_costs() const {
+    return parts_.options.measure_costs && (parts_.options.communicator == nullptr || parts_.options.ranks != nullptr);
+  }
 
   // Whether prefill sizes may have a full graph beside their pieces: the options say so, costs are measured, the
   // forward is cut and may be captured as one.
   bool chooses_full() const;
-  // Half of the device's reserve is left; graphs that the plan of the memory does not know may take from the rest.
+  // Half of the device's reserve is left, on every rank; graphs that the plan of the memory does not know may take from
+  // the rest.
   bool has_memory_for_full() const;
+  // One graph of a captured prefill size, on all ranks or on none.
+  Status add_full(std::int64_t size);
+  Status drop_full(std::int64_t size);
 
   // The runner of a decision: eager forwards run prefill's operators.
   GraphRunner& runner_of(RunnerKind kind) const {

@@ -28,6 +28,7 @@ class ForwardStep {
   Status run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results);
   // After an error of run(): it was the launch of a graph, and nothing was kept of the forward.
   bool replay_failed() const { return replay_failed_; }
+  void forget_failure() { replay_failed_ = false; }
 
   // Stages the inputs of a decode graph of `size` requests, rows in order. `sampling` as InputBuffers::stage_rows.
   Status stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling);

@@ -7,6 +7,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/runner/dummy_batch.h"
+#include "tessera/runner/rank_order.h"
 
 namespace tessera {
 namespace {
@@ -37,7 +38,7 @@ Result<bool> FullMeasurement::measure_next() {
   if (status.code() == StatusCode::kDeviceLost) return status;
   if (!status.ok()) {
     log_warn("dispatch", "prefill size {} is not measured as one graph: {}", at_->size, status.to_string());
-    decide({.ratio = 1, .equal = false});
+    TRY(decide({.ratio = 1, .equal = false}));
   }
   return true;
 }
@@ -68,28 +69,25 @@ Status FullMeasurement::work() {
   if (!at_) return ok_status();
   TRY(measure_pairs());
   if (at_->ratios.size() < kFullPairs) return ok_status();
-  decide({.ratio = median_bound(at_->ratios), .equal = true});
-  return ok_status();
+  return decide({.ratio = median_bound(at_->ratios), .equal = true});
 }
 
 // Both forms have to come to the same bits, which they do unless a kernel does something else within a larger graph.
 Status FullMeasurement::begin(std::int64_t size) {
-  TRY(runner().capture_full(size));
+  TRY(dispatcher_.add_full(size));
   const std::vector<std::byte> pieces = TRY(output_of(size, GraphForm::kPieces));
   if (TRY(output_of(size, GraphForm::kFull)) == pieces) return ok_status();
   const bool steady = TRY(output_of(size, GraphForm::kPieces)) == pieces;
   log_warn("dispatch", "prefill size {} stays in pieces: {}", size,
            steady ? "as one graph it comes to other bits"
                   : "they come to other bits from run to run, and one graph cannot be compared with them");
-  decide({.ratio = 1, .equal = false});
-  return ok_status();
+  return decide({.ratio = 1, .equal = false});
 }
 
 Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, GraphForm form) {
-  const std::optional<ForwardBatch> batch = page_batch(size, parts_.options, parts_.graphs.body.cache_groups);
-  TRY(parts_.stage({.batch = *batch}, BatchKind::kExtend, size));
-  TRY(parts_.upload());
-  TRY(runner().replay(size, form));
+  TRY(parts_.together({.kind = RankOrderKind::kStagePages, .size = size}, [&] { return parts_.stage_pages(size); }));
+  TRY(parts_.together({.kind = RankOrderKind::kReplay, .size = size, .form = form},
+                      [&] { return runner().replay(size, form); }));
   const OutputView hidden = TRY(runner().executable().output(runner().bucket(size), 0));
   std::vector<std::byte> bytes(static_cast<std::size_t>(hidden.bytes()));
   TRY(parts_.stream->download(bytes.data(), hidden.data, bytes.size()));
@@ -101,13 +99,19 @@ Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, Gra
 Status FullMeasurement::measure_pairs() {
   constexpr double kMostMs = 30;  // a request that comes meanwhile waits
   const std::int64_t size = at_->size;
-  TRY(parts_.stage_dummy(runner(), size));
+  TRY(parts_.together({.kind = RankOrderKind::kStageDummy, .size = size},
+                      [&] { return parts_.stage_dummy(runner(), size); }));
   const auto replay_ms = [&](GraphForm form) -> Result<double> {
-    TRY(parts_.stream->synchronize());
-    const Clock::time_point start = Clock::now();
-    TRY(runner().replay(size, form));
-    TRY(parts_.stream->synchronize());
-    return ms_since(start);
+    double ms = 0;
+    TRY(parts_.together({.kind = RankOrderKind::kReplay, .size = size, .form = form}, [&]() -> Status {
+      TRY(parts_.stream->synchronize());
+      const Clock::time_point start = Clock::now();
+      TRY(runner().replay(size, form));
+      TRY(parts_.stream->synchronize());
+      ms = ms_since(start);
+      return ok_status();
+    }));
+    return ms;
   };
   const Clock::time_point start = Clock::now();
   for (const GraphForm form : {GraphForm::kPieces, GraphForm::kFull}) TRY(replay_ms(form));
@@ -119,14 +123,15 @@ Status FullMeasurement::measure_pairs() {
   return ok_status();
 }
 
-void FullMeasurement::decide(FullCost cost) {
+Status FullMeasurement::decide(FullCost cost) {
   const std::int64_t size = std::exchange(at_, std::nullopt)->size;
   dispatcher_.costs().add_full(size, cost);
   const bool wins = dispatcher_.costs().full_wins(size);
   log_debug("dispatch", "prefill size {} {}: one graph takes at most {:.3f} of the pieces' time", size,
             wins ? "is replayed as one graph" : "stays in pieces", cost.ratio);
-  if (!wins) runner().drop_full(size);
+  if (!wins) TRY(dispatcher_.drop_full(size));
   dispatcher_.refresh();
+  return ok_status();
 }
 
 }  // namespace tessera

@@ -45,7 +45,7 @@ class FullMeasurement {
   Status begin(std::int64_t size);
   Result<std::vector<std::byte>> output_of(std::int64_t size, GraphForm form);
   Status measure_pairs();
-  void decide(FullCost cost);
+  Status decide(FullCost cost);
 
   RunnerParts& parts_;
   Dispatcher& dispatcher_;

@@ -9,6 +9,7 @@
 #include "tessera/runner/capture_plan.h"
 #include "tessera/runner/dummy_batch.h"
 #include "tessera/runner/measure_memory.h"
+#include "tessera/runner/rank_order.h"
 #include "tessera/runner/vision_runner.h"
 
 namespace tessera {
@@ -29,15 +30,11 @@ std::string_view when_captured(const GraphRunner& runner, CaptureMode mode) {
 
 Status GraphCapture::start(StepResults& results, const std::function<bool()>& more) {
   const Timeline::Scope scope(parts_.options.start, "capture");
-  dispatcher_.enable();
-  if (parts_.options.memory_plan == MemoryPlanKind::kPlanned) TRY(reserve_memory());
+  TRY(parts_.together({.kind = RankOrderKind::kPrepare}, [&] { return prepare(results); }));
   if (!dispatcher_.table().graphs_enabled) {
     report_memory();
     return ok_status();
   }
-  if (parts_.debug != nullptr) parts_.debug->pause();  // the weights may still be on their way
-  TRY(warm_up(results).with_context("warming up"));
-  if (parts_.debug != nullptr) parts_.debug->resume();
   const auto left = [&] {
     return parts_.device.available_bytes() + static_cast<std::int64_t>(parts_.arena->size() + parts_.workspace->size());
   };
@@ -45,6 +42,16 @@ Status GraphCapture::start(StepResults& results, const std::function<bool()>& mo
   TRY(capture_graphs(more));
   measure_graphs(before - left());
   report_memory();
+  return ok_status();
+}
+
+Status GraphCapture::prepare(StepResults& results) {
+  dispatcher_.enable();
+  if (parts_.options.memory_plan == MemoryPlanKind::kPlanned) TRY(reserve_memory());
+  if (!dispatcher_.table().graphs_enabled) return ok_status();
+  if (parts_.debug != nullptr) parts_.debug->pause();  // the weights may still be on their way
+  TRY(warm_up(results).with_context("warming up"));
+  if (parts_.debug != nullptr) parts_.debug->resume();
   return ok_status();
 }
 
@@ -137,7 +144,7 @@ Status GraphCapture::capture_graphs(const std::function<bool()>& more) {
              when_captured(decode, parts_.options.capture), decode.report().seconds);
   }
   if (parts_.options.capture == CaptureMode::kEager && parts_.vision != nullptr) {
-    while (TRY(parts_.vision->capture_next())) {
+    while (TRY(capture_tower())) {
     }
   }
   dispatcher_.refresh();
@@ -160,9 +167,10 @@ Status GraphCapture::capture_sizes(GraphRunner& runner) {
   };
   const bool core = parts_.options.capture == CaptureMode::kCore;
   return runner.capture(core ? core_sizes(ladder) : ladder,
-                        {.stage = [&](std::int64_t size) { return parts_.stage_dummy(runner, size); },
+                        {.stage = {},
                          .show_progress = parts_.options.show_progress,
-                         .before_each = before_each});
+                         .before_each = before_each,
+                         .capture = [&](std::int64_t size) { return parts_.capture(runner, size); }});
 }
 
 Result<bool> GraphCapture::capture_next() {
@@ -176,7 +184,16 @@ Result<bool> GraphCapture::capture_next() {
     dispatcher_.refresh();
     return true;
   }
-  return parts_.vision != nullptr && TRY(parts_.vision->capture_next());
+  return parts_.vision != nullptr && TRY(capture_tower());
+}
+
+Result<bool> GraphCapture::capture_tower() {
+  bool left = false;
+  TRY(parts_.together({.kind = RankOrderKind::kCaptureTower}, [&]() -> Status {
+    left = TRY(parts_.vision->capture_next());
+    return ok_status();
+  }));
+  return left;
 }
 
 bool GraphCapture::has_pending() const {

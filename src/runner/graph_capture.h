@@ -20,6 +20,8 @@ class GraphCapture {
 
   // ModelRunner::capture. `results` take those of the warm-up.
   Status start(StepResults& results, const std::function<bool()>& more);
+  // Its first part: memory for the largest forward, and the warm-up.
+  Status prepare(StepResults& results);
   // Captures one pending size, if there is one: decode first, smallest first, the tower's last. False where there is
   // none.
   Result<bool> capture_next();
@@ -37,6 +39,7 @@ class GraphCapture {
   Status warm_up(StepResults& results);
   Status capture_graphs(const std::function<bool()>& more);
   Status capture_sizes(GraphRunner& runner);
+  Result<bool> capture_tower();
   void measure_graphs(std::int64_t bytes);
   // Logs what is taken, and warns where too little would be left when every pending size is captured too.
   void report_memory();

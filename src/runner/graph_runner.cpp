@@ -34,7 +34,7 @@ Status GraphRunner::capture(std::span<const std::int64_t> sizes, const CaptureOp
                     options.show_progress);
   for (std::size_t i = sizes.size(); i-- > 0;) {
     if (options.before_each) options.before_each(sizes[i]);
-    const Status status = capture_one(sizes[i], options.stage);
+    const Status status = options.capture ? options.capture(sizes[i]) : capture_one(sizes[i], options.stage);
     if (status.code() == StatusCode::kDeviceLost) return status;
     progress.advance(1);
   }

@@ -50,6 +50,7 @@ class GraphRunner {
     StageSize stage;
     bool show_progress = false;
     std::function<void(std::int64_t size)> before_each{};  // never while recording
+    StageSize capture{};                                   // in the place of capture_one(size, stage)
   };
   // Captures every size, largest first: the largest plan fixes the arena, smaller ones fit in. A size that fails is
   // dropped and reported; kDeviceLost ends the capture.

@@ -6,6 +6,8 @@
 
 #include "tessera/ops/collective.h"
 #include "tessera/runner/measure_memory.h"
+#include "tessera/runner/rank_group.h"
+#include "tessera/runner/step_digest.h"
 
 namespace tessera {
 
@@ -42,27 +44,93 @@ Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {
   return outputs;
 }
 
-Result<Decision> ModelRunner::submit(const ForwardInputs& inputs) {
+Status ModelRunner::reserve_embeddings(std::int64_t rows) {
+  if (rows <= parts_->embeddings->rows()) return ok_status();
+  return parts_->together({.kind = RankOrderKind::kReserveRows, .size = rows},
+                          [&] { return parts_->embeddings->reserve(rows); });
+}
+
+Status ModelRunner::check_inputs(const ForwardInputs& inputs) const {
   if (in_flight_ == kMaxInFlight)
     return internal_error(fmt::format("{} forwards are in flight, and none was collected", in_flight_));
-  Result<Decision> decision = enqueue(inputs);
-  if (decision.ok()) {
-    next_flight_ = (next_flight_ + 1) % kMaxInFlight;
-    ++in_flight_;
-    counters_.add(*decision, inputs.batch.num_tokens(), inputs.batch.is_decode());
-  } else if (parts_->options.communicator != nullptr) {
-    parts_->options.communicator->abort(decision.status().message());  // other ranks must not wait for one that failed
-  }
+  return check(inputs, {.max_tokens = parts_->options.max_tokens,
+                        .max_requests = parts_->options.max_requests,
+                        .cache_groups = parts_->num_cache_groups(),
+                        .vocab_size = parts_->vocab_size,
+                        .hidden_size = parts_->hidden_size,
+                        .embedding_rows = parts_->embeddings->rows(),
+                        .embedding_row_values = parts_->embeddings->row_values()});
+}
+
+Result<Decision> ModelRunner::submit(const ForwardInputs& inputs) {
+  const auto decide = [&]() -> Result<Decision> {
+    TRY(check_inputs(inputs));
+    return dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager));
+  };
+  RankGroup* const ranks = parts_->options.ranks;
+  if (ranks != nullptr && ranks->leads()) return submit_to_ranks(inputs, TRY(decide()));
+  Result<Decision> decided = decide();
+  if (decided.ok()) decided = submit_here(inputs, *decided, parts_->ranks() == 1);
+  // Other ranks must not wait for one that failed.
+  if (!decided.ok() && parts_->options.communicator != nullptr)
+    parts_->options.communicator->abort(decided.status().message());
+  return decided;
+}
+
+Status ModelRunner::follow(const ForwardInputs& inputs, const Decision& decision) {
+  step_.forget_failure();
+  TRY(check_inputs(inputs));
+  return submit_here(inputs, decision, /*alone=*/false).status();
+}
+
+// A size whose replays keep failing, on whichever rank, is given up on all.
+Result<Decision> ModelRunner::submit_to_ranks(const ForwardInputs& inputs, const Decision& decided) {
+  RankGroup& ranks = *parts_->options.ranks;
+  TRY(ranks.send_forward(inputs, decided));
+  Result<Decision> ran = submit_here(inputs, decided, /*alone=*/false);
+  if (ran.ok()) return ran;
+  const RankGroup::Failure failure = ranks.forward_failed(ran.status(), step_.replay_failed());
+  if (failure.replay_failed && failure.status.code() != StatusCode::kDeviceLost)
+    TRY(dispatcher_.replay_failed(decided, failure.status));
+  return failure.status;
+}
+
+Result<Decision> ModelRunner::submit_here(const ForwardInputs& inputs, const Decision& decided, bool alone) {
+  const Decision decision = TRY(enqueue(inputs, decided, alone));
+  if (parts_->options.communicator != nullptr)
+    digests_[static_cast<std::size_t>(next_flight_)] = digest_of(inputs.logits, inputs.hidden_states);
+  next_flight_ = (next_flight_ + 1) % kMaxInFlight;
+  ++in_flight_;
+  counters_.add(decision, inputs.batch.num_tokens(), inputs.batch.is_decode());
   return decision;
 }
 
 Result<StepOutputs> ModelRunner::collect() {
   if (in_flight_ == 0) return internal_error("no forward is in flight to be collected");
-  const int oldest = (next_flight_ + kMaxInFlight - in_flight_) % kMaxInFlight;
+  RankGroup* const ranks = parts_->options.ranks;
+  if (ranks == nullptr || !ranks->leads()) return collect_here();
+  const Status sent = ranks->send_collect();
+  const Result<StepOutputs> outputs = collect_here();
+  TRY(sent);
+  TRY(ranks->collected(outputs.status(), digest_));
+  return outputs;
+}
+
+Result<StepOutputs> ModelRunner::collect_here() {
+  const auto oldest = static_cast<std::size_t>((next_flight_ + kMaxInFlight - in_flight_) % kMaxInFlight);
   --in_flight_;
-  TRY(wait_for(*done_[static_cast<std::size_t>(oldest)]));
+  TRY(wait_for(*done_[oldest]));
   if (parts_->profiler != nullptr) TRY(parts_->profiler->collected());
-  return results_.finish(oldest);
+  const StepOutputs outputs = results_.finish(static_cast<int>(oldest));
+  if (parts_->options.communicator != nullptr) digest_ = digest_of(digests_[oldest], outputs);
+  return outputs;
+}
+
+Status ModelRunner::discard() {
+  if (in_flight_ == 0) return internal_error("no forward is in flight to be given up");
+  next_flight_ = (next_flight_ + kMaxInFlight - 1) % kMaxInFlight;
+  --in_flight_;
+  return wait_for(*done_[static_cast<std::size_t>(next_flight_)]);
 }
 
 // A profile ends with a forward that failed: its events may never pass.
@@ -74,24 +142,18 @@ Status ModelRunner::wait_for(Event& done) {
 }
 
 // A forward whose graph was not launched has kept nothing: its cache slots are written again by the eager run, and the
-// ids it reads are still there.
-Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs) {
-  TRY(check(inputs, {.max_tokens = parts_->options.max_tokens,
-                     .max_requests = parts_->options.max_requests,
-                     .cache_groups = parts_->num_cache_groups(),
-                     .vocab_size = parts_->vocab_size,
-                     .hidden_size = parts_->hidden_size,
-                     .embedding_rows = parts_->embeddings->rows(),
-                     .embedding_row_values = parts_->embeddings->row_values()}));
+// ids it reads are still there. One of several ranks cannot go back alone: the others have met it in the graph's
+// collectives already.
+Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs, const Decision& decided, bool alone) {
   const ForwardBatch& batch = inputs.batch;
-  Decision decision = TRY(dispatcher_.decide(shape_of(batch, inputs.force_eager)));
+  Decision decision = decided;
   StepResults::Slot& results = results_.begin(next_flight_, inputs);
   if (parts_->profiler != nullptr) parts_->profiler->begin_forward();
+  step_.forget_failure();
   for (const EmbeddingWrite& write : batch.embedding_writes) TRY(parts_->embeddings->write(write, *parts_->stream));
   for (const SlotCopy& copy : batch.slot_copies) TRY(parts_->kv->copy(copy, *parts_->stream));
   Status ran = step_.run(inputs, decision, results);
-  // One of several ranks cannot go back alone: the others have met it in the graph's collectives already.
-  if (!ran.ok() && step_.replay_failed() && parts_->ranks() == 1 && ran.code() != StatusCode::kDeviceLost) {
+  if (!ran.ok() && alone && step_.replay_failed() && ran.code() != StatusCode::kDeviceLost) {
     TRY(dispatcher_.replay_failed(decision, ran));
     decision = {RunnerKind::kEager, batch.num_tokens(), 0, Reason::kReplayFailed};
     ran = step_.run(inputs, decision, results);

@@ -49,6 +49,8 @@ class ModelRunner {
   // each. Once, before the first forward; without it every forward is eager. An error is one that a smaller set of
   // graphs would not avoid.
   Status capture(const std::function<bool()>& more = {}) { return capture_.start(results_, more); }
+  // The first part of capture() alone: on a rank that follows another.
+  Status prepare() { return capture_.prepare(results_); }
   // Captures at once what options.capture puts off. Precondition: none in flight.
   Status capture_rest() { return capture_.capture_rest(); }
   // One piece of work that may wait until there is nothing else to do: captures a pending size (CaptureMode::kCore), or
@@ -67,7 +69,7 @@ class ModelRunner {
   Result<ForwardOutputs> forward(const ForwardInputs& inputs);
 
   // Device memory for embeddings that forwards write and name (EmbeddingRows::reserve). Precondition: none is recorded.
-  Status reserve_embeddings(std::int64_t rows) { return parts_->embeddings->reserve(rows); }
+  Status reserve_embeddings(std::int64_t rows);
   std::int64_t embedding_rows() const { return parts_->embeddings->rows(); }
   // For who writes rows on the device, on stream(): where row 0 lies, and what each is.
   DeviceAddress embeddings_base() const { return parts_->embeddings->base(); }
@@ -81,9 +83,17 @@ class ModelRunner {
   // nothing once the sizes in use have been seen.
   static constexpr int kMaxInFlight = 2;
   Result<Decision> submit(const ForwardInputs& inputs);
+  // The same as another rank has decided it: nothing is captured, and nothing tried again.
+  Status follow(const ForwardInputs& inputs, const Decision& decision);
   // Waits for the oldest forward in flight. After an error too it is in flight no more. Precondition: one is in flight.
   Result<StepOutputs> collect();
+  // Waits for the newest forward in flight and forgets it. Precondition: one is in flight.
+  Status discard();
   int in_flight() const { return in_flight_; }
+  // Of several ranks: a hash of all that the last collected forward came to, the same on every rank.
+  std::uint64_t digest() const { return digest_; }
+  // After sizes were captured or dropped by hand.
+  void refresh_dispatch() { dispatcher_.refresh(); }
 
   const RunnerOptions& options() const { return parts_->options; }
   std::int64_t vocab_size() const { return parts_->vocab_size; }
@@ -115,7 +125,11 @@ class ModelRunner {
 
  private:
   ModelRunner(std::unique_ptr<RunnerParts> parts, StepResults results);
-  Result<Decision> enqueue(const ForwardInputs& inputs);
+  Status check_inputs(const ForwardInputs& inputs) const;
+  Result<Decision> enqueue(const ForwardInputs& inputs, const Decision& decided, bool alone);
+  Result<Decision> submit_here(const ForwardInputs& inputs, const Decision& decided, bool alone);
+  Result<Decision> submit_to_ranks(const ForwardInputs& inputs, const Decision& decided);
+  Result<StepOutputs> collect_here();
   Status wait_for(Event& done);
 
   std::unique_ptr<RunnerParts> parts_;
@@ -127,6 +141,8 @@ class ModelRunner {
   ForwardCounters counters_;
   StepResults results_;                                    // [kMaxInFlight]
   std::array<std::unique_ptr<Event>, kMaxInFlight> done_;  // passed when the slot's results are there
+  std::array<std::uint64_t, kMaxInFlight> digests_{};      // of what submit() has filled in
+  std::uint64_t digest_ = 0;
   int next_flight_ = 0;
   int in_flight_ = 0;
 };

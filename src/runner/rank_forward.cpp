@@ -155,7 +155,8 @@ Status ReceivedForward::unpack_tables(MessageReader& from, Group& group, std::ve
   tables.clear();
   for (std::size_t i = 0; i < rows; ++i) {
     Row& row = group.next[i];
-    TRY(unpack_table(from, group, row).with_context(fmt::format("page table {}", i)));
+    if (Status read = unpack_table(from, group, row); !read.ok())
+      return std::move(read).with_context(fmt::format("page table {}", i));
     tables.push_back({.pages = row.pages, .first_held = row.first_held, .number = row.number});
   }
   std::swap(group.last, group.next);
@@ -185,6 +186,8 @@ Status ReceivedForward::unpack_table(MessageReader& from, Group& group, Row& row
   if (kept > row.pages.size())
     return data_loss(
         fmt::format("{} entries of table {} are kept, and {} are known", kept, row.number.value(), row.pages.size()));
+  constexpr std::size_t kFewPages = 64;  // a sequence grows by a page now and then: rarely beyond its memory
+  if (kept + added.size() > row.pages.capacity()) row.pages.reserve(std::max(kFewPages, 2 * (kept + added.size())));
   row.pages.resize(kept);
   row.pages.insert(row.pages.end(), added.begin(), added.end());
   const auto end = static_cast<std::size_t>(std::min<std::int64_t>(first_held, static_cast<std::int64_t>(kept)));

@@ -17,6 +17,7 @@
 namespace tessera {
 
 class Communicator;
+class RankGroup;
 
 enum class CaptureMode : std::uint8_t {
   kEager,  // every size at the start
@@ -53,6 +54,7 @@ struct RunnerOptions {
   std::vector<std::int64_t> num_pages;   // [cache groups]: pages, or slots of a state group, reserved page 0 included
   VisionOptions vision;                  // of the tower, where the model has one
   Communicator* communicator = nullptr;  // tensor-parallel ranks; null: one
+  RankGroup* ranks = nullptr;            // of rank 0, whose runner leads the others'; null: none is led
   bool deterministic = false;            // ForwardContext::deterministic
   bool show_progress = false;
   Timeline* start = nullptr;  // where making and capturing record their phases; outlives the runner; null: nowhere

@@ -10,6 +10,7 @@
 #include "tessera/runner/graph_failure.h"
 #include "tessera/runner/make_executable.h"
 #include "tessera/runner/prediction.h"
+#include "tessera/runner/rank_group.h"
 #include "tessera/runner/vision_runner.h"
 
 namespace tessera {
@@ -118,11 +119,13 @@ Status RunnerParts::build_runners() {
   externals.add("hidden", arena->base());  // the body's only output is placed first
   externals.add(std::string(input_names::kChoiceLogits), arena->base() + choice_logits_offset);
 
+  // All ranks compile the same.
+  const bool is_logged = options.communicator == nullptr || options.communicator->rank() == 0;
   std::vector<RunnerSpec> specs = TRY(make_runner_specs(graphs, options));
   Progress progress("Compiling graphs", std::ssize(specs), "graphs", options.show_progress);
   for (RunnerSpec& spec : specs) {
     std::unique_ptr<Executable> made =
-        TRY(make_executable(spec, options, environment(spec.batches), options.memory_plan, /*log=*/true));
+        TRY(make_executable(spec, options, environment(spec.batches), options.memory_plan, is_logged));
     runners.emplace_back(std::move(spec), std::move(made));
     progress.advance(1);
   }
@@ -165,8 +168,32 @@ Status RunnerParts::stage_dummy(const GraphRunner& runner, std::int64_t size) {
   return upload();
 }
 
+Status RunnerParts::stage_pages(std::int64_t size) {
+  const std::optional<ForwardBatch> batch = page_batch(size, options, graphs.body.cache_groups);
+  if (!batch) return internal_error(fmt::format("{} tokens cannot share a page", size));
+  TRY(stage({.batch = *batch}, BatchKind::kExtend, size));
+  return upload();
+}
+
+Status RunnerParts::together(const RankOrder& order, const std::function<Status()>& local) {
+  return options.ranks == nullptr ? local() : options.ranks->together(order, local);
+}
+
 Status RunnerParts::capture(GraphRunner& runner, std::int64_t size) {
-  return runner.capture_one(size, [&](std::int64_t staged) { return stage_dummy(runner, staged); });
+  const auto here = [&] {
+    return runner.capture_one(size, [&](std::int64_t staged) { return stage_dummy(runner, staged); });
+  };
+  Status captured = together({.kind = RankOrderKind::kCapture, .role = runner.spec().role, .size = size}, here);
+  if (!captured.ok() && captured.code() != StatusCode::kDeviceLost && options.ranks != nullptr)
+    TRY(drop(runner, size, captured));
+  return captured;
+}
+
+Status RunnerParts::drop(GraphRunner& runner, std::int64_t size, const Status& why) {
+  return together({.kind = RankOrderKind::kDrop, .role = runner.spec().role, .size = size}, [&]() -> Status {
+    if (runner.captured(size)) runner.drop(size, why);
+    return ok_status();
+  });
 }
 
 Status RunnerParts::upload() {

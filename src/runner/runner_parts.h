@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -30,6 +31,7 @@ namespace tessera {
 enum class Execution : std::uint8_t { kOperators, kGraphs, kFullGraph };
 
 class VisionRunner;
+struct RankOrder;
 
 class RunnerParts {
  public:
@@ -51,8 +53,14 @@ class RunnerParts {
   // Plans and inputs of a batch that no request asked for, on the reserved page, and their upload: what the captured
   // sizes of `runner`, prefill or decode, are warmed up and measured with. As large as `size`, or as batches may be.
   Status stage_dummy(const GraphRunner& runner, std::int64_t size);
-  // GraphRunner::capture_one, with such a batch for kernels that have not run.
+  // The same of a batch whose every row is defined (page_batch). Precondition: there is one of the size.
+  Status stage_pages(std::int64_t size);
+  // GraphRunner::capture_one, with a dummy batch for kernels that have not run. Of several ranks, on all or on none.
   Status capture(GraphRunner& runner, std::int64_t size);
+  // GraphRunner::drop, on all ranks.
+  Status drop(GraphRunner& runner, std::int64_t size, const Status& why);
+  // Where this is rank 0 of several, the others carry the order out meanwhile (RankGroup::together).
+  Status together(const RankOrder& order, const std::function<Status()>& local);
   // Uploads what was staged.
   Status upload();
   // Uploads, then one forward of `runner` at a size that is bound. In debug mode with that mode's checks.

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "tessera/base/progress.h"
+#include "tessera/runner/rank_order.h"
 #include "tessera/runner/soak_world.h"
 
 namespace tessera {
@@ -228,6 +229,18 @@ class Soak {
 
 }  // namespace
 
-Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options) { return Soak(runner, options).run(); }
+Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options) {
+  if (runner.options().ranks != nullptr && !runner.costs().empty())
+    return failed_precondition(
+        "ranks that soak dispatch by themselves, which they do alike where no costs were measured");
+  SoakReport report;
+  const RankOrder order{
+      .kind = RankOrderKind::kSoak, .size = options.batches, .seed = options.seed, .tolerance = options.tolerance};
+  TRY(runner.parts().together(order, [&]() -> Status {
+    report = TRY(Soak(runner, options).run());
+    return ok_status();
+  }));
+  return report;
+}
 
 }  // namespace tessera

@@ -47,7 +47,8 @@ struct SoakReport {
 };
 
 // Precondition: runner.capture() ran. Overwrites the KV cache. The report is the same for the same seed, but for times
-// and memory. An error is a forward that failed; a difference is in the report.
+// and memory. An error is a forward that failed; a difference is in the report. Of several ranks each compares its own;
+// the report is rank 0's, and a difference on another rank is an error that names it.
 Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options);
 
 }  // namespace tessera

@@ -13,6 +13,7 @@
 #include "tessera/ops/embedding.h"
 #include "tessera/runner/find_nan.h"
 #include "tessera/runner/make_executable.h"
+#include "tessera/runner/rank_order.h"
 #include "tessera/runner/verify_batch.h"
 #include "tessera/runner/verify_vision.h"
 
@@ -131,7 +132,7 @@ class Verifier {
   Status compare_prefill(Executable& isolated) {
     GraphRunner& runner = r_.runner(RunnerRole::kPrefill);
     TRY(compare_sizes(runner, isolated, table_.prefill_sizes));
-    return compare_full(runner, isolated, table_.full_sizes);
+    return compare_full(runner, isolated, runner.report().full);
   }
 
   Status compare_sizes(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
@@ -365,7 +366,12 @@ class Verifier {
 
 Result<VerifyReport> verify(ModelRunner& runner, bool show_progress) {
   TRY(runner.capture_rest());
-  return Verifier(runner, show_progress).run();
+  VerifyReport report;
+  TRY(runner.parts().together({.kind = RankOrderKind::kVerify}, [&]() -> Status {
+    report = TRY(Verifier(runner, show_progress).run());
+    return ok_status();
+  }));
+  return report;
 }
 
 }  // namespace tessera

@@ -36,7 +36,8 @@ struct VerifyReport {
 
 // Of every size: those that are still to be captured are captured first. Precondition: runner.capture() ran, none is in
 // flight. Overwrites the KV cache; needs room for one isolated copy of the largest size. An error is a failure to
-// compare; a difference is a row of the report.
+// compare; a difference is a row of the report. Of
+// several ranks each compares its own; the report is rank 0's, and a difference on another is an error that names it.
 Result<VerifyReport> verify(ModelRunner& runner, bool show_progress);
 
 }  // namespace tessera

@@ -1,0 +1,90 @@
+// The way between rank 0 and the other ranks of a process: messages go to all of them, and each answers each message.
+//
+//   // rank 0
+//   std::vector<std::byte>& message = TRY(channel.begin());
+//   …
+//   const std::uint64_t number = channel.send();
+//   TRY(channel.wait(number));
+//   channel.answer(number, rank)
+//
+//   // rank r
+//   while (const std::optional<RankChannel::Message> message = channel.receive(r)) channel.reply(r, message->number,
+//   …);
+//
+// A bounded ring: its buffers are used again, so that nothing is allocated once messages as large were sent.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+// What a rank says to a message once it has done what it asks.
+struct RankAnswer {
+  Status status{};
+  std::int64_t value = 0;            // that the order asks for
+  std::uint64_t digest = 0;          // of results (StepDigest)
+  bool replay_failed = false;        // the error is that of a graph's launch
+  std::vector<std::byte> content{};  // a message, where the order asks for one
+};
+
+class RankChannel {
+ public:
+  static constexpr std::uint64_t kSlots = 8;  // messages that may be unanswered
+
+  // Between rank 0 and the ranks 1 … ranks - 1. A wait of rank 0 takes `limit` at most.
+  RankChannel(int ranks, std::chrono::milliseconds limit);
+
+  int ranks() const { return ranks_; }
+  std::chrono::milliseconds limit() const { return limit_; }
+
+  // Rank 0's thread.
+  std::uint64_t next_number() const { return sent_ + 1; }
+  // The buffer of the next message. Waits for its last one's answers; errors as wait().
+  Result<std::vector<std::byte>*> begin();
+  std::uint64_t send();
+  // Until all ranks have answered the message and those before it. kDeviceLost after `limit`, with the ranks that have
+  // not: nothing is known of them.
+  Status wait(std::uint64_t number);
+  Status wait(std::uint64_t number, std::chrono::milliseconds limit);
+  // Precondition: wait(number) was ok, and fewer than kSlots messages were sent since.
+  const RankAnswer& answer(std::uint64_t number, int rank) const;
+  // Ends receive() on all ranks, for good.
+  void close();
+
+  // Rank `rank`'s thread.
+  struct Message {
+    std::uint64_t number = 0;
+    std::span<const std::byte> bytes;  // valid until it is answered
+  };
+  // The next message; waits without a limit. None: the channel was closed.
+  std::optional<Message> receive(int rank);
+  void reply(int rank, std::uint64_t number, RankAnswer answer);
+
+ private:
+  struct Slot {
+    std::vector<std::byte> bytes;
+    std::vector<RankAnswer> answers;  // [ranks]; that of rank 0 is not used
+  };
+  Slot& slot(std::uint64_t number) { return slots_[number % kSlots]; }
+
+  const int ranks_;
+  const std::chrono::milliseconds limit_;
+  std::vector<Slot> slots_;  // [kSlots]
+  mutable std::mutex mutex_;
+  std::condition_variable came_;      // a message, or the end
+  std::condition_variable answered_;  // by a rank
+  std::uint64_t sent_ = 0;            // number of the last message; the first is 1
+  std::vector<std::uint64_t> done_;   // [ranks]: number of the last message that the rank has answered
+  bool closed_ = false;
+};
+
+}  // namespace tessera

@@ -1,0 +1,212 @@
+#include "tessera/runner/rank_group.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "tessera/base/log.h"
+#include "tessera/runner/rank_follower.h"
+
+namespace tessera {
+namespace {
+
+// Weights come from a disk or a network as fast as they come.
+constexpr std::chrono::hours kLoadLimit(1);
+
+}  // namespace
+
+std::unique_ptr<RankGroup> RankGroup::start(Options options) {
+  std::vector<std::unique_ptr<Communicator>> communicators = Communicator::create_group(options.ranks, options.limit);
+  const auto channel = std::make_shared<RankChannel>(options.ranks, options.limit);
+  std::unique_ptr<RankGroup> group(new RankGroup(channel, std::move(communicators[0])));
+  for (int rank = 1; rank < options.ranks; ++rank) {
+    std::packaged_task<void()> run([channel, host = options.host, rank,
+                                    communicator = std::move(communicators[static_cast<std::size_t>(rank)])]() mutable {
+      RankFollower(rank, *channel, std::move(communicator), host(rank)).run();
+    });
+    Thread& made = group->threads_.emplace_back();
+    made.ended = run.get_future();
+    made.thread = std::thread(std::move(run));
+  }
+  return group;
+}
+
+// A thread that is left behind owns all that it works on.
+RankGroup::~RankGroup() {
+  channel_->close();
+  communicator_->abort("the model is given up");
+  for (std::size_t i = 0; i < threads_.size(); ++i) {
+    if (threads_[i].ended.wait_for(channel_->limit()) == std::future_status::ready) {
+      threads_[i].thread.join();
+    } else {
+      log_error("engine", "rank {} of {} hangs, and is left behind", i + 1, ranks());
+      threads_[i].thread.detach();
+    }
+  }
+}
+
+template <class Pack>
+Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack) {
+  TRY(lost_);
+  std::vector<std::byte>& message = *TRY(channel_->begin());
+  MessageWriter writer(message, static_cast<std::uint32_t>(kind), channel_->next_number());
+  pack(writer);
+  writer.finish();
+  return channel_->send();
+}
+
+Result<std::uint64_t> RankGroup::send(const RankOrder& order) {
+  return send(order.kind, [&](MessageWriter& writer) { pack_order(order, writer); });
+}
+
+Status RankGroup::wait(std::uint64_t number, std::chrono::milliseconds limit) {
+  TRY(lost_);
+  Status waited = channel_->wait(number, limit);
+  if (waited.ok()) return waited;
+  lost_ = waited;
+  communicator_->abort(lost_.message());
+  return waited;
+}
+
+// The error that the others followed from: none of those that a rank got because another had left.
+RankGroup::Failure RankGroup::cause(std::uint64_t number, const Status& own, bool replay_failed) const {
+  const auto weight = [](const Status& status) {
+    switch (status.code()) {
+      case StatusCode::kOk: return 0;
+      case StatusCode::kCancelled: return 1;
+      case StatusCode::kDeviceLost: return 3;
+      default: return 2;
+    }
+  };
+  int rank = 0;
+  const Status* status = &own;
+  for (int r = 1; r < ranks(); ++r) {
+    const RankAnswer& answer = channel_->answer(number, r);
+    if (weight(answer.status) <= weight(*status)) continue;
+    rank = r;
+    status = &answer.status;
+    replay_failed = answer.replay_failed;
+  }
+  if (status->ok()) return {};
+  if (status->code() == StatusCode::kCancelled) return {internal_error(status->message()), false};
+  return {status->with_context(fmt::format("rank {} of {}", rank, ranks())), replay_failed};
+}
+
+// All have answered, so that none is in a collective.
+void RankGroup::restart() {
+  if (!lost_.ok() || communicator_->status().ok()) return;
+  const Status again = communicator_->restart();
+  if (!again.ok())
+    lost_ = device_lost(fmt::format("the ranks cannot go on after a fault ({}): {}", communicator_->status().message(),
+                                    again.message()));
+}
+
+Status RankGroup::finish(Result<std::uint64_t> number, const std::function<Status()>& local) {
+  if (!number.ok()) return std::move(number).status();
+  alone_ = true;
+  const Status own = local();
+  alone_ = false;
+  if (!own.ok()) communicator_->abort(own.message());
+  TRY(wait(*number, channel_->limit()));
+  Failure failure = cause(*number, own, false);
+  restart();
+  if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
+  return std::move(failure.status);
+}
+
+Status RankGroup::together(const RankOrder& order, const std::function<Status()>& local) {
+  return alone_ ? local() : finish(send(order), local);
+}
+
+Result<RankLimits> RankGroup::agree(RankLimits own) {
+  const std::uint64_t number = TRY(send({.kind = RankOrderKind::kPlan}));
+  TRY(wait(number, channel_->limit()));
+  TRY(cause(number, ok_status(), false).status);
+  for (int rank = 1; rank < ranks(); ++rank) {
+    MessageReader reader = TRY(MessageReader::open(channel_->answer(number, rank).content));
+    TRY(own.agree(TRY(unpack_limits(reader))).with_context(fmt::format("rank {} of {}", rank, ranks())));
+  }
+  return own;
+}
+
+Status RankGroup::load(const RankLimits& agreed, const std::function<Status()>& local) {
+  const std::uint64_t number =
+      TRY(send(RankOrderKind::kLoad, [&](MessageWriter& writer) { pack_limits(agreed, writer); }));
+  const Status own = local();
+  TRY(wait(number, kLoadLimit));
+  return cause(number, own, false).status;
+}
+
+Result<std::int64_t> RankGroup::least(const RankOrder& order, std::int64_t own) {
+  if (alone_) return own;
+  const std::uint64_t number = TRY(send(order));
+  TRY(wait(number, channel_->limit()));
+  TRY(cause(number, ok_status(), false).status);
+  for (int rank = 1; rank < ranks(); ++rank) own = std::min(own, channel_->answer(number, rank).value);
+  return own;
+}
+
+Status RankGroup::encode_images(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
+                                const std::function<Status()>& local) {
+  if (alone_) return local();
+  return finish(
+      send(RankOrderKind::kEncodeImages, [&](MessageWriter& writer) { pack_images(images, first_rows, writer); }),
+      local);
+}
+
+std::vector<MemoryReport> RankGroup::memory() {
+  std::vector<MemoryReport> reports;
+  const Result<std::uint64_t> number = send({.kind = RankOrderKind::kMemory});
+  if (!number.ok() || !wait(*number, channel_->limit()).ok()) return reports;
+  for (int rank = 1; rank < ranks(); ++rank) {
+    Result<MessageReader> reader = MessageReader::open(channel_->answer(*number, rank).content);
+    if (!reader.ok()) break;
+    Result<MemoryReport> report = unpack_memory(*reader);
+    if (!report.ok()) break;
+    reports.push_back(*std::move(report));
+  }
+  return reports;
+}
+
+Status RankGroup::send_forward(const ForwardInputs& inputs, const Decision& decision) {
+  in_flight_.push_back(
+      TRY(send(RankOrderKind::kForward, [&](MessageWriter& writer) { packer_.pack(inputs, decision, writer); })));
+  return ok_status();
+}
+
+RankGroup::Failure RankGroup::forward_failed(const Status& own, bool replay_failed) {
+  communicator_->abort(own.message());
+  const std::uint64_t number = in_flight_.back();
+  in_flight_.pop_back();
+  if (Status waited = wait(number, channel_->limit()); !waited.ok()) return {std::move(waited), false};
+  Failure failure = cause(number, own, replay_failed);
+  restart();
+  if (failure.status.code() == StatusCode::kDeviceLost) {
+    lost_ = failure.status;
+  } else if (Status left = together({.kind = RankOrderKind::kDiscard}, [] { return ok_status(); }); !left.ok()) {
+    failure.status = std::move(left);
+  }
+  return failure;
+}
+
+Status RankGroup::send_collect() {
+  collecting_ = TRY(send({.kind = RankOrderKind::kCollect}));
+  return ok_status();
+}
+
+Status RankGroup::collected(const Status& own, std::uint64_t digest) {
+  in_flight_.erase(in_flight_.begin());
+  TRY(wait(collecting_, channel_->limit()));
+  Failure failure = cause(collecting_, own, false);
+  restart();
+  if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
+  TRY(std::move(failure.status));
+  for (int rank = 1; rank < ranks(); ++rank) {
+    if (channel_->answer(collecting_, rank).digest == digest) continue;
+    return internal_error(fmt::format(
+        "rank {} of {} came to other results than rank 0; all ranks must hold the same bits", rank, ranks()));
+  }
+  return ok_status();
+}
+
+}  // namespace tessera

@@ -1,0 +1,127 @@
+// Ranks of one model in one process, seen from rank 0: its ModelRunner is the engine's, and what that does, the others
+// do too. Each of the others is a thread with a device, a slice of the weights, a KV cache and a runner of its own.
+//
+//   std::unique_ptr<RankGroup> ranks = RankGroup::start({.ranks = 2, .host = make_host});
+//   const RankLimits agreed = TRY(ranks->agree(own_limits));
+//   TRY(ranks->load(agreed, [&] { … the same for rank 0 … }));
+//   RunnerOptions options{.communicator = ranks->communicator(), .ranks = ranks.get()};
+//
+// Rank 0 decides and the others follow (rank_follower.h): which sizes there are, what is captured when, which graph
+// takes a forward. Its runner sends every step, with its decision, and every order (rank_order.h); a capture that fails
+// on one rank is dropped on all.
+//
+// A rank that fails ends what all are in, by the communicator's abort; once all have answered, the communicator is
+// restarted and the group goes on. The error names the rank it came from. A rank that does not answer within the limit,
+// or has lost its device, is the end of the group: kDeviceLost, then and from then on.
+//
+// Threads: rank 0's, which owns it. It outlives the runner that has it in its options.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/image/patches.h"
+#include "tessera/ops/collective.h"
+#include "tessera/runner/memory_report.h"
+#include "tessera/runner/rank_channel.h"
+#include "tessera/runner/rank_forward.h"
+#include "tessera/runner/rank_order.h"
+
+namespace tessera {
+
+class ModelRunner;
+
+// What makes a rank other than 0. Made, used and destroyed on the rank's own thread.
+class RankHost {
+ public:
+  virtual ~RankHost() = default;
+  // Opens the device, and says what it has room for.
+  virtual Result<RankLimits> plan() = 0;
+  // The runner, with its weights; the host owns it. `communicator` outlives the host.
+  virtual Result<ModelRunner*> load(const RankLimits& agreed, Communicator& communicator) = 0;
+};
+
+class RankGroup {
+ public:
+  struct Options {
+    int ranks = 2;
+    std::chrono::milliseconds limit{300'000};  // of every wait for another rank, but for the loading of weights
+    std::function<std::unique_ptr<RankHost>(int rank)> host{};  // called on the rank's thread
+  };
+  static std::unique_ptr<RankGroup> start(Options options);
+  // Ends the threads; one that hangs for longer than the limit is left behind, and an error logged.
+  ~RankGroup();
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
+
+  int ranks() const { return channel_->ranks(); }
+  Communicator& communicator() { return *communicator_; }
+
+  // What fits all ranks.
+  Result<RankLimits> agree(RankLimits own);
+  // Loads on all ranks at once; `local` is rank 0's part.
+  Status load(const RankLimits& agreed, const std::function<Status()>& local);
+  // Every rank carries the order out, rank 0 as `local`. Ok where it was on all. Within `local` rank 0 is alone: what
+  // it does there, the others do by themselves.
+  Status together(const RankOrder& order, const std::function<Status()>& local);
+  // The least of what the ranks answer, `own` being rank 0's.
+  Result<std::int64_t> least(const RankOrder& order, std::int64_t own);
+  // Images to rows of embeddings on all ranks, by each one's tower.
+  Status encode_images(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
+                       const std::function<Status()>& local);
+  // Of the ranks 1 …; fewer where one does not answer.
+  std::vector<MemoryReport> memory();
+
+  // Whether rank 0's forwards are to be sent: not within together().
+  bool leads() const { return !alone_; }
+  // Forwards. Each that was sent ends with forward_failed() or collected(); allocates nothing in a steady decode.
+  Status send_forward(const ForwardInputs& inputs, const Decision& decision);
+  struct Failure {
+    Status status;
+    bool replay_failed = false;  // the launch of a graph, on the rank that it began on
+  };
+  // The newest one failed on rank 0, perhaps because it did on another: why, as all see it. It is in flight nowhere.
+  Failure forward_failed(const Status& own, bool replay_failed);
+  // The others collect the oldest as well.
+  Status send_collect();
+  // Once rank 0 has: the error of any rank, or kInternal where results differ from rank 0's.
+  Status collected(const Status& own, std::uint64_t digest);
+
+ private:
+  struct Thread {
+    std::thread thread;
+    std::future<void> ended;
+  };
+  RankGroup(std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator)
+      : channel_(std::move(channel)), communicator_(std::move(communicator)) {}
+
+  // Packs a message by `pack(writer)` and sends it: its number.
+  template <class Pack>
+  Result<std::uint64_t> send(RankOrderKind kind, const Pack& pack);
+  Result<std::uint64_t> send(const RankOrder& order);
+  // Sends, does rank 0's part, and waits for the others.
+  Status finish(Result<std::uint64_t> number, const std::function<Status()>& local);
+  // Waits for the answers to a message, and those before it.
+  Status wait(std::uint64_t number, std::chrono::milliseconds limit);
+  // Of answers that are there.
+  Failure cause(std::uint64_t number, const Status& own, bool replay_failed) const;
+  void restart();
+
+  std::shared_ptr<RankChannel> channel_;
+  std::unique_ptr<Communicator> communicator_;  // of rank 0
+  std::vector<Thread> threads_;
+  ForwardPacker packer_;
+  std::vector<std::uint64_t> in_flight_;  // messages of forwards, oldest first
+  std::uint64_t collecting_ = 0;          // message
+  bool alone_ = false;
+  Status lost_;  // not ok: the group has ended
+};
+
+}  // namespace tessera
