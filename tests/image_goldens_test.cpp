@@ -315,44 +315,52 @@ class SeeingGoldens : public ImageGoldens {
   }
 };
 
-TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixels) {
-  const ImageGolden golden = with_pixels();
-  for (const Way way : kWays) {
-    Result<std::unique_ptr<Engine>> engine = Engine::create(options_for(golden, way));
-    ASSERT_TRUE(engine.ok()) << engine.status().to_string();
-    Distance rows;
-    Distance logits;
-    std::vector<Request> generated;
-    for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
-      generated.push_back(generating(golden, i));
-      Request request = scored(golden, i);
-      request.return_images = true;
-      const Completion done = run_one(**engine, request);
-      EXPECT_EQ(done.rope_positions, golden.positions(i));
-      for (std::size_t k = 0; k < done.image_rows.size(); ++k) {
-        const std::vector<float>& want = golden.rows.at(golden.images[i][k].patches->content);
-        const auto hidden = static_cast<std::size_t>((*engine)->config().hidden_size);
-        const std::size_t width = done.image_rows[k].size() / (want.size() / hidden);
-        std::vector<float> embeddings;
-        for (std::size_t row = 0; row < want.size() / hidden; ++row)
-          embeddings.insert(embeddings.end(), done.image_rows[k].begin() + static_cast<std::ptrdiff_t>(row * width),
-                            done.image_rows[k].begin() + static_cast<std::ptrdiff_t>(row * width + hidden));
-        rows.absolute = std::max(rows.absolute, testing::distance(embeddings, want).absolute);
-      }
-      const std::vector<float> want = golden.floats("logits_" + std::to_string(i));
-      logits.absolute = std::max(logits.absolute, testing::distance(done.logits, want).absolute);
+void expect_seen(const ImageGolden& golden, Way way, int ranks) {
+  EngineOptions options = options_for(golden, way);
+  options.tp_size = ranks;
+  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  Distance rows;
+  Distance logits;
+  std::vector<Request> generated;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    generated.push_back(generating(golden, i));
+    Request request = scored(golden, i);
+    request.return_images = true;
+    const Completion done = run_one(**engine, request);
+    EXPECT_EQ(done.rope_positions, golden.positions(i));
+    for (std::size_t k = 0; k < done.image_rows.size(); ++k) {
+      const std::vector<float>& want = golden.rows.at(golden.images[i][k].patches->content);
+      const auto hidden = static_cast<std::size_t>((*engine)->config().hidden_size);
+      const std::size_t width = done.image_rows[k].size() / (want.size() / hidden);
+      std::vector<float> embeddings;
+      for (std::size_t row = 0; row < want.size() / hidden; ++row)
+        embeddings.insert(embeddings.end(), done.image_rows[k].begin() + static_cast<std::ptrdiff_t>(row * width),
+                          done.image_rows[k].begin() + static_cast<std::ptrdiff_t>(row * width + hidden));
+      rows.absolute = std::max(rows.absolute, testing::distance(embeddings, want).absolute);
     }
-    std::printf("%s way %d from pixels: greatest difference of rows %.2e, of logits %.2e\n", GetParam(),
-                static_cast<int>(way), rows.absolute, logits.absolute);
-    EXPECT_LE(rows.absolute, 1e-4);
-    EXPECT_LE(logits.absolute, 1e-4);
-    for (int round = 0; round < 2; ++round) {
-      const Result<std::vector<Completion>> done = (*engine)->run(generated);
-      ASSERT_TRUE(done.ok()) << done.status().to_string();
-      for (std::size_t i = 0; i < generated.size(); ++i)
-        EXPECT_EQ((*done)[i].output_ids, golden.greedy[i]) << "prompt " << i << " round " << round;
-    }
+    const std::vector<float> want = golden.floats("logits_" + std::to_string(i));
+    logits.absolute = std::max(logits.absolute, testing::distance(done.logits, want).absolute);
   }
+  std::printf("%s way %d on %d ranks from pixels: greatest difference of rows %.2e, of logits %.2e\n",
+              golden.folder.c_str(), static_cast<int>(way), ranks, rows.absolute, logits.absolute);
+  EXPECT_LE(rows.absolute, 1e-4);
+  EXPECT_LE(logits.absolute, 1e-4);
+  for (int round = 0; round < 2; ++round) {
+    const Result<std::vector<Completion>> done = (*engine)->run(generated);
+    ASSERT_TRUE(done.ok()) << done.status().to_string();
+    for (std::size_t i = 0; i < generated.size(); ++i)
+      EXPECT_EQ((*done)[i].output_ids, golden.greedy[i]) << "prompt " << i << " round " << round;
+  }
+}
+
+TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixels) {
+  for (const Way way : kWays) expect_seen(with_pixels(), way, 1);
+}
+
+// Every rank has the tower, and encodes each image for itself.
+TEST_P(SeeingGoldens, OnTwoRanks) {
+  for (const Way way : {Way::kGraphs, Way::kChunked}) expect_seen(with_pixels(), way, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(, SeeingGoldens, ::testing::Values("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),

@@ -59,8 +59,7 @@ class SteadyDecode : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(, SteadyDecode, ::testing::Bool(),
                          [](const auto& overlap) { return overlap.param ? "ahead" : "in_step"; });
 
-TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) {
-  constexpr int kSteps = 1000;
+void expect_no_allocations(bool overlap, int ranks, int steps) {
   EngineOptions options{.model_path = testing::data_path("goldens/llama/config.json"),
                         .device = testing::test_device_name(),
                         .dtype = "float32",
@@ -70,12 +69,13 @@ TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) {
   options.max_running_requests = 4;
   options.random_seed = 1;
   options.graphs.piecewise_tokens = {16, 64};
-  options.overlap_schedule = GetParam();
+  options.overlap_schedule = overlap;
+  options.tp_size = ranks;
   auto engine = Engine::create(options);
   ASSERT_TRUE(engine.ok()) << engine.status().to_string();
   for (std::int32_t i = 0; i < 3; ++i) {
     Request request{.prompt = {TokenId(i + 1), TokenId(5)},
-                    .stop = {.max_new_tokens = kSteps + 150, .ignore_eos = true}};
+                    .stop = {.max_new_tokens = steps + 150, .ignore_eos = true}};
     if (i == 1) request.sampling = {.temperature = 0.8, .top_k = 20, .top_p = 0.9, .seed = 3};
     ASSERT_TRUE((*engine)->submit(std::move(request)).ok());
   }
@@ -83,14 +83,18 @@ TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) {
   for (int i = 0; i < 50; ++i) ASSERT_TRUE((*engine)->step().ok());
   const std::int64_t before = allocations;
   std::size_t tokens = 0;
-  for (int i = 0; i < kSteps; ++i) {
+  for (int i = 0; i < steps; ++i) {
     const Result<std::span<RequestEvent>> events = (*engine)->step();
     ASSERT_TRUE(events.ok());
     tokens += events->size();
   }
   EXPECT_EQ(allocations - before, 0);
-  EXPECT_EQ(tokens, 3u * kSteps);
+  EXPECT_EQ(tokens, 3u * static_cast<std::size_t>(steps));
 }
+
+TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) { expect_no_allocations(GetParam(), 1, 1000); }
+// Messages, page tables of other ranks and answers keep their memory.
+TEST_P(SteadyDecode, AllocatesNothingOnTwoRanks) { expect_no_allocations(GetParam(), 2, 200); }
 
 // A client that allocates nothing while it reads: one connection, one buffer.
 class StreamReader {

@@ -92,7 +92,7 @@ Json effective_config(const std::vector<FlagValue>& values, const EnginePlan* pl
 Status print_config(const CommandLine& line) {
   std::optional<EnginePlan> plan;
   if (const EngineOptions* engine = engine_of(line.command); engine != nullptr) {
-    const std::unique_ptr<Device> device = TRY(engine->registry->devices.open(engine->device));
+    const std::unique_ptr<Device> device = TRY(open_device(*engine));
     EngineOptions known = *engine;
     plan = TRY(plan_engine_with_profile(known, *device));
     for (const std::string& note : plan->notes) log_warn("engine", "{}", note);

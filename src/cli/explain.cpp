@@ -16,7 +16,7 @@ namespace {
 Result<std::string> answer(const Explanation& explanation, const std::vector<NamedGraph>& graphs,
                            const ExplainOptions& options) {
   if (names_program(options.graph)) {
-    const std::unique_ptr<Device> device = TRY(options.engine.registry->devices.open(options.engine.device));
+    const std::unique_ptr<Device> device = TRY(open_device(options.engine));
     return shown_program(explanation.plan, *device, options.graph).with_context("--graph");
   }
   const bool picture = options.format == ExplainFormat::kDot || options.format == ExplainFormat::kSvg;

@@ -25,9 +25,11 @@ std::string values_text(const ir::Graph& graph, const std::vector<ir::ValueId>& 
 
 std::string model_text(const Explanation& e) {
   const ModelConfig& config = e.plan.config;
-  return fmt::format("{}: {}, {} layers, {:.1f} M parameters, {} on {}\n\n", e.model_path, config.architecture,
+  const int ranks = e.plan.model.tp_size;
+  return fmt::format("{}: {}, {} layers, {:.1f} M parameters, {} on {}{}\n\n", e.model_path, config.architecture,
                      config.num_hidden_layers, static_cast<double>(e.plan.parameters) / 1e6,
-                     ir::dtype_name(e.plan.model.dtype), e.device);
+                     ir::dtype_name(e.plan.model.dtype), e.device,
+                     ranks == 1 ? "" : fmt::format("; {} ranks, of which this is rank 0", ranks));
 }
 
 // Every part; layers that repeat are shown once.

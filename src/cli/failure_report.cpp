@@ -46,7 +46,7 @@ Json command_json(const std::vector<std::string>& arguments) {
 }
 
 Json device_json(const EngineOptions& options) {
-  const Result<std::unique_ptr<Device>> device = options.registry->devices.open(options.device);
+  const Result<std::unique_ptr<Device>> device = open_device(options);
   if (!device.ok()) return device.status().to_string();
   const DeviceProperties& properties = (*device)->properties();
   Json json = Json::object();
@@ -95,7 +95,7 @@ double lowered(double share, double by) { return std::max(share - by, 0.1); }
 
 // What the device can still give; "" where it cannot be opened any more.
 std::string free_memory(const EngineOptions& options) {
-  const Result<std::unique_ptr<Device>> device = options.registry->devices.open(options.device);
+  const Result<std::unique_ptr<Device>> device = open_device(options);
   if (!device.ok()) return "";
   const DeviceProperties& properties = (*device)->properties();
   return fmt::format("Free now on {}: {} of {}.\n", properties.name, bytes_text((*device)->available_bytes()),

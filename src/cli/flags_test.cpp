@@ -52,9 +52,9 @@ const std::vector<Documented>& documented() {
       {{"--dtype", "half"}, kTaken, {"--dtype", "int8"}},
       {{"--load-format", "dummy"}, kTaken, {"--load-format", "gguf"}},
       {{"--is-embedding"}, kTaken, {"--is-embedding=x"}},
-      {{"--tp-size", "1"}, kOnlyOne, {"--tp-size", "2"}},
-      {{"--tp", "1"}, kOnlyOne, {"--tp", "2"}},
-      {{"--tensor-parallel-size", "1"}, kOnlyOne, {"--tensor-parallel-size", "x"}},
+      {{"--tp-size", "2"}, kTaken, {"--tp-size", "0"}},
+      {{"--tp", "4"}, kTaken, {"--tp", "65"}},
+      {{"--tensor-parallel-size", "2"}, kTaken, {"--tensor-parallel-size", "x"}},
       {{"--pp-size", "1"}, kOnlyOne, {"--pp-size", "2"}},
       {{"--dp-size", "2"}, kTaken, {"--dp-size", "65"}},
       {{"--pipeline-parallel-size", "1"}, kOnlyOne, {"--pp-size", "2"}},
@@ -303,7 +303,8 @@ TEST_F(ConfigFlag, ErrorsNameFileLineAndFlag) {
   EXPECT_THAT(error("page-size: 16\npage-sise: 8\n"),
               StartsWith(place + "2: unknown flag --page-sise of serve; did you mean --page-size"));
   EXPECT_THAT(error("quantization: fp8\n"), StartsWith(place + "1: --quantization is not supported yet"));
-  EXPECT_THAT(error("tp: 2\n"), StartsWith(place + "1: --tp-size: \"2\" is not supported yet"));
+  EXPECT_THAT(error("pp-size: 2\n"), StartsWith(place + "1: --pp-size: \"2\" is not supported yet"));
+  EXPECT_THAT(error("tp: 65\n"), StartsWith(place + "1: --tp-size: \"65\" is not accepted"));
   EXPECT_EQ(error("page-size: 8\nport: 1\npage_size: 8\n"), place + "3: page_size: " + place + "1 has it already");
   EXPECT_THAT(error("model: a\nmodel-path: b\n"), StartsWith(place + "2: model-path: "));
   EXPECT_THAT(error("page-size: big\n"),

@@ -171,7 +171,7 @@ TEST(Parse, EngineOptions) {
                                                  "--random-seed",
                                                  "9",
                                                  "--tp-size",
-                                                 "1",
+                                                 "2",
                                                  "--trust-remote-code"})
                                    .engine;
   EXPECT_EQ(engine.tokenizer_path, "t");
@@ -184,6 +184,7 @@ TEST(Parse, EngineOptions) {
   EXPECT_EQ(engine.mem_fraction_static, 0.5);
   EXPECT_EQ(engine.memory_plan, MemoryPlanKind::kIsolated);
   EXPECT_EQ(engine.random_seed, 9U);
+  EXPECT_EQ(engine.tp_size, 2);
 }
 
 TEST(Parse, GraphOptions) {
@@ -314,7 +315,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{{"cache"}, "cache does what is missing: accepted are info, clear"},
         WrongLine{{"cache", "drop"}, "cache: \"drop\" is not accepted; info, clear is"},
         WrongLine{{"cache", "info", "--model-path", "m"}, "unknown flag --model-path of cache"},
-        WrongLine{generate_with({"--tp", "2"}), "--tp-size: \"2\" is not supported yet; accepted is 1"},
+        WrongLine{generate_with({"--tp", "65"}), "--tp-size: \"65\" is not accepted; a whole number from 1 to 64 is"},
         WrongLine{generate_with({"--pp-size", "2"}), "--pp-size: \"2\" is not supported yet"},
         WrongLine{generate_with({"--device", "npu"}),
                   "--device: \"npu\" is no device; accepted are cpu, cuda and cuda:N"},

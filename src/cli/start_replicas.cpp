@@ -17,9 +17,9 @@ constexpr std::string_view kGpus = "cuda";
 
 Result<std::unique_ptr<Engine>> start_one(EngineOptions options, int replica, int count) {
   options.show_progress = options.show_progress && replica == 0;
-  options.device = replica_device(options.device, replica);
+  options.device = replica_device(options.device, replica * options.tp_size);
   std::unique_ptr<Device> device;
-  if (options.device == "cpu" && count > 1) {
+  if (options.device == "cpu" && count > 1 && options.tp_size == 1) {
     const int cores = TRY(CpuDevice::create({}))->properties().threads;
     device = TRY(CpuDevice::create({.threads = std::max(1, cores / count)}));
   }

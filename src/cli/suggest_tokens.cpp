@@ -116,7 +116,7 @@ Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& pl
 }
 
 Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options) {
-  const std::unique_ptr<Device> device = TRY(options.registry->devices.open(options.device));
+  const std::unique_ptr<Device> device = TRY(open_device(options));
   const EnginePlan plan = TRY(plan_engine(options, *device));
   SeenForwards seen = TRY(read_forwards(path, plan));
   const CostTable known = ProfileStore(options, plan, device->properties()).load_costs();

@@ -16,6 +16,7 @@
 #include "tessera/cli/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/cli/verify_modes.h"
+#include "tessera/engine/engine_rank.h"
 #include "tessera/engine/profile_store.h"
 #include "tessera/runner/soak.h"
 
@@ -38,7 +39,7 @@ class VerifiedRunner {
  public:
   static Result<std::unique_ptr<VerifiedRunner>> create(EngineOptions options) {
     auto made = std::unique_ptr<VerifiedRunner>(new VerifiedRunner);
-    made->device_ = TRY(options.registry->devices.open(options.device));
+    made->device_ = TRY(open_device(options));
     EnginePlan plan = TRY(plan_engine_with_profile(options, *made->device_));
     RunnerOptions& runner = plan.runner;
     const std::int64_t tokens = runner.max_requests * kCachedTokensPerRequest + runner.max_tokens;
@@ -46,8 +47,13 @@ class VerifiedRunner {
     for (std::int64_t& group_pages : runner.num_pages) group_pages = std::min(group_pages, pages);
     made->profiles_.emplace(options, plan, made->device_->properties());
     made->profiles_->restore_algorithms();
+    made->ranks_ = TRY(start_ranks(options, plan));
     const WeightSource source = TRY(weight_source(options, plan.graphs.weights));
-    Weights weights = TRY(Weights::load(plan.graphs.weights, source, *made->device_, options.show_progress));
+    Weights weights = TRY(Weights::allocate(plan.graphs.weights, *made->device_));
+    const auto load = [&] {
+      return fill_weights(plan.graphs.weights, weights.addresses(), source, *made->device_, options.show_progress);
+    };
+    TRY(made->ranks_ == nullptr ? load() : made->ranks_->load(limits_of(plan), load));
     made->runner_ =
         TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *made->device_, std::move(runner)));
     made->runner_->set_costs(made->profiles_->load_costs());
@@ -80,6 +86,7 @@ class VerifiedRunner {
   VerifiedRunner() = default;
   std::unique_ptr<Device> device_;
   std::optional<ProfileStore> profiles_;
+  std::unique_ptr<RankGroup> ranks_;  // null: one rank
   std::unique_ptr<ModelRunner> runner_;
 };
 

@@ -38,6 +38,8 @@
 
 namespace tessera {
 
+class RankGroup;
+
 class Engine {
  public:
   // Reads config and tokenizer (none is fine: then tokenizer() is null and ids are needed), loads or
@@ -151,6 +153,7 @@ class Engine {
   std::optional<EmbeddingConfig> embedding_;
   std::int64_t parameters_ = 0;
   ModelTexts texts_;
+  std::unique_ptr<RankGroup> ranks_;  // null: one rank
   std::unique_ptr<ModelRunner> runner_;
   std::shared_ptr<ImageEncoder> encoder_;  // null: the model takes no images
   std::int64_t encoded_images_ = 0;        // by it

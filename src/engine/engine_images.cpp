@@ -7,6 +7,7 @@
 #include "tessera/engine/engine.h"
 #include "tessera/image/patches.h"
 #include "tessera/runner/host_floats.h"
+#include "tessera/runner/rank_group.h"
 
 namespace tessera {
 namespace {
@@ -125,7 +126,10 @@ Status Engine::encode_images(const ScheduledBatch& batch) {
   }
   if (images.empty()) return ok_status();
   const auto began = std::chrono::steady_clock::now();
-  TRY(encoder_->encode(images, first_rows, runner_->embeddings_base(), runner_->stream()).with_context("vision tower"));
+  const auto encode = [&] {
+    return encoder_->encode(images, first_rows, runner_->embeddings_base(), runner_->stream());
+  };
+  TRY((ranks_ == nullptr ? encode() : ranks_->encode_images(images, first_rows, encode)).with_context("vision tower"));
   tower_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   encoded_images_ += std::ssize(images);
   return ok_status();

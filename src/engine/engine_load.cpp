@@ -6,6 +6,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/engine/engine.h"
+#include "tessera/engine/engine_rank.h"
 #include "tessera/engine/graph_export.h"
 #include "tessera/engine/memory_shares.h"
 #include "tessera/engine/tower_encoder.h"
@@ -64,7 +65,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::uniqu
   std::future<Result<ReadTexts>> reading = start_reading_texts(engine->options_);
   if (device == nullptr) {
     const Timeline::Scope scope = engine->start_.scope("device");
-    device = TRY(engine->options_.registry->devices.open(engine->options_.device));
+    device = TRY(open_device(engine->options_));
   }
   engine->device_ = std::move(device);
   TRY(with_what_helps(engine->load(std::move(reading))));
@@ -81,6 +82,7 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
       began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(plan.config_s));
   start_.record("config", began, planning);
   start_.record("plan", planning, Clock::now());
+  ranks_ = TRY(start_ranks(options_, plan));
   config_ = plan.config;
   embedding_ = plan.embedding;
   parameters_ = plan.parameters;
@@ -108,7 +110,7 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   WeightSource source = TRY(weight_source(options_, plan.graphs.weights));
   start_.record("open weights", opening, Clock::now());
   WeightLoad load(plan.graphs.weights, weights, std::move(source), *device_, options_.show_progress);
-  TRY(load.start());
+  TRY(ranks_ == nullptr ? load.start() : ranks_->load(limits_of(plan), [&] { return load.start(); }));
   const SchedulerOptions scheduling{.chunk = plan.runner.max_tokens,
                                     .max_running = plan.runner.max_requests,
                                     .vocab_size = config_.vocab_size,

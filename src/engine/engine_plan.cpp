@@ -143,8 +143,18 @@ Result<WeightSource> weight_source(const EngineOptions& options, std::span<const
 
 namespace {
 
-Result<EnginePlan> plan_once(const EngineOptions& options, Device& device) {
+// What is known of ranks before the model is built, which says what does not divide among them.
+Status check_ranks(const EngineOptions& options) {
+  if (options.tp_size < 1 || options.tp_size > kMaxRanks)
+    return invalid_argument(fmt::format("tp_size: {} is not accepted; 1 to {} is", options.tp_size, kMaxRanks));
+  if (options.tp_size > 1 && options.image_encoder != nullptr)
+    return internal_error("an image encoder of the caller's serves one rank alone");
+  return ok_status();
+}
+
+Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int tp_rank) {
   const DeviceProperties& properties = device.properties();
+  TRY(check_ranks(options));
   TRY(at_least_one(options.context_length, "context_length"));
   TRY(at_least_one(options.chunked_prefill_size, "chunked_prefill_size"));
   if (options.chunked_prefill_size > kMaxLadderSize) {
@@ -194,10 +204,13 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device) {
                 .page_size = runner.page_size,
                 .max_requests = runner.max_requests,
                 .max_embeddings = std::max({runner.context_length, runner.max_tokens, runner.embedding_rows}),
-                .context_length = runner.context_length};
+                .context_length = runner.context_length,
+                .tp_rank = tp_rank,
+                .tp_size = options.tp_size};
   note_longrope(plan);
-  plan.graphs = TRY(build_model(plan.config, plan.model, options.registry->ops, options.registry->families)
-                        .with_context(options.model_path));
+  Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
+  if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
+  plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
   plan.parameters = parameter_count(plan.graphs.weights);
   TRY(check_pass_names(options.graphs.disabled_passes).with_context("cuda_graph_disable_passes"));
   TRY(run_graph_passes(options.graphs.disabled_passes, plan));
@@ -227,14 +240,21 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device) {
 
 }  // namespace
 
-Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device) {
-  EnginePlan plan = TRY(plan_once(options, device));
+Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int tp_rank) {
+  Result<std::unique_ptr<Device>> device =
+      options.registry->devices.open(options.device, {.rank = tp_rank, .ranks = options.tp_size});
+  if (options.tp_size == 1) return device;
+  return std::move(device).with_context(fmt::format("tp_size: {}: rank {}", options.tp_size, tp_rank));
+}
+
+Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int tp_rank) {
+  EnginePlan plan = TRY(plan_once(options, device, tp_rank));
   const std::optional<std::int64_t> fit = requests_with_states(plan);
   const std::int64_t usual = plan.runner.max_requests;
   if (options.max_running_requests > 0 || !fit || *fit >= usual) return plan;  // a number that is asked for stays
   EngineOptions fewer = options;
   fewer.max_running_requests = *fit;
-  plan = TRY(plan_once(fewer, device));
+  plan = TRY(plan_once(fewer, device, tp_rank));
   plan.notes.push_back(
       fmt::format("{} requests run at once, as many as have room for their states, not {}", *fit, usual));
   return plan;

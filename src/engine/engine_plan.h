@@ -51,11 +51,16 @@ struct GraphOptions {
   std::vector<std::string> disabled_passes;   // by name; compile/pass.h
 };
 
+// Of one model.
+inline constexpr int kMaxRanks = 64;
+
 struct EngineOptions {
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string model_path{};      // a model folder, or a config.json
   std::string tokenizer_path{};  // a folder or tokenizer.json; empty: in the model's folder
   std::string device = "cpu";
+  int tp_size = 1;  // ranks that share every layer, each on a device of its own: "cuda:N" and those after it
+  double rank_timeout_s = 300;          // that ranks wait for one another, but for the loading of weights
   std::string dtype = "auto";           // of weights and activations: auto, float32, bfloat16, float16
   std::string kv_cache_dtype = "auto";  // of the KV cache: the same names; auto: as the activations
   LoadFormat load_format = LoadFormat::kAuto;
@@ -116,9 +121,12 @@ struct EnginePlan {
   double config_s = 0;  // that reading config.json took
 };
 
+// The device of a rank, as the options name it.
+Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int tp_rank = 0);
+
 // Fails where the command would: unknown architecture, bad sizes, an unknown dtype, too little memory. Of `device`
-// only properties and free memory are read; nothing is taken.
-Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device);
+// only properties and free memory are read; nothing is taken. The plan is that of one rank.
+Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int tp_rank = 0);
 
 // Tokens of a forward, and requests that run at once, where no option says otherwise. Of a model that keeps a state for
 // each request fewer run where fewer states fit.

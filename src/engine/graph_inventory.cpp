@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "tessera/runner/rank_group.h"
+
 namespace tessera {
 namespace {
 
@@ -55,6 +57,7 @@ std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner&
       .head = make_inventory(runner.head(), /*enabled=*/false, {}, {}),
       .memory = runner.memory(),
       .predicted_memory = runner.predicted_memory(),
+      .rank_memory = options.ranks == nullptr ? std::vector<MemoryReport>() : options.ranks->memory(),
       .max_tokens = options.max_tokens});
   return inventory_;
 }

@@ -32,7 +32,8 @@ struct GraphInventory {
   RunnerInventory head{};
   MemoryReport memory{};
   MemoryReport predicted_memory{};
-  std::int64_t max_tokens = 0;  // of one forward
+  std::vector<MemoryReport> rank_memory{};  // of the ranks 1 …, without the runners' sizes
+  std::int64_t max_tokens = 0;              // of one forward
 };
 
 // The current inventory, rebuilt only after a change: a call costs some nanoseconds otherwise.

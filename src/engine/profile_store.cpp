@@ -46,6 +46,8 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   costs.add(plan.runner.decode_compiler);
   costs.add(plan.runner.decode_compiler_max);
   costs.add(ir::dtype_name(plan.model.dtype));
+  costs.add(plan.model.tp_rank);
+  costs.add(plan.model.tp_size);
   costs.add(plan.runner.page_size);
   costs.add(plan.runner.memory_plan);
   costs.add(plan.runner.deterministic);

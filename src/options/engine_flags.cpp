@@ -69,10 +69,17 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
         return ok_status();
       },
       engine.device);
+  add.value(
+      "--tp-size,--tp,--tensor-parallel-size", "N",
+      "ranks that share every layer, each on a device or a share of the CPU (1)",
+      [&engine](const std::string& flag, const std::string& text) -> Status {
+        engine.tp_size = static_cast<int>(TRY(parse_integer(flag, text, {1, kMaxRanks})));
+        return ok_status();
+      },
+      engine.tp_size);
   add.group("");
   add.flag("--trust-remote-code", "accepted: nothing remote is ever run", common.trust_remote_code);
-  for (const char* names : {"--tp-size,--tp,--tensor-parallel-size", "--pp-size,--pipeline-parallel-size"})
-    add.value(names, "1", "", only("1"), 1);
+  add.value("--pp-size,--pipeline-parallel-size", "1", "", only("1"), 1);
   if (!common.takes_replicas) add.value("--dp-size,--data-parallel-size", "1", "", only("1"), 1);
 }
 

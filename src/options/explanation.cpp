@@ -41,7 +41,7 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, const std
 
 Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens,
                             std::span<const FlagValue> flags) {
-  const std::unique_ptr<Device> device = TRY(options.registry->devices.open(options.device));
+  const std::unique_ptr<Device> device = TRY(open_device(options));
   Explanation e;
   e.model_path = options.model_path;
   e.device = options.device;

@@ -34,6 +34,7 @@ Json model_json(const Explanation& e) {
   json.set("parameters", e.plan.parameters).set("layers", config.num_hidden_layers);
   json.set("vocab_size", config.vocab_size).set("dtype", ir::dtype_name(e.plan.model.dtype));
   json.set("context_length", e.plan.runner.context_length);
+  json.set("tp_size", std::int64_t{e.plan.model.tp_size});
   return json;
 }
 

@@ -18,21 +18,21 @@ struct Missing {
   std::string_view instead;  // what there is
 };
 
-constexpr std::string_view kDense = "there are no mixture-of-experts models yet, dense ones are supported";
+constexpr std::string_view kSliced = "every rank of a process (--tp-size) has a slice of each expert";
 constexpr std::array kMissing = {
     Missing{"--quantization --quantization-* --torchao-config", "quantised weights",
             "checkpoints in float32, bfloat16 and float16 are supported"},
     Missing{"--nnodes --node-rank --dist-init-addr --nccl-init-addr", "a model on several machines",
-            "one process serves one model on one device"},
+            "one process serves one model on one machine, by several ranks with --tp-size"},
     Missing{"--enable-dp-attention --enable-dp-lm-head --dp-attention-*", "data-parallel attention",
             "several processes behind a balancer are several replicas"},
     Missing{"--ep-size --ep --expert-parallel-size --enable-ep-moe --moe-* --deepep-* --enable-deepep-moe "
             "--mooncake-ib-device",
-            "expert parallelism and its all-to-all (A2A) exchange", kDense},
+            "expert parallelism and its all-to-all (A2A) exchange", kSliced},
     Missing{"--enable-eplb --eplb-* --ep-num-redundant-experts --ep-dispatch-algorithm --init-expert-location",
-            "balancing of experts (EPLB)", kDense},
+            "balancing of experts (EPLB)", kSliced},
     Missing{"--expert-distribution-recorder-* --enable-expert-distribution-metrics",
-            "recording of how tokens are distributed over experts", kDense},
+            "recording of how tokens are distributed over experts", kSliced},
     Missing{"--enable-two-batch-overlap --tbo-* --enable-single-batch-overlap",
             "overlap of two half batches (two-batch overlap)",
             "a batch runs as a whole, and the next one is prepared meanwhile"},

@@ -106,6 +106,18 @@ void add_memory(MetricFamilies& families, const GraphInventory& graphs) {
   families.gauges("tessera:memory_bytes", "Device memory, by what takes it.", device_memory(graphs.memory));
   families.gauges("tessera:memory_predicted_bytes", "What was predicted before anything was taken.",
                   device_memory(graphs.predicted_memory));
+  Samples of_ranks;
+  for (std::size_t i = 0; i < graphs.rank_memory.size(); ++i) {
+    for (MetricSample& sample : device_memory(graphs.rank_memory[i])) {
+      sample.labels.insert(sample.labels.begin(), {"rank", std::to_string(i + 1)});
+      of_ranks.push_back(std::move(sample));
+    }
+  }
+  families.gauge("tessera:tp_ranks", "Tensor-parallel ranks that run each forward together.", {},
+                 static_cast<double>(graphs.rank_memory.size() + 1));
+  if (!of_ranks.empty())
+    families.gauges("tessera:rank_memory_bytes", "Device memory of the ranks beside rank 0, by what takes it.",
+                    of_ranks);
   Samples of_sizes;
   for (const RunnerMemory& runner : graphs.memory.runners) {
     for (const SizeMemory& size : runner.sizes)

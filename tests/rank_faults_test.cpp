@@ -1,0 +1,291 @@
+// Catches: ranks that disagree after a fault of one of them, a rank that waits for ever for another, an error that does
+// not say where it came from, a fault of one request that ends the others, and a thread that stays behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tessera/device/testing/fake_device.h"
+#include "tessera/engine/engine.h"
+#include "tessera/ops/built_in_ops.h"
+#include "test_paths.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr int kMostRanks = 4;
+
+// What the devices of the next start are like, by rank, and those that it opened. Written while no engine is there.
+std::array<FaultPlan, kMostRanks> plans;
+std::array<FakeDevice*, kMostRanks> devices;
+
+Result<std::unique_ptr<Device>> create_faulty(const DeviceChoice& choice) {
+  const auto rank = static_cast<std::size_t>(choice.ordinal);
+  std::unique_ptr<FakeDevice> device = TRY(FakeDevice::create(plans[rank], {.threads = 1}));
+  devices[rank] = device.get();
+  return device;
+}
+
+// A device that stands still at a launch, until it is let go.
+class HangingDevice final : public CpuDevice {
+ public:
+  explicit HangingDevice(DeviceProperties properties) : CpuDevice(std::move(properties)) {}
+  static Result<DeviceProperties> properties_of_one_thread() { return read_properties({.threads = 1}); }
+
+  static inline std::atomic<bool> hangs = false;
+
+ protected:
+  Status before(DeviceCall call, std::string_view /*object*/) override {
+    while (rank_hangs && call == DeviceCall::kReplay && hangs)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return ok_status();
+  }
+
+ public:
+  bool rank_hangs = false;
+};
+
+Result<std::unique_ptr<Device>> create_hanging(const DeviceChoice& choice) {
+  auto device = std::make_unique<HangingDevice>(TRY(HangingDevice::properties_of_one_thread()));
+  device->rank_hangs = choice.ordinal == 1;
+  return device;
+}
+
+std::shared_ptr<const Registry> registry_of_faulty_devices() {
+  static const Backend faulty{.create_device = create_faulty, .kernels = &cpu_kernels()};
+  static const Backend hanging{.create_device = create_hanging, .kernels = &cpu_kernels()};
+  auto registry = std::make_shared<Registry>(built_in_registry());
+  EXPECT_TRUE(registry->devices
+                  .add({.name = "faulty", .takes_choice = true, .load = [] { return Result<const Backend*>(&faulty); }})
+                  .ok());
+  EXPECT_TRUE(
+      registry->devices
+          .add({.name = "hanging", .takes_choice = true, .load = [] { return Result<const Backend*>(&hanging); }})
+          .ok());
+  return registry;
+}
+
+EngineOptions options_for(int ranks = 2) {
+  static const std::shared_ptr<const Registry> registry = registry_of_faulty_devices();
+  EngineOptions options{.registry = registry,
+                        .model_path = testing::data_path("goldens/llama"),
+                        .device = "faulty",
+                        .tp_size = ranks,
+                        .dtype = "float32"};
+  options.rank_timeout_s = 20;
+  options.context_length = 64;
+  options.chunked_prefill_size = 32;
+  options.max_running_requests = 4;
+  options.page_size = 8;
+  options.random_seed = 1;
+  options.graphs.piecewise_tokens = {8, 32};
+  options.graphs.decode_batches = {1, 2};
+  return options;
+}
+
+Request request(std::int64_t prompt, std::int64_t new_tokens) {
+  Request made{.stop = {.max_new_tokens = new_tokens, .ignore_eos = true}};
+  for (std::int32_t i = 0; i < prompt; ++i) made.prompt.emplace_back((61 + i * 17 + i * i) % 500);
+  return made;
+}
+
+Result<std::unique_ptr<Engine>> start(const EngineOptions& options, const FaultPlan& of_rank_1 = {},
+                                      const FaultPlan& of_rank_0 = {}) {
+  plans = {};
+  plans[0] = of_rank_0;
+  plans[1] = of_rank_1;
+  return Engine::create(options);
+}
+
+Result<std::vector<TokenId>> tokens(Engine& engine) {
+  const Request asked = request(11, 6);
+  const std::vector<Completion> done = TRY(engine.run({&asked, 1}));
+  return done[0].output_ids;
+}
+
+const std::vector<TokenId>& right_tokens() {
+  static const std::vector<TokenId> made = tokens(*start(options_for(1)).value()).value();
+  return made;
+}
+
+void expect_right(Engine& engine, int n) {
+  engine.flush_prefix_cache();
+  const Result<std::vector<TokenId>> got = tokens(engine);
+  ASSERT_TRUE(got.ok()) << n << ": " << got.status().to_string();
+  EXPECT_EQ(*got, right_tokens()) << n;
+}
+
+std::size_t threads_of_process() {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
+}
+
+// No thread is left, whatever happened.
+class RankFaults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    right_tokens();
+    before_ = threads_of_process();
+  }
+  void TearDown() override { EXPECT_EQ(threads_of_process(), before_); }
+
+ private:
+  std::size_t before_ = 0;
+};
+
+TEST_F(RankFaults, OutOfMemoryOnOneRankAtAnyAllocationOfTheStart) {
+  int errors = 0;
+  for (int n = 1;; n += 3) {
+    ASSERT_LT(n, 300);
+    const Result<std::unique_ptr<Engine>> engine = start(options_for(), {.out_of_memory_at = n});
+    if (!engine.ok()) {
+      ++errors;
+      EXPECT_EQ(engine.status().code(), StatusCode::kResourceExhausted) << n << ": " << engine.status().to_string();
+      EXPECT_THAT(engine.status().message(), HasSubstr("rank 1 of 2")) << n;
+      EXPECT_THAT(engine.status().message(), HasSubstr("injected")) << n;
+      continue;
+    }
+    const bool past_the_last = devices[1]->counts().faults == 0;
+    devices[1]->set_plan({});
+    expect_right(**engine, n);
+    if (past_the_last) break;
+  }
+  EXPECT_GT(errors, 5);
+}
+
+TEST_F(RankFaults, ACaptureThatFailsOnOneRankIsDroppedOnAll) {
+  for (std::int64_t FaultPlan::*const fault :
+       {&FaultPlan::begin_recording_fails_at, &FaultPlan::end_recording_fails_at}) {
+    for (int n = 1;; n += 2) {
+      ASSERT_LT(n, 100);
+      FaultPlan plan;
+      plan.*fault = n;
+      const Result<std::unique_ptr<Engine>> engine = start(options_for(), plan);
+      ASSERT_TRUE(engine.ok()) << n << ": " << engine.status().to_string();
+      const ModelRunner& runner = (*engine)->runner();
+      const bool past_the_last = devices[1]->counts().faults == 0;
+      std::vector<std::pair<std::int64_t, Status>> dropped = runner.prefill().report().dropped;
+      for (const auto& size : runner.decode().report().dropped) dropped.push_back(size);
+      ASSERT_EQ(dropped.size(), past_the_last ? 0U : 1U) << n;
+      for (const auto& [size, why] : dropped) EXPECT_THAT(why.message(), HasSubstr("rank 1 of 2")) << n << " " << size;
+      devices[1]->set_plan({});
+      expect_right(**engine, n);  // with the other rank's graph still there, they would not meet
+      if (past_the_last) break;
+    }
+  }
+}
+
+TEST_F(RankFaults, AReplayThatFailsFailsItsRequestAndNoOther) {
+  for (const int rank : {0, 1}) {
+    const std::unique_ptr<Engine> engine = start(options_for()).value();
+    for (int n = 1; n <= 12; n += 2) {
+      devices[static_cast<std::size_t>(rank)]->set_plan({.replay_fails_at = n});
+      const Status failed = tokens(*engine).status();
+      ASSERT_FALSE(failed.ok()) << n;
+      EXPECT_THAT(failed.message(), HasSubstr("rank " + std::to_string(rank) + " of 2")) << n;
+      EXPECT_THAT(failed.message(), HasSubstr("injected")) << n;
+      devices[static_cast<std::size_t>(rank)]->set_plan({});
+      expect_right(*engine, n);
+    }
+  }
+}
+
+TEST_F(RankFaults, ASizeWhoseReplaysKeepFailingOnOneRankIsDroppedOnAll) {
+  const std::unique_ptr<Engine> engine = start(options_for()).value();
+  for (int i = 0; i < 3; ++i) {
+    devices[1]->set_plan({.replay_fails_at = 1});
+    EXPECT_FALSE(tokens(*engine).ok());
+  }
+  devices[1]->set_plan({});
+  const CaptureReport& report = engine->runner().prefill().report();
+  ASSERT_EQ(report.dropped.size(), 1U);
+  EXPECT_EQ(report.dropped[0].first, 32);
+  expect_right(*engine, 0);
+  EXPECT_GT(engine->stats().forwards.forwards(Reason::kAboveLargestSize), 0);
+}
+
+TEST_F(RankFaults, ALaunchThatFailsMidRequestFailsItsRequestAndNoOther) {
+  for (const int ranks : {2, 4}) {
+    EngineOptions options = options_for(ranks);
+    options.graphs.mode = GraphMode::kOff;
+    const std::unique_ptr<Engine> engine = start(options).value();
+    const std::int64_t used = engine->stats().fullest_group().used_pages;
+    for (int n = 1; n < 250; n += 29) {
+      const int rank = n % ranks;
+      devices[static_cast<std::size_t>(rank)]->set_plan({.launch_fails_at = n});
+      const Status failed = tokens(*engine).status();
+      ASSERT_FALSE(failed.ok()) << n;
+      EXPECT_THAT(failed.message(), HasSubstr("rank " + std::to_string(rank) + " of " + std::to_string(ranks))) << n;
+      devices[static_cast<std::size_t>(rank)]->set_plan({});
+      expect_right(*engine, n);
+      engine->flush_prefix_cache();
+      EXPECT_EQ(engine->stats().fullest_group().used_pages, used) << "pages of a failed request";
+    }
+  }
+}
+
+// The same where the next step is enqueued before this one is collected.
+TEST_F(RankFaults, AFaultWithTwoForwardsInFlight) {
+  EngineOptions options = options_for();
+  options.overlap_schedule = true;
+  const std::unique_ptr<Engine> engine = start(options).value();
+  for (const int rank : {0, 1}) {
+    for (int n = 1; n <= 11; n += 2) {
+      devices[static_cast<std::size_t>(rank)]->set_plan({.replay_fails_at = n});
+      const Status failed = tokens(*engine).status();
+      EXPECT_THAT(failed.message(), HasSubstr("rank " + std::to_string(rank) + " of 2")) << n;
+      devices[static_cast<std::size_t>(rank)]->set_plan({});
+      while (!engine->idle()) ASSERT_TRUE(engine->step().ok());
+      expect_right(*engine, n);
+    }
+  }
+}
+
+TEST_F(RankFaults, IdleWorkThatFailsOnOneRankLeavesAllServing) {
+  EngineOptions options = options_for();
+  options.graphs.capture = CaptureMode::kCore;
+  options.graphs.piecewise_tokens = {8, 10, 12, 32};
+  const std::unique_ptr<Engine> engine = start(options).value();
+  devices[1]->set_plan({.end_recording_fails_at = 1});
+  for (int n = 0; n < 200; ++n) {
+    const Result<bool> left = engine->idle_work();
+    ASSERT_TRUE(left.ok()) << left.status().to_string();
+    if (!*left) break;
+  }
+  EXPECT_EQ(engine->runner().prefill().report().dropped.size(), 1U);
+  EXPECT_GT(engine->runner().costs().size(), 2U) << "rank 0 measures what all ranks run";
+  expect_right(*engine, 0);
+}
+
+TEST_F(RankFaults, ALostDeviceOfOneRankIsTheEndOfTheGroup) {
+  const std::unique_ptr<Engine> engine = start(options_for()).value();
+  devices[1]->set_plan({.lost_from = 40});
+  const Status failed = tokens(*engine).status();
+  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
+  EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2"));
+  EXPECT_EQ(engine->idle() ? tokens(*engine).status().code() : StatusCode::kDeviceLost, StatusCode::kDeviceLost);
+}
+
+TEST_F(RankFaults, ARankThatHangsIsNamedWithinTheLimit) {
+  EngineOptions options = options_for();
+  options.device = "hanging";
+  options.rank_timeout_s = 0.3;
+  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  HangingDevice::hangs = true;
+  const auto began = std::chrono::steady_clock::now();
+  const Status failed = tokens(**engine).status();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
+  EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2 did not answer within 0.3 s"));
+  HangingDevice::hangs = false;
+}
+
+}  // namespace
+}  // namespace tessera

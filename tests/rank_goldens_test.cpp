@@ -1,0 +1,161 @@
+// Catches: a family computed differently by several ranks than by Hugging Face, on the ways that a prompt can take
+// through the engine: whole, in chunks, alone, in a batch, from the prefix cache; ranks that do not hold the same bits,
+// which every collected forward compares; and a rank that dispatches otherwise.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "golden.h"
+#include "golden_cases.h"
+#include "tessera/engine/engine.h"
+#include "tessera/runner/soak.h"
+#include "tessera/runner/verify.h"
+
+namespace tessera {
+namespace {
+
+using testing::case_name;
+using testing::Golden;
+using ::testing::HasSubstr;
+using testing::read_golden;
+
+constexpr std::int64_t kChunk = 64;
+
+EngineOptions options_for(const Golden& golden, int ranks) {
+  EngineOptions options{.model_path = golden.folder, .tp_size = ranks, .dtype = "float32"};
+  options.rank_timeout_s = 60;
+  options.context_length = 1600;
+  options.max_running_requests = 8;
+  options.chunked_prefill_size = kChunk;
+  options.page_size = 4;
+  options.graphs.piecewise_tokens = {4, 16, kChunk};
+  options.graphs.decode_batches = {1, 2, 4, 8};
+  return options;
+}
+
+std::unique_ptr<Engine> make(const EngineOptions& options) {
+  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+std::vector<Completion> run(Engine& engine, const std::vector<Request>& requests) {
+  Result<std::vector<Completion>> done = engine.run(requests);
+  EXPECT_TRUE(done.ok()) << done.status().to_string();
+  return done.ok() ? *std::move(done) : std::vector<Completion>(requests.size());
+}
+
+// As in goldens_test.cpp, which says why.
+double limit(std::string_view name) { return name == "qwen3-next" ? 2e-3 : 1e-4; }
+bool is_routed_otherwise(const Golden& golden, std::size_t prompt) {
+  return golden.folder.ends_with("/glm4-moe") && prompt == 3;
+}
+
+void expect_scores(const char* name, int ranks, const Golden& golden, Engine& engine, const char* way) {
+  std::vector<Request> requests;
+  for (const auto& prompt : golden.prompts) requests.push_back({.prompt = prompt, .sampling = {}, .score = true});
+  const std::vector<Completion> scored = run(engine, requests);
+  double worst = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (is_routed_otherwise(golden, i)) continue;
+    const double distance = testing::distance(scored[i].logits, golden.stored_rows(i)).absolute;
+    worst = std::max(worst, distance);
+    EXPECT_LE(distance, limit(name)) << way << ", prompt " << i;
+  }
+  std::printf("%s on %d ranks, %s: greatest difference %.2e\n", name, ranks, way, worst);
+}
+
+// All prompts in one batch, once more from the prefix cache, then each alone.
+void expect_greedy(const Golden& golden, Engine& engine) {
+  std::vector<Request> requests;
+  for (const auto& prompt : golden.prompts)
+    requests.push_back({.prompt = prompt, .stop = {.max_new_tokens = 12, .ignore_eos = true}});
+  for (const bool cached : {false, true}) {
+    const std::vector<Completion> done = run(engine, requests);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(done[i].output_ids, golden.greedy[i]) << "prompt " << i << (cached ? " cached" : "");
+      if (!cached || std::ssize(golden.prompts[i]) <= kChunk) continue;
+      EXPECT_GE(done[i].cached_tokens, kChunk) << "prompt " << i;
+    }
+  }
+  engine.flush_prefix_cache();
+  EXPECT_EQ(run(engine, {requests[0]})[0].output_ids, golden.greedy[0]) << "alone";
+}
+
+// What the error says of a checkpoint that does not divide among so many ranks; empty: it does.
+std::string refusal(std::string_view name, int ranks) {
+  const std::string among = "does not divide among " + std::to_string(ranks) + " ranks";
+  if (name == "gpt-oss-mxfp4") return "experts in MXFP4 are cut into multiples of 32";
+  if (ranks == 2) return "";
+  if (name == "llama-d64" || name == "llama-d128" || name == "qwen3-d128" || name == "gemma3-d256")
+    return "num_attention_heads is 2, which " + among;
+  const bool few_states = name == "qwen3.5" || name == "qwen3.5-moe" || name == "qwen3-next";
+  return few_states ? "linear_num_key_heads is 2, which " + among : "";
+}
+
+void expect_refused(const EngineOptions& options, const std::string& why) {
+  const Status refused = Engine::create(options).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("tp_size: " + std::to_string(options.tp_size)));
+  EXPECT_THAT(refused.message(), HasSubstr(why));
+}
+
+class RankGoldens : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
+  }
+};
+
+TEST_P(RankGoldens, TwoRanks) {
+  const Golden golden = read_golden(GetParam());
+  EngineOptions whole = options_for(golden, 2);
+  if (const std::string why = refusal(GetParam(), 2); !why.empty()) return expect_refused(whole, why);
+  whole.chunked_prefill_size = 1600;
+  whole.graphs.piecewise_tokens = {16, 256, 1600};
+  const std::unique_ptr<Engine> engine = make(whole);
+  ASSERT_NE(engine, nullptr);
+  expect_scores(GetParam(), 2, golden, *engine, "whole");
+  const std::unique_ptr<Engine> chunked = make(options_for(golden, 2));
+  ASSERT_NE(chunked, nullptr);
+  expect_scores(GetParam(), 2, golden, *chunked, "in chunks");
+  expect_greedy(golden, *chunked);
+  for (const auto& [key, forwards] : chunked->runner().counters().by_key)
+    EXPECT_NE(key.runner, RunnerKind::kEager) << key.size;
+}
+
+TEST_P(RankGoldens, FourRanks) {
+  const Golden golden = read_golden(GetParam());
+  const EngineOptions options = options_for(golden, 4);
+  if (const std::string why = refusal(GetParam(), 4); !why.empty()) return expect_refused(options, why);
+  const std::unique_ptr<Engine> engine = make(options);
+  ASSERT_NE(engine, nullptr);
+  expect_scores(GetParam(), 4, golden, *engine, "in chunks");
+  expect_greedy(golden, *engine);
+}
+
+// Each rank compares its captured sizes with its own isolated memory, then random batches.
+TEST(RankVerify, EveryRankEqualsItsIsolatedRun) {
+  for (const char* name : {"llama", "qwen3.5-text", "mistral-swa"}) {
+    if (!testing::golden_exists(name)) continue;
+    const std::unique_ptr<Engine> engine = make(options_for(read_golden(name), 2));
+    ASSERT_NE(engine, nullptr);
+    const Result<VerifyReport> report = verify(engine->runner(), /*show_progress=*/false);
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    EXPECT_TRUE(report->equal()) << name;
+    const Result<SoakReport> soaked = soak(engine->runner(), {.batches = 40});
+    ASSERT_TRUE(soaked.ok()) << soaked.status().to_string();
+    EXPECT_EQ(soaked->num_failures, 0) << (soaked->failures.empty() ? "" : soaked->failures.front());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dense, RankGoldens, ::testing::ValuesIn(testing::kDenseGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Experts, RankGoldens, ::testing::ValuesIn(testing::kMixtureGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Latent, RankGoldens, ::testing::ValuesIn(testing::kLatentGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Recurrent, RankGoldens, ::testing::ValuesIn(testing::kRecurrentGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(RecurrentExperts, RankGoldens, ::testing::ValuesIn(testing::kRecurrentMixtureGoldens),
+                         case_name);
+
+}  // namespace
+}  // namespace tessera
