@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""The tessera command on several ranks. tests/cli/cli_ranks_test.py PROGRAM [TEST …]
+
+Catches: a command that takes --tp-size and runs one rank, ranks that answer otherwise than one, a model that does not
+divide and is refused without its name, and a comparison that leaves ranks out.
+Prints a line for each test; the last line is "N passed, N failed"."""
+
+from program import DEMO, FEW_SIZES, GOLDENS, LLAMA, CliTest, main
+
+TWO = ["--tp-size", "2", "--dtype", "float32", "--log-level", "error", *FEW_SIZES]
+
+
+class Ranks(CliTest):
+    def test_generate_as_one_rank_does(self):
+        ask = ["generate", "--model-path", DEMO, "--prompt", "Once upon a time", "--max-new-tokens", "12", "--temperature", "0"]
+        one = self.ok_json(*ask, "--tp-size", "1", *TWO[2:])
+        for spelling in ("--tp-size", "--tp", "--tensor-parallel-size"):
+            self.assertEqual(self.ok_json(*ask, spelling, "2", *TWO[2:])["output_ids"], one["output_ids"], spelling)
+
+    def test_score(self):
+        out = self.folder / "logits.safetensors"
+        self.ok("score", "--model-path", LLAMA, "--input-ids", "3,9,27,81,243", "--output", out, *TWO)
+        self.assertTrue(out.exists())
+
+    def test_explain_names_ranks(self):
+        answer = self.ok("explain", "--model-path", LLAMA, "--tp-size", "2").stdout
+        self.assertIn("2 ranks", answer)
+        self.assertIn("all_reduce", answer)
+
+    def test_verify_on_every_rank(self):
+        answer = self.ok_json("verify", "--model-path", LLAMA, *TWO)
+        self.assertTrue(answer["equal"])
+        self.assertGreater(answer["runners"]["prefill"]["comparisons"], 1)
+
+    def test_soak_on_every_rank(self):
+        answer = self.ok_json("verify", "--model-path", LLAMA, "--soak", "30", *TWO)
+        self.assertEqual((answer["batches"], answer["failures"]), (30, 0))
+
+    def test_what_does_not_divide_is_refused_by_name(self):
+        self.fails(1, ["--tp-size: 3", "num_attention_heads is 4", "3 ranks"], "generate", "--model-path", LLAMA, "--input-ids", "1",
+                   "--tp-size", "3")
+        self.fails(1, ["--tp-size: 2", "the experts' intermediate size is 96"], "explain", "--model-path", GOLDENS / "gpt-oss-mxfp4",
+                   "--tp-size", "2")
+        self.fails(2, ["--tp-size", "65", "64"], "generate", "--model-path", LLAMA, "--tp-size", "65")
+        self.fails(2, ["--pp-size", "not supported yet"], "generate", "--model-path", LLAMA, "--pp-size", "2")
+        self.fails(2, ["--nnodes", "not supported yet"], "serve", "--model-path", LLAMA, "--nnodes", "2")
+        self.fails(1, ["--tp-size", "bench graphs"], "bench", "graphs", "--model-path", LLAMA, "--tp-size", "2")
+
+
+if __name__ == "__main__":
+    main()
