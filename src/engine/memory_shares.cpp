@@ -131,17 +131,21 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
   const BudgetedSizes kept = fit_graph_budget(
       ladder_of(runner.graphs.prefill, room.predicted.runner(RunnerRole::kPrefill), true),
       ladder_of(runner.graphs.decode, room.predicted.runner(RunnerRole::kDecode), runner.decode_padding),
+      ladder_of(!runner.vision.sizes.empty(), room.predicted.runner(RunnerRole::kVision), true),
       budgeted ? budget : room.bytes);
-  if (kept.dropped_prefill.empty() && kept.dropped_decode.empty()) return kept.bytes;
-  plan.notes.push_back(
-      fmt::format("{}: graphs would take {} and may take {}; prefill sizes dropped: {}; decode sizes dropped: {}",
-                  budgeted ? "cuda_graph_memory_budget" : "the memory beside weights and KV cache",
-                  mib(room.predicted[MemoryUse::kGraphObjects]), mib(budgeted ? budget : room.bytes),
-                  sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode)));
+  if (kept.dropped_prefill.empty() && kept.dropped_decode.empty() && kept.dropped_vision.empty()) return kept.bytes;
+  plan.notes.push_back(fmt::format(
+      "{}: graphs would take {} and may take {}; prefill sizes dropped: {}; decode sizes dropped: {}{}",
+      budgeted ? "cuda_graph_memory_budget" : "the memory beside weights and KV cache",
+      mib(room.predicted[MemoryUse::kGraphObjects]), mib(budgeted ? budget : room.bytes),
+      sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode),
+      kept.dropped_vision.empty() ? ""
+                                  : fmt::format("; the tower's sizes dropped: {}", sizes_list(kept.dropped_vision))));
   // Where no size is left the switches stay on, so that forwards report that nothing was captured, not that graphs were
   // switched off.
   if (runner.graphs.prefill) runner.prefill_sizes = kept.prefill;
   if (runner.graphs.decode) runner.decode_sizes = kept.decode;
+  runner.vision.sizes = kept.vision;
   return kept.bytes;
 }
 

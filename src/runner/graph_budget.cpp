@@ -1,6 +1,7 @@
 #include "tessera/runner/graph_budget.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -56,25 +57,42 @@ double size_value(const BudgetLadder& ladder, const std::vector<std::int64_t>& s
   return forwards * static_cast<double>(next - size) / static_cast<double>(next);
 }
 
-BudgetedSizes fit_graph_budget(const BudgetLadder& prefill, const BudgetLadder& decode, std::int64_t budget_bytes) {
-  BudgetedSizes kept{
-      .prefill = prefill.sizes, .decode = decode.sizes, .dropped_prefill = {}, .dropped_decode = {}, .bytes = 0};
+BudgetedSizes fit_graph_budget(const BudgetLadder& prefill, const BudgetLadder& decode, const BudgetLadder& vision,
+                               std::int64_t budget_bytes) {
+  BudgetedSizes kept{.prefill = prefill.sizes,
+                     .decode = decode.sizes,
+                     .vision = vision.sizes,
+                     .dropped_prefill = {},
+                     .dropped_decode = {},
+                     .dropped_vision = {},
+                     .bytes = 0};
+  struct Part {
+    const BudgetLadder& ladder;
+    std::vector<std::int64_t>& sizes;
+    std::vector<std::int64_t>& dropped;
+    bool keeps_last;  // its largest size goes after all sizes of the others
+  };
+  const std::array parts = {Part{prefill, kept.prefill, kept.dropped_prefill, true},
+                            Part{decode, kept.decode, kept.dropped_decode, false},
+                            Part{vision, kept.vision, kept.dropped_vision, false}};
   const auto bytes = [&] {
-    return std::ssize(kept.prefill) * prefill.bytes_each + std::ssize(kept.decode) * decode.bytes_each;
+    std::int64_t sum = 0;
+    for (const Part& part : parts) sum += std::ssize(part.sizes) * part.ladder.bytes_each;
+    return sum;
   };
   while (bytes() > budget_bytes) {
-    const std::size_t may_go = kept.prefill.size() > 1 ? kept.prefill.size() - 1 : 0;
-    const Candidate of_prefill = least_valuable(prefill, kept.prefill, may_go);
-    const Candidate of_decode = least_valuable(decode, kept.decode, kept.decode.size());
-    if (may_go > 0 && (kept.decode.empty() || of_prefill.value_per_byte <= of_decode.value_per_byte)) {
-      drop(kept.prefill, of_prefill.index, kept.dropped_prefill);
-    } else if (!kept.decode.empty()) {
-      drop(kept.decode, of_decode.index, kept.dropped_decode);
-    } else if (!kept.prefill.empty()) {
-      drop(kept.prefill, 0, kept.dropped_prefill);
-    } else {
-      break;  // a budget below nothing
+    const Part* from = nullptr;
+    Candidate least;
+    for (const Part& part : parts) {
+      const std::size_t may_go = part.sizes.size() - (part.keeps_last && !part.sizes.empty() ? 1 : 0);
+      const Candidate candidate = least_valuable(part.ladder, part.sizes, may_go);
+      if (may_go == 0 || (from != nullptr && candidate.value_per_byte >= least.value_per_byte)) continue;
+      from = &part;
+      least = candidate;
     }
+    if (from == nullptr && kept.prefill.empty()) break;  // a budget below nothing
+    if (from == nullptr) from = parts.data();
+    drop(from->sizes, least.index, from->dropped);
   }
   kept.bytes = bytes();
   return kept;

@@ -22,16 +22,20 @@ struct BudgetLadder {
 struct BudgetedSizes {
   std::vector<std::int64_t> prefill;  // kept, ascending
   std::vector<std::int64_t> decode;
+  std::vector<std::int64_t> vision;
   std::vector<std::int64_t> dropped_prefill;  // ascending
   std::vector<std::int64_t> dropped_decode;
+  std::vector<std::int64_t> dropped_vision;
   std::int64_t bytes = 0;  // of what is kept
 };
 
 // Expected share of a forward of this ladder that is saved by keeping sizes[index]: padding, or, where no size follows,
-// all of it. Shares of prefill and decode count alike, since a server spends time of the same order on both.
+// all of it. Shares of prefill, decode and a vision tower count alike, since a server spends time of the same order on
+// each.
 double size_value(const BudgetLadder& ladder, const std::vector<std::int64_t>& sizes, std::size_t index);
 
 // The largest prefill size is dropped last: without it every long forward is eager.
-BudgetedSizes fit_graph_budget(const BudgetLadder& prefill, const BudgetLadder& decode, std::int64_t budget_bytes);
+BudgetedSizes fit_graph_budget(const BudgetLadder& prefill, const BudgetLadder& decode, const BudgetLadder& vision,
+                               std::int64_t budget_bytes);
 
 }  // namespace tessera

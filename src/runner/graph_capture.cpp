@@ -26,6 +26,13 @@ std::string_view when_captured(const GraphRunner& runner, CaptureMode mode) {
   return "";
 }
 
+std::vector<const GraphRunner*> captured_runners(const RunnerParts& parts) {
+  std::vector<const GraphRunner*> runners;
+  for (const RunnerRole role : kCapturedRoles) runners.push_back(&parts.runner(role));
+  if (parts.vision != nullptr) runners.push_back(&parts.vision->runner());
+  return runners;
+}
+
 }  // namespace
 
 Status GraphCapture::start(StepResults& results, const std::function<bool()>& more) {
@@ -58,8 +65,8 @@ Status GraphCapture::prepare(StepResults& results) {
 // `bytes`: by the memory that captures left.
 void GraphCapture::measure_graphs(std::int64_t bytes) {
   std::int64_t estimate = 0;
-  for (const RunnerRole role : kCapturedRoles)
-    estimate += runner_memory(parts_.runner(role), parts_.device.properties(), 1).graph_bytes();
+  for (const GraphRunner* runner : captured_runners(parts_))
+    estimate += runner_memory(*runner, parts_.device.properties(), 1).graph_bytes();
   if (estimate == 0) return;
   graph_bytes_of_estimate_ = static_cast<double>(std::max<std::int64_t>(bytes, 0)) / static_cast<double>(estimate);
 }
@@ -79,9 +86,9 @@ void GraphCapture::report_memory() {
 
 std::int64_t GraphCapture::predicted_pending_bytes() const {
   std::int64_t bytes = 0;
-  for (const RunnerRole role : kCapturedRoles) {
-    const std::vector<std::int64_t> pending = parts_.runner(role).pending();
-    const RunnerMemory* predicted = parts_.predicted.runner(role);
+  for (const GraphRunner* runner : captured_runners(parts_)) {
+    const std::vector<std::int64_t> pending = runner->pending();
+    const RunnerMemory* predicted = parts_.predicted.runner(runner->spec().role);
     if (predicted == nullptr) continue;
     for (const SizeMemory& size : predicted->sizes)
       if (std::ranges::binary_search(pending, size.size)) bytes += size.graphs.bytes;
@@ -143,15 +150,26 @@ Status GraphCapture::capture_graphs(const std::function<bool()>& more) {
     log_info("capture", "Captured decode graphs for {} batch sizes{}, {:.2f} s", decode.report().captured.size(),
              when_captured(decode, parts_.options.capture), decode.report().seconds);
   }
-  if (parts_.options.capture == CaptureMode::kEager && parts_.vision != nullptr) {
-    while (TRY(capture_tower())) {
-    }
-  }
+  if (parts_.vision != nullptr)
+    TRY(parts_.together({.kind = RankOrderKind::kCaptureTower, .size = kTowersStart},
+                        [&] { return capture_start_budgets(parts_); }));
   dispatcher_.refresh();
   if (parts_.options.capture == CaptureMode::kCore) {
     while (more && more() && TRY(capture_next())) {
     }
   }
+  return ok_status();
+}
+
+Status GraphCapture::capture_start_budgets(RunnerParts& parts) {
+  if (parts.vision == nullptr || parts.options.capture == CaptureMode::kLazy) return ok_status();
+  const GraphRunner& tower = parts.vision->runner();
+  if (!tower.spec().captured) return ok_status();
+  const std::vector<std::int64_t>& ladder = tower.spec().ladder;
+  TRY(parts.vision->capture(parts.options.capture == CaptureMode::kCore ? core_sizes(ladder) : ladder));
+  log_info("capture", "Captured the vision tower's graphs for {} budgets of up to {} patches{}, {:.2f} s",
+           tower.report().captured.size(), ladder.back(), when_captured(tower, parts.options.capture),
+           tower.report().seconds);
   return ok_status();
 }
 
@@ -174,6 +192,7 @@ Status GraphCapture::capture_sizes(GraphRunner& runner) {
 }
 
 Result<bool> GraphCapture::capture_next() {
+  if (parts_.vision != nullptr && parts_.vision->has_wanted()) return capture_tower();
   for (const RunnerRole role : {RunnerRole::kDecode, RunnerRole::kPrefill}) {
     GraphRunner& runner = parts_.runner(role);
     const std::vector<std::int64_t> pending = runner.pending();
@@ -197,8 +216,8 @@ Result<bool> GraphCapture::capture_tower() {
 }
 
 bool GraphCapture::has_pending() const {
-  if (parts_.vision != nullptr && parts_.vision->has_pending()) return true;
-  return std::ranges::any_of(kCapturedRoles, [&](RunnerRole role) { return !parts_.runner(role).pending().empty(); });
+  return std::ranges::any_of(captured_runners(parts_),
+                             [](const GraphRunner* runner) { return !runner->pending().empty(); });
 }
 
 Status GraphCapture::capture_rest() {

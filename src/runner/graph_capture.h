@@ -22,8 +22,10 @@ class GraphCapture {
   Status start(StepResults& results, const std::function<bool()>& more);
   // Its first part: memory for the largest forward, and the warm-up.
   Status prepare(StepResults& results);
-  // Captures one pending size, if there is one: decode first, smallest first, the tower's last. False where there is
-  // none.
+  // Its last part: the sizes of the tower that a start captures. Of this rank alone.
+  static Status capture_start_budgets(RunnerParts& parts);
+  // Captures one pending size, if there is one: the tower's that images came for, decode's, smallest first, the tower's
+  // others. False where there is none.
   Result<bool> capture_next();
   // Captures every pending size.
   Status capture_rest();

@@ -8,6 +8,7 @@
 #include "tessera/runner/measure_memory.h"
 #include "tessera/runner/rank_group.h"
 #include "tessera/runner/step_digest.h"
+#include "tessera/runner/vision_runner.h"
 
 namespace tessera {
 
@@ -32,9 +33,12 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Wei
 
 Result<bool> ModelRunner::idle_work() {
   if (in_flight_ > 0) return internal_error("idle work is asked for while a forward is in flight");
-  if (captures_when_idle()) return capture_.capture_next();
+  const bool tower_waits =
+      parts_->vision != nullptr && parts_->vision->has_wanted() && dispatcher_.table().graphs_enabled;
+  if (tower_waits || captures_when_idle()) return capture_.capture_next();
   if (TRY(measurement_.measure_next())) return true;
-  return full_measurement_.measure_next();
+  if (TRY(full_measurement_.measure_next())) return true;
+  return parts_->vision != nullptr && TRY(parts_->vision->measure_next());
 }
 
 Result<ForwardOutputs> ModelRunner::forward(const ForwardInputs& inputs) {

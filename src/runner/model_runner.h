@@ -53,10 +53,10 @@ class ModelRunner {
   Status prepare() { return capture_.prepare(results_); }
   // Captures at once what options.capture puts off. Precondition: none in flight.
   Status capture_rest() { return capture_.capture_rest(); }
-  // One piece of work that may wait until there is nothing else to do: captures a pending size (CaptureMode::kCore), or
-  // measures a forward. False where none is left. Precondition: none in flight.
+  // One piece of work that may wait until there is nothing else to do: captures a pending size (of kCore, or of the
+  // tower one that images came for), or measures a forward. False where none is left. Precondition: none in flight.
   Result<bool> idle_work();
-  // Whether the next piece of idle work captures a size.
+  // Whether the next piece of idle work captures a size that kCore put off.
   bool captures_when_idle() const {
     return parts_->options.capture == CaptureMode::kCore && dispatcher_.table().graphs_enabled &&
            capture_.has_pending();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/runner/dummy_batch.h"
+#include "tessera/runner/graph_capture.h"
 #include "tessera/runner/soak.h"
 #include "tessera/runner/verify.h"
 #include "tessera/runner/vision_runner.h"
@@ -74,7 +75,9 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
     case RankOrderKind::kForget: runner.forget(order.size); return ok_status();
     case RankOrderKind::kAvailable: answer.value = parts.device.available_bytes(); return ok_status();
     case RankOrderKind::kReserveRows: return runner_->reserve_embeddings(order.size);
-    case RankOrderKind::kCaptureTower: return parts.vision->capture_next().status();
+    case RankOrderKind::kCaptureTower:
+      return order.size == kTowersStart ? GraphCapture::capture_start_budgets(parts)
+                                        : parts.vision->capture_next().status();
     case RankOrderKind::kDiscard: {
       const bool runs = in_flight_.back().ok();
       in_flight_.pop_back();

@@ -31,7 +31,7 @@ enum class RankOrderKind : std::uint8_t {
   kForget = 12,        // role, size: what kRunEagerly has bound
   kAvailable = 13,     // answers the bytes left of the device's memory
   kReserveRows = 14,   // size: rows of embeddings that have memory
-  kCaptureTower = 15,  // the tower's next size
+  kCaptureTower = 15,  // the tower's next size, or with kTowersStart in `size` those of a start
   kEncodeImages = 16,  // images to rows of embeddings
   kForward = 17,
   kCollect = 18,  // the oldest forward's results; answers their digest
@@ -41,6 +41,7 @@ enum class RankOrderKind : std::uint8_t {
   kDiscard = 22,  // the newest forward failed somewhere: it is in flight no more
 };
 inline constexpr int kLastRankOrder = 22;
+inline constexpr std::int64_t kTowersStart = 1;
 
 // An order of a few numbers; those that a kind does not name are 0.
 struct RankOrder {

@@ -57,7 +57,7 @@ Result<Times> measure(VisionRunner& runner, const Patches& image, int images, De
   const std::vector<const Patches*> packed(static_cast<std::size_t>(images), &image);
   std::vector<std::int64_t> first_rows;
   for (int i = 0; i < images; ++i) first_rows.push_back(i * image.tokens());
-  const std::int64_t size = runner.size_for(image.grid.patches() * images);
+  const std::int64_t size = runner.choose(image.grid.patches() * images).size;
   const bool graph = !eagerly && runner.runner().captured(size);
   std::vector<double> with_host;
   std::vector<double> tower;

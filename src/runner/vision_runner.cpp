@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "tessera/base/log.h"
-#include "tessera/device/alignment.h"
 #include "tessera/piecewise/ladder.h"
 #include "tessera/runner/make_executable.h"
 
@@ -17,6 +18,8 @@ namespace {
 // Sizes without a graph are multiples of this too, so that few of them are bound.
 constexpr std::int64_t kStep = 64;
 constexpr std::int64_t kLargestDefault = 2048;
+// A size that takes longer is the last to be measured, so that requests need not wait for the larger ones.
+constexpr double kMostMeasuredMs = 30;
 
 }  // namespace
 
@@ -25,17 +28,6 @@ std::vector<std::int64_t> default_vision_sizes(std::int64_t merged_patches, std:
   std::vector<std::int64_t> sizes;
   for (std::int64_t size = step; size <= std::min(kLargestDefault, max_patches); size += step) sizes.push_back(size);
   return sizes;
-}
-
-std::string_view vision_reason_name(VisionReason reason) {
-  switch (reason) {
-    case VisionReason::kReplayed: return "replayed";
-    case VisionReason::kFirstUse: return "first use";
-    case VisionReason::kTooLarge: return "too large";
-    case VisionReason::kNotCaptured: return "not captured";
-    case VisionReason::kForced: return "forced";
-  }
-  return "unknown";
 }
 
 RunnerSpec vision_spec(const VisionGraph& tower, const VisionOptions& options) {
@@ -114,10 +106,27 @@ Status VisionRunner::check(const Patches& image) const {
   return ok_status();
 }
 
-std::int64_t VisionRunner::size_for(std::int64_t patches) const {
-  if (options_.exact_graphs > 0) return patches;
-  if (const std::optional<std::int64_t> size = round_up(options_.sizes, patches)) return *size;
-  return std::min(align_up(patches, std::lcm(kStep, config().merged_patches())), options_.max_patches);
+VisionChoice VisionRunner::choose(std::int64_t patches, bool eagerly) const {
+  if (options_.exact_graphs > 0 && !eagerly) {
+    const bool kept = std::ranges::find(exact_, patches) != exact_.end();
+    return {.size = patches, .graph = true, .reason = kept ? VisionReason::kReplayed : VisionReason::kFirstUse};
+  }
+  const std::int64_t step = options_.exact_graphs > 0 ? 1 : std::lcm(kStep, config().merged_patches());
+  VisionBudgets budgets{.sizes = options_.sizes, .captured = {}, .costs = costs_, .step = step};
+  if (!eagerly) budgets.captured = runner_->report().captured;
+  VisionChoice choice = choose_budget(budgets, patches);
+  choice.size = std::min(choice.size, options_.max_patches);
+  if (eagerly) choice.reason = VisionReason::kForced;
+  return choice;
+}
+
+std::size_t VisionRunner::num_packed(std::span<const Patches* const> images) const {
+  std::size_t count = 1;
+  if (parts_.options.deterministic) return count;  // where an image lies in a forward may decide its last bits
+  std::int64_t patches = images.front()->grid.patches();
+  while (count < images.size() && patches + images[count]->grid.patches() <= options_.max_patches)
+    patches += images[count++]->grid.patches();
+  return count;
 }
 
 Status VisionRunner::encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
@@ -125,17 +134,11 @@ Status VisionRunner::encode(std::span<const Patches* const> images, std::span<co
   if (images.size() != first_rows.size())
     return internal_error(fmt::format("{} images and {} first rows", images.size(), first_rows.size()));
   for (const Patches* image : images) TRY(check(*image));
-  // Where an image lies in a forward may decide its last bits.
-  const bool alone = parts_.options.deterministic;
-  std::size_t first = 0;
-  while (first < images.size()) {
-    std::size_t count = 1;
-    std::int64_t patches = images[first]->grid.patches();
-    while (!alone && first + count < images.size() &&
-           patches + images[first + count]->grid.patches() <= options_.max_patches)
-      patches += images[first + count++]->grid.patches();
-    TRY(encode_packed(images.subspan(first, count), first_rows.subspan(first, count), rows, eagerly));
-    first += count;
+  while (!images.empty()) {
+    const std::size_t count = num_packed(images);
+    TRY(encode_packed(images.first(count), first_rows.first(count), rows, eagerly));
+    images = images.subspan(count);
+    first_rows = first_rows.subspan(count);
   }
   return ok_status();
 }
@@ -144,30 +147,31 @@ Status VisionRunner::encode_packed(std::span<const Patches* const> images, std::
                                    DeviceAddress rows, bool eagerly) {
   std::int64_t patches = 0;
   for (const Patches* image : images) patches += image->grid.patches();
-  const std::int64_t size = size_for(patches);
-  const auto kept = std::ranges::find(exact_, size);
-  const bool first_use = options_.exact_graphs > 0 && !eagerly && kept == exact_.end();
-  if (kept != exact_.end()) {
+  VisionChoice choice = choose(patches, eagerly);
+  const bool first_use = choice.reason == VisionReason::kFirstUse;
+  if (const auto kept = std::ranges::find(exact_, choice.size); kept != exact_.end()) {
     std::rotate(kept, kept + 1, exact_.end());
   } else {
-    TRY(first_use ? bind_exact(size) : runner_->make_ready(size));
+    TRY(first_use ? bind_exact(choice.size) : runner_->make_ready(choice.size));
   }
-  TRY(stage(images, size));
-  const bool has_graph = first_use ? TRY(capture_exact(size)) : runner_->executable().captured(runner_->bucket(size));
-  const bool graph = has_graph && !eagerly;
-  TRY(run(size, graph));
-  TRY(copy_rows(images, first_rows, size, rows));
-
-  const bool too_large = options_.exact_graphs == 0 && (options_.sizes.empty() || size > options_.sizes.back());
-  last_reason_ = graph       ? (first_use ? VisionReason::kFirstUse : VisionReason::kReplayed)
-                 : eagerly   ? VisionReason::kForced
-                 : too_large ? VisionReason::kTooLarge
-                             : VisionReason::kNotCaptured;
-  counters_.images += std::ssize(images);
-  counters_.patches += patches;
-  counters_.padded_patches += size - patches;
-  ++(graph ? counters_.graph_forwards : counters_.eager_forwards);
+  TRY(stage(images, choice.size));
+  if (first_use && !TRY(capture_exact(choice.size)))
+    choice = {.size = choice.size, .graph = false, .reason = VisionReason::kNotCaptured};
+  TRY(run(choice.size, choice.graph));
+  TRY(copy_rows(images, first_rows, choice.size, rows));
+  count(images.size(), patches, choice);
   return ok_status();
+}
+
+void VisionRunner::count(std::size_t images, std::int64_t patches, const VisionChoice& ran) {
+  if (const std::optional<std::int64_t> own = round_up(options_.sizes, patches);
+      own && !runner_->captured(*own) && !runner_->dropped(*own))
+    wanted_.insert(*own);
+  last_reason_ = ran.reason;
+  counters_.images += static_cast<std::int64_t>(images);
+  counters_.patches += patches;
+  counters_.padded_patches += ran.size - patches;
+  ++(ran.graph ? counters_.graph_forwards : counters_.eager_forwards);
 }
 
 // Makes room among the graphs that are kept, and binds the size.
@@ -222,13 +226,66 @@ Result<std::unique_ptr<Executable>> VisionRunner::make_isolated() {
 
 Status VisionRunner::run(std::int64_t size, bool graph) { return graph ? runner_->replay(size) : runner_->run(size); }
 
+Status VisionRunner::capture(std::span<const std::int64_t> sizes) {
+  return runner_->capture(sizes, {.stage = [&](std::int64_t size) { return stage({}, size); },
+                                  .show_progress = parts_.options.show_progress});
+}
+
 Result<bool> VisionRunner::capture_next() {
   const std::vector<std::int64_t> pending = runner_->pending();
   if (pending.empty()) return false;
+  const std::int64_t next = wanted_.empty() ? pending.front() : *wanted_.begin();
   // Kernels that have not run are warmed up on padding.
-  const Status captured = runner_->capture_one(pending.front(), [&](std::int64_t size) { return stage({}, size); });
+  const Status captured = runner_->capture_one(next, [&](std::int64_t size) { return stage({}, size); });
+  wanted_.erase(next);
   if (captured.code() == StatusCode::kDeviceLost) return captured;
   return true;
+}
+
+Result<bool> VisionRunner::measure_next() {
+  // Ranks choose alike, which times that each measures would not let them.
+  if (!parts_.options.measure_costs || parts_.options.deterministic || parts_.options.communicator != nullptr)
+    return false;
+  for (const std::int64_t size : runner_->report().captured) {
+    if (size >= measured_below_) break;
+    if (costs_.measured(RunnerKind::kPrefill, size)) continue;
+    const Result<double> replay = measure(size, /*graph=*/true);
+    const Result<double> eager = replay.ok() ? measure(size, /*graph=*/false) : replay;
+    if (!eager.ok()) {
+      if (eager.status().code() == StatusCode::kDeviceLost) return eager.status();
+      log_warn("dispatch", "vision size {} is not measured: {}", size, eager.status().to_string());
+      measured_below_ = size;
+      return true;
+    }
+    costs_.add(RunnerKind::kPrefill, size, *replay);
+    costs_.add(RunnerKind::kEager, size, *eager);
+    if (std::max(*replay, *eager) > kMostMeasuredMs) measured_below_ = size + 1;
+    return true;
+  }
+  return false;
+}
+
+// The fastest of a few, by the host's clock, of one image that fills the forward.
+Result<double> VisionRunner::measure(std::int64_t size, bool graph) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kRuns = 3;
+  Patches image{.grid = {.t = 1,
+                         .h = static_cast<std::int32_t>(config().merge_size),
+                         .w = static_cast<std::int32_t>(size / config().merge_size)},
+                .merge_size = static_cast<std::int32_t>(config().merge_size),
+                .patch_values = config().patch_values()};
+  image.values.resize(static_cast<std::size_t>(size * image.patch_values));
+  const Patches* const filling = &image;
+  TRY(stage(std::span(&filling, 1), size));
+  TRY(parts_.stream.synchronize());
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRuns; ++i) {
+    const Clock::time_point start = Clock::now();
+    TRY(run(size, graph));
+    TRY(parts_.stream.synchronize());
+    best = std::min(best, std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  return best;
 }
 
 }  // namespace tessera

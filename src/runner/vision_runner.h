@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -21,8 +21,10 @@
 #include "tessera/model/model.h"
 #include "tessera/model/weights.h"
 #include "tessera/ops/step_buffer.h"
+#include "tessera/runner/costs.h"
 #include "tessera/runner/graph_runner.h"
 #include "tessera/runner/runner_options.h"
+#include "tessera/runner/vision_choice.h"
 #include "tessera/runner/vision_inputs.h"
 #include "tessera/runner/vision_options.h"
 
@@ -43,16 +45,6 @@ struct VisionParts {
   KernelVariants& warm;
   const RunnerOptions& options;  // registry, kernels, compiler, memory plan
 };
-
-// Why a forward ran as it did.
-enum class VisionReason : std::uint8_t {
-  kReplayed,     // a graph of at least its size
-  kFirstUse,     // captured now, as VisionOptions::exact_graphs asks, and replayed
-  kTooLarge,     // more patches than the largest captured size
-  kNotCaptured,  // its size has no graph yet, or lost it
-  kForced,       // encode() was asked to
-};
-std::string_view vision_reason_name(VisionReason reason);  // "replayed" "first use" "too large" "not captured" "forced"
 
 struct VisionCounters {
   std::int64_t images = 0;
@@ -82,9 +74,23 @@ class VisionRunner {
   Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
                 bool eagerly = false);
 
-  // Captures one more size, smallest first. False where none is left. Never on the request path: it takes milliseconds.
+  // How many of the first of `images`, which are not empty, go into one forward.
+  std::size_t num_packed(std::span<const Patches* const> images) const;
+
+  // Captures sizes of the options at the start; one that fails is dropped and reported. Errors: kDeviceLost.
+  Status capture(std::span<const std::int64_t> sizes);
+  // Captures one more size: one that an image came for, or else the smallest. False where none is left. Never on the
+  // request path: it takes milliseconds.
   Result<bool> capture_next();
   bool has_pending() const { return !runner_->pending().empty(); }
+  // Whether images came for a size that has no graph yet.
+  bool has_wanted() const { return !wanted_.empty(); }
+  // Measures one captured size, as a graph and eagerly, smallest first, for the choice between the two; no larger ones
+  // after one of more than 30 ms. False where none is left, where options.measure_costs is off, where forwards are
+  // deterministic, and of a model on several ranks. For idle moments.
+  Result<bool> measure_next();
+  // What forwards cost, as measured; tests set it.
+  CostTable& costs() { return costs_; }
 
   VisionReason last_reason() const { return last_reason_; }  // of the forward enqueued last
   const VisionCounters& counters() const { return counters_; }
@@ -98,8 +104,8 @@ class VisionRunner {
   Status stage(std::span<const Patches* const> images, std::int64_t size);
   // The tower on memory of its own for every value; the oracle runs it. Does not outlive the runner.
   Result<std::unique_ptr<Executable>> make_isolated();
-  // The budget of a forward of so many patches.
-  std::int64_t size_for(std::int64_t patches) const;
+  // How a forward of so many patches runs; `eagerly`: without a graph.
+  VisionChoice choose(std::int64_t patches, bool eagerly = false) const;
 
  private:
   VisionRunner(const VisionParts& parts, VisionOptions options) : parts_(parts), options_(std::move(options)) {}
@@ -108,6 +114,8 @@ class VisionRunner {
   ExecutionEnvironment environment();
   Status encode_packed(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                        DeviceAddress rows, bool eagerly);
+  void count(std::size_t images, std::int64_t patches, const VisionChoice& ran);
+  Result<double> measure(std::int64_t size, bool graph);
   Status bind_exact(std::int64_t size);
   // Whether there is a graph of the size now. Its inputs are staged.
   Result<bool> capture_exact(std::int64_t size);
@@ -121,6 +129,9 @@ class VisionRunner {
   std::unique_ptr<VisionInputs> inputs_;
   ExternalValues externals_;
   std::optional<GraphRunner> runner_;
+  std::set<std::int64_t> wanted_;  // sizes that images came for, and that are pending
+  CostTable costs_;
+  std::int64_t measured_below_ = INT64_MAX;  // larger sizes take too long to be measured
   std::vector<std::int64_t> exact_;  // sizes with a graph that was captured on first use, least recently used first
   VisionReason last_reason_ = VisionReason::kNotCaptured;
   VisionCounters counters_;
