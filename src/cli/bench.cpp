@@ -16,6 +16,7 @@ std::string_view kind_name(BenchKind kind) {
     case BenchKind::kGraphs: return "graphs";
     case BenchKind::kStartup: return "startup";
     case BenchKind::kProfile: return "profile";
+    case BenchKind::kVision: return "vision";
   }
   return "";
 }
@@ -57,6 +58,7 @@ Status run_bench(const BenchOptions& options) {
     case BenchKind::kGraphs: return bench_graphs(options);
     case BenchKind::kStartup: return bench_startup(options);
     case BenchKind::kProfile: return bench_profile(options);
+    case BenchKind::kVision: return bench_vision(options);
   }
   return internal_error("unknown benchmark");
 }

@@ -18,6 +18,8 @@ Status bench_graphs(const BenchOptions& options);
 Status bench_startup(const BenchOptions& options);
 // Also writes a trace to options.output.
 Status bench_profile(const BenchOptions& options);
+// A tower eagerly and through both kinds of graphs, and what is done to an image before.
+Status bench_vision(const BenchOptions& options);
 
 // Those of the engine, made to take the longest forward that is asked for.
 EngineOptions bench_engine_options(const BenchOptions& options);

@@ -108,13 +108,20 @@ struct VerifyOptions {
   bool json = false;
 };
 
-enum class BenchKind : std::uint8_t { kPrefill, kDecode, kGraphs, kStartup, kProfile };
+enum class BenchKind : std::uint8_t { kPrefill, kDecode, kGraphs, kStartup, kProfile, kVision };
+
+struct ImageSize {
+  std::int64_t width = 0;  // pixels
+  std::int64_t height = 0;
+};
 
 struct BenchOptions {
   EngineOptions engine;
   BenchKind kind = BenchKind::kPrefill;
   std::vector<std::int64_t> num_tokens;   // of prefill; empty: a few up to the chunk size; of a profile none
   std::vector<std::int64_t> batch_sizes;  // of decode; empty: a few up to the largest; of a profile none
+  std::vector<ImageSize> image_sizes;     // of vision; empty: six, from small to large
+  std::vector<std::int64_t> images;       // of vision, encoded together; empty: 1, 4 and 16
   std::vector<std::string> compilers;     // of graphs: an engine each; empty: the engine's
   std::int64_t context = 128;             // tokens in the cache of each decoding request
   std::int64_t repeat = 10;

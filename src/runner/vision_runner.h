@@ -62,6 +62,7 @@ class VisionRunner {
   // (1 + deepstack levels) · hidden size of the language model: what a row has.
   std::int64_t row_values() const { return config().row_values(); }
   const VisionOptions& options() const { return options_; }
+  Device& device() const { return parts_.device; }
   Stream& stream() const { return parts_.stream; }
 
   // kInvalidArgument, with the limit, for an image that encode() refuses: too many patches, or such that this tower

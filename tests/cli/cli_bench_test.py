@@ -7,7 +7,7 @@ Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json
 
-from program import DEMO, FEW_SIZES, GOLDENS, LLAMA, CliTest, main, Serving
+from program import DEMO, FEW_SIZES, GOLDENS, LLAMA, SHARED, CliTest, main, Serving
 
 
 class Bench(CliTest):
@@ -137,6 +137,60 @@ class Bench(CliTest):
     def test_tables(self):
         for what in ("prefill", "decode", "startup"):
             self.assertIn("graph", self.ok("bench", what, *self.COMMON, *FEW_SIZES, "--context-length", 128).stdout)
+
+
+class BenchVision(CliTest):
+    SIZES = ["--piecewise-cuda-graph-tokens", "8,32", "--cuda-graph-bs", "1,4", "--max-running-requests", 4]
+
+    def model(self):
+        folder = SHARED / "goldens" / "qwen3-vl"
+        if not folder.exists():
+            self.skipTest(f"{folder} is not there")
+        return ["--model-path", folder, "--load-format", "dummy", "--repeat", 3, "--context-length", 128, "--log-level", "error",
+                *self.SIZES]
+
+    def test_every_way(self):
+        answer = self.ok_json("bench", "vision", *self.model(), "--image-size", "64x64,130x70", "--images", "1,3")
+        rows = answer["rows"]
+        self.assertEqual([(row["width"], row["height"], row["images"], row["way"]) for row in rows],
+                         [(w, h, n, way) for w, h in ((64, 64), (130, 70)) for n in (1, 3) for way in ("eager", "exact", "budget")])
+        for row in rows:
+            self.assertEqual(row["patches"], 4 * row["tokens"])
+            self.assertEqual(row["forwards"], 1)
+            self.assertEqual(row["replays"], 0 if row["way"] == "eager" else 1)
+            self.assertEqual(row["padding"], 0 if row["way"] == "exact" else -row["patches"] % 64)
+            for name in ("tower_ms", "encode_ms", "preprocess_ms"):
+                self.assertTrue(0 < row[name + "_p50"] <= row[name + "_p99"], row)
+            self.assertGreater(row["first_ms"], 0)
+        for eager, exact, budget in zip(rows[::3], rows[1::3], rows[2::3]):
+            for row in (eager, exact, budget):
+                self.assertAlmostEqual(row["speedup"], eager["tower_ms_p50"] / row["tower_ms_p50"])
+        rate = answer["preprocessing"]
+        self.assertAlmostEqual(rate["images_per_s"], rate["threads"] * rate["images_per_s_and_thread"])
+        self.assertGreater(rate["images_per_s"], 0)
+
+    def test_several_forwards_and_no_graphs(self):
+        # 128 tokens of context: a forward has 512 patches, and each image 64 × 4.
+        answer = self.ok_json("bench", "vision", *self.model(), "--image-size", "256x256", "--images", 3)
+        self.assertEqual([(row["forwards"], row["replays"]) for row in answer["rows"]], [(2, 0), (2, 2), (2, 2)])
+        exact = self.ok_json("bench", "vision", *self.model(), "--image-size", "64x64", "--images", 1, "--enable-vit-cuda-graph")
+        self.assertEqual([row["replays"] for row in exact["rows"]], [0, 1, 1])
+        off = self.ok_json("bench", "vision", *self.model(), "--image-size", "64x64", "--images", 1, "--disable-cuda-graph",
+                           "--disable-piecewise-cuda-graph")
+        self.assertEqual([row["way"] for row in off["rows"]], ["eager"])
+
+    def test_table(self):
+        text = self.ok("bench", "vision", *self.model(), "--image-size", "64x64", "--images", 2).stdout
+        for words in ("budget", "exact", "eager", "prepare ms", "1280 x 800 pixels are made into patches at"):
+            self.assertIn(words, text)
+
+    def test_wrong_command_lines(self):
+        self.fails(2, ["--model-path", "has no vision tower"], "bench", "vision", "--model-path", DEMO, *FEW_SIZES)
+        for wrong in ("64", "64x", "0x64", "64x64x64", "64x99999"):
+            self.fails(2, ["--image-size", wrong, "like 224x224"], "bench", "vision", "--model-path", DEMO, "--image-size", wrong)
+        self.fails(2, ["--image-size does not go with bench prefill"], "bench", "prefill", "--model-path", DEMO, "--image-size",
+                   "8x8")
+        self.fails(2, ["--images does not go with bench decode"], "bench", "decode", "--model-path", DEMO, "--images", 1)
 
 
 class BenchServe(CliTest):
