@@ -33,6 +33,7 @@ std::string_view source_text(FlagSource source) {
     case FlagSource::kDefault: return "default";
     case FlagSource::kFile: return "file";
     case FlagSource::kCommandLine: return "command line";
+    case FlagSource::kEnvironment: return "environment";
   }
   return "";
 }
@@ -67,6 +68,9 @@ std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan)
   if (!runner.prefill_sizes.empty())
     values.emplace_back("--piecewise-cuda-graph-max-tokens", runner.prefill_sizes.back());
   if (!runner.decode_sizes.empty()) values.emplace_back("--cuda-graph-max-bs", runner.decode_sizes.back());
+  if (plan.config.images)
+    values.emplace_back("--image-cache-bytes", runner.embedding_rows * plan.config.embedding_row_values() *
+                                                   static_cast<std::int64_t>(ir::dtype_size(plan.model.dtype)));
   if (!runner.graphs.prefill || runner.prefill_sizes.empty())
     values.emplace_back("--disable-piecewise-cuda-graph", true);
   return values;

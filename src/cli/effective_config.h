@@ -20,8 +20,8 @@ const EngineOptions* engine_of(const Command& command);
 std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan);
 
 // {"page-size": 16, …, "sources": {"page-size": "default", …}}: every flag's value, null where it was not given and
-// nobody decides; from "command line", "file", "default" or "engine", where `plan` has another than was given. As a
-// configuration file it gives the same again.
+// nobody decides; from "command line", "file", "environment", "default" or "engine", where `plan` has another than was
+// given. As a configuration file it gives the same again.
 Json effective_config(const std::vector<FlagValue>& values, const EnginePlan* plan);
 
 // Writes it to standard output. Precondition: a command with engine flags; a model's name of the hub was resolved.

@@ -1,16 +1,28 @@
-// Environment variables of SGLang's that have no effect here.
+// Environment variables of SGLang's: those that say what a flag says, and those that have no effect here.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "tessera/base/status.h"
+#include "tessera/cli/options.h"
+
 namespace tessera::cli {
 
-// A warning for each variable that asks for something by a way that is not taken here, naming what to use. `get(name)`
-// is a variable's value, null where it is not set; "", "0" and "false" ask for nothing.
-std::vector<std::string> environment_warnings(const std::function<const char*(const char*)>& get);
-// Of this process's environment.
-std::vector<std::string> environment_warnings();
+// A variable's value by its name, null where it is not set.
+using Environment = std::function<const char*(const char*)>;
+// Of this process.
+const char* process_environment(const char* name);
+
+// Takes what is asked for by a variable, unless the command line or its file has the flag:
+//   SGLANG_VIT_ENABLE_CUDA_GRAPH=1   --enable-vit-cuda-graph
+//   SGLANG_VLM_CACHE_SIZE_MB=N       --image-cache-bytes, N MiB
+// A switch asks for nothing where it is "", "0" or "false". kInvalidArgument names variable, value and what is
+// accepted.
+Status take_environment(const Environment& get, CommandLine& line);
+
+// A warning for each variable that asks for something by a way that is not taken here, naming what to use.
+std::vector<std::string> environment_warnings(const Environment& get);
 
 }  // namespace tessera::cli

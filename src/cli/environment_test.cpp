@@ -1,11 +1,13 @@
-// Catches: a variable of SGLang's that is ignored without a word, one warned about although it asks for nothing, and a
-// warning that does not name what to use.
+// Catches: a variable of SGLang's that is ignored without a word or against a flag, one warned about although it asks
+// for nothing, and a message that does not name what to use.
 #include "tessera/cli/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
+
+#include "tessera/cli/parse.h"
 
 namespace tessera::cli {
 namespace {
@@ -15,26 +17,88 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::vector<std::string> warnings(const std::map<std::string, std::string>& environment) {
-  return environment_warnings([&](const char* name) -> const char* {
-    const auto it = environment.find(name);
-    return it == environment.end() ? nullptr : it->second.c_str();
-  });
+using Variables = std::map<std::string, std::string>;
+
+Environment environment(const Variables& variables) {
+  return [&variables](const char* name) -> const char* {
+    const auto it = variables.find(name);
+    return it == variables.end() ? nullptr : it->second.c_str();
+  };
 }
+
+std::vector<std::string> warnings(const Variables& variables) { return environment_warnings(environment(variables)); }
 
 TEST(EnvironmentWarnings, NameTheVariableAndWhatToUse) {
   EXPECT_THAT(warnings({{"SGLANG_ENABLE_TORCH_COMPILE", "1"}}),
               ElementsAre(AllOf(HasSubstr("SGLANG_ENABLE_TORCH_COMPILE=1"), HasSubstr("use --enable-torch-compile"))));
-  EXPECT_THAT(
-      warnings({{"SGLANG_VIT_ENABLE_CUDA_GRAPH", "true"}}),
-      ElementsAre(AllOf(HasSubstr("SGLANG_VIT_ENABLE_CUDA_GRAPH=true"), HasSubstr("use --enable-vit-cuda-graph"))));
-  EXPECT_EQ(warnings({{"SGLANG_ENABLE_TORCH_COMPILE", "1"}, {"SGLANG_VIT_ENABLE_CUDA_GRAPH", "1"}}).size(), 2U);
 }
 
 TEST(EnvironmentWarnings, NothingIsSaidWhereNothingIsAskedFor) {
   EXPECT_THAT(warnings({}), IsEmpty());
+  EXPECT_THAT(warnings({{"SGLANG_VIT_ENABLE_CUDA_GRAPH", "1"}}), IsEmpty()) << "it has its effect";
   for (const char* off : {"", "0", "false", "False"})
-    EXPECT_THAT(warnings({{"SGLANG_ENABLE_TORCH_COMPILE", off}, {"SGLANG_VIT_ENABLE_CUDA_GRAPH", off}}), IsEmpty());
+    EXPECT_THAT(warnings({{"SGLANG_ENABLE_TORCH_COMPILE", off}}), IsEmpty());
+}
+
+CommandLine parsed(std::vector<std::string> flags) {
+  flags.insert(flags.begin(), {"generate", "--model-path", "m", "--prompt", "x"});
+  Result<CommandLine> line = parse_command_line(shared_built_ins(), flags);
+  EXPECT_TRUE(line.ok()) << line.status().to_string();
+  return line.ok() ? *std::move(line) : CommandLine{};
+}
+const EngineOptions& engine(const CommandLine& line) { return std::get<GenerateOptions>(line.command).engine; }
+FlagValue value_of(const CommandLine& line, std::string_view flag) {
+  for (const FlagValue& value : line.values)
+    if (value.flag == flag) return value;
+  ADD_FAILURE() << flag << " is no flag";
+  return {};
+}
+
+TEST(TakenEnvironment, SaysWhatFlagsSay) {
+  CommandLine line = parsed({});
+  EXPECT_FALSE(engine(line).graphs.vit_cuda_graph);
+  ASSERT_TRUE(
+      take_environment(environment({{"SGLANG_VIT_ENABLE_CUDA_GRAPH", "1"}, {"SGLANG_VLM_CACHE_SIZE_MB", "64"}}), line)
+          .ok());
+  EXPECT_TRUE(engine(line).graphs.vit_cuda_graph);
+  EXPECT_EQ(engine(line).image_cache_bytes, std::int64_t{64} << 20);
+  EXPECT_EQ(value_of(line, "--enable-vit-cuda-graph").value, Json(true));
+  EXPECT_EQ(value_of(line, "--enable-vit-cuda-graph").source, FlagSource::kEnvironment);
+  EXPECT_EQ(value_of(line, "--image-cache-bytes").source, FlagSource::kEnvironment);
+}
+
+TEST(TakenEnvironment, GivesWayToFlags) {
+  CommandLine line = parsed({"--enable-vit-cuda-graph=false", "--image-cache-bytes", "1M"});
+  ASSERT_TRUE(
+      take_environment(environment({{"SGLANG_VIT_ENABLE_CUDA_GRAPH", "1"}, {"SGLANG_VLM_CACHE_SIZE_MB", "64"}}), line)
+          .ok());
+  EXPECT_FALSE(engine(line).graphs.vit_cuda_graph);
+  EXPECT_EQ(engine(line).image_cache_bytes, 1 << 20);
+  EXPECT_EQ(value_of(line, "--enable-vit-cuda-graph").source, FlagSource::kCommandLine);
+}
+
+TEST(TakenEnvironment, ChangesNothingWhereNothingIsAskedFor) {
+  for (const char* off : {"", "0", "false", "False"}) {
+    CommandLine line = parsed({});
+    ASSERT_TRUE(
+        take_environment(environment({{"SGLANG_VIT_ENABLE_CUDA_GRAPH", off}, {"SGLANG_VLM_CACHE_SIZE_MB", ""}}), line)
+            .ok());
+    EXPECT_FALSE(engine(line).graphs.vit_cuda_graph) << off;
+    EXPECT_EQ(engine(line).image_cache_bytes, 0);
+    EXPECT_EQ(value_of(line, "--enable-vit-cuda-graph").source, FlagSource::kDefault);
+  }
+}
+
+TEST(TakenEnvironment, RefusesOtherValues) {
+  CommandLine line = parsed({});
+  const auto message = [&](const Variables& variables) {
+    return take_environment(environment(variables), line).message();
+  };
+  EXPECT_THAT(message({{"SGLANG_VIT_ENABLE_CUDA_GRAPH", "maybe"}}),
+              AllOf(HasSubstr("SGLANG_VIT_ENABLE_CUDA_GRAPH=maybe"), HasSubstr("accepted; 1, true, 0")));
+  for (const char* wrong : {"0", "-1", "64M", "much"})
+    EXPECT_THAT(message({{"SGLANG_VLM_CACHE_SIZE_MB", wrong}}),
+                AllOf(HasSubstr("SGLANG_VLM_CACHE_SIZE_MB in the environment"), HasSubstr(wrong)));
 }
 
 }  // namespace

@@ -100,6 +100,7 @@ const std::vector<Documented>& documented() {
       {{"--cuda-graph-memory-budget", "64M"}, kTaken, {"--cuda-graph-memory-budget", "-1"}},
       {{"--cuda-graph-disable-passes", "remove_copies"}, kTaken, {"--cuda-graph-disable-passes", "a,,b"}},
       {{"--disable-cost-measurement"}, kTaken, {"--disable-cost-measurement=x"}},
+      {{"--image-cache-bytes", "64M"}, kTaken, {"--image-cache-bytes", "0"}},
       {{"--enable-vit-cuda-graph"}, kTaken, {"--enable-vit-cuda-graph=x"}},
       {{"--schedule-policy", "fcfs"}, kNothing, {"--schedule-policy", "best"}},
       {{"--schedule-policy", "lpm"}, kWarned, {"--schedule-policy", ""}},

@@ -41,7 +41,7 @@ Status start_logging(const CommandLine& line) {
   set_log_wording([flags = line.values](std::string_view text) { return with_flags(text, flags); });
   for (const std::string& warning : line.warnings) log_warn("cli", "{}", warning);
   if (engine_of(line.command) != nullptr) {
-    for (const std::string& warning : environment_warnings()) log_warn("cli", "{}", warning);
+    for (const std::string& warning : environment_warnings(process_environment)) log_warn("cli", "{}", warning);
   }
   return ok_status();
 }
@@ -98,6 +98,8 @@ int run(std::shared_ptr<const Registry> registry, const std::vector<std::string>
     write_error(help_of_bare_command(std::move(registry), arguments));
     return report(line.status(), kWrongCommandLine);
   }
+  if (const Status status = take_environment(process_environment, *line); !status.ok())
+    return report(status, kWrongCommandLine);
   if (const Status status = start_logging(*line); !status.ok()) return report(status, kWrongCommandLine);
   const Status failed = run_command_or_catch(*line, began);
   if (failed.ok()) return 0;

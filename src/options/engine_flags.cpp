@@ -105,6 +105,12 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
       "--kv-cache-dtype", "auto|float32|bfloat16|float16", "of the KV cache (as activations)",
       [&engine](const std::string& flag, const std::string& text) { return take_kv_cache_dtype(flag, text, engine); },
       engine.kv_cache_dtype);
+  add.value("--image-cache-bytes", "BYTES",
+            "of images' embeddings on the device, in use and kept, like 512M (what the largest image takes)",
+            [&engine](const std::string& flag, const std::string& text) {
+              engine.image_cache_bytes = TRY(parse_bytes(flag, text));
+              return ok_status();
+            });
   add.flag("--disable-radix-cache,--no-enable-prefix-caching", "no prompt is taken from the prefix cache",
            engine.disable_radix_cache);
   add.flag("--enable-deterministic-inference", "the same bits whatever else is in the batch; slower",

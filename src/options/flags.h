@@ -32,7 +32,7 @@ namespace tessera {
 // Stands for the value of a secret flag wherever values are shown, and is not taken for one.
 inline constexpr std::string_view kLeftOut = "(left out)";
 
-enum class FlagSource : std::uint8_t { kDefault, kFile, kCommandLine };
+enum class FlagSource : std::uint8_t { kDefault, kFile, kCommandLine, kEnvironment };
 
 // A flag as parsing left it.
 struct FlagValue {
