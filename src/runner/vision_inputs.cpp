@@ -3,17 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "tessera/device/alignment.h"
+#include "tessera/device/cpu/parallel.h"
 #include "tessera/model/vision/towers.h"
 #include "tessera/runner/host_floats.h"
 
 namespace tessera {
 namespace {
 
-// Merge units that are converted and uploaded at a time.
-constexpr std::size_t kSlice = 64;
+// Merge units that are converted and uploaded at a time, and those that are worth a thread.
+constexpr std::size_t kSlice = 128;
+constexpr std::int64_t kUnitsPerThread = 16;
 
 constexpr std::string_view kLists[] = {vision_inputs::kPatchPositions, vision_inputs::kImageRanges,
                                        vision_inputs::kWindowRanges,   vision_inputs::kTokenOrder,
@@ -42,6 +46,7 @@ Result<std::unique_ptr<VisionInputs>> VisionInputs::create(const ir::Graph& towe
     return internal_error(fmt::format("the tower has no input \"{}\"", vision_inputs::kPatches));
   std::unique_ptr<VisionInputs> made(new VisionInputs(config, tower.value(*patches).type.dtype, step));
   made->bytes_ = TRY(bytes_needed(tower, max_patches));
+  TRY(made->allocate_slices(device));
   for (const ir::ValueId id : tower.inputs) {
     const ir::Value& input = tower.value(id);
     const auto bytes = static_cast<std::size_t>(TRY(ir::size_bytes(input.type, vision_bucket(max_patches))));
@@ -85,24 +90,39 @@ void VisionInputs::write_list(std::string_view name, const void* values, std::si
   step_.written(list->offset, bytes);
 }
 
+Status VisionInputs::allocate_slices(Device& device) {
+  const auto unit_values = static_cast<std::size_t>(config_.merged_patches() * config_.patch_values());
+  for (Slice& slice : slices_) {
+    slice.memory = TRY(device.allocate_host(kSlice * unit_values * ir::dtype_size(dtype_), "patches"));
+    slice.uploaded = TRY(device.create_event());
+  }
+  return ok_status();
+}
+
 // Precondition: the layout is that of the images, without padding.
 Status VisionInputs::upload_patches(std::span<const Patches* const> images, Stream& stream) {
   const auto unit_values = static_cast<std::size_t>(config_.merged_patches() * config_.patch_values());
   const std::size_t unit_bytes = unit_values * ir::dtype_size(dtype_);
-  ordered_.resize(kSlice * unit_values);
-  converted_.resize(kSlice * unit_bytes);
   std::size_t unit = 0;  // of all images
   for (const Patches* image : images) {
     const std::size_t end = unit + static_cast<std::size_t>(image->tokens());
     while (unit < end) {
+      Slice& slice = slices_[std::exchange(next_slice_, (next_slice_ + 1) % slices_.size())];
+      if (slice.in_flight) TRY(slice.uploaded->synchronize());
+      slice.in_flight = false;
       const std::size_t count = std::min(kSlice, end - unit);
-      for (std::size_t i = 0; i < count; ++i) {
-        const float* const from =
-            image->values.data() + static_cast<std::size_t>(layout_.units[unit + i]) * unit_values;
-        std::copy_n(from, unit_values, ordered_.data() + i * unit_values);
-      }
-      TRY(narrow_floats(std::span(ordered_).first(count * unit_values), dtype_, converted_.data()));
-      TRY(stream.upload(patches_->data() + unit * unit_bytes, converted_.data(), count * unit_bytes));
+      std::atomic<bool> failed = false;
+      parallel_for(static_cast<std::int64_t>(count), kUnitsPerThread, [&](std::int64_t from, std::int64_t to) {
+        for (auto i = static_cast<std::size_t>(from); i < static_cast<std::size_t>(to); ++i) {
+          const float* const values =
+              image->values.data() + static_cast<std::size_t>(layout_.units[unit + i]) * unit_values;
+          if (!narrow_floats({values, unit_values}, dtype_, slice.memory->data() + i * unit_bytes).ok()) failed = true;
+        }
+      });
+      if (failed) return internal_error("patches of a type that floats cannot be converted to");
+      TRY(stream.upload(patches_->data() + unit * unit_bytes, slice.memory->data(), count * unit_bytes));
+      TRY(stream.record(*slice.uploaded));
+      slice.in_flight = true;
       unit += count;
     }
   }

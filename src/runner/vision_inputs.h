@@ -2,6 +2,7 @@
 // one place for every size.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,9 +37,9 @@ class VisionInputs {
   void add_to(ExternalValues& externals) const;
   std::int64_t bytes() const { return bytes_; }
 
-  // Images one after another, then padding up to `size` patches. Uploads the patches; the step buffer's next upload
-  // carries the lists. Padding's patches keep what they had. Precondition: the images fit and are such as the tower
-  // takes.
+  // Images one after another, then padding up to `size` patches. Uploads the patches, which the worker threads order
+  // and convert, and which were read when it returns; the step buffer's next upload carries the lists. Padding's
+  // patches keep what they had. Precondition: the images fit and are such as the tower takes.
   Status stage(std::span<const Patches* const> images, std::int64_t size, Stream& stream);
 
  private:
@@ -48,9 +49,17 @@ class VisionInputs {
     std::size_t offset;  // in the step buffer
   };
 
+  // Merge units on their way to the device, in host memory that it copies from by itself.
+  struct Slice {
+    std::unique_ptr<HostAllocation> memory;
+    std::unique_ptr<Event> uploaded;
+    bool in_flight = false;  // `uploaded` was recorded and not yet waited for
+  };
+
   VisionInputs(const VisionConfig& config, ir::DType dtype, StepBuffer& step)
       : config_(config), dtype_(dtype), step_(step) {}
   void write_list(std::string_view name, const void* values, std::size_t bytes);
+  Status allocate_slices(Device& device);
   Status upload_patches(std::span<const Patches* const> images, Stream& stream);
 
   VisionConfig config_;
@@ -60,8 +69,8 @@ class VisionInputs {
   std::vector<List> lists_;
   std::unique_ptr<Allocation> patches_;
   PatchLayout layout_;
-  std::vector<float> ordered_;        // a slice of an image's patches in the tower's order
-  std::vector<std::byte> converted_;  // the same in its type
+  std::array<Slice, 4> slices_;  // filled in turn
+  std::size_t next_slice_ = 0;
 };
 
 }  // namespace tessera

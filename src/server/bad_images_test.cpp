@@ -132,6 +132,42 @@ TEST(BadImage, MoreThanTheLimits) {
   expect_errors(prepare_chat, {file(ppm(56, 56), "100"), file("P6 40 30 255\n", "1000")}, small);
 }
 
+// However many threads share a request's images: the error is that of the first wrong one, and the order stays.
+TEST(BadImage, TheFirstWrongOneOfSeveralIsNamed) {
+  std::vector<std::string> urls;
+  for (int i = 0; i < 12; ++i) urls.push_back(data_url(ppm(28 * (1 + i % 4), 56)));
+  const auto given = [&] {
+    std::vector<GivenImage> images;
+    for (std::size_t i = 0; i < urls.size(); ++i)
+      images.push_back({.text = urls[i], .param = "images[" + std::to_string(i) + "]"});
+    return images;
+  };
+  for (const int threads : {0, 3, 64}) {
+    SCOPED_TRACE(threads);
+    const ServedModel model = vision_model();
+    *model.images->free_threads = threads;
+    ApiResult<PreparedImages> good = prepare_images(*model.images, given(), 1 << 20);
+    ASSERT_TRUE(good.ok());
+    for (std::size_t i = 0; i < urls.size(); ++i) {
+      const GivenImage alone{.text = urls[i]};
+      EXPECT_EQ((*good)[i]->content, (*prepare_images(*model.images, {&alone, 1}, 1 << 20))[0]->content) << i;
+    }
+    for (int time = 0; time < 20; ++time) {
+      std::vector<GivenImage> wrong = given();
+      wrong[5].text = "data:image/png;base64,!";
+      wrong[9].text = "data:,";
+      const ApiResult<PreparedImages> refused = prepare_images(*model.images, wrong, 1 << 20);
+      ASSERT_FALSE(refused.ok());
+      EXPECT_EQ(refused.error().param, "images[5]");
+      const ApiResult<PreparedImages> large = prepare_images(*model.images, wrong, 3);
+      ASSERT_FALSE(large.ok());
+      EXPECT_EQ(large.error().code, "context_length_exceeded") << large.error().message;
+      EXPECT_EQ(large.error().param, "images[0]");
+    }
+    EXPECT_EQ(model.images->free_threads->load(), threads);
+  }
+}
+
 TEST(BadImage, MemoryOfOtherRequests) {
   ServedModel model = vision_model();
   model.images->most_held_bytes = 100'000;  // one of 16 patches takes 75264

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
+#include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "tessera/base/base64.h"
@@ -74,11 +77,12 @@ ImageProcessorConfig processor_of(const ImageInput& input, const GivenImage& ima
   return config;
 }
 
-ApiError too_many_tokens(const GivenImage& image, const Image& pixels, std::int64_t tokens, std::int64_t most) {
+ApiError too_many_tokens(const GivenImage& image, std::int32_t width, std::int32_t height, std::int64_t tokens,
+                         std::int64_t most) {
   ApiError error = wrong_image(
       image, fmt::format("an image of {} × {} pixels, with which the images come to {} tokens; accepted: up to {}, "
                          "the model's context",
-                         pixels.width, pixels.height, tokens, most));
+                         width, height, tokens, most));
   error.code = "context_length_exceeded";
   return error;
 }
@@ -102,6 +106,111 @@ ApiResult<std::shared_ptr<const Patches>> hold(const ImageInput& input, Patches 
                                         });
 }
 
+// The images of one request. Threads take them in their order, so that those before one that fails are all looked at:
+// the error is that of the first wrong image however many threads there are.
+class Preparation {
+ public:
+  Preparation(const ImageInput& input, std::span<const GivenImage> given, std::int64_t most_tokens)
+      : input_(input), given_(given), most_tokens_(most_tokens), results_(given.size()) {}
+
+  ApiResult<PreparedImages> run() {
+    {
+      std::vector<std::jthread> helpers;
+      while (helpers.size() + 1 < given_.size() && add_helper(helpers)) {
+      }
+      work();
+    }
+    PreparedImages prepared;
+    std::int64_t tokens = 0;
+    for (std::size_t i = 0; i < given_.size(); ++i) {
+      OneImage& result = results_[i];
+      if (result.error) return *std::move(result.error);
+      tokens += result.tokens;
+      if (tokens > most_tokens_) return too_many_tokens(given_[i], result.width, result.height, tokens, most_tokens_);
+      prepared.push_back(std::move(result.patches));
+    }
+    return prepared;
+  }
+
+ private:
+  struct OneImage {
+    std::optional<ApiError> error{};
+    std::int64_t tokens = 0;
+    std::int32_t width = 0;  // pixels, as it came
+    std::int32_t height = 0;
+    std::shared_ptr<const Patches> patches{};
+  };
+
+  // False where none is free, or the system has none.
+  bool add_helper(std::vector<std::jthread>& helpers) {
+    if (input_.free_threads->fetch_sub(1) > 0) {
+      try {
+        helpers.emplace_back([this] {
+          work();
+          input_.free_threads->fetch_add(1);
+        });
+        return true;
+      } catch (const std::system_error&) {
+      }
+    }
+    input_.free_threads->fetch_add(1);
+    return false;
+  }
+
+  void work() {
+    while (!stop_) {
+      const std::size_t i = next_.fetch_add(1);
+      if (i >= given_.size()) return;
+      try {
+        ApiStatus done = prepare(given_[i], results_[i]);
+        if (done.ok()) continue;
+        results_[i].error = std::move(done.error());
+      } catch (const std::bad_alloc&) {
+        results_[i].error = api_error(resource_exhausted("out of memory"), given_[i].param);
+      }
+      stop_ = true;
+    }
+  }
+
+  // URLs one after another: how many are fetched at a time is the server's limit, which one request is not to take.
+  ApiResult<std::string> read(const GivenImage& image) {
+    std::unique_lock<std::mutex> lock(fetching_, std::defer_lock);
+    if (!has_scheme(image.text, kScheme)) lock.lock();
+    return read_bytes(input_, image);
+  }
+
+  ApiStatus prepare(const GivenImage& image, OneImage& result) {
+    const auto named = [&](const Status& status) { return wrong_image(image, status.message()); };
+    const std::string bytes = TRY(read(image));
+    const Result<Image> pixels = decode_image(bytes_of(bytes), input_.limits);
+    if (!pixels.ok()) return named(pixels.status());
+    const ImageProcessorConfig config = processor_of(input_, image);
+    // Before memory is taken for the resized pixels.
+    const Result<PatchGrid> grid = patch_grid(pixels->width, pixels->height, config);
+    if (!grid.ok()) return named(grid.status());
+    result.width = pixels->width;
+    result.height = pixels->height;
+    result.tokens = grid->tokens(config.merge_size);
+    if (tokens_.fetch_add(result.tokens) + result.tokens > most_tokens_) {
+      stop_ = true;  // run() says which image was too much
+      return api_ok();
+    }
+    Result<Patches> patches = make_patches(*pixels, config);
+    if (!patches.ok()) return named(patches.status());
+    result.patches = TRY(hold(input_, *std::move(patches)));
+    return api_ok();
+  }
+
+  const ImageInput& input_;
+  std::span<const GivenImage> given_;
+  std::int64_t most_tokens_;
+  std::vector<OneImage> results_;
+  std::mutex fetching_;
+  std::atomic<std::size_t> next_ = 0;
+  std::atomic<std::int64_t> tokens_ = 0;
+  std::atomic<bool> stop_ = false;
+};
+
 }  // namespace
 
 ApiStatus check_image_count(const ImageInput& input, std::span<const GivenImage> given) {
@@ -114,24 +223,7 @@ ApiStatus check_image_count(const ImageInput& input, std::span<const GivenImage>
 ApiResult<PreparedImages> prepare_images(const ImageInput& input, std::span<const GivenImage> given,
                                          std::int64_t most_tokens) {
   TRY(check_image_count(input, given));
-  PreparedImages prepared;
-  std::int64_t tokens = 0;
-  for (const GivenImage& image : given) {
-    const auto named = [&](const Status& status) { return wrong_image(image, status.message()); };
-    const std::string bytes = TRY(read_bytes(input, image));
-    const Result<Image> pixels = decode_image(bytes_of(bytes), input.limits);
-    if (!pixels.ok()) return named(pixels.status());
-    const ImageProcessorConfig config = processor_of(input, image);
-    // Before memory is taken for the resized pixels.
-    const Result<PatchGrid> grid = patch_grid(pixels->width, pixels->height, config);
-    if (!grid.ok()) return named(grid.status());
-    tokens += grid->tokens(config.merge_size);
-    if (tokens > most_tokens) return too_many_tokens(image, *pixels, tokens, most_tokens);
-    Result<Patches> patches = make_patches(*pixels, config);
-    if (!patches.ok()) return named(patches.status());
-    prepared.push_back(TRY(hold(input, *std::move(patches))));
-  }
-  return prepared;
+  return Preparation(input, given, most_tokens).run();
 }
 
 Result<std::shared_ptr<const Patches>> prepare_image(const ImageInput& input, std::span<const std::byte> file) {

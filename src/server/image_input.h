@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -35,6 +36,9 @@ struct ImageInput {
   // Memory of prepared images that the engine has not done with, of all requests.
   std::int64_t most_held_bytes = std::int64_t{8} << 30;
   std::shared_ptr<std::atomic<std::int64_t>> held_bytes = std::make_shared<std::atomic<std::int64_t>>(0);
+  // Threads that requests of several images may take beside their own, of all requests: one a core.
+  std::shared_ptr<std::atomic<int>> free_threads =
+      std::make_shared<std::atomic<int>>(static_cast<int>(std::thread::hardware_concurrency()));
 };
 
 // None where the engine's model reads no images. What is done to them says preprocessor_config.json in the model's
@@ -57,9 +61,9 @@ ApiStatus check_image_count(const ImageInput& input, std::span<const GivenImage>
 
 using PreparedImages = std::vector<std::shared_ptr<const Patches>>;
 
-// Fetches, decodes, resizes. Slow: not for the I/O thread. Errors: 400 that names the image's field, for what is no
-// image, beyond a limit, or comes to more than `most_tokens` together with those before it; 429 and 503 where the
-// server has too much to do with other requests' images.
+// Fetches, decodes, resizes; several images at once where threads are free. Slow: not for the I/O thread. Errors: 400
+// that names the image's field, for what is no image, beyond a limit, or comes to more than `most_tokens` together with
+// those before it; 429 and 503 where the server has too much to do with other requests' images.
 ApiResult<PreparedImages> prepare_images(const ImageInput& input, std::span<const GivenImage> given,
                                          std::int64_t most_tokens);
 // The same of one file's content.
