@@ -289,6 +289,9 @@ TEST_P(ImageGoldens, VerifyAndSoakPass) {
   const Result<SoakReport> soaked = soak(seeing.engine->runner(), {.batches = 200, .seed = 3, .tolerance = 1e-3});
   ASSERT_TRUE(soaked.ok()) << soaked.status().to_string();
   EXPECT_TRUE(soaked->failures.empty()) << soaked->failures[0];
+  EXPECT_GT(soaked->images.encoded, 20);
+  EXPECT_GT(soaked->images.cache_hits, 5);
+  EXPECT_GT(soaked->images.graph_forwards, 10);
 }
 
 // From pixels: the tower's rows, with the levels that later layers add (Qwen3-VL).

@@ -199,6 +199,12 @@ Json to_json(const SoakReport& report) {
   json.set("equal", report.num_failures == 0).set("batches", report.batches).set("tokens", report.tokens);
   json.set("cancelled", report.cancelled).set("finished", report.finished).set("failures", report.num_failures);
   json.set("first_failures", Json::Array(report.failures.begin(), report.failures.end()));
+  if (report.images.encoded > 0) {
+    Json images = Json::object();
+    images.set("encoded", report.images.encoded).set("cache_hits", report.images.cache_hits);
+    images.set("graph_forwards", report.images.graph_forwards).set("eager_forwards", report.images.eager_forwards);
+    json.set("images", std::move(images.set("greatest_difference", report.images.greatest_difference)));
+  }
   json.set("greatest_difference", report.greatest_difference).set("seconds", report.seconds);
   json.set("resident_bytes", Json::Array{report.resident_early, report.resident_end});
   json.set("available_bytes", Json::Array{report.available_early, report.available_end});
@@ -217,6 +223,14 @@ std::string to_text(const SoakReport& report) {
       count_text(report.num_failures), count_text(report.batches - eager), count_text(eager),
       count_text(report.finished), count_text(report.cancelled), report.greatest_difference,
       bytes_text(report.resident_early), bytes_text(report.resident_end));
+  if (report.images.encoded > 0)
+    text += fmt::format(
+        "  {} images encoded, {} found again; the tower ran {} times through graphs, {} eagerly; images alone differ "
+        "by "
+        "{:.2g} at most\n",
+        count_text(report.images.encoded), count_text(report.images.cache_hits),
+        count_text(report.images.graph_forwards), count_text(report.images.eager_forwards),
+        report.images.greatest_difference);
   for (const std::string& failure : report.failures) text += "  " + failure + "\n";
   return text;
 }

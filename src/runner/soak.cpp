@@ -8,9 +8,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "tessera/base/progress.h"
 #include "tessera/runner/rank_order.h"
+#include "tessera/runner/soak_difference.h"
+#include "tessera/runner/soak_images.h"
 #include "tessera/runner/soak_world.h"
 
 namespace tessera {
@@ -52,29 +55,6 @@ std::string difference(const Outcome& a, const Outcome& b) {
   return {};
 }
 
-// Of rows of `cols`: the greatest difference relative to its row's greatest magnitude; infinite for what is no number.
-// `scale`: the greatest magnitude so far. A row of a few numbers, as a classifier's, has none of its own: they may all
-// be near zero.
-double relative_difference(const std::vector<float>& a, const std::vector<float>& b, std::int64_t cols, double& scale) {
-  constexpr std::size_t kFew = 16;
-  double greatest = 0;
-  const auto width = static_cast<std::size_t>(cols);
-  for (std::size_t row = 0; row + width <= a.size(); row += width) {
-    double magnitude = 0;
-    double most = 0;
-    for (std::size_t i = row; i < row + width; ++i) {
-      const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-      if (!std::isfinite(d)) return INFINITY;
-      most = std::max(most, d);
-      magnitude = std::max(magnitude, std::abs(static_cast<double>(b[i])));
-    }
-    scale = std::max(scale, magnitude);
-    if (width < kFew) magnitude = scale;
-    if (most > 0) greatest = std::max(greatest, most / std::max(magnitude, 1e-30));
-  }
-  return greatest;
-}
-
 class Soak {
  public:
   Soak(ModelRunner& runner, const SoakOptions& options)
@@ -86,6 +66,7 @@ class Soak {
   Result<SoakReport> run() {
     const auto start = std::chrono::steady_clock::now();
     TRY(runner_.reserve_embeddings(runner_.options().max_tokens));
+    use_images();
     Progress progress("Soaking", options_.batches, "batches", options_.show_progress);
     TRY(poison_all());
     for (std::int64_t n = 0; n < options_.batches; ++n) {
@@ -96,6 +77,7 @@ class Soak {
     }
     note_memory(report_.resident_end, report_.available_end);
     report_.cancelled = world_.cancelled();
+    if (images_) report_.images = images_->report();
     report_.finished = world_.finished();
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
@@ -121,7 +103,23 @@ class Soak {
     return ok_status();
   }
 
+  // Half of the embeddings' rows are images'.
+  void use_images() {
+    if (runner_.vision() == nullptr) return;
+    const std::int64_t others = runner_.embedding_rows() / 2;
+    images_.emplace(runner_, others, runner_.embedding_rows() - others, options_.tolerance);
+    if (!images_->gallery().empty()) world_.use_images(images_->gallery(), others);
+  }
+
+  Status compare_images() {
+    if (!images_) return ok_status();
+    const std::string differs = TRY(images_->next(world_));
+    if (!differs.empty()) fail(differs);
+    return ok_status();
+  }
+
   Status compare_next() {
+    TRY(compare_images().with_context("images"));
     const ForwardBatch& batch = world_.next();
     TRY(poison_given_back());
     report_.tokens += batch.num_tokens();
@@ -205,14 +203,17 @@ class Soak {
   }
 
   void fail(const ForwardBatch& batch, const Decision& decision, const std::string& what) {
+    fail(fmt::format("{} tokens of {} requests on {} {}: {}", batch.num_tokens(), batch.num_requests(),
+                     runner_kind_name(decision.runner), decision.size, what));
+  }
+  void fail(const std::string& what) {
     if (report_.num_failures++ >= kMostFailuresKept) return;
-    report_.failures.push_back(fmt::format("batch {}: {} tokens of {} requests on {} {}: {}", report_.batches,
-                                           batch.num_tokens(), batch.num_requests(), runner_kind_name(decision.runner),
-                                           decision.size, what));
+    report_.failures.push_back(fmt::format("batch {}: {}", report_.batches, what));
   }
 
   ModelRunner& runner_;
   SoakOptions options_;
+  std::optional<SoakImages> images_;  // of a model with a tower; before the world, which borrows them
   SoakWorld world_;
   SoakReport report_;
   double logit_scale_ = 0;

@@ -7,7 +7,8 @@
 // The batches are those of a small random world of sequences: new ones come and are computed in chunks, decode, some
 // are cancelled and their pages taken by others; sizes are log-uniform; rows have log-probabilities, embeddings,
 // penalties. Each cache group has pages of its own pool, and gives back those that left its window. Pages of no
-// sequence are NaN.
+// sequence are NaN. Of a model with a vision tower images come, new ones and known ones, several at a time, and lie
+// anywhere in prompts: rows that batches read are the tower's (soak_images.h).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/runner/model_runner.h"
+#include "tessera/runner/soak_images.h"
 
 namespace tessera {
 
@@ -36,6 +38,7 @@ struct SoakReport {
   std::int64_t finished = 0;   // sequences
   ForwardCounters forwards;    // as dispatched
   double greatest_difference = 0;
+  SoakImageReport images{};
   // Resident memory of the process after half of the batches and at the end, and the device's free memory then.
   std::int64_t resident_early = 0;
   std::int64_t resident_end = 0;

@@ -66,8 +66,30 @@ void SoakWorld::admit() {
                      .prompt = prompt,
                      .computed = 0,
                      .embedded = chance(0.1),
+                     .images = {},
                      .held = std::vector<Held>(groups_.size())});
+    if (gallery_ != nullptr && chance(0.5)) place_images(live_.back());
   }
+}
+
+void SoakWorld::place_images(Sequence& sequence) {
+  std::int64_t token = 0;
+  for (std::int64_t left = 1 + draw(3); left > 0; --left) {
+    SoakImage& image = (*gallery_)[static_cast<std::size_t>(draw(std::ssize(*gallery_)))];
+    token += draw(8);
+    if (image.tokens == 0 || token + image.tokens > sequence.prompt) continue;
+    sequence.images.push_back({.first_token = token, .image = &image});
+    ++image.users;
+    token += image.tokens;
+  }
+}
+
+std::int32_t SoakWorld::image_row(const Sequence& sequence, std::int64_t token) {
+  for (const PlacedImage& placed : sequence.images) {
+    const std::int64_t index = token - placed.first_token;
+    if (index >= 0 && index < placed.image->tokens) return static_cast<std::int32_t>(placed.image->first_row + index);
+  }
+  return -1;
 }
 
 // Other sequences get the page soon, in another order.
@@ -81,6 +103,7 @@ void SoakWorld::end(std::size_t index) {
     for (const PageId page :
          std::span(live_[index].held[g].table).subspan(static_cast<std::size_t>(live_[index].held[g].first)))
       give_back(g, page);
+  for (const PlacedImage& placed : live_[index].images) --placed.image->users;
   live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
@@ -132,10 +155,13 @@ void SoakWorld::append_pages(Sequence& sequence, std::int64_t length) {
 void SoakWorld::append(Sequence& sequence, std::int64_t count, bool all_rows, bool turned) {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t position = sequence.computed + i;
-    const bool given = sequence.embedded && position < sequence.prompt && chance(0.3);
+    const std::int32_t image = image_row(sequence, position);
+    const std::int64_t next_row = std::ssize(embeddings_) / row_values_;
+    const bool given =
+        image < 0 && sequence.embedded && position < sequence.prompt && next_row < most_embeddings_ && chance(0.3);
     if (all_rows || i + 1 == count) batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens()));
     batch_.input_ids.emplace_back(static_cast<std::int32_t>(draw(vocab_size_)));
-    batch_.embedding_rows.push_back(given ? static_cast<std::int32_t>(std::ssize(embeddings_) / row_values_) : -1);
+    batch_.embedding_rows.push_back(given ? static_cast<std::int32_t>(next_row) : image);
     for (std::int64_t column = 0; given && column < row_values_; ++column)
       embeddings_.push_back(static_cast<float>(draw(33) - 16) / 128.0F);
     batch_.input_rows.push_back(-1);

@@ -13,12 +13,26 @@
 
 namespace tessera {
 
+// An image whose rows sequences may read.
+struct SoakImage {
+  std::int64_t first_row = 0;
+  std::int64_t tokens = 0;  // 0: there is none
+  std::int64_t users = 0;   // sequences that have it
+};
+
 class SoakWorld {
  public:
   // `groups` of the model, each with a page at least beside page 0, a *state* group with two; they outlive this.
   // `row_values` are those of an embedding.
   SoakWorld(const RunnerOptions& options, std::span<const ir::CacheGroup> groups, std::int64_t vocab_size,
             std::int64_t row_values, std::uint64_t seed);
+
+  // Sequences may have images of `gallery`, which outlives this; each keeps its rows while it has users. Other rows are
+  // below `most_embeddings`.
+  void use_images(std::vector<SoakImage>& gallery, std::int64_t most_embeddings) {
+    gallery_ = &gallery;
+    most_embeddings_ = most_embeddings;
+  }
 
   // Never empty; valid until the next call. What it computes counts as computed from then on. It keeps the states of
   // its sequences before it changes them.
@@ -39,6 +53,8 @@ class SoakWorld {
   std::mt19937_64& random() { return random_; }
   // Uniform in [0, below).
   std::int64_t draw(std::int64_t below);
+  // In [1, most].
+  std::int64_t log_uniform(std::int64_t most);
   bool chance(double probability) { return std::uniform_real_distribution<double>(0, 1)(random_) < probability; }
 
  private:
@@ -49,11 +65,16 @@ class SoakWorld {
     PageTableNumber number = new_page_table_number();
     std::int64_t end() const { return std::ssize(table); }
   };
+  struct PlacedImage {
+    std::int64_t first_token;
+    SoakImage* image;
+  };
   struct Sequence {
-    std::int64_t length;     // tokens it comes to
-    std::int64_t prompt;     // of them, computed in chunks
-    std::int64_t computed;   // so far
-    bool embedded;           // some of its tokens have an embedding instead
+    std::int64_t length;    // tokens it comes to
+    std::int64_t prompt;    // of them, computed in chunks
+    std::int64_t computed;  // so far
+    bool embedded;          // some of its tokens have an embedding instead
+    std::vector<PlacedImage> images;
     std::vector<Held> held;  // [cache groups]
   };
 
@@ -74,7 +95,10 @@ class SoakWorld {
   void append_pages(Sequence& sequence, std::int64_t length);
   void give_back(std::size_t group, PageId page);
   void end(std::size_t index);
-  std::int64_t log_uniform(std::int64_t most);
+  // Images into the prompt, one behind the other with text between, as far as they fit.
+  void place_images(Sequence& sequence);
+  // The row of the image that the token belongs to; -1: none.
+  static std::int32_t image_row(const Sequence& sequence, std::int64_t token);
 
   const RunnerOptions& options_;
   std::span<const ir::CacheGroup> groups_;
@@ -87,6 +111,8 @@ class SoakWorld {
   ForwardBatch batch_;
   RopeAxes rope_positions_;
   std::vector<GroupPage> given_back_;
+  std::vector<SoakImage>* gallery_ = nullptr;
+  std::int64_t most_embeddings_ = INT64_MAX;
   std::vector<float> embeddings_;  // of its tokens
   std::int64_t cancelled_ = 0;
   std::int64_t finished_ = 0;
