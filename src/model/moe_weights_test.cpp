@@ -43,8 +43,14 @@ class ExpertsInEveryLayout : public ::testing::Test {
           values_["interleaved.gate_up_proj"].push_back(gate_up(e, i, h, false));
           values_["interleaved.gate_up_proj"].push_back(gate_up(e, i, h, true));
         }
+      for (std::int64_t h = 0; h < kHidden; ++h)
+        for (const bool up : {false, true})
+          for (std::int64_t i = 0; i < kSize; ++i) values_["transposed.gate_up_proj"].push_back(gate_up(e, i, h, up));
       for (std::int64_t i = 0; i < kSize; ++i) {
-        for (std::int64_t h = 0; h < kHidden; ++h) values_["interleaved.down_proj"].push_back(down(e, h, i));
+        for (std::int64_t h = 0; h < kHidden; ++h) {
+          values_["transposed.down_proj"].push_back(down(e, h, i));
+          values_["interleaved.down_proj"].push_back(down(e, h, i));
+        }
         for (const bool up : {false, true}) values_["interleaved.gate_up_proj_bias"].push_back(bias(e, i, up));
       }
       for (std::int64_t h = 0; h < kHidden; ++h)
@@ -67,6 +73,8 @@ class ExpertsInEveryLayout : public ::testing::Test {
         {"w3.weight", {kSize, kHidden}},
         {"stacked.gate_up_proj", {kExperts, 2 * kSize, kHidden}},
         {"stacked.down_proj", {kExperts, kHidden, kSize}},
+        {"transposed.gate_up_proj", {kExperts, kHidden, 2 * kSize}},
+        {"transposed.down_proj", {kExperts, kSize, kHidden}},
         {"interleaved.gate_up_proj", {kExperts, kHidden, 2 * kSize}},
         {"interleaved.down_proj", {kExperts, kSize, kHidden}},
         {"interleaved.gate_up_proj_bias", {kExperts, 2 * kSize}},
@@ -109,6 +117,7 @@ class ExpertsInEveryLayout : public ::testing::Test {
 
 const ExpertTensors kSeparate{.prefix = "separate.", .gate = "w1", .up = "w3", .down = "w2"};
 const ExpertTensors kStacked{.prefix = "stacked.", .layout = ExpertLayout::kStacked};
+const ExpertTensors kTransposed{.prefix = "transposed.", .layout = ExpertLayout::kTransposed};
 const ExpertTensors kInterleaved{.prefix = "interleaved.", .layout = ExpertLayout::kInterleaved};
 
 TEST_F(ExpertsInEveryLayout, TheValuesAreTheSame) {
@@ -116,6 +125,7 @@ TEST_F(ExpertsInEveryLayout, TheValuesAreTheSame) {
   EXPECT_EQ(separate.at("gate_up_proj.weight"), values_["stacked.gate_up_proj"]);
   EXPECT_EQ(separate.at("down_proj.weight"), values_["stacked.down_proj"]);
   EXPECT_EQ(load(kStacked, 0, 1), separate);
+  EXPECT_EQ(load(kTransposed, 0, 1), separate);
   EXPECT_EQ(load(kInterleaved, 0, 1), separate);
 }
 
@@ -133,6 +143,7 @@ TEST_F(ExpertsInEveryLayout, SoAreARanksSlices) {
   EXPECT_EQ(second.at("gate_up_proj.weight"), rows);
   EXPECT_EQ(second.at("down_proj.weight"), columns);
   EXPECT_EQ(load(kStacked, 1, 2), second);
+  EXPECT_EQ(load(kTransposed, 1, 2), second);
   EXPECT_EQ(load(kInterleaved, 1, 2), second);
 }
 

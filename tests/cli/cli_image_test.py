@@ -5,10 +5,13 @@ Catches: embeddings of images, positions, logits or texts that are not those of 
 graphs and without; files and placeholders that do not fit and are not named.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
+import array
 import json
 import os
+import pathlib
+import struct
 
-from program import DEMO, FEW_SIZES, SHARED, CliTest, main, read_safetensors
+from program import DEMO, FEW_SIZES, ROOT, SHARED, CliTest, main, read_safetensors
 
 GOLDENS = SHARED / "goldens"
 NAMES = ("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl")
@@ -79,6 +82,102 @@ class Images(CliTest):
             self.assertEqual(answer["usage"]["prompt_tokens"], len(case["input_ids"]))
 
 
+def read_stored(path):
+    """{name: (type, shape, bytes)} of a safetensors file."""
+    data = pathlib.Path(path).read_bytes()
+    start = 8 + struct.unpack("<Q", data[:8])[0]
+    return {name: (entry["dtype"], entry["shape"], data[start + entry["data_offsets"][0]:start + entry["data_offsets"][1]])
+            for name, entry in json.loads(data[8:start]).items() if name != "__metadata__"}
+
+
+def write_stored(path, tensors):
+    header, at = {}, 0
+    for name, (kind, shape, data) in tensors.items():
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(t[2] for t in tensors.values()))
+
+
+def transposed(tensor):
+    """Of a matrix of 2-byte values."""
+    _, (rows, columns), data = tensor
+    values = array.array("H", data)
+    return array.array("H", [values[r * columns + c] for c in range(columns) for r in range(rows)]).tobytes()
+
+
+class MixtureWithATower(CliTest):
+    """Qwen3-VL-MoE has no golden: this one is put together from two, Qwen3-MoE's language model and Qwen3-VL's tower, in the
+    layout of published checkpoints. Each part must give what its own golden has."""
+
+    def make(self):
+        moe, vl = GOLDENS / "qwen3-moe", GOLDENS / "qwen3-vl"
+        if not (moe / "golden.json").exists() or not (vl / "golden.json").exists():
+            self.skipTest(f"needs {moe} and {vl}")
+        folder = self.folder / "qwen3-vl-moe"
+        folder.mkdir()
+        config = json.loads((vl / "config.json").read_text())
+        text = json.loads((moe / "config.json").read_text())
+        text |= {"model_type": "qwen3_vl_moe_text", "max_position_embeddings": 4096,
+                 "rope_parameters": text["rope_parameters"] | {"mrope_section": [6, 5, 5], "mrope_interleaved": True}}
+        config |= {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "model_type": "qwen3_vl_moe", "text_config": text}
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "preprocessor_config.json").write_bytes((vl / "preprocessor_config.json").read_bytes())
+        stored = read_stored(moe / "model.safetensors")
+        tensors = {name: t for name, t in read_stored(vl / "model.safetensors").items() if name.startswith("model.visual.")}
+        for name, tensor in stored.items():
+            if ".experts." not in name:
+                tensors[name.replace("model.", "model.language_model.", 1)] = tensor
+        hidden, size, experts = text["hidden_size"], text["moe_intermediate_size"], text["num_local_experts"]
+        for layer in range(text["num_hidden_layers"]):
+            prefix = f"model.layers.{layer}.mlp.experts."
+            gate_up, down = b"", b""
+            for e in range(experts):
+                gate, up = (transposed(stored[f"{prefix}{e}.{which}_proj.weight"]) for which in ("gate", "up"))
+                row = 2 * size
+                gate_up += b"".join(gate[h * row:(h + 1) * row] + up[h * row:(h + 1) * row] for h in range(hidden))
+                down += transposed(stored[f"{prefix}{e}.down_proj.weight"])
+            target = f"model.language_model.layers.{layer}.mlp.experts."
+            tensors[target + "gate_up_proj"] = ("BF16", [experts, hidden, 2 * size], gate_up)
+            tensors[target + "down_proj"] = ("BF16", [experts, size, hidden], down)
+        write_stored(folder / "model.safetensors", tensors)
+        return folder
+
+    def apart(self, a, b):
+        self.assertEqual(len(a), len(b))
+        return max(abs(x - y) for x, y in zip(a, b))
+
+    def test_parts_give_what_they_give_alone(self):
+        folder = self.make()
+        golden = json.loads((GOLDENS / "qwen3-moe" / "golden.json").read_text())
+        wanted = read_safetensors(GOLDENS / "qwen3-moe" / "golden.safetensors")
+        scores = self.folder / "scores.safetensors"
+        for i, prompt in enumerate(golden["prompts"]):
+            if f"logits_{i}" not in wanted:  # of the long ones there are the tokens alone
+                continue
+            self.ok("score", "--model-path", folder, "--input-ids", ",".join(map(str, prompt)), *EXACT, "--output", scores)
+            apart = self.apart(read_safetensors(scores)["logits"][1], wanted[f"logits_{i}"][1])
+            print(f"  text {i}: logits {apart:.1e} apart")
+            self.assertLessEqual(apart, CLOSE)
+        wanted = read_safetensors(GOLDENS / "qwen3-vl" / "golden.safetensors")
+        for i, case in enumerate(json.loads((GOLDENS / "qwen3-vl" / "golden.json").read_text())["cases"]):
+            flags = ["--model-path", folder, "--input-ids", ",".join(map(str, case["input_ids"]))]
+            for k, (width, height) in enumerate(case["image_sizes_wh"]):
+                file = self.folder / f"{i}-{k}.ppm"
+                file.write_bytes(ppm(width, height, (GOLDENS / "qwen3-vl" / f"image_{i}_{k}.rgb").read_bytes()))
+                flags += ["--image", file]
+            logits = []
+            for more in ([], ["--chunked-prefill-size", 16, "--piecewise-cuda-graph-tokens", "8,16"], ["--disable-cuda-graph"]):
+                self.ok("score", *flags, *EXACT, "--output", scores, *more)
+                got = read_safetensors(scores)
+                embeds = [value for k in range(len(case["image_sizes_wh"])) for value in got[f"image_embeds_{k}"][1]]
+                self.assertLessEqual(self.apart(embeds, wanted[f"image_embeds_{i}"][1]), CLOSE)
+                self.assertEqual(list(got["positions"][1]), list(wanted[f"positions_{i}"][1]))
+                logits.append(got["logits"][1])
+            for other in logits[1:]:
+                self.assertLessEqual(self.apart(logits[0], other), CLOSE)
+
+
 class WrongImages(CliTest):
     def test_a_model_of_texts(self):
         file = self.folder / "a.ppm"
@@ -102,6 +201,15 @@ class WrongImages(CliTest):
             images = [word for file in files for word in ("--image", file)]
             self.fails(2, words, "generate", "--model-path", golden, "--input-ids", ids, *EXACT, *images, *FEW_SIZES)
         ask([str(bad)], "5,505", bad)
+        data = ROOT / "tests" / "data" / "image"
+        png = (data / "rgb.png").read_bytes()
+        for name, content, words in (("truncated.png", png[:len(png) // 2], ["PNG"]),
+                                     ("huge.png", png[:16] + (100_000).to_bytes(4, "big") * 2 + png[24:], ["100000"]),
+                                     ("thin.ppm", b"P6\n1 100000\n255\n", ["1 × 100000"]),
+                                     ("none.ppm", b"P6\n0 0\n255\n", ["0 × 0 pixels", "1 to"]),
+                                     ("animated.webp", (data / "animated.webp").read_bytes(), ["animated"])):
+            (self.folder / name).write_bytes(content)
+            ask(["--image", name, *words], "5,505", self.folder / name)
         ask(["nowhere.png"], "5,505", self.folder / "nowhere.png")
         ask(["0 placeholders", "for 1 images"], "5,6", good)
         ask(["2 placeholders", "for 1 images"], "5,505,6,505", good)

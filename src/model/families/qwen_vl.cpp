@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include "tessera/model/families/llama.h"
+#include "tessera/model/families/qwen3_moe.h"
+#include "tessera/model/layers/attention.h"
+#include "tessera/model/layers/llama_body.h"
+#include "tessera/model/layers/moe.h"
 #include "tessera/model/vision/towers.h"
 
 namespace tessera {
@@ -32,11 +36,39 @@ Result<std::int64_t> read_deepstack_levels(const Fields& fields, std::int64_t la
                                                    layers));
 }
 
-Status read_qwen3_vl(const Fields& fields, ModelConfig& config) {
-  TRY(qwen3_family().read_config(fields, config));
+Status read_qwen3_images(const Fields& fields, ModelConfig& config) {
   config.images = TRY(read_image_tokens(fields, config.vocab_size));
   config.images->deepstack_levels = TRY(read_deepstack_levels(fields, config.num_hidden_layers));
   return ok_status();
+}
+
+Status read_qwen3_vl(const Fields& fields, ModelConfig& config) {
+  TRY(qwen3_family().read_config(fields, config));
+  return read_qwen3_images(fields, config);
+}
+
+// transformers' router always divides by the sum of what it chose.
+Status read_qwen3_vl_moe(const Fields& fields, ModelConfig& config) {
+  TRY(qwen3_moe_family().read_config(fields, config));
+  config.moe->normalise = true;
+  return read_qwen3_images(fields, config);
+}
+
+ir::ValueId build_qwen3_vl_moe_body(LayerBuilder& b, const ModelConfig& config) {
+  return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) {
+    const std::string mlp = in.prefix + "mlp.";
+    MoeTensors tensors = separate_experts(mlp);
+    tensors.experts.layout = ExpertLayout::kTransposed;
+    return moe_or_mlp(b, config, in.layer, in.x, in.slots, tensors, mlp);
+  });
+}
+
+// Both sizes of Qwen3-VL have the same tower.
+void add_qwen3_tower(ModelFamily& family) {
+  family.defaults.tensor_prefix = "model.language_model.";
+  family.defaults.vision = VisionConfig{
+      .kind = VisionConfig::Kind::kQwen3, .tensor_prefix = "model.visual.", .deepstack_blocks = {8, 16, 24}};
+  family.build_tower = build_qwen3_tower;
 }
 
 }  // namespace
@@ -53,11 +85,19 @@ ModelFamily qwen2_5_vl_family() {
 ModelFamily qwen3_vl_family() {
   ModelFamily family = qwen3_family();
   family.architecture = "Qwen3VLForConditionalGeneration";
-  family.defaults.tensor_prefix = "model.language_model.";
-  family.defaults.vision = VisionConfig{
-      .kind = VisionConfig::Kind::kQwen3, .tensor_prefix = "model.visual.", .deepstack_blocks = {8, 16, 24}};
   family.read_config = read_qwen3_vl;
-  family.build_tower = build_qwen3_tower;
+  add_qwen3_tower(family);
+  return family;
+}
+
+// Defaults as in configuration_qwen3_vl_moe.py.
+ModelFamily qwen3_vl_moe_family() {
+  ModelFamily family = qwen3_moe_family();
+  family.architecture = "Qwen3VLMoeForConditionalGeneration";
+  family.defaults.moe = MoeConfig{.num_experts = 60, .experts_per_token = 4, .intermediate_size = 1408};
+  family.read_config = read_qwen3_vl_moe;
+  family.build_body = build_qwen3_vl_moe_body;
+  add_qwen3_tower(family);
   return family;
 }
 

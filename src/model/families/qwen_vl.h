@@ -8,5 +8,7 @@ namespace tessera {
 
 ModelFamily qwen2_5_vl_family();  // "Qwen2_5_VLForConditionalGeneration"
 ModelFamily qwen3_vl_family();    // "Qwen3VLForConditionalGeneration"
+// "Qwen3VLMoeForConditionalGeneration": the body of Qwen3-MoE, whose experts are stored as transposed stacks.
+ModelFamily qwen3_vl_moe_family();
 
 }  // namespace tessera

@@ -124,6 +124,12 @@ class ExpertParts {
                                       .row_stride = hidden_,
                                       .col_stride = 1};
         break;
+      case ExpertLayout::kTransposed:
+        part.storage = StridedStorage{.tensor_shape = {experts_, hidden_, 2 * size_},
+                                      .offset = begin + (up ? size_ : 0),
+                                      .row_stride = 1,
+                                      .col_stride = 2 * size_};
+        break;
       case ExpertLayout::kInterleaved:
         part.storage = StridedStorage{.tensor_shape = {experts_, hidden_, 2 * size_},
                                       .offset = begin + (up ? 1 : 0),
@@ -146,6 +152,7 @@ class ExpertParts {
         part.storage = StridedStorage{
             .tensor_shape = {experts_, hidden_, size_}, .offset = begin, .row_stride = size_, .col_stride = 1};
         break;
+      case ExpertLayout::kTransposed:
       case ExpertLayout::kInterleaved:
         part.storage = StridedStorage{
             .tensor_shape = {experts_, size_, hidden_}, .offset = begin, .row_stride = 1, .col_stride = hidden_};

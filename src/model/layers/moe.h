@@ -18,6 +18,7 @@ namespace tessera {
 enum class ExpertLayout {
   kSeparate,     // three matrices for each: "<prefix><e>.gate_proj.weight" [I, H], up_proj, down_proj [H, I]
   kStacked,      // "<prefix>gate_up_proj" [E, 2I, H], gate above up, and "<prefix>down_proj" [E, H, I]
+  kTransposed,   // the transposes of both: [E, H, 2I], the columns of gate before those of up, and [E, I, H]
   kInterleaved,  // the transposes of both, with the columns of gate and up in turn: [E, H, 2I] and [E, I, H]
 };
 
