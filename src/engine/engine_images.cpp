@@ -20,16 +20,11 @@ TokenGrid grid_of(const PromptImage& image) {
           .columns = patches.grid.w / patches.merge_size};
 }
 
-Status check_grid(std::size_t index, const PromptImage& image) {
-  if (image.patches == nullptr) return internal_error(fmt::format("image {} has no patches", index));
-  const PatchGrid& grid = image.patches->grid;
-  const std::int32_t merge = image.patches->merge_size;
-  const bool whole = merge > 0 && grid.h > 0 && grid.w > 0 && grid.h % merge == 0 && grid.w % merge == 0;
-  if (whole && grid.t == 1) return ok_status();
+// Positions are those of one frame. What else a grid must be is the encoder's to say.
+Status check_frames(std::size_t index, const PatchGrid& grid) {
+  if (grid.t == 1) return ok_status();
   return invalid_argument(
-      fmt::format("image {} has {} × {} × {} patches; accepted is one frame of whole tokens, of "
-                  "{} × {} patches each",
-                  index, grid.t, grid.h, grid.w, merge, merge));
+      fmt::format("image {} has {} frames of {} × {} patches; accepted is one", index, grid.t, grid.h, grid.w));
 }
 
 }  // namespace
@@ -58,8 +53,9 @@ Status Engine::check_images(const Request& request) const {
   };
   for (std::size_t i = 0; i < request.images.size(); ++i) {
     const PromptImage& image = request.images[i];
-    TRY(check_grid(i, image));
+    if (image.patches == nullptr) return internal_error(fmt::format("image {} has no patches", i));
     TRY(encoder_->check(*image.patches).with_context(fmt::format("image {}", i)));
+    TRY(check_frames(i, image.patches->grid));
     const std::int64_t end = image.first_token + image.patches->tokens();
     if (image.first_token < next || end > std::ssize(request.prompt)) {
       return invalid_argument(fmt::format("image {} takes prompt tokens {} to {}; accepted is a place within {} to {}",

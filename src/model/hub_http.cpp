@@ -1,6 +1,5 @@
 #include "tessera/model/hub_http.h"
 
-#include <curl/curl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "tessera/model/curl_url.h"
 #include "tessera/model/fields.h"
 
 namespace tessera {
@@ -18,30 +18,15 @@ constexpr int kMaxRedirects = 10;
 constexpr long kConnectTimeoutS = 30;
 constexpr long kStalledAfterS = 60;  // without a byte
 
-struct UrlFree {
-  void operator()(CURLU* url) const { curl_url_cleanup(url); }
-};
-struct ListFree {
-  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
-};
-
 // "https://host:443" of a URL that may be fetched.
 Result<std::string> origin_of(const std::string& text) {
-  const std::unique_ptr<CURLU, UrlFree> url(curl_url());
-  const auto part = [&](CURLUPart which) {
-    char* value = nullptr;
-    if (curl_url_get(url.get(), which, &value, CURLU_DEFAULT_PORT) != CURLUE_OK) return std::string();
-    std::string result(value);
-    curl_free(value);
-    return result;
-  };
-  const bool parsed = url != nullptr && curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) == CURLUE_OK;
-  const std::string scheme = parsed ? part(CURLUPART_SCHEME) : "";
+  const CurlUrl url = parse_url(text);
+  const std::string scheme = part_of(url, CURLUPART_SCHEME);
   if (scheme != "http" && scheme != "https")
     return invalid_argument(fmt::format("\"{}\" is no address; accepted is http://… or https://…", clip_text(text)));
-  std::string host = part(CURLUPART_HOST);
+  std::string host = part_of(url, CURLUPART_HOST);
   std::transform(host.begin(), host.end(), host.begin(), [](unsigned char c) { return std::tolower(c); });
-  return fmt::format("{}://{}:{}", scheme, host, part(CURLUPART_PORT));
+  return fmt::format("{}://{}:{}", scheme, host, part_of(url, CURLUPART_PORT, CURLU_DEFAULT_PORT));
 }
 
 bool is_https(const std::string& origin) { return origin.starts_with("https:"); }
@@ -108,7 +93,7 @@ struct Target {
 CURLcode perform(Transfer& transfer, const HubHttpOptions& options, const Target& target, std::string& reason) {
   CURL* curl = transfer.curl;
   std::array<char, CURL_ERROR_SIZE> error{};
-  std::unique_ptr<curl_slist, ListFree> headers;
+  CurlList headers;
   if (target.gets_token && !options.token.empty())
     headers.reset(curl_slist_append(nullptr, ("Authorization: Bearer " + options.token).c_str()));
   const std::string range = fmt::format("{}-", target.offset);

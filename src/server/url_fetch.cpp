@@ -1,6 +1,5 @@
 #include "tessera/server/url_fetch.h"
 
-#include <curl/curl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
 
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tessera/model/curl_url.h"
 #include "tessera/model/fields.h"
 #include "tessera/model/hub_http.h"
 
@@ -18,31 +18,18 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct UrlFree {
-  void operator()(CURLU* url) const { curl_url_cleanup(url); }
-};
-struct HandleFree {
-  void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
-};
-
 // "https://host" of a URL that may be fetched: what messages call it.
 Result<std::string> site_of(const std::string& text) {
   const auto wrong = [&](std::string_view why) {
     return invalid_argument(fmt::format("\"{}\" {}; accepted: http://… or https://…", clip_text(text), why));
   };
-  const std::unique_ptr<CURLU, UrlFree> url(curl_url());
-  const auto part = [&](CURLUPart which) {
-    char* value = nullptr;
-    if (curl_url_get(url.get(), which, &value, 0) != CURLUE_OK) return std::string();
-    std::string result(value);
-    curl_free(value);
-    return result;
-  };
-  if (url == nullptr || curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) return wrong("is no URL");
-  const std::string scheme = part(CURLUPART_SCHEME);
+  const CurlUrl url = parse_url(text);
+  if (url == nullptr) return wrong("is no URL");
+  const std::string scheme = part_of(url, CURLUPART_SCHEME);
   if (scheme != "http" && scheme != "https") return wrong("is of another scheme");
-  if (!part(CURLUPART_USER).empty() || !part(CURLUPART_PASSWORD).empty()) return wrong("has a user's name or password");
-  return fmt::format("{}://{}", scheme, part(CURLUPART_HOST));
+  if (!part_of(url, CURLUPART_USER).empty() || !part_of(url, CURLUPART_PASSWORD).empty())
+    return wrong("has a user's name or password");
+  return fmt::format("{}://{}", scheme, part_of(url, CURLUPART_HOST));
 }
 
 // One transfer, as its callbacks see it.
@@ -127,7 +114,7 @@ struct UrlFetcher::Impl {
   Result<std::string> get(std::string url) {
     const Clock::time_point end =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.timeout_s));
-    const std::unique_ptr<CURL, HandleFree> curl(curl_easy_init());
+    const CurlHandle curl(curl_easy_init());
     if (curl == nullptr) return internal_error("libcurl cannot be started");
     std::string site = TRY(site_of(url));
     for (int redirects = 0; redirects <= options.most_redirects; ++redirects) {

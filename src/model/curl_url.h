@@ -1,0 +1,40 @@
+// libcurl's handles as owners, and the parts of a URL. It includes libcurl's header: for sources alone.
+#pragma once
+
+#include <curl/curl.h>
+
+#include <memory>
+#include <string>
+
+namespace tessera {
+
+struct CurlUrlFree {
+  void operator()(CURLU* url) const { curl_url_cleanup(url); }
+};
+struct CurlHandleFree {
+  void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
+};
+struct CurlListFree {
+  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+};
+using CurlUrl = std::unique_ptr<CURLU, CurlUrlFree>;
+using CurlHandle = std::unique_ptr<CURL, CurlHandleFree>;
+using CurlList = std::unique_ptr<curl_slist, CurlListFree>;
+
+// Null for what is no URL.
+inline CurlUrl parse_url(const std::string& text) {
+  CurlUrl url(curl_url());
+  if (url != nullptr && curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) url.reset();
+  return url;
+}
+
+// "" where the URL has none. `flags` as CURLU_DEFAULT_PORT.
+inline std::string part_of(const CurlUrl& url, CURLUPart part, unsigned flags = 0) {
+  char* value = nullptr;
+  if (url == nullptr || curl_url_get(url.get(), part, &value, flags) != CURLUE_OK) return {};
+  std::string text(value);
+  curl_free(value);
+  return text;
+}
+
+}  // namespace tessera
