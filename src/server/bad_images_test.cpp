@@ -244,6 +244,12 @@ TEST(BadImage, AModelOfTextsRefusesThem) {
   ASSERT_FALSE(chat.ok());
   EXPECT_EQ(chat.error().param, "messages[1].content[0].type");
   EXPECT_THAT(chat.error().message, HasSubstr("this model reads no images"));
+  // Messages beside ids are not rendered, but their images are asked for all the same.
+  std::string beside = image_chat(image_part(data_url(ppm(56, 56))));
+  beside.insert(1, R"("input_ids": [5], )");
+  const ApiResult<ApiJob> ids = prepare_chat(model, beside);
+  ASSERT_FALSE(ids.ok());
+  EXPECT_THAT(ids.error().message, HasSubstr("this model reads no images"));
   const ApiResult<ApiJob> data = prepare_generate(model, R"({"text": "a", "image_data": "abcd"})");
   ASSERT_FALSE(data.ok());
   EXPECT_EQ(data.error().param, "image_data");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <utility>
@@ -114,7 +115,20 @@ ApiStatus add_images(const ServedModel& model, std::span<const GivenImage> given
   return placed.ok() ? api_ok() : ApiStatus(invalid_field("messages", placed.message()));
 }
 
-// Without a template. Messages are not rendered; their images are those of the ids.
+// Whether a message's content has a part that is no text.
+bool has_other_parts(const Json* messages) {
+  if (messages == nullptr || !messages->is_array()) return false;
+  const auto is_other = [](const Json& part) {
+    const Json* type = part.is_object() ? part.find("type") : nullptr;
+    return type != nullptr && type->is_string() && type->as_string() != "text";
+  };
+  return std::ranges::any_of(messages->as_array(), [&](const Json& message) {
+    const Json* content = message.is_object() ? message.find("content") : nullptr;
+    return content != nullptr && content->is_array() && std::ranges::any_of(content->as_array(), is_other);
+  });
+}
+
+// Without a template. Messages are not rendered; their images are those of the ids, and a model of texts refuses them.
 ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model) {
   constexpr std::string_view kWithoutTemplate[] = {"chat_template",
                                                    "chat_template_kwargs",
@@ -133,7 +147,9 @@ ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model
   ChatPrompt prompt{.ids = std::move(prompts.ids[0])};
   if (model.tokenizer != nullptr) prompt.text = model.tokenizer->decode(prompt.ids, /*skip_special=*/false);
   std::vector<GivenImage> images;
-  if (model.images && fields.find("messages") != nullptr) images = TRY(read_messages(fields, kinds_of(model))).images;
+  const Json* messages = fields.find("messages");
+  if ((model.images && messages != nullptr) || has_other_parts(messages))
+    images = TRY(read_messages(fields, kinds_of(model))).images;
   TRY(add_images(model, images, prompt));
   return prompt;
 }

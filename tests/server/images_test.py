@@ -2,7 +2,7 @@
 """A server of a model that reads images, asked over HTTP: tests/server/images_test.py TESSERA
 
 Catches: images that the engine gets wrong from either protocol (values, places, order), caches that mix images up or are not used,
-metrics and usage that do not count them, errors that do not name the part.
+metrics and usage that do not count them, errors that do not name the part or the limit, files that stop the server.
 
 Needs the goldens beside the repository; without them it is skipped. The last line is "N passed, N failed"."""
 
@@ -19,6 +19,7 @@ SHARED = pathlib.Path(os.environ.get("TESSERA_SHARED_DIR", ROOT.parent / "shared
 GOLDEN = SHARED / "goldens" / "qwen2.5-vl"
 FLAGS = ["--device", "cpu", "--dtype", "float32", "--random-seed", "1", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs",
          "1,4", "--served-model-name", "seeing"]
+DATA = ROOT / "tests" / "data" / "image"
 SKIPPED = 77
 PAD = 505
 
@@ -118,9 +119,72 @@ class Cases:
             status, body = self.server.post("/generate", {"input_ids": ids, "image_data": image})
             assert status == 400 and body["error"]["param"] == param and words in body["error"]["message"], body
 
+    def bad_files_are_refused_by_part_and_limit(self):
+        png = (DATA / "rgb.png").read_bytes()
+        claims = png[:16] + (100_000).to_bytes(4, "big") * 2 + png[24:]
+        for name, file, words in (("truncated PNG", png[:len(png) // 2], ["PNG"]),
+                                  ("truncated JPEG", (DATA / "rgb.jpg").read_bytes()[:300], ["JPEG"]),
+                                  ("100000 × 100000", claims, ["100000"]),
+                                  ("1 × 100000", b"P6\n1 100000\n255\n", ["1 × 100000"]),
+                                  ("0 × 0", b"P6\n0 0\n255\n", ["0 × 0 pixels", "1 to"]),
+                                  ("animated", (DATA / "animated.webp").read_bytes(), ["animated"]),
+                                  ("a text", b"not an image", ["PNG", "JPEG", "WebP"]),
+                                  ("nothing", b"", ["field"])):
+            for route, body, param in (
+                    ("/generate", {"input_ids": [5, PAD], "image_data": [text64(file)]}, "image_data[0]"),
+                    ("/v1/chat/completions", self._chat(data_url(file)), "messages[0].content[1].image_url.url")):
+                status, answer = self.server.post(route, body)
+                assert status == 400 and answer["error"]["param"] == param, (name, answer)
+                assert all(word in answer["error"]["message"] for word in [param, *words]), (name, answer)
+
+    def limits_are_named(self):
+        ids, files, _ = case(0)
+        file = data_url(files[0])
+        wide = data_url(b"P6\n1024 1024\n255\n" + bytes(3 * 1024 * 1024))
+        for url, count, words in ((file, 100, "one of 100 images; accepted: up to 16"),
+                                  (wide, 8, "1024 × 1024 pixels, with which the images come to"),
+                                  ("data:image/png;base64,!!!!", 1, "is no base64"),
+                                  ("data:image/png,abc", 1, "not of base64"),
+                                  ("http://127.0.0.1/a.png", 1, "--allow-image-urls"),
+                                  ("a.png", 1, "is no URL")):
+            status, answer = self.server.post("/v1/chat/completions", self._chat(*[url] * count))
+            assert status == 400 and words in answer["error"]["message"], (words, answer)
+            assert answer["error"]["param"].startswith("messages[0].content["), answer
+            if url is wide:
+                assert answer["error"]["code"] == "context_length_exceeded", answer
+        assert self._generate(ids, [text64(f) for f in files], 2), "the server goes on"
+
+    def unusual_files_are_read(self):
+        """CMYK, 16 bits, turned by EXIF: as Pillow reads them, so that turned files are equal images."""
+        for name in ("cmyk.jpg", "deep.png", "deep_grey.png", "palette_transparent.png", "lossless.webp"):
+            self._generate([5, PAD], [text64((DATA / name).read_bytes())], 1)
+        told = [self._generate([5, PAD], [text64((DATA / f"turned_{turn}.jpg").read_bytes())], 1) for turn in (3, 6)]
+        assert all(body["meta_info"]["prompt_tokens"] > 2 for body in told), told
+
+    @staticmethod
+    def _chat(*urls):
+        return {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, *(
+            {"type": "image_url", "image_url": {"url": url}} for url in urls)]}], "input_ids": [5, *[PAD] * len(urls)],
+                "max_tokens": 1}
+
     def the_model_says_that_it_reads_images(self):
         assert json.loads(self.server.get("/get_model_info")[1])["has_image_understanding"]
         assert json.loads(self.server.get("/engine_state")[1])["model"]["images"]
+
+
+class TextCases:
+    """A model of text alone."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def images_are_refused(self):
+        image = b"P6\n2 2\n255\n" + bytes(12)
+        for route, body, param in (("/generate", {"text": "a", "image_data": [text64(image)]}, "image_data"),
+                                   ("/v1/chat/completions", Cases._chat(data_url(image)), "messages[0].content[1]")):
+            status, answer = self.server.post(route, body)
+            assert status == 400 and answer["error"]["param"].startswith(param), answer
+            assert "reads no images" in answer["error"]["message"], answer
 
 
 def main():
@@ -129,6 +193,10 @@ def main():
         return SKIPPED
     with Served(pathlib.Path(sys.argv[1]).resolve(), FLAGS, GOLDEN, {"OMP_NUM_THREADS": "2"}) as server:
         passed, failed = run_cases(Cases(server))
+    with Served(pathlib.Path(sys.argv[1]).resolve(), ["--device", "cpu", *FLAGS[6:]], ROOT / "models" / "demo",
+                {"OMP_NUM_THREADS": "2"}) as server:
+        of_text = run_cases(TextCases(server))
+    passed, failed = passed + of_text[0], failed + of_text[1]
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
