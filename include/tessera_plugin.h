@@ -204,11 +204,17 @@ typedef struct tessera_plugin_operator {
   int32_t row_independent;
   int32_t capturable;       /* 0: never in a graph; forwards are cut at it, whatever the split ops */
   int32_t split_by_default; /* forwards are cut at it unless --cuda-graph-split-ops names others */
-  /* The same by simpler operators, as graph text (docs/architecture.md) between the braces: operands under their
-   * declared names, "$name" for the value of an attribute. Null: there is none.
+  /* The same by simpler operators, as the inside of a graph's text: operands under their declared names, "$name" for
+   * the value of an attribute. Of operators of the engine, and of those that this plugin added before. Null: there is
+   * none.
    *   "%s = silu(%gate)  %y = mul(%s, %up)  return %y"
-   * The pass fuse_native_forms puts the operator in the place of its native form where `fuses` is set. */
+   * Types of operands, and attributes, for an example, by which it is checked: needed beside a native form. */
   const char* native_form;
+  const tessera_plugin_type* example; /* [num_operands] */
+  const tessera_plugin_attribute* example_attributes;
+  size_t num_example_attributes;
+  /* A pass "fuse_<name>", ahead of the engine's fuse_native_forms, puts the operator in the place of its native form,
+   * wherever a graph has that. Attributes are those of the same name in the native form's nodes. */
   int32_t fuses;
 } tessera_plugin_operator;
 
@@ -316,14 +322,15 @@ typedef struct tessera_plugin_properties {
   int64_t block_bytes;      /* arenas grow by multiples of it; at least 1 */
   int64_t graph_bytes;      /* memory of a recorded graph, */
   int64_t graph_node_bytes; /* and of each kernel, copy or fill in it; 0: not known */
+  /* Why this device records no graphs, beside a table that has the functions for it; valid until close(). Its pieces
+   * run operator by operator, and `explain` says so with the reason. Null: it records. */
+  const char* why_no_graphs;
 } tessera_plugin_properties;
 
 /* The operators of a part of a forward, bound, in order: what a device captures. */
 typedef struct tessera_plugin_steps {
   size_t size;
   size_t count;
-  const char* const* ops;    /* [count], operators' names */
-  const void* const* bounds; /* [count]: of kernels of this plugin, what bind() made; otherwise null */
   /* Enqueues step i on the stream that is captured on. */
   int32_t (*enqueue)(const struct tessera_plugin_steps* steps, size_t i, tessera_plugin_error* error);
   void* host;

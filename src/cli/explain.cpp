@@ -22,7 +22,8 @@ Result<std::string> answer(const Explanation& explanation, const std::vector<Nam
   const bool picture = options.format == ExplainFormat::kDot || options.format == ExplainFormat::kSvg;
   if (picture || !options.graph.empty()) {
     const std::string name = options.graph.empty() ? "stitched" : options.graph;
-    return shown_graphs(TRY(find_graphs(graphs, name).with_context("--graph")), options.format);
+    const std::vector<Pass>& passes = options.engine.registry->passes;
+    return shown_graphs(TRY(find_graphs(graphs, name, passes).with_context("--graph")), options.format);
   }
   return options.format == ExplainFormat::kJson ? to_json(explanation).dump() + "\n" : to_text(explanation);
 }

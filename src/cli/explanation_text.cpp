@@ -58,7 +58,7 @@ std::string parts_text(const StitchingGraph& stitching) {
 // Each pass once, over all graphs.
 std::string passes_text(const Explanation& e) {
   Table table({"pass", ">nodes before", ">after", "changed", ">ms"});
-  for (const Pass& pass : pass_list()) {
+  for (const Pass& pass : e.plan.runner.registry->passes) {
     std::int64_t before = 0;
     std::int64_t after = 0;
     double ms = 0;

@@ -54,9 +54,10 @@ std::string help_of_bare_command(std::shared_ptr<const Registry> registry, const
 }
 
 Result<CommandLine> parse_command_line(std::shared_ptr<const Registry> registry,
-                                       const std::vector<std::string>& arguments) {
+                                       const std::vector<std::string>& arguments,
+                                       std::function<Status(const std::string& file)> load_plugin) {
   FlagParser parser(kAbout, TESSERA_VERSION);
-  CommonFlags common{.registry = std::move(registry), .program = &parser};
+  CommonFlags common{.registry = std::move(registry), .load_plugin = std::move(load_plugin), .program = &parser};
   std::map<std::string, std::unique_ptr<CommandParser>> parsers;
   for (const CommandEntry& entry : kCommands)
     parsers.emplace(entry.name, entry.make(parser.add_command(entry.name, entry.help), common));

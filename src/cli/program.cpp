@@ -1,6 +1,7 @@
 // tessera.h: the program as a function. Its main() calls it, and so does what starts the program from the library.
 #include <tessera.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,5 +13,5 @@ int tessera_main(int argc, char** argv) {
   if (argc < 1 || argv == nullptr) return 2;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   tessera::cli::hide_api_keys({argv + 1, argv + argc});
-  return tessera::cli::run(tessera::shared_built_ins(), arguments);
+  return tessera::cli::run(std::make_shared<tessera::Registry>(tessera::built_in_registry()), arguments);
 }

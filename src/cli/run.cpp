@@ -20,6 +20,7 @@
 #include "tessera/cli/process_start.h"
 #include "tessera/options/cache_dir.h"
 #include "tessera/options/option_words.h"
+#include "tessera/plugin/load.h"
 #include "tessera/server/served_model.h"
 
 namespace tessera::cli {
@@ -91,11 +92,12 @@ Status run_command_or_catch(CommandLine& line, Timeline::Clock::time_point began
 
 }  // namespace
 
-int run(std::shared_ptr<const Registry> registry, const std::vector<std::string>& arguments) {
+int run(const std::shared_ptr<Registry>& registry, const std::vector<std::string>& arguments) {
   const Timeline::Clock::time_point began = Timeline::Clock::now();
-  Result<CommandLine> line = parse_command_line(registry, arguments);
+  Result<CommandLine> line = parse_command_line(
+      registry, arguments, [&registry](const std::string& file) { return plugin::add_plugin(file, *registry); });
   if (!line.ok()) {
-    write_error(help_of_bare_command(std::move(registry), arguments));
+    write_error(help_of_bare_command(registry, arguments));
     return report(line.status(), kWrongCommandLine);
   }
   if (const Status status = take_environment(process_environment, *line); !status.ok())

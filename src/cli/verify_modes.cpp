@@ -34,7 +34,7 @@ std::vector<VerifyMode> verify_modes() {
           captured("core capture", CaptureMode::kCore),
           {"without passes",
            [](EngineOptions& o) {
-             for (const Pass& pass : pass_list()) o.graphs.disabled_passes.emplace_back(pass.name);
+             for (const Pass& pass : o.registry->passes) o.graphs.disabled_passes.emplace_back(pass.name);
            }},
           {"deterministic", [](EngineOptions& o) { o.deterministic = true; }},
           {"after a cache restart", [](EngineOptions&) {}, /*restart=*/true}};

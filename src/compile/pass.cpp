@@ -18,19 +18,6 @@
 namespace tessera {
 namespace {
 
-Status check_names(std::span<const std::string> names, std::span<const Pass> passes) {
-  std::vector<std::string_view> known;
-  for (const Pass& pass : passes) known.push_back(pass.name);
-  for (const std::string& name : names) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const std::vector<std::string> near = nearest_names(name, known, 1);
-    return invalid_argument(fmt::format("no pass is called \"{}\"{}; there are {}", name,
-                                        near.empty() ? "" : fmt::format(" (did you mean {}?)", near[0]),
-                                        fmt::join(known, ", ")));
-  }
-  return ok_status();
-}
-
 bool runs(const Pass& pass, const PassOptions& options) {
   return std::find(options.disabled.begin(), options.disabled.end(), pass.name) == options.disabled.end();
 }
@@ -58,7 +45,7 @@ Result<PassReport> run_one(const Pass& pass, ir::Graph& graph, const ir::OpTable
 std::span<const Pass> pass_list() {
   // Folding leaves casts to the same type, which remove_copies takes. Dead code goes before fusion, because a dead use
   // of a native form's inner value would prevent the fusion.
-  static constexpr std::array kPasses = {
+  static const std::array kPasses = {
       Pass{.name = "fold_constants",
            .summary = "chains of scale, cast and reshape by numbers that the graph knows become one",
            .version = 1,
@@ -78,12 +65,23 @@ std::span<const Pass> pass_list() {
       Pass{.name = "fuse_native_forms",
            .summary = "an operator's native form becomes the operator; add becomes linear's bias or residual",
            .version = 2,
-           .run = fuse_native_forms},
+           .run = [](const ir::Graph& graph, const ir::OpTable& ops) { return fuse_native_forms(graph, ops); }},
   };
   return kPasses;
 }
 
-Status check_pass_names(std::span<const std::string> names) { return check_names(names, pass_list()); }
+Status check_pass_names(std::span<const std::string> names, std::span<const Pass> passes) {
+  std::vector<std::string_view> known;
+  for (const Pass& pass : passes) known.push_back(pass.name);
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::vector<std::string> near = nearest_names(name, known, 1);
+    return invalid_argument(fmt::format("no pass is called \"{}\"{}; there are {}", name,
+                                        near.empty() ? "" : fmt::format(" (did you mean {}?)", near[0]),
+                                        fmt::join(known, ", ")));
+  }
+  return ok_status();
+}
 
 Result<PassRun> run_passes(ir::Graph graph, const ir::OpTable& ops, const PassOptions& options) {
   return run_passes(std::move(graph), ops, options, pass_list());
@@ -91,7 +89,7 @@ Result<PassRun> run_passes(ir::Graph graph, const ir::OpTable& ops, const PassOp
 
 Result<PassRun> run_passes(ir::Graph graph, const ir::OpTable& ops, const PassOptions& options,
                            std::span<const Pass> passes) {
-  TRY(check_names(options.disabled, passes));
+  TRY(check_pass_names(options.disabled, passes));
   TRY(ir::verify(graph, ops).with_context("before the passes"));
   PassRun run{.graph = std::move(graph), .reports = {}};
   for (const Pass& pass : passes) {
@@ -104,10 +102,10 @@ Result<PassRun> run_passes(ir::Graph graph, const ir::OpTable& ops, const PassOp
   return run;
 }
 
-Result<Hash128> passes_hash(const PassOptions& options) {
-  TRY(check_pass_names(options.disabled));
+Result<Hash128> passes_hash(const PassOptions& options, std::span<const Pass> passes) {
+  TRY(check_pass_names(options.disabled, passes));
   Hasher hasher;
-  for (const Pass& pass : pass_list()) {
+  for (const Pass& pass : passes) {
     if (!runs(pass, options)) continue;
     hasher.add(pass.name);
     hasher.add(pass.version);

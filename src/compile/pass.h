@@ -33,10 +33,10 @@ struct Pass {
   std::string_view summary;  // one line
   std::int64_t version = 1;  // raised with every change of what the pass makes of some graph
   // Pure. The graph is verified; inputs, weights, states, outputs and their names and types stay as they are.
-  PassResult (*run)(const ir::Graph& graph, const ir::OpTable& ops) = nullptr;
+  std::function<PassResult(const ir::Graph& graph, const ir::OpTable& ops)> run{};
 };
 
-// All passes, in the order in which they run.
+// The built-in passes, in the order in which they run. A registry may have more (runner/registry.h).
 std::span<const Pass> pass_list();
 
 // What one pass did to one graph.
@@ -61,7 +61,7 @@ struct PassRun {
 };
 
 // kInvalidArgument for a name that no pass has, with those that exist.
-Status check_pass_names(std::span<const std::string> names);
+Status check_pass_names(std::span<const std::string> names, std::span<const Pass> passes = pass_list());
 
 // Runs the passes that are not disabled. An error is the first pass's, and names it; a graph that is broken before is
 // refused. The second form runs `passes` instead of pass_list(); options.disabled may name these alone.
@@ -70,6 +70,6 @@ Result<PassRun> run_passes(ir::Graph graph, const ir::OpTable& ops, const PassOp
                            std::span<const Pass> passes);
 
 // A content hash of the passes that run: names, versions and order. Equal in every process and on every machine.
-Result<Hash128> passes_hash(const PassOptions& options = {});
+Result<Hash128> passes_hash(const PassOptions& options = {}, std::span<const Pass> passes = pass_list());
 
 }  // namespace tessera

@@ -30,7 +30,7 @@ Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& confi
   if (named) return *named;
   // Without matrix instructions for it, a narrow type only adds conversions on a CPU.
   if (device.on_host && !device.has_native_bf16) return ir::DType::kFloat32;
-  if (config.dtype == StoredDtype::kBF16) return ir::DType::kBFloat16;
+  if (config.dtype == StoredDtype::kBF16) return device.has_native_bf16 ? ir::DType::kBFloat16 : ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kF16 && !device.on_host) return ir::DType::kFloat16;
   return ir::DType::kFloat32;
 }
@@ -59,7 +59,8 @@ void note_longrope(EnginePlan& plan) {
 // The graphs that are captured go through the passes.
 Status run_graph_passes(const std::vector<std::string>& disabled, EnginePlan& plan) {
   for (ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler}) {
-    PassRun run = TRY(run_passes(std::move(*graph), plan.runner.registry->ops, {.disabled = disabled}));
+    const Registry& registry = *plan.runner.registry;
+    PassRun run = TRY(run_passes(std::move(*graph), registry.ops, {.disabled = disabled}, registry.passes));
     *graph = std::move(run.graph);
     plan.passes.insert(plan.passes.end(), run.reports.begin(), run.reports.end());
   }
@@ -212,7 +213,8 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int t
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
   plan.parameters = parameter_count(plan.graphs.weights);
-  TRY(check_pass_names(options.graphs.disabled_passes).with_context("cuda_graph_disable_passes"));
+  TRY(check_pass_names(options.graphs.disabled_passes, options.registry->passes)
+          .with_context("cuda_graph_disable_passes"));
   TRY(run_graph_passes(options.graphs.disabled_passes, plan));
 
   const LayerCaches caches = layer_caches(plan.graphs.body, plan.config.num_hidden_layers);
@@ -227,6 +229,8 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int t
   // A budget is for what the plan knows of; full graphs come beside that, after measurements.
   runner.choose_full = options.graphs.mode == GraphMode::kFullAndPiecewise && options.graphs.memory_budget == 0;
   plan.notes.insert(plan.notes.end(), runner.graphs.messages.begin(), runner.graphs.messages.end());
+  if (std::string note = options.registry->piecewise_backends.of(properties.type).note(); !note.empty())
+    plan.notes.push_back(std::move(note));
   if (!runner.graphs.prefill_whole)
     runner.split_ops = options.graphs.split_ops.empty()
                            ? default_split_ops(options.registry->ops)

@@ -49,7 +49,8 @@ Status add_passes(const EnginePlan& plan, std::span<const std::string> disabled,
   const std::pair<const char*, ir::Graph*> before[] = {
       {"body", &made.body}, {"head", &made.head}, {"sampler", &made.sampler}};
   for (const auto& [name, graph] : before) {
-    std::vector<NamedGraph> changed = TRY(graphs_of_passes(std::move(*graph), name, registry.ops, disabled));
+    std::vector<NamedGraph> changed =
+        TRY(graphs_of_passes(std::move(*graph), name, registry.ops, disabled, registry.passes));
     std::move(changed.begin(), changed.end(), std::back_inserter(graphs));
   }
   return ok_status();
@@ -83,18 +84,20 @@ Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<cons
 }
 
 Result<std::vector<NamedGraph>> graphs_of_passes(ir::Graph graph, std::string_view name, const ir::OpTable& ops,
-                                                 std::span<const std::string> disabled) {
+                                                 std::span<const std::string> disabled, std::span<const Pass> passes) {
   std::vector<NamedGraph> graphs;
   const auto observer = [&](std::string_view pass, const ir::Graph& before, const ir::Graph& after) {
     if (ir::structurally_equal(before, after)) return;
     add(graphs, fmt::format("pass:{}:{}:before", pass, name), before, ops);
     add(graphs, fmt::format("pass:{}:{}:after", pass, name), after, ops);
   };
-  TRY(run_passes(std::move(graph), ops, {.disabled = {disabled.begin(), disabled.end()}, .observer = observer}));
+  TRY(run_passes(std::move(graph), ops, {.disabled = {disabled.begin(), disabled.end()}, .observer = observer},
+                 passes));
   return graphs;
 }
 
-Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> graphs, std::string_view name) {
+Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> graphs, std::string_view name,
+                                                   std::span<const Pass> passes) {
   constexpr std::string_view kPass = "pass:";
   const bool pass_wanted = name.starts_with(kPass);
   const std::string prefix = fmt::format("{}:", name);
@@ -103,7 +106,7 @@ Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> g
     if (graph.name == name || (pass_wanted && graph.name.starts_with(prefix))) found.push_back(&graph);
   if (!found.empty()) return found;
 
-  for (const Pass& pass : pass_list()) {
+  for (const Pass& pass : passes) {
     if (pass_wanted && name.substr(kPass.size()) == pass.name)
       return invalid_argument(fmt::format("the pass {} changes no graph of this model", pass.name));
   }
@@ -116,7 +119,7 @@ Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> g
       names.push_back(graph.name);
     }
   }
-  for (const Pass& pass : pass_list()) names.push_back(fmt::format("{}{}", kPass, pass.name));
+  for (const Pass& pass : passes) names.push_back(fmt::format("{}{}", kPass, pass.name));
   return invalid_argument(fmt::format("\"{}\" is no graph of this model; there are {}, and 0 to {}, its parts", name,
                                       fmt::join(names, ", "), parts - 1));
 }

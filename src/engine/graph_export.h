@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/compile/pass.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/ir/picture.h"
 
@@ -31,11 +32,13 @@ Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<cons
 
 // "pass:<pass>:<name>:before" and "…:after" of each pass that changes the graph.
 Result<std::vector<NamedGraph>> graphs_of_passes(ir::Graph graph, std::string_view name, const ir::OpTable& ops,
-                                                 std::span<const std::string> disabled);
+                                                 std::span<const std::string> disabled,
+                                                 std::span<const Pass> passes = pass_list());
 
 // All whose name is `name`, or begins with it and a colon: "pass:remove_dead_code" is at least two. kInvalidArgument
 // where there are none, with the names that exist, or with the pass that changes nothing.
-Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> graphs, std::string_view name);
+Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> graphs, std::string_view name,
+                                                   std::span<const Pass> passes = pass_list());
 
 // Text, DOT and SVG of each in `folder`, which is made; files of the same names are overwritten. The error names what
 // could not be written.

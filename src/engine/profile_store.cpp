@@ -36,11 +36,13 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   machine.add(device.compute_capability);  // that kernels are chosen for
   machine.add(backend.versions == nullptr ? std::string() : backend.versions());
 
+  for (const LoadedPlugin& plugin : options.registry->plugins) machine.add(plugin.content.hex());
+
   Hasher costs = machine;
   for (const ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler})
     costs.add(ir::to_text(*graph));
   // The graphs are what the passes left; a pass may still be of another version with the same result.
-  const Result<Hash128> passes = passes_hash({.disabled = options.graphs.disabled_passes});
+  const Result<Hash128> passes = passes_hash({.disabled = options.graphs.disabled_passes}, options.registry->passes);
   costs.add(passes.ok() ? passes->hex() : std::string());
   costs.add(plan.runner.compiler);
   costs.add(plan.runner.decode_compiler);

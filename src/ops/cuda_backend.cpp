@@ -1,6 +1,9 @@
 // The one symbol of libtessera_cuda.so.
+#include <cuda_runtime.h>
+
 #include "tessera/base/json.h"
 #include "tessera/device/cuda/cuda_device.h"
+#include "tessera/device/cuda/cuda_stream.h"
 #include "tessera/ops/activation.h"
 #include "tessera/ops/add_gated.h"
 #include "tessera/ops/attention.h"
@@ -105,13 +108,22 @@ Result<std::unique_ptr<Device>> create_cuda_device(const DeviceChoice& choice) {
   return TRY(CudaDevice::create({.ordinal = choice.ordinal, .act_as = choice.act_as}));
 }
 
+Status launch_from_outside(Stream& stream, const char* name, const std::function<Status(void*)>& enqueue) {
+  CudaStream& cuda = as_cuda(stream);
+  TRY(cuda.begin_launch(name));
+  TRY(enqueue(cuda.handle()));
+  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return cuda.launch_error(name, error);
+  return ok_status();
+}
+
 const Backend kCudaBackend{.create_device = create_cuda_device,
                            .kernels = &cuda_kernels(),
                            .versions = cublaslt_versions,
                            .export_algorithms = cublaslt_algorithms,
                            .import_algorithms = remember_cublaslt_algorithms,
                            .row_kernels = cuda_row_kernels,
-                           .start_libraries = start_cublaslt};
+                           .start_libraries = start_cublaslt,
+                           .launch = launch_from_outside};
 
 }  // namespace
 }  // namespace tessera

@@ -38,11 +38,11 @@ struct DeviceChoice {
 
 // A device's whole side of the engine. Immutable, and valid to the end of the process.
 struct Backend {
-  Result<std::unique_ptr<Device>> (*create_device)(const DeviceChoice& choice) = nullptr;
+  std::function<Result<std::unique_ptr<Device>>(const DeviceChoice& choice)> create_device{};
   const KernelTable* kernels = nullptr;
   // What measured times and chosen algorithms depend on beside the device's name: versions of driver and libraries.
   // Null: on nothing.
-  std::string (*versions)() = nullptr;
+  std::function<std::string()> versions{};
   // Opaque algorithms that libraries chose so far in this process, and those of an earlier one with such a device and
   // the same versions(), to be told before anything is bound: each is checked before it is used. kDataLoss for what no
   // export gave. Thread-safe. Null: there are none.
@@ -53,6 +53,9 @@ struct Backend {
   // Does what libraries do once, before their first answer. May run on a thread of its own while the device is in use;
   // a failure shows again where the library is used. Null: there is nothing.
   void (*start_libraries)(Device& device) = nullptr;
+  // For kernels from outside: calls `enqueue` with the native handle of one of its streams (CUDA: cudaStream_t) and
+  // gives back its error, or that of its launches. `name` is the kernel's. Null: streams have no handle.
+  Status (*launch)(Stream& stream, const char* name, const std::function<Status(void* handle)>& enqueue) = nullptr;
 };
 
 // A type of device under its name.

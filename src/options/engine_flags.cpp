@@ -48,6 +48,12 @@ CommandFlags::Take only(const std::string& accepted) {
 
 void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common) {
   add.group("Model");
+  // Flags are taken in this order: what a plugin brings can be named by those below.
+  add.values("--plugin", "FILE", "library with operators, compilers, devices … of its own; repeatable",
+             [&common](const std::string& flag, const std::string& text) {
+               if (!common.load_plugin) return unimplemented(fmt::format("{}: this program loads no plugins", flag));
+               return common.load_plugin(text).with_context(flag);
+             });
   add.text("--model-path,--model", "DIR|ID", "model folder, or a model of the hub (org/name) in its local cache",
            engine.model_path);
   add.text("--revision", "REV", "branch, tag or commit of a model of the hub (main)", common.model.revision);

@@ -17,6 +17,8 @@ namespace tessera {
 // What they say beside EngineOptions.
 struct CommonFlags {
   std::shared_ptr<const Registry> registry;  // that the engine's options get
+  // Lets the plugin in a file add to that registry; flags that name what is in it are taken later. Null: there is none.
+  std::function<Status(const std::string& file)> load_plugin{};
   ModelSource model{};
   std::vector<std::string> log_levels{};
   bool enable_piecewise = false;

@@ -25,6 +25,8 @@ class PiecewiseBackend {
   // capture() otherwise. kUnimplemented unless the backend has it: such forwards stay in parts.
   virtual Result<std::unique_ptr<RecordedGraph>> capture_all(std::span<const BoundProgram> programs, Stream& stream,
                                                              const std::string& what) const;
+  // What who plans a start should know of it: "pieces run operator by operator: …". Empty: nothing.
+  virtual std::string note() const { return {}; }
 };
 
 // Records the program's launches on the stream.

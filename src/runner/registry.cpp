@@ -8,7 +8,8 @@ Registry built_in_registry() {
   return {.ops = built_in_ops(),
           .devices = built_in_devices(),
           .families = built_in_families(),
-          .compilers = built_in_compilers()};
+          .compilers = built_in_compilers(),
+          .passes = {pass_list().begin(), pass_list().end()}};
 }
 
 std::shared_ptr<const Registry> shared_built_ins() {

@@ -1,4 +1,5 @@
-// What a program is made of: operators, devices with their kernels and ways to capture, model families and compilers.
+// What a program is made of: operators, devices with their kernels and ways to capture, model families, compilers and
+// passes.
 // main makes one registry, adds what the program brings of its own, and passes it down; no layer keeps a list of its
 // own.
 //
@@ -14,8 +15,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "tessera/base/hash.h"
 #include "tessera/compile/compiler_registry.h"
+#include "tessera/compile/pass.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/model/family.h"
 #include "tessera/ops/device_registry.h"
@@ -23,11 +28,22 @@
 
 namespace tessera {
 
+// A library that added to the registry, and stays loaded as long as that.
+struct LoadedPlugin {
+  std::string name;
+  std::string version;
+  std::string file;
+  Hash128 content;  // of the file
+  std::shared_ptr<const void> library;
+};
+
 struct Registry {
+  std::vector<LoadedPlugin> plugins{};  // in the order of loading; first, so that they outlive what they added
   ir::OpTable ops;
   DeviceRegistry devices;
   FamilyRegistry families;
   CompilerRegistry compilers;
+  std::vector<Pass> passes{};              // in the order in which they run
   PiecewiseBackends piecewise_backends{};  // beside the recording of streams, which needs none
 };
 

@@ -35,9 +35,13 @@ bool fuse_apart(const FusedForm& form, const NativeForm& example, const ir::OpTa
 }  // namespace
 
 PassResult fuse_native_forms(const ir::Graph& graph, const ir::OpTable& ops) {
+  return fuse_native_forms(graph, ops, fused_forms());
+}
+
+PassResult fuse_native_forms(const ir::Graph& graph, const ir::OpTable& ops, std::span<const FusedForm> forms) {
   ir::Graph now = graph;
   bool changed = false;
-  for (const FusedForm& form : fused_forms()) {
+  for (const FusedForm& form : forms) {
     const NativeForm example = TRY(NativeForm::create(form, ops));
     const auto begins = [&](const ir::Node& node) { return node.op == example.graph.nodes[0].op; };
     if (std::none_of(now.nodes.begin(), now.nodes.end(), begins)) continue;

@@ -13,10 +13,15 @@
 // does, but a linear's terms are added before its only rounding.
 #pragma once
 
+#include <span>
+
 #include "tessera/compile/pass.h"
+#include "tessera/compile/passes/fused_forms.h"
 
 namespace tessera {
 
 PassResult fuse_native_forms(const ir::Graph& graph, const ir::OpTable& ops);
+// Looks for `forms` instead of the list.
+PassResult fuse_native_forms(const ir::Graph& graph, const ir::OpTable& ops, std::span<const FusedForm> forms);
 
 }  // namespace tessera

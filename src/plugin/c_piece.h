@@ -1,0 +1,38 @@
+// A piece's graph as a plugin's compiler sees it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/graph.h"
+#include "tessera_plugin.h"
+
+namespace tessera::plugin {
+
+// Borrows `piece` and `device`, which outlive it.
+class CPiece {
+ public:
+  static Result<CPiece> create(const ir::Graph& piece, const std::string& device, bool deterministic);
+  const tessera_plugin_piece* get() const { return &data_->piece; }
+
+ private:
+  struct Node {
+    std::vector<tessera_plugin_attribute> attributes;
+    std::vector<std::int32_t> operands;
+    std::vector<std::int32_t> mutates;
+    std::vector<std::int32_t> results;
+  };
+  struct Data {
+    std::string text;
+    std::vector<tessera_plugin_value> values;
+    std::vector<Node> of_nodes;
+    std::vector<tessera_plugin_piece_node> nodes;
+    tessera_plugin_piece piece{};
+  };
+  explicit CPiece(std::unique_ptr<Data> data) : data_(std::move(data)) {}
+  std::unique_ptr<Data> data_;  // its members point to one another
+};
+
+}  // namespace tessera::plugin

@@ -1,0 +1,61 @@
+// Tables that a plugin hands over: copied, so that one of an older or a newer version has every member.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+
+#include "tessera/base/status.h"
+
+namespace tessera::plugin {
+
+// `given` as the host knows the table. Members that the plugin's version lacks are null. kInvalidArgument for null, for
+// a size below `least`, the first version's, and for members of a later version that are set.
+template <class Table>
+Result<Table> copy_table(const Table* given, std::string_view what, std::size_t least = sizeof(Table)) {
+  if (given == nullptr) return invalid_argument(fmt::format("the {} is null", what));
+  if (given->size < least)
+    return invalid_argument(
+        fmt::format("the {}'s size is {}; {} or more is accepted (set it to its sizeof)", what, given->size, least));
+  constexpr std::size_t kMost = 64 * 1024;
+  if (given->size > kMost)
+    return invalid_argument(fmt::format("the {}'s size is {}; set it to its sizeof", what, given->size));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  if (given->size > sizeof(Table) &&
+      std::any_of(bytes + sizeof(Table), bytes + given->size, [](unsigned char byte) { return byte != 0; }))
+    return invalid_argument(fmt::format("the {} has members that this engine does not know; take a newer one", what));
+  Table table{};
+  std::memcpy(&table, given, std::min(given->size, sizeof(Table)));
+  table.size = sizeof(Table);
+  return table;
+}
+
+// kInvalidArgument, with the member's name, for null.
+inline Status check_set(const void* member, std::string_view what, std::string_view name) {
+  if (member != nullptr) return ok_status();
+  return invalid_argument(fmt::format("the {} has no {}", what, name));
+}
+template <class R, class... Args>
+Status check_set(R (*member)(Args...), std::string_view what, std::string_view name) {
+  return check_set(reinterpret_cast<const void*>(member), what, name);
+}
+
+// Names are words: a letter or "_", then letters, digits, "_", "." and "-".
+inline Status check_word(const char* name, std::string_view what) {
+  const std::string_view word = name == nullptr ? "" : name;
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto may_follow = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-'; };
+  constexpr std::size_t kLongest = 128;
+  if (!word.empty() && word.size() <= kLongest && is_letter(word[0]) &&
+      std::all_of(word.begin(), word.end(), may_follow))
+    return ok_status();
+  return invalid_argument(
+      fmt::format("the {}'s name is \"{}\"; accepted is a word of at most {} letters, digits, \"_\","
+                  " \".\" and \"-\"",
+                  what, word.substr(0, kLongest), kLongest));
+}
+
+}  // namespace tessera::plugin

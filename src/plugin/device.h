@@ -1,0 +1,123 @@
+// A device from outside: device.h's contract over a plugin's table. What the contract forbids (calls while a recording
+// is open, copies without addresses, work of nothing) is refused here, so that the plugin gets legal calls alone.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/device/recording.h"
+#include "tessera/plugin/c_call.h"
+#include "tessera_plugin.h"
+
+namespace tessera::plugin {
+
+// A plugin's table of a device, checked. Immutable.
+class DeviceTable {
+ public:
+  // kInvalidArgument for what is missing.
+  static Result<std::shared_ptr<const DeviceTable>> create(const tessera_plugin_device* given);
+
+  const tessera_plugin_device* get() const { return &table_; }
+  std::string_view type() const { return table_.type; }
+  // Why the device that was opened last records no graphs, for those who plan; empty where it does, or none was opened.
+  std::string why_no_graphs() const;
+  void note_opened(std::string why_no_graphs) const;
+
+ private:
+  explicit DeviceTable(const tessera_plugin_device& table) : table_(table) {}
+  tessera_plugin_device table_;
+  mutable std::mutex mutex_;
+  mutable std::string why_no_graphs_;
+};
+
+class PluginDevice final : public Device {
+ public:
+  // kInternal where the properties make no sense.
+  static Result<std::unique_ptr<PluginDevice>> open(std::shared_ptr<const DeviceTable> table, int ordinal);
+  ~PluginDevice() override;
+  PluginDevice(const PluginDevice&) = delete;
+  PluginDevice& operator=(const PluginDevice&) = delete;
+
+  const DeviceProperties& properties() const override { return properties_; }
+  Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
+  Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) override;
+  Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
+  Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
+  using Device::create_event;
+  Result<std::unique_ptr<Event>> create_event(EventKind kind) override;
+  Status begin_initialisation(std::string_view library) override {
+    return recording_.check(DeviceCall::kInitialiseLibrary, library);
+  }
+  std::int64_t available_bytes() const override;
+
+  const tessera_plugin_device* table() const { return table_->get(); }
+  // Empty: it records.
+  const std::string& why_no_graphs() const { return why_no_graphs_; }
+  void* handle() const { return handle_; }  // what the plugin's open() made
+  OpenRecording& recording() { return recording_; }
+
+ private:
+  PluginDevice(std::shared_ptr<const DeviceTable> table, void* handle) : table_(std::move(table)), handle_(handle) {}
+
+  std::shared_ptr<const DeviceTable> table_;
+  void* handle_;
+  DeviceProperties properties_;
+  std::string why_no_graphs_;
+  OpenRecording recording_;
+  std::atomic<int> events_{0};
+};
+
+class PluginStream final : public Stream {
+ public:
+  PluginStream(PluginDevice& device, std::string name, void* handle)
+      : device_(device), name_(std::move(name)), handle_(handle) {}
+  ~PluginStream() override;
+  PluginStream(const PluginStream&) = delete;
+  PluginStream& operator=(const PluginStream&) = delete;
+
+  // Calls `enqueue` with the plugin's stream.
+  template <class F>
+  Status launch(std::string_view name, const F& enqueue) {
+    Status status = enqueue(handle_);
+    return status.ok() ? ok_status() : std::move(status).with_context(name);
+  }
+
+  Status upload(DeviceAddress device, const void* host, std::size_t bytes) override;
+  Status download(void* host, DeviceAddress device, std::size_t bytes) override;
+  Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) override;
+  Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) override;
+  Status record(Event& event) override;
+  Status wait(Event& event) override;
+  Status synchronize() override;
+  Status begin_recording(std::string what) override;
+  Result<std::unique_ptr<RecordedGraph>> end_recording() override;
+  void abandon_recording() override;
+  bool recording() const override { return recording_; }
+  Status recording_status() const override { return device_.recording().status(*this); }
+
+  PluginDevice& device() const { return device_; }
+  void* handle() const { return handle_; }
+  const std::string& recording_what() const { return recording_what_; }
+
+ private:
+  Status enter(DeviceCall call) const { return device_.recording().check(call, name_); }
+  // `function` of the table, for `what` on this stream.
+  template <class F>
+  Status run(DeviceCall what, const F& function) const;
+
+  PluginDevice& device_;
+  std::string name_;
+  void* handle_;
+  bool recording_ = false;
+  std::string recording_what_;
+};
+
+// Precondition: the stream was made by a PluginDevice.
+inline PluginStream& as_plugin(Stream& stream) { return static_cast<PluginStream&>(stream); }
+
+}  // namespace tessera::plugin

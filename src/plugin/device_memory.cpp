@@ -1,0 +1,118 @@
+#include "tessera/plugin/device_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "tessera/device/alignment.h"
+#include "tessera/device/errors.h"
+#include "tessera/plugin/c_call.h"
+
+namespace tessera::plugin {
+namespace {
+
+std::string context(DeviceCall what, std::string_view name) {
+  return fmt::format("{} '{}'", device_call_name(what), name);
+}
+
+// What a plugin gave for memory.
+Status check_memory(const PluginDevice& device, const void* handle) {
+  if (handle == nullptr) return internal_error("the plugin reported success and gave no handle");
+  if (device.properties().has_pointers && reinterpret_cast<std::uintptr_t>(handle) % kDeviceAlignment != 0)
+    return internal_error(fmt::format("the plugin gave {}, which is no multiple of {}", handle, kDeviceAlignment));
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PluginAllocation>> PluginAllocation::create(PluginDevice& device, std::size_t bytes,
+                                                                   std::string name) {
+  std::unique_ptr<PluginAllocation> memory(new PluginAllocation(device, std::move(name)));
+  if (bytes == 0) return memory;
+  void* handle = nullptr;
+  TRY(call([&](tessera_plugin_error* error) {
+        return device.table()->allocate(device.handle(), bytes, memory->name_.c_str(), &handle, error);
+      }).with_context(context(DeviceCall::kAllocate, memory->name_)));
+  memory->data_ = static_cast<std::byte*>(handle);
+  memory->size_ = bytes;
+  TRY(check_memory(device, handle).with_context(context(DeviceCall::kAllocate, memory->name_)));
+  return memory;
+}
+
+PluginAllocation::~PluginAllocation() {
+  if (data_ == nullptr) return;
+  device_.recording().note_freed(name_);
+  call_and_forget([this] { device_.table()->free_memory(device_.handle(), data_); });
+}
+
+Result<std::unique_ptr<PluginHostAllocation>> PluginHostAllocation::create(PluginDevice& device, std::size_t bytes,
+                                                                           std::string name) {
+  std::unique_ptr<PluginHostAllocation> memory(new PluginHostAllocation(device, std::move(name)));
+  if (bytes == 0) return memory;
+  void* data = nullptr;
+  if (device.table()->allocate_host != nullptr) {
+    TRY(call([&](tessera_plugin_error* error) {
+          return device.table()->allocate_host(device.handle(), bytes, memory->name_.c_str(), &data, error);
+        }).with_context(context(DeviceCall::kAllocate, memory->name_)));
+    if (data == nullptr)
+      return internal_error("the plugin reported success and gave no memory")
+          .with_context(context(DeviceCall::kAllocate, memory->name_));
+  } else {
+    data = std::aligned_alloc(kDeviceAlignment, align_up(bytes));
+    if (data == nullptr)
+      return out_of_device_memory(DeviceCall::kAllocate, memory->name_, bytes, device.available_bytes());
+  }
+  memory->data_ = static_cast<std::byte*>(data);
+  memory->size_ = bytes;
+  return memory;
+}
+
+PluginHostAllocation::~PluginHostAllocation() {
+  if (data_ == nullptr) return;
+  device_.recording().note_freed(name_);
+  if (device_.table()->free_host == nullptr) {
+    std::free(data_);
+  } else {
+    call_and_forget([this] { device_.table()->free_host(device_.handle(), data_); });
+  }
+}
+
+Result<std::unique_ptr<PluginArena>> PluginArena::create(PluginDevice& device, const ArenaOptions& options) {
+  std::unique_ptr<PluginArena> arena(new PluginArena(device, options.name));
+  const std::size_t block = static_cast<std::size_t>(device.properties().block_bytes);
+  const std::size_t reserve = align_up(std::max<std::size_t>(options.reserve_bytes, 1), block);
+  if (reserve < options.reserve_bytes) return out_of_addresses(options.name, options.reserve_bytes);
+  void* handle = nullptr;
+  TRY(call([&](tessera_plugin_error* error) {
+        return device.table()->create_arena(device.handle(), reserve, arena->name_.c_str(), &arena->arena_, &handle,
+                                            error);
+      }).with_context(context(DeviceCall::kCreateArena, arena->name_)));
+  arena->made_ = true;
+  arena->base_ = static_cast<std::byte*>(handle);
+  TRY(check_memory(device, handle).with_context(context(DeviceCall::kCreateArena, arena->name_)));
+  arena->reserved_ = options.reserve_bytes;
+  if (!device.properties().arenas_grow) arena->size_ = options.reserve_bytes;
+  return arena;
+}
+
+PluginArena::~PluginArena() {
+  if (!made_) return;
+  device_.recording().note_freed(name_);
+  call_and_forget([this] { device_.table()->free_arena(arena_); });
+}
+
+Status PluginArena::grow(std::size_t bytes) {
+  TRY(device_.recording().check(DeviceCall::kGrowArena, name_));
+  if (bytes > reserved_) return past_reserved(name_, bytes, reserved_);
+  if (bytes <= size_) return ok_status();
+  const std::size_t wanted = align_up(bytes, static_cast<std::size_t>(device_.properties().block_bytes));
+  TRY(call([&](tessera_plugin_error* error) {
+        return device_.table()->grow_arena(arena_, wanted, error);
+      }).with_context(context(DeviceCall::kGrowArena, name_)));
+  size_ = std::min(wanted, reserved_);
+  return ok_status();
+}
+
+}  // namespace tessera::plugin

@@ -1,0 +1,131 @@
+// Catches: a device from outside that does not keep the device's contract through the adapter, one that runs out of
+// memory and leaves something behind, and one without recorded graphs whose pieces are not run or not told of.
+#include "tessera/plugin/device.h"
+
+#include <dlfcn.h>
+
+#include "tessera/device/testing/conformance.h"
+#include "tessera/plugin/load.h"
+
+namespace tessera::plugin {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kFile = std::string(TESSERA_TEST_PLUGINS) + "/host_device.so";
+
+const std::shared_ptr<const Registry>& registry() {
+  static const std::shared_ptr<const Registry> loaded = [] {
+    auto made = load_plugins({kFile});
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return made.value();
+  }();
+  return loaded;
+}
+
+Result<std::unique_ptr<Device>> open(const char* name) { return registry()->devices.open(name); }
+
+}  // namespace
+}  // namespace tessera::plugin
+
+namespace tessera {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Plugin, DeviceConformance,
+                         ::testing::Values(DeviceFactory{"plugin", [] { return plugin::open("host_test"); }},
+                                           DeviceFactory{"fixed_arenas", [] { return plugin::open("host_test:2"); }}),
+                         device_factory_name);
+
+}  // namespace
+}  // namespace tessera
+
+namespace tessera::plugin {
+namespace {
+
+template <class F>
+F* function_of(const char* name) {
+  (void)registry();
+  void* library = dlopen(kFile.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  auto* function = reinterpret_cast<F*>(dlsym(library, name));
+  dlclose(library);  // the registry still has it
+  return function;
+}
+
+TEST(PluginDevice, SaysWhatItIs) {
+  const std::unique_ptr<Device> device = open("host_test").value();
+  EXPECT_EQ(device->properties().type, "host_test");
+  EXPECT_EQ(device->properties().name, "host memory");
+  EXPECT_EQ(device->properties().block_bytes, 4096);
+  EXPECT_TRUE(device->properties().arenas_grow);
+  EXPECT_FALSE(open("host_test:2").value()->properties().arenas_grow);
+  EXPECT_THAT(open("host_test:7").status().message(), HasSubstr("device host_test: this machine has three of them"));
+  EXPECT_EQ(open("host_test:7").status().code(), StatusCode::kNotFound);
+}
+
+// Whatever allocation fails: an error with the name, and nothing stays.
+TEST(PluginDevice, OutOfMemoryAtAnyAllocationLeavesNothing) {
+  const auto allow = function_of<void(int)>("device_allow");
+  const auto live = function_of<int()>("device_live");
+  const int before = live();
+  const auto take_all = []() -> Status {
+    const std::unique_ptr<Device> device = TRY(open("host_test"));
+    const std::unique_ptr<Allocation> first = TRY(device->allocate(64, "first"));
+    const std::unique_ptr<Arena> arena = TRY(device->create_arena({.reserve_bytes = 8192, .name = "arena"}));
+    const std::unique_ptr<HostAllocation> staging = TRY(device->allocate_host(64, "staging"));
+    const std::unique_ptr<Allocation> second = TRY(device->allocate(64, "second"));
+    TRY(arena->grow(4096));
+    return ok_status();
+  };
+  const std::vector<std::string> names = {"first", "arena", "second", "arena"};
+  for (int n = 0; n < 4; ++n) {
+    allow(n);
+    const Status status = take_all();
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << n;
+    EXPECT_THAT(status.message(), HasSubstr("'" + names[static_cast<std::size_t>(n)] + "'"));
+    EXPECT_THAT(status.message(), HasSubstr("no memory is left"));
+    EXPECT_EQ(live(), before) << n;
+  }
+  allow(-1);
+  EXPECT_TRUE(take_all().ok());
+  EXPECT_EQ(live(), before);
+}
+
+TEST(PluginDevice, OneWithoutRecordedGraphsRunsPiecesAndSaysSo) {
+  const PiecewiseBackend& backend = registry()->piecewise_backends.of("host_test");
+  {
+    const std::unique_ptr<Device> recording = open("host_test").value();
+    EXPECT_EQ(backend.note(), "");
+  }
+  const std::unique_ptr<Device> device = open("host_test:1").value();
+  EXPECT_EQ(backend.note(), "device host_test records no graphs, this one forgets: pieces run operator by operator");
+  const std::unique_ptr<Stream> stream = device->create_stream("main").value();
+  EXPECT_EQ(stream->begin_recording("piece").code(), StatusCode::kUnimplemented);
+
+  class Fill final : public BoundOp {
+   public:
+    explicit Fill(DeviceAddress to) : to_(to) {}
+    Status enqueue(Stream& on) const override { return on.fill(to_, 7, 16); }
+
+   private:
+    DeviceAddress to_;
+  };
+  const std::unique_ptr<Allocation> memory = device->allocate(16, "test").value();
+  Program program;
+  program.instructions.push_back({.call = {.op = "fill"}, .kernel = {}});
+  std::vector<std::unique_ptr<BoundOp>> ops;
+  ops.push_back(std::make_unique<Fill>(memory->data()));
+  const BoundProgram bound(program, {}, std::move(ops));
+  const std::unique_ptr<RecordedGraph> piece = backend.capture(bound, *stream, "piece").value();
+  EXPECT_EQ(piece->stats().nodes, 1);
+  for (int launch = 0; launch < 2; ++launch) {
+    ASSERT_TRUE(stream->fill(memory->data(), 0, 16).ok());
+    ASSERT_TRUE(piece->launch(*stream).ok());
+    std::array<std::uint8_t, 16> bytes{};
+    ASSERT_TRUE(stream->download(bytes.data(), memory->data(), 16).ok());
+    ASSERT_TRUE(stream->synchronize().ok());
+    EXPECT_THAT(bytes, ::testing::Each(7));
+  }
+}
+
+}  // namespace
+}  // namespace tessera::plugin

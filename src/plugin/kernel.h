@@ -1,0 +1,47 @@
+// Kernels from outside: a kernel definition made of a plugin's table, and what it binds.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/ops/device_registry.h"
+#include "tessera/ops/op.h"
+#include "tessera_plugin.h"
+
+namespace tessera::plugin {
+
+// A plugin's table of a kernel, checked. Immutable.
+class Kernel : public std::enable_shared_from_this<Kernel> {
+ public:
+  // A kernel for an operator of graphs, which is found by operator and device in this process. kInvalidArgument for
+  // what is missing in the table, and where another library has such a kernel.
+  static Result<std::shared_ptr<const Kernel>> create(const tessera_plugin_kernel* given);
+  // One that a compiler uses itself: it has no planner, and its operator need not exist.
+  static Result<std::shared_ptr<const Kernel>> create_unnamed(const tessera_plugin_kernel* given);
+  // Of this process; null where there is none.
+  static std::shared_ptr<const Kernel> find(std::string_view op, std::string_view device);
+
+  std::string_view op() const { return table_.op; }
+  std::string_view device() const { return table_.device; }
+  std::string_view name() const { return table_.name; }
+  const tessera_plugin_planner* planner() const { return table_.planner == nullptr ? nullptr : &planner_; }
+  // For a DeviceRegistry; valid as long as this.
+  KernelDef def() const;
+
+  Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) const;
+  Result<std::size_t> workspace_bytes(const BindArgs& args) const;
+
+  const tessera_plugin_kernel& table() const { return table_; }
+
+ private:
+  Kernel(const tessera_plugin_kernel& table, const tessera_plugin_planner& planner)
+      : table_(table), planner_(planner) {}
+  static Result<std::shared_ptr<const Kernel>> checked(const tessera_plugin_kernel& table);
+
+  tessera_plugin_kernel table_;
+  tessera_plugin_planner planner_;  // all null where the table has none
+};
+
+}  // namespace tessera::plugin

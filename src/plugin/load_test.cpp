@@ -1,0 +1,112 @@
+// Catches: a faulty plugin that is loaded, that takes the program down with it, or whose error does not say what is
+// wrong; and a registry that a plugin did not really change.
+#include "tessera/plugin/load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace tessera::plugin {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string file_of(const std::string& fault) { return std::string(TESSERA_TEST_PLUGINS) + "/fault_" + fault + ".so"; }
+
+struct Fault {
+  std::string name;
+  StatusCode code;
+  std::string words;
+};
+std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
+
+class LoadPlugin : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(LoadPlugin, RefusesByFileAndReason) {
+  const auto start = std::chrono::steady_clock::now();
+  Registry registry = built_in_registry();
+  const Status status = add_plugin(file_of(GetParam().name), registry, std::chrono::milliseconds(500));
+  EXPECT_EQ(status.code(), GetParam().code) << status.to_string();
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("plugin "), HasSubstr("fault_" + GetParam().name), HasSubstr(GetParam().words)));
+  EXPECT_TRUE(registry.plugins.empty());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, LoadPlugin,
+    ::testing::Values(
+        Fault{"NO_INFO", StatusCode::kInvalidArgument, "no symbol tessera_plugin"},
+        Fault{"NO_REGISTER", StatusCode::kInvalidArgument, "no function tessera_plugin_register"},
+        Fault{"OLD_ABI", StatusCode::kInvalidArgument, "version 99 of tessera_plugin.h; this engine has version 1"},
+        Fault{"RETURNS_ERROR", StatusCode::kNotFound, "the moon is not full"},
+        Fault{"STRANGE_CODE", StatusCode::kInternal, "returned 77, which is no code"},
+        Fault{"THROWS", StatusCode::kInternal, "threw an exception, which it must not: out of the blue"},
+        Fault{"SLOW", StatusCode::kInternal, "had not registered after 0.5 seconds"},
+        Fault{"CRASH", StatusCode::kInternal, "it crashed while registering (Segmentation fault)"},
+        Fault{"EXIT", StatusCode::kInternal, "ended the process while registering (exit code 3)"},
+        Fault{"NULL_TABLE", StatusCode::kInvalidArgument, "the operator is null"},
+        Fault{"SHORT_TABLE", StatusCode::kInvalidArgument, "the operator's size is 8"},
+        Fault{"LATER_TABLE", StatusCode::kInvalidArgument, "members that this engine does not know"},
+        Fault{"NO_RULE", StatusCode::kInvalidArgument, "operator fault_op: the table has no shape rule"},
+        Fault{"NO_BIND", StatusCode::kInvalidArgument, "kernel fault_kernel of fault_op on cpu: the table has no bind"},
+        Fault{"TAKEN_OP", StatusCode::kInvalidArgument, "silu_mul"},
+        Fault{"BAD_NAME", StatusCode::kInvalidArgument, "the operator's name is \"no word\""},
+        Fault{"UNKNOWN_DEVICE", StatusCode::kInvalidArgument, "no device is named \"abacus\"; there are cpu, cuda"},
+        Fault{"UNKNOWN_OP", StatusCode::kNotFound, "nobodys_op"},
+        Fault{"NEEDS_PLANNER", StatusCode::kInvalidArgument, "cannot tell padding from rows that count"},
+        Fault{"NO_SPLIT", StatusCode::kInvalidArgument, "set split_by_default"},
+        Fault{"BAD_NATIVE_FORM", StatusCode::kInvalidArgument, "sillu"},
+        Fault{"IGNORES_ERROR", StatusCode::kInvalidArgument, "the table has no shape rule"},
+        Fault{"DOUBLE_OP", StatusCode::kInvalidArgument, "fault_op"},
+        Fault{"DOUBLE_KERNEL", StatusCode::kInvalidArgument, "was added already"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(LoadPlugins, NoFile) {
+  Registry registry = built_in_registry();
+  for (const char* file : {"", "/nowhere/x.so", "libtessera_nothing.so", TESSERA_TEST_PLUGINS}) {
+    const Status status = add_plugin(file, registry);
+    EXPECT_EQ(status.code(), StatusCode::kNotFound) << file;
+    EXPECT_THAT(status.message(), HasSubstr("there is no such file"));
+  }
+  const Status status = add_plugin(TESSERA_SOURCE_DIR "/README.md", registry);
+  EXPECT_THAT(status.message(), HasSubstr("it cannot be loaded"));
+}
+
+TEST(LoadPlugins, AWholeOneAddsAndIsNamed) {
+  const auto loaded = load_plugins({file_of("NONE")});
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  const Registry& registry = **loaded;
+  ASSERT_EQ(registry.plugins.size(), 1u);
+  EXPECT_EQ(registry.plugins[0].name, "fault");
+  EXPECT_EQ(registry.plugins[0].version, "1.0");
+  EXPECT_NE(registry.plugins[0].content, Hash128{});
+  EXPECT_NE(registry.ops.find("fault_op"), nullptr);
+  EXPECT_NE((*registry.devices.kernels("cpu"))->find("fault_op"), nullptr);
+  EXPECT_EQ(shared_built_ins()->ops.find("fault_op"), nullptr) << "the program's own registry is as it was";
+}
+
+TEST(LoadPlugins, OneCannotBeLoadedTwice) {
+  EXPECT_THAT(load_plugins({file_of("NONE"), file_of("NONE")}).status().message(),
+              HasSubstr("a plugin named fault is loaded already"));
+}
+
+// Two engines of one process, each with its own registry; and another library that claims the same names.
+TEST(LoadPlugins, RegistriesShareALibraryAndNamesBelongToOne) {
+  auto first = load_plugins({file_of("NONE")});
+  ASSERT_TRUE(first.ok());
+  {
+    const auto second = load_plugins({file_of("NONE")});
+    ASSERT_TRUE(second.ok()) << second.status().to_string();
+    EXPECT_THAT(load_plugins({file_of("LYING_RULE")}).status().message(),
+                HasSubstr("another plugin of this process has an operator of that name"));
+  }
+  EXPECT_NE((*first)->ops.find("fault_op")->infer, nullptr);
+  *first = nullptr;
+  EXPECT_TRUE(load_plugins({file_of("LYING_RULE")}).ok()) << "the name is free again";
+}
+
+}  // namespace
+}  // namespace tessera::plugin

@@ -1,0 +1,53 @@
+// Plans of kernels from outside: what a plugin's planner writes for every forward, in the step buffer.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/graph.h"
+#include "tessera/ops/op_plan.h"
+#include "tessera/plugin/kernel.h"
+#include "tessera_plugin.h"
+
+namespace tessera::plugin {
+
+// `num_pages` is 0: the limits of a context have none.
+tessera_plugin_limits to_c(const PlanLimits& limits);
+
+class PluginPlan final : public OpPlan {
+ public:
+  static Result<std::unique_ptr<PluginPlan>> create(Device& device, const PlanArgs& args, StepBuffer& step);
+  static Result<std::int64_t> bytes_needed(Device& device, const PlanArgs& args);
+
+  Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
+  std::int64_t bytes() const override;
+  std::vector<std::string_view> kernels(BatchKind kind) const override;
+
+  // Once the step buffer has memory.
+  DeviceAddress address() const { return step_.device_address(offset_); }
+
+ private:
+  PluginPlan(std::shared_ptr<const Kernel> kernel, const PlanArgs& args, std::size_t bytes, StepBuffer& step);
+
+  std::shared_ptr<const Kernel> kernel_;
+  ir::Node node_;
+  std::vector<tessera_plugin_type> operands_;
+  tessera_plugin_limits limits_;
+  std::size_t group_;
+  std::size_t bytes_;
+  StepBuffer& step_;
+  std::size_t offset_;
+  std::vector<std::int32_t> slots_;  // of the batch that is planned
+  std::vector<std::int32_t> pages_;
+  std::vector<tessera_plugin_page_table> page_tables_;
+};
+
+extern const OpPlanner kPluginPlanner;
+
+// For bind(): the plan of the node's operator and cache group.
+Result<const PluginPlan*> find_plugin_plan(const BindArgs& args);
+
+}  // namespace tessera::plugin

@@ -1,0 +1,41 @@
+// Where a plugin's compiler puts a program together: values and instructions, each checked when it is added.
+#pragma once
+
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/compile/compiler.h"
+#include "tessera/compile/program.h"
+#include "tessera_plugin.h"
+
+namespace tessera::plugin {
+
+class ProgramBuilder {
+ public:
+  // Borrows both. The program begins with the piece's values, views among them; nothing runs yet.
+  ProgramBuilder(const ir::Graph& piece, const CompilerContext& context);
+  ProgramBuilder(const ProgramBuilder&) = delete;
+  ProgramBuilder& operator=(const ProgramBuilder&) = delete;
+
+  const tessera_plugin_program* table() const { return &table_; }
+  // The program, or the first error of any call: a plugin cannot ignore it.
+  Result<Program> finish();
+
+  Status add_value(const char* name, const tessera_plugin_type* type, std::int32_t* id);
+  Status keep_node(std::size_t node);
+  Status add_instruction(const tessera_plugin_piece_node* node, const tessera_plugin_kernel* kernel,
+                         const char* listing);
+  void note(const char* text);
+  Status keep(Status status);  // the first error
+
+ private:
+  Result<std::vector<ir::ValueId>> values_of(const std::int32_t* ids, std::size_t count, const char* what) const;
+
+  const ir::Graph& piece_;
+  const CompilerContext& context_;
+  Program program_;
+  Status status_;
+  tessera_plugin_program table_;
+};
+
+}  // namespace tessera::plugin
