@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -133,6 +134,16 @@ std::int64_t PluginDevice::available_bytes() const {
   std::int64_t bytes = 0;
   call_and_forget([&] { bytes = table()->available_bytes(handle_); });
   return bytes;
+}
+
+Status PluginDevice::claim(DeviceCall call, std::string_view object, std::size_t bytes) {
+  std::int64_t used = used_bytes_;
+  do {
+    const std::int64_t left = properties_.memory_bytes - used;
+    if (left < 0 || bytes > static_cast<std::size_t>(left))
+      return out_of_device_memory(call, object, bytes, std::min(left, available_bytes()));
+  } while (!used_bytes_.compare_exchange_weak(used, used + static_cast<std::int64_t>(bytes)));
+  return ok_status();
 }
 
 Result<std::unique_ptr<Allocation>> PluginDevice::allocate(std::size_t bytes, std::string_view name) {

@@ -60,6 +60,9 @@ class PluginDevice final : public Device {
   const std::string& why_no_graphs() const { return why_no_graphs_; }
   void* handle() const { return handle_; }  // what the plugin's open() made
   OpenRecording& recording() { return recording_; }
+  // Takes `bytes` from what the device may use, until give_back(): all memory together stays below memory_bytes.
+  Status claim(DeviceCall call, std::string_view object, std::size_t bytes);
+  void give_back(std::size_t bytes) { used_bytes_ -= static_cast<std::int64_t>(bytes); }
 
  private:
   PluginDevice(std::shared_ptr<const DeviceTable> table, void* handle) : table_(std::move(table)), handle_(handle) {}
@@ -69,6 +72,7 @@ class PluginDevice final : public Device {
   DeviceProperties properties_;
   std::string why_no_graphs_;
   OpenRecording recording_;
+  std::atomic<std::int64_t> used_bytes_{0};
   std::atomic<int> events_{0};
 };
 
@@ -105,7 +109,8 @@ class PluginStream final : public Stream {
   const std::string& recording_what() const { return recording_what_; }
 
  private:
-  Status enter(DeviceCall call) const { return device_.recording().check(call, name_); }
+  // First step of every call that a recording refuses.
+  Status enter(DeviceCall call) const;
   // `function` of the table, for `what` on this stream.
   template <class F>
   Status run(DeviceCall what, const F& function) const;

@@ -17,6 +17,13 @@ std::string context(DeviceCall what, std::string_view name) {
   return fmt::format("{} '{}'", device_call_name(what), name);
 }
 
+// The error of a plugin that could not give `bytes` for `name`.
+Status refused(PluginDevice& device, DeviceCall what, const std::string& name, std::size_t bytes, Status status) {
+  if (status.code() != StatusCode::kResourceExhausted) return std::move(status).with_context(context(what, name));
+  const Status usual = out_of_device_memory(what, name, bytes, device.available_bytes());
+  return resource_exhausted(fmt::format("{}: {}", usual.message(), status.message()));
+}
+
 // What a plugin gave for memory.
 Status check_memory(const PluginDevice& device, const void* handle) {
   if (handle == nullptr) return internal_error("the plugin reported success and gave no handle");
@@ -31,17 +38,20 @@ Result<std::unique_ptr<PluginAllocation>> PluginAllocation::create(PluginDevice&
                                                                    std::string name) {
   std::unique_ptr<PluginAllocation> memory(new PluginAllocation(device, std::move(name)));
   if (bytes == 0) return memory;
-  void* handle = nullptr;
-  TRY(call([&](tessera_plugin_error* error) {
-        return device.table()->allocate(device.handle(), bytes, memory->name_.c_str(), &handle, error);
-      }).with_context(context(DeviceCall::kAllocate, memory->name_)));
-  memory->data_ = static_cast<std::byte*>(handle);
+  TRY(device.claim(DeviceCall::kAllocate, memory->name_, bytes));
   memory->size_ = bytes;
+  void* handle = nullptr;
+  Status status = call([&](tessera_plugin_error* error) {
+    return device.table()->allocate(device.handle(), bytes, memory->name_.c_str(), &handle, error);
+  });
+  if (!status.ok()) return refused(device, DeviceCall::kAllocate, memory->name_, bytes, std::move(status));
+  memory->data_ = static_cast<std::byte*>(handle);
   TRY(check_memory(device, handle).with_context(context(DeviceCall::kAllocate, memory->name_)));
   return memory;
 }
 
 PluginAllocation::~PluginAllocation() {
+  device_.give_back(size_);
   if (data_ == nullptr) return;
   device_.recording().note_freed(name_);
   call_and_forget([this] { device_.table()->free_memory(device_.handle(), data_); });
@@ -53,14 +63,16 @@ Result<std::unique_ptr<PluginHostAllocation>> PluginHostAllocation::create(Plugi
   if (bytes == 0) return memory;
   void* data = nullptr;
   if (device.table()->allocate_host != nullptr) {
-    TRY(call([&](tessera_plugin_error* error) {
-          return device.table()->allocate_host(device.handle(), bytes, memory->name_.c_str(), &data, error);
-        }).with_context(context(DeviceCall::kAllocate, memory->name_)));
+    Status status = call([&](tessera_plugin_error* error) {
+      return device.table()->allocate_host(device.handle(), bytes, memory->name_.c_str(), &data, error);
+    });
+    if (!status.ok()) return refused(device, DeviceCall::kAllocate, memory->name_, bytes, std::move(status));
     if (data == nullptr)
       return internal_error("the plugin reported success and gave no memory")
           .with_context(context(DeviceCall::kAllocate, memory->name_));
   } else {
-    data = std::aligned_alloc(kDeviceAlignment, align_up(bytes));
+    if (bytes <= static_cast<std::size_t>(PTRDIFF_MAX) - kDeviceAlignment)
+      data = std::aligned_alloc(kDeviceAlignment, align_up(bytes));
     if (data == nullptr)
       return out_of_device_memory(DeviceCall::kAllocate, memory->name_, bytes, device.available_bytes());
   }
@@ -84,11 +96,15 @@ Result<std::unique_ptr<PluginArena>> PluginArena::create(PluginDevice& device, c
   const std::size_t block = static_cast<std::size_t>(device.properties().block_bytes);
   const std::size_t reserve = align_up(std::max<std::size_t>(options.reserve_bytes, 1), block);
   if (reserve < options.reserve_bytes) return out_of_addresses(options.name, options.reserve_bytes);
+  if (!device.properties().arenas_grow) {
+    TRY(device.claim(DeviceCall::kCreateArena, options.name, reserve));
+    arena->claimed_ = reserve;
+  }
   void* handle = nullptr;
-  TRY(call([&](tessera_plugin_error* error) {
-        return device.table()->create_arena(device.handle(), reserve, arena->name_.c_str(), &arena->arena_, &handle,
-                                            error);
-      }).with_context(context(DeviceCall::kCreateArena, arena->name_)));
+  Status status = call([&](tessera_plugin_error* error) {
+    return device.table()->create_arena(device.handle(), reserve, arena->name_.c_str(), &arena->arena_, &handle, error);
+  });
+  if (!status.ok()) return refused(device, DeviceCall::kCreateArena, arena->name_, reserve, std::move(status));
   arena->made_ = true;
   arena->base_ = static_cast<std::byte*>(handle);
   TRY(check_memory(device, handle).with_context(context(DeviceCall::kCreateArena, arena->name_)));
@@ -98,6 +114,7 @@ Result<std::unique_ptr<PluginArena>> PluginArena::create(PluginDevice& device, c
 }
 
 PluginArena::~PluginArena() {
+  device_.give_back(claimed_);
   if (!made_) return;
   device_.recording().note_freed(name_);
   call_and_forget([this] { device_.table()->free_arena(arena_); });
@@ -108,9 +125,14 @@ Status PluginArena::grow(std::size_t bytes) {
   if (bytes > reserved_) return past_reserved(name_, bytes, reserved_);
   if (bytes <= size_) return ok_status();
   const std::size_t wanted = align_up(bytes, static_cast<std::size_t>(device_.properties().block_bytes));
-  TRY(call([&](tessera_plugin_error* error) {
-        return device_.table()->grow_arena(arena_, wanted, error);
-      }).with_context(context(DeviceCall::kGrowArena, name_)));
+  const std::size_t more = wanted - claimed_;
+  TRY(device_.claim(DeviceCall::kGrowArena, name_, more));
+  Status status = call([&](tessera_plugin_error* error) { return device_.table()->grow_arena(arena_, wanted, error); });
+  if (!status.ok()) {
+    device_.give_back(more);
+    return refused(device_, DeviceCall::kGrowArena, name_, more, std::move(status));
+  }
+  claimed_ = wanted;
   size_ = std::min(wanted, reserved_);
   return ok_status();
 }

@@ -50,6 +50,7 @@ class PluginArena final : public Arena {
   PluginDevice& device_;
   std::string name_;
   void* arena_ = nullptr;
+  std::size_t claimed_ = 0;  // bytes, of the device's memory
   bool made_ = false;
 };
 

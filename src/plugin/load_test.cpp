@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"IGNORES_ERROR", StatusCode::kInvalidArgument, "the table has no shape rule"},
         Fault{"DOUBLE_OP", StatusCode::kInvalidArgument, "fault_op"},
         Fault{"DOUBLE_KERNEL", StatusCode::kInvalidArgument, "was added already"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& fault) { return fault.param.name; });
 
 TEST(LoadPlugins, NoFile) {
   Registry registry = built_in_registry();

@@ -21,6 +21,11 @@ PluginStream::~PluginStream() {
   call_and_forget([this] { device_.table()->free_stream(handle_); });
 }
 
+Status PluginStream::enter(DeviceCall call) const {
+  if (recording_) return refused_while_recording(call, name_, recording_what_);
+  return device_.recording().check(call, name_);
+}
+
 Status PluginStream::upload(DeviceAddress device, const void* host, std::size_t bytes) {
   TRY(enter(DeviceCall::kUpload));
   TRY(check_addresses(DeviceCall::kUpload, name_, bool(device), host != nullptr, bytes));

@@ -37,7 +37,7 @@ int32_t open_device(void*, int32_t ordinal, void** device, tessera_plugin_proper
   *device = new Device{ordinal};
   ++live;
   properties->name = "host memory";
-  properties->memory_bytes = 1 << 30;
+  properties->memory_bytes = 256 << 20;
   properties->threads = 1;
   properties->has_pointers = 1;
   properties->arenas_grow = ordinal != 2;
