@@ -3,6 +3,7 @@
 #   lib/libtessera.so               the engine behind include/tessera.h: C alone, all else is hidden
 #   lib/libtessera_cpp.so           the layers up to the server in one library, for C++ built with the same compiler
 #   include/tessera.h               the C interface
+#   include/tessera_plugin.h        what plugins are built with
 #   include/tessera/<layer>/*.h     every header of those layers except the tests'
 #   lib/cmake/tessera/              find_package(tessera), targets tessera::c and tessera::tessera (C++)
 #   lib/pkgconfig/tessera.pc        the C interface
@@ -56,6 +57,7 @@ set_target_properties(tessera_c PROPERTIES
 install(TARGETS tessera_library tessera_c EXPORT tessera_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/include/tessera.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
+install(FILES include/tessera_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})  # what plugins are built with
 install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MATCHING
   PATTERN "*.h"
   PATTERN "load" EXCLUDE  # the program's own, as is cli

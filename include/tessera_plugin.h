@@ -493,18 +493,17 @@ typedef struct tessera_plugin_pass {
   int32_t (*run)(void* self, const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error);
 } tessera_plugin_pass;
 
-/* A model family, on the model of a known one: its config.json is rewritten to that family's fields. */
+/* A model family, told by its difference from a known one. */
 typedef struct tessera_plugin_family {
   size_t size;
   void* self;
   const char* architecture; /* as config.json has it: "MyForCausalLM" */
   const char* base;         /* the family whose layers it has: "LlamaForCausalLM" */
-  /* config.json → the same with the fields that `base` reads. Null: as it is. */
+  /* config.json → the same with the fields that `base` reads; nothing written, or null: as it is. */
   int32_t (*config)(void* self, const char* config_json, const tessera_plugin_text* out, tessera_plugin_error* error);
-  /* The body's graph, made from that of `base`: text in and out. Inputs, weights, states and outputs keep their types.
-   * Nothing written, or null: as it is. */
-  int32_t (*body)(void* self, const char* config_json, const char* graph, const tessera_plugin_text* out,
-                  tessera_plugin_error* error);
+  /* The body's graph as `base` builds it → this family's, before any pass: text in and out. Inputs, weights, states and
+   * outputs keep names and types. Nothing written, or null: as it is. */
+  int32_t (*body)(void* self, const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error);
   /* The checkpoint's name of the tensor that `base` calls so; nothing written, or null: the same. */
   void (*tensor)(void* self, const char* name, const tessera_plugin_text* out);
 } tessera_plugin_family;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs a built Tessera, builds the examples in C++, C and Rust against it and runs them:
 #   tests/install_test.sh BUILD_FOLDER
+# And builds the plugins of examples/ against its header, and loads them.
 # Catches: a header that is not installed or includes one that is not, a symbol missing from the library, a package
 # that names paths of the build, and an installation that does not work after it was moved.
 set -uo pipefail
@@ -99,5 +100,26 @@ if command -v rustc >/dev/null; then
 else
   echo "skipped: rustc is missing"
 fi
+
+# Plugins are built with the header alone.
+builds_plugin() {
+  cmake -S "examples/$1" -B "$work/$1" -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" &&
+    cmake --build "$work/$1"
+}
+
+tells_the_same_with() {
+  local plain told
+  plain=$("$work/moved/bin/tessera" generate --model-path models/demo --prompt "Once upon a time" --dtype float32) || return 1
+  told=$("$work/moved/bin/tessera" generate --model-path models/demo --prompt "Once upon a time" --dtype float32 "$@") || return 1
+  is_text "$plain" && [[ "$told" == *"$plain" ]]
+}
+
+for example in operator split_op compiler model; do
+  check "plugin $example builds" builds_plugin "$example"
+done
+check "operator runs" tells_the_same_with --plugin "$work/operator/add_norm.so"
+check "split op runs" tells_the_same_with --plugin "$work/split_op/watch.so"
+check "compiler runs" tells_the_same_with --plugin "$work/compiler/gate.so" --piecewise-cuda-graph-compiler gate
+check "family loads" tells_the_same_with --plugin "$work/model/storyteller.so"
 
 report

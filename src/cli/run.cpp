@@ -41,6 +41,10 @@ Status start_logging(const CommandLine& line) {
   for (const std::string& level : line.log_levels) TRY(set_log_level(level).with_context("--log-level"));
   set_log_wording([flags = line.values](std::string_view text) { return with_flags(text, flags); });
   for (const std::string& warning : line.warnings) log_warn("cli", "{}", warning);
+  if (const EngineOptions* engine = engine_of(line.command)) {
+    for (const LoadedPlugin& plugin : engine->registry->plugins)
+      log_info("engine", "plugin {} {} from {}", plugin.name, plugin.version, plugin.file);
+  }
   if (engine_of(line.command) != nullptr) {
     for (const std::string& warning : environment_warnings(process_environment)) log_warn("cli", "{}", warning);
   }

@@ -1,13 +1,16 @@
 // Model families. Each is one file: what is its own in config.json, and its forward as a graph.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/ir/graph.h"
+#include "tessera/ir/op_decl.h"
 #include "tessera/model/config.h"
 #include "tessera/model/fields.h"
 
@@ -31,6 +34,10 @@ struct ModelFamily {
   // Patches and where they lie → rows for the body, X[S / merged patches, row_values()] (model/vision/towers.h). Null:
   // the family has no tower; its defaults have none then.
   ir::ValueId (*build_tower)(LayerBuilder& b, const VisionConfig& config) = nullptr;
+  // For a family that is told by its difference from another, whose functions it has. Each may be empty: no difference.
+  std::function<Result<Json>(const Json& config)> rewrite_config{};  // config.json with the other's fields
+  std::function<Result<ir::Graph>(ir::Graph body, const ir::OpTable&)> change_body{};
+  std::function<std::string(const std::string& tensor)> tensor_name{};  // the checkpoint's for the other's
 };
 
 // The families that a program knows. Adding is for one thread, before it is read; then immutable and thread-safe.

@@ -42,6 +42,15 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   return graph;
 }
 
+void rename_tensors(const std::function<std::string(const std::string&)>& name, std::vector<WeightSpec>& weights) {
+  for (WeightSpec& spec : weights) {
+    for (WeightPart& part : spec.parts) {
+      part.tensor = name(part.tensor);
+      if (auto* scaled = std::get_if<ScaledStorage>(&part.storage)) scaled->scale = name(scaled->scale);
+    }
+  }
+}
+
 }  // namespace
 
 Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
@@ -54,6 +63,9 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   ModelGraphs graphs;
   LayerBuilder body("body", options, ops, config.tensor_prefix);
   graphs.body = TRY(finish(body, family->build_body(body, config), "hidden", graphs.weights));
+  if (family->change_body)
+    graphs.body = TRY(family->change_body(std::move(graphs.body), ops)
+                          .with_context(fmt::format("the body of {}", family->architecture)));
   graphs.layers = body.take_layers();
   LayerBuilder head("head", options, ops, config.tensor_prefix);
   const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
@@ -63,6 +75,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     const ir::ValueId rows = family->build_tower(tower, *config.vision);
     graphs.vision = VisionGraph{.graph = TRY(finish(tower, rows, "rows", graphs.weights)), .config = *config.vision};
   }
+  if (family->tensor_name) rename_tensors(family->tensor_name, graphs.weights);
   graphs.sampler = TRY(build_sampler(config.num_logits(), ops));
   graphs.choose = TRY(build_choose(config.num_logits(), ops));
   graphs.logprobs = TRY(build_logprobs(config.num_logits(), ops));

@@ -12,6 +12,7 @@
 #include "tessera/plugin/c_table.h"
 #include "tessera/plugin/compiler.h"
 #include "tessera/plugin/device_events.h"
+#include "tessera/plugin/family.h"
 #include "tessera/plugin/pass.h"
 
 namespace tessera::plugin {
@@ -57,7 +58,7 @@ Host::Host(Registry& registry, Contents& contents)
              .add_device = add_table<tessera_plugin_device>,
              .add_compiler = add_table<tessera_plugin_compiler>,
              .add_pass = add_table<tessera_plugin_pass>,
-             .add_family = nullptr,
+             .add_family = add_table<tessera_plugin_family>,
              .log = write_log,
              .parallel_for = run_parallel,
              .registry = this} {}
@@ -115,6 +116,10 @@ Status Host::add(const tessera_plugin_compiler* given) {
 }
 
 Status Host::add(const tessera_plugin_pass* given) { return add_pass(TRY(make_plugin_pass(given))); }
+
+Status Host::add(const tessera_plugin_family* given) {
+  return registry_.families.add(TRY(make_plugin_family(given, registry_.families)));
+}
 
 Status Host::add_pass(Pass pass, std::string_view before) {
   const auto has_name = [&](const Pass& known) { return known.name == pass.name; };

@@ -36,6 +36,7 @@ class Host {
   Status add(const tessera_plugin_device* given);
   Status add(const tessera_plugin_compiler* given);
   Status add(const tessera_plugin_pass* given);
+  Status add(const tessera_plugin_family* given);
   // Keeps the first error.
   Status note(Status status);
 
