@@ -12,6 +12,7 @@
 #include "tessera/capi/open_options.h"
 #include "tessera/options/explanation.h"
 #include "tessera/options/option_words.h"
+#include "tessera/plugin/load.h"
 #include "tessera/server/server_info.h"
 #include "tessera/server/text_routes.h"
 
@@ -19,7 +20,9 @@ namespace tessera::capi {
 namespace {
 
 Result<OpenOptions> read_options(const char* text, ModelContent content) {
-  OpenOptions options = TRY(read_open_options(shared_built_ins(), text));
+  const auto registry = std::make_shared<Registry>(built_in_registry());
+  OpenOptions options = TRY(
+      read_open_options(registry, text, [&](const std::string& file) { return plugin::add_plugin(file, *registry); }));
   // A library is silent unless it is asked, but for what is wrong.
   static std::once_flag quiet;
   Status status;

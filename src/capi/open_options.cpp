@@ -15,10 +15,11 @@ const char* environment(const char* name) { return std::getenv(name); }
 
 }  // namespace
 
-Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text) {
+Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text,
+                                      std::function<Status(const std::string& file)> load_plugin) {
   OpenOptions options;
   FlagParser parser("An engine within a program.", TESSERA_VERSION);
-  CommonFlags common{.registry = std::move(registry)};
+  CommonFlags common{.registry = std::move(registry), .load_plugin = std::move(load_plugin)};
   ProtocolFlags protocol;
   CommandFlags& flags = parser.add_command("tessera_open", "Open a model");
   flags.listed_in("docs/embedding-api.md");

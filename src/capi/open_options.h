@@ -1,6 +1,7 @@
 // What tessera_open is given, read by the table of options that the command line has.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,8 +25,9 @@ struct OpenOptions {
 };
 
 // Of a JSON object or YAML with the keys of a configuration file. Nothing is read but the text. Errors name line, key,
-// value and what is accepted.
-Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text);
+// value and what is accepted. `load_plugin`: CommonFlags::load_plugin.
+Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text,
+                                      std::function<Status(const std::string& file)> load_plugin = {});
 
 // Puts the folder in the place of a model's name, and the cache folder in: by this process's environment, as the
 // program does. `content`: what of the model is read.

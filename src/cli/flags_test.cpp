@@ -186,29 +186,6 @@ TEST(DocumentedFlags, ReachTheirOptions) {
   EXPECT_TRUE(plain.measure_costs);
 }
 
-// What a plugin brings can be named by every flag, wherever it stands.
-TEST(PluginFlag, LoadsInOrderBeforeAnythingIsNamed) {
-  const auto registry = std::make_shared<Registry>(built_in_registry());
-  std::vector<std::string> loaded;
-  const auto load = [&](const std::string& file) -> Status {
-    loaded.push_back(file);
-    if (file == "broken.so") return invalid_argument("plugin broken.so: it crashed");
-    return registry->compilers.add(
-        file, [](const CompilerContext&) -> Result<std::unique_ptr<Compiler>> { return unimplemented("not here"); });
-  };
-  const std::vector<std::string> words = {
-      "serve", "--piecewise-cuda-graph-compiler", "b.so", "--model-path", kModel, "--plugin", "a.so", "--plugin",
-      "b.so"};
-  const Result<CommandLine> line = parse_command_line(registry, words, load);
-  ASSERT_TRUE(line.ok()) << line.status().message();
-  EXPECT_EQ(std::get<ServeOptions>(line->command).engine.graphs.compiler, "b.so");
-  EXPECT_THAT(loaded, ElementsAre("a.so", "b.so"));
-
-  EXPECT_EQ(parse_command_line(registry, {"serve", "--plugin", "broken.so"}, load).status().message(),
-            "--plugin: plugin broken.so: it crashed");
-  EXPECT_EQ(parse({"serve", "--plugin", "a.so"}).status().message(), "--plugin: this program loads no plugins");
-}
-
 // Each beside the flag of ours that it is.
 TEST(ForeignFlags, HaveTheirMeaning) {
   const auto engine = [](std::vector<std::string> words) {
