@@ -7,6 +7,7 @@
 #include <new>
 
 #include "tessera/device/alignment.h"
+#include "tessera/device/cpu/host_limits.h"
 #include "tessera/device/errors.h"
 #include "tessera/plugin/c_call.h"
 
@@ -71,10 +72,9 @@ Result<std::unique_ptr<PluginHostAllocation>> PluginHostAllocation::create(Plugi
       return internal_error("the plugin reported success and gave no memory")
           .with_context(context(DeviceCall::kAllocate, memory->name_));
   } else {
-    if (bytes <= static_cast<std::size_t>(PTRDIFF_MAX) - kDeviceAlignment)
-      data = std::aligned_alloc(kDeviceAlignment, align_up(bytes));
-    if (data == nullptr)
-      return out_of_device_memory(DeviceCall::kAllocate, memory->name_, bytes, device.available_bytes());
+    const std::int64_t available = read_host_memory().available_bytes;
+    if (bytes <= static_cast<std::size_t>(available)) data = std::aligned_alloc(kDeviceAlignment, align_up(bytes));
+    if (data == nullptr) return out_of_device_memory(DeviceCall::kAllocate, memory->name_, bytes, available);
   }
   memory->data_ = static_cast<std::byte*>(data);
   memory->size_ = bytes;
