@@ -62,6 +62,37 @@ TEST(PluginDevice, SaysWhatItIs) {
   EXPECT_EQ(open("host_test:7").status().code(), StatusCode::kNotFound);
 }
 
+constexpr std::size_t kBytes = 16;
+
+class Fill final : public BoundOp {
+ public:
+  Fill(DeviceAddress to, std::uint8_t value) : to_(to), value_(value) {}
+  Status enqueue(Stream& on) const override { return on.fill(to_, value_, kBytes); }
+
+ private:
+  DeviceAddress to_;
+  std::uint8_t value_;
+};
+
+std::vector<std::unique_ptr<BoundOp>> fills(DeviceAddress to, const std::vector<std::uint8_t>& values) {
+  std::vector<std::unique_ptr<BoundOp>> ops;
+  for (const std::uint8_t value : values) ops.push_back(std::make_unique<Fill>(to, value));
+  return ops;
+}
+
+Program program_of(std::size_t instructions) {
+  Program program;
+  for (std::size_t i = 0; i < instructions; ++i) program.instructions.push_back({.call = {.op = "fill"}, .kernel = {}});
+  return program;
+}
+
+std::array<std::uint8_t, kBytes> content(Stream& stream, DeviceAddress from) {
+  std::array<std::uint8_t, kBytes> bytes{};
+  EXPECT_TRUE(stream.download(bytes.data(), from, kBytes).ok());
+  EXPECT_TRUE(stream.synchronize().ok());
+  return bytes;
+}
+
 // Whatever allocation fails: an error with the name, and nothing stays.
 TEST(PluginDevice, OutOfMemoryAtAnyAllocationLeavesNothing) {
   const auto allow = function_of<void(int)>("device_allow");
@@ -101,30 +132,37 @@ TEST(PluginDevice, OneWithoutRecordedGraphsRunsPiecesAndSaysSo) {
   const std::unique_ptr<Stream> stream = device->create_stream("main").value();
   EXPECT_EQ(stream->begin_recording("piece").code(), StatusCode::kUnimplemented);
 
-  class Fill final : public BoundOp {
-   public:
-    explicit Fill(DeviceAddress to) : to_(to) {}
-    Status enqueue(Stream& on) const override { return on.fill(to_, 7, 16); }
-
-   private:
-    DeviceAddress to_;
-  };
-  const std::unique_ptr<Allocation> memory = device->allocate(16, "test").value();
-  Program program;
-  program.instructions.push_back({.call = {.op = "fill"}, .kernel = {}});
-  std::vector<std::unique_ptr<BoundOp>> ops;
-  ops.push_back(std::make_unique<Fill>(memory->data()));
-  const BoundProgram bound(program, {}, std::move(ops));
+  const std::unique_ptr<Allocation> memory = device->allocate(kBytes, "test").value();
+  const Program program = program_of(1);
+  const BoundProgram bound(program, {}, fills(memory->data(), {7}));
   const std::unique_ptr<RecordedGraph> piece = backend.capture(bound, *stream, "piece").value();
   EXPECT_EQ(piece->stats().nodes, 1);
   for (int launch = 0; launch < 2; ++launch) {
-    ASSERT_TRUE(stream->fill(memory->data(), 0, 16).ok());
+    ASSERT_TRUE(stream->fill(memory->data(), 0, kBytes).ok());
     ASSERT_TRUE(piece->launch(*stream).ok());
-    std::array<std::uint8_t, 16> bytes{};
-    ASSERT_TRUE(stream->download(bytes.data(), memory->data(), 16).ok());
-    ASSERT_TRUE(stream->synchronize().ok());
-    EXPECT_THAT(bytes, ::testing::Each(7));
+    EXPECT_THAT(content(*stream, memory->data()), ::testing::Each(7));
   }
+}
+
+TEST(PluginDevice, ItsOwnCaptureTakesThePlaceOfTheRecording) {
+  const PiecewiseBackend& backend = registry()->piecewise_backends.of("host_capture");
+  const std::unique_ptr<Device> device = open("host_capture").value();
+  const std::unique_ptr<Stream> stream = device->create_stream("main").value();
+  const std::unique_ptr<Allocation> memory = device->allocate(kBytes, "test").value();
+  const Program program = program_of(2);
+  const BoundProgram bound(program, {}, fills(memory->data(), {7, 9}));
+  ASSERT_TRUE(stream->fill(memory->data(), 1, kBytes).ok());
+  const std::unique_ptr<RecordedGraph> piece = backend.capture(bound, *stream, "piece").value();
+  EXPECT_THAT(content(*stream, memory->data()), ::testing::Each(1)) << "nothing runs meanwhile";
+  EXPECT_EQ(piece->stats().nodes, 2);
+  ASSERT_TRUE(piece->launch(*stream).ok());
+  EXPECT_THAT(content(*stream, memory->data()), ::testing::Each(7)) << "this capture has the steps in reverse";
+
+  // A step that fails ends the capture alone.
+  const BoundProgram broken(program, {}, fills({}, {7, 9}));
+  const Status status = backend.capture(broken, *stream, "broken piece").status();
+  EXPECT_THAT(status.message(), HasSubstr("capture of 'broken piece'"));
+  EXPECT_TRUE(backend.capture(bound, *stream, "piece").ok());
 }
 
 }  // namespace

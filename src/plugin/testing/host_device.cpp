@@ -1,5 +1,6 @@
 // A device of a plugin whose memory is the host's: for the conformance suite, and for what a device may report. Its
-// graphs keep copies and fills. "host_test:1" records none, and arenas of "host_test:2" do not grow.
+// graphs keep copies and fills. "host_test:1" records none, and arenas of "host_test:2" do not grow. "host_capture" is
+// the same with a way of its own to capture.
 #include <tessera_plugin.h>
 
 #include <chrono>
@@ -199,7 +200,28 @@ tessera_plugin_device make_table() {
   return table;
 }
 
+// A device's own way from a piece to a graph: the steps in reverse, so that a test can tell it from a recording.
+int32_t capture(void*, const tessera_plugin_steps* steps, void* stream, const char* what, void** graph, int64_t* nodes,
+                int64_t* bytes, tessera_plugin_error* error) {
+  if (const int32_t code = begin_recording(stream, what, error); code != TESSERA_PLUGIN_OK) return code;
+  for (size_t i = steps->count; i > 0; --i) {
+    if (const int32_t code = steps->enqueue(steps, i - 1, error); code != TESSERA_PLUGIN_OK) {
+      abandon_recording(stream);
+      return code;
+    }
+  }
+  return end_recording(stream, graph, nodes, bytes, error);
+}
+
+tessera_plugin_device make_capturing_table() {
+  tessera_plugin_device table = make_table();
+  table.type = "host_capture";
+  table.capture = capture;
+  return table;
+}
+
 const tessera_plugin_device kDevice = make_table();
+const tessera_plugin_device kCapturing = make_capturing_table();
 
 }  // namespace
 
@@ -207,5 +229,6 @@ extern "C" TESSERA_PLUGIN_EXPORT int device_live() { return live; }
 extern "C" TESSERA_PLUGIN_EXPORT void device_allow(int allocations) { allowed = allocations; }
 
 extern "C" int32_t tessera_plugin_register(const tessera_plugin_host* host, tessera_plugin_error* error) {
-  return host->add_device(host, &kDevice, error);
+  const int32_t code = host->add_device(host, &kDevice, error);
+  return code != TESSERA_PLUGIN_OK ? code : host->add_device(host, &kCapturing, error);
 }
