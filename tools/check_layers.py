@@ -15,7 +15,7 @@ LAYERS = ["cli", "load", "capi", "options", "server", "engine", "plugin", "runne
 MAX_LINES = 400
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 # Beside src/, where lines are counted and nothing else is looked at.
-FOLDERS = ["tests", "fuzz", "examples", "tools"]
+FOLDERS = ["tests", "fuzz", "examples", "plugins", "tools"]
 SCRIPTS = {".py", ".sh"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"tessera/([^/"]+)/[^"]*"')

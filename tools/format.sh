@@ -9,7 +9,7 @@ fi
 mode=(-i)
 [[ "${1:-}" == --check ]] && mode=(--dry-run -Werror)
 folders=()
-for folder in src tests fuzz bench examples tools; do
+for folder in src tests fuzz bench examples plugins tools; do
   [[ -d "$folder" ]] && folders+=("$folder")
 done
 find "${folders[@]}" \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 |

@@ -1,0 +1,97 @@
+// From a call of the engine to launches: attributes by name, arguments of kernels, sizes of grids.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stream.h"
+
+namespace opencl {
+
+// A bound operator: its launches in order, and a copy for those that are one.
+struct Bound {
+  struct Copy {
+    tessera_plugin_address to;
+    tessera_plugin_address from;
+    std::size_t bytes;
+  };
+  std::vector<Launch> launches;
+  std::optional<Copy> copy;
+
+  std::int32_t enqueue(Stream& stream, tessera_plugin_error* error) const;
+};
+
+std::int64_t attribute_int(const tessera_plugin_node& node, const char* name, std::int64_t otherwise);
+double attribute_double(const tessera_plugin_node& node, const char* name, double otherwise);
+bool attribute_bool(const tessera_plugin_node& node, const char* name, bool otherwise);
+// Empty where the node has none of that name.
+std::vector<std::int64_t> attribute_ints(const tessera_plugin_node& node, const char* name);
+
+// How the weight of the node's norms multiplies: NORM_… of storage.cl.
+cl_uint norm_form(const tessera_plugin_node& node);
+
+std::int64_t elements(const tessera_plugin_tensor& tensor);
+std::int64_t cols(const tessera_plugin_tensor& tensor);  // of the last dimension
+std::int64_t rows(const tessera_plugin_tensor& tensor);  // of all others
+std::size_t element_bytes(std::int32_t dtype);
+
+// One operator being bound.
+class Binding {
+ public:
+  Binding(const tessera_plugin_call& call, Bound& bound, tessera_plugin_error* error)
+      : call_(call), bound_(bound), error_(error) {}
+
+  const tessera_plugin_call& call() const { return call_; }
+  const tessera_plugin_node& node() const { return *call_.node; }
+  const tessera_plugin_tensor& operand(std::size_t i) const { return call_.operands[i]; }
+  const tessera_plugin_tensor& result(std::size_t i) const { return call_.results[i]; }
+  bool has_operand(std::size_t i) const { return i < call_.num_operands; }
+  tessera_plugin_address address(std::size_t i) const { return has_operand(i) ? operand(i).data : kNowhere; }
+  Bound& bound() { return bound_; }
+  std::int32_t refuse(const std::string& why) const { return fail(error_, TESSERA_PLUGIN_UNIMPLEMENTED, why); }
+
+  // What a kernel runs on. `local` divides no grid: the last groups reach past it. Of x and y items.
+  struct Grid {
+    std::int64_t x;
+    std::int64_t y = 1;
+    std::size_t local_x = kItems;
+    std::size_t local_y = 1;
+  };
+  // A group of kLanes items for each of x and y.
+  static Grid groups(std::int64_t x, std::int64_t y = 1) { return {x * kLanes, y, kLanes, 1}; }
+
+  // Adds a launch of `kernel` with these arguments: an address is a buffer and an offset, a number is as wide as its
+  // type. A grid without items adds nothing.
+  template <class... Arguments>
+  std::int32_t launch(Source source, const char* kernel, StorageTypes types, Grid grid, const Arguments&... arguments) {
+    if (grid.x == 0 || grid.y == 0) return TESSERA_PLUGIN_OK;
+    Launch made = sized(grid);
+    Device& device = *static_cast<Device*>(call_.device);
+    OPENCL_TRY(device.programs().create_kernel(source, kernel, types, made.kernel, error_));
+    cl_uint at = 0;
+    cl_int result = CL_SUCCESS;
+    ((result = result == CL_SUCCESS ? set(made.kernel.get(), at, arguments) : result), ...);
+    OPENCL_TRY(check(error_, result, std::string("clSetKernelArg ") + std::to_string(at) + " of " + kernel));
+    bound_.launches.push_back(std::move(made));
+    return TESSERA_PLUGIN_OK;
+  }
+
+  static constexpr std::size_t kItems = 64;   // of a group of independent items
+  static constexpr std::int64_t kLanes = 64;  // of a group that shares a row: LANES of storage.cl
+  static constexpr tessera_plugin_address kNowhere = {nullptr, 0};
+
+ private:
+  static Launch sized(Grid grid);
+  template <class T>
+  static cl_int set(cl_kernel kernel, cl_uint& at, const T& value) {
+    return clSetKernelArg(kernel, at++, sizeof value, &value);
+  }
+  static cl_int set(cl_kernel kernel, cl_uint& at, const tessera_plugin_address& address);
+
+  const tessera_plugin_call& call_;
+  Bound& bound_;
+  tessera_plugin_error* error_;
+};
+
+}  // namespace opencl

@@ -1,0 +1,89 @@
+// A device of OpenCL: one context, memory as buffers, in-order queues, command buffers (cl_khr_command_buffer) as
+// recorded graphs. Addresses are {Memory*, bytes from its start}: kernels get the buffer and the offset.
+//
+// Threads: as tessera_plugin.h asks of devices and of what they make.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cl.h"
+#include "programs.h"
+
+namespace opencl {
+
+// The functions of cl_khr_command_buffer, which the loader does not export. All null where a device lacks it.
+struct CommandBuffers {
+  clCreateCommandBufferKHR_fn create = nullptr;
+  clFinalizeCommandBufferKHR_fn finalize = nullptr;
+  clReleaseCommandBufferKHR_fn release = nullptr;
+  clEnqueueCommandBufferKHR_fn enqueue = nullptr;
+  clCommandNDRangeKernelKHR_fn kernel = nullptr;
+  clCommandCopyBufferKHR_fn copy = nullptr;
+  clCommandFillBufferKHR_fn fill = nullptr;
+  bool overlapping = false;  // a buffer may be launched before its last launch has ended
+
+  // Empty where `device` has all of it; otherwise why not.
+  std::string load(cl_platform_id platform, cl_device_id device);
+};
+
+// Of all devices that Device::open() counts, for what depends on them.
+std::string driver_versions();
+
+class Device {
+ public:
+  // The ordinal-th device of all platforms that builds programs. NOT_FOUND: there is none, with what there is.
+  static std::int32_t open(std::int32_t ordinal, std::unique_ptr<Device>& opened, tessera_plugin_error* error);
+
+  cl_context context() const { return context_.get(); }
+  cl_device_id id() const { return id_; }
+  const std::string& name() const { return name_; }
+  const CommandBuffers& command_buffers() const { return command_buffers_; }
+  // Empty: streams record.
+  const std::string& why_no_graphs() const { return why_no_graphs_; }
+  Programs& programs() { return *programs_; }
+
+  // What this process may use in all. A processor leaves half of its memory, which is the host's, to the host.
+  std::int64_t memory_bytes() const { return memory_bytes_; }
+  std::int64_t available_bytes() const { return memory_bytes_ - allocated_bytes_; }
+  int compute_units() const { return compute_units_; }
+
+ private:
+  friend class Memory;
+  Device() = default;
+
+  cl_platform_id platform_ = nullptr;
+  cl_device_id id_ = nullptr;
+  std::string name_;
+  std::int64_t memory_bytes_ = 0;
+  int compute_units_ = 0;
+  std::atomic<std::int64_t> allocated_bytes_{0};
+  CommandBuffers command_buffers_;
+  std::string why_no_graphs_;
+  Context context_;
+  std::unique_ptr<Programs> programs_;
+};
+
+// One buffer: what a tessera_plugin_address has as its handle.
+class Memory {
+ public:
+  // RESOURCE_EXHAUSTED where the device has not enough left, or no buffer may be so large.
+  static std::int32_t create(Device& device, std::size_t bytes, const char* name, std::unique_ptr<Memory>& made,
+                             tessera_plugin_error* error);
+  ~Memory() { device_.allocated_bytes_ -= static_cast<std::int64_t>(bytes_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  cl_mem buffer() const { return buffer_.get(); }
+  static const Memory& at(tessera_plugin_address address) { return *static_cast<const Memory*>(address.handle); }
+
+ private:
+  Memory(Device& device, std::size_t bytes, cl_mem buffer);
+  Device& device_;
+  std::size_t bytes_;
+  Buffer buffer_;
+};
+
+}  // namespace opencl

@@ -1,0 +1,25 @@
+// The engine's operators on this device: for each its name, what binds it, and its planner where it has one.
+#pragma once
+
+#include <span>
+
+#include "call.h"
+
+namespace opencl {
+
+struct Operator {
+  const char* name;
+  std::int32_t (*bind)(Binding& binding);
+  const tessera_plugin_planner* planner = nullptr;
+  // Which of several kernels or programs was bound; null: always the same ones.
+  std::uint64_t (*variant)(const tessera_plugin_call& call) = nullptr;
+};
+
+// One list for each file of kernels.
+std::span<const Operator> row_operators();
+std::span<const Operator> rope_operators();
+std::span<const Operator> linear_operators();
+std::span<const Operator> attention_operators();
+std::span<const Operator> token_operators();
+
+}  // namespace opencl

@@ -1,0 +1,42 @@
+// The programs of a device: the kernels' sources, built when they are first asked for, once for each pair of storage
+// types.
+#pragma once
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "cl.h"
+
+namespace opencl {
+
+// One file of kernels/; each is built together with storage.cl, and the last two with order.cl.
+enum class Source { kRows, kRope, kLinear, kAttention, kSample, kTokens };
+
+// TESSERA_PLUGIN_F32, _F16 or _BF16, of activations and of the KV cache.
+struct StorageTypes {
+  std::int32_t x = TESSERA_PLUGIN_F32;
+  std::int32_t y = TESSERA_PLUGIN_F32;
+};
+
+class Programs {
+ public:
+  Programs(cl_context context, cl_device_id device) : context_(context), device_(device) {}
+
+  // A kernel object of its own for the caller. UNIMPLEMENTED for a type that is none of the three. Thread-safe; the
+  // first call for a source and types compiles.
+  std::int32_t create_kernel(Source source, const char* name, StorageTypes types, Kernel& kernel,
+                             tessera_plugin_error* error);
+
+ private:
+  std::int32_t build(Source source, StorageTypes types, Program& program, tessera_plugin_error* error) const;
+
+  cl_context context_;
+  cl_device_id device_;
+  std::mutex mutex_;
+  std::map<std::tuple<Source, std::int32_t, std::int32_t>, Program> built_;
+};
+
+}  // namespace opencl

@@ -1,0 +1,33 @@
+// Copies of what a stream uploads, so that an upload need not wait for the work before it: the caller's memory may
+// change at once. Used by the stream's thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cl.h"
+
+namespace opencl {
+
+class Staging {
+ public:
+  // Enqueues a write of `data` to `bytes` of `buffer` from `offset` on. Waits for the queue where so much is on its way
+  // that copies would take more than kMostBytes.
+  std::int32_t write(cl_command_queue queue, cl_mem buffer, std::size_t offset, const void* data, std::size_t bytes,
+                     tessera_plugin_error* error);
+
+ private:
+  static constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+  struct Block {
+    std::unique_ptr<std::byte[]> data;
+    std::size_t bytes = 0;
+    ClEvent written;  // null: never used
+  };
+  // A block of at least `bytes` that no write reads any more; null where kMostBytes do not allow one.
+  Block* take(std::size_t bytes);
+
+  std::vector<Block> blocks_;
+  std::size_t total_ = 0;
+};
+
+}  // namespace opencl

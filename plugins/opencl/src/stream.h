@@ -1,0 +1,86 @@
+// Streams and what they record. A stream is an in-order queue; while it records, its work goes to a command buffer.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device.h"
+#include "staging.h"
+
+namespace opencl {
+
+// One kernel with its arguments set and its sizes fixed. The kernel object is this launch's own: some drivers read its
+// arguments when a command buffer runs, not when it is recorded.
+struct Launch {
+  Kernel kernel;
+  cl_uint dims = 1;
+  std::size_t global[2] = {1, 1};  // multiples of local
+  std::size_t local[2] = {1, 1};
+};
+
+class Graph {
+ public:
+  Graph(Device& device, cl_command_buffer_khr commands, std::int64_t nodes)
+      : device_(device), commands_(commands), nodes_(nodes) {}
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  std::int32_t launch(cl_command_queue queue, tessera_plugin_error* error);
+  std::int64_t nodes() const { return nodes_; }
+
+ private:
+  Device& device_;
+  cl_command_buffer_khr commands_;  // null: no nodes
+  std::int64_t nodes_;
+  ClEvent last_;  // of the last launch, where the driver must not overlap them
+};
+
+struct Event {
+  ClEvent passed;  // of the last recording; null: never recorded
+
+  std::int32_t synchronize(tessera_plugin_error* error) const;
+  // FAILED_PRECONDITION unless both were recorded and are passed.
+  std::int32_t milliseconds_since(const Event& earlier, double& milliseconds, tessera_plugin_error* error) const;
+};
+
+class Stream {
+ public:
+  static std::int32_t create(Device& device, const char* name, std::unique_ptr<Stream>& made,
+                             tessera_plugin_error* error);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  std::int32_t upload(tessera_plugin_address to, const void* data, std::size_t bytes, tessera_plugin_error* error);
+  std::int32_t download(void* data, tessera_plugin_address from, std::size_t bytes, tessera_plugin_error* error);
+  std::int32_t copy(tessera_plugin_address to, tessera_plugin_address from, std::size_t bytes,
+                    tessera_plugin_error* error);
+  std::int32_t fill(tessera_plugin_address to, std::uint8_t value, std::size_t bytes, tessera_plugin_error* error);
+  std::int32_t run(const Launch& launch, tessera_plugin_error* error);
+  std::int32_t synchronize(tessera_plugin_error* error);
+
+  std::int32_t record(Event& event, tessera_plugin_error* error);
+  std::int32_t wait(const Event& event, tessera_plugin_error* error);
+
+  std::int32_t begin_recording(const char* what, tessera_plugin_error* error);
+  std::int32_t end_recording(std::unique_ptr<Graph>& graph, tessera_plugin_error* error);
+  void abandon_recording();
+  std::int32_t launch(Graph& graph, tessera_plugin_error* error) { return graph.launch(queue_.get(), error); }
+
+ private:
+  Stream(Device& device, std::string name, cl_command_queue queue)
+      : device_(device), name_(std::move(name)), queue_(queue) {}
+  // Counts a command that was recorded.
+  std::int32_t recorded(cl_int result, const char* what, tessera_plugin_error* error);
+
+  Device& device_;
+  std::string name_;
+  Staging staging_;
+  Queue queue_;
+  cl_command_buffer_khr commands_ = nullptr;  // not null: the stream records
+  std::int64_t nodes_ = 0;
+};
+
+}  // namespace opencl
