@@ -22,6 +22,7 @@ test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonsche
   abigail-tools rustc # the C interface: what it is, and a client in another language
   python3-venv mypy   # the Python package
   lintian systemd     # the Debian package
+  pocl-opencl-icd     # a driver of OpenCL that runs on the processor
 )
 dev_packages=(clang-format clang-tidy-19)
 fuzz_packages=(clang-19 libclang-rt-19-dev)
