@@ -1,5 +1,6 @@
 // y[m, n] = x[m, :] . w[n, :] + bias[n] + residual[m, n]. Sums are float and rounded once; y may be residual's memory.
-// Both kernels give a row the same bits whatever the other rows are; each has its own order of additions.
+// Each kernel gives a row the same bits whatever the other rows are. Those for few rows add in one order, the one for
+// many in another.
 
 #define HAS_BIAS 1
 #define HAS_RESIDUAL 2
@@ -14,42 +15,58 @@ float finished(float sum, global const x_t *bias, global const x_t *residual, ui
 #define FEW_ROWS 4
 #define FEW_COLS 8
 #define FEW_LANES 8
+#define FEW_GROUP __attribute__((reqd_work_group_size(FEW_LANES, FEW_COLS, 1)))
 
-kernel __attribute__((reqd_work_group_size(FEW_LANES, FEW_COLS, 1))) void linear_few(
-    BUF(x), BUF(w), BUF(bias), BUF(residual), BUF(y), uint m, uint n, uint k, uint flags) {
-  local float sums[FEW_ROWS][FEW_COLS][FEW_LANES];
+// `num_rows`, at most FEW_ROWS and a constant where it is called, is what a group computes. sums: [num_rows][FEW_COLS]
+// [FEW_LANES].
+void few_rows(const uint num_rows, global const x_t *x, global const x_t *w, global const x_t *bias,
+                     global const x_t *residual, global x_t *y, uint m, uint n, uint k, uint flags, local float *sums) {
   const uint lane = get_local_id(0);
   const uint col_in_group = get_local_id(1);
   const uint col = get_group_id(0) * FEW_COLS + col_in_group;
-  const uint first = get_group_id(1) * FEW_ROWS;
-  global const x_t *const wr = AT(const x_t, w) + (size_t)min(col, n - 1) * k;
-  global const x_t *const xs = AT(const x_t, x);
+  const uint first = get_group_id(1) * num_rows;
+  global const x_t *const wr = w + (size_t)min(col, n - 1) * k;
   size_t at[FEW_ROWS];  // of the rows; past the last one that one again, which is not stored
   float8 acc[FEW_ROWS];
   float rest[FEW_ROWS];
-  for (uint r = 0; r < FEW_ROWS; ++r) {
+  for (uint r = 0; r < num_rows; ++r) {
     at[r] = (size_t)min(first + r, m - 1) * k;
     acc[r] = 0.0f;
     rest[r] = 0.0f;
   }
   for (uint i = lane * 8; i + 8 <= k; i += FEW_LANES * 8) {
     const float8 weight = LOAD8_X(wr, i);
-    for (uint r = 0; r < FEW_ROWS; ++r) acc[r] = fma(LOAD8_X(xs, at[r] + i), weight, acc[r]);
+    for (uint r = 0; r < num_rows; ++r) acc[r] = fma(LOAD8_X(x, at[r] + i), weight, acc[r]);
   }
   for (uint i = k / 8 * 8 + lane; i < k; i += FEW_LANES) {
     const float weight = LOAD_X(wr, i);
-    for (uint r = 0; r < FEW_ROWS; ++r) rest[r] = fma(LOAD_X(xs, at[r] + i), weight, rest[r]);
+    for (uint r = 0; r < num_rows; ++r) rest[r] = fma(LOAD_X(x, at[r] + i), weight, rest[r]);
   }
-  for (uint r = 0; r < FEW_ROWS; ++r) {
+  for (uint r = 0; r < num_rows; ++r) {
     const float4 half_sum = acc[r].lo + acc[r].hi;
-    sums[r][col_in_group][lane] = (half_sum.x + half_sum.y) + (half_sum.z + half_sum.w) + rest[r];
+    sums[(r * FEW_COLS + col_in_group) * FEW_LANES + lane] =
+        (half_sum.x + half_sum.y) + (half_sum.z + half_sum.w) + rest[r];
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (lane >= FEW_ROWS || col >= n || first + lane >= m) return;
+  if (lane >= num_rows || col >= n || first + lane >= m) return;
   float sum = 0.0f;
-  for (uint l = 0; l < FEW_LANES; ++l) sum += sums[lane][col_in_group][l];
+  for (uint l = 0; l < FEW_LANES; ++l) sum += sums[(lane * FEW_COLS + col_in_group) * FEW_LANES + l];
   const size_t out = (size_t)(first + lane) * n + col;
-  STORE_X(finished(sum, AT(const x_t, bias), AT(const x_t, residual), flags, col, out), AT(x_t, y), out);
+  STORE_X(finished(sum, bias, residual, flags, col, out), y, out);
+}
+
+kernel FEW_GROUP void linear_one(BUF(x), BUF(w), BUF(bias), BUF(residual), BUF(y), uint m, uint n, uint k,
+                                 uint flags) {
+  local float sums[FEW_COLS * FEW_LANES];
+  few_rows(1, AT(const x_t, x), AT(const x_t, w), AT(const x_t, bias), AT(const x_t, residual), AT(x_t, y), m, n, k,
+           flags, sums);
+}
+
+kernel FEW_GROUP void linear_few(BUF(x), BUF(w), BUF(bias), BUF(residual), BUF(y), uint m, uint n, uint k,
+                                 uint flags) {
+  local float sums[FEW_ROWS * FEW_COLS * FEW_LANES];
+  few_rows(FEW_ROWS, AT(const x_t, x), AT(const x_t, w), AT(const x_t, bias), AT(const x_t, residual), AT(x_t, y), m, n,
+           k, flags, sums);
 }
 
 // For many rows: a group computes a tile of y from blocks of x and w in local memory; an item 4 rows of 8 columns.

@@ -57,15 +57,15 @@ std::size_t element_bytes(std::int32_t dtype) {
 }
 
 Launch Binding::sized(Grid grid) {
-  const auto round_up = [](std::int64_t items, std::size_t group) {
-    return (static_cast<std::size_t>(items) + group - 1) / group * group;
+  const auto round_up = [](std::int64_t items, std::int64_t group) {
+    return static_cast<std::size_t>((items + group - 1) / group * group);
   };
   Launch launch;
   launch.dims = 2;
   launch.global[0] = round_up(grid.x, grid.local_x);
   launch.global[1] = round_up(grid.y, grid.local_y);
-  launch.local[0] = grid.local_x;
-  launch.local[1] = grid.local_y;
+  launch.local[0] = static_cast<std::size_t>(grid.local_x);
+  launch.local[1] = static_cast<std::size_t>(grid.local_y);
   return launch;
 }
 

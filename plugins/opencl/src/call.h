@@ -55,8 +55,8 @@ class Binding {
   struct Grid {
     std::int64_t x;
     std::int64_t y = 1;
-    std::size_t local_x = kItems;
-    std::size_t local_y = 1;
+    std::int64_t local_x = kItems;
+    std::int64_t local_y = 1;
   };
   // A group of kLanes items for each of x and y.
   static Grid groups(std::int64_t x, std::int64_t y = 1) { return {x * kLanes, y, kLanes, 1}; }
@@ -77,7 +77,7 @@ class Binding {
     return TESSERA_PLUGIN_OK;
   }
 
-  static constexpr std::size_t kItems = 64;   // of a group of independent items
+  static constexpr std::int64_t kItems = 64;  // of a group of independent items
   static constexpr std::int64_t kLanes = 64;  // of a group that shares a row: LANES of storage.cl
   static constexpr tessera_plugin_address kNowhere = {nullptr, 0};
 

@@ -7,7 +7,7 @@ namespace {
 // Of the kernels.
 constexpr std::int64_t kFewCols = 8;
 constexpr std::int64_t kFewRows = 4;
-constexpr std::size_t kFewLanes = 8;
+constexpr std::int64_t kFewLanes = 8;
 constexpr std::int64_t kTileRows = 32;
 constexpr std::int64_t kTileCols = 64;
 constexpr std::int64_t kTileItems = 8;  // in each of two dimensions
@@ -17,12 +17,23 @@ constexpr std::int64_t kMostFewRows = 16;
 constexpr cl_uint kHasBias = 1;
 constexpr cl_uint kHasResidual = 2;
 
-// The two kernels add in different orders, so that a deterministic forward takes one for all numbers of rows.
-bool few_rows(const tessera_plugin_call& call) {
-  return rows(call.operands[0]) <= kMostFewRows && call.limits->deterministic == 0;
+enum Kernel : std::uint64_t { kOne, kFew, kTiled };
+constexpr const char* kNames[] = {"linear_one", "linear_few", "linear_tiled"};
+
+// The tiled one adds in an order of its own, so that a deterministic forward takes it for all numbers of rows.
+Kernel choose_kernel(const tessera_plugin_call& call) {
+  const std::int64_t m = rows(call.operands[0]);
+  if (m > kMostFewRows || call.limits->deterministic != 0) return kTiled;
+  return m == 1 ? kOne : kFew;
 }
 
-std::int64_t groups_of(std::int64_t n, std::int64_t group) { return (n + group - 1) / group; }
+Binding::Grid grid_of(Kernel kernel, std::int64_t m, std::int64_t n) {
+  const auto groups_of = [](std::int64_t size, std::int64_t group) { return (size + group - 1) / group; };
+  if (kernel == kTiled)
+    return {groups_of(n, kTileCols) * kTileItems, groups_of(m, kTileRows) * kTileItems, kTileItems, kTileItems};
+  const std::int64_t group_rows = kernel == kOne ? 1 : kFewRows;
+  return {groups_of(n, kFewCols) * kFewLanes, groups_of(m, group_rows) * kFewCols, kFewLanes, kFewCols};
+}
 
 std::int32_t bind_linear(Binding& b) {
   const std::int64_t m = rows(b.operand(0));
@@ -32,18 +43,14 @@ std::int32_t bind_linear(Binding& b) {
   const bool residual = attribute_bool(b.node(), "residual", false);
   const tessera_plugin_address bias_at = bias ? b.address(2) : Binding::kNowhere;
   const tessera_plugin_address residual_at = residual ? b.address(bias ? 3 : 2) : Binding::kNowhere;
-  const cl_uint flags = (bias ? kHasBias : 0) | (residual ? kHasResidual : 0);
-  const bool few = few_rows(b.call());
-  const Binding::Grid grid = few ? Binding::Grid{groups_of(n, kFewCols) * static_cast<std::int64_t>(kFewLanes),
-                                                 groups_of(m, kFewRows) * kFewCols, kFewLanes, kFewCols}
-                                 : Binding::Grid{groups_of(n, kTileCols) * kTileItems,
-                                                 groups_of(m, kTileRows) * kTileItems, kTileItems, kTileItems};
-  return b.launch(Source::kLinear, few ? "linear_few" : "linear_tiled", {b.operand(0).dtype, TESSERA_PLUGIN_F32}, grid,
+  const Kernel kernel = choose_kernel(b.call());
+  return b.launch(Source::kLinear, kNames[kernel], {b.operand(0).dtype, TESSERA_PLUGIN_F32}, grid_of(kernel, m, n),
                   b.operand(0).data, b.operand(1).data, bias_at, residual_at, b.result(0).data, static_cast<cl_uint>(m),
-                  static_cast<cl_uint>(n), static_cast<cl_uint>(k), flags);
+                  static_cast<cl_uint>(n), static_cast<cl_uint>(k),
+                  (bias ? kHasBias : 0) | (residual ? kHasResidual : 0));
 }
 
-std::uint64_t variant(const tessera_plugin_call& call) { return few_rows(call) ? 1 : 0; }
+std::uint64_t variant(const tessera_plugin_call& call) { return choose_kernel(call); }
 
 constexpr Operator kOperators[] = {{"linear", bind_linear, nullptr, variant}};
 
