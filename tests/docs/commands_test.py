@@ -271,10 +271,10 @@ def check_links(name, checks):
 
 
 def test_exists(file, suite, test):
-    for path in [*ROOT.glob(f"src/**/{file}.cpp"), *ROOT.glob(f"tests/**/{file}.cpp")]:
+    for path in [path for folder in ("src", "tests", "plugins") for path in ROOT.glob(f"{folder}/**/{file}.cpp")]:
         if re.search(rf"^(?:TYPED_)?TEST(?:_[FP])?\({suite}, {test}\)", path.read_text(), re.MULTILINE):
             return True
-    for path in ROOT.glob(f"tests/**/{file}.py"):
+    for path in [*ROOT.glob(f"tests/**/{file}.py"), *ROOT.glob(f"plugins/**/{file}.py")]:
         text = path.read_text()
         begin = re.search(rf"^class {suite}\b.*$", text, re.MULTILINE)
         if begin and re.search(rf"^    def {test}\(", re.split(r"^class ", text[begin.end():], 1, re.MULTILINE)[0],
