@@ -44,7 +44,7 @@ class Ranks(CliTest):
         self.fails(2, ["--tp-size", "65", "64"], "generate", "--model-path", LLAMA, "--tp-size", "65")
         self.fails(2, ["--pp-size", "not supported yet"], "generate", "--model-path", LLAMA, "--pp-size", "2")
         self.fails(2, ["--nnodes", "not supported yet"], "serve", "--model-path", LLAMA, "--nnodes", "2")
-        self.fails(1, ["--tp-size", "bench graphs"], "bench", "graphs", "--model-path", LLAMA, "--tp-size", "2")
+        self.fails(2, ["--tp-size", "bench graphs"], "bench", "graphs", "--model-path", LLAMA, "--tp-size", "2")
 
 
 if __name__ == "__main__":
