@@ -103,9 +103,9 @@ class Soak {
     return ok_status();
   }
 
-  // Half of the embeddings' rows are images'.
+  // Half of the embeddings' rows are images'. Of several ranks the others do not see what a soak does to the tower.
   void use_images() {
-    if (runner_.vision() == nullptr) return;
+    if (runner_.vision() == nullptr || runner_.parts().ranks() > 1) return;
     const std::int64_t others = runner_.embedding_rows() / 2;
     images_.emplace(runner_, others, runner_.embedding_rows() - others, options_.tolerance);
     if (!images_->gallery().empty()) world_.use_images(images_->gallery(), others);
