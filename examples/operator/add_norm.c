@@ -1,5 +1,6 @@
 /* A plugin with one fused operator: its declaration, its native form, and kernels for the CPU and, where the build has
- * nvcc, for CUDA. Models have it wherever an add is followed by an rms_norm. */
+ * nvcc, for CUDA. It takes the place of the engine's add_rms_norm,
+ * which is its native form here; a native form may as well be several operators. */
 #include "add_norm.h"
 
 #include <math.h>
@@ -60,7 +61,7 @@ static const tessera_plugin_operator kAddNorm = {
     .infer = infer,
     .row_independent = 1,
     .capturable = 1,
-    .native_form = "%sum = add(%x, %residual)  %y = rms_norm(%sum, %w) {eps = $eps}  return %y, %sum",
+    .native_form = "%y, %sum = add_rms_norm(%x, %residual, %w) {eps = $eps}  return %y, %sum",
     .example = kExample,
     .example_attributes = kExampleAttributes,
     .num_example_attributes = 1,

@@ -47,7 +47,7 @@ class Cases:
         return output, errors
 
     def _complete(self, server, prompt, tokens=4):
-        return server.post("/v1/completions", {"model": "demo", "prompt": prompt, "max_tokens": tokens, "temperature": 0})
+        return server.post("/v1/completions", {"prompt": prompt, "max_tokens": tokens, "temperature": 0})
 
     def an_operator_is_served_through_graphs(self):
         status, text, errors = self._run("explain", "--graph", "body", *self._plugin("add_norm"))
@@ -67,7 +67,7 @@ class Cases:
     def a_split_op_is_cut_at_and_sees_no_padding(self):
         status, text, errors = self._run("explain", "--graph", "stitched", *self._plugin("watch"))
         assert status == 0, errors
-        assert "watch(%unwatched)" in text, text
+        assert re.search(r"split op \d+: watch\n  in:  %unwatched", text), text
         output, errors = self._generate("--log-level", "engine=info", *FLAGS, *self._plugin("watch"))
         assert output == self._generate(*FLAGS)[0]
         seen = re.findall(r"watch: (\d+) tokens, largest hidden value (\d+\.\d+)", errors)
@@ -87,7 +87,7 @@ class Cases:
         second = self._generate(*flags)[0]
         assert "gate: compiles" not in second and "gate: loaded" in second and second.endswith(plain), second
         status, text, errors = self._run("explain", "--graph", "program:2", *flags)
-        assert status == 0 and "gate" in text and "silu(x[t] . w[i])" in text, text + errors
+        assert status == 0 and "gate by gate_c" in text, text + errors
 
     def a_family_is_read_by_its_difference_from_another(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +117,8 @@ class Cases:
     def a_kernels_error_fails_its_request_alone(self):
         with Served(self.tessera, [*FLAGS, "--dtype", "float32", *self._plugin("failing_kernel")]) as server:
             ids = list(range(5, 15))
-            assert self._complete(server, ids)[0] == 200
+            status, answer = self._complete(server, ids)
+            assert status == 200, answer
             status, answer = self._complete(server, ids[:5])
             assert status >= 500 and "five is a bad number" in json.dumps(answer), answer
             status, answer = self._complete(server, ids[:6])
