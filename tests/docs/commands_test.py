@@ -56,9 +56,9 @@ def blocks_of(path):
 
 
 def logical_lines(text):
-    """With continued lines joined, without comments that stand alone."""
+    """With continued lines joined, without comments that stand alone; a source in C keeps what it includes."""
     joined = re.sub(r"\\\n\s*", " ", text)
-    return [line for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return [line for line in joined.splitlines() if line.strip() and not re.match(r"\s*#(?!include)", line)]
 
 
 class Serving:
