@@ -32,8 +32,8 @@ PassResult silu_to_gelu(const ir::Graph& graph, const ir::OpTable&) {
   return changed;
 }
 
-constexpr std::array kTwo = {Pass{.name = "nothing", .summary = "", .run = do_nothing},
-                             Pass{.name = "gelu", .summary = "", .run = silu_to_gelu}};
+const std::array kTwo = {Pass{.name = "nothing", .summary = "", .run = do_nothing},
+                         Pass{.name = "gelu", .summary = "", .run = silu_to_gelu}};
 
 TEST(RunPasses, ReportsAndObserverTellWhatHappened) {
   std::vector<std::string> seen;
