@@ -227,7 +227,7 @@ typedef struct tessera_plugin_limits {
   int64_t max_tokens; /* query rows of a forward, padding included */
   int64_t max_pages_per_request;
   int64_t page_size;     /* tokens */
-  int64_t num_pages;     /* of the plan's cache group: page ids are below it */
+  int64_t num_pages;     /* of the plan's cache group: page ids are below it; 0 in a call's limits */
   int32_t deterministic; /* a row's bits must not depend on other rows, or on how a request is cut into forwards */
 } tessera_plugin_limits;
 

@@ -35,6 +35,13 @@ Status call(const F& function) {
   }
 }
 
+// What a plugin made, after a call that succeeded: kInternal for null, which free functions never get.
+inline Status check_made(const void* made, std::string_view what) {
+  if (made != nullptr) [[likely]]
+    return ok_status();
+  return internal_error(std::string("the plugin reported success and gave no ").append(what));
+}
+
 // A function that returns nothing; what it throws is dropped where there is nobody to tell.
 template <class F>
 void call_and_forget(const F& function) {

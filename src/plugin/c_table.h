@@ -9,13 +9,36 @@
 #include <string_view>
 
 #include "tessera/base/status.h"
+#include "tessera_plugin.h"
 
 namespace tessera::plugin {
 
-// `given` as the host knows the table. Members that the plugin's version lacks are null. kInvalidArgument for null, for
-// a size below `least`, the first version's, and for members of a later version that are set.
+// Bytes of a table up to the last member of its first version, in this TESSERA_PLUGIN_ABI. Frozen: a member that is
+// appended changes none of these, so that plugins that were built before it still load.
 template <class Table>
-Result<Table> copy_table(const Table* given, std::string_view what, std::size_t least = sizeof(Table)) {
+inline constexpr std::size_t kFirstSize = 0;
+
+#define TESSERA_FIRST_SIZE(Table, last) \
+  template <>                           \
+  inline constexpr std::size_t kFirstSize<Table> = offsetof(Table, last) + sizeof(Table::last)
+
+TESSERA_FIRST_SIZE(tessera_plugin_info, version);
+TESSERA_FIRST_SIZE(tessera_plugin_operator, fuses);
+TESSERA_FIRST_SIZE(tessera_plugin_planner, plan);
+TESSERA_FIRST_SIZE(tessera_plugin_kernel, variant);
+TESSERA_FIRST_SIZE(tessera_plugin_device, versions);
+TESSERA_FIRST_SIZE(tessera_plugin_compiler, load);
+TESSERA_FIRST_SIZE(tessera_plugin_pass, run);
+TESSERA_FIRST_SIZE(tessera_plugin_family, tensor);
+
+#undef TESSERA_FIRST_SIZE
+
+// `given` as the host knows the table. Members that the plugin's version lacks are null. kInvalidArgument for null, for
+// a size below the first version's, and for members of a later version that are set.
+template <class Table>
+Result<Table> copy_table(const Table* given, std::string_view what) {
+  constexpr std::size_t least = kFirstSize<Table>;
+  static_assert(least > 0 && least <= sizeof(Table), "name the last member of the table's first version above");
   if (given == nullptr) return invalid_argument(fmt::format("the {} is null", what));
   if (given->size < least)
     return invalid_argument(

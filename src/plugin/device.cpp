@@ -163,10 +163,12 @@ Result<std::unique_ptr<Arena>> PluginDevice::create_arena(ArenaOptions options) 
 
 Result<std::unique_ptr<Stream>> PluginDevice::create_stream(std::string name) {
   TRY(recording_.check(DeviceCall::kCreateStream, name));
+  const std::string context = fmt::format("{} '{}'", device_call_name(DeviceCall::kCreateStream), name);
   void* stream = nullptr;
   TRY(call([&](tessera_plugin_error* error) {
         return table()->create_stream(handle_, name.c_str(), &stream, error);
-      }).with_context(fmt::format("{} '{}'", device_call_name(DeviceCall::kCreateStream), name)));
+      }).with_context(context));
+  TRY(check_made(stream, "stream").with_context(context));
   return std::make_unique<PluginStream>(*this, std::move(name), stream);
 }
 

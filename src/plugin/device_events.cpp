@@ -11,10 +11,12 @@
 namespace tessera::plugin {
 
 Result<std::unique_ptr<PluginEvent>> PluginEvent::create(PluginDevice& device, std::string name, EventKind kind) {
+  const std::string context = fmt::format("{} '{}'", device_call_name(DeviceCall::kCreateEvent), name);
   void* handle = nullptr;
   TRY(call([&](tessera_plugin_error* error) {
         return device.table()->create_event(device.handle(), kind == EventKind::kTime ? 1 : 0, &handle, error);
-      }).with_context(fmt::format("{} '{}'", device_call_name(DeviceCall::kCreateEvent), name)));
+      }).with_context(context));
+  TRY(check_made(handle, "event").with_context(context));
   return std::unique_ptr<PluginEvent>(new PluginEvent(device, std::move(name), kind, handle));
 }
 
@@ -123,6 +125,7 @@ class PluginBackend final : public PiecewiseBackend {
     });
     const Status closed = device.recording().close(stream);
     TRY(status.with_context(fmt::format("capture of '{}'", what)));
+    TRY(check_made(graph, "graph").with_context(fmt::format("capture of '{}'", what)));
     auto captured = std::make_unique<PluginGraph>(device, what, graph, stats);
     TRY(closed);
     return captured;

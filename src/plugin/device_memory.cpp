@@ -27,7 +27,7 @@ Status refused(PluginDevice& device, DeviceCall what, const std::string& name, s
 
 // What a plugin gave for memory.
 Status check_memory(const PluginDevice& device, const void* handle) {
-  if (handle == nullptr) return internal_error("the plugin reported success and gave no handle");
+  TRY(check_made(handle, "handle"));
   if (device.properties().has_pointers && reinterpret_cast<std::uintptr_t>(handle) % kDeviceAlignment != 0)
     return internal_error(fmt::format("the plugin gave {}, which is no multiple of {}", handle, kDeviceAlignment));
   return ok_status();
@@ -68,9 +68,7 @@ Result<std::unique_ptr<PluginHostAllocation>> PluginHostAllocation::create(Plugi
       return device.table()->allocate_host(device.handle(), bytes, memory->name_.c_str(), &data, error);
     });
     if (!status.ok()) return refused(device, DeviceCall::kAllocate, memory->name_, bytes, std::move(status));
-    if (data == nullptr)
-      return internal_error("the plugin reported success and gave no memory")
-          .with_context(context(DeviceCall::kAllocate, memory->name_));
+    TRY(check_made(data, "memory").with_context(context(DeviceCall::kAllocate, memory->name_)));
   } else {
     const std::int64_t available = read_host_memory().available_bytes;
     if (bytes <= static_cast<std::size_t>(available)) data = std::aligned_alloc(kDeviceAlignment, align_up(bytes));

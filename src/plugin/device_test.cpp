@@ -1,5 +1,6 @@
 // Catches: a device from outside that does not keep the device's contract through the adapter, one that runs out of
-// memory and leaves something behind, and one without recorded graphs whose pieces are not run or not told of.
+// memory and leaves something behind, one that reports success and makes nothing, and one without recorded graphs whose
+// pieces are not run or not told of.
 #include "tessera/plugin/device.h"
 
 #include <dlfcn.h>
@@ -119,6 +120,48 @@ TEST(PluginDevice, OutOfMemoryAtAnyAllocationLeavesNothing) {
   allow(-1);
   EXPECT_TRUE(take_all().ok());
   EXPECT_EQ(live(), before);
+}
+
+// Success without an object is the plugin's defect: an error here, and no free function ever gets null.
+TEST(PluginDevice, SuccessWithoutAnObjectIsAnError) {
+  const auto make_nothing = function_of<void(int)>("device_make_nothing");
+  const auto live = function_of<int()>("device_live");
+  const int before = live();
+  {
+    const std::unique_ptr<Device> device = open("host_capture").value();
+    const std::unique_ptr<Stream> stream = device->create_stream("main").value();
+    const std::unique_ptr<Allocation> memory = device->allocate(kBytes, "test").value();
+    const Program program = program_of(1);
+    const BoundProgram bound(program, {}, fills(memory->data(), {7}));
+    const PiecewiseBackend& backend = registry()->piecewise_backends.of("host_capture");
+
+    make_nothing(1);
+    const Status no_stream = device->create_stream("second").status();
+    const Status no_event = device->create_event(EventKind::kTime).status();
+    ASSERT_TRUE(stream->begin_recording("part").ok());
+    const Status no_recording = stream->end_recording().status();
+    const Status no_capture = backend.capture(bound, *stream, "piece").status();
+    make_nothing(0);
+    EXPECT_EQ(no_stream.code(), StatusCode::kInternal);
+    EXPECT_THAT(no_stream.message(), HasSubstr("'second': the plugin reported success and gave no stream"));
+    EXPECT_THAT(no_event.message(), HasSubstr("the plugin reported success and gave no event"));
+    EXPECT_THAT(no_recording.message(), HasSubstr("'main': the plugin reported success and gave no graph"));
+    EXPECT_THAT(no_capture.message(), HasSubstr("capture of 'piece': the plugin reported success and gave no graph"));
+    EXPECT_TRUE(backend.capture(bound, *stream, "piece").ok()) << "the stream records again";
+  }
+  EXPECT_EQ(live(), before);
+}
+
+TEST(PluginDevice, AStreamIsFreedWhenItsWorkHasEnded) {
+  const auto freed_busy = function_of<int()>("device_streams_freed_busy");
+  const std::unique_ptr<Device> device = open("host_test").value();
+  const std::unique_ptr<Allocation> memory = device->allocate(kBytes, "test").value();
+  const int before = freed_busy();
+  {
+    const std::unique_ptr<Stream> stream = device->create_stream("main").value();
+    ASSERT_TRUE(stream->fill(memory->data(), 1, kBytes).ok());
+  }
+  EXPECT_EQ(freed_busy(), before);
 }
 
 TEST(PluginDevice, OneWithoutRecordedGraphsRunsPiecesAndSaysSo) {

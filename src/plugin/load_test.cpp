@@ -1,13 +1,32 @@
 // Catches: a faulty plugin that is loaded, that takes the program down with it, or whose error does not say what is
-// wrong; and a registry that a plugin did not really change.
+// wrong; a registry that a plugin did not really change; and a table of the first version that does not load any more.
 #include "tessera/plugin/load.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <thread>
+
+#include "tessera/plugin/c_table.h"
+#include "tessera/plugin/probe.h"
 
 namespace tessera::plugin {
+namespace {
+
+// A table whose second version appended a member.
+struct Grown {
+  std::size_t size;
+  std::int64_t first;
+  const void* appended;
+};
+
+}  // namespace
+
+template <>
+inline constexpr std::size_t kFirstSize<Grown> = offsetof(Grown, first) + sizeof(Grown::first);
+
 namespace {
 
 using ::testing::AllOf;
@@ -19,6 +38,7 @@ struct Fault {
   std::string name;
   StatusCode code;
   std::string words;
+  std::chrono::milliseconds limit = kPluginLimit;
 };
 std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
 
@@ -27,7 +47,7 @@ class LoadPlugin : public ::testing::TestWithParam<Fault> {};
 TEST_P(LoadPlugin, RefusesByFileAndReason) {
   const auto start = std::chrono::steady_clock::now();
   Registry registry = built_in_registry();
-  const Status status = add_plugin(file_of(GetParam().name), registry, std::chrono::milliseconds(500));
+  const Status status = add_plugin(file_of(GetParam().name), registry, GetParam().limit);
   EXPECT_EQ(status.code(), GetParam().code) << status.to_string();
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr("plugin "), HasSubstr("fault_" + GetParam().name), HasSubstr(GetParam().words)));
@@ -44,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"RETURNS_ERROR", StatusCode::kNotFound, "the moon is not full"},
         Fault{"STRANGE_CODE", StatusCode::kInternal, "returned 77, which is no code"},
         Fault{"THROWS", StatusCode::kInternal, "threw an exception, which it must not: out of the blue"},
-        Fault{"SLOW", StatusCode::kInternal, "had not registered after 0.5 seconds"},
+        Fault{"SLOW", StatusCode::kInternal, "had not registered after 0.5 seconds", std::chrono::milliseconds(500)},
         Fault{"CRASH", StatusCode::kInternal, "it crashed while registering (Segmentation fault)"},
         Fault{"EXIT", StatusCode::kInternal, "ended the process while registering (exit code 3)"},
         Fault{"NULL_TABLE", StatusCode::kInvalidArgument, "the operator is null"},
@@ -63,6 +83,49 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"DOUBLE_OP", StatusCode::kInvalidArgument, "fault_op"},
         Fault{"DOUBLE_KERNEL", StatusCode::kInvalidArgument, "was added already"}),
     [](const auto& fault) { return fault.param.name; });
+
+TEST(CopyTable, OneOfTheFirstVersionLacksWhatWasAppended) {
+  Grown given{.size = offsetof(Grown, appended), .first = 7, .appended = &given};
+  const Result<Grown> older = copy_table(&given, "table");
+  ASSERT_TRUE(older.ok()) << older.status().to_string();
+  EXPECT_EQ(older->size, sizeof(Grown));
+  EXPECT_EQ(older->first, 7);
+  EXPECT_EQ(older->appended, nullptr);
+
+  given.size = sizeof(given);
+  EXPECT_EQ(copy_table(&given, "table")->appended, &given);
+  given.size = offsetof(Grown, appended) - 1;
+  EXPECT_THAT(copy_table(&given, "table").status().message(), HasSubstr("the table's size is 15; 16 or more"));
+}
+
+// Numbers, not offsets: they must not move with the header. Only a new TESSERA_PLUGIN_ABI may change them.
+TEST(CopyTable, FirstVersionsAreFrozen) {
+  static_assert(TESSERA_PLUGIN_ABI == 1 && sizeof(void*) == 8);
+  EXPECT_EQ(kFirstSize<tessera_plugin_info>, 32u);
+  EXPECT_EQ(kFirstSize<tessera_plugin_operator>, 124u);
+  EXPECT_EQ(kFirstSize<tessera_plugin_planner>, 32u);
+  EXPECT_EQ(kFirstSize<tessera_plugin_kernel>, 88u);
+  EXPECT_EQ(kFirstSize<tessera_plugin_device>, 272u);
+  EXPECT_EQ(kFirstSize<tessera_plugin_compiler>, 48u);
+  EXPECT_EQ(kFirstSize<tessera_plugin_pass>, 48u);
+  EXPECT_EQ(kFirstSize<tessera_plugin_family>, 56u);
+}
+
+// What another thread forks at the same moment holds the pipe too, and must not be waited for.
+TEST(RunInChild, EndsWithTheChildAndNotWithThePipe) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto leave_one_behind = [] {
+    if (fork() == 0) {
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+      _exit(0);
+    }
+    return not_found("the child's own word");
+  };
+  const Status status = run_in_child(leave_one_behind, std::chrono::seconds(60));
+  EXPECT_EQ(status.code(), StatusCode::kNotFound) << status.to_string();
+  EXPECT_EQ(status.message(), "the child's own word");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(2500));
+}
 
 TEST(LoadPlugins, NoFile) {
   Registry registry = built_in_registry();

@@ -14,7 +14,7 @@
 
 namespace tessera::plugin {
 
-// `num_pages` is 0: the limits of a context have none.
+// `num_pages` is 0: a kernel's call is of no cache group.
 tessera_plugin_limits to_c(const PlanLimits& limits);
 
 class PluginPlan final : public OpPlan {

@@ -1,13 +1,16 @@
 #include "tessera/plugin/probe.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <optional>
 #include <string>
 
 namespace tessera::plugin {
@@ -40,56 +43,72 @@ void write_all(int to, std::string_view bytes) {
 // The first byte is the code; what follows is the message.
 [[noreturn]] void run_child(const std::function<Status()>& work, int to) {
   for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(crash, SIG_DFL);
+  const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};  // writing one can take longer than the limit
+  (void)setrlimit(RLIMIT_CORE, &no_core);
   const Status status = work();
   write_all(to, std::string(1, static_cast<char>(status.code())) + status.message());
   _exit(0);  // nothing of the parent's is flushed or destroyed here
 }
 
-// Until the child closes its end, or the time is over: false.
-bool read_all(int from, std::string& answer, Clock::time_point end) {
-  while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
-    if (left <= 0) return false;
-    pollfd ready{.fd = from, .events = POLLIN, .revents = 0};
-    const int count = poll(&ready, 1, static_cast<int>(left));
-    if (count < 0 && errno == EINTR) continue;
-    if (count == 0) return false;
-    char bytes[4096];
-    const ssize_t got = read(from, bytes, sizeof(bytes));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return true;
-    answer.append(bytes, static_cast<std::size_t>(got));
-  }
+// Appends what comes within `wait_ms`. Closes the read end when every writer has closed its own. False: nothing came.
+bool read_some(Pipe& pipe, int wait_ms, std::string& answer) {
+  pollfd ready{.fd = pipe.ends[0], .events = POLLIN, .revents = 0};  // poll() only waits for a descriptor of -1
+  if (poll(&ready, 1, wait_ms) <= 0) return false;
+  char bytes[4096];
+  const ssize_t got = read(pipe.ends[0], bytes, sizeof(bytes));
+  if (got < 0 && errno == EINTR) return true;
+  if (got > 0) answer.append(bytes, static_cast<std::size_t>(got));
+  if (got <= 0) pipe.close_end(0);
+  return got > 0;
 }
 
-int wait_for(pid_t child) {
+// The state in which the child ended; waitpid() takes `options`. Nothing: WNOHANG is among them, and it still runs.
+std::optional<int> wait_for(pid_t child, int options) {
   int state = 0;
-  while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
+  pid_t ended = 0;
+  while ((ended = waitpid(child, &state, options)) < 0 && errno == EINTR) {
   }
-  return state;
+  return ended == 0 ? std::nullopt : std::optional(state);
+}
+
+// The child's answer and the state in which it ended; nothing when the time is over first. The pipe's end alone does
+// not tell: a child that another thread forks meanwhile holds the pipe too.
+std::optional<int> read_until_end(pid_t child, Pipe& pipe, std::string& answer, Clock::time_point end) {
+  constexpr int kLookMs = 5;  // between looks at whether it has ended
+  while (Clock::now() < end) {
+    const std::optional<int> state = wait_for(child, WNOHANG);
+    if (state) {
+      while (read_some(pipe, 0, answer)) {  // all that it wrote is in the pipe
+      }
+      return state;
+    }
+    (void)read_some(pipe, kLookMs, answer);  // nothing yet is no error
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 Status run_in_child(const std::function<Status()>& work, std::chrono::milliseconds limit) {
   Pipe pipe;
-  if (::pipe(pipe.ends) != 0) return internal_error(fmt::format("pipe: {}", std::strerror(errno)));
+  if (pipe2(pipe.ends, O_CLOEXEC) != 0) return internal_error(fmt::format("pipe: {}", std::strerror(errno)));
   const pid_t child = fork();
   if (child < 0) return resource_exhausted(fmt::format("fork: {}", std::strerror(errno)));
   if (child == 0) run_child(work, pipe.ends[1]);
   pipe.close_end(1);
 
   std::string answer;
-  const bool in_time = read_all(pipe.ends[0], answer, Clock::now() + limit);
-  if (!in_time) kill(child, SIGKILL);
-  const int state = wait_for(child);
-  if (!in_time)
+  const std::optional<int> state = read_until_end(child, pipe, answer, Clock::now() + limit);
+  if (!state) {
+    kill(child, SIGKILL);
+    (void)wait_for(child, 0);  // it was killed: how it ended says nothing
     return internal_error(
         fmt::format("it had not registered after {:.3g} seconds", std::chrono::duration<double>(limit).count()));
-  if (WIFSIGNALED(state))
-    return internal_error(fmt::format("it crashed while registering ({})", strsignal(WTERMSIG(state))));
+  }
+  if (WIFSIGNALED(*state))
+    return internal_error(fmt::format("it crashed while registering ({})", strsignal(WTERMSIG(*state))));
   if (answer.empty())
-    return internal_error(fmt::format("it ended the process while registering (exit code {})", WEXITSTATUS(state)));
+    return internal_error(fmt::format("it ended the process while registering (exit code {})", WEXITSTATUS(*state)));
   const auto code = static_cast<StatusCode>(answer[0]);
   return code == StatusCode::kOk ? ok_status() : Status(code, answer.substr(1));
 }

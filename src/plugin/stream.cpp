@@ -17,7 +17,9 @@ Status PluginStream::run(DeviceCall what, const F& function) const {
 }
 
 PluginStream::~PluginStream() {
-  abandon_recording();
+  PluginStream::abandon_recording();
+  // free_stream() is promised a stream whose work has ended. Nobody is left to tell of an error.
+  (void)PluginStream::synchronize();
   call_and_forget([this] { device_.table()->free_stream(handle_); });
 }
 
@@ -115,6 +117,8 @@ Result<std::unique_ptr<RecordedGraph>> PluginStream::end_recording() {
   TRY(run(DeviceCall::kEndRecording, [&](tessera_plugin_error* error) {
     return device_.table()->end_recording(handle_, &graph, &stats.nodes, &stats.bytes, error);
   }));
+  TRY(check_made(graph, "graph")
+          .with_context(fmt::format("{} '{}'", device_call_name(DeviceCall::kEndRecording), name_)));
   return std::make_unique<PluginGraph>(device_, recording_what_, graph, stats);
 }
 

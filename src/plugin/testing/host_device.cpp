@@ -23,14 +23,17 @@ struct Arena {
 };
 struct Stream {
   bool recording = false;
+  bool busy = false;  // work was enqueued after the last synchronize
   std::vector<Work> recorded;
 };
 struct Event {
   std::chrono::steady_clock::time_point at;
 };
 
-int live = 0;      // objects that were not freed
-int allowed = -1;  // allocations until one is refused; -1: all
+int live = 0;               // objects that were not freed
+int allowed = -1;           // allocations until one is refused; -1: all
+int freed_busy = 0;         // streams that were freed before their work had ended
+bool empty_handed = false;  // what makes an object reports success and makes none
 
 int32_t open_device(void*, int32_t ordinal, void** device, tessera_plugin_properties* properties,
                     tessera_plugin_error* error) {
@@ -90,9 +93,15 @@ void free_arena(void* arena) {
 }
 
 int32_t create_stream(void*, const char*, void** stream, tessera_plugin_error*) {
+  if (empty_handed) return TESSERA_PLUGIN_OK;
   *stream = new Stream;
   ++live;
   return TESSERA_PLUGIN_OK;
+}
+
+void free_stream(void* stream) {
+  if (static_cast<Stream*>(stream)->busy) ++freed_busy;
+  free_object<Stream>(stream);
 }
 
 unsigned char* at(tessera_plugin_address address) {
@@ -105,6 +114,7 @@ int32_t run(void* stream, Work work) {
     on->recorded.push_back(std::move(work));
   else
     work();
+  on->busy = on->busy || !on->recording;
   return TESSERA_PLUGIN_OK;
 }
 
@@ -123,9 +133,13 @@ int32_t copy(void* stream, tessera_plugin_address to, tessera_plugin_address fro
 int32_t fill(void* stream, tessera_plugin_address to, uint8_t value, size_t bytes, tessera_plugin_error*) {
   return run(stream, [=] { std::memset(at(to), value, bytes); });
 }
-int32_t synchronize(void*, tessera_plugin_error*) { return TESSERA_PLUGIN_OK; }
+int32_t synchronize(void* stream, tessera_plugin_error*) {
+  static_cast<Stream*>(stream)->busy = false;
+  return TESSERA_PLUGIN_OK;
+}
 
 int32_t create_event(void*, int32_t, void** event, tessera_plugin_error*) {
+  if (empty_handed) return TESSERA_PLUGIN_OK;
   *event = new Event{};
   ++live;
   return TESSERA_PLUGIN_OK;
@@ -146,8 +160,16 @@ int32_t begin_recording(void* stream, const char*, tessera_plugin_error*) {
   static_cast<Stream*>(stream)->recording = true;
   return TESSERA_PLUGIN_OK;
 }
+void abandon_recording(void* stream) {
+  static_cast<Stream*>(stream)->recording = false;
+  static_cast<Stream*>(stream)->recorded.clear();
+}
 int32_t end_recording(void* stream, void** graph, int64_t* nodes, int64_t* bytes, tessera_plugin_error*) {
   auto* on = static_cast<Stream*>(stream);
+  if (empty_handed) {
+    abandon_recording(stream);
+    return TESSERA_PLUGIN_OK;
+  }
   auto* kept = new std::vector<Work>;
   ++live;
   kept->swap(on->recorded);
@@ -156,10 +178,6 @@ int32_t end_recording(void* stream, void** graph, int64_t* nodes, int64_t* bytes
   *nodes = static_cast<int64_t>(kept->size());
   *bytes = 0;
   return TESSERA_PLUGIN_OK;
-}
-void abandon_recording(void* stream) {
-  static_cast<Stream*>(stream)->recording = false;
-  static_cast<Stream*>(stream)->recorded.clear();
 }
 int32_t launch_graph(void* graph, void*, tessera_plugin_error*) {
   for (const Work& work : *static_cast<std::vector<Work>*>(graph)) work();
@@ -180,7 +198,7 @@ tessera_plugin_device make_table() {
   table.grow_arena = grow_arena;
   table.free_arena = free_arena;
   table.create_stream = create_stream;
-  table.free_stream = free_object<Stream>;
+  table.free_stream = free_stream;
   table.upload = upload;
   table.download = download;
   table.copy = copy;
@@ -227,6 +245,8 @@ const tessera_plugin_device kCapturing = make_capturing_table();
 
 extern "C" TESSERA_PLUGIN_EXPORT int device_live() { return live; }
 extern "C" TESSERA_PLUGIN_EXPORT void device_allow(int allocations) { allowed = allocations; }
+extern "C" TESSERA_PLUGIN_EXPORT void device_make_nothing(int nothing) { empty_handed = nothing != 0; }
+extern "C" TESSERA_PLUGIN_EXPORT int device_streams_freed_busy() { return freed_busy; }
 
 extern "C" int32_t tessera_plugin_register(const tessera_plugin_host* host, tessera_plugin_error* error) {
   const int32_t code = host->add_device(host, &kDevice, error);
