@@ -51,7 +51,7 @@ typedef enum tessera_code {
   TESSERA_UNIMPLEMENTED = 5,       /* valid, and not supported by this engine or this model */
   TESSERA_DEVICE_LOST = 6,         /* the process must be started again */
   TESSERA_DATA_LOSS = 7,           /* a file is corrupt */
-  TESSERA_CANCELLED = 8,           /* by tessera_request_cancel, a callback or tessera_close */
+  TESSERA_CANCELLED = 8,           /* by tessera_request_cancel, a callback, tessera_close or the body's timeout_s */
   TESSERA_INTERNAL = 9,            /* a defect of the library */
   TESSERA_TIMEOUT = 10             /* nothing came in the given time; the request goes on */
 } tessera_code;
@@ -77,7 +77,7 @@ void tessera_free(void* memory);               /* what was handed out as char** 
  * `tessera serve --config`, but for those of HTTP: {"model-path": "models/demo", "page_size": 16}. "model-path" is a
  * folder, or an id of the Hugging Face hub in its local cache; "download": true fetches what the cache lacks. The
  * environment's HF_HOME, HF_TOKEN, TESSERA_CACHE_DIR and their like count as they do for the program. "log-level" is the
- * whole process's. */
+ * whole process's. Options with "plugin" fork the process to try each one: best before its other threads are busy. */
 tessera_code tessera_open(const char* options, tessera_engine** engine, tessera_error** error);
 
 /* Ends the engine. Requests under way end with TESSERA_CANCELLED; their handles stay valid and are freed as ever.
@@ -95,8 +95,8 @@ tessera_code tessera_explain(const char* options, char** json, tessera_error** e
  * reason and size, requests, cache and memory, as GET /get_server_info). Waits for the step that runs. Not from a
  * callback. */
 tessera_code tessera_info(tessera_engine* engine, char** json, tessera_error** error);
-/* Counters and gauges as of the last step, as JSON: "requests" {"running", "queued"}, "tokens", "forwards", "cache",
- * "memory". Waits for nothing. */
+/* Counters and gauges as of the last step, as JSON: "requests" {"running", "queued", "preemptions"}, "tokens"
+ * {"prompt", "cached", "output"}, "steps", "forwards", "cache". Waits for nothing. */
 tessera_code tessera_metrics(tessera_engine* engine, char** json, tessera_error** error);
 
 /* ---- Texts and tokens ---- */
@@ -134,11 +134,13 @@ typedef struct tessera_event {
   size_t json_size; /* bytes, without the NUL */
 } tessera_event;
 
-/* Called on the engine's thread for each event in turn; the event and its text are valid until it returns. All
- * forwards of the engine wait meanwhile, so it should take microseconds: hand the text to a thread of your own. It may
- * call any function but tessera_close, tessera_info, tessera_ask, tessera_request_next and tessera_request_free of a
- * request of this engine, which are refused there with TESSERA_FAILED_PRECONDITION or, of the last, must not be called.
- * Not 0 cancels the request; an error event follows then. No exception may leave it. */
+/* Called on the engine's thread for each event in turn, but for the last event of a request that tessera_close ends:
+ * that one comes on the thread that closes. The event and its text are valid until it returns. All forwards of the
+ * engine wait meanwhile, so it should take microseconds: hand the text to a thread of your own. It may call any
+ * function but those that wait: tessera_close, tessera_info, tessera_ask, tessera_request_next and
+ * tessera_request_wait, of any engine, are refused there with TESSERA_FAILED_PRECONDITION. tessera_request_free may
+ * free other requests of this engine; neither the callback's own request nor another engine's, whose callback it would
+ * not wait for. Not 0 cancels the request; an error event follows then. No exception may leave it. */
 typedef int (*tessera_on_event)(void* user, const tessera_event* event);
 
 typedef struct tessera_submission {
@@ -166,7 +168,7 @@ tessera_code tessera_request_wait(tessera_request* request, int64_t timeout_ms, 
 /* The request ends with an error event, TESSERA_CANCELLED. One that has ended is left as it is. Returns at once. */
 void tessera_request_cancel(tessera_request* request);
 /* Cancels a request that has not ended, and frees it. A callback that runs is waited for; none is called after this has
- * returned. NULL: nothing. */
+ * returned. Within a callback: see tessera_on_event. NULL: nothing. */
 void tessera_request_free(tessera_request* request);
 
 /* submit and wait in one: the whole answer of a request that is no stream. */

@@ -118,11 +118,25 @@ impl Drop for Request {
     }
 }
 
+// `text` as a string of JSON.
+fn quoted(text: &str) -> String {
+    let mut json = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => json.extend(['\\', c]),
+            c if c < ' ' => json.push_str(&format!("\\u{:04x}", c as u32)),
+            c => json.push(c),
+        }
+    }
+    json.push('"');
+    json
+}
+
 fn run(model: &str, prompt: &str) -> Result<(), String> {
-    let engine = Engine::open(&format!("{{\"model-path\": {:?}}}", model))?;
+    let engine = Engine::open(&format!("{{\"model-path\": {}}}", quoted(model)))?;
     let body = format!(
-        "{{\"prompt\": {:?}, \"stream\": true, \"max_tokens\": 20, \"temperature\": 0}}",
-        prompt
+        "{{\"prompt\": {}, \"stream\": true, \"max_tokens\": 20, \"temperature\": 0}}",
+        quoted(prompt)
     );
     let request = engine.submit("/v1/completions", &body)?;
     while let Some(chunk) = request.next()? {

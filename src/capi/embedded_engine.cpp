@@ -46,12 +46,12 @@ Result<std::shared_ptr<EmbeddedEngine::Job>> EmbeddedEngine::submit(ApiJob api, 
                                        .events = std::move(events)});
   const std::shared_lock alive(thread_mutex_);
   if (stopped_) return closed();
-  {
-    const std::lock_guard lock(jobs_mutex_);
-    job->first = next_ticket_;
-    next_ticket_ += job->count;
-    for (std::size_t i = 0; i < job->count; ++i) jobs_.emplace(job->first + i, job);
-  }
+  // The mutex until all are submitted: an event of the first may cancel the others, and a cancel that comes before its
+  // submit would be lost.
+  const std::lock_guard lock(jobs_mutex_);
+  job->first = next_ticket_;
+  next_ticket_ += job->count;
+  for (std::size_t i = 0; i < job->count; ++i) jobs_.emplace(job->first + i, job);
   for (std::size_t i = 0; i < job->count; ++i) thread_->submit(job->first + i, std::move(requests[i]));
   return job;
 }
@@ -76,12 +76,13 @@ Status EmbeddedEngine::health() const {
 }
 
 Result<std::string> EmbeddedEngine::ask_engine(std::function<std::string(Engine&)> read) {
-  const auto answer = std::make_shared<std::promise<Result<std::string>>>();
+  auto answer = std::make_shared<std::promise<Result<std::string>>>();
   std::future<Result<std::string>> future = answer->get_future();
   {
     const std::shared_lock alive(thread_mutex_);
     if (stopped_) return closed();
-    thread_->post([answer, read = std::move(read)](Engine& engine) {
+    // The task alone owns the promise, so that a task that is dropped breaks it.
+    thread_->post([answer = std::move(answer), read = std::move(read)](Engine& engine) {
       try {
         answer->set_value(read(engine));
       } catch (const std::exception& e) {
@@ -89,7 +90,12 @@ Result<std::string> EmbeddedEngine::ask_engine(std::function<std::string(Engine&
       }
     });
   }
-  return future.get();
+  try {
+    return future.get();
+  } catch (const std::future_error&) {
+    TRY(health());
+    return internal_error("the engine's thread dropped a question without an answer; ask again");
+  }
 }
 
 void EmbeddedEngine::stop() {

@@ -24,13 +24,10 @@ bool EventQueue::push(Item item) {
     if (detached_ || on_event_ == nullptr) {
       if (!detached_) items_.push_back(std::move(item));
       ended_ = last;
-    } else {
-      calling_ = true;
-    }
-    if (!calling_) {
       changed_.notify_all();
       return true;
     }
+    calling_ = true;
   }
   const bool goes_on = call(item);
   const std::lock_guard lock(mutex_);

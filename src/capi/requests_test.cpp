@@ -139,7 +139,7 @@ TEST(Requests, ACallbackCancelsByItsResult) {
             (std::vector<int>{TESSERA_EVENT_CHUNK, TESSERA_EVENT_CHUNK, TESSERA_EVENT_CHUNK, TESSERA_EVENT_ERROR}));
 }
 
-// Within a callback: what waits is refused, what does not wait works.
+// Within a callback: what waits is refused, what does not wait works; another request of the engine may be freed.
 int call_back_in(void* user, const tessera_event* event) {
   if (event->kind != TESSERA_EVENT_CHUNK) return 0;
   auto& refused = *static_cast<std::atomic<int>*>(user);

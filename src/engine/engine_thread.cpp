@@ -63,8 +63,9 @@ struct EngineThread::Impl {
           work_while_idle();
         }
       } catch (const std::exception& e) {  // out of memory, for the most part: what was being changed is unknown
-        commands.clear();
-        fail_all(internal_error(fmt::format("the engine ended by an exception: {}", e.what())));
+        const Status error = internal_error(fmt::format("the engine ended by an exception: {}", e.what()));
+        refuse_rest(commands, error);
+        fail_all(error);
       }
       publish();
       deliver();
@@ -77,8 +78,20 @@ struct EngineThread::Impl {
 
   void carry_out_all(std::vector<Command>& commands) {
     const StepProfiler::Scope requests(engine_.profiler(), HostWork::kRequests);
-    for (Command& command : commands) std::visit([this](auto& c) { carry_out(c); }, command);
+    for (; carried_out_ < commands.size(); ++carried_out_)
+      std::visit([this](auto& c) { carry_out(c); }, commands[carried_out_]);
     commands.clear();
+    carried_out_ = 0;
+  }
+
+  // The command that threw, and those after it: no request is left without an end.
+  void refuse_rest(std::vector<Command>& commands, const Status& error) {
+    for (; carried_out_ < commands.size(); ++carried_out_) {
+      if (const Submit* submit = std::get_if<Submit>(&commands[carried_out_]))
+        events_.push_back({.ticket = submit->ticket, .event = {.finish = FinishReason::kError, .error = error}});
+    }
+    commands.clear();
+    carried_out_ = 0;
   }
 
   void deliver() {
@@ -118,8 +131,8 @@ struct EngineThread::Impl {
   void carry_out(Submit& submit) {
     Result<RequestId> id = health_.ok() ? engine_.submit(std::move(submit.request)) : Result<RequestId>(health_);
     if (id.ok()) {
-      tickets_.emplace(*id, submit.ticket);
       ids_.emplace(submit.ticket, *id);
+      tickets_.emplace(*id, submit.ticket);  // last: fail_all() tells those that are in there, refuse_rest() the others
     } else {
       events_.push_back(
           {.ticket = submit.ticket, .event = {.finish = FinishReason::kError, .error = std::move(id).status()}});
@@ -182,6 +195,7 @@ struct EngineThread::Impl {
   std::unordered_map<RequestId, Ticket> tickets_;
   std::unordered_map<Ticket, RequestId> ids_;
   std::vector<Event> events_;
+  std::size_t carried_out_ = 0;  // of the commands that are being carried out
   Status health_;
   bool idle_work_left_ = true;
   EngineStats next_stats_;  // swapped with stats_, so that both keep their memory

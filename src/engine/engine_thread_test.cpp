@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "tessera/engine/engine_test_util.h"
@@ -94,6 +96,21 @@ TEST(EngineThread, CancellingEndsQuietlyAndFreesThePages) {
   gatherer.wait_for(1);
   EXPECT_FALSE(gatherer.ends_.contains(1));
   EXPECT_EQ(thread.stats().fullest_group().used_pages, 0);
+}
+
+TEST(EngineThread, AnExceptionEndsTheRequestsBehindItToo) {
+  const std::unique_ptr<Engine> engine = make_engine();
+  Gatherer gatherer;
+  std::promise<void> all_sent;
+  EngineThread thread(*engine, gatherer.sink());
+  thread.post([sent = all_sent.get_future().share()](Engine&) { sent.wait(); });
+  thread.submit(1, request(20, 4));
+  thread.post([](Engine&) { throw std::runtime_error("no memory"); });
+  thread.submit(2, request(20, 4));
+  all_sent.set_value();
+  gatherer.wait_for(2);
+  EXPECT_THAT(gatherer.errors_[1].message(), HasSubstr("no memory"));
+  EXPECT_THAT(gatherer.errors_[2].message(), HasSubstr("no memory"));
 }
 
 TEST(EngineThread, TasksRunBetweenSteps) {
