@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import pathlib
+import threading
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 from typing import Any, Callable, Optional
 
@@ -129,6 +130,20 @@ def detokenize(engine: c_void_p, ids: list[int], skip_special: bool) -> str:
         _lib.tessera_free(text)
 
 
+_here = threading.local()
+
+
+def in_callback() -> bool:
+    """Whether this thread is inside a callback. What waits for an engine's thread is refused there; the garbage collector may
+    run there as anywhere."""
+    return getattr(_here, "in_callback", False)
+
+
+def _free(request: c_void_p, _callback: Any) -> None:
+    """`_callback` is code that may run until this has returned."""
+    _lib.tessera_request_free(request)
+
+
 class Request:
     """One submitted request. on_event(kind, code, json) runs on the engine's thread, if it is given; else next() has the
     events, one thread at a time."""
@@ -141,10 +156,13 @@ class Request:
 
             def call_back(_user: Any, event: Any) -> int:
                 told = event.contents
+                _here.in_callback = True
                 try:
                     report(told.kind, told.code, ctypes.string_at(told.json, told.json_size).decode())
                 except Exception:  # whoever listens is gone; nothing may leave a callback
                     return 1
+                finally:
+                    _here.in_callback = False
                 return 0
 
             self._callback = ON_EVENT(call_back)
@@ -164,9 +182,12 @@ class Request:
         return event.kind, event.code, ctypes.string_at(event.json, event.json_size).decode()
 
     def free(self) -> None:
-        """Cancels what has not ended. Waits for a callback that runs."""
+        """Cancels what has not ended. Waits for a callback that runs; within one, another thread does."""
         handle, self._handle = self._handle, c_void_p()
-        _lib.tessera_request_free(handle)
+        if handle and in_callback():
+            threading.Thread(target=_free, args=(handle, self._callback)).start()
+        else:
+            _free(handle, self._callback)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import weakref
+from contextlib import contextmanager
 from ctypes import c_void_p
 from types import TracebackType
-from typing import Any, AsyncIterator, Iterator, Optional, Type, Union
+from typing import Any, AsyncIterator, Callable, Iterator, Optional, Type, Union
 
 from . import _library
 from ._library import CHUNK, ERROR, Request, TesseraError
@@ -19,7 +21,38 @@ Json = dict[str, Any]
 _SLICE_MS = 100
 
 
-def _close(handle: c_void_p) -> None:
+class _Calls:
+    """The calls that use an engine's handle now; its end waits for them. Apart from the Engine, which its finalizer must not
+    keep."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+        self._closed = False
+
+    def begin(self) -> None:
+        with self._changed:
+            if self._closed:
+                raise TesseraError(3, "the engine was shut down")
+            self._count += 1
+
+    def end(self) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """No call begins after this, and none is left when it returns."""
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: self._count == 0)
+
+
+def _close(handle: c_void_p, calls: _Calls) -> None:
+    if _library.in_callback():  # the garbage collector's choice; the engine's thread cannot wait for its own end
+        threading.Thread(target=_close, args=(handle, calls)).start()
+        return
+    calls.close()
     _library.call("tessera_close", handle)
 
 
@@ -39,7 +72,8 @@ class Engine:
     def __init__(self, model_path: str, **options: Any) -> None:
         given = _drop_none({"model_path": model_path, **options})
         self._handle = _library.open_engine(json.dumps(given))
-        self._finalizer = weakref.finalize(self, _close, self._handle)
+        self._calls = _Calls()
+        self._finalizer = weakref.finalize(self, _close, self._handle, self._calls)
 
     def __enter__(self) -> Engine:
         return self
@@ -49,19 +83,27 @@ class Engine:
         self.shutdown()
 
     def shutdown(self) -> None:
-        """Ends the engine; requests under way end with an error. Again: nothing."""
+        """Ends the engine; requests under way end with an error. Waits for calls of other threads that use the engine just
+        then. Again: nothing."""
         self._finalizer()
 
-    def _alive(self) -> c_void_p:
-        if not self._finalizer.alive:
-            raise TesseraError(3, "the engine was shut down")
-        return self._handle
+    @contextmanager
+    def _alive(self) -> Iterator[c_void_p]:
+        self._calls.begin()
+        try:
+            yield self._handle
+        finally:
+            self._calls.end()
+
+    def _submit(self, path: str, body: Json, on_event: Optional[Callable[[int, int, str], None]] = None) -> Request:
+        with self._alive() as handle:
+            return Request(handle, path, json.dumps(body), on_event)
 
     # -- requests in any of the server's protocols --
 
     def request(self, path: str, body: Json) -> Any:
         """The whole answer to `body` at `path` ("/v1/completions")."""
-        request = Request(self._alive(), path, json.dumps(body))
+        request = self._submit(path, body)
         try:
             while True:
                 event = request.next(_SLICE_MS)
@@ -77,7 +119,7 @@ class Engine:
     def stream(self, path: str, body: Json) -> Iterator[Any]:
         """The chunks of the answer as they come. The request is submitted here, and cancelled where the iteration ends
         before them."""
-        return self._chunks(Request(self._alive(), path, json.dumps({**body, "stream": True})))
+        return self._chunks(self._submit(path, {**body, "stream": True}))
 
     @staticmethod
     def _chunks(request: Request) -> Iterator[Any]:
@@ -115,7 +157,7 @@ class Engine:
             loop.call_soon_threadsafe(events.put_nowait, (kind, code, text))
 
         # Tokenising a long prompt would hold the loop.
-        request = await loop.run_in_executor(None, Request, self._alive(), path, json.dumps(body), on_event)
+        request = await loop.run_in_executor(None, self._submit, path, body, on_event)
         try:
             kind = CHUNK
             while kind == CHUNK:
@@ -169,26 +211,32 @@ class Engine:
         return self.stream("/v1/chat/completions", body) if stream else self.request("/v1/chat/completions", body)
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        return _library.tokenize(self._alive(), text, add_special_tokens)
+        with self._alive() as handle:
+            return _library.tokenize(handle, text, add_special_tokens)
 
     def detokenize(self, ids: list[int], skip_special_tokens: bool = True) -> str:
-        return _library.detokenize(self._alive(), ids, skip_special_tokens)
+        with self._alive() as handle:
+            return _library.detokenize(handle, ids, skip_special_tokens)
 
     def apply_chat_template(self, messages: list[Json], **fields: Any) -> str:
         """The prompt that the model's template makes; it has all special tokens that it needs."""
         body = json.dumps(_drop_none({"messages": messages, **fields}))
-        return _library.call_for_text("tessera_apply_chat_template", self._alive(), body.encode())
+        with self._alive() as handle:
+            return _library.call_for_text("tessera_apply_chat_template", handle, body.encode())
 
     # -- what it is and does --
 
     def get_server_info(self) -> Json:
         """{"model", "engine"}: options, plan, forwards by reason and size, cache, memory."""
-        info: Json = json.loads(_library.call_for_text("tessera_info", self._alive()))
-        return info
+        return self._told("tessera_info")
 
     def metrics(self) -> Json:
-        found: Json = json.loads(_library.call_for_text("tessera_metrics", self._alive()))
-        return found
+        return self._told("tessera_metrics")
+
+    def _told(self, function: str) -> Json:
+        with self._alive() as handle:
+            told: Json = json.loads(_library.call_for_text(function, handle))
+        return told
 
     @staticmethod
     def explain(model_path: str, **options: Any) -> Json:

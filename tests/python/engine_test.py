@@ -132,6 +132,43 @@ class EngineTest(unittest.TestCase):
         with self.assertRaisesRegex(TesseraError, "shut down"):
             engine.encode("Once")
 
+    def test_an_end_waits_for_calls_of_other_threads(self):
+        engine = Engine(MODEL, **FEW)
+        ended = []
+
+        def work():
+            try:
+                while True:
+                    engine.tokenize("Once upon a time " * 200)
+            except TesseraError as error:
+                ended.append(str(error))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        engine.shutdown()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(ended, ["the engine was shut down"] * 4)
+
+    def test_an_engine_may_be_collected_within_a_callback(self):
+        held = [Engine(MODEL, **FEW)]
+        finalizer = held[0]._finalizer
+        collected = threading.Event()
+
+        def on_event(_kind, _code, _text):
+            held.clear()
+            collected.set()
+
+        request = held[0]._submit("/generate", {"text": "a", "sampling_params": LONG, "stream": True}, on_event)
+        self.assertTrue(collected.wait(60))
+        request.free()  # waits for the callback
+        self.assertFalse(finalizer.alive)
+        for thread in threading.enumerate():  # the one that closes
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join(60)
+                self.assertFalse(thread.is_alive())
+
 
 class HarnessTest(unittest.TestCase):
     def test_scores_are_those_of_the_engine(self):
