@@ -54,7 +54,8 @@ set_target_properties(tessera_c PROPERTIES
   SOVERSION ${TESSERA_ABI}
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 
-install(TARGETS tessera_library tessera_c EXPORT tessera_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS tessera_library EXPORT tessera_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS tessera_c EXPORT tessera_c_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/include/tessera.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 install(FILES include/tessera_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})  # what plugins are built with
@@ -79,6 +80,7 @@ install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MAT
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
 install(EXPORT tessera_targets NAMESPACE tessera:: DESTINATION ${package_dir})
+install(EXPORT tessera_c_targets NAMESPACE tessera:: DESTINATION ${package_dir})  # apart: it needs no other package
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tesseraConfig.cmake.in ${PROJECT_BINARY_DIR}/tesseraConfig.cmake
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake COMPATIBILITY SameMinorVersion)

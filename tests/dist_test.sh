@@ -29,6 +29,14 @@ uses_its_own_libraries() {
   [[ ! -s "$work/foreign" ]]
 }
 
+# What programs are linked with names headers that the archive lacks.
+has_nothing_to_link_with() {
+  [[ -d "$work/program/lib" ]] || return 1
+  find "$work/program" \( -name include -o -name cmake -o -name pkgconfig -o -name 'libtessera.so*' -o -name 'libtessera_cpp.so*' \) |
+    grep . && return 1
+  return 0
+}
+
 # Each packed library's package and each component that is compiled in has a text; so has what those refer to.
 has_licenses() {
   local folder=$1 name
@@ -46,6 +54,7 @@ check "pack the tests" tools/pack.py tests "$build" "$work/tests.tar"
 for archive in program tests; do check "unpack $archive" tar -C "$work" -xf "$work/$archive.tar"; done
 check "the program uses its own libraries" uses_its_own_libraries program program/bin/tessera
 check "the tests use their own libraries" uses_its_own_libraries tests tests/bin/engine_test tests/bin/ops_test
+check "the program has no libraries to link with" has_nothing_to_link_with
 check "the program has its licences" has_licenses program
 check "the tests have their licences" has_licenses tests
 check "the program names its version" elsewhere program/bin/tessera --version

@@ -49,6 +49,9 @@ streams_lines() {
   [[ $lines -ge 20 ]] && tail -n 1 "$work/lines" | grep -q '"finish_reason":"length"'
 }
 
+# Characters that JSON and Rust escape in other ways.
+takes_any_prompt() { LD_LIBRARY_PATH=$lib "$1" models/demo $'Once "upon"\ta \\\x7f time'; }
+
 says_what_is_wrong() {
   local said
   said=$(LD_LIBRARY_PATH=$lib "$1" /nowhere "x" 2>&1) && return 1
@@ -85,10 +88,10 @@ for library in libtessera libtessera_cpp; do
 done
 check "program runs" "$work/moved/bin/tessera" --help
 check "manual page and completions" texts_are_the_programs "$work/moved"
-for example in generate c_client; do
-  check "$example configures" cmake -S "examples/$example" -B "$work/$example" -DCMAKE_PREFIX_PATH="$work/moved"
-  check "$example builds" cmake --build "$work/$example"
-done
+configure() { cmake -S "examples/$1" -B "$work/$1" -DCMAKE_PREFIX_PATH="$work/moved" "${@:2}"; }
+check "generate configures" configure generate
+check "c_client configures without fmt" configure c_client -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON
+for example in generate c_client; do check "$example builds" cmake --build "$work/$example"; done
 check "example in C++ writes text" generates_text "$work/generate/generate"
 check "example in C streams and answers" streams_and_answers "$work/c_client/c_client"
 check "example in C says what is wrong" says_what_is_wrong "$work/c_client/c_client"
@@ -96,6 +99,7 @@ check "example in C builds by pkg-config" builds_by_pkg_config
 if command -v rustc >/dev/null; then
   check "example in Rust builds" builds_in_rust
   check "example in Rust streams" streams_lines "$work/rust_client"
+  check "example in Rust takes any prompt" takes_any_prompt "$work/rust_client"
   check "example in Rust says what is wrong" says_what_is_wrong "$work/rust_client"
 else
   echo "skipped: rustc is missing"

@@ -53,7 +53,7 @@ printf 'Source: tessera\n\nPackage: tessera\nArchitecture: amd64\n' >"$scratch/d
 depends=$(cd "$scratch" && dpkg-shlibdeps -O root/usr/bin/tessera 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
 sed -e "s|@VERSION@|$version|; s|@MAINTAINER@|$maintainer|; s|@DEPENDS@|$depends|" \
   -e "s|@SIZE@|$(du -sk --apparent-size "$root" | cut -f1)|" "$files/control.in" >"$root/DEBIAN/control"
-install -m 755 "$files/postinst" "$files/postrm" "$root/DEBIAN"
+install -m 755 "$files/postinst" "$files/prerm" "$files/postrm" "$root/DEBIAN"
 echo /etc/tessera/serve.yaml >"$root/DEBIAN/conffiles"
 find "$root" -type d -exec chmod 755 {} +
 (cd "$root" && find . -path ./DEBIAN -prune -o -path ./etc -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum >DEBIAN/md5sums)

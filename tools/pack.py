@@ -60,8 +60,10 @@ def stage_program(build, stage):
     subprocess.run(["cmake", "--install", build, "--prefix", stage, "--strip"], check=True, stdout=subprocess.DEVNULL)
     shutil.rmtree(stage / "include")
     shutil.rmtree(stage / "lib" / "cmake")
-    for library in (stage / "lib").glob("libtessera.so*"):  # for programs that link it; this archive has none
-        library.unlink()
+    shutil.rmtree(stage / "lib" / "pkgconfig")
+    for name in ("libtessera.so*", "libtessera_cpp.so*"):  # for programs that link them; this archive has none
+        for library in (stage / "lib").glob(name):
+            library.unlink()
     shutil.copytree(ROOT / "models" / "demo", stage / "models" / "demo")
     return copy_libraries([stage / "bin" / "tessera", *(stage / "lib").glob("*.so")], stage / "lib")
 

@@ -49,16 +49,28 @@ removes() {
   dpkg_there --remove tessera && [[ ! -e "$root/usr/bin/tessera" && -e "$root/etc/tessera/serve.yaml" ]]
 }
 
+# The link is what `systemctl enable` makes.
 purges() {
+  local wants="$root/etc/systemd/system/multi-user.target.wants"
+  mkdir -p "$wants" && ln -s /lib/systemd/system/tessera.service "$wants/tessera.service" || return 1
   dpkg_there --purge tessera && ! find "$root" -path "$root/var/lib/dpkg" -prune -o -name '*tessera*' -print | grep .
 }
 
-# Unknown settings are warnings there.
-service_is_read() {
-  mkdir -p "$work/units"
+# What systemd says of a unit, whatever its exit status: unknown settings are warnings there.
+verify() { systemd-analyze verify --man=no "$1" 2>&1 || true; }
+
+# units/ has the service with the build's program, wrong/ the same with a setting that systemd does not know.
+make_units() {
+  mkdir -p "$work/units" "$work/wrong"
   sed "s|/usr/bin/tessera|$build/tessera|" deploy/debian/tessera.service >"$work/units/tessera.service"
-  systemd-analyze verify --man=no "$work/units/tessera.service" 2>&1 | grep -F tessera.service && return 1
-  return 0
+  sed 's/^\[Service\]$/&\nNoSuchSetting=1/' "$work/units/tessera.service" >"$work/wrong/tessera.service"
+}
+
+service_is_read() {
+  local said
+  said=$(verify "$work/units/tessera.service")
+  echo "$said"
+  [[ "$said" != *tessera.service* ]]
 }
 
 configuration_is_read() {
@@ -82,7 +94,12 @@ answers_there() {
 
 check "package" tools/make_deb.sh "$build" "$work"
 check "lintian" lintian --fail-on error,warning "$work"/*.deb
-check "service is read by systemd" service_is_read
+make_units
+if [[ "$(verify "$work/wrong/tessera.service")" == *NoSuchSetting* ]]; then
+  check "service is read by systemd" service_is_read
+else
+  echo "skipped: systemd-analyze does not work here"
+fi
 check "configuration is read" configuration_is_read
 make_small_root
 check "install" dpkg_there --install "$work"/*.deb
