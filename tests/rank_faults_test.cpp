@@ -7,17 +7,19 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <stdexcept>
 #include <thread>
 
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/engine/engine.h"
 #include "tessera/ops/built_in_ops.h"
+#include "tessera/runner/rank_group.h"
 #include "test_paths.h"
 
 namespace tessera {
 namespace {
 
-using ::testing::AnyOf;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kMostRanks = 4;
@@ -126,14 +128,34 @@ std::size_t threads_of_process() {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
 }
 
+// The kernel lists a thread for a moment after it was joined: asks until `enough(count)`, for some seconds at most.
+template <class Enough>
+std::size_t threads_once(const Enough& enough) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  std::size_t count = threads_of_process();
+  while (!enough(count) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    count = threads_of_process();
+  }
+  return count;
+}
+
 // No thread is left, whatever happened.
 class RankFaults : public ::testing::Test {
  protected:
   void SetUp() override {
     right_tokens();
-    before_ = threads_of_process();
+    std::size_t last = 0;
+    int unchanged = 0;
+    before_ = threads_once([&](std::size_t count) {
+      unchanged = count == last ? unchanged + 1 : 0;
+      last = count;
+      return unchanged == 10;
+    });
   }
-  void TearDown() override { EXPECT_EQ(threads_of_process(), before_); }
+  void TearDown() override {
+    EXPECT_EQ(threads_once([this](std::size_t count) { return count == before_; }), before_);
+  }
 
  private:
   std::size_t before_ = 0;
@@ -210,6 +232,25 @@ TEST_F(RankFaults, ASizeWhoseReplaysKeepFailingOnOneRankIsDroppedOnAll) {
   EXPECT_GT(engine->stats().forwards.forwards(Reason::kAboveLargestSize), 0);
 }
 
+// Rank 0 has met it in all sums, and learns of it when the forward is collected.
+TEST_F(RankFaults, SoIsOneWhoseLastPieceKeepsFailing) {
+  const std::unique_ptr<Engine> engine = start(options_for()).value();
+  const std::int64_t last = engine->runner().prefill().executable().graph().num_pieces();
+  const Request asked = request(40, 2);  // a chunk of 32 without logits, which would be gathered behind the last piece
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(engine->runner().prefill().report().dropped.empty()) << i;
+    engine->flush_prefix_cache();
+    devices[1]->set_plan({.replay_fails_at = last});
+    const Status failed = engine->run({&asked, 1}).status();
+    EXPECT_THAT(failed.message(), AllOf(HasSubstr("rank 1 of 2"), HasSubstr("injected"))) << i;
+  }
+  devices[1]->set_plan({});
+  const CaptureReport& report = engine->runner().prefill().report();
+  ASSERT_EQ(report.dropped.size(), 1U);
+  EXPECT_EQ(report.dropped[0].first, 32);
+  expect_right(*engine, 0);
+}
+
 TEST_F(RankFaults, ALaunchThatFailsMidRequestFailsItsRequestAndNoOther) {
   for (const int ranks : {2, 4}) {
     EngineOptions options = options_for(ranks);
@@ -269,22 +310,62 @@ TEST_F(RankFaults, ALostDeviceOfOneRankIsTheEndOfTheGroup) {
   const Status failed = tokens(*engine).status();
   EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
   EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2"));
-  EXPECT_EQ(engine->idle() ? tokens(*engine).status().code() : StatusCode::kDeviceLost, StatusCode::kDeviceLost);
+  ASSERT_FALSE(engine->idle()) << "the request is still queued";
+  const Status after = engine->step().status();
+  EXPECT_EQ(after.code(), StatusCode::kDeviceLost) << after.to_string();
 }
 
 TEST_F(RankFaults, ARankThatHangsIsNamedWithinTheLimit) {
   EngineOptions options = options_for();
   options.device = "hanging";
-  options.rank_timeout_s = 0.3;
+  options.rank_timeout_s = 3;  // a healthy rank on a loaded machine takes less
   Result<std::unique_ptr<Engine>> engine = Engine::create(options);
   ASSERT_TRUE(engine.ok()) << engine.status().to_string();
   HangingDevice::hangs = true;
   const auto began = std::chrono::steady_clock::now();
   const Status failed = tokens(**engine).status();
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60));
   EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
-  EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2 did not answer within 0.3 s"));
+  EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2 did not answer within 3 s"));
   HangingDevice::hangs = false;
+}
+
+// A host that cannot be made, or takes its time to load.
+class SlowHost final : public RankHost {
+ public:
+  explicit SlowHost(const std::atomic<bool>& loads) : loads_(loads) {}
+  Result<RankLimits> plan() override { return RankLimits{}; }
+  Result<ModelRunner*> load(const RankLimits& /*agreed*/, Communicator& /*communicator*/) override {
+    while (loads_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return internal_error("it was let go");
+  }
+
+ private:
+  const std::atomic<bool>& loads_;
+};
+
+TEST_F(RankFaults, ALoadThatFailsOnRank0DoesNotWaitForTheOthers) {
+  std::atomic<bool> loads = true;
+  const std::unique_ptr<RankGroup> group = RankGroup::start(
+      {.ranks = 2, .limit = std::chrono::seconds(60), .host = [&](int) { return std::make_unique<SlowHost>(loads); }});
+  const RankLimits agreed = group->agree({}).value();
+  const Status failed = group->load(agreed, [] { return not_found("no weights"); });
+  loads = false;
+  EXPECT_EQ(failed.code(), StatusCode::kNotFound) << failed.to_string();
+  EXPECT_THAT(failed.message(), AllOf(HasSubstr("rank 0 of 2"), HasSubstr("no weights")));
+  EXPECT_EQ(group->agree({}).status().code(), StatusCode::kDeviceLost) << "what the others do is unknown";
+}
+
+TEST_F(RankFaults, ARankThatCannotBeMadeSaysSo) {
+  const std::unique_ptr<RankGroup> group =
+      RankGroup::start({.ranks = 2, .limit = std::chrono::seconds(60), .host = [](int) -> std::unique_ptr<RankHost> {
+                          throw std::runtime_error("no memory for a host");
+                        }});
+  for (int n = 0; n < 2; ++n) {
+    const Status failed = group->agree({}).status();
+    EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
+    EXPECT_THAT(failed.message(), AllOf(HasSubstr("rank 1 of 2"), HasSubstr("no memory for a host")));
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace {
 void cut_to(const RankLimits& agreed, EnginePlan& plan) {
   plan.runner.prefill_sizes = agreed.prefill_sizes;
   plan.runner.decode_sizes = agreed.decode_sizes;
+  plan.runner.vision.sizes = agreed.vision_sizes;
   if (agreed.num_pages == plan.runner.num_pages) return;
   plan.runner.num_pages = agreed.num_pages;
   plan.memory.kv_cache = 0;
@@ -22,7 +23,7 @@ void cut_to(const RankLimits& agreed, EnginePlan& plan) {
     CacheGroupOptions& group = plan.memory.cache_groups[g];
     group.num_pages = agreed.num_pages[g];
     plan.memory.kv_cache += group.num_pages * group.page_bytes;
-    if (!group.is_state())
+    if (group.keeps_all())  // the pages of the others do not grow with the context
       plan.memory.context_tokens = std::min(plan.memory.context_tokens, (group.num_pages - 1) * plan.runner.page_size);
   }
   plan.notes.push_back(
@@ -64,6 +65,7 @@ RankLimits limits_of(const EnginePlan& plan) {
   return {.num_pages = plan.runner.num_pages,
           .prefill_sizes = plan.runner.prefill_sizes,
           .decode_sizes = plan.runner.decode_sizes,
+          .vision_sizes = plan.runner.vision.sizes,
           .max_requests = plan.runner.max_requests};
 }
 

@@ -3,17 +3,23 @@
 #include <algorithm>
 #include <span>
 
+#include "tessera/base/log.h"
 #include "tessera/runner/rank_group.h"
+#include "tessera/runner/vision_runner.h"
 
 namespace tessera {
 namespace {
 
 using Sizes = std::span<const std::int64_t>;
 
-bool is_of_now(const RunnerInventory& known, const GraphRunner& runner, Sizes full) {
+bool has_same_graphs(const RunnerInventory& known, const GraphRunner& runner, Sizes full) {
   const CaptureReport& report = runner.report();
-  return known.shape_compiles == runner.executable().num_binds() && known.captured == report.captured &&
-         std::ranges::equal(known.full, full) && known.dropped.size() == report.dropped.size();
+  return known.captured == report.captured && std::ranges::equal(known.full, full) &&
+         known.dropped.size() == report.dropped.size();
+}
+
+bool has_same_binds(const RunnerInventory& known, const GraphRunner& runner) {
+  return known.shape_compiles == runner.executable().num_binds();
 }
 
 RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, Sizes ladder, Sizes full) {
@@ -40,16 +46,38 @@ RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, Sizes la
   return made;
 }
 
+std::size_t num_tower_sizes(const ModelRunner& runner) {
+  if (runner.vision() == nullptr) return 0;
+  const auto& report = runner.vision()->runner().report();
+  return report.captured.size() + report.dropped.size();
+}
+
 }  // namespace
+
+// What was known stays where they do not answer: the next forward fails by that, and says so.
+void GraphInventoryCache::ask_ranks(RankGroup& ranks) {
+  Result<std::vector<MemoryReport>> reports = ranks.memory();
+  if (reports.ok()) {
+    rank_memory_ = *std::move(reports);
+  } else {
+    log_warn("engine", "the memory of the other ranks is not known: {}", reports.status().to_string());
+  }
+}
 
 std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner& runner) {
   const DispatchTable& table = runner.dispatch_table();
-  if (inventory_ != nullptr && is_of_now(inventory_->prefill, runner.prefill(), table.full_sizes) &&
-      is_of_now(inventory_->decode, runner.decode(), {}) && is_of_now(inventory_->head, runner.head(), {}) &&
-      embedding_rows_ == runner.embedding_rows())
+  const bool same_graphs = inventory_ != nullptr &&
+                           has_same_graphs(inventory_->prefill, runner.prefill(), table.full_sizes) &&
+                           has_same_graphs(inventory_->decode, runner.decode(), {}) &&
+                           has_same_graphs(inventory_->head, runner.head(), {}) &&
+                           embedding_rows_ == runner.embedding_rows() && tower_sizes_ == num_tower_sizes(runner);
+  if (same_graphs && has_same_binds(inventory_->prefill, runner.prefill()) &&
+      has_same_binds(inventory_->decode, runner.decode()) && has_same_binds(inventory_->head, runner.head()))
     return inventory_;
   embedding_rows_ = runner.embedding_rows();
+  tower_sizes_ = num_tower_sizes(runner);
   const RunnerOptions& options = runner.options();
+  if (options.ranks != nullptr && !same_graphs) ask_ranks(*options.ranks);
   inventory_ = std::make_shared<GraphInventory>(GraphInventory{
       .prefill = make_inventory(runner.prefill(), table.graphs_enabled && table.prefill_enabled, options.prefill_sizes,
                                 table.full_sizes),
@@ -57,7 +85,8 @@ std::shared_ptr<const GraphInventory> GraphInventoryCache::of(const ModelRunner&
       .head = make_inventory(runner.head(), /*enabled=*/false, {}, {}),
       .memory = runner.memory(),
       .predicted_memory = runner.predicted_memory(),
-      .rank_memory = options.ranks == nullptr ? std::vector<MemoryReport>() : options.ranks->memory(),
+      .ranks = options.ranks == nullptr ? 1 : options.ranks->ranks(),
+      .rank_memory = rank_memory_,
       .max_tokens = options.max_tokens});
   return inventory_;
 }

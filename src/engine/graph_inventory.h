@@ -32,7 +32,8 @@ struct GraphInventory {
   RunnerInventory head{};
   MemoryReport memory{};
   MemoryReport predicted_memory{};
-  std::vector<MemoryReport> rank_memory{};  // of the ranks 1 …, without the runners' sizes
+  int ranks = 1;                            // that run each forward together
+  std::vector<MemoryReport> rank_memory{};  // of the ranks 1 … at the last capture, without the runners' sizes
   std::int64_t max_tokens = 0;              // of one forward
 };
 
@@ -42,8 +43,12 @@ class GraphInventoryCache {
   std::shared_ptr<const GraphInventory> of(const ModelRunner& runner);
 
  private:
+  void ask_ranks(RankGroup& ranks);
+
   std::shared_ptr<const GraphInventory> inventory_;
-  std::int64_t embedding_rows_ = 0;  // that have memory in it
+  std::vector<MemoryReport> rank_memory_;  // asked for when graphs have changed: the ranks answer between two steps
+  std::int64_t embedding_rows_ = 0;        // that have memory in it
+  std::size_t tower_sizes_ = 0;            // captured or dropped
 };
 
 }  // namespace tessera

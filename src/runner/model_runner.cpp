@@ -101,8 +101,10 @@ Result<Decision> ModelRunner::submit_to_ranks(const ForwardInputs& inputs, const
 
 Result<Decision> ModelRunner::submit_here(const ForwardInputs& inputs, const Decision& decided, bool alone) {
   const Decision decision = TRY(enqueue(inputs, decided, alone));
-  if (parts_->options.communicator != nullptr)
+  if (parts_->options.communicator != nullptr) {
     digests_[static_cast<std::size_t>(next_flight_)] = digest_of(inputs.logits, inputs.hidden_states);
+    decisions_[static_cast<std::size_t>(next_flight_)] = decision;
+  }
   next_flight_ = (next_flight_ + 1) % kMaxInFlight;
   ++in_flight_;
   counters_.add(decision, inputs.batch.num_tokens(), inputs.batch.is_decode());
@@ -114,14 +116,22 @@ Result<StepOutputs> ModelRunner::collect() {
   RankGroup* const ranks = parts_->options.ranks;
   if (ranks == nullptr || !ranks->leads()) return collect_here();
   const Status sent = ranks->send_collect();
+  const Decision decision = decisions_[oldest_flight()];
   const Result<StepOutputs> outputs = collect_here();
   TRY(sent);
-  TRY(ranks->collected(outputs.status(), digest_));
-  return outputs;
+  const RankGroup::Failure failure = ranks->collected(outputs.status(), digest_);
+  if (failure.status.ok()) {
+    dispatcher_.replay_succeeded(decision);
+    return outputs;
+  }
+  // A rank whose launch failed behind the last collective has held up no other.
+  if (failure.replay_failed && failure.status.code() != StatusCode::kDeviceLost)
+    TRY(dispatcher_.replay_failed(decision, failure.status));
+  return failure.status;
 }
 
 Result<StepOutputs> ModelRunner::collect_here() {
-  const auto oldest = static_cast<std::size_t>((next_flight_ + kMaxInFlight - in_flight_) % kMaxInFlight);
+  const std::size_t oldest = oldest_flight();
   --in_flight_;
   TRY(wait_for(*done_[oldest]));
   if (parts_->profiler != nullptr) TRY(parts_->profiler->collected());
@@ -161,7 +171,7 @@ Result<Decision> ModelRunner::enqueue(const ForwardInputs& inputs, const Decisio
     TRY(dispatcher_.replay_failed(decision, ran));
     decision = {RunnerKind::kEager, batch.num_tokens(), 0, Reason::kReplayFailed};
     ran = step_.run(inputs, decision, results);
-  } else if (ran.ok()) {
+  } else if (ran.ok() && parts_->ranks() == 1) {  // of several ranks it is known once all have run it
     dispatcher_.replay_succeeded(decision);
   }
   TRY(ran);

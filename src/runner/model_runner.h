@@ -113,6 +113,7 @@ class ModelRunner {
   const GraphRunner& decode() const { return parts_->runner(RunnerRole::kDecode); }
   // The tower of a model that sees; null: it has none. Used between two forwards.
   VisionRunner* vision() { return parts_->vision.get(); }
+  const VisionRunner* vision() const { return parts_->vision.get(); }
   const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }
 
   // Forwards are measured from here on; null: no longer. The profiler is taken away before it ends.
@@ -130,6 +131,9 @@ class ModelRunner {
   Result<Decision> submit_here(const ForwardInputs& inputs, const Decision& decided, bool alone);
   Result<Decision> submit_to_ranks(const ForwardInputs& inputs, const Decision& decided);
   Result<StepOutputs> collect_here();
+  std::size_t oldest_flight() const {
+    return static_cast<std::size_t>((next_flight_ + kMaxInFlight - in_flight_) % kMaxInFlight);
+  }
   Status wait_for(Event& done);
 
   std::unique_ptr<RunnerParts> parts_;
@@ -142,6 +146,7 @@ class ModelRunner {
   StepResults results_;                                    // [kMaxInFlight]
   std::array<std::unique_ptr<Event>, kMaxInFlight> done_;  // passed when the slot's results are there
   std::array<std::uint64_t, kMaxInFlight> digests_{};      // of what submit() has filled in
+  std::array<Decision, kMaxInFlight> decisions_{};         // of several ranks: what ran it
   std::uint64_t digest_ = 0;
   int next_flight_ = 0;
   int in_flight_ = 0;

@@ -29,15 +29,16 @@ Status RankChannel::wait(std::uint64_t number) { return wait(number, limit_); }
 
 Status RankChannel::wait(std::uint64_t number, std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  const auto all = [&] {
-    return std::all_of(done_.begin() + 1, done_.end(), [&](std::uint64_t done) { return done >= number; });
-  };
-  if (answered_.wait_for(lock, limit, all)) return ok_status();
+  if (answered_.wait_for(lock, limit, [&] { return all_answered(number); })) return ok_status();
   std::vector<int> missing;
   for (int rank = 1; rank < ranks_; ++rank)
     if (done_[static_cast<std::size_t>(rank)] < number) missing.push_back(rank);
   return device_lost(fmt::format("{} {} of {} did not answer within {} s", missing.size() == 1 ? "rank" : "ranks",
                                  fmt::join(missing, ", "), ranks_, static_cast<double>(limit.count()) / 1000));
+}
+
+bool RankChannel::all_answered(std::uint64_t number) const {
+  return std::all_of(done_.begin() + 1, done_.end(), [&](std::uint64_t done) { return done >= number; });
 }
 
 const RankAnswer& RankChannel::answer(std::uint64_t number, int rank) const {
@@ -59,9 +60,12 @@ std::optional<RankChannel::Message> RankChannel::receive(int rank) {
 }
 
 void RankChannel::reply(int rank, std::uint64_t number, RankAnswer answer) {
+  std::vector<std::byte> freed;  // behind the lock
   const std::lock_guard lock(mutex_);
-  slot(number).answers[static_cast<std::size_t>(rank)] = std::move(answer);
+  Slot& answered = slot(number);
+  answered.answers[static_cast<std::size_t>(rank)] = std::move(answer);
   done_[static_cast<std::size_t>(rank)] = number;
+  if (answered.bytes.capacity() > kMostKeptBytes && all_answered(number)) freed.swap(answered.bytes);
   answered_.notify_all();
 }
 

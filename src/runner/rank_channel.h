@@ -11,7 +11,8 @@
 //   while (const std::optional<RankChannel::Message> message = channel.receive(r)) channel.reply(r, message->number,
 //   …);
 //
-// A bounded ring: its buffers are used again, so that nothing is allocated once messages as large were sent.
+// A bounded ring: its buffers are used again, so that nothing is allocated once messages as large were sent. That of a
+// message above kMostKeptBytes, such as one of images, is freed once all have answered.
 #pragma once
 
 #include <chrono>
@@ -38,7 +39,8 @@ struct RankAnswer {
 
 class RankChannel {
  public:
-  static constexpr std::uint64_t kSlots = 8;  // messages that may be unanswered
+  static constexpr std::uint64_t kSlots = 8;                      // messages that may be unanswered
+  static constexpr std::size_t kMostKeptBytes = 4 * 1024 * 1024;  // of a slot's buffer
 
   // Between rank 0 and the ranks 1 … ranks - 1. A wait of rank 0 takes `limit` at most.
   RankChannel(int ranks, std::chrono::milliseconds limit);
@@ -75,6 +77,7 @@ class RankChannel {
     std::vector<RankAnswer> answers;  // [ranks]; that of rank 0 is not used
   };
   Slot& slot(std::uint64_t number) { return slots_[number % kSlots]; }
+  bool all_answered(std::uint64_t number) const;  // under the lock
 
   const int ranks_;
   const std::chrono::milliseconds limit_;

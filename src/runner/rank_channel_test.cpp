@@ -58,13 +58,43 @@ TEST(RankChannel, ARankThatDoesNotAnswerIsNamed) {
   EXPECT_EQ(channel.begin().status().code(), StatusCode::kDeviceLost) << "its buffer is still to be read";
 }
 
+// Not before: a rank that has not answered may still read it.
+TEST(RankChannel, ALargeMessagesBufferIsFreedOnceAllHaveAnswered) {
+  RankChannel channel(3, std::chrono::seconds(60));
+  std::vector<std::byte>& large = **channel.begin();
+  large.resize(RankChannel::kMostKeptBytes + 1);
+  const std::uint64_t number = channel.send();
+  channel.reply(1, number, {});
+  EXPECT_EQ(large.size(), RankChannel::kMostKeptBytes + 1);
+  channel.reply(2, number, {.value = 7});
+  EXPECT_EQ(large.capacity(), 0U);
+  EXPECT_EQ(channel.answer(number, 2).value, 7);
+
+  std::vector<std::byte>& small = **channel.begin();
+  small.resize(1000);
+  const std::uint64_t next = channel.send();
+  channel.reply(1, next, {});
+  channel.reply(2, next, {});
+  EXPECT_GE(small.capacity(), 1000U) << "the next message of its size allocates nothing";
+}
+
 TEST(RankLimits, AreWhatFitsAll) {
-  RankLimits limits{.num_pages = {40, 9}, .prefill_sizes = {4, 8, 16}, .decode_sizes = {1, 2}, .max_requests = 4};
-  ASSERT_TRUE(
-      limits.agree({.num_pages = {33, 12}, .prefill_sizes = {4, 16, 32}, .decode_sizes = {}, .max_requests = 4}).ok());
+  RankLimits limits{.num_pages = {40, 9},
+                    .prefill_sizes = {4, 8, 16},
+                    .decode_sizes = {1, 2},
+                    .vision_sizes = {64, 128, 192},
+                    .max_requests = 4};
+  ASSERT_TRUE(limits
+                  .agree({.num_pages = {33, 12},
+                          .prefill_sizes = {4, 16, 32},
+                          .decode_sizes = {},
+                          .vision_sizes = {64, 128},
+                          .max_requests = 4})
+                  .ok());
   EXPECT_THAT(limits.num_pages, ElementsAre(33, 9));
   EXPECT_THAT(limits.prefill_sizes, ElementsAre(4, 16));
   EXPECT_THAT(limits.decode_sizes, ElementsAre());
+  EXPECT_THAT(limits.vision_sizes, ElementsAre(64, 128));
   RankLimits other = limits;
   other.max_requests = 3;
   EXPECT_THAT(limits.agree(other).message(), HasSubstr("max_running_requests of at most 3 is accepted"));
@@ -128,7 +158,8 @@ TEST(RankOrders, ImagesLimitsAndMemory) {
   EXPECT_EQ(report.entries(), memory.entries());
   EXPECT_EQ(report.available, 9);
 
-  const RankLimits limits{.num_pages = {3}, .prefill_sizes = {1, 2}, .decode_sizes = {}, .max_requests = 4};
+  const RankLimits limits{
+      .num_pages = {3}, .prefill_sizes = {1, 2}, .decode_sizes = {}, .vision_sizes = {64}, .max_requests = 4};
   MessageWriter of_limits(message, 1, 1);
   pack_limits(limits, of_limits);
   of_limits.finish();

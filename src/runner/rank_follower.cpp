@@ -79,7 +79,7 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
       return order.size == kTowersStart ? GraphCapture::capture_start_budgets(parts)
                                         : parts.vision->capture_next().status();
     case RankOrderKind::kDiscard: {
-      const bool runs = in_flight_.back().ok();
+      const bool runs = in_flight_.back().ran.ok();
       in_flight_.pop_back();
       return runs ? runner_->discard() : ok_status();
     }
@@ -123,15 +123,16 @@ Status RankFollower::forward(MessageReader& from, RankAnswer& answer) {
   hidden_states_.resize(size(received_.wants_hidden(), hidden_rows, runner_->hidden_size()));
   Status ran = runner_->follow(received_.inputs(logits_, hidden_states_), received_.decision());
   answer.replay_failed = !ran.ok() && runner_->step().replay_failed();
-  in_flight_.push_back(ran);
+  in_flight_.push_back({ran, answer.replay_failed});
   return ran;
 }
 
 Status RankFollower::collect(RankAnswer& answer) {
   if (in_flight_.empty()) return internal_error("no forward is in flight to be collected");
-  const Status ran = std::move(in_flight_.front());
+  const Flight oldest = std::move(in_flight_.front());
   in_flight_.erase(in_flight_.begin());
-  TRY(ran);
+  answer.replay_failed = oldest.replay_failed;
+  TRY(oldest.ran);
   TRY(runner_->collect());
   answer.digest = runner_->digest();
   return ok_status();

@@ -43,7 +43,11 @@ class RankFollower {
   ReceivedForward received_;
   std::vector<float> logits_;
   std::vector<float> hidden_states_;
-  std::vector<Status> in_flight_;  // of forwards, oldest first: not ok where it failed here
+  struct Flight {
+    Status ran;  // not ok where it failed here
+    bool replay_failed = false;
+  };
+  std::vector<Flight> in_flight_;  // of forwards, oldest first
 };
 
 }  // namespace tessera

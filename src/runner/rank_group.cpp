@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <exception>
+#include <optional>
 #include <utility>
 
 #include "tessera/base/log.h"
@@ -13,6 +16,21 @@ namespace {
 // Weights come from a disk or a network as fast as they come.
 constexpr std::chrono::hours kLoadLimit(1);
 
+// Each message has its answer, also where the rank could not be made.
+void run_rank(int rank, RankChannel& channel, std::unique_ptr<Communicator> communicator,
+              const std::function<std::unique_ptr<RankHost>(int)>& make_host) {
+  Status failed;
+  try {
+    std::unique_ptr<RankHost> host = make_host(rank);
+    RankFollower(rank, channel, std::move(communicator), std::move(host)).run();
+    return;
+  } catch (const std::exception& e) {
+    failed = device_lost(fmt::format("its thread ended by an exception: {}", e.what()));
+  }
+  while (const std::optional<RankChannel::Message> message = channel.receive(rank))
+    channel.reply(rank, message->number, {.status = failed});
+}
+
 }  // namespace
 
 std::unique_ptr<RankGroup> RankGroup::start(Options options) {
@@ -22,7 +40,7 @@ std::unique_ptr<RankGroup> RankGroup::start(Options options) {
   for (int rank = 1; rank < options.ranks; ++rank) {
     std::packaged_task<void()> run([channel, host = options.host, rank,
                                     communicator = std::move(communicators[static_cast<std::size_t>(rank)])]() mutable {
-      RankFollower(rank, *channel, std::move(communicator), host(rank)).run();
+      run_rank(rank, *channel, std::move(communicator), host);
     });
     Thread& made = group->threads_.emplace_back();
     made.ended = run.get_future();
@@ -132,9 +150,13 @@ Result<RankLimits> RankGroup::agree(RankLimits own) {
 Status RankGroup::load(const RankLimits& agreed, const std::function<Status()>& local) {
   const std::uint64_t number =
       TRY(send(RankOrderKind::kLoad, [&](MessageWriter& writer) { pack_limits(agreed, writer); }));
-  const Status own = local();
+  if (Status own = local(); !own.ok()) {
+    lost_ = device_lost(fmt::format("rank 0 could not load: {}", own.message()));
+    communicator_->abort(own.message());
+    return std::move(own).with_context(fmt::format("rank 0 of {}", ranks()));
+  }
   TRY(wait(number, kLoadLimit));
-  return cause(number, own, false).status;
+  return cause(number, ok_status(), false).status;
 }
 
 Result<std::int64_t> RankGroup::least(const RankOrder& order, std::int64_t own) {
@@ -154,16 +176,14 @@ Status RankGroup::encode_images(std::span<const Patches* const> images, std::spa
       local);
 }
 
-std::vector<MemoryReport> RankGroup::memory() {
+Result<std::vector<MemoryReport>> RankGroup::memory() {
+  const std::uint64_t number = TRY(send({.kind = RankOrderKind::kMemory}));
+  TRY(wait(number, channel_->limit()));
+  TRY(cause(number, ok_status(), false).status);
   std::vector<MemoryReport> reports;
-  const Result<std::uint64_t> number = send({.kind = RankOrderKind::kMemory});
-  if (!number.ok() || !wait(*number, channel_->limit()).ok()) return reports;
   for (int rank = 1; rank < ranks(); ++rank) {
-    Result<MessageReader> reader = MessageReader::open(channel_->answer(*number, rank).content);
-    if (!reader.ok()) break;
-    Result<MemoryReport> report = unpack_memory(*reader);
-    if (!report.ok()) break;
-    reports.push_back(*std::move(report));
+    MessageReader reader = TRY(MessageReader::open(channel_->answer(number, rank).content));
+    reports.push_back(TRY(unpack_memory(reader)));
   }
   return reports;
 }
@@ -194,19 +214,20 @@ Status RankGroup::send_collect() {
   return ok_status();
 }
 
-Status RankGroup::collected(const Status& own, std::uint64_t digest) {
+RankGroup::Failure RankGroup::collected(const Status& own, std::uint64_t digest) {
   in_flight_.erase(in_flight_.begin());
-  TRY(wait(collecting_, channel_->limit()));
+  if (Status waited = wait(collecting_, channel_->limit()); !waited.ok()) return {std::move(waited), false};
   Failure failure = cause(collecting_, own, false);
   restart();
   if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
-  TRY(std::move(failure.status));
+  if (!failure.status.ok()) return failure;
   for (int rank = 1; rank < ranks(); ++rank) {
     if (channel_->answer(collecting_, rank).digest == digest) continue;
-    return internal_error(fmt::format(
+    failure.status = internal_error(fmt::format(
         "rank {} of {} came to other results than rank 0; all ranks must hold the same bits", rank, ranks()));
+    break;
   }
-  return ok_status();
+  return failure;
 }
 
 }  // namespace tessera

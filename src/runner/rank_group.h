@@ -66,7 +66,8 @@ class RankGroup {
 
   // What fits all ranks.
   Result<RankLimits> agree(RankLimits own);
-  // Loads on all ranks at once; `local` is rank 0's part.
+  // Loads on all ranks at once; `local` is rank 0's part. Where that fails the others are not waited for, and the group
+  // has ended.
   Status load(const RankLimits& agreed, const std::function<Status()>& local);
   // Every rank carries the order out, rank 0 as `local`. Ok where it was on all. Within `local` rank 0 is alone: what
   // it does there, the others do by themselves.
@@ -76,8 +77,8 @@ class RankGroup {
   // Images to rows of embeddings on all ranks, by each one's tower.
   Status encode_images(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                        const std::function<Status()>& local);
-  // Of the ranks 1 …; fewer where one does not answer.
-  std::vector<MemoryReport> memory();
+  // Of the ranks 1 …. A barrier: the others answer it in a moment, but not before what they are at.
+  Result<std::vector<MemoryReport>> memory();
 
   // Whether rank 0's forwards are to be sent: not within together().
   bool leads() const { return !alone_; }
@@ -91,8 +92,8 @@ class RankGroup {
   Failure forward_failed(const Status& own, bool replay_failed);
   // The others collect the oldest as well.
   Status send_collect();
-  // Once rank 0 has: the error of any rank, or kInternal where results differ from rank 0's.
-  Status collected(const Status& own, std::uint64_t digest);
+  // Once rank 0 has: the error of any rank, or kInternal where results differ from rank 0's. Ok in `status` otherwise.
+  Failure collected(const Status& own, std::uint64_t digest);
 
  private:
   struct Thread {

@@ -40,6 +40,7 @@ Status RankLimits::agree(const RankLimits& other) {
   };
   keep_common(prefill_sizes, other.prefill_sizes);
   keep_common(decode_sizes, other.decode_sizes);
+  keep_common(vision_sizes, other.vision_sizes);
   return ok_status();
 }
 
@@ -47,6 +48,7 @@ void pack_limits(const RankLimits& limits, MessageWriter& to) {
   to.list(limits.num_pages);
   to.list(limits.prefill_sizes);
   to.list(limits.decode_sizes);
+  to.list(limits.vision_sizes);
   to.word(limits.max_requests);
 }
 
@@ -55,6 +57,7 @@ Result<RankLimits> unpack_limits(MessageReader& from) {
   TRY(from.list("num_pages", limits.num_pages));
   TRY(from.list("prefill_sizes", limits.prefill_sizes));
   TRY(from.list("decode_sizes", limits.decode_sizes));
+  TRY(from.list("vision_sizes", limits.vision_sizes));
   limits.max_requests = TRY(from.word("max_requests"));
   TRY(from.finish());
   return limits;

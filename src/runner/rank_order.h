@@ -60,6 +60,7 @@ struct RankLimits {
   std::vector<std::int64_t> num_pages;  // [cache groups]
   std::vector<std::int64_t> prefill_sizes;
   std::vector<std::int64_t> decode_sizes;
+  std::vector<std::int64_t> vision_sizes;
   std::int64_t max_requests = 0;
 
   // What fits both. kInvalidArgument where they differ in what a plan is made with.

@@ -234,6 +234,8 @@ Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options) {
   if (runner.options().ranks != nullptr && !runner.costs().empty())
     return failed_precondition(
         "ranks that soak dispatch by themselves, which they do alike where no costs were measured");
+  // Each would capture by itself what its batches want, and a capture that fails on one would be dropped there alone.
+  if (runner.options().ranks != nullptr) TRY(runner.capture_rest());
   SoakReport report;
   const RankOrder order{
       .kind = RankOrderKind::kSoak, .size = options.batches, .seed = options.seed, .tolerance = options.tolerance};

@@ -114,7 +114,7 @@ void add_memory(MetricFamilies& families, const GraphInventory& graphs) {
     }
   }
   families.gauge("tessera:tp_ranks", "Tensor-parallel ranks that run each forward together.", {},
-                 static_cast<double>(graphs.rank_memory.size() + 1));
+                 static_cast<double>(graphs.ranks));
   if (!of_ranks.empty())
     families.gauges("tessera:rank_memory_bytes", "Device memory of the ranks beside rank 0, by what takes it.",
                     of_ranks);
