@@ -66,6 +66,7 @@ class ServeParser final : public CommandParser {
     add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
     common.takes_replicas = true;
     add_engine_flags(add, options_.engine, common);
+    common.takes_replicas = false;  // of the other commands, which share it
   }
 
   EngineOptions* engine() override { return &options_.engine; }

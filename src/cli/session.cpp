@@ -65,8 +65,8 @@ ForwardRecord difference(const ForwardCounters& before, const ForwardCounters& a
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> start_engine(const EngineOptions& options, std::unique_ptr<Device> device) {
-  std::unique_ptr<Engine> engine = TRY(Engine::create(options, std::move(device)));
+Result<std::unique_ptr<Engine>> start_engine(const EngineOptions& options) {
+  std::unique_ptr<Engine> engine = TRY(Engine::create(options));
   const std::string advice = explain_dropped_sizes(*engine->stats().graphs, options);
   if (!advice.empty()) write_error(advice);
   return engine;

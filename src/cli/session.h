@@ -41,8 +41,7 @@ struct RunRecord {
 };
 
 // Starts an engine, and writes what helps to standard error where it could capture no graphs.
-// On `device`, which was opened already; null: on the options'.
-Result<std::unique_ptr<Engine>> start_engine(const EngineOptions& options, std::unique_ptr<Device> device = nullptr);
+Result<std::unique_ptr<Engine>> start_engine(const EngineOptions& options);
 
 // Submits all, runs them to their ends. `on_event(request, event)` sees events as they come; its error ends
 // the run.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -10,11 +9,8 @@
 
 namespace tessera::cli {
 
-// The device of replica r where the first has `device`: "cuda:1" has "cuda:2" and "cuda:3" behind it. Others, like
-// "cpu", are shared.
-std::string replica_device(const std::string& device, int replica);
-
-// Starts them at once, each in a thread of its own. Replicas on the CPU share its cores. An error names the replica.
+// Starts them at once, each in a thread of its own, on the devices from the options' on: replica r begins behind those
+// of the ones before it. On the CPU they share its cores and memory. An error names the replica.
 Result<std::vector<std::unique_ptr<Engine>>> start_replicas(const EngineOptions& options, int count);
 
 }  // namespace tessera::cli

@@ -1,20 +1,52 @@
-// Catches: replicas that are opened on the same GPU, or on one that was not asked for.
+// Catches: replicas that are opened on one another's devices, and an error that does not say whose it is.
 #include "tessera/cli/start_replicas.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <mutex>
+
+#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/device/testing/environment.h"
+
 namespace tessera::cli {
 namespace {
 
-TEST(StartReplicas, FollowTheFirstDevice) {
-  EXPECT_EQ(replica_device("cuda", 0), "cuda:0");
-  EXPECT_EQ(replica_device("cuda", 3), "cuda:3");
-  EXPECT_EQ(replica_device("cuda:2", 1), "cuda:3");
-  EXPECT_EQ(replica_device("cuda:2,sm_80", 2), "cuda:4,sm_80");
-  EXPECT_EQ(replica_device("cuda,sm_80", 1), "cuda:1,sm_80");
-  EXPECT_EQ(replica_device("cpu", 3), "cpu");
-  EXPECT_EQ(replica_device("cudalike", 1), "cudalike");
+EngineOptions demo() {
+  EngineOptions options{.model_path = ::tessera::testing::source_path("models/demo")};
+  options.context_length = 64;
+  options.max_running_requests = 2;
+  options.graphs.mode = GraphMode::kOff;
+  return options;
+}
+
+TEST(StartReplicas, HaveDevicesOfTheirOwnBehindTheFirst) {
+  std::mutex mutex;
+  std::vector<int> opened;
+  const Backend many{.create_device = [&](const DeviceChoice& choice) -> Result<std::unique_ptr<Device>> {
+                       const std::lock_guard lock(mutex);
+                       opened.push_back(choice.ordinal);
+                       return TRY(CpuDevice::create({.threads = 1}));
+                     },
+                     .kernels = *shared_built_ins()->devices.kernels("cpu")};
+  Registry registry = built_in_registry();
+  ASSERT_TRUE(registry.devices.add({.name = "many", .takes_choice = true, .load = [&] { return &many; }}).ok());
+  EngineOptions options = demo();
+  options.registry = std::make_shared<const Registry>(std::move(registry));
+  options.device = "many:1";
+  options.tp_size = 2;
+  const auto engines = start_replicas(options, 2);
+  ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+  EXPECT_THAT(opened, ::testing::UnorderedElementsAre(1, 2, 3, 4));
+}
+
+TEST(StartReplicas, ShareTheCores) {
+  const int cores = CpuDevice::create({}).value()->properties().threads;
+  const auto engines = start_replicas(demo(), 2);
+  ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+  ASSERT_EQ(engines->size(), 2u);
+  for (const std::unique_ptr<Engine>& engine : *engines)
+    EXPECT_EQ(engine->runner().device().properties().threads, std::max(1, cores / 2));
 }
 
 TEST(StartReplicas, AnErrorNamesTheReplica) {

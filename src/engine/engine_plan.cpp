@@ -245,8 +245,9 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int t
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int tp_rank) {
-  Result<std::unique_ptr<Device>> device =
-      options.registry->devices.open(options.device, {.rank = tp_rank, .ranks = options.tp_size});
+  Result<std::unique_ptr<Device>> device = options.registry->devices.open(
+      options.device,
+      {.rank = options.replica * options.tp_size + tp_rank, .ranks = options.replicas * options.tp_size});
   if (options.tp_size == 1) return device;
   return std::move(device).with_context(fmt::format("tp_size: {}: rank {}", options.tp_size, tp_rank));
 }

@@ -59,7 +59,9 @@ struct EngineOptions {
   std::string model_path{};      // a model folder, or a config.json
   std::string tokenizer_path{};  // a folder or tokenizer.json; empty: in the model's folder
   std::string device = "cpu";
-  int tp_size = 1;  // ranks that share every layer, each on a device of its own: "cuda:N" and those after it
+  int tp_size = 1;   // ranks that share every layer, each on a device of its own: "cuda:N" and those after it
+  int replica = 0;   // of the engines of this process that share its host: its devices follow those of the ones before
+  int replicas = 1;  // how many they are
   double rank_timeout_s = 300;          // that ranks wait for one another, but for the loading of weights
   std::string dtype = "auto";           // of weights and activations: auto, float32, bfloat16, float16
   std::string kv_cache_dtype = "auto";  // of the KV cache: the same names; auto: as the activations

@@ -53,19 +53,18 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                               const MemoryReport& predicted) {
   const DeviceProperties& properties = device.properties();
   const std::int64_t per_request = pages_for(plan.runner.context_length, plan.runner.page_size);
-  // Ranks on a host share its memory.
-  ShareInputs in{
-      .on_host = properties.on_host,
-      .capacity = properties.on_host ? properties.memory_bytes / plan.model.tp_size : properties.memory_bytes,
-      .reserve = memory_reserve(properties),
-      .activations = predicted.forwards(),
-      .cache = TRY(demand_of(plan)),
-      .useful_pages =
-          options.max_total_tokens > 0
-              ? pages_for(std::min<std::int64_t>(options.max_total_tokens, INT32_MAX), plan.runner.page_size)
-              : per_request * plan.runner.max_requests,
-      .request_pages = per_request,
-      .fraction = options.mem_fraction_static};
+  const int shares = plan.model.tp_size * options.replicas;  // of a host's memory
+  ShareInputs in{.on_host = properties.on_host,
+                 .capacity = properties.on_host ? properties.memory_bytes / shares : properties.memory_bytes,
+                 .reserve = memory_reserve(properties),
+                 .activations = predicted.forwards(),
+                 .cache = TRY(demand_of(plan)),
+                 .useful_pages =
+                     options.max_total_tokens > 0
+                         ? pages_for(std::min<std::int64_t>(options.max_total_tokens, INT32_MAX), plan.runner.page_size)
+                         : per_request * plan.runner.max_requests,
+                 .request_pages = per_request,
+                 .fraction = options.mem_fraction_static};
   if (properties.on_host) {
     in.activations += predicted[MemoryUse::kStepResults];
   } else {

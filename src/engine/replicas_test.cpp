@@ -36,6 +36,10 @@ class Results {
     std::unique_lock lock(mutex_);
     ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return ids.size() >= ended; }));
   }
+  void wait_for_ticket(Ticket ticket) {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return ids.contains(ticket); }));
+  }
   std::map<Ticket, std::vector<TokenId>> ids;
   std::map<Ticket, Status> errors;
 
@@ -77,13 +81,13 @@ TEST(Replicas, CancelledRequestsEndQuietlyWhereverTheyAre) {
   for (Ticket t = 0; t < 6; ++t) replicas.cancel(t);
   replicas.cancel(99);
   replicas.submit(7, request(5, 4));
-  results.wait_for(1);
-  EXPECT_EQ(results.ids.size(), 1u);
+  results.wait_for_ticket(7);
   EXPECT_EQ(results.ids[7].size(), 4u);
 }
 
 TEST(Replicas, OneThatFailsEndsItsRequestsAndTheOthersServeOn) {
   EngineOptions options = small_options();
+  options.graphs.measure_costs = false;  // an idle engine would meet the fault by itself
   std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
   FakeDevice& faulty = *device;
   const std::unique_ptr<Engine> first = Engine::create(options, std::move(device)).value();
@@ -95,9 +99,15 @@ TEST(Replicas, OneThatFailsEndsItsRequestsAndTheOthersServeOn) {
   results.wait_for(4);
   EXPECT_EQ(replicas.health(0).code(), StatusCode::kDeviceLost);
   EXPECT_TRUE(replicas.health().ok());
+  // Two, or one where the failure was seen before the third came.
   std::size_t failed = 0;
-  for (const auto& [ticket, error] : results.errors) failed += error.ok() ? 0 : 1;
-  EXPECT_EQ(failed, 2u);
+  for (const auto& [ticket, error] : results.errors) {
+    if (error.ok()) continue;
+    ++failed;
+    EXPECT_EQ(error.code(), StatusCode::kDeviceLost) << error.to_string();
+  }
+  EXPECT_GE(failed, 1u);
+  EXPECT_LE(failed, 2u);
   for (Ticket t = 10; t < 14; ++t) replicas.submit(t, request(40, 4, static_cast<int>(t)));
   results.wait_for(8);
   for (Ticket t = 10; t < 14; ++t) EXPECT_EQ(results.ids[t].size(), 4u) << results.errors[t].to_string();

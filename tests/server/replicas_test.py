@@ -9,6 +9,8 @@ The last line is "N passed, N failed"."""
 import asyncio
 import re
 import sys
+import threading
+import time
 
 from served import Served, run_cases
 
@@ -47,24 +49,40 @@ class Cases:
         prompts = of_replicas(self.server, "replica_prompt_tokens_total")
         assert len(prompts) == 2 and min(prompts) > 0, prompts
 
-    def a_prefix_is_computed_once(self):
+    def _cached(self, prompt):
+        """How many tokens of the prompt each replica then found in its cache."""
+        before = of_replicas(self.server, "replica_cached_tokens_total")
+        status, _ = self.server.post("/generate", {"input_ids": prompt, "sampling_params": {
+            "max_new_tokens": 2, "ignore_eos": True}})
+        assert status == 200
+        return [now - then for now, then in zip(of_replicas(self.server, "replica_cached_tokens_total"), before)]
+
+    def _ask_while_the_first_is_busy(self, prompt):
+        """Of equal replicas the first is taken, so that this one goes to the second."""
+        holder = threading.Thread(target=self.server.post, args=("/generate", {"input_ids": ids(1, 20), "sampling_params": {
+            "max_new_tokens": 450, "ignore_eos": True}}))
+        holder.start()
+        for _ in range(1000):
+            if of_replicas(self.server, "replica_running_requests") == [1, 0]:
+                break
+            time.sleep(0.002)
+        asked = self._cached(prompt)
+        holder.join()
+        return asked
+
+    def a_prefix_is_looked_for_where_it_is(self):
         prompt = ids(50, 320)
-        for turn in range(4):
-            before = sum(of_replicas(self.server, "replica_cached_tokens_total"))
-            status, _ = self.server.post("/generate", {"input_ids": prompt + [turn + 3], "sampling_params": {
-                "max_new_tokens": 2, "ignore_eos": True}})
-            assert status == 200
-            cached = sum(of_replicas(self.server, "replica_cached_tokens_total")) - before
-            assert (cached > 0) == (turn > 0), (turn, cached)
+        assert self._ask_while_the_first_is_busy(prompt) == [0, 0]
+        for last in range(3):
+            first, second = self._cached(prompt + [last + 3])
+            assert first == 0 and second > 0, (first, second)
 
     def flushing_reaches_every_engine(self):
         prompt = ids(60, 320)
-        ask = {"input_ids": prompt, "sampling_params": {"max_new_tokens": 2, "ignore_eos": True}}
-        assert self.server.post("/generate", ask)[0] == 200
+        self._ask_while_the_first_is_busy(prompt)
         assert self.server.request("POST", "/flush_cache")[0] == 200
-        before = sum(of_replicas(self.server, "replica_cached_tokens_total"))
-        assert self.server.post("/generate", ask)[0] == 200
-        assert sum(of_replicas(self.server, "replica_cached_tokens_total")) == before
+        assert self._cached(prompt) == [0, 0]
+        assert self._ask_while_the_first_is_busy(prompt) == [0, 0]
 
     def sums_are_of_both(self):
         _, text = self.server.get("/metrics")
