@@ -147,6 +147,9 @@ void Engine::fail(const ScheduledBatch& scheduled, const Status& error) {
     finish({.request = entry.sequence->id, .finish = FinishReason::kError, .error = error});
   }
   scheduler_->forget_results(scheduled);
+  // Pages are known to the prefix cache from their forward's submission on. Which of them the failed one left undefined
+  // nobody keeps, and a failure is rare.
+  scheduler_->flush_prefixes();
 }
 
 std::optional<Completion> Engine::take(RequestId id) {
