@@ -116,6 +116,7 @@ class Preparation {
   ApiResult<PreparedImages> run() {
     {
       std::vector<std::jthread> helpers;
+      helpers.reserve(given_.size());
       while (helpers.size() + 1 < given_.size() && add_helper(helpers)) {
       }
       work();
@@ -124,6 +125,7 @@ class Preparation {
     std::int64_t tokens = 0;
     for (std::size_t i = 0; i < given_.size(); ++i) {
       OneImage& result = results_[i];
+      if (result.thrown) return rethrown(result.thrown, given_[i]);
       if (result.error) return *std::move(result.error);
       tokens += result.tokens;
       if (tokens > most_tokens_) return too_many_tokens(given_[i], result.width, result.height, tokens, most_tokens_);
@@ -135,11 +137,21 @@ class Preparation {
  private:
   struct OneImage {
     std::optional<ApiError> error{};
+    std::exception_ptr thrown{};  // on whatever thread
     std::int64_t tokens = 0;
     std::int32_t width = 0;  // pixels, as it came
     std::int32_t height = 0;
     std::shared_ptr<const Patches> patches{};
   };
+
+  // Anything but a lack of memory goes on to the caller.
+  static ApiError rethrown(const std::exception_ptr& thrown, const GivenImage& image) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::bad_alloc&) {
+      return api_error(resource_exhausted("out of memory"), image.param);
+    }
+  }
 
   // False where none is free, or the system has none.
   bool add_helper(std::vector<std::jthread>& helpers) {
@@ -150,7 +162,7 @@ class Preparation {
           input_.free_threads->fetch_add(1);
         });
         return true;
-      } catch (const std::system_error&) {
+      } catch (const std::exception&) {  // no thread, or no memory for one
       }
     }
     input_.free_threads->fetch_add(1);
@@ -165,8 +177,8 @@ class Preparation {
         ApiStatus done = prepare(given_[i], results_[i]);
         if (done.ok()) continue;
         results_[i].error = std::move(done.error());
-      } catch (const std::bad_alloc&) {
-        results_[i].error = api_error(resource_exhausted("out of memory"), given_[i].param);
+      } catch (...) {
+        results_[i].thrown = std::current_exception();
       }
       stop_ = true;
     }

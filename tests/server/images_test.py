@@ -18,7 +18,7 @@ from served import ROOT, Served, run_cases
 SHARED = pathlib.Path(os.environ.get("TESSERA_SHARED_DIR", ROOT.parent / "shared"))
 GOLDEN = SHARED / "goldens" / "qwen2.5-vl"
 FLAGS = ["--device", "cpu", "--dtype", "float32", "--random-seed", "1", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs",
-         "1,4", "--served-model-name", "seeing"]
+         "1,4", "--served-model-name", "seeing", "--context-length", "448"]
 DATA = ROOT / "tests" / "data" / "image"
 SKIPPED = 77
 PAD = 505
