@@ -10,17 +10,20 @@ namespace tessera {
 namespace {
 
 // What a joined kernel keeps to itself of `call`: its first result, or the operand that it writes where it has none.
-std::optional<ir::ValueId> passed_on(const ir::Node& call) {
+// Not a view: who reads the memory under it would miss what is not written.
+std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& call) {
   if (!call.results.empty()) return call.results[0];
-  if (!call.operands.empty() && call.mutates[0]) return call.operands[0];
-  return std::nullopt;
+  if (call.operands.empty() || !call.mutates[0]) return std::nullopt;
+  const ir::ValueId written = call.operands[0];
+  if (program.values[static_cast<std::size_t>(written.value())].view_of != kNoValue) return std::nullopt;
+  return written;
 }
 
 // Whether only the next instruction reads what `first` passes on, and as its first operand.
 bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first) {
   const ir::Node& call = program.instructions[first].call;
   const ir::Node& next = program.instructions[first + 1].call;
-  const std::optional<ir::ValueId> value = passed_on(call);
+  const std::optional<ir::ValueId> value = passed_on(program, call);
   if (!value || next.operands.empty() || next.operands[0] != *value || next.mutates[0]) return false;
   std::ptrdiff_t uses = std::ranges::count(outputs, *value);
   for (const Instruction& instruction : program.instructions)

@@ -155,6 +155,13 @@ TEST_F(JoinsTest, AnOperandThatIsWrittenIsPassedOn) {
   };
   EXPECT_EQ(joins("%n, %s = add_rms_norm(%y, %r, %w) {eps = 1e-6} return %n, %s"), 1u);
   EXPECT_EQ(joins("%n, %s = add_rms_norm(%r, %y, %w) {eps = 1e-6} return %n, %s"), 0u);
+  const Program viewed = compile(R"(graph @g { input %x: f32[T, 2] input %r: f32[T, 2] weight %w: f32[2]
+                                    %z = scale(%x) {factor = 2.0} %v: f32[2*T] = reshape(%z) {shape = "2*T"}
+                                    %y: f32[T, 2] = reshape(%v) {shape = "T, 2"} all_reduce(mut %y)
+                                    %n, %s = add_rms_norm(%y, %r, %w) {eps = 1e-6} %a = add(%z, %r)
+                                    return %n, %s, %a })",
+                                 kernels);
+  for (const Instruction& instruction : viewed.instructions) EXPECT_THAT(instruction.joins, IsEmpty());
   EXPECT_EQ(joins("%n, %s = add_rms_norm(%y, %r, %w) {eps = 1e-6} return %n, %s, %y"), 0u);
   EXPECT_EQ(joins("%n, %s = add_rms_norm(%y, %r, %w) {eps = 1e-6} %z = add(%y, %r) return %n, %s, %z"), 0u);
 }
