@@ -354,7 +354,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{{"pull", "a/b", "--revision="}, "--revision: the value is empty"},
         WrongLine{{"bench", "--model-path", "m"}, "bench of what is missing"},
         WrongLine{{"bench", "speed", "--model-path", "m"},
-                  "bench: \"speed\" is not accepted; prefill, decode, graphs, startup, profile, serve is"},
+                  "bench: \"speed\" is not accepted; prefill, decode, graphs, startup, profile, vision, serve is"},
         WrongLine{{"bench", "serve"}, "--model-path is missing"},
         WrongLine{{"bench", "serve", "--model-path", "m", "--url", "http://x"}, "--model-path does not go with --url"},
         WrongLine{{"bench", "serve", "--url", "http://x", "--graphs", "on"}, "--graphs does not go with --url"},

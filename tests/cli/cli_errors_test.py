@@ -117,7 +117,7 @@ class BadCommandLine(CliTest):
                 (["--graphs", "--url"], ["bench", "serve", "--url", "http://x", "--graphs", "on"]),
                 (["--num-prompts", "bench decode"],
                  ["bench", "decode", "--model-path", LLAMA, "--num-prompts", "9"]),
-                (["bench", "speed", "prefill, decode, graphs, startup, profile, serve"], ["bench", "speed", "--model-path", LLAMA]),
+                (["bench", "speed", "prefill, decode, graphs, startup, profile, vision, serve"], ["bench", "speed", "--model-path", LLAMA]),
                 (["--context", "does not go with bench prefill"],
                  ["bench", "prefill", "--model-path", LLAMA, "--context", "9"])):
             with self.subTest(arguments=arguments[1:]):
