@@ -56,8 +56,8 @@ static int run(tessera_engine* engine, const char* prompt, long max_new_tokens) 
   }
 
   /* A stream, to a callback. */
-  snprintf(body, size, "{\"text\": %s, \"stream\": true, \"sampling_params\": {\"max_new_tokens\": %ld}}", text,
-           max_new_tokens);
+  snprintf(body, size, "{\"text\": %s, \"stream\": true, \"sampling_params\": {\"max_new_tokens\": %ld, \"temperature\": 0, \"ignore_eos\": true}}",
+           text, max_new_tokens);
   struct progress progress = {0, 0};
   tessera_submission submission = {
       .size = sizeof submission, .path = "/generate", .body = body, .on_event = on_event, .user = &progress};
