@@ -56,7 +56,9 @@ static int run(tessera_engine* engine, const char* prompt, long max_new_tokens) 
   }
 
   /* A stream, to a callback. */
-  snprintf(body, size, "{\"text\": %s, \"stream\": true, \"sampling_params\": {\"max_new_tokens\": %ld, \"temperature\": 0, \"ignore_eos\": true}}",
+  snprintf(body, size,
+           "{\"text\": %s, \"stream\": true, \"sampling_params\": {\"max_new_tokens\": %ld, \"temperature\": 0, "
+           "\"ignore_eos\": true}}",
            text, max_new_tokens);
   struct progress progress = {0, 0};
   tessera_submission submission = {
