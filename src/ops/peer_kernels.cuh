@@ -111,10 +111,12 @@ __device__ inline Unit<kWords>* slot_of(const Peers& peers, const Turn& turn, in
   return buffer + (from < to ? from : from - 1) * units;
 }
 
-// Unit `at` of every other rank's slot in this rank's mailbox, once all are there; the entry of this rank stays.
+// Unit `at` of every other rank's slot in this rank's mailbox, once all are there, beside this rank's own.
 template <int kWords>
 __device__ inline void receive(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
-                               Unit<kWords> (&of_rank)[kMostPeers]) {
+                               const Unit<kWords>& mine, Unit<kWords> (&of_rank)[kMostPeers]) {
+#pragma unroll
+  for (int r = 0; r < kMostPeers; ++r) of_rank[r] = mine;
   int looks = 0;
   bool missing;
   do {
@@ -138,6 +140,16 @@ __device__ inline Unit<kWords> receive(const Peers& peers, const Unit<kWords>* f
     if (++looks % kLooksBetweenStops == 0 && *static_cast<const volatile std::uint32_t*>(peers.stop) != 0) break;
   } while (is_absent(unit));
   return unit;
+}
+
+// What a thread sends: unit `at` of this rank's slot in the mailboxes of all others, which begins with the next rank.
+template <int kWords>
+__device__ inline void send_to_others(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
+                                      const Unit<kWords>& unit) {
+  for (int k = 1; k < peers.ranks; ++k) {
+    const int to = (peers.rank + k) % peers.ranks;
+    store_mail(slot_of<kWords>(peers, turn, to, peers.rank, units) + at, unit);
+  }
 }
 
 // The ranks' units, added up in rank order.
@@ -176,20 +188,12 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   let_next_begin();
   wait_for_previous();
   const Turn turn = begin_turn(peers);
-  for (std::int64_t i = thread_of_grid(); i < units; i += threads_of_grid()) {
-    const Unit<kWords> mine = present(x[i]);
-    for (int k = 1; k < peers.ranks; ++k) {
-      const int to = (peers.rank + k) % peers.ranks;
-      store_mail(slot_of<kWords>(peers, turn, to, peers.rank, units) + i, mine);
-    }
-  }
+  for (std::int64_t i = thread_of_grid(); i < units; i += threads_of_grid())
+    send_to_others(peers, turn, units, i, present(x[i]));
   clear_last_turn(peers, turn);
   for (std::int64_t i = thread_of_grid(); i < units; i += threads_of_grid()) {
     Unit<kWords> of_rank[kMostPeers];
-    const Unit<kWords> mine = present(x[i]);
-#pragma unroll
-    for (int r = 0; r < kMostPeers; ++r) of_rank[r] = mine;
-    receive<kWords>(peers, turn, units, i, of_rank);
+    receive(peers, turn, units, i, present(x[i]), of_rank);
     x[i] = sum_of_ranks<T, kWords>(of_rank, peers.ranks);
   }
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
@@ -216,10 +220,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
     const std::int64_t at = peers.rank * part + i;
     if (at >= units) break;
     Unit<kWords> of_rank[kMostPeers];
-    const Unit<kWords> mine = present(x[at]);
-#pragma unroll
-    for (int r = 0; r < kMostPeers; ++r) of_rank[r] = mine;
-    receive<kWords>(peers, turn, part, i, of_rank);
+    receive(peers, turn, part, i, present(x[at]), of_rank);
     const Unit<kWords> sum = present(sum_of_ranks<T, kWords>(of_rank, peers.ranks));
     for (int k = 1; k < peers.ranks; ++k) store_mail(sums_of((peers.rank + k) % peers.ranks) + at, sum);
     x[at] = sum;
@@ -242,20 +243,12 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   wait_for_previous();
   const Turn turn = begin_turn(peers);
   const std::int64_t units = rows * columns;
-  for (std::int64_t i = thread_of_grid(); i < units; i += threads_of_grid()) {
-    const Unit<kWords> mine = present(x[i]);
-    for (int k = 1; k < peers.ranks; ++k) {
-      const int to = (peers.rank + k) % peers.ranks;
-      store_mail(slot_of<kWords>(peers, turn, to, peers.rank, units) + i, mine);
-    }
-  }
+  for (std::int64_t i = thread_of_grid(); i < units; i += threads_of_grid())
+    send_to_others(peers, turn, units, i, present(x[i]));
   clear_last_turn(peers, turn);
   for (std::int64_t i = thread_of_grid(); i < units; i += threads_of_grid()) {
     Unit<kWords> of_rank[kMostPeers];
-    const Unit<kWords> mine = present(x[i]);
-#pragma unroll
-    for (int r = 0; r < kMostPeers; ++r) of_rank[r] = mine;
-    receive<kWords>(peers, turn, units, i, of_rank);
+    receive(peers, turn, units, i, present(x[i]), of_rank);
     Unit<kWords>* row = y + i / columns * columns * peers.ranks + i % columns;
 #pragma unroll
     for (int r = 0; r < kMostPeers; ++r)

@@ -53,10 +53,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   for (int h = 0; h < kHeld; ++h) {
     if (column(h) >= norm.units) continue;
     mine[h] = present(norm.x[row + column(h)]);
-    for (int k = 1; k < peers.ranks; ++k) {
-      const int to = (peers.rank + k) % peers.ranks;
-      store_mail(slot_of<4>(peers, turn, to, peers.rank, all) + row + column(h), mine[h]);
-    }
+    send_to_others(peers, turn, all, row + column(h), mine[h]);
   }
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
@@ -72,9 +69,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   for (int h = 0; h < kHeld; ++h) {
     if (column(h) >= norm.units) continue;
     Unit<4> of_rank[kMostPeers];
-#pragma unroll
-    for (int r = 0; r < kMostPeers; ++r) of_rank[r] = mine[h];
-    receive<4>(peers, turn, all, row + column(h), of_rank);
+    receive(peers, turn, all, row + column(h), mine[h], of_rank);
     const Unit<4> reduced = sum_of_ranks<T, 4>(of_rank, peers.ranks);
     held[h] = added(values_of<T, N>(reduced), values_of<T, N>(residual[h]));
     norm.sum[row + column(h)] = unit_of(held[h]);
