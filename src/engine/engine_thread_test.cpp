@@ -13,46 +13,17 @@
 #include <thread>
 
 #include "tessera/engine/engine_test_util.h"
+#include "tessera/engine/engine_thread_test_util.h"
 
 namespace tessera {
 namespace {
 
+using test::Gatherer;
 using test::make_engine;
 using test::request;
 using test::run_one;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-// Gathers events until the given number of requests has ended.
-class Gatherer {
- public:
-  EngineThread::Sink sink() {
-    return [this](std::span<EngineThread::Event> events) {
-      const std::lock_guard lock(mutex_);
-      for (EngineThread::Event& event : events) {
-        if (event.event.token) tokens_[event.ticket].push_back(*event.event.token);
-        if (event.event.finish == FinishReason::kNone) continue;
-        errors_[event.ticket] = event.event.error;
-        if (event.end != nullptr) ends_[event.ticket] = std::move(*event.end);
-        ++ended_;
-      }
-      changed_.notify_all();
-    };
-  }
-  void wait_for(std::size_t ended) {
-    std::unique_lock lock(mutex_);
-    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return ended_ >= ended; }));
-  }
-
-  std::map<Ticket, std::vector<TokenId>> tokens_;
-  std::map<Ticket, Status> errors_;
-  std::map<Ticket, Completion> ends_;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::size_t ended_ = 0;
-};
 
 TEST(EngineThread, EveryTicketGetsItsOwnTokens) {
   const std::unique_ptr<Engine> engine = make_engine();

@@ -5,48 +5,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <map>
 
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/engine/engine_test_util.h"
+#include "tessera/engine/engine_thread_test_util.h"
 
 namespace tessera {
 namespace {
 
+using test::Gatherer;
 using test::make_engine;
 using test::request;
 using test::run_one;
 using test::small_options;
-
-class Results {
- public:
-  EngineThread::Sink sink() {
-    return [this](std::span<EngineThread::Event> events) {
-      const std::lock_guard lock(mutex_);
-      for (EngineThread::Event& event : events) {
-        if (event.event.finish == FinishReason::kNone) continue;
-        ids[event.ticket] = event.end != nullptr ? event.end->output_ids : std::vector<TokenId>();
-        errors[event.ticket] = event.event.error;
-      }
-      changed_.notify_all();
-    };
-  }
-  void wait_for(std::size_t ended) {
-    std::unique_lock lock(mutex_);
-    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return ids.size() >= ended; }));
-  }
-  void wait_for_ticket(Ticket ticket) {
-    std::unique_lock lock(mutex_);
-    ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return ids.contains(ticket); }));
-  }
-  std::map<Ticket, std::vector<TokenId>> ids;
-  std::map<Ticket, Status> errors;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-};
 
 TEST(Replicas, ShareRequestsAndGiveTheSameTokens) {
   EngineOptions options = small_options();
@@ -57,7 +29,7 @@ TEST(Replicas, ShareRequestsAndGiveTheSameTokens) {
   for (Ticket t = 0; t < 16; ++t)
     want[t] = run_one(*first, request(5 + static_cast<int>(t), 8, static_cast<int>(t))).output_ids;
   const std::int64_t before = first->stats().prompt_tokens;
-  Results results;
+  Gatherer results;
   {
     Replicas replicas(std::vector<Engine*>{first.get(), second.get()}, results.sink());
     for (Ticket t = 0; t < 16; ++t) replicas.submit(t, request(5 + static_cast<int>(t), 8, static_cast<int>(t)));
@@ -69,20 +41,20 @@ TEST(Replicas, ShareRequestsAndGiveTheSameTokens) {
     EXPECT_EQ(replicas.stats().forwards.tokens, replicas.stats(0).forwards.tokens + replicas.stats(1).forwards.tokens);
     EXPECT_EQ(replicas.stats().fullest_group().usable_pages, 2 * replicas.stats(0).fullest_group().usable_pages);
   }
-  EXPECT_EQ(results.ids, want);
+  EXPECT_EQ(results.tokens_, want);
 }
 
 TEST(Replicas, CancelledRequestsEndQuietlyWhereverTheyAre) {
   const std::unique_ptr<Engine> first = make_engine();
   const std::unique_ptr<Engine> second = make_engine();
-  Results results;
+  Gatherer results;
   Replicas replicas(std::vector<Engine*>{first.get(), second.get()}, results.sink());
   for (Ticket t = 0; t < 6; ++t) replicas.submit(t, request(5, 200, static_cast<int>(t)));
   for (Ticket t = 0; t < 6; ++t) replicas.cancel(t);
   replicas.cancel(99);
   replicas.submit(7, request(5, 4));
   results.wait_for_ticket(7);
-  EXPECT_EQ(results.ids[7].size(), 4u);
+  EXPECT_EQ(results.tokens_[7].size(), 4u);
 }
 
 TEST(Replicas, OneThatFailsEndsItsRequestsAndTheOthersServeOn) {
@@ -92,7 +64,7 @@ TEST(Replicas, OneThatFailsEndsItsRequestsAndTheOthersServeOn) {
   FakeDevice& faulty = *device;
   const std::unique_ptr<Engine> first = Engine::create(options, std::move(device)).value();
   const std::unique_ptr<Engine> second = make_engine(options);
-  Results results;
+  Gatherer results;
   Replicas replicas(std::vector<Engine*>{first.get(), second.get()}, results.sink());
   faulty.set_plan({.lost_from = 1});
   for (Ticket t = 0; t < 4; ++t) replicas.submit(t, request(40, 4, static_cast<int>(t)));
@@ -101,7 +73,7 @@ TEST(Replicas, OneThatFailsEndsItsRequestsAndTheOthersServeOn) {
   EXPECT_TRUE(replicas.health().ok());
   // Two, or one where the failure was seen before the third came.
   std::size_t failed = 0;
-  for (const auto& [ticket, error] : results.errors) {
+  for (const auto& [ticket, error] : results.errors_) {
     if (error.ok()) continue;
     ++failed;
     EXPECT_EQ(error.code(), StatusCode::kDeviceLost) << error.to_string();
@@ -110,7 +82,7 @@ TEST(Replicas, OneThatFailsEndsItsRequestsAndTheOthersServeOn) {
   EXPECT_LE(failed, 2u);
   for (Ticket t = 10; t < 14; ++t) replicas.submit(t, request(40, 4, static_cast<int>(t)));
   results.wait_for(8);
-  for (Ticket t = 10; t < 14; ++t) EXPECT_EQ(results.ids[t].size(), 4u) << results.errors[t].to_string();
+  for (Ticket t = 10; t < 14; ++t) EXPECT_EQ(results.tokens_[t].size(), 4u) << results.errors_[t].to_string();
 }
 
 }  // namespace
