@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "golden_cases.h"
 #include "rank_run.h"
 
 namespace tessera {
@@ -39,20 +40,12 @@ INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                          ::testing::Values("llama", "llama-bias", "qwen2", "qwen3", "llama3-rope-tied", "olmo2", "phi3",
                                            "qwen3-moe", "gemma2", "gemma4", "gemma4-moe", "gemma4-e", "qwen3.5-text",
                                            "qwen3.5", "glm4-moe-lite", "gpt-oss"),
-                         [](const auto& name) {
-                           std::string text = name.param;
-                           for (char& c : text) c = c == '-' || c == '.' ? '_' : c;
-                           return text;
-                         });
+                         testing::case_name);
 
 // More ranks than KV heads: neighbouring ranks hold the same head, also of a norm over the whole row. And latents,
 // which every rank has whole.
 INSTANTIATE_TEST_SUITE_P(SharedKvHeads, TensorParallelFour,
-                         ::testing::Values("llama", "olmo2", "phi3", "gemma4", "glm4-moe-lite"), [](const auto& name) {
-                           std::string text = name.param;
-                           for (char& c : text) c = c == '-' ? '_' : c;
-                           return text;
-                         });
+                         ::testing::Values("llama", "olmo2", "phi3", "gemma4", "glm4-moe-lite"), testing::case_name);
 
 }  // namespace
 }  // namespace tessera

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 
 #include "golden.h"
+#include "golden_cases.h"
 #include "tessera/engine/engine_plan.h"
 #include "tessera/model/checkpoint.h"
 #include "tessera/ops/op_test_util.h"
@@ -74,12 +74,7 @@ TEST_P(VisionSoak, RowsThatAreWrittenOverAreFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, VisionSoak, ::testing::Values("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
-                         [](const auto& param) {
-                           std::string name = param.param;
-                           std::ranges::replace_if(
-                               name, [](char c) { return c == '-' || c == '.'; }, '_');
-                           return name;
-                         });
+                         testing::case_name);
 
 }  // namespace
 }  // namespace tessera

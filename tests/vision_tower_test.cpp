@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "golden.h"
+#include "golden_cases.h"
 #include "tessera/model/checkpoint.h"
 #include "tessera/model/family.h"
 #include "tessera/ops/built_in_ops.h"
@@ -323,12 +324,7 @@ TEST_P(VisionTower, RefusesWhatItCannotTake) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, VisionTower, ::testing::Values("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
-                         [](const auto& param) {
-                           std::string name = param.param;
-                           std::ranges::replace_if(
-                               name, [](char c) { return c == '-' || c == '.'; }, '_');
-                           return name;
-                         });
+                         testing::case_name);
 
 }  // namespace
 }  // namespace tessera
