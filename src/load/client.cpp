@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "tessera/load/stream_record.h"
+#include "tessera/model/curl_url.h"
 
 namespace tessera {
 namespace {
@@ -26,18 +27,10 @@ using Clock = std::chrono::steady_clock;
 constexpr long kConnectTimeoutS = 30;
 constexpr std::size_t kMostRefusalBytes = 4096;
 
-struct EasyFree {
-  void operator()(CURL* easy) const { curl_easy_cleanup(easy); }
-};
 struct MultiFree {
   void operator()(CURLM* multi) const { curl_multi_cleanup(multi); }
 };
-struct ListFree {
-  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
-};
-using Easy = std::unique_ptr<CURL, EasyFree>;
 using Multi = std::unique_ptr<CURLM, MultiFree>;
-using Headers = std::unique_ptr<curl_slist, ListFree>;
 
 double thread_cpu_seconds() {
   timespec time{};
@@ -64,7 +57,7 @@ void set_common(CURL* easy, const std::string& url, curl_slist* headers) {
 
 // One request on its way. Its address is its handle's CURLOPT_PRIVATE.
 struct Transfer {
-  Easy easy{};
+  CurlHandle easy{};
   std::size_t index = 0;
   std::string body{};
   std::optional<StreamRecord> stream{};
@@ -198,7 +191,7 @@ class Transfers {
 
 struct LoadClient::Impl {
   std::string url;
-  Headers headers;
+  CurlList headers;
   Transfers transfers;
   std::vector<std::unique_ptr<Transfer>> idle;
 
@@ -254,7 +247,7 @@ Result<std::unique_ptr<LoadClient>> LoadClient::create(std::string url, const st
 }
 
 Result<Json> LoadClient::get(const std::string& path) {
-  const Easy easy(curl_easy_init());
+  const CurlHandle easy(curl_easy_init());
   if (easy == nullptr) return resource_exhausted("no memory for libcurl");
   const std::string address = impl_->url + path;
   std::string body;
