@@ -116,13 +116,14 @@ std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   std::int64_t tokens = 0;
   for (const auto& sequence : running_) {
     if (sequence->is_done()) continue;
-    const std::int64_t count = sequence->decodes() ? 1 : share.most(sequence->uncomputed());
-    tokens += count;
     if (sequence->decodes()) {
       ++decodes;
-    } else {
-      share.take(count);
+      ++tokens;
+      continue;
     }
+    const std::int64_t count = share.most(sequence->uncomputed());
+    share.take(count);
+    tokens += count;
   }
   tokens = std::min(tokens, options_.chunk);
   if (tokens <= decodes) return options_.chunk;
