@@ -28,4 +28,10 @@ void EngineStats::add(const EngineStats& more) {
   forwards.add(more.forwards);
 }
 
+EngineStats sum_of(std::span<const EngineStats> each) {
+  EngineStats sum = each.front();
+  for (const EngineStats& more : each.subspan(1)) sum.add(more);
+  return sum;
+}
+
 }  // namespace tessera

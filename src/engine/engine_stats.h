@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "tessera/engine/cache_manager.h"
 #include "tessera/engine/graph_inventory.h"
@@ -40,5 +41,8 @@ struct EngineStats {
                              [](const auto& a, const auto& b) { return a.usage() < b.usage(); });
   }
 };
+
+// Of engines with the same options, one at least; graphs are the first one's.
+EngineStats sum_of(std::span<const EngineStats> each);
 
 }  // namespace tessera

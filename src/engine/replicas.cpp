@@ -75,10 +75,10 @@ void Replicas::forget_prefixes() {
   choice_->forget_prefixes();
 }
 
-EngineStats Replicas::stats() const {
-  EngineStats sum = stats(0);
-  for (int r = 1; r < size(); ++r) sum.add(stats(r));
-  return sum;
+std::vector<EngineStats> Replicas::each_stats() const {
+  std::vector<EngineStats> each;
+  for (const auto& thread : threads_) each.push_back(thread->stats());
+  return each;
 }
 
 Status Replicas::health() const {

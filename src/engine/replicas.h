@@ -36,9 +36,11 @@ class Replicas {
   void forget_prefixes();
 
   int size() const { return static_cast<int>(threads_.size()); }
-  // As of the last steps: of one engine, and of all together, whose graphs are the first one's.
+  // As of the last steps: of one engine, and of each.
   EngineStats stats(int replica) const { return threads_[static_cast<std::size_t>(replica)]->stats(); }
-  EngineStats stats() const;
+  std::vector<EngineStats> each_stats() const;
+  // Of all together; graphs are the first one's.
+  EngineStats stats() const { return sum_of(each_stats()); }
   // Ok while an engine serves, or why the last of them does not.
   Status health() const;
   Status health(int replica) const { return threads_[static_cast<std::size_t>(replica)]->health(); }

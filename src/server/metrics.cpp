@@ -173,7 +173,8 @@ ServerLatencies ServerMetrics::latencies() const {
           .request = impl_->request_window.percentiles()};
 }
 
-std::string ServerMetrics::scrape(const EngineStats& stats, std::span<const EngineStats> each, Clock::time_point now) {
+std::string ServerMetrics::scrape(std::span<const EngineStats> engines, Clock::time_point now) {
+  const EngineStats stats = sum_of(engines);
   impl_->update_throughput(stats, now);
   Families families;
   if (impl_->style == MetricsStyle::kSglang) {
@@ -182,7 +183,7 @@ std::string ServerMetrics::scrape(const EngineStats& stats, std::span<const Engi
     impl_->add_vllm(families, stats);
   }
   impl_->add_own(families, stats);
-  Impl::add_replicas(families, each);
+  if (engines.size() > 1) Impl::add_replicas(families, engines);
   return families.text();
 }
 
@@ -301,7 +302,6 @@ void ServerMetrics::Impl::add_images(Families& families, const ImageStats& image
 }
 
 void ServerMetrics::Impl::add_replicas(Families& families, std::span<const EngineStats> each) {
-  if (each.empty()) return;
   const auto of_each = [&](auto&& number) {
     std::vector<Sample> samples;
     for (std::size_t r = 0; r < each.size(); ++r)

@@ -55,9 +55,9 @@ class ServerMetrics {
   // Of the last minutes.
   ServerLatencies latencies() const;
 
-  // All metrics as of now. The throughput is since the previous scrape. `each`: of the engines that `stats` sums up,
-  // where they are several.
-  std::string scrape(const EngineStats& stats, std::span<const EngineStats> each = {},
+  // All metrics as of now, of the engines together and, where they are several, of each. One at least. The throughput
+  // is since the previous scrape.
+  std::string scrape(std::span<const EngineStats> engines,
                      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 
  private:

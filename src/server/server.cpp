@@ -287,10 +287,7 @@ struct Server::Impl {
 
   void scrape(const Call& call) {
     HttpResponse response{.content_type = std::string(kMetricsContentType), .headers = {}};
-    std::vector<EngineStats> each;
-    if (replicas->size() > 1)
-      for (int r = 0; r < replicas->size(); ++r) each.push_back(replicas->stats(r));
-    response.body = metrics->scrape(replicas->stats(), each);
+    response.body = metrics->scrape(replicas->each_stats());
     call.respond(std::move(response));
   }
 
