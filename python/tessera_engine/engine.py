@@ -61,6 +61,18 @@ def _raise(code: int, text: str) -> None:
     raise TesseraError(code, error["message"], error.get("param") or "")
 
 
+def _next(request: Request) -> tuple[int, str]:
+    """Kind and text of the next event; waits in slices, between which Python handles signals."""
+    while True:
+        event = request.next(_SLICE_MS)
+        if event is None:
+            continue
+        kind, code, text = event
+        if kind == ERROR:
+            _raise(code, text)
+        return kind, text
+
+
 def _drop_none(fields: Json) -> Json:
     return {key: value for key, value in fields.items() if value is not None}
 
@@ -105,14 +117,7 @@ class Engine:
         """The whole answer to `body` at `path` ("/v1/completions")."""
         request = self._submit(path, body)
         try:
-            while True:
-                event = request.next(_SLICE_MS)
-                if event is None:
-                    continue
-                kind, code, text = event
-                if kind == ERROR:
-                    _raise(code, text)
-                return json.loads(text)
+            return json.loads(_next(request)[1])
         finally:
             request.free()
 
@@ -125,12 +130,7 @@ class Engine:
     def _chunks(request: Request) -> Iterator[Any]:
         try:
             while True:
-                event = request.next(_SLICE_MS)
-                if event is None:
-                    continue
-                kind, code, text = event
-                if kind == ERROR:
-                    _raise(code, text)
+                kind, text = _next(request)
                 if kind != CHUNK:
                     return
                 yield json.loads(text)
