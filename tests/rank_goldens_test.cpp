@@ -23,7 +23,8 @@ using testing::read_golden;
 constexpr std::int64_t kChunk = 64;
 
 EngineOptions options_for(const Golden& golden, int ranks) {
-  EngineOptions options{.model_path = golden.folder, .tp_size = ranks, .dtype = "float32"};
+  EngineOptions options{
+      .model_path = golden.folder, .device = testing::test_device_name(), .tp_size = ranks, .dtype = "float32"};
   options.rank_timeout_s = 60;
   options.context_length = 1600;
   options.max_running_requests = 8;
