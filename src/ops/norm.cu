@@ -136,8 +136,8 @@ __global__ void norm_reread(const Norm<T> norm) {
                normalised(load_pack<T, 1>(values + row + i), load_pack<T, 1>(norm.w + i), scale, norm.form));
 }
 
-constexpr std::int64_t kShortRow = 128;  // packs up to which a thread holds one
-constexpr int kHeld = 4;                 // of longer rows
+constexpr std::int64_t kShortRow = kRowThreads;  // packs up to which a thread holds one
+constexpr int kHeld = 4;                         // of longer rows
 
 template <class T>
 bool is_held(std::int64_t n) {
