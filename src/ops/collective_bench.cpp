@@ -40,23 +40,15 @@ class Nccl {
     int (*init_all)(void**, int, const int*) = nullptr;
     find(handle, "ncclCommInitAll", init_all);
     find(handle, "ncclAllReduce", all_reduce_);
-    find(handle, "ncclGroupStart", group_start_);
-    find(handle, "ncclGroupEnd", group_end_);
     comms_.resize(static_cast<std::size_t>(ranks));
-    return init_all != nullptr && all_reduce_ != nullptr && group_start_ != nullptr && group_end_ != nullptr &&
-           init_all(comms_.data(), ranks, nullptr) == 0;
+    return init_all != nullptr && all_reduce_ != nullptr && init_all(comms_.data(), ranks, nullptr) == 0;
   }
-  // On all streams, which belong to ranks 0, 1, …
-  Status all_reduce(const std::vector<TensorView>& x, const std::vector<CudaStream*>& streams) const {
+  Status all_reduce(std::size_t rank, const TensorView& x, CudaStream& stream) const {
     constexpr int kBFloat16 = 9;
     constexpr int kSum = 0;
-    int error = group_start_();
-    for (std::size_t r = 0; r < x.size() && error == 0; ++r) {
-      TRY(streams[r]->begin_launch("ncclAllReduce"));
-      error = all_reduce_(x[r].data.raw(), x[r].data.raw(), static_cast<std::size_t>(x[r].elements()), kBFloat16, kSum,
-                          comms_[r], streams[r]->handle());
-    }
-    if (error == 0) error = group_end_();
+    TRY(stream.begin_launch("ncclAllReduce"));
+    const int error = all_reduce_(x.data.raw(), x.data.raw(), static_cast<std::size_t>(x.elements()), kBFloat16, kSum,
+                                  comms_[rank], stream.handle());
     return error == 0 ? ok_status() : internal_error(fmt::format("NCCL's error {}", error));
   }
 
@@ -66,12 +58,10 @@ class Nccl {
     function = reinterpret_cast<F*>(dlsym(handle, name));
   }
   int (*all_reduce_)(const void*, void*, std::size_t, int, int, void*, CUstream) = nullptr;
-  int (*group_start_)() = nullptr;
-  int (*group_end_)() = nullptr;
   std::vector<void*> comms_;
 };
 
-// The ranks, one a GPU, driven by this thread.
+// The ranks, one a GPU. Each is recorded by a thread of its own, as NCCL wants it, and launched by this one.
 class Bench {
  public:
   static Result<std::unique_ptr<Bench>> create(int ranks) {
@@ -79,12 +69,8 @@ class Bench {
     bench->group_ = Communicator::create_group(ranks);
     const auto count = static_cast<std::size_t>(ranks);
     bench->ranks_.resize(count);
-    std::vector<Status> opened(count, ok_status());
-    std::vector<std::thread> threads;  // a mailbox is opened by all ranks at once
-    for (std::size_t r = 0; r < count; ++r)
-      threads.emplace_back([&, r] { opened[r] = bench->ranks_[r].open(*bench->group_[r], static_cast<int>(r)); });
-    for (std::thread& thread : threads) thread.join();
-    for (const Status& status : opened) TRY(Status(status));
+    // A mailbox is opened by all ranks at once.
+    TRY(bench->on_each([&](std::size_t r) { return bench->ranks_[r].open(*bench->group_[r], static_cast<int>(r)); }));
     return bench;
   }
 
@@ -94,19 +80,10 @@ class Bench {
       TRY(rank.device->make_current());
       bound.push_back(TRY(bind_peer_reduce(rank.exchange, rank.view(bytes), way)));
     }
-    return time([&]() -> Status {
-      for (std::size_t r = 0; r < ranks_.size(); ++r) TRY(bound[r]->enqueue(*ranks_[r].stream));
-      return ok_status();
-    });
+    return time([&](std::size_t r) { return bound[r]->enqueue(*ranks_[r].stream); });
   }
   Result<double> library(std::int64_t bytes, const Nccl& nccl) {
-    std::vector<TensorView> x;
-    std::vector<CudaStream*> streams;
-    for (Rank& rank : ranks_) {
-      x.push_back(rank.view(bytes));
-      streams.push_back(&as_cuda(*rank.stream));
-    }
-    return time([&] { return nccl.all_reduce(x, streams); });
+    return time([&](std::size_t r) { return nccl.all_reduce(r, ranks_[r].view(bytes), as_cuda(*ranks_[r].stream)); });
   }
 
  private:
@@ -133,12 +110,27 @@ class Bench {
     }
   };
 
-  // Microseconds of what enqueue() puts on all streams.
-  Result<double> time(const std::function<Status()>& enqueue) {
-    for (Rank& rank : ranks_) TRY(rank.stream->begin_recording("all-reduces"));
-    for (int call = 0; call < kCalls; ++call) TRY(enqueue());
-    std::vector<std::unique_ptr<RecordedGraph>> graphs;
-    for (Rank& rank : ranks_) graphs.push_back(TRY(rank.stream->end_recording()));
+  // On a thread for each rank; the first error.
+  Status on_each(const std::function<Status(std::size_t rank)>& run) {
+    std::vector<Status> done(ranks_.size(), ok_status());
+    std::vector<std::thread> threads;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) threads.emplace_back([&, r] { done[r] = run(r); });
+    for (std::thread& thread : threads) thread.join();
+    for (Status& status : done) TRY(std::move(status));
+    return ok_status();
+  }
+
+  // Microseconds of what enqueue() puts on the rank's stream.
+  Result<double> time(const std::function<Status(std::size_t rank)>& enqueue) {
+    std::vector<std::unique_ptr<RecordedGraph>> graphs(ranks_.size());
+    TRY(on_each([&](std::size_t r) -> Status {
+      TRY(enqueue(r));  // NCCL connects the GPUs at a size's first call, which cannot be recorded
+      TRY(ranks_[r].stream->synchronize());
+      TRY(ranks_[r].stream->begin_recording("all-reduces"));
+      for (int call = 0; call < kCalls; ++call) TRY(enqueue(r));
+      graphs[r] = TRY(ranks_[r].stream->end_recording());
+      return ok_status();
+    }));
     std::vector<double> times;
     for (int launch = 0; launch < kLaunches; ++launch) {
       for (std::size_t r = 0; r < ranks_.size(); ++r) {

@@ -1,8 +1,6 @@
 // Catches, on the device under test: ranks that get other bits than the sum in rank order, values of an earlier call
 // that are taken for those of this one (also by replays), calls of other sizes in between, and ranks that wait for ever
-// for one that has gone.
-//
-// On GPUs the ranks share those that there are, several on one where they are few.
+// for one that has gone. On GPUs each rank needs one of its own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,13 +19,9 @@ using ir::DType;
 
 Result<std::unique_ptr<Device>> open_device(int rank) {
   if (!on_cuda()) return TRY(CpuDevice::create({.threads = 1}));
-  static const int gpus = [] {
-    int count = 0;
-    while (test_devices().open("cuda:" + std::to_string(count)).ok()) ++count;
-    return count;
-  }();
-  return test_devices().open("cuda:" + std::to_string(rank % gpus));
+  return test_devices().open("cuda:" + std::to_string(rank));
 }
+bool there_are(int ranks) { return !on_cuda() || test_devices().open("cuda:" + std::to_string(ranks - 1)).ok(); }
 
 // One rank: its device, stream, and what it has bound, in the order in which members end.
 class Rank {
@@ -152,7 +146,12 @@ struct Group {
   int ranks;
   DType dtype;
 };
-class CollectiveRanks : public ::testing::TestWithParam<Group> {};
+class CollectiveRanks : public ::testing::TestWithParam<Group> {
+ protected:
+  void SetUp() override {
+    if (!there_are(GetParam().ranks)) GTEST_SKIP() << "needs " << GetParam().ranks << " GPUs";
+  }
+};
 
 // Rows of 4 bytes' and of 16 bytes' multiples, of one block and of many, and more than a mailbox holds.
 TEST_P(CollectiveRanks, MeetWithEverySizeInTurnAndAgain) {
@@ -171,13 +170,17 @@ TEST_P(CollectiveRanks, MeetWithEverySizeInTurnAndAgain) {
       TRY(rank.bind(kAllGather, {mine.back()}, {gathered.back()}, {{"ranks", std::int64_t{ranks}}}));
     }
     const std::unique_ptr<RecordedGraph> graph = TRY(rank.record());
+    // Once at least eagerly and once as a graph; more often where a size takes the host little time.
+    const auto is_done = [&](std::size_t i, int round) { return round >= (sizes[i][0] >= 1024 ? 2 : 5); };
     for (int round = 0; round < 5; ++round) {
       for (std::size_t i = 0; i < sizes.size(); ++i) {
+        if (is_done(i, round)) continue;
         TRY(rank.upload(summed[i], data_of(dtype, sizes[i], r, round)));
         TRY(rank.upload(mine[i], data_of(dtype, sizes[i], r, round)));
       }
       TRY(round % 2 == 0 ? rank.enqueue() : graph->launch(rank.stream()));
       for (std::size_t i = 0; i < sizes.size(); ++i) {
+        if (is_done(i, round)) continue;
         EXPECT_EQ(TRY(rank.download(summed[i])).values(), sum_of(dtype, sizes[i], ranks, round))
             << "rank " << r << ", size " << i << ", round " << round;
         EXPECT_EQ(TRY(rank.download(gathered[i])).values(), columns_of(dtype, sizes[i], ranks, round))
@@ -253,6 +256,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, CollectiveRanks,
 
 TEST(CollectiveRanksThatEnd, ReleaseAKernelThatWaitsForThem) {
   if (!on_cuda()) GTEST_SKIP() << "a CPU's ranks wait on the host: Collective.AbortReleasesTheOthers";
+  if (!there_are(2)) GTEST_SKIP() << "needs 2 GPUs";
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
   std::latch bound(2);
   std::latch released(2);

@@ -11,8 +11,12 @@ namespace {
 
 // All blocks of a launch fit on the device at once, beside those of a kernel that ends.
 constexpr std::int64_t kMostBlocks = 128;
-// From here on more than two ranks add up in two steps: the wire counts more than a second way.
+// From here on two ranks, and more, add up in two steps: the wire counts more than a second way.
+constexpr std::int64_t kTwoStepBytesOfTwo = 2 << 20;
 constexpr std::int64_t kTwoStepBytes = 256 << 10;
+// Of one turn in two steps: three turns' mailboxes and the data stay in the L2 cache, beyond which a turn is three
+// times as slow.
+constexpr std::int64_t kMostTwoStepBytes = 8 << 20;
 
 LaunchShape shape_of(std::int64_t items) {
   return {.grid = dim3(static_cast<unsigned>(std::min(kMostBlocks, ceil_div(items, kPeerThreads)))),
@@ -27,8 +31,9 @@ __global__ void fill_absent(uint4* to, std::int64_t packs) {
 // Units that a buffer takes of a rank's data.
 std::int64_t most_units(const Peers& peers, int words, bool two_steps) {
   const std::int64_t units = peers.buffer_words / words;
+  if (!two_steps) return units / (peers.ranks - 1);
   // (ranks - 1) · ⌈units / ranks⌉ + units ≤ what there is
-  return two_steps ? (units - peers.ranks) * peers.ranks / (2 * peers.ranks - 1) : units / (peers.ranks - 1);
+  return std::min((units - peers.ranks) * peers.ranks / (2 * peers.ranks - 1), kMostTwoStepBytes / (4 * words));
 }
 
 template <class T, int kWords>
@@ -84,7 +89,7 @@ cudaError_t clear_mailbox(std::byte* mailbox, std::size_t bytes) {
 std::int64_t most_gathered_bytes(const Peers& peers) { return most_units(peers, 4, false) * 16; }
 
 ReduceWay reduce_way(int ranks, std::int64_t bytes) {
-  return ranks > 2 && bytes >= kTwoStepBytes ? ReduceWay::kTwoSteps : ReduceWay::kAtOnce;
+  return bytes >= (ranks == 2 ? kTwoStepBytesOfTwo : kTwoStepBytes) ? ReduceWay::kTwoSteps : ReduceWay::kAtOnce;
 }
 
 Result<std::unique_ptr<BoundOp>> bind_peer_reduce(std::shared_ptr<PeerExchange> exchange, const TensorView& x,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <new>
@@ -13,7 +14,7 @@
 namespace tessera::cuda {
 namespace {
 
-// Of a buffer: an all-reduce of 8 MiB among two at once, or of 9 MiB among four in two steps. Larger ones are cut.
+// Of a buffer: an all-reduce at once of 16 MiB among two, of 5 MiB among four. Larger ones are cut.
 constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
 
 // What ranks tell each other.
@@ -97,6 +98,11 @@ Status PeerExchange::open(Communicator& communicator, Device& device) {
             .turns = reinterpret_cast<Turns*>(memory),
             .stop = reinterpret_cast<const std::uint32_t*>(stop)};
   for (std::size_t r = 0; r < all.size(); ++r) {
+    if (static_cast<int>(r) != peers_.rank && all[r].ordinal == ordinal) {
+      return invalid_argument(fmt::format(
+          "ranks {} and {} are both on cuda:{}; each needs a GPU of its own, because their kernels wait for each other",
+          std::min<int>(peers_.rank, static_cast<int>(r)), std::max<int>(peers_.rank, static_cast<int>(r)), ordinal));
+    }
     TRY(reach(ordinal, all[r].ordinal));
     peers_.mailboxes[r] = reinterpret_cast<std::uint32_t*>(all[r].mailbox);
   }

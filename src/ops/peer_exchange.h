@@ -47,7 +47,8 @@ struct Peers {
 class PeerExchange {
  public:
   // That of the communicator; makes it where there is none, together with all other ranks: blocks until each has
-  // called. kUnimplemented where GPUs of the group cannot reach each other's memory, or there are more than kMostPeers.
+  // called. kUnimplemented where GPUs of the group cannot reach each other's memory, or there are more than kMostPeers;
+  // kInvalidArgument where two ranks are on one GPU.
   static Result<std::shared_ptr<PeerExchange>> of(Communicator& communicator, Device& device);
   ~PeerExchange();
   PeerExchange(const PeerExchange&) = delete;
