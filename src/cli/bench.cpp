@@ -36,19 +36,27 @@ EngineOptions bench_engine_options(const BenchOptions& options) {
   return engine;
 }
 
+Status refuse_ranks(const BenchOptions& options, std::string_view bench, std::string_view what) {
+  if (options.engine.tp_size == 1) return ok_status();
+  return unimplemented(
+      fmt::format("--tp-size: {} is not accepted by {}, which times {}; 1 is", options.engine.tp_size, bench, what));
+}
+
 Json bench_header(const BenchOptions& options, const Engine& engine) {
   Json json = Json::object();
   json.set("bench", kind_name(options.kind)).set("model", options.engine.model_path);
   json.set("parameters", engine.parameters()).set("dtype", dtype_of(engine));
+  json.set("ranks", options.engine.tp_size);
   json.set("device", options.engine.device).set("device_name", engine.runner().device().properties().name);
   json.set("threads", worker_threads()).set("repeat", options.repeat);
   return json;
 }
 
 std::string bench_title(const BenchOptions& options, const Engine& engine) {
-  return fmt::format("{} of {}: {:.1f} M parameters, {}, on {}\n\n", kind_name(options.kind), options.engine.model_path,
-                     static_cast<double>(engine.parameters()) / 1e6, dtype_of(engine),
-                     engine.runner().device().properties().name);
+  const int ranks = options.engine.tp_size;
+  return fmt::format("{} of {}: {:.1f} M parameters, {}, on {}{}\n\n", kind_name(options.kind),
+                     options.engine.model_path, static_cast<double>(engine.parameters()) / 1e6, dtype_of(engine),
+                     ranks > 1 ? fmt::format("{} × ", ranks) : "", engine.runner().device().properties().name);
 }
 
 Status run_bench(const BenchOptions& options) {

@@ -23,6 +23,8 @@ Status bench_vision(const BenchOptions& options);
 
 // Those of the engine, made to take the longest forward that is asked for.
 EngineOptions bench_engine_options(const BenchOptions& options);
+// kUnimplemented where there are several ranks: `bench`, as in "bench graphs", times `what` alone.
+Status refuse_ranks(const BenchOptions& options, std::string_view bench, std::string_view what);
 // What was measured, on what: {"bench", "model", "dtype", "threads", …}
 Json bench_header(const BenchOptions& options, const Engine& engine);
 // The same as a line.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tessera/cli/bench.h"
@@ -15,6 +16,7 @@
 #include "tessera/cli/session.h"
 #include "tessera/cli/step_bytes.h"
 #include "tessera/cli/table.h"
+#include "tessera/runner/rank_order.h"
 
 namespace tessera::cli {
 namespace {
@@ -39,10 +41,12 @@ struct Samples {
   Timing medians() && { return {median(std::move(wall)), median(std::move(device)), median(std::move(host))}; }
 };
 
+// Enqueues one forward's kernels, then the event behind them.
+using Way = std::function<Status(Event& end)>;
+
 // Runs the first way, then the second, and so on in turn, so that clocks and temperature are alike for both. Waits for
 // the device after each.
-Result<std::array<Timing, 2>> time_in_turn(ModelRunner& runner, std::int64_t repeat,
-                                           const std::array<std::function<Status()>, 2>& ways) {
+Result<std::array<Timing, 2>> time_in_turn(ModelRunner& runner, std::int64_t repeat, const std::array<Way, 2>& ways) {
   const std::unique_ptr<Event> begin = TRY(runner.device().create_event(EventKind::kTime));
   const std::unique_ptr<Event> end = TRY(runner.device().create_event(EventKind::kTime));
   std::array<Samples, 2> samples;
@@ -50,8 +54,7 @@ Result<std::array<Timing, 2>> time_in_turn(ModelRunner& runner, std::int64_t rep
     for (std::size_t way = 0; way < ways.size(); ++way) {
       const Clock::time_point start = Clock::now();
       TRY(runner.stream().record(*begin));
-      TRY(ways[way]());
-      TRY(runner.stream().record(*end));
+      TRY(ways[way](*end));
       const Clock::time_point enqueued = Clock::now();
       TRY(runner.stream().synchronize());
       const Clock::time_point done = Clock::now();
@@ -76,17 +79,26 @@ struct Comparison {
   double per_second(double ms) const { return 1e3 * static_cast<double>(tokens) / ms; }
 };
 
+// One runner's kernels, on every rank. The event is recorded before the others are waited for.
+Status run_part(ModelRunner& runner, const GraphRunner& part, std::int64_t size, std::optional<GraphForm> replayed,
+                Event* end) {
+  const RankOrder order{.kind = replayed ? RankOrderKind::kReplay : RankOrderKind::kRunEagerly,
+                        .role = part.spec().role,
+                        .size = size,
+                        .form = replayed.value_or(GraphForm::kPieces)};
+  return runner.parts().together(order, [&]() -> Status {
+    TRY(replayed ? part.replay(size, *replayed) : part.run(size));
+    return end != nullptr ? runner.stream().record(*end) : ok_status();
+  });
+}
+
 // The kernels of one forward, whose inputs are staged: body and head, or the decode graph.
-Status run_kernels(ModelRunner& runner, const ForwardBatch& batch, const Decision& decision, bool eager) {
-  if (decision.runner == RunnerKind::kDecode)
-    return eager ? runner.decode().run(decision.size) : runner.decode().replay(decision.size);
-  const GraphRunner& prefill = runner.prefill();
-  if (eager || decision.runner == RunnerKind::kEager) {
-    TRY(prefill.run(decision.size));
-  } else {
-    TRY(prefill.replay(decision.size, decision.form));
-  }
-  return runner.head().run(runner.head().padded_size(batch.num_wanted_rows()));
+Status run_kernels(ModelRunner& runner, const ForwardBatch& batch, const Decision& decision, bool eager, Event& end) {
+  std::optional<GraphForm> replayed;
+  if (!eager && decision.runner != RunnerKind::kEager) replayed = decision.form;
+  if (decision.runner == RunnerKind::kDecode) return run_part(runner, runner.decode(), decision.size, replayed, &end);
+  TRY(run_part(runner, runner.prefill(), decision.size, replayed, nullptr));
+  return run_part(runner, runner.head(), runner.head().padded_size(batch.num_wanted_rows()), std::nullopt, &end);
 }
 
 Result<Comparison> compare(ModelRunner& runner, const ForwardBatch& batch, std::int64_t repeat) {
@@ -100,7 +112,7 @@ Result<Comparison> compare(ModelRunner& runner, const ForwardBatch& batch, std::
   }
   result.forward_ms = median(std::move(forwards));
   const auto enqueue = [&](bool eager) {
-    return [&, eager] { return run_kernels(runner, batch, result.decision, eager); };
+    return [&, eager](Event& end) { return run_kernels(runner, batch, result.decision, eager, end); };
   };
   const std::array<Timing, 2> timings =
       TRY(time_in_turn(runner, repeat, {enqueue(/*eager=*/false), enqueue(/*eager=*/true)}));

@@ -189,10 +189,7 @@ Status measure_engine(const BenchOptions& options, ModelRunner& runner, const st
 
 // One engine at a time, so that each has the machine.
 Status bench_graphs(const BenchOptions& options) {
-  if (options.engine.tp_size > 1)
-    return unimplemented(
-        fmt::format("--tp-size: {} is not accepted by bench graphs, which times the forms of one rank; 1 is",
-                    options.engine.tp_size));
+  TRY(refuse_ranks(options, "bench graphs", "the forms of one rank"));
   std::vector<std::string> compilers = options.compilers;
   if (compilers.empty()) compilers.push_back(options.engine.graphs.compiler);
   for (const std::string& name : compilers)

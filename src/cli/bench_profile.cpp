@@ -295,6 +295,7 @@ Json json_of(const std::vector<Profiled>& profiled, const std::vector<SlowOperat
 }  // namespace
 
 Status bench_profile(const BenchOptions& options) {
+  TRY(refuse_ranks(options, "bench profile", "the calls of one rank"));
   TRY(write_file(options.output, ""));  // what cannot be written is told before anything is measured
   const std::unique_ptr<Engine> engine = TRY(Engine::create(bench_engine_options(options)));
   ModelRunner& runner = engine->runner();

@@ -36,6 +36,14 @@ class Ranks(CliTest):
         answer = self.ok_json("verify", "--model-path", LLAMA, "--soak", "30", *TWO)
         self.assertEqual((answer["batches"], answer["failures"]), (30, 0))
 
+    def test_bench_times_forwards_of_both_ranks(self):
+        quick = ["--repeat", "2", *TWO]
+        decode = self.ok_json("bench", "decode", "--model-path", LLAMA, "--batch-size", "1,2", "--context", "8", *quick)
+        self.assertEqual([(row["tokens"], row["runner"]) for row in decode["rows"]], [(1, "decode"), (2, "decode")])
+        prefill = self.ok_json("bench", "prefill", "--model-path", LLAMA, "--num-tokens", "3,30", *quick)
+        self.assertEqual([row["tokens"] for row in prefill["rows"]], [3, 30])
+        self.assertTrue(all(row["graph_ms"] > 0 and row["eager_ms"] > 0 for row in decode["rows"] + prefill["rows"]))
+
     def test_what_does_not_divide_is_refused_by_name(self):
         self.fails(1, ["--tp-size: 3", "num_attention_heads is 4", "3 ranks"], "generate", "--model-path", LLAMA, "--input-ids", "1",
                    "--tp-size", "3")
@@ -44,7 +52,8 @@ class Ranks(CliTest):
         self.fails(2, ["--tp-size", "65", "64"], "generate", "--model-path", LLAMA, "--tp-size", "65")
         self.fails(2, ["--pp-size", "not supported yet"], "generate", "--model-path", LLAMA, "--pp-size", "2")
         self.fails(2, ["--nnodes", "not supported yet"], "serve", "--model-path", LLAMA, "--nnodes", "2")
-        self.fails(2, ["--tp-size", "bench graphs"], "bench", "graphs", "--model-path", LLAMA, "--tp-size", "2")
+        for what in (["graphs"], ["profile", "--batch-size", "1", "--output", self.folder / "trace.json"]):
+            self.fails(2, ["--tp-size", "bench " + what[0]], "bench", *what, "--model-path", LLAMA, "--tp-size", "2")
 
 
 if __name__ == "__main__":
