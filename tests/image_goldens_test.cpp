@@ -11,6 +11,7 @@
 #include "tessera/runner/soak.h"
 #include "tessera/runner/verify.h"
 #include "tessera/text/temporary_directory.h"
+#include "test_ranks.h"
 
 namespace tessera {
 namespace {
@@ -318,48 +319,84 @@ class SeeingGoldens : public ImageGoldens {
   }
 };
 
-void expect_seen(const ImageGolden& golden, Way way, int ranks) {
+std::unique_ptr<Engine> make_seeing(const ImageGolden& golden, Way way, int ranks, const std::string& dtype) {
   EngineOptions options = options_for(golden, way);
   options.tp_size = ranks;
+  options.dtype = dtype;
   Result<std::unique_ptr<Engine>> engine = Engine::create(options);
-  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
-  Distance rows;
+  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+// The greatest of all prompts.
+struct Apart {
+  Distance rows;  // of images
   Distance logits;
-  std::vector<Request> generated;
+};
+void widen(Distance& greatest, const Distance& one) {
+  greatest.absolute = std::max(greatest.absolute, one.absolute);
+  greatest.relative = std::max(greatest.relative, one.relative);
+}
+
+Apart score_all(const ImageGolden& golden, Engine& engine, const char* what) {
+  Apart apart;
+  const auto hidden = static_cast<std::size_t>(engine.config().hidden_size);
   for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
-    generated.push_back(generating(golden, i));
     Request request = scored(golden, i);
     request.return_images = true;
-    const Completion done = run_one(**engine, request);
+    const Completion done = run_one(engine, request);
     EXPECT_EQ(done.rope_positions, golden.positions(i));
     for (std::size_t k = 0; k < done.image_rows.size(); ++k) {
       const std::vector<float>& want = golden.rows.at(golden.images[i][k].patches->content);
-      const auto hidden = static_cast<std::size_t>((*engine)->config().hidden_size);
       const std::size_t width = done.image_rows[k].size() / (want.size() / hidden);
       std::vector<float> embeddings;
       for (std::size_t row = 0; row < want.size() / hidden; ++row)
         embeddings.insert(embeddings.end(), done.image_rows[k].begin() + static_cast<std::ptrdiff_t>(row * width),
                           done.image_rows[k].begin() + static_cast<std::ptrdiff_t>(row * width + hidden));
-      rows.absolute = std::max(rows.absolute, testing::distance(embeddings, want).absolute);
+      widen(apart.rows, testing::distance(embeddings, want));
     }
-    const std::vector<float> want = golden.floats("logits_" + std::to_string(i));
-    logits.absolute = std::max(logits.absolute, testing::distance(done.logits, want).absolute);
+    widen(apart.logits, testing::distance(done.logits, golden.floats("logits_" + std::to_string(i))));
   }
-  std::printf("%s way %d on %d ranks from pixels: greatest difference of rows %.2e, of logits %.2e\n",
-              golden.folder.c_str(), static_cast<int>(way), ranks, rows.absolute, logits.absolute);
-  EXPECT_LE(rows.absolute, 1e-4);
-  EXPECT_LE(logits.absolute, 1e-4);
+  std::printf("%s %s: of rows %.2e absolute, %.2e relative, of logits %.2e, %.2e\n", golden.folder.c_str(), what,
+              apart.rows.absolute, apart.rows.relative, apart.logits.absolute, apart.logits.relative);
+  return apart;
+}
+
+void expect_seen(const ImageGolden& golden, Way way, int ranks) {
+  const std::unique_ptr<Engine> engine = make_seeing(golden, way, ranks, "float32");
+  ASSERT_NE(engine, nullptr);
+  const Apart apart = score_all(golden, *engine, "in float32");
+  EXPECT_LE(apart.rows.absolute, 1e-4);
+  EXPECT_LE(apart.logits.absolute, 1e-4);
+  std::vector<Request> generated;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) generated.push_back(generating(golden, i));
   for (int round = 0; round < 2; ++round) {
-    const Result<std::vector<Completion>> done = (*engine)->run(generated);
+    const Result<std::vector<Completion>> done = engine->run(generated);
     ASSERT_TRUE(done.ok()) << done.status().to_string();
     for (std::size_t i = 0; i < generated.size(); ++i)
       EXPECT_EQ((*done)[i].output_ids, golden.greedy[i]) << "prompt " << i << " round " << round;
   }
 }
 
-// Every rank has the tower, and encodes each image for itself.
-TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixelsOnOneRankAndTwo) {
+TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixels) {
   for (const Way way : kWays) expect_seen(with_pixels(), way, 1);
+}
+
+TEST_P(SeeingGoldens, Bfloat16IsCloseOnEveryWay) {
+  const ImageGolden golden = with_pixels();
+  for (const Way way : kWays) {
+    const std::unique_ptr<Engine> engine = make_seeing(golden, way, 1, "bfloat16");
+    ASSERT_NE(engine, nullptr);
+    const Apart apart = score_all(golden, *engine, "in bfloat16");
+    EXPECT_LE(apart.rows.relative, 3e-2) << static_cast<int>(way);
+    EXPECT_LE(apart.logits.relative, 3e-2) << static_cast<int>(way);
+    EXPECT_GE(apart.logits.absolute, 1e-5) << "it was computed in float32";
+  }
+}
+
+// Every rank has the tower, and encodes each image for itself.
+TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixelsOnTwoRanks) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   for (const Way way : {Way::kGraphs, Way::kChunked}) expect_seen(with_pixels(), way, 2);
 }
 

@@ -11,6 +11,7 @@
 #include "tessera/engine/engine.h"
 #include "tessera/runner/soak.h"
 #include "tessera/runner/verify.h"
+#include "test_ranks.h"
 
 namespace tessera {
 namespace {
@@ -110,6 +111,7 @@ class RankGoldens : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(RankGoldens, TwoRanks) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   const Golden golden = read_golden(GetParam());
   EngineOptions whole = options_for(golden, 2);
   if (const std::string why = refusal(GetParam(), 2); !why.empty()) return expect_refused(whole, why);
@@ -127,6 +129,7 @@ TEST_P(RankGoldens, TwoRanks) {
 }
 
 TEST_P(RankGoldens, FourRanks) {
+  if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   const Golden golden = read_golden(GetParam());
   const EngineOptions options = options_for(golden, 4);
   if (const std::string why = refusal(GetParam(), 4); !why.empty()) return expect_refused(options, why);
@@ -138,6 +141,7 @@ TEST_P(RankGoldens, FourRanks) {
 
 // Each rank compares its captured sizes with its own isolated memory, then random batches.
 TEST(RankVerify, EveryRankEqualsItsIsolatedRun) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   for (const char* name : {"llama", "qwen3.5-text", "mistral-swa"}) {
     if (!testing::golden_exists(name)) continue;
     const std::unique_ptr<Engine> engine = make(options_for(read_golden(name), 2));
