@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::IsEmpty;
 
-class VisionSoak : public ::testing::TestWithParam<std::string> {
+class VisionSoak : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());

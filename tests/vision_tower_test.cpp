@@ -162,7 +162,7 @@ Patches noise(const VisionConfig& config, std::int32_t h, std::int32_t w, std::u
 
 const VisionOptions kSmall{.max_patches = 512, .sizes = {16, 64, 256, 400}};
 
-class VisionTower : public ::testing::TestWithParam<std::string> {
+class VisionTower : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!golden_exists(GetParam())) GTEST_SKIP() << "no goldens of " << GetParam() << " at " << golden_path(GetParam());
@@ -190,7 +190,7 @@ TEST_P(VisionTower, GivesTheReferencesEmbeddings) {
         const std::vector<float> rows = t->encode(pointers(golden.images), eagerly);
         const std::vector<float> embeds = columns(rows, t->row_values(), t->runner->config().out_hidden_size);
         const testing::Distance apart = testing::distance(embeds, golden.embeds);
-        std::printf("  %s case %zu %s%s: greatest difference %.3g\n", GetParam().c_str(), i,
+        std::printf("  %s case %zu %s%s: greatest difference %.3g\n", GetParam(), i,
                     std::string(vision_reason_name(t->runner->last_reason())).c_str(), pieces ? " in pieces" : "",
                     apart.absolute);
         EXPECT_LE(apart.absolute, 1e-4);
@@ -214,7 +214,7 @@ TEST_P(VisionTower, GivesThemInBf16) {
     const std::vector<float> embeds =
         columns(t->encode(pointers(golden.images)), t->row_values(), t->runner->config().out_hidden_size);
     const testing::Distance apart = testing::distance(embeds, golden.embeds);
-    std::printf("  %s case %zu bf16: %.3g relative\n", GetParam().c_str(), i, apart.relative);
+    std::printf("  %s case %zu bf16: %.3g relative\n", GetParam(), i, apart.relative);
     EXPECT_LE(apart.relative, 3e-2);
   }
 }
