@@ -25,7 +25,8 @@ std::int64_t unread_expert_bytes(const ModelConfig& config, std::int64_t tokens,
   const double expert =
       3.0 * static_cast<double>(config.hidden_size * moe.intermediate_size) * (moe.mxfp4 ? kMxfp4Bytes : element);
   const double left_out = experts * std::pow(1 - static_cast<double>(moe.experts_per_token) / experts, tokens);
-  return static_cast<std::int64_t>(static_cast<double>(std::ranges::count(moe.layers, true)) * left_out * expert);
+  const double of_all_ranks = static_cast<double>(std::ranges::count(moe.layers, true)) * left_out * expert;
+  return static_cast<std::int64_t>(of_all_ranks / config.tp_size);
 }
 
 }  // namespace
