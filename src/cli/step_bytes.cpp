@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 
+#include "tessera/ops/collective.h"
+
 namespace tessera::cli {
 namespace {
 
@@ -16,7 +18,7 @@ Result<std::int64_t> page_bytes(const ir::Type& state, std::size_t group) {
 }
 
 // Bytes of the experts' weights that a step of so many tokens does not read, if the router chooses all experts equally
-// often: of E experts of which each token takes k, E · (1 - k/E)^tokens are left out.
+// often: of E experts of which each token takes k, E · (1 - k/E)^tokens are left out. Of all ranks together.
 std::int64_t unread_expert_bytes(const ModelConfig& config, std::int64_t tokens, double element) {
   if (!config.moe) return 0;
   const MoeConfig& moe = *config.moe;
@@ -25,8 +27,7 @@ std::int64_t unread_expert_bytes(const ModelConfig& config, std::int64_t tokens,
   const double expert =
       3.0 * static_cast<double>(config.hidden_size * moe.intermediate_size) * (moe.mxfp4 ? kMxfp4Bytes : element);
   const double left_out = experts * std::pow(1 - static_cast<double>(moe.experts_per_token) / experts, tokens);
-  const double of_all_ranks = static_cast<double>(std::ranges::count(moe.layers, true)) * left_out * expert;
-  return static_cast<std::int64_t>(of_all_ranks / config.tp_size);
+  return static_cast<std::int64_t>(static_cast<double>(std::ranges::count(moe.layers, true)) * left_out * expert);
 }
 
 }  // namespace
@@ -67,8 +68,11 @@ Result<std::int64_t> step_bytes(const Engine& engine, const StepShape& step) {
   const ModelRunner& runner = engine.runner();
   const ir::Graph& body = runner.prefill().spec().graph;
   const auto element = static_cast<double>(ir::dtype_size(body.value(body.outputs[0]).type.dtype));
+  // Ranks have equal parts of the experts' weights, whole experts or slices.
+  const Communicator* group = runner.options().communicator;
+  const int ranks = group == nullptr ? 1 : group->ranks();
   return runner.memory()[MemoryUse::kWeights] - TRY(looked_up_bytes(body, runner.head().spec().graph)) -
-         unread_expert_bytes(engine.config(), step.requests, element) +
+         unread_expert_bytes(engine.config(), step.requests, element) / ranks +
          TRY(cache_bytes(body, runner.options().page_size, step));
 }
 
