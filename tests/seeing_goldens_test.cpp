@@ -1,0 +1,137 @@
+// Catches: whole models with images that differ from Hugging Face's from pixels on: through tower and body, on every
+// way, in both types, on one rank and two.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "golden_cases.h"
+#include "image_golden.h"
+#include "image_ways.h"
+#include "test_ranks.h"
+
+namespace tessera {
+namespace {
+
+using testing::Distance;
+using testing::generating;
+using testing::ImageGolden;
+using testing::kWays;
+using testing::options_for;
+using testing::run_one;
+using testing::scored;
+using testing::Way;
+
+// From pixels: the tower's rows, with the levels that later layers add (Qwen3-VL).
+class SeeingGoldens : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
+  }
+  // The golden patches in place of those without pixels.
+  static ImageGolden with_pixels() {
+    ImageGolden golden = testing::read_image_golden(GetParam());
+    for (std::size_t i = 0; i < golden.images.size(); ++i) {
+      const std::string name = "pixel_values_" + std::to_string(i);
+      const std::vector<float> all = golden.floats(name);
+      const std::int64_t width = golden.tensors.find(name)->shape[1];
+      auto next = all.begin();
+      for (PromptImage& image : golden.images[i]) {
+        Patches patches = *image.patches;
+        const auto end = next + patches.grid.patches() * width;
+        patches.values.assign(next, end);
+        patches.patch_values = width;
+        next = end;
+        image.patches = std::make_shared<const Patches>(std::move(patches));
+      }
+    }
+    return golden;
+  }
+};
+
+std::unique_ptr<Engine> make_seeing(const ImageGolden& golden, Way way, int ranks, const std::string& dtype) {
+  EngineOptions options = options_for(golden, way);
+  options.tp_size = ranks;
+  options.dtype = dtype;
+  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+// The greatest of all prompts.
+struct Apart {
+  Distance rows;  // of images
+  Distance logits;
+};
+void widen(Distance& greatest, const Distance& one) {
+  greatest.absolute = std::max(greatest.absolute, one.absolute);
+  greatest.relative = std::max(greatest.relative, one.relative);
+}
+
+Apart score_all(const ImageGolden& golden, Engine& engine, const char* what) {
+  Apart apart;
+  const auto hidden = static_cast<std::size_t>(engine.config().hidden_size);
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    Request request = scored(golden, i);
+    request.return_images = true;
+    const Completion done = run_one(engine, request);
+    EXPECT_EQ(done.rope_positions, golden.positions(i));
+    for (std::size_t k = 0; k < done.image_rows.size(); ++k) {
+      const std::vector<float>& want = golden.rows.at(golden.images[i][k].patches->content);
+      const std::size_t width = done.image_rows[k].size() / (want.size() / hidden);
+      std::vector<float> embeddings;
+      for (std::size_t row = 0; row < want.size() / hidden; ++row)
+        embeddings.insert(embeddings.end(), done.image_rows[k].begin() + static_cast<std::ptrdiff_t>(row * width),
+                          done.image_rows[k].begin() + static_cast<std::ptrdiff_t>(row * width + hidden));
+      widen(apart.rows, testing::distance(embeddings, want));
+    }
+    widen(apart.logits, testing::distance(done.logits, golden.floats("logits_" + std::to_string(i))));
+  }
+  std::printf("%s %s: of rows %.2e absolute, %.2e relative, of logits %.2e, %.2e\n", golden.folder.c_str(), what,
+              apart.rows.absolute, apart.rows.relative, apart.logits.absolute, apart.logits.relative);
+  return apart;
+}
+
+void expect_seen(const ImageGolden& golden, Way way, int ranks) {
+  const std::unique_ptr<Engine> engine = make_seeing(golden, way, ranks, "float32");
+  ASSERT_NE(engine, nullptr);
+  const Apart apart = score_all(golden, *engine, "in float32");
+  EXPECT_LE(apart.rows.absolute, 1e-4);
+  EXPECT_LE(apart.logits.absolute, 1e-4);
+  std::vector<Request> generated;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) generated.push_back(generating(golden, i));
+  for (int round = 0; round < 2; ++round) {
+    const Result<std::vector<Completion>> done = engine->run(generated);
+    ASSERT_TRUE(done.ok()) << done.status().to_string();
+    for (std::size_t i = 0; i < generated.size(); ++i)
+      EXPECT_EQ((*done)[i].output_ids, golden.greedy[i]) << "prompt " << i << " round " << round;
+  }
+}
+
+TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixels) {
+  for (const Way way : kWays) expect_seen(with_pixels(), way, 1);
+}
+
+TEST_P(SeeingGoldens, Bfloat16IsCloseOnEveryWay) {
+  const ImageGolden golden = with_pixels();
+  for (const Way way : kWays) {
+    const std::unique_ptr<Engine> engine = make_seeing(golden, way, 1, "bfloat16");
+    ASSERT_NE(engine, nullptr);
+    const Apart apart = score_all(golden, *engine, "in bfloat16");
+    EXPECT_LE(apart.rows.relative, 3e-2) << static_cast<int>(way);
+    EXPECT_LE(apart.logits.relative, 3e-2) << static_cast<int>(way);
+    EXPECT_GE(apart.logits.absolute, 1e-5) << "it was computed in float32";
+  }
+}
+
+// Every rank has the tower, and encodes each image for itself.
+TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixelsOnTwoRanks) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  for (const Way way : {Way::kGraphs, Way::kChunked}) expect_seen(with_pixels(), way, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(, SeeingGoldens, ::testing::Values("qwen2.5-vl", "qwen3-vl", "qwen3.5-vl"),
+                         testing::case_name);
+
+}  // namespace
+}  // namespace tessera
