@@ -1,6 +1,7 @@
 #include "tessera/device/cpu/host_limits.h"
 
 #include <sched.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <array>
@@ -128,6 +129,15 @@ std::int64_t cores_by_affinity() {
   return CPU_COUNT_S(sizeof(set), set.data());
 }
 
+// Where /proc is not mounted. File caches count as taken: the kernel does not tell how much of them would give way.
+HostMemory memory_by_kernel() {
+  struct sysinfo info {};
+  if (::sysinfo(&info) != 0) return {};
+  const auto unit = static_cast<std::int64_t>(info.mem_unit);
+  return {.total_bytes = static_cast<std::int64_t>(info.totalram) * unit,
+          .available_bytes = static_cast<std::int64_t>(info.freeram + info.bufferram) * unit};
+}
+
 }  // namespace
 
 HostCpu read_host_cpu(const std::string& root) {
@@ -152,9 +162,9 @@ HostCpu read_host_cpu(const std::string& root) {
 
 HostMemory read_host_memory(const std::string& root) {
   const std::string meminfo = root + "/proc/meminfo";
-  HostMemory memory;
-  memory.total_bytes = read_field(meminfo, "MemTotal:").value_or(kNoLimit / 1024) * 1024;
-  memory.available_bytes = read_field(meminfo, "MemAvailable:").value_or(kNoLimit / 1024) * 1024;
+  const std::optional<std::int64_t> total = read_field(meminfo, "MemTotal:");
+  const std::optional<std::int64_t> available = read_field(meminfo, "MemAvailable:");
+  HostMemory memory = total && available ? HostMemory{*total * 1024, *available * 1024} : memory_by_kernel();
   for (const Hierarchy& hierarchy : read_hierarchies(root, "memory")) {
     for (const std::string& folder : hierarchy.folders) apply_memory_limit(folder, hierarchy.version2, memory);
   }

@@ -19,7 +19,8 @@ struct HostMemory {
 };
 
 // `root` is "" for this machine; tests give a folder with proc/ and sys/ of their own. A file that
-// is missing or unreadable sets no limit.
+// is missing or unreadable sets no limit. Without /proc/meminfo the kernel is asked (sysinfo(2)), which does not count
+// file caches as available; where it does not tell either there are 0 bytes, and allocations say so.
 HostCpu read_host_cpu(const std::string& root = "");
 HostMemory read_host_memory(const std::string& root = "");
 // At least 1. A quota of 1.5 cores counts as 2.

@@ -1,6 +1,7 @@
 #include "tessera/device/cpu/host_limits.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -36,6 +37,16 @@ TEST_F(HostLimits, PlainMachine) {
   EXPECT_EQ(memory.total_bytes, 4096 * kMiB);
   EXPECT_EQ(memory.available_bytes, 3072 * kMiB);
   EXPECT_GE(read_usable_cores(root()), 1);
+}
+
+// Bug caught: no limit at all where /proc is not mounted, so that a start asks for 2^63 bytes.
+TEST_F(HostLimits, WithoutProc) {
+  std::filesystem::remove(root_ / "proc/meminfo");
+  const HostMemory memory = read_host_memory(root());
+  const std::int64_t page = sysconf(_SC_PAGESIZE);
+  EXPECT_EQ(memory.total_bytes, sysconf(_SC_PHYS_PAGES) * page);
+  EXPECT_GT(memory.available_bytes, 0);
+  EXPECT_LE(memory.available_bytes, memory.total_bytes);
 }
 
 // Bug caught: a container's limit ignored, so that the kernel kills the process instead of allocate() failing;
