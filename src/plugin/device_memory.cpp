@@ -103,6 +103,7 @@ Result<std::unique_ptr<PluginArena>> PluginArena::create(PluginDevice& device, c
     return device.table()->create_arena(device.handle(), reserve, arena->name_.c_str(), &arena->arena_, &handle, error);
   });
   if (!status.ok()) return refused(device, DeviceCall::kCreateArena, arena->name_, reserve, std::move(status));
+  TRY(check_made(arena->arena_, "arena").with_context(context(DeviceCall::kCreateArena, arena->name_)));
   arena->made_ = true;
   arena->base_ = static_cast<std::byte*>(handle);
   TRY(check_memory(device, handle).with_context(context(DeviceCall::kCreateArena, arena->name_)));

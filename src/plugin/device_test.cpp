@@ -138,6 +138,7 @@ TEST(PluginDevice, SuccessWithoutAnObjectIsAnError) {
     make_nothing(1);
     const Status no_stream = device->create_stream("second").status();
     const Status no_event = device->create_event(EventKind::kTime).status();
+    const Status no_arena = device->create_arena({.reserve_bytes = kBytes, .name = "arena"}).status();
     ASSERT_TRUE(stream->begin_recording("part").ok());
     const Status no_recording = stream->end_recording().status();
     const Status no_capture = backend.capture(bound, *stream, "piece").status();
@@ -145,6 +146,8 @@ TEST(PluginDevice, SuccessWithoutAnObjectIsAnError) {
     EXPECT_EQ(no_stream.code(), StatusCode::kInternal);
     EXPECT_THAT(no_stream.message(), HasSubstr("'second': the plugin reported success and gave no stream"));
     EXPECT_THAT(no_event.message(), HasSubstr("the plugin reported success and gave no event"));
+    EXPECT_EQ(no_arena.code(), StatusCode::kInternal);
+    EXPECT_THAT(no_arena.message(), HasSubstr("'arena': the plugin reported success and gave no arena"));
     EXPECT_THAT(no_recording.message(), HasSubstr("'main': the plugin reported success and gave no graph"));
     EXPECT_THAT(no_capture.message(), HasSubstr("capture of 'piece': the plugin reported success and gave no graph"));
     EXPECT_TRUE(backend.capture(bound, *stream, "piece").ok()) << "the stream records again";

@@ -77,6 +77,11 @@ void free_memory(void*, void* handle) {
 }
 
 int32_t create_arena(void*, size_t bytes, const char*, void** arena, void** handle, tessera_plugin_error* error) {
+  if (empty_handed) {
+    alignas(TESSERA_PLUGIN_ALIGNMENT) static unsigned char nobodys[TESSERA_PLUGIN_ALIGNMENT];
+    *handle = nobodys;
+    return TESSERA_PLUGIN_OK;
+  }
   unsigned char* data = take(bytes, error);
   if (data == nullptr) return TESSERA_PLUGIN_RESOURCE_EXHAUSTED;
   *arena = new Arena{data};
