@@ -203,6 +203,7 @@ Result<ModelConfig> ModelConfig::from_json(const Json& written, const std::strin
   const Fields fields(members, file);
   ModelConfig config = family->defaults;
   config.architecture = family->architecture;
+  if (family->make_body) config.json = json.dump();
   TRY(read_quantisation(fields, file, *family, config));
   TRY(read_sizes(fields, config));
   TRY(read_layer_form(fields, config));

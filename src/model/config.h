@@ -97,6 +97,8 @@ struct ModelConfig {
   std::vector<TokenId> eos_token_ids = {};  // may be empty
   std::optional<TokenId> pad_token_id =
       std::nullopt;  // none also where the file has -1 or an id outside the vocabulary
+  // The file as it was read, for a family that makes its body from it (ModelFamily::make_body); empty for the others.
+  std::string json = {};
 
   // `path`: a model folder, or a config.json itself. not_found without one, unimplemented for an architecture or
   // feature this engine lacks (most ways to quantise weights among them), invalid_argument for everything else that is

@@ -13,10 +13,18 @@
 #include "tessera/ir/op_decl.h"
 #include "tessera/model/config.h"
 #include "tessera/model/fields.h"
+#include "tessera/model/weight_spec.h"
 
 namespace tessera {
 
 class LayerBuilder;
+struct ModelOptions;
+
+// A forward as a graph, with one spec for each of its weights.
+struct FamilyBody {
+  ir::Graph graph;
+  std::vector<WeightSpec> weights = {};
+};
 
 struct ModelFamily {
   std::string_view architecture;  // as config.json has it: "LlamaForCausalLM"
@@ -31,6 +39,9 @@ struct ModelFamily {
   Status (*read_config)(const Fields& fields, ModelConfig& config) = nullptr;
   // input_ids, positions … → hidden [T, hidden]. The builder keeps the first error.
   ir::ValueId (*build_body)(LayerBuilder& b, const ModelConfig& config) = nullptr;
+  // In its place, for a family whose body is written as text (model/text_body.h). From the config and the options
+  // alone.
+  std::function<Result<FamilyBody>(const ModelConfig&, const ModelOptions&, const ir::OpTable&)> make_body{};
   // Patches and where they lie → rows for the body, X[S / merged patches, row_values()] (model/vision/towers.h). Null:
   // the family has no tower; its defaults have none then.
   ir::ValueId (*build_tower)(LayerBuilder& b, const VisionConfig& config) = nullptr;

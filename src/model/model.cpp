@@ -61,12 +61,19 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     return unimplemented(fmt::format("architecture \"{}\"; accepted: {}", config.architecture, families.names()));
   }
   ModelGraphs graphs;
-  LayerBuilder body("body", options, ops, config.tensor_prefix);
-  graphs.body = TRY(finish(body, family->build_body(body, config), "hidden", graphs.weights));
+  if (family->make_body) {
+    FamilyBody body =
+        TRY(family->make_body(config, options, ops).with_context(fmt::format("the body of {}", family->architecture)));
+    graphs.body = std::move(body.graph);
+    graphs.weights = std::move(body.weights);
+  } else {
+    LayerBuilder body("body", options, ops, config.tensor_prefix);
+    graphs.body = TRY(finish(body, family->build_body(body, config), "hidden", graphs.weights));
+    graphs.layers = body.take_layers();
+  }
   if (family->change_body)
     graphs.body = TRY(family->change_body(std::move(graphs.body), ops)
                           .with_context(fmt::format("the body of {}", family->architecture)));
-  graphs.layers = body.take_layers();
   LayerBuilder head("head", options, ops, config.tensor_prefix);
   const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
