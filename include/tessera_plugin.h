@@ -493,19 +493,90 @@ typedef struct tessera_plugin_pass {
   int32_t (*run)(void* self, const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error);
 } tessera_plugin_pass;
 
-/* A model family, told by its difference from a known one. */
+/* What a body's graph is written for. */
+typedef struct tessera_plugin_model {
+  size_t size;
+  const char* config_json; /* as config() left it */
+  int32_t dtype;           /* of activations, and of the matrices that they are multiplied with */
+  int32_t kv_cache_dtype;
+  int64_t page_size;      /* tokens: the second dimension of keys' and values' states */
+  int64_t max_requests;   /* input last_ids: i32[max_requests] */
+  int64_t max_embeddings; /* input embeddings: dtype[max_embeddings, hidden size] */
+  /* The graph is that of one of `ranks` devices, which share every layer: each computes its part of the heads and of
+   * the MLP, and all_reduce adds the parts up. Refuse more than 1 where the graph is whole. */
+  int64_t rank;
+  int64_t ranks;
+  /* What the config's rotation comes to: a constant f32[num_inv_freq], and the attribute "scale" of rotary_table. */
+  const float* inv_freq;
+  size_t num_inv_freq;
+  double rope_scale;
+} tessera_plugin_model;
+
+/* A tensor of the checkpoint, in float32, float16 or bfloat16, or a slice of it, as a part of a weight. */
+typedef struct tessera_plugin_part {
+  size_t size;
+  const char* tensor;
+  const int64_t* dims; /* [rank], of the whole tensor; of a transposed one, as the graph has it */
+  int32_t rank;        /* 1 to TESSERA_PLUGIN_MAX_RANK */
+  int32_t transposed;  /* a matrix, stored as its transpose */
+  int64_t slice_dim;   /* indices slice_begin … slice_begin + slice_size - 1 of this dimension, */
+  int64_t slice_begin;
+  int64_t slice_size; /* 0: the whole tensor */
+} tessera_plugin_part;
+
+/* What the weights of a graph are made of. One of which nothing is said is the tensor of its name. */
+typedef struct tessera_plugin_weights {
+  size_t size;
+  /* Below the parts that were added to the weight before: q, k and v may be one matrix. */
+  int32_t (*add_part)(const struct tessera_plugin_weights* weights, const char* weight, const tessera_plugin_part* part,
+                      tessera_plugin_error* error);
+  /* Values that the config determines, in the place of parts. They are copied. */
+  int32_t (*add_constant)(const struct tessera_plugin_weights* weights, const char* weight, const float* values,
+                          size_t count, tessera_plugin_error* error);
+  void* host;
+} tessera_plugin_weights;
+
+/* A model family: told by its difference from a known one (`base`), or by a graph of its own (`graph`). */
 typedef struct tessera_plugin_family {
   size_t size;
   void* self;
   const char* architecture; /* as config.json has it: "MyForCausalLM" */
-  const char* base;         /* the family whose layers it has: "LlamaForCausalLM" */
-  /* config.json → the same with the fields that `base` reads; nothing written, or null: as it is. */
+  const char* base;         /* the family whose layers it has: "LlamaForCausalLM"; null: there is graph() */
+  /* config.json → the same with the fields that `base` reads; nothing written, or null: as it is. Beside graph() those
+   * are the fields of every family: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,
+   * max_position_embeddings, and at will num_key_value_heads, head_dim, tie_word_embeddings, rope_theta and the
+   * rotation's others, torch_dtype, and the ids of tokens. */
   int32_t (*config)(void* self, const char* config_json, const tessera_plugin_text* out, tessera_plugin_error* error);
   /* The body's graph as `base` builds it → this family's, before any pass: text in and out. Inputs, weights, states and
    * outputs keep names and types. Nothing written, or null: as it is. */
   int32_t (*body)(void* self, const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error);
-  /* The checkpoint's name of the tensor that `base` calls so; nothing written, or null: the same. */
+  /* The checkpoint's name of the tensor that `base`, graph() or the head calls so; nothing written, or null: the same.
+   */
   void (*tensor)(void* self, const char* name, const tessera_plugin_text* out);
+  /* The body as graph text, from tokens to hidden states before any pass, and what its weights are made of. It declares
+   * its cache groups, its states, and the inputs that the engine stages:
+   *
+   *   graph @body {
+   *     group "full" paged layers [0, 1]
+   *     input %input_ids: i32[T]              ids, and, where input_rows is not -1,
+   *     input %input_rows: i32[T]             last_ids[input_rows] in their place (resolve_ids)
+   *     input %last_ids: i32[256]             what the last step sampled: i32[max_requests]
+   *     input %embedding_rows: i32[T]         row of embeddings in place of the id's, or -1 (embedding)
+   *     input %embeddings: f32[2048, 64]      given by prompts: dtype[max_embeddings, hidden size]
+   *     input %slots.full: i32[T]             "slots.<group>": where keys and values go; 0: padding
+   *     input %positions: i32[T]
+   *     weight %model.embed_tokens.weight: f32[512, 64]
+   *     state %k_cache.0: f32[P, 16, 2, 16]   P for the first group, P1 for the second, …
+   *     …
+   *     return %y                             one value, dtype[T, hidden size]
+   *   }
+   *
+   * The first five inputs must be declared and read. The head is the engine's: the matrix "lm_head.weight"
+   * [vocab_size, hidden_size], or "model.embed_tokens.weight" with tie_word_embeddings. `tessera explain --graph body`
+   * shows the graphs of the engine's families. Called for each plan of the model, from any thread: pure. Null: the
+   * family is told by its base. */
+  int32_t (*graph)(void* self, const tessera_plugin_model* model, const tessera_plugin_text* out,
+                   const tessera_plugin_weights* weights, tessera_plugin_error* error);
 } tessera_plugin_family;
 
 /* ---- The host

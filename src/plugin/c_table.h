@@ -30,6 +30,7 @@ TESSERA_FIRST_SIZE(tessera_plugin_device, versions);
 TESSERA_FIRST_SIZE(tessera_plugin_compiler, load);
 TESSERA_FIRST_SIZE(tessera_plugin_pass, run);
 TESSERA_FIRST_SIZE(tessera_plugin_family, tensor);
+TESSERA_FIRST_SIZE(tessera_plugin_part, slice_size);
 
 #undef TESSERA_FIRST_SIZE
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "tessera/model/sliding_windows.h"
 #include "tessera/plugin/c_call.h"
 #include "tessera/plugin/c_table.h"
+#include "tessera/plugin/family_graph.h"
 #include "tessera/plugin/graph_text.h"
 
 namespace tessera::plugin {
@@ -30,26 +32,40 @@ std::string name_of(const tessera_plugin_family& table, const std::string& tenso
   return name.empty() ? tensor : name;
 }
 
+// What the family goes on from: its base, or what is common to all.
+Result<ModelFamily> base_of(const tessera_plugin_family& table, const FamilyRegistry& known) {
+  if ((table.base == nullptr) == (table.graph == nullptr))
+    return invalid_argument(fmt::format("family {} has {}; accepted is one of them", table.architecture,
+                                        table.base == nullptr ? "neither base nor graph" : "both base and graph"));
+  if (table.base == nullptr)
+    return ModelFamily{.architecture = {}, .partial_rotary = true, .read_config = set_full_attention};
+  TRY(check_word(table.base, "family's base"));
+  const ModelFamily* base = known.find(table.base);
+  if (base != nullptr) return *base;
+  return invalid_argument(
+      fmt::format("family {}: its base {} is unknown; there are {}", table.architecture, table.base, known.names()));
+}
+
 }  // namespace
 
 Result<ModelFamily> make_plugin_family(const tessera_plugin_family* given, const FamilyRegistry& known) {
   const tessera_plugin_family table = TRY(copy_table(given, "family"));
   TRY(check_word(table.architecture, "family"));
-  TRY(check_word(table.base, "family's base"));
-  const ModelFamily* base = known.find(table.base);
-  if (base == nullptr)
-    return invalid_argument(
-        fmt::format("family {}: its base {} is unknown; there are {}", table.architecture, table.base, known.names()));
-  ModelFamily family = *base;
+  const ModelFamily base = TRY(base_of(table, known));
+  ModelFamily family = base;
   family.architecture = table.architecture;
+  if (table.graph != nullptr)
+    family.make_body = [table](const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops) {
+      return make_family_body(table, config, options, ops);
+    };
   if (table.config != nullptr)
-    family.rewrite_config = [table, first = base->rewrite_config](const Json& config) -> Result<Json> {
+    family.rewrite_config = [table, first = base.rewrite_config](const Json& config) -> Result<Json> {
       const Json rewritten = TRY(rewrite(table, config));
       return first ? first(rewritten) : rewritten;
     };
   if (table.body != nullptr)
-    family.change_body = [table, first = base->change_body](ir::Graph body,
-                                                            const ir::OpTable& ops) -> Result<ir::Graph> {
+    family.change_body = [table, first = base.change_body](ir::Graph body,
+                                                           const ir::OpTable& ops) -> Result<ir::Graph> {
       if (first) body = TRY(first(std::move(body), ops));
       const auto run = [&](const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error) {
         return table.body(table.self, graph, out, error);
@@ -58,7 +74,7 @@ Result<ModelFamily> make_plugin_family(const tessera_plugin_family* given, const
       return changed ? *std::move(changed) : std::move(body);
     };
   if (table.tensor != nullptr)
-    family.tensor_name = [table, first = base->tensor_name](const std::string& tensor) {
+    family.tensor_name = [table, first = base.tensor_name](const std::string& tensor) {
       const std::string name = name_of(table, first ? first(tensor) : tensor);
       return name;
     };

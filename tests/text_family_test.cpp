@@ -1,0 +1,180 @@
+// Catches: a family that a plugin wrote as graph text and that computes another thing than the same family in C++, on
+// any way a prompt takes through the engine: other weights than it named, a cache group that is not planned, an input
+// that is not staged, a piece that is cut elsewhere; and a family whose fault is not told by its name.
+//
+// The family is examples/model/plain_llama.c, and faulty ones of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "golden.h"
+#include "golden_cases.h"
+#include "tessera/engine/engine.h"
+#include "tessera/model/model.h"
+#include "tessera/ops/built_in_ops.h"
+#include "tessera/plugin/load.h"
+#include "tessera/runner/verify.h"
+
+namespace tessera {
+namespace {
+
+using testing::Distance;
+using testing::Golden;
+using ::testing::HasSubstr;
+using testing::read_golden;
+
+constexpr const char* kCases[] = {"llama", "llama-d64", "llama-d128", "llama-linear", "llama-yarn", "llama3-rope-tied"};
+
+// A golden's checkpoint whose config.json names another architecture.
+class Renamed {
+ public:
+  Renamed(const std::string& folder, const std::string& architecture)
+      : path_(std::filesystem::temp_directory_path() / ("tessera_family_" + std::to_string(std::random_device{}()))) {
+    std::filesystem::create_directories(path_);
+    for (const auto& file : std::filesystem::directory_iterator(folder))
+      if (file.is_regular_file() && file.path().filename() != "config.json")
+        std::filesystem::create_symlink(std::filesystem::absolute(file.path()), path_ / file.path().filename());
+    Json config = *Json::read_file(folder + "/config.json");
+    config.set("architectures", Json(Json::Array{Json(architecture)}));
+    std::ofstream(path_ / "config.json") << config.dump();
+  }
+  ~Renamed() { std::filesystem::remove_all(path_); }
+  Renamed(const Renamed&) = delete;
+  Renamed& operator=(const Renamed&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::shared_ptr<const Registry> registry_with(const std::string& plugin) {
+  auto loaded = plugin::load_plugins({std::string(TESSERA_TEST_PLUGINS) + "/" + plugin + ".so"});
+  EXPECT_TRUE(loaded.ok()) << loaded.status().to_string();
+  return loaded.ok() ? *loaded : shared_built_ins();
+}
+
+enum class Way { kGraphs, kEager, kChunked, kFullGraph };
+
+std::unique_ptr<Engine> start(const std::string& folder, Way way, const std::string& dtype,
+                              std::shared_ptr<const Registry> registry) {
+  EngineOptions options{.model_path = folder, .device = "cpu", .dtype = dtype};
+  options.context_length = 1600;
+  options.max_running_requests = 16;
+  options.chunked_prefill_size = way == Way::kChunked ? 16 : 1600;
+  options.graphs.piecewise_tokens = {4, 16};
+  if (way != Way::kChunked) options.graphs.piecewise_tokens = {4, 16, 48, 256, 1600};
+  options.graphs.disable_cuda_graph = way == Way::kEager;
+  if (way == Way::kFullGraph) options.graphs.mode = GraphMode::kFull;
+  options.registry = std::move(registry);
+  auto engine = Engine::create(options);
+  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+std::vector<Completion> run(Engine& engine, const Golden& golden, bool score) {
+  std::vector<Request> requests;
+  for (const auto& prompt : golden.prompts) {
+    Request request{.prompt = prompt, .sampling = {}, .stop = {.ignore_eos = true}, .score = score};
+    if (!score) request.stop.max_new_tokens = 12;
+    requests.push_back(std::move(request));
+  }
+  return *engine.run(requests);
+}
+
+class TextFamily : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
+  }
+};
+
+TEST_P(TextFamily, LogitsAreTheBuiltInFamilysToTheBit) {
+  const Golden golden = read_golden(GetParam());
+  const Renamed renamed(golden.folder, "PlainLlamaForCausalLM");
+  const auto registry = registry_with("plain_llama");
+  for (const Way way : {Way::kGraphs, Way::kEager, Way::kChunked, Way::kFullGraph}) {
+    const auto built_in = start(golden.folder, way, "float32", shared_built_ins());
+    const auto own = start(renamed.path(), way, "float32", registry);
+    ASSERT_TRUE(built_in != nullptr && own != nullptr);
+    const std::vector<Completion> want = run(*built_in, golden, /*score=*/true);
+    const std::vector<Completion> got = run(*own, golden, /*score=*/true);
+    for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+      ASSERT_EQ(got[i].logits.size(), want[i].logits.size());
+      EXPECT_EQ(std::memcmp(got[i].logits.data(), want[i].logits.data(), want[i].logits.size() * sizeof(float)), 0)
+          << "way " << static_cast<int>(way) << " prompt " << i;
+      EXPECT_LE(testing::distance(got[i].logits, golden.stored_rows(i)).absolute, 1e-4) << "prompt " << i;
+    }
+    const std::vector<Completion> tokens = run(*own, golden, /*score=*/false);
+    for (std::size_t i = 0; i < golden.prompts.size(); ++i) EXPECT_EQ(tokens[i].output_ids, golden.greedy[i]) << i;
+    const bool graphs = way != Way::kEager;
+    for (const auto& [key, forwards] : own->runner().counters().by_key)
+      EXPECT_EQ(key.runner == RunnerKind::kEager, !graphs) << runner_kind_name(key.runner) << " " << key.size;
+  }
+}
+
+TEST_P(TextFamily, VerifyPasses) {
+  const Golden golden = read_golden(GetParam());
+  const Renamed renamed(golden.folder, "PlainLlamaForCausalLM");
+  const auto own = start(renamed.path(), Way::kGraphs, "float32", registry_with("plain_llama"));
+  ASSERT_NE(own, nullptr);
+  const auto report = verify(own->runner(), /*show_progress=*/false);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_TRUE(report->equal());
+}
+
+INSTANTIATE_TEST_SUITE_P(Llama, TextFamily, ::testing::ValuesIn(kCases), testing::case_name);
+
+// The plan is the built-in one too: same inputs, weights from the same tensors, same groups and states.
+TEST(TextFamily, ItsParametersAreTheBuiltInFamilys) {
+  const std::string folder = read_golden("llama").folder;
+  const Renamed renamed(folder, "PlainLlamaForCausalLM");
+  const auto registry = registry_with("plain_llama");
+  const auto build = [&](const std::string& path) {
+    const ModelConfig config = *ModelConfig::read(path, registry->families);
+    return *build_model(config, {.dtype = ir::DType::kBFloat16}, registry->ops, registry->families);
+  };
+  const ModelGraphs want = build(folder);
+  const ModelGraphs got = build(renamed.path());
+  EXPECT_EQ(parameter_count(got.weights), parameter_count(want.weights));
+  EXPECT_EQ(got.weights.size(), want.weights.size());
+  EXPECT_EQ(got.body.cache_groups, want.body.cache_groups);
+  EXPECT_EQ(got.body.states.size(), want.body.states.size());
+  EXPECT_EQ(got.body.inputs.size(), want.body.inputs.size());
+}
+
+struct FaultyFamily {
+  std::string name, words;
+};
+class FaultyFamilies : public ::testing::TestWithParam<FaultyFamily> {};
+
+TEST_P(FaultyFamilies, AreToldByNameAndLine) {
+  const Renamed renamed(read_golden("llama").folder, "Faulty" + GetParam().name);
+  EngineOptions options{.model_path = renamed.path(), .device = "cpu", .dtype = "float32"};
+  options.registry = registry_with("faulty_family");
+  const Status status = Engine::create(options).status();
+  EXPECT_THAT(status.message(), HasSubstr("the body of Faulty" + GetParam().name + ": " + GetParam().words));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, FaultyFamilies,
+    ::testing::Values(FaultyFamily{"Error", "the family is on holiday"},
+                      FaultyFamily{"Throws", "the plugin threw an exception, which it must not: out of the blue"},
+                      FaultyFamily{"Nothing", "line 1"},
+                      FaultyFamily{"Words", "line 2, column 6: found 'my', expected '('"},
+                      FaultyFamily{"NoPart", "weight %w: the part is null"},
+                      FaultyFamily{"NoTensor", "weight %w: the part has no tensor"},
+                      FaultyFamily{"Rank", "weight %w: tensor t has rank 9; 1 to 5 are accepted"},
+                      FaultyFamily{"Size", "weight %w: dimension 1 of tensor t is 0"},
+                      FaultyFamily{"Huge", "weight %w: dimension 1 of tensor t is 1099511627776"},
+                      FaultyFamily{"Slice", "weight %w: the slice of tensor t is 1 of dimension 7"},
+                      FaultyFamily{"Transposed", "weight %w: tensor t of rank 1 is transposed"},
+                      FaultyFamily{"Twice", "weight %w: it has constants already"},
+                      FaultyFamily{"Ignores", "weight %w: 0 constants at null"}),
+    [](const auto& fault) { return fault.param.name; });
+
+}  // namespace
+}  // namespace tessera
