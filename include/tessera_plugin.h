@@ -1,4 +1,5 @@
-/* Plugins of Tessera: operators, kernels, compilers, passes, model families and devices from outside, in C.
+/* Plugins of Tessera: operators, kernels, compilers, passes, model families, chat formats and devices from outside, in
+ * C.
  *
  *   #include <tessera_plugin.h>
  *   TESSERA_PLUGIN("my_ops", "1.0")
@@ -579,6 +580,67 @@ typedef struct tessera_plugin_family {
                    const tessera_plugin_weights* weights, tessera_plugin_error* error);
 } tessera_plugin_family;
 
+/* ---- Chat formats
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+/* What a chat format finds in the text of a model's turn. */
+enum {
+  TESSERA_PLUGIN_CONTENT = 0,
+  TESSERA_PLUGIN_REASONING = 1,
+  TESSERA_PLUGIN_CALL = 2,     /* begins a call; the piece is the name of the function */
+  TESSERA_PLUGIN_ARGUMENTS = 3 /* of the call that was begun last; together they are the JSON text of an object */
+};
+
+/* For which parts of the text a parser is asked; also their sum, of a format. */
+enum { TESSERA_PLUGIN_FINDS_REASONING = 1, TESSERA_PLUGIN_FINDS_CALLS = 2 };
+
+/* The text that a parser is made for. It stays until the parser is released. */
+typedef struct tessera_plugin_chat {
+  size_t size;
+  int32_t finds;     /* FINDS_REASONING: content and reasoning are wanted; FINDS_CALLS: content, calls and arguments */
+  int32_t reasoning; /* FINDS_REASONING: the prompt ends inside the reasoning */
+  /* FINDS_CALLS: the request's functions, a JSON text [{"type": "function", "function": {"name": …, "parameters": …}},
+   * …]; null: any name is a function's. What looks like a call of another function is content. */
+  const char* tools;
+  int32_t (*has_function)(const struct tessera_plugin_chat* chat, const char* name, size_t bytes);
+  void* host;
+} tessera_plugin_chat;
+
+/* Takes pieces, in the text's order, as far as they are certain: pieces->add(pieces, TESSERA_PLUGIN_CONTENT, data,
+ * bytes, error). Neighbours of one kind are one; each begun call is a call. What follows arguments that break as JSON
+ * is content. INVALID_ARGUMENT for a kind that the parser was not asked for, arguments without a call, and more bytes
+ * than a text of that length can come to. */
+typedef struct tessera_plugin_pieces {
+  size_t size;
+  int32_t (*add)(const struct tessera_plugin_pieces* pieces, int32_t kind, const char* data, size_t bytes,
+                 tessera_plugin_error* error);
+  void* host;
+} tessera_plugin_pieces;
+
+/* A form in which models write tool calls, reasoning, or both: chosen by its name with --tool-call-parser and
+ * --reasoning-parser. Where both are chosen, the content that the one for reasoning gives is the other's text. An error
+ * ends the request; so do a call of no function, and one that begins before the last one's arguments are whole. */
+typedef struct tessera_plugin_chat_format {
+  size_t size;
+  void* self;
+  const char* name;
+  int32_t finds;          /* FINDS_REASONING, FINDS_CALLS, or their sum */
+  int32_t special_tokens; /* its marks are special tokens of the model: the text then has them */
+  /* A text in this form. When the format is added it is read whole, and cut at every byte: the pieces must be the same,
+   * with reasoning or a whole call among them, as `finds` says. */
+  const char* example;
+  /* A parser for one text. */
+  int32_t (*begin)(void* self, const tessera_plugin_chat* chat, void** parser, tessera_plugin_error* error);
+  /* What comes next, cut anywhere; a whole text comes so too. What may still turn out to be a mark is held back. The
+   * thread that calls it writes the answers of all requests. */
+  int32_t (*push)(void* parser, const char* text, size_t bytes, const tessera_plugin_pieces* pieces,
+                  tessera_plugin_error* error);
+  /* The text has ended, perhaps in the middle of anything: gives what was held back. */
+  int32_t (*finish)(void* parser, const tessera_plugin_pieces* pieces, tessera_plugin_error* error);
+  void (*release)(void* parser);
+} tessera_plugin_chat_format;
+
 /* ---- The host
  * ------------------------------------------------------------------------------------------------------------ */
 
@@ -608,6 +670,8 @@ typedef struct tessera_plugin_host {
   void (*parallel_for)(int64_t count, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end),
                        void* context);
   void* registry; /* the host's own */
+  int32_t (*add_chat_format)(const struct tessera_plugin_host* host, const tessera_plugin_chat_format* format,
+                             tessera_plugin_error* error);
 } tessera_plugin_host;
 
 /* What a plugin exports: who it is, which is looked at before any code of it is called, and the function that adds what

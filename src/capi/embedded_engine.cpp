@@ -141,6 +141,10 @@ void EmbeddedEngine::take(Job& job, EngineThread::Event& event) {
   if (finish != FinishReason::kNone) --job.remaining;
   std::string stream;
   job.api.answer->on_event(event.ticket - job.first, event.event, event.end.get(), stream);
+  if (const Status failure = job.api.answer->failure(); !failure.ok()) {
+    end_with(job, code_of(failure.code()), api_error(failure));
+    return;
+  }
   const bool ended = job.remaining == 0;
   if (job.api.stream) {
     if (ended) stream += job.api.answer->last_events();

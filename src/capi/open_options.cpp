@@ -31,7 +31,7 @@ Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, 
     return invalid_argument("--print-config is for the command line; tessera_explain says what options come to");
   TRY(finish_engine_flags(options.engine, common));
   TRY(finish_protocol_flags(protocol, options.engine, options.server));
-  TRY(ServedModel::check(options.server));
+  TRY(ServedModel::check(options.server, options.engine.registry->chat_formats));
   options.model = common.model;
   options.log_levels = common.log_levels;
   options.warnings = warnings_about(options.engine, common);

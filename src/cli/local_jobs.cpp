@@ -76,7 +76,13 @@ void LocalJobs::take(EngineThread::Event event, std::vector<Update>& updates) {
     }
     job->api.answer->on_event(event.ticket - job->id, event.event, event.end.get(), update.events);
     update.ended = job->remaining == 0;
-    if (update.ended && !job->api.stream) update.body = job->api.answer->body();
+    if (const Status failure = job->api.answer->failure(); !failure.ok()) {
+      update.ended = true;
+      update.error = api_error(failure);
+      forget(*job);
+    } else if (update.ended && !job->api.stream) {
+      update.body = job->api.answer->body();
+    }
   }
   updates.push_back(std::move(update));
 }

@@ -54,7 +54,7 @@ Status start_logging(const CommandLine& line) {
 // What is wrong with a server's own options is told before its model is fetched and loaded.
 Status check_server(const Command& command) {
   const auto* serve = std::get_if<ServeOptions>(&command);
-  return serve == nullptr ? ok_status() : ServedModel::check(serve->server);
+  return serve == nullptr ? ok_status() : ServedModel::check(serve->server, serve->engine.registry->chat_formats);
 }
 
 // `began`: when the program had control.

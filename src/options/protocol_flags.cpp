@@ -13,13 +13,22 @@
 namespace tessera {
 namespace {
 
-// Takes one of `names`, or none.
-CommandFlags::Take one_of(std::vector<std::string_view> names, std::string& to) {
-  if (std::find(names.begin(), names.end(), "none") == names.end()) names.emplace_back("none");
-  return [names, &to](const std::string& flag, const std::string& text) {
-    to = names[TRY(parse_choice(flag, text, names))];
+// Takes a name, which finish_protocol_flags() looks up: plugins have added their formats by then.
+CommandFlags::Take name_of_parser(std::string& to) {
+  return [&to](const std::string& flag, const std::string& text) -> Status {
+    if (text.empty()) return invalid_argument(flag + ": the value is empty");
+    to = text;
     return ok_status();
   };
+}
+
+// One of `names`, a plugin's, none, or "" where the flag was not given.
+Status check_parser(std::string_view flag, const std::string& given, std::vector<std::string_view> names,
+                    const std::vector<std::string_view>& outside) {
+  if (given.empty()) return ok_status();
+  names.insert(names.end(), outside.begin(), outside.end());
+  if (std::find(names.begin(), names.end(), "none") == names.end()) names.emplace_back("none");
+  return parse_choice(flag, given, names).status();
 }
 
 }  // namespace
@@ -30,10 +39,9 @@ void add_protocol_flags(CommandFlags& add, ServerOptions& server, EngineOptions&
            server.chat_template);
   add.value("--tool-call-parser", "hermes|llama3|mistral|deepseekv3|qwen3_coder|glm45|gpt-oss|generic|none",
             "how calls are written (as the chat template has it; else generic)",
-            one_of(tool_call_parser_names(), server.tool_call_parser));
+            name_of_parser(server.tool_call_parser));
   add.value("--reasoning-parser", "qwen3|deepseek-r1|deepseek-v3|glm45|gpt-oss|mistral|none",
-            "how reasoning is marked (as the chat template has it)",
-            one_of(reasoning_parser_names(), server.reasoning_parser));
+            "how reasoning is marked (as the chat template has it)", name_of_parser(server.reasoning_parser));
   add.flag("--allow-unknown-fields", "in requests: ignored, instead of refused", server.allow_unknown_fields);
   add.value(
       "--constrained-json-whitespace-pattern", "REGEX",
@@ -58,6 +66,11 @@ void add_protocol_flags(CommandFlags& add, ServerOptions& server, EngineOptions&
 }
 
 Status finish_protocol_flags(const ProtocolFlags& flags, const EngineOptions& engine, ServerOptions& server) {
+  const ChatFormats& formats = engine.registry->chat_formats;
+  TRY(check_parser("--tool-call-parser", server.tool_call_parser, tool_call_parser_names(),
+                   formats.names(ChatFormat::Part::kCalls)));
+  TRY(check_parser("--reasoning-parser", server.reasoning_parser, reasoning_parser_names(),
+                   formats.names(ChatFormat::Part::kReasoning)));
   if (server.served_model_name.empty()) server.served_model_name = engine.model_path;
   if (!flags.compact_json || server.json_whitespace.empty()) return ok_status();
   return invalid_argument(

@@ -31,6 +31,7 @@ TESSERA_FIRST_SIZE(tessera_plugin_compiler, load);
 TESSERA_FIRST_SIZE(tessera_plugin_pass, run);
 TESSERA_FIRST_SIZE(tessera_plugin_family, tensor);
 TESSERA_FIRST_SIZE(tessera_plugin_part, slice_size);
+TESSERA_FIRST_SIZE(tessera_plugin_chat_format, release);
 
 #undef TESSERA_FIRST_SIZE
 

@@ -10,6 +10,7 @@
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/plugin/c_call.h"
 #include "tessera/plugin/c_table.h"
+#include "tessera/plugin/chat_format.h"
 #include "tessera/plugin/compiler.h"
 #include "tessera/plugin/device_events.h"
 #include "tessera/plugin/family.h"
@@ -61,7 +62,8 @@ Host::Host(Registry& registry, Contents& contents)
              .add_family = add_table<tessera_plugin_family>,
              .log = write_log,
              .parallel_for = run_parallel,
-             .registry = this} {}
+             .registry = this,
+             .add_chat_format = add_table<tessera_plugin_chat_format>} {}
 
 Status Host::note(Status status) {
   if (status_.ok() && !status.ok()) status_ = status;
@@ -119,6 +121,10 @@ Status Host::add(const tessera_plugin_pass* given) { return add_pass(TRY(make_pl
 
 Status Host::add(const tessera_plugin_family* given) {
   return registry_.families.add(TRY(make_plugin_family(given, registry_.families)));
+}
+
+Status Host::add(const tessera_plugin_chat_format* given) {
+  return registry_.chat_formats.add(TRY(make_plugin_chat_format(given)));
 }
 
 Status Host::add_pass(Pass pass, std::string_view before) {

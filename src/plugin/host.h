@@ -37,6 +37,7 @@ class Host {
   Status add(const tessera_plugin_compiler* given);
   Status add(const tessera_plugin_pass* given);
   Status add(const tessera_plugin_family* given);
+  Status add(const tessera_plugin_chat_format* given);
   // Keeps the first error.
   Status note(Status status);
 

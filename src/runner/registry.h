@@ -1,5 +1,5 @@
-// What a program is made of: operators, devices with their kernels and ways to capture, model families, compilers and
-// passes.
+// What a program is made of: operators, devices with their kernels and ways to capture, model families, compilers,
+// passes, and forms of chats.
 // main makes one registry, adds what the program brings of its own, and passes it down; no layer keeps a list of its
 // own.
 //
@@ -25,6 +25,7 @@
 #include "tessera/model/family.h"
 #include "tessera/ops/device_registry.h"
 #include "tessera/piecewise/backend.h"
+#include "tessera/text/chat_format.h"
 
 namespace tessera {
 
@@ -45,6 +46,7 @@ struct Registry {
   CompilerRegistry compilers;
   std::vector<Pass> passes{};              // in the order in which they run
   PiecewiseBackends piecewise_backends{};  // beside the recording of streams, which needs none
+  ChatFormats chat_formats{};              // beside those that the server has
 };
 
 Registry built_in_registry();

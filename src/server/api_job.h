@@ -17,6 +17,8 @@ class Answer {
   // The next event of request `index`; `end` with its last one. Appends to `stream` what a stream sends now: whole
   // server-sent events, or nothing. Errors do not come here.
   virtual void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) = 0;
+  // After on_event(): why there can be no answer; nothing more is asked of it then.
+  virtual Status failure() const { return ok_status(); }
   // After the last event of all requests, of a stream: what it sends before "[DONE]".
   virtual std::string last_events() { return ""; }
   // After the last event of all requests, of no stream: the body.

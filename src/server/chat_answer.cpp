@@ -57,6 +57,14 @@ class ChatAnswer : public Answer {
     }
   }
 
+  Status failure() const override {
+    for (const Choice& choice :
+         choices_) {  // whatever code a format chose: the fault is the server's, not the client's
+      if (!choice.parts.status().ok()) return internal_error(choice.parts.status().message());
+    }
+    return ok_status();
+  }
+
   void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) override {
     Choice& choice = choices_[index];
     if (event.token) {

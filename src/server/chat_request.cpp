@@ -48,7 +48,10 @@ ApiResult<ChatTextStyle> text_style(const ApiFields& fields, const ServedModel& 
     if (tools.choice == ToolChoice::kAuto) style.choice = ToolChoice::kNone;
     return style;
   }
-  if (separate && !closes_reasoning(prompt.begun)) style.reasoning_parser = model.reasoning_parser;
+  if (separate && !closes_reasoning(prompt.begun)) {
+    style.reasoning_parser = model.reasoning_parser;
+    style.reasoning_format = model.reasoning_format;
+  }
   style.prompt_opens_reasoning = opens_reasoning(prompt.text) || is_inside_reasoning(prompt.begun);
   if (tools.choice == ToolChoice::kAuto) {
     if (model.tool_call_parser.empty()) {
@@ -58,9 +61,16 @@ ApiResult<ChatTextStyle> text_style(const ApiFields& fields, const ServedModel& 
           "\"tool_choice\" of \"none\"");
     }
     style.tool_call_parser = model.tool_call_parser;
+    style.call_format = model.call_format;
     style.tools = tools.tools;
   }
   return style;
+}
+
+// Of the parser for reasoning: its marks.
+bool needs_special_tokens(const ChatTextStyle& style) {
+  if (style.reasoning_format != nullptr) return style.reasoning_format->reads_special_tokens();
+  return reads_special_tokens(style.reasoning_parser);
 }
 
 ApiResult<std::optional<OutputGrammar>> read_grammar(const OutputFields& output, const ToolFields& tools) {
@@ -132,8 +142,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   TRY(FanOut().add(output.n, std::ssize(request.prompt) + ids_of_parameters(output), "n"));
   request.grammar = TRY(compile_grammar(grammar, output, model));
   // Some models mark their calls, or their reasoning, with special tokens.
-  if (style.text.choice == ToolChoice::kAuto || reads_special_tokens(style.text.reasoning_parser))
-    request.skip_special_tokens = false;
+  if (style.text.choice == ToolChoice::kAuto || needs_special_tokens(style.text)) request.skip_special_tokens = false;
   style.prompt_tokens = std::ssize(request.prompt);
 
   ApiJob job{.id = style.id, .stream = style.stream.stream, .note = note};

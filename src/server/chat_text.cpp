@@ -5,6 +5,7 @@
 
 #include "tessera/server/api_job.h"
 #include "tessera/server/json_scanner.h"
+#include "tessera/server/outside_format.h"
 #include "tessera/server/reasoning_parser.h"
 
 namespace tessera {
@@ -44,17 +45,22 @@ class CallList {
 }  // namespace
 
 struct ChatText::Impl {
-  explicit Impl(const ChatTextStyle& given) : style(given) {
-    // Both names were checked when the server was made.
-    if (!style.reasoning_parser.empty()) {
-      Result<ReasoningParser> parser = ReasoningParser::create(style.reasoning_parser, style.prompt_opens_reasoning);
-      if (parser.ok()) reasoning = *std::move(parser);
+  explicit Impl(const ChatTextStyle& given) : style(given) { status = begin(); }
+
+  Status begin() {
+    if (style.reasoning_format != nullptr) {
+      outside_reasoning = TRY(OutsideReasoning::begin(style.reasoning_format, style.prompt_opens_reasoning));
+    } else if (!style.reasoning_parser.empty()) {
+      reasoning = TRY(ReasoningParser::create(style.reasoning_parser, style.prompt_opens_reasoning));
     }
-    if (style.choice == ToolChoice::kAuto) {
-      Result<ToolCallParser> parser =
-          ToolCallParser::create(style.tool_call_parser, style.tools, [] { return make_id("call_"); });
-      if (parser.ok()) tools = *std::move(parser);
+    if (style.choice != ToolChoice::kAuto) return ok_status();
+    const auto new_id = [] { return make_id("call_"); };
+    if (style.call_format != nullptr) {
+      outside_tools = TRY(OutsideCalls::begin(style.call_format, style.tools, new_id));
+    } else {
+      tools = TRY(ToolCallParser::create(style.tool_call_parser, style.tools, new_id));
     }
+    return ok_status();
   }
 
   void push_named(std::string_view text, ChatPieces& pieces) {
@@ -73,29 +79,45 @@ struct ChatText::Impl {
     }
   }
 
-  void push_content(std::string_view text, ChatPieces& pieces) {
-    if (tools) {
+  Status push_content(std::string_view text, ChatPieces& pieces) {
+    if (text.empty()) return ok_status();
+    if (outside_tools) {
+      add_tool_text(TRY(outside_tools->push(text)), pieces);
+    } else if (tools) {
       add_tool_text(tools->push(text), pieces);
     } else {
       pieces.content += text;
     }
+    return ok_status();
   }
 
-  void push_free(std::string_view text, ChatPieces& pieces) {
-    if (!reasoning) {
-      push_content(text, pieces);
-      return;
-    }
-    ReasoningText parts = reasoning->push(text);
+  Status push_free(std::string_view text, ChatPieces& pieces) {
+    if (!reasoning && !outside_reasoning) return push_content(text, pieces);
+    ReasoningText parts = outside_reasoning ? TRY(outside_reasoning->push(text)) : reasoning->push(text);
     pieces.reasoning = std::move(parts.reasoning);
-    push_content(parts.content, pieces);
+    return push_content(parts.content, pieces);
+  }
+
+  Status finish(ChatPieces& pieces) {
+    if (reasoning || outside_reasoning) {
+      ReasoningText parts = outside_reasoning ? TRY(outside_reasoning->finish()) : reasoning->finish();
+      pieces.reasoning = std::move(parts.reasoning);
+      TRY(push_content(parts.content, pieces));
+    }
+    if (outside_tools) add_tool_text(TRY(outside_tools->finish()), pieces);
+    if (tools) add_tool_text(tools->finish(), pieces);
+    return ok_status();
   }
 
   const ChatTextStyle& style;
+  Status status{};
   CallList required{};
   bool named_begun = false;
+  // One of each two at most.
   std::optional<ReasoningParser> reasoning{};
+  std::optional<OutsideReasoning> outside_reasoning{};
   std::optional<ToolCallParser> tools{};
+  std::optional<OutsideCalls> outside_tools{};
 };
 
 ChatText::ChatText(const ChatTextStyle& style) : impl_(std::make_unique<Impl>(style)) {}
@@ -104,27 +126,27 @@ ChatText::~ChatText() = default;
 
 ChatPieces ChatText::push(std::string_view text) {
   ChatPieces pieces;
-  if (text.empty()) return pieces;
+  if (text.empty() || !impl_->status.ok()) return pieces;
   switch (impl_->style.choice) {
     case ToolChoice::kNamed: impl_->push_named(text, pieces); break;
     case ToolChoice::kRequired: impl_->required.push(text, pieces.calls); break;
     case ToolChoice::kNone:
-    case ToolChoice::kAuto: impl_->push_free(text, pieces); break;
+    case ToolChoice::kAuto: impl_->status = impl_->push_free(text, pieces); break;
   }
   return pieces;
 }
 
 ChatPieces ChatText::finish() {
   ChatPieces pieces;
-  if (impl_->reasoning) {
-    ReasoningText parts = impl_->reasoning->finish();
-    pieces.reasoning = std::move(parts.reasoning);
-    impl_->push_content(parts.content, pieces);
-  }
-  if (impl_->tools) impl_->add_tool_text(impl_->tools->finish(), pieces);
+  if (impl_->status.ok()) impl_->status = impl_->finish(pieces);
   return pieces;
 }
 
-bool ChatText::in_reasoning() const { return impl_->reasoning && impl_->reasoning->in_reasoning(); }
+bool ChatText::in_reasoning() const {
+  return (impl_->reasoning && impl_->reasoning->in_reasoning()) ||
+         (impl_->outside_reasoning && impl_->outside_reasoning->in_reasoning());
+}
+
+const Status& ChatText::status() const { return impl_->status; }
 
 }  // namespace tessera

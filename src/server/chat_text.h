@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "tessera/base/json.h"
+#include "tessera/base/status.h"
 #include "tessera/server/chat_tools.h"
 #include "tessera/server/tool_call_parser.h"
+#include "tessera/text/chat_format.h"
 
 namespace tessera {
 
@@ -20,6 +22,9 @@ struct ChatTextStyle {
   Json tools{};                    // with kAuto
   std::string reasoning_parser{};  // "": reasoning is content
   bool prompt_opens_reasoning = false;
+  // In the place of the server's own, where the names are those of formats from outside.
+  std::shared_ptr<const ChatFormat> call_format{};
+  std::shared_ptr<const ChatFormat> reasoning_format{};
 };
 
 struct ChatPieces {
@@ -41,6 +46,8 @@ class ChatText {
   ChatPieces finish();
   // Whether the next token belongs to the reasoning, as far as is known.
   bool in_reasoning() const;
+  // What a format from outside did wrong; nothing more comes of the text then.
+  const Status& status() const;
 
  private:
   struct Impl;

@@ -97,6 +97,10 @@ void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
   }
   stream_.clear();
   job.job.answer->on_event(place.index, event.event, event.end.get(), stream_);
+  if (const Status failure = job.job.answer->failure(); !failure.ok()) {
+    fail(job, api_error(failure));
+    return;
+  }
   if (job.job.stream) send(job, stream_);
   if (job.remaining == 0) end(place.job);
 }

@@ -15,6 +15,7 @@
 #include "tessera/server/api_result.h"
 #include "tessera/server/image_input.h"
 #include "tessera/server/server_options.h"
+#include "tessera/text/chat_format.h"
 #include "tessera/text/chat_template.h"
 #include "tessera/text/tokenizer.h"
 
@@ -38,16 +39,20 @@ struct ServedModel {
   bool knows_developer = false;             // whether the template has the role "developer"
   std::string bos_token{};
   std::string eos_token{};
-  std::string tool_call_parser{};               // "generic": server/generic_tools.h; "": tools are refused
-  std::string reasoning_parser{};               // "": none
+  std::string tool_call_parser{};  // "generic": server/generic_tools.h; "": tools are refused
+  std::string reasoning_parser{};  // "": none
+  // Of these names, where they are those of formats from outside.
+  std::shared_ptr<const ChatFormat> call_format{};
+  std::shared_ptr<const ChatFormat> reasoning_format{};
   bool allow_unknown_fields = false;            // in requests: ignored
   std::string no_chat_reason{};                 // where there is no chat template
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
   double grammar_seconds = kMaxCompileSeconds;  // of a thread, for all grammars of one HTTP request
 
   // What can be told of them before there is an engine: a chat template that is given and cannot be read or parsed,
-  // parsers with unknown names. The errors begin with the flag's name.
-  static Status check(const ServerOptions& options);
+  // parsers with unknown names, formats from outside with the name of one of the server's own. The errors begin with
+  // the flag's name, or the format's.
+  static Status check(const ServerOptions& options, const ChatFormats& formats);
   // `engine` outlives it. Errors: a chat template that was given and cannot be read, parsers with unknown names.
   static Result<ServedModel> create(const ServerOptions& options, const Engine& engine);
 

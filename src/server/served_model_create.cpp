@@ -22,25 +22,35 @@ bool is_template_source(const std::string& given) {
 
 // The parser that was asked for, or the one that the template shows.
 Result<std::string> choose_parser(const std::string& flag, const std::string& asked, std::string_view guess,
-                                  const std::vector<std::string_view>& names) {
+                                  std::vector<std::string_view> names, const std::vector<std::string_view>& outside) {
+  for (const std::string_view name : outside) {
+    if (name == "none" || std::ranges::find(names, name) != names.end())
+      return invalid_argument(
+          fmt::format("chat format \"{}\" of a plugin: {} has that name already; give it another", name, flag));
+  }
   if (asked.empty()) return std::string(guess);
   if (asked == "none") return std::string();
-  if (std::find(names.begin(), names.end(), asked) != names.end()) return asked;
+  names.insert(names.end(), outside.begin(), outside.end());
+  if (std::ranges::find(names, asked) != names.end()) return asked;
   return invalid_argument(fmt::format("{} is \"{}\"; accepted: {} or none", flag, asked, fmt::join(names, ", ")));
 }
 
-Status choose_parsers(const ServerOptions& options, const std::string& source, const std::string& tool_source,
-                      ServedModel& model) {
+Status choose_parsers(const ServerOptions& options, const ChatFormats& formats, const std::string& source,
+                      const std::string& tool_source, ServedModel& model) {
+  using Part = ChatFormat::Part;
   std::string_view guess = guess_tool_call_parser(tool_source);
   if (guess.empty()) guess = kGenericToolParser;
-  model.tool_call_parser =
-      TRY(choose_parser("--tool-call-parser", options.tool_call_parser, guess, tool_call_parser_names()));
+  model.tool_call_parser = TRY(choose_parser("--tool-call-parser", options.tool_call_parser, guess,
+                                             tool_call_parser_names(), formats.names(Part::kCalls)));
   // A form that the model is never told of would not be written.
   const bool shows_tools = tool_source.find("tools") != std::string::npos;
   if (!model.tool_call_parser.empty() && !shows_tools) model.tool_call_parser = kGenericToolParser;
-  model.reasoning_parser = TRY(choose_parser("--reasoning-parser", options.reasoning_parser,
-                                             guess_reasoning_parser(source), reasoning_parser_names()));
+  model.call_format = formats.find(model.tool_call_parser, Part::kCalls);
+  model.reasoning_parser =
+      TRY(choose_parser("--reasoning-parser", options.reasoning_parser, guess_reasoning_parser(source),
+                        reasoning_parser_names(), formats.names(Part::kReasoning)));
   if (model.reasoning_parser == "none") model.reasoning_parser.clear();
+  model.reasoning_format = formats.find(model.reasoning_parser, Part::kReasoning);
   return ok_status();
 }
 
@@ -89,9 +99,9 @@ Result<std::optional<ImageInput>> read_image_input(const ServerOptions& options,
 
 }  // namespace
 
-Status ServedModel::check(const ServerOptions& options) {
+Status ServedModel::check(const ServerOptions& options, const ChatFormats& formats) {
   ServedModel model;
-  TRY(choose_parsers(options, "", "", model));
+  TRY(choose_parsers(options, formats, "", "", model));
   if (!options.chat_template.empty()) TRY(parse_given(options.chat_template, model));
   return ok_status();
 }
@@ -125,7 +135,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
     tool_source = source;
   }
   model.knows_developer = source.find("developer") != std::string::npos;
-  TRY(choose_parsers(options, source, tool_source, model));
+  TRY(choose_parsers(options, engine.options().registry->chat_formats, source, tool_source, model));
   if (model.tokenizer != nullptr && GrammarCompiler::available()) {
     const GrammarOptions grammar_options{.json_whitespace = options.json_whitespace};
     model.grammars =

@@ -1,0 +1,55 @@
+// One text that a plugin's chat format reads: what it gives is checked and put together.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/text/chat_format.h"
+#include "tessera_plugin.h"
+
+namespace tessera::plugin {
+
+class PluginChatParser final : public ChatParser {
+ public:
+  // Copies what it needs of the request. The plugin's error, or what it did wrong, with the format's name in front.
+  static Result<std::unique_ptr<PluginChatParser>> begin(const tessera_plugin_chat_format& format,
+                                                         const ChatFormat::Request& request);
+  ~PluginChatParser() override;
+  PluginChatParser(const PluginChatParser&) = delete;
+  PluginChatParser& operator=(const PluginChatParser&) = delete;
+
+  Result<std::vector<ChatPiece>> push(std::string_view text) override;
+  Result<std::vector<ChatPiece>> finish() override;
+
+ private:
+  PluginChatParser(const tessera_plugin_chat_format& format, const ChatFormat::Request& request);
+  static std::int32_t add(const tessera_plugin_pieces* pieces, std::int32_t kind, const char* data, std::size_t bytes,
+                          tessera_plugin_error* error);
+  static std::int32_t has_function(const tessera_plugin_chat* chat, const char* name, std::size_t bytes);
+  Status add(std::int32_t kind, const char* data, std::size_t bytes);
+  template <class F>
+  Result<std::vector<ChatPiece>> collect(const F& function, bool ended);
+  Result<std::vector<ChatPiece>> settle(bool ended);
+  std::string context() const;
+
+  tessera_plugin_chat_format format_;
+  ChatFormat::Part part_;
+  std::string tools_text_;
+  std::vector<std::string> functions_;
+  tessera_plugin_chat chat_;
+  tessera_plugin_pieces pieces_;
+  void* parser_ = nullptr;
+
+  Status refused_;                // the first call of add() that was
+  std::vector<ChatPiece> given_;  // by the call that runs
+  ChatPiece held_;                // the beginning of a character, which the next call may end
+  bool has_call_ = false;
+  std::size_t received_ = 0;  // bytes of the text
+  std::size_t taken_ = 0;     // bytes of its pieces
+};
+
+}  // namespace tessera::plugin
