@@ -2,6 +2,9 @@
 #   bin/tessera                     the program
 #   lib/libtessera.so               the engine behind include/tessera.h: C alone, all else is hidden
 #   lib/libtessera_cpp.so           the layers up to the server in one library, for C++ built with the same compiler
+#   lib/tessera/plugins/            plugins/opencl, where it was built
+#   share/doc/tessera/examples/     examples/: plugins and programs to begin with
+#   share/tessera/models/demo/      the bundled model
 #   include/tessera.h               the C interface
 #   include/tessera_plugin.h        what plugins are built with
 #   include/tessera/<layer>/*.h     every header of those layers except the tests'
@@ -59,6 +62,8 @@ install(TARGETS tessera_c EXPORT tessera_c_targets LIBRARY DESTINATION ${CMAKE_I
 install(FILES ${PROJECT_SOURCE_DIR}/include/tessera.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 install(FILES include/tessera_plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})  # what plugins are built with
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tessera)
+install(DIRECTORY models/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera/models)
 install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MATCHING
   PATTERN "*.h"
   PATTERN "load" EXCLUDE  # the program's own, as is cli

@@ -118,12 +118,22 @@ tells_the_same_with() {
   is_text "$plain" && [[ "$told" == *"$plain" ]]
 }
 
-for example in operator split_op compiler model; do
+has_examples() {
+  diff -r examples "$work/moved/share/doc/tessera/examples" && [[ -e "$work/moved/share/tessera/models/demo/config.json" ]]
+}
+
+check "examples and model are installed" has_examples
+for example in operator split_op compiler model chat_format; do
   check "plugin $example builds" builds_plugin "$example"
 done
 check "operator runs" tells_the_same_with --plugin "$work/operator/add_norm.so"
 check "split op runs" tells_the_same_with --plugin "$work/split_op/watch.so"
 check "compiler runs" tells_the_same_with --plugin "$work/compiler/gate.so" --piecewise-cuda-graph-compiler gate
 check "family loads" tells_the_same_with --plugin "$work/model/storyteller.so"
+check "family of its own graph loads" tells_the_same_with --plugin "$work/model/plain_llama.so"
+check "chat format loads" tells_the_same_with --plugin "$work/chat_format/bracket.so"
+if [[ -e "$build/plugins/libtessera_opencl.so" ]]; then
+  check "OpenCL's plugin is installed and loads" tells_the_same_with --plugin "$lib/tessera/plugins/libtessera_opencl.so"
+fi
 
 report

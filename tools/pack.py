@@ -61,6 +61,8 @@ def stage_program(build, stage):
     shutil.rmtree(stage / "include")
     shutil.rmtree(stage / "lib" / "cmake")
     shutil.rmtree(stage / "lib" / "pkgconfig")
+    for folder in ("share/doc", "share/tessera", "lib/tessera"):  # examples, a second model; plugins, which need drivers
+        shutil.rmtree(stage / folder, ignore_errors=True)
     for name in ("libtessera.so*", "libtessera_cpp.so*"):  # for programs that link them; this archive has none
         for library in (stage / "lib").glob(name):
             library.unlink()
