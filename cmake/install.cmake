@@ -40,7 +40,8 @@ set_target_properties(tessera_library PROPERTIES
 # The number in the name changes when a program that ran with the library before would not any more.
 set(TESSERA_ABI 1)
 set(c_symbols ${CMAKE_CURRENT_LIST_DIR}/tessera.map)
-add_library(tessera_c SHARED $<TARGET_OBJECTS:tessera_capi> ${PROJECT_SOURCE_DIR}/src/cli/program.cpp)
+add_library(tessera_c SHARED $<TARGET_OBJECTS:tessera_capi> ${PROJECT_SOURCE_DIR}/src/cli/program.cpp
+  ${PROJECT_SOURCE_DIR}/src/capi/curl_on_demand.cpp)
 add_library(tessera::c ALIAS tessera_c)
 target_link_libraries(tessera_c PRIVATE tessera_capi tessera_cli)
 target_link_options(tessera_c PRIVATE

@@ -98,7 +98,8 @@ class Transfers {
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
     if (epoll_ < 0) return internal_error(fmt::format("epoll_create1: {}", std::strerror(errno)));
     multi_.reset(curl_multi_init());
-    if (multi_ == nullptr) return resource_exhausted("no memory for libcurl");
+    if (multi_ == nullptr)
+      return internal_error(fmt::format("libcurl cannot be started: {}", curl_easy_strerror(CURLE_FAILED_INIT)));
     CURLM* multi = multi_.get();
     curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, this);
@@ -248,7 +249,8 @@ Result<std::unique_ptr<LoadClient>> LoadClient::create(std::string url, const st
 
 Result<Json> LoadClient::get(const std::string& path) {
   const CurlHandle easy(curl_easy_init());
-  if (easy == nullptr) return resource_exhausted("no memory for libcurl");
+  if (easy == nullptr)
+    return internal_error(fmt::format("libcurl cannot be started: {}", curl_easy_strerror(CURLE_FAILED_INIT)));
   const std::string address = impl_->url + path;
   std::string body;
   set_common(easy.get(), address, impl_->headers.get());

@@ -137,13 +137,14 @@ HttpClient::HttpClient(HttpClient&&) noexcept = default;
 HttpClient::~HttpClient() = default;
 
 Result<HttpClient> HttpClient::create(HubHttpOptions options) {
+  auto handle = std::make_unique<Handle>();
+  if (handle->curl == nullptr)
+    return internal_error(fmt::format("libcurl cannot be started: {}", curl_easy_strerror(CURLE_FAILED_INIT)));
   std::string origin = TRY(origin_of(options.endpoint));
   const auto printable = [](char c) { return c > ' ' && c < '\x7f'; };
   if (!std::all_of(options.token.begin(), options.token.end(), printable))
     return invalid_argument("the hub's token (HF_TOKEN) has a character that no token has: blanks, line ends, umlauts");
   if (options.ca_file.empty()) options.ca_file = system_ca_file();
-  auto handle = std::make_unique<Handle>();
-  if (handle->curl == nullptr) return internal_error("libcurl cannot be started");
   return HttpClient(std::move(options), std::move(origin), std::move(handle));
 }
 

@@ -145,7 +145,8 @@ UrlFetcher& UrlFetcher::operator=(UrlFetcher&&) noexcept = default;
 UrlFetcher::~UrlFetcher() = default;
 
 Result<UrlFetcher> UrlFetcher::create(UrlFetchOptions options) {
-  if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return internal_error("libcurl cannot be started");
+  if (const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT); code != CURLE_OK)
+    return internal_error(fmt::format("libcurl cannot be started: {}", curl_easy_strerror(code)));
   auto impl = std::make_unique<Impl>();
   impl->options = std::move(options);
   impl->ca_file = system_ca_file();

@@ -71,6 +71,35 @@ program_writes() {
   is_text "$text"
 }
 
+# Nothing listens on port 9: libcurl says so.
+downloads_with() { installed "$@" HF_ENDPOINT=http://127.0.0.1:9 tessera pull nobody/nothing 2>&1; }
+
+# The system's libcurl, which is not in the wheel.
+loads_libcurl() {
+  local said
+  said=$(downloads_with) && return 1
+  echo "$said"
+  [[ "$said" == *"127.0.0.1"* && "$said" != *"libcurl cannot be started"* ]]
+}
+
+# As on a system without it: dlopen() finds none.
+names_a_missing_libcurl() {
+  local said
+  cc -shared -fPIC -o "$work/without_libcurl.so" -x c - <<'C' || return 1
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+void* dlopen(const char* name, int flags) {
+  void* (*found)(const char*, int) = (void* (*)(const char*, int))dlsym(RTLD_NEXT, "dlopen");
+  return name != NULL && strstr(name, "libcurl") != NULL ? NULL : found(name, flags);
+}
+C
+  said=$(downloads_with LD_PRELOAD="$work/without_libcurl.so") && return 1
+  echo "$said"
+  [[ "$said" == *"libcurl cannot be started: this system has no libcurl.so.4"* ]]
+}
+
 check "wheel" python3 tools/make_wheel.py "$build" "$work/wheel"
 check "RECORD" record_is_right
 check "install" installs
@@ -79,6 +108,8 @@ check "libraries" uses_its_own_libraries
 check "names of libraries" has_names_of_its_own
 check "licences" has_licenses
 check "program" program_writes
+check "downloads by the system's libcurl" loads_libcurl
+check "a missing libcurl is named" names_a_missing_libcurl
 check "wrong words are exit code 2" bash -c "! $work/venv/bin/tessera nothing 2>/dev/null && [[ \$($work/venv/bin/tessera nothing 2>/dev/null; echo \$?) == 2 ]]"
 check "engine" installed python "$PWD/tests/python/engine_test.py" "$PWD/models/demo"
 if command -v mypy >/dev/null; then

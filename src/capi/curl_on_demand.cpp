@@ -1,0 +1,95 @@
+// libcurl for libtessera.so, loaded from the system when it is first used, in the place of being linked: with what it
+// needs it is a sixth of the Python wheel, and only downloads, images named by URL and `bench serve` use it. The
+// functions are libcurl's own, by its header; the library's other symbols are hidden, and so are these. Where the
+// system has no libcurl every call fails, and curl_easy_strerror() says why.
+//
+// Threads: as libcurl's.
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+#include <dlfcn.h>
+
+#include <cstdarg>
+
+#undef curl_easy_setopt
+#undef curl_easy_getinfo
+#undef curl_multi_setopt
+
+namespace {
+
+constexpr const char* kMissing =
+    "this system has no libcurl.so.4, which downloads need; install it (Debian and Ubuntu: libcurl4, Fedora: libcurl)";
+
+void* library() {
+  static void* const opened = [] {
+    void* first = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+    return first != nullptr ? first : dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
+  }();
+  return opened;
+}
+
+// libcurl's function of the type of `like`; null where there is none.
+template <class F>
+F* find(F* /*like*/, const char* name) {
+  return library() == nullptr ? nullptr : reinterpret_cast<F*>(dlsym(library(), name));
+}
+
+}  // namespace
+
+// RESULT NAME(PARAMETERS), which calls libcurl's with ARGUMENTS, or gives OTHERWISE.
+#define ON_DEMAND(RESULT, NAME, PARAMETERS, ARGUMENTS, OTHERWISE)               \
+  RESULT NAME PARAMETERS {                                                      \
+    static auto* const found = find(&NAME, #NAME);                              \
+    return found == nullptr ? static_cast<RESULT>(OTHERWISE) : found ARGUMENTS; \
+  }
+#define ON_DEMAND_VOID(NAME, PARAMETERS, ARGUMENTS) \
+  void NAME PARAMETERS {                            \
+    static auto* const found = find(&NAME, #NAME);  \
+    if (found != nullptr) found ARGUMENTS;          \
+  }
+// The one value behind OPTION: a pointer, a long or a curl_off_t, which come in the same register.
+#define ON_DEMAND_VALUE(RESULT, NAME, HANDLE, OPTION, OTHERWISE)                        \
+  RESULT NAME(HANDLE* handle, OPTION option, ...) {                                     \
+    static_assert(sizeof(void*) == sizeof(long) && sizeof(long) == sizeof(curl_off_t)); \
+    static auto* const found = find(&NAME, #NAME);                                      \
+    std::va_list values;                                                                \
+    va_start(values, option);                                                           \
+    void* const value = va_arg(values, void*);                                          \
+    va_end(values);                                                                     \
+    return found == nullptr ? (OTHERWISE) : found(handle, option, value);               \
+  }
+
+extern "C" {
+
+ON_DEMAND(CURLcode, curl_global_init, (long flags), (flags), CURLE_FAILED_INIT)
+ON_DEMAND_VOID(curl_free, (void* data), (data))
+
+ON_DEMAND(CURL*, curl_easy_init, (), (), nullptr)
+ON_DEMAND_VALUE(CURLcode, curl_easy_setopt, CURL, CURLoption, CURLE_FAILED_INIT)
+ON_DEMAND_VALUE(CURLcode, curl_easy_getinfo, CURL, CURLINFO, CURLE_FAILED_INIT)
+ON_DEMAND(CURLcode, curl_easy_perform, (CURL * handle), (handle), CURLE_FAILED_INIT)
+ON_DEMAND_VOID(curl_easy_reset, (CURL * handle), (handle))
+ON_DEMAND_VOID(curl_easy_cleanup, (CURL * handle), (handle))
+ON_DEMAND(const char*, curl_easy_strerror, (CURLcode code), (code), kMissing)
+
+ON_DEMAND(CURLM*, curl_multi_init, (), (), nullptr)
+ON_DEMAND_VALUE(CURLMcode, curl_multi_setopt, CURLM, CURLMoption, CURLM_INTERNAL_ERROR)
+ON_DEMAND(CURLMcode, curl_multi_add_handle, (CURLM * multi, CURL* easy), (multi, easy), CURLM_INTERNAL_ERROR)
+ON_DEMAND(CURLMcode, curl_multi_remove_handle, (CURLM * multi, CURL* easy), (multi, easy), CURLM_INTERNAL_ERROR)
+ON_DEMAND(CURLMcode, curl_multi_assign, (CURLM * multi, curl_socket_t socket, void* data), (multi, socket, data),
+          CURLM_INTERNAL_ERROR)
+ON_DEMAND(CURLMcode, curl_multi_socket_action, (CURLM * multi, curl_socket_t socket, int events, int* running),
+          (multi, socket, events, running), CURLM_INTERNAL_ERROR)
+ON_DEMAND(CURLMsg*, curl_multi_info_read, (CURLM * multi, int* left), (multi, left), nullptr)
+ON_DEMAND(CURLMcode, curl_multi_cleanup, (CURLM * multi), (multi), CURLM_INTERNAL_ERROR)
+
+ON_DEMAND(curl_slist*, curl_slist_append, (curl_slist * list, const char* text), (list, text), nullptr)
+ON_DEMAND_VOID(curl_slist_free_all, (curl_slist * list), (list))
+
+ON_DEMAND(CURLU*, curl_url, (), (), nullptr)
+ON_DEMAND(CURLUcode, curl_url_set, (CURLU * url, CURLUPart part, const char* text, unsigned int flags),
+          (url, part, text, flags), CURLUE_UNKNOWN_PART)
+ON_DEMAND(CURLUcode, curl_url_get, (CURLU * url, CURLUPart part, char** text, unsigned int flags),
+          (url, part, text, flags), CURLUE_UNKNOWN_PART)
+ON_DEMAND_VOID(curl_url_cleanup, (CURLU * url), (url))
+
+}  // extern "C"
