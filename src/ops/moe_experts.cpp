@@ -60,6 +60,10 @@ Status check_weights(const ir::OpSignature& s, std::int64_t hidden) {
   const ir::Shape stack = TRY(stack_of(s, 3, "gate_up"));
   if (*stack[0].constant() > kMaxExperts)
     return refuse(s, fmt::format("{} experts; it takes at most {}", *stack[0].constant(), kMaxExperts));
+  const std::int64_t routed = s.node.attribute_or("routed_experts", *stack[0].constant());
+  if (routed < *stack[0].constant() || routed > kMaxExperts)
+    return refuse(s,
+                  fmt::format("routed_experts = {}; it must be {} to {}", routed, *stack[0].constant(), kMaxExperts));
   const std::int64_t rows = *stack[1].constant();
   if (rows % 2 != 0) return refuse(s, fmt::format("gate_up has {} rows; gate and up are halves of them", rows));
   TRY(stack_of(s, 4, "down"));
@@ -107,6 +111,7 @@ ExpertsProblem make_experts_problem(const BindArgs& args) {
   ExpertsProblem p{.tokens = args.operands[0].dim(0),
                    .top_k = args.operands[1].dim(1),
                    .experts = args.operands[3].dim(0),
+                   .routed_experts = args.node.attribute_or("routed_experts", args.operands[3].dim(0)),
                    .hidden = args.operands[0].dim(1),
                    .intermediate = args.operands[4].dim(2) * (mxfp4 ? 2 : 1),
                    .activation = static_cast<GatedActivation>(name - std::begin(kActivations)),
@@ -145,7 +150,8 @@ const ir::OpDecl kMoeExperts{
                    {.name = "limit", .kind = ir::AttributeKind::kDouble},
                    {.name = "gate_up_bias", .kind = ir::AttributeKind::kBool},
                    {.name = "down_bias", .kind = ir::AttributeKind::kBool},
-                   {.name = "mxfp4", .kind = ir::AttributeKind::kBool}},
+                   {.name = "mxfp4", .kind = ir::AttributeKind::kBool},
+                   {.name = "routed_experts", .kind = ir::AttributeKind::kInt}},
     .infer = infer,
 };
 

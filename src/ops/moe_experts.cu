@@ -49,7 +49,7 @@ Way choose(const ExpertsProblem& p, bool deterministic) {
 
 // Large tiles where a token's even share of rows fills them.
 std::int64_t tile_rows(const ExpertsProblem& p, Way way) {
-  return way == Way::kGrouped && most_pairs(p) >= kManyRows * p.experts ? kManyRows : kSomeRows;
+  return way == Way::kGrouped && most_pairs(p) >= kManyRows * p.routed_experts ? kManyRows : kSomeRows;
 }
 std::int64_t tiles_of(const ExpertsProblem& p, Way way) { return most_tiles(p, tile_rows(p, way)); }
 

@@ -2,7 +2,8 @@
 //
 //   moe_experts(x X[T, H], ids i32[T, K], weights f32[T, K], gate_up X[E, 2I, H], down X[E, H, I],
 //               (gate_up_bias X[E, 2I]), (down_bias X[E, H]), (gate_up_scale), (down_scale))
-//       {activation = "silu", limit = 0, gate_up_bias = false, down_bias = false, mxfp4 = false} → y X[T, H]
+//       {activation = "silu", limit = 0, gate_up_bias = false, down_bias = false, mxfp4 = false, routed_experts = E}
+//       → y X[T, H]
 //
 //   y[t] = Σ_k weights[t, k] · (down[e] · a(gate_up[e] · x[t] + gate_up_bias[e]) + down_bias[e]),   e = ids[t, k]
 //
@@ -21,6 +22,10 @@
 // such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is in float32, in the
 // order of k, and rounded once. E is kMaxExperts (moe_route.h) at most. The attributes gate_up_bias, down_bias and
 // mxfp4 say which of the optional operands are present, in that order.
+//
+// routed_experts, E or more, says how many experts the router chose among, where these are a rank's part of them. It
+// changes no result: of T · K pairs about T · K · E / routed_experts name an expert here, and so many rows of each
+// kernels choose their way for. Scratch has room for all.
 //
 // It is one operator and not a chain (sort, two grouped matmuls, activation, sum), because what lies between is
 // [T · K, 2I] and [T · K, H] of which a graph would plan the worst case as values of its own, and because rows in the
@@ -50,6 +55,7 @@ struct ExpertsProblem {
   std::int64_t tokens = 0;
   std::int64_t top_k = 0;
   std::int64_t experts = 0;
+  std::int64_t routed_experts = 0;  // `experts`, or more
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;  // I of this rank
   GatedActivation activation = GatedActivation::kSwiglu;

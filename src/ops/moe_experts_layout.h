@@ -55,7 +55,7 @@ inline std::int64_t most_block_rows(const ExpertsProblem& p) { return std::min(k
 
 // Whether experts have so many rows that oneDNN multiplies the larger blocks.
 inline bool takes_onednn(const ExpertsProblem& p, bool deterministic) {
-  return !deterministic && onednn_takes(p.dtype) && most_pairs(p) >= p.experts * kLeastOneDnnRows;
+  return !deterministic && onednn_takes(p.dtype) && most_pairs(p) >= p.routed_experts * kLeastOneDnnRows;
 }
 
 inline OneDnnBlocks::Shape up_shape(const ExpertsProblem& p) {

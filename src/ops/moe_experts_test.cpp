@@ -348,6 +348,10 @@ TEST(MoeExpertsShapes, RefusesWhatDoesNotFit) {
               HasSubstr("activation = \"relu\""));
   EXPECT_THAT(error({x, ids, weights, gate_up, down}, {{"activation", std::string("clamped_swiglu")}}),
               HasSubstr("limit = 0; it must be above 0"));
+  EXPECT_EQ(error({x, ids, weights, gate_up, down}, {{"routed_experts", std::int64_t{64}}}), "");
+  for (const std::int64_t routed : {7, 1025})
+    EXPECT_THAT(error({x, ids, weights, gate_up, down}, {{"routed_experts", routed}}),
+                HasSubstr("it must be 8 to 1024"));
 }
 
 TEST(MoeExpertsShapes, RefusesFourBitsThatDoNotFit) {

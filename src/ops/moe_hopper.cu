@@ -146,7 +146,7 @@ bool hopper_serves(const ExpertsProblem& p) {
   const auto fits = [](std::int64_t k) { return k % 64 == 0 && k <= kPackedBlock * kPackedMostBlocks; };
   const bool shaped = p.mxfp4 ? p.dtype == ir::DType::kBFloat16 && fits(p.hidden) && fits(p.intermediate)
                               : p.hidden % 16 == 0 && p.intermediate % 8 == 0;
-  return half && shaped && p.tokens * p.top_k >= kRowsOfExpert * p.experts &&
+  return half && shaped && p.tokens * p.top_k >= kRowsOfExpert * p.routed_experts &&
          runs_sm90a_code(reinterpret_cast<const void*>(hopper<__nv_bfloat16, true>));
 }
 

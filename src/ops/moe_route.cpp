@@ -39,6 +39,14 @@ Status check_groups(const ir::OpSignature& s, std::int64_t experts, std::int64_t
   return ok_status();
 }
 
+Status check_local(const ir::OpSignature& s, std::int64_t experts) {
+  const std::int64_t first = s.node.attribute_or("first_expert", std::int64_t{0});
+  const std::int64_t local = s.node.attribute_or("local_experts", experts);
+  if (first >= 0 && local >= 1 && first <= experts - local) return ok_status();
+  return refuse(s, fmt::format("first_expert = {} and local_experts = {}; they must be a range of the {} experts",
+                               first, local, experts));
+}
+
 Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   TRY(expect_floating(s, 0, "logits"));
   TRY(expect_rank(s, 0, "logits", 2));
@@ -54,6 +62,7 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   for (std::size_t i = 2; i < expected; ++i)
     TRY(expect_type(s, i, i == 2 && correction ? "correction" : "expert_scale", {ir::DType::kFloat32, {experts}}));
 
+  TRY(check_local(s, experts));
   const std::int64_t top_k = s.node.attribute_or("top_k", std::int64_t{0});
   if (experts > kMaxExperts) return refuse(s, fmt::format("{} experts; it takes at most {}", experts, kMaxExperts));
   const std::int64_t most = std::min(experts, kMaxExpertsPerToken);
@@ -140,6 +149,10 @@ void route_row(const RouteProblem& p, const float* scores, std::int32_t* ids, fl
   for (std::int64_t k = 0; k < p.top_k; ++k) {
     weights[k] *= factor;
     if (p.expert_scale != nullptr) weights[k] *= p.expert_scale[ids[k]];
+    const std::int64_t local = ids[k] - p.first_expert;
+    const bool here = local >= 0 && local < p.local_experts;
+    ids[k] = here ? static_cast<std::int32_t>(local) : -1;
+    if (!here) weights[k] = 0;
   }
 }
 
@@ -185,6 +198,8 @@ RouteProblem make_route_problem(const BindArgs& args) {
                  .groups_per_token = node.attribute_or("groups_per_token", std::int64_t{1}),
                  .best_two = string_attribute(node, "group_score", "best") == "best_two",
                  .scale = static_cast<float>(node.attribute_or("scale", 1.0)),
+                 .first_expert = node.attribute_or("first_expert", std::int64_t{0}),
+                 .local_experts = node.attribute_or("local_experts", args.operands[0].dim(1)),
                  .slots = args.operands[1].as<std::int32_t>(),
                  .ids = args.results[0].as<std::int32_t>(),
                  .weights = args.results[1].as<float>()};
@@ -209,7 +224,9 @@ const ir::OpDecl kMoeRoute{
                    {.name = "group_score", .kind = ir::AttributeKind::kString},
                    {.name = "scale", .kind = ir::AttributeKind::kDouble},
                    {.name = "correction", .kind = ir::AttributeKind::kBool},
-                   {.name = "expert_scale", .kind = ir::AttributeKind::kBool}},
+                   {.name = "expert_scale", .kind = ir::AttributeKind::kBool},
+                   {.name = "first_expert", .kind = ir::AttributeKind::kInt},
+                   {.name = "local_experts", .kind = ir::AttributeKind::kInt}},
     .infer = infer,
 };
 

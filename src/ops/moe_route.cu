@@ -163,8 +163,10 @@ __global__ void __launch_bounds__(kWarps* kWarp) route(const T* logits, const Ro
   for (int i = 0; i < 2; ++i) {
     const int k = i * kWarp + lane;
     if (k >= top_k) continue;
-    ids[k] = my_id[i];
-    weights[k] = my_weight[i] * factor * (p.expert_scale != nullptr ? p.expert_scale[my_id[i]] : 1.0f);
+    const int local = my_id[i] - static_cast<int>(p.first_expert);
+    const bool here = local >= 0 && local < p.local_experts;
+    ids[k] = here ? local : -1;
+    weights[k] = here ? my_weight[i] * factor * (p.expert_scale != nullptr ? p.expert_scale[my_id[i]] : 1.0f) : 0.0f;
   }
 }
 

@@ -2,7 +2,8 @@
 //
 //   moe_route(logits X[T, E], slots i32[T], (correction f32[E]), (expert_scale f32[E]))
 //       {top_k, scoring = "softmax", normalise = false, groups = 1, groups_per_token = 1, group_score = "best",
-//        scale = 1, correction = false, expert_scale = false} → ids i32[T, top_k], weights f32[T, top_k]
+//        scale = 1, correction = false, expert_scale = false, first_expert = 0, local_experts = E}
+//       → ids i32[T, top_k], weights f32[T, top_k]
 //
 // With s = softmax(logits) or sigmoid(logits) over the E experts of a row, in float32, and c = s + correction:
 //   groups     E / groups neighbouring experts are a group. The groups_per_token groups of the highest score stay:
@@ -16,6 +17,10 @@
 // A row whose slot is 0 is padding: slot 0 lies in the page that belongs to no request. It chooses no expert, all ids
 // are -1 and weights 0, so that padding loads no expert's weights. The attributes `correction` and `expert_scale` say
 // which of the two optional operands are present, in that order.
+//
+// Where a rank holds some experts alone, [first_expert, first_expert + local_experts), the choice is among all E as
+// before. Then an id counts from first_expert, and one of another rank's becomes -1 with weight 0: moe_experts, whose
+// stacks begin with first_expert, adds nothing for it.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +44,8 @@ struct RouteProblem {
   std::int64_t groups_per_token = 1;
   bool best_two = false;
   float scale = 1.0F;
+  std::int64_t first_expert = 0;
+  std::int64_t local_experts = 0;
   const std::int32_t* slots = nullptr;  // [tokens]
   const float* correction = nullptr;    // [experts], or null
   const float* expert_scale = nullptr;  // [experts], or null

@@ -1,6 +1,6 @@
 // Catches: a token sent to other experts than the formula says or with other weights, ties that the order of experts
-// does not decide, groups that are ranked by the wrong score, correction that reaches the weights, and padding that
-// chooses experts.
+// does not decide, groups that are ranked by the wrong score, correction that reaches the weights, padding that
+// chooses experts, and a rank's experts that are taken for another one's.
 #include "tessera/ops/moe_route.h"
 
 #include <gmock/gmock.h>
@@ -182,6 +182,29 @@ TEST(MoeRouting, CorrectionIsForTheChoiceAlone) {
   expect_close(out.results[1], std::vector<double>{0.5, 1 / (1 + std::exp(-2.0))}, {1e-7, 1e-6}, "weights");
 }
 
+// Each part of the experts sees its own of what is chosen among all, counted from its first one.
+TEST_P(MoeRoute, ChoosesAmongAllAndKeepsItsPart) {
+  for (const Routing& r : kRoutings) {
+    const std::vector<HostTensor> operands = make_operands(GetParam(), 23, r);
+    const OpOutcome all = run_op(kMoeRoute, kMoeRouteCpu, operands, r.attributes());
+    const std::int64_t first = r.experts / 3;
+    for (const auto& [begin, count] :
+         {std::pair{std::int64_t{0}, std::max<std::int64_t>(first, 1)}, std::pair{first, r.experts - first},
+          std::pair{r.experts - 1, std::int64_t{1}}}) {
+      ir::Attributes attributes = r.attributes();
+      attributes.emplace_back("first_expert", begin);
+      attributes.emplace_back("local_experts", count);
+      const OpOutcome part = run_op(kMoeRoute, kMoeRouteCpu, operands, attributes);
+      for (std::int64_t i = 0; i < all.results[0].size(); ++i) {
+        const double local = all.results[0].at(i) - static_cast<double>(begin);
+        const bool here = all.results[0].at(i) >= 0 && local >= 0 && local < static_cast<double>(count);
+        EXPECT_EQ(part.results[0].at(i), here ? local : -1) << i << " of " << r.experts << " from " << begin;
+        EXPECT_EQ(part.results[1].at(i), here ? all.results[1].at(i) : 0) << i << " of " << r.experts;
+      }
+    }
+  }
+}
+
 // NaN in a real row gives NaN weights of experts that exist; in a padded row it gives nothing.
 TEST_P(MoeRoute, NanStaysInItsRow) {
   const Routing r{.experts = 40, .top_k = 4, .normalise = true};
@@ -232,6 +255,16 @@ TEST(MoeRouteShapes, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error({.correction = true}, {logits, slots, slots}), HasSubstr("correction is i32[T]"));
   EXPECT_THAT(error({}, {logits, of_experts}), HasSubstr("slots is f32[8]; it must be i32[T]"));
   EXPECT_THAT(error({.scale = std::nan("")}, {logits, slots}), HasSubstr("scale must be finite"));
+  const auto part = [&](std::int64_t first, std::int64_t local) {
+    ir::Attributes attributes = Routing{}.attributes();
+    attributes.emplace_back("first_expert", first);
+    attributes.emplace_back("local_experts", local);
+    return infer_error(kMoeRoute, {logits, slots}, attributes);
+  };
+  EXPECT_EQ(part(4, 4), "");
+  EXPECT_THAT(part(4, 5), HasSubstr("first_expert = 4 and local_experts = 5; they must be a range of the 8 experts"));
+  EXPECT_THAT(part(-1, 4), HasSubstr("first_expert = -1"));
+  EXPECT_THAT(part(0, 0), HasSubstr("local_experts = 0"));
   const ir::Type many{DType::kBFloat16, {ir::Symbol::kTokens, 1025}};
   EXPECT_THAT(error({}, {many, slots}), HasSubstr("1025 experts; it takes at most 1024"));
 }
