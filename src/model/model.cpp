@@ -12,11 +12,25 @@
 namespace tessera {
 namespace {
 
+Status check_experts(const ModelConfig& config, const ModelOptions& options) {
+  const int parts = options.ep_size;
+  if (parts == 1) return ok_status();
+  if (parts < 1 || options.tp_size % parts != 0)
+    return invalid_argument(
+        fmt::format("ep_size: {} is not accepted; it must divide tp_size, which is {}", parts, options.tp_size));
+  if (!config.moe) return invalid_argument(fmt::format("ep_size: {} is not accepted; the model has no experts", parts));
+  if (config.moe->num_experts % parts != 0)
+    return invalid_argument(fmt::format("ep_size: the model has {} experts, which do not divide into {} equal parts",
+                                        config.moe->num_experts, parts));
+  return ok_status();
+}
+
 Status check_options(const ModelConfig& config, const ModelOptions& options) {
   if (config.num_attention_heads % options.tp_size != 0) {
     return invalid_argument(fmt::format("num_attention_heads is {}, which does not divide among {} ranks",
                                         config.num_attention_heads, options.tp_size));
   }
+  TRY(check_experts(config, options));
   if (options.weight_type() != options.dtype) {
     return unimplemented(fmt::format(
         "weights of type {} beside activations of type {}; accepted: {}, as no matmul "
@@ -44,9 +58,11 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
 
 void rename_tensors(const std::function<std::string(const std::string&)>& name, std::vector<WeightSpec>& weights) {
   for (WeightSpec& spec : weights) {
-    for (WeightPart& part : spec.parts) {
-      part.tensor = name(part.tensor);
-      if (auto* scaled = std::get_if<ScaledStorage>(&part.storage)) scaled->scale = name(scaled->scale);
+    for (std::vector<WeightPart>* parts : {&spec.parts, &spec.elsewhere}) {
+      for (WeightPart& part : *parts) {
+        part.tensor = name(part.tensor);
+        if (auto* scaled = std::get_if<ScaledStorage>(&part.storage)) scaled->scale = name(scaled->scale);
+      }
     }
   }
 }

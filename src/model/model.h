@@ -36,6 +36,9 @@ struct ModelOptions {
   std::int64_t context_length = 0;     // of a sequence at most, for LongRoPE's choice of factors; 0: the model's own
   int tp_rank = 0;
   int tp_size = 1;  // ranks that share every layer (column- and row-parallel matmuls)
+  // Parts of the experts of a mixture, each on tp_size / ep_size neighbouring ranks, among which its experts are
+  // sliced.
+  int ep_size = 1;
 
   ir::DType weight_type() const { return weight_dtype.value_or(dtype); }
   ir::DType kv_cache_type() const { return kv_cache_dtype.value_or(dtype); }
@@ -58,8 +61,8 @@ struct ModelGraphs {
   std::optional<VisionGraph> vision = std::nullopt;
 };
 
-// Fails with kUnimplemented or kInvalidArgument where the config cannot be built (heads that do not divide among the
-// ranks, types that no kernel takes together). Needs no weights and no device.
+// Fails with kUnimplemented or kInvalidArgument where the config cannot be built (heads or experts that do not divide
+// among the ranks, types that no kernel takes together). Needs no weights and no device.
 Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                                 const FamilyRegistry& families);
 

@@ -101,6 +101,53 @@ TEST(BuildModel, RanksShareOutTheHeadsOfLatentAttention) {
   }
 }
 
+// Of four ranks in two parts, each rank reads its experts' tensors alone, and every expert is half on two ranks.
+TEST(BuildModel, RanksShareOutTheExperts) {
+  const ModelConfig config = small("Qwen3MoeForCausalLM", R"({"num_experts": 8, "moe_intermediate_size": 32})");
+  const std::int64_t parameters =
+      parameter_count(build_model(config, {}, built_in_ops(), built_in_families())->weights);
+  std::map<std::string, int> readers;
+  for (int rank = 0; rank < 4; ++rank) {
+    const ModelGraphs graphs =
+        *build_model(config, {.tp_rank = rank, .tp_size = 4, .ep_size = 2}, built_in_ops(), built_in_families());
+    EXPECT_EQ(parameter_count(graphs.weights), parameters);
+    std::set<std::string> read;
+    for (const WeightSpec& weight : graphs.weights)
+      for (const WeightPart& part : weight.parts)
+        if (part.tensor.starts_with("model.layers.1.mlp.experts.")) read.insert(part.tensor);
+    EXPECT_EQ(read.size(), 4U * 3);
+    EXPECT_TRUE(read.contains("model.layers.1.mlp.experts." + std::to_string(rank / 2 * 4) + ".down_proj.weight"));
+    for (const std::string& tensor : read) ++readers[tensor];
+    for (const ir::Node& node : graphs.body.nodes) {
+      if (node.op == "moe_route") {
+        EXPECT_EQ(node.attribute_or("first_expert", std::int64_t{-1}), rank / 2 * 4);
+        EXPECT_EQ(node.attribute_or("local_experts", std::int64_t{-1}), 4);
+      }
+      if (node.op == "moe_experts") {
+        EXPECT_EQ(node.attribute_or("routed_experts", std::int64_t{-1}), 8);
+      }
+    }
+  }
+  EXPECT_EQ(readers.size(), 8U * 3);
+  for (const auto& [tensor, count] : readers) EXPECT_EQ(count, 2) << tensor;
+}
+
+TEST(BuildModel, RefusesPartsOfTheExpertsThatDoNotDivide) {
+  const ModelConfig mixture = small("Qwen3MoeForCausalLM", R"({"num_experts": 6, "moe_intermediate_size": 32})");
+  const auto build = [](const ModelConfig& config, int ranks, int parts) {
+    return build_model(config, {.tp_size = ranks, .ep_size = parts}, built_in_ops(), built_in_families());
+  };
+  EXPECT_TRUE(build(mixture, 2, 2).ok());
+  test::expect_error(build(mixture, 4, 4), StatusCode::kInvalidArgument,
+                     {"ep_size", "6 experts", "do not divide into 4 equal parts"});
+  test::expect_error(build(mixture, 4, 3), StatusCode::kInvalidArgument,
+                     {"ep_size: 3", "must divide tp_size, which is 4"});
+  test::expect_error(build(mixture, 1, 2), StatusCode::kInvalidArgument,
+                     {"ep_size: 2", "must divide tp_size, which is 1"});
+  test::expect_error(build(small("Qwen3ForCausalLM"), 2, 2), StatusCode::kInvalidArgument,
+                     {"ep_size: 2", "the model has no experts"});
+}
+
 // YaRN scales the scores by mscale², and cosines and sines by a quotient that is 1 here.
 TEST(BuildModel, LatentScoresAreScaledAsDeepSeekDoes) {
   const auto scale = [](const char* changes) {

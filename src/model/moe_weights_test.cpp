@@ -1,6 +1,6 @@
 // Catches: an expert's rows that come from another expert, gate and up that change places, and a rank that holds other
-// rows of a layout than of another one: all ways in which a checkpoint stores experts give the same values, and those
-// of 4 bits the bytes that are stored.
+// rows, or other experts, of a layout than of another one: all ways in which a checkpoint stores experts give the same
+// values, and those of 4 bits the bytes that are stored.
 #include <functional>
 #include <map>
 #include <numeric>
@@ -83,12 +83,13 @@ class ExpertsInEveryLayout : public ::testing::Test {
   }
 
   // The values of a rank's weights of add_experts(), by their names without the prefix.
-  std::map<std::string, std::vector<float>> load(ExpertTensors tensors, int rank, int ranks, bool biases = false) {
+  std::map<std::string, std::vector<float>> load(ExpertTensors tensors, int rank, int ranks, bool biases = false,
+                                                 int parts = 1) {
     ModelConfig config;
     config.hidden_size = kHidden;
     config.moe =
         MoeConfig{.num_experts = kExperts, .experts_per_token = 1, .intermediate_size = kSize, .expert_bias = biases};
-    LayerBuilder b("test", {.tp_rank = rank, .tp_size = ranks}, built_in_ops());
+    LayerBuilder b("test", {.tp_rank = rank, .tp_size = ranks, .ep_size = parts}, built_in_ops());
     (void)b.begin_layer(0);
     const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, kHidden}});
     const Routing routing{.ids = b.graph.input("ids", {ir::DType::kInt32, {ir::Symbol::kTokens, 1}}),
@@ -160,6 +161,33 @@ TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
   EXPECT_FALSE(second.contains("down_proj.bias"));
 }
 
+// Six ranks and three parts: rank 3 has the second half of expert 1, with the bias after down on the rank before it.
+TEST_F(ExpertsInEveryLayout, SoIsAPartOfTheExperts) {
+  const auto part = load(kSeparate, 3, 6, /*biases=*/false, /*parts=*/3);
+  std::vector<float> rows;
+  std::vector<float> columns;
+  for (const bool up : {false, true})
+    for (std::int64_t row = 3; row < kSize; ++row)
+      for (std::int64_t h = 0; h < kHidden; ++h) rows.push_back(gate_up(1, row, h, up));
+  for (std::int64_t h = 0; h < kHidden; ++h)
+    for (std::int64_t i = 3; i < kSize; ++i) columns.push_back(down(1, h, i));
+  EXPECT_EQ(part.at("gate_up_proj.weight"), rows);
+  EXPECT_EQ(part.at("down_proj.weight"), columns);
+  for (const ExpertTensors& layout : {kStacked, kTransposed, kInterleaved})
+    EXPECT_EQ(load(layout, 3, 6, false, 3), part);
+
+  const auto whole = load(kSeparate, 2, 3, /*biases=*/false, /*parts=*/3);
+  const std::vector<float>& stacked = values_["stacked.gate_up_proj"];
+  EXPECT_EQ(whole.at("gate_up_proj.weight"), std::vector<float>(stacked.end() - 2 * kSize * kHidden, stacked.end()));
+  for (const ExpertTensors& layout : {kStacked, kTransposed, kInterleaved})
+    EXPECT_EQ(load(layout, 2, 3, false, 3), whole);
+
+  const auto biases = load(kInterleaved, 3, 6, /*biases=*/true, /*parts=*/3);
+  EXPECT_EQ(biases.at("gate_up_proj.bias"), (std::vector<float>{103, 104, 105, 103.5, 104.5, 105.5}));
+  EXPECT_FALSE(biases.contains("down_proj.bias"));
+  EXPECT_EQ(load(kInterleaved, 2, 6, true, 3).at("down_proj.bias"), (std::vector<float>{4, 5, 6, 7}));
+}
+
 // MXFP4 as published: rows of gate and up in turn, in blocks of 32 values, which are 16 bytes and a factor.
 class ExpertsInFourBits : public ::testing::Test {
  protected:
@@ -179,12 +207,12 @@ class ExpertsInFourBits : public ::testing::Test {
     ASSERT_TRUE(write_safetensors(dir_.path() + "/model.safetensors", tensors).ok());
   }
 
-  static Result<std::vector<WeightSpec>> specs(int rank, int ranks) {
+  static Result<std::vector<WeightSpec>> specs(int rank, int ranks, int parts = 1) {
     ModelConfig config;
     config.hidden_size = kHidden;
     config.moe = MoeConfig{
         .num_experts = kExperts, .experts_per_token = 1, .intermediate_size = kSize, .mxfp4 = true, .swiglu_limit = 7};
-    LayerBuilder b("test", {.tp_rank = rank, .tp_size = ranks}, built_in_ops());
+    LayerBuilder b("test", {.tp_rank = rank, .tp_size = ranks, .ep_size = parts}, built_in_ops());
     (void)b.begin_layer(0);
     const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, kHidden}});
     const Routing routing{.ids = b.graph.input("ids", {ir::DType::kInt32, {ir::Symbol::kTokens, 1}}),
@@ -194,8 +222,8 @@ class ExpertsInFourBits : public ::testing::Test {
     return b.take_weights();
   }
 
-  std::map<std::string, std::vector<std::uint8_t>> load(int rank, int ranks) {
-    const std::vector<WeightSpec> all = *specs(rank, ranks);
+  std::map<std::string, std::vector<std::uint8_t>> load(int rank, int ranks, int parts = 1) {
+    const std::vector<WeightSpec> all = *specs(rank, ranks, parts);
     const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
     const Result<Weights> weights =
         Weights::load(all, checkpoint_source(*Checkpoint::open(dir_.path())), *device, false);
@@ -244,6 +272,25 @@ TEST_F(ExpertsInFourBits, AreTheStoredBytesOfARank) {
       EXPECT_EQ(loaded.at("e.gate_up_proj.scales"), gate_up("e.gate_up_proj_scales", kHidden / 32, rank, ranks));
       EXPECT_EQ(loaded.at("e.down_proj.blocks"), down("e.down_proj_blocks", kSize / 2, rank, ranks));
       EXPECT_EQ(loaded.at("e.down_proj.scales"), down("e.down_proj_scales", kSize / 32, rank, ranks));
+    }
+}
+
+// Of two experts each rank has one, or two ranks a half of one.
+TEST_F(ExpertsInFourBits, APartIsTheBytesOfItsExperts) {
+  for (const int slices : {1, 2})
+    for (int rank = 0; rank < 2 * slices; ++rank) {
+      const auto loaded = load(rank, 2 * slices, 2);
+      // The same slice of both experts, of which the rank's is one half.
+      const auto half = [&](std::vector<std::uint8_t> both) {
+        const auto middle = both.begin() + static_cast<std::ptrdiff_t>(both.size() / 2);
+        return rank < slices ? std::vector(both.begin(), middle) : std::vector(middle, both.end());
+      };
+      const int slice = rank % slices;
+      EXPECT_EQ(loaded.at("e.gate_up_proj.blocks"), half(gate_up("e.gate_up_proj_blocks", kHidden / 2, slice, slices)));
+      EXPECT_EQ(loaded.at("e.gate_up_proj.scales"),
+                half(gate_up("e.gate_up_proj_scales", kHidden / 32, slice, slices)));
+      EXPECT_EQ(loaded.at("e.down_proj.blocks"), half(down("e.down_proj_blocks", kSize / 2, slice, slices)));
+      EXPECT_EQ(loaded.at("e.down_proj.scales"), half(down("e.down_proj_scales", kSize / 32, slice, slices)));
     }
 }
 

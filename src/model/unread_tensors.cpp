@@ -10,13 +10,15 @@
 namespace tessera {
 namespace {
 
+// By this rank or another one.
 std::set<std::string_view> tensors_read(std::span<const WeightSpec> specs) {
   std::set<std::string_view> read;
   for (const WeightSpec& spec : specs)
-    for (const WeightPart& part : spec.parts) {
-      read.insert(part.tensor);
-      if (const auto* scaled = std::get_if<ScaledStorage>(&part.storage)) read.insert(scaled->scale);
-    }
+    for (const std::vector<WeightPart>* parts : {&spec.parts, &spec.elsewhere})
+      for (const WeightPart& part : *parts) {
+        read.insert(part.tensor);
+        if (const auto* scaled = std::get_if<ScaledStorage>(&part.storage)) read.insert(scaled->scale);
+      }
   return read;
 }
 

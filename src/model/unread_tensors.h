@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// The tensors that no weight is made of, by the beginning of their names that no other tensor shares, for a log:
-// "model.visual.* (153), mtp.* (15)". Empty where all are read.
+// The tensors that no weight is made of on any rank, by the beginning of their names that no other tensor shares, for a
+// log: "model.visual.* (153), mtp.* (15)". Empty where all are read.
 std::string unread_tensors(const Checkpoint& checkpoint, std::span<const WeightSpec> specs);
 
 }  // namespace tessera

@@ -74,6 +74,8 @@ struct WeightSpec {
   std::string name;    // in the graph
   ir::Type type = {};  // constant shape, of this rank
   std::vector<WeightPart> parts = {};
+  // Of what the same weight is made on other ranks alone: tensors that the model has and this rank does not read.
+  std::vector<WeightPart> elsewhere = {};
   std::vector<float> constant = {};  // where there are no parts: one value for each element, converted to the type
   Init dummy_init = Init::kUniform;  // what random weights (load format "dummy") are: norms get ones
 };

@@ -75,10 +75,12 @@ std::int64_t parameter_count(std::span<const WeightSpec> specs) {
   std::set<std::string_view> counted;
   std::int64_t count = 0;
   for (const WeightSpec& spec : specs) {
-    for (const WeightPart& part : spec.parts) {
-      if (!counted.insert(part.tensor).second) continue;
-      const std::vector<std::int64_t> shape = stored_shape(part);
-      count += std::accumulate(shape.begin(), shape.end(), parameters_of_element(part), std::multiplies<>());
+    for (const std::vector<WeightPart>* parts : {&spec.parts, &spec.elsewhere}) {
+      for (const WeightPart& part : *parts) {
+        if (!counted.insert(part.tensor).second) continue;
+        const std::vector<std::int64_t> shape = stored_shape(part);
+        count += std::accumulate(shape.begin(), shape.end(), parameters_of_element(part), std::multiplies<>());
+      }
     }
   }
   return count;

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "tessera/model/layers/expert_parts.h"
 #include "tessera/model/layers/mlp.h"
 #include "tessera/ops/moe_experts.h"
 
@@ -12,166 +13,10 @@ namespace {
 
 using Packed = PackedStorage::Content;
 
-// The slices of a layer's experts that a rank holds, as parts of one value for all of them.
-class ExpertParts {
- public:
-  ExpertParts(const ModelConfig& config, const ModelOptions& options, const ExpertTensors& tensors)
-      : tensors_(tensors),
-        hidden_(config.hidden_size),
-        size_(config.moe->intermediate_size),
-        experts_(config.moe->num_experts),
-        local_(size_ / options.tp_size),
-        first_(local_ * options.tp_rank) {}
-
-  std::int64_t local_size() const { return local_; }
-
-  std::vector<WeightPart> gate_up() const {
-    if (tensors_.layout == ExpertLayout::kStacked && local_ == size_)
-      return {{.tensor = tensors_.prefix + "gate_up_proj", .shape = {experts_, 2 * size_, hidden_}}};
-    std::vector<WeightPart> parts;
-    for (std::int64_t e = 0; e < experts_; ++e)
-      for (const bool up : {false, true}) parts.push_back(gate_or_up(e, up));
-    return parts;
-  }
-
-  std::vector<WeightPart> down() const {
-    if (tensors_.layout == ExpertLayout::kStacked && local_ == size_)
-      return {{.tensor = tensors_.prefix + "down_proj", .shape = {experts_, hidden_, size_}}};
-    std::vector<WeightPart> parts;
-    for (std::int64_t e = 0; e < experts_; ++e) parts.push_back(down(e));
-    return parts;
-  }
-
-  // Bytes of MXFP4, or those of its factors, as published: gate and up in turn by rows, "<prefix>gate_up_proj_blocks"
-  // [E, 2I, H/32, 16] and "…_scales" [E, 2I, H/32] …
-  std::vector<WeightPart> packed_gate_up(Packed content) const {
-    const std::int64_t columns = hidden_ / values_of(content);
-    std::vector<WeightPart> parts;
-    for (std::int64_t e = 0; e < experts_; ++e)
-      for (const bool up : {false, true})
-        parts.push_back({.tensor = packed_name("gate_up_proj", content),
-                         .shape = {size_, columns},
-                         .slice = {.dim = 0, .begin = first_, .size = local_},
-                         .storage = PackedStorage{.tensor_shape = packed_shape(2 * size_, hidden_, content),
-                                                  .offset = (e * 2 * size_ + (up ? 1 : 0)) * columns,
-                                                  .row_stride = 2 * columns,
-                                                  .content = content}});
-    return parts;
-  }
-  // … and "<prefix>down_proj_blocks" [E, H, I/32, 16], "…_scales" [E, H, I/32].
-  std::vector<WeightPart> packed_down(Packed content) const {
-    const std::int64_t columns = size_ / values_of(content);
-    const TensorSlice slice{.dim = 1, .begin = first_ / values_of(content), .size = local_ / values_of(content)};
-    std::vector<WeightPart> parts;
-    for (std::int64_t e = 0; e < experts_; ++e)
-      parts.push_back({.tensor = packed_name("down_proj", content),
-                       .shape = {hidden_, columns},
-                       .slice = slice,
-                       .storage = PackedStorage{.tensor_shape = packed_shape(hidden_, size_, content),
-                                                .offset = e * hidden_ * columns,
-                                                .row_stride = columns,
-                                                .content = content}});
-    return parts;
-  }
-  // Of an expert's values, those that one byte is for.
-  static std::int64_t values_of(Packed content) { return content == Packed::kFourBits ? 2 : kMxfp4Block; }
-
-  // Biases exist in stacks alone.
-  std::vector<WeightPart> gate_up_bias() const {
-    const bool in_turn = tensors_.layout == ExpertLayout::kInterleaved;
-    std::vector<WeightPart> parts;
-    for (std::int64_t e = 0; e < experts_; ++e)
-      for (const bool up : {false, true})
-        parts.push_back({.tensor = tensors_.prefix + "gate_up_proj_bias",
-                         .shape = {size_},
-                         .slice = {.dim = 0, .begin = first_, .size = local_},
-                         .storage = StridedStorage{.tensor_shape = {experts_, 2 * size_},
-                                                   .offset = e * 2 * size_ + (!up       ? 0
-                                                                              : in_turn ? 1
-                                                                                        : size_),
-                                                   .col_stride = in_turn ? 2 : 1}});
-    return parts;
-  }
-  std::vector<WeightPart> down_bias() const {
-    return {{.tensor = tensors_.prefix + "down_proj_bias", .shape = {experts_, hidden_}}};
-  }
-
- private:
-  std::string separate(std::int64_t expert, const std::string& name) const {
-    return fmt::format("{}{}.{}.weight", tensors_.prefix, expert, name);
-  }
-
-  std::string packed_name(const char* name, Packed content) const {
-    return tensors_.prefix + name + (content == Packed::kFourBits ? "_blocks" : "_scales");
-  }
-  std::vector<std::int64_t> packed_shape(std::int64_t rows, std::int64_t columns, Packed content) const {
-    std::vector<std::int64_t> shape{experts_, rows, columns / kMxfp4Block};
-    if (content == Packed::kFourBits) shape.push_back(kMxfp4Block / 2);
-    return shape;
-  }
-
-  // Rows first_ … of gate or up [I, H].
-  WeightPart gate_or_up(std::int64_t expert, bool up) const {
-    WeightPart part{.tensor = tensors_.prefix + "gate_up_proj",
-                    .shape = {size_, hidden_},
-                    .slice = {.dim = 0, .begin = first_, .size = local_}};
-    const std::int64_t begin = expert * 2 * size_ * hidden_;
-    switch (tensors_.layout) {
-      case ExpertLayout::kSeparate: part.tensor = separate(expert, up ? tensors_.up : tensors_.gate); break;
-      case ExpertLayout::kStacked:
-        part.storage = StridedStorage{.tensor_shape = {experts_, 2 * size_, hidden_},
-                                      .offset = begin + (up ? size_ * hidden_ : 0),
-                                      .row_stride = hidden_,
-                                      .col_stride = 1};
-        break;
-      case ExpertLayout::kTransposed:
-        part.storage = StridedStorage{.tensor_shape = {experts_, hidden_, 2 * size_},
-                                      .offset = begin + (up ? size_ : 0),
-                                      .row_stride = 1,
-                                      .col_stride = 2 * size_};
-        break;
-      case ExpertLayout::kInterleaved:
-        part.storage = StridedStorage{.tensor_shape = {experts_, hidden_, 2 * size_},
-                                      .offset = begin + (up ? 1 : 0),
-                                      .row_stride = 2,
-                                      .col_stride = 2 * size_};
-        break;
-    }
-    return part;
-  }
-
-  // Columns first_ … of down [H, I].
-  WeightPart down(std::int64_t expert) const {
-    WeightPart part{.tensor = tensors_.prefix + "down_proj",
-                    .shape = {hidden_, size_},
-                    .slice = {.dim = 1, .begin = first_, .size = local_}};
-    const std::int64_t begin = expert * size_ * hidden_;
-    switch (tensors_.layout) {
-      case ExpertLayout::kSeparate: part.tensor = separate(expert, tensors_.down); break;
-      case ExpertLayout::kStacked:
-        part.storage = StridedStorage{
-            .tensor_shape = {experts_, hidden_, size_}, .offset = begin, .row_stride = size_, .col_stride = 1};
-        break;
-      case ExpertLayout::kTransposed:
-      case ExpertLayout::kInterleaved:
-        part.storage = StridedStorage{
-            .tensor_shape = {experts_, size_, hidden_}, .offset = begin, .row_stride = 1, .col_stride = hidden_};
-        break;
-    }
-    return part;
-  }
-
-  const ExpertTensors& tensors_;
-  std::int64_t hidden_;
-  std::int64_t size_;
-  std::int64_t experts_;
-  std::int64_t local_;
-  std::int64_t first_;
-};
-
 ir::ValueId add_weight(LayerBuilder& b, const std::string& name, ir::DType dtype,
-                       const std::vector<std::int64_t>& shape, std::vector<WeightPart> parts) {
-  WeightSpec spec{.name = name, .parts = std::move(parts)};
+                       const std::vector<std::int64_t>& shape, std::vector<WeightPart> parts,
+                       std::vector<WeightPart> elsewhere = {}) {
+  WeightSpec spec{.name = name, .parts = std::move(parts), .elsewhere = std::move(elsewhere)};
   spec.type.dtype = dtype;
   for (const std::int64_t size : shape) spec.type.shape.emplace_back(size);
   return b.add_weight(std::move(spec));
@@ -203,14 +48,15 @@ struct ExpertStacks {
 
 ExpertStacks add_stacks(LayerBuilder& b, const ModelConfig& config, const ExpertParts& parts,
                         const std::string& prefix) {
-  const std::int64_t experts = config.moe->num_experts;
+  const std::int64_t experts = parts.local_experts();
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t size = parts.local_size();
   if (!config.moe->mxfp4) {
     const ir::DType dtype = b.options().weight_type();
-    return {
-        .gate_up = add_weight(b, prefix + "gate_up_proj.weight", dtype, {experts, 2 * size, hidden}, parts.gate_up()),
-        .down = add_weight(b, prefix + "down_proj.weight", dtype, {experts, hidden, size}, parts.down())};
+    return {.gate_up = add_weight(b, prefix + "gate_up_proj.weight", dtype, {experts, 2 * size, hidden},
+                                  parts.gate_up(), parts.gate_up_elsewhere()),
+            .down = add_weight(b, prefix + "down_proj.weight", dtype, {experts, hidden, size}, parts.down(),
+                               parts.down_elsewhere())};
   }
   const auto gate_up = [&](const char* name, Packed content) {
     return add_weight(b, prefix + "gate_up_proj" + name, ir::DType::kUInt8,
@@ -225,8 +71,8 @@ ExpertStacks add_stacks(LayerBuilder& b, const ModelConfig& config, const Expert
           .scales = {gate_up(".scales", Packed::kExponents), down(".scales", Packed::kExponents)}};
 }
 
-// How the ranks may cut the experts.
-Status check_ranks(const MoeConfig& moe, int ranks) {
+// How the ranks may slice an expert.
+Status check_slices(const MoeConfig& moe, int ranks) {
   if (moe.intermediate_size % ranks != 0)
     return invalid_argument(fmt::format("the experts' intermediate size is {}, which does not divide among {} ranks",
                                         moe.intermediate_size, ranks));
@@ -272,24 +118,28 @@ Routing route_tokens(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, 
   if (moe.correction_bias) operands.push_back(float32_weight(b, tensors.correction, {moe.num_experts}));
   if (!tensors.expert_scale.empty()) operands.push_back(float32_weight(b, tensors.expert_scale, {moe.num_experts}));
   // DeepSeek-V3 brought the correction and the sum of two together, and who has one has the other.
-  const std::vector<ir::ValueId> routed =
-      b.graph.multi_op("moe_route", operands,
-                       {{"top_k", moe.experts_per_token},
-                        {"scoring", std::string(sigmoid ? "sigmoid" : "softmax")},
-                        {"normalise", moe.normalise},
-                        {"groups", moe.groups},
-                        {"groups_per_token", moe.groups_per_token},
-                        {"group_score", std::string(moe.correction_bias ? "best_two" : "best")},
-                        {"scale", moe.scale},
-                        {"correction", moe.correction_bias},
-                        {"expert_scale", !tensors.expert_scale.empty()}});
+  ir::Attributes attributes{{"top_k", moe.experts_per_token},
+                            {"scoring", std::string(sigmoid ? "sigmoid" : "softmax")},
+                            {"normalise", moe.normalise},
+                            {"groups", moe.groups},
+                            {"groups_per_token", moe.groups_per_token},
+                            {"group_score", std::string(moe.correction_bias ? "best_two" : "best")},
+                            {"scale", moe.scale},
+                            {"correction", moe.correction_bias},
+                            {"expert_scale", !tensors.expert_scale.empty()}};
+  if (b.options().ep_size > 1) {
+    const ExpertShare share = expert_share(moe, b.options());
+    attributes.emplace_back("first_expert", share.first_expert);
+    attributes.emplace_back("local_experts", share.experts);
+  }
+  const std::vector<ir::ValueId> routed = b.graph.multi_op("moe_route", operands, attributes);
   return {.ids = routed[0], .weights = routed[1]};
 }
 
 ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const Routing& routing,
                         const ExpertTensors& tensors) {
   const MoeConfig& moe = *config.moe;
-  if (const Status status = check_ranks(moe, b.options().tp_size); !status.ok()) {
+  if (const Status status = check_slices(moe, b.options().tp_size / b.options().ep_size); !status.ok()) {
     b.graph.fail(status);
     return x;
   }
@@ -298,25 +148,25 @@ ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId 
   const ExpertParts parts(config, b.options(), tensors);
   const ExpertStacks stacks = add_stacks(b, config, parts, tensors.prefix);
   const ir::DType dtype = b.options().weight_type();
-  // Of partial sums only one may carry the bias.
-  const bool down_bias = moe.expert_bias && b.options().tp_rank == 0;
+  const bool down_bias = moe.expert_bias && parts.adds_down_bias();
   std::vector<ir::ValueId> operands{x, routing.ids, routing.weights, stacks.gate_up, stacks.down};
   if (moe.expert_bias)
     operands.push_back(add_weight(b, tensors.prefix + "gate_up_proj.bias", dtype,
-                                  {moe.num_experts, 2 * parts.local_size()}, parts.gate_up_bias()));
+                                  {parts.local_experts(), 2 * parts.local_size()}, parts.gate_up_bias()));
   if (down_bias)
-    operands.push_back(add_weight(b, tensors.prefix + "down_proj.bias", dtype, {moe.num_experts, config.hidden_size},
-                                  parts.down_bias()));
+    operands.push_back(add_weight(b, tensors.prefix + "down_proj.bias", dtype,
+                                  {parts.local_experts(), config.hidden_size}, parts.down_bias()));
   operands.insert(operands.end(), stacks.scales.begin(), stacks.scales.end());
   LayerInfo info{.moe = MoeLayer{.num_experts = moe.num_experts, .experts_per_token = moe.experts_per_token}};
   if (moe.mxfp4) info.quantisation = Quantisation{.format = "mxfp4", .group_size = kMxfp4Block};
   b.describe_layer(std::move(info));
-  return b.graph.op("moe_experts", operands,
-                    {{"activation", activation_name(config)},
-                     {"limit", moe.swiglu_limit},
-                     {"gate_up_bias", moe.expert_bias},
-                     {"down_bias", down_bias},
-                     {"mxfp4", moe.mxfp4}});
+  ir::Attributes attributes{{"activation", activation_name(config)},
+                            {"limit", moe.swiglu_limit},
+                            {"gate_up_bias", moe.expert_bias},
+                            {"down_bias", down_bias},
+                            {"mxfp4", moe.mxfp4}};
+  if (parts.local_experts() < moe.num_experts) attributes.emplace_back("routed_experts", moe.num_experts);
+  return b.graph.op("moe_experts", operands, attributes);
 }
 
 ir::ValueId moe_mlp(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId slots,

@@ -46,7 +46,7 @@ struct MoeTensors {
 // The most frequent names: "<prefix>gate", "<prefix>experts.<e>.gate_proj", "<prefix>gate.e_score_correction_bias".
 MoeTensors separate_experts(const std::string& prefix);
 
-// For each token the experts and their weights, as moe_route gives them.
+// For each token the experts and their weights, as moe_route gives them: among those that this rank has a part of.
 struct Routing {
   ir::ValueId ids = {};      // i32[T, experts_per_token]
   ir::ValueId weights = {};  // f32[T, experts_per_token]
@@ -56,8 +56,9 @@ struct Routing {
 Routing route_tokens(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId slots,
                      const RouterTensors& tensors);
 
-// The weighted sum of the experts: x [T, hidden] → [T, hidden]. Each rank has a slice of every expert's intermediate
-// size; the result is its part of the sum, and the caller adds the ranks'. Describes the layer.
+// The weighted sum of the experts: x [T, hidden] → [T, hidden]. Each rank has ModelOptions::ep_size-th of the experts
+// and of each a slice of the intermediate size, where several ranks have the same ones; the result is its part of the
+// sum, and the caller adds the ranks'. Describes the layer.
 ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const Routing& routing,
                         const ExpertTensors& tensors);
 
