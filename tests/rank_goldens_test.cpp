@@ -1,6 +1,7 @@
 // Catches: a family computed differently by several ranks than by Hugging Face, on the ways that a prompt can take
 // through the engine: whole, in chunks, alone, in a batch, from the prefix cache; ranks that do not hold the same bits,
-// which every collected forward compares; and a rank that dispatches otherwise.
+// which every collected forward compares; a rank that dispatches otherwise; and experts that two ranks compute, or
+// none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,9 +24,13 @@ using testing::read_golden;
 
 constexpr std::int64_t kChunk = 64;
 
-EngineOptions options_for(const Golden& golden, int ranks) {
-  EngineOptions options{
-      .model_path = golden.folder, .device = testing::test_device_name(), .tp_size = ranks, .dtype = "float32"};
+// `parts`: of the experts.
+EngineOptions options_for(const Golden& golden, int ranks, int parts = 1) {
+  EngineOptions options{.model_path = golden.folder,
+                        .device = testing::test_device_name(),
+                        .tp_size = ranks,
+                        .ep_size = parts,
+                        .dtype = "float32"};
   options.rank_timeout_s = 60;
   options.context_length = 1600;
   options.max_running_requests = 8;
@@ -86,9 +91,9 @@ void expect_greedy(const Golden& golden, Engine& engine) {
 }
 
 // What the error says of a checkpoint that does not divide among so many ranks; empty: it does.
-std::string refusal(std::string_view name, int ranks) {
+std::string refusal(std::string_view name, int ranks, int parts = 1) {
   const std::string among = "does not divide among " + std::to_string(ranks) + " ranks";
-  if (name == "gpt-oss-mxfp4") return "experts in MXFP4 are cut into multiples of 32";
+  if (name == "gpt-oss-mxfp4" && parts < ranks) return "experts in MXFP4 are cut into multiples of 32";
   if (ranks == 2) return "";
   if (name == "llama-d64" || name == "llama-d128" || name == "qwen3-d128" || name == "gemma3-d256")
     return "num_attention_heads is 2, which " + among;
@@ -139,24 +144,65 @@ TEST_P(RankGoldens, FourRanks) {
   expect_greedy(golden, *engine);
 }
 
+class ExpertRankGoldens : public RankGoldens {
+ protected:
+  void run_parts(int ranks, int parts) {
+    if (!testing::has_devices_for(ranks)) GTEST_SKIP() << "needs " << ranks << " GPUs";
+    const Golden golden = read_golden(GetParam());
+    const EngineOptions options = options_for(golden, ranks, parts);
+    if (const std::string why = refusal(GetParam(), ranks, parts); !why.empty()) return expect_refused(options, why);
+    const std::unique_ptr<Engine> engine = make(options);
+    ASSERT_NE(engine, nullptr);
+    expect_scores(GetParam(), ranks, golden, *engine, "experts in parts");
+    expect_greedy(golden, *engine);
+    for (const auto& [key, forwards] : engine->runner().counters().by_key)
+      EXPECT_NE(key.runner, RunnerKind::kEager) << key.size;
+  }
+};
+
+TEST_P(ExpertRankGoldens, EachRankHasWholeExperts) { run_parts(2, 2); }
+TEST_P(ExpertRankGoldens, TwoRanksShareAPart) { run_parts(4, 2); }
+
 // Each rank compares its captured sizes with its own isolated memory, then random batches.
+void expect_verified(const EngineOptions& options) {
+  const std::unique_ptr<Engine> engine = make(options);
+  ASSERT_NE(engine, nullptr);
+  const Result<VerifyReport> report = verify(engine->runner(), /*show_progress=*/false);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_TRUE(report->equal()) << options.model_path;
+  const Result<SoakReport> soaked = soak(engine->runner(), {.batches = 40});
+  ASSERT_TRUE(soaked.ok()) << soaked.status().to_string();
+  EXPECT_EQ(soaked->num_failures, 0) << (soaked->failures.empty() ? "" : soaked->failures.front());
+}
+
 TEST(RankVerify, EveryRankEqualsItsIsolatedRun) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
-  for (const char* name : {"llama", "qwen3.5-text", "mistral-swa"}) {
-    if (!testing::golden_exists(name)) continue;
-    const std::unique_ptr<Engine> engine = make(options_for(read_golden(name), 2));
-    ASSERT_NE(engine, nullptr);
-    const Result<VerifyReport> report = verify(engine->runner(), /*show_progress=*/false);
-    ASSERT_TRUE(report.ok()) << report.status().to_string();
-    EXPECT_TRUE(report->equal()) << name;
-    const Result<SoakReport> soaked = soak(engine->runner(), {.batches = 40});
-    ASSERT_TRUE(soaked.ok()) << soaked.status().to_string();
-    EXPECT_EQ(soaked->num_failures, 0) << (soaked->failures.empty() ? "" : soaked->failures.front());
-  }
+  for (const char* name : {"llama", "qwen3.5-text", "mistral-swa"})
+    if (testing::golden_exists(name)) expect_verified(options_for(read_golden(name), 2));
+}
+
+TEST(RankVerify, EveryRankEqualsItsIsolatedRunOfItsExperts) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  for (const char* name : {"qwen3-moe", "gpt-oss-mxfp4", "deepseek-v3"})
+    if (testing::golden_exists(name)) expect_verified(options_for(read_golden(name), 2, /*parts=*/2));
+}
+
+TEST(RankExperts, ThatDoNotDivideAreRefused) {
+  if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
+  if (!testing::golden_exists("qwen3-moe")) GTEST_SKIP() << "needs " << testing::golden_path("qwen3-moe");
+  const Golden golden = read_golden("qwen3-moe");
+  expect_refused(options_for(golden, 4, 3), "ep_size: 3 is not accepted; it must divide tp_size, which is 4");
+  EngineOptions of_dense = options_for(golden, 2, 2);
+  of_dense.model_path = testing::golden_path("llama");
+  expect_refused(of_dense, "the model has no experts");
 }
 
 INSTANTIATE_TEST_SUITE_P(Dense, RankGoldens, ::testing::ValuesIn(testing::kDenseGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(Experts, RankGoldens, ::testing::ValuesIn(testing::kMixtureGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Experts, ExpertRankGoldens, ::testing::ValuesIn(testing::kMixtureGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Latent, ExpertRankGoldens, ::testing::ValuesIn(testing::kLatentGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Recurrent, ExpertRankGoldens, ::testing::ValuesIn(testing::kRecurrentMixtureGoldens),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(Latent, RankGoldens, ::testing::ValuesIn(testing::kLatentGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(Recurrent, RankGoldens, ::testing::ValuesIn(testing::kRecurrentGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(RecurrentExperts, RankGoldens, ::testing::ValuesIn(testing::kRecurrentMixtureGoldens),

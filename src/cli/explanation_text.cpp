@@ -23,13 +23,23 @@ std::string values_text(const ir::Graph& graph, const std::vector<ir::ValueId>& 
   return text.empty() ? "-" : text;
 }
 
+// "; 4 ranks, of which this is rank 0; every 2 of them share 4 of the 8 experts"
+std::string ranks_text(const Explanation& e) {
+  const ModelOptions& model = e.plan.model;
+  if (model.tp_size == 1) return "";
+  std::string text = fmt::format("; {} ranks, of which this is rank 0", model.tp_size);
+  if (model.ep_size == 1) return text;
+  const std::int64_t experts = e.plan.config.moe->num_experts;
+  const int sharing = model.tp_size / model.ep_size;
+  text += sharing == 1 ? "; each has" : fmt::format("; every {} of them share", sharing);
+  return text + fmt::format(" {} of the {} experts", experts / model.ep_size, experts);
+}
+
 std::string model_text(const Explanation& e) {
   const ModelConfig& config = e.plan.config;
-  const int ranks = e.plan.model.tp_size;
   return fmt::format("{}: {}, {} layers, {:.1f} M parameters, {} on {}{}\n\n", e.model_path, config.architecture,
                      config.num_hidden_layers, static_cast<double>(e.plan.parameters) / 1e6,
-                     ir::dtype_name(e.plan.model.dtype), e.device,
-                     ranks == 1 ? "" : fmt::format("; {} ranks, of which this is rank 0", ranks));
+                     ir::dtype_name(e.plan.model.dtype), e.device, ranks_text(e));
 }
 
 // Every part; layers that repeat are shown once.

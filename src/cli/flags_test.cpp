@@ -55,6 +55,15 @@ const std::vector<Documented>& documented() {
       {{"--tp-size", "2"}, kTaken, {"--tp-size", "0"}},
       {{"--tp", "4"}, kTaken, {"--tp", "65"}},
       {{"--tensor-parallel-size", "2"}, kTaken, {"--tensor-parallel-size", "x"}},
+      {{"--ep-size", "2"}, kTaken, {"--ep-size", "0"}},
+      {{"--ep", "2"}, kTaken, {"--ep", "65"}},
+      {{"--expert-parallel-size", "2"}, kTaken, {"--ep-size", "x"}},
+      {{"--enable-expert-parallel"}, kNothing, {"--enable-expert-parallel=x"}},
+      {{"--enable-ep-moe"}, kNothing, {"--enable-expert-parallel=x"}},
+      {{"--enable-deepep-moe"}, kNothing, {"--enable-expert-parallel=x"}},
+      {{"--moe-a2a-backend", "none"}, kNothing, {"--moe-a2a-backend", "ascend_fuseep"}},
+      {{"--moe-a2a-backend", "deepep"}, kWarned, {"--moe-a2a-backend", "nccl"}},
+      {{"--moe-a2a-backend", "mooncake"}, kWarned, {"--moe-a2a-backend", ""}},
       {{"--pp-size", "1"}, kOnlyOne, {"--pp-size", "2"}},
       {{"--dp-size", "2"}, kTaken, {"--dp-size", "65"}},
       {{"--pipeline-parallel-size", "1"}, kOnlyOne, {"--pp-size", "2"}},
@@ -184,31 +193,6 @@ TEST(DocumentedFlags, ReachTheirOptions) {
   const GraphOptions plain = std::get<ServeOptions>(parse({"serve", "--model-path", kModel})->command).engine.graphs;
   EXPECT_FALSE(plain.capture.has_value() || plain.torch_compile || plain.debug || plain.vit_cuda_graph);
   EXPECT_TRUE(plain.measure_costs);
-}
-
-// Each beside the flag of ours that it is.
-TEST(ForeignFlags, HaveTheirMeaning) {
-  const auto engine = [](std::vector<std::string> words) {
-    words.insert(words.begin(), {"serve", "--model-path", kModel});
-    const Result<CommandLine> line = parse(words);
-    EXPECT_TRUE(line.ok()) << line.status().message();
-    return line.ok() ? std::get<ServeOptions>(line->command).engine : EngineOptions{};
-  };
-  EXPECT_EQ(engine({"--max-model-len", "100"}).context_length, 100);
-  EXPECT_EQ(engine({"--max-model-len", "32k"}).context_length, 32'000);
-  EXPECT_EQ(engine({"--context-length", "32K"}).context_length, 32'768);
-  EXPECT_EQ(engine({"--max-num-batched-tokens", "8K"}).chunked_prefill_size, 8192);
-  EXPECT_EQ(engine({"--max-num-seqs", "3"}).max_running_requests, 3);
-  EXPECT_EQ(engine({"--max-num-batched-tokens", "64"}).chunked_prefill_size, 64);
-  EXPECT_EQ(engine({"--gpu-memory-utilization", "0.5"}).mem_fraction_static, 0.5);
-  EXPECT_TRUE(engine({"--enforce-eager"}).graphs.disable_cuda_graph);
-  EXPECT_TRUE(engine({"--no-enable-prefix-caching"}).disable_radix_cache);
-  EXPECT_TRUE(engine({"--enable-prefix-caching=false"}).disable_radix_cache);
-  EXPECT_FALSE(engine({"--enable-prefix-caching"}).disable_radix_cache);
-  EXPECT_EQ(engine({"--disable-overlap-schedule"}).overlap_schedule, false);
-  EXPECT_FALSE(engine({}).overlap_schedule.has_value());
-  EXPECT_THAT(parse({"--gpu-memory-utilization", "0.5", "--mem-fraction-static", "0.5"}).status().message(),
-              StartsWith("--gpu-memory-utilization goes without --mem-fraction-static"));
 }
 
 // A server that would take it and do something else.

@@ -207,7 +207,8 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int t
                 .max_embeddings = std::max({runner.context_length, runner.max_tokens, runner.embedding_rows}),
                 .context_length = runner.context_length,
                 .tp_rank = tp_rank,
-                .tp_size = options.tp_size};
+                .tp_size = options.tp_size,
+                .ep_size = options.ep_size};
   note_longrope(plan);
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));

@@ -60,6 +60,7 @@ struct EngineOptions {
   std::string tokenizer_path{};  // a folder or tokenizer.json; empty: in the model's folder
   std::string device = "cpu";
   int tp_size = 1;   // ranks that share every layer, each on a device of its own: "cuda:N" and those after it
+  int ep_size = 1;   // parts of a mixture's experts, which divide the ranks: experts are whole where it is tp_size
   int replica = 0;   // of the engines of this process that share its host: its devices follow those of the ones before
   int replicas = 1;  // how many they are
   double rank_timeout_s = 300;          // that ranks wait for one another, but for the loading of weights

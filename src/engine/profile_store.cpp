@@ -50,6 +50,7 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   costs.add(ir::dtype_name(plan.model.dtype));
   costs.add(plan.model.tp_rank);
   costs.add(plan.model.tp_size);
+  costs.add(plan.model.ep_size);
   costs.add(plan.runner.page_size);
   costs.add(plan.runner.memory_plan);
   costs.add(plan.runner.deterministic);

@@ -83,6 +83,14 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
         return ok_status();
       },
       engine.tp_size);
+  add.value(
+      "--ep-size,--ep,--expert-parallel-size", "N",
+      "parts of a mixture's experts, which divide the ranks: --tp-size has whole experts on each, 1 slices of all (1)",
+      [&engine](const std::string& flag, const std::string& text) -> Status {
+        engine.ep_size = static_cast<int>(TRY(parse_integer(flag, text, {1, kMaxRanks})));
+        return ok_status();
+      },
+      engine.ep_size);
   add.group("");
   add.flag("--trust-remote-code", "accepted: nothing remote is ever run", common.trust_remote_code);
   add.value("--pp-size,--pipeline-parallel-size", "1", "", only("1"), 1);

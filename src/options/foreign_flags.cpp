@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kPolicies = {"fcfs", "priority",    "lpm",       "random",
                                                        "lof",  "routing-key", "dfs-weight"};
+constexpr std::array<std::string_view, 3> kExchanges = {"none", "deepep", "mooncake"};
 constexpr std::array<std::string_view, 4> kGrammars = {"xgrammar", "outlines", "llguidance", "none"};
 
 // Takes one of `choices`.
@@ -28,6 +29,10 @@ CommandFlags::Take positive(std::optional<double>& to) {
     if (*to > 0) return ok_status();
     return invalid_argument(fmt::format("{}: {} is not accepted; a number above 0 is", flag, text));
   };
+}
+
+bool has_exchange(const ForeignFlags& foreign) {
+  return !foreign.moe_a2a_backend.empty() && foreign.moe_a2a_backend != "none";
 }
 
 }  // namespace
@@ -53,6 +58,12 @@ void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign) {
             });
   add.flag("--disable-overlap-schedule", "a step is scheduled only when the one before it is done",
            foreign.disable_overlap);
+  add.flag("--enable-expert-parallel,--enable-ep-moe,--enable-deepep-moe", "--ep-size as --tp-size",
+           foreign.whole_experts);
+  add.value(
+      "--moe-a2a-backend", "none|deepep|mooncake",
+      "others than none are taken as --ep-size with --tp-size's number; warns: the ranks add up, with no all-to-all",
+      choice_of(kExchanges, foreign.moe_a2a_backend));
   add.flag("--enable-prefix-caching", "as it is anyway; =false is --disable-radix-cache", foreign.prefix_caching);
 }
 
@@ -61,6 +72,13 @@ Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine) 
     if (engine.mem_fraction_static != 0)
       return invalid_argument("--gpu-memory-utilization goes without --mem-fraction-static, as which it is taken");
     engine.mem_fraction_static = *foreign.memory_utilization;
+  }
+  if (foreign.whole_experts || has_exchange(foreign)) {
+    if (engine.ep_size != 1 && engine.ep_size != engine.tp_size)
+      return invalid_argument(
+          fmt::format("--ep-size: {} goes without {}, which is taken as --ep-size {}, as --tp-size", engine.ep_size,
+                      foreign.whole_experts ? "--enable-expert-parallel" : "--moe-a2a-backend", engine.tp_size));
+    engine.ep_size = engine.tp_size;
   }
   if (foreign.disable_overlap) engine.overlap_schedule = false;
   if (!foreign.prefix_caching) engine.disable_radix_cache = true;
@@ -83,6 +101,11 @@ void warn_about_foreign_flags(const ForeignFlags& foreign, std::vector<std::stri
   if (!grammar.empty() && grammar != "xgrammar")
     warnings.push_back(
         fmt::format("--grammar-backend {} has no effect: xgrammar constrains outputs where a request asks", grammar));
+  if (has_exchange(foreign))
+    warnings.push_back(
+        fmt::format("--moe-a2a-backend {} is taken as --ep-size with --tp-size's number: every rank has all tokens, so "
+                    "that an all-reduce joins the experts",
+                    foreign.moe_a2a_backend));
   if (foreign.conservativeness)
     warnings.emplace_back(
         "--schedule-conservativeness has no effect: requests are admitted as the KV cache has room, and the last one "

@@ -17,11 +17,13 @@ struct ForeignFlags {
   std::string attention_backend{};  // "" of each text: not given
   std::string schedule_policy{};
   std::string grammar_backend{};
+  std::string moe_a2a_backend{};
   std::optional<double> conservativeness{};
   std::optional<double> watchdog_s{};
   std::optional<double> memory_utilization{};
   bool prefix_caching = true;
   bool disable_overlap = false;
+  bool whole_experts = false;
 };
 
 void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign);

@@ -18,7 +18,8 @@ struct Missing {
   std::string_view instead;  // what there is
 };
 
-constexpr std::string_view kSliced = "every rank of a process (--tp-size) has a slice of each expert";
+constexpr std::string_view kDivided =
+    "experts are divided evenly among the ranks of a process, in slices (--tp-size) or whole (--ep-size)";
 constexpr std::array kMissing = {
     Missing{"--quantization --quantization-* --torchao-config", "quantised weights",
             "checkpoints in float32, bfloat16 and float16 are supported"},
@@ -26,13 +27,12 @@ constexpr std::array kMissing = {
             "one process serves one model on one machine, by several ranks with --tp-size"},
     Missing{"--enable-dp-attention --enable-dp-lm-head --dp-attention-*", "data-parallel attention",
             "several processes behind a balancer are several replicas"},
-    Missing{"--ep-size --ep --expert-parallel-size --enable-ep-moe --moe-* --deepep-* --enable-deepep-moe "
-            "--mooncake-ib-device",
-            "expert parallelism and its all-to-all (A2A) exchange", kSliced},
+    Missing{"--moe-runner-backend --moe-dense-tp-size --deepep-* --mooncake-ib-device",
+            "settings of experts' kernels or of their all-to-all (A2A) exchange", kDivided},
     Missing{"--enable-eplb --eplb-* --ep-num-redundant-experts --ep-dispatch-algorithm --init-expert-location",
-            "balancing of experts (EPLB)", kSliced},
+            "balancing of experts (EPLB)", kDivided},
     Missing{"--expert-distribution-recorder-* --enable-expert-distribution-metrics",
-            "recording of how tokens are distributed over experts", kSliced},
+            "recording of how tokens are distributed over experts", kDivided},
     Missing{"--enable-two-batch-overlap --tbo-* --enable-single-batch-overlap",
             "overlap of two half batches (two-batch overlap)",
             "a batch runs as a whole, and the next one is prepared meanwhile"},

@@ -5,8 +5,11 @@ Catches: a command that takes --tp-size and runs one rank, ranks that answer oth
 divide and is refused without its name, and a comparison that leaves ranks out.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
+import json
+
 from program import DEMO, FEW_SIZES, GOLDENS, LLAMA, CliTest, main
 
+MIXTURE = GOLDENS / "qwen3-moe"
 TWO = ["--tp-size", "2", "--dtype", "float32", "--log-level", "error", *FEW_SIZES]
 
 
@@ -26,6 +29,21 @@ class Ranks(CliTest):
         answer = self.ok("explain", "--model-path", LLAMA, "--tp-size", "2").stdout
         self.assertIn("2 ranks", answer)
         self.assertIn("all_reduce", answer)
+
+    def test_whole_experts_on_each_rank(self):
+        answer = self.ok("explain", "--model-path", MIXTURE, "--tp-size", "4", "--ep-size", "2").stdout
+        self.assertIn("every 2 of them share 4 of the 8 experts", answer)
+        explain = ["explain", "--model-path", MIXTURE, "--format", "json"]
+        model = json.loads(self.ok(*explain, "--tp-size", "2", "--enable-expert-parallel").stdout)["model"]
+        self.assertEqual((model["tp_size"], model["ep_size"]), (2, 2))
+        self.assertEqual(model["parameters"], json.loads(self.ok(*explain).stdout)["model"]["parameters"])
+        ask = ["generate", "--model-path", MIXTURE, "--input-ids", "3,9,27,81,243", "--max-new-tokens", "8", "--temperature", "0"]
+        one = self.ok_json(*ask, *TWO[2:])["output_ids"]
+        for words in (["--ep", "2"], ["--expert-parallel-size", "2"], ["--moe-a2a-backend", "deepep"]):
+            self.assertEqual(self.ok_json(*ask, *words, *TWO)["output_ids"], one, words)
+        self.assertTrue(self.ok_json("verify", "--model-path", MIXTURE, "--ep-size", "2", *TWO)["equal"])
+        soaked = self.ok_json("verify", "--model-path", MIXTURE, "--soak", "30", "--ep-size", "2", *TWO)
+        self.assertEqual((soaked["batches"], soaked["failures"]), (30, 0))
 
     def test_verify_on_every_rank(self):
         answer = self.ok_json("verify", "--model-path", LLAMA, *TWO)
@@ -49,6 +67,10 @@ class Ranks(CliTest):
                    "--tp-size", "3")
         self.fails(1, ["--tp-size: 2", "the experts' intermediate size is 96"], "explain", "--model-path", GOLDENS / "gpt-oss-mxfp4",
                    "--tp-size", "2")
+        self.fails(1, ["--ep-size: 3", "must divide --tp-size, which is 4"], "explain", "--model-path", MIXTURE, "--tp-size", "4",
+                   "--ep-size", "3")
+        self.fails(1, ["--ep-size: 2", "no experts"], "explain", "--model-path", LLAMA, "--tp-size", "2", "--ep-size", "2")
+        self.fails(2, ["--moe-a2a-backend", "none, deepep, mooncake"], "explain", "--model-path", MIXTURE, "--moe-a2a-backend", "nixl")
         self.fails(2, ["--tp-size", "65", "64"], "generate", "--model-path", LLAMA, "--tp-size", "65")
         self.fails(2, ["--pp-size", "not supported yet"], "generate", "--model-path", LLAMA, "--pp-size", "2")
         self.fails(2, ["--nnodes", "not supported yet"], "serve", "--model-path", LLAMA, "--nnodes", "2")
