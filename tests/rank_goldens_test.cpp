@@ -177,7 +177,8 @@ void expect_verified(const EngineOptions& options) {
 
 TEST(RankVerify, EveryRankEqualsItsIsolatedRun) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
-  for (const char* name : {"llama", "qwen3.5-text", "mistral-swa"})
+  // Heads of their own and tied ones, states, windows, a second table of embeddings.
+  for (const char* name : {"llama", "llama3-rope-tied", "qwen3.5-text", "mistral-swa", "gemma4-e"})
     if (testing::golden_exists(name)) expect_verified(options_for(read_golden(name), 2));
 }
 

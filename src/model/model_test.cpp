@@ -101,6 +101,34 @@ TEST(BuildModel, RanksShareOutTheHeadsOfLatentAttention) {
   }
 }
 
+// A vocabulary that divides is in slices, of the embedding and of the head, which is the embedding's memory where it is
+// tied; any other is whole on each rank.
+TEST(BuildModel, RanksShareOutTheVocabulary) {
+  const char* const kTable = "model.embed_tokens.weight";
+  for (const bool tied : {false, true})
+    for (const std::int64_t vocabulary : {512, 510}) {
+      ModelConfig config = small("LlamaForCausalLM", tied ? R"({"tie_word_embeddings": true})" : "{}");
+      config.vocab_size = vocabulary;
+      const ModelGraphs graphs =
+          *build_model(config, {.tp_rank = 3, .tp_size = 4}, built_in_ops(), built_in_families());
+      const bool sliced = vocabulary == 512;
+      std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows;  // by tensor: the first and how many
+      for (const WeightSpec& weight : graphs.weights)
+        for (const WeightPart& part : weight.parts)
+          if (part.tensor == kTable || part.tensor == "lm_head.weight")
+            rows[weight.name] = {part.slice.begin, *weight.type.shape[0].constant()};
+      const std::pair<std::int64_t, std::int64_t> expected =
+          sliced ? std::pair{std::int64_t{384}, std::int64_t{128}} : std::pair{std::int64_t{0}, vocabulary};
+      EXPECT_EQ(rows.size(), tied ? 1U : 2U);
+      for (const auto& [name, range] : rows) EXPECT_EQ(range, expected) << name;
+      EXPECT_EQ(graphs.head.find_value(kTable) != nullptr, tied);
+      const auto embedding = std::ranges::find(graphs.body.nodes, "embedding", &ir::Node::op);
+      ASSERT_NE(embedding, graphs.body.nodes.end());
+      EXPECT_EQ(embedding->attribute_or("first_row", std::int64_t{-1}), sliced ? 384 : -1);
+      EXPECT_EQ(std::next(embedding)->op == "all_reduce", sliced);
+    }
+}
+
 // Of four ranks in two parts, each rank reads its experts' tensors alone, and every expert is half on two ranks.
 TEST(BuildModel, RanksShareOutTheExperts) {
   const ModelConfig config = small("Qwen3MoeForCausalLM", R"({"num_experts": 8, "moe_intermediate_size": 32})");

@@ -10,6 +10,7 @@
 
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/collective.h"
+#include "tessera/ops/embedding.h"
 #include "tessera/ops/op_test_util.h"
 
 namespace tessera::testing {
@@ -206,6 +207,40 @@ TEST_P(CollectiveRanks, ManyCallsInARow) {
     TRY(rank.upload(x, filled_tensor(dtype, dims, 1.0)));
     for (int call = 0; call < 3; ++call) TRY(rank.enqueue());
     EXPECT_EQ(TRY(rank.download(x)).values(), filled_tensor(dtype, dims, ranks * ranks * ranks).values());
+    return ok_status();
+  });
+}
+
+// What ranks add up from slices of an embedding is the row that one table gives, given ones among them.
+TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
+  const auto [ranks, dtype] = GetParam();
+  const std::int64_t rows = 6;
+  const std::int64_t all = rows * ranks;
+  const std::vector<std::int64_t> dims = {all + 1, 64};
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(all + 1));
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);  // the last is no row
+  std::vector<std::int32_t> from(ids.size(), -1);
+  from[2] = 1;
+  run_ranks(ranks, [&](int r, Rank& rank) -> Status {
+    const auto placed = [&](const HostTensor& t) -> Result<TensorView> {
+      const TensorView view = TRY(rank.place(t));
+      TRY(rank.upload(view, t));
+      return view;
+    };
+    const HostTensor table = data_of(dtype, {all, dims[1]}, 90, 0);
+    HostTensor own = poisoned_tensor(dtype, {rows, dims[1]});
+    const auto begin = table.bytes.begin() + static_cast<std::ptrdiff_t>(own.bytes.size()) * r;
+    own.bytes.assign(begin, begin + static_cast<std::ptrdiff_t>(own.bytes.size()));
+    const TensorView taken = TRY(placed(int_tensor({dims[0]}, ids)));
+    const TensorView given_rows = TRY(placed(int_tensor({dims[0]}, from)));
+    const TensorView given = TRY(placed(data_of(dtype, {2, dims[1]}, 91, 0)));
+    const TensorView whole = TRY(placed(poisoned_tensor(dtype, dims)));
+    const TensorView sum = TRY(placed(poisoned_tensor(dtype, dims)));
+    TRY(rank.run(kEmbedding, {taken, TRY(placed(table)), given_rows, given}, {whole}));
+    TRY(rank.run(kEmbedding, {taken, TRY(placed(own)), given_rows, given}, {sum},
+                 {{"first_row", rows * r}, {"table_rows", all}}));
+    TRY(rank.run(kAllReduce, {sum}, {}));
+    EXPECT_EQ(TRY(rank.download(sum)).values(), TRY(rank.download(whole)).values()) << "rank " << r;
     return ok_status();
   });
 }

@@ -14,6 +14,16 @@
 namespace tessera {
 namespace {
 
+Status check_slice(const ir::OpSignature& s) {
+  const std::optional<std::int64_t> rows = s.operands[1].shape[0].constant();
+  if (!rows) return refuse(s, fmt::format("table is {}; its rows must be a number", s.operands[1].to_string()));
+  const std::int64_t first = s.node.attribute_or("first_row", std::int64_t{0});
+  const std::int64_t all = s.node.attribute_or("table_rows", *rows);
+  if (first >= 0 && all <= std::numeric_limits<std::int32_t>::max() && first <= all - *rows) return ok_status();
+  return refuse(
+      s, fmt::format("first_row = {} and table_rows = {}; the {} rows must be a range of them", first, all, *rows));
+}
+
 Result<std::vector<ir::Type>> infer_embedding(const ir::OpSignature& s) {
   const ir::Type& ids = s.operands[0];
   const ir::Type& table = s.operands[1];
@@ -23,6 +33,7 @@ Result<std::vector<ir::Type>> infer_embedding(const ir::OpSignature& s) {
   TRY(expect_rank(s, 1, "table", 2));
   const std::int64_t cols = TRY(constant_cols(s, 1, "table"));
   if (s.node.find_attribute("scale")) TRY(expect_positive(s, "scale"));
+  TRY(check_slice(s));
   if (s.operands.size() == 3) return refuse(s, "it takes rows and given, or neither");
   if (s.operands.size() > 3) {
     TRY(expect_type(s, 2, "rows", ids));
@@ -108,7 +119,7 @@ void write_scaled_row(const RowCopy& copy, std::int64_t t, std::int64_t n, float
   const std::int64_t given = copy.given_rows != nullptr ? copy.given_rows[t] : -1;
   if (given >= 0 && given < copy.num_given) {
     std::copy_n(reinterpret_cast<const T*>(copy.given + given * copy.given_row_bytes), n, to);
-  } else if (const std::int64_t id = copy.rows[t]; given < 0 && id >= 0 && id < copy.table_rows) {
+  } else if (const std::int64_t id = copy.rows[t] - copy.first_row; given < 0 && id >= 0 && id < copy.table_rows) {
     scale_row(reinterpret_cast<const T*>(copy.table) + id * n, to, n, scale);
   } else {
     std::fill_n(to, n, from_float<T>(0.0f));
@@ -151,7 +162,9 @@ const ir::OpDecl kEmbedding{
                  {.name = "table"},
                  {.name = "rows", .optional = true},
                  {.name = "given", .optional = true}},
-    .attributes = {{"scale", ir::AttributeKind::kDouble}},
+    .attributes = {{"scale", ir::AttributeKind::kDouble},
+                   {"first_row", ir::AttributeKind::kInt},
+                   {"table_rows", ir::AttributeKind::kInt}},
     .infer = infer_embedding,
 };
 

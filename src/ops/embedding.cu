@@ -28,7 +28,7 @@ __global__ void scaled_rows(const RowCopy copy, std::int64_t packs, float scale)
   const std::int64_t t = row_of_thread();
   if (t >= copy.count) return;
   const std::int64_t given = copy.given_rows != nullptr ? copy.given_rows[t] : -1;
-  const std::int64_t row = given >= 0 ? given : copy.rows[t];
+  const std::int64_t row = given >= 0 ? given : copy.rows[t] - copy.first_row;
   const bool inside = row >= 0 && row < (given >= 0 ? copy.num_given : copy.table_rows);
   const T* from = reinterpret_cast<const T*>(given >= 0 ? copy.given + row * copy.given_row_bytes
                                                         : copy.table + row * copy.row_bytes);

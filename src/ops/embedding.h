@@ -6,10 +6,14 @@
 
 namespace tessera {
 
-// embedding(ids i32[T], table X[V, H], [rows i32[T], given X[E, K·H]]) {scale = 1} → X[T, H]
+// embedding(ids i32[T], table X[V, H], [rows i32[T], given X[E, K·H]]) {scale = 1, first_row = 0, table_rows = V}
+//     → X[T, H]
 //   row t is given[rows[t], 0 : H] where rows[t] is not negative, table[ids[t]] · scale otherwise; zeros for a row
 //   outside its table. The engine refuses such ids and rows; the kernel only stays within the tables. The scale is
 //   rounded to X first, as in Hugging Face's Gemma. Without rows and given nothing is given.
+//   Where ranks share a table of table_rows, this one has its rows [first_row, first_row + V). A row that another rank
+//   has is zeros, and what is given is the first slice's alone: the sum over the ranks is the row, but for the sign of
+//   zeros.
 extern const ir::OpDecl kEmbedding;
 extern const KernelDef kEmbeddingCpu;
 extern const KernelDef kEmbeddingCuda;

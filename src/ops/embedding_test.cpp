@@ -76,6 +76,35 @@ TEST(Embedding, ScalesTheRowsOfIdsAlone) {
   }
 }
 
+// Slices of a table, as ranks have them: one of them gives each row, scaled or not, and the first one what is given.
+TEST(Embedding, SlicesAddUpToTheTable) {
+  for (const DType dtype : testing::kFloatingDTypes)
+    for (const double scale : {1.0, 0.3}) {
+      constexpr std::int64_t kWidth = 24;
+      const HostTensor table = testing::random_tensor(dtype, {10, kWidth}, 1);
+      const HostTensor given = testing::random_tensor(dtype, {5, kWidth}, 2);
+      const HostTensor ids = int_tensor({9}, {0, 9, 4, 5, 6, -1, 10, kMin, kMax});
+      const HostTensor rows = int_tensor({9}, {-1, -1, -1, -1, 3, 0, -1, 7, -1});
+      const auto whole =
+          testing::run_op(kEmbedding, kEmbeddingCpu, {ids, table, rows, given}, {{"scale", scale}}).results[0];
+      std::vector<double> sum(static_cast<std::size_t>(whole.size()));
+      std::vector<int> givers(sum.size());
+      for (const auto& [first, count] : {std::pair{0, 5}, std::pair{5, 3}, std::pair{8, 2}}) {
+        HostTensor slice = testing::poisoned_tensor(dtype, {count, kWidth});
+        for (std::int64_t i = 0; i < slice.size(); ++i) slice.set(i, table.at(first * kWidth + i));
+        const ir::Attributes attributes{
+            {"scale", scale}, {"first_row", std::int64_t{first}}, {"table_rows", std::int64_t{10}}};
+        const auto part = testing::run_op(kEmbedding, kEmbeddingCpu, {ids, slice, rows, given}, attributes).results[0];
+        for (std::size_t i = 0; i < sum.size(); ++i) {
+          sum[i] += part.at(static_cast<std::int64_t>(i));
+          givers[i] += part.at(static_cast<std::int64_t>(i)) != 0 ? 1 : 0;
+        }
+      }
+      EXPECT_EQ(sum, whole.values());
+      EXPECT_THAT(givers, ::testing::Each(::testing::Le(1)));
+    }
+}
+
 TEST(Embedding, NoTokens) {
   const HostTensor table = testing::random_tensor(DType::kFloat32, {11, 8}, 1);
   const HostTensor given = testing::poisoned_tensor(DType::kFloat32, {3, 8});
@@ -174,6 +203,12 @@ TEST(Embedding, RefusesWhatKernelsCannotTake) {
               HasSubstr("must have 1 dimensions"));
   EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kInt32, {1000, 64}}, ids, given}), HasSubstr("table is i32"));
   EXPECT_THAT(infer_error(kEmbedding, {ids, {DType::kFloat32, {64}}, ids, given}), HasSubstr("table is f32[64]"));
+  const auto slice = [&](std::int64_t first, std::int64_t all) {
+    return infer_error(kEmbedding, {ids, table}, {{"first_row", first}, {"table_rows", all}});
+  };
+  EXPECT_EQ(slice(1000, 2000), "");
+  EXPECT_THAT(slice(1001, 2000), HasSubstr("first_row = 1001 and table_rows = 2000; the 1000 rows must be a range"));
+  EXPECT_THAT(slice(-1, 2000), HasSubstr("first_row = -1"));
   EXPECT_EQ(infer_error(kResolveIds, {ids, ids, {DType::kInt32, {Symbol::kRows}}}), "");
   EXPECT_THAT(infer_error(kResolveIds, {ids, {DType::kInt32, {4}}, ids}),
               HasSubstr("rows is i32[4]; it must be i32[T]"));

@@ -33,7 +33,7 @@ Result<std::unique_ptr<BoundOp>> bind_gather_rows(const BindArgs& args) {
 const std::byte* source_of(const RowCopy& copy, std::int64_t i) {
   const std::int32_t given = copy.given_rows == nullptr ? -1 : copy.given_rows[i];
   if (given >= 0) return given < copy.num_given ? copy.given + given * copy.given_row_bytes : nullptr;
-  const std::int32_t row = copy.rows[i];
+  const std::int64_t row = copy.rows[i] - copy.first_row;
   return row >= 0 && row < copy.table_rows ? copy.table + row * copy.row_bytes : nullptr;
 }
 

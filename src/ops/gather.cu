@@ -13,7 +13,7 @@ __global__ void copy_rows(const RowCopy copy, std::int64_t words) {
   const std::int64_t i = row_of_thread();
   if (i >= copy.count) return;
   const std::int64_t given = copy.given_rows == nullptr ? -1 : copy.given_rows[i];
-  const std::int64_t row = given >= 0 ? given : copy.rows[i];
+  const std::int64_t row = given >= 0 ? given : copy.rows[i] - copy.first_row;
   const std::byte* const table = given >= 0 ? copy.given : copy.table;
   const std::int64_t stride = given >= 0 ? copy.given_row_bytes : copy.row_bytes;
   const bool inside = row >= 0 && row < (given >= 0 ? copy.num_given : copy.table_rows);

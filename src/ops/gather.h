@@ -12,14 +12,15 @@ extern const ir::OpDecl kGatherRows;
 extern const KernelDef kGatherRowsCpu;
 extern const KernelDef kGatherRowsCuda;
 
-// out[i] = table[rows[i]] for every i in [0, count), or given[given_rows[i]] where that row is not negative; zeros for
-// a row outside its table. Both gather_rows and embedding are this copy, on every device.
+// out[i] = table[rows[i] - first_row] for every i in [0, count), or given[given_rows[i]] where that row is not
+// negative; zeros for a row outside its table. Both gather_rows and embedding are this copy, on every device.
 struct RowCopy {
   const std::byte* table = nullptr;          // [table_rows, row_bytes]
   const std::int32_t* rows = nullptr;        // [count]
   const std::byte* given = nullptr;          // [num_given, given_row_bytes], of which the first row_bytes are copied
   const std::int32_t* given_rows = nullptr;  // [count]; null: nothing is given
   std::byte* out = nullptr;                  // [count, row_bytes]
+  std::int64_t first_row = 0;                // the number of the table's first row
   std::int64_t table_rows = 0;
   std::int64_t num_given = 0;
   std::int64_t count = 0;

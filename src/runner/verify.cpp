@@ -329,15 +329,17 @@ class Verifier {
     return std::string();
   }
 
-  // The last id of the vocabulary pads; its embedding row is NaN meanwhile.
+  // The last id of the vocabulary pads; its embedding row is NaN meanwhile, on the rank that has it.
   Status poison_padding_id() {
     const std::vector<ir::Node>& nodes = r_.graphs.body.nodes;
     const auto embedding = std::ranges::find(nodes, kEmbedding.name, &ir::Node::op);
     if (embedding == nodes.end()) return internal_error("the model embeds no ids");
     const ir::Value* table = &r_.graphs.body.value(embedding->operands[1]);
     const std::int64_t rows = *table->type.shape[0].constant();
+    const std::int64_t all = embedding->attribute_or("table_rows", rows);
+    poisoned_id_ = TokenId(static_cast<std::int32_t>(all - 1));
+    if (embedding->attribute_or("first_row", std::int64_t{0}) + rows < all) return ok_status();
     row_bytes_ = static_cast<std::size_t>(*table->type.shape[1].constant()) * ir::dtype_size(table->type.dtype);
-    poisoned_id_ = TokenId(static_cast<std::int32_t>(rows - 1));
     row_ = r_.externals.find(table->name, {}) + static_cast<std::size_t>(rows - 1) * row_bytes_;
     saved_row_.resize(row_bytes_);
     TRY(r_.stream->download(saved_row_.data(), row_, row_bytes_));
@@ -345,6 +347,7 @@ class Verifier {
     return r_.stream->fill(row_, IsolatedMemory::kPoison, row_bytes_);
   }
   Status restore_padding_id() {
+    if (saved_row_.empty()) return ok_status();
     TRY(r_.stream->upload(row_, saved_row_.data(), row_bytes_));
     return r_.stream->synchronize();
   }

@@ -1,6 +1,16 @@
 #include "tessera/model/layers/head.h"
 
+#include <utility>
+
 namespace tessera {
+namespace {
+
+// Whether each rank has a slice of the vocabulary. One that does not divide is whole on each.
+bool divides(const LayerBuilder& b, std::int64_t rows) {
+  return b.options().tp_size > 1 && rows % b.options().tp_size == 0;
+}
+
+}  // namespace
 
 ir::ValueId resolve_ids(LayerBuilder& b, const TokenInputs& inputs, const ir::Attributes& attributes) {
   return b.graph.op("resolve_ids", {inputs.ids, inputs.rows, inputs.last_ids}, attributes);
@@ -11,10 +21,31 @@ ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs&
 }
 
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, ir::ValueId ids) {
-  const ir::ValueId table = b.matrix(b.tensor("embed_tokens.weight"), config.vocab_size, config.hidden_size);
   ir::Attributes attributes;
   if (config.embedding_scale != 1) attributes.emplace_back("scale", config.embedding_scale);
-  return b.graph.op("embedding", {ids, table, inputs.embedding_rows, inputs.embeddings}, attributes);
+  return look_up(b, {b.tensor("embed_tokens.weight"), config.vocab_size, config.hidden_size}, ids,
+                 {inputs.embedding_rows, inputs.embeddings}, std::move(attributes));
+}
+
+ir::ValueId look_up(LayerBuilder& b, const EmbeddingTable& table, ir::ValueId ids,
+                    const std::vector<ir::ValueId>& operands, ir::Attributes attributes) {
+  const bool sliced = divides(b, table.rows);
+  const std::int64_t rows = sliced ? table.rows / b.options().tp_size : table.rows;
+  const std::int64_t first = sliced ? rows * b.options().tp_rank : 0;
+  if (sliced) {
+    attributes.emplace_back("first_row", first);
+    attributes.emplace_back("table_rows", table.rows);
+  }
+  const ir::ValueId weight = b.add_weight({.name = table.tensor,
+                                           .type = {b.options().weight_type(), {ir::Dim(rows), ir::Dim(table.cols)}},
+                                           .parts = {{.tensor = table.tensor,
+                                                      .shape = {table.rows, table.cols},
+                                                      .slice = {.dim = 0, .begin = first, .size = rows}}}});
+  std::vector<ir::ValueId> all{ids, weight};
+  all.insert(all.end(), operands.begin(), operands.end());
+  const ir::ValueId y = b.graph.op("embedding", all, attributes);
+  if (sliced) b.graph.op("all_reduce", {y});
+  return y;
 }
 
 ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
@@ -25,17 +56,14 @@ ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const Tok
 
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {
   const ir::ValueId wanted = b.graph.op("gather_rows", {inputs.hidden, inputs.wanted_rows});
-  // A vocabulary that does not divide among the ranks is computed by each of them, and so are the labels of a
-  // classifier.
-  const int ranks = b.options().tp_size;
-  const bool sliced = ranks > 1 && config.num_labels == 0 && config.vocab_size % ranks == 0;
+  // The labels of a classifier are computed by each rank.
+  const bool sliced = config.num_labels == 0 && divides(b, config.vocab_size);
   const std::string own = config.num_labels > 0 ? "score" : "lm_head";
   const bool tied = config.tie_word_embeddings && config.num_labels == 0;
   const std::string tensor = tied ? b.tensor("embed_tokens") : own;
-  const std::string name = sliced ? "lm_head.slice" : tensor;  // a tied head is the embedding's own memory
-  ir::ValueId y = b.linear(name, wanted, {{.tensor = tensor, .rows = config.num_logits()}}, false,
+  ir::ValueId y = b.linear(tensor, wanted, {{.tensor = tensor, .rows = config.num_logits()}}, false,
                            sliced ? Parallel::kColumn : Parallel::kNone);
-  if (sliced) y = b.graph.op("all_gather", {y}, {{"ranks", std::int64_t{ranks}}});
+  if (sliced) y = b.graph.op("all_gather", {y}, {{"ranks", std::int64_t{b.options().tp_size}}});
   if (b.options().dtype != ir::DType::kFloat32) y = b.graph.op("cast", {y}, {{"dtype", std::string("f32")}});
   return config.logit_softcap > 0 ? b.graph.op("softcap", {y}, {{"cap", config.logit_softcap}}) : y;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tessera/model/layers/head.h"
 #include "tessera/ops/view.h"
 
 namespace tessera {
@@ -38,9 +39,9 @@ std::vector<ir::ValueId> layer_inputs(LayerBuilder& b, const ModelConfig& config
   const std::int64_t size = config.gemma4->per_layer_input_size;
   if (size == 0) return {};
   const std::int64_t all = config.num_hidden_layers * size;
-  const ir::ValueId table =
-      b.matrix(b.tensor("embed_tokens_per_layer.weight"), config.gemma4->per_layer_vocab_size, all);
-  const ir::ValueId of_ids = b.graph.op("embedding", {ids, table}, {{"scale", std::sqrt(static_cast<double>(size))}});
+  const ir::ValueId of_ids =
+      look_up(b, {b.tensor("embed_tokens_per_layer.weight"), config.gemma4->per_layer_vocab_size, all}, ids, {},
+              {{"scale", std::sqrt(static_cast<double>(size))}});
 
   const std::string projection = b.tensor("per_layer_model_projection");
   const ir::ValueId projected = b.graph.op(
