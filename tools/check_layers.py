@@ -11,7 +11,7 @@ import re
 import sys
 
 # Highest first.
-LAYERS = ["cli", "load", "capi", "options", "server", "engine", "plugin", "runner", "piecewise", "compile", "model", "ops", "ir", "device", "text", "image", "base"]
+LAYERS = ["cli", "load", "capi", "options", "server", "engine", "plugin", "runner", "piecewise", "compile", "model", "ops", "ir", "device", "text", "image", "net", "base"]
 MAX_LINES = 400
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 # Beside src/, where lines are counted and nothing else is looked at.

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/net/message.h"
 #include "tessera/runner/dispatch.h"
 #include "tessera/runner/forward_inputs.h"
-#include "tessera/runner/rank_message.h"
 
 namespace tessera {
 

@@ -8,9 +8,9 @@
 
 #include "tessera/base/status.h"
 #include "tessera/image/patches.h"
+#include "tessera/net/message.h"
 #include "tessera/runner/dispatch.h"
 #include "tessera/runner/memory_report.h"
-#include "tessera/runner/rank_message.h"
 #include "tessera/runner/runner_spec.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "tessera/runner/rank_message.h"
+#include "tessera/net/message.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,67 @@
+#include "tessera/net/node_group.h"
+
+#include <fmt/format.h>
+
+#include "tessera/net/node_join.h"
+
+namespace tessera {
+
+Result<std::shared_ptr<NodeGroup>> NodeGroup::join(const NodeHello& own, const NodeGroupOptions& options) {
+  std::shared_ptr<NodeGroup> group(new NodeGroup(own.nodes, own.node));
+  const auto add = [&](int node, Socket socket) {
+    std::string name = fmt::format("node {} of {} ({})", node, own.nodes, socket.peer());
+    group->links_[static_cast<std::size_t>(node)] =
+        std::make_unique<NodeLink>(std::move(socket), std::move(name), options.silence);
+  };
+  if (own.node == 0) {
+    std::vector<Socket> sockets = TRY(wait_for_nodes(own, options));
+    for (int node = 1; node < own.nodes; ++node) add(node, std::move(sockets[static_cast<std::size_t>(node)]));
+  } else {
+    Socket socket = TRY(join_node_0(own, options));
+    add(0, std::move(socket));
+  }
+  return group;
+}
+
+void NodeGroup::start() {
+  for (int node = 0; node < nodes_; ++node) {
+    NodeLink* const link = links_[static_cast<std::size_t>(node)].get();
+    if (link == nullptr) continue;
+    link->start(
+        [this, node](FrameKind kind, std::vector<std::byte>& payload) {
+          const Take& take = takers_[static_cast<std::size_t>(kind)];
+          if (take) return take(node, payload);
+          return Status(
+              data_loss(fmt::format("it sent a message of kind {}, which nobody takes here", static_cast<int>(kind))));
+        },
+        [this, node](const Status& why) {
+          for (const TakeEnd& take_end : end_takers_) take_end(node, why);
+        });
+  }
+}
+
+Status NodeGroup::send(int node, FrameKind kind, FrameParts parts) {
+  return links_[static_cast<std::size_t>(node)]->send(kind, parts);
+}
+
+Status NodeGroup::send_to_all(FrameKind kind, FrameParts parts, int except) {
+  Status failed;
+  for (int node = 1; node < nodes_; ++node) {
+    if (node == except) continue;
+    Status sent = send(node, kind, parts);
+    if (failed.ok()) failed = std::move(sent);
+  }
+  return failed;
+}
+
+void NodeGroup::leave() {
+  for (const std::unique_ptr<NodeLink>& link : links_)
+    if (link != nullptr) link->leave();
+}
+
+void NodeGroup::end() {
+  for (const std::unique_ptr<NodeLink>& link : links_)
+    if (link != nullptr) link->end();
+}
+
+}  // namespace tessera

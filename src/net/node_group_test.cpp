@@ -1,0 +1,225 @@
+// Catches: nodes that differ and go on, an error that does not say in what, a wait without an end, a node that is lost
+// and not missed, and a stranger that disturbs a start.
+#include "tessera/net/node_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <future>
+#include <thread>
+
+#include "tessera/net/testing/free_port.h"
+
+namespace tessera {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Joined = Result<std::shared_ptr<NodeGroup>>;
+
+NodeHello hello(int nodes, int node) {
+  return {.nodes = nodes,
+          .node = node,
+          .version = "1.0",
+          .model = "m",
+          .options = {{"tp_size", "2"}, {"cuda_graph_bs", ""}}};
+}
+
+NodeGroupOptions options(std::uint16_t port, int join_ms = 10'000, int silence_ms = 5'000) {
+  return {.address = {"127.0.0.1", port}, .join_limit = milliseconds(join_ms), .silence = milliseconds(silence_ms)};
+}
+
+// All nodes at once, each with its hello.
+std::vector<Joined> join(const std::vector<NodeHello>& hellos, const NodeGroupOptions& how) {
+  std::vector<std::future<Joined>> joining;
+  for (const NodeHello& own : hellos)
+    joining.push_back(std::async(std::launch::async, [own, how] { return NodeGroup::join(own, how); }));
+  std::vector<Joined> joined;
+  for (std::future<Joined>& one : joining) joined.push_back(one.get());
+  return joined;
+}
+
+TEST(NodeGroup, FramesGoBothWays) {
+  const std::vector<Joined> joined = join({hello(3, 0), hello(3, 1), hello(3, 2)}, options(testing::free_port()));
+  std::vector<std::promise<std::string>> got(3);
+  for (const Joined& one : joined) {
+    ASSERT_TRUE(one.ok()) << one.status().to_string();
+    NodeGroup& group = **one;
+    const auto answer = [&group, &got](int from, std::vector<std::byte>& payload) -> Status {
+      const std::string text(reinterpret_cast<const char*>(payload.data()), payload.size());
+      if (group.leads()) {
+        got[static_cast<std::size_t>(from)].set_value(text);
+        return ok_status();
+      }
+      const std::string said = text + " of " + std::to_string(group.node());
+      return group.send(0, FrameKind::kAnswer, std::array{std::as_bytes(std::span(said))});
+    };
+    group.take(FrameKind::kOrder, answer);
+    group.take(FrameKind::kAnswer, answer);
+    group.start();
+  }
+  const std::string order = "answer";
+  ASSERT_TRUE((*joined[0])->send_to_all(FrameKind::kOrder, std::array{std::as_bytes(std::span(order))}).ok());
+  EXPECT_EQ(got[1].get_future().get(), "answer of 1");
+  EXPECT_EQ(got[2].get_future().get(), "answer of 2");
+}
+
+TEST(NodeGroup, BothSidesNameWhatDiffers) {
+  NodeHello version = hello(2, 1);
+  version.version = "1.1";
+  NodeHello protocol = hello(2, 1);
+  protocol.protocol = kNodeProtocol + 1;
+  NodeHello model = hello(2, 1);
+  model.model = "n";
+  NodeHello option = hello(2, 1);
+  option.options[1].value = "1,2";
+  NodeHello unknown = hello(2, 1);
+  unknown.options[1].name = "new";
+  const std::vector<std::pair<NodeHello, std::string>> wrong = {
+      {version, "the program's version: 1.0 on node 0 and 1.1 on node 1"},
+      {protocol, "the protocol between nodes is 1 on node 0 and 2 on another"},
+      {hello(3, 1), "nnodes: 2 on node 0 and 3 on node 1"},
+      {hello(2, 2), "node_rank: 2 is not accepted; 1 to 1 follow node 0"},
+      {model, "node 1 has another model than node 0"},
+      {option, "cuda_graph_bs: not set on node 0 and 1,2 on node 1"},
+      {unknown, "the nodes know other options"},
+  };
+  for (const auto& [other, words] : wrong) {
+    const std::vector<Joined> joined = join({hello(2, 0), other}, options(testing::free_port()));
+    for (const Joined& one : joined) {
+      EXPECT_EQ(one.status().code(), StatusCode::kInvalidArgument) << words;
+      EXPECT_THAT(one.status().message(), HasSubstr(words));
+    }
+  }
+}
+
+TEST(NodeGroup, OneThatIsMissingIsNamed) {
+  const std::uint16_t port = testing::free_port();
+  const std::vector<Joined> joined = join({hello(3, 0), hello(3, 2)}, options(port, 300));
+  EXPECT_EQ(joined[0].status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(joined[0].status().message(),
+              HasSubstr("node 1 of 3 did not come to 127.0.0.1:" + std::to_string(port) + " within 0.3 s"));
+  EXPECT_FALSE(joined[1].ok());
+  const Joined alone = NodeGroup::join(hello(2, 1), options(testing::free_port(), 300));
+  EXPECT_THAT(alone.status().message(),
+              AllOf(HasSubstr("node 1 of 2 found no node 0 within 0.3 s"), HasSubstr("Connection refused")));
+}
+
+TEST(NodeGroup, TheSamePlaceTwiceIsRefused) {
+  const std::uint16_t port = testing::free_port();
+  std::future<Joined> leader =
+      std::async(std::launch::async, [&] { return NodeGroup::join(hello(3, 0), options(port)); });
+  std::future<Joined> first =
+      std::async(std::launch::async, [&] { return NodeGroup::join(hello(3, 1), options(port)); });
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_THAT(NodeGroup::join(hello(3, 1), options(port)).status().message(), HasSubstr("node 1 is here already"));
+  EXPECT_TRUE(NodeGroup::join(hello(3, 2), options(port)).ok());
+  EXPECT_TRUE(leader.get().ok());
+  EXPECT_TRUE(first.get().ok());
+}
+
+TEST(NodeGroup, OneThatWasStartedAnewTakesItsPlace) {
+  const std::uint16_t port = testing::free_port();
+  std::future<Joined> leader =
+      std::async(std::launch::async, [&] { return NodeGroup::join(hello(3, 0), options(port)); });
+  const std::vector<std::byte> first = pack_hello(hello(3, 1));
+  {
+    Socket dies = connect_until({"127.0.0.1", port}, NetClock::now() + milliseconds(5000)).value();
+    ASSERT_TRUE(
+        send_frame(dies, FrameKind::kHello, std::array{std::span<const std::byte>(first)}, milliseconds(1000)).ok());
+  }
+  std::future<Joined> again =
+      std::async(std::launch::async, [&] { return NodeGroup::join(hello(3, 1), options(port)); });
+  EXPECT_TRUE(NodeGroup::join(hello(3, 2), options(port)).ok());
+  EXPECT_TRUE(again.get().ok());
+  EXPECT_TRUE(leader.get().ok());
+}
+
+// Both ends have more on the way than a connection holds.
+TEST(NodeGroup, BothEndsSendMuchAtOnce) {
+  std::vector<Joined> joined = join({hello(2, 0), hello(2, 1)}, options(testing::free_port(), 10'000, 3'000));
+  std::array<std::promise<std::size_t>, 2> got;
+  for (std::size_t n = 0; n < 2; ++n) {
+    (*joined[n])->take(FrameKind::kOrder, [&got, n](int, std::vector<std::byte>& payload) {
+      got[n].set_value(payload.size());
+      return ok_status();
+    });
+    (*joined[n])->start();
+  }
+  const std::vector<std::byte> much(32 << 20);
+  const std::array parts = {std::span<const std::byte>(much)};
+  std::future<Status> other =
+      std::async(std::launch::async, [&] { return (*joined[1])->send(0, FrameKind::kOrder, parts); });
+  EXPECT_TRUE((*joined[0])->send(1, FrameKind::kOrder, parts).ok());
+  EXPECT_TRUE(other.get().ok());
+  for (std::promise<std::size_t>& one : got) EXPECT_EQ(one.get_future().get(), much.size());
+  joined.clear();
+}
+
+TEST(NodeGroup, AStrangerIsLeftOut) {
+  const std::uint16_t port = testing::free_port();
+  std::future<Joined> leader =
+      std::async(std::launch::async, [&] { return NodeGroup::join(hello(2, 0), options(port)); });
+  Socket stranger = connect_until({"127.0.0.1", port}, NetClock::now() + milliseconds(5000)).value();
+  const std::string asks = "GET / HTTP/1.1\r\n\r\n";
+  ASSERT_TRUE(stranger.send(std::array{std::as_bytes(std::span(asks))}, milliseconds(1000)).ok());
+  EXPECT_TRUE(NodeGroup::join(hello(2, 1), options(port)).ok());
+  EXPECT_TRUE(leader.get().ok());
+}
+
+// Both ends of a group of two, each with the promise of how it saw the other end.
+struct Two {
+  std::array<std::promise<Status>, 2> ends;
+  std::vector<Joined> joined;
+
+  explicit Two(int silence_ms)
+      : joined(join({hello(2, 0), hello(2, 1)}, options(testing::free_port(), 10'000, silence_ms))) {
+    for (std::size_t n = 0; n < 2; ++n)
+      group(n).when_ended([this, n](int, const Status& why) { ends[n].set_value(why); });
+  }
+  NodeGroup& group(std::size_t n) { return **joined[n]; }
+};
+
+TEST(NodeGroup, AnEndInOrderIsNoLoss) {
+  Two two(5'000);
+  two.group(0).start();
+  two.group(1).start();
+  two.group(0).end();
+  EXPECT_TRUE(two.ends[1].get_future().get().ok());
+}
+
+TEST(NodeGroup, OneThatSaysNothingIsLost) {
+  Two two(400);
+  two.group(0).start();  // the other one's thread, which would say that it is there, does not run
+  const Status why = two.ends[0].get_future().get();
+  EXPECT_EQ(why.code(), StatusCode::kDeviceLost);
+  EXPECT_THAT(why.message(), AllOf(HasSubstr("node 1 of 2 (127.0.0.1:"), HasSubstr("it said nothing for 0.4 s")));
+  const std::string text = "x";
+  EXPECT_EQ(two.group(0).send(1, FrameKind::kOrder, std::array{std::as_bytes(std::span(text))}).code(),
+            StatusCode::kDeviceLost);
+  two.group(1).start();
+  EXPECT_EQ(two.ends[1].get_future().get().code(), StatusCode::kDeviceLost);
+}
+
+TEST(NodeGroup, SilenceIsBrokenByItself) {
+  Two two(400);
+  two.group(0).start();
+  two.group(1).start();
+  std::future<Status> end = two.ends[0].get_future();
+  EXPECT_EQ(end.wait_for(milliseconds(1200)), std::future_status::timeout) << end.get().message();
+}
+
+TEST(NodeGroup, AMessageThatNobodyTakesEndsTheConnection) {
+  Two two(5'000);
+  two.group(0).start();
+  two.group(1).start();
+  const std::string text = "x";
+  ASSERT_TRUE(two.group(1).send(0, FrameKind::kOrder, std::array{std::as_bytes(std::span(text))}).ok());
+  EXPECT_THAT(two.ends[0].get_future().get().message(), HasSubstr("kind 6, which nobody takes here"));
+  EXPECT_EQ(two.ends[1].get_future().get().code(), StatusCode::kDeviceLost);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,90 @@
+#include "tessera/net/node_link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+namespace tessera {
+namespace {
+
+constexpr std::chrono::milliseconds kLook(100);    // how often a thread looks up
+constexpr std::chrono::milliseconds kAlive(1000);  // how often it says that it is there
+constexpr std::chrono::milliseconds kLast(2000);   // that the other end may take to read the last frames
+
+double seconds(std::chrono::milliseconds ms) { return std::chrono::duration<double>(ms).count(); }
+
+}  // namespace
+
+void NodeLink::start(TakeFrame take_frame, TakeEnd take_end) {
+  take_frame_ = std::move(take_frame);
+  take_end_ = std::move(take_end);
+  thread_ = std::thread([this] { run(); });
+}
+
+Status NodeLink::send(FrameKind kind, FrameParts parts) {
+  const std::lock_guard lock(sending_);
+  if (ended_) return device_lost(fmt::format("{} is gone: the connection was ended", name_));
+  Status sent = send_frame(socket_, kind, parts, silence_);
+  last_sent_ = NetClock::now();
+  if (sent.code() == StatusCode::kDeviceLost) {
+    socket_.shut_down();  // part of a frame may be out; the thread tells of it
+    return std::move(sent).with_context(fmt::format("{} is gone", name_));
+  }
+  return sent;
+}
+
+void NodeLink::leave() {
+  const std::lock_guard lock(sending_);
+  if (ended_) return;
+  ended_ = true;                                          // before the other end can answer it by its own end
+  (void)send_frame(socket_, FrameKind::kEnd, {}, kLast);  // who is gone already needs no word
+  socket_.end_sending();
+}
+
+void NodeLink::end() {
+  leave();
+  if (thread_.joinable()) thread_.join();
+}
+
+// Only where nobody sends at the moment, which is a sign of life itself.
+void NodeLink::say_alive(NetClock::time_point now) {
+  const std::unique_lock lock(sending_, std::try_to_lock);
+  if (!lock.owns_lock() || ended_ || now - last_sent_ < std::min(kAlive, silence_ / 4)) return;
+  // An error shows at the next receive as well.
+  if (!send_frame(socket_, FrameKind::kAlive, {}, silence_).ok()) socket_.shut_down();
+  last_sent_ = now;
+}
+
+Status NodeLink::receive_all() {
+  FrameReader reader;
+  NetClock::time_point last_heard = NetClock::now();
+  NetClock::time_point end_by = NetClock::time_point::max();
+  // Takes no lock that a send may hold for long: where both ends send much at once, both have to read.
+  for (;;) {
+    const FrameReader::Progress progress = TRY(reader.advance(socket_, std::min(kLook, silence_ / 4)));
+    const NetClock::time_point now = NetClock::now();
+    if (progress != FrameReader::Progress::kNothing) last_heard = now;
+    if (now - last_heard > silence_) return device_lost(fmt::format("it said nothing for {} s", seconds(silence_)));
+    say_alive(now);
+    if (ended_) end_by = std::min(end_by, now + kLast);
+    if (now > end_by) return ok_status();
+    if (progress != FrameReader::Progress::kFrame || reader.kind() == FrameKind::kAlive) continue;
+    if (reader.kind() == FrameKind::kEnd) return ok_status();
+    TRY(take_frame_(reader.kind(), reader.payload()));
+  }
+}
+
+void NodeLink::run() {
+  Status why;
+  try {
+    why = receive_all();
+  } catch (const std::exception& e) {  // out of memory, for the most part
+    why = device_lost(fmt::format("the thread of its connection ended by an exception: {}", e.what()));
+  }
+  socket_.shut_down();            // the other end need not wait for more
+  if (ended_) why = ok_status();  // nothing is lost any more
+  take_end_(why.ok() ? why : device_lost(fmt::format("{} is gone: {}", name_, why.message())));
+}
+
+}  // namespace tessera
