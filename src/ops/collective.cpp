@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -10,13 +11,15 @@
 
 #include "tessera/ops/cpu_math.h"
 #include "tessera/ops/cpu_op.h"
+#include "tessera/ops/node_exchange.h"
 
 namespace tessera {
 namespace {
 
-// For i in [begin, end): element i of every tensor = the sum of all tensors' elements i, in order.
+// For i in [begin, end): element i of the tensors `to` = the sum of all tensors' elements i, in order.
 template <class T>
-TESSERA_CPU_CLONES void reduce_range(const std::vector<TensorView>& tensors, std::int64_t begin, std::int64_t end) {
+TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::span<const TensorView> to,
+                                     std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kBlock = 256;
   float sum[kBlock];
   for (std::int64_t first = begin; first < end; first += kBlock) {
@@ -26,79 +29,170 @@ TESSERA_CPU_CLONES void reduce_range(const std::vector<TensorView>& tensors, std
       const T* x = tensor.as<T>() + first;
       for (std::int64_t i = 0; i < n; ++i) sum[i] += to_float(x[i]);
     }
-    for (const TensorView& tensor : tensors) {
+    for (const TensorView& tensor : to) {
       T* x = tensor.as<T>() + first;
       for (std::int64_t i = 0; i < n; ++i) x[i] = from_float<T>(sum[i]);
     }
   }
 }
 
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 }  // namespace
 
 struct Communicator::Group {
-  Group(int ranks, std::chrono::milliseconds limit_in)
+  // `nodes_in` null: all ranks are in this process.
+  Group(int ranks, std::chrono::milliseconds limit_in, const std::shared_ptr<NodeGroup>& nodes_in)
       : limit(limit_in),
+        nodes(nodes_in == nullptr ? nullptr : std::make_unique<NodeExchange>(nodes_in, ranks, limit_in)),
+        first(nodes == nullptr ? 0 : nodes->first_rank()),
+        here(nodes == nullptr ? ranks : nodes->ranks_here()),
         flags(static_cast<std::size_t>(ranks)),
         tensors(static_cast<std::size_t>(ranks)),
         calls(static_cast<std::size_t>(ranks)) {}
 
   int size() const { return static_cast<int>(tensors.size()); }
+  std::span<const TensorView> tensors_here() const {
+    return std::span(tensors).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(here));
+  }
+  bool follows() const { return nodes != nullptr && !nodes->leads(); }
   // Releases all that wait, on hosts and devices. Precondition: the mutex is held.
   void end(Status why) {
     ended = std::move(why);
+    if (nodes != nullptr) nodes->end(ended);
     for (std::atomic<std::uint32_t>* flag : flags)
       if (flag != nullptr) flag->store(1);
     moved.notify_all();
   }
   // The last rank to arrive releases the others. Precondition: the mutex is held.
   bool arrive() {
-    if (++arrived < size()) return false;
+    if (++arrived < here) return false;
     arrived = 0;
     ++generation;
     moved.notify_all();
     return true;
   }
+  // Until all ranks of this process have come; nothing ends this wait.
+  void meet(bool ends_call) {
+    std::unique_lock lock(mutex);
+    const std::int64_t came = generation;
+    if (ends_call && arrived + 1 == here) std::ranges::fill(calls, std::string_view());
+    if (!arrive()) moved.wait(lock, [&] { return generation != came; });
+  }
+  // As it was made.
+  void begin() {
+    const std::lock_guard lock(mutex);
+    ended = ok_status();
+    arrived = 0;
+    std::ranges::fill(calls, std::string_view());
+  }
+  void take_frames_of(NodeGroup& from);
 
   const std::chrono::milliseconds limit;
+  const std::unique_ptr<NodeExchange> nodes;  // null: one process
+  const int first;                            // rank of this process
+  const int here;                             // ranks of this process
   std::mutex mutex;
   std::condition_variable moved;
   int arrived = 0;                                 // ranks at the current barrier
   std::int64_t generation = 0;                     // barriers passed so far
   Status ended;                                    // not ok once a rank has aborted
   std::vector<std::atomic<std::uint32_t>*> flags;  // [ranks], of raise_when_ended()
-  // Entry r is written by rank r in enter(); all are read between enter() and leave(). A rank that is not in a call has
-  // an empty name.
+  // Entry r is written by rank r in enter(), of other nodes' ranks by the first rank here; all are read between enter()
+  // and leave(). A rank that is not in a call has an empty name.
   std::vector<TensorView> tensors;
   std::vector<std::string_view> calls;
+  // Written by the first rank of this process between two barriers.
+  Status exchanged;
+  TensorView result;
 };
+
+// What other nodes say of the group. The group outlives the connections' threads, which end before it.
+void Communicator::Group::take_frames_of(NodeGroup& from) {
+  from.take(FrameKind::kTensors,
+            [this](int node, std::vector<std::byte>& payload) { return nodes->take_tensors(node, payload); });
+  from.take(FrameKind::kResult, [this](int, std::vector<std::byte>& payload) { return nodes->take_result(payload); });
+  // Ends the group here, and on the nodes that `node` cannot tell.
+  const auto end_for = [this, &from](int node, std::string_view reason) {
+    {
+      const std::lock_guard lock(mutex);
+      if (ended.ok()) end(cancelled(std::string(reason)));
+    }
+    if (from.leads()) (void)from.send_to_all(FrameKind::kAbort, std::array{std::as_bytes(std::span(reason))}, node);
+  };
+  from.take(FrameKind::kAbort, [end_for](int node, std::vector<std::byte>& payload) {
+    end_for(node, text_of(payload));
+    return ok_status();
+  });
+  from.when_ended([end_for, &from](int node, const Status& why) {
+    end_for(node, why.ok() ? from.name(node) + " has ended" : why.message());
+  });
+  from.take(FrameKind::kRestart, [this](int, std::vector<std::byte>& payload) -> Status {
+    std::uint64_t epoch = 0;
+    if (payload.size() != sizeof(epoch)) return data_loss("it sent a restart without its number");
+    std::memcpy(&epoch, payload.data(), sizeof(epoch));
+    nodes->begin(epoch);
+    begin();
+    return ok_status();
+  });
+}
 
 Communicator::Communicator(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
 
 Communicator::~Communicator() { abort("its communicator is gone"); }
 
 std::vector<std::unique_ptr<Communicator>> Communicator::create_group(int ranks, std::chrono::milliseconds limit) {
-  const auto group = std::make_shared<Group>(ranks, limit);
+  return create_node_group(ranks, limit, nullptr);
+}
+
+std::vector<std::unique_ptr<Communicator>> Communicator::create_node_group(int ranks, std::chrono::milliseconds limit,
+                                                                           const std::shared_ptr<NodeGroup>& nodes) {
+  const auto group = std::make_shared<Group>(ranks, limit, nodes);
+  if (nodes != nullptr) group->take_frames_of(*nodes);
   std::vector<std::unique_ptr<Communicator>> members;
-  for (int r = 0; r < ranks; ++r) members.push_back(std::unique_ptr<Communicator>(new Communicator(group, r)));
+  for (int r = group->first; r < group->first + group->here; ++r)
+    members.push_back(std::unique_ptr<Communicator>(new Communicator(group, r)));
   return members;
 }
 
 int Communicator::ranks() const { return group_->size(); }
+bool Communicator::is_first_here() const { return rank_ == group_->first; }
+
+// The other nodes are told outside of the lock: a connection may take its time.
+void Communicator::end_group(Status why) {
+  const std::string reason = why.message();
+  {
+    const std::lock_guard lock(group_->mutex);
+    if (!group_->ended.ok()) return;
+    group_->end(std::move(why));
+  }
+  if (group_->nodes == nullptr) return;
+  NodeGroup& nodes = group_->nodes->nodes();
+  const std::array parts = {std::as_bytes(std::span(reason))};
+  // A node that cannot be told is lost, which ends it by itself.
+  (void)(nodes.leads() ? nodes.send_to_all(FrameKind::kAbort, parts) : nodes.send(0, FrameKind::kAbort, parts));
+}
 
 void Communicator::abort(std::string_view reason) {
-  const std::lock_guard lock(group_->mutex);
-  if (!group_->ended.ok()) return;
-  group_->end(cancelled(fmt::format("rank {} of {} left the group: {}", rank_, ranks(), reason)));
+  end_group(cancelled(fmt::format("rank {} of {} left the group: {}", rank_, ranks(), reason)));
 }
 
 Status Communicator::restart() {
-  const std::lock_guard lock(group_->mutex);
-  if (std::ranges::any_of(group_->flags, [](const auto* flag) { return flag != nullptr; }))
-    return failed_precondition("kernels on devices have lost count of one another");
-  group_->ended = ok_status();
-  group_->arrived = 0;
-  std::ranges::fill(group_->calls, std::string_view());
-  return ok_status();
+  {
+    const std::lock_guard lock(group_->mutex);
+    if (std::ranges::any_of(group_->flags, [](const auto* flag) { return flag != nullptr; }))
+      return failed_precondition("kernels on devices have lost count of one another");
+  }
+  if (group_->nodes == nullptr) {
+    group_->begin();
+    return ok_status();
+  }
+  const std::uint64_t epoch = group_->nodes->epoch() + 1;
+  group_->nodes->begin(epoch);
+  group_->begin();
+  return group_->nodes->nodes().send_to_all(FrameKind::kRestart, std::array{std::as_bytes(std::span(&epoch, 1))});
 }
 
 Status Communicator::status() const {
@@ -121,9 +215,13 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
   if (group_->arrive()) return ok_status();
   const auto moved = [&] { return group_->generation != generation || !group_->ended.ok(); };
   if (!group_->moved.wait_for(lock, group_->limit, moved)) {
-    const auto late = std::ranges::find(group_->calls, std::string_view());
-    group_->end(cancelled(fmt::format("rank {} of {} did not come to {} within {} s", late - group_->calls.begin(),
-                                      ranks(), call, static_cast<double>(group_->limit.count()) / 1000)));
+    const auto begin = group_->calls.begin() + group_->first;
+    const auto late = std::find(begin, begin + group_->here, std::string_view());
+    Status why = cancelled(fmt::format("rank {} of {} did not come to {} within {} s", late - group_->calls.begin(),
+                                       ranks(), call, static_cast<double>(group_->limit.count()) / 1000));
+    lock.unlock();
+    end_group(std::move(why));
+    lock.lock();
   }
   // Once all ranks have arrived all of them continue, even if one aborts right after.
   return group_->generation != generation ? ok_status() : group_->ended;
@@ -132,49 +230,76 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
 void Communicator::leave() {
   // abort() does not end this wait: all ranks are between enter() and here and wait for nothing else, and no rank may
   // free its memory while another still works on it.
-  std::unique_lock lock(group_->mutex);
-  const std::int64_t generation = group_->generation;
-  if (group_->arrived + 1 == group_->size()) std::ranges::fill(group_->calls, std::string_view());
-  if (group_->arrive()) return;
-  group_->moved.wait(lock, [&] { return group_->generation != generation; });
+  group_->meet(/*ends_call=*/true);
 }
 
+// Of the ranks that are seen here: all, or where node 0 adds up, those of this node.
 Status Communicator::check_agreement() const {
-  const TensorView& first = group_->tensors[0];
-  for (std::size_t r = 1; r < group_->tensors.size(); ++r) {
+  const auto base = static_cast<std::size_t>(group_->follows() ? group_->first : 0);
+  const auto end = static_cast<std::size_t>(group_->follows() ? group_->first + group_->here : group_->size());
+  const TensorView& first = group_->tensors[base];
+  for (std::size_t r = base + 1; r < end; ++r) {
     const TensorView& other = group_->tensors[r];
-    if (group_->calls[r] == group_->calls[0] && other.dtype == first.dtype && other.rank == first.rank &&
+    if (group_->calls[r] == group_->calls[base] && other.dtype == first.dtype && other.rank == first.rank &&
         other.dims == first.dims)
       continue;
-    return internal_error(fmt::format("ranks disagree: rank 0 is in {} with {} elements {}, rank {} in {} with {} {}",
-                                      group_->calls[0], first.elements(), ir::dtype_name(first.dtype), r,
+    return internal_error(fmt::format("ranks disagree: rank {} is in {} with {} elements {}, rank {} in {} with {} {}",
+                                      base, group_->calls[base], first.elements(), ir::dtype_name(first.dtype), r,
                                       group_->calls[r], other.elements(), ir::dtype_name(other.dtype)));
   }
   return ok_status();
 }
 
+// The first rank's part, while the others of this process wait.
+Status Communicator::exchange(std::string_view call, const TensorView& result) {
+  NodeExchange& nodes = *group_->nodes;
+  group_->result = result;
+  if (!nodes.leads()) TRY(check_agreement());
+  return nodes.leads() ? nodes.collect(group_->tensors, group_->calls)
+                       : nodes.trade(call, group_->tensors_here(), result);
+}
+
+// The other ranks of a node that does not add up itself take what its first one got.
+Status Communicator::follow(const TensorView& result) {
+  if (!is_first_here() && result.bytes() > 0)
+    std::memcpy(result.data.raw(), group_->result.data.raw(), static_cast<std::size_t>(result.bytes()));
+  leave();
+  return ok_status();
+}
+
 template <class Body>
-Status Communicator::together(std::string_view call, const TensorView& x, const Body& body) {
+Status Communicator::together(std::string_view call, const TensorView& x, const TensorView& result, const Body& body) {
   TRY(enter(call, x));
+  if (group_->nodes != nullptr) {
+    if (is_first_here()) group_->exchanged = exchange(call, result);
+    group_->meet(/*ends_call=*/false);
+    if (Status failed = group_->exchanged; !failed.ok()) {
+      end_group(failed);
+      return failed;
+    }
+    if (group_->follows()) return follow(result);
+  }
   const Status agreed = check_agreement();
   if (agreed.ok()) body();
   leave();
   if (!agreed.ok()) abort(agreed.message());
-  return agreed;
+  if (!agreed.ok() || group_->nodes == nullptr || !is_first_here()) return agreed;
+  return group_->nodes->spread(result);
 }
 
 Status Communicator::all_reduce(const TensorView& x) {
-  // Rank r adds up its share of the elements and writes it to every rank: no two ranks touch the same element.
-  const std::int64_t begin = x.elements() * rank_ / ranks();
-  const std::int64_t end = x.elements() * (rank_ + 1) / ranks();
+  // A rank adds up its share of the elements and writes it to every rank here: no two ranks touch the same element.
+  const std::int64_t place = rank_ - group_->first;
+  const std::int64_t begin = x.elements() * place / group_->here;
+  const std::int64_t end = x.elements() * (place + 1) / group_->here;
   return dispatch_dtype(x.dtype, "all_reduce", [&]<class T>() -> Status {
-    return together("all_reduce", x, [&] { reduce_range<T>(group_->tensors, begin, end); });
+    return together("all_reduce", x, x, [&] { reduce_range<T>(group_->tensors, group_->tensors_here(), begin, end); });
   });
 }
 
 Status Communicator::all_gather(const TensorView& x, const TensorView& y) {
   const std::size_t row_bytes = static_cast<std::size_t>(x.dim(1)) * ir::dtype_size(x.dtype);
-  return together("all_gather", x, [&] {
+  return together("all_gather", x, y, [&] {
     if (row_bytes == 0) return;
     std::byte* to = y.data.raw();
     for (std::size_t row = 0; row < static_cast<std::size_t>(x.dim(0)); ++row)

@@ -4,13 +4,16 @@
 //                               bits on every rank. One rank (no communicator): nothing happens.
 //   all_gather(x X[R, N]) {ranks} → X[R, N·ranks]   the ranks' columns side by side, in rank order
 //
-// Ranks are threads of this process, each with its own device and stream:
+// Ranks are threads of a process, each with its own device and stream:
 //
 //   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
 //   // thread r: ForwardContext{.communicator = group[r].get()}
 //
 // A rank that fails calls abort(), and destroying a communicator aborts too: the collectives that other ranks wait in,
 // or call later, return kCancelled, until the group is restarted. A rank that does not come in time aborts it likewise.
+//
+// With a NodeGroup the group has ranks in several processes, as many in each; a process makes its own. The nodes'
+// tensors meet on node 0 (node_exchange.h). Ranks of such a group are on CPUs.
 //
 // Between GPUs the data goes from device to device (peer_exchange.h); the communicator brings their addresses together.
 #pragma once
@@ -28,6 +31,8 @@
 
 namespace tessera {
 
+class NodeGroup;
+
 // One rank of the group. Its methods block until all ranks have made the same call, and belong to the rank's thread;
 // abort() and status() may be called from any.
 class Communicator {
@@ -35,6 +40,9 @@ class Communicator {
   // A collective waits for the other ranks for `limit` at most.
   static std::vector<std::unique_ptr<Communicator>> create_group(
       int ranks, std::chrono::milliseconds limit = std::chrono::minutes(5));
+  // The ranks of this process, of `ranks` on all nodes, in order. `nodes` has not been started.
+  static std::vector<std::unique_ptr<Communicator>> create_node_group(int ranks, std::chrono::milliseconds limit,
+                                                                      const std::shared_ptr<NodeGroup>& nodes);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -51,7 +59,7 @@ class Communicator {
   void abort(std::string_view reason);
   // The group is as it was when it was made. kFailedPrecondition where a device's kernels take part
   // (raise_when_ended): they cannot begin anew. Precondition: no rank is in a collective, or calls one before this
-  // returned.
+  // returned. Of several nodes node 0 calls it, for all.
   Status restart();
   // Ok, or why the group was aborted.
   Status status() const;
@@ -65,9 +73,15 @@ class Communicator {
   struct Group;
   Communicator(std::shared_ptr<Group> group, int rank);
   // Waits until all ranks are in the same call, runs body(), and waits until all ranks have run theirs.
+  // In one process `result` is what body() writes; of several nodes it is that of the node's first rank, which others
+  // get copies of.
   template <class Body>
-  Status together(std::string_view call, const TensorView& x, const Body& body);
+  Status together(std::string_view call, const TensorView& x, const TensorView& result, const Body& body);
   Status enter(std::string_view call, const TensorView& x);
+  Status exchange(std::string_view call, const TensorView& result);
+  Status follow(const TensorView& result);
+  bool is_first_here() const;
+  void end_group(Status why);
   Status check_agreement() const;
   void leave();
 

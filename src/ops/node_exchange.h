@@ -1,0 +1,78 @@
+// Collectives between the nodes of a group, for ranks on CPUs: the tensors of all ranks go to node 0, which adds them
+// up in rank order, and its result comes back. One rank of each node, the first, does this for its node.
+//
+// What was sent before the group was aborted is left out after it was restarted: frames have the number of the restart
+// (their epoch) and of the collective.
+//
+// Threads: begin() and the collectives belong to the node's first rank; the take… functions to the connections; end()
+// may be called from any.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/net/node_group.h"
+#include "tessera/ops/op.h"
+
+namespace tessera {
+
+class NodeExchange {
+ public:
+  // A wait for another node takes `limit` at most. `ranks` of all nodes, as many on each.
+  NodeExchange(std::shared_ptr<NodeGroup> nodes, int ranks, std::chrono::milliseconds limit);
+
+  NodeGroup& nodes() { return *nodes_; }
+  bool leads() const { return nodes_->leads(); }
+  int ranks_here() const { return ranks_here_; }
+  int first_rank() const { return nodes_->node() * ranks_here_; }
+
+  // Node 0: waits for the other nodes' tensors and puts views of them, with their calls, behind those of its own ranks.
+  // `tensors` and `calls` have an entry for each rank. The views are valid until the next call; a tensor of another
+  // form than the first rank's has no memory. kCancelled where a node does not come, or the exchange has ended.
+  Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls);
+  // Node 0: the result of what was collected, to all others.
+  Status spread(const TensorView& result);
+  // Any other node: sends its ranks' tensors, and waits for the result, of result.bytes() bytes.
+  Status trade(std::string_view call, std::span<const TensorView> tensors, const TensorView& result);
+
+  // Ends the waits above with `why`, until begin().
+  void end(const Status& why);
+  // Precondition: no rank is in a collective.
+  void begin(std::uint64_t epoch);
+  std::uint64_t epoch() const;
+
+  // Frames. An error: they cannot be read.
+  Status take_tensors(int node, std::vector<std::byte>& payload);
+  Status take_result(std::vector<std::byte>& payload);
+
+ private:
+  struct Inbox {
+    bool full = false;
+    std::vector<std::byte> bytes;
+  };
+  Status take(Inbox& inbox, std::vector<std::byte>& payload);
+  // Until the inboxes of the nodes `first` … are full; marks them empty.
+  Status wait(std::string_view call, int first);
+
+  const std::shared_ptr<NodeGroup> nodes_;
+  const int ranks_here_;
+  const std::chrono::milliseconds limit_;
+  std::uint64_t number_ = 0;  // of the collective
+  std::vector<std::span<const std::byte>> parts_;
+  mutable std::mutex mutex_;
+  std::condition_variable came_;
+  // Guarded by the mutex.
+  std::uint64_t epoch_ = 0;
+  Status ended_;
+  std::vector<Inbox> inboxes_;  // [nodes], of what each sent; the bytes of a full one belong to who waits
+};
+
+}  // namespace tessera
