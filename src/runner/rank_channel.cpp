@@ -8,8 +8,13 @@
 
 namespace tessera {
 
-RankChannel::RankChannel(int ranks, std::chrono::milliseconds limit)
-    : ranks_(ranks), limit_(limit), slots_(kSlots), done_(static_cast<std::size_t>(ranks)) {
+RankChannel::RankChannel(Followers followers, int ranks, std::chrono::milliseconds limit, OnReply on_reply)
+    : followers_(followers),
+      ranks_(ranks),
+      limit_(limit),
+      on_reply_(std::move(on_reply)),
+      slots_(kSlots),
+      done_(static_cast<std::size_t>(ranks)) {
   for (Slot& slot : slots_) slot.answers.resize(static_cast<std::size_t>(ranks));
 }
 
@@ -25,20 +30,28 @@ std::uint64_t RankChannel::send() {
   return sent_;
 }
 
+std::uint64_t RankChannel::last_sent() const {
+  const std::lock_guard lock(mutex_);
+  return sent_;
+}
+
 Status RankChannel::wait(std::uint64_t number) { return wait(number, limit_); }
 
 Status RankChannel::wait(std::uint64_t number, std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
-  if (answered_.wait_for(lock, limit, [&] { return all_answered(number); })) return ok_status();
+  const bool moved = answered_.wait_for(lock, limit, [&] { return !lost_.ok() || all_answered(number); });
+  TRY(lost_);
+  if (moved) return ok_status();
   std::vector<int> missing;
-  for (int rank = 1; rank < ranks_; ++rank)
+  for (int rank = followers_.first; rank < followers_.end; ++rank)
     if (done_[static_cast<std::size_t>(rank)] < number) missing.push_back(rank);
   return device_lost(fmt::format("{} {} of {} did not answer within {} s", missing.size() == 1 ? "rank" : "ranks",
                                  fmt::join(missing, ", "), ranks_, static_cast<double>(limit.count()) / 1000));
 }
 
 bool RankChannel::all_answered(std::uint64_t number) const {
-  return std::all_of(done_.begin() + 1, done_.end(), [&](std::uint64_t done) { return done >= number; });
+  return std::all_of(done_.begin() + followers_.first, done_.begin() + followers_.end,
+                     [&](std::uint64_t done) { return done >= number; });
 }
 
 const RankAnswer& RankChannel::answer(std::uint64_t number, int rank) const {
@@ -51,6 +64,17 @@ void RankChannel::close() {
   came_.notify_all();
 }
 
+void RankChannel::lose(const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (lost_.ok()) lost_ = why;
+  answered_.notify_all();
+}
+
+Status RankChannel::lost() const {
+  const std::lock_guard lock(mutex_);
+  return lost_;
+}
+
 std::optional<RankChannel::Message> RankChannel::receive(int rank) {
   std::unique_lock lock(mutex_);
   const std::uint64_t number = done_[static_cast<std::size_t>(rank)] + 1;
@@ -60,6 +84,7 @@ std::optional<RankChannel::Message> RankChannel::receive(int rank) {
 }
 
 void RankChannel::reply(int rank, std::uint64_t number, RankAnswer answer) {
+  if (on_reply_) on_reply_(rank, number, answer);
   std::vector<std::byte> freed;  // behind the lock
   const std::lock_guard lock(mutex_);
   Slot& answered = slot(number);

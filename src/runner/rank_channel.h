@@ -1,4 +1,5 @@
-// The way between rank 0 and the other ranks of a process: messages go to all of them, and each answers each message.
+// The way between rank 0 and the other ranks: messages go to all of them, and each answers each message. Ranks of
+// this process are threads that receive and reply; for those of other nodes a NodeGroup's connections do (rank_wire.h).
 //
 //   // rank 0
 //   std::vector<std::byte>& message = TRY(channel.begin());
@@ -19,6 +20,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -42,8 +44,18 @@ class RankChannel {
   static constexpr std::uint64_t kSlots = 8;                      // messages that may be unanswered
   static constexpr std::size_t kMostKeptBytes = 4 * 1024 * 1024;  // of a slot's buffer
 
+  // Who receives. Of a process without rank 0 its own ranks.
+  struct Followers {
+    int first = 1;
+    int end = 2;  // the one behind the last
+  };
+  // Called for each reply, on the rank's thread, before wait() sees it.
+  using OnReply = std::function<void(int rank, std::uint64_t number, const RankAnswer& answer)>;
+
   // Between rank 0 and the ranks 1 … ranks - 1. A wait of rank 0 takes `limit` at most.
-  RankChannel(int ranks, std::chrono::milliseconds limit);
+  RankChannel(int ranks, std::chrono::milliseconds limit) : RankChannel({1, ranks}, ranks, limit, {}) {}
+  // Between who sends for rank 0 and `followers` of `ranks`.
+  RankChannel(Followers followers, int ranks, std::chrono::milliseconds limit, OnReply on_reply);
 
   int ranks() const { return ranks_; }
   std::chrono::milliseconds limit() const { return limit_; }
@@ -53,14 +65,20 @@ class RankChannel {
   // The buffer of the next message. Waits for its last one's answers; errors as wait().
   Result<std::vector<std::byte>*> begin();
   std::uint64_t send();
+  // From any thread: the number of the last message, 0 before the first.
+  std::uint64_t last_sent() const;
   // Until all ranks have answered the message and those before it. kDeviceLost after `limit`, with the ranks that have
-  // not: nothing is known of them.
+  // not: nothing is known of them. After lose(): that error, at once.
   Status wait(std::uint64_t number);
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
   // Precondition: wait(number) was ok, and fewer than kSlots messages were sent since.
   const RankAnswer& answer(std::uint64_t number, int rank) const;
-  // Ends receive() on all ranks, for good.
+  // Ends receive() on all ranks, for good. From any thread.
   void close();
+  // Ranks are gone: what waits, or will, returns `why`. From any thread; the first call counts.
+  void lose(const Status& why);
+  // Ok, or why ranks are gone. From any thread.
+  Status lost() const;
 
   // Rank `rank`'s thread.
   struct Message {
@@ -79,8 +97,10 @@ class RankChannel {
   Slot& slot(std::uint64_t number) { return slots_[number % kSlots]; }
   bool all_answered(std::uint64_t number) const;  // under the lock
 
+  const Followers followers_;
   const int ranks_;
   const std::chrono::milliseconds limit_;
+  const OnReply on_reply_;
   std::vector<Slot> slots_;  // [kSlots]
   mutable std::mutex mutex_;
   std::condition_variable came_;      // a message, or the end
@@ -88,6 +108,7 @@ class RankChannel {
   std::uint64_t sent_ = 0;            // number of the last message; the first is 1
   std::vector<std::uint64_t> done_;   // [ranks]: number of the last message that the rank has answered
   bool closed_ = false;
+  Status lost_;
 };
 
 }  // namespace tessera

@@ -43,6 +43,34 @@ TEST(RankChannel, EveryRankGetsEveryMessageInOrder) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(RankChannel, OnceRanksAreLostNobodyWaits) {
+  RankChannel channel(3, std::chrono::seconds(60));
+  ASSERT_TRUE(channel.begin().ok());
+  const std::uint64_t number = channel.send();
+  EXPECT_TRUE(channel.lost().ok());
+  std::thread loses([&channel] { channel.lose(device_lost("node 1 is gone")); });
+  EXPECT_THAT(channel.wait(number).message(), HasSubstr("node 1 is gone"));
+  loses.join();
+  channel.lose(device_lost("node 2 is gone"));
+  EXPECT_THAT(channel.lost().message(), HasSubstr("node 1 is gone"));
+}
+
+// A process without rank 0 has the channel for its own ranks, and tells each answer.
+TEST(RankChannel, SomeOfTheRanks) {
+  std::vector<std::pair<int, std::uint64_t>> replied;
+  RankChannel channel({.first = 2, .end = 4}, 4, std::chrono::milliseconds(50),
+                      [&](int rank, std::uint64_t number, const RankAnswer&) { replied.emplace_back(rank, number); });
+  ASSERT_TRUE(channel.begin().ok());
+  EXPECT_EQ(channel.last_sent(), 0U);
+  const std::uint64_t number = channel.send();
+  EXPECT_EQ(channel.last_sent(), number);
+  channel.reply(2, number, {});
+  EXPECT_THAT(channel.wait(number).message(), HasSubstr("rank 3 of 4 did not answer"));
+  channel.reply(3, number, {});
+  EXPECT_TRUE(channel.wait(number).ok());
+  EXPECT_THAT(replied, ElementsAre(std::pair(2, number), std::pair(3, number)));
+}
+
 TEST(RankChannel, ARankThatDoesNotAnswerIsNamed) {
   RankChannel channel(4, std::chrono::milliseconds(50));
   ASSERT_TRUE(channel.begin().ok());

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
-#include <optional>
+#include <array>
+#include <string>
 #include <utility>
 
-#include "tessera/base/log.h"
-#include "tessera/runner/rank_follower.h"
+#include "tessera/runner/rank_wire.h"
 
 namespace tessera {
 namespace {
@@ -16,61 +15,65 @@ namespace {
 // Weights come from a disk or a network as fast as they come.
 constexpr std::chrono::hours kLoadLimit(1);
 
-// Each message has its answer, also where the rank could not be made.
-void run_rank(int rank, RankChannel& channel, std::unique_ptr<Communicator> communicator,
-              const std::function<std::unique_ptr<RankHost>(int)>& make_host) {
-  Status failed;
-  try {
-    std::unique_ptr<RankHost> host = make_host(rank);
-    RankFollower(rank, channel, std::move(communicator), std::move(host)).run();
-    return;
-  } catch (const std::exception& e) {
-    failed = device_lost(fmt::format("its thread ended by an exception: {}", e.what()));
-  }
-  while (const std::optional<RankChannel::Message> message = channel.receive(rank))
-    channel.reply(rank, message->number, {.status = failed});
-}
-
 }  // namespace
 
 std::unique_ptr<RankGroup> RankGroup::start(Options options) {
-  std::vector<std::unique_ptr<Communicator>> communicators = Communicator::create_group(options.ranks, options.limit);
+  std::vector<std::unique_ptr<Communicator>> communicators =
+      Communicator::create_node_group(options.ranks, options.limit, options.nodes);
   const auto channel = std::make_shared<RankChannel>(options.ranks, options.limit);
-  std::unique_ptr<RankGroup> group(new RankGroup(channel, std::move(communicators[0])));
-  for (int rank = 1; rank < options.ranks; ++rank) {
-    std::packaged_task<void()> run([channel, host = options.host, rank,
-                                    communicator = std::move(communicators[static_cast<std::size_t>(rank)])]() mutable {
-      run_rank(rank, *channel, std::move(communicator), host);
-    });
-    Thread& made = group->threads_.emplace_back();
-    made.ended = run.get_future();
-    made.thread = std::thread(std::move(run));
-  }
+  std::unique_ptr<RankGroup> group(new RankGroup(channel, std::move(communicators[0]), options.nodes));
+  if (options.nodes != nullptr) group->start_nodes(static_cast<int>(communicators.size()));
+  for (std::size_t i = 1; i < communicators.size(); ++i)
+    group->threads_.start(channel, std::move(communicators[i]), options.host);
   return group;
 }
 
-// A thread that is left behind owns all that it works on.
+// What other nodes say. The group outlives their connections' threads.
+void RankGroup::start_nodes(int ranks_here) {
+  nodes_->take(FrameKind::kAnswer, [this, ranks_here](int node, std::vector<std::byte>& payload) -> Status {
+    WiredAnswer wired = TRY(unpack_answer(payload));
+    if (wired.rank / ranks_here != node || wired.number == 0 || wired.number > channel_->last_sent())
+      return data_loss(fmt::format("it sent an answer of rank {} to message {}", wired.rank, wired.number));
+    channel_->reply(wired.rank, wired.number, std::move(wired.answer));
+    return ok_status();
+  });
+  nodes_->when_ended([this, ranks_here](int node, const Status& why) {
+    const int first = node * ranks_here;
+    const std::string ranks =
+        ranks_here == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + ranks_here - 1);
+    channel_->lose(device_lost(fmt::format(
+        "{}, and {} with it", why.ok() ? nodes_->name(node) + " is gone: it was ended" : why.message(), ranks)));
+    const std::lock_guard lock(when_lost_mutex_);
+    if (when_lost_) when_lost_();
+  });
+  nodes_->start();
+}
+
 RankGroup::~RankGroup() {
   channel_->close();
   communicator_->abort("the model is given up");
-  for (std::size_t i = 0; i < threads_.size(); ++i) {
-    if (threads_[i].ended.wait_for(channel_->limit()) == std::future_status::ready) {
-      threads_[i].thread.join();
-    } else {
-      log_error("engine", "rank {} of {} hangs, and is left behind", i + 1, ranks());
-      threads_[i].thread.detach();
-    }
-  }
+  if (nodes_ != nullptr) nodes_->end();
+  threads_.join(channel_->limit());
 }
+
+void RankGroup::when_lost(std::function<void()> call) {
+  const std::lock_guard lock(when_lost_mutex_);
+  when_lost_ = std::move(call);
+}
+
+Status RankGroup::health() const { return lost_.ok() ? channel_->lost() : lost_; }
 
 template <class Pack>
 Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack) {
-  TRY(lost_);
+  TRY(health());
   std::vector<std::byte>& message = *TRY(channel_->begin());
   MessageWriter writer(message, static_cast<std::uint32_t>(kind), channel_->next_number());
   pack(writer);
   writer.finish();
-  return channel_->send();
+  const std::uint64_t number = channel_->send();
+  // A node that does not get it is lost, which wait() says. The message stays until all have answered.
+  if (nodes_ != nullptr) (void)nodes_->send_to_all(FrameKind::kOrder, std::array{std::span<const std::byte>(message)});
+  return number;
 }
 
 Result<std::uint64_t> RankGroup::send(const RankOrder& order) {

@@ -1,5 +1,6 @@
-// Ranks of one model in one process, seen from rank 0: its ModelRunner is the engine's, and what that does, the others
-// do too. Each of the others is a thread with a device, a slice of the weights, a KV cache and a runner of its own.
+// Ranks of one model, seen from rank 0: its ModelRunner is the engine's, and what that does, the others do too. Each of
+// the others is a thread with a device, a slice of the weights, a KV cache and a runner of its own: of this process, or
+// with a NodeGroup, of another one (rank_node.h).
 //
 //   std::unique_ptr<RankGroup> ranks = RankGroup::start({.ranks = 2, .host = make_host});
 //   const RankLimits agreed = TRY(ranks->agree(own_limits));
@@ -20,19 +21,20 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <memory>
+#include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/image/patches.h"
+#include "tessera/net/node_group.h"
 #include "tessera/ops/collective.h"
 #include "tessera/runner/memory_report.h"
 #include "tessera/runner/rank_channel.h"
 #include "tessera/runner/rank_forward.h"
 #include "tessera/runner/rank_order.h"
+#include "tessera/runner/rank_threads.h"
 
 namespace tessera {
 
@@ -53,7 +55,10 @@ class RankGroup {
   struct Options {
     int ranks = 2;
     std::chrono::milliseconds limit{300'000};  // of every wait for another rank, but for the loading of weights
-    std::function<std::unique_ptr<RankHost>(int rank)> host{};  // called on the rank's thread
+    MakeRankHost host{};
+    // Of several processes, each with as many ranks: joined, not started, and this one node 0. Null: all ranks are
+    // here.
+    std::shared_ptr<NodeGroup> nodes{};
   };
   static std::unique_ptr<RankGroup> start(Options options);
   // Ends the threads; one that hangs for longer than the limit is left behind, and an error logged.
@@ -62,6 +67,10 @@ class RankGroup {
   RankGroup& operator=(const RankGroup&) = delete;
 
   int ranks() const { return channel_->ranks(); }
+  // Rank 0's thread. Ok, or why the group has ended: that a node is gone shows here at once.
+  Status health() const;
+  // Called when a node is gone, on another thread; null takes it back. From any thread.
+  void when_lost(std::function<void()> call);
   Communicator& communicator() { return *communicator_; }
 
   // What fits all ranks.
@@ -96,12 +105,11 @@ class RankGroup {
   Failure collected(const Status& own, std::uint64_t digest);
 
  private:
-  struct Thread {
-    std::thread thread;
-    std::future<void> ended;
-  };
-  RankGroup(std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator)
-      : channel_(std::move(channel)), communicator_(std::move(communicator)) {}
+  RankGroup(std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator,
+            std::shared_ptr<NodeGroup> nodes)
+      : channel_(std::move(channel)), communicator_(std::move(communicator)), nodes_(std::move(nodes)) {}
+
+  void start_nodes(int ranks_here);
 
   // Packs a message by `pack(writer)` and sends it: its number.
   template <class Pack>
@@ -117,7 +125,10 @@ class RankGroup {
 
   std::shared_ptr<RankChannel> channel_;
   std::unique_ptr<Communicator> communicator_;  // of rank 0
-  std::vector<Thread> threads_;
+  const std::shared_ptr<NodeGroup> nodes_;      // null: all ranks are in this process
+  RankThreads threads_;
+  std::mutex when_lost_mutex_;
+  std::function<void()> when_lost_;
   ForwardPacker packer_;
   std::vector<std::uint64_t> in_flight_;  // messages of forwards, oldest first
   std::uint64_t collecting_ = 0;          // message
