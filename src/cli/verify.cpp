@@ -47,7 +47,7 @@ class VerifiedRunner {
     for (std::int64_t& group_pages : runner.num_pages) group_pages = std::min(group_pages, pages);
     made->profiles_.emplace(options, plan, made->device_->properties());
     made->profiles_->restore_algorithms();
-    made->ranks_ = TRY(start_ranks(options, plan));
+    made->ranks_ = TRY(start_ranks(options, made->device_->properties(), plan));
     const WeightSource source = TRY(weight_source(options, plan.graphs.weights));
     Weights weights = TRY(Weights::allocate(plan.graphs.weights, *made->device_));
     const auto load = [&] {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/base/log.h"
+#include "tessera/runner/rank_group.h"
 #include "tessera/runner/vision_runner.h"
 
 namespace tessera {
@@ -17,6 +18,12 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 bool Engine::idle() const { return scheduler_->idle() && runner_->in_flight() == 0; }
+
+Status Engine::health() const { return ranks_ == nullptr ? ok_status() : ranks_->health(); }
+
+void Engine::when_lost(std::function<void()> call) {
+  if (ranks_ != nullptr) ranks_->when_lost(std::move(call));
+}
 
 void Engine::take_out(RequestId id, FinishReason reason) {
   const std::unique_ptr<Sequence> sequence = scheduler_->remove(id, reason == FinishReason::kError);

@@ -101,6 +101,11 @@ class Engine {
   Result<std::vector<Completion>> run(std::span<const Request> requests,
                                       const std::function<void(std::size_t index, const RequestEvent&)>& on_event = {});
 
+  // Ok, or why no step can succeed any more: a node of the model is gone. What a step finds out itself it returns.
+  Status health() const;
+  // Called when a node is gone, on another thread; null takes it back.
+  void when_lost(std::function<void()> call);
+
   EngineStats stats() const;
   // The same into a snapshot that is kept: allocates nothing while no new kind of forward has run.
   void read_stats(EngineStats& stats) const;

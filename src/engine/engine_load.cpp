@@ -59,6 +59,9 @@ Engine::~Engine() {
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) { return create(std::move(options), nullptr); }
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::unique_ptr<Device> device) {
+  if (options.node_rank > 0)
+    return invalid_argument(
+        fmt::format("node_rank: node {} follows node 0 and has no engine of its own", options.node_rank));
   std::unique_ptr<Engine> engine(new Engine());
   engine->start_ = options.start.value_or(Timeline());
   engine->options_ = std::move(options);
@@ -82,7 +85,7 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
       began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(plan.config_s));
   start_.record("config", began, planning);
   start_.record("plan", planning, Clock::now());
-  ranks_ = TRY(start_ranks(options_, plan));
+  ranks_ = TRY(start_ranks(options_, device_->properties(), plan));
   config_ = plan.config;
   embedding_ = plan.embedding;
   parameters_ = plan.parameters;

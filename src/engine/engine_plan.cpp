@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tessera/base/log.h"
+#include "tessera/engine/engine_node.h"
 #include "tessera/engine/memory_shares.h"
 #include "tessera/engine/plan_ladders.h"
 #include "tessera/model/checkpoint.h"
@@ -142,16 +143,16 @@ Result<WeightSource> weight_source(const EngineOptions& options, std::span<const
   return checkpoint_source(std::move(checkpoint));
 }
 
-namespace {
-
-// What is known of ranks before the model is built, which says what does not divide among them.
 Status check_ranks(const EngineOptions& options) {
   if (options.tp_size < 1 || options.tp_size > kMaxRanks)
     return invalid_argument(fmt::format("tp_size: {} is not accepted; 1 to {} is", options.tp_size, kMaxRanks));
+  TRY(check_nodes(options));
   if (options.tp_size > 1 && options.image_encoder != nullptr)
     return internal_error("an image encoder of the caller's serves one rank alone");
   return ok_status();
 }
+
+namespace {
 
 Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int tp_rank) {
   const DeviceProperties& properties = device.properties();
@@ -246,9 +247,10 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int t
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int tp_rank) {
+  TRY(check_ranks(options));
+  const int here = ranks_here(options);
   Result<std::unique_ptr<Device>> device = options.registry->devices.open(
-      options.device,
-      {.rank = options.replica * options.tp_size + tp_rank, .ranks = options.replicas * options.tp_size});
+      options.device, {.rank = options.replica * here + tp_rank % here, .ranks = options.replicas * here});
   if (options.tp_size == 1) return device;
   return std::move(device).with_context(fmt::format("tp_size: {}: rank {}", options.tp_size, tp_rank));
 }

@@ -63,6 +63,11 @@ struct EngineOptions {
   int ep_size = 1;   // parts of a mixture's experts, which divide the ranks: experts are whole where it is tp_size
   int replica = 0;   // of the engines of this process that share its host: its devices follow those of the ones before
   int replicas = 1;  // how many they are
+  // Processes that share the ranks in equal parts, one for each machine; of several, node 0 has the engine and the
+  // others follow it (engine_node.h).
+  int nnodes = 1;
+  int node_rank = 0;
+  std::string dist_init_addr{};         // "HOST:PORT" where node 0 listens for the others
   double rank_timeout_s = 300;          // that ranks wait for one another, but for the loading of weights
   std::string dtype = "auto";           // of weights and activations: auto, float32, bfloat16, float16
   std::string kv_cache_dtype = "auto";  // of the KV cache: the same names; auto: as the activations
@@ -124,7 +129,13 @@ struct EnginePlan {
   double config_s = 0;  // that reading config.json took
 };
 
-// The device of a rank, as the options name it.
+// Ranks of each process. Precondition: the options were checked (plan_engine, check_nodes).
+inline int ranks_here(const EngineOptions& options) { return options.tp_size / options.nnodes; }
+
+// What is known of ranks and nodes before the model is built, which says what does not divide among them.
+Status check_ranks(const EngineOptions& options);
+
+// The device of a rank of this process, as the options name it. `tp_rank` counts those of all processes.
 Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int tp_rank = 0);
 
 // Fails where the command would: unknown architecture, bad sizes, an unknown dtype, too little memory. Of `device`

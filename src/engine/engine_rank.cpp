@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "tessera/engine/engine_node.h"
 #include "tessera/runner/model_runner.h"
 
 namespace tessera {
@@ -69,16 +70,19 @@ RankLimits limits_of(const EnginePlan& plan) {
           .max_requests = plan.runner.max_requests};
 }
 
-Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, EnginePlan& plan) {
-  if (options.tp_size == 1) return std::unique_ptr<RankGroup>();
+MakeRankHost rank_hosts(const EngineOptions& options) {
   EngineOptions others = options;
   others.show_progress = false;
   others.start.reset();
-  const std::chrono::duration<double> limit(options.rank_timeout_s);
-  std::unique_ptr<RankGroup> ranks =
-      RankGroup::start({.ranks = options.tp_size,
-                        .limit = std::chrono::duration_cast<std::chrono::milliseconds>(limit),
-                        .host = [others](int rank) { return std::make_unique<EngineRank>(others, rank); }});
+  return [others](int rank) { return std::make_unique<EngineRank>(others, rank); };
+}
+
+Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, const DeviceProperties& device,
+                                               EnginePlan& plan) {
+  if (options.tp_size == 1) return std::unique_ptr<RankGroup>();
+  const std::shared_ptr<NodeGroup> nodes = TRY(join_nodes(options, device));
+  std::unique_ptr<RankGroup> ranks = RankGroup::start(
+      {.ranks = options.tp_size, .limit = rank_limit(options), .host = rank_hosts(options), .nodes = nodes});
   cut_to(TRY(ranks->agree(limits_of(plan))), plan);
   plan.runner.communicator = &ranks->communicator();
   plan.runner.ranks = ranks.get();

@@ -10,11 +10,15 @@
 
 namespace tessera {
 
-// Null for one rank. Otherwise the ranks' threads, and the plan cut to what fits all of them. `plan` is rank 0's; the
-// runner that is made of it has the group in its options, and the weights of all ranks load by RankGroup::load with
-// limits_of(plan).
-Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, EnginePlan& plan);
+// Null for one rank. Otherwise the ranks' threads and the other nodes, for which it waits, and the plan cut to what
+// fits all of them. `device` and `plan` are rank 0's; the runner that is made of it has the group in its options, and
+// the weights of all ranks load by RankGroup::load with limits_of(plan).
+Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, const DeviceProperties& device,
+                                               EnginePlan& plan);
 
 RankLimits limits_of(const EnginePlan& plan);
+
+// Makes the ranks of this process that are not rank 0.
+MakeRankHost rank_hosts(const EngineOptions& options);
 
 }  // namespace tessera

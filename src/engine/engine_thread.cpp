@@ -30,10 +30,12 @@ struct EngineThread::Impl {
   static constexpr std::chrono::milliseconds kRestBeforeMeasuring{20};
 
   Impl(Engine& engine, Sink sink) : engine_(engine), sink_(std::move(sink)), stats_(engine.stats()) {
+    engine_.when_lost([this] { send(Task([](Engine&) {})); });
     thread_ = std::thread([this] { run(); });
   }
 
   ~Impl() {
+    engine_.when_lost(nullptr);
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -56,6 +58,7 @@ struct EngineThread::Impl {
       try {
         const bool nothing_came = commands.empty();
         carry_out_all(commands);
+        notice_loss();
         if (health_.ok() && !engine_.idle()) {
           // What came while a forward runs is in the next one, for which it is too early yet.
           if (nothing_came || std::chrono::steady_clock::now() >= engine_.step_due()) step();
@@ -74,6 +77,12 @@ struct EngineThread::Impl {
     while (health_.ok() && !engine_.idle() && engine_.step().ok()) {
     }
     for (const auto& [id, ticket] : tickets_) engine_.take(id);
+  }
+
+  // A node may be lost while nothing is asked for.
+  void notice_loss() {
+    if (!health_.ok()) return;
+    if (Status health = engine_.health(); !health.ok()) fail_all(std::move(health));
   }
 
   void carry_out_all(std::vector<Command>& commands) {
