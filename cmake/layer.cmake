@@ -2,7 +2,7 @@
 set(TESSERA_SLOW_TESTS
   cli_bad_model_script cli_bench_script cli_chat_script cli_errors_script cli_explain_script cli_generate_script
   cli_hub_script cli_image_script cli_make_checkpoint_script cli_start_script deb_script dist_script docs_commands_script install_script opencl_program_script page_script plugins_script server_client_replay_script
-  server_dashboard_script server_images_script server_load_script server_nginx_script server_openai_script wheel_script)
+  server_dashboard_script server_images_script server_load_script server_nginx_script server_nodes_script server_openai_script wheel_script)
 # Operators, engine and whole models on the device that TESSERA_TEST_DEVICE names.
 set(TESSERA_GPU_TESTS
   cuda_device_test ops_test capture_guard_test engine_test goldens_test cached_goldens_test routed_layers_test demo_model_test

@@ -51,35 +51,34 @@ EngineOptions* engine_of(Command& command) {
       command);
 }
 
-// The flag that a variable stands for, unless it was given.
-FlagValue* find_free(CommandLine& line, std::string_view flag) {
-  const auto found = std::ranges::find(line.values, flag, &FlagValue::flag);
-  return found == line.values.end() || found->source != FlagSource::kDefault ? nullptr : &*found;
-}
-
-void set(FlagValue& flag, Json value) {
-  flag.value = std::move(value);
-  flag.source = FlagSource::kEnvironment;
-}
-
 }  // namespace
 
 const char* process_environment(const char* name) { return std::getenv(name); }
 
+FlagValue* find_free_flag(CommandLine& line, std::string_view flag) {
+  const auto found = std::ranges::find(line.values, flag, &FlagValue::flag);
+  return found == line.values.end() || found->source != FlagSource::kDefault ? nullptr : &*found;
+}
+
+void set_from_environment(FlagValue& flag, Json value) {
+  flag.value = std::move(value);
+  flag.source = FlagSource::kEnvironment;
+}
+
 Status take_environment(const Environment& get, CommandLine& line) {
   EngineOptions* const engine = engine_of(line.command);
   if (engine == nullptr) return ok_status();
-  if (FlagValue* const flag = find_free(line, "--enable-vit-cuda-graph");
+  if (FlagValue* const flag = find_free_flag(line, "--enable-vit-cuda-graph");
       flag != nullptr && TRY(parse_switch(kVitGraphs, value_of(get, kVitGraphs)))) {
     engine->graphs.vit_cuda_graph = true;
-    set(*flag, true);
+    set_from_environment(*flag, true);
   }
-  FlagValue* const cache = find_free(line, "--image-cache-bytes");
+  FlagValue* const cache = find_free_flag(line, "--image-cache-bytes");
   if (const std::string_view mib = value_of(get, kImageCache); cache != nullptr && !mib.empty()) {
     constexpr std::int64_t kMost = std::int64_t{1} << 30;
     engine->image_cache_bytes = TRY(parse_integer(std::string(kImageCache) + " in the environment", mib, {1, kMost}))
                                 << 20;
-    set(*cache, engine->image_cache_bytes);
+    set_from_environment(*cache, engine->image_cache_bytes);
   }
   return ok_status();
 }

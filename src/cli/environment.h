@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -21,6 +22,10 @@ const char* process_environment(const char* name);
 // A switch asks for nothing where it is "", "0" or "false". kInvalidArgument names variable, value and what is
 // accepted.
 Status take_environment(const Environment& get, CommandLine& line);
+
+// The value of `flag`, unless the command has none or it was given.
+FlagValue* find_free_flag(CommandLine& line, std::string_view flag);
+void set_from_environment(FlagValue& flag, Json value);
 
 // A warning for each variable that asks for something by a way that is not taken here, naming what to use.
 std::vector<std::string> environment_warnings(const Environment& get);

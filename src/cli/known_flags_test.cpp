@@ -50,7 +50,6 @@ TEST_P(MissingFeature, IsNamedWithWhatThereIs) {
 INSTANTIATE_TEST_SUITE_P(
     OfSglang, MissingFeature,
     ::testing::Values(MissingFlag{"--quantization", "fp8", "quantised weights"},
-                      MissingFlag{"--nnodes", "2", "several machines"},
                       MissingFlag{"--enable-dp-attention", "", "data-parallel attention"},
                       MissingFlag{"--moe-runner-backend", "triton", "experts' kernels"},
                       MissingFlag{"--deepep-mode", "normal", "all-to-all (A2A)"},

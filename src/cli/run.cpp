@@ -14,10 +14,12 @@
 #include "tessera/cli/effective_config.h"
 #include "tessera/cli/environment.h"
 #include "tessera/cli/failure_report.h"
+#include "tessera/cli/launch_environment.h"
 #include "tessera/cli/model_source.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/parse.h"
 #include "tessera/cli/process_start.h"
+#include "tessera/cli/several_nodes.h"
 #include "tessera/options/cache_dir.h"
 #include "tessera/options/option_words.h"
 #include "tessera/plugin/load.h"
@@ -63,6 +65,9 @@ Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   TRY(find_model(line.command, line.model));
   use_cache_dir(line.command);
   if (line.print_config) return print_config(line);
+  TRY(check_nodes_of(line.command));
+  if (const EngineOptions* const engine = engine_on_nodes(line.command); engine != nullptr && engine->node_rank > 0)
+    return run_follower(line.command);
   record_start(line.command, began);
   struct Runner {
     std::span<const FlagValue> flags;
@@ -106,6 +111,9 @@ int run(const std::shared_ptr<Registry>& registry, const std::vector<std::string
   }
   if (const Status status = take_environment(process_environment, *line); !status.ok())
     return report(status, kWrongCommandLine);
+  const Result<std::string> launcher = take_launcher(process_environment, *line);
+  if (!launcher.ok()) return report(launcher.status(), kWrongCommandLine);
+  if (!launcher->empty()) write_error(fmt::format("Several nodes: {}\n", *launcher));
   if (const Status status = start_logging(*line); !status.ok()) return report(status, kWrongCommandLine);
   const Status failed = run_command_or_catch(*line, began);
   if (failed.ok()) return 0;

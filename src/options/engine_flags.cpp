@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tessera/net/socket.h"
 #include "tessera/piecewise/ladder.h"
 
 namespace tessera {
@@ -95,6 +96,38 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
   add.flag("--trust-remote-code", "accepted: nothing remote is ever run", common.trust_remote_code);
   add.value("--pp-size,--pipeline-parallel-size", "1", "", only("1"), 1);
   if (!common.takes_replicas) add.value("--dp-size,--data-parallel-size", "1", "", only("1"), 1);
+}
+
+void add_node_flags(CommandFlags& add, EngineOptions& engine) {
+  add.group("Several machines");
+  add.value(
+      "--nnodes", "N", "processes that share the ranks of --tp-size, one on each machine (1)",
+      [&engine](const std::string& flag, const std::string& text) -> Status {
+        engine.nnodes = static_cast<int>(TRY(parse_integer(flag, text, {1, kMaxRanks})));
+        return ok_status();
+      },
+      engine.nnodes);
+  add.value(
+      "--node-rank", "N", "which of them this is; 0 takes the requests, the others follow it (0)",
+      [&engine](const std::string& flag, const std::string& text) -> Status {
+        engine.node_rank = static_cast<int>(TRY(parse_integer(flag, text, {0, kMaxRanks - 1})));
+        return ok_status();
+      },
+      engine.node_rank);
+  add.value("--dist-init-addr,--nccl-init-addr", "HOST:PORT", "where node 0 listens for the others; the same on all",
+            [&engine](const std::string& flag, const std::string& text) {
+              TRY(parse_node_address(text).with_context(flag));
+              engine.dist_init_addr = text;
+              return ok_status();
+            });
+  add.value(
+      "--dist-timeout", "X", "seconds that ranks and nodes wait for one another (300)",
+      [&engine](const std::string& flag, const std::string& text) {
+        engine.rank_timeout_s = TRY(parse_number(flag, text));
+        if (engine.rank_timeout_s >= 1 && engine.rank_timeout_s <= 86400) return ok_status();
+        return invalid_argument(fmt::format("{}: {} is not accepted; 1 to 86400 is", flag, text));
+      },
+      engine.rank_timeout_s);
 }
 
 void add_memory_flags(CommandFlags& add, EngineOptions& engine) {
@@ -199,6 +232,7 @@ void add_graph_flags(CommandFlags& add, GraphOptions& graphs, CommonFlags& commo
 void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common) {
   engine.registry = common.registry;
   add_model_flags(add, engine, common);
+  add_node_flags(add, engine);
   add_memory_flags(add, engine);
   add_graph_flags(add, engine.graphs, common);
   add_foreign_flags(add, common.foreign);

@@ -23,8 +23,6 @@ constexpr std::string_view kDivided =
 constexpr std::array kMissing = {
     Missing{"--quantization --quantization-* --torchao-config", "quantised weights",
             "checkpoints in float32, bfloat16 and float16 are supported"},
-    Missing{"--nnodes --node-rank --dist-init-addr --nccl-init-addr", "a model on several machines",
-            "one process serves one model on one machine, by several ranks with --tp-size"},
     Missing{"--enable-dp-attention --enable-dp-lm-head --dp-attention-*", "data-parallel attention",
             "several processes behind a balancer are several replicas"},
     Missing{"--moe-runner-backend --moe-dense-tp-size --deepep-* --mooncake-ib-device",

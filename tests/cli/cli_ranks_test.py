@@ -73,7 +73,6 @@ class Ranks(CliTest):
         self.fails(2, ["--moe-a2a-backend", "none, deepep, mooncake"], "explain", "--model-path", MIXTURE, "--moe-a2a-backend", "nixl")
         self.fails(2, ["--tp-size", "65", "64"], "generate", "--model-path", LLAMA, "--tp-size", "65")
         self.fails(2, ["--pp-size", "not supported yet"], "generate", "--model-path", LLAMA, "--pp-size", "2")
-        self.fails(2, ["--nnodes", "not supported yet"], "serve", "--model-path", LLAMA, "--nnodes", "2")
         for what in (["graphs"], ["profile", "--batch-size", "1", "--output", self.folder / "trace.json"]):
             self.fails(2, ["--tp-size", "bench " + what[0]], "bench", *what, "--model-path", LLAMA, "--tp-size", "2")
 

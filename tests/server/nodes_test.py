@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""A server on two machines: tests/server/nodes_test.py TESSERA
+
+Catches: a node that dies, stands still or is cut off and is waited for without an end, requests that hang with it, an error that
+does not say which node, a health that does not notice, a process that stays behind, and answers that differ from those of one
+process.
+
+The second machine is a network namespace, joined to the first by a pair of virtual interfaces. Where that is not permitted it
+is another address of the loopback interface, with the reason printed, and no cable is cut.
+
+The last line is "N passed, N failed"."""
+
+import asyncio
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from served import MODEL, Served, run_cases
+
+# Without measurements, which would have two servers take other sizes for the same prompt.
+FLAGS = ["--disable-cost-measurement", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--context-length",
+         "2048", "--dtype", "float32", "--max-running-requests", "8", "--tp-size", "2"]
+ASK = {"text": "Once upon a time", "sampling_params": {"max_new_tokens": 16, "temperature": 0, "ignore_eos": True}}
+LONG = {"text": "Once", "sampling_params": {"max_new_tokens": 1900, "temperature": 0, "ignore_eos": True}}
+IP = shutil.which("ip") or shutil.which("ip", path="/usr/sbin:/sbin")
+
+
+def run(*words):
+    return subprocess.run([IP, *words], capture_output=True, text=True, check=False)
+
+
+class Machines:
+    """Where node 0 and node 1 are: `address` of node 0, and what to write before node 1's command."""
+
+    def __enter__(self):
+        self.name = f"tsr{os.getpid()}"
+        self.address, self.prefix, self.separate = "127.0.0.2", [], False
+        reason = self._separate()
+        if reason:
+            print(f"two machines are two addresses of the loopback interface: {reason}")
+        return self
+
+    def _separate(self):
+        """Why there are no namespaces; "" where there are."""
+        if IP is None:
+            return "there is no command ip (Debian: apt-get install iproute2)"
+        net = f"10.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}"
+        for words in (["netns", "add", self.name],
+                      ["link", "add", f"{self.name}a", "type", "veth", "peer", "name", f"{self.name}b", "netns", self.name],
+                      ["addr", "add", f"{net}.1/24", "dev", f"{self.name}a"], ["link", "set", f"{self.name}a", "up"],
+                      ["-n", self.name, "addr", "add", f"{net}.2/24", "dev", f"{self.name}b"],
+                      ["-n", self.name, "link", "set", f"{self.name}b", "up"], ["netns", "exec", self.name, "true"]):
+            done = run(*words)
+            if done.returncode != 0:
+                self._remove()
+                return f"ip {' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}"
+        self.address, self.prefix, self.separate = f"{net}.1", [IP, "netns", "exec", self.name], True
+        return ""
+
+    def cable(self, state):
+        assert run("link", "set", f"{self.name}a", state).returncode == 0
+
+    def _remove(self):
+        run("link", "del", f"{self.name}a")
+        run("netns", "del", self.name)
+
+    def __exit__(self, *_):
+        if self.separate:
+            self._remove()
+
+
+class TwoNodes:
+    """A server whose second rank is another process. `follower`: that process; `said`: its standard error once it ended."""
+
+    def __init__(self, tessera, machines, timeout_s=30):
+        with socket.socket() as probe:
+            probe.bind((machines.address, 0))
+            port = probe.getsockname()[1]
+        # Half of the cores each, as two threads have them: with other threads a kernel adds up in another order.
+        cores = sorted(os.sched_getaffinity(0))
+        half = max(len(cores) // 2, 1)
+        self.cores = [["taskset", "-c", ",".join(map(str, cores[first:first + half] or cores))] for first in (0, half)]
+        self.flags = [*FLAGS, "--dist-timeout", str(timeout_s), "--nnodes", "2", "--dist-init-addr", f"{machines.address}:{port}"]
+        self.server = Served(tessera, self.flags)
+        self.server.command = [*self.cores[0], *self.server.command]
+        self.command = [*machines.prefix, *self.cores[1], tessera, "serve", "--model-path", str(MODEL), *self.flags, "--node-rank", "1"]
+
+    def __enter__(self):
+        self.lost = ""  # what the server says at its end of a node that was lost
+        self.errors = tempfile.TemporaryFile(mode="w+")
+        self.follower = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.errors)
+        try:
+            self.server.__enter__()
+        except BaseException:
+            self.follower.kill()
+            self.follower.wait()
+            raise
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            self.server.__exit__(kind)
+        except RuntimeError as error:  # its exit status tells of the loss
+            if not self.lost or self.server.process.returncode != 1 or self.lost not in str(error):
+                raise
+        finally:
+            try:
+                self.follower.wait(20)
+                late = False
+            except subprocess.TimeoutExpired:
+                late = True
+                self.follower.kill()
+                self.follower.wait()
+            with self.errors:
+                self.errors.seek(0)
+                self.said = self.errors.read()
+        assert not late, f"node 1 stayed behind: {self.said}"
+
+    def ask_while(self, act):
+        """(status, answer, seconds from `act` on) of a long request, in whose middle `act` is called."""
+        answered = []
+
+        def ask():
+            try:
+                answered.append(self.server.post("/generate", LONG))
+            except (OSError, http.client.HTTPException) as error:
+                answered.append((0, repr(error)))
+        thread = threading.Thread(target=ask)
+        thread.start()
+        time.sleep(0.25)
+        assert not answered, answered
+        began = time.monotonic()
+        act()
+        thread.join(60)
+        assert answered, "the request did not end"
+        return *answered[0], time.monotonic() - began
+
+    def health_is_503_within(self, seconds):
+        self.lost = "tessera: error: node 1 of 2 ("
+        deadline = time.monotonic() + seconds
+        while self.server.get("/health")[0] != 503:
+            assert time.monotonic() < deadline, "/health does not notice"
+            time.sleep(0.05)
+
+
+class Cases:
+    def __init__(self, tessera, machines):
+        self.tessera, self.machines = tessera, machines
+
+    def _assert_lost(self, nodes, status, answer):
+        assert status == 503, (status, answer)
+        assert "node 1 of 2 (" in str(answer) and "is gone" in str(answer), answer
+        status, answer = nodes.server.post("/generate", ASK)
+        assert status == 503 and "node 1 of 2 (" in str(answer), (status, answer)
+        nodes.health_is_503_within(1)
+
+    def answers_are_those_of_threads(self):
+        with TwoNodes(self.tessera, self.machines) as nodes, Served(self.tessera, FLAGS) as threads:
+            for text in ("Once upon a time", "Once " * 40):
+                ask = {**ASK, "text": text, "return_logprob": True}
+                (status, two), (_, one) = nodes.server.post("/generate", ask), threads.post("/generate", ask)
+                assert status == 200, two
+                assert two["text"] == one["text"], (one, two)
+                logprobs = [[row[0] for row in answer["meta_info"]["output_token_logprobs"]] for answer in (one, two)]
+                assert logprobs[0] == logprobs[1] and len(logprobs[0]) == 16, logprobs
+
+            async def together():
+                return await asyncio.gather(*(nodes.server.stream("/generate", ASK) for _ in range(6)))
+            texts = {events[-1]["text"] for events in asyncio.run(together())}
+            assert len(texts) == 1, texts
+            _, metrics = nodes.server.get("/metrics")
+            assert 'tessera:rank_memory_bytes{rank="1"' in metrics
+        assert nodes.follower.returncode == 0, nodes.said
+        assert "Node 1 of 2: ended" in nodes.said, nodes.said
+
+    def a_node_that_is_killed(self):
+        with TwoNodes(self.tessera, self.machines) as nodes:
+            status, answer, seconds = nodes.ask_while(nodes.follower.kill)
+            self._assert_lost(nodes, status, answer)
+            assert seconds < 5, seconds
+
+    def a_node_that_is_killed_while_nobody_asks(self):
+        with TwoNodes(self.tessera, self.machines) as nodes:
+            assert nodes.server.get("/health")[0] == 200
+            nodes.follower.kill()
+            nodes.health_is_503_within(5)
+
+    def a_node_that_stands_still(self):
+        with TwoNodes(self.tessera, self.machines, timeout_s=6) as nodes:
+            status, answer, seconds = nodes.ask_while(lambda: nodes.follower.send_signal(signal.SIGSTOP))
+            nodes.follower.send_signal(signal.SIGCONT)
+            self._assert_lost(nodes, status, answer)
+            assert 4 < seconds < 30, seconds
+        assert nodes.follower.returncode == 1, nodes.said
+        assert "node 0 of 2 (" in nodes.said, nodes.said
+
+    def a_cable_that_is_cut(self):
+        if not self.machines.separate:
+            return
+        with TwoNodes(self.tessera, self.machines, timeout_s=6) as nodes:
+            try:
+                status, answer, seconds = nodes.ask_while(lambda: self.machines.cable("down"))
+                self._assert_lost(nodes, status, answer)
+                assert 4 < seconds < 30, seconds
+                nodes.follower.wait(30)
+            finally:
+                self.machines.cable("up")
+        assert nodes.follower.returncode == 1 and "node 0 of 2 (" in nodes.said, nodes.said
+
+    def both_are_told_to_stop(self):
+        """As Kubernetes and Slurm do; the request under way ends as if nobody had."""
+        with TwoNodes(self.tessera, self.machines) as nodes:
+            def stop():
+                for process in (nodes.follower, nodes.server.process):
+                    process.send_signal(signal.SIGTERM)
+            status, answer, _ = nodes.ask_while(stop)
+            assert nodes.server.process.wait(30) == 0
+            assert status == 200 and answer["meta_info"]["completion_tokens"] == 1900, (status, answer)
+        assert nodes.follower.returncode == 0, nodes.said
+
+    def node_0_that_is_killed(self):
+        nodes = TwoNodes(self.tessera, self.machines)
+        try:
+            with nodes:
+                began = time.monotonic()
+                nodes.server.process.kill()
+                nodes.follower.wait(20)
+                assert time.monotonic() - began < 5, "node 1 stays"
+        except RuntimeError:  # the server ended by the signal
+            pass
+        assert nodes.follower.returncode == 1, nodes.said
+        assert "tessera: error: node 0 of 2 (" in nodes.said and "is gone" in nodes.said, nodes.said
+
+
+def main():
+    with Machines() as machines:
+        passed, failed = run_cases(Cases(sys.argv[1], machines))
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
