@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""What deploy/ has for several machines: tests/deploy/deploy_test.py TESSERA
+
+Catches: a manifest that Kubernetes would refuse or whose two pods differ, flags in it that the program does not know, and a
+Slurm script that does not start, does not say where the first machine is, or does not end.
+
+The manifest's form is checked by the schemas below, which have the fields that it uses, as their definitions name and type them, and
+no others. Slurm is a stand-in of a few lines, which starts what the script gives to srun on this machine.
+The last line is "N passed, N failed"."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import jsonschema
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MANIFEST = ROOT / "deploy" / "kubernetes" / "leaderworkerset.yaml"
+SBATCH = ROOT / "deploy" / "slurm" / "tessera.sbatch"
+MODEL = ROOT / "models" / "demo"
+
+TEXT, NUMBER = {"type": "string"}, {"type": "integer", "minimum": 1}
+NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}
+
+
+def object_of(required, **fields):
+    return {"type": "object", "properties": fields, "required": list(required), "additionalProperties": False}
+
+
+def list_of(item):
+    return {"type": "array", "items": item, "minItems": 1}
+
+
+TEXTS = {"type": "object", "additionalProperties": TEXT}
+METADATA = object_of([], name=NAME, labels=TEXTS)
+PROBE = object_of(["httpGet"], httpGet=object_of(["path", "port"], path=TEXT, port=NAME), periodSeconds=NUMBER,
+                  failureThreshold=NUMBER)
+QUANTITIES = {"type": "object", "additionalProperties": {"type": "string", "pattern": "^[0-9]+(Gi|Mi|m)?$"}}
+CONTAINER = object_of(
+    ["name", "image", "command", "args"], name=NAME, image=TEXT, command=list_of(TEXT), args=list_of(TEXT),
+    env=list_of(object_of(["name", "value"], name=TEXT, value=TEXT)),
+    ports=list_of(object_of(["containerPort"], name=NAME, containerPort=NUMBER)), startupProbe=PROBE, readinessProbe=PROBE,
+    livenessProbe=PROBE, resources=object_of([], requests=QUANTITIES, limits=QUANTITIES),
+    volumeMounts=list_of(object_of(["name", "mountPath"], name=NAME, mountPath=TEXT, readOnly={"type": "boolean"})))
+VOLUME = object_of(["name"], name=NAME, persistentVolumeClaim=object_of(["claimName"], claimName=NAME), emptyDir=object_of([]))
+POD = object_of(["spec"], metadata=METADATA,
+                spec=object_of(["containers"], containers=list_of(CONTAINER), volumes=list_of(VOLUME),
+                               terminationGracePeriodSeconds=NUMBER))
+SCHEMAS = {
+    "LeaderWorkerSet": object_of(
+        ["apiVersion", "kind", "metadata", "spec"], apiVersion={"const": "leaderworkerset.x-k8s.io/v1"}, kind=TEXT,
+        metadata=METADATA,
+        spec=object_of(["leaderWorkerTemplate"], replicas=NUMBER, leaderWorkerTemplate=object_of(
+            ["workerTemplate"], size=NUMBER, leaderTemplate=POD, workerTemplate=POD,
+            restartPolicy={"enum": ["RecreateGroupOnPodRestart", "None", "Default"]}))),
+    "Service": object_of(
+        ["apiVersion", "kind", "metadata", "spec"], apiVersion={"const": "v1"}, kind=TEXT, metadata=METADATA,
+        spec=object_of(["ports"], selector=TEXTS,
+                       ports=list_of(object_of(["port"], name=NAME, port=NUMBER, targetPort=NAME)))),
+}
+SRUN = """#!/usr/bin/env bash
+# Starts what follows the flags, once for each machine, and ends with the first that fails.
+trap 'kill -TERM "${started[@]}"' TERM
+while [[ $1 == -* ]]; do shift; done
+for ((place = 0; place < SLURM_NTASKS; ++place)); do
+  SLURM_PROCID=$place "$@" &
+  started+=($!)
+done
+for process in "${started[@]}"; do
+  while kill -0 "$process" 2>/dev/null; do wait "$process" || status=$?; done
+done
+exit "${status:-0}"
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Cases:
+    def __init__(self, tessera):
+        self.tessera = tessera
+        self.documents = {document["kind"]: document for document in yaml.safe_load_all(MANIFEST.read_text())}
+
+    def the_manifest_has_its_form(self):
+        assert set(self.documents) == set(SCHEMAS)
+        for kind, document in self.documents.items():
+            jsonschema.validate(document, SCHEMAS[kind], cls=jsonschema.Draft7Validator)
+
+    def the_schemas_find_faults(self):
+        group = json.loads(json.dumps(self.documents["LeaderWorkerSet"]))
+        group["spec"]["leaderWorkerTemplate"]["sise"] = 2
+        try:
+            jsonschema.validate(group, SCHEMAS["LeaderWorkerSet"], cls=jsonschema.Draft7Validator)
+        except jsonschema.ValidationError as error:
+            assert "sise" in str(error)
+        else:
+            raise AssertionError("a field that there is not was accepted")
+
+    def the_names_of_a_manifest_meet(self):
+        template = self.documents["LeaderWorkerSet"]["spec"]["leaderWorkerTemplate"]
+        for pod in (template["leaderTemplate"], template["workerTemplate"]):
+            volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
+            for container in pod["spec"]["containers"]:
+                assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+                ports = {port["name"] for port in container.get("ports", [])}
+                for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                    assert probe not in container or container[probe]["httpGet"]["port"] in ports
+        service = self.documents["Service"]["spec"]
+        labels = template["leaderTemplate"]["metadata"]["labels"]
+        assert service["selector"] == {"leaderworkerset.sigs.k8s.io/name": "tessera", **labels}
+
+    def both_pods_run_a_command_that_there_is(self):
+        template = self.documents["LeaderWorkerSet"]["spec"]["leaderWorkerTemplate"]
+        commands = []
+        for place, pod in enumerate((template["leaderTemplate"], template["workerTemplate"])):
+            container = pod["spec"]["containers"][0]
+            words = [*container["command"], *container["args"]]
+            commands.append(words)
+            for name, value in (("LWS_GROUP_SIZE", template["size"]), ("LWS_WORKER_INDEX", place), ("LWS_LEADER_ADDRESS", "leader")):
+                words = [word.replace(f"$({name})", str(value)) for word in words]
+            assert "$(" not in " ".join(words), words
+            words = [word.replace("/model", str(MODEL)) for word in words]
+            done = subprocess.run([self.tessera, *words[1:], "--print-config"], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            config = yaml.safe_load(done.stdout)
+            assert (config["nnodes"], config["node-rank"], config["dist-init-addr"]) == (2, place, "leader:29500"), config
+            assert config["tp-size"] % config["nnodes"] == 0
+        assert commands[0] == commands[1]
+
+    def the_slurm_script_serves_and_ends(self):
+        lines = SBATCH.read_text().splitlines()
+        flags = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
+        assert flags and lines.index(f"#SBATCH {flags[-1]}") < lines.index("set -euo pipefail"), "Slurm reads none after commands"
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("srun", SRUN), ("scontrol", "#!/bin/sh\necho 127.0.0.1\necho 127.0.0.3\n")):
+                path = pathlib.Path(folder, name)
+                path.write_text(text)
+                path.chmod(0o755)
+            pathlib.Path(folder, "tessera").symlink_to(pathlib.Path(self.tessera).resolve())
+            port = free_port()
+            environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "a[1-2]",
+                           "MASTER_PORT": str(free_port()), "PORT": str(port), "TESSERA_CACHE_DIR": folder}
+            with open(f"{folder}/said", "w+", encoding="utf-8") as said:
+                job = subprocess.Popen([str(SBATCH), str(MODEL), "--context-length", "128", "--cuda-graph-bs", "1",
+                                        "--piecewise-cuda-graph-tokens", "16", "--max-running-requests", "2"], env=environment,
+                                       stdout=said, stderr=said, start_new_session=True)
+                try:
+                    self._ask(port, job, pathlib.Path(said.name).read_text)
+                    job.send_signal(signal.SIGTERM)
+                    assert job.wait(40) in (0, 128 + signal.SIGTERM), job.returncode
+                finally:
+                    try:
+                        os.killpg(job.pid, signal.SIGKILL)  # nobody, where all have ended
+                        left = job.poll() is not None
+                    except ProcessLookupError:
+                        left = False
+                    said.seek(0)
+                    text = said.read()
+                assert not left, f"processes stayed behind: {text}"
+                assert "--nnodes 2 and --node-rank 1 by SLURM_NTASKS and SLURM_PROCID" in text, text
+
+    @staticmethod
+    def _ask(port, job, said):
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
+                    assert answer.status == 200
+                    return
+            except OSError:
+                assert job.poll() is None and time.monotonic() < deadline, f"the server did not start: {said()}"
+                time.sleep(0.1)
+
+
+def main():
+    sys.path.insert(0, str(ROOT / "tests" / "server"))
+    from served import run_cases  # pylint: disable=import-outside-toplevel
+    passed, failed = run_cases(Cases(sys.argv[1]))
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
