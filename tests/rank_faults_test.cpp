@@ -3,37 +3,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
 #include <thread>
 
-#include "tessera/device/testing/fake_device.h"
-#include "tessera/engine/engine.h"
-#include "tessera/ops/built_in_ops.h"
+#include "faulty_ranks.h"
 #include "tessera/runner/rank_group.h"
-#include "test_paths.h"
 
 namespace tessera {
 namespace {
 
 using ::testing::AllOf;
+using testing::devices;
 using ::testing::HasSubstr;
-
-constexpr int kMostRanks = 4;
-
-// What the devices of the next start are like, by rank, and those that it opened. Written while no engine is there.
-std::array<FaultPlan, kMostRanks> plans;
-std::array<FakeDevice*, kMostRanks> devices;
-
-Result<std::unique_ptr<Device>> create_faulty(const DeviceChoice& choice) {
-  const auto rank = static_cast<std::size_t>(choice.ordinal);
-  std::unique_ptr<FakeDevice> device = TRY(FakeDevice::create(plans[rank], {.threads = 1}));
-  devices[rank] = device.get();
-  return device;
-}
+using testing::plans;
+using testing::request;
+using testing::tokens;
 
 // A device that stands still at a launch, until it is let go.
 class HangingDevice final : public CpuDevice {
@@ -61,12 +48,9 @@ Result<std::unique_ptr<Device>> create_hanging(const DeviceChoice& choice) {
 }
 
 std::shared_ptr<const Registry> registry_of_faulty_devices() {
-  static const Backend faulty{.create_device = create_faulty, .kernels = &cpu_kernels()};
   static const Backend hanging{.create_device = create_hanging, .kernels = &cpu_kernels()};
   auto registry = std::make_shared<Registry>(built_in_registry());
-  EXPECT_TRUE(registry->devices
-                  .add({.name = "faulty", .takes_choice = true, .load = [] { return Result<const Backend*>(&faulty); }})
-                  .ok());
+  testing::add_faulty(*registry);
   EXPECT_TRUE(
       registry->devices
           .add({.name = "hanging", .takes_choice = true, .load = [] { return Result<const Backend*>(&hanging); }})
@@ -76,26 +60,7 @@ std::shared_ptr<const Registry> registry_of_faulty_devices() {
 
 EngineOptions options_for(int ranks = 2) {
   static const std::shared_ptr<const Registry> registry = registry_of_faulty_devices();
-  EngineOptions options{.registry = registry,
-                        .model_path = testing::data_path("goldens/llama"),
-                        .device = "faulty",
-                        .tp_size = ranks,
-                        .dtype = "float32"};
-  options.rank_timeout_s = 20;
-  options.context_length = 64;
-  options.chunked_prefill_size = 32;
-  options.max_running_requests = 4;
-  options.page_size = 8;
-  options.random_seed = 1;
-  options.graphs.piecewise_tokens = {8, 32};
-  options.graphs.decode_batches = {1, 2};
-  return options;
-}
-
-Request request(std::int64_t prompt, std::int64_t new_tokens) {
-  Request made{.stop = {.max_new_tokens = new_tokens, .ignore_eos = true}};
-  for (std::int32_t i = 0; i < prompt; ++i) made.prompt.emplace_back((61 + i * 17 + i * i) % 500);
-  return made;
+  return testing::faulty_options(registry, ranks);
 }
 
 Result<std::unique_ptr<Engine>> start(const EngineOptions& options, const FaultPlan& of_rank_1 = {},
@@ -106,23 +71,7 @@ Result<std::unique_ptr<Engine>> start(const EngineOptions& options, const FaultP
   return Engine::create(options);
 }
 
-Result<std::vector<TokenId>> tokens(Engine& engine) {
-  const Request asked = request(11, 6);
-  const std::vector<Completion> done = TRY(engine.run({&asked, 1}));
-  return done[0].output_ids;
-}
-
-const std::vector<TokenId>& right_tokens() {
-  static const std::vector<TokenId> made = tokens(*start(options_for(1)).value()).value();
-  return made;
-}
-
-void expect_right(Engine& engine, int n) {
-  engine.flush_prefix_cache();
-  const Result<std::vector<TokenId>> got = tokens(engine);
-  ASSERT_TRUE(got.ok()) << n << ": " << got.status().to_string();
-  EXPECT_EQ(*got, right_tokens()) << n;
-}
+void expect_right(Engine& engine, int n) { testing::expect_right(engine, options_for(1), n); }
 
 std::size_t threads_of_process() {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
@@ -144,7 +93,8 @@ std::size_t threads_once(const Enough& enough) {
 class RankFaults : public ::testing::Test {
  protected:
   void SetUp() override {
-    right_tokens();
+    plans = {};
+    testing::right_tokens(options_for(1));
     std::size_t last = 0;
     int unchanged = 0;
     before_ = threads_once([&](std::size_t count) {

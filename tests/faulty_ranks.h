@@ -1,0 +1,81 @@
+// Ranks whose devices fail as they are told to, and what their engine should answer all the same.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tessera/device/testing/fake_device.h"
+#include "tessera/engine/engine.h"
+#include "tessera/ops/built_in_ops.h"
+#include "test_paths.h"
+
+namespace tessera::testing {
+
+inline constexpr int kMostRanks = 4;
+
+// What the devices of the next start are like, by rank, and those that it opened. Written while no engine is there.
+inline std::array<FaultPlan, kMostRanks> plans;
+inline std::array<FakeDevice*, kMostRanks> devices;
+
+inline Result<std::unique_ptr<Device>> create_faulty(const DeviceChoice& choice) {
+  const auto rank = static_cast<std::size_t>(choice.ordinal);
+  std::unique_ptr<FakeDevice> device = TRY(FakeDevice::create(plans[rank], {.threads = 1}));
+  devices[rank] = device.get();
+  return device;
+}
+
+// Adds the device "faulty", whose number is the rank.
+inline void add_faulty(Registry& registry) {
+  static const Backend faulty{.create_device = create_faulty, .kernels = &cpu_kernels()};
+  EXPECT_TRUE(registry.devices
+                  .add({.name = "faulty", .takes_choice = true, .load = [] { return Result<const Backend*>(&faulty); }})
+                  .ok());
+}
+
+inline EngineOptions faulty_options(std::shared_ptr<const Registry> registry, int ranks) {
+  EngineOptions options{.registry = std::move(registry),
+                        .model_path = data_path("goldens/llama"),
+                        .device = "faulty",
+                        .tp_size = ranks,
+                        .dtype = "float32"};
+  options.rank_timeout_s = 20;
+  options.context_length = 64;
+  options.chunked_prefill_size = 32;
+  options.max_running_requests = 4;
+  options.page_size = 8;
+  options.random_seed = 1;
+  options.graphs.piecewise_tokens = {8, 32};
+  options.graphs.decode_batches = {1, 2};
+  return options;
+}
+
+inline Request request(std::int64_t prompt, std::int64_t new_tokens) {
+  Request made{.stop = {.max_new_tokens = new_tokens, .ignore_eos = true}};
+  for (std::int32_t i = 0; i < prompt; ++i) made.prompt.emplace_back((61 + i * 17 + i * i) % 500);
+  return made;
+}
+
+inline Result<std::vector<TokenId>> tokens(Engine& engine) {
+  const Request asked = request(11, 6);
+  const std::vector<Completion> done = TRY(engine.run({&asked, 1}));
+  return done[0].output_ids;
+}
+
+// Those of one rank, by `options` without any.
+inline const std::vector<TokenId>& right_tokens(const EngineOptions& one_rank) {
+  static const std::vector<TokenId> made = tokens(*Engine::create(one_rank).value()).value();
+  return made;
+}
+
+inline void expect_right(Engine& engine, const EngineOptions& one_rank, int n) {
+  engine.flush_prefix_cache();
+  const Result<std::vector<TokenId>> got = tokens(engine);
+  ASSERT_TRUE(got.ok()) << n << ": " << got.status().to_string();
+  EXPECT_EQ(*got, right_tokens(one_rank)) << n;
+}
+
+}  // namespace tessera::testing

@@ -1,0 +1,177 @@
+// Catches: ranks of two processes that disagree after a fault of one of them, an error that does not say where it came
+// from, results of what failed that are taken for those of what follows, and a node that stays behind.
+//
+// The second node is a thread of this process, with its end of a connection.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "faulty_ranks.h"
+#include "tessera/engine/engine_node.h"
+#include "tessera/net/testing/free_port.h"
+
+namespace tessera {
+namespace {
+
+using testing::devices;
+using ::testing::HasSubstr;
+using testing::plans;
+using testing::request;
+using testing::tokens;
+
+EngineOptions options_for(int ranks) {
+  static const std::shared_ptr<const Registry> registry = [] {
+    auto made = std::make_shared<Registry>(built_in_registry());
+    testing::add_faulty(*made);
+    return made;
+  }();
+  return testing::faulty_options(registry, ranks);
+}
+
+// An engine whose rank 1 is another node's.
+class Nodes {
+ public:
+  explicit Nodes(const FaultPlan& of_rank_1 = {}, EngineOptions options = options_for(2)) {
+    plans = {};
+    plans[1] = of_rank_1;
+    options.nnodes = 2;
+    options.dist_init_addr = "127.0.0.1:" + std::to_string(testing::free_port());
+    EngineOptions follows = options;
+    follows.node_rank = 1;
+    follows.device = "faulty:1";
+    follower_ = std::async(std::launch::async, [this, follows] {
+      return follow_engine(follows, [this](std::shared_ptr<NodeGroup> nodes) {
+        group_.set_value(std::move(nodes));
+        return ok_status();
+      });
+    });
+    Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+    started = engine.status();
+    if (engine.ok()) engine_ = *std::move(engine);
+  }
+  ~Nodes() {
+    engine_.reset();
+    if (!follower_.valid()) return;
+    const Status ended = end();
+    EXPECT_TRUE(ended.ok()) << ended.to_string();
+  }
+
+  Engine& engine() { return *engine_; }
+  // How node 1 ended.
+  Status end() {
+    EXPECT_EQ(follower_.wait_for(std::chrono::seconds(30)), std::future_status::ready) << "node 1 stays behind";
+    return follower_.get();
+  }
+  void leave() { group_.get_future().get()->leave(); }
+
+  Status started;
+
+ private:
+  std::promise<std::shared_ptr<NodeGroup>> group_;
+  std::future<Status> follower_;
+  std::unique_ptr<Engine> engine_;
+};
+
+void expect_right(Nodes& nodes, int n) { testing::expect_right(nodes.engine(), options_for(1), n); }
+
+class NodeFaults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    plans = {};
+    testing::right_tokens(options_for(1));
+  }
+};
+
+TEST_F(NodeFaults, OutOfMemoryOnTheOtherNodeAtAStart) {
+  int errors = 0;
+  for (int n = 1; n < 60; n += 7) {
+    Nodes nodes({.out_of_memory_at = n});
+    if (nodes.started.ok()) break;
+    ++errors;
+    EXPECT_EQ(nodes.started.code(), StatusCode::kResourceExhausted) << n << ": " << nodes.started.to_string();
+    EXPECT_THAT(nodes.started.message(), HasSubstr("rank 1 of 2")) << n;
+    EXPECT_THAT(nodes.started.message(), HasSubstr("injected")) << n;
+  }
+  EXPECT_GT(errors, 2);
+}
+
+TEST_F(NodeFaults, ACaptureThatFailsOnOneNodeIsDroppedOnAll) {
+  for (std::int64_t FaultPlan::*const fault :
+       {&FaultPlan::begin_recording_fails_at, &FaultPlan::end_recording_fails_at}) {
+    for (int n = 1; n < 12; n += 5) {
+      FaultPlan plan;
+      plan.*fault = n;
+      Nodes nodes(plan);
+      ASSERT_TRUE(nodes.started.ok()) << n << ": " << nodes.started.to_string();
+      ASSERT_EQ(devices[1]->counts().faults, 1) << n;
+      const ModelRunner& runner = nodes.engine().runner();
+      std::vector<std::pair<std::int64_t, Status>> dropped = runner.prefill().report().dropped;
+      for (const auto& size : runner.decode().report().dropped) dropped.push_back(size);
+      ASSERT_EQ(dropped.size(), 1U) << n;
+      EXPECT_THAT(dropped[0].second.message(), HasSubstr("rank 1 of 2")) << n;
+      devices[1]->set_plan({});
+      expect_right(nodes, n);
+    }
+  }
+}
+
+TEST_F(NodeFaults, AReplayThatFailsFailsItsRequestAndNoOther) {
+  for (const int rank : {0, 1}) {
+    Nodes nodes;
+    ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
+    for (int n = 1; n <= 12; n += 2) {
+      devices[static_cast<std::size_t>(rank)]->set_plan({.replay_fails_at = n});
+      const Status failed = tokens(nodes.engine()).status();
+      ASSERT_FALSE(failed.ok()) << n;
+      EXPECT_THAT(failed.message(), HasSubstr("rank " + std::to_string(rank) + " of 2")) << n;
+      EXPECT_THAT(failed.message(), HasSubstr("injected")) << n;
+      devices[static_cast<std::size_t>(rank)]->set_plan({});
+      expect_right(nodes, n);
+    }
+  }
+}
+
+TEST_F(NodeFaults, AFaultWithTwoForwardsInFlight) {
+  EngineOptions options = options_for(2);
+  options.overlap_schedule = true;
+  Nodes nodes({}, options);
+  ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
+  for (const int rank : {0, 1}) {
+    for (int n = 1; n <= 11; n += 2) {
+      devices[static_cast<std::size_t>(rank)]->set_plan({.replay_fails_at = n});
+      const Status failed = tokens(nodes.engine()).status();
+      EXPECT_THAT(failed.message(), HasSubstr("rank " + std::to_string(rank) + " of 2")) << n;
+      devices[static_cast<std::size_t>(rank)]->set_plan({});
+      while (!nodes.engine().idle()) ASSERT_TRUE(nodes.engine().step().ok());
+      expect_right(nodes, n);
+    }
+  }
+}
+
+TEST_F(NodeFaults, ALostDeviceIsTheEndOfTheGroup) {
+  Nodes nodes;
+  ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
+  devices[1]->set_plan({.lost_from = 40});
+  const Status failed = tokens(nodes.engine()).status();
+  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
+  EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2"));
+}
+
+TEST_F(NodeFaults, ANodeThatLeavesIsTheEndOfTheGroup) {
+  Nodes nodes;
+  ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
+  EXPECT_TRUE(nodes.engine().health().ok());
+  std::promise<void> told;
+  nodes.engine().when_lost([&told] { told.set_value(); });
+  nodes.leave();
+  EXPECT_EQ(told.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_THAT(nodes.engine().health().message(), HasSubstr("node 1 of 2"));
+  EXPECT_THAT(tokens(nodes.engine()).status().message(), HasSubstr("is gone: it was ended, and rank 1 with it"));
+  EXPECT_TRUE(nodes.end().ok());
+}
+
+}  // namespace
+}  // namespace tessera
