@@ -21,7 +21,8 @@
 namespace tessera {
 namespace {
 
-// A busy machine may be silent for some seconds; one that is gone is noticed within this.
+// A busy machine may be silent for some seconds; one that is gone is noticed within this, and before a rank's limit
+// ends, so that the error names the node.
 constexpr std::chrono::milliseconds kMostSilence(15'000);
 
 // Of the model, where they are: a folder, or a config.json without weights.
@@ -140,7 +141,7 @@ Result<std::shared_ptr<NodeGroup>> join_nodes(const EngineOptions& options, cons
   const std::chrono::milliseconds limit = rank_limit(options);
   const NodeGroupOptions how{.address = TRY(parse_node_address(options.dist_init_addr)),
                              .join_limit = limit,
-                             .silence = std::min(kMostSilence, limit)};
+                             .silence = std::min(kMostSilence, limit / 2)};
   return NodeGroup::join(TRY(node_hello(options, device)), how).with_context("dist_init_addr");
 }
 

@@ -193,22 +193,22 @@ class Cases:
             nodes.health_is_503_within(5)
 
     def a_node_that_stands_still(self):
-        with TwoNodes(self.tessera, self.machines, timeout_s=6) as nodes:
+        with TwoNodes(self.tessera, self.machines, timeout_s=8) as nodes:
             status, answer, seconds = nodes.ask_while(lambda: nodes.follower.send_signal(signal.SIGSTOP))
             nodes.follower.send_signal(signal.SIGCONT)
             self._assert_lost(nodes, status, answer)
-            assert 4 < seconds < 30, seconds
+            assert 3 < seconds < 30, seconds
         assert nodes.follower.returncode == 1, nodes.said
         assert "node 0 of 2 (" in nodes.said, nodes.said
 
     def a_cable_that_is_cut(self):
         if not self.machines.separate:
             return
-        with TwoNodes(self.tessera, self.machines, timeout_s=6) as nodes:
+        with TwoNodes(self.tessera, self.machines, timeout_s=8) as nodes:
             try:
                 status, answer, seconds = nodes.ask_while(lambda: self.machines.cable("down"))
                 self._assert_lost(nodes, status, answer)
-                assert 4 < seconds < 30, seconds
+                assert 3 < seconds < 30, seconds
                 nodes.follower.wait(30)
             finally:
                 self.machines.cable("up")
