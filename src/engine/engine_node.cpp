@@ -56,6 +56,7 @@ std::vector<NamedValue> shared_options(const EngineOptions& o) {
   const auto number = [](auto value) { return fmt::format("{}", value); };
   const auto word = [](auto value) { return fmt::format("{}", static_cast<int>(value)); };
   return {{"tp_size", number(o.tp_size)},
+          {"ep_size", number(o.ep_size)},
           {"dtype", o.dtype},
           {"kv_cache_dtype", o.kv_cache_dtype},
           {"load_format", word(o.load_format)},
