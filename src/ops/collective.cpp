@@ -88,7 +88,7 @@ struct Communicator::Group {
     arrived = 0;
     std::ranges::fill(calls, std::string_view());
   }
-  void take_frames_of(NodeGroup& from);
+  static void take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group);
 
   const std::chrono::milliseconds limit;
   const std::unique_ptr<NodeExchange> nodes;  // null: one process
@@ -109,16 +109,22 @@ struct Communicator::Group {
   TensorView result;
 };
 
-// What other nodes say of the group. The group outlives the connections' threads, which end before it.
-void Communicator::Group::take_frames_of(NodeGroup& from) {
-  from.take(FrameKind::kTensors,
-            [this](int node, std::vector<std::byte>& payload) { return nodes->take_tensors(node, payload); });
-  from.take(FrameKind::kResult, [this](int, std::vector<std::byte>& payload) { return nodes->take_result(payload); });
+// What other nodes say of the group. A connection may go on for longer than the ranks that own the group, where one of
+// them fails: what comes then is for nobody.
+void Communicator::Group::take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group) {
+  from.take(FrameKind::kTensors, [group](int node, std::vector<std::byte>& payload) {
+    const std::shared_ptr<Group> owner = group.lock();
+    return owner == nullptr ? ok_status() : owner->nodes->take_tensors(node, payload);
+  });
+  from.take(FrameKind::kResult, [group](int, std::vector<std::byte>& payload) {
+    const std::shared_ptr<Group> owner = group.lock();
+    return owner == nullptr ? ok_status() : owner->nodes->take_result(payload);
+  });
   // Ends the group here, and on the nodes that `node` cannot tell.
-  const auto end_for = [this, &from](int node, std::string_view reason) {
-    {
-      const std::lock_guard lock(mutex);
-      if (ended.ok()) end(cancelled(std::string(reason)));
+  const auto end_for = [group, &from](int node, std::string_view reason) {
+    if (const std::shared_ptr<Group> owner = group.lock(); owner != nullptr) {
+      const std::lock_guard lock(owner->mutex);
+      if (owner->ended.ok()) owner->end(cancelled(std::string(reason)));
     }
     if (from.leads()) (void)from.send_to_all(FrameKind::kAbort, std::array{std::as_bytes(std::span(reason))}, node);
   };
@@ -129,12 +135,15 @@ void Communicator::Group::take_frames_of(NodeGroup& from) {
   from.when_ended([end_for, &from](int node, const Status& why) {
     end_for(node, why.ok() ? from.name(node) + " has ended" : why.message());
   });
-  from.take(FrameKind::kRestart, [this](int, std::vector<std::byte>& payload) -> Status {
+  from.take(FrameKind::kRestart, [group, &from](int, std::vector<std::byte>& payload) -> Status {
     std::uint64_t epoch = 0;
+    if (from.leads()) return data_loss("it sent a restart, which node 0 alone does");
     if (payload.size() != sizeof(epoch)) return data_loss("it sent a restart without its number");
+    const std::shared_ptr<Group> owner = group.lock();
+    if (owner == nullptr) return ok_status();
     std::memcpy(&epoch, payload.data(), sizeof(epoch));
-    nodes->begin(epoch);
-    begin();
+    owner->nodes->begin(epoch);
+    owner->begin();
     return ok_status();
   });
 }
@@ -150,7 +159,7 @@ std::vector<std::unique_ptr<Communicator>> Communicator::create_group(int ranks,
 std::vector<std::unique_ptr<Communicator>> Communicator::create_node_group(int ranks, std::chrono::milliseconds limit,
                                                                            const std::shared_ptr<NodeGroup>& nodes) {
   const auto group = std::make_shared<Group>(ranks, limit, nodes);
-  if (nodes != nullptr) group->take_frames_of(*nodes);
+  if (nodes != nullptr) Group::take_frames_of(*nodes, group);
   std::vector<std::unique_ptr<Communicator>> members;
   for (int r = group->first; r < group->first + group->here; ++r)
     members.push_back(std::unique_ptr<Communicator>(new Communicator(group, r)));

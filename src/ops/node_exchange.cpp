@@ -68,8 +68,12 @@ Status NodeExchange::wait(std::string_view call, int first) {
     return cancelled(fmt::format("{} did not come to {} within {} s",
                                  nodes_->name(static_cast<int>(missing() - inboxes_.begin())), call,
                                  std::chrono::duration<double>(limit_).count()));
-  for (Inbox& inbox : inboxes_) inbox.full = false;
   return ok_status();
+}
+
+void NodeExchange::empty() {
+  const std::lock_guard lock(mutex_);
+  for (Inbox& inbox : inboxes_) inbox.full = false;
 }
 
 Status NodeExchange::collect(std::span<TensorView> tensors, std::span<std::string_view> calls) {
@@ -100,6 +104,7 @@ Status NodeExchange::collect(std::span<TensorView> tensors, std::span<std::strin
 }
 
 Status NodeExchange::spread(const TensorView& result) {
+  empty();  // before the others, who send again once they have the result
   const WireNumber at{.epoch = epoch(), .number = number_};
   return nodes_->send_to_all(FrameKind::kResult, std::array{bytes_of(at), bytes_of(result)});
 }
@@ -124,6 +129,7 @@ Status NodeExchange::trade(std::string_view call, std::span<const TensorView> te
     return internal_error(fmt::format("node 0 sent result {} of {} bytes; {} of {} bytes is accepted", at.number,
                                       come.size() - sizeof(at), number_, bytes));
   if (bytes > 0) std::memcpy(result.data.raw(), come.data() + sizeof(at), bytes);
+  empty();
   return ok_status();
 }
 

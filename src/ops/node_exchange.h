@@ -35,10 +35,10 @@ class NodeExchange {
   int first_rank() const { return nodes_->node() * ranks_here_; }
 
   // Node 0: waits for the other nodes' tensors and puts views of them, with their calls, behind those of its own ranks.
-  // `tensors` and `calls` have an entry for each rank. The views are valid until the next call; a tensor of another
-  // form than the first rank's has no memory. kCancelled where a node does not come, or the exchange has ended.
+  // `tensors` and `calls` have an entry for each rank. The views are valid until spread(); a tensor of another form
+  // than the first rank's has no memory. kCancelled where a node does not come, or the exchange has ended.
   Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls);
-  // Node 0: the result of what was collected, to all others.
+  // Node 0: the result of what was collected, to all others, whose next tensors are taken from here on.
   Status spread(const TensorView& result);
   // Any other node: sends its ranks' tensors, and waits for the result, of result.bytes() bytes.
   Status trade(std::string_view call, std::span<const TensorView> tensors, const TensorView& result);
@@ -59,8 +59,10 @@ class NodeExchange {
     std::vector<std::byte> bytes;
   };
   Status take(Inbox& inbox, std::vector<std::byte>& payload);
-  // Until the inboxes of the nodes `first` … are full; marks them empty.
+  // Until the inboxes of the nodes `first` … are full.
   Status wait(std::string_view call, int first);
+  // The bytes of all inboxes have been used; the next ones may come.
+  void empty();
 
   const std::shared_ptr<NodeGroup> nodes_;
   const int ranks_here_;

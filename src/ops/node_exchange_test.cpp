@@ -240,5 +240,61 @@ TEST(NodeExchange, WhatCannotBeReadIsAnError) {
   EXPECT_EQ(exchange.collect(tensors, calls).code(), StatusCode::kInternal);
 }
 
+// The head of tensors as it goes over the wire, then the value.
+std::vector<std::byte> tensors_of(std::uint64_t number, float value) {
+  struct {
+    std::uint64_t epoch = 0;
+    std::uint64_t number;
+    std::uint32_t call = 0;
+    std::uint32_t dtype = static_cast<std::uint32_t>(DType::kFloat32);
+    std::int32_t rank = 1;
+    std::uint32_t tensors = 1;
+    std::array<std::int64_t, kMaxRank> dims{1};
+  } const head{.number = number};
+  std::vector<std::byte> bytes(sizeof(head) + sizeof(value));
+  std::memcpy(bytes.data(), &head, sizeof(head));
+  std::memcpy(bytes.data() + sizeof(head), &value, sizeof(value));
+  return bytes;
+}
+
+TEST(NodeExchange, WhatIsBeingAddedUpIsNotOverwritten) {
+  const std::unique_ptr<Nodes> made = make_nodes(2, 2);
+  NodeExchange exchange(made->groups[0], 2, milliseconds(1000));
+  float x = 1;
+  std::vector<TensorView> tensors = {view_of(x), {}};
+  std::vector<std::string_view> calls = {"all_reduce", ""};
+  std::vector<std::byte> first = tensors_of(1, 5.0F);
+  ASSERT_TRUE(exchange.take_tensors(1, first).ok());
+  ASSERT_TRUE(exchange.collect(tensors, calls).ok());
+  std::vector<std::byte> early = tensors_of(2, 6.0F);
+  EXPECT_EQ(exchange.take_tensors(1, early).code(), StatusCode::kDataLoss) << "the first is still in use";
+  EXPECT_EQ(*tensors[1].as<float>(), 5.0F);
+  ASSERT_TRUE(exchange.spread(tensors[0]).ok());
+  std::vector<std::byte> second = tensors_of(2, 6.0F);
+  ASSERT_TRUE(exchange.take_tensors(1, second).ok());
+  ASSERT_TRUE(exchange.collect(tensors, calls).ok());
+  EXPECT_EQ(*tensors[1].as<float>(), 6.0F);
+}
+
+// As where a rank's thread ends by an exception: its communicator is gone, its connection is not.
+TEST(NodeExchange, FramesForRanksThatAreGoneAreForNobody) {
+  const std::unique_ptr<Nodes> made = make_nodes(2, 2);
+  made->ranks[1].reset();
+  while (made->rank(0).status().ok()) std::this_thread::sleep_for(milliseconds(1));
+  ASSERT_TRUE(made->rank(0).restart().ok());
+  made->rank(0).abort("a fault");
+  float x = 1;
+  EXPECT_TRUE(made->groups[0]->send(1, FrameKind::kResult, std::array{std::as_bytes(std::span(&x, 1))}).ok());
+  made->groups[1]->end();  // has taken them all
+}
+
+TEST(NodeExchange, NoOtherNodeRestartsTheGroup) {
+  const std::unique_ptr<Nodes> made = make_nodes(2, 2);
+  const std::uint64_t epoch = 1;
+  ASSERT_TRUE(made->groups[1]->send(0, FrameKind::kRestart, std::array{std::as_bytes(std::span(&epoch, 1))}).ok());
+  while (made->rank(0).status().ok()) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_THAT(made->rank(0).status().message(), HasSubstr("it sent a restart, which node 0 alone does"));
+}
+
 }  // namespace
 }  // namespace tessera::testing
