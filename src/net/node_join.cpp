@@ -24,6 +24,11 @@ void refuse(Socket& socket, const Status& why) {
   socket.end_sending();
 }
 
+void refuse_all(std::vector<Socket>& sockets, const Status& why) {
+  for (Socket& socket : sockets)
+    if (socket.descriptor() >= 0) refuse(socket, why);
+}
+
 // What the other end says first. An error: it is no node.
 Result<NodeHello> hear(Socket& socket, NetClock::time_point deadline) {
   FrameReader reader(kMostHelloBytes);
@@ -50,12 +55,10 @@ std::vector<int> missing_nodes(std::vector<Socket>& sockets) {
   return missing;
 }
 
-}  // namespace
-
-Result<std::vector<Socket>> wait_for_nodes(const NodeHello& own, const NodeGroupOptions& options) {
+// Into `sockets`, by node.
+Status gather(const NodeHello& own, const NodeGroupOptions& options, std::vector<Socket>& sockets) {
   const NetClock::time_point deadline = NetClock::now() + options.join_limit;
-  Listener listener = TRY(Listener::open(options.address));
-  std::vector<Socket> sockets(static_cast<std::size_t>(own.nodes));
+  Listener listener = TRY(Listener::open(options.address, deadline));
   for (std::vector<int> missing = missing_nodes(sockets); !missing.empty(); missing = missing_nodes(sockets)) {
     std::optional<Socket> come = TRY(listener.accept(deadline));
     if (!come)
@@ -71,8 +74,6 @@ Result<std::vector<Socket>> wait_for_nodes(const NodeHello& own, const NodeGroup
     if (Status agreed = check_hello(own, *hello); !agreed.ok()) {
       const std::string from = come->peer();
       refuse(*come, agreed);
-      for (Socket& socket : sockets)
-        if (socket.descriptor() >= 0) refuse(socket, agreed);
       return std::move(agreed).with_context(fmt::format("the node at {} cannot take part", from));
     }
     Socket& place = sockets[static_cast<std::size_t>(hello->node)];
@@ -82,6 +83,17 @@ Result<std::vector<Socket>> wait_for_nodes(const NodeHello& own, const NodeGroup
       continue;
     }
     place = *std::move(come);
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::vector<Socket>> wait_for_nodes(const NodeHello& own, const NodeGroupOptions& options) {
+  std::vector<Socket> sockets(static_cast<std::size_t>(own.nodes));
+  if (Status gathered = gather(own, options, sockets); !gathered.ok()) {
+    refuse_all(sockets, gathered);  // those that wait are told why they need not
+    return gathered;
   }
   for (std::size_t node = 1; node < sockets.size(); ++node)
     TRY(send_frame(sockets[node], FrameKind::kWelcome, {}, options.silence).with_context(fmt::format("node {}", node)));
@@ -97,11 +109,12 @@ Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options
   if (!connected.ok())
     return not_found(fmt::format("node {} of {} found no node 0 within {} s: {}", own.node, own.nodes,
                                  seconds(options.join_limit), connected.status().message()));
+  const NetClock::time_point connected_at = NetClock::now();
   Socket socket = *std::move(connected);
   TRY(send_frame(socket, FrameKind::kHello, std::span(&bytes, 1), options.silence).with_context(where));
   FrameReader reader(kMostHelloBytes);
-  // It answers once the last node has come, or when its own time is up.
-  TRY(receive_frame(socket, reader, deadline + kHelloLimit).with_context(where));
+  // It answers once the last node has come, or when its own time is up, which began before this connection.
+  TRY(receive_frame(socket, reader, connected_at + options.join_limit + 2 * kHelloLimit).with_context(where));
   if (reader.kind() == FrameKind::kRefused) {
     const std::vector<std::byte>& text = reader.payload();
     return invalid_argument(fmt::format("{} refuses: {}", where,

@@ -23,6 +23,8 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
+constexpr std::chrono::milliseconds kPause(100);  // between two tries
+
 std::string error_text(int error) { return std::generic_category().message(error); }
 
 Result<Addresses> resolve(const NodeAddress& address) {
@@ -169,8 +171,13 @@ Result<std::size_t> Socket::receive(std::span<std::byte> to, std::chrono::millis
 void Socket::end_sending() { ::shutdown(descriptor_, SHUT_WR); }
 void Socket::shut_down() { ::shutdown(descriptor_, SHUT_RDWR); }
 
-Result<Listener> Listener::open(const NodeAddress& address) {
-  const Result<Addresses> found = resolve(address);
+Result<Listener> Listener::open(const NodeAddress& address, NetClock::time_point deadline) {
+  Result<Addresses> found = resolve(address);
+  // A cluster may tell a process's own name some seconds after its start.
+  while (!found.ok() && NetClock::now() < deadline) {
+    std::this_thread::sleep_for(kPause);
+    found = resolve(address);
+  }
   if (!found.ok()) return invalid_argument(fmt::format("{}: {}", address.text(), found.status().message()));
   int error = 0;
   for (const addrinfo* at = found->get(); at != nullptr; at = at->ai_next) {
@@ -201,7 +208,6 @@ Result<std::optional<Socket>> Listener::accept(NetClock::time_point deadline) {
 }
 
 Result<Socket> connect_until(const NodeAddress& address, NetClock::time_point deadline) {
-  constexpr std::chrono::milliseconds kPause(100);
   constexpr std::chrono::seconds kOneTry(5);  // of one of a name's addresses
   std::string reason = "there was no time";
   while (NetClock::now() < deadline) {

@@ -56,8 +56,9 @@ class Socket {
 
 class Listener {
  public:
-  // On that address alone. kInvalidArgument where it is taken, or none of this machine's.
-  static Result<Listener> open(const NodeAddress& address);
+  // On that address alone, whose name may be known later, up to `deadline`. kInvalidArgument where it is not, or the
+  // address is taken, or none of this machine's.
+  static Result<Listener> open(const NodeAddress& address, NetClock::time_point deadline);
   // The next connection; none where it did not come before `deadline`.
   Result<std::optional<Socket>> accept(NetClock::time_point deadline);
 

@@ -27,31 +27,40 @@ TEST(NodeAddress, HasHostAndPort) {
     EXPECT_EQ(parse_node_address(wrong).status().code(), StatusCode::kInvalidArgument) << wrong;
 }
 
+TEST(Listener, ANameMayBeKnownLater) {
+  const NetClock::time_point began = NetClock::now();
+  const Status unknown =
+      Listener::open({"no-such-host.invalid", 4711}, began + std::chrono::milliseconds(300)).status();
+  EXPECT_GE(NetClock::now() - began, std::chrono::milliseconds(300)) << "it was asked for once";
+  EXPECT_EQ(unknown.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(unknown.message(), HasSubstr("no-such-host.invalid:4711: the name is not known"));
+}
+
 TEST(Listener, APortThatIsTakenIsNamed) {
   const NodeAddress address{"127.0.0.1", testing::free_port()};
-  const Result<Listener> first = Listener::open(address);
+  const Result<Listener> first = Listener::open(address, NetClock::now());
   ASSERT_TRUE(first.ok()) << first.status().to_string();
-  const Status second = Listener::open(address).status();
+  const Status second = Listener::open(address, NetClock::now()).status();
   EXPECT_EQ(second.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(second.message(), HasSubstr(address.text() + ": Address already in use"));
 }
 
 TEST(Listener, OnlyOnTheAddressThatIsNamed) {
   const std::uint16_t port = testing::free_port();
-  Listener listener = Listener::open({"127.0.0.1", port}).value();
+  Listener listener = Listener::open({"127.0.0.1", port}, NetClock::now()).value();
   const auto soon = NetClock::now() + milliseconds(300);
   EXPECT_THAT(connect_until({"127.0.0.2", port}, soon).status().message(), HasSubstr("Connection refused"));
   EXPECT_TRUE(connect_until({"127.0.0.1", port}, NetClock::now() + milliseconds(2000)).ok());
 }
 
 TEST(Listener, WaitsNoLongerThanItMay) {
-  Listener listener = Listener::open({"127.0.0.1", testing::free_port()}).value();
+  Listener listener = Listener::open({"127.0.0.1", testing::free_port()}, NetClock::now()).value();
   EXPECT_FALSE(listener.accept(NetClock::now() + milliseconds(50)).value().has_value());
 }
 
 TEST(Socket, ManyBytesInManyParts) {
   const NodeAddress address{"127.0.0.1", testing::free_port()};
-  Listener listener = Listener::open(address).value();
+  Listener listener = Listener::open(address, NetClock::now()).value();
   std::vector<std::byte> sent(5'000'000);
   for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<std::byte>(i * 31);
   std::thread sender([&] {
@@ -76,7 +85,7 @@ TEST(Socket, ManyBytesInManyParts) {
 
 TEST(Socket, WhoTakesNothingIsGivenUp) {
   const NodeAddress address{"127.0.0.1", testing::free_port()};
-  Listener listener = Listener::open(address).value();
+  Listener listener = Listener::open(address, NetClock::now()).value();
   Socket socket = connect_until(address, NetClock::now() + milliseconds(5000)).value();
   const Socket silent = *listener.accept(NetClock::now() + milliseconds(5000)).value();
   const std::vector<std::byte> much(64 << 20);
