@@ -21,7 +21,7 @@ enum class FrameKind : std::uint64_t {
   kWelcome = 2,  // all nodes are here
   kRefused = 3,  // why not, as text
   kAlive = 4,
-  kEnd = 5,      // the sender ends in order, and sends nothing more
+  kEnd = 5,      // the sender sends nothing more: it ends in order, or why not, as text
   kOrder = 6,    // node 0's, to the ranks of a node
   kAnswer = 7,   // a rank's, to an order
   kTensors = 8,  // of a node's ranks, in a collective

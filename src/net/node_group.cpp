@@ -2,9 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+#include <utility>
+
 #include "tessera/net/node_join.h"
 
 namespace tessera {
+
+namespace {
+
+void tell(const NodeGroup::TakeEnd& take_end, int node, const Status& why) {
+  try {
+    take_end(node, why);
+    return;
+  } catch (const std::exception&) {  // handled below: what it had to free is freed by then
+  }
+  try {
+    take_end(node, device_lost("a node is gone"));
+  } catch (const std::exception&) {  // it has done what it could, and others are still to be told
+  }
+}
+
+}  // namespace
 
 Result<std::shared_ptr<NodeGroup>> NodeGroup::join(const NodeHello& own, const NodeGroupOptions& options) {
   std::shared_ptr<NodeGroup> group(new NodeGroup(own.nodes, own.node));
@@ -35,7 +54,7 @@ void NodeGroup::start() {
               data_loss(fmt::format("it sent a message of kind {}, which nobody takes here", static_cast<int>(kind))));
         },
         [this, node](const Status& why) {
-          for (const TakeEnd& take_end : end_takers_) take_end(node, why);
+          for (const TakeEnd& take_end : end_takers_) tell(take_end, node, why);
         });
   }
 }
@@ -54,12 +73,15 @@ Status NodeGroup::send_to_all(FrameKind kind, FrameParts parts, int except) {
   return failed;
 }
 
-void NodeGroup::leave() {
+void NodeGroup::leave(const Status& why) {
+  const std::lock_guard lock(leaving_);
+  if (std::exchange(left_, true)) return;
   for (const std::unique_ptr<NodeLink>& link : links_)
-    if (link != nullptr) link->leave();
+    if (link != nullptr) link->leave(why);
 }
 
 void NodeGroup::end() {
+  leave();  // all, before one of them answers: its end is no loss then
   for (const std::unique_ptr<NodeLink>& link : links_)
     if (link != nullptr) link->end();
 }

@@ -8,13 +8,15 @@
 //   TRY(nodes->send(0, FrameKind::kAnswer, std::array{std::as_bytes(std::span(answer))}));
 //
 // The port trusts its network, as those of NCCL and torch.distributed do: whoever reaches it can take part. Nothing
-// that comes from it is executed, and what has another form than expected ends the connection.
+// that comes from it is executed. A frame of another form than expected ends the connection, and its lengths are
+// checked before they are used; whether the numbers in node 0's orders make sense, a node does not check in full.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "tessera/net/node_hello.h"
@@ -34,8 +36,9 @@ class NodeGroup {
   // `why`: ok where the node ended in order, else kDeviceLost.
   using TakeEnd = std::function<void(int node, const Status& why)>;
 
-  // Until all nodes are here and agree (check_hello). Errors, the same on both sides of what differs: kInvalidArgument;
-  // kNotFound where a node did not come in time, or node 0 was not there; as Listener::open.
+  // Until all nodes are here and agree (check_hello). Errors, of the same words on all nodes: kInvalidArgument of what
+  // differs; kNotFound on node 0 where a node did not come in time, kInvalidArgument on those that waited with it. Else
+  // kNotFound where node 0 was not there; as Listener::open.
   static Result<std::shared_ptr<NodeGroup>> join(const NodeHello& own, const NodeGroupOptions& options);
   ~NodeGroup() { end(); }
   NodeGroup(const NodeGroup&) = delete;
@@ -49,15 +52,16 @@ class NodeGroup {
   // Who takes frames of a kind; before start(). Called on the connection's thread (NodeLink::TakeFrame).
   void take(FrameKind kind, Take take) { takers_[static_cast<std::size_t>(kind)] = std::move(take); }
   // Who is told that a node has ended; before start(). All that were named, in order, once for each node, on its
-  // connection's thread.
+  // connection's thread. One that throws, for want of memory, is called once more with an error of a few words.
   void when_ended(TakeEnd take_end) { end_takers_.push_back(std::move(take_end)); }
   void start();
   // Node 0 to any other, and the others to node 0. From any thread.
   Status send(int node, FrameKind kind, FrameParts parts);
   // Node 0 to all others but `except`. The first error; all others are tried.
   Status send_to_all(FrameKind kind, FrameParts parts, int except = 0);
-  // Tells the others, and ends the threads soon. From any thread.
-  void leave();
+  // Tells the others, and ends the threads soon. Where `why` is not ok they are told that this node is lost, and why,
+  // instead of that it ended in order. From any thread; the first call counts.
+  void leave(const Status& why = {});
   // As leave(), and waits for the threads. Not on one of them.
   void end();
 
@@ -69,6 +73,8 @@ class NodeGroup {
   std::vector<std::unique_ptr<NodeLink>> links_;  // [nodes]; null where there is none
   std::array<Take, kLastFrame + 1> takers_{};     // by FrameKind
   std::vector<TakeEnd> end_takers_;
+  std::mutex leaving_;
+  bool left_ = false;  // guarded by it
 };
 
 }  // namespace tessera

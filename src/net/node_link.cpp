@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -34,11 +35,12 @@ Status NodeLink::send(FrameKind kind, FrameParts parts) {
   return sent;
 }
 
-void NodeLink::leave() {
+void NodeLink::leave(const Status& why) {
   const std::lock_guard lock(sending_);
   if (ended_) return;
-  ended_ = true;                                          // before the other end can answer it by its own end
-  (void)send_frame(socket_, FrameKind::kEnd, {}, kLast);  // who is gone already needs no word
+  ended_ = true;  // before the other end can answer it by its own end
+  const std::span<const std::byte> reason = std::as_bytes(std::span(why.message()));
+  (void)send_frame(socket_, FrameKind::kEnd, std::span(&reason, 1), kLast);  // who is gone already needs no word
   socket_.end_sending();
 }
 
@@ -70,7 +72,11 @@ Status NodeLink::receive_all() {
     if (ended_) end_by = std::min(end_by, now + kLast);
     if (now > end_by) return ok_status();
     if (progress != FrameReader::Progress::kFrame || reader.kind() == FrameKind::kAlive) continue;
-    if (reader.kind() == FrameKind::kEnd) return ok_status();
+    if (reader.kind() == FrameKind::kEnd) {
+      const std::vector<std::byte>& reason = reader.payload();
+      if (reason.empty()) return ok_status();
+      return device_lost(std::string(reinterpret_cast<const char*>(reason.data()), reason.size()));
+    }
     TRY(take_frame_(reader.kind(), reader.payload()));
   }
 }
@@ -82,9 +88,19 @@ void NodeLink::run() {
   } catch (const std::exception& e) {  // out of memory, for the most part
     why = device_lost(fmt::format("the thread of its connection ended by an exception: {}", e.what()));
   }
-  socket_.shut_down();            // the other end need not wait for more
-  if (ended_) why = ok_status();  // nothing is lost any more
-  take_end_(why.ok() ? why : device_lost(fmt::format("{} is gone: {}", name_, why.message())));
+  socket_.shut_down();  // the other end need not wait for more
+  tell_end(ended_ ? ok_status() : std::move(why));
+}
+
+// Who waits for the other end is told in any case, also where there is no memory for more than a few words.
+void NodeLink::tell_end(const Status& why) {
+  Status told;
+  try {
+    if (!why.ok()) told = device_lost(fmt::format("{} is gone: {}", name_, why.message()));
+  } catch (const std::exception&) {
+    told = device_lost("a node is gone");
+  }
+  take_end_(told);
 }
 
 }  // namespace tessera

@@ -24,6 +24,7 @@ class NodeLink {
   // Takes a frame; may swap the payload for a buffer of its own. Must return soon. An error ends the link.
   using TakeFrame = std::function<Status(FrameKind kind, std::vector<std::byte>& payload)>;
   // Once: ok where the other end ended in order, else kDeviceLost with name and reason.
+  // Throws nothing.
   using TakeEnd = std::function<void(const Status& why)>;
 
   // `name` stands for the other node in errors.
@@ -39,8 +40,9 @@ class NodeLink {
   void start(TakeFrame take_frame, TakeEnd take_end);
   // kDeviceLost where the node is gone.
   Status send(FrameKind kind, FrameParts parts);
-  // Tells the other end, which is then told no more, and ends the thread soon. From any thread.
-  void leave();
+  // Tells the other end, which is then told no more, and ends the thread soon. Where `why` is not ok the other end is
+  // told that this one is lost, and why. From any thread; the first call counts.
+  void leave(const Status& why = {});
   // As leave(), and waits for the thread. Not on that thread.
   void end();
 
@@ -48,6 +50,7 @@ class NodeLink {
   void run();
   // Ok: nothing more follows.
   Status receive_all();
+  void tell_end(const Status& why);
   void say_alive(NetClock::time_point now);
 
   Socket socket_;
