@@ -68,12 +68,13 @@ SCHEMAS = {
 }
 SRUN = """#!/usr/bin/env bash
 # Starts what follows the flags, once for each machine, and ends with the first that fails.
-trap 'kill -TERM "${started[@]}"' TERM
+trap 'kill -TERM "${started[@]}"' TERM  # as srun sends on what it gets
 while [[ $1 == -* ]]; do shift; done
 for ((place = 0; place < SLURM_NTASKS; ++place)); do
   SLURM_PROCID=$place "$@" &
   started+=($!)
 done
+echo "${started[@]}" > "${0%/*}/started"
 for process in "${started[@]}"; do
   while kill -0 "$process" 2>/dev/null; do wait "$process" || status=$?; done
 done
@@ -136,6 +137,9 @@ class Cases:
             config = yaml.safe_load(done.stdout)
             assert (config["nnodes"], config["node-rank"], config["dist-init-addr"]) == (2, place, "leader:29500"), config
             assert config["tp-size"] % config["nnodes"] == 0
+            # Kubernetes kills a pod that has not ended by then. A node that follows waits 10 s longer than node 0 has.
+            needed = float(config["drain-timeout"]) + 10
+            assert pod["spec"]["terminationGracePeriodSeconds"] >= needed, (place, needed)
         assert commands[0] == commands[1]
 
     def the_slurm_script_serves_and_ends(self):
@@ -153,11 +157,15 @@ class Cases:
                            "MASTER_PORT": str(free_port()), "PORT": str(port), "TESSERA_CACHE_DIR": folder}
             with open(f"{folder}/said", "w+", encoding="utf-8") as said:
                 job = subprocess.Popen([str(SBATCH), str(MODEL), "--context-length", "128", "--cuda-graph-bs", "1",
-                                        "--piecewise-cuda-graph-tokens", "16", "--max-running-requests", "2"], env=environment,
+                                        "--piecewise-cuda-graph-tokens", "16", "--max-running-requests", "2", "--drain-notice", "2"],
+                                       env=environment,
                                        stdout=said, stderr=said, start_new_session=True)
                 try:
                     self._ask(port, job, pathlib.Path(said.name).read_text)
-                    job.send_signal(signal.SIGTERM)
+                    # Slurm signals the processes of the step and, at a cancellation, the script as well.
+                    started = pathlib.Path(folder, "started").read_text().split()
+                    for process in (*map(int, started), job.pid):
+                        os.kill(process, signal.SIGTERM)
                     assert job.wait(40) in (0, 128 + signal.SIGTERM), job.returncode
                 finally:
                     try:
@@ -168,6 +176,7 @@ class Cases:
                     said.seek(0)
                     text = said.read()
                 assert not left, f"processes stayed behind: {text}"
+                assert "Stopping: requests under way" in text and "Stopping at once" not in text, text
                 assert "--nnodes 2 and --node-rank 1 by SLURM_NTASKS and SLURM_PROCID" in text, text
 
     @staticmethod
