@@ -4,8 +4,8 @@
 // What was sent before the group was aborted is left out after it was restarted: frames have the number of the restart
 // (their epoch) and of the collective.
 //
-// Threads: begin() and the collectives belong to the node's first rank; the take… functions to the connections; end()
-// may be called from any.
+// Threads: the collectives belong to the node's first rank; the take… functions to the connections; begin() on node 0
+// to its rank 0, elsewhere to the connection; end() may be called from any.
 #pragma once
 
 #include <chrono>

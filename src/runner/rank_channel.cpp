@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace tessera {
@@ -20,6 +21,10 @@ RankChannel::RankChannel(Followers followers, int ranks, std::chrono::millisecon
 
 Result<std::vector<std::byte>*> RankChannel::begin() {
   if (sent_ >= kSlots) TRY(wait(sent_ + 1 - kSlots));
+  {
+    const std::lock_guard lock(mutex_);
+    free_answered();
+  }
   return &slot(sent_ + 1).bytes;
 }
 
@@ -30,18 +35,16 @@ std::uint64_t RankChannel::send() {
   return sent_;
 }
 
-std::uint64_t RankChannel::last_sent() const {
-  const std::lock_guard lock(mutex_);
-  return sent_;
-}
-
 Status RankChannel::wait(std::uint64_t number) { return wait(number, limit_); }
 
 Status RankChannel::wait(std::uint64_t number, std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   const bool moved = answered_.wait_for(lock, limit, [&] { return !lost_.ok() || all_answered(number); });
   TRY(lost_);
-  if (moved) return ok_status();
+  if (moved) {
+    free_answered();
+    return ok_status();
+  }
   std::vector<int> missing;
   for (int rank = followers_.first; rank < followers_.end; ++rank)
     if (done_[static_cast<std::size_t>(rank)] < number) missing.push_back(rank);
@@ -64,9 +67,9 @@ void RankChannel::close() {
   came_.notify_all();
 }
 
-void RankChannel::lose(const Status& why) {
+void RankChannel::lose(Status why) {
   const std::lock_guard lock(mutex_);
-  if (lost_.ok()) lost_ = why;
+  if (lost_.ok()) lost_ = std::move(why);
   answered_.notify_all();
 }
 
@@ -85,13 +88,32 @@ std::optional<RankChannel::Message> RankChannel::receive(int rank) {
 
 void RankChannel::reply(int rank, std::uint64_t number, RankAnswer answer) {
   if (on_reply_) on_reply_(rank, number, answer);
-  std::vector<std::byte> freed;  // behind the lock
   const std::lock_guard lock(mutex_);
-  Slot& answered = slot(number);
-  answered.answers[static_cast<std::size_t>(rank)] = std::move(answer);
+  answer_with(rank, number, std::move(answer));
+}
+
+Status RankChannel::take_reply(int rank, std::uint64_t number, RankAnswer answer) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t next = rank >= followers_.first && rank < followers_.end
+                                 ? done_[static_cast<std::size_t>(rank)] + 1
+                                 : std::numeric_limits<std::uint64_t>::max();
+  if (number != next || number > sent_)
+    return data_loss(fmt::format("it sent an answer of rank {} to message {}", rank, number));
+  answer_with(rank, number, std::move(answer));
+  return ok_status();
+}
+
+void RankChannel::answer_with(int rank, std::uint64_t number, RankAnswer answer) {
+  slot(number).answers[static_cast<std::size_t>(rank)] = std::move(answer);
   done_[static_cast<std::size_t>(rank)] = number;
-  if (answered.bytes.capacity() > kMostKeptBytes && all_answered(number)) freed.swap(answered.bytes);
   answered_.notify_all();
+}
+
+void RankChannel::free_answered() {
+  for (std::uint64_t number = sent_; number > 0 && sent_ - number < kSlots; --number) {
+    std::vector<std::byte>& bytes = slot(number).bytes;
+    if (bytes.capacity() > kMostKeptBytes && all_answered(number)) std::vector<std::byte>().swap(bytes);
+  }
 }
 
 }  // namespace tessera

@@ -13,7 +13,8 @@
 //   …);
 //
 // A bounded ring: its buffers are used again, so that nothing is allocated once messages as large were sent. That of a
-// message above kMostKeptBytes, such as one of images, is freed once all have answered.
+// message above kMostKeptBytes, such as one of images, is freed once all have answered, by who sends: at wait() or the
+// next begin(), when no connection is sending it any more.
 #pragma once
 
 #include <chrono>
@@ -65,8 +66,6 @@ class RankChannel {
   // The buffer of the next message. Waits for its last one's answers; errors as wait().
   Result<std::vector<std::byte>*> begin();
   std::uint64_t send();
-  // From any thread: the number of the last message, 0 before the first.
-  std::uint64_t last_sent() const;
   // Until all ranks have answered the message and those before it. kDeviceLost after `limit`, with the ranks that have
   // not: nothing is known of them. After lose(): that error, at once.
   Status wait(std::uint64_t number);
@@ -76,7 +75,7 @@ class RankChannel {
   // Ends receive() on all ranks, for good. From any thread.
   void close();
   // Ranks are gone: what waits, or will, returns `why`. From any thread; the first call counts.
-  void lose(const Status& why);
+  void lose(Status why);
   // Ok, or why ranks are gone. From any thread.
   Status lost() const;
 
@@ -88,6 +87,9 @@ class RankChannel {
   // The next message; waits without a limit. None: the channel was closed.
   std::optional<Message> receive(int rank);
   void reply(int rank, std::uint64_t number, RankAnswer answer);
+  // The reply of another node's rank, from any thread. kDataLoss where the rank has another message to answer first, or
+  // none: an answer that was given may be being read.
+  Status take_reply(int rank, std::uint64_t number, RankAnswer answer);
 
  private:
   struct Slot {
@@ -95,7 +97,10 @@ class RankChannel {
     std::vector<RankAnswer> answers;  // [ranks]; that of rank 0 is not used
   };
   Slot& slot(std::uint64_t number) { return slots_[number % kSlots]; }
-  bool all_answered(std::uint64_t number) const;  // under the lock
+  // Under the lock.
+  bool all_answered(std::uint64_t number) const;
+  void answer_with(int rank, std::uint64_t number, RankAnswer answer);
+  void free_answered();
 
   const Followers followers_;
   const int ranks_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,18 @@ namespace {
 
 // Weights come from a disk or a network as fast as they come.
 constexpr std::chrono::hours kLoadLimit(1);
+
+// Why the group ends where a node has, by the ranks that end with it.
+Status lost_with(const std::string& node, int first, int count, const Status& why) {
+  try {
+    const std::string ranks =
+        count == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + count - 1);
+    return device_lost(
+        fmt::format("{}, and {} with it", why.ok() ? node + " is gone: it was ended" : why.message(), ranks));
+  } catch (const std::exception&) {  // there is no memory for more words
+    return device_lost("a node is gone");
+  }
+}
 
 }  // namespace
 
@@ -32,19 +45,18 @@ std::unique_ptr<RankGroup> RankGroup::start(Options options) {
 void RankGroup::start_nodes(int ranks_here) {
   nodes_->take(FrameKind::kAnswer, [this, ranks_here](int node, std::vector<std::byte>& payload) -> Status {
     WiredAnswer wired = TRY(unpack_answer(payload));
-    if (wired.rank / ranks_here != node || wired.number == 0 || wired.number > channel_->last_sent())
-      return data_loss(fmt::format("it sent an answer of rank {} to message {}", wired.rank, wired.number));
-    channel_->reply(wired.rank, wired.number, std::move(wired.answer));
-    return ok_status();
+    if (wired.rank / ranks_here != node)
+      return data_loss(fmt::format("it sent an answer of rank {}, which is not its own", wired.rank));
+    return channel_->take_reply(wired.rank, wired.number, std::move(wired.answer));
   });
   nodes_->when_ended([this, ranks_here](int node, const Status& why) {
-    const int first = node * ranks_here;
-    const std::string ranks =
-        ranks_here == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + ranks_here - 1);
-    channel_->lose(device_lost(fmt::format(
-        "{}, and {} with it", why.ok() ? nodes_->name(node) + " is gone: it was ended" : why.message(), ranks)));
-    const std::lock_guard lock(when_lost_mutex_);
-    if (when_lost_) when_lost_();
+    channel_->lose(lost_with(nodes_->name(node), node * ranks_here, ranks_here, why));
+    {
+      const std::lock_guard lock(when_lost_mutex_);
+      if (when_lost_) when_lost_();
+    }
+    // The ranks of other nodes are of no use any more: their processes end, and whoever watches them sees it.
+    nodes_->leave(channel_->lost());
   });
   nodes_->start();
 }
@@ -70,6 +82,9 @@ Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack) {
   MessageWriter writer(message, static_cast<std::uint32_t>(kind), channel_->next_number());
   pack(writer);
   writer.finish();
+  if (nodes_ != nullptr && message.size() > kMostFrameBytes)
+    return resource_exhausted(fmt::format("a message of {} bytes to the ranks of other nodes; {} are accepted",
+                                          message.size(), kMostFrameBytes));
   const std::uint64_t number = channel_->send();
   // A node that does not get it is lost, which wait() says. The message stays until all have answered.
   if (nodes_ != nullptr) (void)nodes_->send_to_all(FrameKind::kOrder, std::array{std::span<const std::byte>(message)});

@@ -91,7 +91,8 @@ class RankGroup {
 
   // Whether rank 0's forwards are to be sent: not within together().
   bool leads() const { return !alone_; }
-  // Forwards. Each that was sent ends with forward_failed() or collected(); allocates nothing in a steady decode.
+  // Forwards. Each that was sent ends with forward_failed() or collected(); within a process nothing is allocated in a
+  // steady decode; to and from other nodes frames take memory.
   Status send_forward(const ForwardInputs& inputs, const Decision& decision);
   struct Failure {
     Status status;

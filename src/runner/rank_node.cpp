@@ -13,7 +13,8 @@
 namespace tessera {
 namespace {
 
-// Gives an order to the ranks here. Node 0 sends no more than the channel has slots for: this does not wait.
+// Gives an order to the ranks here. Node 0 sends no more than the channel has slots for: this waits at most until a
+// rank, whose answer is out, has noted it. A node 0 that sends more has to wait, up to the limit.
 Status pass_on(RankChannel& channel, std::vector<std::byte>& order) {
   std::vector<std::byte>& message = *TRY(channel.begin());
   message.swap(order);
@@ -29,10 +30,14 @@ Status follow_node_0(const RankNodeOptions& options) {
       Communicator::create_node_group(options.ranks, options.limit, options.nodes);
   const int first = communicators.front()->rank();
   const RankChannel::Followers here{.first = first, .end = first + static_cast<int>(communicators.size())};
-  // A node 0 that cannot be told is lost, which the connection tells by itself.
   const auto answer = [to = options.nodes](int rank, std::uint64_t number, const RankAnswer& made) {
-    const std::vector<std::byte> bytes = pack_answer(rank, number, made);
-    (void)to->send(0, FrameKind::kAnswer, std::array{std::span<const std::byte>(bytes)});
+    const auto send = [&](const RankAnswer& answered) {
+      const std::vector<std::byte> bytes = pack_answer(rank, number, answered);
+      return to->send(0, FrameKind::kAnswer, std::array{std::span<const std::byte>(bytes)});
+    };
+    // A node 0 that is gone needs no answer; what is too long for a frame is an error that it is told.
+    const Status sent = send(made);
+    if (!sent.ok() && sent.code() != StatusCode::kDeviceLost) (void)send({.status = sent});
   };
   const auto channel = std::make_shared<RankChannel>(here, options.ranks, options.limit, answer);
   nodes.take(FrameKind::kOrder, [&to = *channel](int, std::vector<std::byte>& order) { return pass_on(to, order); });
