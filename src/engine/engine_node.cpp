@@ -50,6 +50,14 @@ std::string list_text(const std::vector<T>& values) {
   return fmt::format("{}", fmt::join(values, ","));
 }
 
+// "NAME VERSION (hash …), …" in the order of their loading, which decides whose operators win.
+std::string plugins_text(const Registry& registry) {
+  std::vector<std::string> texts;
+  for (const LoadedPlugin& plugin : registry.plugins)
+    texts.push_back(fmt::format("{} {} (hash {})", plugin.name, plugin.version, plugin.content.hex()));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
 // What rank 0 does not send: each node plans with it. What is left out may differ from machine to machine.
 std::vector<NamedValue> shared_options(const EngineOptions& o) {
   const GraphOptions& g = o.graphs;
@@ -132,6 +140,8 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
   if (!device.on_host)
     return unimplemented(fmt::format("nnodes: {} nodes on device {} are not supported; accepted is cpu", options.nnodes,
                                      options.device));
+  // What else decides about the graphs and kernels that a node makes.
+  hello.options.push_back({"plugins", plugins_text(*options.registry)});
   // Other instructions or another number of threads make other bits, which ranks must not have.
   hello.options.push_back({"the processor of a rank", device.name});
   return hello;
