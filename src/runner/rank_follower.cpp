@@ -76,9 +76,11 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
     case RankOrderKind::kAvailable: answer.value = parts.device.available_bytes(); return ok_status();
     case RankOrderKind::kReserveRows: return runner_->reserve_embeddings(order.size);
     case RankOrderKind::kCaptureTower:
-      return order.size == kTowersStart ? GraphCapture::capture_start_budgets(parts)
-                                        : parts.vision->capture_next().status();
+      if (order.size == kTowersStart) return GraphCapture::capture_start_budgets(parts);
+      if (parts.vision == nullptr) return failed_precondition("a capture of the tower of a model that has none");
+      return parts.vision->capture_next().status();
     case RankOrderKind::kDiscard: {
+      if (in_flight_.empty()) return internal_error("no forward is in flight to be given up");
       const bool runs = in_flight_.back().ran.ok();
       in_flight_.pop_back();
       return runs ? runner_->discard() : ok_status();
