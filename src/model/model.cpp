@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "tessera/model/family.h"
+#include "tessera/model/join_weights.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/layers/layer_builder.h"
 #include "tessera/model/sampler.h"
@@ -49,10 +48,7 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   b.graph.output(output);
   ir::Graph graph = TRY(b.graph.finish());
   graph.value(output).name = name;
-  for (WeightSpec& spec : b.take_weights()) {
-    const bool known = std::any_of(weights.begin(), weights.end(), [&](const auto& w) { return w.name == spec.name; });
-    if (!known) weights.push_back(std::move(spec));
-  }
+  TRY(join_weights(graph.name, b.take_weights(), weights));
   return graph;
 }
 

@@ -7,6 +7,8 @@
 
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/model/family.h"
+#include "tessera/model/join_weights.h"
+#include "tessera/model/layers/inputs.h"
 #include "tessera/model/layers/layer_builder.h"
 #include "tessera/model/layers/mla.h"
 #include "tessera/model/test_support.h"
@@ -127,6 +129,46 @@ TEST(BuildModel, RanksShareOutTheVocabulary) {
       EXPECT_EQ(embedding->attribute_or("first_row", std::int64_t{-1}), sliced ? 384 : -1);
       EXPECT_EQ(std::next(embedding)->op == "all_reduce", sliced);
     }
+}
+
+// A family's own table in the body, whole, beside a tied head, which is a slice of it where there are ranks. The head
+// of rank 1 would take the first rows for its own.
+TEST(BuildModel, RefusesAWeightThatIsAnotherOneInTheHead) {
+  FamilyRegistry families;
+  ModelFamily family = *built_in_families().find("LlamaForCausalLM");
+  family.architecture = "OwnTable";
+  family.build_body = [](LayerBuilder& b, const ModelConfig& config) {
+    const TokenInputs inputs = declare_token_inputs(b, config);
+    const ir::ValueId table = b.matrix(b.tensor("embed_tokens.weight"), config.vocab_size, config.hidden_size);
+    return b.graph.op("embedding", {inputs.ids, table});
+  };
+  ASSERT_TRUE(families.add(family).ok());
+  ModelConfig config = small("LlamaForCausalLM", R"({"tie_word_embeddings": true})");
+  config.architecture = "OwnTable";
+  EXPECT_TRUE(build_model(config, {}, built_in_ops(), families).ok());
+  expect_error(build_model(config, {.tp_rank = 1, .tp_size = 2}, built_in_ops(), families), StatusCode::kInternal,
+               {"the weight model.embed_tokens.weight is f32[256, 64]", "from 256 of dimension 0 in the head",
+                "f32[512, 64]", "from 0 of dimension 0 in a graph before it"});
+}
+
+// Two graphs that have rows of one tensor in common have the same rows, or the second would get the first one's.
+TEST(BuildModel, WeightsOfOneNameAreOne) {
+  const auto weight = [](TensorSlice slice, Storage storage = {}) {
+    WeightSpec spec{.name = "w"};
+    spec.type = {ir::DType::kFloat32, {ir::Dim(2), ir::Dim(3)}};
+    spec.parts.push_back({.tensor = "t", .shape = {4, 3}, .slice = slice, .storage = std::move(storage)});
+    std::vector<WeightSpec> weights;
+    weights.push_back(std::move(spec));
+    return weights;
+  };
+  std::vector<WeightSpec> all;
+  ASSERT_TRUE(join_weights("body", weight({.begin = 0, .size = 2}), all).ok());
+  EXPECT_TRUE(join_weights("head", weight({.begin = 0, .size = 2}), all).ok());
+  EXPECT_EQ(all.size(), 1U);
+  expect_error(join_weights("head", weight({.begin = 2, .size = 2}), all), StatusCode::kInternal,
+               {"w is f32[2, 3] of t (plain) from 2 of dimension 0 in the head", "from 0 of dimension 0"});
+  expect_error(join_weights("head", weight({.begin = 0, .size = 2}, TransposedStorage{}), all), StatusCode::kInternal,
+               {"t (transposed) from 0", "t (plain) from 0"});
 }
 
 // Of four ranks in two parts, each rank reads its experts' tensors alone, and every expert is half on two ranks.
