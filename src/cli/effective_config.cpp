@@ -57,6 +57,7 @@ std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan)
   std::vector<std::pair<std::string, Json>> values = {
       {"--dtype", dtype_text(plan.model.dtype)},
       {"--kv-cache-dtype", dtype_text(plan.model.kv_cache_type())},
+      {"--ep-size", std::int64_t{plan.model.ep_size}},
       {"--context-length", runner.context_length},
       {"--chunked-prefill-size", runner.max_tokens},
       {"--max-running-requests", runner.max_requests},

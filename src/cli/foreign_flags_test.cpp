@@ -11,6 +11,10 @@
 namespace tessera::cli {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 Result<CommandLine> parse(std::vector<std::string> words) {
@@ -36,16 +40,55 @@ TEST(ForeignFlags, HaveTheirMeaning) {
   EXPECT_TRUE(engine({"--no-enable-prefix-caching"}).disable_radix_cache);
   EXPECT_TRUE(engine({"--enable-prefix-caching=false"}).disable_radix_cache);
   EXPECT_FALSE(engine({"--enable-prefix-caching"}).disable_radix_cache);
-  for (const char* whole : {"--enable-expert-parallel", "--enable-ep-moe", "--moe-a2a-backend=deepep"})
-    EXPECT_EQ(engine({"--tp-size", "4", whole}).ep_size, 4) << whole;
-  EXPECT_EQ(engine({"--tp-size", "4", "--ep-size", "2", "--moe-a2a-backend", "none"}).ep_size, 2);
-  EXPECT_EQ(engine({"--tp-size", "4"}).ep_size, 1);
-  EXPECT_THAT(parse({"--tp-size", "4", "--ep-size", "2", "--moe-a2a-backend", "deepep"}).status().message(),
-              StartsWith("--ep-size: 2 goes without --moe-a2a-backend, which is taken as --ep-size 4"));
   EXPECT_EQ(engine({"--disable-overlap-schedule"}).overlap_schedule, false);
   EXPECT_FALSE(engine({}).overlap_schedule.has_value());
   EXPECT_THAT(parse({"--gpu-memory-utilization", "0.5", "--mem-fraction-static", "0.5"}).status().message(),
               StartsWith("--gpu-memory-utilization goes without --mem-fraction-static"));
+}
+
+const std::vector<std::string> kWholeExperts[] = {
+    {"--enable-expert-parallel"}, {"--enable-ep-moe"}, {"--enable-deepep-moe"}, {"--moe-a2a-backend", "deepep"}};
+
+// With these flags and the one that asks for whole experts.
+Result<CommandLine> parse_with(std::vector<std::string> words, const std::vector<std::string>& flag) {
+  words.insert(words.end(), flag.begin(), flag.end());
+  return parse(words);
+}
+
+TEST(ForeignFlags, WholeExpertsAreAPartOfTheExpertsForEachRank) {
+  const auto ep_size = [](const Result<CommandLine>& line) {
+    EXPECT_TRUE(line.ok()) << line.status().message();
+    return line.ok() ? std::get<ServeOptions>(line->command).engine.ep_size : 0;
+  };
+  for (const std::vector<std::string>& flag : kWholeExperts) {
+    EXPECT_EQ(ep_size(parse_with({"--tp-size", "4"}, flag)), 4) << flag[0];
+    EXPECT_EQ(ep_size(parse_with({"--tp-size", "4", "--ep-size", "4"}, flag)), 4) << flag[0];
+  }
+  EXPECT_EQ(ep_size(parse({"--tp-size", "4", "--ep-size", "2", "--moe-a2a-backend", "none"})), 2);
+  EXPECT_EQ(ep_size(parse({"--tp-size", "4", "--ep-size", "2", "--enable-ep-moe=false"})), 2);
+  EXPECT_EQ(ep_size(parse({"--tp-size", "4"})), 1);
+}
+
+// Neither overrules the other, the default's number included, and the message has the words that were written.
+TEST(ForeignFlags, WholeExpertsGoWithoutAnotherNumberOfParts) {
+  for (const std::vector<std::string>& flag : kWholeExperts)
+    for (const std::string parts : {"1", "2"}) {
+      std::string words = flag[0];
+      if (flag.size() > 1) words += " " + flag[1];
+      EXPECT_THAT(parse_with({"--tp-size", "4", "--ep-size", parts}, flag).status().message(),
+                  StartsWith("--ep-size: " + parts + " goes without " + words + ", which is taken as --ep-size 4"));
+    }
+}
+
+TEST(ForeignFlags, WholeExpertsSayThatOneRankHasThemAnyway) {
+  for (const std::vector<std::string>& flag : kWholeExperts) {
+    const Result<CommandLine> one = parse_with({}, flag);
+    ASSERT_TRUE(one.ok()) << one.status().message();
+    EXPECT_THAT(one->warnings, ElementsAre(AllOf(StartsWith(flag[0]), HasSubstr("has no effect with --tp-size 1"))));
+    const Result<CommandLine> two = parse_with({"--tp-size", "2"}, flag);
+    ASSERT_TRUE(two.ok()) << two.status().message();
+    for (const std::string& warning : two->warnings) EXPECT_THAT(warning, Not(HasSubstr("--tp-size 1")));
+  }
 }
 
 }  // namespace

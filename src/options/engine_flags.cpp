@@ -87,8 +87,9 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
   add.value(
       "--ep-size,--ep,--expert-parallel-size", "N",
       "parts of a mixture's experts, which divide the ranks: --tp-size has whole experts on each, 1 slices of all (1)",
-      [&engine](const std::string& flag, const std::string& text) -> Status {
+      [&engine, &common](const std::string& flag, const std::string& text) -> Status {
         engine.ep_size = static_cast<int>(TRY(parse_integer(flag, text, {1, kMaxRanks})));
+        common.foreign.ep_size = engine.ep_size;
         return ok_status();
       },
       engine.ep_size);
@@ -277,7 +278,7 @@ std::vector<std::string> warnings_about(const EngineOptions& engine, const Commo
         "are captured, is not part of this program");
   if (common.torch_compile_max_bs > 0 && !engine.graphs.torch_compile)
     warnings.emplace_back("--torch-compile-max-bs has no effect without --enable-torch-compile");
-  warn_about_foreign_flags(common.foreign, warnings);
+  warn_about_foreign_flags(common.foreign, engine, warnings);
   return warnings;
 }
 

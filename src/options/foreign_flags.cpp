@@ -35,6 +35,14 @@ bool has_exchange(const ForeignFlags& foreign) {
   return !foreign.moe_a2a_backend.empty() && foreign.moe_a2a_backend != "none";
 }
 
+// The flag that asks for whole experts on each rank, as it was given; "" where none does.
+std::string whole_experts_flag(const ForeignFlags& foreign) {
+  if (foreign.expert_parallel) return "--enable-expert-parallel";
+  if (foreign.ep_moe) return "--enable-ep-moe";
+  if (foreign.deepep_moe) return "--enable-deepep-moe";
+  return has_exchange(foreign) ? "--moe-a2a-backend " + foreign.moe_a2a_backend : "";
+}
+
 }  // namespace
 
 void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign) {
@@ -58,8 +66,9 @@ void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign) {
             });
   add.flag("--disable-overlap-schedule", "a step is scheduled only when the one before it is done",
            foreign.disable_overlap);
-  add.flag("--enable-expert-parallel,--enable-ep-moe,--enable-deepep-moe", "--ep-size as --tp-size",
-           foreign.whole_experts);
+  add.flag("--enable-expert-parallel", "--ep-size with --tp-size's number", foreign.expert_parallel);
+  add.flag("--enable-ep-moe", "the same", foreign.ep_moe);
+  add.flag("--enable-deepep-moe", "the same", foreign.deepep_moe);
   add.value(
       "--moe-a2a-backend", "none|deepep|mooncake",
       "others than none are taken as --ep-size with --tp-size's number; warns: the ranks add up, with no all-to-all",
@@ -73,11 +82,10 @@ Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine) 
       return invalid_argument("--gpu-memory-utilization goes without --mem-fraction-static, as which it is taken");
     engine.mem_fraction_static = *foreign.memory_utilization;
   }
-  if (foreign.whole_experts || has_exchange(foreign)) {
-    if (engine.ep_size != 1 && engine.ep_size != engine.tp_size)
-      return invalid_argument(
-          fmt::format("--ep-size: {} goes without {}, which is taken as --ep-size {}, as --tp-size", engine.ep_size,
-                      foreign.whole_experts ? "--enable-expert-parallel" : "--moe-a2a-backend", engine.tp_size));
+  if (const std::string flag = whole_experts_flag(foreign); !flag.empty()) {
+    if (foreign.ep_size && *foreign.ep_size != engine.tp_size)
+      return invalid_argument(fmt::format("--ep-size: {} goes without {}, which is taken as --ep-size {}, as --tp-size",
+                                          *foreign.ep_size, flag, engine.tp_size));
     engine.ep_size = engine.tp_size;
   }
   if (foreign.disable_overlap) engine.overlap_schedule = false;
@@ -85,7 +93,8 @@ Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine) 
   return ok_status();
 }
 
-void warn_about_foreign_flags(const ForeignFlags& foreign, std::vector<std::string>& warnings) {
+void warn_about_foreign_flags(const ForeignFlags& foreign, const EngineOptions& engine,
+                              std::vector<std::string>& warnings) {
   if (!foreign.attention_backend.empty())
     warnings.push_back(
         fmt::format("--attention-backend {} has no effect: attention kernels are chosen by device and "
@@ -101,7 +110,11 @@ void warn_about_foreign_flags(const ForeignFlags& foreign, std::vector<std::stri
   if (!grammar.empty() && grammar != "xgrammar")
     warnings.push_back(
         fmt::format("--grammar-backend {} has no effect: xgrammar constrains outputs where a request asks", grammar));
-  if (has_exchange(foreign))
+  const std::string whole_experts = whole_experts_flag(foreign);
+  if (!whole_experts.empty() && engine.tp_size == 1)
+    warnings.push_back(
+        fmt::format("{} has no effect with --tp-size 1: the one rank has all experts whole", whole_experts));
+  if (has_exchange(foreign) && engine.tp_size > 1)
     warnings.push_back(
         fmt::format("--moe-a2a-backend {} is taken as --ep-size with --tp-size's number: every rank has all tokens, so "
                     "that an all-reduce joins the experts",

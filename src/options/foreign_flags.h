@@ -23,7 +23,10 @@ struct ForeignFlags {
   std::optional<double> memory_utilization{};
   bool prefix_caching = true;
   bool disable_overlap = false;
-  bool whole_experts = false;
+  bool expert_parallel = false;
+  bool ep_moe = false;
+  bool deepep_moe = false;
+  std::optional<int> ep_size{};  // as --ep-size gives it, ours: what asks for whole experts does not overrule it
 };
 
 void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign);
@@ -32,6 +35,7 @@ void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign);
 Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine);
 
 // About those that do nothing, or not exactly what they do elsewhere.
-void warn_about_foreign_flags(const ForeignFlags& foreign, std::vector<std::string>& warnings);
+void warn_about_foreign_flags(const ForeignFlags& foreign, const EngineOptions& engine,
+                              std::vector<std::string>& warnings);
 
 }  // namespace tessera

@@ -37,6 +37,11 @@ class Ranks(CliTest):
         model = json.loads(self.ok(*explain, "--tp-size", "2", "--enable-expert-parallel").stdout)["model"]
         self.assertEqual((model["tp_size"], model["ep_size"]), (2, 2))
         self.assertEqual(model["parameters"], json.loads(self.ok(*explain).stdout)["model"]["parameters"])
+        printed = self.ok(*explain, "--tp-size", "2", "--enable-ep-moe", "--print-config").stdout
+        self.assertEqual(json.loads(printed)["ep-size"], 2)
+        config = self.folder / "ranks.json"
+        config.write_text(printed)
+        self.assertEqual(json.loads(self.ok("explain", "--config", config).stdout)["model"]["ep_size"], 2)
         ask = ["generate", "--model-path", MIXTURE, "--input-ids", "3,9,27,81,243", "--max-new-tokens", "8", "--temperature", "0"]
         one = self.ok_json(*ask, *TWO[2:])["output_ids"]
         for words in (["--ep", "2"], ["--expert-parallel-size", "2"], ["--moe-a2a-backend", "deepep"]):
