@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <vector>
 
 #include "tessera/model/layers/expert_parts.h"
@@ -72,15 +73,20 @@ ExpertStacks add_stacks(LayerBuilder& b, const ModelConfig& config, const Expert
 }
 
 // How the ranks may slice an expert.
-Status check_slices(const MoeConfig& moe, int ranks) {
-  if (moe.intermediate_size % ranks != 0)
-    return invalid_argument(fmt::format("the experts' intermediate size is {}, which does not divide among {} ranks",
-                                        moe.intermediate_size, ranks));
-  if (moe.mxfp4 && moe.intermediate_size / ranks % kMxfp4Block != 0)
+Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
+  const int ranks = options.tp_size / options.ep_size;
+  const std::int64_t size = moe.intermediate_size;
+  const std::string sharing = fmt::format("the {} ranks that share an expert (tp_size {}, ep_size {})", ranks,
+                                          options.tp_size, options.ep_size);
+  const char* const way_out = ranks > 1 ? "; a larger ep_size cuts it less" : "";
+  if (size % ranks != 0)
     return invalid_argument(
-        fmt::format("the experts' intermediate size is {}, of which each of {} ranks has {}; experts in MXFP4 are cut "
-                    "into multiples of {}",
-                    moe.intermediate_size, ranks, moe.intermediate_size / ranks, kMxfp4Block));
+        fmt::format("the experts' intermediate size is {}, which does not divide among {}{}", size, sharing, way_out));
+  if (moe.mxfp4 && size / ranks % kMxfp4Block != 0)
+    return invalid_argument(
+        fmt::format("the experts' intermediate size is {}, of which each of {} has {}; experts in MXFP4 are cut into "
+                    "multiples of {}{}",
+                    size, sharing, size / ranks, kMxfp4Block, way_out));
   return ok_status();
 }
 
@@ -139,7 +145,7 @@ Routing route_tokens(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, 
 ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const Routing& routing,
                         const ExpertTensors& tensors) {
   const MoeConfig& moe = *config.moe;
-  if (const Status status = check_slices(moe, b.options().tp_size / b.options().ep_size); !status.ok()) {
+  if (const Status status = check_slices(moe, b.options()); !status.ok()) {
     b.graph.fail(status);
     return x;
   }
