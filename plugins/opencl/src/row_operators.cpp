@@ -2,6 +2,7 @@
 #include "operators.h"
 
 #include <cstring>
+#include <string>
 
 namespace opencl {
 namespace {
@@ -116,6 +117,11 @@ cl_float rounded(double value, std::int32_t dtype) {
 
 std::int32_t bind_embedding(Binding& b) {
   const tessera_plugin_tensor& table = b.operand(1);
+  const std::int64_t first = attribute_int(b.node(), "first_row", 0);
+  const std::int64_t all = attribute_int(b.node(), "table_rows", rows(table));
+  if (first != 0 || all != rows(table))
+    return b.refuse("rows from " + std::to_string(first) + " of a table of " + std::to_string(all) +
+                    "; accepted is a whole table");
   const bool given = b.has_operand(3);
   return b.launch(Source::kRows, "embedding", types_of(table), {cols(table), elements(b.operand(0))}, b.operand(0).data,
                   table.data, b.address(2), b.address(3), b.result(0).data, static_cast<cl_uint>(cols(table)),

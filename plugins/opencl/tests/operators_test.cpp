@@ -145,6 +145,17 @@ TEST_F(OpenClOperators, RowsByNumber) {
               {{"replaced", std::vector<std::int64_t>{8, 100}}, {"by", std::int64_t{1}}}, {}, "resolve_ids");
 }
 
+// Of a table that ranks share the kernel would give other rows, and what is given once for each rank.
+TEST_F(OpenClOperators, ASliceOfATableIsRefused) {
+  const std::vector<HostTensor> operands{int_tensor({2}, {0, 4}), random_tensor(DType::kFloat32, {5, 8}, 7)};
+  for (const std::int64_t first : {0, 5})
+    EXPECT_EQ(
+        DeviceOp::refusal(tessera::kEmbedding, operands, {{"first_row", first}, {"table_rows", std::int64_t{10}}}),
+        "rows from " + std::to_string(first) + " of a table of 10; accepted is a whole table");
+  expect_same(tessera::kEmbedding, tessera::kEmbeddingCpu, operands,
+              {{"first_row", std::int64_t{0}}, {"table_rows", std::int64_t{5}}}, {}, "embedding, a whole table");
+}
+
 TEST_F(OpenClOperators, Linear) {
   const std::int64_t shapes[][3] = {{1, 64, 64},  {3, 70, 100},  {8, 9, 8}, {9, 65, 17},
                                     {33, 64, 48}, {40, 130, 72}, {1, 5, 3}, {64, 7, 259}};

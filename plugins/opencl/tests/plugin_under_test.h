@@ -164,7 +164,7 @@ class DeviceOp {
  public:
   // `plan` is where the operator's plan lies, if it has one.
   DeviceOp(const ir::OpDecl& decl, const std::vector<HostTensor>& operands, const ir::Attributes& attributes,
-           const tessera_plugin_limits& limits, tessera_plugin_address plan = {})
+           const tessera_plugin_limits& limits, tessera_plugin_address plan = {}, bool refused = false)
       : node_(tessera::testing::make_node(decl, operands.size(), attributes)) {
     const auto types = tessera::testing::infer_types(decl, types_of(operands), attributes);
     EXPECT_TRUE(types.ok()) << types.status().to_string();
@@ -174,6 +174,7 @@ class DeviceOp {
     for (const HostTensor& tensor : results_) memory_.push_back(std::make_unique<DeviceTensor>(tensor));
     operands_ = operands;
     bind(decl, limits, plan);
+    EXPECT_EQ(bound(), !refused) << decl.name << ": " << message_.text();
   }
   ~DeviceOp() {
     if (graph_ != nullptr) Plugin::get()->table().free_graph(graph_);
@@ -181,6 +182,14 @@ class DeviceOp {
   }
   DeviceOp(const DeviceOp&) = delete;
   DeviceOp& operator=(const DeviceOp&) = delete;
+
+  // The message of a kernel that does not take the operator; fails the test where it does.
+  static std::string refusal(const ir::OpDecl& decl, const std::vector<HostTensor>& operands,
+                             const ir::Attributes& attributes) {
+    tessera_plugin_limits limits = {};
+    limits.size = sizeof limits;
+    return DeviceOp(decl, operands, attributes, limits, {}, /*refused=*/true).message_.text();
+  }
 
   bool bound() const { return bound_ != nullptr; }
   void enqueue() {
@@ -263,8 +272,7 @@ class DeviceOp {
     call.plan = plan;
     call.limits = &limits;
     call.device = Plugin::get()->device();
-    Message message;
-    EXPECT_CALL_OK(message, kernel_->bind(kernel_->self, &call, &bound_, message.get()));
+    if (kernel_->bind(kernel_->self, &call, &bound_, message_.get()) != TESSERA_PLUGIN_OK) bound_ = nullptr;
   }
 
   ir::Node node_;
@@ -272,6 +280,7 @@ class DeviceOp {
   std::vector<HostTensor> results_;
   std::vector<std::unique_ptr<DeviceTensor>> memory_;  // operands, results
   const tessera_plugin_kernel* kernel_ = nullptr;
+  Message message_;  // of bind()
   void* bound_ = nullptr;
   void* graph_ = nullptr;
 };
