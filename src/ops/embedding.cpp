@@ -19,7 +19,8 @@ Status check_slice(const ir::OpSignature& s) {
   if (!rows) return refuse(s, fmt::format("table is {}; its rows must be a number", s.operands[1].to_string()));
   const std::int64_t first = s.node.attribute_or("first_row", std::int64_t{0});
   const std::int64_t all = s.node.attribute_or("table_rows", *rows);
-  if (first >= 0 && all <= std::numeric_limits<std::int32_t>::max() && first <= all - *rows) return ok_status();
+  constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max();
+  if (first >= 0 && all >= *rows && all <= kMostRows && first <= all - *rows) return ok_status();
   return refuse(
       s, fmt::format("first_row = {} and table_rows = {}; the {} rows must be a range of them", first, all, *rows));
 }

@@ -209,6 +209,11 @@ TEST(Embedding, RefusesWhatKernelsCannotTake) {
   EXPECT_EQ(slice(1000, 2000), "");
   EXPECT_THAT(slice(1001, 2000), HasSubstr("first_row = 1001 and table_rows = 2000; the 1000 rows must be a range"));
   EXPECT_THAT(slice(-1, 2000), HasSubstr("first_row = -1"));
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t all : {kLeast, kLeast + 999, std::int64_t{-1}, std::int64_t{999}, kMost})
+    for (const std::int64_t first : {std::int64_t{0}, kMost})
+      EXPECT_THAT(slice(first, all), HasSubstr("the 1000 rows must be a range of them")) << first << " of " << all;
   EXPECT_EQ(infer_error(kResolveIds, {ids, ids, {DType::kInt32, {Symbol::kRows}}}), "");
   EXPECT_THAT(infer_error(kResolveIds, {ids, {DType::kInt32, {4}}, ids}),
               HasSubstr("rows is i32[4]; it must be i32[T]"));
