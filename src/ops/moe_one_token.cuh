@@ -183,17 +183,22 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   const int couples = (p.top_k + 1) / 2;  // of experts
   const int stride = kTokenDownWarps / couples;
   const int couple = thread / kWarp % couples;
-  const int first_step = thread / kWarp / couples;
-  const int steps = first_step < stride ? static_cast<int>(token_columns(p.k)) / kTokenStep : 0;
+  const int steps = static_cast<int>(token_columns(p.k)) / kTokenStep;
   // What the router chose was there before gate and up let this kernel begin.
   const auto expert_of = [&](int pair) {
     const int id = pair < p.top_k ? __ldcg(ids + pair) : -1;
     return is_expert(id, p.experts) ? id : -1;
   };
-  const auto row_of = [&](int pair) {
-    return static_cast<std::int64_t>(max(expert_of(pair), 0)) * p.w_rows + first + lane / 4;
+  const int chosen[2] = {expert_of(couple * 2), expert_of(couple * 2 + 1)};
+  // Beside a missing expert its partner's rows are multiplied twice, which reads nothing more. A couple without experts
+  // has no steps, and nor has a warp for which none is left: they begin past the end and load nothing.
+  const int present = max(chosen[0], chosen[1]);
+  const int own_step = thread / kWarp / couples;
+  const int first_step = own_step < stride && present >= 0 ? own_step : steps;
+  const auto row_of = [&](int expert) {
+    return static_cast<std::int64_t>(max(expert >= 0 ? expert : present, 0)) * p.w_rows + first + lane / 4;
   };
-  PackedWalk<T> weights(p, row_of(couple * 2), row_of(couple * 2 + 1), first_step, stride);
+  PackedWalk<T> weights(p, row_of(chosen[0]), row_of(chosen[1]), first_step, stride);
   // A thread ends with a column of one expert.
   const int own_pair = thread / kTokenColumns;
   const int own_column = thread % kTokenColumns;
