@@ -24,8 +24,9 @@
 // mxfp4 say which of the optional operands are present, in that order.
 //
 // routed_experts, E or more, says how many experts the router chose among, where these are a rank's part of them. It
-// changes no result: of T · K pairs about T · K · E / routed_experts name an expert here, and so many rows of each
-// kernels choose their way for. Scratch has room for all.
+// changes no result: of T · K pairs about T · K · E / routed_experts name an expert here, and kernels for many rows of
+// an expert are chosen by so many. Kernels for one token or a few, and those that stream weights, are chosen by all
+// T · K pairs. Scratch has room for all.
 //
 // It is one operator and not a chain (sort, two grouped matmuls, activation, sum), because what lies between is
 // [T · K, 2I] and [T · K, H] of which a graph would plan the worst case as values of its own, and because rows in the
