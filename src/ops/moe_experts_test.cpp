@@ -31,14 +31,17 @@ ir::Attributes attributes_of(const Form& form) {
           {"mxfp4", form.mxfp4}};
 }
 
-enum class Choice { kSpread, kOne, kSome };
+enum class Choice { kSpread, kOne, kSome, kNone };
 
-// Distinct experts of each token: spread over all, one and the same (top_k 1 of it), or no expert for some tokens.
+// Distinct experts of each token: spread over all, one and the same (top_k 1 of it), or no expert for some tokens or
+// for all.
 HostTensor ids_of(const Sizes& s, Choice choice) {
   std::vector<std::int32_t> ids;
   for (std::int64_t t = 0; t < s.tokens; ++t)
     for (std::int64_t k = 0; k < s.top_k; ++k) {
-      if (choice == Choice::kOne) {
+      if (choice == Choice::kNone) {
+        ids.push_back(-1);
+      } else if (choice == Choice::kOne) {
         ids.push_back(k == 0 ? static_cast<std::int32_t>(s.experts - 1) : -1);
       } else if (choice == Choice::kSome && t % 3 == 1) {
         ids.push_back(k % 2 == 0 ? -1 : static_cast<std::int32_t>(s.experts));  // neither is an expert
@@ -193,6 +196,9 @@ TEST_P(MoeExperts, TakesWeightsOfFourBits) {
       check(GetParam(), s, f);
   check(GetParam(), {500, 2, 4, 64, 32}, form, Choice::kOne);
   check(GetParam(), {60, 2, 4, 64, 32}, form, Choice::kSome);
+  // One token with one expert of four, of five, and none.
+  for (const std::int64_t top_k : {4, 5}) check(GetParam(), {1, top_k, 8, 96, 160}, form, Choice::kOne);
+  check(GetParam(), {1, 4, 8, 96, 160}, form, Choice::kNone);
 }
 
 // Rows of whole 64 columns, for which CUDA has ways of its own on Hopper: parts of a chunk and several, more than eight
