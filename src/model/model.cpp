@@ -43,7 +43,8 @@ Status check_options(const ModelConfig& config, const ModelOptions& options) {
   return ok_status();
 }
 
-// The graph of `b`, whose result `output` is called `name`. Its weights join those of the graphs before it.
+// The graph of `b`, whose result `output` is called `name`. Its weights join those of the graphs before it; one that
+// those have too is the same memory, so that a family which wrote its body itself must have given it the same type.
 Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, std::vector<WeightSpec>& weights) {
   b.graph.output(output);
   ir::Graph graph = TRY(b.graph.finish());

@@ -134,6 +134,10 @@ class Check {
           fmt::format("{}has type {}; its first dimension must be the pages of one of the {} groups, P "
                       "for the first",
                       place(value), value.type.to_string(), graph_.cache_groups.size()));
+    const auto is_size = [](const ir::Dim& dim) { return dim.constant().value_or(0) > 0; };
+    if (!std::all_of(value.type.shape.begin() + 1, value.type.shape.end(), is_size))
+      return invalid_argument(fmt::format("{}has type {}; its dimensions behind the pages must be numbers from 1 on",
+                                          place(value), value.type.to_string()));
     if (graph_.cache_groups[*group].kind == ir::CacheGroup::Kind::kState) return ok_status();
     const bool paged = value.type.shape.size() > 1 && value.type.shape[1].constant() == options_.page_size;
     if (paged) return ok_status();
@@ -145,8 +149,8 @@ class Check {
     const DType dtype = value.type.dtype;
     const bool constant =
         std::ranges::all_of(value.type.shape, [](const ir::Dim& dim) { return dim.constant().has_value(); });
-    if (constant && (ir::is_floating_point(dtype) || dtype == DType::kUInt8)) return ok_status();
-    return invalid_argument(fmt::format("{}has type {}; accepted are numbers as sizes, and f32, f16, bf16 or u8",
+    if (constant && ir::is_floating_point(dtype)) return ok_status();
+    return invalid_argument(fmt::format("{}has type {}; accepted are numbers as sizes, and f32, f16 or bf16",
                                         place(value), value.type.to_string()));
   }
 

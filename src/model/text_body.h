@@ -8,10 +8,10 @@
 //            and embeddings must be read by some node: ids come on all of these ways. The others are there at will:
 //            positions (rope_positions where the config's rotation has sections), and "slots.<group>" for each group.
 //   groups   at least one, whose layers are the config's; group i's states begin with P, P1, … and have pages of
-//            ModelOptions::page_size tokens, but for a state group.
+//            ModelOptions::page_size tokens, but for a state group; their other dimensions are numbers.
 //   sizes    of values are numbers, T, and the groups' P.
 //   output   one: X[T, hidden_size], X the type of activations.
-//   weights  of constant shapes, of f32, f16, bf16 or u8. One without a spec is the tensor of its name.
+//   weights  of constant shapes, of f32, f16 or bf16. One without a spec is the tensor of its name.
 #pragma once
 
 #include <string_view>

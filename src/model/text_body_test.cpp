@@ -109,10 +109,16 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"f32[P, 16, 1, 4]", "f32[P, 8, 1, 4]",
               "line 14: state %k_cache.0 has type f32[P, 8, 1, 4]; its second dimension must be the tokens of a page, "
               "16"},
+        Wrong{"f32[P, 16, 1, 4]", "f32[P, 16, T, 4]",
+              "line 14: state %k_cache.0 has type f32[P, 16, T, 4]; its dimensions behind the pages must be numbers"},
+        Wrong{"f32[P, 16, 1, 4]", "f32[P, 16, 1, P]", "%k_cache.0 is f32[P, 16, 1, P]"},
+        Wrong{"f32[P, 16, 1, 4]", "f32[P, 16, 0, 4]", "state %k_cache.0"},
         Wrong{"layers [0, 1]", "layers [0, 2]", "group \"full\" has layer 2; the config has layers 0 to 1"},
         Wrong{"  group \"full\" paged layers [0, 1]\n", "", "it declares 0 cache groups"},
         Wrong{"weight %freq: f32[2]", "weight %freq: f32[T]", "line 13: weight %freq has type f32[T]"},
         Wrong{"weight %freq: f32[2]", "weight %freq: i64[2]", "line 13: weight %freq has type i64[2]"},
+        Wrong{"weight %freq: f32[2]", "weight %freq: u8[2]",
+              "line 13: weight %freq has type u8[2]; accepted are numbers as sizes, and f32, f16 or bf16"},
         Wrong{"return %y", "return %both", "line 17: result %both is returned and has type f32[T, 16]"},
         Wrong{"return %y", "return", "it returns 0 values"},
         Wrong{"weight %freq: f32[2]", "weight %freq: f32[3]",
@@ -121,6 +127,34 @@ INSTANTIATE_TEST_SUITE_P(
               "a spec is for weight %freq, which the graph does not declare"},
         Wrong{"weight %freq: f32[2]", "weight %freq: f32[2]\n  weight %huge: f32[2305843009213693952, 4]", "huge"}),
     [](const auto& wrong) { return "Case" + std::to_string(wrong.index); });
+
+// The head reads the memory of a weight that the body has by the same name.
+TEST(TextBody, WeightsThatTheHeadSharesHaveItsType) {
+  const auto build = [](const std::string& shared) {
+    FamilyRegistry families;
+    EXPECT_TRUE(families
+                    .add({.architecture = "Mine",
+                          .make_body =
+                              [&](const auto& config, const auto& options, const auto& ops) {
+                                return read_text_body(
+                                    with("%norm: f32[8]\n", "%norm: f32[8]\n  weight " + shared + "\n"), specs_of(),
+                                    config, options, ops);
+                              }})
+                    .ok());
+    ModelConfig config = config_of();
+    config.architecture = "Mine";
+    config.vocab_size = 32;
+    config.num_attention_heads = 1;
+    return build_model(config, {}, built_in_ops(), families);
+  };
+  const Result<ModelGraphs> right = build("%lm_head.weight: f32[32, 8]");
+  ASSERT_TRUE(right.ok()) << right.status().to_string();
+  EXPECT_EQ(right->weights.size(), 5u) << "one memory";
+  for (const char* type : {"f32[31, 8]", "f32[1]", "bf16[32, 8]"}) {
+    EXPECT_THAT(build(std::string("%lm_head.weight: ") + type).status().to_string(),
+                AllOf(HasSubstr("the weight lm_head.weight is f32[32, 8]"), HasSubstr(type)));
+  }
+}
 
 TEST(TextBody, WeightsOfAnotherSizeAreNamed) {
   std::vector<WeightSpec> specs = specs_of();
