@@ -497,7 +497,7 @@ typedef struct tessera_plugin_pass {
 /* What a body's graph is written for. */
 typedef struct tessera_plugin_model {
   size_t size;
-  const char* config_json; /* as config() left it */
+  const char* config_json; /* as config() left it; the members of a text_config stand beside the others */
   int32_t dtype;           /* of activations, and of the matrices that they are multiplied with */
   int32_t kv_cache_dtype;
   int64_t page_size;      /* tokens: the second dimension of keys' and values' states */
@@ -545,8 +545,9 @@ typedef struct tessera_plugin_family {
   const char* base;         /* the family whose layers it has: "LlamaForCausalLM"; null: there is graph() */
   /* config.json → the same with the fields that `base` reads; nothing written, or null: as it is. Beside graph() those
    * are the fields of every family: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,
-   * max_position_embeddings, and at will num_key_value_heads, head_dim, tie_word_embeddings, rope_theta and the
-   * rotation's others, torch_dtype, and the ids of tokens. */
+   * max_position_embeddings, and at will num_key_value_heads, head_dim, tie_word_embeddings, rms_norm_eps, torch_dtype or
+   * dtype, rope_theta and the rotation's others (rope_scaling, rope_parameters, partial_rotary_factor), and bos_, eos_ and
+   * pad_token_id; each of them also in text_config. quantization_config is refused. All others are graph()'s own. */
   int32_t (*config)(void* self, const char* config_json, const tessera_plugin_text* out, tessera_plugin_error* error);
   /* The body's graph as `base` builds it → this family's, before any pass: text in and out. Inputs, weights, states and
    * outputs keep names and types. Nothing written, or null: as it is. */

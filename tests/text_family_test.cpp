@@ -146,6 +146,52 @@ TEST(TextFamily, ItsParametersAreTheBuiltInFamilys) {
   EXPECT_EQ(got.body.inputs.size(), want.body.inputs.size());
 }
 
+// What a graph says of its layers is said there alone.
+TEST(TextFamily, FieldsOfTheGraphAreNotTheEngines) {
+  const auto registry = registry_with("plain_llama");
+  const auto read = [&](const std::string& architecture) {
+    Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "max_position_embeddings": 2048, "hidden_act": "relu2", "sliding_window": "wide",
+        "layer_types": ["linear_attention", "sliding_attention"]})",
+                             "config");
+    json.set("architectures", Json(Json::Array{Json(architecture)}));
+    return ModelConfig::from_json(json, "config.json", registry->families);
+  };
+  const Result<ModelConfig> own = read("PlainLlamaForCausalLM");
+  ASSERT_TRUE(own.ok()) << own.status().to_string();
+  EXPECT_EQ(own->sliding_windows, std::vector<std::int64_t>(2, 0));
+  EXPECT_FALSE(read("LlamaForCausalLM").ok());
+}
+
+// The example reads the fields as the engine does: null is absent, and what another object has is that one's.
+TEST(TextFamily, TheExampleReadsItsOwnFieldsAlone) {
+  const auto registry = registry_with("plain_llama");
+  const auto build = [&](const std::string& architecture, const std::string& members) -> Result<ModelGraphs> {
+    Json json = *Json::parse("{" + members + "}", "config");
+    json.set("architectures", Json(Json::Array{Json(architecture)}));
+    const ModelConfig config = TRY(ModelConfig::from_json(json, "config.json", registry->families));
+    return build_model(config, {.dtype = ir::DType::kBFloat16}, registry->ops, registry->families);
+  };
+  const std::string sizes = R"("vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+      "num_attention_heads": 4, "max_position_embeddings": 2048, "num_key_value_heads": null, "head_dim": null)";
+  const std::string other = R"("other": {"head_dim": 8, "list": [{"mlp_bias": true}], "text": "\"head_dim\": 2"}, )";
+  for (const std::string& members : {sizes, other + sizes, "\"text_config\": {" + sizes + "}"}) {
+    const auto want = build("LlamaForCausalLM", members);
+    const auto got = build("PlainLlamaForCausalLM", members);
+    ASSERT_TRUE(want.ok() && got.ok()) << want.status().to_string() << got.status().to_string();
+    EXPECT_EQ(parameter_count(got->weights), parameter_count(want->weights)) << members;
+    const auto state = [](const ModelGraphs& graphs) {
+      return graphs.body.value(graphs.body.states[0]).type.to_string();
+    };
+    EXPECT_EQ(state(*got), state(*want)) << members;
+  }
+  for (const char* bias : {"attention_bias", "mlp_bias"}) {
+    const std::string with_bias = sizes + ", \"" + bias + "\": ";
+    EXPECT_EQ(build("PlainLlamaForCausalLM", with_bias + "true").status().code(), StatusCode::kUnimplemented) << bias;
+    EXPECT_TRUE(build("PlainLlamaForCausalLM", with_bias + "false").ok()) << bias;
+  }
+}
+
 struct FaultyFamily {
   std::string name, words;
 };

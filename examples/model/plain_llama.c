@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <tessera_plugin.h>
 
 TESSERA_PLUGIN("plain_llama", "1.0")
@@ -19,11 +20,32 @@ static void say(const tessera_plugin_text* out, const char* format, ...) {
   out->append(out, line, (size_t)bytes < sizeof(line) ? (size_t)bytes : sizeof(line) - 1);
 }
 
+/* What stands behind "field": in the object itself, not in one within it; null where it is not there. The text is JSON
+ * on one line, with a space behind each colon, as the engine hands it over. */
+static const char* member(const char* json, const char* field) {
+  const size_t bytes = strlen(field);
+  int depth = 0;
+  for (const char* at = json; *at != 0; ++at) {
+    depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+    if (*at != '"') continue;
+    const char* const word = ++at;
+    for (; *at != 0 && *at != '"'; ++at)
+      if (*at == '\\' && at[1] != 0) ++at;
+    if (*at == 0) return NULL;
+    if (depth == 1 && at[1] == ':' && (size_t)(at - word) == bytes && strncmp(word, field, bytes) == 0) return at + 2 + strspn(at + 2, " ");
+  }
+  return NULL;
+}
+
+/* What is no number, as null, is absent. */
 static double number(const char* json, const char* field, double absent) {
-  char key[64];
-  snprintf(key, sizeof(key), "\"%s\":", field);
-  const char* found = strstr(json, key);
-  return found == NULL ? absent : atof(found + strlen(key));
+  const char* const found = member(json, field);
+  return found != NULL && strchr("-0123456789", *found) != NULL ? atof(found) : absent;
+}
+
+static int is_true(const char* json, const char* field) {
+  const char* const found = member(json, field);
+  return found != NULL && strncmp(found, "true", 4) == 0;
 }
 
 typedef struct {
@@ -70,6 +92,9 @@ static int32_t graph(void* self, const tessera_plugin_model* model, const tesser
   (void)self;
   if (model->ranks > 1)
     return tessera_plugin_fail(error, TESSERA_PLUGIN_UNIMPLEMENTED, "this family runs on one rank: leave --tp-size out");
+  if (is_true(model->config_json, "attention_bias") || is_true(model->config_json, "mlp_bias"))
+    return tessera_plugin_fail(error, TESSERA_PLUGIN_UNIMPLEMENTED,
+                               "attention_bias or mlp_bias is true; this family's matrices have no bias");
   const llama_sizes s = read_sizes(model->config_json);
   static const char* const names[] = {"f32", "f16", "bf16"};
   const char* x = names[model->dtype];

@@ -127,10 +127,11 @@ Status read_sizes(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-Status read_layer_form(const Fields& fields, ModelConfig& config) {
+Status read_layer_form(const Fields& fields, const ModelFamily& family, ModelConfig& config) {
   config.rms_norm_eps = TRY(fields.optional_number("rms_norm_eps", 0.0, 0.1)).value_or(config.rms_norm_eps);
   config.tie_word_embeddings = TRY(fields.optional_bool("tie_word_embeddings")).value_or(config.tie_word_embeddings);
 
+  if (family.make_body) return ok_status();  // what is between the layers is in its graph
   // Gemma's name; some of its files have both, and Hugging Face reads this one.
   const char* key = fields.find("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
   const std::optional<std::string> act = TRY(fields.optional_string(key));
@@ -203,10 +204,10 @@ Result<ModelConfig> ModelConfig::from_json(const Json& written, const std::strin
   const Fields fields(members, file);
   ModelConfig config = family->defaults;
   config.architecture = family->architecture;
-  if (family->make_body) config.json = json.dump();
+  if (family->make_body) config.json = members.dump();
   TRY(read_quantisation(fields, file, *family, config));
   TRY(read_sizes(fields, config));
-  TRY(read_layer_form(fields, config));
+  TRY(read_layer_form(fields, *family, config));
   TRY(family->read_config(fields, config));
   const RopeContext rotation{.max_position_embeddings = config.max_position_embeddings,
                              .head_dim = config.head_dim,

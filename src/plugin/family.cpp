@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "tessera/model/sliding_windows.h"
 #include "tessera/plugin/c_call.h"
 #include "tessera/plugin/c_table.h"
 #include "tessera/plugin/family_graph.h"
@@ -32,13 +31,19 @@ std::string name_of(const tessera_plugin_family& table, const std::string& tenso
   return name.empty() ? tensor : name;
 }
 
+// Which layers attend to what is written in the family's graph: `layer_types` and the like are its own business.
+Status leave_layers_to_graph(const Fields& /*fields*/, ModelConfig& config) {
+  config.sliding_windows.assign(static_cast<std::size_t>(config.num_hidden_layers), 0);
+  return ok_status();
+}
+
 // What the family goes on from: its base, or what is common to all.
 Result<ModelFamily> base_of(const tessera_plugin_family& table, const FamilyRegistry& known) {
   if ((table.base == nullptr) == (table.graph == nullptr))
     return invalid_argument(fmt::format("family {} has {}; accepted is one of them", table.architecture,
                                         table.base == nullptr ? "neither base nor graph" : "both base and graph"));
   if (table.base == nullptr)
-    return ModelFamily{.architecture = {}, .partial_rotary = true, .read_config = set_full_attention};
+    return ModelFamily{.architecture = {}, .partial_rotary = true, .read_config = leave_layers_to_graph};
   TRY(check_word(table.base, "family's base"));
   const ModelFamily* base = known.find(table.base);
   if (base != nullptr) return *base;
