@@ -600,7 +600,10 @@ enum { TESSERA_PLUGIN_FINDS_REASONING = 1, TESSERA_PLUGIN_FINDS_CALLS = 2 };
 typedef struct tessera_plugin_chat {
   size_t size;
   int32_t finds;     /* FINDS_REASONING: content and reasoning are wanted; FINDS_CALLS: content, calls and arguments */
-  int32_t reasoning; /* FINDS_REASONING: the prompt ends inside the reasoning */
+  /* FINDS_REASONING, by the format's reasoning_opening and reasoning_closing: the prompt ends inside the reasoning; the
+   * text goes on with a message that has ended its reasoning. At most one of both is 1. */
+  int32_t reasoning;
+  int32_t reasoned;
   /* FINDS_CALLS: the request's functions, a JSON text [{"type": "function", "function": {"name": …, "parameters": …}},
    * …]; null: any name is a function's. What looks like a call of another function is content. */
   const char* tools;
@@ -627,11 +630,16 @@ typedef struct tessera_plugin_chat_format {
   void* self;
   const char* name;
   int32_t finds;          /* FINDS_REASONING, FINDS_CALLS, or their sum */
-  int32_t special_tokens; /* its marks are special tokens of the model: the text then has them */
+  int32_t special_tokens; /* its marks are special tokens of the model: the text then has them; 0: they are left out */
   /* A text in this form. When the format is added it is read whole, and cut at every byte: the pieces must be the same,
    * with reasoning or a whole call among them, as `finds` says. */
   const char* example;
-  /* A parser for one text. */
+  /* FINDS_REASONING: the marks around reasoning in prompts. A template may write the opening one at its end, and a
+   * message that the model is to continue may have one or both: the chat's `reasoning` and `reasoned` tell of them. Spaces
+   * and line ends at the prompt's end do not count. Null: none. */
+  const char* reasoning_opening;
+  const char* reasoning_closing;
+  /* A parser for one text. After an error there is none: what was written there is not released. */
   int32_t (*begin)(void* self, const tessera_plugin_chat* chat, void** parser, tessera_plugin_error* error);
   /* What comes next, cut anywhere; a whole text comes so too. What may still turn out to be a mark is held back. The
    * thread that calls it writes the answers of all requests. */

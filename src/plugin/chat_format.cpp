@@ -16,9 +16,14 @@ namespace {
 using Kind = ChatPiece::Kind;
 using Part = ChatFormat::Part;
 
+std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
+
 class PluginChatFormat final : public ChatFormat {
  public:
-  explicit PluginChatFormat(const tessera_plugin_chat_format& table) : table_(table), name_(table.name) {}
+  explicit PluginChatFormat(const tessera_plugin_chat_format& table)
+      : table_(table),
+        name_(table.name),
+        marks_{.opening = text_or_empty(table.reasoning_opening), .closing = text_or_empty(table.reasoning_closing)} {}
 
   const std::string& name() const override { return name_; }
   bool finds(Part part) const override {
@@ -26,6 +31,7 @@ class PluginChatFormat final : public ChatFormat {
     return (table_.finds & bit) != 0;
   }
   bool reads_special_tokens() const override { return table_.special_tokens != 0; }
+  ReasoningMarks reasoning_marks() const override { return marks_; }
   Result<std::unique_ptr<ChatParser>> begin(const Request& request) const override {
     return TRY(PluginChatParser::begin(table_, request));
   }
@@ -33,6 +39,7 @@ class PluginChatFormat final : public ChatFormat {
  private:
   tessera_plugin_chat_format table_;
   std::string name_;
+  ReasoningMarks marks_;
 };
 
 // All pieces of the text, which comes in fragments of `bytes`; neighbours of one kind are one.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tessera::plugin {
@@ -20,6 +21,7 @@ using Part = ChatFormat::Part;
 struct Behaviour {
   std::int32_t (*push)(std::string_view text, const tessera_plugin_pieces* pieces, tessera_plugin_error* error);
   int live = 0;
+  std::int32_t reasoning = -1, reasoned = -1;  // of the last chat
 };
 Behaviour behaviour;
 
@@ -34,8 +36,10 @@ tessera_plugin_chat_format table_of(std::int32_t finds, const char* example) {
   table.name = "a_format";
   table.finds = finds;
   table.example = example;
-  table.begin = [](void*, const tessera_plugin_chat*, void** parser, tessera_plugin_error*) -> std::int32_t {
+  table.begin = [](void*, const tessera_plugin_chat* chat, void** parser, tessera_plugin_error*) -> std::int32_t {
     ++behaviour.live;
+    behaviour.reasoning = chat->reasoning;
+    behaviour.reasoned = chat->reasoned;
     *parser = &behaviour;
     return TESSERA_PLUGIN_OK;
   };
@@ -125,6 +129,50 @@ TEST(PluginChatFormat, AWrongTableIsNamed) {
   table = right;
   table.size = 8;
   EXPECT_THAT(why_refused(table), HasSubstr("the chat format's size is 8"));
+}
+
+// A parser that begin() wrote before it failed is the plugin's to free, and may be freed already.
+TEST(PluginChatFormat, AParserThatDidNotBeginIsNotReleased) {
+  tessera_plugin_chat_format table = table_of(TESSERA_PLUGIN_FINDS_REASONING, "x");
+  table.begin = [](void*, const tessera_plugin_chat*, void** parser, tessera_plugin_error* error) -> std::int32_t {
+    *parser = &behaviour;
+    return tessera_plugin_fail(error, TESSERA_PLUGIN_INTERNAL, "no begin");
+  };
+  EXPECT_THAT(why_refused(table), HasSubstr("chat format a_format: no begin"));
+}
+
+TEST(PluginChatFormat, ItIsToldWhereTheTextBegins) {
+  behaviour.push = push_reasoning;
+  tessera_plugin_chat_format table = table_of(TESSERA_PLUGIN_FINDS_REASONING, "x");
+  EXPECT_EQ((*make_plugin_chat_format(&table))->reasoning_marks().opening, "") << "null: none";
+  table.reasoning_opening = "[[why ";
+  table.reasoning_closing = "]]";
+  const auto format = *make_plugin_chat_format(&table);
+  EXPECT_EQ(format->reasoning_marks().opening, "[[why ");
+  EXPECT_EQ(format->reasoning_marks().closing, "]]");
+  const auto told = [&](ReasoningStart start) {
+    EXPECT_TRUE(format->begin({.part = Part::kReasoning, .start = start}).ok());
+    return std::pair(behaviour.reasoning, behaviour.reasoned);
+  };
+  EXPECT_EQ(told(ReasoningStart::kBefore), std::pair(0, 0));
+  EXPECT_EQ(told(ReasoningStart::kInside), std::pair(1, 0));
+  EXPECT_EQ(told(ReasoningStart::kBehind), std::pair(0, 1));
+}
+
+TEST(ReasoningMarks, TellWhereATextBegins) {
+  const ReasoningMarks marks{.opening = "[[why ", .closing = "]]"};
+  using enum ReasoningStart;
+  EXPECT_EQ(marks.start("user: hi\n", ""), kBefore);
+  EXPECT_EQ(marks.start("user: hi\n[[why ", ""), kInside);
+  EXPECT_EQ(marks.start("user: hi\n[[why\n", ""), kInside) << "spaces do not count";
+  EXPECT_EQ(marks.start("[[why a]] user: hi\n", ""), kBefore) << "an older turn's";
+  EXPECT_EQ(marks.start("hi<think>", ""), kBefore) << "another form's";
+  EXPECT_EQ(marks.start("hi[[why so", "[[why so"), kInside);
+  EXPECT_EQ(marks.start("hi[[why so]] I", "[[why so]] I"), kBehind);
+  EXPECT_EQ(marks.start("hi[[why so]] I [[why n", "[[why so]] I [[why n"), kInside);
+  EXPECT_EQ(marks.start("hi I", "I"), kBefore);
+  EXPECT_EQ((ReasoningMarks{.opening = "", .closing = "]]"}.start("hi so]]", "so]]")), kBehind);
+  EXPECT_EQ(ReasoningMarks{}.start("hi", "hi"), kBefore);
 }
 
 TEST(ChatFormats, ANameBelongsToOne) {

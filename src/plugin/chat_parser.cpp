@@ -35,7 +35,8 @@ PluginChatParser::PluginChatParser(const tessera_plugin_chat_format& format, con
       functions_(functions_of(request.tools)),
       chat_{.size = sizeof(chat_),
             .finds = part_ == ChatFormat::Part::kCalls ? TESSERA_PLUGIN_FINDS_CALLS : TESSERA_PLUGIN_FINDS_REASONING,
-            .reasoning = request.opened ? 1 : 0,
+            .reasoning = request.start == ReasoningStart::kInside ? 1 : 0,
+            .reasoned = request.start == ReasoningStart::kBehind ? 1 : 0,
             .tools = request.tools == nullptr ? nullptr : tools_text_.c_str(),
             .has_function = has_function,
             .host = this},
@@ -44,10 +45,12 @@ PluginChatParser::PluginChatParser(const tessera_plugin_chat_format& format, con
 Result<std::unique_ptr<PluginChatParser>> PluginChatParser::begin(const tessera_plugin_chat_format& format,
                                                                   const ChatFormat::Request& request) {
   std::unique_ptr<PluginChatParser> made(new PluginChatParser(format, request));
+  void* parser = nullptr;  // not the host's, to be released, where begin() fails after it has written it
   TRY(call([&](tessera_plugin_error* error) {
-        return made->format_.begin(made->format_.self, &made->chat_, &made->parser_, error);
+        return made->format_.begin(made->format_.self, &made->chat_, &parser, error);
       }).with_context(made->context()));
-  TRY(check_made(made->parser_, "parser").with_context(made->context()));
+  TRY(check_made(parser, "parser").with_context(made->context()));
+  made->parser_ = parser;
   return made;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/server/api_error.h"
 #include "tessera/server/chat_answer.h"
 #include "tessera/server/chat_prompt.h"
 #include "tessera/server/chat_tools.h"
@@ -48,9 +49,12 @@ ApiResult<ChatTextStyle> text_style(const ApiFields& fields, const ServedModel& 
     if (tools.choice == ToolChoice::kAuto) style.choice = ToolChoice::kNone;
     return style;
   }
-  if (separate && !closes_reasoning(prompt.begun)) {
+  if (separate && model.reasoning_format != nullptr) {
     style.reasoning_parser = model.reasoning_parser;
     style.reasoning_format = model.reasoning_format;
+    style.reasoning_start = model.reasoning_format->reasoning_marks().start(prompt.text, prompt.begun);
+  } else if (separate && !closes_reasoning(prompt.begun)) {
+    style.reasoning_parser = model.reasoning_parser;
   }
   style.prompt_opens_reasoning = opens_reasoning(prompt.text) || is_inside_reasoning(prompt.begun);
   if (tools.choice == ToolChoice::kAuto) {
@@ -67,10 +71,13 @@ ApiResult<ChatTextStyle> text_style(const ApiFields& fields, const ServedModel& 
   return style;
 }
 
-// Of the parser for reasoning: its marks.
+// Some models mark their calls, or their reasoning, with special tokens. The server's own parsers of calls read them;
+// a format from outside says whether it does.
 bool needs_special_tokens(const ChatTextStyle& style) {
-  if (style.reasoning_format != nullptr) return style.reasoning_format->reads_special_tokens();
-  return reads_special_tokens(style.reasoning_parser);
+  const bool of_reasoning = style.reasoning_format != nullptr ? style.reasoning_format->reads_special_tokens()
+                                                              : reads_special_tokens(style.reasoning_parser);
+  if (of_reasoning || style.choice != ToolChoice::kAuto) return of_reasoning;
+  return style.call_format == nullptr || style.call_format->reads_special_tokens();
 }
 
 ApiResult<std::optional<OutputGrammar>> read_grammar(const OutputFields& output, const ToolFields& tools) {
@@ -141,13 +148,14 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   TRY(model.set_length(request, output.max_new_tokens, model.context_length, "messages"));
   TRY(FanOut().add(output.n, std::ssize(request.prompt) + ids_of_parameters(output), "n"));
   request.grammar = TRY(compile_grammar(grammar, output, model));
-  // Some models mark their calls, or their reasoning, with special tokens.
-  if (style.text.choice == ToolChoice::kAuto || needs_special_tokens(style.text)) request.skip_special_tokens = false;
+  if (needs_special_tokens(style.text)) request.skip_special_tokens = false;
   style.prompt_tokens = std::ssize(request.prompt);
 
   ApiJob job{.id = style.id, .stream = style.stream.stream, .note = note};
   append_choices(output, request, job.requests);
   job.answer = make_chat_answer(std::move(style));
+  // A format from outside that does not begin: before anything is computed for it.
+  if (const Status failure = job.answer->failure(); !failure.ok()) return api_error(failure);
   return job;
 }
 

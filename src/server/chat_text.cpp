@@ -49,7 +49,7 @@ struct ChatText::Impl {
 
   Status begin() {
     if (style.reasoning_format != nullptr) {
-      outside_reasoning = TRY(OutsideReasoning::begin(style.reasoning_format, style.prompt_opens_reasoning));
+      outside_reasoning = TRY(OutsideReasoning::begin(style.reasoning_format, style.reasoning_start));
     } else if (!style.reasoning_parser.empty()) {
       reasoning = TRY(ReasoningParser::create(style.reasoning_parser, style.prompt_opens_reasoning));
     }

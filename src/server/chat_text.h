@@ -16,15 +16,16 @@ namespace tessera {
 
 struct ChatTextStyle {
   ToolChoice choice = ToolChoice::kNone;
-  std::string named{};             // with kNamed
-  bool parallel = true;            // with kAuto: more than the first call counts
-  std::string tool_call_parser{};  // with kAuto
-  Json tools{};                    // with kAuto
-  std::string reasoning_parser{};  // "": reasoning is content
-  bool prompt_opens_reasoning = false;
+  std::string named{};                  // with kNamed
+  bool parallel = true;                 // with kAuto: more than the first call counts
+  std::string tool_call_parser{};       // with kAuto
+  Json tools{};                         // with kAuto
+  std::string reasoning_parser{};       // "": reasoning is content
+  bool prompt_opens_reasoning = false;  // of the server's own parsers
   // In the place of the server's own, where the names are those of formats from outside.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
+  ReasoningStart reasoning_start = ReasoningStart::kBefore;  // of reasoning_format, by its marks
 };
 
 struct ChatPieces {

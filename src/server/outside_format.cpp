@@ -15,9 +15,9 @@ using Part = ChatFormat::Part;
 
 }  // namespace
 
-Result<OutsideReasoning> OutsideReasoning::begin(std::shared_ptr<const ChatFormat> format, bool opened) {
-  std::unique_ptr<ChatParser> parser = TRY(format->begin({.part = Part::kReasoning, .opened = opened}));
-  return OutsideReasoning(std::move(format), std::move(parser), opened);
+Result<OutsideReasoning> OutsideReasoning::begin(std::shared_ptr<const ChatFormat> format, ReasoningStart start) {
+  std::unique_ptr<ChatParser> parser = TRY(format->begin({.part = Part::kReasoning, .start = start}));
+  return OutsideReasoning(std::move(format), std::move(parser), start == ReasoningStart::kInside);
 }
 
 Result<ReasoningText> OutsideReasoning::push(std::string_view text) { return sort(TRY(parser_->push(text))); }

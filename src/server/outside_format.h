@@ -20,8 +20,8 @@ namespace tessera {
 // As ReasoningParser.
 class OutsideReasoning {
  public:
-  // Shares `format`. `opened`: the prompt ends inside the reasoning.
-  static Result<OutsideReasoning> begin(std::shared_ptr<const ChatFormat> format, bool opened);
+  // Shares `format`. `start`: where the text begins.
+  static Result<OutsideReasoning> begin(std::shared_ptr<const ChatFormat> format, ReasoningStart start);
 
   Result<ReasoningText> push(std::string_view text);
   Result<ReasoningText> finish();

@@ -8,12 +8,15 @@
 
 #include <deque>
 
+#include "tessera/server/chat_request.h"
 #include "tessera/server/chat_text.h"
 #include "tessera/server/served_model.h"
+#include "tessera/server/test_model.h"
 
 namespace tessera {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Kind = ChatPiece::Kind;
 using Pieces = std::vector<ChatPiece>;
@@ -25,10 +28,17 @@ class Scripted final : public ChatFormat {
       : name_(std::move(name)), answers_(std::move(answers)) {}
   const std::string& name() const override { return name_; }
   bool finds(Part) const override { return true; }
-  bool reads_special_tokens() const override { return false; }
-  Result<std::unique_ptr<ChatParser>> begin(const Request&) const override {
+  bool reads_special_tokens() const override { return special; }
+  ReasoningMarks reasoning_marks() const override { return {.opening = "[[why ", .closing = "]]"}; }
+  Result<std::unique_ptr<ChatParser>> begin(const Request& request) const override {
+    starts.push_back(request.start);
+    if (!begins) return invalid_argument("it does not begin");
     return std::unique_ptr<ChatParser>(std::make_unique<Parser>(answers_));
   }
+
+  bool special = false;
+  bool begins = true;
+  mutable std::vector<ReasoningStart> starts{};  // of the parsers that were asked for
 
  private:
   struct Parser final : ChatParser {
@@ -45,7 +55,7 @@ class Scripted final : public ChatFormat {
   std::deque<Result<Pieces>> answers_;
 };
 
-std::shared_ptr<const ChatFormat> format_of(std::deque<Result<Pieces>> answers, std::string name = "scripted") {
+std::shared_ptr<Scripted> format_of(std::deque<Result<Pieces>> answers, std::string name = "scripted") {
   return std::make_shared<Scripted>(std::move(name), std::move(answers));
 }
 
@@ -106,6 +116,65 @@ TEST(ChatText, AFormatsErrorIsKeptAndNothingMoreComes) {
   EXPECT_EQ(text.status().message(), "it is tired");
   EXPECT_TRUE(text.push("3").empty());
   EXPECT_TRUE(text.finish().empty());
+}
+
+// A request for a chat whose model has this format for reasoning, or for calls.
+ApiResult<ApiJob> prepared(const std::shared_ptr<Scripted>& format, ChatFormat::Part part, const std::string& members) {
+  ServedModel model = test::test_model();
+  const bool calls = part == ChatFormat::Part::kCalls;
+  (calls ? model.tool_call_parser : model.reasoning_parser) = "scripted";
+  (calls ? model.call_format : model.reasoning_format) = format;
+  return prepare_chat(model, "{" + members + "}");
+}
+
+TEST(ChatRequest, AFormatsOwnMarksTellWhereTheTextBegins) {
+  const auto start = [](const std::string& members) {
+    const auto format = format_of({});
+    EXPECT_TRUE(prepared(format, ChatFormat::Part::kReasoning, members).ok()) << members;
+    return format->starts;
+  };
+  const auto asked = [](const std::string& behind) {
+    return R"("messages": [{"role": "user", "content": "hi"}], "chat_template": "{{ messages[0].content }})" + behind +
+           '"';
+  };
+  const auto goes_on = [](const std::string& begun) {
+    return R"("messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": ")" + begun +
+           R"("}], "continue_final_message": true, "add_generation_prompt": false)";
+  };
+  using enum ReasoningStart;
+  EXPECT_THAT(start(asked("")), ElementsAre(kBefore));
+  EXPECT_THAT(start(asked("[[why ")), ElementsAre(kInside));
+  EXPECT_THAT(start(asked("<think>")), ElementsAre(kBefore)) << "the marks of another form";
+  EXPECT_THAT(start(goes_on("[[why so")), ElementsAre(kInside));
+  EXPECT_THAT(start(goes_on("[[why so]] I")), ElementsAre(kBehind));
+  EXPECT_THAT(start(goes_on("I </think> so")), ElementsAre(kBefore)) << "and the format still reads it";
+}
+
+TEST(ChatRequest, AFormatSaysWhetherTheTextHasSpecialTokens) {
+  const std::string members =
+      R"("messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "function", "function": {"name": "f"}}],
+         "chat_template": "{{ messages[0].content }}{{ tools }}")";
+  for (const ChatFormat::Part part : {ChatFormat::Part::kCalls, ChatFormat::Part::kReasoning}) {
+    for (const bool special : {false, true}) {
+      const auto format = format_of({});
+      format->special = special;
+      const bool calls = part == ChatFormat::Part::kCalls;
+      ApiResult<ApiJob> job =
+          prepared(format, part, calls ? members : R"("messages": [{"role": "user", "content": "hi"}])");
+      ASSERT_TRUE(job.ok()) << job.error().message;
+      EXPECT_EQ(job->requests[0].skip_special_tokens, !special);
+    }
+  }
+}
+
+TEST(ChatRequest, AFormatThatDoesNotBeginComputesNothing) {
+  const auto format = format_of({});
+  format->begins = false;
+  ApiResult<ApiJob> job =
+      prepared(format, ChatFormat::Part::kReasoning, R"("messages": [{"role": "user", "content": "hi"}])");
+  ASSERT_FALSE(job.ok());
+  EXPECT_EQ(job.error().http_status, 500) << "the fault is the server's, whatever code the format gave";
+  EXPECT_THAT(job.error().message, HasSubstr("it does not begin"));
 }
 
 TEST(ServedModel, AFormatsNameIsNotOneOfTheServers) {

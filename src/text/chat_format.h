@@ -27,6 +27,23 @@ struct ChatPiece {
   friend bool operator==(const ChatPiece&, const ChatPiece&) = default;
 };
 
+// Where a text begins that goes on from a prompt.
+enum class ReasoningStart : std::uint8_t {
+  kBefore,  // a turn of its own, or a message that has no reasoning yet
+  kInside,  // the prompt ends inside the reasoning
+  kBehind,  // it goes on with a message that has ended its reasoning
+};
+
+// What stands around reasoning in prompts; "": nothing does.
+struct ReasoningMarks {
+  std::string opening{};
+  std::string closing{};
+
+  // `prompt`: all of its text; `begun`: the message at its end that the text goes on with, "" where there is none.
+  // Spaces and line ends at the end of the prompt, and of the mark, do not count.
+  ReasoningStart start(std::string_view prompt, std::string_view begun) const;
+};
+
 // Reads one text, as it comes. Used by one thread at a time; after an error it is not called again.
 class ChatParser {
  public:
@@ -45,9 +62,9 @@ class ChatFormat {
   enum class Part : std::uint8_t { kReasoning, kCalls };
   struct Request {
     Part part = Part::kCalls;
-    const Json* tools =
-        nullptr;          // kCalls: [{"function": {"name": …, …}}, …], borrowed for the parser's life; null: any
-    bool opened = false;  // kReasoning: the prompt ends inside the reasoning
+    // kCalls: [{"function": {"name": …, …}}, …], borrowed for the parser's life; null: any
+    const Json* tools = nullptr;
+    ReasoningStart start = ReasoningStart::kBefore;  // kReasoning: by the form's marks
   };
 
   virtual ~ChatFormat() = default;
@@ -55,6 +72,7 @@ class ChatFormat {
   virtual bool finds(Part part) const = 0;
   // Whether its marks are special tokens of the model, which the text must then have.
   virtual bool reads_special_tokens() const = 0;
+  virtual ReasoningMarks reasoning_marks() const = 0;
   // Precondition: finds(request.part).
   virtual Result<std::unique_ptr<ChatParser>> begin(const Request& request) const = 0;
 };

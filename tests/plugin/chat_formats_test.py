@@ -21,6 +21,7 @@ from served import MODEL, Served, run_cases  # noqa: E402  (the folder is known 
 FLAGS = ["--piecewise-cuda-graph-tokens", "16", "--cuda-graph-bs", "1", "--context-length", "512", "--chat-template",
          "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools and false %}tools{% endif %}"]
 PROMPT_TOKENS = 2  # of QUESTION
+OPENED_TOKENS = 8  # of "hi[[why "
 QUESTION = [{"role": "user", "content": "hi"}]
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("get_weather", "f")]
 TEXT = '[[why ünïcode, and [[1]]I [[call me. [[call get_weather {"city": "Øslo [[]]", "days": [[1], [2]]}]] [[call f {}]]Wait.'
@@ -111,6 +112,21 @@ class Cases:
             assert message["reasoning_content"] == "so" and message["content"] is None, message
             assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"x": 1}'}, message
 
+    def a_text_may_begin_inside_the_reasoning(self):
+        template = "{{ messages[0].content }}[[why "
+        with self._served("so]]I see.", "bracket", "--reasoning-parser", "bracket",
+                          TESSERA_TEST_SCRIPT_FROM=str(OPENED_TOKENS)) as server:
+            asked = {"messages": QUESTION, "chat_template": template}
+            status, answer = server.post("/v1/chat/completions", {**asked, "max_tokens": 400})
+            assert status == 200 and answer["usage"]["prompt_tokens"] == OPENED_TOKENS, answer
+            message = answer["choices"][0]["message"]
+            assert (message["reasoning_content"], message["content"]) == ("so", "I see."), message
+            assert answer["usage"]["completion_tokens_details"]["reasoning_tokens"] >= len("so"), answer["usage"]
+            # As a stream that ends inside the reasoning.
+            events = asyncio.run(server.stream("/v1/chat/completions", {**asked, "max_tokens": 2}))
+            deltas = [event["choices"][0]["delta"] for event in events]
+            assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "so", deltas
+
     def what_is_no_call_is_content(self):
         for text in ("[[call nobody {}]]", "[[call f", '[[call f {"x": oops}]]', "[[call [[call f {}]]"):
             with self._served(text, "bracket", "--tool-call-parser", "bracket") as server:
@@ -138,10 +154,13 @@ class Cases:
                 status, answer = server.post("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 60, "tools": TOOLS})
                 assert status == 500, (fault, status, answer)
                 assert "chat format faulty: " in answer["error"]["message"] and said in answer["error"]["message"], answer
-                events = asyncio.run(server.stream("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 60,
-                                                                            "tools": TOOLS})) if fault != "begin" else []
-                if events:
-                    assert said in events[-1]["error"]["message"], events[-1]
+                streamed = {"messages": QUESTION, "max_tokens": 60, "tools": TOOLS}
+                if fault == "begin":  # before there is a stream, so that it has a status of its own
+                    status, answer = server.post("/v1/chat/completions", {**streamed, "stream": True})
+                    assert status == 500 and said in answer["error"]["message"], (status, answer)
+                else:
+                    events = asyncio.run(server.stream("/v1/chat/completions", streamed))
+                    assert events and said in events[-1]["error"]["message"], (fault, events)
                 assert "more than" in self._ask(server)["message"]["content"], "a request without tools is answered"
                 assert server.get("/health")[0] == 200, fault
 
