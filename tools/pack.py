@@ -61,8 +61,9 @@ def stage_program(build, stage):
     shutil.rmtree(stage / "include")
     shutil.rmtree(stage / "lib" / "cmake")
     shutil.rmtree(stage / "lib" / "pkgconfig")
-    for folder in ("share/doc", "share/tessera", "lib/tessera"):  # examples, a second model; plugins, which need drivers
-        shutil.rmtree(stage / folder, ignore_errors=True)
+    for folder in ("share/doc", "share/tessera"):  # examples, a second model
+        shutil.rmtree(stage / folder)
+    shutil.rmtree(stage / "lib" / "tessera", ignore_errors=True)  # plugins, which need drivers: there with OpenCL alone
     for name in ("libtessera.so*", "libtessera_cpp.so*"):  # for programs that link them; this archive has none
         for library in (stage / "lib").glob(name):
             library.unlink()
