@@ -5,7 +5,7 @@ Catches: a command that a guide tells and the program refuses, an output or exit
 that leads nowhere, a requirement without a line in docs/conformance.md, and a test named there that does not exist.
 
 How a block of a document is marked says what is done with it, in order, in one empty folder for each document that has
-models/demo, and with the program on the PATH:
+models/demo, if the document does not bring it itself, and with the program on the PATH:
 
   ```bash        run by bash -euo pipefail. A comment "# exit code 2" in it is what it ends with; else 0, and a line
                  `tessera serve …` stays up to the next one, on a free port, which takes the place of 30000 after it.
@@ -32,6 +32,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = ["README.md", "docs/configuration.md", "docs/serving.md", "docs/debugging.md", "docs/cuda-graphs.md", "docs/tuning.md",
              "docs/architecture.md", "docs/mechanisms.md", "docs/conformance.md", "docs/troubleshooting.md", "docs/deployment.md", "docs/scaling.md", "docs/embedding-api.md", "docs/python.md", "docs/extending.md", "CONTRIBUTING.md", "SECURITY.md"]
+BRINGS_MODELS = ["docs/extending.md"]  # its first block links models/ itself
 TIMEOUT_S = 300  # of one command, with sanitizers too
 REQUIREMENTS = {"A": 5, "B": 10, "C": 7, "D": 8, "E": 8, "F": 6, "G": 4, "H": 5, "I": 6, "J": 3, "L": 3}
 PORT = re.compile(r"\b30000\b")
@@ -96,7 +97,8 @@ class Document:
         programs = self.folder / ".bin"
         programs.mkdir()
         (programs / "tessera").symlink_to(program)
-        (self.folder / "models").symlink_to(ROOT / "models")
+        if name not in BRINGS_MODELS:
+            (self.folder / "models").symlink_to(ROOT / "models")
         self.environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(self.folder),
                             "TESSERA_CACHE_DIR": str(self.folder / "cache"), "HF_HUB_OFFLINE": "1"}
         self.server = None
