@@ -19,10 +19,18 @@ namespace {
 constexpr const char* kMissing =
     "this system has no libcurl.so.4, which downloads need; install it (Debian and Ubuntu: libcurl4, Fedora: libcurl)";
 
+// Its libssl takes the system's libcrypto, although the process may have another one already, as the wheel's program
+// has: the names in them are the same. Sanitizers' run-time libraries end a program that asks for that.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
+#else
+constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
+#endif
+
 void* library() {
   static void* const opened = [] {
-    void* first = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
-    return first != nullptr ? first : dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
+    void* first = dlopen("libcurl.so.4", kFlags);
+    return first != nullptr ? first : dlopen("libcurl-gnutls.so.4", kFlags);
   }();
   return opened;
 }

@@ -82,6 +82,16 @@ loads_libcurl() {
   [[ "$said" == *"127.0.0.1"* && "$said" != *"libcurl cannot be started"* ]]
 }
 
+# What libcurl brings stays among itself: libssl of the system with its libcrypto, not with the wheel's, which the program
+# has loaded before.
+keeps_libcurls_libraries_apart() {
+  local log="$work/bindings"
+  downloads_with LD_DEBUG=bindings >"$log" && return 1
+  grep -qE "binding file /(usr/)?lib/[^ ]*/libcurl[^ ]* \[0\] to /(usr/)?lib/" "$log" || { echo "no bindings of libcurl" && return 1; }
+  grep -E "binding file /(usr/)?lib/[^ ]*/lib(curl|ssl|crypto)[^ ]* \[0\] to [^ ]*-tessera[.]so" "$log" | head -n 5 | grep . && return 1
+  return 0
+}
+
 # As on a system without it: dlopen() finds none.
 names_a_missing_libcurl() {
   local said
@@ -109,6 +119,7 @@ check "names of libraries" has_names_of_its_own
 check "licences" has_licenses
 check "program" program_writes
 check "downloads by the system's libcurl" loads_libcurl
+check "libcurl's libraries are the system's" keeps_libcurls_libraries_apart
 check "a missing libcurl is named" names_a_missing_libcurl
 check "wrong words are exit code 2" bash -c "! $work/venv/bin/tessera nothing 2>/dev/null && [[ \$($work/venv/bin/tessera nothing 2>/dev/null; echo \$?) == 2 ]]"
 check "engine" installed python "$PWD/tests/python/engine_test.py" "$PWD/models/demo"
