@@ -43,6 +43,7 @@ F* find(F* /*like*/, const char* name) {
 
 }  // namespace
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types and names cannot stand in parentheses
 // RESULT NAME(PARAMETERS), which calls libcurl's with ARGUMENTS, or gives OTHERWISE.
 #define ON_DEMAND(RESULT, NAME, PARAMETERS, ARGUMENTS, OTHERWISE)               \
   RESULT NAME PARAMETERS {                                                      \
@@ -55,7 +56,7 @@ F* find(F* /*like*/, const char* name) {
     if (found != nullptr) found ARGUMENTS;          \
   }
 // The one value behind OPTION: a pointer, a long or a curl_off_t, which come in the same register.
-#define ON_DEMAND_VALUE(RESULT, NAME, HANDLE, OPTION, OTHERWISE)                        \
+#define ON_DEMAND_VALUE(RESULT, NAME, HANDLE, handle, OPTION, option, OTHERWISE)        \
   RESULT NAME(HANDLE* handle, OPTION option, ...) {                                     \
     static_assert(sizeof(void*) == sizeof(long) && sizeof(long) == sizeof(curl_off_t)); \
     static auto* const found = find(&NAME, #NAME);                                      \
@@ -66,38 +67,45 @@ F* find(F* /*like*/, const char* name) {
     return found == nullptr ? (OTHERWISE) : found(handle, option, value);               \
   }
 
+// NOLINTEND(bugprone-macro-parentheses)
+
+// Parameters have the names of curl's headers.
 extern "C" {
 
 ON_DEMAND(CURLcode, curl_global_init, (long flags), (flags), CURLE_FAILED_INIT)
-ON_DEMAND_VOID(curl_free, (void* data), (data))
+ON_DEMAND_VOID(curl_free, (void* p), (p))
 
 ON_DEMAND(CURL*, curl_easy_init, (), (), nullptr)
-ON_DEMAND_VALUE(CURLcode, curl_easy_setopt, CURL, CURLoption, CURLE_FAILED_INIT)
-ON_DEMAND_VALUE(CURLcode, curl_easy_getinfo, CURL, CURLINFO, CURLE_FAILED_INIT)
-ON_DEMAND(CURLcode, curl_easy_perform, (CURL * handle), (handle), CURLE_FAILED_INIT)
-ON_DEMAND_VOID(curl_easy_reset, (CURL * handle), (handle))
-ON_DEMAND_VOID(curl_easy_cleanup, (CURL * handle), (handle))
+ON_DEMAND_VALUE(CURLcode, curl_easy_setopt, CURL, curl, CURLoption, option, CURLE_FAILED_INIT)
+ON_DEMAND_VALUE(CURLcode, curl_easy_getinfo, CURL, curl, CURLINFO, info, CURLE_FAILED_INIT)
+ON_DEMAND(CURLcode, curl_easy_perform, (CURL * curl), (curl), CURLE_FAILED_INIT)
+ON_DEMAND_VOID(curl_easy_reset, (CURL * curl), (curl))
+ON_DEMAND_VOID(curl_easy_cleanup, (CURL * curl), (curl))
 ON_DEMAND(const char*, curl_easy_strerror, (CURLcode code), (code), kMissing)
 
 ON_DEMAND(CURLM*, curl_multi_init, (), (), nullptr)
-ON_DEMAND_VALUE(CURLMcode, curl_multi_setopt, CURLM, CURLMoption, CURLM_INTERNAL_ERROR)
-ON_DEMAND(CURLMcode, curl_multi_add_handle, (CURLM * multi, CURL* easy), (multi, easy), CURLM_INTERNAL_ERROR)
-ON_DEMAND(CURLMcode, curl_multi_remove_handle, (CURLM * multi, CURL* easy), (multi, easy), CURLM_INTERNAL_ERROR)
-ON_DEMAND(CURLMcode, curl_multi_assign, (CURLM * multi, curl_socket_t socket, void* data), (multi, socket, data),
+ON_DEMAND_VALUE(CURLMcode, curl_multi_setopt, CURLM, multi_handle, CURLMoption, option, CURLM_INTERNAL_ERROR)
+ON_DEMAND(CURLMcode, curl_multi_add_handle, (CURLM * multi_handle, CURL* curl_handle), (multi_handle, curl_handle),
           CURLM_INTERNAL_ERROR)
-ON_DEMAND(CURLMcode, curl_multi_socket_action, (CURLM * multi, curl_socket_t socket, int events, int* running),
-          (multi, socket, events, running), CURLM_INTERNAL_ERROR)
-ON_DEMAND(CURLMsg*, curl_multi_info_read, (CURLM * multi, int* left), (multi, left), nullptr)
-ON_DEMAND(CURLMcode, curl_multi_cleanup, (CURLM * multi), (multi), CURLM_INTERNAL_ERROR)
+ON_DEMAND(CURLMcode, curl_multi_remove_handle, (CURLM * multi_handle, CURL* curl_handle), (multi_handle, curl_handle),
+          CURLM_INTERNAL_ERROR)
+ON_DEMAND(CURLMcode, curl_multi_assign, (CURLM * multi_handle, curl_socket_t sockfd, void* sockp),
+          (multi_handle, sockfd, sockp), CURLM_INTERNAL_ERROR)
+ON_DEMAND(CURLMcode, curl_multi_socket_action,
+          (CURLM * multi_handle, curl_socket_t s, int ev_bitmask, int* running_handles),
+          (multi_handle, s, ev_bitmask, running_handles), CURLM_INTERNAL_ERROR)
+ON_DEMAND(CURLMsg*, curl_multi_info_read, (CURLM * multi_handle, int* msgs_in_queue), (multi_handle, msgs_in_queue),
+          nullptr)
+ON_DEMAND(CURLMcode, curl_multi_cleanup, (CURLM * multi_handle), (multi_handle), CURLM_INTERNAL_ERROR)
 
-ON_DEMAND(curl_slist*, curl_slist_append, (curl_slist * list, const char* text), (list, text), nullptr)
+ON_DEMAND(curl_slist*, curl_slist_append, (curl_slist * list, const char* data), (list, data), nullptr)
 ON_DEMAND_VOID(curl_slist_free_all, (curl_slist * list), (list))
 
 ON_DEMAND(CURLU*, curl_url, (), (), nullptr)
-ON_DEMAND(CURLUcode, curl_url_set, (CURLU * url, CURLUPart part, const char* text, unsigned int flags),
-          (url, part, text, flags), CURLUE_UNKNOWN_PART)
-ON_DEMAND(CURLUcode, curl_url_get, (CURLU * url, CURLUPart part, char** text, unsigned int flags),
-          (url, part, text, flags), CURLUE_UNKNOWN_PART)
-ON_DEMAND_VOID(curl_url_cleanup, (CURLU * url), (url))
+ON_DEMAND(CURLUcode, curl_url_set, (CURLU * handle, CURLUPart what, const char* part, unsigned int flags),
+          (handle, what, part, flags), CURLUE_UNKNOWN_PART)
+ON_DEMAND(CURLUcode, curl_url_get, (CURLU * handle, CURLUPart what, char** part, unsigned int flags),
+          (handle, what, part, flags), CURLUE_UNKNOWN_PART)
+ON_DEMAND_VOID(curl_url_cleanup, (CURLU * handle), (handle))
 
 }  // extern "C"
