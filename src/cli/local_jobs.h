@@ -40,10 +40,10 @@ class LocalJobs {
   // Nobody else touches the engine meanwhile.
   explicit LocalJobs(Engine& engine);
 
-  // Submits its requests. What the job borrows outlives it.
-  Id start(ApiJob job);
-  // No more updates of it come.
-  void cancel(Id job);
+  // Submits the job's requests. What it borrows outlives it.
+  Id start(ApiJob made);
+  // No more updates of the job come.
+  void cancel(Id id);
   // Waits until the engine moved a job, or wake(): then there may be no updates.
   std::vector<Update> wait();
   void wake();
