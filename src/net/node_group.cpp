@@ -15,11 +15,11 @@ void tell(const NodeGroup::TakeEnd& take_end, int node, const Status& why) {
   try {
     take_end(node, why);
     return;
-  } catch (const std::exception&) {  // handled below: what it had to free is freed by then
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): handled below, where all that it held is free
   }
   try {
     take_end(node, device_lost("a node is gone"));
-  } catch (const std::exception&) {  // it has done what it could, and others are still to be told
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it did what it could; others are to be told
   }
 }
 

@@ -18,9 +18,11 @@ namespace tessera::plugin {
 template <class Table>
 inline constexpr std::size_t kFirstSize = 0;
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration
 #define TESSERA_FIRST_SIZE(Table, last) \
   template <>                           \
   inline constexpr std::size_t kFirstSize<Table> = offsetof(Table, last) + sizeof(Table::last)
+// NOLINTEND(bugprone-macro-parentheses)
 
 TESSERA_FIRST_SIZE(tessera_plugin_info, version);
 TESSERA_FIRST_SIZE(tessera_plugin_operator, fuses);
