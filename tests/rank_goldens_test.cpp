@@ -10,9 +10,9 @@
 #include "golden.h"
 #include "golden_cases.h"
 #include "tessera/engine/engine.h"
+#include "tessera/ops/testing/ranks.h"
 #include "tessera/runner/soak.h"
 #include "tessera/runner/verify.h"
-#include "test_ranks.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 #include "golden_cases.h"
 #include "image_golden.h"
 #include "image_ways.h"
-#include "test_ranks.h"
+#include "tessera/ops/testing/ranks.h"
 
 namespace tessera {
 namespace {

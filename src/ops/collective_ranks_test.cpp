@@ -12,6 +12,7 @@
 #include "tessera/ops/collective.h"
 #include "tessera/ops/embedding.h"
 #include "tessera/ops/op_test_util.h"
+#include "tessera/ops/testing/ranks.h"
 
 namespace tessera::testing {
 namespace {
@@ -22,7 +23,6 @@ Result<std::unique_ptr<Device>> open_device(int rank) {
   if (!on_cuda()) return TRY(CpuDevice::create({.threads = 1}));
   return test_devices().open("cuda:" + std::to_string(rank));
 }
-bool there_are(int ranks) { return !on_cuda() || test_devices().open("cuda:" + std::to_string(ranks - 1)).ok(); }
 
 // One rank: its device, stream, and what it has bound, in the order in which members end.
 class Rank {
@@ -150,7 +150,7 @@ struct Group {
 class CollectiveRanks : public ::testing::TestWithParam<Group> {
  protected:
   void SetUp() override {
-    if (!there_are(GetParam().ranks)) GTEST_SKIP() << "needs " << GetParam().ranks << " GPUs";
+    if (!has_devices_for(GetParam().ranks)) GTEST_SKIP() << "needs " << GetParam().ranks << " GPUs";
   }
 };
 
@@ -291,7 +291,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, CollectiveRanks,
 
 TEST(CollectiveRanksThatEnd, ReleaseAKernelThatWaitsForThem) {
   if (!on_cuda()) GTEST_SKIP() << "a CPU's ranks wait on the host: Collective.AbortReleasesTheOthers";
-  if (!there_are(2)) GTEST_SKIP() << "needs 2 GPUs";
+  if (!has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
   std::latch bound(2);
   std::latch released(2);

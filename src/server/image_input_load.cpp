@@ -13,11 +13,11 @@ namespace {
 
 // A checkpoint without the file was resized as its family's are.
 Result<ImageProcessorConfig> read_processor(const std::filesystem::path& model) {
-  const bool is_folder = std::filesystem::is_directory(model);
-  const std::filesystem::path folder = is_folder ? model : model.parent_path();
+  const std::filesystem::path folder = model_folder(model.string());
   Result<ImageProcessorConfig> read = read_processor_config(folder / "preprocessor_config.json");
   if (read.ok() || read.status().code() != StatusCode::kNotFound) return read;
-  const Json config = TRY(Json::read_file((is_folder ? folder / "config.json" : model).string()));
+  const Json config =
+      TRY(Json::read_file((std::filesystem::is_directory(model) ? folder / "config.json" : model).string()));
   const Json* type = config.find("model_type");
   return default_processor_config(type != nullptr && type->is_string() ? type->as_string() : "");
 }
