@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// Where the streamed kernel does not serve, one row is still bound by the weights' way through memory, and our simple
-// kernel is faster than cuBLASLt; from two rows on the library is as fast or faster (docs/benchmarks.md).
+// Where neither streamed nor split kernel serves, one row is still bound by the weights' way through memory, and our
+// simple kernel is faster than cuBLASLt; from two rows on the library is as fast or faster (docs/benchmarks.md).
 constexpr std::int64_t kMaxFewRows = 1;
 
 // With rows that are no whole 16 bytes cuBLASLt rounds a product to the storage type before it adds the bias. No model
@@ -21,7 +21,7 @@ bool rounds_twice(const LinearProblem& p) {
 bool takes_few_rows(const LinearProblem& p) { return p.m <= kMaxFewRows || p.k == 0 || rounds_twice(p); }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  // Whether it is streamed depends on addresses too, which are not known here.
+  // Whether it is streamed or split depends on addresses too, which are not known here.
   if (args.context.limits.deterministic || takes_few_rows(make_linear_problem(args))) return std::size_t{0};
   return kCublasLtWorkspaceBytes;
 }
@@ -39,6 +39,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   if (p.m == 0 || p.n == 0) return make_cuda_op("linear", [](cudaStream_t) {});
   TRY(static_cast<CudaDevice&>(args.device).make_current());
   if (can_stream(args)) return bind_streamed(p);
+  if (can_split(args)) return bind_split(p);
   if (!args.context.limits.deterministic && takes_few_rows(p)) return bind_cuda_few_rows(p);
   if (args.context.limits.deterministic) return bind_deterministic(p, args.device);
   Result<std::unique_ptr<BoundOp>> bound = bind_cublaslt(p, args.device);

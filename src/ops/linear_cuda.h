@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,13 +25,22 @@ inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(
 Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const LinearProblem& problem);
 
 // Whether the streamed kernel serves the linear and is the fastest: up to 8 rows of a 16-bit type, 16 of a small
-// matrix, 32 of one whose tiles are no more than multiprocessors, with whole tiles of w, which is a weight, on Hopper;
-// not in deterministic forwards.
+// matrix, with whole tiles of w, which is a weight, on Hopper; not in deterministic forwards.
 bool can_stream(const BindArgs& args);
 // Asks for weights before the kernels ahead have ended (linear_streamed.cuh). Sums have one order for all row counts.
 // Precondition: can_stream().
 Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
-// The same kernel with the gate after the linear.
+// Whether the kernel whose blocks split k serves the linear and is the fastest where the streamed one does not: up to
+// 64 rows of a 16-bit type, k and n in whole 16 bytes, w a weight, on Hopper; not in deterministic forwards.
+inline constexpr std::int64_t kMostSplitRows = 64;
+bool can_split(const BindArgs& args);
+// Asks for weights before the kernels ahead have ended (linear_split.cuh). Sums have one order for all row counts.
+// Precondition: can_split().
+Result<std::unique_ptr<BoundOp>> bind_split(const LinearProblem& problem);
+// For JoinedKernelDef: a linear without residual, then silu_mul or gelu_mul. Null where it does not serve.
+Result<std::unique_ptr<BoundOp>> bind_split_gated(std::span<const BindArgs> calls);
+
+// These kernels with the gate after the linear.
 const std::vector<JoinedKernelDef>& joined_linear_kernels();
 
 // The workspace that NVIDIA recommends for cuBLASLt on Hopper, for its split-k and stream-k kernels.

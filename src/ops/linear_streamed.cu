@@ -16,13 +16,12 @@ namespace {
 using namespace cuda;
 using namespace cuda::streamed_linear;
 
-// Up to eight rows it is faster than cuBLASLt and our kernel of one row; beyond, x is read as often as w, and matrices
-// that are large win nothing. Beyond 16 those win that have a tile for each multiprocessor at most, as then none reads
-// x twice (docs/benchmarks.md).
+// Up to eight rows it is the fastest; beyond, x is read as often as w, and of matrices that are large the kernel whose
+// blocks split k is faster (docs/benchmarks.md).
 bool is_worth_streaming(const LinearProblem& p) {
   constexpr std::int64_t kSmall = std::int64_t{16} << 20;  // bytes of w
   if (p.m <= 8) return true;
-  return 2 * p.n * p.k <= kSmall && (p.m <= 16 || p.n / kBlockRows <= p.workers);
+  return 2 * p.n * p.k <= kSmall;
 }
 
 template <class T, int kEights, bool kGated, int kHeld>
@@ -44,10 +43,10 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int6
 template <class T, int kEights, bool kGated>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const Streamed<T>& p, std::int64_t workers) {
   const std::int64_t stages = ceil_div(p.k, kStageColumns);
-  if constexpr (kGated && kEights <= 2) {
+  if constexpr (kGated) {
     if (stages == 1) return make<T, kEights, kGated, 1>(name, p, workers);
   }
-  if constexpr (!kGated && kEights <= 2) {
+  if constexpr (!kGated) {
     if (stages == 2) return make<T, kEights, kGated, 2>(name, p, workers);
     if (stages == 3) return make<T, kEights, kGated, 3>(name, p, workers);
   }
@@ -56,9 +55,7 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const Streamed<T>& p, st
 
 template <class T, bool kGated>
 Result<std::unique_ptr<BoundOp>> make(const char* name, const Streamed<T>& p, std::int64_t workers) {
-  if (p.m <= 8) return make<T, 1, kGated>(name, p, workers);
-  if (p.m <= 16) return make<T, 2, kGated>(name, p, workers);
-  return make<T, 4, kGated>(name, p, workers);
+  return p.m <= 8 ? make<T, 1, kGated>(name, p, workers) : make<T, 2, kGated>(name, p, workers);
 }
 
 // `y`: of the gate where there is one.
@@ -109,6 +106,8 @@ const std::vector<JoinedKernelDef>& joined_linear_kernels() {
   static const std::vector<JoinedKernelDef> kernels{
       {.ops = {"linear", "silu_mul"}, .name = "streamed", .most_rows = kMaxRows, .bind = bind_joined},
       {.ops = {"linear", "gelu_mul"}, .name = "streamed", .most_rows = kMaxRows, .bind = bind_joined},
+      {.ops = {"linear", "silu_mul"}, .name = "k split", .most_rows = kMostSplitRows, .bind = bind_split_gated},
+      {.ops = {"linear", "gelu_mul"}, .name = "k split", .most_rows = kMostSplitRows, .bind = bind_split_gated},
       {.ops = {"linear", "silu_mul"}, .name = "by warpgroups", .most_rows = kAnyRows, .bind = bind_gated_linear},
       {.ops = {"linear", "gelu_mul"}, .name = "by warpgroups", .most_rows = kAnyRows, .bind = bind_gated_linear}};
   return kernels;

@@ -22,7 +22,7 @@
 
 namespace tessera::cuda::streamed_linear {
 
-inline constexpr int kMaxRows = 32;      // of x
+inline constexpr int kMaxRows = 16;      // of x
 inline constexpr int kBlockRows = 16;    // of w
 inline constexpr int kWarps = 8;         // that multiply; a ninth asks for weights
 inline constexpr int kStepColumns = 32;  // of a warp: 16 bytes to a thread
@@ -82,10 +82,9 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp) streamed(const Streamed<
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr int kRows = kEights * 8;
   constexpr int kPairs = (kEights + 1) / 2;  // an instruction takes two groups of rows
-  constexpr int kBuffers = kEights > 2 ? 1 : 2;
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ SharedBarrier full[kMaxStages], empty[kMaxStages];
-  __shared__ float sums[kBuffers][kWarps][kRows][kBlockRows + 2];
+  __shared__ float sums[2][kWarps][kRows][kBlockRows + 2];
   constexpr int kColumns = kGated ? kBlockRows / 2 : kBlockRows;  // of y, in a tile
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -212,8 +211,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp) streamed(const Streamed<
       return t;
     };
     store_tile<T, kGated>(p, tile * kColumns, total);
-    if constexpr (kBuffers == 1) sync_multiplying();
-    buffer ^= kBuffers - 1;
+    buffer ^= 1;
   }
 #endif
 }

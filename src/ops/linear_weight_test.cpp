@@ -76,11 +76,12 @@ class WeightLinear {
 TEST(WeightLinears, EqualThoseOfAnyMatrix) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes both by one kernel";
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
-    for (const Size size :
-         {Size{1, 1024, 64}, Size{8, 2048, 1024}, Size{16, 3072, 1024}, Size{17, 1024, 4096}, Size{24, 2048, 1024},
-          Size{31, 3072, 1024}, Size{32, 1024, 4096}, Size{33, 2048, 1024}, Size{48, 1056, 128}, Size{64, 3072, 1024},
-          Size{65, 1024, 4096}, Size{97, 72, 64}, Size{128, 2048, 1024}, Size{128, 1024, 4096}, Size{129, 1024, 1024},
-          Size{200, 2048, 1024}, Size{256, 3072, 1024}})
+    for (const Size size : {Size{1, 1024, 64},     Size{8, 2048, 1024},   Size{16, 3072, 1024},  Size{17, 1024, 4096},
+                            Size{24, 2048, 1024},  Size{31, 3072, 1024},  Size{32, 1024, 4096},  Size{33, 2048, 1024},
+                            Size{48, 1056, 128},   Size{64, 3072, 1024},  Size{2, 72, 72},       Size{9, 4096, 6144},
+                            Size{33, 4304, 1152},  Size{63, 200, 4104},   Size{20, 64, 200},     Size{65, 1024, 4096},
+                            Size{97, 72, 64},      Size{128, 2048, 1024}, Size{128, 1024, 4096}, Size{129, 1024, 1024},
+                            Size{200, 2048, 1024}, Size{256, 3072, 1024}})
       for (const bool terms : {false, true}) {
         WeightLinear linear(dtype, size, terms);
         const Result<HostTensor> actual = linear.run(true);
