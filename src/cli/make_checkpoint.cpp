@@ -17,6 +17,7 @@
 #include "tessera/cli/stop_signal.h"
 #include "tessera/cli/table.h"
 #include "tessera/model/model.h"
+#include "tessera/model/model_path.h"
 #include "tessera/model/random_checkpoint.h"
 
 namespace tessera::cli {
@@ -50,10 +51,8 @@ struct Source {
 
 // The same text, unless another type is asked for than it says.
 Result<Source> read_source(const MakeCheckpointOptions& options) {
-  std::error_code error;
   Source source;
-  source.file =
-      fs::is_directory(options.config, error) ? fs::path(options.config) / "config.json" : fs::path(options.config);
+  source.file = config_file(options.config);
   source.config = TRY(ModelConfig::read(source.file.string(), options.registry->families));
   source.text = TRY(read_text_file(source.file.string()));
   const StoredDtype said = source.config.dtype.value_or(StoredDtype::kF32);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -16,6 +15,7 @@
 #include "tessera/base/log.h"
 #include "tessera/engine/engine_rank.h"
 #include "tessera/model/checkpoint.h"
+#include "tessera/model/model_path.h"
 #include "tessera/runner/rank_node.h"
 
 namespace tessera {
@@ -28,10 +28,7 @@ constexpr std::chrono::milliseconds kMostSilence(15'000);
 // Of the model, where they are: a folder, or a config.json without weights.
 Result<std::string> model_hash(const EngineOptions& options) {
   Hasher hasher;
-  const std::filesystem::path named(options.model_path);
-  std::error_code error;
-  const std::filesystem::path config = std::filesystem::is_directory(named, error) ? named / "config.json" : named;
-  std::ifstream file(config, std::ios::binary);
+  std::ifstream file(config_file(options.model_path), std::ios::binary);
   if (!file) return not_found(fmt::format("{}: no config.json can be read there", options.model_path));
   hasher.add(std::string(std::istreambuf_iterator<char>(file), {}));
   if (options.load_format == LoadFormat::kDummy) return hasher.finish().hex();

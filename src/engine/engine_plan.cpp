@@ -10,6 +10,7 @@
 #include "tessera/engine/memory_shares.h"
 #include "tessera/engine/plan_ladders.h"
 #include "tessera/model/checkpoint.h"
+#include "tessera/model/model_path.h"
 #include "tessera/model/unread_tensors.h"
 #include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/layer_caches.h"
@@ -39,12 +40,6 @@ Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& confi
 Status at_least_one(std::int64_t value, std::string_view option) {
   if (value >= 0) return ok_status();
   return invalid_argument(fmt::format("{}: {} is not accepted; 1 or more is", option, value));
-}
-
-// A path that cannot be examined (too long, no permission) is no folder; reading it gives the error.
-bool is_folder(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::is_directory(path, error);
 }
 
 // LongRoPE has two rotations, and the answers to short prompts differ by them.
@@ -128,12 +123,6 @@ std::int64_t default_chunk(const DeviceProperties& device) {
 }
 
 std::int64_t default_running(const DeviceProperties& device) { return is_large_gpu(device) ? 512 : 256; }
-
-std::string model_folder(const std::string& model_path) {
-  if (is_folder(model_path)) return model_path;
-  const std::string parent = std::filesystem::path(model_path).parent_path().string();
-  return parent.empty() ? "." : parent;  // config.json itself, here
-}
 
 Result<WeightSource> weight_source(const EngineOptions& options, std::span<const WeightSpec> specs) {
   if (options.load_format == LoadFormat::kDummy) return dummy_source(options.random_seed);

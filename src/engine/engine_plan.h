@@ -149,7 +149,5 @@ std::int64_t default_running(const DeviceProperties& device);
 // The source of the model's weights, `specs`: its folder, or random numbers. Logs what of the folder the model leaves
 // out: vision towers, heads that predict further tokens.
 Result<WeightSource> weight_source(const EngineOptions& options, std::span<const WeightSpec> specs);
-// The folder of config.json and what lies beside it.
-std::string model_folder(const std::string& model_path);
 
 }  // namespace tessera

@@ -12,6 +12,7 @@
 #include "tessera/base/hash.h"
 #include "tessera/base/write_file.h"
 #include "tessera/ir/text.h"
+#include "tessera/model/model_path.h"
 #include "tessera/piecewise/chain.h"
 #include "tessera/piecewise/splitter.h"
 

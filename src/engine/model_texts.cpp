@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include "tessera/model/model_path.h"
+
 namespace tessera {
 namespace {
 
@@ -22,9 +24,7 @@ Result<ReadTexts> read_model_texts(const EngineOptions& options) {
   const bool without = !given && tokenizer.status().code() == StatusCode::kNotFound;
   if (!without) {
     texts.tokenizer = TRY(std::move(tokenizer));
-    std::error_code unreadable;
-    const bool is_folder = fs::is_directory(path, unreadable);
-    texts.tokenizer_config = TRY(TokenizerConfig::load(is_folder ? path : fs::path(path).parent_path().string()));
+    texts.tokenizer_config = TRY(TokenizerConfig::load(is_folder(path) ? path : fs::path(path).parent_path().string()));
   }
   read.times.end = std::chrono::steady_clock::now();
   return read;

@@ -9,6 +9,7 @@
 #include "tessera/model/family.h"
 #include "tessera/model/fields.h"
 #include "tessera/model/layer_ropes.h"
+#include "tessera/model/model_path.h"
 #include "tessera/model/moe_fields.h"
 
 namespace tessera {
@@ -178,10 +179,9 @@ Status read_tokens(const Fields& fields, ModelConfig& config) {
 
 Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegistry& families) {
   namespace fs = std::filesystem;
-  std::error_code error;
-  fs::path file = path;
-  if (fs::is_directory(file, error)) {
-    file /= "config.json";
+  const fs::path file = config_file(path);
+  if (is_folder(path)) {
+    std::error_code error;
     if (!fs::exists(file, error)) {
       return not_found(fmt::format("{} has no config.json; accepted: a folder in Hugging Face layout", path));
     }

@@ -6,6 +6,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/log.h"
 #include "tessera/engine/engine.h"
+#include "tessera/model/model_path.h"
 #include "tessera/server/image_input.h"
 
 namespace tessera {
@@ -16,8 +17,7 @@ Result<ImageProcessorConfig> read_processor(const std::filesystem::path& model) 
   const std::filesystem::path folder = model_folder(model.string());
   Result<ImageProcessorConfig> read = read_processor_config(folder / "preprocessor_config.json");
   if (read.ok() || read.status().code() != StatusCode::kNotFound) return read;
-  const Json config =
-      TRY(Json::read_file((std::filesystem::is_directory(model) ? folder / "config.json" : model).string()));
+  const Json config = TRY(Json::read_file(config_file(model).string()));
   const Json* type = config.find("model_type");
   return default_processor_config(type != nullptr && type->is_string() ? type->as_string() : "");
 }
