@@ -5,6 +5,7 @@
 #include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_norm.cuh"
 #include "tessera/ops/cuda_op.h"
+#include "tessera/ops/l2_prefetch.cuh"
 #include "tessera/ops/norm_form.h"
 
 namespace tessera {
@@ -40,6 +41,11 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm) {
   Pack<T, N> residual[kHeld];
   Pack<T, N> w[kHeld];
   let_next_begin();
+  if (blockIdx.x == 0) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h)
+      if (mine(h)) prefetch_to_l2(norm.w + column(h));
+  }
   wait_for_previous();
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
@@ -80,6 +86,14 @@ __global__ void __launch_bounds__(kRowThreads) norm_twice(const Norm<T> norm, co
   Pack<T, N> residual[kHeld];
   Pack<T, N> w[2][kHeld];
   let_next_begin();
+  if (blockIdx.x == 0) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      if (!mine(h)) continue;
+      prefetch_to_l2(w0 + column(h));
+      prefetch_to_l2(norm.w + column(h));
+    }
+  }
   wait_for_previous();
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {

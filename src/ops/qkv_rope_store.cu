@@ -8,6 +8,7 @@
 #include "tessera/ops/cuda_norm.cuh"
 #include "tessera/ops/cuda_op.h"
 #include "tessera/ops/cuda_rotary.cuh"
+#include "tessera/ops/l2_prefetch.cuh"
 #include "tessera/ops/qkv_rope_store_args.h"
 
 namespace tessera {
@@ -31,7 +32,6 @@ template <class X, class Y, int N>
 __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_constant__ QkvRopeStoreArgs<X, Y> args) {
   __shared__ float scratch[kWarp];
   let_next_begin();
-  wait_for_previous();
   const HeadShape shape{static_cast<int>(args.head_dim), static_cast<int>(args.half)};
   const std::int64_t token = blockIdx.x;
   const std::int64_t row_head = static_cast<std::int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
@@ -43,6 +43,19 @@ __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_cons
   const bool has_second = is_mine && slot.second >= 0;
   const bool is_turned = is_mine && slot.rotated && !is_value;
 
+  const X* const w = is_query ? args.q_weight : args.k_weight;
+  const float* const table = args.table + token * 2 * args.half;
+  if (token == 0 && is_mine && w != nullptr) {
+    prefetch_to_l2(w + slot.first);
+    if (has_second) prefetch_to_l2(w + slot.second);
+  }
+  if (is_turned) {
+    prefetch_to_l2(table + slot.first);
+    prefetch_to_l2(table + args.half + slot.first);
+  }
+  prefetch_to_l2(args.slots + token);
+  wait_for_previous();
+
   Pack<X, N> a;
   Pack<X, N> b;
   Pack<X, N> a_weight;
@@ -51,11 +64,11 @@ __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_cons
   const X* x = args.qkv + (token * args.row_heads() + row_head) * args.head_dim;
   if (is_mine) a = load_pack<X, N>(x + slot.first);
   if (has_second) b = load_pack<X, N>(x + slot.second);
-  if (const X* w = is_query ? args.q_weight : args.k_weight; w != nullptr) {
+  if (w != nullptr) {
     if (is_mine) a_weight = load_pack<X, N>(w + slot.first);
     if (has_second) b_weight = load_pack<X, N>(w + slot.second);
   }
-  if (is_turned) angles = load_angles<N>(args.table + token * 2 * args.half, shape.half, slot.first);
+  if (is_turned) angles = load_angles<N>(table, shape.half, slot.first);
   const std::int64_t cache_slot = args.slots[token];
 
   if (args.q_weight != nullptr) {
