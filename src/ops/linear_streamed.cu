@@ -24,38 +24,54 @@ bool is_worth_streaming(const LinearProblem& p) {
   return 2 * p.n * p.k <= kSmall;
 }
 
-template <class T, int kEights, bool kGated, int kHeld>
+template <class T, int kEights, bool kGated, int kHeld, int kRounds, bool kAtOnce>
 Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int64_t workers) {
-  constexpr auto kKernel = streamed<T, kEights, kGated, kHeld>;
-  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kMaxStages * kStageBytes, name));
-  const std::int64_t tiles = p.n / (kGated ? kBlockRows / 2 : kBlockRows);
+  constexpr auto kKernel = streamed<T, kEights, kGated, kHeld, kRounds, kAtOnce>;
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kMostBytes, name));
+  const std::int64_t slot_bytes = std::int64_t{kTileRows} * p.row_bytes;
+  const std::int64_t tiles = p.n / (kGated ? kTileRows / 2 : kTileRows);
   const std::int64_t blocks = std::min(tiles, 2 * workers);
-  const std::int64_t stages = ceil_div(tiles, blocks) * ceil_div(p.k, kStageColumns);  // of a block, in all
-  p.stages = static_cast<int>(std::min<std::int64_t>(stages, kMaxStages));
-  const auto bytes = static_cast<std::size_t>(p.stages * kStageBytes);
+  const std::int64_t stages = ceil_div(tiles, blocks) * ceil_div(p.k, p.stage_columns);  // of a block, in all
+  p.slots = static_cast<int>(std::min({stages, std::int64_t{kMostSlots}, kMostBytes / slot_bytes}));
+  const auto bytes = static_cast<std::size_t>(p.slots * slot_bytes);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3((kWarps + 1) * kWarp)};
   return make_cuda_op(name,
                       [=](cudaStream_t stream) { launch_with(kKernel, shape, bytes, /*early=*/true, stream, p); });
 }
 
-// Holding x wins where its loads would otherwise follow one another: those of a tile's stages, or of a block's tiles,
-// of which gates have most. There are registers for three stages of 16 rows.
-template <class T, int kEights, bool kGated>
-Result<std::unique_ptr<BoundOp>> make(const char* name, const Streamed<T>& p, std::int64_t workers) {
-  const std::int64_t stages = ceil_div(p.k, kStageColumns);
-  if constexpr (kGated) {
-    if (stages == 1) return make<T, kEights, kGated, 1>(name, p, workers);
-  }
+// Up to eight rows of x. Tiles of one or two stages are multiplied at once, which shortens the walk along k when their
+// weights are there before x is; longer ones would keep the ring waiting (docs/benchmarks.md).
+template <class T, bool kGated>
+Result<std::unique_ptr<BoundOp>> make_of_eight(const char* name, const Streamed<T>& p, std::int64_t workers) {
+  const std::int64_t stages = ceil_div(p.k, p.stage_columns);
+  const bool is_short = p.stage_columns <= kFewRounds * kRoundColumns;
+  if (stages == 1) return make<T, 1, kGated, 1, kMostRounds, true>(name, p, workers);
+  if (stages == 2 && is_short) return make<T, 1, kGated, 2, kFewRounds, true>(name, p, workers);
+  if (stages == 2) return make<T, 1, kGated, 2, kMostRounds, true>(name, p, workers);
   if constexpr (!kGated) {
-    if (stages == 2) return make<T, kEights, kGated, 2>(name, p, workers);
-    if (stages == 3) return make<T, kEights, kGated, 3>(name, p, workers);
+    if (stages == 3) return make<T, 1, kGated, 3, kMostRounds, false>(name, p, workers);
   }
-  return make<T, kEights, kGated, 0>(name, p, workers);
+  return make<T, 1, kGated, 1, kMostRounds, false>(name, p, workers);
 }
 
+// Likewise up to sixteen rows. There are registers for three stages of x.
 template <class T, bool kGated>
-Result<std::unique_ptr<BoundOp>> make(const char* name, const Streamed<T>& p, std::int64_t workers) {
-  return p.m <= 8 ? make<T, 1, kGated>(name, p, workers) : make<T, 2, kGated>(name, p, workers);
+Result<std::unique_ptr<BoundOp>> make_of_sixteen(const char* name, const Streamed<T>& p, std::int64_t workers) {
+  if constexpr (!kGated) {
+    const std::int64_t stages = ceil_div(p.k, p.stage_columns);
+    if (stages == 2) return make<T, 2, kGated, 2, kMostRounds, false>(name, p, workers);
+    if (stages == 3) return make<T, 2, kGated, 3, kMostRounds, false>(name, p, workers);
+  }
+  return make<T, 2, kGated, 1, kMostRounds, false>(name, p, workers);
+}
+
+// Holding x wins where its loads would otherwise follow one another: those of a tile's stages, or of a block's tiles.
+template <class T, bool kGated>
+Result<std::unique_ptr<BoundOp>> make(const char* name, Streamed<T> p, std::int64_t workers) {
+  const std::int64_t stages = ceil_div(p.k, kMostColumns);
+  p.stage_columns = static_cast<int>(ceil_div(ceil_div(p.k, stages), kStepColumns) * kStepColumns);
+  p.row_bytes = static_cast<int>(ceil_div(p.stage_columns * 2, kBanks) * kBanks + kPadding);
+  return p.m <= 8 ? make_of_eight<T, kGated>(name, p, workers) : make_of_sixteen<T, kGated>(name, p, workers);
 }
 
 // `y`: of the gate where there is one.
@@ -70,7 +86,9 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, 
                       .m = static_cast<int>(p.m),
                       .n = static_cast<int>(gated ? p.n / 2 : p.n),
                       .k = static_cast<int>(p.k),
-                      .stages = 0,
+                      .stage_columns = 0,
+                      .row_bytes = 0,
+                      .slots = 0,
                       .gate = gate};
   return gated ? make<T, true>(name, s, p.workers) : make<T, false>(name, s, p.workers);
 }
@@ -93,7 +111,7 @@ bool can_stream(const BindArgs& args) {
   const LinearProblem p = make_linear_problem(args);
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   return half && !args.context.limits.deterministic && args.operands[1].is_weight && p.m >= 1 && p.m <= kMaxRows &&
-         p.k > 0 && p.k % kStepColumns == 0 && p.n > 0 && p.n % kBlockRows == 0 && is_aligned(p.x) && is_aligned(p.w) &&
+         p.k > 0 && p.k % kStepColumns == 0 && p.n > 0 && p.n % kTileRows == 0 && is_aligned(p.x) && is_aligned(p.w) &&
          can_launch_early() && is_worth_streaming(p);
 }
 

@@ -1,9 +1,11 @@
 // Catches: kernels that read weights before those ahead have ended and compute something else than the kernel for any
-// matrix, at any number of rows, shape, type or term; rows past the last that change others or are written; and results
-// that change from run to run.
+// matrix, at any number of rows, shape, type or term; rows past the last that change others or are written; results
+// that change from run to run; and rows that change with their number.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/op_test_util.h"
@@ -80,8 +82,9 @@ TEST(WeightLinears, EqualThoseOfAnyMatrix) {
                             Size{24, 2048, 1024},  Size{31, 3072, 1024},  Size{32, 1024, 4096},  Size{33, 2048, 1024},
                             Size{48, 1056, 128},   Size{64, 3072, 1024},  Size{2, 72, 72},       Size{9, 4096, 6144},
                             Size{33, 4304, 1152},  Size{63, 200, 4104},   Size{20, 64, 200},     Size{65, 1024, 4096},
-                            Size{97, 72, 64},      Size{128, 2048, 1024}, Size{128, 1024, 4096}, Size{129, 1024, 1024},
-                            Size{200, 2048, 1024}, Size{256, 3072, 1024}})
+                            Size{1, 6912, 1152},   Size{2, 1184, 64},     Size{2, 3104, 4256},   Size{3, 4128, 48},
+                            Size{12, 3104, 96},    Size{7, 1120, 4240},   Size{97, 72, 64},      Size{128, 2048, 1024},
+                            Size{128, 1024, 4096}, Size{129, 1024, 1024}, Size{200, 2048, 1024}, Size{256, 3072, 1024}})
       for (const bool terms : {false, true}) {
         WeightLinear linear(dtype, size, terms);
         const Result<HostTensor> actual = linear.run(true);
@@ -96,6 +99,24 @@ TEST(WeightLinears, EqualThoseOfAnyMatrix) {
                               "linear of " + std::to_string(size.rows) + " rows, k " + std::to_string(size.in) +
                                   ", n " + std::to_string(size.out) + (terms ? ", bias and residual" : ""));
       }
+}
+
+// Of matrices that one kernel serves at any of these numbers of rows, whichever of its forms that takes.
+TEST(WeightLinears, RowsDoNotDependOnTheirNumber) {
+  if (!on_cuda()) GTEST_SKIP() << "this device computes all by one kernel";
+  for (const auto& [in, out] : {std::pair{6912, 1152}, std::pair{3072, 1024}, std::pair{1152, 1536}}) {
+    HostTensor most;
+    for (const std::int64_t rows : {16, 9, 8, 2, 1}) {
+      WeightLinear linear(DType::kBFloat16, {rows, in, out}, false);
+      const Result<HostTensor> y = linear.run(true);
+      ASSERT_TRUE(y.ok()) << y.status().to_string();
+      if (rows == 16) most = *y;
+      const auto row_bytes = static_cast<std::size_t>(out) * sizeof(std::uint16_t);
+      EXPECT_TRUE(std::equal(y->bytes.begin(), y->bytes.begin() + static_cast<std::ptrdiff_t>(rows * row_bytes),
+                             most.bytes.begin()))
+          << rows << " rows, k " << in << ", n " << out;
+    }
+  }
 }
 
 }  // namespace
