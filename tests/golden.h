@@ -48,12 +48,14 @@ inline Golden read_golden_folder(const std::string& folder) {
   return golden;
 }
 
+// A folder that is empty, as a partial copy may leave it, is none.
+inline bool is_golden(const std::string& folder) { return std::filesystem::exists(folder + "/golden.json"); }
 // The folder of a case: bundled, or beside the repository.
 inline std::string golden_path(const std::string& name) {
   const std::string bundled = data_path("goldens/" + name);
-  return std::filesystem::exists(bundled) ? bundled : shared_path("goldens/" + name);
+  return is_golden(bundled) ? bundled : shared_path("goldens/" + name);
 }
-inline bool golden_exists(const std::string& name) { return std::filesystem::exists(golden_path(name)); }
+inline bool golden_exists(const std::string& name) { return is_golden(golden_path(name)); }
 inline Golden read_golden(const std::string& name) { return read_golden_folder(golden_path(name)); }
 
 // How far logits are from stored rows: the greatest absolute difference, and ‖a−b‖/‖b‖.
