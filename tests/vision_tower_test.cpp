@@ -1,6 +1,6 @@
 // Vision towers alone, against what Hugging Face computes from the same patches. Catches: windows, positions or merge
 // units in another order, images that see each other, padding that reaches a row, a budget's graph that differs from
-// its operators on memory of their own.
+// its operators on memory of their own, inner values that zeros fill up wrongly.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +10,8 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "golden_cases.h"
 #include "tessera/model/checkpoint.h"
 #include "tessera/model/family.h"
+#include "tessera/model/weights.h"
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/op_test_util.h"
 #include "tessera/runner/host_floats.h"
@@ -110,15 +113,51 @@ struct Tower {
   }
 };
 
-Result<std::unique_ptr<Tower>> make_tower(const std::string& name, VisionOptions vision,
-                                          DType dtype = DType::kFloat32) {
+// Of the tower's gated MLPs the first kFewInner inner values, in float32: of tensors that have no more, or with zeros
+// for the others in tensors that have kAllInner.
+constexpr std::int64_t kAllInner = 128;
+constexpr std::int64_t kFewInner = 100;
+
+WeightSource few_inner_values(const WeightSource& golden) {
+  return [golden](const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
+                  std::span<std::byte> to) -> Status {
+    const auto of_tower = [&](const char* name) {
+      return part.tensor.starts_with("visual.") && part.tensor.find(name) != std::string::npos;
+    };
+    const bool by_cols = of_tower("mlp.down_proj.weight");
+    const bool by_rows = of_tower("mlp.gate_proj.") || of_tower("mlp.up_proj.");
+    if (!by_cols && !by_rows) return golden(spec, part, dtype, runs, to);
+    WeightPart whole{.tensor = part.tensor, .shape = part.shape};
+    (by_cols ? whole.shape.back() : whole.shape.front()) = kAllInner;
+    const std::int64_t cols = part.shape.size() == 2 ? part.shape.back() : 1;
+    const std::int64_t whole_cols = part.shape.size() == 2 ? whole.shape.back() : 1;
+    const SliceRuns all = TRY(slice_runs(whole.shape, {}));
+    std::vector<float> values(static_cast<std::size_t>(all.num_elements()));
+    TRY(golden(spec, whole, dtype, all, std::as_writable_bytes(std::span(values))));
+    for (std::int64_t i = 0; i < runs.num_elements(); ++i) {  // one run: ranks share none of it out
+      const std::int64_t row = (runs.start + i) / cols;
+      const std::int64_t col = (runs.start + i) % cols;
+      const bool zero = (by_cols ? col : row) >= kFewInner;
+      const float value = zero ? 0.0F : values[static_cast<std::size_t>(row * whole_cols + col)];
+      std::memcpy(to.data() + i * static_cast<std::int64_t>(sizeof(float)), &value, sizeof(float));
+    }
+    return ok_status();
+  };
+}
+
+Result<std::unique_ptr<Tower>> make_tower(const std::string& name, VisionOptions vision, DType dtype = DType::kFloat32,
+                                          std::optional<std::int64_t> inner_values = std::nullopt) {
   Device& device = test_device();
   auto tower = std::make_unique<Tower>();
   tower->dtype = dtype;
-  const ModelConfig config = TRY(ModelConfig::read(golden_path(name), built_in_families()));
+  ModelConfig config = TRY(ModelConfig::read(golden_path(name), built_in_families()));
+  WeightSource source = checkpoint_source(TRY(Checkpoint::open(golden_path(name))));
+  if (inner_values) {
+    config.vision->intermediate_size = *inner_values;
+    source = few_inner_values(source);
+  }
   tower->graphs = TRY(build_model(config, {.dtype = dtype}, built_in_ops(), built_in_families()));
-  tower->weights = std::make_unique<Weights>(TRY(Weights::load(
-      tower->graphs.weights, checkpoint_source(TRY(Checkpoint::open(golden_path(name)))), device, false)));
+  tower->weights = std::make_unique<Weights>(TRY(Weights::load(tower->graphs.weights, source, device, false)));
   tower->stream = TRY(device.create_stream("main"));
   tower->arena = TRY(device.create_arena({.reserve_bytes = std::size_t{1} << 30, .name = "arena"}));
   tower->workspace = TRY(device.create_arena({.reserve_bytes = std::size_t{1} << 30, .name = "workspace"}));
@@ -217,6 +256,20 @@ TEST_P(VisionTower, GivesThemInBf16) {
     std::printf("  %s case %zu bf16: %.3g relative\n", GetParam(), i, apart.relative);
     EXPECT_LE(apart.relative, 3e-2);
   }
+}
+
+// Zeros that fill a gated MLP's inner values up to a size that matmuls like change no bit.
+TEST(GatedTower, IsTheSameWithInnerValuesThatFillNoTile) {
+  const std::string name = "qwen2.5-vl";
+  if (!golden_exists(name)) GTEST_SKIP() << "no goldens of " << name << " at " << golden_path(name);
+  const Result<std::unique_ptr<Tower>> all = make_tower(name, kSmall, DType::kFloat32, kAllInner);
+  const Result<std::unique_ptr<Tower>> few = make_tower(name, kSmall, DType::kFloat32, kFewInner);
+  ASSERT_TRUE(all.ok()) << all.status().to_string();
+  ASSERT_TRUE(few.ok()) << few.status().to_string();
+  const GoldenImages golden = read_case(name, 0, (*all)->runner->config());
+  const std::vector<float> expected = (*all)->encode(pointers(golden.images));
+  EXPECT_EQ((*few)->encode(pointers(golden.images)), expected);
+  EXPECT_GT(testing::distance(expected, golden.embeds).absolute, 1e-4) << "the values left out count";
 }
 
 // The oracle: what a budget's graph leaves, after all captures, is what its operators leave on memory of their own.

@@ -40,7 +40,8 @@ std::tuple<std::int64_t, std::int64_t, std::int64_t> range_of(const WeightPart& 
 }
 
 bool same_part(const WeightPart& a, const WeightPart& b) {
-  return a.tensor == b.tensor && a.shape == b.shape && range_of(a) == range_of(b) && same_storage(a.storage, b.storage);
+  return a.tensor == b.tensor && a.shape == b.shape && range_of(a) == range_of(b) &&
+         same_storage(a.storage, b.storage) && a.padded == b.padded;
 }
 
 bool same(const WeightSpec& a, const WeightSpec& b) {

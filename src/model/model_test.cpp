@@ -302,6 +302,34 @@ TEST(LayerBuilder, TakesMatricesThatAreStoredTransposed) {
   EXPECT_THAT(loaded, testing::ElementsAre(20, 21, 30, 31));
 }
 
+// Of a block with zeros behind its rows and columns: the tensors are as they are, the weight is as large as x and the
+// block behind it ask for.
+TEST(LayerBuilder, PadsBlocksWithZeros) {
+  LayerBuilder b("test", {}, built_in_ops());
+  const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, 8}});
+  const ir::ValueId y =
+      b.linear("up", x, {{.tensor = "a", .rows = 5, .padded_rows = 8, .cols = 6}, {.tensor = "b", .rows = 8}}, true,
+               Parallel::kNone);
+  EXPECT_EQ(b.graph.type(y).to_string(), "f32[T, 16]");
+  b.graph.output(y);
+  ASSERT_TRUE(b.graph.finish().ok());
+  const std::vector<WeightSpec> weights = b.take_weights();
+  ASSERT_EQ(weights.size(), 2U);
+  using Sizes = std::vector<std::int64_t>;
+  EXPECT_EQ(weights[0].type.to_string(), "f32[16, 8]");
+  EXPECT_EQ(weights[0].parts[0].shape, (Sizes{5, 6}));
+  EXPECT_EQ(weights[0].parts[0].padded, (Sizes{8, 8}));
+  EXPECT_EQ(weights[0].parts[1].padded, Sizes{});
+  EXPECT_EQ(weights[1].type.to_string(), "f32[16]");
+  EXPECT_EQ(weights[1].parts[0].shape, (Sizes{5}));
+  EXPECT_EQ(weights[1].parts[0].padded, (Sizes{8}));
+
+  LayerBuilder shared("test", {.tp_rank = 0, .tp_size = 2}, built_in_ops());
+  const ir::ValueId z = shared.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, 8}});
+  shared.graph.output(shared.linear("up", z, {{.tensor = "a", .rows = 6, .padded_rows = 8}}, true, Parallel::kColumn));
+  EXPECT_THAT(shared.graph.finish().status().message(), testing::HasSubstr("that ranks share out"));
+}
+
 TEST(BuildModel, LongRopeTakesTheFactorsOfTheContextThatIsRun) {
   const ModelConfig config = small("Phi3ForCausalLM", R"({"original_max_position_embeddings": 1024,
       "rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1, 1, 1, 1, 1, 1],

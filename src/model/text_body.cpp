@@ -10,6 +10,7 @@
 
 #include "tessera/ir/text.h"
 #include "tessera/ir/verify.h"
+#include "tessera/model/padded_part.h"
 
 namespace tessera {
 namespace {
@@ -202,7 +203,7 @@ Status check_elements(const WeightSpec& spec) {
   for (const std::int64_t size : TRY(ir::evaluate(spec.type.shape, {}))) wanted *= size;
   std::int64_t given = std::ssize(spec.constant);
   for (const WeightPart& part : spec.parts)
-    given += TRY(slice_runs(part.shape, part.slice).with_context(fmt::format("tensor {}", part.tensor))).num_elements();
+    given += TRY(part_extent(part).with_context(fmt::format("tensor {}", part.tensor))).num_elements();
   if (given == wanted) return ok_status();
   return invalid_argument(fmt::format("{} have {} elements; its type {} has {}",
                                       spec.parts.empty() ? "its constants" : "its parts", given, spec.type.to_string(),

@@ -64,6 +64,9 @@ struct WeightPart {
   std::vector<std::int64_t> shape;  // of the whole part
   TensorSlice slice = {};
   Storage storage = {};
+  // [rows, cols] or [elements] that the part takes in the weight, where that is more than the slice: zeros lie behind
+  // the slice's rows and columns (padded_part.h). Empty: none.
+  std::vector<std::int64_t> padded = {};
 };
 
 // A weight of the graph: parts one below the other (q, k and v are one matrix here), or constants that the config

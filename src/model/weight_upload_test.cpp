@@ -1,5 +1,5 @@
 // Catches: weights that the path through pinned buffers puts in the wrong place or order, which direct writes on the
-// CPU would not show, and an error of a source that is lost.
+// CPU would not show, zeros in the wrong place behind parts that are padded, and an error of a source that is lost.
 #include "tessera/model/weight_upload.h"
 
 #include <gmock/gmock.h>
@@ -12,6 +12,8 @@
 
 namespace tessera {
 namespace {
+
+using ::testing::HasSubstr;
 
 // A CPU device that reports to be a GPU, so that weights go through the pinned buffers.
 class DistantDevice final : public CpuDevice {
@@ -63,6 +65,65 @@ TEST(WeightUpload, StagedLoadingEqualsDirectLoading) {
     EXPECT_EQ(std::memcmp(direct.addresses().at(spec.name).raw(), staged.addresses().at(spec.name).raw(), bytes), 0)
         << spec.name;
   }
+}
+
+// Each element of a matrix and a vector is where it belongs, and zeros are everywhere else: rows and columns of slices,
+// more than a buffer holds, and another part behind them.
+TEST(WeightUpload, PaddedPartsEndInZeros) {
+  constexpr std::int64_t kRows = 2100;
+  constexpr std::int64_t kCols = 1001;
+  constexpr std::int64_t kPaddedRows = 2112;
+  constexpr std::int64_t kPaddedCols = 1024;
+  const std::vector<WeightPart> matrices = {
+      {.tensor = "rows", .shape = {kRows + 9, kCols}, .slice = {.dim = 0, .begin = 5, .size = kRows}},
+      {.tensor = "cols", .shape = {kRows, kCols + 9}, .slice = {.dim = 1, .begin = 5, .size = kCols}}};
+  std::vector<WeightSpec> dense;
+  std::vector<WeightSpec> padded;
+  for (WeightPart part : matrices) {
+    dense.push_back(weight(part.tensor, ir::DType::kFloat32, {kRows, kCols}, {part}));
+    part.padded = {kPaddedRows, kPaddedCols};
+    padded.push_back(weight(part.tensor, ir::DType::kFloat32, {2 * kPaddedRows, kPaddedCols}, {part, part}));
+  }
+  const WeightPart vector{.tensor = "v", .shape = {kCols}};
+  dense.push_back(weight("v", ir::DType::kFloat32, {1, kCols}, {vector}));
+  padded.push_back(weight("v", ir::DType::kFloat32, {2, kPaddedCols}, {vector, vector}));
+  for (WeightPart& part : padded.back().parts) part.padded = {kPaddedCols};
+  ASSERT_GT(ir::size_bytes(padded[0].type, {}).value() / 2, static_cast<std::int64_t>(WeightUpload::kBufferBytes));
+
+  const std::unique_ptr<CpuDevice> near = CpuDevice::create({.threads = 1}).value();
+  const std::unique_ptr<DistantDevice> distant = DistantDevice::create();
+  const Weights expected = Weights::load(dense, dummy_source(7), *near, false).value();
+  for (Device* device : {static_cast<Device*>(near.get()), static_cast<Device*>(distant.get())}) {
+    const Weights loaded = Weights::load(padded, dummy_source(7), *device, false).value();
+    for (std::size_t i = 0; i < padded.size(); ++i) {
+      const auto rows = dense[i].type.shape[0].constant().value();
+      const auto padded_rows = padded[i].type.shape[0].constant().value();
+      const auto* value = reinterpret_cast<const float*>(loaded.addresses().at(padded[i].name).raw());
+      const auto* real = reinterpret_cast<const float*>(expected.addresses().at(dense[i].name).raw());
+      std::int64_t wrong = 0;
+      for (std::int64_t row = 0; row < padded_rows; ++row)
+        for (std::int64_t col = 0; col < kPaddedCols; ++col) {
+          const std::int64_t of_part = row % (padded_rows / 2);
+          const float want = of_part < rows && col < kCols ? real[of_part * kCols + col] : 0.0F;
+          wrong += value[row * kPaddedCols + col] != want;
+        }
+      EXPECT_EQ(wrong, 0) << padded[i].name;
+    }
+  }
+}
+
+TEST(WeightUpload, RefusesPaddingThatDoesNotHoldThePart) {
+  const std::unique_ptr<CpuDevice> device = CpuDevice::create({.threads = 1}).value();
+  const auto load = [&](std::vector<std::int64_t> padded) {
+    const WeightPart part{.tensor = "a", .shape = {4, 6}, .padded = std::move(padded)};
+    return Weights::load(std::vector{weight("a", ir::DType::kFloat32, {8, 8}, {part})}, dummy_source(7), *device, false)
+        .status();
+  };
+  EXPECT_TRUE(load({8, 8}).ok());
+  EXPECT_THAT(load({8, 5}).message(), HasSubstr("a: [4, 6] padded to [8, 5]"));
+  EXPECT_THAT(load({3, 8}).message(), HasSubstr("padded to [3, 8]"));
+  EXPECT_THAT(load({64}).message(), HasSubstr("[4, 6] padded to [64]"));
+  EXPECT_THAT(load({9, 8}).message(), HasSubstr("do not fit"));
 }
 
 TEST(WeightUpload, ConvertsConstantsToTheWeightsType) {

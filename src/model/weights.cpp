@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "tessera/base/progress.h"
 #include "tessera/device/alignment.h"
+#include "tessera/model/padded_part.h"
 #include "tessera/model/weight_upload.h"
 
 namespace tessera {
@@ -33,6 +35,33 @@ Status upload_part(const WeightSpec& spec, const WeightPart& part, StoredDtype d
   return ok_status();
 }
 
+// The same of a part with zeros behind its rows and columns, in pieces of whole rows.
+Status upload_padded(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
+                     const PartExtent& extent, const WeightSource& source, DeviceAddress to, WeightUpload& upload) {
+  const auto element = static_cast<std::size_t>(stored_dtype_bytes(dtype));
+  const std::size_t row_bytes = static_cast<std::size_t>(extent.padded_cols) * element;
+  const std::size_t read_bytes = static_cast<std::size_t>(extent.cols) * element;
+  const auto most = static_cast<std::int64_t>(WeightUpload::kBufferBytes / row_bytes);
+  if (most == 0)
+    return unimplemented(fmt::format("{}: padded rows of {} bytes; accepted: up to {}", part.tensor, row_bytes,
+                                     WeightUpload::kBufferBytes));
+  for (std::int64_t first = 0; first < extent.padded_rows; first += most) {
+    const std::int64_t count = std::min(most, extent.padded_rows - first);
+    const std::int64_t stored = std::clamp<std::int64_t>(extent.rows - first, 0, count);
+    TRY(upload.write(to + first * static_cast<std::int64_t>(row_bytes), static_cast<std::size_t>(count) * row_bytes,
+                     [&](std::span<std::byte> host) -> Status {
+                       if (stored > 0) {
+                         const SliceRuns piece = runs.piece(first * extent.cols, stored * extent.cols);
+                         TRY(source(spec, part, dtype, piece,
+                                    host.first(static_cast<std::size_t>(stored) * read_bytes)));
+                       }
+                       pad_rows(host, stored, read_bytes, row_bytes);
+                       return ok_status();
+                     }));
+  }
+  return ok_status();
+}
+
 Status upload_weight(const WeightSpec& spec, const WeightSource& source, DeviceAddress to, WeightUpload& upload) {
   const std::size_t bytes = TRY(bytes_of(spec));
   const StoredDtype dtype = TRY(stored_dtype_of(spec.type.dtype));
@@ -46,10 +75,12 @@ Status upload_weight(const WeightSpec& spec, const WeightSource& source, DeviceA
   std::size_t used = 0;
   for (const WeightPart& part : spec.parts) {
     const SliceRuns runs = TRY(slice_runs(part.shape, part.slice).with_context(part.tensor));
-    const auto part_bytes = static_cast<std::size_t>(runs.num_elements() * stored_dtype_bytes(dtype));
+    const PartExtent extent = TRY(part_extent(part).with_context(part.tensor));
+    const auto part_bytes = static_cast<std::size_t>(extent.num_elements() * stored_dtype_bytes(dtype));
     if (used + part_bytes > bytes)
       return internal_error(fmt::format("the parts of {} do not fit its type {}", spec.name, spec.type.to_string()));
-    TRY(upload_part(spec, part, dtype, runs, source, to + used, upload));
+    TRY(extent.is_padded() ? upload_padded(spec, part, dtype, runs, extent, source, to + used, upload)
+                           : upload_part(spec, part, dtype, runs, source, to + used, upload));
     used += part_bytes;
   }
   return ok_status();

@@ -84,10 +84,23 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
     }
     const std::int64_t tensor_rows = block.tensor_rows > 0 ? block.tensor_rows : block.rows;
     const TensorSlice slice = by_columns ? TensorSlice{.dim = 1, .begin = rank * local_in, .size = local_in} : *rows;
-    weight.parts.push_back(
-        {.tensor = block.tensor + ".weight", .shape = {tensor_rows, in}, .slice = slice, .storage = block.storage});
+    const std::int64_t tensor_cols = block.cols > 0 ? block.cols : in;
+    const std::int64_t block_rows = std::max(block.padded_rows, rows->size);
+    const bool padded = block_rows > rows->size || tensor_cols < in;
+    if (padded && parallel != Parallel::kNone) {
+      graph.fail(internal_error(fmt::format("{}: zeros behind a block that ranks share out", block.tensor)));
+      return x;
+    }
+    weight.parts.push_back({.tensor = block.tensor + ".weight",
+                            .shape = {tensor_rows, tensor_cols},
+                            .slice = slice,
+                            .storage = block.storage});
     bias_vector.parts.push_back({.tensor = block.tensor + ".bias", .shape = {tensor_rows}, .slice = *rows});
-    local_rows += rows->size;
+    if (padded) {
+      weight.parts.back().padded = {block_rows, in};
+      bias_vector.parts.back().padded = {block_rows};
+    }
+    local_rows += block_rows;
   }
   weight.type = {options_.weight_type(), {ir::Dim(local_rows), ir::Dim(local_in)}};
   bias_vector.type = {options_.weight_type(), {ir::Dim(local_rows)}};

@@ -31,6 +31,10 @@ struct LinearBlock {
   std::int64_t first_row = 0;
   std::int64_t tensor_rows = 0;  // 0: the block is the whole tensor
   Storage storage = {};          // of the matrix; biases are plain
+  // Zeros behind the block, without ranks that share it out: more rows of the result, and x has more columns than the
+  // matrix. 0: none.
+  std::int64_t padded_rows = 0;
+  std::int64_t cols = 0;  // of the tensor, where x has more
 };
 
 // The rows of the block that a rank of column parallelism holds. invalid_argument where they do not divide.

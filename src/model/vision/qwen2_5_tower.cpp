@@ -14,45 +14,18 @@ ValueId rms_norm(LayerBuilder& b, const VisionConfig& config, ValueId x, const s
   return b.graph.op("rms_norm", {x, b.norm_weight(tensor, config.hidden_size)}, {{"eps", config.norm_eps}});
 }
 
-// Of the MLP's inner values, [begin, begin + size).
-struct InnerRange {
-  std::int64_t begin;
-  std::int64_t size;
-};
-
-// y + down[:, range] · (silu(gate(x)) · up(x))[range]. The first range brings down's bias.
-ValueId add_mlp_range(LayerBuilder& b, const VisionConfig& config, ValueId x, ValueId y, const std::string& prefix,
-                      const InnerRange& range) {
-  const bool first = range.begin == 0;
-  const std::string suffix = first ? "" : ".rest";
-  const auto rows = [&](const char* name) {
-    return LinearBlock{
-        .tensor = prefix + name, .rows = range.size, .first_row = range.begin, .tensor_rows = config.intermediate_size};
-  };
-  const ValueId gate_up = b.linear(prefix + "gate_up_proj" + suffix, x, {rows("gate_proj"), rows("up_proj")},
-                                   /*bias=*/true, Parallel::kNone);
-  const std::string down = prefix + "down_proj";
-  std::vector<ValueId> operands = {
-      b.graph.op("silu_mul", {gate_up}),
-      b.add_weight({.name = down + suffix + ".weight",
-                    .type = {b.options().weight_type(), {config.hidden_size, range.size}},
-                    .parts = {{.tensor = down + ".weight",
-                               .shape = {config.hidden_size, config.intermediate_size},
-                               .slice = {.dim = 1, .begin = range.begin, .size = range.size}}}})};
-  if (first) operands.push_back(b.vector(down + ".bias", config.hidden_size, b.options().weight_type()));
-  operands.push_back(y);
-  return b.graph.op("linear", operands, {{"bias", first}, {"residual", true}});
-}
-
 // y + down(silu(gate(x)) · up(x)). Rows of matrices that are no multiple of 16 bytes (3420 inner values) take matmuls
-// many times as long: the values past the last such multiple are computed apart.
+// many times as long: zeros fill the inner values up to whole tiles. They change nothing, as silu(0) · 0 is 0.
 ValueId gated_mlp_of(LayerBuilder& b, const VisionConfig& config, ValueId x, ValueId y, const std::string& prefix) {
-  constexpr std::int64_t kAligned = 8;
-  const std::int64_t rest = config.intermediate_size % kAligned;
-  const std::int64_t whole = config.intermediate_size - rest;
-  if (whole > 0) y = add_mlp_range(b, config, x, y, prefix, {.begin = 0, .size = whole});
-  if (rest > 0) y = add_mlp_range(b, config, x, y, prefix, {.begin = whole, .size = rest});
-  return y;
+  constexpr std::int64_t kTile = 64;
+  const std::int64_t inner = (config.intermediate_size + kTile - 1) / kTile * kTile;
+  const auto rows = [&](const char* name) {
+    return LinearBlock{.tensor = prefix + name, .rows = config.intermediate_size, .padded_rows = inner};
+  };
+  const ValueId gate_up =
+      b.linear(prefix + "gate_up_proj", x, {rows("gate_proj"), rows("up_proj")}, /*bias=*/true, Parallel::kNone);
+  const LinearBlock down{.tensor = prefix + "down_proj", .rows = config.hidden_size, .cols = config.intermediate_size};
+  return b.linear(down.tensor, b.graph.op("silu_mul", {gate_up}), {down}, /*bias=*/true, Parallel::kNone, y);
 }
 
 }  // namespace
