@@ -1,5 +1,6 @@
 #include "tessera/ops/segment_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tessera/ops/cuda_op.h"
@@ -73,22 +74,48 @@ std::unique_ptr<BoundOp> make_plain(const Problem& p) {
                       [=](cudaStream_t stream) { launch(plain_segment_attention<T>, shape, stream, p); });
 }
 
-template <class T, int kDim>
-Result<std::unique_ptr<BoundOp>> make_tiled(const Problem& p) {
-  constexpr std::size_t kBytes = segments::kSharedBytes<kDim>;
-  const auto kernel = segments::segment_attention<T, kDim>;
-  TRY(allow_shared_memory(reinterpret_cast<const void*>(kernel), kBytes, "segment_attention"));
+template <class S>
+std::int64_t blocks_of(const Problem& p) {
+  return ceil_div(p.rows, S::kRows) * p.heads;
+}
+
+template <class T, class S, int kDim>
+Result<std::unique_ptr<BoundOp>> make_shaped(const Problem& p, std::size_t bytes) {
+  const auto kernel = segments::segment_attention<T, S, kDim>;
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes, "segment_attention"));
   const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(ceil_div(p.rows, segments::kRows)), static_cast<unsigned>(p.heads)),
-      .block = dim3(segments::kThreads)};
+      .grid = dim3(static_cast<unsigned>(ceil_div(p.rows, S::kRows)), static_cast<unsigned>(p.heads)),
+      .block = dim3(S::kThreads)};
   return make_cuda_op("segment_attention", [=](cudaStream_t stream) {
-    launch_with(segments::segment_attention<T, kDim>, shape, kBytes, can_launch_early(), stream, p);
+    launch_with(segments::segment_attention<T, S, kDim>, shape, bytes, can_launch_early(), stream, p);
   });
+}
+
+// The first shape whose blocks have a multiprocessor each. They take more than half of its shared memory: blocks are
+// placed while the kernel ahead still runs, and would meet where it leaves room.
+template <class T, int kDim, class S, class... More>
+Result<std::unique_ptr<BoundOp>> make_tiled(const Problem& p, std::int64_t multiprocessors) {
+  constexpr std::size_t kBytes = segments::kSharedBytes<S, kDim>;
+  if constexpr (sizeof...(More) == 0) {
+    return make_shaped<T, S, kDim>(p, kBytes);
+  } else {
+    const std::size_t most = TRY(most_shared_memory("segment_attention"));
+    if (blocks_of<S>(p) <= multiprocessors && kBytes <= most)
+      return make_shaped<T, S, kDim>(p, std::max(kBytes, most / 2 + 1));
+    return make_tiled<T, kDim, More...>(p, multiprocessors);
+  }
+}
+
+template <class T, int kDim>
+Result<std::unique_ptr<BoundOp>> make_of_any_size(const Problem& p, std::int64_t multiprocessors) {
+  return make_tiled<T, kDim, segments::Rows32, segments::Rows64, segments::Rows128, segments::ManyBlocks>(
+      p, multiprocessors);
 }
 
 Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
   const std::int64_t heads = args.node.attribute_or("heads", std::int64_t{0});
   const std::int64_t dim = args.results[0].dim(1) / heads;
+  const std::int64_t multiprocessors = args.device.properties().threads;
   constexpr double kLog2E = 1.4426950408889634;
   const Problem p{.qkv = args.operands[0].data.raw(),
                   .ranges = args.operands[1].as<std::int32_t>(),
@@ -101,9 +128,9 @@ Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
                         [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
                           if constexpr (sizeof(T) == 2) {
                             if (dim % 8 == 0) {
-                              if (dim <= 64) return make_tiled<T, 64>(p);
-                              if (dim <= 80) return make_tiled<T, 80>(p);
-                              return make_tiled<T, 128>(p);
+                              if (dim <= 64) return make_of_any_size<T, 64>(p, multiprocessors);
+                              if (dim <= 80) return make_of_any_size<T, 80>(p, multiprocessors);
+                              return make_of_any_size<T, 128>(p, multiprocessors);
                             }
                           }
                           return make_plain<T>(p);

@@ -6,8 +6,8 @@
 //     empty range. A row of qkv has the heads' queries, then their keys, then their values. Ranges are cut to
 //     [0, S). D is at most kMaxSegmentHeadDim and a multiple of 4.
 //
-// Sums are float32; their order, and so a row's last bits, may depend on where in the forward its range lies. Rows that
-// no range has (padding) may hold anything.
+// Sums are float32; their order, and so a row's last bits, may depend on S and on where in the forward the row and its
+// range lie, never on other ranges. Rows that no range has (padding) may hold anything.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

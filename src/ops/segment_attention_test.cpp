@@ -1,5 +1,5 @@
 // Catches: keys of another image or window, a mask at a tile's edge, heads that are mixed, elements past a head's end,
-// rows of padding that are read.
+// rows of padding that are read, sums that warps put together wrongly, and bits that depend on other segments.
 #include "tessera/ops/segment_attention.h"
 
 #include <gmock/gmock.h>
@@ -95,6 +95,32 @@ TEST(SegmentAttention, SegmentsOfAnyLength) {
 TEST(SegmentAttention, ManyRows) {
   check(DType::kBFloat16, 1, 80, {330, 64, 64, 70}, 560);
   check(DType::kFloat16, 1, 128, {64, 400}, 464);
+}
+
+// A GPU shares out rows and keys among warps by the number of blocks that there are to run at once.
+TEST(SegmentAttention, FewAndManyHeads) {
+  for (const std::int64_t heads : {1, 24, 40, 80}) check(DType::kBFloat16, heads, 16, {150, 1, 49}, 203);
+  for (const std::int64_t heads : {24, 40}) check(DType::kFloat16, heads, 72, {150, 1, 49}, 203);
+}
+
+// What a segment gets does not depend on how the rows in front of it and behind it are divided.
+TEST(SegmentAttention, OtherSegmentsChangeNoBit) {
+  constexpr std::int64_t kBegin = 100;
+  constexpr std::int64_t kLength = 70;
+  for (const DType dtype : testing::kFloatingDTypes)
+    for (const std::int64_t heads : {1, 24, 40, 80}) {
+      const HostTensor qkv = random_tensor(dtype, {200, 3 * heads * 16}, 3, -2, 2);
+      const auto segment = [&](const std::vector<std::int64_t>& lengths) {
+        const auto out = testing::run_op(kSegmentAttention, kSegmentAttentionCpu, {qkv, ranges_of(lengths, 200)},
+                                         {{"heads", heads}});
+        const auto row = static_cast<std::ptrdiff_t>(testing::row_bytes(out.results[0]));
+        const auto first = out.results[0].bytes.begin() + kBegin * row;
+        return std::vector<std::byte>(first, first + kLength * row);
+      };
+      const std::vector<std::byte> one = segment({kBegin, kLength, 30});
+      EXPECT_EQ(one, segment({36, 64, kLength, 7, 23})) << heads << " heads";
+      EXPECT_EQ(one, segment({1, 98, 1, kLength})) << heads << " heads";
+    }
 }
 
 TEST(SegmentAttention, RangesPastTheRowsAreCut) {
