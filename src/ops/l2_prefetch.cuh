@@ -6,9 +6,7 @@
 
 namespace tessera::cuda {
 
-// The line of the address. Null: nothing.
-__device__ inline void prefetch_to_l2(const void* p) {
-  if (p != nullptr) asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
-}
+// The line of the address, which is a valid one.
+__device__ inline void prefetch_to_l2(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 }  // namespace tessera::cuda

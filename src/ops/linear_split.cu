@@ -100,7 +100,7 @@ bool can_split(const BindArgs& args) {
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   return half && !args.context.limits.deterministic && args.operands[1].is_weight && p.m > 1 && p.m <= kMostSplitRows &&
          p.k > 0 && p.k % 8 == 0 && p.n > 0 && p.n % 8 == 0 && is_worth_splitting(p) && is_aligned(p.x) &&
-         is_aligned(p.w) && is_aligned(p.y) &&
+         is_aligned(p.w) && is_aligned(p.bias) && is_aligned(p.residual) && is_aligned(p.y) &&
          runs_sm90a_code(reinterpret_cast<const void*>(linear_split<__nv_bfloat16, 32, 1>));
 }
 

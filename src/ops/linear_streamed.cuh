@@ -5,11 +5,12 @@
 // waits for those kernels (cuda_launch.cuh): they come in while the kernels ahead still run. What it reads of x after
 // that wait it asks for all at once, as far as registers hold it: what follows depends on the last of it.
 //
-// Two blocks to a multiprocessor keep 200 KiB of loads under way. A block takes tile after tile, of 16 rows of w and
-// all of k, in stages of at most 1024 columns, as even as they can be, that go through a ring in shared memory and
-// do not pause between tiles. Each of eight warps multiplies an eighth of a stage by tensor-core instructions; their
-// sums are added at the end of a tile, in an order that depends neither on the number of rows nor on the tile's. Values
-// are rounded where the operators' own kernels round them.
+// Up to eight rows, of which little is held in registers, two blocks of a multiprocessor keep 200 KiB of loads under
+// way; else it has one at a time. A block takes tile after tile, of 16 rows of w and all of k, in stages of at most
+// 1024 columns, as even as they can be, that go through a ring in shared memory and do not pause between tiles. Each of
+// eight warps multiplies an eighth of a stage by tensor-core instructions; their sums are added at the end of a tile,
+// in an order that depends neither on the number of rows nor on the tile's. Values are rounded where the operators' own
+// kernels round them.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ inline constexpr int kMostSlots = 8;                              // of the ring
 // of two rows at a time use all banks.
 inline constexpr int kBanks = 128;  // bytes
 inline constexpr int kPadding = kBanks / 2;
-// Of the ring, with which the blocks of two kernels fit on a multiprocessor.
+// Of the ring, with which two blocks of up to eight rows fit on a multiprocessor.
 inline constexpr int kMostBytes = 3 * kTileRows * (kMostColumns * 2 + kPadding);
 
 // y[m, n], a linear of x; gated: w has n rows of gates, then n rows of ups.

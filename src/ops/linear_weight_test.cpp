@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/op_test_util.h"
@@ -104,13 +104,21 @@ TEST(WeightLinears, EqualThoseOfAnyMatrix) {
 // Of matrices that one kernel serves at any of these numbers of rows, whichever of its forms that takes.
 TEST(WeightLinears, RowsDoNotDependOnTheirNumber) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes all by one kernel";
-  for (const auto& [in, out] : {std::pair{6912, 1152}, std::pair{3072, 1024}, std::pair{1152, 1536}}) {
+  struct Case {
+    std::int64_t in;
+    std::int64_t out;
+    std::vector<std::int64_t> rows;  // from most to fewest
+  };
+  const std::vector<std::int64_t> few = {16, 9, 8, 2, 1};
+  const std::vector<std::int64_t> dozens = {64, 33, 32, 17};
+  for (const auto& [in, out, counts] : {Case{6912, 1152, few}, Case{3072, 1024, few}, Case{1152, 1536, few},
+                                        Case{3072, 1024, dozens}, Case{4304, 1152, dozens}}) {
     HostTensor most;
-    for (const std::int64_t rows : {16, 9, 8, 2, 1}) {
+    for (const std::int64_t rows : counts) {
       WeightLinear linear(DType::kBFloat16, {rows, in, out}, false);
       const Result<HostTensor> y = linear.run(true);
       ASSERT_TRUE(y.ok()) << y.status().to_string();
-      if (rows == 16) most = *y;
+      if (rows == counts.front()) most = *y;
       const auto row_bytes = static_cast<std::size_t>(out) * sizeof(std::uint16_t);
       EXPECT_TRUE(std::equal(y->bytes.begin(), y->bytes.begin() + static_cast<std::ptrdiff_t>(rows * row_bytes),
                              most.bytes.begin()))

@@ -1,6 +1,6 @@
 // moe_experts on CUDA. At bind one of six ways is chosen, by sizes and types alone:
 //
-//   one token  weights of 4 bits, one token, Hopper (moe_one_token.cuh): gate and up, down and sum
+//   one token  weights of 4 bits, one token, short rows, Hopper (moe_one_token.h): gate and up, down and sum
 //   streamed   16-bit types, a decode's tokens, Hopper (moe_streamed.cuh): gate and up, down and sum
 //   few rows   16-bit types, few tokens (moe_few_rows.cuh): gate and up, down, sum
 //   hopper     16-bit types, many rows to an expert, Hopper (moe_hopper.cuh): order, gate and up, down, sum

@@ -8,7 +8,7 @@
 // most pairs - 1 of pairs, and each costs about what it takes to place it; therefore this serves kMostPairs at most.
 //
 // Weights of 4 bits need 17 bytes for 32 columns: 4 experts of 2880 x 2880 are 53 MB, 11 µs. To unpack them takes about
-// three instructions to a value, which are 9 µs of all schedulers: nearly as long as the loads, and beside them.
+// two instructions to a value, beside the loads.
 #pragma once
 
 #include "tessera/ops/moe_mxfp4.cuh"

@@ -7,9 +7,9 @@
 //
 // A block's factor multiplies a sum, and no weight. Of a step each thread of a quad has a block of 32 columns of its
 // own, so that one tensor-core instruction adds up parts of four blocks. But its second matrix has eight columns and x
-// is one. So columns 2q and 2q + 1 are the x of thread q's block and zeros elsewhere, and the sums of these two columns
-// are those which thread q gets. The first matrix is the gates' rows and the ups', both for column 2q; of down it is
-// rows of two experts, the one for 2q and the other for 2q + 1, which have x of their own.
+// is one. So column 2q is the x of thread q's block and zeros elsewhere, and the sums of columns 2q and 2q + 1 are
+// those which thread q gets. The first matrix is the gates' rows and the ups', both for column 2q; of down it is rows
+// of two experts, the one for 2q and the other for 2q + 1, which have x of their own.
 //
 // Weights enter the product as unpack_raw() makes them, 2^-126 of what they are, and x times 2^60: neither rounds, for
 // |x| below 2^67. Sums of products below 2^-83 of what they are vanish in float32.
@@ -76,7 +76,8 @@ __device__ inline float sum_of_quad(float sum) {
   return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
 }
 
-// Of all parts of it. A factor of 255 makes it NaN: it left infinity, which other sums do not reach.
+// Of all parts of it. A factor of 255 makes it NaN: it left infinity, which sums that float32 holds do not reach for
+// |x| below 2^67.
 __device__ inline float whole_sum(float sum) { return isinf(sum) ? NAN : sum * kTokenScaleOfSums; }
 
 __device__ inline bool is_expert(int id, int experts) { return id >= 0 && id < experts; }

@@ -94,7 +94,7 @@ constexpr std::int64_t token_down_bytes(std::int64_t k) {
 template <class T>
 __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
     token_down(const Matmul<T> p, const std::int32_t* ids, const float* factors) {
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
   __shared__ float sums[kTokenDownWarps][2][kTokenColumns];
   __shared__ float parts[kTokenDownWarps * kWarp];
   let_next_begin();

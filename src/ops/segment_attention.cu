@@ -115,7 +115,9 @@ Result<std::unique_ptr<BoundOp>> make_of_any_size(const Problem& p, std::int64_t
 Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
   const std::int64_t heads = args.node.attribute_or("heads", std::int64_t{0});
   const std::int64_t dim = args.results[0].dim(1) / heads;
-  const std::int64_t multiprocessors = args.device.properties().threads;
+  // Of a deterministic forward all blocks are alike, whatever S is.
+  const std::int64_t multiprocessors =
+      args.context.limits.deterministic ? 0 : std::int64_t{args.device.properties().threads};
   constexpr double kLog2E = 1.4426950408889634;
   const Problem p{.qkv = args.operands[0].data.raw(),
                   .ranges = args.operands[1].as<std::int32_t>(),

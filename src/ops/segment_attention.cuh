@@ -353,7 +353,7 @@ __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p
     store_rows<T, kDim>(p, head, block_row + warp_row, sums);
   } else {
     static_assert(sizeof(SharedSums<S, kDim>) <= kSharedBytes<S, kDim>);
-    auto& shared = *reinterpret_cast<SharedSums<S, kDim>*>(bytes);  // every warp is behind the last tile's barrier
+    auto& shared = *reinterpret_cast<SharedSums<S, kDim>*>(bytes);  // behind the last tile's barrier, or q is not used
     share_sums<S, kDim>(sums, key_warp, warp_row, shared);
     __syncthreads();
     store_shared_rows<T, S, kDim>(p, head, block_row, shared);

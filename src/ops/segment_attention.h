@@ -7,7 +7,8 @@
 //     [0, S). D is at most kMaxSegmentHeadDim and a multiple of 4.
 //
 // Sums are float32; their order, and so a row's last bits, may depend on S and on where in the forward the row and its
-// range lie, never on other ranges. Rows that no range has (padding) may hold anything.
+// range lie, never on other ranges; in a deterministic forward not on S either. Rows that no range has (padding) may
+// hold anything.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
