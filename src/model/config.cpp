@@ -196,11 +196,10 @@ Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegis
   return from_json(json, file.string(), families);
 }
 
-Result<ModelConfig> ModelConfig::from_json(const Json& written, const std::string& file,
-                                           const FamilyRegistry& families) {
-  const ModelFamily* family = TRY(read_family(Fields(written, file), families));
-  const Json json = family->rewrite_config ? TRY(family->rewrite_config(written).with_context(file)) : written;
-  const Json members = TRY(text_members(Fields(json, file), json));
+Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& file, const FamilyRegistry& families) {
+  const ModelFamily* family = TRY(read_family(Fields(json, file), families));
+  const Json rewritten = family->rewrite_config ? TRY(family->rewrite_config(json).with_context(file)) : json;
+  const Json members = TRY(text_members(Fields(rewritten, file), rewritten));
   const Fields fields(members, file);
   ModelConfig config = family->defaults;
   config.architecture = family->architecture;
