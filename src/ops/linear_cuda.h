@@ -19,6 +19,12 @@ class Json;  // nvcc's front end cannot compile base/json.h
 // Whether copies of 16 bytes may begin there.
 inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
+// What all kernels of ours for 16-bit types ask for: sums in an order of their own allowed, x and w copied by 16 bytes.
+inline bool allows_own_kernels(const BindArgs& args, const LinearProblem& p) {
+  const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
+  return half && !args.context.limits.deterministic && p.k > 0 && p.n > 0 && is_aligned(p.x) && is_aligned(p.w);
+}
+
 // Streams the weights once for every four rows (for each row where k is no whole number of 16-byte packs), at the
 // speed of memory: what a decode of few requests is bound by. Takes any sizes; a row's bits do not depend on the number
 // of rows.

@@ -53,12 +53,8 @@ Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, std::byte* y) {
       .x = TRY(encode_tensor_map(p.dtype, p.x,
                                  std::array{TensorBox{.size = p.k, .stride = 1, .box = kHopperDepth},
                                             TensorBox{.size = p.m, .stride = p.k, .box = tile_rows / kHopperCluster}})),
-      .w = TRY(encode_tensor_map(
-          p.dtype, p.w,
-          std::array{TensorBox{.size = p.k, .stride = 1, .box = kHopperDepth},
-                     TensorBox{.size = 8, .stride = p.k, .box = 8}, TensorBox{.size = 2, .stride = n * p.k, .box = 2},
-                     TensorBox{.size = n / 8, .stride = 8 * p.k, .box = kHopperWeightRows / 16},
-                     TensorBox{.size = 1, .stride = p.n * p.k, .box = 1}})),
+      .w = TRY(encode_row_groups(p.dtype, p.w, {.matrices = 1, .rows = p.n, .columns = p.k, .first = 8, .second = n},
+                                 kHopperWeightRows, kHopperDepth)),
       .bias = reinterpret_cast<const T*>(p.bias),
       .y = TRY(encode_tensor_map(p.dtype, y,
                                  std::array{TensorBox{.size = n, .stride = 1, .box = kResultColumns},
@@ -87,10 +83,8 @@ Result<std::unique_ptr<BoundOp>> make_typed(const LinearProblem& p, std::byte* y
 Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> calls) {
   const LinearProblem p = make_linear_problem(calls[0]);
   std::byte* const y = calls[1].results[0].data.raw();
-  const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
-  if (!half || calls[0].context.limits.deterministic || p.residual != nullptr || p.m < kFewestRows || p.k % 8 != 0 ||
-      p.k == 0 || p.n % 16 != 0 || p.n == 0 || !is_aligned(p.x) || !is_aligned(p.w) || !is_aligned(y) ||
-      !runs_sm90a_code(reinterpret_cast<const void*>(linear_gated<__nv_bfloat16, Silu>)))
+  if (!allows_own_kernels(calls[0], p) || p.residual != nullptr || p.m < kFewestRows || p.k % 8 != 0 || p.n % 16 != 0 ||
+      !is_aligned(y) || !runs_sm90a_code(reinterpret_cast<const void*>(linear_gated<__nv_bfloat16, Silu>)))
     return std::unique_ptr<BoundOp>();
   if (calls[1].node.op == "silu_mul") return make_typed<Silu>(p, y);
   if (calls[1].node.attribute_or("tanh", true)) return make_typed<GeluTanh>(p, y);

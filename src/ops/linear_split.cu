@@ -40,16 +40,12 @@ int blocks_of_tile(const LinearProblem& p) {
 bool is_worth_splitting(const LinearProblem& p) { return ceil_div(p.n, kWeightRows) <= 2 * p.workers; }
 
 Result<CUtensorMap> map_of_weights(const LinearProblem& p, Gate gate) {
-  const TensorBox columns{.size = p.k, .stride = 1, .box = kDepth};
   if (gate == Gate::kNone)
     return encode_tensor_map(p.dtype, p.w,
-                             std::array{columns, TensorBox{.size = p.n, .stride = p.k, .box = kWeightRows}});
-  const std::int64_t n = p.n / 2;
-  return encode_tensor_map(p.dtype, p.w,
-                           std::array{columns, TensorBox{.size = 8, .stride = p.k, .box = 8},
-                                      TensorBox{.size = 2, .stride = n * p.k, .box = 2},
-                                      TensorBox{.size = n / 8, .stride = 8 * p.k, .box = kWeightRows / 16},
-                                      TensorBox{.size = 1, .stride = p.n * p.k, .box = 1}});
+                             std::array{TensorBox{.size = p.k, .stride = 1, .box = kDepth},
+                                        TensorBox{.size = p.n, .stride = p.k, .box = kWeightRows}});
+  return encode_row_groups(p.dtype, p.w, {.matrices = 1, .rows = p.n, .columns = p.k, .first = 8, .second = p.n / 2},
+                           kWeightRows, kDepth);
 }
 
 template <class T, int kN, int kBlocks>
@@ -97,11 +93,9 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, 
 
 bool can_split(const BindArgs& args) {
   const LinearProblem p = make_linear_problem(args);
-  const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
-  return half && !args.context.limits.deterministic && args.operands[1].is_weight && p.m > 1 && p.m <= kMostSplitRows &&
-         p.k > 0 && p.k % 8 == 0 && p.n > 0 && p.n % 8 == 0 && is_worth_splitting(p) && is_aligned(p.x) &&
-         is_aligned(p.w) && is_aligned(p.bias) && is_aligned(p.residual) && is_aligned(p.y) &&
-         runs_sm90a_code(reinterpret_cast<const void*>(linear_split<__nv_bfloat16, 32, 1>));
+  return allows_own_kernels(args, p) && args.operands[1].is_weight && p.m > 1 && p.m <= kMostSplitRows &&
+         p.k % 8 == 0 && p.n % 8 == 0 && is_worth_splitting(p) && is_aligned(p.bias) && is_aligned(p.residual) &&
+         is_aligned(p.y) && runs_sm90a_code(reinterpret_cast<const void*>(linear_split<__nv_bfloat16, 32, 1>));
 }
 
 Result<std::unique_ptr<BoundOp>> bind_split(const LinearProblem& p) {

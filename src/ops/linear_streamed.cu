@@ -109,10 +109,8 @@ Result<std::unique_ptr<BoundOp>> bind_joined(std::span<const BindArgs> calls) {
 
 bool can_stream(const BindArgs& args) {
   const LinearProblem p = make_linear_problem(args);
-  const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
-  return half && !args.context.limits.deterministic && args.operands[1].is_weight && p.m >= 1 && p.m <= kMaxRows &&
-         p.k > 0 && p.k % kStepColumns == 0 && p.n > 0 && p.n % kTileRows == 0 && is_aligned(p.x) && is_aligned(p.w) &&
-         can_launch_early() && is_worth_streaming(p);
+  return allows_own_kernels(args, p) && args.operands[1].is_weight && p.m >= 1 && p.m <= kMaxRows &&
+         p.k % kStepColumns == 0 && p.n % kTileRows == 0 && can_launch_early() && is_worth_streaming(p);
 }
 
 Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& p) {

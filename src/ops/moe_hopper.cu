@@ -32,18 +32,6 @@ Result<CUtensorMap> map_of_rows(const ExpertsProblem& p, const std::byte* rows, 
                  TensorBox{.size = most_pairs(p), .stride = k, .box = kHopperStep / kHopperCluster}});
 }
 
-// Weights in groups of 16 rows: 8, and the 8 that are `second` rows further. A group begins `first` rows after the one
-// before it. k: in elements of two bytes.
-Result<CUtensorMap> map_of_weights(const ExpertsProblem& p, const std::byte* weights, std::int64_t rows, std::int64_t k,
-                                   std::int64_t first, std::int64_t second) {
-  return encode_tensor_map(
-      p.dtype, weights,
-      std::array{TensorBox{.size = k, .stride = 1, .box = kHopperDepth}, TensorBox{.size = 8, .stride = k, .box = 8},
-                 TensorBox{.size = 2, .stride = second * k, .box = 2},
-                 TensorBox{.size = rows / 16, .stride = first * k, .box = kHopperWeightRows / 16},
-                 TensorBox{.size = p.experts, .stride = rows * k, .box = 1}});
-}
-
 // As many clusters as the device runs at once.
 template <bool kGateUp, class Kernel>
 Result<LaunchShape> shape_of(const ExpertsProblem& p, Kernel* kernel, std::size_t shared_bytes) {
@@ -64,17 +52,22 @@ Result<HopperMatmul<T>> make_matmul(const ExpertsProblem& p, const Scratch& l, s
   const std::int64_t k = kGateUp ? p.hidden : p.intermediate;
   const std::int64_t n = kGateUp ? p.intermediate : p.hidden;
   const std::int64_t w_rows = kGateUp ? 2 * n : n;
-  return HopperMatmul<T>{.x = TRY(map_of_rows(p, scratch + (kGateUp ? l.rows : l.activated), k)),
-                         .w = TRY(map_of_weights(p, kGateUp ? p.gate_up : p.down, w_rows, p.mxfp4 ? k / 4 : k,
-                                                 kGateUp ? 8 : 16, kGateUp ? n : 8)),
-                         .bias = reinterpret_cast<const T*>(kGateUp ? p.gate_up_bias : p.down_bias),
-                         .y = reinterpret_cast<T*>(scratch + (kGateUp ? l.activated : l.rows)),
-                         .n = static_cast<int>(n),
-                         .k = static_cast<int>(k),
-                         .w_rows = static_cast<int>(w_rows),
-                         .activation = p.activation,
-                         .limit = p.limit,
-                         .order = l.order(scratch)};
+  const RowGroups weights{.matrices = p.experts,
+                          .rows = w_rows,
+                          .columns = p.mxfp4 ? k / 4 : k,
+                          .first = kGateUp ? 8 : 16,
+                          .second = kGateUp ? n : 8};
+  return HopperMatmul<T>{
+      .x = TRY(map_of_rows(p, scratch + (kGateUp ? l.rows : l.activated), k)),
+      .w = TRY(encode_row_groups(p.dtype, kGateUp ? p.gate_up : p.down, weights, kHopperWeightRows, kHopperDepth)),
+      .bias = reinterpret_cast<const T*>(kGateUp ? p.gate_up_bias : p.down_bias),
+      .y = reinterpret_cast<T*>(scratch + (kGateUp ? l.activated : l.rows)),
+      .n = static_cast<int>(n),
+      .k = static_cast<int>(k),
+      .w_rows = static_cast<int>(w_rows),
+      .activation = p.activation,
+      .limit = p.limit,
+      .order = l.order(scratch)};
 }
 
 // A kernel, and what it is launched with.

@@ -56,4 +56,15 @@ Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::sp
   return map;
 }
 
+Result<CUtensorMap> encode_row_groups(ir::DType dtype, const void* data, const RowGroups& weights, int box_rows,
+                                      int box_columns) {
+  const std::int64_t row = weights.columns;
+  return encode_tensor_map(
+      dtype, data,
+      std::array{TensorBox{.size = row, .stride = 1, .box = box_columns}, TensorBox{.size = 8, .stride = row, .box = 8},
+                 TensorBox{.size = 2, .stride = weights.second * row, .box = 2},
+                 TensorBox{.size = weights.rows / 16, .stride = weights.first * row, .box = box_rows / 16},
+                 TensorBox{.size = weights.matrices, .stride = weights.rows * row, .box = 1}});
+}
+
 }  // namespace tessera
