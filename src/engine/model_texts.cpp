@@ -1,7 +1,6 @@
 #include "tessera/engine/model_texts.h"
 
 #include <chrono>
-#include <filesystem>
 #include <string>
 
 #include "tessera/model/model_path.h"
@@ -16,7 +15,6 @@ Result<ReadTexts> read_model_texts(const EngineOptions& options) {
   const std::string folder = model_folder(options.model_path);
   texts.generation = TRY(GenerationConfig::read(folder));
 
-  namespace fs = std::filesystem;
   const bool given = !options.tokenizer_path.empty();
   const std::string path = given ? options.tokenizer_path : folder;
   Result<Tokenizer> tokenizer = Tokenizer::load(path);
@@ -24,7 +22,7 @@ Result<ReadTexts> read_model_texts(const EngineOptions& options) {
   const bool without = !given && tokenizer.status().code() == StatusCode::kNotFound;
   if (!without) {
     texts.tokenizer = TRY(std::move(tokenizer));
-    texts.tokenizer_config = TRY(TokenizerConfig::load(is_folder(path) ? path : fs::path(path).parent_path().string()));
+    texts.tokenizer_config = TRY(TokenizerConfig::load(model_folder(path)));
   }
   read.times.end = std::chrono::steady_clock::now();
   return read;

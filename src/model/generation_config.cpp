@@ -4,14 +4,15 @@
 
 #include "tessera/model/config.h"
 #include "tessera/model/fields.h"
+#include "tessera/model/model_path.h"
 
 namespace tessera {
 
 Result<GenerationConfig> GenerationConfig::read(const std::string& path) {
   namespace fs = std::filesystem;
-  std::error_code error;
   fs::path file = path;
-  if (fs::is_directory(file, error)) {
+  if (is_folder(file)) {
+    std::error_code error;
     file /= "generation_config.json";
     if (!fs::exists(file, error)) return GenerationConfig{};
   }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "tessera/device/alignment.h"
 #include "tessera/model/vision/tower_layers.h"
 #include "tessera/model/vision/towers.h"
 
@@ -18,7 +19,7 @@ ValueId rms_norm(LayerBuilder& b, const VisionConfig& config, ValueId x, const s
 // many times as long: zeros fill the inner values up to whole tiles. They change nothing, as silu(0) · 0 is 0.
 ValueId gated_mlp_of(LayerBuilder& b, const VisionConfig& config, ValueId x, ValueId y, const std::string& prefix) {
   constexpr std::int64_t kTile = 64;
-  const std::int64_t inner = (config.intermediate_size + kTile - 1) / kTile * kTile;
+  const std::int64_t inner = align_up(config.intermediate_size, kTile);
   const auto rows = [&](const char* name) {
     return LinearBlock{.tensor = prefix + name, .rows = config.intermediate_size, .padded_rows = inner};
   };
