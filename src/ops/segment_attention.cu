@@ -79,10 +79,19 @@ std::int64_t blocks_of(const Problem& p) {
   return ceil_div(p.rows, S::kRows) * p.heads;
 }
 
+// How many of its blocks a multiprocessor is to have at once.
+enum class Together { kOne, kAsManyAsFit };
+
 template <class T, class S, int kDim>
-Result<std::unique_ptr<BoundOp>> make_shaped(const Problem& p, std::size_t bytes) {
+Result<std::unique_ptr<BoundOp>> make_shaped(const Problem& p, Together together) {
+  constexpr std::size_t kBytes = segments::kSharedBytes<S, kDim>;
+  const std::size_t most = TRY(most_shared_memory("segment_attention"));
+  // Blocks that are placed while the kernel ahead still runs meet where it leaves room. More than half of a
+  // multiprocessor's shared memory keeps them apart.
+  const std::size_t bytes = together == Together::kOne ? std::max(kBytes, most / 2 + 1) : kBytes;
+  // What a kernel is allowed holds for all of its launches, and those of other sizes take more.
   const auto kernel = segments::segment_attention<T, S, kDim>;
-  TRY(allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes, "segment_attention"));
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kernel), std::max(bytes, most), "segment_attention"));
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(ceil_div(p.rows, S::kRows)), static_cast<unsigned>(p.heads)),
       .block = dim3(S::kThreads)};
@@ -91,25 +100,18 @@ Result<std::unique_ptr<BoundOp>> make_shaped(const Problem& p, std::size_t bytes
   });
 }
 
-// The first shape whose blocks have a multiprocessor each. They take more than half of its shared memory: blocks are
-// placed while the kernel ahead still runs, and would meet where it leaves room.
-template <class T, int kDim, class S, class... More>
-Result<std::unique_ptr<BoundOp>> make_tiled(const Problem& p, std::int64_t multiprocessors) {
-  constexpr std::size_t kBytes = segments::kSharedBytes<S, kDim>;
-  if constexpr (sizeof...(More) == 0) {
-    return make_shaped<T, S, kDim>(p, kBytes);
-  } else {
-    const std::size_t most = TRY(most_shared_memory("segment_attention"));
-    if (blocks_of<S>(p) <= multiprocessors && kBytes <= most)
-      return make_shaped<T, S, kDim>(p, std::max(kBytes, most / 2 + 1));
-    return make_tiled<T, kDim, More...>(p, multiprocessors);
-  }
-}
-
 template <class T, int kDim>
-Result<std::unique_ptr<BoundOp>> make_of_any_size(const Problem& p, std::int64_t multiprocessors) {
-  return make_tiled<T, kDim, segments::Rows32, segments::Rows64, segments::Rows128, segments::ManyBlocks>(
-      p, multiprocessors);
+Result<std::unique_ptr<BoundOp>> make_tiled(const Problem& p, std::int64_t multiprocessors) {
+  using segments::Rows32;
+  using segments::Rows64;
+  constexpr std::int64_t kRows64Together = kDim <= 80 ? 2 : 1;  // as registers allow
+  const std::size_t most = TRY(most_shared_memory("segment_attention"));
+  if (blocks_of<Rows32>(p) <= multiprocessors && segments::kSharedBytes<Rows32, kDim> <= most)
+    return make_shaped<T, Rows32, kDim>(p, Together::kOne);
+  if (blocks_of<Rows64>(p) <= multiprocessors) return make_shaped<T, Rows64, kDim>(p, Together::kOne);
+  if (blocks_of<Rows64>(p) <= kRows64Together * multiprocessors)
+    return make_shaped<T, Rows64, kDim>(p, Together::kAsManyAsFit);
+  return make_shaped<T, segments::ManyBlocks, kDim>(p, Together::kAsManyAsFit);
 }
 
 Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
@@ -130,9 +132,9 @@ Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
                         [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
                           if constexpr (sizeof(T) == 2) {
                             if (dim % 8 == 0) {
-                              if (dim <= 64) return make_of_any_size<T, 64>(p, multiprocessors);
-                              if (dim <= 80) return make_of_any_size<T, 80>(p, multiprocessors);
-                              return make_of_any_size<T, 128>(p, multiprocessors);
+                              if (dim <= 64) return make_tiled<T, 64>(p, multiprocessors);
+                              if (dim <= 80) return make_tiled<T, 80>(p, multiprocessors);
+                              return make_tiled<T, 128>(p, multiprocessors);
                             }
                           }
                           return make_plain<T>(p);

@@ -36,11 +36,10 @@ struct Shape {
   static constexpr int kKeys = kKeyWarps * kWarpKeys;
   static constexpr int kThreads = kRowWarps * kKeyWarps * kWarp;
 };
-// Where a device runs all blocks at once, each on a multiprocessor of its own, more rows in a block take longer, and
-// more warps for as many rows shorten it. Where blocks wait for others, warps that share no rows have the least to do.
-using Rows32 = Shape<2, 4, 32>;
-using Rows64 = Shape<4, 4, 32>;
-using Rows128 = Shape<8, 1, 64>;
+// While every block has a multiprocessor to itself, fewer rows in each end sooner; two on one hide each other's waits.
+// With many blocks, those of warps that share no rows have the least to do.
+using Rows32 = Shape<2, 2, 64>;
+using Rows64 = Shape<4, 2, 32>;
 using ManyBlocks = Shape<4, 1, 64>;
 
 struct Problem {
