@@ -24,9 +24,8 @@ constexpr Share kOne{.blocks = 1, .ring_bytes = 200 * 1024};
 constexpr Share kTwo{.blocks = 2, .ring_bytes = 96 * 1024};
 Share share_of(const ExpertsProblem& p) { return p.tokens == 1 || p.mxfp4 ? kTwo : kOne; }
 
-// With weights of 4 bits up to 32 pairs the kernel for few rows is as fast, and more than 128 are not measured.
+// With weights of 4 bits up to 32 pairs the kernel for few rows is as fast.
 constexpr std::int64_t kFewestPackedPairs = 33;
-constexpr std::int64_t kMostPackedPairs = 128;
 
 template <class T>
 struct StreamedLaunch {
@@ -82,7 +81,7 @@ bool streamed_serves(const ExpertsProblem& p) {
     return p.mxfp4 ? p.dtype == ir::DType::kBFloat16 && k % 64 == 0 && k <= kMost : k % 32 == 0;
   };
   const std::int64_t pairs = p.tokens * p.top_k;
-  const bool few = p.mxfp4 ? pairs >= kFewestPackedPairs && pairs <= kMostPackedPairs : pairs <= kStreamedPairs;
+  const bool few = pairs <= kStreamedPairs && (!p.mxfp4 || pairs >= kFewestPackedPairs);
   const Result<std::size_t> memory = most_shared_memory("moe_experts");
   return half && few && fits(p.hidden) && fits(p.intermediate) && can_launch_early() && memory.ok() &&
          *memory >=
