@@ -28,6 +28,7 @@ MakeCommandParser make_serve_parser;
 MakeCommandParser make_explain_parser;
 MakeCommandParser make_verify_parser;
 MakeCommandParser make_bench_parser;
+MakeCommandParser make_tune_parser;
 MakeCommandParser make_pull_parser;
 MakeCommandParser make_cache_parser;
 MakeCommandParser make_make_checkpoint_parser;

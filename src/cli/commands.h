@@ -23,6 +23,7 @@ Status run_verify(const VerifyOptions& options);
 Status run_bench(const BenchOptions& options);
 // Fails after its answer where no request succeeded.
 Status run_bench_serve(const BenchServeOptions& options);
+Status run_tune(const TuneOptions& options);
 Status run_pull(const PullCommandOptions& options);
 Status run_cache(const CacheOptions& options);
 Status run_make_checkpoint(const MakeCheckpointOptions& options);

@@ -145,6 +145,12 @@ struct BenchServeOptions {
   bool json = false;
 };
 
+// To do what a server does in idle moments.
+struct TuneOptions {
+  EngineOptions engine;
+  bool json = false;
+};
+
 enum class CacheAction : std::uint8_t { kInfo, kClear };
 
 // What earlier runs left in the cache folder.
@@ -177,7 +183,7 @@ struct ShowText {
 
 using Command = std::variant<ShowText, GenerateOptions, BatchOptions, ChatOptions, ServeOptions, ScoreOptions,
                              ExplainOptions, VerifyOptions, BenchOptions, BenchServeOptions, PullCommandOptions,
-                             CacheOptions, MakeCheckpointOptions>;
+                             CacheOptions, MakeCheckpointOptions, TuneOptions>;
 
 struct CommandLine {
   Command command;

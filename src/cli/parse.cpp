@@ -26,6 +26,7 @@ constexpr CommandEntry kCommands[] = {
     {"verify", "Compare every graph, bit for bit, with a run on isolated memory", make_verify_parser},
     {"bench", "Measure eager against graphs (prefill, decode, startup), or a server under load (serve)",
      make_bench_parser},
+    {"tune", "Measure at once what a server measures in idle moments, for later starts", make_tune_parser},
     {"pull", "Fetch a model of the Hugging Face hub into its local cache", make_pull_parser},
     {"cache", "Show or clear what earlier runs measured (info, clear)", make_cache_parser},
     {"make-checkpoint", "Write random weights in Hugging Face's layout, from a config.json",

@@ -84,6 +84,27 @@ class VerifyParser final : public CommandParser {
   bool seeded_ = false;
 };
 
+class TuneParser final : public CommandParser {
+ public:
+  TuneParser(CommandFlags& add, CommonFlags& common) {
+    add.group("What to write");
+    add.flag("--json", "the result as one JSON object", options_.json);
+    add_engine_flags(add, options_.engine, common);
+    add.footer("Give the flags that the server will have: what is measured holds for its model, device and sizes.");
+  }
+
+  EngineOptions* engine() override { return &options_.engine; }
+  Result<Command> finish() override {
+    if (options_.engine.deterministic)
+      return invalid_argument(
+          "--enable-deterministic-inference: nothing is measured where the same bits are asked for");
+    return Command(options_);
+  }
+
+ private:
+  TuneOptions options_;
+};
+
 }  // namespace
 
 std::unique_ptr<CommandParser> make_explain_parser(CommandFlags& add, CommonFlags& common) {
@@ -92,6 +113,10 @@ std::unique_ptr<CommandParser> make_explain_parser(CommandFlags& add, CommonFlag
 
 std::unique_ptr<CommandParser> make_verify_parser(CommandFlags& add, CommonFlags& common) {
   return std::make_unique<VerifyParser>(add, common);
+}
+
+std::unique_ptr<CommandParser> make_tune_parser(CommandFlags& add, CommonFlags& common) {
+  return std::make_unique<TuneParser>(add, common);
 }
 
 }  // namespace tessera::cli

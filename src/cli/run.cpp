@@ -81,6 +81,7 @@ Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
     Status operator()(const VerifyOptions& options) const { return run_verify(options); }
     Status operator()(const BenchOptions& options) const { return run_bench(options); }
     Status operator()(const BenchServeOptions& options) const { return run_bench_serve(options); }
+    Status operator()(const TuneOptions& options) const { return run_tune(options); }
     Status operator()(const PullCommandOptions& options) const { return run_pull(options); }
     Status operator()(const CacheOptions& options) const { return run_cache(options); }
     Status operator()(const MakeCheckpointOptions& options) const { return run_make_checkpoint(options); }

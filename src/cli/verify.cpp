@@ -68,7 +68,7 @@ class VerifiedRunner {
   }
   // What an idle server does, to its end; then what a later start finds.
   Status measure_and_save() {
-    while (TRY(runner_->idle_work())) {
+    while (TRY(runner_->idle_work()) || TRY(profiles_->measure_algorithms(*device_))) {
     }
     profiles_->save(runner_->costs());
     return ok_status();

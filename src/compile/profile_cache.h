@@ -35,6 +35,7 @@ class ProfileCache {
  public:
   explicit ProfileCache(ProfileCacheOptions options) : options_(std::move(options)) {}
 
+  bool enabled() const { return !options_.root.empty(); }
   // `kind`: letters and '_'. None where there is no such entry.
   std::optional<Json> load(std::string_view kind, const Hash128& key);
   std::int64_t hits() const { return hits_; }  // entries that load() found

@@ -169,7 +169,7 @@ std::optional<Completion> Engine::take(RequestId id) {
 
 Result<bool> Engine::idle_work() {
   if (!idle()) return internal_error("idle work is asked for while requests run");
-  const bool left = TRY(runner_->idle_work());
+  const bool left = TRY(runner_->idle_work()) || TRY(profiles_->measure_algorithms(*device_));
   known_shape_compiles_ = shape_compiles();  // idle work delayed no forward
   if (!left) profiles_->save(runner_->costs());
   return left;

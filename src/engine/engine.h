@@ -89,11 +89,13 @@ class Engine {
   std::chrono::steady_clock::time_point step_due() const;
   // A finished request's completion; returned once.
   std::optional<Completion> take(RequestId id);
-  // One piece of work for idle moments: captures a pending size, or measures what a forward costs. False where none is
-  // left. Precondition: idle().
+  // One piece of work for idle moments: captures a pending size, measures what a forward costs, or which of a library's
+  // algorithms for a matmul is the fastest. False where none is left. Precondition: idle().
   Result<bool> idle_work();
   // Whether the next piece is the capture of a size, which takes some milliseconds at most.
   bool captures_when_idle() const { return runner_->captures_when_idle(); }
+  // Matmuls whose algorithms idle_work() has measured.
+  std::int64_t measured_algorithms() const { return profiles_->measured_algorithms(); }
   // Drops a request; its end is an event of kind kCancelled in no step.
   void cancel(RequestId id);
 

@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kCosts = "costs";
-constexpr std::string_view kAlgorithms = "matmul";
+constexpr std::string_view kAlgorithms = "linears";
 
 // Without a backend there are no versions and no algorithms.
 const Backend& backend_or_none(const DeviceRegistry& devices, std::string_view type) {
@@ -66,6 +66,7 @@ ProfileStore::ProfileStore(const EngineOptions& options, const EnginePlan& plan,
 ProfileStore::ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                            const Backend& backend)
     : wanted_(plan.runner.measure_costs),
+      one_node_(options.nnodes == 1),
       backend_(&backend),
       known_(options.known_costs),
       keys_(options.cache_dir.empty() ? ProfileKeys{} : profile_keys(options, plan, device, backend)),
@@ -87,12 +88,19 @@ CostTable ProfileStore::load_costs() {
 }
 
 void ProfileStore::restore_algorithms() {
-  if (backend_->import_algorithms == nullptr) return;
+  if (!one_node_ || backend_->import_algorithms == nullptr) return;
   const std::optional<Json> kept = cache_.load(kAlgorithms, keys_.algorithms);
   if (!kept) return;
   const Status status = backend_->import_algorithms(*kept);
   warn(status);
   if (status.ok()) kept_algorithms_ = *kept;
+}
+
+Result<bool> ProfileStore::measure_algorithms(Device& device) {
+  if (!wanted_ || !one_node_ || !cache_.enabled() || backend_->measure_algorithms == nullptr) return false;
+  const bool measured = TRY(backend_->measure_algorithms(device));
+  measured_algorithms_ += measured ? 1 : 0;
+  return measured;
 }
 
 void ProfileStore::save(const CostTable& costs) {

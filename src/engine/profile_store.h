@@ -44,10 +44,15 @@ class ProfileStore {
   // options.known_costs, or the stored costs; empty where there are none, and where options.graphs.measure_costs is off
   // or the engine is deterministic.
   CostTable load_costs();
-  // Gives the backend the algorithms that were chosen before.
+  // Gives the backend the algorithms that were chosen or measured before. Not on several nodes, whose caches differ:
+  // all of a model's ranks have to compute alike.
   void restore_algorithms();
   // Entries found by loading and restoring.
   std::int64_t cache_hits() const { return cache_.hits() + (known_ && !known_->empty() ? 1 : 0); }
+  // Measures other algorithms for one matmul, which later starts will use. False where none is left, where there is no
+  // cache, where load_costs() gives none, and on several nodes. Precondition: nothing runs on `device`.
+  Result<bool> measure_algorithms(Device& device);
+  std::int64_t measured_algorithms() const { return measured_algorithms_; }
   // Writes the entries that differ from those stored.
   void save(const CostTable& costs);
 
@@ -55,6 +60,8 @@ class ProfileStore {
   void save_if_new(std::string_view kind, const Hash128& key, Json value, Json& kept);
 
   bool wanted_ = true;
+  bool one_node_ = true;
+  std::int64_t measured_algorithms_ = 0;
   const Backend* backend_ = nullptr;
   std::optional<CostTable> known_;  // read from the cache before this store was made
   ProfileKeys keys_;

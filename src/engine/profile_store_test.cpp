@@ -32,11 +32,19 @@ Status import_algorithms(const Json& algorithms) {
   given = algorithms;
   return ok_status();
 }
+int unmeasured = 0;
+Result<bool> measure_algorithms(Device&) {
+  if (unmeasured == 0) return false;
+  --unmeasured;
+  chosen.push_back("a faster one");
+  return true;
+}
 const Backend kLibrary{.create_device = nullptr,
                        .kernels = nullptr,
                        .versions = versions,
                        .export_algorithms = export_algorithms,
-                       .import_algorithms = import_algorithms};
+                       .import_algorithms = import_algorithms,
+                       .measure_algorithms = measure_algorithms};
 
 CostTable costs_of(double ms) {
   CostTable costs;
@@ -114,14 +122,42 @@ TEST_F(ProfileStoreTest, OnlyNewMeasurementsAreWritten) {
   some.save(CostTable());
   EXPECT_EQ(file("costs"), "");
   some.save(costs_of(1));
-  for (const char* kind : {"costs", "matmul"}) ASSERT_TRUE(fs::remove(file(kind)));
+  for (const char* kind : {"costs", "linears"}) ASSERT_TRUE(fs::remove(file(kind)));
   some.save(costs_of(1));
-  EXPECT_TRUE(file("costs").empty() && file("matmul").empty());
+  EXPECT_TRUE(file("costs").empty() && file("linears").empty());
   some.save(costs_of(2));
-  EXPECT_TRUE(!file("costs").empty() && file("matmul").empty());
+  EXPECT_TRUE(!file("costs").empty() && file("linears").empty());
   chosen.push_back("algorithm 8");
   some.save(costs_of(2));
-  EXPECT_FALSE(file("matmul").empty());
+  EXPECT_FALSE(file("linears").empty());
+}
+
+TEST_F(ProfileStoreTest, MeasuredAlgorithmsAreForLaterStartsOfOneNode) {
+  testing::DescribedDevice device(device_);
+  unmeasured = 2;
+  ProfileStore first = store();
+  EXPECT_TRUE(*first.measure_algorithms(device));
+  first.save(CostTable());
+  store().restore_algorithms();
+  EXPECT_EQ(given, chosen);
+  const auto leaves_it = [&](const char* why) {
+    given = Json();
+    ProfileStore some = store();
+    EXPECT_FALSE(*some.measure_algorithms(device)) << why;
+    some.restore_algorithms();
+    EXPECT_EQ(unmeasured, 1) << why;
+  };
+  options_.tp_size = 2;
+  options_.nnodes = 2;
+  leaves_it("the other node's cache may differ");
+  EXPECT_EQ(given, Json());
+  options_.tp_size = options_.nnodes = 1;
+  options_.graphs.measure_costs = false;
+  leaves_it("nothing is to be measured");
+  options_.graphs.measure_costs = true;
+  options_.cache_dir = "";
+  leaves_it("nothing would be kept");
+  EXPECT_EQ(warnings(), "");
 }
 
 TEST_F(ProfileStoreTest, KeysDifferInWhatMatters) {
@@ -180,7 +216,7 @@ TEST_F(ProfileStoreTest, ContentThatIsNotOursIsIgnored) {
   strange.set("prefill", "fast");
   ProfileCache cache({.root = folder_});
   cache.save("costs", keys().costs, strange);
-  cache.save("matmul", keys().algorithms, strange);
+  cache.save("linears", keys().algorithms, strange);
   ProfileStore some = store();
   EXPECT_TRUE(some.load_costs().empty());
   EXPECT_THAT(warnings(), HasSubstr("what an earlier start kept is not used: measured costs"));

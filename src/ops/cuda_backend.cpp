@@ -24,6 +24,7 @@
 #include "tessera/ops/layer_norm.h"
 #include "tessera/ops/linear.h"
 #include "tessera/ops/linear_cuda.h"
+#include "tessera/ops/linear_tuning.h"
 #include "tessera/ops/logit_edits.h"
 #include "tessera/ops/moe_experts.h"
 #include "tessera/ops/moe_route.h"
@@ -121,6 +122,7 @@ const Backend kCudaBackend{.create_device = create_cuda_device,
                            .versions = cublaslt_versions,
                            .export_algorithms = cublaslt_algorithms,
                            .import_algorithms = remember_cublaslt_algorithms,
+                           .measure_algorithms = measure_cublaslt_algorithms,
                            .row_kernels = cuda_row_kernels,
                            .start_libraries = start_cublaslt,
                            .launch = launch_from_outside};

@@ -48,6 +48,10 @@ struct Backend {
   // export gave. Thread-safe. Null: there are none.
   Json (*export_algorithms)() = nullptr;
   Status (*import_algorithms)(const Json& algorithms) = nullptr;
+  // Measures algorithms for one problem that this process has met and nobody has measured, on a device that is idle,
+  // for a moment. What it finds is in later exports, for later processes. False where none is left. Null: there are
+  // none.
+  Result<bool> (*measure_algorithms)(Device& device) = nullptr;
   // What generates kernels for a compiler that fuses (fused/row_kernel_builder.h). Null: nothing does.
   const RowKernelBuilder& (*row_kernels)() = nullptr;
   // Does what libraries do once, before their first answer. May run on a thread of its own while the device is in use;

@@ -29,11 +29,13 @@ std::optional<OpaqueAlgorithm> from_hex(std::string_view text) {
   return algorithm;
 }
 
-std::optional<std::pair<LinearShape, OpaqueAlgorithm>> entry_of(const Json& json) {
-  if (!json.is_array() || json.as_array().size() != 7) return std::nullopt;
+}  // namespace
+
+std::optional<std::pair<LinearShape, LinearAlgorithms::Kept>> LinearAlgorithms::entry_of(const Json& json) {
+  if (!json.is_array() || json.as_array().size() != 8) return std::nullopt;
   const Json::Array& e = json.as_array();
   const bool typed = e[0].is_string() && e[1].is_int() && e[2].is_int() && e[3].is_int() && e[4].is_bool() &&
-                     e[5].is_bool() && e[6].is_string();
+                     e[5].is_bool() && e[6].is_string() && e[7].is_bool();
   if (!typed) return std::nullopt;
   const std::optional<ir::DType> dtype = ir::parse_dtype(e[0].as_string());
   const std::optional<OpaqueAlgorithm> algorithm = from_hex(e[6].as_string());
@@ -44,15 +46,13 @@ std::optional<std::pair<LinearShape, OpaqueAlgorithm>> entry_of(const Json& json
                           .bias = e[4].as_bool(),
                           .any_rows = e[5].as_bool()};
   if (!dtype || !algorithm || shape.m < 1 || shape.n < 1 || shape.k < 1) return std::nullopt;
-  return std::pair(shape, *algorithm);
+  return std::pair(shape, Kept{.algorithm = *algorithm, .measured = e[7].as_bool()});
 }
-
-}  // namespace
 
 std::optional<OpaqueAlgorithm> LinearAlgorithms::remembered(const LinearShape& shape) const {
   const std::lock_guard lock(mutex_);
   const auto it = remembered_.find(shape);
-  return it == remembered_.end() ? std::nullopt : std::optional(it->second);
+  return it == remembered_.end() ? std::nullopt : std::optional(it->second.algorithm);
 }
 
 void LinearAlgorithms::note(const LinearShape& shape, const OpaqueAlgorithm& algorithm) {
@@ -60,23 +60,52 @@ void LinearAlgorithms::note(const LinearShape& shape, const OpaqueAlgorithm& alg
   if (noted_.size() < kMost || noted_.contains(shape)) noted_[shape] = algorithm;
 }
 
+bool LinearAlgorithms::was_measured(const LinearShape& shape, const OpaqueAlgorithm& algorithm) const {
+  const auto it = remembered_.find(shape);
+  return it != remembered_.end() && it->second.measured && it->second.algorithm == algorithm;
+}
+
+std::optional<std::pair<LinearShape, OpaqueAlgorithm>> LinearAlgorithms::unmeasured() const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [shape, algorithm] : noted_) {
+    if (shape.any_rows || ir::dtype_size(shape.dtype) != 2) continue;
+    if (improved_.contains(shape) || left_.contains(shape) || was_measured(shape, algorithm)) continue;
+    return std::pair(shape, algorithm);
+  }
+  return std::nullopt;
+}
+
+void LinearAlgorithms::improve(const LinearShape& shape, const OpaqueAlgorithm& algorithm) {
+  const std::lock_guard lock(mutex_);
+  improved_[shape] = algorithm;
+}
+
+void LinearAlgorithms::leave(const LinearShape& shape) {
+  const std::lock_guard lock(mutex_);
+  left_.insert(shape);
+}
+
 Json LinearAlgorithms::to_json() const {
   const std::lock_guard lock(mutex_);
-  std::map<LinearShape, OpaqueAlgorithm> known = noted_;
+  std::map<LinearShape, Kept> known;
+  for (const auto& [shape, algorithm] : improved_) known[shape] = {.algorithm = algorithm, .measured = true};
+  for (const auto& [shape, algorithm] : noted_)
+    known.insert({shape, {.algorithm = algorithm, .measured = was_measured(shape, algorithm)}});
   for (auto it = remembered_.begin(); it != remembered_.end() && known.size() < kMost; ++it) known.insert(*it);
   Json all = Json::array();
-  for (const auto& [s, algorithm] : known)
-    all.push_back(Json::Array{ir::dtype_name(s.dtype), s.m, s.n, s.k, s.bias, s.any_rows, hex(algorithm)});
+  for (const auto& [s, kept] : known)
+    all.push_back(
+        Json::Array{ir::dtype_name(s.dtype), s.m, s.n, s.k, s.bias, s.any_rows, hex(kept.algorithm), kept.measured});
   return all;
 }
 
 Status LinearAlgorithms::remember(const Json& json) {
   if (!json.is_array()) return data_loss("algorithms of linears: no list");
-  std::map<LinearShape, OpaqueAlgorithm> read;
+  std::map<LinearShape, Kept> read;
   for (const Json& item : json.as_array()) {
-    const auto entry = entry_of(item);
+    auto entry = entry_of(item);
     if (!entry) return data_loss(fmt::format("algorithms of linears: {} is none", item.dump()));
-    read.insert(*entry);
+    read.insert(*std::move(entry));
   }
   const std::lock_guard lock(mutex_);
   remembered_ = std::move(read);

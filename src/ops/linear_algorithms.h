@@ -2,6 +2,9 @@
 // algorithm saves the search and gives the same bits again. Algorithms are opaque: only the library knows what they
 // mean, and only in the same version.
 //
+// A library's first choice is its estimate. When there is time others are measured (linear_tuning.h), and the fastest
+// is kept for later processes: in this one a problem keeps the algorithm, and so the bits, that it began with.
+//
 // Eager forwards may have any number of rows, so at most kMost problems are kept; those of this process come first.
 //
 // Thread-safe.
@@ -12,6 +15,8 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
@@ -40,16 +45,34 @@ class LinearAlgorithms {
   // Keeps an algorithm that was chosen, or that was remembered and passed the library's check.
   void note(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
 
-  // The noted algorithms, and the remembered ones of other problems: [["bf16", m, n, k, bias, any_rows, "<128
-  // hexadecimal digits>"], …].
+  // A noted problem of 16-bit types and one m whose algorithm nobody has measured and that was not left, and what is
+  // noted for it.
+  std::optional<std::pair<LinearShape, OpaqueAlgorithm>> unmeasured() const;
+  // The fastest one as measured, for later processes.
+  void improve(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
+  // It cannot be measured in this process.
+  void leave(const LinearShape& shape);
+
+  // The improved algorithms, the noted ones, and the remembered ones of other problems: [["bf16", m, n, k, bias,
+  // any_rows, "<128 hexadecimal digits>", measured], …].
   Json to_json() const;
   // Remembers the result of another process's to_json(). kDataLoss for anything else, and then nothing is remembered.
   Status remember(const Json& json);
 
  private:
+  struct Kept {
+    OpaqueAlgorithm algorithm{};
+    bool measured = false;
+  };
+  static std::optional<std::pair<LinearShape, Kept>> entry_of(const Json& json);
+  // Whether it is what an earlier process measured to be the fastest.
+  bool was_measured(const LinearShape& shape, const OpaqueAlgorithm& algorithm) const;
+
   mutable std::mutex mutex_;
   std::map<LinearShape, OpaqueAlgorithm> noted_;
-  std::map<LinearShape, OpaqueAlgorithm> remembered_;
+  std::map<LinearShape, OpaqueAlgorithm> improved_;
+  std::set<LinearShape> left_;
+  std::map<LinearShape, Kept> remembered_;
 };
 
 }  // namespace tessera

@@ -43,6 +43,42 @@ TEST(LinearAlgorithms, ComeBackFromJsonByShape) {
   EXPECT_EQ(after.remembered(base), algorithm_of(77)) << "a newer choice counts";
 }
 
+// What one process measures another one uses, once; its own problems keep what they began with.
+TEST(LinearAlgorithms, AreMeasuredForLaterProcesses) {
+  const LinearShape shape{.m = 8, .n = 16, .k = 32, .dtype = ir::DType::kBFloat16};
+  LinearShape of_any_rows = shape;
+  of_any_rows.any_rows = true;
+  LinearShape float32 = shape;
+  float32.dtype = ir::DType::kFloat32;
+  LinearShape too_large = shape;
+  too_large.m = 9;
+  LinearAlgorithms first;
+  for (const LinearShape& s : {of_any_rows, float32}) first.note(s, algorithm_of(1));
+  EXPECT_EQ(first.unmeasured(), std::nullopt) << "one for all rows, and 32 bits, are not measured";
+  first.note(shape, algorithm_of(1));
+  EXPECT_EQ(first.unmeasured(), std::pair(shape, algorithm_of(1)));
+  first.improve(shape, algorithm_of(2));
+  first.note(shape, algorithm_of(1));
+  EXPECT_EQ(first.unmeasured(), std::nullopt);
+  first.note(too_large, algorithm_of(1));
+  first.leave(too_large);
+  EXPECT_EQ(first.unmeasured(), std::nullopt);
+
+  LinearAlgorithms second;
+  ASSERT_TRUE(second.remember(first.to_json()).ok());
+  EXPECT_EQ(second.remembered(shape), algorithm_of(2));
+  second.note(shape, algorithm_of(2));
+  EXPECT_EQ(second.unmeasured(), std::nullopt) << "measured before";
+  EXPECT_EQ(second.to_json(), first.to_json());
+  second.note(too_large, algorithm_of(1));
+  EXPECT_EQ(second.unmeasured(), std::pair(too_large, algorithm_of(1))) << "left in that process only";
+
+  LinearAlgorithms third;  // whose library refuses what was measured
+  ASSERT_TRUE(third.remember(first.to_json()).ok());
+  third.note(shape, algorithm_of(3));
+  EXPECT_EQ(third.unmeasured(), std::pair(shape, algorithm_of(3)));
+}
+
 TEST(LinearAlgorithms, AreKeptForALimitedNumberOfProblems) {
   const auto shape = [](std::int64_t m) { return LinearShape{.m = m, .n = 16, .k = 32}; };
   const auto most = static_cast<std::int64_t>(LinearAlgorithms::kMost);
@@ -61,15 +97,18 @@ TEST(LinearAlgorithms, AreKeptForALimitedNumberOfProblems) {
 
 TEST(LinearAlgorithms, MalformedJsonIsRefusedAsAWhole) {
   const std::string hex(128, 'a');
-  const std::string good = R"(["bf16",1,2,3,false,true,")" + hex + R"("])";
+  const std::string good = R"(["bf16",1,2,3,false,true,")" + hex + R"(",false])";
   LinearAlgorithms algorithms;
   ASSERT_TRUE(algorithms.remember(*Json::parse("[" + good + "]", "x")).ok());
   for (const std::string& bad :
-       {std::string("{}"), std::string("[1]"), std::string("[[]]"), R"([["bf17",1,2,3,false,true,")" + hex + "\"]]",
-        R"([["bf16",0,2,3,false,true,")" + hex + "\"]]", R"([["bf16",1,2,3,0,true,")" + hex + "\"]]",
-        R"([["bf16",1,2,3,false,true,")" + hex.substr(1) + "\"]]",
-        R"([["bf16",1,2,3,false,true,"g)" + hex.substr(1) + "\"]]",
-        R"([["bf16",1,2,3,false,true,"-)" + hex.substr(1) + "\"]]", "[" + good + R"(, ["bf16",4,2,3,false,true,7]])"}) {
+       {std::string("{}"), std::string("[1]"), std::string("[[]]"),
+        R"([["bf17",1,2,3,false,true,")" + hex + "\",false]]", R"([["bf16",0,2,3,false,true,")" + hex + "\",false]]",
+        R"([["bf16",1,2,3,0,true,")" + hex + "\",false]]",
+        R"([["bf16",1,2,3,false,true,")" + hex.substr(1) + "\",false]]",
+        R"([["bf16",1,2,3,false,true,"g)" + hex.substr(1) + "\",false]]",
+        R"([["bf16",1,2,3,false,true,"-)" + hex.substr(1) + "\",false]]",
+        R"([["bf16",1,2,3,false,true,")" + hex + "\"]]", R"([["bf16",1,2,3,false,true,")" + hex + "\",1]]",
+        "[" + good + R"(, ["bf16",4,2,3,false,true,7,false]])"}) {
     const Status status = algorithms.remember(*Json::parse(bad, "x"));
     EXPECT_EQ(status.code(), StatusCode::kDataLoss) << bad;
   }
@@ -121,6 +160,22 @@ TEST(LinearAlgorithms, TheLibraryUsesWhatServesAndRefusesTheRest) {
   EXPECT_EQ(entry_of(80, backend.export_algorithms()), other);
   EXPECT_NE(entry_of(88, backend.export_algorithms()), made_up);
   EXPECT_EQ(backend.import_algorithms(Json::object()).code(), StatusCode::kDataLoss);
+}
+
+// A process that has nothing else to do measures all that it has bound, and the next one computes the same products.
+TEST(LinearAlgorithms, TheLibraryIsMeasured) {
+  const Backend& backend = **testing::test_devices().backend(testing::test_device().properties().type);
+  if (backend.measure_algorithms == nullptr) GTEST_SKIP() << "this device's libraries are not measured";
+  for (const std::int64_t m : {96, 104}) check_product(m);
+  const auto was_measured = [&](std::int64_t m) { return entry_of(m, backend.export_algorithms()).as_array()[7]; };
+  EXPECT_EQ(was_measured(96), Json(false));
+  int measured = 0;
+  for (; *backend.measure_algorithms(testing::test_device()); ++measured) ASSERT_LT(measured, 1000);
+  EXPECT_GE(measured, 2);
+  for (const std::int64_t m : {96, 104}) EXPECT_EQ(was_measured(m), Json(true)) << m;
+  for (const std::int64_t m : {96, 104}) check_product(m);
+  ASSERT_TRUE(backend.import_algorithms(backend.export_algorithms()).ok());
+  check_product(96);
 }
 
 }  // namespace

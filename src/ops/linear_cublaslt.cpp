@@ -13,127 +13,14 @@
 #include "tessera/base/hash.h"
 #include "tessera/base/json.h"
 #include "tessera/device/cuda/cuda_device.h"
+#include "tessera/ops/cublaslt_matmul.h"
 #include "tessera/ops/cuda_op.h"
-#include "tessera/ops/linear_algorithms.h"
 #include "tessera/ops/linear_cuda.h"
 
 namespace tessera {
 namespace {
 
-Status to_status(cublasStatus_t status, std::string_view call, const LinearProblem& p) {
-  if (status == CUBLAS_STATUS_SUCCESS) return ok_status();
-  const std::string message = fmt::format("{} for linear {} [{}, {}] x [{}, {}]: {}", call, ir::dtype_name(p.dtype),
-                                          p.m, p.k, p.n, p.k, cublasLtGetStatusString(status));
-  if (status == CUBLAS_STATUS_ALLOC_FAILED) return resource_exhausted(message);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return unimplemented(message);
-  return internal_error(message);
-}
-
-// Owns a handle or descriptor of the library.
-template <class T, cublasStatus_t (*kDestroy)(T)>
-class Owned {
- public:
-  Owned() = default;
-  Owned(Owned&& other) noexcept : value_(std::exchange(other.value_, nullptr)) {}
-  Owned& operator=(Owned&& other) noexcept {
-    std::swap(value_, other.value_);
-    return *this;
-  }
-  ~Owned() {
-    if (value_ != nullptr) kDestroy(value_);
-  }
-  T get() const { return value_; }
-  T* out() { return &value_; }
-
- private:
-  T value_ = nullptr;
-};
-using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
-
-// The handle of the thread's current GPU; each GPU has one. Handles are never destroyed, because at exit the driver may
-// end first.
-Result<cublasLtHandle_t> library_handle(const LinearProblem& p, Device& device) {
-  static std::mutex mutex;
-  static auto* handles = new std::map<int, cublasLtHandle_t>;
-  int ordinal = 0;
-  if (const cudaError_t error = cudaGetDevice(&ordinal); error != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report as its own
-    return internal_error(fmt::format("cudaGetDevice: {}", cudaGetErrorString(error)));
-  }
-  const std::lock_guard lock(mutex);
-  cublasLtHandle_t& handle = (*handles)[ordinal];
-  if (handle == nullptr) {
-    TRY(device.begin_initialisation("cuBLASLt"));
-    TRY(to_status(cublasLtCreate(&handle), "cublasLtCreate", p));
-  }
-  return handle;
-}
-
-cudaDataType_t data_type(ir::DType dtype) {
-  switch (dtype) {
-    case ir::DType::kBFloat16: return CUDA_R_16BF;
-    case ir::DType::kFloat16: return CUDA_R_16F;
-    default: return CUDA_R_32F;
-  }
-}
-
-// Everything of a product but its addresses. cuBLAS counts columns first, so it computes yᵀ = (wᵀ)ᵀ · xᵀ with w as its
-// first matrix: [k, n] transposed, xᵀ [k, m], yᵀ [n, m].
-struct Choice {
-  MatmulDesc matmul;
-  Layout w, x, y;
-  cublasLtMatmulAlgo_t algorithm;
-};
-
-Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y) {
-  const cudaDataType_t type = data_type(p.dtype);
-  const auto m = static_cast<std::uint64_t>(p.m);
-  const auto n = static_cast<std::uint64_t>(p.n);
-  const auto k = static_cast<std::uint64_t>(p.k);
-  TRY(to_status(cublasLtMatmulDescCreate(matmul.out(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate", p));
-  const cublasOperation_t transposed = CUBLAS_OP_T;
-  TRY(to_status(
-      cublasLtMatmulDescSetAttribute(matmul.get(), CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
-      "cublasLtMatmulDescSetAttribute", p));
-  if (p.bias != nullptr) {
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    TRY(to_status(
-        cublasLtMatmulDescSetAttribute(matmul.get(), CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)),
-        "cublasLtMatmulDescSetAttribute", p));
-  }
-  TRY(to_status(cublasLtMatrixLayoutCreate(w.out(), type, k, n, p.k), "cublasLtMatrixLayoutCreate", p));
-  TRY(to_status(cublasLtMatrixLayoutCreate(x.out(), type, k, m, p.k), "cublasLtMatrixLayoutCreate", p));
-  return to_status(cublasLtMatrixLayoutCreate(y.out(), type, n, m, p.n), "cublasLtMatrixLayoutCreate", p);
-}
-
-enum class Rows {
-  kThese,  // the fastest for the problem's m
-  kAny,    // one for all m
-};
-
-// Without a workspace and a scheme of reduction no block can hand its part of a sum to another.
-Status allow_one_block_each(cublasLtMatmulPreference_t preference, const LinearProblem& p) {
-  const std::uint64_t no_workspace = 0;
-  const std::uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
-  TRY(to_status(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                     &no_workspace, sizeof(no_workspace)),
-                "cublasLtMatmulPreferenceSetAttribute", p));
-  return to_status(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                                                        &no_reduction, sizeof(no_reduction)),
-                   "cublasLtMatmulPreferenceSetAttribute", p);
-}
-
-// One table for the process: its GPUs are of one kind, and each checks what it takes from the table.
-LinearAlgorithms& known_algorithms() {
-  static auto* algorithms = new LinearAlgorithms;
-  return *algorithms;
-}
-
-LinearShape shape_of(const LinearProblem& p, Rows rows) {
-  return {.m = p.m, .n = p.n, .k = p.k, .dtype = p.dtype, .bias = p.bias != nullptr, .any_rows = rows == Rows::kAny};
-}
+using namespace cublaslt;
 
 // Whether the library accepts the algorithm for these sizes with `workspace_bytes` of workspace.
 bool serves(cublasLtHandle_t handle, const Choice& c, std::size_t workspace_bytes) {
@@ -164,24 +51,6 @@ bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cubl
 }
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(OpaqueAlgorithm));
-
-// The library's best algorithms for the problem with kCublasLtWorkspaceBytes of workspace, the best first.
-Status ask(cublasLtHandle_t handle, const LinearProblem& p, Rows rows, const Choice& choice,
-           std::span<cublasLtMatmulHeuristicResult_t> offered, int& found) {
-  Preference preference;
-  TRY(to_status(cublasLtMatmulPreferenceCreate(preference.out()), "cublasLtMatmulPreferenceCreate", p));
-  if (rows == Rows::kAny) {
-    TRY(allow_one_block_each(preference.get(), p));
-  } else {
-    TRY(to_status(cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                       &kCublasLtWorkspaceBytes, sizeof(kCublasLtWorkspaceBytes)),
-                  "cublasLtMatmulPreferenceSetAttribute", p));
-  }
-  return to_status(cublasLtMatmulAlgoGetHeuristic(handle, choice.matmul.get(), choice.w.get(), choice.x.get(),
-                                                  choice.y.get(), choice.y.get(), preference.get(),
-                                                  static_cast<int>(offered.size()), offered.data(), &found),
-                   "cublasLtMatmulAlgoGetHeuristic", p);
-}
 
 // A choice made before, in this process or an earlier one, is kept.
 Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
@@ -253,9 +122,7 @@ class CublasLtLinear final : public BoundOp {
   Status own_descriptor() {
     Layout w, x, y;
     TRY(describe(p_, matmul_, w, x, y));
-    return to_status(cublasLtMatmulDescSetAttribute(matmul_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                    static_cast<const void*>(&p_.bias), sizeof(p_.bias)),
-                     "cublasLtMatmulDescSetAttribute", p_);
+    return set_bias(p_, matmul_);
   }
 
   Status enqueue(Stream& stream) const override {

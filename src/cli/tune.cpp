@@ -1,0 +1,44 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+
+#include "tessera/cli/commands.h"
+#include "tessera/cli/model_source.h"
+#include "tessera/cli/output.h"
+#include "tessera/cli/session.h"
+#include "tessera/cli/table.h"
+#include "tessera/engine/engine.h"
+
+namespace tessera::cli {
+
+Status run_tune(const TuneOptions& options) {
+  const std::string& folder = options.engine.cache_dir;
+  if (folder.empty())
+    return not_found(
+        "there is no folder to keep measurements in: none of TESSERA_CACHE_DIR, SGLANG_CACHE_DIR, XDG_CACHE_HOME and "
+        "HOME is set");
+  EngineOptions engine_options = options.engine;
+  engine_options.show_progress = progress_wanted();
+  const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
+  const auto began = std::chrono::steady_clock::now();
+  while (TRY(engine->idle_work())) {
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const ModelRunner& runner = engine->runner();
+  const std::int64_t sizes =
+      std::ssize(runner.prefill().report().captured) + std::ssize(runner.decode().report().captured);
+  const auto forwards = static_cast<std::int64_t>(runner.costs().size());
+  const std::int64_t linears = engine->measured_algorithms();
+  if (options.json) {
+    Json json = Json::object();
+    json.set("seconds", seconds).set("captured_sizes", sizes).set("measured_forwards", forwards);
+    json.set("measured_linears", linears).set("cache", folder);
+    return write_output(json.dump() + "\n");
+  }
+  return write_output(
+      fmt::format("{} forwards at {} captured sizes and the algorithms of {} linears measured in {} s, kept in {}\n",
+                  count_text(forwards), count_text(sizes), count_text(linears), number_text(seconds), folder));
+}
+
+}  // namespace tessera::cli
