@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <memory>
@@ -7,6 +8,7 @@
 
 #include "tessera/cli/api_keys.h"
 #include "tessera/cli/commands.h"
+#include "tessera/cli/end_within.h"
 #include "tessera/cli/open_files.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/start_replicas.h"
@@ -15,6 +17,9 @@
 
 namespace tessera::cli {
 namespace {
+
+// That the engines have to be taken down where they have failed.
+constexpr std::chrono::seconds kTakingDown{2};
 
 // An address that is taken is told before the model is loaded.
 Status check_address(const HttpOptions& options) {
@@ -46,7 +51,10 @@ Status run_serve(const ServeOptions& options) {
   }));
   write_error(fmt::format("Ready after {}\n", engines.front()->start().line()));
   TRY(write_output(fmt::format("Serving {} at {}\n", options.engine.model_path, server->address())));
-  return server->run();
+  const Status ended = server->run();
+  // A rank or a driver may hang when it is taken down, and a supervisor waits for the end.
+  if (!ended.ok()) end_within(kTakingDown, ended);
+  return ended;
 }
 
 }  // namespace tessera::cli

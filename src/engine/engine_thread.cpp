@@ -29,7 +29,8 @@ struct EngineThread::Impl {
   // Before something is measured: pauses between two requests of one client are seldom this long.
   static constexpr std::chrono::milliseconds kRestBeforeMeasuring{20};
 
-  Impl(Engine& engine, Sink sink) : engine_(engine), sink_(std::move(sink)), stats_(engine.stats()) {
+  Impl(Engine& engine, Sink sink, std::function<void()> failed)
+      : engine_(engine), sink_(std::move(sink)), failed_(std::move(failed)), stats_(engine.stats()) {
     engine_.when_lost([this] { send(Task([](Engine&) {})); });
     thread_ = std::thread([this] { run(); });
   }
@@ -107,6 +108,9 @@ struct EngineThread::Impl {
     const StepProfiler::Scope delivering(engine_.profiler(), HostWork::kDeliver);
     if (!events_.empty()) sink_(events_);
     events_.clear();
+    if (health_.ok() || !failed_) return;
+    failed_();
+    failed_ = nullptr;
   }
 
   // Waits for work: for long where nothing is left to do, briefly where idle work is left. False at the end.
@@ -200,6 +204,7 @@ struct EngineThread::Impl {
 
   Engine& engine_;
   Sink sink_;
+  std::function<void()> failed_;  // empty once it was called
   // Used by the engine's thread alone.
   std::unordered_map<RequestId, Ticket> tickets_;
   std::unordered_map<Ticket, RequestId> ids_;
@@ -219,7 +224,8 @@ struct EngineThread::Impl {
   std::thread thread_;
 };
 
-EngineThread::EngineThread(Engine& engine, Sink sink) : impl_(std::make_unique<Impl>(engine, std::move(sink))) {}
+EngineThread::EngineThread(Engine& engine, Sink sink, std::function<void()> failed)
+    : impl_(std::make_unique<Impl>(engine, std::move(sink), std::move(failed))) {}
 EngineThread::~EngineThread() = default;
 
 void EngineThread::submit(Ticket ticket, Request request) { impl_->send(Impl::Submit{ticket, std::move(request)}); }

@@ -30,7 +30,9 @@ class EngineThread {
   // The events of one step, in order; the sink may move from them.
   using Sink = std::function<void(std::span<Event> events)>;
 
-  EngineThread(Engine& engine, Sink sink);
+  // `failed` is called once, on the engine's thread, where the engine fails for good: after the events with which its
+  // requests end, when health() says why. Empty: not wanted.
+  EngineThread(Engine& engine, Sink sink, std::function<void()> failed = {});
   // Cancels the requests that are left, without events, and joins the thread.
   ~EngineThread();
 

@@ -6,17 +6,19 @@
 
 namespace tessera {
 
-Replicas::Replicas(std::span<Engine* const> engines, EngineThread::Sink sink) : sink_(std::move(sink)) {
+Replicas::Replicas(std::span<Engine* const> engines, EngineThread::Sink sink, const std::function<void()>& failed)
+    : sink_(std::move(sink)) {
   if (engines.size() > 1) {
     const EngineStats first = engines.front()->stats();
     choice_.emplace(static_cast<int>(engines.size()), first.fullest_group().usable_pages * first.page_size);
   }
   threads_.reserve(engines.size());
   for (Engine* engine : engines) {
-    threads_.push_back(std::make_unique<EngineThread>(*engine, [this](std::span<EngineThread::Event> events) {
+    const auto take = [this](std::span<EngineThread::Event> events) {
       if (choice_) follow(events);
       sink_(events);
-    }));
+    };
+    threads_.push_back(std::make_unique<EngineThread>(*engine, take, failed));
   }
 }
 

@@ -25,7 +25,8 @@ namespace tessera {
 class Replicas {
  public:
   // One engine at least, ReplicaChoice::kMostReplicas at most, of one model and with the same options.
-  Replicas(std::span<Engine* const> engines, EngineThread::Sink sink);
+  // `failed` is called for each engine that fails for good, as EngineThread's.
+  Replicas(std::span<Engine* const> engines, EngineThread::Sink sink, const std::function<void()>& failed = {});
 
   // As EngineThread's.
   void submit(Ticket ticket, Request request);

@@ -40,6 +40,8 @@ using Build = ApiResult<std::string> (*)(const ServedModel& model, std::string_v
 
 // In metrics and the log, in the place of a route: there is none of the path, or it was not looked up.
 constexpr std::string_view kNoRoute = "other";
+// How long a server whose engines have failed still says so, to clients and to health checks.
+constexpr double kLastAnswersS = 1;
 
 ApiError unavailable(std::string message) {
   return {.http_status = 503,
@@ -48,6 +50,10 @@ ApiError unavailable(std::string message) {
           .param = {},
           .code = "service_unavailable",
           .retry_after_s = 1};
+}
+
+ApiError engine_failed(const Status& why) {
+  return unavailable(fmt::format("the engine has failed: {}", why.message()));
 }
 
 // Calls `function` and turns an exception (out of memory, a library's) into an error of this request.
@@ -89,9 +95,10 @@ struct Server::Impl {
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
     engine.start().record("server", began, Timeline::Clock::now());  // it listens; the engine gets its thread now
-    replicas.emplace(engines, [this](std::span<EngineThread::Event> moved) {
+    const auto take = [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });
-    });
+    };
+    replicas.emplace(engines, take, [this] { http->post([this] { end_if_failed(); }); });
     texts.emplace(TextThread::kThreads + most_fetches());
     return ok_status();
   }
@@ -101,6 +108,14 @@ struct Server::Impl {
 
   void dispatch_events() {
     events.drain([this](std::span<EngineThread::Event> moved) { jobs->dispatch(moved); });
+  }
+
+  // After the last events of an engine that has failed.
+  void end_if_failed() {
+    if (replicas->health().ok()) return;  // others serve on
+    http->stop({.drain_s = kLastAnswersS, .notice_s = kLastAnswersS, .give_up = [this] {
+                  jobs->fail_all(engine_failed(replicas->health()));
+                }});
   }
 
   LiveJobs::Hooks hooks() {
@@ -154,7 +169,7 @@ struct Server::Impl {
   std::optional<ApiError> refusal() const {
     if (draining) return unavailable("draining: the server is shutting down and takes no new requests");
     const Status health = replicas->health();
-    if (!health.ok()) return unavailable(fmt::format("the engine has failed: {}", health.message()));
+    if (!health.ok()) return engine_failed(health);
     return std::nullopt;
   }
 

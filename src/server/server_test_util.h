@@ -8,6 +8,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tessera/base/json.h"
 #include "tessera/device/testing/environment.h"
@@ -33,10 +34,12 @@ inline std::unique_ptr<Engine> make_engine(EngineOptions options = {}) {
 // A server that runs on a thread until the end of the test.
 class Running {
  public:
-  explicit Running(Engine& engine, ServerOptions options = {}) {
+  explicit Running(Engine& engine, ServerOptions options = {})
+      : Running(std::vector<Engine*>{&engine}, std::move(options)) {}
+  explicit Running(std::vector<Engine*> engines, ServerOptions options = {}) {
     options.http.port = 0;
     options.served_model_name = "demo";
-    Result<std::unique_ptr<Server>> made = Server::create(std::move(options), engine);
+    Result<std::unique_ptr<Server>> made = Server::create(std::move(options), std::move(engines));
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     server = *std::move(made);
     port = static_cast<std::uint16_t>(std::stoi(server->address().substr(server->address().rfind(':') + 1)));

@@ -2,8 +2,8 @@
 """A server on two machines: tests/server/nodes_test.py TESSERA
 
 Catches: a node that dies, stands still or is cut off and is waited for without an end, requests that hang with it, an error that
-does not say which node, a health that does not notice, a process that stays behind, and answers that differ from those of one
-process.
+does not say which node, a health that does not notice, a node 0 that does not end then, a process that stays behind, and answers
+that differ from those of one process.
 
 The second machine is a network namespace, joined to the first by a pair of virtual interfaces. Where that is not permitted it
 is another address of the loopback interface, with the reason printed, and the test that cuts the cable counts as skipped.
@@ -142,12 +142,18 @@ class TwoNodes:
         assert answered, "the request did not end"
         return *answered[0], time.monotonic() - began
 
-    def health_is_503_within(self, seconds):
+    def node_0_says_so_and_ends_within(self, seconds):
+        """/health is 503 with the name of node 1, and then node 0 ends by itself with that error."""
         self.lost = "tessera: error: node 1 of 2 ("
         deadline = time.monotonic() + seconds
-        while self.server.get("/health")[0] != 503:
+        while True:
+            status, answer = self.server.get("/health")
+            if status == 503:
+                break
             assert time.monotonic() < deadline, "/health does not notice"
             time.sleep(0.05)
+        assert "node 1 of 2 (" in answer, answer
+        assert self.server.process.wait(10) == 1
 
 
 class Cases:
@@ -159,7 +165,7 @@ class Cases:
         assert "node 1 of 2 (" in str(answer) and "is gone" in str(answer), answer
         status, answer = nodes.server.post("/generate", ASK)
         assert status == 503 and "node 1 of 2 (" in str(answer), (status, answer)
-        nodes.health_is_503_within(1)
+        nodes.node_0_says_so_and_ends_within(0)
 
     def answers_are_those_of_threads(self):
         with TwoNodes(self.tessera, self.machines) as nodes, Served(self.tessera, FLAGS) as threads:
@@ -190,7 +196,7 @@ class Cases:
         with TwoNodes(self.tessera, self.machines) as nodes:
             assert nodes.server.get("/health")[0] == 200
             nodes.follower.kill()
-            nodes.health_is_503_within(5)
+            nodes.node_0_says_so_and_ends_within(5)
 
     def a_node_that_stands_still(self):
         with TwoNodes(self.tessera, self.machines, timeout_s=8) as nodes:
@@ -231,7 +237,7 @@ class Cases:
             assert nodes.server.get("/health")[0] == 200
             nodes.follower.send_signal(signal.SIGTERM)
             assert nodes.follower.wait(5) == 0
-            nodes.health_is_503_within(5)
+            nodes.node_0_says_so_and_ends_within(5)
         assert "Stopping when node 0 does, in 40 s at the latest" in nodes.said and "Stopping at once" in nodes.said, nodes.said
 
     def a_node_waits_for_node_0_only_so_long(self):
@@ -240,7 +246,7 @@ class Cases:
             began = time.monotonic()
             assert nodes.follower.wait(30) == 0
             assert 9 < time.monotonic() - began < 20
-            nodes.health_is_503_within(5)
+            nodes.node_0_says_so_and_ends_within(5)
         assert "Stopping when node 0 does, in 10 s at the latest" in nodes.said and "Stopping at once" not in nodes.said, nodes.said
 
     def node_0_that_is_killed(self):

@@ -1,0 +1,21 @@
+#include "tessera/cli/end_within.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "tessera/cli/output.h"
+
+namespace tessera::cli {
+
+void end_within(std::chrono::milliseconds limit, const Status& error) {
+  std::thread([limit, message = error.message()] {
+    std::this_thread::sleep_for(limit);
+    write_error(fmt::format("tessera: error: {}\n", message));
+    std::_Exit(1);
+  }).detach();
+}
+
+}  // namespace tessera::cli
