@@ -2,7 +2,7 @@
 """What deploy/ has for several machines: tests/deploy/deploy_test.py TESSERA
 
 Catches: a manifest that Kubernetes would refuse or whose two pods differ, flags in it that the program does not know, and a
-Slurm script that does not start, does not say where the first machine is, or does not end.
+Slurm script that does not start, does not say where the first machine is, does not start anew what has failed, or does not end.
 
 The manifest's form is checked by the schemas below, which have the fields that it uses, as their definitions name and type them, and
 no others. Slurm is a stand-in of a few lines, which starts what the script gives to srun on this machine.
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 import jsonschema
@@ -168,6 +169,10 @@ class Cases:
                                        stdout=said, stderr=said, start_new_session=True)
                 try:
                     self._ask(port, job, pathlib.Path(said.name).read_text)
+                    # A process that dies takes the others along, and all are started anew.
+                    os.kill(int(pathlib.Path(folder, "started").read_text().split()[1]), signal.SIGKILL)
+                    self._wait_until_gone(port)
+                    self._ask(port, job, pathlib.Path(said.name).read_text)
                     # Slurm signals the processes of the step and, at a cancellation, the script as well.
                     started = pathlib.Path(folder, "started").read_text().split()
                     for process in (*map(int, started), job.pid):
@@ -184,6 +189,20 @@ class Cases:
                 assert not left, f"processes stayed behind: {text}"
                 assert "Stopping: requests under way" in text and "Stopping at once" not in text, text
                 assert "--nnodes 2 and --node-rank 1 by SLURM_NTASKS and SLURM_PROCID" in text, text
+                assert text.count("tessera: error: node 1 of 2 (") == 1 and text.count("it is started anew") == 1, text
+
+    @staticmethod
+    def _wait_until_gone(port):
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10).close()
+            except urllib.error.HTTPError:  # its last answers
+                pass
+            except OSError:
+                return
+            assert time.monotonic() < deadline, "the first process stays"
+            time.sleep(0.02)
 
     @staticmethod
     def _ask(port, job, said):
