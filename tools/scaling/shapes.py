@@ -1,0 +1,97 @@
+"""A model's shapes out of its config.json, and the bytes that follow from them."""
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+BYTES = 2  # of a weight, an activation and an entry of the KV cache: what was measured is 16-bit
+
+# Members of config.json that make a model another one than this file counts.
+OTHER = {"kv_lora_rank": "latent attention", "linear_num_value_heads": "recurrent layers", "quantization_config": "quantised weights",
+         "n_shared_experts": "shared experts", "shared_expert_intermediate_size": "shared experts",
+         "first_k_dense_replace": "dense layers before experts", "mlp_only_layers": "dense layers among experts",
+         "vision_config": "a vision tower", "num_kv_shared_layers": "layers that share keys"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shapes:
+    """Of a decoder of equal layers. `intermediate` is that of the dense MLP, or of one expert where `experts` is not 0."""
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    experts: int
+    experts_per_token: int
+    vocab: int
+
+    def attention_bytes(self) -> int:
+        """Weights of a layer's projections of queries, keys, values and output."""
+        return BYTES * self.hidden * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+
+    def mlp_bytes(self) -> int:
+        """Weights of a layer's gate, up and down; of one expert, where there are experts."""
+        return BYTES * 3 * self.hidden * self.intermediate
+
+    def dense_bytes(self) -> int:
+        """Weights of a layer that every token uses."""
+        return self.attention_bytes() + (BYTES * self.hidden * self.experts if self.experts else self.mlp_bytes())
+
+    def head_bytes(self) -> int:
+        return BYTES * self.hidden * self.vocab
+
+    def weight_bytes(self) -> int:
+        """All weights; the embedding counts beside the head, although some models tie them."""
+        return self.layers * (self.dense_bytes() + self.experts * self.mlp_bytes()) + 2 * self.head_bytes()
+
+    def kv_bytes(self, ranks: int = 1) -> int:
+        """Of one token in one layer on a rank: of fewer KV heads than ranks, neighbours hold the same."""
+        return BYTES * 2 * self.head_dim * -(-self.kv_heads // ranks)
+
+    def reached(self, tokens: int) -> float:
+        """The part of the experts that some token chooses where the router spreads them evenly: 1 - (1 - k/E)^tokens."""
+        return 1 - (1 - self.experts_per_token / self.experts) ** tokens
+
+
+def read_shapes(config: dict[str, Any]) -> Shapes:
+    """ValueError, with the member's name, where the model is one that is not counted here."""
+    other = {name: what for name, what in OTHER.items() if config.get(name)}
+    if config.get("use_sliding_window", True) and config.get("sliding_window"):
+        other["sliding_window"] = "layers with a window"
+    if set(config.get("layer_types") or ["full_attention"]) != {"full_attention"}:
+        other["layer_types"] = "layers of several kinds"
+    for name, what in other.items():
+        raise ValueError(f"{name}: {config[name]!r} is not accepted ({what}); dense decoders and mixtures whose layers are alike are, "
+                         "with full attention and 16-bit weights")
+    dtype = config.get("dtype") or config.get("torch_dtype") or "bfloat16"
+    if dtype not in ("bfloat16", "float16"):
+        raise ValueError(f"torch_dtype: {dtype!r} is not accepted; bfloat16 and float16 are")
+    if config.get("decoder_sparse_step", 1) != 1:
+        raise ValueError(f"decoder_sparse_step: {config['decoder_sparse_step']} is not accepted: layers have to be alike (1)")
+
+    def number(*names: str) -> int:
+        """The first of these members that is there."""
+        name = next((name for name in names if config.get(name)), names[-1])
+        if not isinstance(config.get(name), int) or config[name] < 1:
+            raise ValueError(f"{name}: {config.get(name)!r} is not accepted in config.json; a whole number from 1 on is")
+        return config[name]
+
+    heads, hidden = number("num_attention_heads"), number("hidden_size")
+    counts = ("num_experts", "num_local_experts", "n_routed_experts")
+    experts = number(*counts) if any(config.get(name) for name in counts) else 0
+    return Shapes(layers=number("num_hidden_layers"), hidden=hidden, heads=heads,
+                  kv_heads=number("num_key_value_heads", "num_attention_heads"),
+                  head_dim=number("head_dim") if config.get("head_dim") else hidden // heads,
+                  intermediate=number("moe_intermediate_size", "intermediate_size") if experts else number("intermediate_size"),
+                  experts=experts, experts_per_token=number("num_experts_per_tok") if experts else 0, vocab=number("vocab_size"))
+
+
+def load_shapes(path: str) -> Shapes:
+    """Of a config.json, or of the folder that has it. OSError, or ValueError where it is none."""
+    file = pathlib.Path(path)
+    config = json.loads((file / "config.json" if file.is_dir() else file).read_text())
+    if not isinstance(config, dict):
+        raise ValueError(f"{path}: a JSON object is accepted")
+    return read_shapes(config)
