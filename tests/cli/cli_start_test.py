@@ -173,6 +173,19 @@ class Cache(CliTest):
             os.environ[name] = ""
         self.fails(1, ["TESSERA_CACHE_DIR", "HOME"], "cache", "info")
 
+    def test_tune_measures_what_an_idle_server_does(self):
+        tuned = self.ok_json("tune", "--model-path", LLAMA, *FEW_SIZES)
+        self.assertEqual(tuned["cache"], str(self.cache))
+        self.assertGreater(tuned["captured_sizes"], 0)
+        self.assertGreaterEqual(tuned["measured_forwards"], tuned["captured_sizes"])
+        self.assertIn("costs", self.info()["kinds"])
+        again = self.ok("tune", "--model-path", LLAMA, *FEW_SIZES).stdout
+        self.assertRegex(again, f"^[0-9]+ forwards at {tuned['captured_sizes']} captured sizes .* kept in {self.cache}\n$")
+        self.fails(2, ["--enable-deterministic-inference"], "tune", "--model-path", LLAMA, "--enable-deterministic-inference")
+        for name in ("TESSERA_CACHE_DIR", "SGLANG_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+            os.environ[name] = ""
+        self.fails(1, ["TESSERA_CACHE_DIR", "HOME"], "tune", "--model-path", LLAMA)
+
     def wait_for_costs(self):
         """The file of measured costs, once there is one that is JSON."""
         for _ in range(1200):
