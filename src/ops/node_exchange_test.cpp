@@ -7,12 +7,11 @@
 
 #include <gmock/gmock.h>
 
-#include <future>
 #include <thread>
 
-#include "tessera/net/testing/free_port.h"
 #include "tessera/ops/collective.h"
 #include "tessera/ops/op_test_util.h"
+#include "tessera/ops/testing/nodes.h"
 
 namespace tessera::testing {
 namespace {
@@ -20,39 +19,6 @@ namespace {
 using ir::DType;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
-
-struct Nodes {
-  std::vector<std::shared_ptr<NodeGroup>> groups;
-  std::vector<std::unique_ptr<Communicator>> ranks;  // of all nodes, in order
-
-  ~Nodes() {
-    for (const auto& group : groups) group->end();
-  }
-  Communicator& rank(int r) { return *ranks[static_cast<std::size_t>(r)]; }
-};
-
-std::unique_ptr<Nodes> make_nodes(int nodes, int ranks, milliseconds limit = milliseconds(20'000)) {
-  const NodeGroupOptions how{.address = {"127.0.0.1", free_port()}, .join_limit = milliseconds(20'000)};
-  std::vector<std::future<Result<std::shared_ptr<NodeGroup>>>> joining;
-  for (int node = 0; node < nodes; ++node)
-    joining.push_back(
-        std::async(std::launch::async, [=] { return NodeGroup::join({.nodes = nodes, .node = node}, how); }));
-  auto made = std::make_unique<Nodes>();
-  for (auto& one : joining) {
-    made->groups.push_back(one.get().value());
-    for (auto& rank : Communicator::create_node_group(ranks, limit, made->groups.back()))
-      made->ranks.push_back(std::move(rank));
-    made->groups.back()->start();
-  }
-  return made;
-}
-
-template <class Body>
-void run_ranks(int ranks, const Body& body) {
-  std::vector<std::thread> threads;
-  for (int r = 0; r < ranks; ++r) threads.emplace_back([&body, r] { body(r); });
-  for (std::thread& thread : threads) thread.join();
-}
 
 TensorView view_of(HostTensor& t) { return t.view(DeviceAddress{t.bytes.data()}); }
 

@@ -1,0 +1,53 @@
+// Several nodes of a group of ranks within one process, each with its end of the connections.
+#pragma once
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tessera/net/node_group.h"
+#include "tessera/net/testing/free_port.h"
+#include "tessera/ops/collective.h"
+
+namespace tessera::testing {
+
+// The ends of all nodes, in this process.
+struct Nodes {
+  std::vector<std::shared_ptr<NodeGroup>> groups;
+  std::vector<std::unique_ptr<Communicator>> ranks;  // of all nodes, in order
+
+  ~Nodes() {
+    for (const auto& group : groups) group->end();
+  }
+  Communicator& rank(int r) { return *ranks[static_cast<std::size_t>(r)]; }
+};
+
+inline std::unique_ptr<Nodes> make_nodes(int nodes, int ranks,
+                                         std::chrono::milliseconds limit = std::chrono::milliseconds(20'000)) {
+  const NodeGroupOptions how{.address = {"127.0.0.1", free_port()}, .join_limit = std::chrono::milliseconds(20'000)};
+  std::vector<std::future<Result<std::shared_ptr<NodeGroup>>>> joining;
+  for (int node = 0; node < nodes; ++node)
+    joining.push_back(
+        std::async(std::launch::async, [=] { return NodeGroup::join({.nodes = nodes, .node = node}, how); }));
+  auto made = std::make_unique<Nodes>();
+  for (auto& one : joining) {
+    made->groups.push_back(one.get().value());
+    for (auto& rank : Communicator::create_node_group(ranks, limit, made->groups.back()))
+      made->ranks.push_back(std::move(rank));
+    made->groups.back()->start();
+  }
+  return made;
+}
+
+// body(rank number) on a thread for each rank.
+template <class Body>
+void run_ranks(int ranks, const Body& body) {
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r) threads.emplace_back([&body, r] { body(r); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace tessera::testing
