@@ -167,6 +167,8 @@ std::vector<std::unique_ptr<Communicator>> Communicator::create_node_group(int r
 }
 
 int Communicator::ranks() const { return group_->size(); }
+bool Communicator::spans_processes() const { return group_->nodes != nullptr; }
+std::chrono::milliseconds Communicator::limit() const { return group_->limit; }
 bool Communicator::is_first_here() const { return rank_ == group_->first; }
 
 // The other nodes are told outside of the lock: a connection may take its time.

@@ -13,9 +13,11 @@
 // or call later, return kCancelled, until the group is restarted. A rank that does not come in time aborts it likewise.
 //
 // With a NodeGroup the group has ranks in several processes, as many in each; a process makes its own. The nodes'
-// tensors meet on node 0 (node_exchange.h). Ranks of such a group are on CPUs.
+// tensors meet on node 0 (node_exchange.h).
 //
-// Between GPUs the data goes from device to device (peer_exchange.h); the communicator brings their addresses together.
+// Between GPUs the data goes from device to device, and the communicator brings together what they need to know of one
+// another: of one process their addresses (peer_exchange.h), of several NCCL's id (nccl_exchange.h). NCCL adds up in an
+// order of its own, in the tensor's type; all ranks hold the same bits there too.
 #pragma once
 
 #include <atomic>
@@ -49,6 +51,10 @@ class Communicator {
 
   int rank() const { return rank_; }
   int ranks() const;
+  // Whether ranks of the group are in other processes.
+  bool spans_processes() const;
+  // That a collective waits for other ranks.
+  std::chrono::milliseconds limit() const;
 
   // In place. Every rank's x has the same element count and dtype.
   Status all_reduce(const TensorView& x);

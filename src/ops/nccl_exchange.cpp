@@ -1,0 +1,247 @@
+#include "tessera/ops/nccl_exchange.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/log.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::chrono::milliseconds kLook(50);
+// From a group's end until a rank that has not ended itself is taken to hang in a kernel.
+constexpr std::chrono::seconds kRankEnds(1);
+// That an abort may take: it waits for NCCL's own threads, and those for the other processes of the machine.
+constexpr std::chrono::seconds kAbortLimit(10);
+
+// What ranks tell each other.
+struct Introduction {
+  NcclId id;  // rank 0's
+  std::int32_t version = 0;
+  std::array<char, 40> gpu{};
+};
+
+TensorView bytes_view(void* data, std::size_t bytes) {
+  return {.data = {static_cast<std::byte*>(data)},
+          .dtype = ir::DType::kUInt8,
+          .rank = 2,
+          .dims = {1, static_cast<std::int64_t>(bytes)}};
+}
+
+Result<std::vector<Introduction>> introduce(Communicator& communicator, Introduction mine) {
+  std::vector<Introduction> all(static_cast<std::size_t>(communicator.ranks()));
+  TRY(communicator.all_gather(bytes_view(&mine, sizeof mine), bytes_view(all.data(), all.size() * sizeof mine)));
+  return all;
+}
+
+std::string_view gpu_of(const Introduction& rank) {
+  return {rank.gpu.data(), strnlen(rank.gpu.data(), rank.gpu.size())};
+}
+
+Status check_ranks(std::span<const Introduction> all) {
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r].version != all[0].version)
+      return invalid_argument(fmt::format("rank 0 loads NCCL {} and rank {} NCCL {}; all ranks take the same",
+                                          NcclLibrary::version_text(all[0].version), r,
+                                          NcclLibrary::version_text(all[r].version)));
+    for (std::size_t other = 0; other < r; ++other)
+      if (all[other].gpu == all[r].gpu)
+        return invalid_argument(
+            fmt::format("ranks {} and {} are both on GPU {}; each needs one of its own, which --device cuda:N says "
+                        "for the processes of one machine",
+                        other, r, gpu_of(all[r])));
+  }
+  return ok_status();
+}
+
+// A connection to all other ranks that may never come about: NCCL waits for a rank that is gone. It is made on a thread
+// of its own, which is left behind then.
+struct Connecting {
+  std::mutex mutex;
+  std::condition_variable moved;
+  // Guarded by the mutex.
+  std::optional<Status> is_current{};   // of the GPU for the thread
+  std::optional<Result<void*>> comm{};  // once NCCL has answered
+  bool left = false;                    // nobody waits any more
+
+  void run(const NcclLibrary& nccl, int ranks, const NcclId& id, int rank,
+           const std::function<Status()>& make_current) {
+    Status current = make_current();
+    {
+      const std::lock_guard lock(mutex);
+      is_current = current;
+      moved.notify_all();
+    }
+    if (!current.ok()) return;
+    void* made = nullptr;
+    Status connected = nccl.check(nccl.call().init_rank(&made, ranks, id, rank), "ncclCommInitRank");
+    const std::lock_guard lock(mutex);
+    if (left && connected.ok()) (void)nccl.call().abort(made);
+    comm = connected.ok() ? Result<void*>(made) : Result<void*>(std::move(connected));
+    moved.notify_all();
+  }
+};
+
+Result<void*> connect(Communicator& communicator, const std::shared_ptr<const NcclLibrary>& nccl, const NcclId& id,
+                      const std::function<Status()>& make_current) {
+  const auto connecting = std::make_shared<Connecting>();
+  const int rank = communicator.rank();
+  const int ranks = communicator.ranks();
+  std::thread([=] { connecting->run(*nccl, ranks, id, rank, make_current); }).detach();
+  const auto deadline = std::chrono::steady_clock::now() + communicator.limit();
+  std::unique_lock lock(connecting->mutex);
+  connecting->moved.wait(lock, [&] { return connecting->is_current.has_value(); });
+  TRY(*connecting->is_current);
+  while (!connecting->moved.wait_for(lock, kLook, [&] { return connecting->comm.has_value(); })) {
+    Status ended = communicator.status();
+    if (ended.ok() && std::chrono::steady_clock::now() < deadline) continue;
+    connecting->left = true;
+    TRY(std::move(ended));
+    return cancelled(fmt::format(
+        "rank {} of {} is not connected to the others by NCCL within {} s; NCCL_DEBUG=INFO in the environment says "
+        "what it does, NCCL_SOCKET_IFNAME which network it takes",
+        rank, ranks, static_cast<double>(communicator.limit().count()) / 1000));
+  }
+  return *std::move(connecting->comm);
+}
+
+Result<NcclType> type_of(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::kFloat32: return NcclType::kFloat32;
+    case ir::DType::kFloat16: return NcclType::kFloat16;
+    case ir::DType::kBFloat16: return NcclType::kBFloat16;
+    default: return unimplemented(fmt::format("all_reduce of {} between GPUs", ir::dtype_name(dtype)));
+  }
+}
+
+}  // namespace
+
+// What the rank and the thread that watches for it share. That thread may outlive the rank, where NCCL hangs.
+struct NcclExchange::Shared {
+  std::shared_ptr<const NcclLibrary> nccl;
+  void* comm = nullptr;
+  int ranks = 1;
+  std::atomic<std::uint32_t> ended = 0;  // 1: the group has
+  std::mutex calls;                      // NCCL takes one call at a time
+  bool is_over = false;                  // guarded by it: the communicator is aborted
+  std::mutex mutex;
+  std::condition_variable woken;
+  bool closing = false;  // guarded by it: the rank ends
+  std::thread watch;
+  std::future<void> watched;
+
+  // Runs `collective` unless the group has ended.
+  template <class Collective>
+  Status run(std::string_view function, const Collective& collective) {
+    const std::lock_guard lock(calls);
+    if (is_over || ended.load() != 0) return cancelled(fmt::format("{}: the group of ranks has ended", function));
+    return nccl->check(collective(), function);
+  }
+
+  // True: the rank ends.
+  bool closes_within(std::chrono::milliseconds limit) {
+    std::unique_lock lock(mutex);
+    return woken.wait_for(lock, limit, [this] { return closing; });
+  }
+
+  // Until the rank or its group ends. An abort waits for the graphs that have recorded the collectives, which end with
+  // the rank.
+  void watch_over(Communicator& communicator) {
+    bool closes = false;
+    while (ended.load() == 0 && !closes) {
+      closes = closes_within(kLook);
+      int result = kNcclSuccess;
+      const Status asked = nccl->check(nccl->call().get_async_error(comm, &result), "ncclCommGetAsyncError");
+      const Status lost = asked.ok() && result != kNcclInProgress ? nccl->check(result, "NCCL") : asked;
+      if (!closes && !lost.ok()) communicator.abort(lost.message());
+    }
+    if (closes || closes_within(kRankEnds)) return;
+    {
+      const std::lock_guard lock(calls);
+      is_over = true;
+    }
+    (void)nccl->call().abort(comm);
+  }
+};
+
+Result<std::shared_ptr<NcclExchange>> NcclExchange::of(Communicator& communicator, const Place& place) {
+  if (std::shared_ptr<void> there = communicator.device_state().lock())
+    return std::static_pointer_cast<NcclExchange>(std::move(there));
+  std::shared_ptr<NcclExchange> made(new NcclExchange);
+  const Status opened = made->open(communicator, place);
+  if (!opened.ok()) {
+    communicator.abort(opened.message());
+    return opened;
+  }
+  communicator.device_state() = made;
+  return made;
+}
+
+Status NcclExchange::open(Communicator& communicator, const Place& place) {
+  auto shared = std::make_shared<Shared>();
+  shared->nccl = TRY(NcclLibrary::open(place.library));
+  const NcclLibrary& nccl = *shared->nccl;
+  Introduction mine{.id = {}, .version = nccl.version()};
+  TRY(place.gpu()).copy(mine.gpu.data(), mine.gpu.size());
+  if (communicator.rank() == 0) TRY(nccl.check(nccl.call().get_unique_id(&mine.id), "ncclGetUniqueId"));
+  const std::vector<Introduction> all = TRY(introduce(communicator, mine));
+  TRY(check_ranks(all));
+  shared->comm = TRY(connect(communicator, shared->nccl, all[0].id, place.make_current));
+  shared->ranks = communicator.ranks();
+  communicator.raise_when_ended(&shared->ended);
+  communicator_ = &communicator;
+  std::packaged_task<void()> watch([shared, &communicator] { shared->watch_over(communicator); });
+  shared->watched = watch.get_future();
+  shared->watch = std::thread(std::move(watch));
+  shared_ = std::move(shared);
+  return ok_status();
+}
+
+NcclExchange::~NcclExchange() {
+  if (communicator_ == nullptr) return;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->closing = true;
+    shared_->woken.notify_all();
+  }
+  if (shared_->watched.wait_for(kAbortLimit) == std::future_status::ready) {
+    shared_->watch.join();
+  } else {
+    log_error("engine", "NCCL does not end what rank {} has begun, which is left behind", communicator_->rank());
+    shared_->watch.detach();
+  }
+  communicator_->raise_when_ended(nullptr);
+}
+
+const NcclLibrary& NcclExchange::library() const { return *shared_->nccl; }
+int NcclExchange::ranks() const { return shared_->ranks; }
+
+Status NcclExchange::all_reduce(const TensorView& x, void* stream) const {
+  const int type = static_cast<int>(TRY(type_of(x.dtype)));
+  if (x.elements() == 0) return ok_status();
+  return shared_->run("ncclAllReduce", [&] {
+    return shared_->nccl->call().all_reduce(x.data.raw(), x.data.raw(), static_cast<std::size_t>(x.elements()), type,
+                                            kNcclSum, shared_->comm, stream);
+  });
+}
+
+Status NcclExchange::all_gather(DeviceAddress from, DeviceAddress to, std::size_t bytes, void* stream) const {
+  if (bytes == 0) return ok_status();
+  return shared_->run("ncclAllGather", [&] {
+    return shared_->nccl->call().all_gather(from.raw(), to.raw(), bytes, static_cast<int>(NcclType::kUInt8),
+                                            shared_->comm, stream);
+  });
+}
+
+}  // namespace tessera

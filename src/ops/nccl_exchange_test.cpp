@@ -1,0 +1,217 @@
+// Catches: ranks that do not share rank 0's id, a start that differs and goes on, one that waits without an end, a
+// communicator that is not aborted when its group ends (kernels would wait for ever) or is used after that, and a
+// library that is absent, old or other than expected and is called all the same. Over connections of two nodes, with an
+// NCCL that moves no data (testing/fake_nccl.h).
+#include "tessera/ops/nccl_exchange.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tessera/ops/testing/fake_nccl.h"
+#include "tessera/ops/testing/nodes.h"
+
+namespace tessera::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+using Exchanges = std::vector<Result<std::shared_ptr<NcclExchange>>>;
+
+constexpr int kRemoteError = 6;
+
+class Nccl : public ::testing::Test {
+ protected:
+  Nccl() : library_(dlopen(TESSERA_FAKE_NCCL, RTLD_NOW)) {
+    auto* const find = reinterpret_cast<FakeNccl& (*)()>(dlsym(library_, kFakeNccl));
+    fake_ = &find();
+    fake_->version = 22809;
+    fake_->init_errors.clear();
+    fake_->async_errors.clear();
+    fake_->calls.clear();
+    fake_->ids = 6;
+  }
+  ~Nccl() override { release(); }
+
+  static NcclExchange::Place place(int rank) {
+    return {.gpu = [rank]() -> Result<std::string> { return "GPU-" + std::to_string(rank); },
+            .make_current = ok_status,
+            .library = TESSERA_FAKE_NCCL};
+  }
+  // All ranks at once.
+  template <class PlaceOf>
+  Exchanges open(Nodes& nodes, const PlaceOf& place_of) {
+    Exchanges made(nodes.ranks.size(), Result<std::shared_ptr<NcclExchange>>(internal_error("not made")));
+    run_ranks(static_cast<int>(nodes.ranks.size()), [&](int rank) {
+      made[static_cast<std::size_t>(rank)] = NcclExchange::of(nodes.rank(rank), place_of(rank));
+    });
+    return made;
+  }
+  Exchanges open(Nodes& nodes) { return open(nodes, place); }
+
+  std::vector<std::string> calls() {
+    const std::lock_guard lock(fake_->mutex);
+    return fake_->calls;
+  }
+  // Until `call` was made; false after 10 s.
+  bool comes_to(const std::string& call) {
+    std::unique_lock lock(fake_->mutex);
+    return fake_->moved.wait_for(lock, std::chrono::seconds(10),
+                                 [&] { return std::ranges::find(fake_->calls, call) != fake_->calls.end(); });
+  }
+  template <class Change>
+  void change(const Change& with) {
+    const std::lock_guard lock(fake_->mutex);
+    with(*fake_);
+    fake_->moved.notify_all();
+  }
+  void release() {
+    change([](FakeNccl& fake) { fake.init_hangs = false; });
+  }
+
+  void* library_;
+  FakeNccl* fake_;
+};
+
+TensorView values(std::vector<float>& x, ir::DType dtype) {
+  return {.data = reinterpret_cast<std::byte*>(x.data()),
+          .dtype = dtype,
+          .rank = 2,
+          .dims = {2, static_cast<std::int64_t>(x.size()) / 2}};
+}
+
+TEST_F(Nccl, AllRanksOfAllNodesShareOneCommunicator) {
+  const std::unique_ptr<Nodes> nodes = make_nodes(2, 4);
+  {
+    const Exchanges made = open(*nodes);
+    for (const auto& exchange : made) ASSERT_TRUE(exchange.ok()) << exchange.status().message();
+    EXPECT_THAT(calls(),
+                UnorderedElementsAre("init 0 of 4 id 7", "init 1 of 4 id 7", "init 2 of 4 id 7", "init 3 of 4 id 7"));
+    EXPECT_EQ((*made[3])->ranks(), 4);
+    EXPECT_EQ((*made[3])->library().version_text(), "2.28.9");
+    // Where it is there already nobody is waited for.
+    EXPECT_EQ(NcclExchange::of(nodes->rank(2), place(2)).value(), *made[2]);
+    std::vector<float> x(16);
+    change([](FakeNccl& fake) { fake.calls.clear(); });
+    ASSERT_TRUE((*made[1])->all_reduce(values(x, ir::DType::kFloat32), nullptr).ok());
+    ASSERT_TRUE((*made[1])->all_reduce(values(x, ir::DType::kBFloat16), nullptr).ok());
+    ASSERT_TRUE((*made[1])->all_reduce(values(x, ir::DType::kFloat16), nullptr).ok());
+    ASSERT_TRUE((*made[2])->all_gather({}, {}, 24, nullptr).ok());
+    ASSERT_TRUE((*made[2])->all_gather({}, {}, 0, nullptr).ok());
+    EXPECT_EQ((*made[1])->all_reduce(values(x, ir::DType::kInt32), nullptr).code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(calls(), ::testing::ElementsAre("all_reduce 1: 16 of type 7", "all_reduce 1: 16 of type 9",
+                                                "all_reduce 1: 16 of type 6", "all_gather 2: 24 of type 1"));
+    change([](FakeNccl& fake) { fake.calls.clear(); });
+  }
+  EXPECT_THAT(calls(), ::testing::IsEmpty());
+}
+
+// The ends of a group come to its processes one after another: who ends by itself must not wait for the others in NCCL.
+TEST_F(Nccl, ARankThatEndsWithItsGroupIsNotAborted) {
+  const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
+  {
+    const Exchanges made = open(*nodes);
+    ASSERT_TRUE(made[0].ok() && made[1].ok());
+    nodes->rank(0).abort("the model is given up");
+    while (nodes->rank(1).status().ok()) std::this_thread::sleep_for(milliseconds(1));
+    std::vector<float> x(2);
+    EXPECT_EQ((*made[1])->all_reduce(values(x, ir::DType::kFloat32), nullptr).code(), StatusCode::kCancelled);
+    change([](FakeNccl& fake) { fake.calls.clear(); });
+  }
+  EXPECT_THAT(calls(), ::testing::IsEmpty());
+}
+
+// Kernels that wait for a GPU of a node that is gone end by the abort alone.
+TEST_F(Nccl, ALostNodeAbortsTheOthers) {
+  const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
+  const Exchanges made = open(*nodes);
+  ASSERT_TRUE(made[0].ok() && made[1].ok());
+  nodes->groups[1]->leave(device_lost("its machine has gone"));
+  EXPECT_TRUE(comes_to("abort 0"));
+  std::vector<float> x(2);
+  EXPECT_EQ((*made[0])->all_reduce(values(x, ir::DType::kFloat32), nullptr).code(), StatusCode::kCancelled);
+  EXPECT_EQ((*made[0])->all_gather({}, {}, 8, nullptr).code(), StatusCode::kCancelled);
+  EXPECT_EQ(nodes->rank(0).restart().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(Nccl, AConnectionThatNcclLosesEndsTheGroup) {
+  const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
+  const Exchanges made = open(*nodes);
+  ASSERT_TRUE(made[0].ok() && made[1].ok());
+  change([](FakeNccl& fake) { fake.async_errors[1] = kRemoteError; });
+  EXPECT_TRUE(comes_to("abort 0"));
+  EXPECT_TRUE(comes_to("abort 1"));
+  for (const auto& rank : nodes->ranks)
+    EXPECT_THAT(rank->status().message(),
+                AllOf(HasSubstr("rank 1 of 2"), HasSubstr("NCCL: remote process exited"), HasSubstr("socket closed")));
+}
+
+TEST_F(Nccl, RanksThatCannotGoTogetherAreNamed) {
+  const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
+  const Exchanges made = open(*nodes, [](int) { return place(3); });
+  for (const auto& exchange : made)
+    EXPECT_THAT(exchange.status().message(),
+                HasSubstr("ranks 0 and 1 are both on GPU GPU-3; each needs one of its own"));
+  EXPECT_THAT(calls(), ::testing::IsEmpty());
+}
+
+TEST_F(Nccl, ARankThatNcclRefusesEndsTheStartOfAll) {
+  change([](FakeNccl& fake) { fake.init_errors[1] = kRemoteError; });
+  const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
+  const Exchanges made = open(*nodes);
+  EXPECT_EQ(made[1].status().code(), StatusCode::kDeviceLost);
+  EXPECT_THAT(made[1].status().message(), HasSubstr("ncclCommInitRank: remote process exited: socket closed"));
+  EXPECT_THAT(nodes->rank(0).status().message(), HasSubstr("ncclCommInitRank: remote process exited"));
+}
+
+// NCCL itself waits for ever for a rank that is gone.
+TEST_F(Nccl, AStartThatHangsEndsAtTheLimit) {
+  change([](FakeNccl& fake) { fake.init_hangs = true; });
+  const std::unique_ptr<Nodes> nodes = make_nodes(2, 2, milliseconds(300));
+  const Exchanges made = open(*nodes);
+  for (const auto& exchange : made) EXPECT_EQ(exchange.status().code(), StatusCode::kCancelled);
+  EXPECT_THAT(nodes->rank(0).status().message(),
+              AllOf(HasSubstr("is not connected to the others by NCCL within 0.3 s"), HasSubstr("NCCL_SOCKET_IFNAME")));
+  release();  // what comes too late is given back
+  EXPECT_TRUE(comes_to("abort 0"));
+  EXPECT_TRUE(comes_to("abort 1"));
+}
+
+TEST_F(Nccl, ANodeThatIsLostDuringTheStartEndsIt) {
+  change([](FakeNccl& fake) { fake.init_hangs = true; });
+  const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
+  std::thread lost([&] {
+    EXPECT_TRUE(comes_to("init 0 of 2 id 7"));
+    EXPECT_TRUE(comes_to("init 1 of 2 id 7"));
+    nodes->groups[1]->leave(device_lost("its machine has gone"));
+  });
+  const Exchanges made = open(*nodes);
+  lost.join();
+  EXPECT_EQ(made[0].status().code(), StatusCode::kCancelled);
+  EXPECT_THAT(made[0].status().message(), HasSubstr("its machine has gone"));
+  release();  // what comes too late is given back, on both
+  EXPECT_TRUE(comes_to("abort 0"));
+  EXPECT_TRUE(comes_to("abort 1"));
+}
+
+TEST_F(Nccl, ALibraryThatIsAbsentIsNamedWithWhereToGetIt) {
+  const Status absent = NcclLibrary::open("libnccl-of-nobody.so.2").status();
+  EXPECT_EQ(absent.code(), StatusCode::kNotFound);
+  EXPECT_THAT(absent.message(), AllOf(HasSubstr("libnccl-of-nobody.so.2"), HasSubstr("cannot open shared object file"),
+                                      HasSubstr("libnccl2"), HasSubstr("nvidia-nccl-cu12")));
+}
+
+TEST_F(Nccl, ALibraryThatIsOldOrAnotherIsRefused) {
+  EXPECT_THAT(NcclLibrary::open(TESSERA_FAKE_NCCL_WITHOUT_ALL_GATHER).status().message(),
+              AllOf(HasSubstr("has no function ncclAllGather"), HasSubstr("NCCL 2.16.0")));
+  change([](FakeNccl& fake) { fake.version = 21205; });
+  EXPECT_THAT(NcclLibrary::open(TESSERA_FAKE_NCCL).status().message(),
+              HasSubstr("is NCCL 2.12.5; 2.16.0 and later are accepted"));
+}
+
+}  // namespace
+}  // namespace tessera::testing

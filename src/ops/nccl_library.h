@@ -1,0 +1,72 @@
+// NVIDIA's library of collectives between the GPUs of several processes, loaded at run time. No header of it is needed:
+// the functions below are C, and have had this form since NCCL 2.13.
+//
+//   const std::shared_ptr<const NcclLibrary> nccl = TRY(NcclLibrary::open());
+//   void* comm = nullptr;
+//   TRY(nccl->check(nccl->call().init_rank(&comm, ranks, id, rank), "ncclCommInitRank"));
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+// What the ranks of a communicator share; made on one of them.
+struct NcclId {
+  char bytes[128] = {};
+};
+
+// Of ncclResult_t.
+inline constexpr int kNcclSuccess = 0;
+inline constexpr int kNcclInProgress = 7;
+// Of ncclDataType_t.
+enum class NcclType : int { kUInt8 = 1, kFloat16 = 6, kFloat32 = 7, kBFloat16 = 9 };
+// Of ncclRedOp_t.
+inline constexpr int kNcclSum = 0;
+
+// By their names in nccl.h. A result is an ncclResult_t, a communicator an ncclComm_t, a stream a cudaStream_t; counts
+// are elements, of an all-gather those of one rank.
+struct NcclFunctions {
+  int (*get_version)(int* version) = nullptr;
+  const char* (*get_error_string)(int result) = nullptr;
+  const char* (*get_last_error)(void* comm) = nullptr;
+  int (*get_unique_id)(NcclId* id) = nullptr;
+  int (*init_rank)(void** comm, int ranks, NcclId id, int rank) = nullptr;
+  int (*get_async_error)(void* comm, int* result) = nullptr;
+  int (*abort)(void* comm) = nullptr;
+  int (*all_reduce)(const void* from, void* to, std::size_t count, int type, int op, void* comm,
+                    void* stream) = nullptr;
+  int (*all_gather)(const void* from, void* to, std::size_t count, int type, void* comm, void* stream) = nullptr;
+};
+
+// Immutable, and thread-safe as NCCL is: the calls on one communicator are made one at a time.
+class NcclLibrary {
+ public:
+  static constexpr const char* kFile = "libnccl.so.2";
+  static constexpr int kOldest = 21600;  // the first for CUDA 12
+
+  // `file` as dlopen() takes it; the library stays loaded. kNotFound where there is none, with what was looked for and
+  // where it comes from; kUnimplemented where it is too old or lacks a function.
+  static Result<std::shared_ptr<const NcclLibrary>> open(const std::string& file = kFile);
+
+  const NcclFunctions& call() const { return call_; }
+  int version() const { return version_; }
+  std::string version_text() const { return version_text(version_); }  // "2.28.9"
+  static std::string version_text(int version);
+
+  // The Status of what a function returned, with NCCL's own words: kDeviceLost, as ranks that failed in a collective
+  // cannot begin anew. kInternal for wrong arguments.
+  Status check(int result, std::string_view function) const;
+
+ private:
+  NcclLibrary() = default;
+
+  NcclFunctions call_;
+  int version_ = 0;
+};
+
+}  // namespace tessera
