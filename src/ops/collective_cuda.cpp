@@ -1,9 +1,13 @@
-// Collectives between GPUs of one process, over each other's memory.
+// Collectives between GPUs: of one process over each other's memory, of several by NCCL.
+#include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <string>
 #include <utility>
 
+#include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/collective.h"
+#include "tessera/ops/nccl_collectives.h"
 #include "tessera/ops/peer_collectives.h"
 
 namespace tessera {
@@ -29,10 +33,36 @@ Status check_bytes(std::string_view what, std::int64_t bytes) {
   return unimplemented(fmt::format("{} of {} bytes between GPUs; multiples of 4 are accepted", what, bytes));
 }
 
+// "GPU-…", as nvidia-smi -L shows it.
+Result<std::string> uuid_of_current_gpu() {
+  int ordinal = 0;
+  cudaDeviceProp properties{};
+  cudaError_t error = cudaGetDevice(&ordinal);
+  if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, ordinal);
+  if (error != cudaSuccess) {
+    (void)cudaGetLastError();
+    return internal_error(fmt::format("cudaGetDeviceProperties: {}", cudaGetErrorString(error)));
+  }
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof(properties.uuid.bytes); ++i)
+    text += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                        static_cast<unsigned char>(properties.uuid.bytes[i]));
+  return text;
+}
+
+// Precondition: ranks of the group are in other processes.
+Result<std::shared_ptr<NcclExchange>> nccl_of(Communicator& communicator, Device& device) {
+  auto& gpu = static_cast<CudaDevice&>(device);
+  TRY(gpu.make_current());
+  return NcclExchange::of(communicator,
+                          {.gpu = uuid_of_current_gpu, .make_current = [&gpu] { return gpu.make_current(); }});
+}
+
 Result<std::unique_ptr<BoundOp>> bind_all_reduce(const BindArgs& args) {
   const TensorView x = args.operands[0];
   Communicator* communicator = args.context.communicator;
   if (communicator == nullptr || communicator->ranks() == 1) return std::make_unique<CopyOp>(x.data, x.data, 0);
+  if (communicator->spans_processes()) return cuda::bind_nccl_reduce(TRY(nccl_of(*communicator, args.device)), x);
   TRY(check_bytes("all_reduce", x.bytes()));
   return cuda::bind_peer_reduce(TRY(cuda::PeerExchange::of(*communicator, args.device)), x,
                                 cuda::reduce_way(communicator->ranks(), x.bytes()));
@@ -46,6 +76,8 @@ Result<std::unique_ptr<BoundOp>> bind_all_gather(const BindArgs& args) {
   if (ranks != present)
     return failed_precondition(fmt::format("all_gather was built for {} ranks, but {} run", ranks, present));
   if (ranks == 1) return std::make_unique<CopyOp>(args.results[0].data, x.data, x.bytes());
+  if (communicator->spans_processes())
+    return cuda::bind_nccl_gather(TRY(nccl_of(*communicator, args.device)), x, args.results[0], args.workspace);
   const std::int64_t row_bytes = x.cols() * static_cast<std::int64_t>(ir::dtype_size(x.dtype));
   TRY(check_bytes("all_gather of rows", row_bytes));
   std::shared_ptr<cuda::PeerExchange> exchange = TRY(cuda::PeerExchange::of(*communicator, args.device));
@@ -57,9 +89,16 @@ Result<std::unique_ptr<BoundOp>> bind_all_gather(const BindArgs& args) {
   return cuda::bind_peer_gather(std::move(exchange), x, args.results[0]);
 }
 
+Result<std::size_t> gather_scratch(const BindArgs& args) {
+  const Communicator* communicator = args.context.communicator;
+  const bool gathers = communicator != nullptr && communicator->ranks() > 1 && communicator->spans_processes();
+  return gathers ? cuda::nccl_gather_scratch(args.results[0]) : 0;
+}
+
 }  // namespace
 
-const KernelDef kAllReduceCuda{.op = "all_reduce", .name = "peers", .bind = bind_all_reduce};
-const KernelDef kAllGatherCuda{.op = "all_gather", .name = "peers", .bind = bind_all_gather};
+const KernelDef kAllReduceCuda{.op = "all_reduce", .name = "peers or nccl", .bind = bind_all_reduce};
+const KernelDef kAllGatherCuda{
+    .op = "all_gather", .name = "peers or nccl", .bind = bind_all_gather, .workspace_bytes = gather_scratch};
 
 }  // namespace tessera

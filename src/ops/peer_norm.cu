@@ -105,10 +105,12 @@ Result<std::unique_ptr<BoundOp>> bind_of(const BindArgs& reduce, const BindArgs&
   });
 }
 
-// Null where there is one rank: then there is nothing to wait for, and the norm has a kernel of its own.
+// Null where there is one rank: then there is nothing to wait for, and the norm has a kernel of its own. Null too where
+// ranks are in other processes, whose memory is not reached from here.
 Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
   const Communicator* communicator = calls[0].context.communicator;
-  if (communicator == nullptr || communicator->ranks() == 1) return std::unique_ptr<BoundOp>();
+  if (communicator == nullptr || communicator->ranks() == 1 || communicator->spans_processes())
+    return std::unique_ptr<BoundOp>();
   switch (calls[0].operands[0].dtype) {
     case ir::DType::kBFloat16: return bind_of<__nv_bfloat16>(calls[0], calls[1]);
     case ir::DType::kFloat16: return bind_of<__half>(calls[0], calls[1]);
