@@ -1,5 +1,6 @@
 // Catches: ranks that disagree after a fault of one of them, a rank that waits for ever for another, an error that does
-// not say where it came from, a fault of one request that ends the others, and a thread that stays behind.
+// not say where it came from, a fault of one request that ends the others, results of ranks whose group has ended, and
+// a thread that stays behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "faulty_ranks.h"
+#include "tessera/ops/cpu_op.h"
 #include "tessera/runner/rank_group.h"
 
 namespace tessera {
@@ -45,6 +47,39 @@ Result<std::unique_ptr<Device>> create_hanging(const DeviceChoice& choice) {
   auto device = std::make_unique<HangingDevice>(TRY(HangingDevice::properties_of_one_thread()));
   device->rank_hangs = choice.ordinal == 1;
   return device;
+}
+
+// Collectives as those of GPUs are: where the group ends they go on with whatever they have, and streams see no error.
+struct Careless {
+  static inline std::atomic<bool> loses = false;  // rank 1 the others, after its next sum
+  static inline std::atomic<std::uint32_t> ended = 0;
+
+  static Result<std::unique_ptr<BoundOp>> bind_reduce(const BindArgs& args) {
+    return make_cpu_op("all_reduce", [x = args.operands[0], communicator = args.context.communicator]() -> Status {
+      (void)communicator->all_reduce(x);
+      if (communicator->rank() != 1 || !loses.exchange(false)) return ok_status();
+      communicator->raise_when_ended(&ended);
+      communicator->abort("its connection is lost");
+      return ok_status();
+    });
+  }
+  static Result<std::unique_ptr<BoundOp>> bind_gather(const BindArgs& args) {
+    return make_cpu_op(
+        "all_gather",
+        [x = args.operands[0], y = args.results[0], communicator = args.context.communicator]() -> Status {
+          (void)communicator->all_gather(x, y);
+          return ok_status();
+        });
+  }
+};
+
+std::shared_ptr<const Registry> registry_of_careless_ranks() {
+  auto registry = std::make_shared<Registry>(built_in_registry());
+  testing::add_faulty(*registry);
+  for (const KernelDef& kernel : {KernelDef{.op = "all_reduce", .name = "careless", .bind = Careless::bind_reduce},
+                                  KernelDef{.op = "all_gather", .name = "careless", .bind = Careless::bind_gather}})
+    EXPECT_TRUE(registry->devices.add_kernel("cpu", kernel).ok());
+  return registry;
 }
 
 std::shared_ptr<const Registry> registry_of_faulty_devices() {
@@ -263,6 +298,17 @@ TEST_F(RankFaults, ALostDeviceOfOneRankIsTheEndOfTheGroup) {
   ASSERT_FALSE(engine->idle()) << "the request is still queued";
   const Status after = engine->step().status();
   EXPECT_EQ(after.code(), StatusCode::kDeviceLost) << after.to_string();
+}
+
+TEST_F(RankFaults, WhatRanksOfAnEndedGroupComputeIsNoResult) {
+  const std::unique_ptr<Engine> engine = start(testing::faulty_options(registry_of_careless_ranks(), 2)).value();
+  expect_right(*engine, 0);
+  Careless::loses = true;
+  engine->flush_prefix_cache();
+  const Request asked = request(11, 1);  // one step: the next one would fail anyway
+  const Status failed = engine->run({&asked, 1}).status();
+  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
+  EXPECT_THAT(failed.message(), AllOf(HasSubstr("rank 1 of 2"), HasSubstr("its connection is lost")));
 }
 
 TEST_F(RankFaults, ARankThatHangsIsNamedWithinTheLimit) {

@@ -128,7 +128,8 @@ RankGroup::Failure RankGroup::cause(std::uint64_t number, const Status& own, boo
   return {status->with_context(fmt::format("rank {} of {}", rank, ranks())), replay_failed};
 }
 
-// All have answered, so that none is in a collective.
+// All have answered, so that none is in a collective. Where the group cannot go on what they answered counts for
+// nothing: a GPU whose connection broke stops waiting with whatever it has, and says so by the end of the group alone.
 void RankGroup::restart() {
   if (!lost_.ok() || communicator_->status().ok()) return;
   const Status again = communicator_->restart();
@@ -146,6 +147,7 @@ Status RankGroup::finish(Result<std::uint64_t> number, const std::function<Statu
   TRY(wait(*number, channel_->limit()));
   Failure failure = cause(*number, own, false);
   restart();
+  if (failure.status.ok()) failure.status = lost_;
   if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
   return std::move(failure.status);
 }
@@ -237,6 +239,7 @@ RankGroup::Failure RankGroup::collected(const Status& own, std::uint64_t digest)
   if (Status waited = wait(collecting_, channel_->limit()); !waited.ok()) return {std::move(waited), false};
   Failure failure = cause(collecting_, own, false);
   restart();
+  if (failure.status.ok()) failure.status = lost_;
   if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
   if (!failure.status.ok()) return failure;
   for (int rank = 1; rank < ranks(); ++rank) {
