@@ -66,8 +66,10 @@ Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   use_cache_dir(line.command);
   if (line.print_config) return print_config(line);
   TRY(check_nodes_of(line.command));
-  if (const EngineOptions* const engine = engine_on_nodes(line.command); engine != nullptr && engine->node_rank > 0)
-    return run_follower(line.command);
+  if (const EngineOptions* const engine = engine_on_nodes(line.command); engine != nullptr) {
+    prepare_nodes(*engine);
+    if (engine->node_rank > 0) return run_follower(line.command);
+  }
   record_start(line.command, began);
   struct Runner {
     std::span<const FlagValue> flags;

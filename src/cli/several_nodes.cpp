@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -85,6 +86,11 @@ class Leaving {
 };
 
 }  // namespace
+
+void prepare_nodes(const EngineOptions& options) {
+  if (options.nnodes == 1 || !options.device.starts_with("cuda")) return;
+  (void)setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);  // the process has no other thread yet
+}
 
 Status run_follower(const Command& command) {
   const EngineOptions& options = *engine_of(command);

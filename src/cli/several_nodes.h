@@ -12,6 +12,11 @@ EngineOptions* engine_on_nodes(Command& command);
 // kUnimplemented, by the flag, where a command of several nodes is none that runs on them.
 Status check_nodes_of(Command& command);
 
+// Before anything is started. Ranks on GPUs of several nodes: NCCL leaves NVLink's multicast (NVLS) alone, where
+// NCCL_NVLS_ENABLE does not say otherwise. It takes memory of every GPU and state of the switches, which processes that
+// are killed leave behind.
+void prepare_nodes(const EngineOptions& options);
+
 // Instead of the command, where node_rank is above 0: follows node 0 until that ends. Says on standard error when it
 // has joined and when node 0 has ended. Of a server, SIGINT and SIGTERM leave node 0 the time to end its requests.
 Status run_follower(const Command& command);

@@ -16,6 +16,7 @@
 #include "tessera/engine/engine_rank.h"
 #include "tessera/model/checkpoint.h"
 #include "tessera/model/model_path.h"
+#include "tessera/ops/nccl_library.h"
 #include "tessera/runner/rank_node.h"
 
 namespace tessera {
@@ -24,6 +25,9 @@ namespace {
 // A busy machine may be silent for some seconds; one that is gone is noticed within this, and before a rank's limit
 // ends, so that the error names the node.
 constexpr std::chrono::milliseconds kMostSilence(15'000);
+
+// A type of device, and what names of its devices begin with.
+constexpr std::string_view kCuda = "cuda";
 
 // Of the model, where they are: a folder, or a config.json without weights.
 Result<std::string> model_hash(const EngineOptions& options) {
@@ -120,10 +124,11 @@ Status check_nodes(const EngineOptions& options) {
         fmt::format("nnodes: with dp_size {} is not supported yet; accepted is dp_size 1, and several "
                     "groups of nodes behind a balancer",
                     options.replicas));
-  if (options.device.starts_with("cuda"))
+  if (options.deterministic && options.device.starts_with(kCuda))
     return unimplemented(
-        fmt::format("nnodes: {} nodes on device {} need NCCL between GPUs of several machines, which "
-                    "is not supported yet; accepted is cpu",
+        fmt::format("nnodes: {} nodes on device {} with enable_deterministic_inference are not supported: NCCL adds up "
+                    "in an order that depends on the size of the batch; accepted is device cpu, or all ranks on one "
+                    "machine",
                     options.nnodes, options.device));
   return ok_status();
 }
@@ -134,13 +139,19 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
                   .version = std::string(kBackendInterface),
                   .model = TRY(model_hash(options)),
                   .options = shared_options(options)};
-  if (!device.on_host)
-    return unimplemented(fmt::format("nnodes: {} nodes on device {} are not supported; accepted is cpu", options.nnodes,
-                                     options.device));
+  if (!device.on_host && device.type != kCuda)
+    return unimplemented(fmt::format("nnodes: {} nodes on device {} are not supported; accepted are cpu and cuda",
+                                     options.nnodes, options.device));
   // What else decides about the graphs and kernels that a node makes.
   hello.options.push_back({"plugins", plugins_text(*options.registry)});
   // Other instructions or another number of threads make other bits, which ranks must not have.
   hello.options.push_back({"the processor of a rank", device.name});
+  if (device.on_host) return hello;
+  const std::shared_ptr<const NcclLibrary> nccl = TRY(NcclLibrary::open().with_context("nnodes"));
+  hello.options.push_back({"NCCL's version", nccl->version_text()});
+  // Other libraries choose other algorithms.
+  const Backend& backend = *TRY(options.registry->devices.backend(device.type));
+  hello.options.push_back({"the libraries of a rank", backend.versions ? backend.versions() : std::string()});
   return hello;
 }
 

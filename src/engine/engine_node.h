@@ -1,5 +1,6 @@
 // An engine on several machines: a process on each, with an equal part of the ranks. Node 0 has the engine; the others
-// follow it (runner/rank_node.h).
+// follow it (runner/rank_node.h). Ranks are on CPUs, or all on GPUs, which exchange values by NCCL
+// (ops/nccl_exchange.h).
 #pragma once
 
 #include <chrono>
@@ -15,12 +16,13 @@ namespace tessera {
 // Of every wait for another rank or node, but for the loading of weights.
 std::chrono::milliseconds rank_limit(const EngineOptions& options);
 
-// What nnodes, node_rank and dist_init_addr have to be. kInvalidArgument, or kUnimplemented for devices that cannot.
+// What nnodes, node_rank and dist_init_addr have to be. kInvalidArgument, or kUnimplemented for what devices of several
+// processes cannot.
 Status check_nodes(const EngineOptions& options);
 
 // What this process tells the others of itself: version, a hash of the model, the options that all have to share, and
-// processor and threads of a rank, `device`.
-// The hash is of config.json and of names, types and shapes of the weights, not of their values.
+// processor and threads of a rank, `device`. On GPUs the versions of driver, libraries and NCCL too; kNotFound where
+// there is no NCCL. The hash is of config.json and of names, types and shapes of the weights, not of their values.
 Result<NodeHello> node_hello(const EngineOptions& options, const DeviceProperties& device);
 
 // Waits for the other nodes. Null for one node.

@@ -182,8 +182,9 @@ class Nodes(CliTest):
         refused(2, ["--node-rank: 2 is not accepted; 0 to 1"], "--tp-size", "2", *node_flags(self.port, 2))
         refused(2, ["--dist-init-addr", "HOST:PORT"], "--nnodes", "2", "--tp-size", "2", "--dist-init-addr", "here")
         refused(2, ["--dist-timeout", "0.5"], "--dist-timeout", "0.5")
-        refused(2, ["need NCCL", "accepted is cpu"], "--device", "cuda", "--tp-size", "2", *node_flags(self.port, 0))
-        self.fails(2, ["--nnodes: 2 is accepted by generate"], "bench", "decode", "--model-path", LLAMA, "--tp-size", "2",
+        refused(2, ["--nnodes: 2 nodes on device cuda with --enable-deterministic-inference", "NCCL", "accepted is device cpu"],
+                "--device", "cuda", "--enable-deterministic-inference", "--tp-size", "2", *node_flags(self.port, 0))
+        self.fails(2, ["--nnodes: 2 is accepted by generate"], "bench", "startup", "--model-path", LLAMA, "--tp-size", "2",
                    *node_flags(self.port, 0))
 
     def test_launchers(self):
