@@ -127,7 +127,7 @@ TEST(Launcher, WhatIsNoNumberIsNamed) {
 TEST(SeveralNodes, CommandsThatStartOneEngineAlone) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"verify", "--modes", "--model-path", "m"},
-                                             {"bench", "decode", "--model-path", "m"},
+                                             {"bench", "startup", "--model-path", "m"},
                                              {"serve", "--dp-size", "2", "--model-path", "m"}}) {
     std::vector<std::string> flags = words;
     flags.insert(flags.end(), {"--nnodes", "2", "--tp-size", "2"});

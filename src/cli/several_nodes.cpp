@@ -12,6 +12,7 @@
 #include <thread>
 #include <variant>
 
+#include "tessera/cli/bench.h"
 #include "tessera/cli/effective_config.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/stop_signal.h"
@@ -27,6 +28,11 @@ struct EngineOnNodes {
   EngineOptions* operator()(ScoreOptions& options) const { return &options.engine; }
   EngineOptions* operator()(ServeOptions& options) const { return options.replicas == 1 ? &options.engine : nullptr; }
   EngineOptions* operator()(VerifyOptions& options) const { return options.modes ? nullptr : &options.engine; }
+  // The other benchmarks start engines of their own, or time one rank.
+  EngineOptions* operator()(BenchOptions& options) const {
+    const bool forwards = options.kind == BenchKind::kPrefill || options.kind == BenchKind::kDecode;
+    return forwards ? &options.engine : nullptr;
+  }
   template <class Other>
   EngineOptions* operator()(Other&) const {
     return nullptr;
@@ -42,8 +48,8 @@ Status check_nodes_of(Command& command) {
   if (engine == nullptr || engine->nnodes == 1 || std::holds_alternative<ExplainOptions>(command)) return ok_status();
   if (engine_on_nodes(command) != nullptr) return ok_status();
   return unimplemented(
-      fmt::format("--nnodes: {} is accepted by generate, chat, score, verify without --modes, and serve without "
-                  "--dp-size; this command runs on one machine",
+      fmt::format("--nnodes: {} is accepted by generate, chat, score, bench prefill, bench decode, verify without "
+                  "--modes, and serve without --dp-size; this command runs on one machine",
                   engine->nnodes));
 }
 
@@ -85,6 +91,12 @@ class Leaving {
   std::jthread leaving_;
 };
 
+// As node 0's command makes them of its options.
+EngineOptions follower_options(const Command& command) {
+  const auto* const bench = std::get_if<BenchOptions>(&command);
+  return bench == nullptr ? *engine_of(command) : bench_engine_options(*bench);
+}
+
 }  // namespace
 
 void prepare_nodes(const EngineOptions& options) {
@@ -93,7 +105,7 @@ void prepare_nodes(const EngineOptions& options) {
 }
 
 Status run_follower(const Command& command) {
-  const EngineOptions& options = *engine_of(command);
+  const EngineOptions options = follower_options(command);
   TRY(check_ranks(options));
   const int here = ranks_here(options);
   const int first = options.node_rank * here;

@@ -117,6 +117,15 @@ class Nodes(CliTest):
         answer = json.loads(ended[0][1])
         self.assertEqual((answer["batches"], answer["failures"]), (30, 0))
 
+    def test_bench_on_two_nodes(self):
+        for kind, sizes in (("decode", ["--batch-size", "3", "--context", "16"]), ("prefill", ["--num-tokens", "30"])):
+            ended = self.on_two("bench", kind, "--model-path", LLAMA, "--repeat", "2", "--json", *sizes)
+            self.assert_ok(ended)
+            answer = json.loads(ended[0][1])
+            self.assertEqual((answer["bench"], answer["ranks"]), (kind, 2))
+            self.assertEqual([row["tokens"] for row in answer["rows"]], [3 if kind == "decode" else 30])
+            self.assertGreater(answer["rows"][0]["graph_ms"], 0)
+
     def refuses(self, words, ended):
         """Both nodes end with one line of error that has all of `words`."""
         for code, _, errors in ended:
