@@ -8,6 +8,8 @@ that differ from those of one process.
 The second machine is a network namespace, joined to the first by a pair of virtual interfaces. Where that is not permitted it
 is another address of the loopback interface, with the reason printed, and the test that cuts the cable counts as skipped.
 
+TESSERA_TEST_DEVICE=cuda: a rank has a GPU of this machine, cuda:0 or cuda:1, joined by NCCL; both machines are this one.
+
 The last line is "N passed, N failed", the one before it how many were skipped."""
 
 import asyncio
@@ -27,6 +29,9 @@ from served import MODEL, Served, run_cases
 # Without measurements, which would have two servers take other sizes for the same prompt.
 FLAGS = ["--disable-cost-measurement", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--context-length",
          "2048", "--dtype", "float32", "--max-running-requests", "8", "--tp-size", "2"]
+ON_GPUS = os.environ.get("TESSERA_TEST_DEVICE") == "cuda"
+if ON_GPUS:
+    FLAGS += ["--mem-fraction-static", "0.2"]
 ASK = {"text": "Once upon a time", "sampling_params": {"max_new_tokens": 16, "temperature": 0, "ignore_eos": True}}
 LONG = {"text": "Once", "sampling_params": {"max_new_tokens": 1900, "temperature": 0, "ignore_eos": True}}
 IP = shutil.which("ip") or shutil.which("ip", path="/usr/sbin:/sbin")
@@ -49,6 +54,8 @@ class Machines:
 
     def _separate(self):
         """Why there are no namespaces; "" where there are."""
+        if ON_GPUS:
+            return "the GPUs are those of this one"
         if IP is None:
             return "there is no command ip (Debian: apt-get install iproute2)"
         net = f"10.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}"
@@ -88,9 +95,11 @@ class TwoNodes:
         half = max(len(cores) // 2, 1)
         self.cores = [["taskset", "-c", ",".join(map(str, cores[first:first + half] or cores))] for first in (0, half)]
         self.flags = [*FLAGS, *more, "--dist-timeout", str(timeout_s), "--nnodes", "2", "--dist-init-addr", f"{machines.address}:{port}"]
-        self.server = Served(tessera, self.flags)
+        devices = [["--device", f"cuda:{node}"] if ON_GPUS else [] for node in (0, 1)]
+        self.server = Served(tessera, [*self.flags, *devices[0]])
         self.server.command = [*self.cores[0], *self.server.command]
-        self.command = [*machines.prefix, *self.cores[1], tessera, "serve", "--model-path", str(MODEL), *self.flags, "--node-rank", "1"]
+        self.command = [*machines.prefix, *self.cores[1], tessera, "serve", "--model-path", str(MODEL), *self.flags, *devices[1],
+                        "--node-rank", "1"]
 
     def __enter__(self):
         self.lost = ""  # what the server says at its end of a node that was lost
@@ -168,7 +177,8 @@ class Cases:
         nodes.node_0_says_so_and_ends_within(0)
 
     def answers_are_those_of_threads(self):
-        with TwoNodes(self.tessera, self.machines) as nodes, Served(self.tessera, FLAGS) as threads:
+        device = ["--device", "cuda:0"] if ON_GPUS else []
+        with TwoNodes(self.tessera, self.machines) as nodes, Served(self.tessera, [*FLAGS, *device]) as threads:
             for text in ("Once upon a time", "Once " * 40):
                 ask = {**ASK, "text": text, "return_logprob": True}
                 (status, two), (_, one) = nodes.server.post("/generate", ask), threads.post("/generate", ask)
