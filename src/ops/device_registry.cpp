@@ -139,12 +139,25 @@ Result<const Backend*> cpu_backend() {
   return &backend;
 }
 
+// What dlopen() said names the file that is missing: the backend, or a library that it needs.
+Status cuda_not_loaded(const std::string& said) {
+  if (said.starts_with(kCudaLibrary))
+    return unimplemented(
+        fmt::format("device cuda: {} (the CUDA backend is a library of its own: `make build-cuda` makes it, and for "
+                    "Python the wheel "
+                    "tessera-engine-cuda brings it)",
+                    said));
+  return unimplemented(
+      fmt::format("device cuda: {} needs CUDA's libraries: {}; install CUDA's toolkit or NVIDIA's Python wheels "
+                  "(nvidia-cublas), or "
+                  "name the folder in LD_LIBRARY_PATH",
+                  kCudaLibrary, said));
+}
+
 // dlopen looks in the RPATH of this program or library: beside it, and in ../lib.
 Result<const Backend*> load_cuda_backend() {
   void* library = dlopen(kCudaLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr)
-    return unimplemented(fmt::format(
-        "device cuda: {} (the CUDA backend is a library of its own, made by `make build-cuda`)", dlerror()));
+  if (library == nullptr) return cuda_not_loaded(dlerror());
   const auto* exported = static_cast<const BackendExport*>(dlsym(library, kBackendSymbol));
   if (exported == nullptr)
     return unimplemented(fmt::format("device cuda: {} has no symbol {}", kCudaLibrary, kBackendSymbol));
