@@ -1,4 +1,5 @@
 # make deps       install what is missing from Debian 12, after saying what (DEV=1: also for format and tidy)
+# make build-deps of that what building needs, without the tests' packages
 # make build      the program, build/tessera, and the library
 # make run        build, then let the bundled model write (PROMPT="…": your own beginning)
 # make check      build everything and run the fast tests, in under three minutes after a build
@@ -18,14 +19,14 @@
 # make fuzz       mutated input for every parser, FUZZ_SECONDS (600) in all; fails where one finds something (fuzz/README.md)
 # make clean      remove the build folders
 #
-# All that build run deps first. DEPS=skip leaves it out: nothing is installed, and what is missing shows in the build.
+# All that build install what they need first. DEPS=skip leaves it out: nothing is installed, and what is missing shows in the build.
 # CUDA=OFF builds without the CUDA backend where nvcc is installed; CUDA=AUTO with it again. CUDA_ARCHS="90a" builds it for
 # these GPUs alone, which is a third of the work (80;89;90a).
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
-.PHONY: deps build build-cuda run check test test-cuda dist dist-tests wheel deb install format tidy asan asan-parsers tsan fuzz clean help
+.PHONY: deps build-deps build build-cuda run check test test-cuda dist dist-tests wheel deb install format tidy asan asan-parsers tsan fuzz clean help
 .DEFAULT_GOAL := build
 
 export DEPS
@@ -38,11 +39,14 @@ help:
 deps:
 	tools/install_deps.sh $(if $(DEV),dev)
 
-build: deps
+build-deps:
+	tools/install_deps.sh build
+
+build: build-deps
 	$(configure) -DTESSERA_BUILD_TESTS=OFF
 	cmake --build --preset release
 
-run: deps
+run: build-deps
 	$(configure) -DTESSERA_BUILD_TESTS=OFF
 	cmake --build --preset release --target tessera
 	tools/run_demo.sh $(if $(PROMPT),"$(PROMPT)")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need on Debian 12, and nothing that is there already.
 #   tools/install_deps.sh        for building and testing
+#   tools/install_deps.sh build  for building alone
 #   tools/install_deps.sh dev    also what `make format` and `make tidy` need
 #   tools/install_deps.sh fuzz   also what `make fuzz` needs
 # Says which packages it will install and how. On a terminal it then asks; elsewhere, and with CI set, it goes on.
@@ -36,10 +37,11 @@ fi
 packages=("${build_packages[@]}" "${test_packages[@]}")
 case "${1:-}" in
   "") ;;
+  build) packages=("${build_packages[@]}") ;;
   dev) packages+=("${dev_packages[@]}") ;;
   fuzz) packages+=("${fuzz_packages[@]}") ;;
   *)
-    echo "usage: $0 [dev|fuzz]" >&2
+    echo "usage: $0 [build|dev|fuzz]" >&2
     exit 2
     ;;
 esac

@@ -178,7 +178,7 @@ class Makefile(unittest.TestCase):
 class InstallDeps(unittest.TestCase):
     """Runs install_deps.sh with an apt-get and a dpkg-query that only note how they were called."""
 
-    def run_with(self, environment, installed, answer=None):
+    def run_with(self, environment, installed, answer=None, what=()):
         """Returns exit status, output and the calls of apt-get. `answer`: typed on a terminal; None: there is none."""
         with tempfile.TemporaryDirectory() as folder:
             calls = pathlib.Path(folder) / "calls"
@@ -193,7 +193,7 @@ class InstallDeps(unittest.TestCase):
             ours, terminal = pty.openpty() if answer is not None else (None, subprocess.DEVNULL)
             if answer is not None:
                 os.write(ours, answer.encode())
-            done = subprocess.run([TOOLS / "install_deps.sh"], env=variables, stdin=terminal, stdout=subprocess.PIPE,
+            done = subprocess.run([TOOLS / "install_deps.sh", *what], env=variables, stdin=terminal, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, check=False, timeout=30)
             for end in (ours, terminal) if answer is not None else ():
                 os.close(end)
@@ -210,6 +210,14 @@ class InstallDeps(unittest.TestCase):
             self.assertIn("libdnnl-dev", calls)
             self.assertLess(output.index("To be installed from Debian"), output.index("apt-get update"))
             self.assertLess(output.index("  libdnnl-dev\n"), output.index("apt-get update"))
+
+    def test_a_build_needs_no_tests_packages(self):
+        both = self.run_with({}, installed=False)[2]
+        built = self.run_with({}, installed=False, what=["build"])[2]
+        for calls, has in ((both, True), (built, False)):
+            self.assertIn("libdnnl-dev", calls)
+            self.assertEqual("chromium" in calls, has, calls)
+        self.assertEqual(self.run_with({}, installed=False, what=["biuld"])[::2], (2, ""))
 
     def test_installs_nothing_that_is_there(self):
         self.assertEqual(self.run_with({}, installed=True)[::2], (0, ""))
