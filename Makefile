@@ -8,7 +8,8 @@
 # make test-cuda  build everything and run on this machine's GPU: conformance, operators, goldens, verify (DEVICE=cuda:1)
 # make dist       build/tessera-VERSION.tar.xz, which runs on another Linux without installing anything
 # make dist-tests build/tessera-tests.tar.xz, which tests on a machine with a GPU: tools/test_cuda.sh bin
-# make wheel      build/tessera_engine-VERSION-….whl: the program, libtessera.so and a Python package (docs/python.md)
+# make wheel      build/tessera_engine-VERSION-….whl: the program, libtessera.so and a Python package (docs/python.md);
+#                 where nvcc is installed tessera_engine_cuda-VERSION-….whl too
 # make deb        build/tessera_VERSION_amd64.deb for Debian 12: the program, a service, a small model
 # make install    into PREFIX (default /usr/local; DESTDIR is heeded)
 # make format     format the sources (CHECK=1: only say what is not formatted)

@@ -1,110 +1,130 @@
 #!/usr/bin/env python3
-"""Makes the Python wheel of a built Tessera: tools/make_wheel.py BUILD_FOLDER FOLDER
+"""Makes the Python wheels of a built Tessera: tools/make_wheel.py BUILD_FOLDER FOLDER
 
 FOLDER gets tessera_engine-VERSION-py3-none-manylinux_2_36_x86_64.whl: the package of python/, libtessera.so, the program and
-every library that they need beside glibc and the compiler's run-time library, with the licence of each. It is written here
-from the wheel's format (packaging.python.org, "Binary distribution format") because nothing is compiled for it: the package
-calls the library by ctypes and serves every Python 3. Fails where it is larger than LIMIT_MB."""
+every library that they need beside glibc and the compiler's run-time library, with the licence of each. Where the build has the
+CUDA backend, FOLDER gets tessera_engine_cuda-… too: that one library. CUDA's own come from NVIDIA's wheels, which it depends on, or
+from the system. Nothing is compiled here: the package calls the library by ctypes and serves every Python 3.
+Fails where a wheel is larger than LIMIT_MB."""
 
-import base64
-import hashlib
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
-import zipfile
 
 import licenses
 import pack
+import wheel
 
 NAME = "tessera_engine"
-TAG = "py3-none-manylinux_2_36_x86_64"
-LIMIT_MB = 25  # what it may be; close above what it is, so that a library that comes in unnoticed shows
+CUDA_NAME = "tessera_engine_cuda"
+CUDA_LIBRARY = "libtessera_cuda.so"
+# The first is close above what the wheel is, so that a library that comes in unnoticed shows; the other is what PyPI takes.
+LIMIT_MB = {NAME: 25, CUDA_NAME: 100}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# The same bytes from the same build.
-DATE = (2020, 1, 1, 0, 0, 0)
+# By CUDA's major version: NVIDIA's wheels, and where their libraries lie in site-packages. cuDNN is an extra.
+NVIDIA = {
+    "12": (("nvidia-cublas-cu12", "nvidia-cuda-nvrtc-cu12"), "nvidia-cudnn-cu12", ("cublas", "cuda_nvrtc", "cudnn")),
+    "13": (("nvidia-cublas", "nvidia-cuda-nvrtc"), "nvidia-cudnn-cu13", ("cu13", "cudnn")),
+}
+TOOLKIT = "/usr/local/cuda/lib64"
 
-METADATA = """Metadata-Version: 2.1
-Name: tessera-engine
-Version: {version}
-Summary: LLM inference engine built around piecewise CUDA graphs
-License: Apache-2.0
-Requires-Python: >=3.9
-Classifier: Operating System :: POSIX :: Linux
-Classifier: Programming Language :: Python :: 3 :: Only
-Classifier: Typing :: Typed
-Description-Content-Type: text/markdown
-
-{description}"""
+CUDA_DESCRIPTION = """The CUDA backend of tessera-engine: with this package beside it, `Engine(model, device="cuda")` and
+`tessera serve --device cuda` run on NVIDIA GPUs. CUDA's libraries are those of NVIDIA's wheels, else the system's, and those in
+LD_LIBRARY_PATH come before both.
+"""
 
 
 def version():
     return re.search(r"^project\(tessera VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE).group(1)
 
 
-def stage(build, folder):
-    """Lays out what the wheel has of the package."""
+def patch(file, *edits):
+    """One by one: patchelf 0.14 mixes up the names of versions where it makes several."""
+    for edit in edits:
+        subprocess.run(["patchelf", *edit, file], check=True)
+
+
+def needed_names(file):
+    return subprocess.run(["patchelf", "--print-needed", file], check=True, capture_output=True, text=True).stdout.split()
+
+
+def own_name(name):
+    """A name that nobody else in a process loads: two of one name are one to the loader, so that Python's own ssl would get our
+    libcrypto, and the other way round."""
+    return name.replace(".so", "-tessera.so", 1)
+
+
+def rename_libraries(folder, ours):
+    files = sorted(file for file in folder.iterdir() if file.name != ours)
+    theirs = {file.name for file in files}
+    for file in [*files, folder / ours]:
+        patch(file, *(["--replace-needed", name, own_name(name)] for name in needed_names(file) if name in theirs))
+    for file in files:
+        patch(file, ["--set-soname", own_name(file.name)])
+        file.rename(folder / own_name(file.name))
+
+
+def write_licenses(build, libraries, info):
+    licenses.collect(build, libraries, info / "licenses", with_tests=False)
+    (info / "licenses" / "LICENSE").write_bytes((ROOT / "LICENSE").read_bytes())
+
+
+def make_engine(build, folder, target):
     package = folder / NAME
-    for source in sorted((ROOT / "python" / NAME).rglob("*")):
-        if source.suffix == ".py" or source.name == "py.typed":
-            target = package / source.relative_to(ROOT / "python" / NAME)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read_bytes())
+    wheel.copy_package(ROOT / "python" / NAME, package)
     library = build / "libtessera.so.1"
     pack.copy_stripped(library, package / "lib" / library.name)
     pack.copy_stripped(build / "launcher" / "tessera", package / "bin" / "tessera")
     libraries = pack.copy_libraries([library], package / "lib")
     rename_libraries(package / "lib", library.name)
-    return libraries
-
-
-def rename_libraries(folder, ours):
-    """Gives each library but `ours` a name that nobody else in a process loads: two of one name are one to the loader, so
-    that Python's own ssl would get our libcrypto, and the other way round."""
-    files = sorted(folder.iterdir())
-    names = {file.name: file.name.replace(".so", "-tessera.so", 1) for file in files if file.name != ours}
-    for file in files:
-        needed = subprocess.run(["patchelf", "--print-needed", file], check=True, capture_output=True, text=True).stdout.split()
-        edits = [["--replace-needed", name, names[name]] for name in needed if name in names]
-        if file.name != ours:
-            edits.append(["--set-soname", names[file.name]])
-        for edit in edits:  # one by one: patchelf 0.14 mixes up the names of versions where it makes several
-            subprocess.run(["patchelf", *edit, file], check=True)
-        file.rename(folder / names.get(file.name, file.name))
-
-
-def write_info(build, libraries, folder):
-    info = folder / f"{NAME}-{version()}.dist-info"
-    info.mkdir()
-    description = (ROOT / "docs" / "python.md").read_text()
-    (info / "METADATA").write_text(METADATA.format(version=version(), description=description))
-    (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: tools/make_wheel.py\nRoot-Is-Purelib: false\nTag: {TAG}\n")
+    # RPATH, as the build's: the libraries beside it have none of their own.
+    patch(package / "lib" / library.name, ["--force-rpath", "--set-rpath", f"$ORIGIN:$ORIGIN/../../{CUDA_NAME}/lib"])
+    info = wheel.write_info(
+        folder, NAME, version(), "LLM inference engine built around piecewise CUDA graphs",
+        ["Classifier: Typing :: Typed", "Provides-Extra: cuda",
+         f'Requires-Dist: {CUDA_NAME.replace("_", "-")} (=={version()}) ; extra == "cuda"'],
+        (ROOT / "docs" / "python.md").read_text())
     (info / "entry_points.txt").write_text(f"[console_scripts]\ntessera = {NAME}._program:main\n")
-    licenses.collect(build, libraries, info / "licenses", with_tests=False)
-    (info / "licenses" / "LICENSE").write_bytes((ROOT / "LICENSE").read_bytes())
-    return info
+    write_licenses(build, libraries, info)
+    return wheel.write_wheel(folder, info, target)
 
 
-def digest(data):
-    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+def cuda_major(library):
+    """Of the CUDA that it was built with, by the cuBLASLt that it loads."""
+    for name in needed_names(library):
+        match = re.match(r"libcublasLt\.so\.(\d+)$", name)
+        if match and match.group(1) in NVIDIA:
+            return match.group(1)
+    sys.exit(f"{library} needs no libcublasLt of CUDA {' or '.join(NVIDIA)}, by which NVIDIA's wheels are chosen")
 
 
-def write_wheel(folder, info, path):
-    record = []
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
-        def add(name, data, mode):
-            entry = zipfile.ZipInfo(name, DATE)
-            entry.external_attr = (0o100000 | mode) << 16
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            wheel.writestr(entry, data, compresslevel=9)
-
-        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-            name, data = file.relative_to(folder).as_posix(), file.read_bytes()
-            add(name, data, 0o755 if "/bin/" in name else 0o644)
-            record.append(f"{name},{digest(data)},{len(data)}")
-        name = f"{info.name}/RECORD"
-        add(name, "\n".join([*record, f"{name},,"]).encode() + b"\n", 0o644)
+def make_cuda(build, folder, target, engine):
+    """`engine` is the folder of the other wheel's files: it has the libraries that both need."""
+    package = folder / CUDA_NAME
+    wheel.copy_package(ROOT / "python" / CUDA_NAME, package)
+    source = build / CUDA_LIBRARY
+    shared = engine / NAME / "lib"
+    lacking = [name for name in pack.needed_libraries(source) if not (shared / own_name(name)).exists()]
+    if lacking:
+        sys.exit(f"{CUDA_LIBRARY} needs {', '.join(lacking)}, which {NAME} does not bring")
+    library = package / "lib" / CUDA_LIBRARY
+    pack.copy_stripped(source, library)
+    major = cuda_major(library)
+    wheels, cudnn, folders = NVIDIA[major]
+    # RUNPATH, which LD_LIBRARY_PATH comes before.
+    places = [f"$ORIGIN/../../{NAME}/lib", *(f"$ORIGIN/../../nvidia/{name}/lib" for name in folders), TOOLKIT]
+    patch(library, *(["--replace-needed", name, own_name(name)] for name in needed_names(library)
+                     if (shared / own_name(name)).exists()), ["--set-rpath", ":".join(places)])
+    newer = int(major) + 1
+    info = wheel.write_info(
+        folder, CUDA_NAME, version(), "The CUDA backend of tessera-engine",
+        [f"Requires-Dist: {NAME.replace('_', '-')} (=={version()})",
+         *(f"Requires-Dist: {name} (>={major},<{newer})" for name in wheels),
+         "Provides-Extra: cudnn", f'Requires-Dist: {cudnn} (>=9.7,<10) ; extra == "cudnn"'], CUDA_DESCRIPTION)
+    write_licenses(build, [], info)
+    return wheel.write_wheel(folder, info, target)
 
 
 def main():
@@ -112,15 +132,15 @@ def main():
         sys.exit(__doc__)
     build, target = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
     target.mkdir(parents=True, exist_ok=True)
-    path = target / f"{NAME}-{version()}-{TAG}.whl"
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = pathlib.Path(scratch)
-        info = write_info(build, stage(build, folder), folder)
-        write_wheel(folder, info, path)
-    size = path.stat().st_size / 1e6
-    print(f"{path}: {size:.1f} MB")
-    if size > LIMIT_MB:
-        sys.exit(f"{path.name} is larger than the {LIMIT_MB} MB that it may be")
+    with tempfile.TemporaryDirectory() as engine, tempfile.TemporaryDirectory() as cuda:
+        made = {NAME: make_engine(build, pathlib.Path(engine), target)}
+        if (build / CUDA_LIBRARY).exists():
+            made[CUDA_NAME] = make_cuda(build, pathlib.Path(cuda), target, pathlib.Path(engine))
+    for name, path in made.items():
+        size = path.stat().st_size / 1e6
+        print(f"{path}: {size:.1f} MB")
+        if size > LIMIT_MB[name]:
+            sys.exit(f"{path.name} is larger than the {LIMIT_MB[name]} MB that it may be")
 
 
 if __name__ == "__main__":

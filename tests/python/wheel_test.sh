@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Makes the Python wheel of a build, installs it into a new environment and uses it there:
+# Makes the Python wheels of a build, installs them into a new environment and uses them there:
 #   tests/python/wheel_test.sh BUILD_FOLDER
 # Catches: a file that RECORD does not have or has otherwise, a library that comes from the system, types that are wrong, a
-# program that does not start, and what engine_test.py says.
+# program that does not start, what engine_test.py says, and a CUDA backend that is not found or does not find CUDA's libraries
+# (which is asked where the build has one, without a GPU as well).
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 if ! command -v patchelf >/dev/null; then
@@ -18,24 +19,25 @@ package="$work/venv/lib/python*/site-packages/tessera_engine"
 
 installed() { (cd "$work" && env -i PATH="$work/venv/bin:/usr/bin:/bin" HOME="$work" OMP_WAIT_POLICY=passive "$@"); }
 
-installs() {
-  python3 -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet --no-index --disable-pip-version-check "$work"/wheel/*.whl
-}
+pip_installs() { "$work/venv/bin/pip" install --quiet --no-index --disable-pip-version-check "$@"; }
+
+installs() { python3 -m venv "$work/venv" && pip_installs "$work"/wheel/tessera_engine-*.whl; }
 
 record_is_right() {
   python3 - "$work"/wheel/*.whl <<'PY'
 import base64, csv, hashlib, sys, zipfile
-wheel = zipfile.ZipFile(sys.argv[1])
-name = next(n for n in wheel.namelist() if n.endswith("/RECORD"))
-rows = {row[0]: row[1:] for row in csv.reader(wheel.read(name).decode().splitlines())}
-assert set(rows) == set(wheel.namelist()), set(rows) ^ set(wheel.namelist())
-for file, (digest, size) in rows.items():
-    if file == name:
-        continue
-    data = wheel.read(file)
-    assert int(size) == len(data), file
-    assert digest == "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode(), file
-print(len(rows), "files")
+for archive in sys.argv[1:]:
+    wheel = zipfile.ZipFile(archive)
+    name = next(n for n in wheel.namelist() if n.endswith("/RECORD"))
+    rows = {row[0]: row[1:] for row in csv.reader(wheel.read(name).decode().splitlines())}
+    assert set(rows) == set(wheel.namelist()), set(rows) ^ set(wheel.namelist())
+    for file, (digest, size) in rows.items():
+        if file == name:
+            continue
+        data = wheel.read(file)
+        assert int(size) == len(data), file
+        assert digest == "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode(), file
+    print(len(rows), "files")
 PY
 }
 
@@ -110,6 +112,66 @@ C
   [[ "$said" == *"libcurl cannot be started: this system has no libcurl.so.4"* ]]
 }
 
+# On a device cuda; prints what the program says. A GPU is not needed for what is asked here.
+asks_for_cuda() { installed "$@" tessera generate --model-path "$PWD/models/demo" --device cuda --prompt Once --max-new-tokens 4 2>&1; }
+
+names_the_cuda_wheel() {
+  local said
+  said=$(asks_for_cuda) && return 1
+  echo "$said"
+  [[ "$said" == *"libtessera_cuda.so: cannot open shared object file"*"tessera-engine-cuda"* ]]
+}
+
+# pip takes the other wheel for the extra of the same version, and NVIDIA's for what that one needs: here by their names alone.
+installs_cuda() {
+  local name
+  for name in nvidia-cublas nvidia-cuda-nvrtc nvidia-cublas-cu12 nvidia-cuda-nvrtc-cu12; do
+    python3 - "$name" "$1" "$work/wheel" <<'PY' || return 1
+import pathlib, sys, tempfile
+sys.path.insert(0, "tools")
+import wheel
+name, version, target = sys.argv[1:]
+with tempfile.TemporaryDirectory() as folder:
+    info = wheel.write_info(pathlib.Path(folder), name.replace("-", "_"), version, "stands in", [], "")
+    wheel.write_wheel(pathlib.Path(folder), info, pathlib.Path(target))
+PY
+  done
+  pip_installs --find-links "$work/wheel" "tessera-engine[cuda]" && installed pip show tessera-engine-cuda nvidia-cublas"$2"
+}
+
+# The backend is loaded, with all that it needs: what is missing then is a GPU's driver, if anything is.
+loads_cuda() {
+  local said
+  if said=$(asks_for_cuda "$@"); then
+    [[ ${#said} -gt 4 ]]
+    return
+  fi
+  echo "$said"
+  [[ "$said" == *"no NVIDIA driver: libcuda.so.1"* || "$said" == *"NVIDIA driver serves CUDA"* ]]
+}
+
+# The first that is loaded of NVIDIA's wheels, the system and LD_LIBRARY_PATH.
+takes_cublas_of() {
+  local said
+  said=$(asks_for_cuda LD_DEBUG=libs "${@:2}")
+  grep -E "calling init: .*/libcublasLt[.]so" <<<"$said" | tee /dev/stderr | grep -qF "$1"
+}
+
+without_system_cuda() {
+  local hidden
+  hidden=$(readlink -f "$system_cuda")
+  # shellcheck disable=SC2016
+  unshare --mount bash -c 'mount -t tmpfs none "$0" && "$@"' "$hidden" "$@"
+}
+
+names_a_missing_cublas() {
+  local said
+  said=$(without_system_cuda env -i PATH="$work/venv/bin:/usr/bin:/bin" HOME="$work" \
+    tessera generate --model-path "$PWD/models/demo" --device cuda --prompt Once 2>&1) && return 1
+  echo "$said"
+  [[ "$said" == *"libtessera_cuda.so needs CUDA's libraries: libcublasLt.so"*"nvidia-cublas"* ]]
+}
+
 check "wheel" python3 tools/make_wheel.py "$build" "$work/wheel"
 check "RECORD" record_is_right
 check "install" installs
@@ -123,6 +185,31 @@ check "libcurl's libraries are the system's" keeps_libcurls_libraries_apart
 check "a missing libcurl is named" names_a_missing_libcurl
 check "wrong words are exit code 2" bash -c "! $work/venv/bin/tessera nothing 2>/dev/null && [[ \$($work/venv/bin/tessera nothing 2>/dev/null; echo \$?) == 2 ]]"
 check "engine" installed python "$PWD/tests/python/engine_test.py" "$PWD/models/demo"
+if [[ -e "$build/libtessera_cuda.so" ]]; then
+  # shellcheck disable=SC2086
+  cublas=$(ldd "$build/libtessera_cuda.so" | grep -oE '/[^ ]*/libcublasLt[.]so[.][0-9]+')
+  system_cuda=${cublas%/*}
+  major=${cublas##*.}
+  wheels=nvidia/cu13/lib
+  [[ "$major" == 13 ]] || wheels=nvidia/cublas/lib
+  check "a missing CUDA backend is named" names_the_cuda_wheel
+  check "CUDA extra" installs_cuda "$major.0" "$([[ "$major" == 13 ]] || echo -cu12)"
+  check "CUDA backend loads with the system's libraries" loads_cuda
+  check "which are the system's" takes_cublas_of /cuda
+  if [[ "$system_cuda" == */cuda* ]] && unshare --mount true 2>/dev/null; then
+    check "a missing cuBLAS is named" names_a_missing_cublas
+  else
+    echo "skipped: hiding the system's CUDA needs root, and a folder of its own"
+  fi
+  # shellcheck disable=SC2086
+  folder=$(dirname $package)/$wheels
+  mkdir -p "$folder" "$work/other" && ln -s "$cublas" "$folder" && ln -s "$cublas" "$work/other"
+  check "CUDA backend loads with NVIDIA's wheels" loads_cuda
+  check "which come before the system's" takes_cublas_of "$wheels"
+  check "LD_LIBRARY_PATH comes before both" takes_cublas_of "$work/other" LD_LIBRARY_PATH="$work/other"
+else
+  echo "skipped: the build has no CUDA backend"
+fi
 if command -v mypy >/dev/null; then
   check "types" mypy --strict --cache-dir="$work/mypy" python/tessera_engine
 else
