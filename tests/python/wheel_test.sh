@@ -185,6 +185,13 @@ check "libcurl's libraries are the system's" keeps_libcurls_libraries_apart
 check "a missing libcurl is named" names_a_missing_libcurl
 check "wrong words are exit code 2" bash -c "! $work/venv/bin/tessera nothing 2>/dev/null && [[ \$($work/venv/bin/tessera nothing 2>/dev/null; echo \$?) == 2 ]]"
 check "engine" installed python "$PWD/tests/python/engine_test.py" "$PWD/models/demo"
+# The harness with all that it needs is kept where tools/clients_test.sh puts it.
+harness=$(echo "$build"/clients/lm_eval/lib/python*/site-packages)
+if [[ -d "$harness/lm_eval" ]]; then
+  check "lm-eval" installed PYTHONPATH="$harness" python "$PWD/tests/python/harness_test.py" tessera "$PWD/models/demo"
+else
+  echo "skipped: lm-eval is not installed (tools/clients_test.sh --only lm_eval brings it)"
+fi
 if [[ -e "$build/libtessera_cuda.so" ]]; then
   # shellcheck disable=SC2086
   cublas=$(ldd "$build/libtessera_cuda.so" | grep -oE '/[^ ]*/libcublasLt[.]so[.][0-9]+')
