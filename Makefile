@@ -21,6 +21,7 @@
 # make clean      remove the build folders
 #
 # All that build install what they need first. DEPS=skip leaves it out: nothing is installed, and what is missing shows in the build.
+# GRAMMAR=ON fails where constrained output cannot be built, because its sources cannot be fetched.
 # CUDA=OFF builds without the CUDA backend where nvcc is installed; CUDA=AUTO with it again. CUDA_ARCHS="90a" builds it for
 # these GPUs alone, which is a third of the work (80;89;90a).
 PREFIX ?= /usr/local
@@ -32,7 +33,7 @@ VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLi
 
 export DEPS
 cuda = $(if $(CUDA),-DTESSERA_CUDA=$(CUDA)) $(if $(CUDA_ARCHS),"-DTESSERA_CUDA_ARCHITECTURES=$(CUDA_ARCHS)")
-configure = cmake --preset release $(cuda)
+configure = cmake --preset release $(cuda) $(if $(GRAMMAR),-DTESSERA_GRAMMAR=$(GRAMMAR))
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile

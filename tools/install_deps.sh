@@ -23,6 +23,7 @@ test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonsche
   abigail-tools rustc # the C interface: what it is, and a client in another language
   python3-venv mypy   # the Python package
   lintian systemd     # the Debian package
+  debootstrap         # the image
   iproute2 openmpi-bin python3-yaml # several machines: their network, a launcher, manifests
   pocl-opencl-icd     # a driver of OpenCL that runs on the processor
 )
