@@ -14,7 +14,15 @@ const tessera_plugin_info tessera_plugin = {sizeof(tessera_plugin_info), 99, "fa
 TESSERA_PLUGIN("fault", "1.0")
 #endif
 
+#ifdef FAULT_UNDEFINED
+extern "C" int32_t nobody_has_this();
+#endif
+
 namespace {
+
+#ifdef FAULT_CRASH_AT_LOAD
+[[maybe_unused]] const int crashed = std::raise(SIGSEGV);  // before any function is called
+#endif
 
 #define CHECK_CALL(expression) \
   if (const int32_t code = (expression); code != TESSERA_PLUGIN_OK) return code
@@ -96,6 +104,8 @@ extern "C" TESSERA_PLUGIN_EXPORT void fault_fail_launch(int n) { failing = n; }
 extern "C" int32_t tessera_plugin_register(const tessera_plugin_host* host, tessera_plugin_error* error) {
 #if defined(FAULT_RETURNS_ERROR)
   return tessera_plugin_fail(error, TESSERA_PLUGIN_NOT_FOUND, "the moon is not full");
+#elif defined(FAULT_UNDEFINED)
+  return nobody_has_this();
 #elif defined(FAULT_STRANGE_CODE)
   return 77;
 #elif defined(FAULT_THROWS)
