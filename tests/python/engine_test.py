@@ -13,7 +13,7 @@ import threading
 import types
 import unittest
 
-from tessera_engine import Engine, TesseraError, version
+from tessera_engine import LLM, Engine, SamplingParams, TesseraError, version
 from tessera_engine.lm_eval import TesseraLM
 
 MODEL = sys.argv.pop(1)
@@ -168,6 +168,69 @@ class EngineTest(unittest.TestCase):
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join(60)
                 self.assertFalse(thread.is_alive())
+
+
+class LlmTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.llm = LLM(MODEL, max_model_len=512, **FEW)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.llm.shutdown()
+
+    def test_outputs_are_the_engines(self):
+        prompts = ["Once upon a time", {"prompt": "There was"}, {"prompt_token_ids": self.llm.engine.tokenize("The dog")}]
+        params = [SamplingParams(temperature=0, max_tokens=12), SamplingParams(temperature=0, max_tokens=3),
+                  SamplingParams(temperature=0, max_tokens=40, stop=["."])]
+        outputs = self.llm.generate(prompts, params, use_tqdm=False)
+        for output, text, length in zip(outputs, ("Once upon a time", "There was", "The dog"), (12, 3, 40), strict=True):
+            alone = self.llm.engine.generate(text, {"temperature": 0, "max_new_tokens": length, **({"stop": "."} if length == 40 else {})})
+            made = output.outputs[0]
+            self.assertEqual((made.text, made.token_ids), (alone["text"], alone["output_ids"]))
+            self.assertEqual(output.prompt_token_ids, self.llm.engine.tokenize(text))
+            self.assertEqual(made.finish_reason, alone["meta_info"]["finish_reason"]["type"])
+        self.assertEqual([output.prompt for output in outputs], ["Once upon a time", "There was", None])
+        self.assertEqual((outputs[2].outputs[0].finish_reason, outputs[2].outputs[0].stop_reason), ("stop", "."))
+        self.assertEqual(len(self.llm.generate("Once")[0].outputs[0].token_ids), 16)
+
+    def test_several_outputs_of_a_prompt(self):
+        output, = self.llm.generate("Once", SamplingParams(n=3, temperature=1.5, seed=1, max_tokens=8, ignore_eos=True))
+        self.assertEqual([made.index for made in output.outputs], [0, 1, 2])
+        self.assertGreater(len({made.text for made in output.outputs}), 1)
+
+    def test_logprobs_are_of_the_chosen_and_the_best(self):
+        output, = self.llm.generate("Once upon a", SamplingParams(temperature=0, max_tokens=4, logprobs=2))
+        made = output.outputs[0]
+        self.assertEqual(len(made.logprobs), 4)
+        for entries, chosen in zip(made.logprobs, made.token_ids):
+            self.assertEqual(len(entries), 2)  # the chosen is the best of two
+            self.assertEqual(max(entries, key=lambda token: entries[token].logprob), chosen)
+        total = sum(entries[token].logprob for entries, token in zip(made.logprobs, made.token_ids))
+        self.assertAlmostEqual(made.cumulative_logprob, total, places=5)
+        self.assertIsNone(self.llm.generate("a", SamplingParams(max_tokens=1))[0].outputs[0].logprobs)
+
+    def test_chats_are_the_engines(self):
+        messages = [{"role": "user", "content": "What is 3 plus 4?"}]
+        outputs = self.llm.chat([messages, messages], SamplingParams(temperature=0, max_tokens=16))
+        told = self.llm.engine.chat(messages, temperature=0, max_tokens=16)["choices"][0]["message"]["content"]
+        self.assertEqual([output.outputs[0].text for output in outputs], [told, told])
+
+    def test_what_is_wrong_is_told(self):
+        with self.assertRaisesRegex(TypeError, "max_tokenz"):
+            SamplingParams(max_tokenz=3)
+        with self.assertRaisesRegex(ValueError, "2 sampling_params are given for 1 prompts"):
+            self.llm.generate("a", [SamplingParams()] * 2)
+        with self.assertRaises(TesseraError) as caught:
+            self.llm.generate(["a", "b"], SamplingParams(top_p=7))
+        self.assertEqual(caught.exception.field, "sampling_params.top_p")
+        self.assertEqual(len(self.llm.generate(["a", "b"])), 2)  # it goes on
+
+    def test_embeddings(self):
+        llm = LLM(MODEL, is_embedding=True, **FEW)
+        made = llm.embed(["Once", "upon a time"])
+        self.assertEqual(made[1].outputs.embedding, llm.engine.encode("upon a time")["embedding"])
+        llm.shutdown()
 
 
 class HarnessTest(unittest.TestCase):

@@ -1,0 +1,165 @@
+"""LLM: a model in this process, shaped like vllm.LLM.
+
+    from tessera_engine import LLM, SamplingParams
+    llm = LLM("models/demo")
+    for output in llm.generate(["Once upon a time", "The dog"], SamplingParams(temperature=0, max_tokens=20)):
+        print(output.prompt, output.outputs[0].text)"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Optional, Sequence, Union
+
+from ._library import Request
+from .engine import Engine, Json, _next
+
+
+@dataclass
+class SamplingParams:
+    """The names and defaults of vLLM's; another name is a TypeError. `logprobs`: how many tokens beside the chosen one."""
+
+    n: int = 1
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: Optional[int] = None
+    stop: Optional[Union[str, list[str]]] = None
+    stop_token_ids: Optional[list[int]] = None
+    ignore_eos: bool = False
+    max_tokens: Optional[int] = 16
+    min_tokens: int = 0
+    logprobs: Optional[int] = None
+    skip_special_tokens: bool = True
+
+    def _body(self) -> Json:
+        """The members of /generate that say it."""
+        sampling = {name: value for name, value in asdict(self).items() if value is not None and name != "logprobs"}
+        if self.top_k <= 0:  # all, which the other side says by leaving it out
+            del sampling["top_k"]
+        if self.logprobs is None:
+            return {"sampling_params": sampling}
+        return {"sampling_params": sampling, "return_logprob": True, "top_logprobs_num": self.logprobs}
+
+
+@dataclass
+class Logprob:
+    logprob: float
+    decoded_token: Optional[str]
+
+
+@dataclass
+class CompletionOutput:
+    """`logprobs` has for each token the chosen one and the best ones by their ids."""
+
+    index: int
+    text: str
+    token_ids: list[int]
+    cumulative_logprob: Optional[float]
+    logprobs: Optional[list[dict[int, Logprob]]]
+    finish_reason: Optional[str]
+    stop_reason: Optional[Union[int, str]]
+
+
+@dataclass
+class RequestOutput:
+    prompt: Optional[str]
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+    finished: bool = True
+
+
+@dataclass
+class Embedding:
+    embedding: list[float]
+
+
+@dataclass
+class EmbeddingRequestOutput:
+    outputs: Embedding
+    prompt_token_ids: list[int]
+
+
+Prompt = Union[str, Json]  # {"prompt": text} or {"prompt_token_ids": ids} for a dictionary
+
+
+def _read_logprobs(meta: Json) -> list[dict[int, Logprob]]:
+    found = []
+    for chosen, best in zip(meta["output_token_logprobs"], meta.get("output_top_logprobs") or [[]] * len(meta["output_token_logprobs"])):
+        found.append({entry[1]: Logprob(entry[0], entry[2]) for entry in [*(best or []), chosen]})
+    return found
+
+
+def _read_completion(index: int, answer: Json) -> CompletionOutput:
+    meta = answer["meta_info"]
+    reason = meta.get("finish_reason") or {}
+    with_logprobs = "output_token_logprobs" in meta
+    return CompletionOutput(
+        index=index, text=answer["text"], token_ids=answer["output_ids"],
+        cumulative_logprob=sum(entry[0] for entry in meta["output_token_logprobs"]) if with_logprobs else None,
+        logprobs=_read_logprobs(meta) if with_logprobs else None,
+        finish_reason=reason.get("type"), stop_reason=reason.get("matched"))
+
+
+class LLM:
+    """A model that is loaded. `options`: those of Engine, which has vLLM's names of many too (max_model_len, enforce_eager,
+    gpu_memory_utilization, tensor_parallel_size). Any thread may use it."""
+
+    def __init__(self, model: str, **options: Any) -> None:
+        self.engine = Engine(model, **options)
+
+    def generate(self, prompts: Union[Prompt, Sequence[Prompt]],
+                 sampling_params: Optional[Union[SamplingParams, Sequence[SamplingParams]]] = None, *,
+                 use_tqdm: bool = False) -> list[RequestOutput]:
+        """One output for each prompt, in their order. `use_tqdm` is taken as scripts give it; there is no bar of progress."""
+        del use_tqdm
+        given: list[Prompt] = [prompts] if isinstance(prompts, (str, dict)) else list(prompts)
+        return self._run([self._read_prompt(prompt) for prompt in given], sampling_params)
+
+    def chat(self, messages: Union[list[Json], list[list[Json]]],
+             sampling_params: Optional[Union[SamplingParams, Sequence[SamplingParams]]] = None, *, use_tqdm: bool = False,
+             **fields: Any) -> list[RequestOutput]:
+        """generate() of conversations. `fields`: those of the template (tools, chat_template_kwargs, …)."""
+        del use_tqdm
+        conversations: Any = [messages] if messages and isinstance(messages[0], dict) else messages
+        texts = [self.engine.apply_chat_template(conversation, **fields) for conversation in conversations]
+        return self._run([(text, self.engine.tokenize(text, add_special_tokens=False)) for text in texts], sampling_params)
+
+    def embed(self, prompts: Union[str, Sequence[str]]) -> list[EmbeddingRequestOutput]:
+        """Of a model that makes embeddings, or with is_embedding=True."""
+        texts = [prompts] if isinstance(prompts, str) else list(prompts)
+        return [EmbeddingRequestOutput(Embedding(made["embedding"]), self.engine.tokenize(text))
+                for text, made in zip(texts, self.engine.encode(texts))]
+
+    def shutdown(self) -> None:
+        self.engine.shutdown()
+
+    def _read_prompt(self, prompt: Prompt) -> tuple[Optional[str], list[int]]:
+        if isinstance(prompt, str):
+            return prompt, self.engine.tokenize(prompt)
+        if "prompt_token_ids" in prompt:
+            return prompt.get("prompt"), list(prompt["prompt_token_ids"])
+        return prompt["prompt"], self.engine.tokenize(prompt["prompt"])
+
+    def _run(self, prompts: list[tuple[Optional[str], list[int]]],
+             given: Optional[Union[SamplingParams, Sequence[SamplingParams]]]) -> list[RequestOutput]:
+        each = given if isinstance(given, Sequence) else [given or SamplingParams()] * len(prompts)
+        if len(each) != len(prompts):
+            raise ValueError(f"{len(each)} sampling_params are given for {len(prompts)} prompts; accepted is one, or one for each")
+        requests: list[Request] = []
+        try:
+            for (_, ids), params in zip(prompts, each):
+                requests.append(self.engine._submit("/generate", {"input_ids": ids, **params._body()}))
+            answers = [json.loads(_next(request)[1]) for request in requests]
+        finally:
+            for request in requests:
+                request.free()
+        outputs = []
+        for (text, ids), answer in zip(prompts, answers):
+            choices = answer if isinstance(answer, list) else [answer]
+            outputs.append(RequestOutput(text, ids, [_read_completion(i, choice) for i, choice in enumerate(choices)]))
+        return outputs
