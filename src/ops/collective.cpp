@@ -7,10 +7,10 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "tessera/ops/cpu_math.h"
-#include "tessera/ops/cpu_op.h"
 #include "tessera/ops/node_exchange.h"
 
 namespace tessera {
@@ -49,7 +49,6 @@ struct Communicator::Group {
         nodes(nodes_in == nullptr ? nullptr : std::make_unique<NodeExchange>(nodes_in, ranks, limit_in)),
         first(nodes == nullptr ? 0 : nodes->first_rank()),
         here(nodes == nullptr ? ranks : nodes->ranks_here()),
-        flags(static_cast<std::size_t>(ranks)),
         tensors(static_cast<std::size_t>(ranks)),
         calls(static_cast<std::size_t>(ranks)) {}
 
@@ -62,8 +61,7 @@ struct Communicator::Group {
   void end(Status why) {
     ended = std::move(why);
     if (nodes != nullptr) nodes->end(ended);
-    for (std::atomic<std::uint32_t>* flag : flags)
-      if (flag != nullptr) flag->store(1);
+    for (std::atomic<std::uint32_t>* flag : flags) flag->store(1);
     moved.notify_all();
   }
   // The last rank to arrive releases the others. Precondition: the mutex is held.
@@ -99,7 +97,7 @@ struct Communicator::Group {
   int arrived = 0;                                 // ranks at the current barrier
   std::int64_t generation = 0;                     // barriers passed so far
   Status ended;                                    // not ok once a rank has aborted
-  std::vector<std::atomic<std::uint32_t>*> flags;  // [ranks], of raise_when_ended()
+  std::vector<std::atomic<std::uint32_t>*> flags;  // of raise_when_ended(), by any rank
   // Entry r is written by rank r in enter(), of other nodes' ranks by the first rank here; all are read between enter()
   // and leave(). A rank that is not in a call has an empty name.
   std::vector<TensorView> tensors;
@@ -107,6 +105,24 @@ struct Communicator::Group {
   // Written by the first rank of this process between two barriers.
   Status exchanged;
   TensorView result;
+};
+
+// The groups of all stages and what lies between them: a fault of a rank ends all of it.
+struct Communicator::Stages {
+  Stages(const RankLayout& layout, std::chrono::milliseconds limit) : pipeline(layout, limit) {
+    for (int stage = 0; stage < layout.pp_size; ++stage)
+      groups.push_back(std::make_shared<Group>(layout.tp_size, limit, nullptr));
+  }
+  void end(const Status& why) {
+    for (const std::shared_ptr<Group>& group : groups) {
+      const std::lock_guard lock(group->mutex);
+      if (group->ended.ok()) group->end(why);
+    }
+    pipeline.end(why);
+  }
+
+  std::vector<std::shared_ptr<Group>> groups;  // [stages]
+  Pipeline pipeline;
 };
 
 // What other nodes say of the group. A connection may go on for longer than the ranks that own the group, where one of
@@ -150,6 +166,20 @@ void Communicator::Group::take_frames_of(NodeGroup& from, const std::weak_ptr<Gr
 
 Communicator::Communicator(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
 
+std::vector<std::unique_ptr<Communicator>> Communicator::create_stages(const RankLayout& layout,
+                                                                       std::chrono::milliseconds limit) {
+  const auto stages = std::make_shared<Stages>(layout, limit);
+  std::vector<std::unique_ptr<Communicator>> members;
+  for (int place = 0; place < layout.ranks(); ++place) {
+    const auto stage = static_cast<std::size_t>(layout.stage_of(place));
+    members.push_back(
+        std::unique_ptr<Communicator>(new Communicator(stages->groups[stage], layout.rank_in_stage(place))));
+    members.back()->stages_ = stages;
+    members.back()->place_ = place;
+  }
+  return members;
+}
+
 Communicator::~Communicator() { abort("its communicator is gone"); }
 
 std::vector<std::unique_ptr<Communicator>> Communicator::create_group(int ranks, std::chrono::milliseconds limit) {
@@ -169,10 +199,14 @@ std::vector<std::unique_ptr<Communicator>> Communicator::create_node_group(int r
 int Communicator::ranks() const { return group_->size(); }
 bool Communicator::spans_processes() const { return group_->nodes != nullptr; }
 std::chrono::milliseconds Communicator::limit() const { return group_->limit; }
+int Communicator::place() const { return stages_ == nullptr ? rank_ : place_; }
+int Communicator::places() const { return stages_ == nullptr ? ranks() : stages_->pipeline.layout().ranks(); }
+Pipeline* Communicator::pipeline() { return stages_ == nullptr ? nullptr : &stages_->pipeline; }
 bool Communicator::is_first_here() const { return rank_ == group_->first; }
 
 // The other nodes are told outside of the lock: a connection may take its time.
 void Communicator::end_group(Status why) {
+  if (stages_ != nullptr) return stages_->end(why);
   const std::string reason = why.message();
   {
     const std::lock_guard lock(group_->mutex);
@@ -187,14 +221,20 @@ void Communicator::end_group(Status why) {
 }
 
 void Communicator::abort(std::string_view reason) {
-  end_group(cancelled(fmt::format("rank {} of {} left the group: {}", rank_, ranks(), reason)));
+  end_group(cancelled(fmt::format("rank {} of {} left the group: {}", place(), places(), reason)));
 }
 
 Status Communicator::restart() {
-  {
-    const std::lock_guard lock(group_->mutex);
-    if (std::ranges::any_of(group_->flags, [](const auto* flag) { return flag != nullptr; }))
-      return failed_precondition("kernels on devices have lost count of one another");
+  const std::span<const std::shared_ptr<Group>> groups =
+      stages_ == nullptr ? std::span(&group_, 1) : std::span(stages_->groups);
+  for (const std::shared_ptr<Group>& group : groups) {
+    const std::lock_guard lock(group->mutex);
+    if (!group->flags.empty()) return failed_precondition("kernels on devices have lost count of one another");
+  }
+  if (stages_ != nullptr) {
+    for (const std::shared_ptr<Group>& group : groups) group->begin();
+    stages_->pipeline.begin();
+    return ok_status();
   }
   if (group_->nodes == nullptr) {
     group_->begin();
@@ -213,8 +253,13 @@ Status Communicator::status() const {
 
 void Communicator::raise_when_ended(std::atomic<std::uint32_t>* flag) {
   const std::lock_guard lock(group_->mutex);
-  group_->flags[static_cast<std::size_t>(rank_)] = flag;
-  if (flag != nullptr && !group_->ended.ok()) flag->store(1);
+  group_->flags.push_back(flag);
+  if (!group_->ended.ok()) flag->store(1);
+}
+
+void Communicator::take_back(std::atomic<std::uint32_t>* flag) {
+  const std::lock_guard lock(group_->mutex);
+  std::erase(group_->flags, flag);
 }
 
 Status Communicator::enter(std::string_view call, const TensorView& x) {
@@ -320,75 +365,5 @@ Status Communicator::all_gather(const TensorView& x, const TensorView& y) {
       }
   });
 }
-
-namespace {
-
-Result<std::vector<ir::Type>> infer_all_reduce(const ir::OpSignature& signature) {
-  const ir::Type& x = signature.operands[0];
-  if (!ir::is_floating_point(x.dtype) || x.shape.empty())
-    return invalid_argument(
-        fmt::format("all_reduce takes f32, bf16 or f16 of at least one dimension, not {}", x.to_string()));
-  return std::vector<ir::Type>{};
-}
-
-Result<std::vector<ir::Type>> infer_all_gather(const ir::OpSignature& signature) {
-  const ir::Type& x = signature.operands[0];
-  const std::int64_t ranks = signature.node.attribute_or("ranks", std::int64_t{0});
-  if (x.shape.size() != 2) return invalid_argument(fmt::format("all_gather takes X[R, N], not {}", x.to_string()));
-  if (ranks < 1) return invalid_argument(fmt::format("all_gather's ranks is {}; at least 1 is needed", ranks));
-  return std::vector<ir::Type>{{x.dtype, {x.shape[0], x.shape[1] * ranks}}};
-}
-
-// A rank that fails ends the group, so that the others do not wait for it.
-Status abort_on_error(Communicator& communicator, Status status) {
-  if (!status.ok()) communicator.abort(status.message());
-  return status;
-}
-
-Result<std::unique_ptr<BoundOp>> bind_all_reduce(const BindArgs& args) {
-  const TensorView x = args.operands[0];
-  Communicator* communicator = args.context.communicator;
-  return make_cpu_op("all_reduce", [=]() -> Status {
-    if (communicator == nullptr) return ok_status();
-    return abort_on_error(*communicator, communicator->all_reduce(x));
-  });
-}
-
-Result<std::unique_ptr<BoundOp>> bind_all_gather(const BindArgs& args) {
-  const TensorView x = args.operands[0];
-  const TensorView y = args.results[0];
-  Communicator* communicator = args.context.communicator;
-  const std::int64_t ranks = args.node.attribute_or("ranks", std::int64_t{0});
-  const std::int64_t present = communicator ? communicator->ranks() : 1;
-  if (ranks != present)
-    return failed_precondition(fmt::format("all_gather was built for {} ranks, but {} run", ranks, present));
-  return make_cpu_op("all_gather", [=]() -> Status {
-    if (communicator != nullptr) return abort_on_error(*communicator, communicator->all_gather(x, y));
-    if (x.bytes() > 0) std::memcpy(y.data.raw(), x.data.raw(), static_cast<std::size_t>(x.bytes()));
-    return ok_status();
-  });
-}
-
-}  // namespace
-
-const ir::OpDecl kAllReduce{
-    .name = "all_reduce",
-    .summary = "x[*, N] = sum over ranks of x, in rank order",
-    .operands = {{.name = "x", .mutated = true}},
-    .attributes = {},
-    .infer = infer_all_reduce,
-    .split_by_default = true,
-};
-
-const ir::OpDecl kAllGather{
-    .name = "all_gather",
-    .summary = "x[R, N] of every rank side by side: y[R, N*ranks]",
-    .operands = {{.name = "x"}},
-    .attributes = {{.name = "ranks", .kind = ir::AttributeKind::kInt, .required = true}},
-    .infer = infer_all_gather,
-};
-
-const KernelDef kAllReduceCpu{.op = "all_reduce", .name = "cpu", .bind = bind_all_reduce};
-const KernelDef kAllGatherCpu{.op = "all_gather", .name = "cpu", .bind = bind_all_gather};
 
 }  // namespace tessera

@@ -27,9 +27,11 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/rank_layout.h"
 #include "tessera/base/status.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/op.h"
+#include "tessera/ops/pipeline.h"
 
 namespace tessera {
 
@@ -45,16 +47,25 @@ class Communicator {
   // The ranks of this process, of `ranks` on all nodes, in order. `nodes` has not been started.
   static std::vector<std::unique_ptr<Communicator>> create_node_group(int ranks, std::chrono::milliseconds limit,
                                                                       const std::shared_ptr<NodeGroup>& nodes);
+  // Ranks in several stages of a pipeline, by RankLayout's order. The ranks of a stage are a group of their own; what
+  // ends one stage's group ends those of all, and the pipeline.
+  static std::vector<std::unique_ptr<Communicator>> create_stages(const RankLayout& layout,
+                                                                  std::chrono::milliseconds limit);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
+  // Of the stage, as all collectives count.
   int rank() const { return rank_; }
   int ranks() const;
   // Whether ranks of the group are in other processes.
   bool spans_processes() const;
   // That a collective waits for other ranks.
   std::chrono::milliseconds limit() const;
+  // Of all stages.
+  int place() const;
+  int places() const;
+  Pipeline* pipeline();  // null: there is one stage
 
   // In place. Every rank's x has the same element count and dtype.
   Status all_reduce(const TensorView& x);
@@ -69,14 +80,18 @@ class Communicator {
   Status restart();
   // Ok, or why the group was aborted.
   Status status() const;
-  // `flag` becomes 1 when the group ends, at once where it has: for kernels that wait on a device. One for each rank;
-  // null takes it back. It outlives the communicator or is taken back before.
+  // `flag` becomes 1 when the group ends, at once where it has: for kernels that wait on a device. It outlives the
+  // communicator or is taken back before.
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
+  void take_back(std::atomic<std::uint32_t>* flag);
   // What a device's kernels share for this rank. The rank's bound operators own it, so that it ends before the device.
   std::weak_ptr<void>& device_state() { return device_state_; }
+  // The same for the link to the next stage, or from the previous one.
+  std::weak_ptr<void>& link_state(bool to_next) { return to_next ? to_next_ : from_previous_; }
 
  private:
   struct Group;
+  struct Stages;
   Communicator(std::shared_ptr<Group> group, int rank);
   // Waits until all ranks are in the same call, runs body(), and waits until all ranks have run theirs.
   // In one process `result` is what body() writes; of several nodes it is that of the node's first rank, which others
@@ -93,7 +108,11 @@ class Communicator {
 
   std::shared_ptr<Group> group_;
   std::weak_ptr<void> device_state_;
+  std::weak_ptr<void> to_next_;
+  std::weak_ptr<void> from_previous_;
+  std::shared_ptr<Stages> stages_;  // null: one
   int rank_;
+  int place_ = 0;  // with stages_
 };
 
 extern const ir::OpDecl kAllReduce;

@@ -221,7 +221,7 @@ NcclExchange::~NcclExchange() {
     log_error("engine", "NCCL does not end what rank {} has begun, which is left behind", communicator_->rank());
     shared_->watch.detach();
   }
-  communicator_->raise_when_ended(nullptr);
+  communicator_->take_back(&shared_->ended);
 }
 
 const NcclLibrary& NcclExchange::library() const { return *shared_->nccl; }

@@ -42,8 +42,9 @@ Status cuda_status(cudaError_t error, std::string_view what) {
   return internal_error(fmt::format("{}: {}", what, cudaGetErrorString(error)));
 }
 
-// The current GPU reads and writes the memory of GPU `other` from now on.
-Status reach(int own, int other) {
+}  // namespace
+
+Status reach_peer(int own, int other) {
   if (own == other) return ok_status();
   int can = 0;
   TRY(cuda_status(cudaDeviceCanAccessPeer(&can, own, other), "cudaDeviceCanAccessPeer"));
@@ -57,8 +58,6 @@ Status reach(int own, int other) {
   (void)cudaGetLastError();
   return ok_status();
 }
-
-}  // namespace
 
 Result<std::shared_ptr<PeerExchange>> PeerExchange::of(Communicator& communicator, Device& device) {
   if (std::shared_ptr<void> there = communicator.device_state().lock())
@@ -103,7 +102,7 @@ Status PeerExchange::open(Communicator& communicator, Device& device) {
           "ranks {} and {} are both on cuda:{}; each needs a GPU of its own, because their kernels wait for each other",
           std::min<int>(peers_.rank, static_cast<int>(r)), std::max<int>(peers_.rank, static_cast<int>(r)), ordinal));
     }
-    TRY(reach(ordinal, all[r].ordinal));
+    TRY(reach_peer(ordinal, all[r].ordinal));
     peers_.mailboxes[r] = reinterpret_cast<std::uint32_t*>(all[r].mailbox);
   }
   communicator.raise_when_ended(stop);
@@ -112,7 +111,7 @@ Status PeerExchange::open(Communicator& communicator, Device& device) {
 }
 
 PeerExchange::~PeerExchange() {
-  if (communicator_ != nullptr) communicator_->raise_when_ended(nullptr);
+  if (communicator_ != nullptr) communicator_->take_back(reinterpret_cast<std::atomic<std::uint32_t>*>(stop_->data()));
 }
 
 }  // namespace tessera::cuda

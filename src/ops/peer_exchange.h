@@ -43,6 +43,9 @@ struct Peers {
   const std::uint32_t* stop = nullptr;  // on the host; not 0: the group has ended, and what is missing never comes
 };
 
+// The current GPU `own` reads and writes the memory of GPU `other` from now on. kUnimplemented where it cannot.
+Status reach_peer(int own, int other);
+
 // One rank's part; the communicator outlives it. When it is destroyed no rank has a launch under way.
 class PeerExchange {
  public:
