@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "tessera/model/family.h"
 #include "tessera/model/join_weights.h"
 #include "tessera/model/layers/head.h"
@@ -21,6 +24,20 @@ Status check_experts(const ModelConfig& config, const ModelOptions& options) {
   if (config.moe->num_experts % parts != 0)
     return invalid_argument(fmt::format("ep_size: the model has {} experts, which do not divide into {} equal parts",
                                         config.moe->num_experts, parts));
+  return ok_status();
+}
+
+Status check_stages(const ModelConfig& config, const ModelFamily& family, int stages) {
+  if (stages == 1) return ok_status();
+  if (stages < 1 || stages > config.num_hidden_layers)
+    return invalid_argument(fmt::format("pp_size: {} is not accepted; 1 to {}, the number of layers, is", stages,
+                                        config.num_hidden_layers));
+  if (config.vision)
+    return unimplemented(
+        fmt::format("pp_size: {} stages of {}, which has a vision tower; 1 is accepted", stages, family.architecture));
+  if (family.make_body || family.change_body)
+    return unimplemented(fmt::format("pp_size: {} stages of {}, whose body was given as a whole; 1 is accepted", stages,
+                                     family.architecture));
   return ok_status();
 }
 
@@ -53,6 +70,26 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   return graph;
 }
 
+// Leaves the graphs' own weights among them.
+void keep_own_weights(bool is_last, ModelGraphs& graphs) {
+  const auto is_own = [&](const WeightSpec& spec) {
+    return graphs.body.find_value(spec.name) != nullptr || (is_last && graphs.head.find_value(spec.name) != nullptr);
+  };
+  const auto others = std::stable_partition(graphs.weights.begin(), graphs.weights.end(), is_own);
+  graphs.weights_elsewhere.assign(std::make_move_iterator(others), std::make_move_iterator(graphs.weights.end()));
+  graphs.weights.erase(others, graphs.weights.end());
+}
+
+// The stage's part of the body, whose weights are the only ones so far.
+Result<ir::Graph> stage_of(const ModelGraphs& graphs, const LayerBuilder& builder) {
+  const auto is_constant = [&](std::string_view weight) {
+    const auto spec = std::ranges::find(graphs.weights, weight, &WeightSpec::name);
+    return spec != graphs.weights.end() && spec->parts.empty();
+  };
+  return take_stage(graphs.body, graphs.own_layers,
+                    {.layer_starts = builder.layer_starts(), .is_constant = is_constant});
+}
+
 void rename_tensors(const std::function<std::string(const std::string&)>& name, std::vector<WeightSpec>& weights) {
   for (WeightSpec& spec : weights) {
     for (std::vector<WeightPart>* parts : {&spec.parts, &spec.elsewhere}) {
@@ -73,7 +110,10 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   if (family == nullptr) {
     return unimplemented(fmt::format("architecture \"{}\"; accepted: {}", config.architecture, families.names()));
   }
+  TRY(check_stages(config, *family, options.pp_size));
   ModelGraphs graphs;
+  graphs.own_layers = layers_of_stage(config.num_hidden_layers, options.pp_stage, options.pp_size);
+  graphs.has_head = options.pp_stage + 1 == options.pp_size;
   if (family->make_body) {
     FamilyBody body =
         TRY(family->make_body(config, options, ops).with_context(fmt::format("the body of {}", family->architecture)));
@@ -83,6 +123,10 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     LayerBuilder body("body", options, ops, config.tensor_prefix);
     graphs.body = TRY(finish(body, family->build_body(body, config), "hidden", graphs.weights));
     graphs.layers = body.take_layers();
+    if (options.pp_size > 1)
+      graphs.body =
+          TRY(stage_of(graphs, body)
+                  .with_context(fmt::format("pp_size: {} stages of {}", options.pp_size, family->architecture)));
   }
   if (family->change_body)
     graphs.body = TRY(family->change_body(std::move(graphs.body), ops)
@@ -95,11 +139,21 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     const ir::ValueId rows = family->build_tower(tower, *config.vision);
     graphs.vision = VisionGraph{.graph = TRY(finish(tower, rows, "rows", graphs.weights)), .config = *config.vision};
   }
-  if (family->tensor_name) rename_tensors(family->tensor_name, graphs.weights);
+  if (options.pp_size > 1) keep_own_weights(graphs.has_head, graphs);
+  if (family->tensor_name) {
+    rename_tensors(family->tensor_name, graphs.weights);
+    rename_tensors(family->tensor_name, graphs.weights_elsewhere);
+  }
   graphs.sampler = TRY(build_sampler(config.num_logits(), ops));
   graphs.choose = TRY(build_choose(config.num_logits(), ops));
   graphs.logprobs = TRY(build_logprobs(config.num_logits(), ops));
   return graphs;
+}
+
+std::vector<WeightSpec> all_weights(const ModelGraphs& graphs) {
+  std::vector<WeightSpec> weights = graphs.weights;
+  weights.insert(weights.end(), graphs.weights_elsewhere.begin(), graphs.weights_elsewhere.end());
+  return weights;
 }
 
 }  // namespace tessera

@@ -7,6 +7,9 @@
 //   tower    patches of images → rows of embeddings, where the model has one
 //   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of these and of the most probable tokens
 //
+// Of a pipeline these are the graphs of one stage, whose body ends by sending hidden states to the next one
+// (ModelOptions::pp_size).
+//
 // A classifier (ModelConfig::num_labels) has labels in the place of the vocabulary, from the head on; nothing is
 // sampled from them.
 #pragma once
@@ -20,6 +23,7 @@
 #include "tessera/ir/graph.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/model/config.h"
+#include "tessera/model/stages.h"
 #include "tessera/model/weights.h"
 #include "tessera/ops/layer_info.h"
 
@@ -39,6 +43,9 @@ struct ModelOptions {
   // Parts of the experts of a mixture, each on tp_size / ep_size neighbouring ranks, among which its experts are
   // sliced.
   int ep_size = 1;
+  // Of a pipeline: the stage that is built, of neighbouring layers (model/stages.h).
+  int pp_stage = 0;
+  int pp_size = 1;
 
   ir::DType weight_type() const { return weight_dtype.value_or(dtype); }
   ir::DType kv_cache_type() const { return kv_cache_dtype.value_or(dtype); }
@@ -59,12 +66,20 @@ struct ModelGraphs {
   std::vector<WeightSpec> weights;     // of body, head and tower
   std::vector<LayerInfo> layers = {};  // [layers], or none: ForwardContext::layers
   std::optional<VisionGraph> vision = std::nullopt;
+  // Of a stage of a pipeline: head and what follows it are of its last stage, and only declared in the others, which
+  // have no weights of it.
+  LayerRange own_layers = {};
+  bool has_head = true;
+  std::vector<WeightSpec> weights_elsewhere = {};  // of the other stages alone
 };
 
 // Fails with kUnimplemented or kInvalidArgument where the config cannot be built (heads or experts that do not divide
-// among the ranks, types that no kernel takes together). Needs no weights and no device.
+// among the ranks, fewer layers than stages, types that no kernel takes together). Needs no weights and no device.
 Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                                 const FamilyRegistry& families);
+
+// Of all stages.
+std::vector<WeightSpec> all_weights(const ModelGraphs& graphs);
 
 // Names of the static inputs that the runner stages before every forward.
 namespace input_names {

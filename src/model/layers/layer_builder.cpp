@@ -122,6 +122,7 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
 std::string LayerBuilder::begin_layer(std::int64_t layer) {
   graph.scope(fmt::format("layers.{}", layer));
   num_layers_ = layer + 1;
+  layer_starts_.push_back(graph.graph().nodes.size());
   return tensor(fmt::format("layers.{}.", layer));
 }
 

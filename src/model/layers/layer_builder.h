@@ -2,8 +2,10 @@
 // the value in the graph, and the tensors of the checkpoint that it is made of.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,6 +80,8 @@ class LayerBuilder {
   // result, "model.layers.<layer>.".
   std::string begin_layer(std::int64_t layer);
   void end_layers() { graph.scope(""); }
+  // [layers begun]: the node with which each begins.
+  std::span<const std::size_t> layer_starts() const { return layer_starts_; }
   // Of the layer begun last, for operators that read ForwardContext::layers.
   void describe_layer(LayerInfo info);
 
@@ -90,7 +94,8 @@ class LayerBuilder {
   ModelOptions options_;
   std::string tensor_prefix_;
   std::vector<WeightSpec> weights_;
-  std::int64_t num_layers_ = 0;    // begun
+  std::int64_t num_layers_ = 0;  // begun
+  std::vector<std::size_t> layer_starts_;
   std::vector<LayerInfo> layers_;  // up to the last one described
 };
 
