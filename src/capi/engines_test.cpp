@@ -86,7 +86,7 @@ TEST(Engines, OpeningSaysWhatIsWrong) {
   EXPECT_EQ(tessera_open(demo_options(R"(, "mem-fraction-static": 2)").c_str(), &engine, error.out()),
             TESSERA_INVALID_ARGUMENT);
   EXPECT_THAT(error.message(), HasSubstr("0.1 to 0.95"));
-  EXPECT_EQ(tessera_open(R"({"model-path": "m", "pp-size": 2})", &engine, error.out()), TESSERA_UNIMPLEMENTED);
+  EXPECT_EQ(tessera_open(R"({"model-path": "m", "quantization": "fp8"})", &engine, error.out()), TESSERA_UNIMPLEMENTED);
   EXPECT_EQ(engine, nullptr);
 }
 

@@ -37,26 +37,29 @@ EngineOptions bench_engine_options(const BenchOptions& options) {
 }
 
 Status refuse_ranks(const BenchOptions& options, std::string_view bench, std::string_view what) {
-  if (options.engine.tp_size == 1) return ok_status();
-  return unimplemented(
-      fmt::format("--tp-size: {} is not accepted by {}, which times {}; 1 is", options.engine.tp_size, bench, what));
+  const bool stages = options.engine.pp_size > 1;
+  if (layout_of(options.engine).ranks() == 1) return ok_status();
+  return unimplemented(fmt::format("--{}-size: {} is not accepted by {}, which times {}; 1 is", stages ? "pp" : "tp",
+                                   stages ? options.engine.pp_size : options.engine.tp_size, bench, what));
 }
 
 Json bench_header(const BenchOptions& options, const Engine& engine) {
   Json json = Json::object();
   json.set("bench", kind_name(options.kind)).set("model", options.engine.model_path);
   json.set("parameters", engine.parameters()).set("dtype", dtype_of(engine));
-  json.set("ranks", options.engine.tp_size);
+  json.set("ranks", layout_of(options.engine).ranks()).set("stages", options.engine.pp_size);
   json.set("device", options.engine.device).set("device_name", engine.runner().device().properties().name);
   json.set("threads", worker_threads()).set("repeat", options.repeat);
   return json;
 }
 
 std::string bench_title(const BenchOptions& options, const Engine& engine) {
-  const int ranks = options.engine.tp_size;
-  return fmt::format("{} of {}: {:.1f} M parameters, {}, on {}{}\n\n", kind_name(options.kind),
+  const int ranks = layout_of(options.engine).ranks();
+  const int stages = options.engine.pp_size;
+  return fmt::format("{} of {}: {:.1f} M parameters, {}, on {}{}{}\n\n", kind_name(options.kind),
                      options.engine.model_path, static_cast<double>(engine.parameters()) / 1e6, dtype_of(engine),
-                     ranks > 1 ? fmt::format("{} × ", ranks) : "", engine.runner().device().properties().name);
+                     ranks > 1 ? fmt::format("{} × ", ranks) : "", engine.runner().device().properties().name,
+                     stages > 1 ? fmt::format(" in {} stages", stages) : "");
 }
 
 Status run_bench(const BenchOptions& options) {

@@ -26,8 +26,12 @@ std::string values_text(const ir::Graph& graph, const std::vector<ir::ValueId>& 
 // "; 4 ranks, of which this is rank 0; every 2 of them share 4 of the 8 experts"
 std::string ranks_text(const Explanation& e) {
   const ModelOptions& model = e.plan.model;
-  if (model.tp_size == 1) return "";
-  std::string text = fmt::format("; {} ranks, of which this is rank 0", model.tp_size);
+  if (model.tp_size * model.pp_size == 1) return "";
+  std::string text = fmt::format("; {} ranks, of which this is rank 0", model.tp_size * model.pp_size);
+  const LayerRange& own = e.plan.graphs.own_layers;
+  if (model.pp_size > 1)
+    text += fmt::format("; {} stages, of which this is the last, with layers {} to {}", model.pp_size, own.begin,
+                        own.end - 1);
   if (model.ep_size == 1) return text;
   const std::int64_t experts = e.plan.config.moe->num_experts;
   const int sharing = model.tp_size / model.ep_size;

@@ -18,8 +18,9 @@ Result<std::int64_t> page_bytes(const ir::Type& state, std::size_t group) {
 }
 
 // Bytes of the experts' weights that a step of so many tokens does not read, if the router chooses all experts equally
-// often: of E experts of which each token takes k, E · (1 - k/E)^tokens are left out. Of all ranks together.
-std::int64_t unread_expert_bytes(const ModelConfig& config, std::int64_t tokens, double element) {
+// often: of E experts of which each token takes k, E · (1 - k/E)^tokens are left out. Of all ranks of a stage together.
+std::int64_t unread_expert_bytes(const ModelConfig& config, const ir::Graph& body, std::int64_t tokens,
+                                 double element) {
   if (!config.moe) return 0;
   const MoeConfig& moe = *config.moe;
   constexpr double kMxfp4Bytes = 17.0 / 32;  // of a weight
@@ -27,7 +28,8 @@ std::int64_t unread_expert_bytes(const ModelConfig& config, std::int64_t tokens,
   const double expert =
       3.0 * static_cast<double>(config.hidden_size * moe.intermediate_size) * (moe.mxfp4 ? kMxfp4Bytes : element);
   const double left_out = experts * std::pow(1 - static_cast<double>(moe.experts_per_token) / experts, tokens);
-  return static_cast<std::int64_t>(static_cast<double>(std::ranges::count(moe.layers, true)) * left_out * expert);
+  return static_cast<std::int64_t>(static_cast<double>(std::ranges::count(body.nodes, "moe_experts", &ir::Node::op)) *
+                                   left_out * expert);
 }
 
 }  // namespace
@@ -72,7 +74,7 @@ Result<std::int64_t> step_bytes(const Engine& engine, const StepShape& step) {
   const Communicator* group = runner.options().communicator;
   const int ranks = group == nullptr ? 1 : group->ranks();
   return runner.memory()[MemoryUse::kWeights] - TRY(looked_up_bytes(body, runner.head().spec().graph)) -
-         unread_expert_bytes(engine.config(), step.requests, element) / ranks +
+         unread_expert_bytes(engine.config(), body, step.requests, element) / ranks +
          TRY(cache_bytes(body, runner.options().page_size, step));
 }
 

@@ -24,7 +24,8 @@ Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, 
 // of embeddings for each layer. A step reads a few rows of them.
 Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& head);
 
-// All of it: each weight once, but of tables a few rows and of experts those that are chosen; and the cache's.
+// All of it, on rank 0: each weight once, but of tables a few rows and of experts those that are chosen; and the
+// cache's.
 Result<std::int64_t> step_bytes(const Engine& engine, const StepShape& step);
 
 }  // namespace tessera::cli

@@ -48,7 +48,7 @@ class VerifiedRunner {
     made->profiles_.emplace(options, plan, made->device_->properties());
     made->profiles_->restore_algorithms();
     made->ranks_ = TRY(start_ranks(options, made->device_->properties(), plan));
-    const WeightSource source = TRY(weight_source(options, plan.graphs.weights));
+    const WeightSource source = TRY(weight_source(options, plan.graphs));
     Weights weights = TRY(Weights::allocate(plan.graphs.weights, *made->device_));
     const auto load = [&] {
       return fill_weights(plan.graphs.weights, weights.addresses(), source, *made->device_, options.show_progress);

@@ -61,14 +61,15 @@ void Engine::end_expired() {
 
 Result<std::span<RequestEvent>> Engine::step() {
   events_.clear();
+  TRY(health());  // sequences may wait for tokens that never come
   end_expired();
   // A sequence that needs its last token on the host is read before anything else is scheduled.
   const bool overlap = overlap_ && !scheduler_->reads_at_once();
-  if (!overlap && runner_->in_flight() > 0) TRY(collect_oldest());
+  while (!overlap && runner_->in_flight() > 0) TRY(collect_oldest());
   const int before = runner_->in_flight();
   TRY(submit_next());
   const bool runs_ahead = overlap && runner_->in_flight() > before;
-  if (runner_->in_flight() > (runs_ahead ? 1 : 0)) TRY(collect_oldest());
+  if (runner_->in_flight() > (runs_ahead ? runner_->max_in_flight() - 1 : 0)) TRY(collect_oldest());
   return std::span<RequestEvent>(events_);
 }
 
@@ -113,7 +114,7 @@ Status Engine::submit_next() {
   if (decision.status().code() == StatusCode::kDeviceLost) return decision.status();
   fail(next, decision.status());
   // Work enqueued before the failure may have overwritten the ids that the previous step left on the device.
-  if (runner_->in_flight() > 0) TRY(collect_oldest());
+  while (runner_->in_flight() > 0) TRY(collect_oldest());
   scheduler_->forget_rows();
   return ok_status();
 }

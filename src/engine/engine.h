@@ -9,7 +9,6 @@
 // a prompt that is too long) are submit()'s; an error of step() fails the requests of that step and leaves the others.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -168,8 +167,8 @@ class Engine {
   std::optional<ProfileStore> profiles_;
   std::unique_ptr<Scheduler> scheduler_;
   bool overlap_ = false;
-  // Forwards in flight, oldest first, and after them the batch that is being scheduled.
-  std::array<ScheduledBatch, ModelRunner::kMaxInFlight> batches_;
+  // Forwards in flight, oldest first, and after them the batch that is being scheduled: [max_in_flight()].
+  std::vector<ScheduledBatch> batches_;
   std::vector<float> logits_;         // of the current forward
   std::vector<float> hidden_states_;  // of the current forward's hidden_rows
   std::vector<RequestEvent> events_;

@@ -110,22 +110,25 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   if (!device_->properties().on_host) plan.runner.show_progress = false;
   const Clock::time_point opening = Clock::now();
   Weights weights = TRY(Weights::allocate(plan.graphs.weights, *device_));
-  WeightSource source = TRY(weight_source(options_, plan.graphs.weights));
+  WeightSource source = TRY(weight_source(options_, plan.graphs));
   start_.record("open weights", opening, Clock::now());
   WeightLoad load(plan.graphs.weights, weights, std::move(source), *device_, options_.show_progress);
   TRY(ranks_ == nullptr ? load.start() : ranks_->load(limits_of(plan), [&] { return load.start(); }));
   const SchedulerOptions scheduling{.chunk = plan.runner.max_tokens,
                                     .max_running = plan.runner.max_requests,
                                     .vocab_size = config_.vocab_size,
-                                    .prefix_cache = !options_.disable_radix_cache};
+                                    .prefix_cache = !options_.disable_radix_cache,
+                                    .turns = options_.pp_size};
   // On a CPU a forward has finished when enqueue returns: nothing would overlap, and ends would be noticed a step late.
-  overlap_ = options_.overlap_schedule.value_or(!device_->properties().on_host);
+  // Stages of a pipeline run beside one another on any device.
+  overlap_ = options_.overlap_schedule.value_or(!device_->properties().on_host || options_.pp_size > 1);
   scheduler_ = std::make_unique<Scheduler>(
       scheduling, CacheOptions{.groups = plan.memory.cache_groups, .page_size = plan.runner.page_size},
       [this](std::int64_t tokens) { return split_tokens(tokens, runner_->dispatch_table()); },
       [this] { return filling_tokens(runner_->dispatch_table()); });
   plan.runner.start = &start_;
   runner_ = TRY(ModelRunner::create(std::move(plan.graphs), std::move(weights), *device_, std::move(plan.runner)));
+  batches_.resize(static_cast<std::size_t>(runner_->max_in_flight()));
   encoder_ = options_.image_encoder;
   if (encoder_ == nullptr && runner_->vision() != nullptr)
     encoder_ = std::make_shared<TowerEncoder>(*runner_->vision());

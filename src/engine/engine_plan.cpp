@@ -124,10 +124,10 @@ std::int64_t default_chunk(const DeviceProperties& device) {
 
 std::int64_t default_running(const DeviceProperties& device) { return is_large_gpu(device) ? 512 : 256; }
 
-Result<WeightSource> weight_source(const EngineOptions& options, std::span<const WeightSpec> specs) {
+Result<WeightSource> weight_source(const EngineOptions& options, const ModelGraphs& graphs) {
   if (options.load_format == LoadFormat::kDummy) return dummy_source(options.random_seed);
   Checkpoint checkpoint = TRY(Checkpoint::open(model_folder(options.model_path)));
-  const std::string unread = unread_tensors(checkpoint, specs);
+  const std::string unread = unread_tensors(checkpoint, all_weights(graphs));
   if (!unread.empty()) log_info("engine", "tensors of the checkpoint that text generation does not read: {}", unread);
   return checkpoint_source(std::move(checkpoint));
 }
@@ -135,15 +135,22 @@ Result<WeightSource> weight_source(const EngineOptions& options, std::span<const
 Status check_ranks(const EngineOptions& options) {
   if (options.tp_size < 1 || options.tp_size > kMaxRanks)
     return invalid_argument(fmt::format("tp_size: {} is not accepted; 1 to {} is", options.tp_size, kMaxRanks));
+  if (options.pp_size < 1 || options.pp_size * options.tp_size > kMaxRanks)
+    return invalid_argument(fmt::format("pp_size: {} stages of {} ranks are not accepted; 1 to {} ranks in all are",
+                                        options.pp_size, options.tp_size, kMaxRanks));
+  if (options.pp_size > 1 && options.nnodes > 1)
+    return unimplemented(fmt::format("pp_size: {} stages with nnodes: {}; stages are accepted on one node",
+                                     options.pp_size, options.nnodes));
   TRY(check_nodes(options));
-  if (options.tp_size > 1 && options.image_encoder != nullptr)
+  if (layout_of(options).ranks() > 1 && options.image_encoder != nullptr)
     return internal_error("an image encoder of the caller's serves one rank alone");
   return ok_status();
 }
 
 namespace {
 
-Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int tp_rank) {
+Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int rank) {
+  const RankLayout layout = layout_of(options);
   const DeviceProperties& properties = device.properties();
   TRY(check_ranks(options));
   TRY(at_least_one(options.context_length, "context_length"));
@@ -176,6 +183,7 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int t
   runner.memory_plan = options.memory_plan;
   runner.decode_padding = !options.graphs.disable_cuda_graph_padding;
   runner.show_progress = options.show_progress;
+  runner.max_in_flight = std::max(2, std::min(options.pp_size, kMostInFlight));
   runner.deterministic = options.deterministic;
   runner.capture = options.graphs.capture.value_or(properties.on_host ? CaptureMode::kEager : CaptureMode::kCore);
   runner.measure_costs = options.graphs.measure_costs && !options.deterministic;
@@ -196,19 +204,21 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int t
                 .max_requests = runner.max_requests,
                 .max_embeddings = std::max({runner.context_length, runner.max_tokens, runner.embedding_rows}),
                 .context_length = runner.context_length,
-                .tp_rank = tp_rank,
+                .tp_rank = layout.rank_in_stage(rank),
                 .tp_size = options.tp_size,
-                .ep_size = options.ep_size};
+                .ep_size = options.ep_size,
+                .pp_stage = layout.stage_of(rank),
+                .pp_size = options.pp_size};
   note_longrope(plan);
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
-  plan.parameters = parameter_count(plan.graphs.weights);
+  plan.parameters = parameter_count(all_weights(plan.graphs));
   TRY(check_pass_names(options.graphs.disabled_passes, options.registry->passes)
           .with_context("cuda_graph_disable_passes"));
   TRY(run_graph_passes(options.graphs.disabled_passes, plan));
 
-  const LayerCaches caches = layer_caches(plan.graphs.body, plan.config.num_hidden_layers);
+  const LayerCaches caches = layer_caches(plan.graphs.body, plan.graphs.own_layers);
   runner.graphs = apply_rules({.mode = options.graphs.mode,
                                .disable_cuda_graph = options.graphs.disable_cuda_graph,
                                .disable_piecewise_cuda_graph = options.graphs.disable_piecewise_cuda_graph,
@@ -235,23 +245,25 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int t
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int tp_rank) {
+Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int rank) {
   TRY(check_ranks(options));
   const int here = ranks_here(options);
   Result<std::unique_ptr<Device>> device = options.registry->devices.open(
-      options.device, {.rank = options.replica * here + tp_rank % here, .ranks = options.replicas * here});
-  if (options.tp_size == 1) return device;
-  return std::move(device).with_context(fmt::format("tp_size: {}: rank {}", options.tp_size, tp_rank));
+      options.device, {.rank = options.replica * here + rank % here, .ranks = options.replicas * here});
+  if (layout_of(options).ranks() == 1) return device;
+  return std::move(device).with_context(
+      options.pp_size == 1 ? fmt::format("tp_size: {}: rank {}", options.tp_size, rank)
+                           : fmt::format("tp_size: {}, pp_size: {}: rank {}", options.tp_size, options.pp_size, rank));
 }
 
-Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int tp_rank) {
-  EnginePlan plan = TRY(plan_once(options, device, tp_rank));
+Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int rank) {
+  EnginePlan plan = TRY(plan_once(options, device, rank));
   const std::optional<std::int64_t> fit = requests_with_states(plan);
   const std::int64_t usual = plan.runner.max_requests;
   if (options.max_running_requests > 0 || !fit || *fit >= usual) return plan;  // a number that is asked for stays
   EngineOptions fewer = options;
   fewer.max_running_requests = *fit;
-  plan = TRY(plan_once(fewer, device, tp_rank));
+  plan = TRY(plan_once(fewer, device, rank));
   plan.notes.push_back(
       fmt::format("{} requests run at once, as many as have room for their states, not {}", *fit, usual));
   return plan;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/rank_layout.h"
 #include "tessera/base/status.h"
 #include "tessera/base/timeline.h"
 #include "tessera/compile/pass.h"
@@ -54,6 +55,9 @@ struct GraphOptions {
 // Of one model.
 inline constexpr int kMaxRanks = 64;
 
+// Forwards of a pipeline that are in flight, whatever the number of its stages.
+inline constexpr int kMostInFlight = 4;
+
 struct EngineOptions {
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string model_path{};      // a model folder, or a config.json
@@ -61,6 +65,7 @@ struct EngineOptions {
   std::string device = "cpu";
   int tp_size = 1;   // ranks that share every layer, each on a device of its own: "cuda:N" and those after it
   int ep_size = 1;   // parts of a mixture's experts, which divide the ranks: experts are whole where it is tp_size
+  int pp_size = 1;   // stages of neighbouring layers; every stage has tp_size ranks
   int replica = 0;   // of the engines of this process that share its host: its devices follow those of the ones before
   int replicas = 1;  // how many they are
   // Processes that share the ranks in equal parts, one for each machine; of several, node 0 has the engine and the
@@ -129,25 +134,28 @@ struct EnginePlan {
   double config_s = 0;  // that reading config.json took
 };
 
+inline RankLayout layout_of(const EngineOptions& options) {
+  return {.tp_size = options.tp_size, .pp_size = options.pp_size};
+}
 // Ranks of each process. Precondition: the options were checked (plan_engine, check_nodes).
-inline int ranks_here(const EngineOptions& options) { return options.tp_size / options.nnodes; }
+inline int ranks_here(const EngineOptions& options) { return layout_of(options).ranks() / options.nnodes; }
 
 // What is known of ranks and nodes before the model is built, which says what does not divide among them.
 Status check_ranks(const EngineOptions& options);
 
-// The device of a rank of this process, as the options name it. `tp_rank` counts those of all processes.
-Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int tp_rank = 0);
+// The device of a rank of this process, as the options name it. `rank` counts those of all stages and processes.
+Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int rank = 0);
 
 // Fails where the command would: unknown architecture, bad sizes, an unknown dtype, too little memory. Of `device`
 // only properties and free memory are read; nothing is taken. The plan is that of one rank.
-Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int tp_rank = 0);
+Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int rank = 0);
 
 // Tokens of a forward, and requests that run at once, where no option says otherwise. Of a model that keeps a state for
 // each request fewer run where fewer states fit.
 std::int64_t default_chunk(const DeviceProperties& device);
 std::int64_t default_running(const DeviceProperties& device);
-// The source of the model's weights, `specs`: its folder, or random numbers. Logs what of the folder the model leaves
-// out: vision towers, heads that predict further tokens.
-Result<WeightSource> weight_source(const EngineOptions& options, std::span<const WeightSpec> specs);
+// The source of the model's weights: its folder, or random numbers. Logs what of the folder the model leaves out:
+// vision towers, heads that predict further tokens.
+Result<WeightSource> weight_source(const EngineOptions& options, const ModelGraphs& graphs);
 
 }  // namespace tessera

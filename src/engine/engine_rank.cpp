@@ -45,7 +45,7 @@ class EngineRank final : public RankHost {
     cut_to(agreed, *plan_);
     plan_->runner.communicator = &communicator;
     plan_->runner.show_progress = false;
-    const WeightSource source = TRY(weight_source(options_, plan_->graphs.weights));
+    const WeightSource source = TRY(weight_source(options_, plan_->graphs));
     Weights weights = TRY(Weights::load(plan_->graphs.weights, source, *device_, /*show_progress=*/false));
     runner_ =
         TRY(ModelRunner::create(std::move(plan_->graphs), std::move(weights), *device_, std::move(plan_->runner)));
@@ -79,10 +79,13 @@ MakeRankHost rank_hosts(const EngineOptions& options) {
 
 Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, const DeviceProperties& device,
                                                EnginePlan& plan) {
-  if (options.tp_size == 1) return std::unique_ptr<RankGroup>();
+  if (layout_of(options).ranks() == 1) return std::unique_ptr<RankGroup>();
   const std::shared_ptr<NodeGroup> nodes = TRY(join_nodes(options, device));
-  std::unique_ptr<RankGroup> ranks = RankGroup::start(
-      {.ranks = options.tp_size, .limit = rank_limit(options), .host = rank_hosts(options), .nodes = nodes});
+  std::unique_ptr<RankGroup> ranks = RankGroup::start({.ranks = layout_of(options).ranks(),
+                                                       .stages = options.pp_size,
+                                                       .limit = rank_limit(options),
+                                                       .host = rank_hosts(options),
+                                                       .nodes = nodes});
   cut_to(TRY(ranks->agree(limits_of(plan))), plan);
   plan.runner.communicator = &ranks->communicator();
   plan.runner.ranks = ranks.get();

@@ -51,6 +51,7 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   costs.add(plan.model.tp_rank);
   costs.add(plan.model.tp_size);
   costs.add(plan.model.ep_size);
+  costs.add(plan.model.pp_size);
   costs.add(plan.runner.page_size);
   costs.add(plan.runner.memory_plan);
   costs.add(plan.runner.deterministic);

@@ -41,15 +41,17 @@ void Scheduler::next(ScheduledBatch& scheduled) {
 
 std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, PromptShare& share, ScheduledBatch& scheduled) {
   chosen_.clear();
-  for (std::size_t i = 0; i < running_.size(); ++i) {
+  const std::int64_t most_chosen = decodes ? decodes_of_turn() : std::ssize(running_);
+  for (std::size_t i = 0; i < running_.size() && std::ssize(chosen_) < most_chosen; ++i) {
     Sequence& sequence = *running_[i];
-    if (sequence.decodes() != decodes || sequence.is_done()) continue;
+    if (sequence.decodes() != decodes || sequence.is_done() || waits_for_token(sequence)) continue;
     const std::int64_t most = decodes ? sequence.uncomputed() : share.most(sequence.uncomputed());
     const std::int64_t wanted = cut_at_page(sequence, std::min(budget, most));
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
-    // An empty step frees nothing: the sequences behind it are preempted until a page is free.
-    while (count == 0 && chosen_.empty() && scheduled.entries.empty() && i + 1 < running_.size()) {
+    // An empty step frees nothing: the sequences behind it are preempted until a page is free. Where tokens are awaited
+    // in turns, their sequences may end first.
+    while (count == 0 && !awaits_tokens() && chosen_.empty() && scheduled.entries.empty() && i + 1 < running_.size()) {
       preempt_last();
       count = cache_.fitting(sequence.cache, sequence.computed, wanted);
     }
@@ -66,6 +68,19 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, PromptShare&
     scheduled.append(*chosen.sequence, chosen.count, cache_, options_.vocab_size);
   }
   return budget;
+}
+
+bool Scheduler::awaits_tokens() const {
+  return options_.turns > 1 &&
+         std::any_of(running_.begin(), running_.end(), [](const auto& sequence) { return sequence->pending > 0; });
+}
+
+// An equal part of those that decode, whether they wait for their token or not.
+std::int64_t Scheduler::decodes_of_turn() const {
+  const std::int64_t all = std::count_if(running_.begin(), running_.end(), [](const auto& sequence) {
+    return sequence->decodes() && !sequence->is_done();
+  });
+  return (all + options_.turns - 1) / options_.turns;
 }
 
 // Puts those chosen into the places that they had; the others take what is free, in order.
@@ -296,7 +311,7 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     if (entry.row < 0) continue;
     sequence.tokens.emplace_back(0);
     ++sequence.pending;
-    sequence.last_row = static_cast<std::int32_t>(entry.row);
+    sequence.last_row = options_.turns > 1 ? -1 : static_cast<std::int32_t>(entry.row);
   }
 }
 

@@ -42,6 +42,9 @@ struct SchedulerOptions {
   std::int64_t max_running = 256;
   std::int64_t vocab_size = 0;
   bool prefix_cache = true;
+  // Stages of a pipeline. Of several, the sequences that decode take turns in as many groups, one in each step, and
+  // none is scheduled before its last token is known: the first stage learns it with the next step.
+  int turns = 1;
 };
 
 // How many of a step's tokens, of prompts and decodes together, to compute at once (runner/dispatch.h, split_tokens);
@@ -122,6 +125,11 @@ class Scheduler {
   // Those of images that end at or before `end`.
   void release_images(Sequence& sequence, std::int64_t end);
   void forget_copies(const ScheduledBatch& scheduled);
+  bool waits_for_token(const Sequence& sequence) const {
+    return options_.turns > 1 && sequence.pending > 0 && sequence.decodes();
+  }
+  bool awaits_tokens() const;
+  std::int64_t decodes_of_turn() const;
   static void insert(Sequences& sequences, std::unique_ptr<Sequence> sequence);
 
   struct Chosen {

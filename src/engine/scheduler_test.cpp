@@ -71,6 +71,36 @@ TEST_F(SchedulerTest, BesideDecodesALongPromptTakesAThirdOfTheChunk) {
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:2*", "1:1* 2:4", "1:1* 2:4", "1:1* 2:4*", "1:1*"));
 }
 
+// Of a pipeline: while the tokens of one group are awaited, the other group is in the next step.
+TEST_F(SchedulerTest, DecodesOfSeveralTurnsAreNeverInTwoStepsAtOnce) {
+  Scheduler& scheduler = make({.chunk = 16, .turns = 2});
+  for (const std::int64_t id : {1, 2, 3}) scheduler.add(sequence(id, 3, 4));
+  finish_step(scheduler, next_step(scheduler));
+  const ScheduledBatch first = next_step(scheduler);
+  EXPECT_EQ(shown(first), "1:1* 2:1*");
+  scheduler.mark_submitted(first);
+  const ScheduledBatch second = next_step(scheduler);
+  EXPECT_EQ(shown(second), "3:1*") << "the tokens of the others are not known";
+  scheduler.mark_submitted(second);
+  EXPECT_EQ(shown(next_step(scheduler)), "") << "of nobody is the last token known";
+  for (const ScheduledBatch::Entry& entry : first.entries) Scheduler::settle(entry, TokenId(7));
+  const ScheduledBatch third = next_step(scheduler);
+  EXPECT_EQ(shown(third), "1:1* 2:1*");
+  for (const std::int32_t row : third.batch.input_rows) EXPECT_EQ(row, -1) << "the first stage has no sampled ids";
+  EXPECT_EQ(third.batch.input_ids, std::vector<TokenId>(2, TokenId(7)));
+}
+
+// A prompt's chunks need no tokens: they follow one another at once.
+TEST_F(SchedulerTest, ChunksOfAPromptAreInSeveralStepsAtOnce) {
+  Scheduler& scheduler = make({.chunk = 8, .turns = 2});
+  scheduler.add(sequence(1, 20, 3));
+  for (const char* const step : {"1:8", "1:8", "1:4*", ""}) {
+    const ScheduledBatch made = next_step(scheduler);
+    EXPECT_EQ(shown(made), step);
+    scheduler.mark_submitted(made);
+  }
+}
+
 // The last one takes the place of one that ends; the others stay where they are.
 TEST_F(SchedulerTest, DecodesKeepTheirPlaces) {
   Scheduler& scheduler = make({.chunk = 16});

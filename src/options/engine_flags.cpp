@@ -93,9 +93,16 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
         return ok_status();
       },
       engine.ep_size);
+  add.value(
+      "--pp-size,--pp,--pipeline-parallel-size", "N",
+      "stages of neighbouring layers, one behind the other, each on --tp-size ranks (1)",
+      [&engine](const std::string& flag, const std::string& text) -> Status {
+        engine.pp_size = static_cast<int>(TRY(parse_integer(flag, text, {1, kMaxRanks})));
+        return ok_status();
+      },
+      engine.pp_size);
   add.group("");
   add.flag("--trust-remote-code", "accepted: nothing remote is ever run", common.trust_remote_code);
-  add.value("--pp-size,--pipeline-parallel-size", "1", "", only("1"), 1);
   if (!common.takes_replicas) add.value("--dp-size,--data-parallel-size", "1", "", only("1"), 1);
 }
 

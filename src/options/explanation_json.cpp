@@ -35,6 +35,7 @@ Json model_json(const Explanation& e) {
   json.set("vocab_size", config.vocab_size).set("dtype", ir::dtype_name(e.plan.model.dtype));
   json.set("context_length", e.plan.runner.context_length);
   json.set("tp_size", std::int64_t{e.plan.model.tp_size});
+  json.set("pp_size", std::int64_t{e.plan.model.pp_size});
   json.set("ep_size", std::int64_t{e.plan.model.ep_size});
   return json;
 }

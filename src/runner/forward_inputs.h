@@ -38,7 +38,7 @@ struct ForwardInputs {
   bool needs_choice() const { return has_edits() || !logprob_targets.empty(); }
 };
 
-// What a forward came to. Valid until kMaxInFlight forwards were submitted after it.
+// What a forward came to. Valid until RunnerOptions::max_in_flight forwards were submitted after it.
 struct StepOutputs {
   std::span<const TokenId> sampled;  // [sampled rows]
   // Where targets were given, of the model's own distribution: before edits and temperature; ops/top_logprobs.h.

@@ -26,7 +26,7 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
   replay_failed_ = false;
   if (decision.runner == RunnerKind::kDecode) return run_decode(inputs, decision.size, results);
   TRY(run_body(inputs, decision));
-  return run_head(inputs, results);
+  return parts_.graphs.has_head ? run_head(inputs, results) : ok_status();
 }
 
 Status ForwardStep::stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling) {
@@ -40,6 +40,7 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
   TRY(stage_decode(inputs.tokens(), size, inputs.sampling));
   TRY(parts_.launch(runner, size, inputs.batch.num_tokens(),
                     inputs.replay_graphs ? Execution::kGraphs : Execution::kOperators, &replay_failed_));
+  if (!parts_.graphs.has_head) return ok_status();
   const Executable& decode = runner.executable();
   const ir::Bucket bucket = runner.bucket(size);
   if (!inputs.hidden_states.empty()) TRY(read_hidden(TRY(decode.output(bucket, kDecodeHidden)), inputs));
@@ -54,7 +55,7 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
 Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decision) {
   GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
   TRY(parts_.stage(inputs.tokens(), BatchKind::kExtend, decision.size));
-  if (inputs.batch.num_wanted_rows() > 0) TRY(stage_head(inputs, 0));
+  if (parts_.graphs.has_head && inputs.batch.num_wanted_rows() > 0) TRY(stage_head(inputs, 0));
   const bool captured = decision.runner == RunnerKind::kPrefill;
   if (!captured) TRY(runner.make_ready(decision.size));
   const Execution graphs = decision.form == GraphForm::kFull ? Execution::kFullGraph : Execution::kGraphs;

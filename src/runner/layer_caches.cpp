@@ -29,10 +29,10 @@ std::string_view mixer_over(ir::CacheGroup::Kind kind) {
 
 }  // namespace
 
-LayerCaches layer_caches(const ir::Graph& body, std::int64_t num_layers) {
+LayerCaches layer_caches(const ir::Graph& body, const LayerRange& layers) {
   LayerCaches caches;
   const std::vector<ir::CacheGroup>& groups = body.cache_groups;
-  for (std::int64_t layer = 0; layer < num_layers; ++layer) {
+  for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
     const auto found = std::find_if(groups.begin(), groups.end(), [&](const ir::CacheGroup& group) {
       return std::find(group.layers.begin(), group.layers.end(), layer) != group.layers.end();
     });

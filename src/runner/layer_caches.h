@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/ir/graph.h"
+#include "tessera/model/stages.h"
 
 namespace tessera {
 
@@ -18,7 +19,6 @@ struct LayerCaches {
   std::vector<std::int64_t> undeclared;
 };
 
-// Of the layers 0 … num_layers - 1.
-LayerCaches layer_caches(const ir::Graph& body, std::int64_t num_layers);
+LayerCaches layer_caches(const ir::Graph& body, const LayerRange& layers);
 
 }  // namespace tessera

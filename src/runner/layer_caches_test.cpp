@@ -40,7 +40,7 @@ TEST(LayerCaches, AttentionOverPagesInEveryLayerIsStandard) {
     state %k.1: f32[P1, 16, 1, 8]
     %a.1: f32[T, 16] = empty_like(%q)
     attention(%q, %k.1, %k.1, mut %a.1) {group = 1, scale = 0.5, window = 4})"),
-                   2);
+                   {0, 2});
   EXPECT_TRUE(caches.standard_gqa);
   EXPECT_THAT(caches.undeclared, IsEmpty());
   EXPECT_THAT(messages(caches), IsEmpty());
@@ -49,28 +49,28 @@ TEST(LayerCaches, AttentionOverPagesInEveryLayerIsStandard) {
 TEST(LayerCaches, LatentAttentionInEveryLayerIsStandard) {
   const std::string groups = R"(group "full" paged layers [0] group "latent" latent layers [1])";
   const std::string state = "state %c.1: f32[P1, 16, 8] %a.1: f32[T, 8] = empty() {dtype = \"f32\", shape = \"T, 8\"} ";
-  EXPECT_THAT(
-      messages(layer_caches(model(groups, state + "latent_attention(%q, %c.1, mut %a.1) {group = 1, scale = 0.5}"), 2)),
-      IsEmpty());
-  EXPECT_THAT(messages(layer_caches(model(groups, state + "other(%q, %c.1, mut %a.1) {group = 1}"), 2)),
+  EXPECT_THAT(messages(layer_caches(
+                  model(groups, state + "latent_attention(%q, %c.1, mut %a.1) {group = 1, scale = 0.5}"), {0, 2})),
+              IsEmpty());
+  EXPECT_THAT(messages(layer_caches(model(groups, state + "other(%q, %c.1, mut %a.1) {group = 1}"), {0, 2})),
               ElementsAre(kNoGqa));
 }
 
 TEST(LayerCaches, ALayerThatDeclaresNoneTurnsBothRulesOn) {
-  const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0]", ""), 2);
+  const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0]", ""), {0, 2});
   EXPECT_THAT(messages(caches), ElementsAre(kNoGqa, kNoLayout));
 }
 
 TEST(LayerCaches, AGroupWhoseStateNoOperatorTakesIsNotDeclared) {
   const LayerCaches caches = layer_caches(
-      model("group \"full\" paged layers [0] group \"memory\" state layers [1]", "state %s.1: f32[P1, 8]"), 2);
+      model("group \"full\" paged layers [0] group \"memory\" state layers [1]", "state %s.1: f32[P1, 8]"), {0, 2});
   EXPECT_THAT(caches.undeclared, ElementsAre(1));
 }
 
 TEST(LayerCaches, ALayerWithAnotherOperatorThanAttentionIsDeclaredAndNotGqa) {
   const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0] group \"memory\" state layers [1]",
                                                 "state %s.1: f32[P1, 8] other_net(%q, mut %s.1) {group = 1}"),
-                                          2);
+                                          {0, 2});
   EXPECT_THAT(messages(caches), ElementsAre(kNoGqa));
 }
 
@@ -79,12 +79,12 @@ TEST(LayerCaches, AGatedDeltaNetIsHeldByGraphs) {
   const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0] group \"memory\" state layers [1]", R"(
     state %c.1: f32[P1, 8] causal_conv(%q, mut %c.1) {group = 1}
     state %s.1: f32[P1, 8] gated_delta_net(%q, mut %s.1) {group = 1})"),
-                                          2);
+                                          {0, 2});
   EXPECT_THAT(messages(caches), IsEmpty());
 }
 
 TEST(LayerCaches, TwoLayersThatShareOneAttentionAreNotGqa) {
-  const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0, 1]", ""), 2);
+  const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0, 1]", ""), {0, 2});
   EXPECT_FALSE(caches.standard_gqa);
 }
 

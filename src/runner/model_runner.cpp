@@ -19,20 +19,31 @@ ModelRunner::ModelRunner(std::unique_ptr<RunnerParts> parts, StepResults results
       capture_(*parts_, dispatcher_, step_),
       measurement_(*parts_, dispatcher_),
       full_measurement_(*parts_, dispatcher_),
-      results_(std::move(results)) {}
+      results_(std::move(results)),
+      done_(static_cast<std::size_t>(max_in_flight())),
+      digests_(done_.size()),
+      decisions_(done_.size()) {}
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Weights weights, Device& device,
                                                          RunnerOptions options) {
-  StepResults results = TRY(StepResults::create(device, kMaxInFlight, options.max_requests, options.max_tokens));
+  StepResults results =
+      TRY(StepResults::create(device, options.max_in_flight, options.max_requests, options.max_tokens));
   std::unique_ptr<RunnerParts> parts =
       TRY(RunnerParts::create(std::move(graphs), std::move(weights), device, std::move(options)));
   std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(parts), std::move(results)));
   for (std::unique_ptr<Event>& done : runner->done_) done = TRY(device.create_event());
+  RankGroup* const ranks = runner->parts_->options.ranks;
+  if (ranks != nullptr && runner->collects_as_it_runs())
+    ranks->before_orders([made = runner.get()] { made->run_all_deferred(); });
   return runner;
 }
 
+ModelRunner::~ModelRunner() {
+  if (parts_->options.ranks != nullptr) parts_->options.ranks->before_orders({});
+}
+
 Result<bool> ModelRunner::idle_work() {
-  if (in_flight_ > 0) return internal_error("idle work is asked for while a forward is in flight");
+  if (in_flight() > 0) return internal_error("idle work is asked for while a forward is in flight");
   const bool tower_waits =
       parts_->vision != nullptr && parts_->vision->has_wanted() && dispatcher_.table().graphs_enabled;
   if (tower_waits || captures_when_idle()) return capture_.capture_next();
@@ -55,8 +66,8 @@ Status ModelRunner::reserve_embeddings(std::int64_t rows) {
 }
 
 Status ModelRunner::check_inputs(const ForwardInputs& inputs) const {
-  if (in_flight_ == kMaxInFlight)
-    return internal_error(fmt::format("{} forwards are in flight, and none was collected", in_flight_));
+  if (in_flight() == max_in_flight())
+    return internal_error(fmt::format("{} forwards are in flight, and none was collected", in_flight()));
   return check(inputs, {.max_tokens = parts_->options.max_tokens,
                         .max_requests = parts_->options.max_requests,
                         .cache_groups = parts_->num_cache_groups(),
@@ -91,6 +102,10 @@ Status ModelRunner::follow(const ForwardInputs& inputs, const Decision& decision
 Result<Decision> ModelRunner::submit_to_ranks(const ForwardInputs& inputs, const Decision& decided) {
   RankGroup& ranks = *parts_->options.ranks;
   TRY(ranks.send_forward(inputs, decided));
+  if (collects_as_it_runs()) {
+    deferred_.push(ranks.last_forward(), inputs);
+    return decided;
+  }
   Result<Decision> ran = submit_here(inputs, decided, /*alone=*/false);
   if (ran.ok()) return ran;
   const RankGroup::Failure failure = ranks.forward_failed(ran.status(), step_.replay_failed());
@@ -99,22 +114,38 @@ Result<Decision> ModelRunner::submit_to_ranks(const ForwardInputs& inputs, const
   return failure.status;
 }
 
-Result<Decision> ModelRunner::submit_here(const ForwardInputs& inputs, const Decision& decided, bool alone) {
+// What a stage without a head does of a forward.
+ForwardInputs ModelRunner::of_stage(const ForwardInputs& inputs) const {
+  if (parts_->graphs.has_head) return inputs;
+  return {.batch = inputs.batch,
+          .rope_positions = inputs.rope_positions,
+          .force_eager = inputs.force_eager,
+          .replay_graphs = inputs.replay_graphs};
+}
+
+Result<Decision> ModelRunner::submit_here(const ForwardInputs& asked, const Decision& decided, bool alone) {
+  const ForwardInputs inputs = of_stage(asked);
   const Decision decision = TRY(enqueue(inputs, decided, alone));
   if (parts_->options.communicator != nullptr) {
     digests_[static_cast<std::size_t>(next_flight_)] = digest_of(inputs.logits, inputs.hidden_states);
     decisions_[static_cast<std::size_t>(next_flight_)] = decision;
   }
-  next_flight_ = (next_flight_ + 1) % kMaxInFlight;
+  next_flight_ = (next_flight_ + 1) % max_in_flight();
   ++in_flight_;
   counters_.add(decision, inputs.batch.num_tokens(), inputs.batch.is_decode());
   return decision;
 }
 
 Result<StepOutputs> ModelRunner::collect() {
-  if (in_flight_ == 0) return internal_error("no forward is in flight to be collected");
+  if (in_flight() == 0) return internal_error("no forward is in flight to be collected");
   RankGroup* const ranks = parts_->options.ranks;
   if (ranks == nullptr || !ranks->leads()) return collect_here();
+  if (!ran_.empty()) {
+    Result<StepOutputs> oldest = std::move(ran_.front());
+    ran_.pop_front();
+    return oldest;
+  }
+  if (deferred_.size() > 0) return run_deferred();
   const Status sent = ranks->send_collect();
   const Decision decision = decisions_[oldest_flight()];
   const Result<StepOutputs> outputs = collect_here();
@@ -130,6 +161,42 @@ Result<StepOutputs> ModelRunner::collect() {
   return failure.status;
 }
 
+// On a device that runs beside the host the others' work goes on while rank 0 waits for its own.
+bool ModelRunner::collects_as_it_runs() const {
+  Communicator* const communicator = parts_->options.communicator;
+  return communicator != nullptr && communicator->pipeline() != nullptr && parts_->device.properties().on_host;
+}
+
+// Ranks of this stage carry out an order once they have run what was sent before it, for which they need this one.
+void ModelRunner::run_all_deferred() {
+  while (!runs_deferred_ && deferred_.size() > 0) ran_.push_back(run_deferred());
+}
+
+// The oldest one. Where a forward fails, on whichever rank, all that are in flight do.
+Result<StepOutputs> ModelRunner::run_deferred() {
+  runs_deferred_ = true;
+  Result<StepOutputs> outputs = run_oldest();
+  runs_deferred_ = false;
+  return outputs;
+}
+
+Result<StepOutputs> ModelRunner::run_oldest() {
+  step_.forget_failure();
+  const ForwardInputs inputs = TRY(deferred_.take());
+  const Decision decision = deferred_.decision();
+  const Result<Decision> ran = submit_here(inputs, decision, /*alone=*/false);
+  Result<StepOutputs> outputs = ran.ok() ? collect_here() : ran.status();
+  RankGroup::Failure failure = parts_->options.ranks->ran(outputs.status(), step_.replay_failed(), digest_);
+  if (failure.status.ok()) {
+    dispatcher_.replay_succeeded(decision);
+    return outputs;
+  }
+  deferred_.fail(failure.status);
+  if (failure.replay_failed && failure.status.code() != StatusCode::kDeviceLost)
+    TRY(dispatcher_.replay_failed(decision, failure.status));
+  return std::move(failure.status);
+}
+
 Result<StepOutputs> ModelRunner::collect_here() {
   const std::size_t oldest = oldest_flight();
   --in_flight_;
@@ -142,7 +209,7 @@ Result<StepOutputs> ModelRunner::collect_here() {
 
 Status ModelRunner::discard() {
   if (in_flight_ == 0) return internal_error("no forward is in flight to be given up");
-  next_flight_ = (next_flight_ + kMaxInFlight - 1) % kMaxInFlight;
+  next_flight_ = (next_flight_ + max_in_flight() - 1) % max_in_flight();
   --in_flight_;
   return wait_for(*done_[static_cast<std::size_t>(next_flight_)]);
 }

@@ -11,16 +11,18 @@
 // Threads: one thread owns a runner. Errors of a forward leave the runner usable unless kDeviceLost.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/model/model.h"
 #include "tessera/runner/cost_measurement.h"
+#include "tessera/runner/deferred_forwards.h"
 #include "tessera/runner/dispatcher.h"
 #include "tessera/runner/forward_counters.h"
 #include "tessera/runner/forward_inputs.h"
@@ -43,6 +45,7 @@ class ModelRunner {
   // Takes graphs and weights; `device` outlives the runner.
   static Result<std::unique_ptr<ModelRunner>> create(ModelGraphs graphs, Weights weights, Device& device,
                                                      RunnerOptions options);
+  ~ModelRunner();
 
   // Warms the kernels up, takes the memory that the largest forward needs, and captures the sizes of both runners, as
   // options.capture says; of those that kCore puts off as many as there are while `more` says so, which is asked before
@@ -79,9 +82,10 @@ class ModelRunner {
 
   // Enqueues a forward and returns, where the device runs beside the host, before it has run: the host can stage and
   // enqueue the next one, whose rows may name this one's samples (ForwardBatch::input_rows). Where logits or hidden
-  // states are wanted it waits for them. Precondition: fewer than kMaxInFlight forwards are in flight. Allocates
+  // states are wanted it waits for them. Precondition: fewer than max_in_flight() forwards are in flight. Allocates
   // nothing once the sizes in use have been seen.
-  static constexpr int kMaxInFlight = 2;
+  // In a pipeline on a host rank 0's part runs when the forward is collected, and fills these in then
+  // (deferred_forwards.h).
   Result<Decision> submit(const ForwardInputs& inputs);
   // The same as another rank has decided it: nothing is captured, and nothing tried again.
   Status follow(const ForwardInputs& inputs, const Decision& decision);
@@ -89,8 +93,11 @@ class ModelRunner {
   Result<StepOutputs> collect();
   // Waits for the newest forward in flight and forgets it. Precondition: one is in flight.
   Status discard();
-  int in_flight() const { return in_flight_; }
-  // Of several ranks: a hash of all that the last collected forward came to, the same on every rank.
+  // In a pipeline on a host: each rank collects a forward once it has run its own part of it, rank 0 in collect().
+  bool collects_as_it_runs() const;
+  int in_flight() const { return in_flight_ + deferred_.size() + static_cast<int>(ran_.size()); }
+  int max_in_flight() const { return parts_->options.max_in_flight; }
+  // Of several ranks: a hash of all that the last collected forward came to, the same on every rank of its stage.
   std::uint64_t digest() const { return digest_; }
   // After sizes were captured or dropped by hand.
   void refresh_dispatch() { dispatcher_.refresh(); }
@@ -128,11 +135,15 @@ class ModelRunner {
   ModelRunner(std::unique_ptr<RunnerParts> parts, StepResults results);
   Status check_inputs(const ForwardInputs& inputs) const;
   Result<Decision> enqueue(const ForwardInputs& inputs, const Decision& decided, bool alone);
+  ForwardInputs of_stage(const ForwardInputs& inputs) const;
   Result<Decision> submit_here(const ForwardInputs& inputs, const Decision& decided, bool alone);
   Result<Decision> submit_to_ranks(const ForwardInputs& inputs, const Decision& decided);
   Result<StepOutputs> collect_here();
+  Result<StepOutputs> run_deferred();
+  Result<StepOutputs> run_oldest();
+  void run_all_deferred();
   std::size_t oldest_flight() const {
-    return static_cast<std::size_t>((next_flight_ + kMaxInFlight - in_flight_) % kMaxInFlight);
+    return static_cast<std::size_t>((next_flight_ + max_in_flight() - in_flight_) % max_in_flight());
   }
   Status wait_for(Event& done);
 
@@ -143,10 +154,13 @@ class ModelRunner {
   CostMeasurement measurement_;
   FullMeasurement full_measurement_;
   ForwardCounters counters_;
-  StepResults results_;                                    // [kMaxInFlight]
-  std::array<std::unique_ptr<Event>, kMaxInFlight> done_;  // passed when the slot's results are there
-  std::array<std::uint64_t, kMaxInFlight> digests_{};      // of what submit() has filled in
-  std::array<Decision, kMaxInFlight> decisions_{};         // of several ranks: what ran it
+  StepResults results_;                       // [max_in_flight()], as are the next three
+  std::vector<std::unique_ptr<Event>> done_;  // passed when the slot's results are there
+  std::vector<std::uint64_t> digests_;        // of what submit() has filled in
+  std::vector<Decision> decisions_;           // of several ranks: what ran it
+  DeferredForwards deferred_;
+  std::deque<Result<StepOutputs>> ran_;  // deferred ones that ran before they were collected
+  bool runs_deferred_ = false;
   std::uint64_t digest_ = 0;
   int next_flight_ = 0;
   int in_flight_ = 0;

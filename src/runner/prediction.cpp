@@ -59,8 +59,7 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
                                                         .limits = plan_limits(options),
                                                         .num_pages = options.num_pages})));
   report.set(kGraphObjects, graph_objects);
-  report.set(kStepResults,
-             StepResults::bytes_needed(ModelRunner::kMaxInFlight, options.max_requests, options.max_tokens));
+  report.set(kStepResults, StepResults::bytes_needed(options.max_in_flight, options.max_requests, options.max_tokens));
   return report;
 }
 

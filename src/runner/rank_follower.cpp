@@ -16,9 +16,7 @@ namespace tessera {
 
 RankFollower::RankFollower(int rank, RankChannel& channel, std::unique_ptr<Communicator> communicator,
                            std::unique_ptr<RankHost> host)
-    : rank_(rank), channel_(channel), communicator_(std::move(communicator)), host_(std::move(host)) {
-  in_flight_.reserve(ModelRunner::kMaxInFlight);
-}
+    : rank_(rank), channel_(channel), communicator_(std::move(communicator)), host_(std::move(host)) {}
 
 // A rank that fails ends the collectives that the others wait in.
 void RankFollower::run() {
@@ -55,6 +53,9 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   RunnerParts& parts = runner_->parts();
   if (order.role == RunnerRole::kVision) return data_loss("the tower is no runner of forwards");
   GraphRunner& runner = parts.runner(order.role);
+  // What rank 0 does behind the body a stage without a head has no part in.
+  if (!parts.graphs.has_head && std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end())
+    return ok_status();
   switch (order.kind) {
     case RankOrderKind::kPrepare: return runner_->prepare();
     case RankOrderKind::kCapture: {
@@ -108,6 +109,7 @@ Status RankFollower::make_plan(RankAnswer& answer) {
 Status RankFollower::load(MessageReader& from) {
   const RankLimits agreed = TRY(unpack_limits(from));
   runner_ = TRY(host_->load(agreed, *communicator_));
+  in_flight_.reserve(static_cast<std::size_t>(runner_->options().max_in_flight));
   return ok_status();
 }
 
@@ -121,10 +123,15 @@ Status RankFollower::forward(MessageReader& from, RankAnswer& answer) {
   const auto size = [](bool is_wanted, std::int64_t rows, std::int64_t columns) {
     return static_cast<std::size_t>(is_wanted ? rows * columns : 0);
   };
-  logits_.resize(size(received_.wants_logits(), wanted.batch.num_wanted_rows(), runner_->vocab_size()));
-  hidden_states_.resize(size(received_.wants_hidden(), hidden_rows, runner_->hidden_size()));
+  const bool has_head = runner_->parts().graphs.has_head;
+  logits_.resize(size(has_head && received_.wants_logits(), wanted.batch.num_wanted_rows(), runner_->vocab_size()));
+  hidden_states_.resize(size(has_head && received_.wants_hidden(), hidden_rows, runner_->hidden_size()));
   Status ran = runner_->follow(received_.inputs(logits_, hidden_states_), received_.decision());
   answer.replay_failed = !ran.ok() && runner_->step().replay_failed();
+  if (runner_->collects_as_it_runs()) {
+    TRY(ran);
+    return collect_results(answer);
+  }
   in_flight_.push_back({ran, answer.replay_failed});
   return ran;
 }
@@ -135,6 +142,10 @@ Status RankFollower::collect(RankAnswer& answer) {
   in_flight_.erase(in_flight_.begin());
   answer.replay_failed = oldest.replay_failed;
   TRY(oldest.ran);
+  return collect_results(answer);
+}
+
+Status RankFollower::collect_results(RankAnswer& answer) {
   TRY(runner_->collect());
   answer.digest = runner_->digest();
   return ok_status();

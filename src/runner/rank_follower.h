@@ -30,6 +30,7 @@ class RankFollower {
   Status load(MessageReader& from);
   Status forward(MessageReader& from, RankAnswer& answer);
   Status collect(RankAnswer& answer);
+  Status collect_results(RankAnswer& answer);
   Status encode(MessageReader& from);
   Status drop(GraphRunner& runner, std::int64_t size);
   Status verify_here();

@@ -31,10 +31,12 @@ Status lost_with(const std::string& node, int first, int count, const Status& wh
 }  // namespace
 
 std::unique_ptr<RankGroup> RankGroup::start(Options options) {
+  const RankLayout layout{.tp_size = options.ranks / options.stages, .pp_size = options.stages};
   std::vector<std::unique_ptr<Communicator>> communicators =
-      Communicator::create_node_group(options.ranks, options.limit, options.nodes);
+      options.stages > 1 ? Communicator::create_stages(layout, options.limit)
+                         : Communicator::create_node_group(options.ranks, options.limit, options.nodes);
   const auto channel = std::make_shared<RankChannel>(options.ranks, options.limit);
-  std::unique_ptr<RankGroup> group(new RankGroup(channel, std::move(communicators[0]), options.nodes));
+  std::unique_ptr<RankGroup> group(new RankGroup(layout, channel, std::move(communicators[0]), options.nodes));
   if (options.nodes != nullptr) group->start_nodes(static_cast<int>(communicators.size()));
   for (std::size_t i = 1; i < communicators.size(); ++i)
     group->threads_.start(channel, std::move(communicators[i]), options.host);
@@ -85,6 +87,7 @@ Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack) {
   if (nodes_ != nullptr && message.size() > kMostFrameBytes)
     return resource_exhausted(fmt::format("a message of {} bytes to the ranks of other nodes; {} are accepted",
                                           message.size(), kMostFrameBytes));
+  if (kind == RankOrderKind::kForward) last_forward_ = &message;
   const std::uint64_t number = channel_->send();
   // A node that does not get it is lost, which wait() says. The message stays until all have answered.
   if (nodes_ != nullptr) (void)nodes_->send_to_all(FrameKind::kOrder, std::array{std::span<const std::byte>(message)});
@@ -92,6 +95,7 @@ Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack) {
 }
 
 Result<std::uint64_t> RankGroup::send(const RankOrder& order) {
+  if (before_orders_ && order.kind != RankOrderKind::kCollect) before_orders_();
   return send(order.kind, [&](MessageWriter& writer) { pack_order(order, writer); });
 }
 
@@ -104,8 +108,10 @@ Status RankGroup::wait(std::uint64_t number, std::chrono::milliseconds limit) {
   return waited;
 }
 
-// The error that the others followed from: none of those that a rank got because another had left.
-RankGroup::Failure RankGroup::cause(std::uint64_t number, const Status& own, bool replay_failed) const {
+// The error that the others followed from, in the oldest message that has one: none of those that a rank got because
+// another had left.
+RankGroup::Failure RankGroup::cause(std::span<const std::uint64_t> numbers, const Status& own,
+                                    bool replay_failed) const {
   const auto weight = [](const Status& status) {
     switch (status.code()) {
       case StatusCode::kOk: return 0;
@@ -116,12 +122,14 @@ RankGroup::Failure RankGroup::cause(std::uint64_t number, const Status& own, boo
   };
   int rank = 0;
   const Status* status = &own;
-  for (int r = 1; r < ranks(); ++r) {
-    const RankAnswer& answer = channel_->answer(number, r);
-    if (weight(answer.status) <= weight(*status)) continue;
-    rank = r;
-    status = &answer.status;
-    replay_failed = answer.replay_failed;
+  for (const std::uint64_t number : numbers) {
+    for (int r = 1; r < ranks(); ++r) {
+      const RankAnswer& answer = channel_->answer(number, r);
+      if (weight(answer.status) <= weight(*status)) continue;
+      rank = r;
+      status = &answer.status;
+      replay_failed = answer.replay_failed;
+    }
   }
   if (status->ok()) return {};
   if (status->code() == StatusCode::kCancelled) return {internal_error(status->message()), false};
@@ -145,7 +153,7 @@ Status RankGroup::finish(Result<std::uint64_t> number, const std::function<Statu
   alone_ = false;
   if (!own.ok()) communicator_->abort(own.message());
   TRY(wait(*number, channel_->limit()));
-  Failure failure = cause(*number, own, false);
+  Failure failure = cause(std::span(&*number, 1), own, false);
   restart();
   if (failure.status.ok()) failure.status = lost_;
   if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
@@ -159,7 +167,7 @@ Status RankGroup::together(const RankOrder& order, const std::function<Status()>
 Result<RankLimits> RankGroup::agree(RankLimits own) {
   const std::uint64_t number = TRY(send({.kind = RankOrderKind::kPlan}));
   TRY(wait(number, channel_->limit()));
-  TRY(cause(number, ok_status(), false).status);
+  TRY(cause(std::span(&number, 1), ok_status(), false).status);
   for (int rank = 1; rank < ranks(); ++rank) {
     MessageReader reader = TRY(MessageReader::open(channel_->answer(number, rank).content));
     TRY(own.agree(TRY(unpack_limits(reader))).with_context(fmt::format("rank {} of {}", rank, ranks())));
@@ -176,14 +184,14 @@ Status RankGroup::load(const RankLimits& agreed, const std::function<Status()>& 
     return std::move(own).with_context(fmt::format("rank 0 of {}", ranks()));
   }
   TRY(wait(number, kLoadLimit));
-  return cause(number, ok_status(), false).status;
+  return cause(std::span(&number, 1), ok_status(), false).status;
 }
 
 Result<std::int64_t> RankGroup::least(const RankOrder& order, std::int64_t own) {
   if (alone_) return own;
   const std::uint64_t number = TRY(send(order));
   TRY(wait(number, channel_->limit()));
-  TRY(cause(number, ok_status(), false).status);
+  TRY(cause(std::span(&number, 1), ok_status(), false).status);
   for (int rank = 1; rank < ranks(); ++rank) own = std::min(own, channel_->answer(number, rank).value);
   return own;
 }
@@ -199,7 +207,7 @@ Status RankGroup::encode_images(std::span<const Patches* const> images, std::spa
 Result<std::vector<MemoryReport>> RankGroup::memory() {
   const std::uint64_t number = TRY(send({.kind = RankOrderKind::kMemory}));
   TRY(wait(number, channel_->limit()));
-  TRY(cause(number, ok_status(), false).status);
+  TRY(cause(std::span(&number, 1), ok_status(), false).status);
   std::vector<MemoryReport> reports;
   for (int rank = 1; rank < ranks(); ++rank) {
     MessageReader reader = TRY(MessageReader::open(channel_->answer(number, rank).content));
@@ -219,13 +227,34 @@ RankGroup::Failure RankGroup::forward_failed(const Status& own, bool replay_fail
   const std::uint64_t number = in_flight_.back();
   in_flight_.pop_back();
   if (Status waited = wait(number, channel_->limit()); !waited.ok()) return {std::move(waited), false};
-  Failure failure = cause(number, own, replay_failed);
+  Failure failure = cause(std::span(&number, 1), own, replay_failed);
   restart();
   if (failure.status.code() == StatusCode::kDeviceLost) {
     lost_ = failure.status;
   } else if (Status left = together({.kind = RankOrderKind::kDiscard}, [] { return ok_status(); }); !left.ok()) {
     failure.status = std::move(left);
   }
+  return failure;
+}
+
+RankGroup::Failure RankGroup::ran(const Status& own, bool replay_failed, std::uint64_t digest) {
+  Failure failure;
+  if (own.ok()) {
+    const std::uint64_t oldest = in_flight_.front();
+    if (Status waited = wait(oldest, channel_->limit()); !waited.ok()) return {std::move(waited), false};
+    failure = results_of(oldest, own, digest);
+    if (failure.status.ok()) {
+      in_flight_.erase(in_flight_.begin());
+      return failure;
+    }
+  }
+  // The links between stages are emptied by a restart: what they hold of later forwards is lost.
+  communicator_->abort(own.ok() ? failure.status.message() : own.message());
+  if (Status waited = wait(in_flight_.back(), channel_->limit()); !waited.ok()) return {std::move(waited), false};
+  if (failure.status.ok()) failure = cause(in_flight_, own, replay_failed);
+  in_flight_.clear();
+  restart();
+  if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
   return failure;
 }
 
@@ -237,16 +266,20 @@ Status RankGroup::send_collect() {
 RankGroup::Failure RankGroup::collected(const Status& own, std::uint64_t digest) {
   in_flight_.erase(in_flight_.begin());
   if (Status waited = wait(collecting_, channel_->limit()); !waited.ok()) return {std::move(waited), false};
-  Failure failure = cause(collecting_, own, false);
+  Failure failure = results_of(collecting_, own, digest);
   restart();
   if (failure.status.ok()) failure.status = lost_;
   if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
-  if (!failure.status.ok()) return failure;
-  for (int rank = 1; rank < ranks(); ++rank) {
-    if (channel_->answer(collecting_, rank).digest == digest) continue;
+  return failure;
+}
+
+// Other stages than the last have no results; what goes wrong there reaches the last one's.
+RankGroup::Failure RankGroup::results_of(std::uint64_t number, const Status& own, std::uint64_t digest) const {
+  Failure failure = cause(std::span(&number, 1), own, false);
+  for (int rank = 1; rank < layout_.tp_size && failure.status.ok(); ++rank) {
+    if (channel_->answer(number, rank).digest == digest) continue;
     failure.status = internal_error(fmt::format(
         "rank {} of {} came to other results than rank 0; all ranks must hold the same bits", rank, ranks()));
-    break;
   }
   return failure;
 }

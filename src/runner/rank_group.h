@@ -26,6 +26,7 @@
 #include <span>
 #include <vector>
 
+#include "tessera/base/rank_layout.h"
 #include "tessera/base/status.h"
 #include "tessera/image/patches.h"
 #include "tessera/net/node_group.h"
@@ -53,7 +54,8 @@ class RankHost {
 class RankGroup {
  public:
   struct Options {
-    int ranks = 2;
+    int ranks = 2;                             // of all stages
+    int stages = 1;                            // of a pipeline; divide the ranks (RankLayout)
     std::chrono::milliseconds limit{300'000};  // of every wait for another rank, but for the loading of weights
     MakeRankHost host{};
     // Of several processes, each with as many ranks: joined, not started, and this one node 0. Null: all ranks are
@@ -89,6 +91,9 @@ class RankGroup {
   // Of the ranks 1 …. A barrier: the others answer it in a moment, but not before what they are at.
   Result<std::vector<MemoryReport>> memory();
 
+  // `call` is made before each order that rank 0 carries out as well, or that all answer; null takes it back.
+  void before_orders(std::function<void()> call) { before_orders_ = std::move(call); }
+
   // Whether rank 0's forwards are to be sent: not within together().
   bool leads() const { return !alone_; }
   // Forwards. Each that was sent ends with forward_failed() or collected(); within a process nothing is allocated in a
@@ -100,15 +105,24 @@ class RankGroup {
   };
   // The newest one failed on rank 0, perhaps because it did on another: why, as all see it. It is in flight nowhere.
   Failure forward_failed(const Status& own, bool replay_failed);
+  // The message of the forward that was sent last; valid until the next message.
+  std::span<const std::byte> last_forward() const { return *last_forward_; }
+  // Where forwards are collected as they run (ModelRunner::collects_as_it_runs): rank 0 has run the oldest one, and
+  // what collected() says. After an error none is in flight.
+  Failure ran(const Status& own, bool replay_failed, std::uint64_t digest);
   // The others collect the oldest as well.
   Status send_collect();
-  // Once rank 0 has: the error of any rank, or kInternal where results differ from rank 0's. Ok in `status` otherwise.
+  // Once rank 0 has: the error of any rank, or kInternal where a rank of the last stage has other results than rank 0.
+  // Ok in `status` otherwise.
   Failure collected(const Status& own, std::uint64_t digest);
 
  private:
-  RankGroup(std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator,
+  RankGroup(const RankLayout& layout, std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator,
             std::shared_ptr<NodeGroup> nodes)
-      : channel_(std::move(channel)), communicator_(std::move(communicator)), nodes_(std::move(nodes)) {}
+      : layout_(layout),
+        channel_(std::move(channel)),
+        communicator_(std::move(communicator)),
+        nodes_(std::move(nodes)) {}
 
   void start_nodes(int ranks_here);
 
@@ -121,9 +135,11 @@ class RankGroup {
   // Waits for the answers to a message, and those before it.
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
   // Of answers that are there.
-  Failure cause(std::uint64_t number, const Status& own, bool replay_failed) const;
+  Failure cause(std::span<const std::uint64_t> numbers, const Status& own, bool replay_failed) const;
+  Failure results_of(std::uint64_t number, const Status& own, std::uint64_t digest) const;
   void restart();
 
+  const RankLayout layout_;
   std::shared_ptr<RankChannel> channel_;
   std::unique_ptr<Communicator> communicator_;  // of rank 0
   const std::shared_ptr<NodeGroup> nodes_;      // null: all ranks are in this process
@@ -132,7 +148,9 @@ class RankGroup {
   std::function<void()> when_lost_;
   ForwardPacker packer_;
   std::vector<std::uint64_t> in_flight_;  // messages of forwards, oldest first
-  std::uint64_t collecting_ = 0;          // message
+  const std::vector<std::byte>* last_forward_ = nullptr;
+  std::uint64_t collecting_ = 0;  // message
+  std::function<void()> before_orders_;
   bool alone_ = false;
   Status lost_;  // not ok: the group has ended
 };

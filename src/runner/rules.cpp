@@ -14,15 +14,13 @@ constexpr std::array<std::string_view, 4> kModeNames = {"off", "piecewise", "ful
 // Sparse attention, whose indexer chooses the keys of each row by its own cache, has no operator.
 constexpr std::array<std::string_view, 1> kArchitectures = {"DeepseekV32ForCausalLM"};
 
-constexpr std::array<Rule, 7> kRules = {{
+constexpr std::array<Rule, 6> kRules = {{
     {"disable_cuda_graph", [](const RuleInputs& in) { return in.disable_cuda_graph; },
      "Disable piecewise CUDA graph because disable_cuda_graph is set", true},
     {"disable_piecewise_cuda_graph", [](const RuleInputs& in) { return in.disable_piecewise_cuda_graph; },
      "Disable piecewise CUDA graph because disable_piecewise_cuda_graph is set", true},
     {"cuda_graph_mode", [](const RuleInputs& in) { return in.mode == GraphMode::kOff; },
      "Disable piecewise CUDA graph because cuda_graph_mode is off", true},
-    {"pipeline_parallel", [](const RuleInputs& in) { return in.pipeline_stages > 1; },
-     "Disable piecewise CUDA graph because piecewise_cuda_graph does not support PP", false},
     {"architecture",
      [](const RuleInputs& in) { return std::ranges::find(kArchitectures, in.architecture) != kArchitectures.end(); },
      "Disable piecewise CUDA graph because piecewise_cuda_graph does not support the model architecture", false,

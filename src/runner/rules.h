@@ -28,8 +28,7 @@ struct RuleInputs {
   bool disable_cuda_graph = false;
   bool disable_piecewise_cuda_graph = false;
   bool enforce_piecewise_cuda_graph = false;
-  bool generates = true;  // the model makes tokens; embedding models and classifiers do not
-  std::int64_t pipeline_stages = 1;
+  bool generates = true;                             // the model makes tokens; embedding models and classifiers do not
   std::string architecture = {};                     // as config.json has it
   bool standard_gqa = true;                          // of every layer; LayerCaches, as is the next
   std::vector<std::int64_t> undeclared_layers = {};  // whose cache layout no operator declares

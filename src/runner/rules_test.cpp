@@ -18,7 +18,6 @@ using ::testing::IsEmpty;
 constexpr const char* kDisabled = "Disable piecewise CUDA graph because disable_cuda_graph is set";
 constexpr const char* kPiecewiseDisabled = "Disable piecewise CUDA graph because disable_piecewise_cuda_graph is set";
 constexpr const char* kModeOff = "Disable piecewise CUDA graph because cuda_graph_mode is off";
-constexpr const char* kPipeline = "Disable piecewise CUDA graph because piecewise_cuda_graph does not support PP";
 constexpr const char* kArchitecture =
     "Disable piecewise CUDA graph because piecewise_cuda_graph does not support the model architecture: "
     "DeepseekV32ForCausalLM";
@@ -34,7 +33,6 @@ TEST(Rules, EveryRuleFiresAloneWithItsMessage) {
   } cases[] = {{"disable_cuda_graph", {.disable_cuda_graph = true}, kDisabled},
                {"disable_piecewise_cuda_graph", {.disable_piecewise_cuda_graph = true}, kPiecewiseDisabled},
                {"cuda_graph_mode", {.mode = GraphMode::kOff}, kModeOff},
-               {"pipeline_parallel", {.pipeline_stages = 2}, kPipeline},
                {"architecture", {.architecture = "DeepseekV32ForCausalLM"}, kArchitecture},
                {"standard_gqa", {.standard_gqa = false}, kNoGqa},
                {"cache_layout", {.undeclared_layers = {1, 3}}, kNoLayout}};
@@ -55,12 +53,11 @@ TEST(Rules, MessagesComeInTheTablesOrder) {
   const RuleInputs all{.mode = GraphMode::kOff,
                        .disable_cuda_graph = true,
                        .disable_piecewise_cuda_graph = true,
-                       .pipeline_stages = 2,
                        .architecture = "DeepseekV32ForCausalLM",
                        .standard_gqa = false,
                        .undeclared_layers = {1, 3}};
   EXPECT_THAT(apply_rules(all).messages,
-              ElementsAre(kDisabled, kPiecewiseDisabled, kModeOff, kPipeline, kArchitecture, kNoGqa, kNoLayout));
+              ElementsAre(kDisabled, kPiecewiseDisabled, kModeOff, kArchitecture, kNoGqa, kNoLayout));
 }
 
 TEST(Rules, EnforceSkipsAutomaticRulesOnly) {
@@ -68,8 +65,7 @@ TEST(Rules, EnforceSkipsAutomaticRulesOnly) {
     inputs.enforce_piecewise_cuda_graph = true;
     return apply_rules(inputs).messages;
   };
-  EXPECT_THAT(messages({.pipeline_stages = 2, .architecture = "DeepseekV32ForCausalLM", .standard_gqa = false}),
-              IsEmpty());
+  EXPECT_THAT(messages({.architecture = "DeepseekV32ForCausalLM", .standard_gqa = false}), IsEmpty());
   EXPECT_THAT(messages({.disable_cuda_graph = true}), ElementsAre(kDisabled));
   EXPECT_THAT(messages({.disable_piecewise_cuda_graph = true, .standard_gqa = false}), ElementsAre(kPiecewiseDisabled));
   EXPECT_THAT(messages({.mode = GraphMode::kOff}), ElementsAre(kModeOff));
@@ -87,7 +83,6 @@ TEST(Rules, SwitchesFollowTheMatrix) {
       {"default", {}, true, true, false},
       {"disable_cuda_graph", {.disable_cuda_graph = true}, false, false, false},
       {"disable_piecewise_cuda_graph", {.disable_piecewise_cuda_graph = true}, true, false, false},
-      {"pp > 1", {.pipeline_stages = 2}, true, false, false},
       {"listed architecture", {.architecture = "DeepseekV32ForCausalLM"}, true, false, false},
       {"no standard GQA", {.standard_gqa = false}, true, false, false},
       {"mode off", {.mode = kOff}, false, false, false},

@@ -53,8 +53,9 @@ struct RunnerOptions {
   std::int64_t embedding_rows = 0;       // given embeddings that have memory from the start on
   std::vector<std::int64_t> num_pages;   // [cache groups]: pages, or slots of a state group, reserved page 0 included
   VisionOptions vision;                  // of the tower, where the model has one
-  Communicator* communicator = nullptr;  // tensor-parallel ranks; null: one
+  Communicator* communicator = nullptr;  // tensor-parallel ranks and stages; null: one
   RankGroup* ranks = nullptr;            // of rank 0, whose runner leads the others'; null: none is led
+  int max_in_flight = 2;                 // forwards that are submitted and not collected
   bool deterministic = false;            // ForwardContext::deterministic
   bool show_progress = false;
   Timeline* start = nullptr;  // where making and capturing record their phases; outlives the runner; null: nowhere

@@ -52,7 +52,7 @@ Result<std::unique_ptr<RunnerParts>> RunnerParts::create(ModelGraphs graphs, Wei
   return parts;
 }
 
-int RunnerParts::ranks() const { return options.communicator == nullptr ? 1 : options.communicator->ranks(); }
+int RunnerParts::ranks() const { return options.communicator == nullptr ? 1 : options.communicator->places(); }
 
 Status RunnerParts::allocate() {
   stream = TRY(device.create_stream("main"));
@@ -119,8 +119,8 @@ Status RunnerParts::build_runners() {
   externals.add("hidden", arena->base());  // the body's only output is placed first
   externals.add(std::string(input_names::kChoiceLogits), arena->base() + choice_logits_offset);
 
-  // All ranks compile the same.
-  const bool is_logged = options.communicator == nullptr || options.communicator->rank() == 0;
+  // All ranks of a stage compile the same.
+  const bool is_logged = options.communicator == nullptr || options.communicator->place() == 0;
   std::vector<RunnerSpec> specs = TRY(make_runner_specs(graphs, options));
   Progress progress("Compiling graphs", std::ssize(specs), "graphs", options.show_progress);
   for (RunnerSpec& spec : specs) {

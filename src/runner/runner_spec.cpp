@@ -117,6 +117,10 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
   const std::int64_t choice_reserved =
       TRY(choice_logits_offset(graphs, options)) + TRY(ir::size_bytes(logits, choice_bucket(kMaxChoiceRows)));
 
+  // A stage without a head ends with its body.
+  std::vector<const ir::Graph*> decoded{&graphs.body};
+  if (graphs.has_head) decoded.insert(decoded.end(), {&graphs.head, &graphs.sampler});
+
   std::vector<RunnerSpec> specs;
   specs.push_back({.role = RunnerRole::kPrefill,
                    .graph = graphs.body,
@@ -133,7 +137,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .split_ops = {},
                    .reserved_bytes = TRY(hidden_bytes(graphs, options))});
   specs.push_back({.role = RunnerRole::kDecode,
-                   .graph = TRY(chain("decode", std::vector{&graphs.body, &graphs.head, &graphs.sampler})),
+                   .graph = TRY(chain("decode", decoded)),
                    .batches = query_length == 1 ? BatchKind::kDecode : BatchKind::kExtend,
                    .bucket = [=](std::int64_t requests) { return decode_bucket(requests, query_length, num_pages); },
                    .largest = largest_decode(options),

@@ -190,8 +190,9 @@ class Soak {
 
   Result<Decision> compute(ForwardInputs inputs, Outcome& outcome) {
     const auto size = [](std::int64_t rows, std::int64_t cols) { return static_cast<std::size_t>(rows * cols); };
-    outcome.logits.assign(size(inputs.batch.num_wanted_rows(), runner_.vocab_size()), NAN);
-    outcome.hidden.assign(wants_hidden_ ? size(inputs.batch.num_tokens(), runner_.hidden_size()) : 0, NAN);
+    const bool has_head = runner_.parts().graphs.has_head;
+    outcome.logits.assign(has_head ? size(inputs.batch.num_wanted_rows(), runner_.vocab_size()) : 0, NAN);
+    outcome.hidden.assign(has_head && wants_hidden_ ? size(inputs.batch.num_tokens(), runner_.hidden_size()) : 0, NAN);
     inputs.logits = outcome.logits;
     inputs.hidden_states = outcome.hidden;
     const ForwardOutputs outputs = TRY(runner_.forward(inputs));

@@ -113,7 +113,7 @@ void add_memory(MetricFamilies& families, const GraphInventory& graphs) {
       of_ranks.push_back(std::move(sample));
     }
   }
-  families.gauge("tessera:tp_ranks", "Tensor-parallel ranks that run each forward together.", {},
+  families.gauge("tessera:tp_ranks", "Ranks that run each forward together, of all stages.", {},
                  static_cast<double>(graphs.ranks));
   if (!of_ranks.empty())
     families.gauges("tessera:rank_memory_bytes", "Device memory of the ranks beside rank 0, by what takes it.",

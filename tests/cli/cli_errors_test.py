@@ -67,7 +67,7 @@ class BadCommandLine(CliTest):
                 (["--kv-cache-dtype", "fp8_e5m2", "accepted is auto"], [*ids, "--kv-cache-dtype", "fp8_e5m2"]),
                 (["--speculative-algorithm is not supported yet"], [*ids, "--speculative-algorithm", "EAGLE"]),
                 (["cache does what", "info, clear"], ["cache"]),
-                (["--pp-size", "2", "accepted is 1"], [*ids, "--pp-size", "2"]),
+                (["--pp-size", "65", "1 to 64"], [*ids, "--pp-size", "65"]),
                 (["--dp-size", "2", "accepted is 1"], [*ids, "--dp-size=2"]),
                 (["--device", "npu", "cpu, cuda and cuda:N"], [*ids, "--device", "npu"]),
                 (["--device", "cuda:x", "cpu, cuda and cuda:N"], [*ids, "--device", "cuda:x"]),

@@ -50,6 +50,27 @@ class Ranks(CliTest):
         soaked = self.ok_json("verify", "--model-path", MIXTURE, "--soak", "30", "--ep-size", "2", *TWO)
         self.assertEqual((soaked["batches"], soaked["failures"]), (30, 0))
 
+    def test_stages_of_a_pipeline(self):
+        ask = ["generate", "--model-path", DEMO, "--prompt", "Once upon a time", "--max-new-tokens", "12", "--temperature", "0"]
+        one = self.ok_json(*ask, *TWO[2:])
+        for spelling in ("--pp-size", "--pp", "--pipeline-parallel-size"):
+            self.assertEqual(self.ok_json(*ask, spelling, "2", *TWO[2:])["output_ids"], one["output_ids"], spelling)
+        answer = self.ok("explain", "--model-path", LLAMA, "--pp-size", "2").stdout
+        self.assertIn("2 stages, of which this is the last, with layers 1 to 2", answer)
+        self.assertIn("receive_from_previous", answer)
+        out = self.folder / "staged.safetensors"
+        self.ok("score", "--model-path", LLAMA, "--input-ids", "3,9,27,81,243", "--output", out, "--pp-size", "2", *TWO)
+        self.assertTrue(out.exists())
+        self.assertTrue(self.ok_json("verify", "--model-path", LLAMA, "--pp-size", "2", *TWO[2:])["equal"])
+        soaked = self.ok_json("verify", "--model-path", LLAMA, "--soak", "30", "--pp-size", "2", *TWO[2:])
+        self.assertEqual((soaked["batches"], soaked["failures"]), (30, 0))
+        decode = self.ok_json("bench", "decode", "--model-path", LLAMA, "--batch-size", "1,2", "--context", "8", "--repeat", "2",
+                              "--pp-size", "2", *TWO[2:])
+        self.assertEqual((decode["ranks"], decode["stages"]), (2, 2))
+        self.assertEqual([row["runner"] for row in decode["rows"]], ["decode", "decode"])
+        prefill = self.ok_json("bench", "prefill", "--model-path", LLAMA, "--num-tokens", "3,30", "--repeat", "2", "--pp-size", "2", *TWO[2:])
+        self.assertEqual([row["tokens"] for row in prefill["rows"]], [3, 30])
+
     def test_verify_on_every_rank(self):
         answer = self.ok_json("verify", "--model-path", LLAMA, *TWO)
         self.assertTrue(answer["equal"])
@@ -77,9 +98,13 @@ class Ranks(CliTest):
         self.fails(1, ["--ep-size: 2", "no experts"], "explain", "--model-path", LLAMA, "--tp-size", "2", "--ep-size", "2")
         self.fails(2, ["--moe-a2a-backend", "none, deepep, mooncake"], "explain", "--model-path", MIXTURE, "--moe-a2a-backend", "nixl")
         self.fails(2, ["--tp-size", "65", "64"], "generate", "--model-path", LLAMA, "--tp-size", "65")
-        self.fails(2, ["--pp-size", "not supported yet"], "generate", "--model-path", LLAMA, "--pp-size", "2")
+        self.fails(2, ["--pp-size", "65", "64"], "generate", "--model-path", LLAMA, "--pp-size", "65")
+        self.fails(1, ["--pp-size: 4", "1 to 3, the number of layers"], "explain", "--model-path", LLAMA, "--pp-size", "4")
+        self.fails(2, ["--pp-size: 2", "stages with nnodes: 2"], "explain", "--model-path", LLAMA, "--pp-size", "2", "--tp-size", "2",
+                   "--nnodes", "2", "--dist-init-addr", "127.0.0.1:1")
         for what in (["graphs"], ["profile", "--batch-size", "1", "--output", self.folder / "trace.json"]):
             self.fails(2, ["--tp-size", "bench " + what[0]], "bench", *what, "--model-path", LLAMA, "--tp-size", "2")
+            self.fails(2, ["--pp-size", "bench " + what[0]], "bench", *what, "--model-path", LLAMA, "--pp-size", "2")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,259 @@
+// Catches: a family whose layers lose something where a pipeline is cut (residuals, rotations, per-layer embeddings,
+// states), stages that compute other bits than one rank does, a first stage that reads the token of another step,
+// groups of requests whose steps get mixed up while several are in flight, and stages whose graphs are not used.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "golden.h"
+#include "golden_cases.h"
+#include "tessera/engine/engine.h"
+#include "tessera/ops/testing/ranks.h"
+#include "tessera/runner/soak.h"
+#include "tessera/runner/verify.h"
+
+namespace tessera {
+namespace {
+
+using testing::case_name;
+using testing::Golden;
+using ::testing::HasSubstr;
+using testing::read_golden;
+
+constexpr std::int64_t kChunk = 64;
+
+EngineOptions options_for(const Golden& golden, int stages, int ranks = 1) {
+  EngineOptions options{.model_path = golden.folder,
+                        .device = testing::test_device_name(),
+                        .tp_size = ranks,
+                        .pp_size = stages,
+                        .dtype = "float32"};
+  options.rank_timeout_s = 60;
+  options.context_length = 1600;
+  options.max_running_requests = 8;
+  options.chunked_prefill_size = kChunk;
+  options.page_size = 4;
+  options.graphs.piecewise_tokens = {16, kChunk};
+  options.graphs.decode_batches = {1, 2, 4, 8};
+  return options;
+}
+
+std::unique_ptr<Engine> make(const EngineOptions& options) {
+  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+std::vector<Completion> run(Engine& engine, const std::vector<Request>& requests) {
+  Result<std::vector<Completion>> done = engine.run(requests);
+  EXPECT_TRUE(done.ok()) << done.status().to_string();
+  return done.ok() ? *std::move(done) : std::vector<Completion>(requests.size());
+}
+
+std::vector<Completion> scores(const Golden& golden, Engine& engine) {
+  std::vector<Request> requests;
+  for (const auto& prompt : golden.prompts) requests.push_back({.prompt = prompt, .sampling = {}, .score = true});
+  return run(engine, requests);
+}
+
+std::vector<Request> greedy_requests(const Golden& golden) {
+  std::vector<Request> requests;
+  for (const auto& prompt : golden.prompts)
+    requests.push_back({.prompt = prompt, .stop = {.max_new_tokens = 12, .ignore_eos = true}});
+  return requests;
+}
+
+// As in goldens_test.cpp, which says why.
+double limit(std::string_view name) { return name == "qwen3-next" ? 2e-3 : 1e-4; }
+bool is_routed_otherwise(const Golden& golden, std::size_t prompt) {
+  return golden.folder.ends_with("/glm4-moe") && prompt == 3;
+}
+
+void expect_scores(const char* name, const Golden& golden, const std::vector<Completion>& scored) {
+  double worst = 0;
+  for (std::size_t i = 0; i < scored.size(); ++i) {
+    if (is_routed_otherwise(golden, i)) continue;
+    const double distance = testing::distance(scored[i].logits, golden.stored_rows(i)).absolute;
+    worst = std::max(worst, distance);
+    EXPECT_LE(distance, limit(name)) << "prompt " << i;
+  }
+  std::printf("%s in stages: greatest difference %.2e\n", name, worst);
+}
+
+// All prompts at once, then from the prefix cache, with steps of several groups in flight.
+void expect_greedy(const Golden& golden, Engine& engine) {
+  const std::vector<Request> requests = greedy_requests(golden);
+  for (const bool cached : {false, true}) {
+    const std::vector<Completion> done = run(engine, requests);
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      EXPECT_EQ(done[i].output_ids, golden.greedy[i]) << "prompt " << i << (cached ? " cached" : "");
+  }
+  for (const auto& [key, forwards] : engine.runner().counters().by_key)
+    EXPECT_NE(key.runner, RunnerKind::kEager) << key.size;
+}
+
+// Why there are no stages of a family; empty: there are.
+std::string refusal(std::string_view name) {
+  if (name == "gemma4-e") return "layers of several stages read %k_cache.";
+  if (name == "qwen3.5" || name == "qwen3.5-moe") return "has a vision tower";
+  return "";
+}
+
+class PipelineGoldens : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!testing::golden_exists(GetParam())) GTEST_SKIP() << "needs " << testing::golden_path(GetParam());
+  }
+};
+
+TEST_P(PipelineGoldens, TwoStages) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  const Golden golden = read_golden(GetParam());
+  if (const std::string why = refusal(GetParam()); !why.empty()) {
+    const Status refused = Engine::create(options_for(golden, 2)).status();
+    EXPECT_EQ(refused.code(), StatusCode::kUnimplemented) << refused.to_string();
+    EXPECT_THAT(refused.message(), ::testing::AllOf(HasSubstr("pp_size: 2 stages of "), HasSubstr(why)));
+    return;
+  }
+  const std::unique_ptr<Engine> one = make(options_for(golden, 1));
+  const std::unique_ptr<Engine> engine = make(options_for(golden, 2));
+  ASSERT_NE(engine, nullptr);
+  const std::vector<Completion> expected = scores(golden, *one);
+  const std::vector<Completion> scored = scores(golden, *engine);
+  expect_scores(GetParam(), golden, scored);
+  // A GPU has kernels for operators on both sides of a cut.
+  for (std::size_t i = 0; i < scored.size() && testing::test_device_name() == "cpu"; ++i)
+    EXPECT_EQ(scored[i].logits, expected[i].logits) << "not the bits of one rank, prompt " << i;
+  EXPECT_EQ(engine->parameters(), one->parameters());
+  expect_greedy(golden, *engine);
+}
+
+class PipelineRankGoldens : public PipelineGoldens {};
+
+TEST_P(PipelineRankGoldens, TwoStagesOfTwoRanks) {
+  if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
+  const Golden golden = read_golden(GetParam());
+  const std::unique_ptr<Engine> engine = make(options_for(golden, 2, 2));
+  ASSERT_NE(engine, nullptr);
+  expect_scores(GetParam(), golden, scores(golden, *engine));
+  expect_greedy(golden, *engine);
+}
+
+// As many stages as the model has layers: a stage in the middle receives and sends.
+TEST(PipelineGolden, AStageForEachLayer) {
+  if (!testing::has_devices_for(6)) GTEST_SKIP() << "needs 6 GPUs";
+  for (const char* name : {"gemma3", "qwen3.5-text"}) {
+    if (!testing::golden_exists(name)) continue;
+    const Golden golden = read_golden(name);
+    const std::unique_ptr<Engine> one = make(options_for(golden, 1));
+    const int layers = static_cast<int>(one->config().num_hidden_layers);
+    const std::unique_ptr<Engine> engine = make(options_for(golden, layers));
+    ASSERT_NE(engine, nullptr);
+    expect_scores(name, golden, scores(golden, *engine));
+    expect_greedy(golden, *engine);
+    const Status refused = Engine::create(options_for(golden, layers + 1)).status();
+    EXPECT_THAT(refused.message(), HasSubstr("1 to " + std::to_string(layers) + ", the number of layers, is"));
+  }
+}
+
+TEST(PipelineVerify, EveryStageEqualsItsIsolatedRun) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  for (const char* name : {"llama", "qwen3.5-text"}) {
+    if (!testing::golden_exists(name)) continue;
+    const std::unique_ptr<Engine> engine = make(options_for(read_golden(name), 2));
+    ASSERT_NE(engine, nullptr);
+    const Result<VerifyReport> report = verify(engine->runner(), /*show_progress=*/false);
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    EXPECT_TRUE(report->equal()) << name;
+    const Result<SoakReport> soaked = soak(engine->runner(), {.batches = 200});
+    ASSERT_TRUE(soaked.ok()) << soaked.status().to_string();
+    EXPECT_EQ(soaked->batches, 200);
+    EXPECT_EQ(soaked->num_failures, 0) << (soaked->failures.empty() ? "" : soaked->failures.front());
+  }
+}
+
+// Too few pages for all: sequences are preempted while steps of theirs are in flight; some are cancelled meanwhile.
+TEST(PipelineEngine, PreemptedAndCancelledRequestsLeaveTheOthersRight) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  const Golden golden = read_golden("llama");
+  std::vector<Request> requests;
+  for (std::int32_t r = 0; r < 6; ++r) {
+    Request request{.stop = {.max_new_tokens = 40, .ignore_eos = true}};
+    for (std::int32_t i = 0; i < 20 + 7 * r; ++i) request.prompt.emplace_back((11 + i * 17 + r * i * i) % 200);
+    requests.push_back(std::move(request));
+  }
+  const std::vector<Completion> expected = run(*make(options_for(golden, 1)), requests);
+  EngineOptions options = options_for(golden, 2);
+  options.max_total_tokens = 200;
+  options.disable_radix_cache = true;
+  const std::unique_ptr<Engine> engine = make(options);
+  ASSERT_NE(engine, nullptr);
+  std::vector<RequestId> ids;
+  for (const Request& request : requests) ids.push_back(engine->submit(request).value());
+  int steps = 0;
+  int most_in_flight = 0;  // once a step was collected
+  while (!engine->idle()) {
+    if (++steps == 9) engine->cancel(ids[1]);
+    if (steps == 14) engine->cancel(ids[4]);
+    ASSERT_TRUE(engine->step().ok());
+    most_in_flight = std::max(most_in_flight, engine->runner().in_flight());
+  }
+  EXPECT_EQ(most_in_flight, 1) << "the other stage has a step to compute meanwhile";
+  EXPECT_GT(engine->stats().preemptions, 0);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::optional<Completion> done = engine->take(ids[i]);
+    ASSERT_TRUE(done.has_value());
+    if (i == 1 || i == 4) continue;
+    EXPECT_EQ(done->output_ids, expected[i].output_ids) << i;
+  }
+  EXPECT_EQ(engine->stats().fullest_group().used_pages, 0);
+}
+
+// Captures and questions to all ranks come between steps that are in flight.
+TEST(PipelineEngine, OrdersBetweenStepsInFlightAreCarriedOut) {
+  if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
+  const Golden golden = read_golden("llama");
+  EngineOptions options = options_for(golden, 2, 2);
+  options.graphs.capture = CaptureMode::kLazy;
+  const std::unique_ptr<Engine> engine = make(options);
+  ASSERT_NE(engine, nullptr);
+  std::vector<RequestId> ids;
+  for (const Request& request : greedy_requests(golden)) ids.push_back(engine->submit(request).value());
+  while (!engine->idle()) {
+    ASSERT_TRUE(engine->step().ok());
+    EXPECT_EQ(engine->stats().graphs->ranks, 4);
+    EXPECT_TRUE(engine->runner().reserve_embeddings(engine->runner().embedding_rows() + 1).ok());
+  }
+  EXPECT_FALSE(engine->runner().decode().report().captured.empty());
+  for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(engine->take(ids[i])->output_ids, golden.greedy[i]) << i;
+}
+
+// What is chosen by text, and sampled ids that the next step reads.
+TEST(PipelineEngine, SampledTokensAreThoseOfOneRank) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  const Golden golden = read_golden("llama");
+  std::vector<Request> requests = greedy_requests(golden);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i].sampling.temperature = 0.9F;
+    requests[i].sampling.seed = static_cast<std::int64_t>(100 + i);
+    requests[i].logprobs.output = 2;
+  }
+  requests[0].sampling.repetition_penalty = 1.3F;  // follows the text
+  const std::vector<Completion> expected = run(*make(options_for(golden, 1)), requests);
+  const std::vector<Completion> done = run(*make(options_for(golden, 2)), requests);
+  for (std::size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(done[i].output_ids, expected[i].output_ids) << i;
+}
+
+// Windows, normed embeddings, partial rotations, experts, latents, states.
+INSTANTIATE_TEST_SUITE_P(Families, PipelineGoldens,
+                         ::testing::Values("llama", "llama3-rope-tied", "mistral-swa", "olmo2", "phi3-longrope",
+                                           "qwen2", "qwen3", "gemma2", "gemma3", "gemma4", "gemma4-e", "qwen3-moe",
+                                           "mixtral", "glm4-moe", "gemma4-moe", "gpt-oss-mxfp4", "deepseek-v3",
+                                           "glm4-moe-lite", "qwen3.5-text", "qwen3.5", "qwen3-next"),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Families, PipelineRankGoldens,
+                         ::testing::Values("llama", "gemma3", "qwen3-moe", "deepseek-v3", "qwen3.5-text"), case_name);
+
+}  // namespace
+}  // namespace tessera
