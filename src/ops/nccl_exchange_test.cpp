@@ -165,6 +165,7 @@ TEST_F(Nccl, ARankThatNcclRefusesEndsTheStartOfAll) {
   const Exchanges made = open(*nodes);
   EXPECT_EQ(made[1].status().code(), StatusCode::kDeviceLost);
   EXPECT_THAT(made[1].status().message(), HasSubstr("ncclCommInitRank: remote process exited: socket closed"));
+  while (nodes->rank(0).status().ok()) std::this_thread::sleep_for(milliseconds(1));  // until it is told
   EXPECT_THAT(nodes->rank(0).status().message(), HasSubstr("ncclCommInitRank: remote process exited"));
 }
 
