@@ -1,5 +1,5 @@
-// Measures the algorithms that cuBLASLt offers for linears. Its first choice is an estimate: for prompts of
-// Llama-3-8B's and Qwen3-0.6B's sizes another one is up to 17 % faster on an H200.
+// Measures the algorithms that cuBLASLt offers for linears. Its first choice is an estimate: for the queries, keys and
+// values of 8 192 tokens another one is 6 % faster with Llama-3-8B's sizes and 10 % with Qwen3-0.6B's (an H200).
 #pragma once
 
 #include "tessera/base/status.h"
