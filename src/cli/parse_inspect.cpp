@@ -98,6 +98,8 @@ class TuneParser final : public CommandParser {
     if (options_.engine.deterministic)
       return invalid_argument(
           "--enable-deterministic-inference: nothing is measured where the same bits are asked for");
+    if (!options_.engine.graphs.measure_costs)
+      return invalid_argument("--disable-cost-measurement: nothing would be measured; tune is for nothing else");
     return Command(options_);
   }
 

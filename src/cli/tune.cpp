@@ -21,6 +21,7 @@ Status run_tune(const TuneOptions& options) {
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = progress_wanted();
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
+  const std::size_t known = engine->runner().costs().size();
   const auto began = std::chrono::steady_clock::now();
   while (TRY(engine->idle_work())) {
   }
@@ -28,7 +29,7 @@ Status run_tune(const TuneOptions& options) {
   const ModelRunner& runner = engine->runner();
   const std::int64_t sizes =
       std::ssize(runner.prefill().report().captured) + std::ssize(runner.decode().report().captured);
-  const auto forwards = static_cast<std::int64_t>(runner.costs().size());
+  const auto forwards = static_cast<std::int64_t>(runner.costs().size() - known);
   const std::int64_t linears = engine->measured_algorithms();
   if (options.json) {
     Json json = Json::object();
@@ -36,9 +37,10 @@ Status run_tune(const TuneOptions& options) {
     json.set("measured_linears", linears).set("cache", folder);
     return write_output(json.dump() + "\n");
   }
-  return write_output(
-      fmt::format("{} forwards at {} captured sizes and the algorithms of {} linears measured in {} s, kept in {}\n",
-                  count_text(forwards), count_text(sizes), count_text(linears), number_text(seconds), folder));
+  return write_output(fmt::format(
+      "{} captured sizes; costs of {} forwards and the algorithms of {} linears that were not known measured "
+      "in {} s, kept in {}\n",
+      count_text(sizes), count_text(forwards), count_text(linears), number_text(seconds), folder));
 }
 
 }  // namespace tessera::cli

@@ -151,10 +151,15 @@ void evict(const fs::path& folder, std::int64_t max_bytes) {
 }  // namespace
 
 std::optional<Json> ProfileCache::load(std::string_view kind, const Hash128& key) {
+  std::optional<Json> value = look(kind, key);
+  if (value) ++hits_;
+  return value;
+}
+
+std::optional<Json> ProfileCache::look(std::string_view kind, const Hash128& key) {
   if (options_.root.empty()) return std::nullopt;
   Result<Json> value = read_entry(path_of(options_.root, kind, key), kind, key.hex());
   if (value.ok()) {
-    ++hits_;
     log_debug("cache", "{} of {} found", kind, key.hex());
     return *std::move(value);
   }

@@ -38,6 +38,8 @@ class ProfileCache {
   bool enabled() const { return !options_.root.empty(); }
   // `kind`: letters and '_'. None where there is no such entry.
   std::optional<Json> load(std::string_view kind, const Hash128& key);
+  // The same, of what others may have written since; no hit.
+  std::optional<Json> look(std::string_view kind, const Hash128& key);
   std::int64_t hits() const { return hits_; }  // entries that load() found
   // Replaces what is there. Cost: a write, a sync and a look at the folder, some milliseconds.
   void save(std::string_view kind, const Hash128& key, const Json& value);

@@ -67,23 +67,25 @@ Result<std::span<RequestEvent>> Engine::step() {
   const bool overlap = overlap_ && !scheduler_->reads_at_once();
   while (!overlap && runner_->in_flight() > 0) TRY(collect_oldest());
   const int before = runner_->in_flight();
-  TRY(submit_next());
+  TRY(submit_next(overlap));
   const bool runs_ahead = overlap && runner_->in_flight() > before;
   if (runner_->in_flight() > (runs_ahead ? runner_->max_in_flight() - 1 : 0)) TRY(collect_oldest());
   return std::span<RequestEvent>(events_);
 }
 
 Clock::time_point Engine::step_due() const {
-  return overlap_ && !scheduler_->reads_at_once() ? pace_.due() : Clock::time_point{};
+  // The first stage of a pipeline has nothing to do while the last one ends a step.
+  const bool paced = overlap_ && options_.pp_size == 1 && !scheduler_->reads_at_once();
+  return paced ? pace_.due() : Clock::time_point{};
 }
 
 // Schedules into the batch behind those in flight and enqueues it. A failure ends the requests of that batch alone.
-Status Engine::submit_next() {
+Status Engine::submit_next(bool overlap) {
   ScheduledBatch& next = batches_[static_cast<std::size_t>(runner_->in_flight())];
   const Clock::time_point begin = Clock::now();
   {
     const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
-    scheduler_->next(next);
+    scheduler_->next(next, /*in_turns=*/overlap);
   }
   if (next.entries.empty()) return ok_status();
   const auto size = [](std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); };
@@ -146,6 +148,11 @@ Status Engine::collect_oldest() {
   }
   std::rotate(batches_.begin(), batches_.begin() + 1, batches_.end());
   batches_.back().entries.clear();
+  if (outputs.ok() || options_.pp_size == 1) return ok_status();
+  // In a pipeline the steps behind a failed one are lost with it, whose pages others may have found in the prefix
+  // cache.
+  while (runner_->in_flight() > 0) TRY(collect_oldest());
+  scheduler_->compute_again();
   return ok_status();
 }
 

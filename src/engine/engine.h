@@ -136,7 +136,7 @@ class Engine {
   Status return_images(const ScheduledBatch& batch);
   bool ends_text(const Request& request, TokenId token) const;
   void end_expired();
-  Status submit_next();
+  Status submit_next(bool overlap);
   std::int64_t shape_compiles() const;
   void keep_facts(const ScheduledBatch& batch);
   void watch_fallbacks(const Decision& decision);

@@ -118,7 +118,7 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
                                     .max_running = plan.runner.max_requests,
                                     .vocab_size = config_.vocab_size,
                                     .prefix_cache = !options_.disable_radix_cache,
-                                    .turns = options_.pp_size};
+                                    .turns = options_.pp_size > 1 ? plan.runner.max_in_flight : 1};
   // On a CPU a forward has finished when enqueue returns: nothing would overlap, and ends would be noticed a step late.
   // Stages of a pipeline run beside one another on any device.
   overlap_ = options_.overlap_schedule.value_or(!device_->properties().on_host || options_.pp_size > 1);

@@ -106,7 +106,12 @@ Result<bool> ProfileStore::measure_algorithms(Device& device) {
 
 void ProfileStore::save(const CostTable& costs) {
   if (wanted_ && !costs.empty()) save_if_new(kCosts, keys_.costs, costs.to_json(), kept_costs_);
-  if (backend_->export_algorithms == nullptr) return;
+  if (!one_node_ || backend_->export_algorithms == nullptr) return;
+  // What another process has measured since is kept. Of two that write at once the last one's counts.
+  if (const std::optional<Json> there = cache_.look(kAlgorithms, keys_.algorithms)) {
+    const Status learnt = backend_->learn_algorithms == nullptr ? ok_status() : backend_->learn_algorithms(*there);
+    if (!learnt.ok()) log_debug("cache", "what is there is replaced: {}", learnt.message());
+  }
   Json algorithms = backend_->export_algorithms();
   if (!algorithms.as_array().empty())
     save_if_new(kAlgorithms, keys_.algorithms, std::move(algorithms), kept_algorithms_);

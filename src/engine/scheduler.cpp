@@ -28,20 +28,23 @@ void Scheduler::add(std::unique_ptr<Sequence> sequence) {
   insert(waiting_, std::move(sequence));
 }
 
-void Scheduler::next(ScheduledBatch& scheduled) {
+void Scheduler::next(ScheduledBatch& scheduled, bool in_turns) {
   grow_running();
   admit();
   scheduled.clear(cache_.num_groups());
   PromptShare share = prompt_share();
   std::int64_t budget = fitting_tokens(share);
-  for (const bool decodes : {true, false}) budget = schedule(decodes, budget, share, scheduled);
+  for (const bool decodes : {true, false}) {
+    const std::int64_t most = decodes && in_turns ? decodes_of_turn() : std::ssize(running_);
+    budget = schedule(decodes, most, budget, share, scheduled);
+  }
   if (!scheduled.entries.empty()) cache_.take_copies(scheduled.batch.slot_copies);
   scheduled.finish();
 }
 
-std::int64_t Scheduler::schedule(bool decodes, std::int64_t budget, PromptShare& share, ScheduledBatch& scheduled) {
+std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::int64_t budget, PromptShare& share,
+                                 ScheduledBatch& scheduled) {
   chosen_.clear();
-  const std::int64_t most_chosen = decodes ? decodes_of_turn() : std::ssize(running_);
   for (std::size_t i = 0; i < running_.size() && std::ssize(chosen_) < most_chosen; ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.decodes() != decodes || sequence.is_done() || waits_for_token(sequence)) continue;
@@ -253,6 +256,11 @@ void Scheduler::preempt(std::size_t index, bool keep) {
   sequence->last_row = -1;
   ++preemptions_;
   insert(waiting_, std::move(sequence));
+}
+
+void Scheduler::compute_again() {
+  while (!running_.empty()) preempt(running_.size() - 1, /*keep=*/false);
+  flush_prefixes();
 }
 
 // Enters what is computed and known into the prefix cache. Whether it ends at a page's end, and all of it was entered.

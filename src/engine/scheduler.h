@@ -42,8 +42,9 @@ struct SchedulerOptions {
   std::int64_t max_running = 256;
   std::int64_t vocab_size = 0;
   bool prefix_cache = true;
-  // Stages of a pipeline. Of several, the sequences that decode take turns in as many groups, one in each step, and
-  // none is scheduled before its last token is known: the first stage learns it with the next step.
+  // Steps of a pipeline that are in flight at once. Of several, the sequences that decode take turns in as many groups,
+  // one in each step, and none is scheduled before its last token is known: the first stage learns it with the next
+  // step.
   int turns = 1;
 };
 
@@ -71,8 +72,9 @@ class Scheduler {
   // that finds no room. Precondition of add(): rows for all of the sequence's embeddings, and for the largest of its
   // images.
   void grow_embeddings(std::int64_t rows) { embeddings_.grow(rows); }
-  // The next forward; without entries where nothing can be computed now. Reuses the batch's memory.
-  void next(ScheduledBatch& scheduled);
+  // The next forward; without entries where nothing can be computed now. Reuses the batch's memory. `in_turns`: whether
+  // others may be in flight beside it; else all that decode are in it.
+  void next(ScheduledBatch& scheduled, bool in_turns = true);
   // Whether a sequence waits or runs whose forwards must be read before more is scheduled.
   bool reads_at_once() const { return num_read_at_once_ > 0; }
   // The forward was enqueued: it runs before any later one.
@@ -89,6 +91,8 @@ class Scheduler {
   void forget_results(const ScheduledBatch& scheduled);
   // Ids of the sequences whose deadline has passed.
   void find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const;
+  // All that run wait again, and nothing that was computed is kept. Precondition: no forward is in flight.
+  void compute_again();
   // Forgets what no running sequence uses of the prefix cache.
   void flush_prefixes() { cache_.flush_prefixes(); }
 
@@ -105,9 +109,10 @@ class Scheduler {
   void admit();
   PromptShare prompt_share() const;
   std::int64_t fitting_tokens(PromptShare share);
-  // Adds the running sequences that decode, or of those that do not what `share` takes, as far as the budget goes;
-  // returns what is left.
-  std::int64_t schedule(bool decodes, std::int64_t budget, PromptShare& share, ScheduledBatch& scheduled);
+  // Adds the running sequences that decode, or of those that do not what `share` takes, as far as the budget goes
+  // and no more than `most_chosen`; returns what is left.
+  std::int64_t schedule(bool decodes, std::int64_t most_chosen, std::int64_t budget, PromptShare& share,
+                        ScheduledBatch& scheduled);
   void keep_places();
   std::int64_t cut_at_page(const Sequence& sequence, std::int64_t count) const;
   bool make_room(Sequence& sequence);

@@ -90,6 +90,26 @@ TEST_F(SchedulerTest, DecodesOfSeveralTurnsAreNeverInTwoStepsAtOnce) {
   EXPECT_EQ(third.batch.input_ids, std::vector<TokenId>(2, TokenId(7)));
 }
 
+// Where each step is read before the next one, turns would leave those behind without tokens until the first ones end.
+TEST_F(SchedulerTest, DecodesTakeNoTurnsWhereOneStepIsInFlight) {
+  Scheduler& scheduler = make({.chunk = 16, .turns = 2});
+  for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, 4));
+  finish_step(scheduler, next_step(scheduler));
+  ScheduledBatch step;
+  scheduler.next(step, /*in_turns=*/false);
+  EXPECT_EQ(shown(step), "1:1* 2:1* 3:1* 4:1*");
+}
+
+// What a lost step should have computed may be in the prefix cache, and others may have found it there.
+TEST_F(SchedulerTest, AllIsComputedAgain) {
+  Scheduler& scheduler = make({.chunk = 16});
+  for (const std::int64_t id : {1, 2}) scheduler.add(sequence(id, 5, 3));
+  finish_step(scheduler, next_step(scheduler));
+  scheduler.compute_again();
+  EXPECT_EQ(scheduler.num_running(), 0);
+  EXPECT_EQ(shown(next_step(scheduler)), "1:6* 2:6*") << "prompts and what was sampled, from the first token on";
+}
+
 // A prompt's chunks need no tokens: they follow one another at once.
 TEST_F(SchedulerTest, ChunksOfAPromptAreInSeveralStepsAtOnce) {
   Scheduler& scheduler = make({.chunk = 8, .turns = 2});

@@ -48,6 +48,9 @@ struct Backend {
   // export gave. Thread-safe. Null: there are none.
   Json (*export_algorithms)() = nullptr;
   Status (*import_algorithms)(const Json& algorithms) = nullptr;
+  // What other processes have measured goes into later exports; this process keeps what it has. kDataLoss as above.
+  // Null: nothing is measured.
+  Status (*learn_algorithms)(const Json& algorithms) = nullptr;
   // Measures algorithms for one problem that this process has met and nobody has measured, on a device that is idle,
   // for a moment. What it finds is in later exports, for later processes. False where none is left. Null: there are
   // none.

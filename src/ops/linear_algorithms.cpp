@@ -49,8 +49,9 @@ std::optional<std::pair<LinearShape, LinearAlgorithms::Kept>> LinearAlgorithms::
   return std::pair(shape, Kept{.algorithm = *algorithm, .measured = e[7].as_bool()});
 }
 
-std::optional<OpaqueAlgorithm> LinearAlgorithms::remembered(const LinearShape& shape) const {
+std::optional<OpaqueAlgorithm> LinearAlgorithms::chosen(const LinearShape& shape) const {
   const std::lock_guard lock(mutex_);
+  if (const auto it = noted_.find(shape); it != noted_.end()) return it->second;
   const auto it = remembered_.find(shape);
   return it == remembered_.end() ? std::nullopt : std::optional(it->second.algorithm);
 }
@@ -65,11 +66,11 @@ bool LinearAlgorithms::was_measured(const LinearShape& shape, const OpaqueAlgori
   return it != remembered_.end() && it->second.measured && it->second.algorithm == algorithm;
 }
 
-std::optional<std::pair<LinearShape, OpaqueAlgorithm>> LinearAlgorithms::unmeasured() const {
+std::optional<std::pair<LinearShape, OpaqueAlgorithm>> LinearAlgorithms::take_unmeasured() {
   const std::lock_guard lock(mutex_);
   for (const auto& [shape, algorithm] : noted_) {
     if (shape.any_rows || ir::dtype_size(shape.dtype) != 2) continue;
-    if (improved_.contains(shape) || left_.contains(shape) || was_measured(shape, algorithm)) continue;
+    if (improved_.contains(shape) || was_measured(shape, algorithm) || !taken_.insert(shape).second) continue;
     return std::pair(shape, algorithm);
   }
   return std::nullopt;
@@ -78,11 +79,6 @@ std::optional<std::pair<LinearShape, OpaqueAlgorithm>> LinearAlgorithms::unmeasu
 void LinearAlgorithms::improve(const LinearShape& shape, const OpaqueAlgorithm& algorithm) {
   const std::lock_guard lock(mutex_);
   improved_[shape] = algorithm;
-}
-
-void LinearAlgorithms::leave(const LinearShape& shape) {
-  const std::lock_guard lock(mutex_);
-  left_.insert(shape);
 }
 
 Json LinearAlgorithms::to_json() const {
@@ -99,7 +95,7 @@ Json LinearAlgorithms::to_json() const {
   return all;
 }
 
-Status LinearAlgorithms::remember(const Json& json) {
+Result<std::map<LinearShape, LinearAlgorithms::Kept>> LinearAlgorithms::read(const Json& json) {
   if (!json.is_array()) return data_loss("algorithms of linears: no list");
   std::map<LinearShape, Kept> read;
   for (const Json& item : json.as_array()) {
@@ -107,8 +103,21 @@ Status LinearAlgorithms::remember(const Json& json) {
     if (!entry) return data_loss(fmt::format("algorithms of linears: {} is none", item.dump()));
     read.insert(*std::move(entry));
   }
+  return read;
+}
+
+Status LinearAlgorithms::remember(const Json& json) {
+  std::map<LinearShape, Kept> kept = TRY(read(json));
   const std::lock_guard lock(mutex_);
-  remembered_ = std::move(read);
+  remembered_ = std::move(kept);
+  return ok_status();
+}
+
+Status LinearAlgorithms::learn(const Json& json) {
+  const std::map<LinearShape, Kept> there = TRY(read(json));
+  const std::lock_guard lock(mutex_);
+  for (const auto& [shape, kept] : there)
+    if (kept.measured && improved_.size() < kMost) improved_.try_emplace(shape, kept.algorithm);
   return ok_status();
 }
 

@@ -40,24 +40,24 @@ class LinearAlgorithms {
  public:
   static constexpr std::size_t kMost = 8192;  // each about 170 bytes of JSON
 
-  // The choice of an earlier process. It is not trusted: the library checks it against the problem.
-  std::optional<OpaqueAlgorithm> remembered(const LinearShape& shape) const;
+  // The choice of this process, else of an earlier one. That is not trusted: the library checks it against the problem.
+  std::optional<OpaqueAlgorithm> chosen(const LinearShape& shape) const;
   // Keeps an algorithm that was chosen, or that was remembered and passed the library's check.
   void note(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
 
-  // A noted problem of 16-bit types and one m whose algorithm nobody has measured and that was not left, and what is
-  // noted for it.
-  std::optional<std::pair<LinearShape, OpaqueAlgorithm>> unmeasured() const;
+  // A noted problem of 16-bit types and one m whose algorithm nobody has measured, and what is noted for it. It is
+  // given out once.
+  std::optional<std::pair<LinearShape, OpaqueAlgorithm>> take_unmeasured();
   // The fastest one as measured, for later processes.
   void improve(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
-  // It cannot be measured in this process.
-  void leave(const LinearShape& shape);
 
   // The improved algorithms, the noted ones, and the remembered ones of other problems: [["bf16", m, n, k, bias,
   // any_rows, "<128 hexadecimal digits>", measured], …].
   Json to_json() const;
   // Remembers the result of another process's to_json(). kDataLoss for anything else, and then nothing is remembered.
   Status remember(const Json& json);
+  // The same of what was measured meanwhile, for later processes.
+  Status learn(const Json& json);
 
  private:
   struct Kept {
@@ -65,13 +65,14 @@ class LinearAlgorithms {
     bool measured = false;
   };
   static std::optional<std::pair<LinearShape, Kept>> entry_of(const Json& json);
+  static Result<std::map<LinearShape, Kept>> read(const Json& json);
   // Whether it is what an earlier process measured to be the fastest.
   bool was_measured(const LinearShape& shape, const OpaqueAlgorithm& algorithm) const;
 
   mutable std::mutex mutex_;
   std::map<LinearShape, OpaqueAlgorithm> noted_;
   std::map<LinearShape, OpaqueAlgorithm> improved_;
-  std::set<LinearShape> left_;
+  std::set<LinearShape> taken_;
   std::map<LinearShape, Kept> remembered_;
 };
 

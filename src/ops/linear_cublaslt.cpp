@@ -57,11 +57,11 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Line
   auto choice = std::make_shared<Choice>();
   TRY(describe(p, choice->matmul, choice->w, choice->x, choice->y));
   LinearAlgorithms& algorithms = known_algorithms();
-  if (const std::optional<OpaqueAlgorithm> remembered = algorithms.remembered(shape_of(p, rows))) {
-    choice->algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*remembered);
+  if (const std::optional<OpaqueAlgorithm> chosen = algorithms.chosen(shape_of(p, rows))) {
+    choice->algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*chosen);
     if (rows == Rows::kAny ? serves_any_rows(handle, p, choice->algorithm)
                            : serves(handle, *choice, kCublasLtWorkspaceBytes)) {
-      algorithms.note(shape_of(p, rows), *remembered);
+      algorithms.note(shape_of(p, rows), *chosen);
       return std::shared_ptr<const Choice>(std::move(choice));
     }
   }

@@ -7,10 +7,15 @@
 
 namespace tessera {
 
+class Json;
+
+// What other processes have measured, of cublaslt_algorithms(), goes into later ones; choices of this process stay.
+Status learn_cublaslt_algorithms(const Json& algorithms);
+
 // Times the algorithms offered for one linear that this process has bound and nobody has measured, and keeps the
-// fastest for later processes (linear_algorithms.h). Takes up to about 120 ms on an H200, and memory of its own for as
-// long; where there is too little of that, the linear keeps its algorithm. False where none is left. `device` is a CUDA
-// device on which nothing runs; the caller's is the only thread that uses it.
+// fastest for later processes (linear_algorithms.h). Takes some 0.1 s at most, and memory of its own for as long; where
+// there is too little of either, the linear keeps its algorithm. False where none is left; kDeviceLost where the device
+// is. `device` is a CUDA device on which nothing runs; the caller's is the only thread that uses it.
 Result<bool> measure_cublaslt_algorithms(Device& device);
 
 }  // namespace tessera

@@ -101,7 +101,7 @@ __device__ inline void end_turn(const Peers& peers, const Turn& turn, std::int64
   if (atomicAdd(&turns->blocks_done, 1u) + 1 < gridDim.x) return;
   turns->blocks_done = 0;
   turns->used[turn.number % kBuffers] = static_cast<std::uint32_t>(used);
-  turns->turn = turn.number + 1;
+  turns->turn = (turn.number + 1) % kBuffers;  // all that is asked of it; a count would wrap around out of turn
 }
 
 // Where rank `from` writes in the mailbox of rank `to`: slots of `units` units, one for each other rank.

@@ -18,7 +18,8 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kLinkSlots = 3;
+inline constexpr int kLinkSlots = 4;  // a power of two, so that the slots go on in turn where counters wrap around
+static_assert((kLinkSlots & (kLinkSlots - 1)) == 0);
 inline constexpr int kLinkBlocks = 64;
 inline constexpr std::int64_t kLinkSlotBytes = std::int64_t{16} << 20;  // larger values go in several turns
 

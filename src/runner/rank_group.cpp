@@ -242,7 +242,8 @@ RankGroup::Failure RankGroup::ran(const Status& own, bool replay_failed, std::ui
   if (own.ok()) {
     const std::uint64_t oldest = in_flight_.front();
     if (Status waited = wait(oldest, channel_->limit()); !waited.ok()) return {std::move(waited), false};
-    failure = results_of(oldest, own, digest);
+    failure = cause(std::span(&oldest, 1), own, false);
+    if (failure.status.ok()) failure.status = same_results(oldest, digest);
     if (failure.status.ok()) {
       in_flight_.erase(in_flight_.begin());
       return failure;
@@ -266,22 +267,23 @@ Status RankGroup::send_collect() {
 RankGroup::Failure RankGroup::collected(const Status& own, std::uint64_t digest) {
   in_flight_.erase(in_flight_.begin());
   if (Status waited = wait(collecting_, channel_->limit()); !waited.ok()) return {std::move(waited), false};
-  Failure failure = results_of(collecting_, own, digest);
+  Failure failure = cause(std::span(&collecting_, 1), own, false);
   restart();
+  // What ranks of a group that has ended compute differs, and that is not why.
   if (failure.status.ok()) failure.status = lost_;
+  if (failure.status.ok()) failure.status = same_results(collecting_, digest);
   if (failure.status.code() == StatusCode::kDeviceLost) lost_ = failure.status;
   return failure;
 }
 
 // Other stages than the last have no results; what goes wrong there reaches the last one's.
-RankGroup::Failure RankGroup::results_of(std::uint64_t number, const Status& own, std::uint64_t digest) const {
-  Failure failure = cause(std::span(&number, 1), own, false);
-  for (int rank = 1; rank < layout_.tp_size && failure.status.ok(); ++rank) {
+Status RankGroup::same_results(std::uint64_t number, std::uint64_t digest) const {
+  for (int rank = 1; rank < layout_.tp_size; ++rank) {
     if (channel_->answer(number, rank).digest == digest) continue;
-    failure.status = internal_error(fmt::format(
+    return internal_error(fmt::format(
         "rank {} of {} came to other results than rank 0; all ranks must hold the same bits", rank, ranks()));
   }
-  return failure;
+  return ok_status();
 }
 
 }  // namespace tessera

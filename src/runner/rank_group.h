@@ -136,7 +136,8 @@ class RankGroup {
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
   // Of answers that are there.
   Failure cause(std::span<const std::uint64_t> numbers, const Status& own, bool replay_failed) const;
-  Failure results_of(std::uint64_t number, const Status& own, std::uint64_t digest) const;
+  // kInternal where a rank of this stage has other results than `digest`, rank 0's.
+  Status same_results(std::uint64_t number, std::uint64_t digest) const;
   void restart();
 
   const RankLayout layout_;
