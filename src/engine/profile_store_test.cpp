@@ -158,6 +158,7 @@ TEST_F(ProfileStoreTest, MeasuredAlgorithmsAreForLaterStartsOfOneNode) {
   };
   options_.tp_size = 2;
   options_.nnodes = 2;
+  options_.dist_init_addr = "127.0.0.1:29500";
   leaves_it("the other node's cache may differ");
   EXPECT_EQ(given, Json());
   chosen = Json::array();
