@@ -20,10 +20,13 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(50);
-// From a group's end until a rank that has not ended itself is taken to hang in a kernel.
+// From a group's end until a rank that has not ended itself is taken to hang in a kernel, and from then until a call
+// that has not returned is taken to hang too.
 constexpr std::chrono::seconds kRankEnds(1);
-// That an abort may take: it waits for NCCL's own threads, and those for the other processes of the machine.
-constexpr std::chrono::seconds kAbortLimit(10);
+// That the thread which watches may take to its end. It may be in an abort of NCCL's, which waits for NCCL's own
+// threads, and those for the other processes of the machine; or tell a node that says nothing any more, which takes as
+// long as NodeGroupOptions::silence, 15 s: this is longer, as the thread uses the communicator until it is told.
+constexpr std::chrono::seconds kAbortLimit(20);
 
 // What ranks tell each other.
 struct Introduction {
@@ -133,8 +136,7 @@ struct NcclExchange::Shared {
   void* comm = nullptr;
   int ranks = 1;
   std::atomic<std::uint32_t> ended = 0;  // 1: the group has
-  std::mutex calls;                      // NCCL takes one call at a time
-  bool is_over = false;                  // guarded by it: the communicator is aborted
+  std::mutex calls;                      // NCCL takes one call at a time, but for an abort
   std::mutex mutex;
   std::condition_variable woken;
   bool closing = false;  // guarded by it: the rank ends
@@ -145,7 +147,7 @@ struct NcclExchange::Shared {
   template <class Collective>
   Status run(std::string_view function, const Collective& collective) {
     const std::lock_guard lock(calls);
-    if (is_over || ended.load() != 0) return cancelled(fmt::format("{}: the group of ranks has ended", function));
+    if (ended.load() != 0) return cancelled(fmt::format("{}: the group of ranks has ended", function));
     return nccl->check(collective(), function);
   }
 
@@ -153,6 +155,13 @@ struct NcclExchange::Shared {
   bool closes_within(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex);
     return woken.wait_for(lock, limit, [this] { return closing; });
+  }
+
+  // Until the call under way is done, for kRankEnds at most: once the group has ended no other one begins.
+  void let_call_end() {
+    const auto deadline = std::chrono::steady_clock::now() + kRankEnds;
+    std::unique_lock lock(calls, std::defer_lock);
+    while (!lock.try_lock() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
   }
 
   // Until the rank or its group ends. An abort waits for the graphs that have recorded the collectives, which end with
@@ -164,14 +173,14 @@ struct NcclExchange::Shared {
       int result = kNcclSuccess;
       const Status asked = nccl->check(nccl->call().get_async_error(comm, &result), "ncclCommGetAsyncError");
       const Status lost = asked.ok() && result != kNcclInProgress ? nccl->check(result, "NCCL") : asked;
-      if (!closes && !lost.ok()) communicator.abort(lost.message());
+      // Asking may have hung for so long that the communicator is gone.
+      if (lost.ok() || closes) continue;
+      closes = closes_within(std::chrono::milliseconds(0));
+      if (!closes) communicator.abort(lost.message());
     }
     if (closes || closes_within(kRankEnds)) return;
-    {
-      const std::lock_guard lock(calls);
-      is_over = true;
-    }
-    (void)nccl->call().abort(comm);
+    let_call_end();
+    (void)nccl->call().abort(comm);  // a call that hangs ends by this alone
   }
 };
 

@@ -8,8 +8,8 @@
 //
 // A group that ends. A thread of each rank looks every 50 ms whether the group has ended (a node was lost, a rank
 // failed), or NCCL has lost a connection, which ends the group. A rank that does not end itself within a second hangs
-// in a kernel: the communicator is aborted, kernels that wait for other GPUs end, with whatever they have, and whoever
-// counts on their results sees that the group has ended.
+// in a kernel, or in a call of NCCL's, which gets one second more: the communicator is aborted, kernels that wait for
+// other GPUs end, with whatever they have, and whoever counts on their results sees that the group has ended.
 //
 // A rank that ends by itself leaves its communicator to the end of the process: NCCL would wait for the other processes
 // of the machine, which end later, by what this one tells them. Its memory is NCCL's until then.

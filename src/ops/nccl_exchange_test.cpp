@@ -1,7 +1,7 @@
 // Catches: ranks that do not share rank 0's id, a start that differs and goes on, one that waits without an end, a
-// communicator that is not aborted when its group ends (kernels would wait for ever) or is used after that, and a
-// library that is absent, old or other than expected and is called all the same. Over connections of two nodes, with an
-// NCCL that moves no data (testing/fake_nccl.h).
+// communicator that is not aborted when its group ends (kernels and calls would wait for ever) or is used after that,
+// and a library that is absent, old or other than expected and is called all the same. Over connections of two nodes,
+// with an NCCL that moves no data (testing/fake_nccl.h).
 #include "tessera/ops/nccl_exchange.h"
 
 #include <dlfcn.h>
@@ -31,6 +31,7 @@ class Nccl : public ::testing::Test {
     fake_ = &find();
     fake_->version = 22809;
     fake_->init_errors.clear();
+    fake_->reduce_hangs.clear();
     fake_->async_errors.clear();
     fake_->calls.clear();
     fake_->ids = 6;
@@ -70,7 +71,17 @@ class Nccl : public ::testing::Test {
     fake_->moved.notify_all();
   }
   void release() {
-    change([](FakeNccl& fake) { fake.init_hangs = false; });
+    change([](FakeNccl& fake) {
+      fake.init_hangs = false;
+      fake.reduce_hangs.clear();
+    });
+  }
+  // Until the rank's group has ended; false after 10 s.
+  static bool comes_to_its_end(const Communicator& rank) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (rank.status().ok() && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(milliseconds(1));
+    return !rank.status().ok();
   }
 
   void* library_;
@@ -117,7 +128,7 @@ TEST_F(Nccl, ARankThatEndsWithItsGroupIsNotAborted) {
     const Exchanges made = open(*nodes);
     ASSERT_TRUE(made[0].ok() && made[1].ok());
     nodes->rank(0).abort("the model is given up");
-    while (nodes->rank(1).status().ok()) std::this_thread::sleep_for(milliseconds(1));
+    ASSERT_TRUE(comes_to_its_end(nodes->rank(1)));
     std::vector<float> x(2);
     EXPECT_EQ((*made[1])->all_reduce(values(x, ir::DType::kFloat32), nullptr).code(), StatusCode::kCancelled);
     change([](FakeNccl& fake) { fake.calls.clear(); });
@@ -136,6 +147,23 @@ TEST_F(Nccl, ALostNodeAbortsTheOthers) {
   EXPECT_EQ((*made[0])->all_reduce(values(x, ir::DType::kFloat32), nullptr).code(), StatusCode::kCancelled);
   EXPECT_EQ((*made[0])->all_gather({}, {}, 8, nullptr).code(), StatusCode::kCancelled);
   EXPECT_EQ(nodes->rank(0).restart().code(), StatusCode::kFailedPrecondition);
+}
+
+// As the first call of a size does that connects to a GPU of a node that is gone.
+TEST_F(Nccl, ACallThatHangsEndsByTheAbort) {
+  const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
+  const Exchanges made = open(*nodes);
+  ASSERT_TRUE(made[0].ok() && made[1].ok());
+  change([](FakeNccl& fake) { fake.reduce_hangs = {0}; });
+  std::thread caller([&] {
+    std::vector<float> x(2);
+    (void)(*made[0])->all_reduce(values(x, ir::DType::kFloat32), nullptr);
+  });
+  EXPECT_TRUE(comes_to("all_reduce 0: 2 of type 7"));
+  nodes->groups[1]->leave(device_lost("its machine has gone"));
+  EXPECT_TRUE(comes_to("abort 0"));
+  release();  // lets the test end where no abort has come
+  caller.join();
 }
 
 TEST_F(Nccl, AConnectionThatNcclLosesEndsTheGroup) {
@@ -165,18 +193,18 @@ TEST_F(Nccl, ARankThatNcclRefusesEndsTheStartOfAll) {
   const Exchanges made = open(*nodes);
   EXPECT_EQ(made[1].status().code(), StatusCode::kDeviceLost);
   EXPECT_THAT(made[1].status().message(), HasSubstr("ncclCommInitRank: remote process exited: socket closed"));
-  while (nodes->rank(0).status().ok()) std::this_thread::sleep_for(milliseconds(1));  // until it is told
+  ASSERT_TRUE(comes_to_its_end(nodes->rank(0)));
   EXPECT_THAT(nodes->rank(0).status().message(), HasSubstr("ncclCommInitRank: remote process exited"));
 }
 
 // NCCL itself waits for ever for a rank that is gone.
 TEST_F(Nccl, AStartThatHangsEndsAtTheLimit) {
   change([](FakeNccl& fake) { fake.init_hangs = true; });
-  const std::unique_ptr<Nodes> nodes = make_nodes(2, 2, milliseconds(300));
+  const std::unique_ptr<Nodes> nodes = make_nodes(2, 2, milliseconds(2000));
   const Exchanges made = open(*nodes);
   for (const auto& exchange : made) EXPECT_EQ(exchange.status().code(), StatusCode::kCancelled);
   EXPECT_THAT(nodes->rank(0).status().message(),
-              AllOf(HasSubstr("is not connected to the others by NCCL within 0.3 s"), HasSubstr("NCCL_SOCKET_IFNAME")));
+              AllOf(HasSubstr("is not connected to the others by NCCL within 2 s"), HasSubstr("NCCL_SOCKET_IFNAME")));
   release();  // what comes too late is given back
   EXPECT_TRUE(comes_to("abort 0"));
   EXPECT_TRUE(comes_to("abort 1"));

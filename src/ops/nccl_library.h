@@ -43,7 +43,8 @@ struct NcclFunctions {
   int (*all_gather)(const void* from, void* to, std::size_t count, int type, void* comm, void* stream) = nullptr;
 };
 
-// Immutable, and thread-safe as NCCL is: the calls on one communicator are made one at a time.
+// Immutable, and thread-safe as NCCL is: the calls on one communicator are made one at a time, but for an abort, which
+// ends one that hangs.
 class NcclLibrary {
  public:
   static constexpr const char* kFile = "libnccl.so.2";

@@ -70,9 +70,20 @@ int ncclCommGetAsyncError(void* comm, int* result) {
   *result = value_or_zero(fake().async_errors, static_cast<Comm*>(comm)->rank);
   return tessera::kNcclSuccess;
 }
-int ncclCommAbort(void* comm) { return record(fmt::format("abort {}", static_cast<Comm*>(comm)->rank)); }
+int ncclCommAbort(void* comm) {
+  const int rank = static_cast<Comm*>(comm)->rank;
+  {
+    const std::lock_guard lock(fake().mutex);
+    fake().reduce_hangs.erase(rank);
+  }
+  return record(fmt::format("abort {}", rank));
+}
 int ncclAllReduce(const void*, void*, std::size_t count, int type, int, void* comm, void*) {
-  return record(fmt::format("all_reduce {}: {} of type {}", static_cast<Comm*>(comm)->rank, count, type));
+  const int rank = static_cast<Comm*>(comm)->rank;
+  record(fmt::format("all_reduce {}: {} of type {}", rank, count, type));
+  std::unique_lock lock(fake().mutex);
+  fake().moved.wait(lock, [rank] { return !fake().reduce_hangs.contains(rank); });
+  return tessera::kNcclSuccess;
 }
 #ifndef FAKE_NCCL_WITHOUT_ALL_GATHER
 int ncclAllGather(const void*, void*, std::size_t count, int type, void* comm, void*) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct FakeNccl {
   int version = 22809;
   std::map<int, int> init_errors{};   // ncclResult_t by rank, of ncclCommInitRank
   bool init_hangs = false;            // until it is false again
+  std::set<int> reduce_hangs{};       // ranks whose ncclAllReduce ends by their ncclCommAbort alone
   std::map<int, int> async_errors{};  // by rank, of ncclCommGetAsyncError
   std::vector<std::string> calls{};   // "init 1 of 2 id 7", "all_reduce 1: 16 of type 9", "abort 1", …
   int ids = 6;                        // made so far
