@@ -40,8 +40,6 @@ using Build = ApiResult<std::string> (*)(const ServedModel& model, std::string_v
 
 // In metrics and the log, in the place of a route: there is none of the path, or it was not looked up.
 constexpr std::string_view kNoRoute = "other";
-// How long a server whose engines have failed still says so, to clients and to health checks.
-constexpr double kLastAnswersS = 1;
 
 ApiError unavailable(std::string message) {
   return {.http_status = 503,
@@ -113,7 +111,7 @@ struct Server::Impl {
   // After the last events of an engine that has failed.
   void end_if_failed() {
     if (replicas->health().ok()) return;  // others serve on
-    http->stop({.drain_s = kLastAnswersS, .notice_s = kLastAnswersS, .give_up = [this] {
+    http->stop({.drain_s = options.last_answers_s, .notice_s = options.last_answers_s, .give_up = [this] {
                   jobs->fail_all(engine_failed(replicas->health()));
                 }});
   }

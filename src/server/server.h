@@ -30,7 +30,8 @@ class Server {
   // "http://127.0.0.1:30000"
   std::string address() const;
   // Serves on the calling thread until stop() has done its work, or all engines have failed for good: that is the error
-  // then. Requests under way end with it, and for a second more /health and new requests are answered 503 with it.
+  // then. Requests under way end with it, and for `last_answers_s` more /health and new requests are answered 503 with
+  // it.
   Status run();
   // From any thread: /health and new requests are answered 503 from here on, running ones have up to `drain_s` seconds,
   // after which they end with an error; then run() returns. Connections are accepted while requests run, and for

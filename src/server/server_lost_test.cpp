@@ -40,9 +40,9 @@ class Losing {
   std::unique_ptr<Engine> engine_;
 };
 
-TEST(LostServer, SaysWhyAndEnds) {
+TEST(LostServer, SaysWhyUntilItEnds) {
   Losing losing;
-  Running running(losing.engine());
+  Running running(losing.engine(), {.last_answers_s = 30});  // no machine is too slow to ask within these
   Client stream(running.port);
   Client kept(running.port);
   EXPECT_EQ(kept.ask(get("/health")).status, 200);
@@ -57,9 +57,9 @@ TEST(LostServer, SaysWhyAndEnds) {
   const Reply refused = running.ask(completion(R"("prompt": "a")"));
   EXPECT_EQ(refused.status, 503);
   EXPECT_THAT(refused.body, HasSubstr("the engine has failed: "));
+  running.server->stop(0);
   running.join();
   EXPECT_EQ(running.result.code(), StatusCode::kDeviceLost) << running.result.to_string();
-  EXPECT_FALSE(Client(running.port).connected());
 }
 
 TEST(LostServer, EndsWithTheLastEngine) {

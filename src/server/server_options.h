@@ -23,6 +23,7 @@ struct ServerOptions {
   bool log_requests = false;             // one line each
   std::int64_t max_images = 16;          // of a prompt
   bool allow_image_urls = false;         // images may be named by http(s) URLs, which are fetched
+  double last_answers_s = 1;             // that a server whose engines have failed still says so
 };
 
 }  // namespace tessera
