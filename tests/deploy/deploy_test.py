@@ -192,6 +192,21 @@ class Cases:
                 assert text.count("tessera: error: node 1 of 2 (") == 1 and text.count("it is started anew") == 1, text
 
     @staticmethod
+    def a_job_told_to_stop_between_two_starts_starts_no_more():
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("srun", '#!/bin/sh\necho a start >> "${0%/*}/starts"\nexit 1\n'), ("scontrol", "#!/bin/sh\necho a1\n")):
+                path = pathlib.Path(folder, name)
+                path.write_text(text)
+                path.chmod(0o755)
+            environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "SLURM_NTASKS": "1", "SLURM_JOB_NODELIST": "a1"}
+            with subprocess.Popen([str(SBATCH), str(MODEL)], env=environment, stderr=subprocess.PIPE, text=True) as job:
+                said = job.stderr.readline()
+                job.send_signal(signal.SIGTERM)
+                assert job.wait(20) == 1
+            assert "it is started anew" in said, said
+            assert pathlib.Path(folder, "starts").read_text().splitlines() == ["a start"]
+
+    @staticmethod
     def _wait_until_gone(port):
         deadline = time.monotonic() + 20
         while True:
