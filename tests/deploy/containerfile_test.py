@@ -46,11 +46,13 @@ def why_not():
     return None
 
 
-# What makes Debian's images slim: apt keeps no caches, and dpkg leaves out what nobody reads in a container.
+# What makes Debian's images slim: apt keeps no caches, and dpkg leaves out what nobody reads in a container. A mirror that
+# fails once says nothing of the Containerfile.
 APT = """DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb /var/cache/apt/*.bin || true"; };
 Dir::Cache::pkgcache "";
 Dir::Cache::srcpkgcache "";
 Acquire::Languages "none";
+Acquire::Retries "3";
 """
 LEFT_OUT = ["usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man"]
 KEPT = "path-include /usr/share/doc/*/copyright\n"
@@ -85,7 +87,8 @@ class Server:
     """The image's entry point and command, in a network of its own."""
 
     def __init__(self, stage):
-        self.process = subprocess.Popen(stage.inside([*stage.entry, *stage.command], network=False), stdout=subprocess.PIPE,
+        self.said = tempfile.TemporaryFile(mode="w+")  # a pipe that nobody reads until the end would fill and stop the server
+        self.process = subprocess.Popen(stage.inside([*stage.entry, *stage.command], network=False), stdout=self.said,
                                         stderr=subprocess.STDOUT, text=True)
 
     def ask(self, path, body=None):
@@ -107,8 +110,13 @@ class Server:
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
-        said = self.process.communicate(timeout=60)[0]
-        return self.process.returncode, said
+        try:
+            self.process.wait(60)
+        finally:
+            self.process.kill()  # nothing, where it has ended
+            self.process.wait()
+        self.said.seek(0)
+        return self.process.returncode, self.said.read()
 
 
 class Cases:
