@@ -17,7 +17,8 @@ from .engine import Engine, Json, _next
 
 @dataclass
 class SamplingParams:
-    """The names and defaults of vLLM's; another name is a TypeError. `logprobs`: how many tokens beside the chosen one."""
+    """The names and defaults of vLLM's; another name is a TypeError. `logprobs`: how many tokens beside the chosen one.
+    `max_tokens` of None: as many as the model's context has room for."""
 
     n: int = 1
     temperature: float = 1.0
@@ -36,9 +37,11 @@ class SamplingParams:
     logprobs: Optional[int] = None
     skip_special_tokens: bool = True
 
-    def _body(self) -> Json:
-        """The members of /generate that say it."""
+    def _body(self, room: int) -> Json:
+        """The members of /generate that say it. `room`: tokens that the context has beside the prompt."""
         sampling = {name: value for name, value in asdict(self).items() if value is not None and name != "logprobs"}
+        if self.max_tokens is None:  # left out it would be /generate's own default
+            sampling["max_tokens"] = max(room, 1)  # a prompt without room is an error, as for other values
         if self.top_k <= 0:  # all, which the other side says by leaving it out
             del sampling["top_k"]
         if self.logprobs is None:
@@ -111,6 +114,7 @@ class LLM:
 
     def __init__(self, model: str, **options: Any) -> None:
         self.engine = Engine(model, **options)
+        self._context: int = self.engine.get_server_info()["engine"]["max_request_tokens"]
 
     def generate(self, prompts: Union[Prompt, Sequence[Prompt]],
                  sampling_params: Optional[Union[SamplingParams, Sequence[SamplingParams]]] = None, *,
@@ -153,7 +157,7 @@ class LLM:
         requests: list[Request] = []
         try:
             for (_, ids), params in zip(prompts, each):
-                requests.append(self.engine._submit("/generate", {"input_ids": ids, **params._body()}))
+                requests.append(self.engine._submit("/generate", {"input_ids": ids, **params._body(self._context - len(ids))}))
             answers = [json.loads(_next(request)[1]) for request in requests]
         finally:
             for request in requests:

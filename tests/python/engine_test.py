@@ -194,6 +194,13 @@ class LlmTest(unittest.TestCase):
         self.assertEqual((outputs[2].outputs[0].finish_reason, outputs[2].outputs[0].stop_reason), ("stop", "."))
         self.assertEqual(len(self.llm.generate("Once")[0].outputs[0].token_ids), 16)
 
+    def test_without_a_limit_the_context_is_filled(self):
+        output, = self.llm.generate("Once upon a time", SamplingParams(temperature=0, max_tokens=None, ignore_eos=True))
+        self.assertEqual(len(output.prompt_token_ids) + len(output.outputs[0].token_ids), 512)
+        self.assertEqual(output.outputs[0].finish_reason, "length")
+        with self.assertRaises(TesseraError):
+            self.llm.generate({"prompt_token_ids": output.prompt_token_ids * 512}, SamplingParams(max_tokens=None))
+
     def test_several_outputs_of_a_prompt(self):
         output, = self.llm.generate("Once", SamplingParams(n=3, temperature=1.5, seed=1, max_tokens=8, ignore_eos=True))
         self.assertEqual([made.index for made in output.outputs], [0, 1, 2])
