@@ -1,7 +1,5 @@
 #include "tessera/cli/end_within.h"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -13,7 +11,7 @@ namespace tessera::cli {
 void end_within(std::chrono::milliseconds limit, const Status& error) {
   std::thread([limit, message = error.message()] {
     std::this_thread::sleep_for(limit);
-    write_error(fmt::format("tessera: error: {}\n", message));
+    write_last_error(message);
     std::_Exit(1);
   }).detach();
 }

@@ -8,7 +8,7 @@
 namespace tessera::cli {
 
 // Returns at once. Unless the process has ended by itself within `limit`, it is ended then, with `error` on standard
-// error as every error of the command line, and exit status 1; nothing is destroyed.
+// error as every error of the command line, unless it was written already, and exit status 1; nothing is destroyed.
 void end_within(std::chrono::milliseconds limit, const Status& error);
 
 }  // namespace tessera::cli

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include "tessera/cli/output.h"
+
 namespace tessera::cli {
 namespace {
 
@@ -16,6 +18,16 @@ TEST(EndWithinDeathTest, WhatHangsIsEndedWithTheError) {
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
   };
   EXPECT_EXIT(hang(), ::testing::ExitedWithCode(1), "tessera: error: rank 1 hangs");
+}
+
+TEST(EndWithinDeathTest, AnErrorThatIsWrittenIsNotWrittenAgain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto hang = [] {
+    end_within(std::chrono::milliseconds(50), device_lost("rank 1 hangs"));
+    write_last_error("rank 1 hangs, as --flags say it");
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  };
+  EXPECT_EXIT(hang(), ::testing::ExitedWithCode(1), "^tessera: error: rank 1 hangs, as --flags say it\n$");
 }
 
 TEST(EndWithinDeathTest, AnEndInTimeIsLeftAlone) {

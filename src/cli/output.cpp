@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <utility>
 
 namespace tessera::cli {
 
@@ -15,5 +17,13 @@ Status write_output(std::string_view text) {
 }
 
 void write_error(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
+void write_last_error(std::string_view message) {
+  // Held while it writes: a caller that finds it written may end the process.
+  static std::mutex mutex;
+  static bool is_written = false;
+  const std::lock_guard lock(mutex);
+  if (!std::exchange(is_written, true)) write_error(fmt::format("tessera: error: {}\n", message));
+}
 
 }  // namespace tessera::cli

@@ -14,4 +14,8 @@ Status write_output(std::string_view text);
 // To standard error. There is nobody to tell of a failure.
 void write_error(std::string_view text);
 
+// "tessera: error: <message>", the error that ends the process. Of several calls, from any threads, the first one
+// writes.
+void write_last_error(std::string_view message);
+
 }  // namespace tessera::cli

@@ -34,7 +34,7 @@ constexpr int kWrongCommandLine = 2;
 int report(const Status& status, int exit_code) {
   std::string message = status.message();
   std::replace(message.begin(), message.end(), '\n', ' ');
-  write_error(fmt::format("tessera: error: {}\n", message));
+  write_last_error(message);
   return exit_code;
 }
 
