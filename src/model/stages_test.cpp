@@ -139,7 +139,8 @@ TEST(TakeStage, WhatHasNoRowsOfTokensIsNotSent) {
   EXPECT_THAT(stage_text(body, {0, 1}), HasSubstr("send_to_next takes X[T, N], not f32[2]"));
 }
 
-// Of every family: the stages' nodes with weights are the model's, each once, and so are the weights.
+// Of three families, one of them with experts: the stages' nodes with weights are the model's, each once, and so are
+// the weights.
 TEST(BuildModel, StagesHaveTheModelsWeights) {
   for (const char* architecture : {"LlamaForCausalLM", "Gemma2ForCausalLM", "Qwen3MoeForCausalLM"}) {
     SCOPED_TRACE(architecture);
