@@ -16,6 +16,11 @@
 namespace tessera {
 namespace {
 
+// Of a stage's rank among the ranks of all stages, by which errors name it.
+std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
+  return communicator.place() - communicator.rank() + rank;
+}
+
 // For i in [begin, end): element i of the tensors `to` = the sum of all tensors' elements i, in order.
 template <class T>
 TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::span<const TensorView> to,
@@ -273,8 +278,9 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
   if (!group_->moved.wait_for(lock, group_->limit, moved)) {
     const auto begin = group_->calls.begin() + group_->first;
     const auto late = std::find(begin, begin + group_->here, std::string_view());
-    Status why = cancelled(fmt::format("rank {} of {} did not come to {} within {} s", late - group_->calls.begin(),
-                                       ranks(), call, static_cast<double>(group_->limit.count()) / 1000));
+    Status why = cancelled(fmt::format("rank {} of {} did not come to {} within {} s",
+                                       place_of(*this, late - group_->calls.begin()), places(), call,
+                                       static_cast<double>(group_->limit.count()) / 1000));
     lock.unlock();
     end_group(std::move(why));
     lock.lock();
@@ -300,8 +306,10 @@ Status Communicator::check_agreement() const {
         other.dims == first.dims)
       continue;
     return internal_error(fmt::format("ranks disagree: rank {} is in {} with {} elements {}, rank {} in {} with {} {}",
-                                      base, group_->calls[base], first.elements(), ir::dtype_name(first.dtype), r,
-                                      group_->calls[r], other.elements(), ir::dtype_name(other.dtype)));
+                                      place_of(*this, static_cast<std::int64_t>(base)), group_->calls[base],
+                                      first.elements(), ir::dtype_name(first.dtype),
+                                      place_of(*this, static_cast<std::int64_t>(r)), group_->calls[r], other.elements(),
+                                      ir::dtype_name(other.dtype)));
   }
   return ok_status();
 }

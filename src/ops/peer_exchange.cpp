@@ -96,11 +96,13 @@ Status PeerExchange::open(Communicator& communicator, Device& device) {
             .buffer_words = static_cast<std::int64_t>(kBufferBytes / sizeof(std::uint32_t)),
             .turns = reinterpret_cast<Turns*>(memory),
             .stop = reinterpret_cast<const std::uint32_t*>(stop)};
+  const auto place_of = [&](int rank) { return communicator.place() - communicator.rank() + rank; };
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (static_cast<int>(r) != peers_.rank && all[r].ordinal == ordinal) {
       return invalid_argument(fmt::format(
           "ranks {} and {} are both on cuda:{}; each needs a GPU of its own, because their kernels wait for each other",
-          std::min<int>(peers_.rank, static_cast<int>(r)), std::max<int>(peers_.rank, static_cast<int>(r)), ordinal));
+          place_of(std::min<int>(peers_.rank, static_cast<int>(r))),
+          place_of(std::max<int>(peers_.rank, static_cast<int>(r))), ordinal));
     }
     TRY(reach_peer(ordinal, all[r].ordinal));
     peers_.mailboxes[r] = reinterpret_cast<std::uint32_t*>(all[r].mailbox);

@@ -9,6 +9,11 @@
 #include "tessera/ops/cpu_op.h"
 
 namespace tessera {
+namespace {
+
+constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;  // of a value's memory, once it was received
+
+}  // namespace
 
 Pipeline::Pipeline(const RankLayout& layout, std::chrono::milliseconds limit)
     : layout_(layout), limit_(limit), links_(static_cast<std::size_t>((layout.pp_size - 1) * layout.tp_size * 2)) {
@@ -56,12 +61,14 @@ Status Pipeline::receive(int rank, Way way, std::span<std::byte> to) {
   Link& from = link(way == Way::kToNext ? stage - 1 : stage, at, way);
   std::unique_lock lock(mutex_);
   TRY(wait(lock, rank, other, [&] { return from.sent > from.received; }));
-  const std::vector<std::byte>& value = from.values[from.received % kMostWaiting];
+  // The slot is this rank's until it is counted as received.
+  std::vector<std::byte>& value = from.values[from.received % kMostWaiting];
   lock.unlock();
   if (value.size() != to.size())
     return internal_error(fmt::format("rank {} of {} sent {} bytes to rank {} in the next stage, which expects {}",
                                       other, layout_.ranks(), value.size(), rank, to.size()));
   std::ranges::copy(value, to.begin());
+  if (value.capacity() > kMostKeptBytes) std::vector<std::byte>().swap(value);
   lock.lock();
   ++from.received;
   moved_.notify_all();

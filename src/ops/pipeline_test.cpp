@@ -43,9 +43,12 @@ TEST(Pipeline, ValuesComeInTheOrderInWhichTheyWereSent) {
   });
   for (int n = 0; n < 100; ++n) {
     int came = -1;
-    ASSERT_TRUE(pipeline.receive(next, Way::kToNext, std::as_writable_bytes(std::span(&came, 1))).ok());
-    ASSERT_EQ(came, n);
+    const Status received = pipeline.receive(next, Way::kToNext, std::as_writable_bytes(std::span(&came, 1)));
+    EXPECT_TRUE(received.ok()) << received.to_string();
+    EXPECT_EQ(came, n);
+    if (::testing::Test::HasFailure()) break;
   }
+  pipeline.end(cancelled("all values were sent"));  // lets a sender end whose values nobody takes
   sender.join();
 }
 
@@ -92,6 +95,23 @@ TEST(Pipeline, AnAbortEndsTheGroupsOfAllStages) {
   ASSERT_TRUE(group[0]->restart().ok());
   for (const auto& member : group) EXPECT_TRUE(member->status().ok());
   EXPECT_TRUE(group[2]->pipeline()->send(2, Way::kToNext, std::as_bytes(std::span(x))).ok());
+}
+
+// Ranks are counted over all stages, in errors of one stage's group too.
+TEST(Pipeline, ARankOfAStageIsNamedByItsPlace) {
+  const RankLayout layout{.tp_size = 2, .pp_size = 2};
+  std::array<float, 4> x{1, 2, 3, 4};
+  const TensorView view{.data = {reinterpret_cast<std::byte*>(x.data())}, .rank = 2, .dims = {1, 4}};
+  const auto late = Communicator::create_stages(layout, std::chrono::milliseconds(50));
+  EXPECT_THAT(late[2]->all_reduce(view).message(), HasSubstr("rank 3 of 4 did not come to all_reduce"));
+
+  const auto group = Communicator::create_stages(layout, std::chrono::seconds(20));
+  std::array<float, 2> y{1, 2};
+  const TensorView smaller{.data = {reinterpret_cast<std::byte*>(y.data())}, .rank = 2, .dims = {1, 2}};
+  std::thread other([&] { EXPECT_FALSE(group[3]->all_reduce(smaller).ok()); });
+  EXPECT_THAT(group[2]->all_reduce(view).message(),
+              HasSubstr("rank 2 is in all_reduce with 4 elements f32, rank 3 in all_reduce with 2 f32"));
+  other.join();
 }
 
 TEST(Pipeline, OneStageHasNone) { EXPECT_EQ(Communicator::create_group(2)[0]->pipeline(), nullptr); }
