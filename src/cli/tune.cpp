@@ -37,10 +37,9 @@ Status run_tune(const TuneOptions& options) {
     json.set("measured_linears", linears).set("cache", folder);
     return write_output(json.dump() + "\n");
   }
-  return write_output(fmt::format(
-      "{} captured sizes; costs of {} forwards and the algorithms of {} linears that were not known measured "
-      "in {} s, kept in {}\n",
-      count_text(sizes), count_text(forwards), count_text(linears), number_text(seconds), folder));
+  return write_output(
+      fmt::format("{} captured sizes; measured in {} s: costs of {} forwards, algorithms of {} linears; kept in {}\n",
+                  count_text(sizes), number_text(seconds), count_text(forwards), count_text(linears), folder));
 }
 
 }  // namespace tessera::cli
