@@ -177,10 +177,10 @@ class Cache(CliTest):
         tuned = self.ok_json("tune", "--model-path", LLAMA, *FEW_SIZES)
         self.assertEqual(tuned["cache"], str(self.cache))
         self.assertGreater(tuned["captured_sizes"], 0)
-        self.assertGreaterEqual(tuned["measured_forwards"], tuned["captured_sizes"])
+        self.assertGreater(tuned["measured_forwards"], 0)  # after one that takes long no larger ones are measured
         self.assertIn("costs", self.info()["kinds"])
         again = self.ok("tune", "--model-path", LLAMA, *FEW_SIZES).stdout
-        self.assertRegex(again, f"^{tuned['captured_sizes']} captured sizes; .*costs of 0 forwards, .* kept in {self.cache}\n$")
+        self.assertRegex(again, f"^{tuned['captured_sizes']} captured sizes; measured in .*: costs of [0-9]+ forwards, .* kept in {self.cache}\n$")
         self.fails(2, ["--disable-cost-measurement"], "tune", "--model-path", LLAMA, "--disable-cost-measurement")
         self.fails(2, ["--enable-deterministic-inference"], "tune", "--model-path", LLAMA, "--enable-deterministic-inference")
         for name in ("TESSERA_CACHE_DIR", "SGLANG_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
