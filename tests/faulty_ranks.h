@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,6 +38,15 @@ inline void add_faulty(Registry& registry) {
   EXPECT_TRUE(registry.devices
                   .add({.name = "faulty", .takes_choice = true, .load = [] { return Result<const Backend*>(&faulty); }})
                   .ok());
+}
+
+inline std::shared_ptr<const Registry> faulty_registry() {
+  static const std::shared_ptr<const Registry> registry = [] {
+    auto made = std::make_shared<Registry>(built_in_registry());
+    add_faulty(*made);
+    return made;
+  }();
+  return registry;
 }
 
 inline EngineOptions faulty_options(std::shared_ptr<const Registry> registry, int ranks) {
@@ -77,5 +90,43 @@ inline void expect_right(Engine& engine, const EngineOptions& one_rank, int n) {
   ASSERT_TRUE(got.ok()) << n << ": " << got.status().to_string();
   EXPECT_EQ(*got, right_tokens(one_rank)) << n;
 }
+
+inline std::size_t threads_of_process() {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
+}
+
+// The kernel lists a thread for a moment after it was joined: asks until `enough(count)`, for some seconds at most.
+template <class Enough>
+std::size_t threads_once(const Enough& enough) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  std::size_t count = threads_of_process();
+  while (!enough(count) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    count = threads_of_process();
+  }
+  return count;
+}
+
+// No thread is left, whatever happened.
+class FaultyRanks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    plans = {};
+    right_tokens(faulty_options(faulty_registry(), 1));
+    std::size_t last = 0;
+    int unchanged = 0;
+    before_ = threads_once([&](std::size_t count) {
+      unchanged = count == last ? unchanged + 1 : 0;
+      last = count;
+      return unchanged == 10;
+    });
+  }
+  void TearDown() override {
+    EXPECT_EQ(threads_once([this](std::size_t count) { return count == before_; }), before_);
+  }
+
+ private:
+  std::size_t before_ = 0;
+};
 
 }  // namespace tessera::testing

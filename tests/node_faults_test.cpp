@@ -26,14 +26,7 @@ using testing::plans;
 using testing::request;
 using testing::tokens;
 
-EngineOptions options_for(int ranks) {
-  static const std::shared_ptr<const Registry> registry = [] {
-    auto made = std::make_shared<Registry>(built_in_registry());
-    testing::add_faulty(*made);
-    return made;
-  }();
-  return testing::faulty_options(registry, ranks);
-}
+EngineOptions options_for(int ranks) { return testing::faulty_options(testing::faulty_registry(), ranks); }
 
 // An engine whose rank 1 is another node's.
 class Nodes {

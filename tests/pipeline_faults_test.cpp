@@ -4,9 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <thread>
-
 #include "faulty_ranks.h"
 
 namespace tessera {
@@ -21,12 +18,7 @@ using testing::tokens;
 
 // Rank 0 is the last stage, rank 1 the first.
 EngineOptions options_for(int stages = 2) {
-  static const std::shared_ptr<const Registry> registry = [] {
-    auto made = std::make_shared<Registry>(built_in_registry());
-    testing::add_faulty(*made);
-    return made;
-  }();
-  EngineOptions options = testing::faulty_options(registry, 1);
+  EngineOptions options = testing::faulty_options(testing::faulty_registry(), 1);
   options.pp_size = stages;
   return options;
 }
@@ -41,25 +33,7 @@ void expect_right(Engine& engine, int n) { testing::expect_right(engine, options
 
 std::string of_two(int rank) { return "rank " + std::to_string(rank) + " of 2"; }
 
-class PipelineFaults : public ::testing::Test {
- protected:
-  static std::size_t threads() {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
-  }
-  void SetUp() override {
-    plans = {};
-    testing::right_tokens(options_for(1));
-    before_ = threads();
-  }
-  // The kernel lists a thread for a moment after it was joined.
-  void TearDown() override {
-    for (int i = 0; i < 500 && threads() > before_; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    EXPECT_LE(threads(), before_);
-  }
-
- private:
-  std::size_t before_ = 0;
-};
+using PipelineFaults = testing::FaultyRanks;
 
 TEST_F(PipelineFaults, OutOfMemoryOfAStageAtTheStart) {
   int errors = 0;

@@ -8,8 +8,8 @@
 
 #include "golden.h"
 #include "golden_cases.h"
+#include "rank_golden.h"
 #include "tessera/engine/engine.h"
-#include "tessera/ops/testing/ranks.h"
 #include "tessera/runner/soak.h"
 #include "tessera/runner/verify.h"
 
@@ -18,56 +18,26 @@ namespace {
 
 using testing::case_name;
 using testing::Golden;
+using testing::greedy_requests;
 using ::testing::HasSubstr;
+using testing::is_routed_otherwise;
+using testing::make_engine;
+using testing::rank_golden_limit;
 using testing::read_golden;
+using testing::run_all;
 
-constexpr std::int64_t kChunk = 64;
+constexpr std::int64_t kChunk = testing::kRankChunk;
 
 EngineOptions options_for(const Golden& golden, int stages, int ranks = 1) {
-  EngineOptions options{.model_path = golden.folder,
-                        .device = testing::test_device_name(),
-                        .tp_size = ranks,
-                        .pp_size = stages,
-                        .dtype = "float32"};
-  options.rank_timeout_s = 60;
-  options.context_length = 1600;
-  options.max_running_requests = 8;
-  options.chunked_prefill_size = kChunk;
-  options.page_size = 4;
+  EngineOptions options = testing::rank_golden_options(golden);
+  options.tp_size = ranks;
+  options.pp_size = stages;
   options.graphs.piecewise_tokens = {16, kChunk};
-  options.graphs.decode_batches = {1, 2, 4, 8};
   return options;
 }
 
-std::unique_ptr<Engine> make(const EngineOptions& options) {
-  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
-  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
-  return engine.ok() ? *std::move(engine) : nullptr;
-}
-
-std::vector<Completion> run(Engine& engine, const std::vector<Request>& requests) {
-  Result<std::vector<Completion>> done = engine.run(requests);
-  EXPECT_TRUE(done.ok()) << done.status().to_string();
-  return done.ok() ? *std::move(done) : std::vector<Completion>(requests.size());
-}
-
 std::vector<Completion> scores(const Golden& golden, Engine& engine) {
-  std::vector<Request> requests;
-  for (const auto& prompt : golden.prompts) requests.push_back({.prompt = prompt, .sampling = {}, .score = true});
-  return run(engine, requests);
-}
-
-std::vector<Request> greedy_requests(const Golden& golden) {
-  std::vector<Request> requests;
-  for (const auto& prompt : golden.prompts)
-    requests.push_back({.prompt = prompt, .stop = {.max_new_tokens = 12, .ignore_eos = true}});
-  return requests;
-}
-
-// As in goldens_test.cpp, which says why.
-double limit(std::string_view name) { return name == "qwen3-next" ? 2e-3 : 1e-4; }
-bool is_routed_otherwise(const Golden& golden, std::size_t prompt) {
-  return golden.folder.ends_with("/glm4-moe") && prompt == 3;
+  return run_all(engine, testing::score_requests(golden));
 }
 
 void expect_scores(const char* name, const Golden& golden, const std::vector<Completion>& scored) {
@@ -76,7 +46,7 @@ void expect_scores(const char* name, const Golden& golden, const std::vector<Com
     if (is_routed_otherwise(golden, i)) continue;
     const double distance = testing::distance(scored[i].logits, golden.stored_rows(i)).absolute;
     worst = std::max(worst, distance);
-    EXPECT_LE(distance, limit(name)) << "prompt " << i;
+    EXPECT_LE(distance, rank_golden_limit(name)) << "prompt " << i;
   }
   std::printf("%s in stages: greatest difference %.2e\n", name, worst);
 }
@@ -85,7 +55,7 @@ void expect_scores(const char* name, const Golden& golden, const std::vector<Com
 void expect_greedy(const Golden& golden, Engine& engine) {
   const std::vector<Request> requests = greedy_requests(golden);
   for (const bool cached : {false, true}) {
-    const std::vector<Completion> done = run(engine, requests);
+    const std::vector<Completion> done = run_all(engine, requests);
     for (std::size_t i = 0; i < requests.size(); ++i)
       EXPECT_EQ(done[i].output_ids, golden.greedy[i]) << "prompt " << i << (cached ? " cached" : "");
   }
@@ -116,8 +86,8 @@ TEST_P(PipelineGoldens, TwoStages) {
     EXPECT_THAT(refused.message(), ::testing::AllOf(HasSubstr("pp_size: 2 stages of "), HasSubstr(why)));
     return;
   }
-  const std::unique_ptr<Engine> one = make(options_for(golden, 1));
-  const std::unique_ptr<Engine> engine = make(options_for(golden, 2));
+  const std::unique_ptr<Engine> one = make_engine(options_for(golden, 1));
+  const std::unique_ptr<Engine> engine = make_engine(options_for(golden, 2));
   ASSERT_NE(engine, nullptr);
   const std::vector<Completion> expected = scores(golden, *one);
   const std::vector<Completion> scored = scores(golden, *engine);
@@ -134,7 +104,7 @@ class PipelineRankGoldens : public PipelineGoldens {};
 TEST_P(PipelineRankGoldens, TwoStagesOfTwoRanks) {
   if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   const Golden golden = read_golden(GetParam());
-  const std::unique_ptr<Engine> engine = make(options_for(golden, 2, 2));
+  const std::unique_ptr<Engine> engine = make_engine(options_for(golden, 2, 2));
   ASSERT_NE(engine, nullptr);
   expect_scores(GetParam(), golden, scores(golden, *engine));
   expect_greedy(golden, *engine);
@@ -146,9 +116,9 @@ TEST(PipelineGolden, AStageForEachLayer) {
   for (const char* name : {"gemma3", "qwen3.5-text"}) {
     if (!testing::golden_exists(name)) continue;
     const Golden golden = read_golden(name);
-    const std::unique_ptr<Engine> one = make(options_for(golden, 1));
+    const std::unique_ptr<Engine> one = make_engine(options_for(golden, 1));
     const int layers = static_cast<int>(one->config().num_hidden_layers);
-    const std::unique_ptr<Engine> engine = make(options_for(golden, layers));
+    const std::unique_ptr<Engine> engine = make_engine(options_for(golden, layers));
     ASSERT_NE(engine, nullptr);
     expect_scores(name, golden, scores(golden, *engine));
     expect_greedy(golden, *engine);
@@ -161,7 +131,7 @@ TEST(PipelineVerify, EveryStageEqualsItsIsolatedRun) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   for (const char* name : {"llama", "qwen3.5-text"}) {
     if (!testing::golden_exists(name)) continue;
-    const std::unique_ptr<Engine> engine = make(options_for(read_golden(name), 2));
+    const std::unique_ptr<Engine> engine = make_engine(options_for(read_golden(name), 2));
     ASSERT_NE(engine, nullptr);
     const Result<VerifyReport> report = verify(engine->runner(), /*show_progress=*/false);
     ASSERT_TRUE(report.ok()) << report.status().to_string();
@@ -183,11 +153,11 @@ TEST(PipelineEngine, PreemptedAndCancelledRequestsLeaveTheOthersRight) {
     for (std::int32_t i = 0; i < 20 + 7 * r; ++i) request.prompt.emplace_back((11 + i * 17 + r * i * i) % 200);
     requests.push_back(std::move(request));
   }
-  const std::vector<Completion> expected = run(*make(options_for(golden, 1)), requests);
+  const std::vector<Completion> expected = run_all(*make_engine(options_for(golden, 1)), requests);
   EngineOptions options = options_for(golden, 2);
   options.max_total_tokens = 200;
   options.disable_radix_cache = true;
-  const std::unique_ptr<Engine> engine = make(options);
+  const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
   std::vector<RequestId> ids;
   for (const Request& request : requests) ids.push_back(engine->submit(request).value());
@@ -216,7 +186,7 @@ TEST(PipelineEngine, OrdersBetweenStepsInFlightAreCarriedOut) {
   const Golden golden = read_golden("llama");
   EngineOptions options = options_for(golden, 2, 2);
   options.graphs.capture = CaptureMode::kLazy;
-  const std::unique_ptr<Engine> engine = make(options);
+  const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
   std::vector<RequestId> ids;
   for (const Request& request : greedy_requests(golden)) ids.push_back(engine->submit(request).value());
@@ -240,8 +210,8 @@ TEST(PipelineEngine, SampledTokensAreThoseOfOneRank) {
     requests[i].logprobs.output = 2;
   }
   requests[0].sampling.repetition_penalty = 1.3F;  // follows the text
-  const std::vector<Completion> expected = run(*make(options_for(golden, 1)), requests);
-  const std::vector<Completion> done = run(*make(options_for(golden, 2)), requests);
+  const std::vector<Completion> expected = run_all(*make_engine(options_for(golden, 1)), requests);
+  const std::vector<Completion> done = run_all(*make_engine(options_for(golden, 2)), requests);
   for (std::size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(done[i].output_ids, expected[i].output_ids) << i;
 }
 

@@ -108,43 +108,7 @@ Result<std::unique_ptr<Engine>> start(const EngineOptions& options, const FaultP
 
 void expect_right(Engine& engine, int n) { testing::expect_right(engine, options_for(1), n); }
 
-std::size_t threads_of_process() {
-  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
-}
-
-// The kernel lists a thread for a moment after it was joined: asks until `enough(count)`, for some seconds at most.
-template <class Enough>
-std::size_t threads_once(const Enough& enough) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  std::size_t count = threads_of_process();
-  while (!enough(count) && std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    count = threads_of_process();
-  }
-  return count;
-}
-
-// No thread is left, whatever happened.
-class RankFaults : public ::testing::Test {
- protected:
-  void SetUp() override {
-    plans = {};
-    testing::right_tokens(options_for(1));
-    std::size_t last = 0;
-    int unchanged = 0;
-    before_ = threads_once([&](std::size_t count) {
-      unchanged = count == last ? unchanged + 1 : 0;
-      last = count;
-      return unchanged == 10;
-    });
-  }
-  void TearDown() override {
-    EXPECT_EQ(threads_once([this](std::size_t count) { return count == before_; }), before_);
-  }
-
- private:
-  std::size_t before_ = 0;
-};
+using RankFaults = testing::FaultyRanks;
 
 TEST_F(RankFaults, OutOfMemoryOnOneRankAtAnyAllocationOfTheStart) {
   int errors = 0;

@@ -9,8 +9,8 @@
 
 #include "golden.h"
 #include "golden_cases.h"
+#include "rank_golden.h"
 #include "tessera/engine/engine.h"
-#include "tessera/ops/testing/ranks.h"
 #include "tessera/runner/soak.h"
 #include "tessera/runner/verify.h"
 
@@ -20,66 +20,41 @@ namespace {
 using testing::case_name;
 using testing::Golden;
 using ::testing::HasSubstr;
+using testing::is_routed_otherwise;
+using testing::make_engine;
+using testing::rank_golden_limit;
 using testing::read_golden;
+using testing::run_all;
 
-constexpr std::int64_t kChunk = 64;
+constexpr std::int64_t kChunk = testing::kRankChunk;
 
 // `parts`: of the experts.
 EngineOptions options_for(const Golden& golden, int ranks, int parts = 1) {
-  EngineOptions options{.model_path = golden.folder,
-                        .device = testing::test_device_name(),
-                        .tp_size = ranks,
-                        .ep_size = parts,
-                        .dtype = "float32"};
-  options.rank_timeout_s = 60;
-  options.context_length = 1600;
-  options.max_running_requests = 8;
-  options.chunked_prefill_size = kChunk;
-  options.page_size = 4;
+  EngineOptions options = testing::rank_golden_options(golden);
+  options.tp_size = ranks;
+  options.ep_size = parts;
   options.graphs.piecewise_tokens = {4, 16, kChunk};
-  options.graphs.decode_batches = {1, 2, 4, 8};
   return options;
 }
 
-std::unique_ptr<Engine> make(const EngineOptions& options) {
-  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
-  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
-  return engine.ok() ? *std::move(engine) : nullptr;
-}
-
-std::vector<Completion> run(Engine& engine, const std::vector<Request>& requests) {
-  Result<std::vector<Completion>> done = engine.run(requests);
-  EXPECT_TRUE(done.ok()) << done.status().to_string();
-  return done.ok() ? *std::move(done) : std::vector<Completion>(requests.size());
-}
-
-// As in goldens_test.cpp, which says why.
-double limit(std::string_view name) { return name == "qwen3-next" ? 2e-3 : 1e-4; }
-bool is_routed_otherwise(const Golden& golden, std::size_t prompt) {
-  return golden.folder.ends_with("/glm4-moe") && prompt == 3;
-}
-
 void expect_scores(const char* name, int ranks, const Golden& golden, Engine& engine, const char* way) {
-  std::vector<Request> requests;
-  for (const auto& prompt : golden.prompts) requests.push_back({.prompt = prompt, .sampling = {}, .score = true});
-  const std::vector<Completion> scored = run(engine, requests);
+  const std::vector<Request> requests = testing::score_requests(golden);
+  const std::vector<Completion> scored = run_all(engine, requests);
   double worst = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (is_routed_otherwise(golden, i)) continue;
     const double distance = testing::distance(scored[i].logits, golden.stored_rows(i)).absolute;
     worst = std::max(worst, distance);
-    EXPECT_LE(distance, limit(name)) << way << ", prompt " << i;
+    EXPECT_LE(distance, rank_golden_limit(name)) << way << ", prompt " << i;
   }
   std::printf("%s on %d ranks, %s: greatest difference %.2e\n", name, ranks, way, worst);
 }
 
 // All prompts in one batch, once more from the prefix cache, then each alone.
 void expect_greedy(const Golden& golden, Engine& engine) {
-  std::vector<Request> requests;
-  for (const auto& prompt : golden.prompts)
-    requests.push_back({.prompt = prompt, .stop = {.max_new_tokens = 12, .ignore_eos = true}});
+  const std::vector<Request> requests = testing::greedy_requests(golden);
   for (const bool cached : {false, true}) {
-    const std::vector<Completion> done = run(engine, requests);
+    const std::vector<Completion> done = run_all(engine, requests);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       EXPECT_EQ(done[i].output_ids, golden.greedy[i]) << "prompt " << i << (cached ? " cached" : "");
       if (!cached || std::ssize(golden.prompts[i]) <= kChunk) continue;
@@ -87,7 +62,7 @@ void expect_greedy(const Golden& golden, Engine& engine) {
     }
   }
   engine.flush_prefix_cache();
-  EXPECT_EQ(run(engine, {requests[0]})[0].output_ids, golden.greedy[0]) << "alone";
+  EXPECT_EQ(run_all(engine, {requests[0]})[0].output_ids, golden.greedy[0]) << "alone";
 }
 
 // What the error says of a checkpoint that does not divide among so many ranks; empty: it does.
@@ -122,10 +97,10 @@ TEST_P(RankGoldens, TwoRanks) {
   if (const std::string why = refusal(GetParam(), 2); !why.empty()) return expect_refused(whole, why);
   whole.chunked_prefill_size = 1600;
   whole.graphs.piecewise_tokens = {16, 256, 1600};
-  const std::unique_ptr<Engine> engine = make(whole);
+  const std::unique_ptr<Engine> engine = make_engine(whole);
   ASSERT_NE(engine, nullptr);
   expect_scores(GetParam(), 2, golden, *engine, "whole");
-  const std::unique_ptr<Engine> chunked = make(options_for(golden, 2));
+  const std::unique_ptr<Engine> chunked = make_engine(options_for(golden, 2));
   ASSERT_NE(chunked, nullptr);
   expect_scores(GetParam(), 2, golden, *chunked, "in chunks");
   expect_greedy(golden, *chunked);
@@ -138,7 +113,7 @@ TEST_P(RankGoldens, FourRanks) {
   const Golden golden = read_golden(GetParam());
   const EngineOptions options = options_for(golden, 4);
   if (const std::string why = refusal(GetParam(), 4); !why.empty()) return expect_refused(options, why);
-  const std::unique_ptr<Engine> engine = make(options);
+  const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
   expect_scores(GetParam(), 4, golden, *engine, "in chunks");
   expect_greedy(golden, *engine);
@@ -151,7 +126,7 @@ class ExpertRankGoldens : public RankGoldens {
     const Golden golden = read_golden(GetParam());
     const EngineOptions options = options_for(golden, ranks, parts);
     if (const std::string why = refusal(GetParam(), ranks, parts); !why.empty()) return expect_refused(options, why);
-    const std::unique_ptr<Engine> engine = make(options);
+    const std::unique_ptr<Engine> engine = make_engine(options);
     ASSERT_NE(engine, nullptr);
     expect_scores(GetParam(), ranks, golden, *engine, "experts in parts");
     expect_greedy(golden, *engine);
@@ -165,7 +140,7 @@ TEST_P(ExpertRankGoldens, TwoRanksShareAPart) { run_parts(4, 2); }
 
 // Each rank compares its captured sizes with its own isolated memory, then random batches.
 void expect_verified(const EngineOptions& options) {
-  const std::unique_ptr<Engine> engine = make(options);
+  const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
   const Result<VerifyReport> report = verify(engine->runner(), /*show_progress=*/false);
   ASSERT_TRUE(report.ok()) << report.status().to_string();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tessera/base/log.h"
+#include "tessera/ops/introduction.h"
 
 namespace tessera {
 namespace {
@@ -34,19 +35,6 @@ struct Introduction {
   std::int32_t version = 0;
   std::array<char, 40> gpu{};
 };
-
-TensorView bytes_view(void* data, std::size_t bytes) {
-  return {.data = {static_cast<std::byte*>(data)},
-          .dtype = ir::DType::kUInt8,
-          .rank = 2,
-          .dims = {1, static_cast<std::int64_t>(bytes)}};
-}
-
-Result<std::vector<Introduction>> introduce(Communicator& communicator, Introduction mine) {
-  std::vector<Introduction> all(static_cast<std::size_t>(communicator.ranks()));
-  TRY(communicator.all_gather(bytes_view(&mine, sizeof mine), bytes_view(all.data(), all.size() * sizeof mine)));
-  return all;
-}
 
 std::string_view gpu_of(const Introduction& rank) {
   return {rank.gpu.data(), strnlen(rank.gpu.data(), rank.gpu.size())};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/device/cuda/cuda_device.h"
+#include "tessera/ops/introduction.h"
 #include "tessera/ops/peer_collectives.h"
 
 namespace tessera::cuda {
@@ -23,26 +24,13 @@ struct Introduction {
   std::byte* mailbox = nullptr;
 };
 
-TensorView bytes_view(void* data, std::size_t bytes) {
-  return {.data = {static_cast<std::byte*>(data)},
-          .dtype = ir::DType::kUInt8,
-          .rank = 2,
-          .dims = {1, static_cast<std::int64_t>(bytes)}};
-}
-
-Result<std::vector<Introduction>> introduce(Communicator& communicator, Introduction mine) {
-  std::vector<Introduction> all(static_cast<std::size_t>(communicator.ranks()));
-  TRY(communicator.all_gather(bytes_view(&mine, sizeof mine), bytes_view(all.data(), all.size() * sizeof mine)));
-  return all;
-}
+}  // namespace
 
 Status cuda_status(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return ok_status();
   (void)cudaGetLastError();
   return internal_error(fmt::format("{}: {}", what, cudaGetErrorString(error)));
 }
-
-}  // namespace
 
 Status reach_peer(int own, int other) {
   if (own == other) return ok_status();
@@ -90,7 +78,8 @@ Status PeerExchange::open(Communicator& communicator, Device& device) {
   int ordinal = 0;
   TRY(cuda_status(cudaGetDevice(&ordinal), "cudaGetDevice"));
   // Every mailbox is empty once all have introduced themselves.
-  const std::vector<Introduction> all = TRY(introduce(communicator, {.ordinal = ordinal, .mailbox = mailbox}));
+  const std::vector<Introduction> all =
+      TRY(introduce(communicator, Introduction{.ordinal = ordinal, .mailbox = mailbox}));
   peers_ = {.rank = communicator.rank(),
             .ranks = communicator.ranks(),
             .buffer_words = static_cast<std::int64_t>(kBufferBytes / sizeof(std::uint32_t)),

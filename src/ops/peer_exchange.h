@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
@@ -43,6 +44,8 @@ struct Peers {
   const std::uint32_t* stop = nullptr;  // on the host; not 0: the group has ended, and what is missing never comes
 };
 
+// kInternal with `what` and CUDA's words where `error` is one, which is cleared then.
+Status cuda_status(cudaError_t error, std::string_view what);
 // The current GPU `own` reads and writes the memory of GPU `other` from now on. kUnimplemented where it cannot.
 Status reach_peer(int own, int other);
 

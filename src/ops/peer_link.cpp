@@ -25,12 +25,6 @@ constexpr std::size_t kCountersAt = kDeviceAlignment;
 constexpr std::size_t kSlotsAt = kCountersAt + kDeviceAlignment;
 static_assert(sizeof(LinkTurns) <= kCountersAt && kLinkBlocks * sizeof(std::uint32_t) <= kSlotsAt - kCountersAt);
 
-Status cuda_status(cudaError_t error, std::string_view what) {
-  if (error == cudaSuccess) return ok_status();
-  (void)cudaGetLastError();
-  return internal_error(fmt::format("{}: {}", what, cudaGetErrorString(error)));
-}
-
 }  // namespace
 
 Result<std::shared_ptr<PeerLink>> PeerLink::of(Communicator& communicator, bool to_next, Device& device) {
