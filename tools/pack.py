@@ -18,7 +18,9 @@ import tempfile
 
 import licenses
 
-LIMIT_MIB = {"program": 50, "tests": 48}
+LIMIT_MIB = {"program": 50, "tests": 56}
+# Test programs share most of their code, some 15 MiB each: the window holds several of them.
+COMPRESS = "xz --lzma2=preset=6,dict=64MiB"
 SYSTEM = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|"
                     r"cublas\w*|cudart|cudnn\w*|cuda|nvrtc\S*))\.so")
 TEST_DATA = ["tests/data/goldens", "tests/data/demo", "models/demo", "tools/test_cuda.sh"]
@@ -106,7 +108,7 @@ def main():
         for name in DOCUMENTS:
             shutil.copy(ROOT / name, stage / name)
         licenses.collect(build, libraries, stage / "licenses", with_tests=kind == "tests")
-        compress = ["-I", "xz -T0 -6"] if archive.suffix == ".xz" else []
+        compress = ["-I", COMPRESS] if archive.suffix == ".xz" else []
         subprocess.run(["tar", "-C", scratch, *compress, "-cf", archive, stage.name], check=True)
     size = archive.stat().st_size / 2**20
     device = "GPUs and CPUs" if (build / "libtessera_cuda.so").exists() else "CPUs, without the CUDA backend"
