@@ -17,6 +17,7 @@
 #include "tessera/ops/collective.h"
 #include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/model_runner.h"
+#include "tessera/runner/wanted_rows.h"
 
 namespace tessera::testing {
 
@@ -54,6 +55,7 @@ inline Result<std::vector<std::vector<float>>> run_rank(const Golden& golden, co
   ModelGraphs graphs =
       TRY(build_model(config, {.page_size = kRankPageSize, .max_requests = 8, .tp_rank = rank, .tp_size = ranks},
                       built_in_ops(), built_in_families()));
+  graphs.prefill = TRY(end_with_wanted_rows(graphs.body, graphs.head, built_in_ops(), cpu_kernels()));
   Checkpoint checkpoint = TRY(Checkpoint::open(golden.folder));
   if (edit) edit(checkpoint, graphs.weights);
   Weights weights = TRY(Weights::load(graphs.weights, checkpoint_source(std::move(checkpoint)), *device, false));

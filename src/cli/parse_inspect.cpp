@@ -21,8 +21,9 @@ class ExplainParser final : public CommandParser {
              options_.suggest_tokens);
     add.text(
         "--graph", "NAME",
-        "instead: body, head, sampler, choose, logprobs, decode, stitched, the number of a part, pass:NAME (before "
-        "and after that pass), program:N (what part N is compiled to), or entries (every part at every size)",
+        "instead: body, head, sampler, choose, logprobs, decode, prefill and prefill_head (what prompts run of body "
+        "and head), stitched, the number of a part, pass:NAME (before and after that pass), program:N (what part N is "
+        "compiled to), or entries (every part at every size)",
         options_.graph);
     add.text("--export", "DIR", "also write every graph there as text, DOT and SVG", options_.export_folder);
     add.choice("--format", "dot and svg: a picture, of the stitched graph unless --graph says another",

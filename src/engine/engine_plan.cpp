@@ -14,6 +14,8 @@
 #include "tessera/model/unread_tensors.h"
 #include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/layer_caches.h"
+#include "tessera/runner/make_executable.h"
+#include "tessera/runner/wanted_rows.h"
 
 namespace tessera {
 namespace {
@@ -60,6 +62,14 @@ Status run_graph_passes(const std::vector<std::string>& disabled, EnginePlan& pl
     *graph = std::move(run.graph);
     plan.passes.insert(plan.passes.end(), run.reports.begin(), run.reports.end());
   }
+  return ok_status();
+}
+
+// Prompts take the shorter way. Embeddings are made of all hidden states.
+Status plan_wanted_rows(const Device& device, EnginePlan& plan) {
+  if (plan.embedding || !plan.graphs.has_head) return ok_status();
+  plan.graphs.prefill = TRY(end_with_wanted_rows(plan.graphs.body, plan.graphs.head, plan.runner.registry->ops,
+                                                 *TRY(kernels_of(plan.runner, device))));
   return ok_status();
 }
 
@@ -217,6 +227,7 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
   TRY(check_pass_names(options.graphs.disabled_passes, options.registry->passes)
           .with_context("cuda_graph_disable_passes"));
   TRY(run_graph_passes(options.graphs.disabled_passes, plan));
+  TRY(plan_wanted_rows(device, plan));
 
   const LayerCaches caches = layer_caches(plan.graphs.body, plan.graphs.own_layers);
   runner.graphs = apply_rules({.mode = options.graphs.mode,

@@ -26,11 +26,11 @@ void add(std::vector<NamedGraph>& graphs, std::string name, const ir::Graph& gra
   graphs.back().picture.ops = &ops;
 }
 
-// The body with its parts as clusters, then each part.
+// The body of prompts with its parts as clusters, then each part.
 Status add_stitched(const EnginePlan& plan, std::vector<NamedGraph>& graphs) {
   const ir::OpTable& ops = plan.runner.registry->ops;
-  const StitchingGraph stitching = TRY(split_graph(plan.graphs.body, ops, plan.runner.split_ops));
-  add(graphs, "stitched", plan.graphs.body, ops);
+  const StitchingGraph stitching = TRY(split_graph(plan.graphs.prefill_body(), ops, plan.runner.split_ops));
+  add(graphs, "stitched", plan.graphs.prefill_body(), ops);
   graphs.back().text = to_text(stitching);
   ir::PictureOptions& picture = graphs.back().picture;
   for (const Part& part : stitching.parts) {
@@ -79,6 +79,8 @@ Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<cons
   add(graphs, "logprobs", of.logprobs, ops);
   const ir::Graph decode = TRY(chain("decode", std::vector{&of.body, &of.head, &of.sampler}));
   add(graphs, "decode", decode, ops);
+  add(graphs, "prefill", of.prefill_body(), ops);
+  add(graphs, "prefill_head", of.prefill_head(), ops);
   TRY(add_stitched(plan, graphs));
   TRY(add_passes(plan, disabled_passes, graphs));
   return graphs;

@@ -39,7 +39,8 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   for (const LoadedPlugin& plugin : options.registry->plugins) machine.add(plugin.content.hex());
 
   Hasher costs = machine;
-  for (const ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler})
+  for (const ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler,
+                                 &plan.graphs.prefill_body(), &plan.graphs.prefill_head()})
     costs.add(ir::to_text(*graph));
   // The graphs are what the passes left; a pass may still be of another version with the same result.
   const Result<Hash128> passes = passes_hash({.disabled = options.graphs.disabled_passes}, options.registry->passes);

@@ -57,6 +57,13 @@ struct VisionGraph {
   VisionConfig config;
 };
 
+// What prompts run in the place of body and head: a body that ends where wanted rows alone are needed, and a head that
+// computes the rest for them (runner/wanted_rows.h).
+struct PrefillGraphs {
+  ir::Graph body;  // its outputs are inputs of the head, by their names
+  ir::Graph head;  // → hidden [R, hidden], logits
+};
+
 struct ModelGraphs {
   ir::Graph body;
   ir::Graph head;
@@ -71,6 +78,11 @@ struct ModelGraphs {
   LayerRange own_layers = {};
   bool has_head = true;
   std::vector<WeightSpec> weights_elsewhere = {};  // of the other stages alone
+  // Absent where prompts run body and head themselves.
+  std::optional<PrefillGraphs> prefill = std::nullopt;
+
+  const ir::Graph& prefill_body() const { return prefill ? prefill->body : body; }
+  const ir::Graph& prefill_head() const { return prefill ? prefill->head : head; }
 };
 
 // Fails with kUnimplemented or kInvalidArgument where the config cannot be built (heads or experts that do not divide
@@ -92,7 +104,8 @@ inline constexpr std::string_view kPositions = "positions";           // i32[T]
 // In its place where the model has positions in three dimensions; equal for tokens of text.
 inline constexpr std::string_view kRopePositions = "rope_positions";    // i32[3, T]: time, height, width
 inline constexpr std::string_view kSlots = "slots.";                    // i32[T], "slots.<cache group>"
-inline constexpr std::string_view kWantedRows = "wanted_rows";          // i32[R]
+inline constexpr std::string_view kWantedRows = "wanted_rows";          // i32[R]; -1 for padding
+inline constexpr std::string_view kRowMarks = "row_marks";              // i32[R]: 1, and 0 for padding
 inline constexpr std::string_view kTemperature = "temperature";         // f32[R]
 inline constexpr std::string_view kTopK = "top_k";                      // i32[R]
 inline constexpr std::string_view kTopP = "top_p";                      // f32[R]

@@ -48,7 +48,7 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
   EngineOptions known = options;
   e.plan = TRY(plan_engine_with_profile(known, *device));
   const ModelGraphs& graphs = e.plan.graphs;
-  e.stitching = TRY(split_graph(graphs.body, options.registry->ops, e.plan.runner.split_ops));
+  e.stitching = TRY(split_graph(graphs.prefill_body(), options.registry->ops, e.plan.runner.split_ops));
   e.decode_ops = std::ssize(graphs.body.nodes) + std::ssize(graphs.head.nodes) + std::ssize(graphs.sampler.nodes);
   for (const WeightSpec& weight : graphs.weights) e.weight_bytes += TRY(ir::size_bytes(weight.type, {}));
   e.memory = TRY(predict_memory(graphs, e.plan.runner, *device, PredictionDetail::kEverySize));

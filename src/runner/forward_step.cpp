@@ -8,12 +8,11 @@
 namespace tessera {
 namespace {
 
-// Outputs of the head and decode graphs, in the order of their chains.
-constexpr std::size_t kHeadLogits = 0;
-constexpr std::size_t kHeadSampled = 1;
-constexpr std::size_t kDecodeHidden = 0;
-constexpr std::size_t kDecodeLogits = 1;
-constexpr std::size_t kDecodeSampled = 2;
+// Outputs of decode graphs, and of a head of PrefillGraphs, in the order of their chains. A head alone has the last
+// two.
+constexpr std::size_t kHidden = 0;
+constexpr std::size_t kLogits = 1;
+constexpr std::size_t kSampled = 2;
 
 }  // namespace
 
@@ -26,7 +25,9 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
   replay_failed_ = false;
   if (decision.runner == RunnerKind::kDecode) return run_decode(inputs, decision.size, results);
   TRY(run_body(inputs, decision));
-  return parts_.graphs.has_head ? run_head(inputs, results) : ok_status();
+  if (!parts_.graphs.has_head) return ok_status();
+  TRY(run_head(inputs, results));
+  return parts_.graphs.prefill && !inputs.hidden_states.empty() ? run_head_for_hidden(inputs) : ok_status();
 }
 
 Status ForwardStep::stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling) {
@@ -43,12 +44,13 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
   if (!parts_.graphs.has_head) return ok_status();
   const Executable& decode = runner.executable();
   const ir::Bucket bucket = runner.bucket(size);
-  if (!inputs.hidden_states.empty()) TRY(read_hidden(TRY(decode.output(bucket, kDecodeHidden)), inputs));
+  if (!inputs.hidden_states.empty())
+    TRY(read_hidden(TRY(decode.output(bucket, kHidden)), inputs.hidden_rows, inputs.hidden_states));
   return take_rows(inputs,
                    {.first = 0,
                     .count = inputs.batch.num_wanted_rows(),
-                    .logits = TRY(decode.output(bucket, kDecodeLogits)),
-                    .sampled = TRY(decode.output(bucket, kDecodeSampled))},
+                    .logits = TRY(decode.output(bucket, kLogits)),
+                    .sampled = TRY(decode.output(bucket, kSampled))},
                    results);
 }
 
@@ -61,12 +63,18 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
   const Execution graphs = decision.form == GraphForm::kFull ? Execution::kFullGraph : Execution::kGraphs;
   TRY(parts_.launch(runner, decision.size, inputs.batch.num_tokens(),
                     captured && inputs.replay_graphs ? graphs : Execution::kOperators, &replay_failed_));
-  // In the planned memory the output lies where the head reads it; isolated, it has a place of its own.
-  const OutputView hidden = TRY(runner.executable().output(runner.bucket(decision.size), 0));
-  if (!inputs.hidden_states.empty()) TRY(read_hidden(hidden, inputs));
-  if (hidden.data == parts_.arena->base()) return ok_status();
-  TRY(parts_.arena->grow(static_cast<std::size_t>(parts_.hidden_bytes)));
-  return parts_.stream->copy(parts_.arena->base(), hidden.data, static_cast<std::size_t>(hidden.bytes()));
+  const ir::Bucket bucket = runner.bucket(decision.size);
+  if (!parts_.graphs.prefill && !inputs.hidden_states.empty())
+    TRY(read_hidden(TRY(runner.executable().output(bucket, 0)), inputs.hidden_rows, inputs.hidden_states));
+  // In the planned memory the outputs lie where the head reads them; isolated, they have places of their own.
+  for (std::size_t i = 0; i < parts_.handed_over.size(); ++i) {
+    const OutputView made = TRY(runner.executable().output(bucket, i));
+    const DeviceAddress place = parts_.arena->base() + parts_.handed_over[i].offset;
+    if (made.data == place) continue;
+    TRY(parts_.arena->grow(static_cast<std::size_t>(parts_.handed_over_bytes)));
+    TRY(parts_.stream->copy(place, made.data, static_cast<std::size_t>(made.bytes())));
+  }
+  return ok_status();
 }
 
 // The rows from `first` on that the head takes at once.
@@ -84,6 +92,7 @@ Status ForwardStep::run_head(const ForwardInputs& inputs, StepResults::Slot& res
   GraphRunner& runner = parts_.runner(RunnerRole::kHead);
   const std::int64_t total = inputs.batch.num_wanted_rows();
   const std::int64_t chunk = runner.spec().ladder.back();
+  const std::size_t before = parts_.graphs.prefill ? 0 : 1;  // that the head does not have
   for (std::int64_t first = 0; first < total; first += chunk) {
     const std::int64_t count = std::min(chunk, total - first);
     const std::int64_t size = runner.padded_size(count);
@@ -93,8 +102,8 @@ Status ForwardStep::run_head(const ForwardInputs& inputs, StepResults::Slot& res
     const ir::Bucket bucket = runner.bucket(size);
     const HeadRows made{.first = first,
                         .count = count,
-                        .logits = TRY(runner.executable().output(bucket, kHeadLogits)),
-                        .sampled = TRY(runner.executable().output(bucket, kHeadSampled))};
+                        .logits = TRY(runner.executable().output(bucket, kLogits - before)),
+                        .sampled = TRY(runner.executable().output(bucket, kSampled - before))};
     TRY(take_rows(inputs, made, results));
   }
   return ok_status();
@@ -115,14 +124,35 @@ Status ForwardStep::take_rows(const ForwardInputs& inputs, const HeadRows& rows,
   return sampled == 0 ? ok_status() : parts_.inputs->keep_sampled(rows.sampled.data, rows.first, sampled, stream);
 }
 
+Status ForwardStep::run_head_for_hidden(const ForwardInputs& inputs) {
+  GraphRunner& runner = parts_.runner(RunnerRole::kHead);
+  const std::span<const std::int32_t> rows = inputs.hidden_rows;
+  const std::int64_t total = rows.empty() ? inputs.batch.num_tokens() : std::ssize(rows);
+  const std::int64_t chunk = runner.spec().ladder.back();
+  for (std::int64_t first = 0; first < total; first += chunk) {
+    const std::int64_t count = std::min(chunk, total - first);
+    const std::int64_t size = runner.padded_size(count);
+    hidden_rows_.resize(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i)
+      hidden_rows_[static_cast<std::size_t>(i)] =
+          rows.empty() ? static_cast<std::int32_t>(first + i) : rows[static_cast<std::size_t>(first + i)];
+    TRY(parts_.inputs->stage_rows(hidden_rows_, {}, size));
+    TRY(runner.make_ready(size));
+    TRY(parts_.launch(runner, size, count, Execution::kOperators));
+    const auto values = static_cast<std::size_t>(parts_.hidden_size);
+    TRY(read_hidden(TRY(runner.executable().output(runner.bucket(size), kHidden)), {},
+                    inputs.hidden_states.subspan(static_cast<std::size_t>(first) * values,
+                                                 static_cast<std::size_t>(count) * values)));
+  }
+  return ok_status();
+}
+
 // One download for each run of neighbouring rows.
-Status ForwardStep::read_hidden(const OutputView& hidden, const ForwardInputs& inputs) {
+Status ForwardStep::read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to) {
   TRY(parts_.check_fresh(hidden));
   const ir::DType dtype = parts_.graphs.body.value(parts_.graphs.body.outputs[0]).type.dtype;
-  const std::span<float> to = inputs.hidden_states;
   const std::size_t bytes = to.size() * ir::dtype_size(dtype);
   hidden_host_.resize(std::max(hidden_host_.size(), bytes));
-  const std::span<const std::int32_t> rows = inputs.hidden_rows;
   if (rows.empty()) TRY(parts_.stream->download(hidden_host_.data(), hidden.data, bytes));
   const std::size_t row_bytes = rows.empty() ? 0 : bytes / rows.size();
   for (std::size_t begin = 0; begin < rows.size();) {

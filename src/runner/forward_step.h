@@ -39,12 +39,16 @@ class ForwardStep {
   Status stage_head(const ForwardInputs& inputs, std::size_t first);
   Status run_head(const ForwardInputs& inputs, StepResults::Slot& results);
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
-  Status read_hidden(const OutputView& hidden, const ForwardInputs& inputs);
+  // Those that are wanted, which a head of PrefillGraphs computes.
+  Status run_head_for_hidden(const ForwardInputs& inputs);
+  // `rows` of an output as floats; none: its first ones, as many as `to` holds.
+  Status read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to);
 
   RunnerParts& parts_;
   Chooser chooser_;
-  std::vector<std::int32_t> in_order_;  // 0, 1, 2, …: the wanted rows of decode graphs
-  std::vector<std::byte> hidden_host_;  // of the forward that wanted most hidden states, in the device's type
+  std::vector<std::int32_t> in_order_;     // 0, 1, 2, …: the wanted rows of decode graphs
+  std::vector<std::int32_t> hidden_rows_;  // of one run of the head
+  std::vector<std::byte> hidden_host_;     // of the forward that wanted most hidden states, in the device's type
   bool replay_failed_ = false;
 };
 

@@ -62,6 +62,36 @@ TEST(HiddenStates, AreTheSameThroughGraphsAndEagerly) {
   }
 }
 
+// The head makes them then, at most 256 rows at a time.
+TEST(HiddenStates, AreTheSameWhereTheLastLayerIsOfWantedRows) {
+  for (const MemoryPlanKind plan : {MemoryPlanKind::kPlanned, MemoryPlanKind::kIsolated}) {
+    RunnerOptions options = small_options();
+    options.max_tokens = 320;
+    options.max_requests = 5;
+    options.num_pages = {5 * testing::kPagesPerRequest + 1};
+    RunnerBench whole = make_captured("llama", options);
+    const ForwardBatch prompts =
+        make_batch({{ids(60, 5)}, {ids(60, 2)}, {ids(60, 3)}, {ids(60, 4)}, {ids(60, 6)}}, Rows::kLast);
+    const std::vector<float> want = hidden_states(whole, prompts, RunnerKind::kEager);
+    options.memory_plan = plan;
+    RunnerBench bench = make_captured("llama", options, ir::DType::kFloat32, testing::LastLayer::kOfWantedRows);
+    ASSERT_TRUE(bench.runner->parts().graphs.prefill);
+    EXPECT_LE(greatest_difference(hidden_states(bench, prompts, RunnerKind::kEager), want), kTolerance);
+
+    const std::vector<std::int32_t> rows = {0, 11, 12, 280};
+    const auto width = static_cast<std::size_t>(bench.runner->hidden_size());
+    std::vector<float> some(rows.size() * width, NAN);
+    const Result<ForwardOutputs> done =
+        bench.runner->forward({.batch = prompts, .hidden_states = some, .hidden_rows = rows});
+    ASSERT_TRUE(done.ok()) << done.status().to_string();
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      EXPECT_LE(greatest_difference(row(some, i, bench.runner->hidden_size()),
+                                    row(want, static_cast<std::size_t>(rows[i]), bench.runner->hidden_size())),
+                kTolerance)
+          << rows[i];
+  }
+}
+
 // Neighbours and rows apart, of a prompt's graph.
 TEST(HiddenStates, OfSomeRowsAreThoseOfAll) {
   for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16}) {

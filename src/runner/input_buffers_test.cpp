@@ -78,10 +78,10 @@ class InputBuffersTest : public ::testing::Test {
                                                 .rope_positions = true},
                                                step_)
                               .value();
-  static constexpr std::array kNames = {"input_ids",       "input_rows",      "positions",      "slots.full",
-                                        "slots.window.24", "last_ids",        "wanted_rows",    "temperature",
-                                        "top_k",           "top_p",           "min_p",          "seed",
-                                        "choice",          "sample_position", "embedding_rows", "rope_positions"};
+  static constexpr std::array kNames = {
+      "input_ids",   "input_rows",      "positions",      "slots.full",     "slots.window.24", "last_ids",
+      "wanted_rows", "temperature",     "top_k",          "top_p",          "min_p",           "seed",
+      "choice",      "sample_position", "embedding_rows", "rope_positions", "row_marks"};
   ExternalValues addresses_;
 };
 
@@ -108,7 +108,8 @@ TEST_F(InputBuffersTest, StagesRowsAndClearsThePadding) {
        .position = 11},
       {.temperature = 0.75F, .top_k = 4, .top_p = 0.5F, .min_p = 0.375F, .seed = -5, .choice = 2, .position = 12}};
   ASSERT_TRUE(buffers_.stage_rows(rows, sampling, 4).ok());
-  EXPECT_THAT(ints("wanted_rows", 4), ElementsAre(2, 5, 0, 0));
+  EXPECT_THAT(ints("wanted_rows", 4), ElementsAre(2, 5, -1, -1));
+  EXPECT_THAT(ints("row_marks", 4), ElementsAre(1, 1, 0, 0));
   EXPECT_THAT(read<float>("temperature", 4), ElementsAre(0.5F, 0.75F, 0, 0));
   EXPECT_THAT(ints("top_k", 4), ElementsAre(3, 4, 0, 0));
   EXPECT_THAT(read<float>("top_p", 4), ElementsAre(0.25F, 0.5F, 1, 1));
@@ -123,7 +124,7 @@ TEST_F(InputBuffersTest, WithoutSamplingEveryRowIsGreedy) {
   const std::vector<std::int32_t> rows = {2, 5};
   ASSERT_TRUE(buffers_.stage_rows(rows, {}, 3).ok());
   EXPECT_THAT(read<float>("temperature", 3), Each(0.0F));
-  EXPECT_THAT(ints("wanted_rows", 3), ElementsAre(2, 5, 0));
+  EXPECT_THAT(ints("wanted_rows", 3), ElementsAre(2, 5, -1));
   const std::vector<SampleRow> first(1, {.temperature = 2});
   ASSERT_TRUE(buffers_.stage_rows(rows, first, 3).ok());
   EXPECT_THAT(read<float>("temperature", 3), ElementsAre(2, 0, 0)) << "the first so many are sampled";
@@ -172,8 +173,8 @@ TEST_F(InputBuffersTest, AFullBufferIsFullAndOneMoreIsRefused) {
 // Of every bucket: no input overlaps another, and those of one forward lie in one range that is no longer than needed.
 TEST_F(InputBuffersTest, InputsOfABucketArePackedAroundOneFixedPlace) {
   const auto is_row = [](std::string_view name) {
-    return name == "wanted_rows" || name == "temperature" || name == "top_k" || name == "top_p" || name == "min_p" ||
-           name == "seed" || name == "choice" || name == "sample_position";
+    return name == "wanted_rows" || name == "row_marks" || name == "temperature" || name == "top_k" ||
+           name == "top_p" || name == "min_p" || name == "seed" || name == "choice" || name == "sample_position";
   };
   for (const auto& [tokens, rows] : {std::pair(1, 1), std::pair(8, 4), std::pair(3, 2)}) {
     std::vector<DeviceAddress> row_places, token_places;

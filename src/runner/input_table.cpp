@@ -33,11 +33,18 @@ void write_rope_positions(const StagedTokens& step, std::size_t, std::size_t pad
   }
 }
 
-// Padding takes row 0.
+// Padding is no row, and gathered as zeros.
 void write_rows(const StagedRows& step, std::size_t padded, std::byte* to) {
   const auto rows = std::as_bytes(step.rows);
   std::copy(rows.begin(), rows.end(), to);
-  std::fill(to + rows.size(), to + padded * sizeof(std::int32_t), std::byte{0});
+  std::fill(to + rows.size(), to + padded * sizeof(std::int32_t), std::byte{0xff});
+}
+
+void write_row_marks(const StagedRows& step, std::size_t padded, std::byte* to) {
+  for (std::size_t i = 0; i < padded; ++i) {
+    const std::int32_t mark = i < step.rows.size() ? 1 : 0;
+    std::memcpy(to + i * sizeof(mark), &mark, sizeof(mark));
+  }
 }
 
 }  // namespace
@@ -75,6 +82,7 @@ InputTable make_input_table(std::span<const std::string> cache_groups, bool rope
   }
   table.rows = {
       {std::string(input_names::kWantedRows), DType::kInt32, write_rows},
+      {std::string(input_names::kRowMarks), DType::kInt32, write_row_marks},
       {std::string(input_names::kTemperature), DType::kFloat32, write_sampling<&SampleRow::temperature>},
       {std::string(input_names::kTopK), DType::kInt32, write_sampling<&SampleRow::top_k>},
       {std::string(input_names::kTopP), DType::kFloat32, write_sampling<&SampleRow::top_p>},

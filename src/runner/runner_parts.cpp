@@ -80,7 +80,8 @@ Status RunnerParts::allocate() {
   decode_context = extend_context;
   decode_context.batch_kind = BatchKind::kDecode;
 
-  hidden_bytes = TRY(tessera::hidden_bytes(graphs, options));
+  handed_over = TRY(tessera::handed_over(graphs, options));
+  handed_over_bytes = TRY(tessera::handed_over_bytes(graphs, options));
   choice_logits_offset = TRY(tessera::choice_logits_offset(graphs, options));
   return ok_status();
 }
@@ -116,7 +117,7 @@ Status RunnerParts::build_runners() {
   inputs->add_to(externals);
   edits->add_to(externals);
   embeddings->add_to(externals);
-  externals.add("hidden", arena->base());  // the body's only output is placed first
+  for (const HandedOver& value : handed_over) externals.add(value.name, arena->base() + value.offset);
   externals.add(std::string(input_names::kChoiceLogits), arena->base() + choice_logits_offset);
 
   // All ranks of a stage compile the same.

@@ -91,7 +91,8 @@ class RunnerParts {
   std::unique_ptr<Arena> arena;
   std::unique_ptr<Arena> workspace;
   KernelVariants warm;                    // of kernels that have run on the stream
-  std::int64_t hidden_bytes = 0;          // of the largest body output, at the arena's start
+  std::vector<HandedOver> handed_over;    // of the prefill runner, at the arena's start
+  std::int64_t handed_over_bytes = 0;     // at their largest
   std::int64_t choice_logits_offset = 0;  // in the arena
   std::unique_ptr<DebugMode> debug;       // null without options.debug
   std::vector<GraphRunner> runners;       // [RunnerRole]

@@ -72,16 +72,31 @@ std::int64_t max_padded_tokens(const RunnerOptions& options) {
 std::int64_t max_head_rows(const RunnerOptions& options) {
   const std::int64_t decoded =
       options.decode_sizes.empty() ? 0 : options.decode_sizes.back() * options.decode_query_length;
-  return std::max(kMaxHeadRows, decoded);
+  // All running requests at once, as far as that takes no more than twice the memory: each run reads the weights.
+  return std::max({kMaxHeadRows, decoded, std::min(options.max_requests, 2 * kMaxHeadRows)});
 }
 
 std::int64_t vocabulary_of(const ModelGraphs& graphs) {
   return *graphs.head.value(graphs.head.outputs[0]).type.shape.back().constant();
 }
 
-Result<std::int64_t> hidden_bytes(const ModelGraphs& graphs, const RunnerOptions& options) {
-  return ir::size_bytes(graphs.body.value(graphs.body.outputs[0]).type,
-                        prefill_bucket(max_padded_tokens(options), options.num_pages));
+Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const RunnerOptions& options) {
+  const ir::Graph& body = graphs.prefill_body();
+  const ir::Bucket largest = prefill_bucket(max_padded_tokens(options), options.num_pages);
+  std::vector<HandedOver> values;
+  std::int64_t offset = 0;
+  for (const ir::ValueId id : body.outputs) {
+    const ir::Value& value = body.value(id);
+    values.push_back({.name = value.name, .type = value.type, .offset = offset});
+    offset += align_up(TRY(ir::size_bytes(value.type, largest)));
+  }
+  return values;
+}
+
+Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options) {
+  const HandedOver last = TRY(handed_over(graphs, options)).back();
+  const ir::Bucket largest = prefill_bucket(max_padded_tokens(options), options.num_pages);
+  return last.offset + align_up(TRY(ir::size_bytes(last.type, largest)));
 }
 
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options) {
@@ -89,10 +104,15 @@ Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const Runne
   ir::Bucket largest;
   largest[Symbol::kRows] = rows;
   largest[Symbol::kTokens] = std::max(rows, max_padded_tokens(options));
-  std::int64_t offset = 0;
-  for (const ir::Graph* graph : {&graphs.body, &graphs.head, &graphs.sampler})
-    offset += align_up(TRY(ir::size_bytes(graph->value(graph->outputs[0]).type, largest)));
-  return offset;
+  const auto end_of_outputs = [&](const ir::Graph& body, const ir::Graph& head) -> Result<std::int64_t> {
+    std::int64_t end = 0;
+    for (const ir::Graph* graph : {&body, &head, &graphs.sampler})
+      for (const ir::ValueId output : graph->outputs)
+        end += align_up(TRY(ir::size_bytes(graph->value(output).type, largest)));
+    return end;
+  };
+  return std::max(TRY(end_of_outputs(graphs.body, graphs.head)),
+                  TRY(end_of_outputs(graphs.prefill_body(), graphs.prefill_head())));
 }
 
 std::array<const ir::Graph*, 5> all_graphs(const ModelGraphs& graphs) {
@@ -123,19 +143,19 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
 
   std::vector<RunnerSpec> specs;
   specs.push_back({.role = RunnerRole::kPrefill,
-                   .graph = graphs.body,
+                   .graph = graphs.prefill_body(),
                    .bucket = [=](std::int64_t tokens) { return prefill_bucket(tokens, num_pages); },
                    .largest = max_tokens,
                    .ladder = options.prefill_sizes,
                    .captured = options.graphs.prefill,
                    .split_ops = options.split_ops});
   specs.push_back({.role = RunnerRole::kHead,
-                   .graph = TRY(chain("head", std::vector{&graphs.head, &graphs.sampler})),
+                   .graph = TRY(chain("head", std::vector{&graphs.prefill_head(), &graphs.sampler})),
                    .bucket = [=](std::int64_t rows) { return head_bucket(rows, max_tokens); },
                    .largest = max_rows,
                    .ladder = decode_ladder(max_rows),
                    .split_ops = {},
-                   .reserved_bytes = TRY(hidden_bytes(graphs, options))});
+                   .reserved_bytes = TRY(handed_over_bytes(graphs, options))});
   specs.push_back({.role = RunnerRole::kDecode,
                    .graph = TRY(chain("decode", decoded)),
                    .batches = query_length == 1 ? BatchKind::kDecode : BatchKind::kExtend,

@@ -3,12 +3,13 @@
 //
 //   prefill   body, cut at attention (or what the options name)   sizes: tokens           captured
 //   head      head and sampler, on wanted rows                    sizes: wanted rows      eager
+//             (of both what prompts run: ModelGraphs::prefill)
 //   decode    body, head and sampler, chained                     sizes: requests         captured
 //   choose    edits of logits and the sampler                     sizes: sampled rows     eager
 //   logprobs  log-probabilities of rows of logits                 sizes: wanted rows      eager
 //
-// All share one arena. The body's output lies at the arena's start, and the head leaves it alone; choice_logits lie
-// past all outputs of head and decode, and choose and logprobs leave those alone.
+// All share one arena. The outputs of the prefill runner lie at the arena's start, and the head leaves them alone;
+// choice_logits lie past all outputs of head and decode, and choose and logprobs leave those alone.
 #pragma once
 
 #include <array>
@@ -57,8 +58,15 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
 std::int64_t max_padded_tokens(const RunnerOptions& options);
 std::int64_t max_head_rows(const RunnerOptions& options);
 std::int64_t vocabulary_of(const ModelGraphs& graphs);
-// Bytes of the body's output at its largest.
-Result<std::int64_t> hidden_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
+// An output of the prefill runner, which the head reads.
+struct HandedOver {
+  std::string name;
+  ir::Type type;
+  std::int64_t offset = 0;  // in the arena, for all sizes
+};
+Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const RunnerOptions& options);
+// Bytes of all of them at their largest.
+Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 // Where choice_logits lie in the arena.
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);
 // Every graph of the model: a planned operator may stand in any. Borrows.

@@ -23,6 +23,7 @@
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/piecewise/split_ops.h"
 #include "tessera/runner/model_runner.h"
+#include "tessera/runner/wanted_rows.h"
 
 namespace tessera::testing {
 
@@ -123,8 +124,12 @@ struct RunnerBench {
   }
 };
 
+// What a prompt's last layer is computed for: all of its tokens, or the wanted ones (wanted_rows.h).
+enum class LastLayer : std::uint8_t { kOfAllRows, kOfWantedRows };
+
 inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptions options,
-                                          ir::DType dtype = ir::DType::kFloat32, FaultPlan faults = {}) {
+                                          ir::DType dtype = ir::DType::kFloat32, FaultPlan faults = {},
+                                          LastLayer last = LastLayer::kOfAllRows) {
   const std::string folder = std::string(TESSERA_SOURCE_DIR "/tests/data/goldens/") + golden;
   const ModelConfig config = TRY(ModelConfig::read(folder, built_in_families()));
   ModelGraphs graphs =
@@ -133,19 +138,22 @@ inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptio
   options.num_pages.resize(graphs.body.cache_groups.size(), options.num_pages.front());
   RunnerBench bench;
   bench.device = TRY(FakeDevice::create(faults, {.threads = 1}));
+  if (last == LastLayer::kOfWantedRows)
+    graphs.prefill = TRY(end_with_wanted_rows(graphs.body, graphs.head, built_in_ops(), cpu_kernels()));
   Weights weights =
       TRY(Weights::load(graphs.weights, checkpoint_source(TRY(Checkpoint::open(folder))), *bench.device, false));
   bench.runner = TRY(ModelRunner::create(std::move(graphs), std::move(weights), *bench.device, std::move(options)));
   return bench;
 }
-inline RunnerBench make_bench(const std::string& golden, RunnerOptions options, ir::DType dtype = ir::DType::kFloat32) {
-  Result<RunnerBench> bench = try_make_bench(golden, std::move(options), dtype);
+inline RunnerBench make_bench(const std::string& golden, RunnerOptions options, ir::DType dtype = ir::DType::kFloat32,
+                              LastLayer last = LastLayer::kOfAllRows) {
+  Result<RunnerBench> bench = try_make_bench(golden, std::move(options), dtype, {}, last);
   EXPECT_TRUE(bench.ok()) << bench.status().to_string();
   return bench.ok() ? *std::move(bench) : RunnerBench{};
 }
 inline RunnerBench make_captured(const std::string& golden, RunnerOptions options,
-                                 ir::DType dtype = ir::DType::kFloat32) {
-  RunnerBench bench = make_bench(golden, std::move(options), dtype);
+                                 ir::DType dtype = ir::DType::kFloat32, LastLayer last = LastLayer::kOfAllRows) {
+  RunnerBench bench = make_bench(golden, std::move(options), dtype, last);
   const Status status = bench.runner->capture();
   EXPECT_TRUE(status.ok()) << status.to_string();
   return bench;

@@ -26,7 +26,9 @@ SoakReport soaked(const RunnerBench& bench, const SoakOptions& options) {
 class SoakOf : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SoakOf, FindsNothingWrong) {
-  const SoakReport report = soaked(make_captured(GetParam(), small_options()), {.batches = 150, .seed = 7});
+  const SoakReport report =
+      soaked(make_captured(GetParam(), small_options(), ir::DType::kFloat32, testing::LastLayer::kOfWantedRows),
+             {.batches = 150, .seed = 7});
   EXPECT_THAT(report.failures, IsEmpty());
   EXPECT_EQ(report.batches, 150);
   EXPECT_LE(report.greatest_difference, 1e-5);

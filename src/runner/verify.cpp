@@ -98,20 +98,24 @@ class Verifier {
     return r_.graphs.has_head ? compare_heads(*TRY(isolated(RunnerRole::kHead))) : ok_status();
   }
 
-  // The head has no graphs; its plan leaves the body's output alone, and that is compared.
+  // The head has no graphs; its plan leaves what it reads alone, and that is compared.
   Status compare_heads(Executable& isolated) {
-    const ir::Type& type = r_.graphs.body.value(r_.graphs.body.outputs[0]).type;
-    const TensorView hidden =
-        TRY(make_view(type, r_.runner(RunnerRole::kPrefill).executable().largest(), r_.arena->base()));
+    std::vector<TensorView> read_rows;
+    for (const HandedOver& value : r_.handed_over)
+      read_rows.push_back(TRY(make_view(value.type, r_.runner(RunnerRole::kPrefill).executable().largest(),
+                                        r_.arena->base() + value.offset)));
     GraphRunner& runner = r_.runner(RunnerRole::kHead);
-    const DeviceAddress content = TRY(content_of(static_cast<std::size_t>(hidden.bytes()), hidden.dtype));
+    for (const TensorView& view : read_rows) TRY(content_of(static_cast<std::size_t>(view.bytes()), view.dtype));
     for (const std::int64_t rows : runner.spec().ladder) {
       const ir::Bucket bucket = runner.bucket(rows);
       std::vector<std::int32_t> wanted(static_cast<std::size_t>(rows));
       for (std::size_t i = 0; i < wanted.size(); ++i)
-        wanted[i] = static_cast<std::int32_t>(i * 7 % static_cast<std::size_t>(hidden.dim(0)));
+        wanted[i] = static_cast<std::int32_t>(i * 7 % static_cast<std::size_t>(read_rows[0].dim(0)));
       const auto run = [&](Executable& head, Outcome& outcome) -> Status {
-        TRY(r_.stream->copy(hidden.data, content, static_cast<std::size_t>(hidden.bytes())));
+        for (const TensorView& view : read_rows) {
+          const auto bytes = static_cast<std::size_t>(view.bytes());
+          TRY(r_.stream->copy(view.data, TRY(content_of(bytes, view.dtype)), bytes));
+        }
         TRY(r_.inputs->stage_rows(wanted, {}, rows));
         TRY(r_.upload());
         TRY(head.run(bucket));

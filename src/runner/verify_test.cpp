@@ -40,8 +40,9 @@ std::vector<std::string> differences(const VerifyReport& report) {
 class VerifyGoldens : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(VerifyGoldens, PassesInEveryMode) {
-  const auto passes = [&](const RunnerOptions& options, ir::DType dtype) {
-    const VerifyReport report = verified(make_captured(GetParam(), options, dtype));
+  using testing::LastLayer;
+  const auto passes = [&](const RunnerOptions& options, ir::DType dtype, LastLayer last = LastLayer::kOfAllRows) {
+    const VerifyReport report = verified(make_captured(GetParam(), options, dtype, last));
     EXPECT_THAT(differences(report), IsEmpty());
     return report.equal();
   };
@@ -53,7 +54,9 @@ TEST_P(VerifyGoldens, PassesInEveryMode) {
   EXPECT_TRUE(passes(small_options(), ir::DType::kFloat32));
   EXPECT_TRUE(passes(small_options(), ir::DType::kBFloat16));
   EXPECT_TRUE(passes(small_options(), ir::DType::kFloat16));
+  EXPECT_TRUE(passes(small_options(), ir::DType::kFloat32, LastLayer::kOfWantedRows));
   EXPECT_TRUE(passes(whole, ir::DType::kFloat32));
+  EXPECT_TRUE(passes(whole, ir::DType::kFloat32, LastLayer::kOfWantedRows));
   EXPECT_TRUE(passes(piecewise, ir::DType::kFloat32));
 }
 INSTANTIATE_TEST_SUITE_P(Verify, VerifyGoldens, ::testing::Values("llama", "qwen3", "mistral-swa", "qwen2-swa"),
@@ -217,9 +220,12 @@ TEST(Verify, CatchesAHeadThatOverwritesItsInput) {
     return plan;
   };
   const std::vector<testing::TestRequest> requests = {{testing::ids(9)}, {testing::ids(7, 2)}};
-  RunnerBench broken = make_captured("llama", options);
-  ASSERT_NE(broken.logits(requests), make_captured("llama", small_options()).logits(requests)) << "forwards are wrong";
-  EXPECT_FALSE(verified(broken).equal());
+  for (const auto last : {testing::LastLayer::kOfAllRows, testing::LastLayer::kOfWantedRows}) {
+    RunnerBench broken = make_captured("llama", options, ir::DType::kFloat32, last);
+    ASSERT_NE(broken.logits(requests), make_captured("llama", small_options()).logits(requests))
+        << "forwards are wrong";
+    EXPECT_FALSE(verified(broken).equal());
+  }
 }
 
 TEST(Verify, AnErrorWhileComparingIsAnErrorAndRestoresTheModel) {

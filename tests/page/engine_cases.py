@@ -18,9 +18,9 @@ class EngineCases(PageCase):
         assert page.evaluate("document.activeElement.id") == "tab-engine"
         assert page.evaluate("document.getElementById('chat').hidden")
         assert "Qwen3 · 6.43 M parameters · 6 layers · bf16 · " in self.text(page, "#engine-text")
-        # 7 pieces and 6 split ops in the strip; the repeated layer once, with its count.
+        # 6 pieces and 6 split ops in the strip; the repeated layer once, with its count.
         assert self.count(page, "#picture .mini-split_op") == 6
-        assert self.count(page, "#picture .mini-piece") == 7 + 1
+        assert self.count(page, "#picture .mini-piece") == 6 + 1
         assert self.count(page, "#picture .split_op") == 2
         assert self.text(page, "#picture").count("× 5") == 1
         page.wait_for("document.querySelectorAll('.ladder .hit').length >= 2")

@@ -1,0 +1,119 @@
+// Catches: a node moved that reads other rows or a state, a value handed over that the head cannot gather, moved nodes
+// that still have as many rows as there are tokens, and a model whose last layer is computed for every token unnoticed.
+#include "tessera/runner/wanted_rows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/ir/text.h"
+#include "tessera/ir/verify.h"
+#include "tessera/ops/built_in_ops.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kHead = R"(graph @head {
+  input %hidden: f32[T, 8]
+  input %wanted_rows: i32[R]
+  weight %lm: f32[16, 8]
+  %wanted: f32[R, 8] = gather_rows(%hidden, %wanted_rows)
+  %logits: f32[R, 16] = linear(%wanted, %lm) {bias = false}
+  return %logits
+})";
+
+// `end`: what stands behind the attention.
+std::string body_with(const std::string& end) {
+  return R"(graph @body {
+  group "full" paged layers [0]
+  input %input_ids: i32[T]
+  input %positions: i32[T]
+  input %slots.full: i32[T]
+  state %k: f32[P, 16, 2, 4]
+  state %v: f32[P, 16, 2, 4]
+  weight %table: f32[16, 8]
+  weight %w: f32[8, 8]
+  weight %router: f32[4, 8]
+  weight %norm: f32[8]
+  %e: f32[T, 8] = embedding(%input_ids, %table)
+  %q: f32[T, 8] = linear(%e, %w) {bias = false}
+  %a: f32[T, 8] = empty_like(%q)
+  attention(%q, %k, %v, mut %a) {group = 0, scale = 0.5, window = 0}
+)" + end +
+         "  return %hidden\n}\n";
+}
+
+std::optional<PrefillGraphs> graphs_of(const std::string& end) {
+  const Result<ir::Graph> body = ir::parse_graph(body_with(end), &built_in_ops());
+  const Result<ir::Graph> head = ir::parse_graph(kHead, &built_in_ops());
+  EXPECT_TRUE(body.ok()) << body.status().to_string();
+  EXPECT_TRUE(head.ok()) << head.status().to_string();
+  if (!body.ok() || !head.ok()) return std::nullopt;
+  Result<std::optional<PrefillGraphs>> made = end_with_wanted_rows(*body, *head, built_in_ops(), cpu_kernels());
+  EXPECT_TRUE(made.ok()) << made.status().to_string();
+  if (!made.ok() || !*made) return std::nullopt;
+  for (const ir::Graph* graph : {&(*made)->body, &(*made)->head}) {
+    const Status verified = ir::verify(*graph, built_in_ops());
+    EXPECT_TRUE(verified.ok()) << verified.to_string();
+  }
+  return std::move(**made);
+}
+
+TEST(WantedRows, TakeWhatStandsBehindTheLastAttention) {
+  const auto made = graphs_of(R"(  %o: f32[T, 8] = linear(%a, %w) {bias = false}
+  %hidden: f32[T, 8], %sum: f32[T, 8] = add_rms_norm(%o, %e, %norm) {eps = 1e-06}
+)");
+  ASSERT_TRUE(made);
+  const std::string body = ir::to_text(made->body);
+  EXPECT_THAT(body, HasSubstr("return %e, %a"));
+  EXPECT_THAT(body, Not(HasSubstr("add_rms_norm")));
+  const std::string head = ir::to_text(made->head);
+  EXPECT_THAT(head, HasSubstr("input %e: f32[T, 8]"));
+  EXPECT_THAT(head, HasSubstr("input %a: f32[T, 8]"));
+  EXPECT_THAT(head, HasSubstr("%o: f32[R, 8] = linear("));
+  EXPECT_THAT(head, HasSubstr("%hidden: f32[R, 8], %sum: f32[R, 8] = add_rms_norm(%o, "));
+  EXPECT_THAT(head, HasSubstr("%logits: f32[R, 16] = linear(%hidden, %lm)"));
+  EXPECT_THAT(head, HasSubstr("return %hidden, %logits"));
+}
+
+TEST(WantedRows, HaveTheirOwnShapes) {
+  const auto made = graphs_of(R"(  %r: f32[T, 2, 4] = reshape(%a) {shape = "T, 2, 4"}
+  %flat: f32[T, 8] = reshape(%r) {shape = "T, 8"}
+  %hidden: f32[T, 8] = linear(%flat, %w) {bias = false}
+)");
+  ASSERT_TRUE(made);
+  EXPECT_THAT(ir::to_text(made->head), HasSubstr("%r: f32[R, 2, 4] = reshape("));
+}
+
+// Slots tell a router which rows are padding; rows that are wanted have marks.
+TEST(WantedRows, TellPaddingByTheirMarks) {
+  const auto made = graphs_of(R"(  %scores: f32[T, 4] = linear(%a, %router) {bias = false}
+  %ids: i32[T, 2], %shares: f32[T, 2] = moe_route(%scores, %slots.full) {top_k = 2}
+  %hidden: f32[T, 8] = linear(%a, %w) {bias = false}
+)");
+  ASSERT_TRUE(made);
+  const std::string head = ir::to_text(made->head);
+  EXPECT_THAT(head, HasSubstr("input %row_marks: i32[R]"));
+  EXPECT_THAT(head, HasSubstr(", %row_marks)"));
+  EXPECT_THAT(head, Not(HasSubstr("slots")));
+}
+
+TEST(WantedRows, LeaveWhatTheyCannotGather) {
+  // An input of tokens; memory of the body that is written behind; a view.
+  EXPECT_FALSE(graphs_of("  %hidden: f32[T, 8] = embedding(%input_ids, %table)\n"));
+  EXPECT_FALSE(graphs_of("  all_reduce(mut %e)\n  %hidden: f32[T, 8] = linear(%e, %w) {bias = false}\n"));
+  // Nothing behind the attention.
+  const Result<ir::Graph> head = ir::parse_graph(kHead, &built_in_ops());
+  std::string text = body_with("");
+  text.replace(text.find("return %hidden"), 14, "return %a");
+  const Result<ir::Graph> body = ir::parse_graph(text, &built_in_ops());
+  ASSERT_TRUE(head.ok() && body.ok());
+  const auto none = end_with_wanted_rows(*body, *head, built_in_ops(), cpu_kernels());
+  ASSERT_TRUE(none.ok());
+  EXPECT_FALSE(*none);
+}
+
+}  // namespace
+}  // namespace tessera
