@@ -82,8 +82,12 @@ __device__ inline unsigned block_in_cluster() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
+// All threads of all blocks of the cluster meet: each arrives and waits, and may do something of its own between.
+__device__ inline void arrive_at_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+__device__ inline void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 __device__ inline void sync_cluster() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+  arrive_at_cluster();
+  wait_for_cluster();
 }
 // At the barrier that lies at the same place of another block of the cluster.
 __device__ inline void arrive_at_block(const SharedBarrier& barrier, unsigned block) {

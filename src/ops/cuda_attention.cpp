@@ -79,8 +79,11 @@ class ExtendInTwo final : public BoundOp {
 };
 
 Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner) {
-  if (serves_prefill_attention(attention.shape, attention.page_size))
+  if (serves_prefill_attention(attention.shape, attention.page_size)) {
+    if (attention.num_rows <= planner.short_tile_tokens(attention.shape))
+      return bind_short_prefill_attention(attention, planner.short_tile_plan(attention.shape));
     return bind_prefill_attention(attention, planner.tile_plan(attention.shape));
+  }
   return flashinfer::bind_fa3(attention, planner);
 }
 

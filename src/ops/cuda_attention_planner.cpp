@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -62,11 +63,18 @@ SequencePlan CudaAttentionPlanner::SequenceRange::at(std::byte* memory) const {
           .kv_lens = reinterpret_cast<std::int32_t*>(base + ints(requests))};
 }
 
-std::int32_t* CudaAttentionPlanner::ShapePlan::tile_starts(std::byte* memory) const {
-  return reinterpret_cast<std::int32_t*>(memory + tiles_offset);
+std::size_t CudaAttentionPlanner::TileRange::bytes(std::int64_t works) const {
+  return ints(schedule->workers() + 1) + static_cast<std::size_t>(works) * sizeof(TileWork);
 }
-TileWork* CudaAttentionPlanner::ShapePlan::tile_works(std::byte* memory) const {
-  return reinterpret_cast<TileWork*>(memory + tiles_offset + ints(tiles->workers() + 1));
+std::span<std::int32_t> CudaAttentionPlanner::TileRange::starts(std::byte* memory) const {
+  return {reinterpret_cast<std::int32_t*>(memory + offset), static_cast<std::size_t>(schedule->workers()) + 1};
+}
+std::span<TileWork> CudaAttentionPlanner::TileRange::works(std::byte* memory) const {
+  return {reinterpret_cast<TileWork*>(memory + offset + ints(schedule->workers() + 1)),
+          static_cast<std::size_t>(schedule->max_works())};
+}
+TilePlan CudaAttentionPlanner::TileRange::at(std::byte* memory) const {
+  return {starts(memory).data(), works(memory).data(), schedule->workers()};
 }
 
 // Decides the kernels of a shape and where its lists lie from `offset` on; returns where they end.
@@ -74,13 +82,7 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
                                                   std::int64_t multiprocessors) const {
   const AttentionShape& shape = plan.shape;
   if (plan.extend == AttentionKernel::kFa3) {
-    // Our own kernel's works are of several heads, each for as many blocks.
-    const std::int64_t heads = serves_prefill_attention(shape, limits_.page_size) ? kPrefillHeads : 1;
-    plan.tiles.emplace(limits_.max_tokens, limits_.max_requests, shape.heads / heads,
-                       flashinfer::fa3_tile_rows(shape.head_dim), std::max<std::int64_t>(1, multiprocessors / heads));
-    plan.tiles_offset = offset;
-    offset += ints(plan.tiles->workers() + 1) + static_cast<std::size_t>(plan.tiles->max_works()) * sizeof(TileWork);
-    offset = aligned(offset);
+    offset = lay_out_tiles(plan, offset, multiprocessors);
   } else if (plan.extend == AttentionKernel::kFa2) {
     const std::int64_t rows = limits_.max_tokens * (shape.heads / shape.kv_heads);
     plan.blocks = {offset, most_tiles(rows, limits_.max_requests, flashinfer::kFa2TileRows), 0};
@@ -95,6 +97,26 @@ Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t o
     plan.sequences = {offset, limits_.max_requests};
     offset += plan.sequences.bytes();
   }
+  return offset;
+}
+
+std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t offset,
+                                                std::int64_t multiprocessors) const {
+  const AttentionShape& shape = plan.shape;
+  const bool own = serves_prefill_attention(shape, limits_.page_size);
+  // Our own kernel's works are of several heads, each for as many blocks.
+  const std::int64_t heads = shape.heads / (own ? kPrefillHeads : 1);
+  const std::int64_t workers = std::max<std::int64_t>(1, multiprocessors / (own ? kPrefillHeads : 1));
+  const auto lay_out = [&](TileRange& range, std::int64_t tokens, std::int64_t tile_rows) {
+    range.schedule.emplace(tokens, limits_.max_requests, heads, tile_rows, workers);
+    range.tokens = tokens;
+    range.offset = offset;
+    offset = aligned(offset + range.bytes(range.schedule->max_works()));
+  };
+  lay_out(plan.tiles, limits_.max_tokens, flashinfer::fa3_tile_rows(shape.head_dim));
+  // As long as one prompt's short tiles all run at once.
+  const std::int64_t tokens = own ? std::min(limits_.max_tokens, workers / heads * kShortTileRows) : 0;
+  if (tokens > 0) lay_out(plan.short_tiles, tokens, kShortTileRows);
   return offset;
 }
 
@@ -234,17 +256,24 @@ void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batc
   if (plan.single_rows == AttentionKernel::kHopper) plan.work.single_blocks = write_segments(plan, batch);
   const std::int64_t least_rows = plan.separates_single_rows() ? 2 : 1;
   if (plan.extend == AttentionKernel::kFa3) {
-    const std::span starts(plan.tile_starts(host()), static_cast<std::size_t>(plan.tiles->workers()) + 1);
-    const std::span works(plan.tile_works(host()), static_cast<std::size_t>(plan.tiles->max_works()));
-    const std::int64_t count = plan.tiles->assign(batch.query_lens, batch.kv_lens, least_rows, starts, works);
-    plan.work.tiles = count > 0;
-    step_->written(list_offset_ + plan.tiles_offset,
-                   ints(plan.tiles->workers() + 1) + static_cast<std::size_t>(count) * sizeof(TileWork));
+    plan.work.tiles = write_tiles(plan.tiles, batch, least_rows) > 0;
+    // The forward may run in a bucket of either kind.
+    const std::int64_t tokens = std::accumulate(batch.query_lens.begin(), batch.query_lens.end(), std::int64_t{0});
+    if (plan.short_tiles.schedule && tokens <= plan.short_tiles.tokens)
+      write_tiles(plan.short_tiles, batch, least_rows);
   } else if (plan.extend == AttentionKernel::kFa2) {
     plan.work.tiles = plan_tiles(batch.query_lens, least_rows, plan.shape.heads / plan.shape.kv_heads,
                                  flashinfer::kFa2TileRows, plan.blocks.blocks, plan.blocks.at(host())) > 0;
     step_->written(list_offset_ + plan.blocks.offset, plan.blocks.bytes());
   }
+}
+
+// Returns the number of works.
+std::int64_t CudaAttentionPlanner::write_tiles(TileRange& range, const ForwardBatch& batch, std::int64_t least_rows) {
+  const std::int64_t count =
+      range.schedule->assign(batch.query_lens, batch.kv_lens, least_rows, range.starts(host()), range.works(host()));
+  step_->written(list_offset_ + range.offset, range.bytes(count));
+  return count;
 }
 
 // The list is written to its end: a recorded launch has blocks for as many requests as fit in its rows.
@@ -320,9 +349,10 @@ std::string_view CudaAttentionPlanner::kernel(const AttentionShape& shape, Batch
   return attention_kernel_name(choice(shape, kind));
 }
 
-TilePlan CudaAttentionPlanner::tile_plan(const AttentionShape& shape) const {
-  const ShapePlan& plan = *find(shape);
-  return {plan.tile_starts(lists()), plan.tile_works(lists()), plan.tiles->workers()};
+TilePlan CudaAttentionPlanner::tile_plan(const AttentionShape& shape) const { return find(shape)->tiles.at(lists()); }
+
+TilePlan CudaAttentionPlanner::short_tile_plan(const AttentionShape& shape) const {
+  return find(shape)->short_tiles.at(lists());
 }
 
 BlockPlan CudaAttentionPlanner::block_plan(const AttentionShape& shape) const {

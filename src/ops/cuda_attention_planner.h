@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "tessera/ops/attention.h"
@@ -72,10 +73,13 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   // Device addresses, valid as long as the planner. Precondition: choice() or single_rows() is the kernel that reads
   // them.
   TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, extend
+  TilePlan short_tile_plan(const AttentionShape& shape) const;      // the same of kShortTileRows
   BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, extend, and decode where deterministic
   ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, decode and single rows of extend
   SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper
   SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, decode
+  // The most tokens of a forward that has a short_tile_plan() beside the other; 0: none has.
+  std::int64_t short_tile_tokens(const AttentionShape& shape) const { return find(shape)->short_tiles.tokens; }
   // Extend: where it is not null, requests of a single row (decodes beside prompts) are in the chunked or segmented
   // plan, and the tiles are those of the others. A tile has room for 64 or 128 rows, and its kernel would take as long
   // for one. What it points to changes with every plan().
@@ -110,24 +114,31 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::size_t bytes() const;
     SequencePlan at(std::byte* memory) const;
   };
+  // Starts, then works.
+  struct TileRange {
+    std::optional<TileSchedule> schedule;  // none: no forward has these tiles
+    std::size_t offset = 0;
+    std::int64_t tokens = 0;  // the most of a forward that has them
+    std::size_t bytes(std::int64_t works) const;
+    std::span<std::int32_t> starts(std::byte* memory) const;
+    std::span<TileWork> works(std::byte* memory) const;
+    TilePlan at(std::byte* memory) const;
+  };
   struct ShapePlan {
     AttentionShape shape;
     AttentionKernel extend = AttentionKernel::kTessera;
     AttentionKernel decode = AttentionKernel::kTessera;
     AttentionKernel single_rows = AttentionKernel::kTessera;
-    std::optional<TileSchedule> tiles;  // kFa3
-    std::size_t tiles_offset = 0;       // starts, then works
-    BlockRange blocks;                  // kFa2, extend, and decode where deterministic
-    BlockRange chunks;                  // kFa2, decode and single rows
+    TileRange tiles;        // kFa3
+    TileRange short_tiles;  // of our own kernel
+    BlockRange blocks;      // kFa2, extend, and decode where deterministic
+    BlockRange chunks;      // kFa2, decode and single rows
     ChunkLimits limits;
     SegmentRange segments;  // kHopper, decode and single rows
     ExtendWork work;
     SequenceRange sequences;  // kCudnn, decode
     bool separates_single_rows() const { return single_rows != AttentionKernel::kTessera; }
     bool has_segments() const { return segments.requests > 0; }
-    // A pair of lists in `memory`.
-    std::int32_t* tile_starts(std::byte* memory) const;
-    TileWork* tile_works(std::byte* memory) const;
   };
   CudaAttentionPlanner() = default;
   // A planner that has decided everything and allocated nothing.
@@ -138,9 +149,11 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::size_t page_starts_bytes() const;
   void write_page_starts();
   Status check(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) const;
+  std::size_t lay_out_tiles(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   Result<std::size_t> lay_out_chunks(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   Result<std::size_t> lay_out_segments(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void plan_extend(ShapePlan& plan, const ForwardBatch& batch);
+  std::int64_t write_tiles(TileRange& range, const ForwardBatch& batch, std::int64_t least_rows);
   void plan_single_rows(ShapePlan& plan, const ForwardBatch& batch);
   std::int64_t write_segments(const ShapePlan& plan, const ForwardBatch& batch);
   void write_sequences(const ShapePlan& plan, const ForwardBatch& batch);

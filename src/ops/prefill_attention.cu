@@ -15,16 +15,25 @@ namespace tessera {
 namespace cuda::prefill {
 namespace {
 
-static_assert(kRows == flashinfer::fa3_tile_rows(kHeadDim), "the planner's tiles of kFa3 have as many rows");
+static_assert(Shape<Share::kRows>::kRows == flashinfer::fa3_tile_rows(kHeadDim),
+              "the planner's tiles of kFa3 have as many rows");
+static_assert(Shape<Share::kKeys>::kRows == kShortTileRows);
 
-template <class T>
-__global__ void __launch_bounds__(kThreads, 1) prefill_attention(const __grid_constant__ Attention<T> p) {
+template <class S, class T>
+__global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_constant__ Attention<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char unaligned[];
-  __shared__ SharedBarrier full[kSlots], empty[kSlots], query_full[kQuerySlots], query_empty[kQuerySlots];
+  __shared__ SharedBarrier full[S::kSlots], empty[S::kSlots], query_full[kQuerySlots], query_empty[kQuerySlots];
   constexpr unsigned kWarps = kWarpgroups * kWarpgroup / kWarp;  // that compute
-  const std::uint32_t base = (shared_address(unaligned) + 1023) / 1024 * 1024;
-  const Shared shared{base, base + kQuerySlots * kQueryBytes, full, empty, query_full, query_empty};
+  let_next_begin();
+  const int cluster = static_cast<int>(blockIdx.x) / kCluster;
+  const int begin = p.starts[cluster];
+  const int end = p.starts[cluster + 1];
+  const std::uint32_t queries = (shared_address(unaligned) + 1023) / 1024 * 1024;
+  const std::uint32_t tiles = queries + kQuerySlots * S::kQueryBytes;
+  const Shared<S> shared{queries, tiles, tiles + S::kSlots * kTileBytes, full, empty, query_full, query_empty};
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp % (kWarpgroup / kWarp);
   if (threadIdx.x == 0) {
     for (SharedBarrier& barrier : full) barrier.init(1);
     for (SharedBarrier& barrier : empty) barrier.init(kCluster * kWarps);
@@ -35,24 +44,23 @@ __global__ void __launch_bounds__(kThreads, 1) prefill_attention(const __grid_co
     prefetch_map(p.keys);
     prefetch_map(p.values);
   }
-  let_next_begin();
-  sync_cluster();
-  wait_for_previous();
-
-  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp % (kWarpgroup / kWarp);
-  if (warpgroup == kWarpgroups) {
-    keep_registers<40, false>();
-    if (warp == 0) {
-      let_copies_see_stores();
-      CopyingWarp<T>{p, shared}.run();
-    }
-  } else {
-    keep_registers<232, true>();
-    RowsWarpgroup<T>{p, shared, warpgroup, warp}.run();
+  if (begin == end) {
+    if (blockIdx.x == 0) wait_for_previous();
+    return;
   }
-  // Before the block goes, others may still fill its shared memory and tell its barriers.
-  sync_cluster();
+  arrive_at_cluster();
+  if (warpgroup == kWarpgroups) {
+    const bool copies = warp < kCopyingWarps;
+    CopyingWarp<S, T> copying{p, shared, /*copies_keys=*/warp == 0, /*copies_values=*/warp == 1};
+    if (copies) copying.look_up(begin);
+    wait_for_cluster();
+    keep_registers<S::kCopyingRegisters, false>();
+    if (copies) copying.run(begin, end);
+  } else {
+    wait_for_cluster();
+    keep_registers<S::kComputingRegisters, true>();
+    RowsWarpgroup<S, T>{p, shared, warpgroup, warp}.run(begin, end);
+  }
 #endif
 }
 
@@ -80,14 +88,13 @@ Result<CUtensorMap> map_of_cache(const CudaAttention& a, const std::byte* cache,
                  TensorBox{.size = a.shape.kv_heads, .stride = kHeadDim, .box = 1}});
 }
 
-template <class T>
+template <class S, class T>
 Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& plan) {
   constexpr float kLog2E = 1.44269504088896F;
   constexpr int kColumnBlocks = kHeadDim / kColumns;
   const Attention<T> p{.q = TRY(map_of_queries(a)),
                        .keys = TRY(map_of_cache(a, a.k_cache, 8, kColumnBlocks, kBoxTokens / 8)),
                        .values = TRY(map_of_cache(a, a.v_cache, 8, kColumnBlocks, kBoxTokens / 8)),
-                       .value_rows = TRY(map_of_cache(a, a.v_cache, 1, 1, 1)),
                        .out = reinterpret_cast<T*>(a.out),
                        .page_table = a.metadata.page_table,
                        .query_starts = a.metadata.query_starts,
@@ -101,13 +108,19 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& pl
                        .heads = static_cast<int>(a.shape.heads),
                        .group = static_cast<int>(a.group()),
                        .scale_log2 = a.scale * kLog2E};
-  constexpr auto kKernel = prefill_attention<T>;
-  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kSharedBytes, "attention (fa3)"));
+  constexpr auto kKernel = prefill_attention<S, T>;
+  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), S::kSharedBytes, "attention (fa3)"));
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(plan.workers * kCluster)), .block = dim3(kThreads), .cluster = kCluster};
   return make_cuda_op("attention (fa3)", [=](cudaStream_t stream) {
-    launch_with(kKernel, shape, kSharedBytes, can_launch_early(), stream, p);
+    launch_with(kKernel, shape, S::kSharedBytes, can_launch_early(), stream, p);
   });
+}
+
+template <Share kShare>
+Result<std::unique_ptr<BoundOp>> bind(const CudaAttention& a, const TilePlan& plan) {
+  if (a.shape.dtype == ir::DType::kBFloat16) return make<Shape<kShare>, __nv_bfloat16>(a, plan);
+  return make<Shape<kShare>, __half>(a, plan);
 }
 
 }  // namespace
@@ -123,8 +136,11 @@ bool serves_prefill_attention([[maybe_unused]] const AttentionShape& shape, [[ma
 }
 
 Result<std::unique_ptr<BoundOp>> bind_prefill_attention(const CudaAttention& attention, const TilePlan& plan) {
-  if (attention.shape.dtype == ir::DType::kBFloat16) return cuda::prefill::make<__nv_bfloat16>(attention, plan);
-  return cuda::prefill::make<__half>(attention, plan);
+  return cuda::prefill::bind<cuda::prefill::Share::kRows>(attention, plan);
+}
+
+Result<std::unique_ptr<BoundOp>> bind_short_prefill_attention(const CudaAttention& attention, const TilePlan& plan) {
+  return cuda::prefill::bind<cuda::prefill::Share::kKeys>(attention, plan);
 }
 
 }  // namespace tessera

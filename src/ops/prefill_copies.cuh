@@ -1,114 +1,116 @@
-// The warp of a prefill attention block that copies (prefill_attention.cuh): queries of each work, and its half of each
-// tile of keys and values, in the order in which the products take them: the keys of a tile, then the values of the
-// tile before.
+// The warps of a prefill attention block that copy (prefill_attention.cuh): one the block's half of each tile of keys,
+// another that of values, and the queries of each work. Slots of the ring are filled in the order in which the products
+// take them: the keys of a tile, then the values of the tile before.
+//
+// One thread asks for a box in about 100 cycles, and the first product waits for all of a tile: nothing is computed
+// between them.
 #pragma once
 
 #include "tessera/ops/prefill_attention.cuh"
 
 namespace tessera::cuda::prefill {
 
-template <class T>
+template <class S, class T>
 struct CopyingWarp {
+  static constexpr int kMine = kBoxes / kCluster;  // boxes of a tile that the block copies
+
   const Attention<T>& p;
-  const Shared& shared;
+  const Shared<S>& shared;
+  bool copies_keys;
+  bool copies_values;  // and queries
   int rank = static_cast<int>(block_in_cluster());
   int lane = static_cast<int>(threadIdx.x) % kWarp;
-  Place<kSlots> at = {};
+  Place<S::kSlots> at = {};
   Place<kQuerySlots> query_at = {};
+  Work work = {};
+  int kv_head = 0;
+  int key_box = 0;  // find_box() of the next tile of keys
+  int value_box = 0;
 
-  __device__ void run() {
-    const int cluster = static_cast<int>(blockIdx.x) / kCluster;
-    const int end = p.starts[cluster + 1];
-    for (int i = p.starts[cluster]; i < end; ++i)
-      if (const Work w = work_at(p, i, rank); w.tiles > 0) copy(w);
+  // What work `i` needs to be known of. May be called while the kernel ahead still runs.
+  __device__ void look_up(int i) {
+    work = work_at<S>(p, i, rank);
+    kv_head = work.head / p.group;
+    key_box = value_box = find_box(work.tiles - 1);
   }
 
-  __device__ void copy(const Work& w) {
-    copy_queries(w);
-    const int kv_head = w.head / p.group;
-    const int last = w.tiles - 1;
-    int box = find_box(w, last);
-    int box_before = box;
+  // Works begin … end - 1, after look_up(begin).
+  __device__ void run(int begin, int end) {
+    wait_for_previous();
+    let_copies_see_stores();
+#pragma unroll 1
+    for (int i = begin; i < end; ++i) {
+      if (i > begin) look_up(i);
+      if (work.tiles > 0) copy();
+    }
+    if (copies_keys) wait_for_all();
+  }
+
+  __device__ void copy() {
+    if (copies_values) copy_queries();
+    const int last = work.tiles - 1;
+#pragma unroll 1
     for (int tile = last; tile >= -1; --tile) {
-      if (tile >= 0) copy_tile(p.keys, box, kv_head);
-      const int next = tile > 0 ? find_box(w, tile - 1) : 0;
-      if (tile < last) copy_values(w, tile + 1, box_before, kv_head);
-      box_before = box;
-      box = next;
+      if (tile >= 0) {
+        if (copies_keys) copy_tile(p.keys, tile, key_box);
+        at.advance();
+      }
+      if (tile < last) {
+        if (copies_values) copy_tile(p.values, tile + 1, value_box);
+        at.advance();
+      }
     }
   }
 
-  __device__ void copy_queries(const Work& w) {
+  __device__ void copy_queries() {
     SharedBarrier& full = shared.query_full[query_at.slot];
     shared.query_empty[query_at.slot].wait(query_at.parity ^ 1);
     if (lane == 0) {
-      full.arrive_and_expect(kQueryBytes);
-      for (int group = 0; group < kWarpgroups; ++group)
+      full.arrive_and_expect(S::kQueryBytes);
+#pragma unroll
+      for (int group = 0; group < S::kRowGroups; ++group)
         copy_box(shared.query(query_at.slot) + static_cast<std::uint32_t>(group * kGroupQueryBytes), p.q, full, 0,
-                 w.first_row + w.tile_begin + group * kGroupRows, 0, w.head, 0);
+                 work.first_row + work.tile_begin + group * kGroupRows, 0, work.head, 0);
     }
     __syncwarp();
     query_at.advance();
   }
 
-  // Of the lane's box of a tile, its first group of 8 tokens in the cache; beyond it where no row of the work sees one.
-  __device__ int find_box(const Work& w, int tile) const {
-    const int token = tile * kKeys + lane % kBoxes * kBoxTokens;
-    if (token >= w.seen) return p.token_groups;
-    const int page = p.page_table[static_cast<std::int64_t>(w.request) * p.max_pages + token / p.page_size];
+  // Of the lane's box of those that the block copies of a tile, its first group of 8 tokens in the cache; beyond it
+  // where no row of the work sees one.
+  __device__ int find_box(int tile) const {
+    const int token = tile * kKeys + (rank * kMine + lane % kMine) * kBoxTokens;
+    if (tile < 0 || token >= work.seen) return p.token_groups;
+    const int page = p.page_table[static_cast<std::int64_t>(work.request) * p.max_pages + token / p.page_size];
     return (page * p.page_size + token % p.page_size) / 8;
   }
 
-  // When the tile's slot is empty in both blocks. They fill it together.
-  __device__ std::uint32_t begin_tile() {
+  // When the slot is empty in both blocks. They fill it together. `box`: find_box() of the tile, then of the one
+  // before.
+  __device__ void copy_tile(const CUtensorMap& map, int tile, int& box) {
+    int groups[kMine];
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) groups[i] = __shfl_sync(~0U, box, i);
+    box = find_box(tile - 1);
+    SharedBarrier& full = shared.full[at.slot];
+    const std::uint32_t to = shared.tile(at.slot) + static_cast<std::uint32_t>(rank * kTileBytes / kCluster);
     shared.empty[at.slot].wait(at.parity ^ 1);
-    if (lane == 0) shared.full[at.slot].arrive_and_expect(kTileBytes);
-    return shared.tile(at.slot);
-  }
-  __device__ void copy_part(std::uint32_t to, const CUtensorMap& map, int token, int column, int group, int kv_head) {
-    copy_box_to_all(to, map, shared.full[at.slot], (1 << kCluster) - 1, 0, token, column, group, kv_head);
-  }
-
-  // `box`: find_box() of the tile.
-  __device__ void copy_tile(const CUtensorMap& map, int box, int kv_head) {
-    const std::uint32_t to = begin_tile();
-#pragma unroll 1
-    for (int i = rank * kBoxes / kCluster; i < (rank + 1) * kBoxes / kCluster; ++i) {
-      const int group = __shfl_sync(~0U, box, i);
-      if (lane == 0) copy_part(to + static_cast<std::uint32_t>(i * 2 * kTokenGroupBytes), map, 0, 0, group, kv_head);
+    if (lane == 0) {
+      full.arrive_and_expect(kTileBytes);
+#pragma unroll
+      for (int i = 0; i < kMine; ++i)
+        copy_box_to_all(to + static_cast<std::uint32_t>(i * kTileBytes / kBoxes), map, full, (1 << kCluster) - 1, 0, 0,
+                        0, groups[i], kv_head);
     }
-    at.advance();
+    __syncwarp();
   }
 
-  // Values that no row sees are zeros: what lies there may be NaN, and their weights of 0 would not undo it.
-  __device__ void copy_values(const Work& w, int tile, int box, int kv_head) {
-    const int seen = w.seen - tile * kKeys;
-    if (seen >= kKeys || seen % kBoxTokens == 0) return copy_tile(p.values, box, kv_head);
-    const std::uint32_t to = begin_tile();
+  // Until all slots are empty: the block may go, as nobody reads what it copied to others or tells its barriers.
+  __device__ void wait_for_all() {
 #pragma unroll 1
-    for (int i = rank * kBoxes / kCluster; i < (rank + 1) * kBoxes / kCluster; ++i) {
-      const int group = __shfl_sync(~0U, box, i);
-      const std::uint32_t box_at = to + static_cast<std::uint32_t>(i * 2 * kTokenGroupBytes);
-      const int tokens = seen - i * kBoxTokens;
-      if (lane != 0) continue;
-      if (tokens <= 0 || tokens >= kBoxTokens) {
-        copy_part(box_at, p.values, 0, 0, group, kv_head);
-      } else {
-        copy_tokens(box_at, tokens, group, kv_head);
-      }
-    }
-    at.advance();
-  }
-
-  // The first `tokens` of a box, one by one, and zeros.
-  __device__ void copy_tokens(std::uint32_t to, int tokens, int group, int kv_head) {
-#pragma unroll 1
-    for (int i = 0; i < kBoxTokens * (kHeadDim / kColumns); ++i) {
-      const int token = i / (kHeadDim / kColumns);
-      const int column = i % (kHeadDim / kColumns);
-      const int offset = token / 8 * kTokenGroupBytes + column * kEightRowBytes + token % 8 * kRowBytes;
-      copy_part(to + static_cast<std::uint32_t>(offset), p.value_rows, token % 8, column,
-                token < tokens ? group + token / 8 : p.token_groups, kv_head);
+    for (int i = 0; i < S::kSlots; ++i) {
+      shared.empty[at.slot].wait(at.parity ^ 1);
+      at.advance();
     }
   }
 };
