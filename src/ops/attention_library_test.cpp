@@ -94,6 +94,22 @@ TEST_P(AttentionLibrary, ExtendGroups) {
   for (const std::int64_t group : {1, 4, 5, 8}) check_extend(make_config(GetParam(), 128, 2, group), kMixed);
 }
 
+// As many heads as give even a short prompt tiles for the whole device: tiles are the large ones.
+TEST_P(AttentionLibrary, ExtendManyHeads) {
+  if (!on_cuda()) GTEST_SKIP() << "the CPU has one kind of tiles";
+  check_extend(make_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
+}
+
+// More tiles than run at once, each of a few rows: a block takes several.
+TEST_P(AttentionLibrary, ExtendManyRequests) {
+  std::vector<Request> requests;
+  for (std::int32_t i = 0; i < 40; ++i) {
+    const std::int32_t rows = 2 + i % 7;
+    requests.push_back({rows, rows + (i % 3 == 0 ? 20 * i % 290 : 0)});
+  }
+  check_extend(make_config(GetParam(), 128, 2, 4), requests);
+}
+
 TEST_P(AttentionLibrary, ExtendWindowsAndSoftcap) {
   for (const std::int64_t window : {1, 64, 100, 2000})
     for (const double softcap : {0.0, 3.0}) {
