@@ -76,7 +76,7 @@ class Bench(CliTest):
     def test_startup(self):
         answer = self.ok_json("bench", "startup", *self.COMMON, *FEW_SIZES)
         layers = json.loads((LLAMA / "config.json").read_text())["num_hidden_layers"]
-        self.assertEqual(answer["runners"]["prefill"]["graphs"], 2 * (layers + 1))
+        self.assertEqual(answer["runners"]["prefill"]["graphs"], 2 * layers)
         self.assertEqual(answer["runners"]["decode"]["graphs"], 2)
         self.assertGreater(answer["runners"]["prefill"]["nodes"], answer["runners"]["prefill"]["graphs"])
         start = answer["start"]
@@ -121,7 +121,7 @@ class Bench(CliTest):
                     self.assertGreaterEqual(after["ts"] + 1e-3, before["ts"] + before["dur"])
                 if category == "replay":
                     # Pieces around attention, and the head.
-                    self.assertEqual(len(inner), 1 if row["forward"] == "decode 4" else 2 * layers + 2)
+                    self.assertEqual(len(inner), 1 if row["forward"] == "decode 4" else 2 * layers + 1)
                     self.assertTrue(inner[0]["args"]["graph"])
                 else:
                     self.assertEqual(len(inner), row["operators"])
