@@ -19,12 +19,6 @@ namespace {
 using ir::ValueId;
 using ir::ValueKind;
 
-std::string shape_text(const ir::Shape& shape) {
-  std::string text;
-  for (const ir::Dim& dim : shape) text += (text.empty() ? "" : ", ") + dim.to_string();
-  return text;
-}
-
 // What of a body is read where.
 class BodyReads {
  public:

@@ -145,6 +145,12 @@ Result<ir::Shape> parse_shape(std::string_view text) {
   return shape;
 }
 
+std::string shape_text(const ir::Shape& shape) {
+  std::string text;
+  for (const ir::Dim& dim : shape) text += (text.empty() ? "" : ", ") + dim.to_string();
+  return text;
+}
+
 const ir::OpDecl kReshape{
     .name = "reshape",
     .summary = "the memory of x in another shape of as many elements",

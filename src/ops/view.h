@@ -1,6 +1,9 @@
 // Memory under other shapes: views, parts, and memory that a later operator writes.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/op.h"
 
@@ -25,5 +28,7 @@ inline constexpr std::size_t kMaxSplits = 8;
 
 // "T, 8, 64" as a shape; "" is a scalar's.
 Result<ir::Shape> parse_shape(std::string_view text);
+// What parse_shape() takes.
+std::string shape_text(const ir::Shape& shape);
 
 }  // namespace tessera

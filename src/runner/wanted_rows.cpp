@@ -14,6 +14,7 @@
 #include "tessera/compile/passes/graph_facts.h"
 #include "tessera/compile/passes/rewrite.h"
 #include "tessera/ir/builder.h"
+#include "tessera/ops/view.h"
 
 namespace tessera {
 namespace {
@@ -102,12 +103,6 @@ ir::Attributes of_wanted_rows(ir::Attributes attributes) {
     if (auto* text = std::get_if<std::string>(&value); text != nullptr && name == "shape")
       *text = of_wanted_rows(*text);
   return attributes;
-}
-
-std::string shape_text(const ir::Shape& shape) {
-  std::string text;
-  for (const ir::Dim& dim : shape) text += (text.empty() ? "" : ", ") + dim.to_string();
-  return text;
 }
 
 // The new head, as it is put together.
