@@ -178,6 +178,7 @@ Status bench_prefill(const BenchOptions& options) {
 Status bench_decode(const BenchOptions& options) {
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = progress_wanted();
+  const std::vector<StagePart> stages = TRY(stage_parts(engine_options));
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
   ModelRunner& runner = engine->runner();
   TRY(runner.capture_rest());  // a size that is still to come would be measured padded
@@ -194,7 +195,7 @@ Status bench_decode(const BenchOptions& options) {
        sizes_or(options.batch_sizes, {1, 4, 16, 64}, max_decode_requests(runner, options.context))) {
     const ForwardBatch batch = TRY(make_decode_batch(runner, requests, options.context));
     const Comparison c = TRY(compare(runner, batch, options.repeat));
-    const std::int64_t bytes = TRY(step_bytes(*engine, {.requests = requests, .context = options.context}));
+    const std::int64_t bytes = TRY(step_bytes(*engine, stages, {.requests = requests, .context = options.context}));
     const double rate = 1e3 * static_cast<double>(bytes) / c.graph.wall;
     const double share = rate / memory.bytes_per_second;  // above 1: weights stay in the cache from step to step
     table.add({count_text(requests), number_text(c.eager.wall), number_text(c.graph.wall), number_text(c.graph.device),

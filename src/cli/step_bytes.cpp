@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
-#include "tessera/ops/collective.h"
+#include "tessera/engine/engine_plan.h"
 
 namespace tessera::cli {
 namespace {
@@ -66,16 +68,30 @@ Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& hea
   return bytes;
 }
 
-Result<std::int64_t> step_bytes(const Engine& engine, const StepShape& step) {
-  const ModelRunner& runner = engine.runner();
-  const ir::Graph& body = runner.prefill().spec().graph;
-  const auto element = static_cast<double>(ir::dtype_size(body.value(body.outputs[0]).type.dtype));
-  // Ranks have equal parts of the experts' weights, whole experts or slices.
-  const Communicator* group = runner.options().communicator;
-  const int ranks = group == nullptr ? 1 : group->ranks();
-  return runner.memory()[MemoryUse::kWeights] - TRY(looked_up_bytes(body, runner.head().spec().graph)) -
-         unread_expert_bytes(engine.config(), body, step.requests, element) / ranks +
-         TRY(cache_bytes(body, runner.options().page_size, step));
+Result<std::vector<StagePart>> stage_parts(const EngineOptions& options) {
+  const std::unique_ptr<Device> device = TRY(open_device(options));
+  const RankLayout layout = layout_of(options);
+  std::vector<StagePart> parts;
+  for (int stage = 0; stage < layout.pp_size; ++stage) {
+    EnginePlan plan = TRY(plan_engine(options, *device, layout.rank_at(stage, 0)));
+    // A table that another stage's head multiplies by is only looked up here.
+    const std::int64_t looked_up =
+        TRY(looked_up_bytes(plan.graphs.body, plan.graphs.has_head ? plan.graphs.head : ir::Graph()));
+    parts.push_back({.body = std::move(plan.graphs.body), .weights = plan.memory.weights, .looked_up = looked_up});
+  }
+  return parts;
+}
+
+Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart> stages, const StepShape& step) {
+  std::int64_t bytes = 0;
+  for (const StagePart& stage : stages) {
+    const auto element = static_cast<double>(ir::dtype_size(stage.body.value(stage.body.outputs[0]).type.dtype));
+    // Ranks have equal parts of the experts' weights, whole experts or slices.
+    bytes += stage.weights - stage.looked_up -
+             unread_expert_bytes(engine.config(), stage.body, step.requests, element) / engine.options().tp_size +
+             TRY(cache_bytes(stage.body, engine.runner().options().page_size, step));
+  }
+  return bytes;
 }
 
 }  // namespace tessera::cli

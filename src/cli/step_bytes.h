@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/engine/engine.h"
@@ -24,8 +26,17 @@ Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, 
 // of embeddings for each layer. A step reads a few rows of them.
 Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& head);
 
-// All of it, on rank 0: each weight once, but of tables a few rows and of experts those that are chosen; and the
-// cache's.
-Result<std::int64_t> step_bytes(const Engine& engine, const StepShape& step);
+// What one rank of a stage has of the model; of one stage rank 0 has its part of all layers.
+struct StagePart {
+  ir::Graph body;
+  std::int64_t weights = 0;    // bytes
+  std::int64_t looked_up = 0;  // looked_up_bytes(), in them
+};
+// Of every stage, as planned where an engine is yet to take the device's memory. Errors as plan_engine().
+Result<std::vector<StagePart>> stage_parts(const EngineOptions& options);
+
+// All of it, of one rank in each stage, which a step goes through one after another: each weight once, but of tables a
+// few rows and of experts those that are chosen; and the cache's.
+Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart> stages, const StepShape& step);
 
 }  // namespace tessera::cli
