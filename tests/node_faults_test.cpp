@@ -10,8 +10,7 @@
 #include <future>
 #include <thread>
 
-#include "faulty_ranks.h"
-#include "tessera/engine/engine_node.h"
+#include "faulty_nodes.h"
 #include "tessera/net/testing/free_port.h"
 #include "tessera/runner/rank_order.h"
 #include "tessera/runner/rank_wire.h"
@@ -22,55 +21,12 @@ namespace {
 using ::testing::AllOf;
 using testing::devices;
 using ::testing::HasSubstr;
+using testing::Nodes;
 using testing::plans;
 using testing::request;
 using testing::tokens;
 
 EngineOptions options_for(int ranks) { return testing::faulty_options(testing::faulty_registry(), ranks); }
-
-// An engine whose rank 1 is another node's.
-class Nodes {
- public:
-  explicit Nodes(const FaultPlan& of_rank_1 = {}, EngineOptions options = options_for(2)) {
-    plans = {};
-    plans[1] = of_rank_1;
-    options.nnodes = 2;
-    options.dist_init_addr = "127.0.0.1:" + std::to_string(testing::free_port());
-    EngineOptions follows = options;
-    follows.node_rank = 1;
-    follows.device = "faulty:1";
-    follower_ = std::async(std::launch::async, [this, follows] {
-      return follow_engine(follows, [this](std::shared_ptr<NodeGroup> nodes) {
-        group_.set_value(std::move(nodes));
-        return ok_status();
-      });
-    });
-    Result<std::unique_ptr<Engine>> engine = Engine::create(options);
-    started = engine.status();
-    if (engine.ok()) engine_ = *std::move(engine);
-  }
-  ~Nodes() {
-    engine_.reset();
-    if (!follower_.valid()) return;
-    const Status ended = end();
-    EXPECT_TRUE(ended.ok()) << ended.to_string();
-  }
-
-  Engine& engine() { return *engine_; }
-  // How node 1 ended.
-  Status end() {
-    EXPECT_EQ(follower_.wait_for(std::chrono::seconds(30)), std::future_status::ready) << "node 1 stays behind";
-    return follower_.get();
-  }
-  void leave() { group_.get_future().get()->leave(); }
-
-  Status started;
-
- private:
-  std::promise<std::shared_ptr<NodeGroup>> group_;
-  std::future<Status> follower_;
-  std::unique_ptr<Engine> engine_;
-};
 
 void expect_right(Nodes& nodes, int n) { testing::expect_right(nodes.engine(), options_for(1), n); }
 
@@ -85,7 +41,7 @@ class NodeFaults : public ::testing::Test {
 TEST_F(NodeFaults, OutOfMemoryOnTheOtherNodeAtAStart) {
   int errors = 0;
   for (int n = 1; n < 60; n += 7) {
-    Nodes nodes({.out_of_memory_at = n});
+    Nodes nodes({.out_of_memory_at = n}, options_for(2));
     if (nodes.started.ok()) break;
     ++errors;
     EXPECT_EQ(nodes.started.code(), StatusCode::kResourceExhausted) << n << ": " << nodes.started.to_string();
@@ -101,7 +57,7 @@ TEST_F(NodeFaults, ACaptureThatFailsOnOneNodeIsDroppedOnAll) {
     for (int n = 1; n < 12; n += 5) {
       FaultPlan plan;
       plan.*fault = n;
-      Nodes nodes(plan);
+      Nodes nodes(plan, options_for(2));
       ASSERT_TRUE(nodes.started.ok()) << n << ": " << nodes.started.to_string();
       ASSERT_EQ(devices[1]->counts().faults, 1) << n;
       const ModelRunner& runner = nodes.engine().runner();
@@ -117,7 +73,7 @@ TEST_F(NodeFaults, ACaptureThatFailsOnOneNodeIsDroppedOnAll) {
 
 TEST_F(NodeFaults, AReplayThatFailsFailsItsRequestAndNoOther) {
   for (const int rank : {0, 1}) {
-    Nodes nodes;
+    Nodes nodes({}, options_for(2));
     ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
     for (int n = 1; n <= 12; n += 2) {
       devices[static_cast<std::size_t>(rank)]->set_plan({.replay_fails_at = n});
@@ -149,7 +105,7 @@ TEST_F(NodeFaults, AFaultWithTwoForwardsInFlight) {
 }
 
 TEST_F(NodeFaults, ALostDeviceIsTheEndOfTheGroup) {
-  Nodes nodes;
+  Nodes nodes({}, options_for(2));
   ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
   devices[1]->set_plan({.lost_from = 40});
   const Status failed = tokens(nodes.engine()).status();
@@ -158,7 +114,7 @@ TEST_F(NodeFaults, ALostDeviceIsTheEndOfTheGroup) {
 }
 
 TEST_F(NodeFaults, ANodeThatLeavesIsTheEndOfTheGroup) {
-  Nodes nodes;
+  Nodes nodes({}, options_for(2));
   ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
   EXPECT_TRUE(nodes.engine().health().ok());
   std::promise<void> told;

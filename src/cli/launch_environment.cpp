@@ -74,7 +74,7 @@ Result<std::string> take_address(const Environment& get, EngineOptions& engine) 
 
 Result<std::string> take_launcher(const Environment& get, CommandLine& line) {
   EngineOptions* const engine = engine_on_nodes(line.command);
-  if (engine == nullptr || engine->tp_size == 1) return std::string();
+  if (engine == nullptr || layout_of(*engine).ranks() == 1) return std::string();
   std::string said;
   FlagValue* const nnodes = find_free_flag(line, "--nnodes");
   FlagValue* const node_rank = find_free_flag(line, "--node-rank");

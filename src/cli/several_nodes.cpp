@@ -112,7 +112,7 @@ Status run_follower(const Command& command) {
   const std::string ranks =
       here == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + here - 1);
   write_error(fmt::format("Node {} of {}, {} of {}: joining node 0 at {}\n", options.node_rank, options.nnodes, ranks,
-                          options.tp_size, options.dist_init_addr));
+                          layout_of(options).ranks(), options.dist_init_addr));
   std::optional<Leaving> leaving;
   TRY(follow_engine(options, [&](const std::shared_ptr<NodeGroup>& nodes) -> Status {
     write_error(fmt::format("Node {} of {}: follows node 0\n", options.node_rank, options.nnodes));

@@ -65,6 +65,7 @@ std::vector<NamedValue> shared_options(const EngineOptions& o) {
   const auto number = [](auto value) { return fmt::format("{}", value); };
   const auto word = [](auto value) { return fmt::format("{}", static_cast<int>(value)); };
   return {{"tp_size", number(o.tp_size)},
+          {"pp_size", number(o.pp_size)},
           {"ep_size", number(o.ep_size)},
           {"dtype", o.dtype},
           {"kv_cache_dtype", o.kv_cache_dtype},
@@ -113,7 +114,11 @@ Status check_nodes(const EngineOptions& options) {
     return invalid_argument(
         fmt::format("node_rank: {} is not accepted; 0 to {} is, by nnodes", options.node_rank, options.nnodes - 1));
   if (options.nnodes == 1) return ok_status();
-  if (options.tp_size % options.nnodes != 0)
+  if (options.pp_size > 1 && options.pp_size % options.nnodes != 0)
+    return invalid_argument(fmt::format(
+        "nnodes: {} stages (pp_size) do not divide among {} nodes; a node has whole stages, of all their ranks",
+        options.pp_size, options.nnodes));
+  if (options.pp_size == 1 && options.tp_size % options.nnodes != 0)
     return invalid_argument(
         fmt::format("nnodes: {} ranks (tp_size) do not divide among {} nodes", options.tp_size, options.nnodes));
   if (options.dist_init_addr.empty())
@@ -124,6 +129,11 @@ Status check_nodes(const EngineOptions& options) {
         fmt::format("nnodes: with dp_size {} is not supported yet; accepted is dp_size 1, and several "
                     "groups of nodes behind a balancer",
                     options.replicas));
+  if (options.pp_size > 1 && options.device.starts_with(kCuda))
+    return unimplemented(
+        fmt::format("nnodes: {} stages (pp_size) on {} nodes with device {} are not supported; accepted is device cpu, "
+                    "or all stages on one machine",
+                    options.pp_size, options.nnodes, options.device));
   if (options.deterministic && options.device.starts_with(kCuda))
     return unimplemented(
         fmt::format("nnodes: {} nodes on device {} with enable_deterministic_inference are not supported: NCCL adds up "
@@ -171,7 +181,7 @@ Status follow_engine(const EngineOptions& options, const std::function<Status(st
   const std::shared_ptr<NodeGroup> nodes = TRY(join_nodes(options, device));
   TRY(joined(nodes));
   return follow_node_0(
-      {.nodes = nodes, .ranks = options.tp_size, .limit = rank_limit(options), .host = rank_hosts(options)});
+      {.nodes = nodes, .layout = layout_of(options), .limit = rank_limit(options), .host = rank_hosts(options)});
 }
 
 }  // namespace tessera

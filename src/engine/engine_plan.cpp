@@ -148,9 +148,6 @@ Status check_ranks(const EngineOptions& options) {
   if (options.pp_size < 1 || options.pp_size * options.tp_size > kMaxRanks)
     return invalid_argument(fmt::format("pp_size: {} stages of {} ranks are not accepted; 1 to {} ranks in all are",
                                         options.pp_size, options.tp_size, kMaxRanks));
-  if (options.pp_size > 1 && options.nnodes > 1)
-    return unimplemented(fmt::format("pp_size: {} stages with nnodes: {}; stages are accepted on one node",
-                                     options.pp_size, options.nnodes));
   TRY(check_nodes(options));
   if (layout_of(options).ranks() > 1 && options.image_encoder != nullptr)
     return internal_error("an image encoder of the caller's serves one rank alone");

@@ -28,8 +28,10 @@ enum class FrameKind : std::uint64_t {
   kResult = 9,   // of that
   kAbort = 10,   // no collective can go on; why
   kRestart = 11,
+  kStageValue = 12,  // of a rank, to the next stage of a pipeline
+  kStageTaken = 13,  // how many of them the next stage has received
 };
-inline constexpr std::uint64_t kLastFrame = 11;
+inline constexpr std::uint64_t kLastFrame = 13;
 inline constexpr std::size_t kMostFrameBytes = std::size_t{4} << 30;
 
 using FrameParts = std::span<const std::span<const std::byte>>;  // one after another

@@ -6,11 +6,13 @@
 #include <array>
 #include <condition_variable>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <span>
 #include <utility>
 
 #include "tessera/ops/cpu_math.h"
+#include "tessera/ops/node_ends.h"
 #include "tessera/ops/node_exchange.h"
 
 namespace tessera {
@@ -39,10 +41,6 @@ TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::s
       for (std::int64_t i = 0; i < n; ++i) x[i] = from_float<T>(sum[i]);
     }
   }
-}
-
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace
@@ -84,8 +82,16 @@ struct Communicator::Group {
     if (ends_call && arrived + 1 == here) std::ranges::fill(calls, std::string_view());
     if (!arrive()) moved.wait(lock, [&] { return generation != came; });
   }
-  // As it was made.
-  void begin() {
+  // False: it had ended before.
+  bool end_once(Status why) {
+    const std::lock_guard lock(mutex);
+    if (!ended.ok()) return false;
+    end(std::move(why));
+    return true;
+  }
+  // As it was made; of several nodes, for the restart of that number.
+  void begin(std::uint64_t epoch) {
+    if (nodes != nullptr) nodes->begin(epoch);
     const std::lock_guard lock(mutex);
     ended = ok_status();
     arrived = 0;
@@ -112,26 +118,34 @@ struct Communicator::Group {
   TensorView result;
 };
 
-// The groups of all stages and what lies between them: a fault of a rank ends all of it.
+// The groups of this process's stages and what lies between all stages: a fault of a rank ends all of it.
 struct Communicator::Stages {
-  Stages(const RankLayout& layout, std::chrono::milliseconds limit) : pipeline(layout, limit) {
+  Stages(const RankLayout& layout, std::chrono::milliseconds limit, std::shared_ptr<NodeGroup> nodes_in)
+      : nodes(std::move(nodes_in)), pipeline(layout, limit, nodes) {
     for (int stage = 0; stage < layout.pp_size; ++stage)
-      groups.push_back(std::make_shared<Group>(layout.tp_size, limit, nullptr));
+      if (pipeline.is_here(layout.rank_at(stage, 0)))
+        groups[stage] = std::make_shared<Group>(layout.tp_size, limit, nullptr);
   }
-  void end(const Status& why) {
-    for (const std::shared_ptr<Group>& group : groups) {
-      const std::lock_guard lock(group->mutex);
-      if (group->ended.ok()) group->end(why);
-    }
+  // False: it had ended before.
+  bool end_once(const Status& why) {
+    bool ended = false;
+    for (const auto& [stage, group] : groups) ended |= group->end_once(why);
     pipeline.end(why);
+    return ended;
   }
+  void begin(std::uint64_t epoch) {
+    pipeline.begin(epoch);
+    for (const auto& [stage, group] : groups) group->begin(epoch);
+  }
+  static void take_frames_of(NodeGroup& from, const std::weak_ptr<Stages>& stages);
 
-  std::vector<std::shared_ptr<Group>> groups;  // [stages]
+  const std::shared_ptr<NodeGroup> nodes;  // null: one process
   Pipeline pipeline;
+  std::map<int, std::shared_ptr<Group>> groups;  // by stage
 };
 
-// What other nodes say of the group. A connection may go on for longer than the ranks that own the group, where one of
-// them fails: what comes then is for nobody.
+// What other nodes say. A connection may go on for longer than the ranks that own a group, where one of them fails:
+// what comes then is for nobody.
 void Communicator::Group::take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group) {
   from.take(FrameKind::kTensors, [group](int node, std::vector<std::byte>& payload) {
     const std::shared_ptr<Group> owner = group.lock();
@@ -141,44 +155,33 @@ void Communicator::Group::take_frames_of(NodeGroup& from, const std::weak_ptr<Gr
     const std::shared_ptr<Group> owner = group.lock();
     return owner == nullptr ? ok_status() : owner->nodes->take_result(payload);
   });
-  // Ends the group here, and on the nodes that `node` cannot tell.
-  const auto end_for = [group, &from](int node, std::string_view reason) {
-    if (const std::shared_ptr<Group> owner = group.lock(); owner != nullptr) {
-      const std::lock_guard lock(owner->mutex);
-      if (owner->ended.ok()) owner->end(cancelled(std::string(reason)));
-    }
-    if (from.leads()) (void)from.send_to_all(FrameKind::kAbort, std::array{std::as_bytes(std::span(reason))}, node);
-  };
-  from.take(FrameKind::kAbort, [end_for](int node, std::vector<std::byte>& payload) {
-    end_for(node, text_of(payload));
-    return ok_status();
+  take_ends(from, group);
+}
+
+void Communicator::Stages::take_frames_of(NodeGroup& from, const std::weak_ptr<Stages>& stages) {
+  from.take(FrameKind::kStageValue, [stages](int, std::vector<std::byte>& payload) {
+    const std::shared_ptr<Stages> owner = stages.lock();
+    return owner == nullptr ? ok_status() : owner->pipeline.take_value(payload);
   });
-  from.when_ended([end_for, &from](int node, const Status& why) {
-    end_for(node, why.ok() ? from.name(node) + " has ended" : why.message());
+  from.take(FrameKind::kStageTaken, [stages](int, std::vector<std::byte>& payload) {
+    const std::shared_ptr<Stages> owner = stages.lock();
+    return owner == nullptr ? ok_status() : owner->pipeline.take_taken(payload);
   });
-  from.take(FrameKind::kRestart, [group, &from](int, std::vector<std::byte>& payload) -> Status {
-    std::uint64_t epoch = 0;
-    if (from.leads()) return data_loss("it sent a restart, which node 0 alone does");
-    if (payload.size() != sizeof(epoch)) return data_loss("it sent a restart without its number");
-    const std::shared_ptr<Group> owner = group.lock();
-    if (owner == nullptr) return ok_status();
-    std::memcpy(&epoch, payload.data(), sizeof(epoch));
-    owner->nodes->begin(epoch);
-    owner->begin();
-    return ok_status();
-  });
+  take_ends(from, stages);
 }
 
 Communicator::Communicator(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
 
 std::vector<std::unique_ptr<Communicator>> Communicator::create_stages(const RankLayout& layout,
-                                                                       std::chrono::milliseconds limit) {
-  const auto stages = std::make_shared<Stages>(layout, limit);
+                                                                       std::chrono::milliseconds limit,
+                                                                       const std::shared_ptr<NodeGroup>& nodes) {
+  const auto stages = std::make_shared<Stages>(layout, limit, nodes);
+  if (nodes != nullptr) Stages::take_frames_of(*nodes, stages);
   std::vector<std::unique_ptr<Communicator>> members;
   for (int place = 0; place < layout.ranks(); ++place) {
-    const auto stage = static_cast<std::size_t>(layout.stage_of(place));
-    members.push_back(
-        std::unique_ptr<Communicator>(new Communicator(stages->groups[stage], layout.rank_in_stage(place))));
+    const auto group = stages->groups.find(layout.stage_of(place));
+    if (group == stages->groups.end()) continue;  // another node's
+    members.push_back(std::unique_ptr<Communicator>(new Communicator(group->second, layout.rank_in_stage(place))));
     members.back()->stages_ = stages;
     members.back()->place_ = place;
   }
@@ -209,20 +212,15 @@ int Communicator::places() const { return stages_ == nullptr ? ranks() : stages_
 Pipeline* Communicator::pipeline() { return stages_ == nullptr ? nullptr : &stages_->pipeline; }
 bool Communicator::is_first_here() const { return rank_ == group_->first; }
 
+NodeGroup* Communicator::nodes() const {
+  if (stages_ != nullptr) return stages_->nodes.get();
+  return group_->nodes == nullptr ? nullptr : &group_->nodes->nodes();
+}
+
 // The other nodes are told outside of the lock: a connection may take its time.
-void Communicator::end_group(Status why) {
-  if (stages_ != nullptr) return stages_->end(why);
-  const std::string reason = why.message();
-  {
-    const std::lock_guard lock(group_->mutex);
-    if (!group_->ended.ok()) return;
-    group_->end(std::move(why));
-  }
-  if (group_->nodes == nullptr) return;
-  NodeGroup& nodes = group_->nodes->nodes();
-  const std::array parts = {std::as_bytes(std::span(reason))};
-  // A node that cannot be told is lost, which ends it by itself.
-  (void)(nodes.leads() ? nodes.send_to_all(FrameKind::kAbort, parts) : nodes.send(0, FrameKind::kAbort, parts));
+void Communicator::end_group(const Status& why) {
+  if (!(stages_ != nullptr ? stages_->end_once(why) : group_->end_once(why))) return;
+  if (NodeGroup* const others = nodes(); others != nullptr) tell_end(*others, why.message());
 }
 
 void Communicator::abort(std::string_view reason) {
@@ -230,25 +228,22 @@ void Communicator::abort(std::string_view reason) {
 }
 
 Status Communicator::restart() {
-  const std::span<const std::shared_ptr<Group>> groups =
-      stages_ == nullptr ? std::span(&group_, 1) : std::span(stages_->groups);
-  for (const std::shared_ptr<Group>& group : groups) {
-    const std::lock_guard lock(group->mutex);
-    if (!group->flags.empty()) return failed_precondition("kernels on devices have lost count of one another");
-  }
-  if (stages_ != nullptr) {
-    for (const std::shared_ptr<Group>& group : groups) group->begin();
-    stages_->pipeline.begin();
-    return ok_status();
-  }
-  if (group_->nodes == nullptr) {
-    group_->begin();
-    return ok_status();
-  }
-  const std::uint64_t epoch = group_->nodes->epoch() + 1;
-  group_->nodes->begin(epoch);
-  group_->begin();
-  return group_->nodes->nodes().send_to_all(FrameKind::kRestart, std::array{std::as_bytes(std::span(&epoch, 1))});
+  const auto has_kernels = [](Group& group) {
+    const std::lock_guard lock(group.mutex);
+    return !group.flags.empty();
+  };
+  const bool kernels =
+      stages_ == nullptr ? has_kernels(*group_)
+                         : std::ranges::any_of(stages_->groups, [&](const auto& g) { return has_kernels(*g.second); });
+  if (kernels) return failed_precondition("kernels on devices have lost count of one another");
+  NodeGroup* const others = nodes();
+  const std::uint64_t last = stages_ != nullptr  ? stages_->pipeline.epoch()
+                             : others != nullptr ? group_->nodes->epoch()
+                                                 : 0;
+  const std::uint64_t epoch = last + 1;
+  stages_ != nullptr ? stages_->begin(epoch) : group_->begin(epoch);
+  if (others == nullptr) return ok_status();
+  return others->send_to_all(FrameKind::kRestart, std::array{std::as_bytes(std::span(&epoch, 1))});
 }
 
 Status Communicator::status() const {
@@ -278,11 +273,11 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
   if (!group_->moved.wait_for(lock, group_->limit, moved)) {
     const auto begin = group_->calls.begin() + group_->first;
     const auto late = std::find(begin, begin + group_->here, std::string_view());
-    Status why = cancelled(fmt::format("rank {} of {} did not come to {} within {} s",
-                                       place_of(*this, late - group_->calls.begin()), places(), call,
-                                       static_cast<double>(group_->limit.count()) / 1000));
+    const Status why = cancelled(fmt::format("rank {} of {} did not come to {} within {} s",
+                                             place_of(*this, late - group_->calls.begin()), places(), call,
+                                             static_cast<double>(group_->limit.count()) / 1000));
     lock.unlock();
-    end_group(std::move(why));
+    end_group(why);
     lock.lock();
   }
   // Once all ranks have arrived all of them continue, even if one aborts right after.

@@ -48,9 +48,11 @@ class Communicator {
   static std::vector<std::unique_ptr<Communicator>> create_node_group(int ranks, std::chrono::milliseconds limit,
                                                                       const std::shared_ptr<NodeGroup>& nodes);
   // Ranks in several stages of a pipeline, by RankLayout's order. The ranks of a stage are a group of their own; what
-  // ends one stage's group ends those of all, and the pipeline.
+  // ends one stage's group ends those of all, and the pipeline. With `nodes`, as above, the ranks of this process: each
+  // has whole stages.
   static std::vector<std::unique_ptr<Communicator>> create_stages(const RankLayout& layout,
-                                                                  std::chrono::milliseconds limit);
+                                                                  std::chrono::milliseconds limit,
+                                                                  const std::shared_ptr<NodeGroup>& nodes = nullptr);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -58,7 +60,7 @@ class Communicator {
   // Of the stage, as all collectives count.
   int rank() const { return rank_; }
   int ranks() const;
-  // Whether ranks of the group are in other processes.
+  // Whether ranks that it meets in collectives are in other processes.
   bool spans_processes() const;
   // That a collective waits for other ranks.
   std::chrono::milliseconds limit() const;
@@ -102,7 +104,8 @@ class Communicator {
   Status exchange(std::string_view call, const TensorView& result);
   Status follow(const TensorView& result);
   bool is_first_here() const;
-  void end_group(Status why);
+  NodeGroup* nodes() const;  // null: one process
+  void end_group(const Status& why);
   Status check_agreement() const;
   void leave();
 

@@ -12,17 +12,30 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;  // of a value's memory, once it was received
+// Values after which a sender on another node is told: of kMostWaiting, so that it never waits for less than that.
+constexpr std::uint64_t kToldAfter = Pipeline::kMostWaiting / 2;
 
 }  // namespace
 
-Pipeline::Pipeline(const RankLayout& layout, std::chrono::milliseconds limit)
-    : layout_(layout), limit_(limit), links_(static_cast<std::size_t>((layout.pp_size - 1) * layout.tp_size * 2)) {
+Pipeline::Pipeline(const RankLayout& layout, std::chrono::milliseconds limit, std::shared_ptr<NodeGroup> nodes)
+    : layout_(layout),
+      limit_(limit),
+      wire_(nodes == nullptr ? nullptr : std::make_unique<StageWire>(std::move(nodes), layout.ranks())),
+      links_(static_cast<std::size_t>((layout.pp_size - 1) * layout.tp_size * 2)) {
   for (Link& link : links_) link.values.resize(kMostWaiting);
 }
 
-// The link between `stage` and the next one.
-Pipeline::Link& Pipeline::link(int stage, int rank_in_stage, Way way) {
-  return links_[static_cast<std::size_t>((stage * layout_.tp_size + rank_in_stage) * 2 +
+int Pipeline::receiver(int rank, Way way) const {
+  return rank + (way == Way::kToNext ? -layout_.tp_size : layout_.tp_size);
+}
+int Pipeline::sender(int rank, Way way) const {
+  return rank + (way == Way::kToNext ? layout_.tp_size : -layout_.tp_size);
+}
+
+// That between two ranks of neighbouring stages.
+Pipeline::Link& Pipeline::link(int rank, int other, Way way) {
+  const int stage = std::min(layout_.stage_of(rank), layout_.stage_of(other));
+  return links_[static_cast<std::size_t>((stage * layout_.tp_size + layout_.rank_in_stage(rank)) * 2 +
                                          (way == Way::kToNext ? 0 : 1))];
 }
 
@@ -38,12 +51,16 @@ Status Pipeline::wait(std::unique_lock<std::mutex>& lock, int rank, int other, c
 }
 
 Status Pipeline::send(int rank, Way way, std::span<const std::byte> bytes) {
-  const int at = layout_.rank_in_stage(rank);
-  const int stage = layout_.stage_of(rank);
-  Link& to = link(way == Way::kToNext ? stage : stage - 1, at, way);
+  const int other = receiver(rank, way);
+  Link& to = link(rank, other, way);
   std::unique_lock lock(mutex_);
-  TRY(wait(lock, rank, layout_.rank_at(way == Way::kToNext ? stage + 1 : stage - 1, at),
-           [&] { return to.sent - to.received < kMostWaiting; }));
+  TRY(wait(lock, rank, other, [&] { return to.sent - to.received < kMostWaiting; }));
+  if (!is_here(other)) {
+    // Counted before it is out: the other node may say at once that it was received.
+    const StageFrame head{.epoch = epoch_, .number = to.sent++, .rank = other, .way = static_cast<std::int32_t>(way)};
+    lock.unlock();
+    return wire_->send(FrameKind::kStageValue, head, bytes);
+  }
   // The slot is this rank's until it is counted as sent.
   std::vector<std::byte>& value = to.values[to.sent % kMostWaiting];
   lock.unlock();
@@ -55,24 +72,70 @@ Status Pipeline::send(int rank, Way way, std::span<const std::byte> bytes) {
 }
 
 Status Pipeline::receive(int rank, Way way, std::span<std::byte> to) {
-  const int at = layout_.rank_in_stage(rank);
-  const int stage = layout_.stage_of(rank);
-  const int other = layout_.rank_at(way == Way::kToNext ? stage - 1 : stage + 1, at);
-  Link& from = link(way == Way::kToNext ? stage - 1 : stage, at, way);
+  const int other = sender(rank, way);
+  Link& from = link(rank, other, way);
   std::unique_lock lock(mutex_);
   TRY(wait(lock, rank, other, [&] { return from.sent > from.received; }));
   // The slot is this rank's until it is counted as received.
-  std::vector<std::byte>& value = from.values[from.received % kMostWaiting];
+  std::vector<std::byte>& slot = from.values[from.received % kMostWaiting];
   lock.unlock();
+  const std::span<const std::byte> value = std::span(slot).subspan(is_here(other) ? 0 : sizeof(StageFrame));
   if (value.size() != to.size())
     return internal_error(fmt::format("rank {} of {} sent {} bytes to rank {} in the next stage, which expects {}",
                                       other, layout_.ranks(), value.size(), rank, to.size()));
   std::ranges::copy(value, to.begin());
-  if (value.capacity() > kMostKeptBytes) std::vector<std::byte>().swap(value);
+  if (slot.capacity() > kMostKeptBytes) std::vector<std::byte>().swap(slot);
   lock.lock();
   ++from.received;
   moved_.notify_all();
-  return ended_;
+  TRY(ended_);
+  if (is_here(other) || from.received % kToldAfter != 0) return ok_status();
+  const StageFrame taken{
+      .epoch = epoch_, .number = from.received, .rank = other, .way = static_cast<std::int32_t>(way)};
+  lock.unlock();
+  return wire_->send(FrameKind::kStageTaken, taken, {});
+}
+
+Result<std::optional<StageFrame>> Pipeline::open(FrameKind kind, std::span<const std::byte> payload) {
+  std::optional<StageFrame> head = TRY(wire_->open(kind, payload));
+  if (!head) return head;
+  const auto way = static_cast<Way>(head->way);
+  const bool known = way == Way::kToNext || way == Way::kToPrevious;
+  const int other = !known ? -1 : kind == FrameKind::kStageValue ? sender(head->rank, way) : receiver(head->rank, way);
+  if (other < 0 || other >= layout_.ranks() || is_here(other))
+    return data_loss(fmt::format("it sent rank {} a value that no other node has for it", head->rank));
+  return head;
+}
+
+Status Pipeline::take_value(std::vector<std::byte>& payload) {
+  const std::optional<StageFrame> head = TRY(open(FrameKind::kStageValue, payload));
+  if (!head) return ok_status();
+  const auto way = static_cast<Way>(head->way);
+  const std::lock_guard lock(mutex_);
+  if (head->epoch != epoch_ || !ended_.ok()) return ok_status();  // nobody waits for it
+  Link& from = link(head->rank, sender(head->rank, way), way);
+  if (head->number != from.sent || from.sent - from.received >= kMostWaiting)
+    return data_loss(fmt::format("it sent value {} to rank {}, which has received {} of {} and lets {} wait",
+                                 head->number, head->rank, from.received, from.sent, kMostWaiting));
+  from.values[from.sent % kMostWaiting].swap(payload);
+  ++from.sent;
+  moved_.notify_all();
+  return ok_status();
+}
+
+Status Pipeline::take_taken(std::span<const std::byte> payload) {
+  const std::optional<StageFrame> head = TRY(open(FrameKind::kStageTaken, payload));
+  if (!head) return ok_status();
+  const auto way = static_cast<Way>(head->way);
+  const std::lock_guard lock(mutex_);
+  if (head->epoch != epoch_ || !ended_.ok()) return ok_status();
+  Link& to = link(head->rank, receiver(head->rank, way), way);
+  if (head->number < to.received || head->number > to.sent)
+    return data_loss(
+        fmt::format("it received {} values of rank {}, which has sent {}", head->number, head->rank, to.sent));
+  to.received = head->number;
+  moved_.notify_all();
+  return ok_status();
 }
 
 void Pipeline::end(Status why) {
@@ -81,10 +144,16 @@ void Pipeline::end(Status why) {
   moved_.notify_all();
 }
 
-void Pipeline::begin() {
+void Pipeline::begin(std::uint64_t epoch) {
   const std::lock_guard lock(mutex_);
+  epoch_ = epoch;
   ended_ = ok_status();
   for (Link& link : links_) link.sent = link.received = 0;
+}
+
+std::uint64_t Pipeline::epoch() const {
+  const std::lock_guard lock(mutex_);
+  return epoch_;
 }
 
 namespace {

@@ -109,7 +109,7 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
 void add_node_flags(CommandFlags& add, EngineOptions& engine) {
   add.group("Several machines");
   add.value(
-      "--nnodes", "N", "processes that share the ranks of --tp-size, one on each machine (1)",
+      "--nnodes", "N", "processes that share the ranks, one on each machine; of --pp-size each has whole stages (1)",
       [&engine](const std::string& flag, const std::string& text) -> Status {
         engine.nnodes = static_cast<int>(TRY(parse_integer(flag, text, {1, kMaxRanks})));
         return ok_status();

@@ -33,7 +33,7 @@ Status lost_with(const std::string& node, int first, int count, const Status& wh
 std::unique_ptr<RankGroup> RankGroup::start(Options options) {
   const RankLayout layout{.tp_size = options.ranks / options.stages, .pp_size = options.stages};
   std::vector<std::unique_ptr<Communicator>> communicators =
-      options.stages > 1 ? Communicator::create_stages(layout, options.limit)
+      options.stages > 1 ? Communicator::create_stages(layout, options.limit, options.nodes)
                          : Communicator::create_node_group(options.ranks, options.limit, options.nodes);
   const auto channel = std::make_shared<RankChannel>(options.ranks, options.limit);
   std::unique_ptr<RankGroup> group(new RankGroup(layout, channel, std::move(communicators[0]), options.nodes));

@@ -27,8 +27,10 @@ Status pass_on(RankChannel& channel, std::vector<std::byte>& order) {
 Status follow_node_0(const RankNodeOptions& options) {
   NodeGroup& nodes = *options.nodes;
   std::vector<std::unique_ptr<Communicator>> communicators =
-      Communicator::create_node_group(options.ranks, options.limit, options.nodes);
-  const int first = communicators.front()->rank();
+      options.layout.pp_size > 1
+          ? Communicator::create_stages(options.layout, options.limit, options.nodes)
+          : Communicator::create_node_group(options.layout.ranks(), options.limit, options.nodes);
+  const int first = communicators.front()->place();
   const RankChannel::Followers here{.first = first, .end = first + static_cast<int>(communicators.size())};
   const auto answer = [to = options.nodes](int rank, std::uint64_t number, const RankAnswer& made) {
     const auto send = [&](const RankAnswer& answered) {
@@ -39,7 +41,7 @@ Status follow_node_0(const RankNodeOptions& options) {
     const Status sent = send(made);
     if (!sent.ok() && sent.code() != StatusCode::kDeviceLost) (void)send({.status = sent});
   };
-  const auto channel = std::make_shared<RankChannel>(here, options.ranks, options.limit, answer);
+  const auto channel = std::make_shared<RankChannel>(here, options.layout.ranks(), options.limit, answer);
   nodes.take(FrameKind::kOrder, [&to = *channel](int, std::vector<std::byte>& order) { return pass_on(to, order); });
   std::promise<Status> ended;
   nodes.when_ended([&ended](int, const Status& why) { ended.set_value(why); });

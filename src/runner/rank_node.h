@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 
+#include "tessera/base/rank_layout.h"
 #include "tessera/base/status.h"
 #include "tessera/net/node_group.h"
 #include "tessera/runner/rank_threads.h"
@@ -12,7 +13,7 @@ namespace tessera {
 
 struct RankNodeOptions {
   std::shared_ptr<NodeGroup> nodes{};        // joined and not started; node 0 is another process
-  int ranks = 2;                             // of all nodes
+  RankLayout layout{};                       // of the ranks of all nodes; of several stages a node has whole ones
   std::chrono::milliseconds limit{300'000};  // of every wait for another rank
   MakeRankHost host{};
 };

@@ -7,94 +7,35 @@ not understood.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json
-import os
 import shutil
 import signal
 import socket
 import struct
-import subprocess
 import time
 import unittest
 
-from program import DEMO, FEW_SIZES, GOLDENS, LLAMA, PROGRAM, CliTest, main
+from nodes import FLAGS, IDS, OTHERS, QUICK, NodesCliTest, node_flags, start
+from program import DEMO, GOLDENS, LLAMA, PROGRAM, main
 
-OTHERS = ["--dtype", "float32", "--log-level", "error", "--disable-cost-measurement", *FEW_SIZES]
-QUICK = ["--tp-size", "2", *OTHERS]
-FLAGS = [*QUICK, "--dist-timeout", "60"]
 # Dense, sliding windows, experts, experts behind latents, gated delta nets.
 FAMILIES = ["llama", "mistral-swa", "qwen3-moe", "glm4-moe-lite", "qwen3.5-text"]
-IDS = "3,9,27,81,243,17,51,153"
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def node_flags(port, rank, nodes=2):
-    return ["--nnodes", str(nodes), "--node-rank", str(rank), "--dist-init-addr", f"127.0.0.1:{port}"]
-
-
-def half_of_the_cores(rank):
-    """As a rank of two threads has them: with other threads a kernel adds up in another order."""
-    cores = sorted(os.sched_getaffinity(0))
-    half = len(cores) // 2
-    return cores[rank * half:(rank + 1) * half] or cores
-
-
-def start(arguments, environment=None, rank=0, program=(PROGRAM,)):
-    return subprocess.Popen([*map(str, [*program, *arguments])], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})},
-                            preexec_fn=lambda: os.sched_setaffinity(0, half_of_the_cores(rank)))
-
-
-class Nodes(CliTest):
-    def setUp(self):
-        super().setUp()
-        self.port = free_port()
-
-    def ends(self, processes, limit=60):
-        """(exit code, standard output, standard error) of each."""
-        ended = []
-        deadline = time.monotonic() + limit
-        try:
-            for process in processes:
-                out, errors = process.communicate(timeout=max(deadline - time.monotonic(), 0.1))
-                ended.append((process.returncode, out, errors))
-        finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.kill()
-                    process.communicate()
-        return ended
-
-    def on_two(self, *arguments, flags=(FLAGS, FLAGS), limit=60):
-        """What a command comes to on both nodes, with flags for each."""
-        return self.ends([start([*arguments, *flags[rank], *node_flags(self.port, rank)], rank=rank) for rank in (0, 1)], limit)
-
-    def assert_ok(self, ended):
-        for code, _, errors in ended:
-            self.assertEqual(code, 0, errors)
-        self.assertIn("Node 1 of 2, rank 1 of 2: joining node 0 at 127.0.0.1", ended[1][2])
-        self.assertIn("Node 1 of 2: follows node 0", ended[1][2])
-        self.assertIn("Node 1 of 2: ended", ended[1][2])
-        self.assertEqual(ended[1][1], "")
-
+class Nodes(NodesCliTest):
     def test_families_have_the_bits_of_two_threads(self):
         for family in FAMILIES:
             with self.subTest(family):
                 scores = ["score", "--model-path", GOLDENS / family, "--input-ids", IDS]
                 threads, nodes = self.folder / f"{family}-1", self.folder / f"{family}-2"
                 self.ok(*scores, "--output", threads, *FLAGS)
-                self.assert_ok(self.on_two(*scores, "--output", nodes))
+                self.assert_follows(self.on_two(*scores, "--output", nodes))
                 self.assertGreater(threads.stat().st_size, 1000)
                 self.assertEqual(threads.read_bytes(), nodes.read_bytes())
 
     def test_generate_as_two_threads_do(self):
         ask = ["generate", "--model-path", DEMO, "--prompt", "Once upon a time", "--max-new-tokens", "24", "--json"]
         ended = self.on_two(*ask)
-        self.assert_ok(ended)
+        self.assert_follows(ended)
         nodes, threads = json.loads(ended[0][1]), json.loads(self.ok(*ask, *FLAGS).stdout)
         self.assertEqual(nodes["output_ids"], threads["output_ids"])
 
@@ -108,32 +49,23 @@ class Nodes(CliTest):
 
     def test_verify_and_soak_on_every_rank(self):
         ended = self.on_two("verify", "--model-path", LLAMA, "--json")
-        self.assert_ok(ended)
+        self.assert_follows(ended)
         answer = json.loads(ended[0][1])
         self.assertTrue(answer["equal"])
         self.assertGreater(answer["runners"]["prefill"]["comparisons"], 1)
         ended = self.on_two("verify", "--model-path", LLAMA, "--soak", "30", "--json")
-        self.assert_ok(ended)
+        self.assert_follows(ended)
         answer = json.loads(ended[0][1])
         self.assertEqual((answer["batches"], answer["failures"]), (30, 0))
 
     def test_bench_on_two_nodes(self):
         for kind, sizes in (("decode", ["--batch-size", "3", "--context", "16"]), ("prefill", ["--num-tokens", "30"])):
             ended = self.on_two("bench", kind, "--model-path", LLAMA, "--repeat", "2", "--json", *sizes)
-            self.assert_ok(ended)
+            self.assert_follows(ended)
             answer = json.loads(ended[0][1])
             self.assertEqual((answer["bench"], answer["ranks"]), (kind, 2))
             self.assertEqual([row["tokens"] for row in answer["rows"]], [3 if kind == "decode" else 30])
             self.assertGreater(answer["rows"][0]["graph_ms"], 0)
-
-    def refuses(self, words, ended):
-        """Both nodes end with one line of error that has all of `words`."""
-        for code, _, errors in ended:
-            self.assertIn(code, (1, 2), errors)
-            lines = [line for line in errors.splitlines() if line.startswith("tessera: error: ")]
-            self.assertEqual(len(lines), 1, errors)
-            for word in words:
-                self.assertIn(word, lines[0])
 
     def test_nodes_that_differ(self):
         ask = ["generate", "--input-ids", IDS]
@@ -163,7 +95,7 @@ class Nodes(CliTest):
         with later:
             later.sendall(frame)
             answer = later.makefile("rb").read()
-        words = "the protocol between nodes is 1 on node 0 and 99 on another"
+        words = "the protocol between nodes is 2 on node 0 and 99 on another"
         self.assertIn(words.encode(), answer)
         self.refuses([words], self.ends([node]))
 

@@ -100,8 +100,6 @@ class Ranks(CliTest):
         self.fails(2, ["--tp-size", "65", "64"], "generate", "--model-path", LLAMA, "--tp-size", "65")
         self.fails(2, ["--pp-size", "65", "64"], "generate", "--model-path", LLAMA, "--pp-size", "65")
         self.fails(1, ["--pp-size: 4", "1 to 3, the number of layers"], "explain", "--model-path", LLAMA, "--pp-size", "4")
-        self.fails(2, ["--pp-size: 2", "stages with nnodes: 2"], "explain", "--model-path", LLAMA, "--pp-size", "2", "--tp-size", "2",
-                   "--nnodes", "2", "--dist-init-addr", "127.0.0.1:1")
         for what in (["graphs"], ["profile", "--batch-size", "1", "--output", self.folder / "trace.json"]):
             self.fails(2, ["--tp-size", "bench " + what[0]], "bench", *what, "--model-path", LLAMA, "--tp-size", "2")
             self.fails(2, ["--pp-size", "bench " + what[0]], "bench", *what, "--model-path", LLAMA, "--pp-size", "2")

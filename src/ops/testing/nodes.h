@@ -25,8 +25,9 @@ struct Nodes {
   Communicator& rank(int r) { return *ranks[static_cast<std::size_t>(r)]; }
 };
 
-inline std::unique_ptr<Nodes> make_nodes(int nodes, int ranks,
-                                         std::chrono::milliseconds limit = std::chrono::milliseconds(20'000)) {
+// `make_ranks(group)` makes a node's communicators.
+template <class MakeRanks>
+std::unique_ptr<Nodes> make_nodes_of(int nodes, const MakeRanks& make_ranks) {
   const NodeGroupOptions how{.address = {"127.0.0.1", free_port()}, .join_limit = std::chrono::milliseconds(20'000)};
   std::vector<std::future<Result<std::shared_ptr<NodeGroup>>>> joining;
   for (int node = 0; node < nodes; ++node)
@@ -35,11 +36,25 @@ inline std::unique_ptr<Nodes> make_nodes(int nodes, int ranks,
   auto made = std::make_unique<Nodes>();
   for (auto& one : joining) {
     made->groups.push_back(one.get().value());
-    for (auto& rank : Communicator::create_node_group(ranks, limit, made->groups.back()))
-      made->ranks.push_back(std::move(rank));
+    for (auto& rank : make_ranks(made->groups.back())) made->ranks.push_back(std::move(rank));
     made->groups.back()->start();
   }
   return made;
+}
+
+inline std::unique_ptr<Nodes> make_nodes(int nodes, int ranks,
+                                         std::chrono::milliseconds limit = std::chrono::milliseconds(20'000)) {
+  return make_nodes_of(nodes, [&](const std::shared_ptr<NodeGroup>& group) {
+    return Communicator::create_node_group(ranks, limit, group);
+  });
+}
+
+// Each with whole stages of a pipeline.
+inline std::unique_ptr<Nodes> make_stage_nodes(int nodes, const RankLayout& layout,
+                                               std::chrono::milliseconds limit = std::chrono::milliseconds(20'000)) {
+  return make_nodes_of(nodes, [&](const std::shared_ptr<NodeGroup>& group) {
+    return Communicator::create_stages(layout, limit, group);
+  });
 }
 
 // body(rank number) on a thread for each rank.

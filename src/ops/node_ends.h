@@ -1,0 +1,52 @@
+// How the nodes of a group of ranks tell each other that it has ended, and that it begins anew.
+//
+// `Group` has end_once(why), which says whether this ended it, and begin(epoch). It may be gone before its connections,
+// where a rank fails: what comes then is for nobody.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/net/node_group.h"
+
+namespace tessera {
+
+// Node 0 tells all others, any other node 0 alone, which tells the rest. A node that cannot be told is lost, which ends
+// it by itself. `except`: on node 0, who knows.
+inline void tell_end(NodeGroup& nodes, std::string_view reason, int except = 0) {
+  const std::array parts = {std::as_bytes(std::span(reason))};
+  (void)(nodes.leads() ? nodes.send_to_all(FrameKind::kAbort, parts, except) : nodes.send(0, FrameKind::kAbort, parts));
+}
+
+// Before `from` is started.
+template <class Group>
+void take_ends(NodeGroup& from, const std::weak_ptr<Group>& group) {
+  // Ends the group here, and on the nodes that `node` cannot tell.
+  const auto end_for = [group, &from](int node, std::string_view reason) {
+    if (const std::shared_ptr<Group> owner = group.lock(); owner != nullptr)
+      (void)owner->end_once(cancelled(std::string(reason)));
+    if (from.leads()) tell_end(from, reason, node);
+  };
+  from.take(FrameKind::kAbort, [end_for](int node, std::vector<std::byte>& payload) {
+    end_for(node, {reinterpret_cast<const char*>(payload.data()), payload.size()});
+    return ok_status();
+  });
+  from.when_ended([end_for, &from](int node, const Status& why) {
+    end_for(node, why.ok() ? from.name(node) + " has ended" : why.message());
+  });
+  from.take(FrameKind::kRestart, [group, &from](int, std::vector<std::byte>& payload) -> Status {
+    std::uint64_t epoch = 0;
+    if (from.leads()) return data_loss("it sent a restart, which node 0 alone does");
+    if (payload.size() != sizeof(epoch)) return data_loss("it sent a restart without its number");
+    std::memcpy(&epoch, payload.data(), sizeof(epoch));
+    if (const std::shared_ptr<Group> owner = group.lock(); owner != nullptr) owner->begin(epoch);
+    return ok_status();
+  });
+}
+
+}  // namespace tessera
