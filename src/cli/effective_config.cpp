@@ -6,7 +6,7 @@
 
 #include "tessera/base/log.h"
 #include "tessera/cli/output.h"
-#include "tessera/engine/profile_store.h"
+#include "tessera/engine/engine_rank.h"
 #include "tessera/options/config_file.h"
 
 namespace tessera::cli {
@@ -99,7 +99,7 @@ Status print_config(const CommandLine& line) {
   if (const EngineOptions* engine = engine_of(line.command); engine != nullptr) {
     const std::unique_ptr<Device> device = TRY(open_device(*engine));
     EngineOptions known = *engine;
-    plan = TRY(plan_engine_with_profile(known, *device));
+    plan = TRY(plan_as_ranks(known, *device));
     for (const std::string& note : plan->notes) log_warn("engine", "{}", note);
   }
   return write_output(effective_config(line.values, plan ? &*plan : nullptr).dump(2) + "\n");

@@ -41,13 +41,13 @@ class VerifiedRunner {
     auto made = std::unique_ptr<VerifiedRunner>(new VerifiedRunner);
     made->device_ = TRY(open_device(options));
     EnginePlan plan = TRY(plan_engine_with_profile(options, *made->device_));
+    made->profiles_.emplace(options, plan, made->device_->properties());
+    made->profiles_->restore_algorithms();
+    made->ranks_ = TRY(start_ranks(options, *made->device_, plan));
     RunnerOptions& runner = plan.runner;
     const std::int64_t tokens = runner.max_requests * kCachedTokensPerRequest + runner.max_tokens;
     const std::int64_t pages = tokens / runner.page_size + runner.max_requests + 2;
     for (std::int64_t& group_pages : runner.num_pages) group_pages = std::min(group_pages, pages);
-    made->profiles_.emplace(options, plan, made->device_->properties());
-    made->profiles_->restore_algorithms();
-    made->ranks_ = TRY(start_ranks(options, made->device_->properties(), plan));
     const WeightSource source = TRY(weight_source(options, plan.graphs));
     Weights weights = TRY(Weights::allocate(plan.graphs.weights, *made->device_));
     const auto load = [&] {

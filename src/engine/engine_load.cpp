@@ -85,7 +85,7 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
       began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(plan.config_s));
   start_.record("config", began, planning);
   start_.record("plan", planning, Clock::now());
-  ranks_ = TRY(start_ranks(options_, device_->properties(), plan));
+  ranks_ = TRY(start_ranks(options_, *device_, plan));
   config_ = plan.config;
   embedding_ = plan.embedding;
   parameters_ = plan.parameters;

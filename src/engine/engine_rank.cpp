@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/engine/engine_node.h"
+#include "tessera/engine/profile_store.h"
 #include "tessera/runner/model_runner.h"
 
 namespace tessera {
@@ -31,13 +32,29 @@ void cut_to(const RankLimits& agreed, EnginePlan& plan) {
       fmt::format("the KV cache has {} tokens, for which every rank has room", plan.memory.context_tokens));
 }
 
+// Of the options, or for so many requests as the ranks agree on.
+Result<EnginePlan> plan_for(const EngineOptions& options, Device& device, int rank, std::int64_t max_requests) {
+  EngineOptions agreed = options;
+  if (max_requests > 0) agreed.max_running_requests = max_requests;
+  return plan_engine(agreed, device, rank);
+}
+
+// Rank 0's plan, made again for the requests that every rank has room for.
+Status plan_again(const EngineOptions& options, Device& device, std::int64_t max_requests, EnginePlan& plan) {
+  const std::int64_t own = plan.runner.max_requests;
+  plan = TRY(plan_for(options, device, 0, max_requests));
+  plan.notes.push_back(fmt::format("{} requests run at once, for whose states every rank has room{}", max_requests,
+                                   own > max_requests ? fmt::format("; rank 0 alone would have it for {}", own) : ""));
+  return ok_status();
+}
+
 class EngineRank final : public RankHost {
  public:
   EngineRank(EngineOptions options, int rank) : options_(std::move(options)), rank_(rank) {}
 
-  Result<RankLimits> plan() override {
-    device_ = TRY(open_device(options_, rank_));
-    plan_ = TRY(plan_engine(options_, *device_, rank_));
+  Result<RankLimits> plan(std::int64_t max_requests) override {
+    if (device_ == nullptr) device_ = TRY(open_device(options_, rank_));
+    plan_ = TRY(plan_for(options_, *device_, rank_, max_requests));
     return limits_of(*plan_);
   }
 
@@ -77,19 +94,48 @@ MakeRankHost rank_hosts(const EngineOptions& options) {
   return [others](int rank) { return std::make_unique<EngineRank>(others, rank); };
 }
 
-Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, const DeviceProperties& device,
-                                               EnginePlan& plan) {
+Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, Device& device, EnginePlan& plan) {
   if (layout_of(options).ranks() == 1) return std::unique_ptr<RankGroup>();
-  const std::shared_ptr<NodeGroup> nodes = TRY(join_nodes(options, device));
+  const std::shared_ptr<NodeGroup> nodes = TRY(join_nodes(options, device.properties()));
   std::unique_ptr<RankGroup> ranks = RankGroup::start({.ranks = layout_of(options).ranks(),
                                                        .stages = options.pp_size,
                                                        .limit = rank_limit(options),
                                                        .host = rank_hosts(options),
                                                        .nodes = nodes});
-  cut_to(TRY(ranks->agree(limits_of(plan))), plan);
+  const auto again = [&](std::int64_t max_requests) -> Result<RankLimits> {
+    TRY(plan_again(options, device, max_requests, plan));
+    return limits_of(plan);
+  };
+  cut_to(TRY(ranks->agree(limits_of(plan), again)), plan);
   plan.runner.communicator = &ranks->communicator();
   plan.runner.ranks = ranks.get();
   return ranks;
+}
+
+Result<EnginePlan> plan_as_ranks(EngineOptions& options, Device& device) {
+  EnginePlan plan = TRY(plan_engine_with_profile(options, device));
+  const RankLayout layout = layout_of(options);
+  const auto stages = [&](std::int64_t max_requests) -> Result<std::vector<RankLimits>> {
+    std::vector<RankLimits> limits;
+    for (int stage = 0; stage + 1 < layout.pp_size; ++stage)
+      limits.push_back(limits_of(TRY(plan_for(options, device, layout.rank_at(stage, 0), max_requests))));
+    return limits;
+  };
+  std::vector<RankLimits> others = TRY(stages(0));
+  std::int64_t fewest = plan.runner.max_requests;
+  std::int64_t most = fewest;
+  for (const RankLimits& other : others) {
+    fewest = std::min(fewest, other.max_requests);
+    most = std::max(most, other.max_requests);
+  }
+  if (fewest != most) {
+    TRY(plan_again(options, device, fewest, plan));
+    others = TRY(stages(fewest));
+  }
+  RankLimits agreed = limits_of(plan);
+  for (const RankLimits& other : others) TRY(agreed.agree(other));
+  cut_to(agreed, plan);
+  return plan;
 }
 
 }  // namespace tessera

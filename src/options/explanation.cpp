@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "tessera/engine/engine_rank.h"
 #include "tessera/engine/profile_store.h"
 #include "tessera/options/option_words.h"
 #include "tessera/piecewise/splitter.h"
@@ -46,7 +47,7 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
   e.model_path = options.model_path;
   e.device = options.device;
   EngineOptions known = options;
-  e.plan = TRY(plan_engine_with_profile(known, *device));
+  e.plan = TRY(plan_as_ranks(known, *device));
   const ModelGraphs& graphs = e.plan.graphs;
   e.stitching = TRY(split_graph(graphs.prefill_body(), options.registry->ops, e.plan.runner.split_ops));
   e.decode_ops = std::ssize(graphs.body.nodes) + std::ssize(graphs.head.nodes) + std::ssize(graphs.sampler.nodes);

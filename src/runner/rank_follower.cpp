@@ -48,7 +48,7 @@ Status RankFollower::carry_out(std::span<const std::byte> message, RankAnswer& a
 }
 
 Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
-  if (order.kind == RankOrderKind::kPlan) return make_plan(answer);
+  if (order.kind == RankOrderKind::kPlan) return make_plan(order.size, answer);
   if (order.kind == RankOrderKind::kCollect) return collect(answer);
   RunnerParts& parts = runner_->parts();
   if (order.role == RunnerRole::kVision) return data_loss("the tower is no runner of forwards");
@@ -98,8 +98,8 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   }
 }
 
-Status RankFollower::make_plan(RankAnswer& answer) {
-  const RankLimits limits = TRY(host_->plan());
+Status RankFollower::make_plan(std::int64_t max_requests, RankAnswer& answer) {
+  const RankLimits limits = TRY(host_->plan(max_requests));
   MessageWriter writer(answer.content, static_cast<std::uint32_t>(RankOrderKind::kPlan), 0);
   pack_limits(limits, writer);
   writer.finish();

@@ -26,7 +26,7 @@ class RankFollower {
  private:
   Status carry_out(std::span<const std::byte> message, RankAnswer& answer);
   Status carry_out(const RankOrder& order, RankAnswer& answer);
-  Status make_plan(RankAnswer& answer);
+  Status make_plan(std::int64_t max_requests, RankAnswer& answer);
   Status load(MessageReader& from);
   Status forward(MessageReader& from, RankAnswer& answer);
   Status collect(RankAnswer& answer);

@@ -164,14 +164,28 @@ Status RankGroup::together(const RankOrder& order, const std::function<Status()>
   return alone_ ? local() : finish(send(order), local);
 }
 
-Result<RankLimits> RankGroup::agree(RankLimits own) {
-  const std::uint64_t number = TRY(send({.kind = RankOrderKind::kPlan}));
+Result<std::vector<RankLimits>> RankGroup::plans(std::int64_t max_requests) {
+  const std::uint64_t number = TRY(send({.kind = RankOrderKind::kPlan, .size = max_requests}));
   TRY(wait(number, channel_->limit()));
   TRY(cause(std::span(&number, 1), ok_status(), false).status);
+  std::vector<RankLimits> limits;
   for (int rank = 1; rank < ranks(); ++rank) {
     MessageReader reader = TRY(MessageReader::open(channel_->answer(number, rank).content));
-    TRY(own.agree(TRY(unpack_limits(reader))).with_context(fmt::format("rank {} of {}", rank, ranks())));
+    limits.push_back(TRY(unpack_limits(reader)));
   }
+  return limits;
+}
+
+Result<RankLimits> RankGroup::agree(RankLimits own, const PlanAgain& plan) {
+  std::vector<RankLimits> others = TRY(plans(0));
+  const auto [least, most] = std::ranges::minmax(others, {}, &RankLimits::max_requests);
+  const std::int64_t fewest = std::min(own.max_requests, least.max_requests);
+  if (plan && fewest != std::max(own.max_requests, most.max_requests)) {
+    own = TRY(plan(fewest));
+    others = TRY(plans(fewest));
+  }
+  for (std::size_t i = 0; i < others.size(); ++i)
+    TRY(own.agree(others[i]).with_context(fmt::format("rank {} of {}", i + 1, ranks())));
   return own;
 }
 

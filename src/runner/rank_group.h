@@ -45,8 +45,9 @@ class ModelRunner;
 class RankHost {
  public:
   virtual ~RankHost() = default;
-  // Opens the device, and says what it has room for.
-  virtual Result<RankLimits> plan() = 0;
+  // Opens the device where it is not open, and says what it has room for: for so many requests, or with 0 as many as
+  // its options say.
+  virtual Result<RankLimits> plan(std::int64_t max_requests) = 0;
   // The runner, with its weights; the host owns it. `communicator` outlives the host.
   virtual Result<ModelRunner*> load(const RankLimits& agreed, Communicator& communicator) = 0;
 };
@@ -75,8 +76,10 @@ class RankGroup {
   void when_lost(std::function<void()> call);
   Communicator& communicator() { return *communicator_; }
 
-  // What fits all ranks.
-  Result<RankLimits> agree(RankLimits own);
+  // What fits all ranks. Where some have room for fewer requests than others, all plan again for the least; `plan` is
+  // that of rank 0. Without it kInvalidArgument.
+  using PlanAgain = std::function<Result<RankLimits>(std::int64_t max_requests)>;
+  Result<RankLimits> agree(RankLimits own, const PlanAgain& plan = {});
   // Loads on all ranks at once; `local` is rank 0's part. Where that fails the others are not waited for, and the group
   // has ended.
   Status load(const RankLimits& agreed, const std::function<Status()>& local);
@@ -130,6 +133,8 @@ class RankGroup {
   template <class Pack>
   Result<std::uint64_t> send(RankOrderKind kind, const Pack& pack);
   Result<std::uint64_t> send(const RankOrder& order);
+  // Those of the ranks 1 …, as RankHost::plan has them.
+  Result<std::vector<RankLimits>> plans(std::int64_t max_requests);
   // Sends, does rank 0's part, and waits for the others.
   Status finish(Result<std::uint64_t> number, const std::function<Status()>& local);
   // Waits for the answers to a message, and those before it.

@@ -17,7 +17,7 @@ namespace tessera {
 
 // The numbers are part of the messages' form.
 enum class RankOrderKind : std::uint8_t {
-  kPlan = 1,           // open the device and plan; answers RankLimits
+  kPlan = 1,           // size: requests, 0 as the options say; open the device and plan; answers RankLimits
   kLoad = 2,           // with the agreed RankLimits: load the weights, make the runner
   kPrepare = 3,        // take the memory of the largest forward, warm up
   kCapture = 4,        // role, size
