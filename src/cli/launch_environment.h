@@ -11,7 +11,7 @@
 namespace tessera::cli {
 
 // Takes nnodes, node_rank and dist_init_addr for a command with ranks on several nodes, where neither the command line
-// nor its file has them and tp_size is above 1: each process is a node. Number and place come from the first of
+// nor its file has them and there are several ranks: each process is a node. Number and place come from the first of
 //   WORLD_SIZE with RANK, NODE_RANK or GROUP_RANK     torchrun and what imitates it
 //   OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK        mpirun of Open MPI
 //   PMI_SIZE, PMI_RANK                                MPICH, Intel MPI

@@ -129,12 +129,7 @@ Status check_nodes(const EngineOptions& options) {
         fmt::format("nnodes: with dp_size {} is not supported yet; accepted is dp_size 1, and several "
                     "groups of nodes behind a balancer",
                     options.replicas));
-  if (options.pp_size > 1 && options.device.starts_with(kCuda))
-    return unimplemented(
-        fmt::format("nnodes: {} stages (pp_size) on {} nodes with device {} are not supported; accepted is device cpu, "
-                    "or all stages on one machine",
-                    options.pp_size, options.nnodes, options.device));
-  if (options.deterministic && options.device.starts_with(kCuda))
+  if (options.pp_size == 1 && options.deterministic && options.device.starts_with(kCuda))
     return unimplemented(
         fmt::format("nnodes: {} nodes on device {} with enable_deterministic_inference are not supported: NCCL adds up "
                     "in an order that depends on the size of the batch; accepted is device cpu, or all ranks on one "

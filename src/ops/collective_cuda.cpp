@@ -52,10 +52,8 @@ Result<std::string> uuid_of_current_gpu() {
 
 // Precondition: ranks of the group are in other processes.
 Result<std::shared_ptr<NcclExchange>> nccl_of(Communicator& communicator, Device& device) {
-  auto& gpu = static_cast<CudaDevice&>(device);
-  TRY(gpu.make_current());
-  return NcclExchange::of(communicator,
-                          {.gpu = uuid_of_current_gpu, .make_current = [&gpu] { return gpu.make_current(); }});
+  TRY(static_cast<CudaDevice&>(device).make_current());
+  return NcclExchange::of(communicator, cuda::nccl_place(device));
 }
 
 Result<std::unique_ptr<BoundOp>> bind_all_reduce(const BindArgs& args) {
@@ -96,6 +94,11 @@ Result<std::size_t> gather_scratch(const BindArgs& args) {
 }
 
 }  // namespace
+
+NcclExchange::Place cuda::nccl_place(Device& device) {
+  return {.gpu = uuid_of_current_gpu,
+          .make_current = [&gpu = static_cast<CudaDevice&>(device)] { return gpu.make_current(); }};
+}
 
 const KernelDef kAllReduceCuda{.op = "all_reduce", .name = "peers or nccl", .bind = bind_all_reduce};
 const KernelDef kAllGatherCuda{

@@ -47,6 +47,23 @@ class NcclReduceOp final : public BoundOp {
   TensorView x_;
 };
 
+class NcclLinkOp final : public BoundOp {
+ public:
+  NcclLinkOp(std::shared_ptr<const NcclExchange> link, const TensorView& x) : link_(std::move(link)), x_(x) {}
+  Status enqueue(Stream& stream) const override {
+    CudaStream& cuda = as_cuda(stream);
+    TRY(cuda.begin_launch("a link between stages by NCCL"));
+    return link_->hand_on(x_, cuda.handle());
+  }
+
+ private:
+  // As of a reduction.
+  std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
+
+  std::shared_ptr<const NcclExchange> link_;
+  TensorView x_;
+};
+
 class NcclGatherOp final : public BoundOp {
  public:
   NcclGatherOp(std::shared_ptr<const NcclExchange> exchange, const TensorView& x, const TensorView& y,
@@ -110,6 +127,10 @@ class NcclGatherOp final : public BoundOp {
 
 std::unique_ptr<BoundOp> bind_nccl_reduce(std::shared_ptr<const NcclExchange> exchange, const TensorView& x) {
   return std::make_unique<NcclReduceOp>(std::move(exchange), x);
+}
+
+std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link, const TensorView& x) {
+  return std::make_unique<NcclLinkOp>(std::move(link), x);
 }
 
 std::unique_ptr<BoundOp> bind_nccl_gather(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,

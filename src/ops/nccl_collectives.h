@@ -1,4 +1,4 @@
-// The collectives between GPUs of several processes (nccl_exchange.h), bound for one size.
+// What GPUs of several processes exchange (nccl_exchange.h), bound for one size.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,12 @@
 #include "tessera/ops/op.h"
 
 namespace tessera::cuda {
+
+// A GPU among those that share a communicator. `device` is a CudaDevice and outlives what is made with it.
+NcclExchange::Place nccl_place(Device& device);
+
+// x to the next stage, or from the previous one, by a link's side.
+std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link, const TensorView& x);
 
 // x = Σ over ranks, in place.
 std::unique_ptr<BoundOp> bind_nccl_reduce(std::shared_ptr<const NcclExchange> exchange, const TensorView& x);

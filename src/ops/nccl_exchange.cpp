@@ -40,18 +40,19 @@ std::string_view gpu_of(const Introduction& rank) {
   return {rank.gpu.data(), strnlen(rank.gpu.data(), rank.gpu.size())};
 }
 
-Status check_ranks(std::span<const Introduction> all) {
+// `places`: of each among the ranks of all stages.
+Status check_ranks(std::span<const Introduction> all, std::span<const int> places) {
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].version != all[0].version)
-      return invalid_argument(fmt::format("rank 0 loads NCCL {} and rank {} NCCL {}; all ranks take the same",
-                                          NcclLibrary::version_text(all[0].version), r,
+      return invalid_argument(fmt::format("rank {} loads NCCL {} and rank {} NCCL {}; all ranks take the same",
+                                          places[0], NcclLibrary::version_text(all[0].version), places[r],
                                           NcclLibrary::version_text(all[r].version)));
     for (std::size_t other = 0; other < r; ++other)
       if (all[other].gpu == all[r].gpu)
         return invalid_argument(
             fmt::format("ranks {} and {} are both on GPU {}; each needs one of its own, which --device cuda:N says "
                         "for the processes of one machine",
-                        other, r, gpu_of(all[r])));
+                        places[other], places[r], gpu_of(all[r])));
   }
   return ok_status();
 }
@@ -85,10 +86,8 @@ struct Connecting {
 };
 
 Result<void*> connect(Communicator& communicator, const std::shared_ptr<const NcclLibrary>& nccl, const NcclId& id,
-                      const std::function<Status()>& make_current) {
+                      int rank, int ranks, const std::function<Status()>& make_current) {
   const auto connecting = std::make_shared<Connecting>();
-  const int rank = communicator.rank();
-  const int ranks = communicator.ranks();
   std::thread([=] { connecting->run(*nccl, ranks, id, rank, make_current); }).detach();
   const auto deadline = std::chrono::steady_clock::now() + communicator.limit();
   std::unique_lock lock(connecting->mutex);
@@ -102,7 +101,7 @@ Result<void*> connect(Communicator& communicator, const std::shared_ptr<const Nc
     return cancelled(fmt::format(
         "rank {} of {} is not connected to the others by NCCL within {} s; NCCL_DEBUG=INFO in the environment says "
         "what it does, NCCL_SOCKET_IFNAME which network it takes",
-        rank, ranks, static_cast<double>(communicator.limit().count()) / 1000));
+        communicator.place(), communicator.places(), static_cast<double>(communicator.limit().count()) / 1000));
   }
   return *std::move(connecting->comm);
 }
@@ -122,6 +121,7 @@ Result<NcclType> type_of(ir::DType dtype) {
 struct NcclExchange::Shared {
   std::shared_ptr<const NcclLibrary> nccl;
   void* comm = nullptr;
+  int rank = 0;
   int ranks = 1;
   std::atomic<std::uint32_t> ended = 0;  // 1: the group has
   std::mutex calls;                      // NCCL takes one call at a time, but for an abort
@@ -172,30 +172,64 @@ struct NcclExchange::Shared {
   }
 };
 
-Result<std::shared_ptr<NcclExchange>> NcclExchange::of(Communicator& communicator, const Place& place) {
-  if (std::shared_ptr<void> there = communicator.device_state().lock())
-    return std::static_pointer_cast<NcclExchange>(std::move(there));
+// Who shares the communicator, and how they tell each other.
+struct NcclExchange::Meeting {
+  int rank = 0;             // of this one among them
+  std::vector<int> places;  // of each among the ranks of all stages
+  std::function<Result<std::vector<Introduction>>(const Introduction& mine)> introduce;
+};
+
+Result<std::shared_ptr<NcclExchange>> NcclExchange::make(Communicator& communicator, std::weak_ptr<void>& kept,
+                                                         const Meeting& meeting, const Place& place) {
+  if (std::shared_ptr<void> there = kept.lock()) return std::static_pointer_cast<NcclExchange>(std::move(there));
   std::shared_ptr<NcclExchange> made(new NcclExchange);
-  const Status opened = made->open(communicator, place);
+  const Status opened = made->open(communicator, meeting, place);
   if (!opened.ok()) {
     communicator.abort(opened.message());
     return opened;
   }
-  communicator.device_state() = made;
+  kept = made;
   return made;
 }
 
-Status NcclExchange::open(Communicator& communicator, const Place& place) {
+Result<std::shared_ptr<NcclExchange>> NcclExchange::of(Communicator& communicator, const Place& place) {
+  Meeting meeting{.rank = communicator.rank(), .places = {}, .introduce = [&](const Introduction& mine) {
+                    return tessera::introduce(communicator, mine);
+                  }};
+  for (int rank = 0; rank < communicator.ranks(); ++rank)
+    meeting.places.push_back(communicator.place() - communicator.rank() + rank);
+  return make(communicator, communicator.device_state(), meeting, place);
+}
+
+Result<std::shared_ptr<NcclExchange>> NcclExchange::link(Communicator& communicator, bool to_next, const Place& place) {
+  using Way = Pipeline::Way;
+  Pipeline& pipeline = *communicator.pipeline();
+  const int own = communicator.place();
+  const auto introduce = [&](const Introduction& mine) -> Result<std::vector<Introduction>> {
+    Introduction other;
+    TRY(pipeline.send(own, to_next ? Way::kToNext : Way::kToPrevious, std::as_bytes(std::span(&mine, 1))));
+    TRY(pipeline.receive(own, to_next ? Way::kToPrevious : Way::kToNext, std::as_writable_bytes(std::span(&other, 1))));
+    return to_next ? std::vector{mine, other} : std::vector{other, mine};
+  };
+  const int sender = to_next ? own : pipeline.sender(own, Way::kToNext);
+  return make(
+      communicator, communicator.link_state(to_next),
+      {.rank = to_next ? 0 : 1, .places = {sender, pipeline.receiver(sender, Way::kToNext)}, .introduce = introduce},
+      place);
+}
+
+Status NcclExchange::open(Communicator& communicator, const Meeting& meeting, const Place& place) {
   auto shared = std::make_shared<Shared>();
   shared->nccl = TRY(NcclLibrary::open(place.library));
   const NcclLibrary& nccl = *shared->nccl;
   Introduction mine{.id = {}, .version = nccl.version()};
   TRY(place.gpu()).copy(mine.gpu.data(), mine.gpu.size());
-  if (communicator.rank() == 0) TRY(nccl.check(nccl.call().get_unique_id(&mine.id), "ncclGetUniqueId"));
-  const std::vector<Introduction> all = TRY(introduce(communicator, mine));
-  TRY(check_ranks(all));
-  shared->comm = TRY(connect(communicator, shared->nccl, all[0].id, place.make_current));
-  shared->ranks = communicator.ranks();
+  if (meeting.rank == 0) TRY(nccl.check(nccl.call().get_unique_id(&mine.id), "ncclGetUniqueId"));
+  const std::vector<Introduction> all = TRY(meeting.introduce(mine));
+  TRY(check_ranks(all, meeting.places));
+  shared->rank = meeting.rank;
+  shared->ranks = static_cast<int>(all.size());
+  shared->comm = TRY(connect(communicator, shared->nccl, all[0].id, shared->rank, shared->ranks, place.make_current));
   communicator.raise_when_ended(&shared->ended);
   communicator_ = &communicator;
   std::packaged_task<void()> watch([shared, &communicator] { shared->watch_over(communicator); });
@@ -215,7 +249,7 @@ NcclExchange::~NcclExchange() {
   if (shared_->watched.wait_for(kAbortLimit) == std::future_status::ready) {
     shared_->watch.join();
   } else {
-    log_error("engine", "NCCL does not end what rank {} has begun, which is left behind", communicator_->rank());
+    log_error("engine", "NCCL does not end what rank {} has begun, which is left behind", communicator_->place());
     shared_->watch.detach();
   }
   communicator_->take_back(&shared_->ended);
@@ -238,6 +272,18 @@ Status NcclExchange::all_gather(DeviceAddress from, DeviceAddress to, std::size_
   return shared_->run("ncclAllGather", [&] {
     return shared_->nccl->call().all_gather(from.raw(), to.raw(), bytes, static_cast<int>(NcclType::kUInt8),
                                             shared_->comm, stream);
+  });
+}
+
+Status NcclExchange::hand_on(const TensorView& x, void* stream) const {
+  const auto bytes = static_cast<std::size_t>(x.bytes());
+  const int type = static_cast<int>(NcclType::kUInt8);
+  const bool sends = shared_->rank == 0;
+  if (bytes == 0) return ok_status();
+  return shared_->run(sends ? "ncclSend" : "ncclRecv", [&] {
+    const NcclFunctions& nccl = shared_->nccl->call();
+    return sends ? nccl.send(x.data.raw(), bytes, type, 1, shared_->comm, stream)
+                 : nccl.receive(x.data.raw(), bytes, type, 0, shared_->comm, stream);
   });
 }
 

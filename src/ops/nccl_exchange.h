@@ -1,5 +1,6 @@
-// The collectives of a group whose ranks are in several processes and on a GPU each: one NCCL communicator of all
-// ranks. Its id is rank 0's and goes to the others over the connections of the nodes, as all that they tell each other.
+// What GPUs of several processes exchange: the collectives of a group whose ranks are there, by one NCCL communicator
+// of all ranks, and values between two stages of a pipeline, by one of the two ranks on either side. Its id is the
+// first one's and goes to the others over the connections of the nodes, as all that they tell each other.
 //
 //   const std::shared_ptr<NcclExchange> exchange = TRY(NcclExchange::of(communicator, {.gpu = uuid_of, …}));
 //   TRY(exchange->all_reduce(x, stream));      // eagerly, or while the stream records
@@ -41,6 +42,9 @@ class NcclExchange {
   // called, and for the communicator's limit at most. kInvalidArgument where two ranks are on one GPU or load other
   // versions of NCCL; kCancelled where a rank does not come or the group ends; errors as NcclLibrary's.
   static Result<std::shared_ptr<NcclExchange>> of(Communicator& communicator, const Place& place);
+  // The same towards the next stage, or from the previous one, whose rank is in another process: of two, the sender
+  // being the first. Makes it together with that rank.
+  static Result<std::shared_ptr<NcclExchange>> link(Communicator& communicator, bool to_next, const Place& place);
   ~NcclExchange();
   NcclExchange(const NcclExchange&) = delete;
   NcclExchange& operator=(const NcclExchange&) = delete;
@@ -55,11 +59,16 @@ class NcclExchange {
   Status all_reduce(const TensorView& x, void* stream) const;
   // The ranks' `bytes` at `from`, one behind another, to `to` [ranks][bytes].
   Status all_gather(DeviceAddress from, DeviceAddress to, std::size_t bytes, void* stream) const;
+  // Of a link: x to the other side, or from it; which of them, follows from who this is.
+  Status hand_on(const TensorView& x, void* stream) const;
 
  private:
   struct Shared;
+  struct Meeting;
   NcclExchange() = default;
-  Status open(Communicator& communicator, const Place& place);
+  static Result<std::shared_ptr<NcclExchange>> make(Communicator& communicator, std::weak_ptr<void>& kept,
+                                                    const Meeting& meeting, const Place& place);
+  Status open(Communicator& communicator, const Meeting& meeting, const Place& place);
 
   Communicator* communicator_ = nullptr;  // once it raises the flag
   std::shared_ptr<Shared> shared_;        // with the thread that watches

@@ -227,6 +227,58 @@ TEST_F(Nccl, ANodeThatIsLostDuringTheStartEndsIt) {
   EXPECT_TRUE(comes_to("abort 1"));
 }
 
+// Of three stages on three nodes each link has a communicator of its own, in which the sender is the first.
+TEST_F(Nccl, EveryLinkBetweenStagesHasACommunicatorOfTwo) {
+  const std::unique_ptr<Nodes> nodes = make_stage_nodes(3, {.tp_size = 1, .pp_size = 3});
+  {
+    Exchanges sends(3, Result<std::shared_ptr<NcclExchange>>(internal_error("not made")));
+    Exchanges receives = sends;
+    run_ranks(3, [&](int rank) {  // a body receives before it sends
+      const auto at = static_cast<std::size_t>(rank);
+      if (rank < 2) receives[at] = NcclExchange::link(nodes->rank(rank), /*to_next=*/false, place(rank));
+      if (rank > 0) sends[at] = NcclExchange::link(nodes->rank(rank), /*to_next=*/true, place(rank));
+    });
+    for (const std::size_t rank : {0U, 1U}) ASSERT_TRUE(receives[rank].ok()) << receives[rank].status().message();
+    for (const std::size_t rank : {1U, 2U}) ASSERT_TRUE(sends[rank].ok()) << sends[rank].status().message();
+    EXPECT_NE(*sends[1], *receives[1]);
+    EXPECT_EQ(NcclExchange::link(nodes->rank(1), true, place(1)).value(), *sends[1]) << "it is there already";
+    EXPECT_THAT(calls(),
+                UnorderedElementsAre("init 0 of 2 id 7", "init 1 of 2 id 7", "init 0 of 2 id 8", "init 1 of 2 id 8"));
+    change([](FakeNccl& fake) { fake.calls.clear(); });
+    std::vector<float> x(6);
+    EXPECT_TRUE((*sends[2])->hand_on(values(x, ir::DType::kFloat32), nullptr).ok());
+    EXPECT_TRUE((*receives[1])->hand_on(values(x, ir::DType::kFloat32), nullptr).ok());
+    EXPECT_THAT(calls(), ::testing::ElementsAre("send 0 to 1: 24 of type 1", "receive 1 from 0: 24 of type 1"));
+    EXPECT_EQ(nodes->rank(0).restart().code(), StatusCode::kFailedPrecondition) << "kernels take part";
+  }
+}
+
+TEST_F(Nccl, SidesOfALinkThatCannotGoTogetherAreNamedByTheirRanks) {
+  const std::unique_ptr<Nodes> nodes = make_stage_nodes(2, {.tp_size = 2, .pp_size = 2});
+  run_ranks(4, [&](int rank) {
+    const auto linked = NcclExchange::link(nodes->rank(rank), /*to_next=*/rank > 1, place(rank % 2));
+    EXPECT_FALSE(linked.ok());
+  });
+  EXPECT_THAT(nodes->rank(0).status().message(), HasSubstr("are both on GPU GPU-"));
+  EXPECT_THAT(nodes->rank(0).status().message(),
+              ::testing::AnyOf(HasSubstr("ranks 0 and 2"), HasSubstr("ranks 2 and 0"), HasSubstr("ranks 1 and 3"),
+                               HasSubstr("ranks 3 and 1")));
+}
+
+// A GPU that waits in a link for a node that is gone ends by the abort.
+TEST_F(Nccl, ALostNodeAbortsTheLinksToIt) {
+  const std::unique_ptr<Nodes> nodes = make_stage_nodes(2, {.tp_size = 1, .pp_size = 2});
+  Exchanges made(2, Result<std::shared_ptr<NcclExchange>>(internal_error("not made")));
+  run_ranks(2, [&](int rank) {
+    made[static_cast<std::size_t>(rank)] = NcclExchange::link(nodes->rank(rank), rank == 1, place(rank));
+  });
+  ASSERT_TRUE(made[0].ok() && made[1].ok());
+  nodes->groups[1]->leave(device_lost("its machine has gone"));
+  EXPECT_TRUE(comes_to("abort 1"));
+  std::vector<float> x(2);
+  EXPECT_EQ((*made[0])->hand_on(values(x, ir::DType::kFloat32), nullptr).code(), StatusCode::kCancelled);
+}
+
 TEST_F(Nccl, ALibraryThatIsAbsentIsNamedWithWhereToGetIt) {
   const Status absent = NcclLibrary::open("libnccl-of-nobody.so.2").status();
   EXPECT_EQ(absent.code(), StatusCode::kNotFound);

@@ -48,6 +48,8 @@ Result<std::shared_ptr<const NcclLibrary>> NcclLibrary::open(const std::string& 
   TRY(find(library, file, "ncclCommGetAsyncError", call.get_async_error));
   TRY(find(library, file, "ncclCommAbort", call.abort));
   TRY(find(library, file, "ncclAllReduce", call.all_reduce));
+  TRY(find(library, file, "ncclSend", call.send));
+  TRY(find(library, file, "ncclRecv", call.receive));
   TRY(find(library, file, "ncclAllGather", call.all_gather));
   TRY(nccl->check(call.get_version(&nccl->version_), "ncclGetVersion"));
   if (nccl->version_ < kOldest)

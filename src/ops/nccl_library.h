@@ -40,6 +40,8 @@ struct NcclFunctions {
   int (*abort)(void* comm) = nullptr;
   int (*all_reduce)(const void* from, void* to, std::size_t count, int type, int op, void* comm,
                     void* stream) = nullptr;
+  int (*send)(const void* from, std::size_t count, int type, int peer, void* comm, void* stream) = nullptr;
+  int (*receive)(void* to, std::size_t count, int type, int peer, void* comm, void* stream) = nullptr;
   int (*all_gather)(const void* from, void* to, std::size_t count, int type, void* comm, void* stream) = nullptr;
 };
 

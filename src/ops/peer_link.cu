@@ -1,11 +1,13 @@
-// Both sides of a link between stages (peer_link.h).
+// Both sides of a link between stages: of one process (peer_link.h), or by NCCL between two.
 #include "tessera/ops/peer_link.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
+#include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/cuda_op.h"
+#include "tessera/ops/nccl_collectives.h"
 #include "tessera/ops/peer_kernels.cuh"
 #include "tessera/ops/pipeline.h"
 
@@ -117,6 +119,13 @@ Result<std::unique_ptr<BoundOp>> bind_link(const BindArgs& args) {
   Communicator* communicator = args.context.communicator;
   if (communicator == nullptr || communicator->pipeline() == nullptr)
     return failed_precondition(args.node.op + " was built for several stages, and one runs");
+  const Pipeline& pipeline = *communicator->pipeline();
+  const int own = communicator->place();
+  const auto way = Pipeline::Way::kToNext;
+  if (!pipeline.is_here(kSends ? pipeline.receiver(own, way) : pipeline.sender(own, way))) {
+    TRY(static_cast<CudaDevice&>(args.device).make_current());
+    return cuda::bind_nccl_link(TRY(NcclExchange::link(*communicator, kSends, cuda::nccl_place(args.device))), x);
+  }
   if (x.bytes() % 4 != 0)
     return unimplemented(args.node.op + " of " + std::to_string(x.bytes()) +
                          " bytes between GPUs; multiples of 4 are accepted");

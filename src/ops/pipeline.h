@@ -7,9 +7,10 @@
 // Both sides run the same steps in the same order, so that nothing but the order says what a value is; its bytes are
 // compared. x is declared as written by both: no pass may take the one away, or move it past another.
 //
-// Between ranks on CPUs values wait in host memory (Pipeline), between GPUs in the receiver's memory (peer_link.h). A
-// sender waits where kMostWaiting values were not received yet. Stages may be on several nodes, each with whole ones: a
-// value goes over the connection then (stage_wire.h), and waits where it is received.
+// Between ranks on CPUs values wait in host memory (Pipeline), between GPUs of a process in the receiver's memory
+// (peer_link.h). A sender waits where kMostWaiting values were not received yet. Stages may be on several nodes, each
+// with whole ones: a value goes over the connection then (stage_wire.h), and waits where it is received; between GPUs
+// by NCCL (nccl_exchange.h).
 #pragma once
 
 #include <chrono>
@@ -42,6 +43,10 @@ class Pipeline {
 
   const RankLayout& layout() const { return layout_; }
   bool is_here(int rank) const { return wire_ == nullptr || wire_->is_here(rank); }
+  // The rank that `rank` sends to that way, or receives from. Of a rank in the first or the last stage it may be none:
+  // then it is not in the layout.
+  int receiver(int rank, Way way) const;
+  int sender(int rank, Way way) const;
 
   // Puts bytes on the rank's link to the stage that `way` says, which the rank has. Waits for room, for the limit at
   // most. kCancelled once the pipeline has ended, which a wait that takes too long does as well.
@@ -68,10 +73,6 @@ class Pipeline {
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
   };
-  // The rank that `rank` sends to that way, or receives from. Of a rank in the first or the last stage it may be none:
-  // then it is not in the layout.
-  int receiver(int rank, Way way) const;
-  int sender(int rank, Way way) const;
   Link& link(int rank, int other, Way way);
   // The head of a frame for a rank here, of a link to another node; none: it was passed on.
   Result<std::optional<StageFrame>> open(FrameKind kind, std::span<const std::byte> payload);

@@ -91,6 +91,13 @@ class StageNodes(NodesCliTest):
                     self.assertEqual(len(said), 1, errors)
                     self.assertIn(f"node {killed} of 2 (127.0.0.1:", said[0])
 
+    def test_a_launcher(self):
+        ask = ["generate", "--model-path", LLAMA, "--input-ids", IDS, "--max-new-tokens", "4", *STAGES, "--json"]
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port), "OMPI_COMM_WORLD_SIZE": "2"}
+        ended = self.ends([start(ask, {**place, "OMPI_COMM_WORLD_RANK": str(node)}, node) for node in (0, 1)])
+        self.assert_follows(ended)
+        self.assertEqual(json.loads(ended[0][1])["output_ids"], json.loads(self.ok(*ask).stdout)["output_ids"])
+
     def test_what_is_refused_by_name(self):
         def refused(words, *flags):
             self.fails(2, words, "generate", "--input-ids", IDS, "--model-path", LLAMA, *flags)
@@ -98,8 +105,6 @@ class StageNodes(NodesCliTest):
                 *node_flags(self.port, 0))
         refused(["--nnodes: 2 stages (--pp-size) do not divide among 4 nodes"], "--pp-size", "2", "--tp-size", "2",
                 *node_flags(self.port, 0, nodes=4))
-        refused(["--nnodes: 2 stages (--pp-size) on 2 nodes with --device cuda are not supported; accepted is --device cpu"],
-                "--pp-size", "2", "--device", "cuda", *node_flags(self.port, 0))
         other = [*OTHERS, "--dist-timeout", "20"]
         self.refuses(["--pp-size: 2 on node 0 and 4 on node 1"], self.on_two(
             "generate", "--input-ids", IDS, "--model-path", GOLDENS / "qwen3.5-text",

@@ -85,6 +85,12 @@ int ncclAllReduce(const void*, void*, std::size_t count, int type, int, void* co
   fake().moved.wait(lock, [rank] { return !fake().reduce_hangs.contains(rank); });
   return tessera::kNcclSuccess;
 }
+int ncclSend(const void*, std::size_t count, int type, int peer, void* comm, void*) {
+  return record(fmt::format("send {} to {}: {} of type {}", static_cast<Comm*>(comm)->rank, peer, count, type));
+}
+int ncclRecv(void*, std::size_t count, int type, int peer, void* comm, void*) {
+  return record(fmt::format("receive {} from {}: {} of type {}", static_cast<Comm*>(comm)->rank, peer, count, type));
+}
 #ifndef FAKE_NCCL_WITHOUT_ALL_GATHER
 int ncclAllGather(const void*, void*, std::size_t count, int type, void* comm, void*) {
   return record(fmt::format("all_gather {}: {} of type {}", static_cast<Comm*>(comm)->rank, count, type));
