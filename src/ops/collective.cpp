@@ -23,10 +23,10 @@ std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
   return communicator.place() - communicator.rank() + rank;
 }
 
-// For i in [begin, end): element i of the tensors `to` = the sum of all tensors' elements i, in order.
+// For i in [begin, end): element i - origin of the tensors `to` = the sum of all tensors' elements i, in order.
 template <class T>
 TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::span<const TensorView> to,
-                                     std::int64_t begin, std::int64_t end) {
+                                     std::int64_t begin, std::int64_t end, std::int64_t origin = 0) {
   constexpr std::int64_t kBlock = 256;
   float sum[kBlock];
   for (std::int64_t first = begin; first < end; first += kBlock) {
@@ -37,7 +37,7 @@ TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::s
       for (std::int64_t i = 0; i < n; ++i) sum[i] += to_float(x[i]);
     }
     for (const TensorView& tensor : to) {
-      T* x = tensor.as<T>() + first;
+      T* x = tensor.as<T>() + (first - origin);
       for (std::int64_t i = 0; i < n; ++i) x[i] = from_float<T>(sum[i]);
     }
   }
@@ -366,6 +366,28 @@ Status Communicator::all_gather(const TensorView& x, const TensorView& y) {
         std::memcpy(to, tensor.data.raw() + row * row_bytes, row_bytes);
         to += row_bytes;
       }
+  });
+}
+
+Status Communicator::all_gather_rows(const TensorView& x, const TensorView& y) {
+  if (spans_processes()) return unimplemented("all_gather_rows between processes; ranks of one process are accepted");
+  const auto bytes = static_cast<std::size_t>(x.bytes());
+  return together("all_gather_rows", x, y, [&] {
+    if (bytes == 0) return;
+    std::byte* to = y.data.raw();
+    for (const TensorView& tensor : group_->tensors) {
+      std::memcpy(to, tensor.data.raw(), bytes);
+      to += bytes;
+    }
+  });
+}
+
+Status Communicator::reduce_scatter(const TensorView& x, const TensorView& y) {
+  if (spans_processes()) return unimplemented("reduce_scatter between processes; ranks of one process are accepted");
+  const std::int64_t begin = rank_ * y.elements();
+  return dispatch_dtype(x.dtype, "reduce_scatter", [&]<class T>() -> Status {
+    return together("reduce_scatter", x, y,
+                    [&] { reduce_range<T>(group_->tensors, std::span(&y, 1), begin, begin + y.elements(), begin); });
   });
 }
 

@@ -73,6 +73,11 @@ class Communicator {
   Status all_reduce(const TensorView& x);
   // x [rows, n] → y [rows, n·ranks]. Every rank's x has the same dimensions and dtype.
   Status all_gather(const TensorView& x, const TensorView& y);
+  // x [n, …] → y [ranks·n, …], the ranks' rows one below the other. As all_gather; ranks of one process alone.
+  Status all_gather_rows(const TensorView& x, const TensorView& y);
+  // x [ranks·n, …] → y [n, …]: of this rank's rows, from row rank·n on, the sum over ranks as all_reduce makes it.
+  // Ranks of one process alone.
+  Status reduce_scatter(const TensorView& x, const TensorView& y);
 
   // `reason` appears in the other ranks' errors; that of the first call is kept.
   void abort(std::string_view reason);

@@ -29,6 +29,12 @@ Result<std::unique_ptr<BoundOp>> bind_peer_gather(std::shared_ptr<PeerExchange> 
                                                   const TensorView& y);
 std::int64_t most_gathered_bytes(const Peers& peers);
 
+// As Communicator::all_gather_rows and reduce_scatter; a rank's rows have a multiple of 4 bytes.
+Result<std::unique_ptr<BoundOp>> bind_peer_gather_rows(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
+                                                       const TensorView& y);
+Result<std::unique_ptr<BoundOp>> bind_peer_scatter(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
+                                                   const TensorView& y);
+
 // all_reduce and the add_rms_norm that reads its sum, for few rows.
 extern const JoinedKernelDef kPeerNorm;
 
