@@ -17,13 +17,25 @@ namespace {
 Status check_experts(const ModelConfig& config, const ModelOptions& options) {
   const int parts = options.ep_size;
   if (parts == 1) return ok_status();
-  if (parts < 1 || options.tp_size % parts != 0)
+  if (parts < 1 || options.expert_ranks() % parts != 0)
     return invalid_argument(
-        fmt::format("ep_size: {} is not accepted; it must divide tp_size, which is {}", parts, options.tp_size));
+        fmt::format("ep_size: {} is not accepted; it must divide tp_size, which is {}", parts, options.expert_ranks()));
   if (!config.moe) return invalid_argument(fmt::format("ep_size: {} is not accepted; the model has no experts", parts));
   if (config.moe->num_experts % parts != 0)
     return invalid_argument(fmt::format("ep_size: the model has {} experts, which do not divide into {} equal parts",
                                         config.moe->num_experts, parts));
+  return ok_status();
+}
+
+// Of ranks with tokens of their own.
+Status check_own_tokens(const ModelConfig& config, const ModelOptions& options) {
+  if (options.dp_size == 1) return ok_status();
+  if (options.tp_size > 1 || options.pp_size > 1)
+    return unimplemented("enable_dp_attention beside slices of attention or stages; it goes with tp_size alone");
+  if (!config.moe)
+    return invalid_argument(
+        "enable_dp_attention: the model has no experts for ranks to share; dp_size runs several engines of it");
+  if (config.vision) return unimplemented("enable_dp_attention: models with a vision tower are not accepted");
   return ok_status();
 }
 
@@ -46,6 +58,7 @@ Status check_options(const ModelConfig& config, const ModelOptions& options) {
     return invalid_argument(fmt::format("num_attention_heads is {}, which does not divide among {} ranks",
                                         config.num_attention_heads, options.tp_size));
   }
+  TRY(check_own_tokens(config, options));
   TRY(check_experts(config, options));
   if (options.weight_type() != options.dtype) {
     return unimplemented(fmt::format(
@@ -111,7 +124,11 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     return unimplemented(fmt::format("architecture \"{}\"; accepted: {}", config.architecture, families.names()));
   }
   TRY(check_stages(config, *family, options.pp_size));
+  if (options.dp_size > 1 && (family->make_body || family->change_body))
+    return unimplemented(
+        fmt::format("enable_dp_attention: {}, whose body was given as a whole, is not accepted", family->architecture));
   ModelGraphs graphs;
+  graphs.dp_size = options.dp_size;
   graphs.own_layers = layers_of_stage(config.num_hidden_layers, options.pp_stage, options.pp_size);
   graphs.has_head = options.pp_stage + 1 == options.pp_size;
   if (family->make_body) {

@@ -40,13 +40,22 @@ struct ModelOptions {
   std::int64_t context_length = 0;     // of a sequence at most, for LongRoPE's choice of factors; 0: the model's own
   int tp_rank = 0;
   int tp_size = 1;  // ranks that share every layer (column- and row-parallel matmuls)
-  // Parts of the experts of a mixture, each on tp_size / ep_size neighbouring ranks, among which its experts are
+  // Parts of the experts of a mixture, each on expert_ranks() / ep_size neighbouring ranks, among which its experts are
   // sliced.
   int ep_size = 1;
+  // Ranks that each have tokens of their own (DP attention), where tp_size is 1: all weights but the experts' are whole
+  // on each. The body is that of a rank's own tokens, of which all ranks' forwards have equally many, padding included;
+  // before a layer's experts their rows come together, and behind them each rank takes back its own
+  // (ops/row_exchange.h).
+  int dp_rank = 0;
+  int dp_size = 1;
   // Of a pipeline: the stage that is built, of neighbouring layers (model/stages.h).
   int pp_stage = 0;
   int pp_size = 1;
 
+  // The ranks among which experts are divided.
+  int expert_ranks() const { return tp_size * dp_size; }
+  int expert_rank() const { return dp_size > 1 ? dp_rank : tp_rank; }
   ir::DType weight_type() const { return weight_dtype.value_or(dtype); }
   ir::DType kv_cache_type() const { return kv_cache_dtype.value_or(dtype); }
 };
@@ -77,6 +86,7 @@ struct ModelGraphs {
   // have no weights of it.
   LayerRange own_layers = {};
   bool has_head = true;
+  int dp_size = 1;                                 // ModelOptions::dp_size
   std::vector<WeightSpec> weights_elsewhere = {};  // of the other stages alone
   // Absent where prompts run body and head themselves.
   std::optional<PrefillGraphs> prefill = std::nullopt;

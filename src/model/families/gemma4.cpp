@@ -113,10 +113,12 @@ ValueId add_mixture(LayerBuilder& b, const ModelConfig& config, const TokenInput
                     ValueId dense, const std::string& p) {
   const ValueId scores = b.graph.op("scale", {h.norm_of(h.value(), p + "router.scale")},
                                     {{"factor", 1.0 / std::sqrt(static_cast<double>(config.hidden_size))}});
-  const Routing routing = route_tokens(b, config, scores, tokens.padding_slots,
-                                       {.weight = p + "router.proj", .expert_scale = p + "router.per_expert_scale"});
-  const ValueId experts = add_experts(b, config, h.norm_of(h.value(), p + "pre_feedforward_layernorm_2.weight"),
-                                      routing, {.prefix = p + "experts.", .layout = ExpertLayout::kStacked});
+  const Routing routing =
+      route_tokens(b, config, b.rows_of_all_ranks(scores), b.rows_of_all_ranks(tokens.padding_slots),
+                   {.weight = p + "router.proj", .expert_scale = p + "router.per_expert_scale"});
+  const ValueId x = h.norm_of(h.value(), p + "pre_feedforward_layernorm_2.weight");
+  const ValueId experts = b.sums_of_own_rows(add_experts(b, config, b.rows_of_all_ranks(x), routing,
+                                                         {.prefix = p + "experts.", .layout = ExpertLayout::kStacked}));
   if (b.options().tp_size > 1) b.graph.op("all_reduce", {experts});
   return b.graph.multi_op("add_rms_norm",
                           {h.norm_of(dense, p + "post_feedforward_layernorm_1.weight"),

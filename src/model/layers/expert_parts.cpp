@@ -7,11 +7,11 @@
 namespace tessera {
 
 ExpertShare expert_share(const MoeConfig& moe, const ModelOptions& options) {
-  const int slices = options.tp_size / options.ep_size;
+  const int slices = options.expert_ranks() / options.ep_size;
   const std::int64_t experts = moe.num_experts / options.ep_size;
-  return {.first_expert = options.tp_rank / slices * experts,
+  return {.first_expert = options.expert_rank() / slices * experts,
           .experts = experts,
-          .slice = options.tp_rank % slices,
+          .slice = options.expert_rank() % slices,
           .slices = slices};
 }
 

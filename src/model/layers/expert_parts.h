@@ -20,7 +20,7 @@ struct ExpertShare {
   int slice = 0;  // of the intermediate size
   int slices = 1;
 };
-// Preconditions: ep_size divides tp_size and the number of experts.
+// Preconditions: ep_size divides expert_ranks() and the number of experts.
 ExpertShare expert_share(const MoeConfig& moe, const ModelOptions& options);
 
 // A rank's share as parts of one value for all of its experts. Borrows `tensors`. Precondition: the intermediate size

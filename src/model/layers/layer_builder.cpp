@@ -119,6 +119,19 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
   return y;
 }
 
+ir::ValueId LayerBuilder::rows_of_all_ranks(ir::ValueId x) {
+  if (options_.dp_size == 1) return x;
+  for (const auto& [own, all] : gathered_)
+    if (own == x) return all;
+  gathered_.emplace_back(x, graph.op("all_gather_rows", {x}, {{"ranks", std::int64_t{options_.dp_size}}}));
+  return gathered_.back().second;
+}
+
+ir::ValueId LayerBuilder::sums_of_own_rows(ir::ValueId y) {
+  if (options_.dp_size == 1) return y;
+  return graph.op("reduce_scatter", {y}, {{"ranks", std::int64_t{options_.dp_size}}});
+}
+
 std::string LayerBuilder::begin_layer(std::int64_t layer) {
   graph.scope(fmt::format("layers.{}", layer));
   num_layers_ = layer + 1;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/ir/builder.h"
@@ -73,6 +74,12 @@ class LayerBuilder {
   ir::ValueId linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks, bool bias,
                      Parallel parallel, std::optional<ir::ValueId> residual = std::nullopt);
 
+  // Where ranks have tokens of their own (ModelOptions::dp_size): x [T, …] of all ranks, one below the other; each x is
+  // gathered once. And of y [ranks · T, N], a part of all rows' sums on every rank, the sums of this rank's rows. With
+  // one rank the value itself.
+  ir::ValueId rows_of_all_ranks(ir::ValueId x);
+  ir::ValueId sums_of_own_rows(ir::ValueId y);
+
   // A tensor of the body that belongs to no layer: "norm.weight" is "model.norm.weight" in most checkpoints.
   std::string tensor(std::string_view name) const { return tensor_prefix_ + std::string(name); }
 
@@ -94,7 +101,8 @@ class LayerBuilder {
   ModelOptions options_;
   std::string tensor_prefix_;
   std::vector<WeightSpec> weights_;
-  std::int64_t num_layers_ = 0;  // begun
+  std::vector<std::pair<ir::ValueId, ir::ValueId>> gathered_;  // what rows_of_all_ranks() took and gave
+  std::int64_t num_layers_ = 0;                                // begun
   std::vector<std::size_t> layer_starts_;
   std::vector<LayerInfo> layers_;  // up to the last one described
 };

@@ -74,10 +74,10 @@ ExpertStacks add_stacks(LayerBuilder& b, const ModelConfig& config, const Expert
 
 // How the ranks may slice an expert.
 Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
-  const int ranks = options.tp_size / options.ep_size;
+  const int ranks = options.expert_ranks() / options.ep_size;
   const std::int64_t size = moe.intermediate_size;
   const std::string sharing = fmt::format("the {} ranks that share an expert (tp_size {}, ep_size {})", ranks,
-                                          options.tp_size, options.ep_size);
+                                          options.expert_ranks(), options.ep_size);
   const char* const way_out = ranks > 1 ? "; a larger ep_size cuts it less" : "";
   if (size % ranks != 0)
     return invalid_argument(
@@ -177,8 +177,9 @@ ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId 
 
 ir::ValueId moe_mlp(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId slots,
                     const MoeTensors& tensors) {
-  const Routing routing = route_tokens(b, config, x, slots, tensors.router);
-  ir::ValueId y = add_experts(b, config, x, routing, tensors.experts);
+  const ir::ValueId rows = b.rows_of_all_ranks(x);
+  const Routing routing = route_tokens(b, config, rows, b.rows_of_all_ranks(slots), tensors.router);
+  ir::ValueId y = b.sums_of_own_rows(add_experts(b, config, rows, routing, tensors.experts));
   if (config.moe->shared_intermediate_size > 0) y = add_shared(b, config, x, y, tensors);
   if (b.options().tp_size > 1) b.graph.op("all_reduce", {y});
   return y;
