@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tessera/runner/dummy_batch.h"
 #include "tessera/runner/host_floats.h"
 
 namespace tessera {
@@ -28,6 +29,24 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
   if (!parts_.graphs.has_head) return ok_status();
   TRY(run_head(inputs, results));
   return parts_.graphs.prefill && !inputs.hidden_states.empty() ? run_head_for_hidden(inputs) : ok_status();
+}
+
+// A body needs a token: a dummy's, on the reserved page.
+Status ForwardStep::accompany(const Decision& decision) {
+  const bool decodes = decision.runner == RunnerKind::kDecode;
+  GraphRunner& runner = parts_.runner(decodes ? RunnerRole::kDecode : RunnerRole::kPrefill);
+  const ForwardBatch dummy =
+      dummy_batch(1, decodes, parts_.options, parts_.graphs.body.cache_groups, parts_.vocab_size);
+  if (decodes) {
+    TRY(stage_decode({.batch = dummy}, decision.size, {}));
+  } else {
+    TRY(parts_.stage({.batch = dummy}, BatchKind::kExtend, decision.size));
+  }
+  const bool captured = decision.runner != RunnerKind::kEager;
+  if (!captured) TRY(runner.make_ready(decision.size));
+  TRY(parts_.launch(runner, decision.size, dummy.num_tokens(), captured ? Execution::kGraphs : Execution::kOperators,
+                    &replay_failed_));
+  return parts_.stream->synchronize();
 }
 
 Status ForwardStep::stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tessera/ops/collective.h"
+#include "tessera/runner/agreed_shape.h"
 #include "tessera/runner/measure_memory.h"
 #include "tessera/runner/rank_group.h"
 #include "tessera/runner/step_digest.h"
@@ -77,19 +78,37 @@ Status ModelRunner::check_inputs(const ForwardInputs& inputs) const {
                         .embedding_row_values = parts_->embeddings->row_values()});
 }
 
+Result<Decision> ModelRunner::decide(const ForwardInputs& inputs) {
+  TRY(check_inputs(inputs));
+  const BatchShape own = shape_of(inputs.batch, inputs.force_eager);
+  if (!has_own_tokens()) return dispatcher_.decide(own);
+  const BatchShape agreed = TRY(agree_on_shape(*parts_->options.communicator, own));
+  Decision decision = TRY(dispatcher_.decide(agreed));
+  decision.padding += agreed.tokens - own.tokens;
+  return decision;
+}
+
 Result<Decision> ModelRunner::submit(const ForwardInputs& inputs) {
-  const auto decide = [&]() -> Result<Decision> {
-    TRY(check_inputs(inputs));
-    return dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager));
-  };
   RankGroup* const ranks = parts_->options.ranks;
-  if (ranks != nullptr && ranks->leads()) return submit_to_ranks(inputs, TRY(decide()));
-  Result<Decision> decided = decide();
+  if (ranks != nullptr && ranks->leads()) return submit_to_ranks(inputs, TRY(decide(inputs)));
+  Result<Decision> decided = decide(inputs);
   if (decided.ok()) decided = submit_here(inputs, *decided, parts_->ranks() == 1);
   // Other ranks must not wait for one that failed.
   if (!decided.ok() && parts_->options.communicator != nullptr)
     parts_->options.communicator->abort(decided.status().message());
+  if (!decided.ok() && has_own_tokens()) return device_lost(decided.status().message());
   return decided;
+}
+
+Status ModelRunner::accompany() {
+  if (!has_own_tokens()) return internal_error("a rank that computes all tokens accompanies no other");
+  Communicator& group = *parts_->options.communicator;
+  const Status ran = [&]() -> Status {
+    return step_.accompany(TRY(dispatcher_.decide(TRY(agree_on_shape(group, {})))));
+  }();
+  if (ran.ok()) return ran;
+  group.abort(ran.message());
+  return device_lost(ran.message());
 }
 
 Status ModelRunner::follow(const ForwardInputs& inputs, const Decision& decision) {

@@ -87,6 +87,10 @@ class ModelRunner {
   // In a pipeline on a host rank 0's part runs when the forward is collected, and fills these in then
   // (deferred_forwards.h).
   Result<Decision> submit(const ForwardInputs& inputs);
+  // Of ranks with tokens of their own (ModelGraphs::dp_size): every forward is made by all ranks at once, by submit()
+  // or, on a rank that has no tokens for it, by accompany(). Each call blocks until all ranks have come; they agree on
+  // runner and size. A forward that fails on one rank is the end of the group: kDeviceLost, then and from then on.
+  Status accompany();
   // The same as another rank has decided it: nothing is captured, and nothing tried again.
   Status follow(const ForwardInputs& inputs, const Decision& decision);
   // Waits for the oldest forward in flight. After an error too it is in flight no more. Precondition: one is in flight.
@@ -134,6 +138,8 @@ class ModelRunner {
  private:
   ModelRunner(std::unique_ptr<RunnerParts> parts, StepResults results);
   Status check_inputs(const ForwardInputs& inputs) const;
+  Result<Decision> decide(const ForwardInputs& inputs);
+  bool has_own_tokens() const { return parts_->graphs.dp_size > 1; }
   Result<Decision> enqueue(const ForwardInputs& inputs, const Decision& decided, bool alone);
   ForwardInputs of_stage(const ForwardInputs& inputs) const;
   Result<Decision> submit_here(const ForwardInputs& inputs, const Decision& decided, bool alone);
