@@ -6,7 +6,8 @@ set(TESSERA_SLOW_TESTS
 # Operators, engine and whole models on the device that TESSERA_TEST_DEVICE names.
 set(TESSERA_GPU_TESTS
   cuda_device_test ops_test capture_guard_test engine_test goldens_test cached_goldens_test routed_layers_test demo_model_test
-  steady_decode_test image_goldens_test seeing_goldens_test vision_soak_test vision_tower_test rank_goldens_test)
+  steady_decode_test image_goldens_test seeing_goldens_test vision_soak_test vision_tower_test rank_goldens_test
+  dp_attention_test)
 file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 
 # tessera_layer(NAME SRCS … TESTS … DEPS … [PRIVATE_DEPS …])

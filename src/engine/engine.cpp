@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/base/log.h"
+#include "tessera/engine/lockstep.h"
 #include "tessera/runner/rank_group.h"
 #include "tessera/runner/vision_runner.h"
 
@@ -19,10 +20,23 @@ using Clock = std::chrono::steady_clock;
 
 bool Engine::idle() const { return scheduler_->idle() && runner_->in_flight() == 0; }
 
-Status Engine::health() const { return ranks_ == nullptr ? ok_status() : ranks_->health(); }
+Status Engine::health() const {
+  if (options_.lockstep != nullptr) return options_.lockstep->health();
+  return ranks_ == nullptr ? ok_status() : ranks_->health();
+}
 
 void Engine::when_lost(std::function<void()> call) {
   if (ranks_ != nullptr) ranks_->when_lost(std::move(call));
+}
+
+bool Engine::awaited() const { return options_.lockstep != nullptr && options_.lockstep->awaits(options_.replica); }
+
+void Engine::when_awaited(std::function<void()> call) {
+  if (options_.lockstep != nullptr) options_.lockstep->when_awaited(options_.replica, std::move(call));
+}
+
+void Engine::leave_lockstep() {
+  if (options_.lockstep != nullptr) options_.lockstep->communicator(options_.replica).abort("its engine ends");
 }
 
 void Engine::take_out(RequestId id, FinishReason reason) {
@@ -87,11 +101,12 @@ Status Engine::submit_next(bool overlap) {
     const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
     scheduler_->next(next, /*in_turns=*/overlap);
   }
-  if (next.entries.empty()) return ok_status();
+  if (next.entries.empty()) return accompany();
   const auto size = [](std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); };
   logits_.resize(next.wants_logits ? size(next.batch.num_wanted_rows(), config_.num_logits()) : 0);
   hidden_states_.resize(size(std::ssize(next.hidden_rows), config_.hidden_size));
   Status encoded = encode_images(next);
+  if (options_.lockstep != nullptr) options_.lockstep->begin(options_.replica);
   const Result<Decision> decision = !encoded.ok() ? Result<Decision>(std::move(encoded))
                                                   : runner_->submit({.batch = next.batch,
                                                                      .rope_positions = next.rope_positions,
@@ -119,6 +134,13 @@ Status Engine::submit_next(bool overlap) {
   while (runner_->in_flight() > 0) TRY(collect_oldest());
   scheduler_->forget_rows();
   return ok_status();
+}
+
+// Nothing is to be computed here; other ranks may need this one.
+Status Engine::accompany() {
+  if (!awaited()) return ok_status();
+  options_.lockstep->begin(options_.replica);
+  return runner_->accompany();
 }
 
 std::int64_t Engine::shape_compiles() const {

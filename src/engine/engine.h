@@ -107,6 +107,13 @@ class Engine {
   // Called when a node is gone, on another thread; null takes it back.
   void when_lost(std::function<void()> call);
 
+  // Whether other engines wait for this one to step (EngineOptions::lockstep). `call` is made on another thread when
+  // they begin to; null takes it back.
+  bool awaited() const;
+  void when_awaited(std::function<void()> call);
+  // They wait for it no more, and their next steps fail: it makes no further one.
+  void leave_lockstep();
+
   EngineStats stats() const;
   // The same into a snapshot that is kept: allocates nothing while no new kind of forward has run.
   void read_stats(EngineStats& stats) const;
@@ -137,6 +144,7 @@ class Engine {
   bool ends_text(const Request& request, TokenId token) const;
   void end_expired();
   Status submit_next(bool overlap);
+  Status accompany();
   std::int64_t shape_compiles() const;
   void keep_facts(const ScheduledBatch& batch);
   void watch_fallbacks(const Decision& decision);

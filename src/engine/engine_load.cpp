@@ -8,6 +8,7 @@
 #include "tessera/engine/engine.h"
 #include "tessera/engine/engine_rank.h"
 #include "tessera/engine/graph_export.h"
+#include "tessera/engine/lockstep.h"
 #include "tessera/engine/memory_shares.h"
 #include "tessera/engine/tower_encoder.h"
 #include "tessera/engine/weight_load.h"
@@ -86,6 +87,11 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   start_.record("config", began, planning);
   start_.record("plan", planning, Clock::now());
   ranks_ = TRY(start_ranks(options_, *device_, plan));
+  if (options_.dp_attention) {
+    if (options_.lockstep == nullptr) return internal_error("ranks with requests of their own have no group");
+    TRY(options_.lockstep->agree(options_.replica, plan.runner.prefill_sizes, plan.runner.decode_sizes));
+    plan.runner.communicator = &options_.lockstep->communicator(options_.replica);
+  }
   config_ = plan.config;
   embedding_ = plan.embedding;
   parameters_ = plan.parameters;
@@ -136,6 +142,10 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   runner_->set_costs(profiles_->load_costs());
   // Until the weights are there nothing can be served: sizes that could wait are captured meanwhile.
   TRY(runner_->capture([&] { return !load.done(); }).with_context(kCaptureContext));
+  if (options_.lockstep != nullptr) {
+    const DispatchTable& captured = runner_->dispatch_table();
+    TRY(options_.lockstep->agree(options_.replica, captured.prefill_sizes, captured.decode_sizes));
+  }
   const LoadTimes loaded = TRY(load.wait());
   start_.record("load weights", loaded.begin, loaded.end);
   if (libraries.valid()) libraries.wait();

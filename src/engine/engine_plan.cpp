@@ -65,9 +65,10 @@ Status run_graph_passes(const std::vector<std::string>& disabled, EnginePlan& pl
   return ok_status();
 }
 
-// Prompts take the shorter way. Embeddings are made of all hidden states.
+// Prompts take the shorter way. Embeddings are made of all hidden states, and ranks that exchange rows have other rows
+// that are wanted.
 Status plan_wanted_rows(const Device& device, EnginePlan& plan) {
-  if (plan.embedding || !plan.graphs.has_head) return ok_status();
+  if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1) return ok_status();
   plan.graphs.prefill = TRY(end_with_wanted_rows(plan.graphs.body, plan.graphs.head, plan.runner.registry->ops,
                                                  *TRY(kernels_of(plan.runner, device))));
   return ok_status();
@@ -142,6 +143,19 @@ Result<WeightSource> weight_source(const EngineOptions& options, const ModelGrap
   return checkpoint_source(std::move(checkpoint));
 }
 
+namespace {
+
+// Ranks that capture and dispatch by themselves do so alike.
+Status check_lockstep(const EngineOptions& options) {
+  if (options.nnodes > 1)
+    return unimplemented(fmt::format("enable_dp_attention with nnodes: {}; 1 is accepted", options.nnodes));
+  if (options.graphs.capture.value_or(CaptureMode::kEager) != CaptureMode::kEager)
+    return unimplemented("enable_dp_attention captures every size at the start; no other mode of capture is accepted");
+  return ok_status();
+}
+
+}  // namespace
+
 Status check_ranks(const EngineOptions& options) {
   if (options.tp_size < 1 || options.tp_size > kMaxRanks)
     return invalid_argument(fmt::format("tp_size: {} is not accepted; 1 to {} is", options.tp_size, kMaxRanks));
@@ -149,6 +163,7 @@ Status check_ranks(const EngineOptions& options) {
     return invalid_argument(fmt::format("pp_size: {} stages of {} ranks are not accepted; 1 to {} ranks in all are",
                                         options.pp_size, options.tp_size, kMaxRanks));
   TRY(check_nodes(options));
+  if (options.dp_attention) TRY(check_lockstep(options));
   if (layout_of(options).ranks() > 1 && options.image_encoder != nullptr)
     return internal_error("an image encoder of the caller's serves one rank alone");
   return ok_status();
@@ -192,8 +207,10 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
   runner.show_progress = options.show_progress;
   runner.max_in_flight = std::max(2, std::min(options.pp_size, kMostInFlight));
   runner.deterministic = options.deterministic;
-  runner.capture = options.graphs.capture.value_or(properties.on_host ? CaptureMode::kEager : CaptureMode::kCore);
-  runner.measure_costs = options.graphs.measure_costs && !options.deterministic;
+  runner.capture = options.graphs.capture.value_or(properties.on_host || options.dp_attention ? CaptureMode::kEager
+                                                                                              : CaptureMode::kCore);
+  // Ranks that each dispatch by costs of their own would choose different graphs.
+  runner.measure_costs = options.graphs.measure_costs && !options.deterministic && !options.dp_attention;
   runner.debug = options.graphs.debug;
   runner.compiler = options.graphs.compiler;
   if (options.graphs.torch_compile) {
@@ -214,6 +231,8 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
                 .tp_rank = layout.rank_in_stage(rank),
                 .tp_size = options.tp_size,
                 .ep_size = options.ep_size,
+                .dp_rank = options.dp_attention ? options.replica : 0,
+                .dp_size = options.dp_attention ? options.replicas : 1,
                 .pp_stage = layout.stage_of(rank),
                 .pp_size = options.pp_size};
   note_longrope(plan);

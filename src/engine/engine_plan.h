@@ -58,6 +58,8 @@ inline constexpr int kMaxRanks = 64;
 // Forwards of a pipeline that are in flight, whatever the number of its stages.
 inline constexpr int kMostInFlight = 4;
 
+class Lockstep;
+
 struct EngineOptions {
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string model_path{};      // a model folder, or a config.json
@@ -68,6 +70,9 @@ struct EngineOptions {
   int pp_size = 1;   // stages of neighbouring layers; every stage has tp_size ranks
   int replica = 0;   // of the engines of this process that share its host: its devices follow those of the ones before
   int replicas = 1;  // how many they are
+  // The replicas are ranks that share the experts and have requests of their own (lockstep.h, which is needed to run).
+  bool dp_attention = false;
+  std::shared_ptr<Lockstep> lockstep{};
   // Processes that share the ranks in equal parts, one for each machine; of several, node 0 has the engine and the
   // others follow it (engine_node.h).
   int nnodes = 1;

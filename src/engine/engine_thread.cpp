@@ -32,11 +32,13 @@ struct EngineThread::Impl {
   Impl(Engine& engine, Sink sink, std::function<void()> failed)
       : engine_(engine), sink_(std::move(sink)), failed_(std::move(failed)), stats_(engine.stats()) {
     engine_.when_lost([this] { send(Task([](Engine&) {})); });
+    engine_.when_awaited([this] { send(Task([](Engine&) {})); });
     thread_ = std::thread([this] { run(); });
   }
 
   ~Impl() {
     engine_.when_lost(nullptr);
+    engine_.when_awaited(nullptr);
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -60,7 +62,7 @@ struct EngineThread::Impl {
         const bool nothing_came = commands.empty();
         carry_out_all(commands);
         notice_loss();
-        if (health_.ok() && !engine_.idle()) {
+        if (health_.ok() && has_work()) {
           // What came while a forward runs is in the next one, for which it is too early yet.
           if (nothing_came || std::chrono::steady_clock::now() >= engine_.step_due()) step();
         } else if (health_.ok() && nothing_came) {
@@ -78,7 +80,11 @@ struct EngineThread::Impl {
     while (health_.ok() && !engine_.idle() && engine_.step().ok()) {
     }
     for (const auto& [id, ticket] : tickets_) engine_.take(id);
+    engine_.leave_lockstep();
   }
+
+  // Its own, or that of engines which need it for theirs.
+  bool has_work() const { return !engine_.idle() || engine_.awaited(); }
 
   // A node may be lost while nothing is asked for.
   void notice_loss() {
@@ -117,7 +123,7 @@ struct EngineThread::Impl {
   bool receive(std::vector<Command>& commands) {
     const StepProfiler::Scope idle(engine_.profiler(), HostWork::kIdle);
     std::unique_lock lock(mutex_);
-    const bool runs = health_.ok() && !engine_.idle();
+    const bool runs = health_.ok() && has_work();
     const auto woken = [&] { return stopping_ || !inbox_.empty() || runs; };
     if (runs) {
       wake_.wait_until(lock, engine_.step_due(), [&] { return stopping_ || !inbox_.empty(); });
@@ -193,6 +199,7 @@ struct EngineThread::Impl {
     tickets_.clear();
     ids_.clear();
     health_ = std::move(error);
+    engine_.leave_lockstep();
   }
 
   void publish() {

@@ -1,0 +1,96 @@
+// Engines with requests of their own that share experts, in one process, and what they are given.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "tessera/engine/engine.h"
+#include "tessera/engine/engine_thread.h"
+#include "tessera/engine/lockstep.h"
+
+namespace tessera::testing {
+
+using Engines = std::vector<std::unique_ptr<Engine>>;
+
+// body(rank) → Status on a thread for each rank; the first error, where there is one.
+template <class Body>
+Status on_ranks(int ranks, const Body& body) {
+  std::vector<std::future<Status>> running;
+  for (int r = 0; r < ranks; ++r) running.push_back(std::async(std::launch::async, [&body, r] { return body(r); }));
+  Status failed;
+  for (std::future<Status>& one : running)
+    if (Status status = one.get(); failed.ok()) failed = std::move(status);
+  return failed;
+}
+
+inline Result<Engines> start(EngineOptions options) {
+  options.lockstep = Lockstep::create(options.replicas, std::chrono::seconds(60));
+  Engines engines(static_cast<std::size_t>(options.replicas));
+  TRY(on_ranks(options.replicas, [&](int r) -> Status {
+    EngineOptions own = options;
+    own.replica = r;
+    Result<std::unique_ptr<Engine>> engine = Engine::create(own);
+    if (!engine.ok()) options.lockstep->communicator(r).abort(engine.status().message());
+    engines[static_cast<std::size_t>(r)] = TRY(std::move(engine));
+    return ok_status();
+  }));
+  return engines;
+}
+
+// Requests that were given to engines, until all have ended: completions and errors by rank and place.
+class Served {
+ public:
+  // requests[r]: of rank r.
+  Served(const Engines& engines, std::vector<std::vector<Request>> requests) {
+    std::size_t left = 0;
+    for (const std::vector<Request>& own : requests) {
+      left += own.size();
+      done_.emplace_back(own.size());
+      errors_.emplace_back(own.size());
+    }
+    {
+      std::vector<std::unique_ptr<EngineThread>> threads;
+      for (std::size_t r = 0; r < engines.size(); ++r) {
+        threads.push_back(std::make_unique<EngineThread>(*engines[r], [this, r](std::span<EngineThread::Event> events) {
+          const std::lock_guard lock(mutex_);
+          for (EngineThread::Event& event : events) take(r, event);
+        }));
+      }
+      for (std::size_t r = 0; r < requests.size(); ++r)
+        for (std::size_t i = 0; i < requests[r].size(); ++i)
+          threads[r]->submit(static_cast<Ticket>(i), std::move(requests[r][i]));
+      std::unique_lock lock(mutex_);
+      EXPECT_TRUE(moved_.wait_for(lock, std::chrono::seconds(120), [&] { return ended_ == left; }));
+    }
+  }
+  // Precondition: none has failed, or the test does.
+  const std::vector<Completion>& of(std::size_t rank) const {
+    for (const Status& error : errors_[rank]) EXPECT_TRUE(error.ok()) << "rank " << rank << ": " << error.to_string();
+    return done_[rank];
+  }
+  const std::vector<Status>& errors(std::size_t rank) const { return errors_[rank]; }
+
+ private:
+  void take(std::size_t rank, EngineThread::Event& event) {
+    if (event.event.finish == FinishReason::kNone) return;
+    errors_[rank][static_cast<std::size_t>(event.ticket)] = event.event.error;
+    if (event.end != nullptr) done_[rank][static_cast<std::size_t>(event.ticket)] = std::move(*event.end);
+    ++ended_;
+    moved_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable moved_;
+  std::size_t ended_ = 0;
+  std::vector<std::vector<Completion>> done_;
+  std::vector<std::vector<Status>> errors_;
+};
+
+}  // namespace tessera::testing

@@ -1,0 +1,74 @@
+// Catches: an engine that waits for ever for a rank that failed, one that goes on with other graphs than its peers, and
+// an error that does not say whose fault it was.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dp_attention.h"
+#include "faulty_ranks.h"
+
+namespace tessera {
+namespace {
+
+using testing::devices;
+using testing::Engines;
+using ::testing::HasSubstr;
+using testing::plans;
+using testing::request;
+using testing::Served;
+
+// All that rank 1 does fails as `plan` says, from its start on.
+Result<Engines> start(const FaultPlan& plan) {
+  EngineOptions options = testing::faulty_options(testing::faulty_registry(), 1);
+  options.model_path = testing::data_path("goldens/qwen3-moe");
+  options.replicas = 2;
+  options.ep_size = 2;
+  options.dp_attention = true;
+  plans = {};
+  plans[1] = plan;
+  return testing::start(options);
+}
+
+std::vector<std::vector<Request>> some_for_each() {
+  return {{request(11, 6), request(3, 8)}, {request(20, 4), request(5, 9), request(7, 7)}};
+}
+
+TEST(DpAttentionFaults, AForwardThatFailsOnOneRankEndsAll) {
+  for (const std::int64_t n : {1, 2, 5, 9}) {
+    const Result<Engines> engines = start({});
+    ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+    devices[1]->set_plan({.replay_fails_at = n});
+    const Served served(*engines, some_for_each());
+    EXPECT_EQ(devices[1]->counts().faults, 1) << n;
+    for (const std::size_t rank : {0U, 1U}) {
+      const Status health = (*engines)[rank]->health();
+      EXPECT_EQ(health.code(), StatusCode::kDeviceLost) << n;
+      EXPECT_THAT(health.message(), HasSubstr("rank 1 of 2 left the group: ")) << n;
+      EXPECT_THAT(health.message(), HasSubstr("injected")) << n;
+      EXPECT_THAT(served.errors(rank),
+                  ::testing::Contains(::testing::Property(&Status::message, HasSubstr("injected"))))
+          << n << ", rank " << rank;
+    }
+  }
+}
+
+// What one rank has not captured the others cannot use either.
+TEST(DpAttentionFaults, ACaptureThatFailsOnOneRankEndsTheStart) {
+  int failed = 0;
+  for (std::int64_t FaultPlan::*const fault :
+       {&FaultPlan::begin_recording_fails_at, &FaultPlan::end_recording_fails_at, &FaultPlan::out_of_memory_at}) {
+    for (int n = 1; n < 100; n += 3) {
+      FaultPlan plan;
+      plan.*fault = n;
+      const Result<Engines> engines = start(plan);
+      if (engines.ok()) {  // past the last capture or allocation of the start
+        EXPECT_EQ(devices[1]->counts().faults, 0) << n;
+        break;
+      }
+      ++failed;
+    }
+  }
+  EXPECT_GT(failed, 6);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,164 @@
+// Catches: rows that come back to another rank or another place, experts that no rank computes or two do, ranks that
+// take different graphs for one forward, an engine that waits for ever for one that idles or has failed, and requests
+// whose results depend on what other ranks compute.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "dp_attention.h"
+#include "golden.h"
+#include "golden_cases.h"
+#include "rank_golden.h"
+#include "tessera/runner/soak.h"
+#include "tessera/runner/verify.h"
+
+namespace tessera {
+namespace {
+
+using testing::Engines;
+using testing::Golden;
+using ::testing::HasSubstr;
+using testing::on_ranks;
+using testing::Served;
+using testing::start;
+
+EngineOptions options_for(const Golden& golden, int ranks, int parts) {
+  EngineOptions options = testing::rank_golden_options(golden);
+  options.replicas = ranks;
+  options.ep_size = parts;
+  options.dp_attention = true;
+  options.graphs.piecewise_tokens = {4, 16, testing::kRankChunk};
+  return options;
+}
+
+void expect_scores(const Golden& golden, const char* name, std::size_t prompt, const Completion& scored) {
+  if (testing::is_routed_otherwise(golden, prompt)) return;
+  const double distance = testing::distance(scored.logits, golden.stored_rows(prompt)).absolute;
+  std::printf("%s, prompt %zu: %.2e\n", name, prompt, distance);
+  EXPECT_LE(distance, testing::rank_golden_limit(name)) << "prompt " << prompt;
+}
+
+struct Case {
+  const char* name;
+  int ranks;
+  int parts;  // of the experts
+};
+
+class DpAttentionGoldens : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!testing::golden_exists(GetParam().name)) GTEST_SKIP() << "needs " << testing::golden_path(GetParam().name);
+    if (!testing::has_devices_for(GetParam().ranks)) GTEST_SKIP() << "needs " << GetParam().ranks << " GPUs";
+  }
+};
+
+// Every rank has other prompts, so that one computes a prompt while another decodes, and the last one begins with a
+// score of all and ends early. Nothing is eager.
+TEST_P(DpAttentionGoldens, EveryRankHasRequestsOfItsOwn) {
+  const Golden golden = testing::read_golden(GetParam().name);
+  Result<Engines> engines = start(options_for(golden, GetParam().ranks, GetParam().parts));
+  ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+  const auto ranks = static_cast<std::size_t>(GetParam().ranks);
+  const std::vector<Request> greedy = testing::greedy_requests(golden);
+  const std::vector<Request> scores = testing::score_requests(golden);
+  std::vector<std::vector<Request>> requests(ranks);
+  for (std::size_t i = 0; i < greedy.size(); ++i) requests[i % (ranks - 1)].push_back(greedy[i]);
+  requests.back() = scores;
+  const Served served(*engines, requests);
+  for (std::size_t i = 0; i < greedy.size(); ++i)
+    EXPECT_EQ(served.of(i % (ranks - 1))[i / (ranks - 1)].output_ids, golden.greedy[i]) << "prompt " << i;
+  for (std::size_t i = 0; i < scores.size(); ++i) expect_scores(golden, GetParam().name, i, served.of(ranks - 1)[i]);
+  for (const std::unique_ptr<Engine>& engine : *engines)
+    for (const auto& [key, forwards] : engine->runner().counters().by_key)
+      EXPECT_NE(key.runner, RunnerKind::kEager) << key.size;
+}
+
+// The others accompany every forward with padding.
+TEST_P(DpAttentionGoldens, OneRankHasAllRequests) {
+  const Golden golden = testing::read_golden(GetParam().name);
+  Result<Engines> engines = start(options_for(golden, GetParam().ranks, GetParam().parts));
+  ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+  std::vector<std::vector<Request>> requests(static_cast<std::size_t>(GetParam().ranks));
+  requests[1] = testing::greedy_requests(golden);
+  const Served served(*engines, requests);
+  for (std::size_t i = 0; i < golden.greedy.size(); ++i)
+    EXPECT_EQ(served.of(1)[i].output_ids, golden.greedy[i]) << "prompt " << i;
+  EXPECT_EQ(engines->front()->stats().steps, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Mixtures, DpAttentionGoldens,
+                         ::testing::Values(Case{"mixtral", 2, 2}, Case{"qwen3-moe", 2, 2}, Case{"qwen3-moe", 2, 1},
+                                           Case{"qwen3-moe", 4, 2}, Case{"gpt-oss", 2, 2}, Case{"deepseek-v3", 2, 2},
+                                           Case{"gemma4-moe", 2, 2}, Case{"qwen3-next", 2, 2}),
+                         [](const auto& test) {
+                           std::string name = test.param.name;
+                           for (char& c : name)
+                             if (c == '-') c = '_';
+                           return name + "_" + std::to_string(test.param.ranks) + "_" +
+                                  std::to_string(test.param.parts);
+                         });
+
+class DpAttention : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!testing::golden_exists("qwen3-moe")) GTEST_SKIP() << "needs " << testing::golden_path("qwen3-moe");
+    if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  }
+};
+
+// Each rank compares its captured sizes with its own isolated memory, then random batches, side by side.
+TEST_F(DpAttention, EveryRankEqualsItsIsolatedRun) {
+  Result<Engines> engines = start(options_for(testing::read_golden("qwen3-moe"), 2, 2));
+  ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+  const Status same = on_ranks(2, [&](int r) -> Status {
+    ModelRunner& runner = (*engines)[static_cast<std::size_t>(r)]->runner();
+    if (!TRY(verify(runner, /*show_progress=*/false)).equal()) return internal_error("a captured size differs");
+    const SoakReport report = TRY(soak(runner, {.batches = 40}));
+    return report.num_failures == 0 ? ok_status() : internal_error(report.failures.front());
+  });
+  EXPECT_TRUE(same.ok()) << same.to_string();
+}
+
+// Eager forwards are padded to those of the rank that has most tokens.
+TEST_F(DpAttention, WithoutGraphsToo) {
+  const Golden golden = testing::read_golden("qwen3-moe");
+  EngineOptions options = options_for(golden, 2, 2);
+  options.graphs.mode = GraphMode::kOff;
+  Result<Engines> engines = start(options);
+  ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+  const std::vector<Request> all = testing::greedy_requests(golden);
+  const Served served(*engines, {all, {all[1]}});
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(served.of(0)[i].output_ids, golden.greedy[i]) << i;
+  EXPECT_EQ(served.of(1)[0].output_ids, golden.greedy[1]);
+}
+
+// Neither waits for the other's end, and both say whose it was.
+TEST_F(DpAttention, ARankThatEndsFailsTheOthersRequests) {
+  const Golden golden = testing::read_golden("qwen3-moe");
+  Result<Engines> engines = start(options_for(golden, 2, 2));
+  ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+  engines->front()->leave_lockstep();
+  const Status failed = (*engines)[1]->run(testing::greedy_requests(golden)).status();
+  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost);
+  EXPECT_THAT(failed.message(), HasSubstr("rank 0 of 2 left the group: its engine ends"));
+  EXPECT_FALSE((*engines)[1]->health().ok());
+}
+
+TEST_F(DpAttention, WhatDoesNotFitIsRefused) {
+  const Golden golden = testing::read_golden("qwen3-moe");
+  const auto refusal = [](const EngineOptions& options) { return start(options).status().message(); };
+  EXPECT_THAT(refusal(options_for(golden, 2, 3)), HasSubstr("ep_size: 3 is not accepted"));
+  EngineOptions sliced = options_for(golden, 2, 1);
+  sliced.tp_size = 2;
+  EXPECT_THAT(refusal(sliced), HasSubstr("enable_dp_attention beside slices of attention or stages"));
+  EngineOptions lazy = options_for(golden, 2, 1);
+  lazy.graphs.capture = CaptureMode::kLazy;
+  EXPECT_THAT(refusal(lazy), HasSubstr("enable_dp_attention captures every size at the start"));
+  EngineOptions dense = options_for(golden, 2, 1);
+  dense.model_path = testing::golden_path("llama");
+  EXPECT_THAT(refusal(dense), HasSubstr("enable_dp_attention: the model has no experts"));
+}
+
+}  // namespace
+}  // namespace tessera
