@@ -63,6 +63,7 @@ const std::vector<Documented>& documented() {
       {{"--moe-a2a-backend", "none"}, kNothing, {"--moe-a2a-backend", "ascend_fuseep"}},
       {{"--moe-a2a-backend", "deepep"}, kWarned, {"--moe-a2a-backend", "nccl"}},
       {{"--moe-a2a-backend", "mooncake"}, kWarned, {"--moe-a2a-backend", ""}},
+      {{"--enable-dp-attention"}, kTaken, {"--enable-dp-attention=x"}},
       {{"--nnodes", "2"}, kTaken, {"--nnodes", "0"}},
       {{"--node-rank", "1"}, kTaken, {"--node-rank", "-1"}},
       {{"--dist-init-addr", "10.0.0.1:29500"}, kTaken, {"--dist-init-addr", "10.0.0.1"}},

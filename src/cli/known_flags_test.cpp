@@ -50,7 +50,7 @@ TEST_P(MissingFeature, IsNamedWithWhatThereIs) {
 INSTANTIATE_TEST_SUITE_P(
     OfSglang, MissingFeature,
     ::testing::Values(MissingFlag{"--quantization", "fp8", "quantised weights"},
-                      MissingFlag{"--enable-dp-attention", "", "data-parallel attention"},
+                      MissingFlag{"--enable-dp-lm-head", "", "data-parallel attention"},
                       MissingFlag{"--moe-runner-backend", "triton", "experts' kernels"},
                       MissingFlag{"--deepep-mode", "normal", "all-to-all (A2A)"},
                       MissingFlag{"--enable-eplb", "", "balancing of experts (EPLB)"},

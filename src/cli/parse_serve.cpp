@@ -53,6 +53,9 @@ class ServeParser final : public CommandParser {
     add.integer("--dp-size,--data-parallel-size",
                 "engines that share the requests, each on a GPU of its own from --device on (1)",
                 {1, ReplicaChoice::kMostReplicas}, options_.replicas);
+    add.flag("--enable-dp-attention",
+             "each rank of --tp-size has requests of its own, and they share the experts; --dp-size is as many",
+             dp_attention_);
     add.integer("--drain-timeout", "seconds that requests have to end once the server is told to stop (30)", {0, 86400},
                 drain_s_);
     add.integer("--drain-notice", "seconds that it then goes on answering 503 at least, for balancers to notice (0)",
@@ -73,6 +76,7 @@ class ServeParser final : public CommandParser {
   Result<Command> finish() override {
     for (const std::string& host : options_.server.http.allowed_hosts)
       TRY(check_allowed_host(host).with_context("--allowed-hosts"));
+    if (dp_attention_) TRY(make_ranks_replicas());
     TRY(finish_protocol_flags(protocol_, options_.engine, options_.server));
     if (notice_s_ > drain_s_) {
       return invalid_argument(fmt::format(
@@ -87,6 +91,28 @@ class ServeParser final : public CommandParser {
   }
 
  private:
+  // Of N ranks that each have requests of their own: N engines, each with a model that it does not share but for the
+  // experts.
+  Status make_ranks_replicas() {
+    EngineOptions& engine = options_.engine;
+    if (options_.replicas != 1 && options_.replicas != engine.tp_size)
+      return unimplemented(
+          fmt::format("--enable-dp-attention: --dp-size {} with --tp-size {} is not supported yet; accepted is {}, as "
+                      "every rank has requests of its own",
+                      options_.replicas, engine.tp_size, engine.tp_size));
+    if (engine.pp_size > 1)
+      return unimplemented(
+          fmt::format("--enable-dp-attention with --pp-size {} is not supported yet; 1 is accepted", engine.pp_size));
+    if (engine.nnodes > 1)
+      return unimplemented(
+          fmt::format("--enable-dp-attention with --nnodes {} is not supported yet; 1 is accepted", engine.nnodes));
+    options_.replicas = engine.tp_size;
+    engine.dp_attention = engine.tp_size > 1;
+    engine.tp_size = 1;
+    return ok_status();
+  }
+
+  bool dp_attention_ = false;
   ServeOptions options_;
   std::int64_t drain_s_ = 30;
   std::int64_t notice_s_ = 0;

@@ -49,6 +49,14 @@ TEST(StartReplicas, ShareTheCores) {
     EXPECT_EQ(engine->runner().device().properties().threads, std::max(1, cores / 2));
 }
 
+TEST(StartReplicas, RanksOfOneGroupFailTogether) {
+  EngineOptions options = demo();
+  options.dp_attention = true;
+  const auto engines = start_replicas(options, 2);
+  EXPECT_THAT(engines.status().message(), ::testing::HasSubstr("replica 0 of 2"));
+  EXPECT_THAT(engines.status().message(), ::testing::HasSubstr("enable_dp_attention: the model has no experts"));
+}
+
 TEST(StartReplicas, AnErrorNamesTheReplica) {
   const auto engines = start_replicas({.model_path = "/nowhere"}, 2);
   EXPECT_THAT(engines.status().message(), ::testing::HasSubstr("replica 0 of 2"));

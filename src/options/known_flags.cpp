@@ -13,9 +13,10 @@ namespace tessera {
 namespace {
 
 struct Missing {
-  std::string_view flags;    // separated by spaces; "--lora-*" stands for every flag that begins with "--lora-"
-  std::string_view feature;  // what they ask for
-  std::string_view instead;  // what there is
+  std::string_view flags;        // separated by spaces; "--lora-*" stands for every flag that begins with "--lora-"
+  std::string_view feature;      // what they ask for
+  std::string_view instead;      // what there is
+  std::string_view but_of = {};  // the command that has them
 };
 
 constexpr std::string_view kDivided =
@@ -23,8 +24,10 @@ constexpr std::string_view kDivided =
 constexpr std::array kMissing = {
     Missing{"--quantization --quantization-* --torchao-config", "quantised weights",
             "checkpoints in float32, bfloat16 and float16 are supported"},
-    Missing{"--enable-dp-attention --enable-dp-lm-head --dp-attention-*", "data-parallel attention",
-            "several processes behind a balancer are several replicas"},
+    Missing{"--enable-dp-attention", "data-parallel attention",
+            "serve has it, and one process of serve is one endpoint", "serve"},
+    Missing{"--enable-dp-lm-head --dp-attention-*", "settings of data-parallel attention",
+            "with --enable-dp-attention, which serve supports, every rank has a whole head"},
     Missing{"--moe-runner-backend --moe-dense-tp-size --deepep-* --mooncake-ib-device",
             "settings of experts' kernels or of their all-to-all (A2A) exchange", kDivided},
     Missing{"--enable-eplb --eplb-* --ep-num-redundant-experts --ep-dispatch-algorithm --init-expert-location",
@@ -49,8 +52,9 @@ bool matches(std::string_view pattern, std::string_view flag) {
   return flag == pattern;
 }
 
-const Missing* find_missing(std::string_view flag) {
+const Missing* find_missing(std::string_view command, std::string_view flag) {
   for (const Missing& missing : kMissing) {
+    if (missing.but_of == command) continue;
     std::string_view rest = missing.flags;
     while (!rest.empty()) {
       const std::string_view pattern = rest.substr(0, rest.find(' '));
@@ -70,7 +74,7 @@ Status unknown_argument(std::string_view command, std::string_view argument, std
         fmt::format("unexpected argument \"{}\"; tessera {} --help lists what is accepted", argument, command));
   }
   const std::string_view name = argument.substr(0, argument.find('='));
-  if (const Missing* missing = find_missing(name); missing != nullptr) {
+  if (const Missing* missing = find_missing(command, name); missing != nullptr) {
     return unimplemented(
         fmt::format("{} is not supported yet: it asks for {}; {}", name, missing->feature, missing->instead));
   }

@@ -1,0 +1,41 @@
+// Catches: DP attention that is asked for and not done, or done with other ranks than those that were asked for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/cli/parse.h"
+
+namespace tessera::cli {
+namespace {
+
+using ::testing::StartsWith;
+
+TEST(DpAttentionFlags, RanksWithRequestsOfTheirOwnAreReplicas) {
+  const auto serve = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"serve", "--model-path", "m", "--enable-dp-attention"});
+    return parse_command_line(shared_built_ins(), words);
+  };
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--tp-size", "4", "--ep-size", "2"}, {"--tp", "4", "--ep", "2", "--dp-size", "4"}}) {
+    const Result<CommandLine> line = serve(words);
+    ASSERT_TRUE(line.ok()) << line.status().message();
+    const auto& options = std::get<ServeOptions>(line->command);
+    EXPECT_EQ(options.replicas, 4);
+    EXPECT_TRUE(options.engine.dp_attention);
+    EXPECT_EQ(options.engine.tp_size, 1);
+    EXPECT_EQ(options.engine.ep_size, 2);
+  }
+  EXPECT_FALSE(std::get<ServeOptions>(serve({})->command).engine.dp_attention) << "one rank shares with none";
+  EXPECT_THAT(serve({"--tp-size", "4", "--dp-size", "2"}).status().message(),
+              StartsWith("--enable-dp-attention: --dp-size 2 with --tp-size 4 is not supported yet; accepted is 4"));
+  EXPECT_THAT(serve({"--tp-size", "2", "--pp-size", "2"}).status().message(),
+              StartsWith("--enable-dp-attention with --pp-size 2 is not supported yet"));
+  EXPECT_THAT(serve({"--tp-size", "2", "--nnodes", "2"}).status().message(),
+              StartsWith("--enable-dp-attention with --nnodes 2 is not supported yet"));
+  EXPECT_THAT(parse_command_line(shared_built_ins(), {"generate", "--model-path", "m", "--enable-dp-attention"})
+                  .status()
+                  .message(),
+              StartsWith("--enable-dp-attention is not supported yet: it asks for data-parallel attention; serve has"));
+}
+
+}  // namespace
+}  // namespace tessera::cli
