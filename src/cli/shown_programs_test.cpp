@@ -46,7 +46,7 @@ TEST_F(ShownPrograms, EntriesAreOfEveryPartAtEverySize) {
   const std::string text = *shown("entries");
   for (const char* entry : {"piece 0 at T=8 ", "split op 1: attention at T=8 ", "piece 0 at T=32 "})
     EXPECT_THAT(text, HasSubstr(entry));
-  EXPECT_THAT(text, AllOf(HasSubstr("use graph: no"), HasSubstr("outputs: %hidden"), HasSubstr("at arena+0")));
+  EXPECT_THAT(text, AllOf(HasSubstr("use graph: no"), HasSubstr("outputs: %layers."), HasSubstr("at arena+0")));
 }
 
 TEST_F(ShownPrograms, APartThatDoesNotExistIsAnError) {

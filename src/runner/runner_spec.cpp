@@ -87,7 +87,8 @@ Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const Run
   std::int64_t offset = 0;
   for (const ir::ValueId id : body.outputs) {
     const ir::Value& value = body.value(id);
-    values.push_back({.name = value.name, .type = value.type, .offset = offset});
+    // A whole body's only output has any name.
+    values.push_back({.name = graphs.prefill ? value.name : "hidden", .type = value.type, .offset = offset});
     offset += align_up(TRY(ir::size_bytes(value.type, largest)));
   }
   return values;

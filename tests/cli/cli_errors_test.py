@@ -91,7 +91,7 @@ class BadCommandLine(CliTest):
                 (["--config", "/dev", "directory"], ["explain", "--config", "/dev"]),
                 (["--num-tokens", "--suggest-tokens"],
                  ["explain", "--model-path", LLAMA, "--suggest-tokens", "trace", "--num-tokens", "4"]),
-                (["--graph", "\"tail\"", "body, head, sampler", "stitched", "0 to 6"],
+                (["--graph", "\"tail\"", "body, head, sampler", "stitched", "0 to 5"],
                  ["explain", "--model-path", LLAMA, "--graph", "tail"]),
                 (["--num-tokens", "--graph"],
                  ["explain", "--model-path", LLAMA, "--graph", "body", "--num-tokens", "3"]),
