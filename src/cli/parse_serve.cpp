@@ -107,6 +107,7 @@ class ServeParser final : public CommandParser {
       return unimplemented(
           fmt::format("--enable-dp-attention with --nnodes {} is not supported yet; 1 is accepted", engine.nnodes));
     options_.replicas = engine.tp_size;
+    engine.replicas = engine.tp_size;
     engine.dp_attention = engine.tp_size > 1;
     engine.tp_size = 1;
     return ok_status();
