@@ -13,7 +13,7 @@ if(NOT TESSERA_CUDA STREQUAL "OFF")
   if(nvcc_program AND CUDAToolkit_FOUND)
     set(CMAKE_CUDA_COMPILER ${nvcc_program})
     if(ccache_program AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
-      set(CMAKE_CUDA_COMPILER_LAUNCHER ${ccache_program})
+      set(CMAKE_CUDA_COMPILER_LAUNCHER ${ccache_launcher})
     endif()
     set(CMAKE_CUDA_ARCHITECTURES OFF)  # written out in TESSERA_CUDA_GENCODE
     enable_language(CUDA)
