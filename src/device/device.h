@@ -167,6 +167,16 @@ class Stream {
   virtual Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) = 0;
   virtual Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) = 0;
 
+  // Work beside this stream's, which may be recorded too: what is enqueued on the side stream after fork_side() begins
+  // once all that was enqueued here by then has ended, and what is enqueued here after join_side() once all that was
+  // enqueued there has. In between the two run at the same time where the device can: they must not write what the
+  // other uses. Each fork is joined, in a recording before that ends. The side stream is owned by this one, takes
+  // kernels, copies and fills alone, and must not be asked for the first time while recording. By default all runs in
+  // order, on this stream.
+  virtual Result<Stream*> side() { return this; }
+  virtual Status fork_side() { return ok_status(); }
+  virtual Status join_side() { return ok_status(); }
+
   // Refused while this stream records: an event orders graphs, it is not part of one.
   virtual Status record(Event& event) = 0;
   virtual Status wait(Event& event) = 0;

@@ -42,14 +42,15 @@ Result<double> CudaEvent::milliseconds_since(const Event& earlier) const {
 }
 
 Result<std::unique_ptr<CudaGraph>> CudaGraph::create(CudaDevice& device, std::string name, CUgraph graph,
-                                                     CUstream stream) {
+                                                     CUstream stream, bool priorities) {
   std::unique_ptr<CudaGraph> recorded(new CudaGraph(device, std::move(name)));
   const Driver& driver = device.driver();
   const std::string& what = recorded->name_;
   std::size_t nodes = 0;
   TRY(device.check(driver.cuGraphGetNodes(graph, nullptr, &nodes),
                    {"cuGraphGetNodes", DeviceCall::kEndRecording, what}));
-  TRY(device.check(driver.cuGraphInstantiate(&recorded->exec_, graph, 0),
+  const unsigned flags = priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
+  TRY(device.check(driver.cuGraphInstantiate(&recorded->exec_, graph, flags),
                    {"cuGraphInstantiate", DeviceCall::kEndRecording, what}));
   TRY(device.check(driver.cuGraphUpload(recorded->exec_, stream), {"cuGraphUpload", DeviceCall::kEndRecording, what}));
   recorded->nodes_ = static_cast<std::int64_t>(nodes);

@@ -41,9 +41,10 @@ class CudaEvent final : public Event {
 // stats().bytes is 0: see GraphStats.
 class CudaGraph final : public RecordedGraph {
  public:
-  // `graph` is read only here and stays the caller's; the upload is enqueued on `stream`.
-  static Result<std::unique_ptr<CudaGraph>> create(CudaDevice& device, std::string name, CUgraph graph,
-                                                   CUstream stream);
+  // `graph` is read only here and stays the caller's; the upload is enqueued on `stream`. With `priorities` kernels
+  // have those of the streams that they were captured on, else that of the stream which the graph is launched on.
+  static Result<std::unique_ptr<CudaGraph>> create(CudaDevice& device, std::string name, CUgraph graph, CUstream stream,
+                                                   bool priorities);
   ~CudaGraph() override;
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;

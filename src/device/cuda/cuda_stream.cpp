@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+#include <utility>
+
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/device/cuda/cuda_graph.h"
 #include "tessera/device/cuda/staging.h"
@@ -59,6 +62,7 @@ Status CudaStream::upload(DeviceAddress device, const void* host, std::size_t by
   TRY(check_addresses(DeviceCall::kUpload, name_, bool(device), host != nullptr, bytes));
   if (bytes == 0) return ok_status();
   if (!device_.is_pinned(host, bytes)) {
+    if (staging_ == nullptr) return failed_precondition(fmt::format("stream '{}' takes no uploads", name_));
     return staging_->upload(handle_, device.raw(), static_cast<const std::byte*>(host), bytes);
   }
   return device_.check(device_.driver().cuMemcpyHtoDAsync(address_of(device.raw()), host, bytes, handle_),
@@ -88,6 +92,41 @@ Status CudaStream::fill(DeviceAddress to, std::uint8_t value, std::size_t bytes)
   TRY(begin_launch("fill"));
   return device_.check(device_.driver().cuMemsetD8Async(address_of(to.raw()), value, bytes, handle_),
                        {"cuMemsetD8Async", DeviceCall::kLaunch, "fill", bytes});
+}
+
+// Of the highest priority: its kernels are few blocks that wait for others, and find room where a kernel's block ends.
+Result<Stream*> CudaStream::side() {
+  if (side_ != nullptr) return side_.get();
+  TRY(enter(DeviceCall::kCreateStream));
+  constexpr int kHighest = std::numeric_limits<int>::min();  // the driver takes the nearest one there is
+  std::unique_ptr<CudaStream> side(new CudaStream(device_, name_ + ", side"));
+  TRY(device_.check(device_.driver().cuStreamCreateWithPriority(&side->handle_, CU_STREAM_NON_BLOCKING, kHighest),
+                    {"cuStreamCreateWithPriority", DeviceCall::kCreateStream, side->name_}));
+  forked_ = TRY(CudaEvent::create(device_, name_ + ", fork", EventKind::kOrder));
+  joined_ = TRY(CudaEvent::create(device_, name_ + ", join", EventKind::kOrder));
+  side_ = std::move(side);
+  return side_.get();
+}
+
+Status CudaStream::fork_side() {
+  TRY(side());
+  TRY(order(*this, *side_, *forked_));
+  forked_in_recording_ = recording_;
+  side_->recording_ = recording_;
+  side_->recording_what_ = recording_what_;
+  return ok_status();
+}
+
+Status CudaStream::join_side() {
+  TRY(side());
+  return order(*side_, *this, *joined_);
+}
+
+Status CudaStream::order(const CudaStream& earlier, const CudaStream& later, CudaEvent& by) const {
+  TRY(device_.begin(DeviceCall::kLaunch, later.name_));
+  TRY(by.record(earlier.handle_, earlier.name_));
+  return device_.check(device_.driver().cuStreamWaitEvent(later.handle_, by.handle(), CU_EVENT_WAIT_DEFAULT),
+                       {"cuStreamWaitEvent", DeviceCall::kLaunch, later.name_});
 }
 
 Status CudaStream::record(Event& event) {
@@ -124,6 +163,7 @@ Status CudaStream::begin_recording(std::string what) {
     return begun;
   }
   recording_ = true;
+  forked_in_recording_ = false;
   recording_what_ = std::move(what);
   return ok_status();
 }
@@ -135,8 +175,9 @@ Result<std::unique_ptr<RecordedGraph>> CudaStream::end_recording() {
   const Status closed = device_.recording().close(*this);
   device_.release_deferred();
   if (!closed.ok()) ended = closed;
-  Result<std::unique_ptr<CudaGraph>> recorded = ended.ok() ? CudaGraph::create(device_, recording_what_, graph, handle_)
-                                                           : Result<std::unique_ptr<CudaGraph>>(ended);
+  Result<std::unique_ptr<CudaGraph>> recorded =
+      ended.ok() ? CudaGraph::create(device_, recording_what_, graph, handle_, forked_in_recording_)
+                 : Result<std::unique_ptr<CudaGraph>>(ended);
   if (graph != nullptr) (void)device_.driver().cuGraphDestroy(graph);
   if (!recorded.ok()) return recorded.status();
   return std::move(recorded).value();
@@ -167,6 +208,7 @@ void CudaStream::abandon_recording() {
 
 Status CudaStream::end_capture(CUgraph* graph) {
   recording_ = false;
+  if (side_ != nullptr) side_->recording_ = false;
   TRY(device_.make_current());
   if (!device_.recording().on_this_thread()) return replace_handle();
   return device_.check(device_.driver().cuStreamEndCapture(handle_, graph),
@@ -175,6 +217,7 @@ Status CudaStream::end_capture(CUgraph* graph) {
 
 // A capture ends on the thread that began it or with its stream, and a defect has brought us to another thread.
 Status CudaStream::replace_handle() {
+  const bool had_side = std::exchange(side_, nullptr) != nullptr;  // it may take part in the capture
   const Driver& driver = device_.driver();
   TRY(device_.check(driver.cuStreamDestroy(handle_), {"cuStreamDestroy", DeviceCall::kEndRecording, recording_what_}));
   handle_ = nullptr;
@@ -185,6 +228,7 @@ Status CudaStream::replace_handle() {
     made = device_.check(driver.cuStreamCreate(&handle_, CU_STREAM_NON_BLOCKING),
                          {"cuStreamCreate", DeviceCall::kEndRecording, recording_what_});
   }
+  if (made.ok() && had_side) made = side().status();
   if (made.ok()) return made;
   // Without a driver stream, work would go to the context's default stream without an error.
   handle_ = nullptr;

@@ -14,6 +14,7 @@
 namespace tessera {
 
 class CudaDevice;
+class CudaEvent;
 class StagingRing;
 
 // Does not wait for the legacy default stream, nor it for this one. Uploads of ordinary memory go through a ring of
@@ -39,6 +40,9 @@ class CudaStream final : public Stream {
   Status download(void* host, DeviceAddress device, std::size_t bytes) override;
   Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) override;
   Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) override;
+  Result<Stream*> side() override;
+  Status fork_side() override;
+  Status join_side() override;
   Status record(Event& event) override;
   Status wait(Event& event) override;
   Status synchronize() override;
@@ -52,6 +56,8 @@ class CudaStream final : public Stream {
 
  private:
   CudaStream(CudaDevice& device, std::string name);
+  // `later` waits for all that is enqueued on `earlier`, in a recording too.
+  Status order(const CudaStream& earlier, const CudaStream& later, CudaEvent& by) const;
   // First step of every call but launches, begin and end.
   Status enter(DeviceCall call) const;
   // The driver's graph, null where there is nothing to keep; the capture is over in any case.
@@ -61,9 +67,14 @@ class CudaStream final : public Stream {
   CudaDevice& device_;
   std::string name_;
   CUstream handle_ = nullptr;
-  std::unique_ptr<StagingRing> staging_;
+  std::unique_ptr<StagingRing> staging_;  // null: a side stream, which uploads nothing
   bool recording_ = false;
+  bool forked_in_recording_ = false;  // the last one
   std::string recording_what_;
+  // Beside this one; null until they are asked for.
+  std::unique_ptr<CudaStream> side_;
+  std::unique_ptr<CudaEvent> forked_;
+  std::unique_ptr<CudaEvent> joined_;
 };
 
 // The stream of a CUDA kernel. Precondition: the stream was made by a CudaDevice.

@@ -101,6 +101,58 @@ TEST_P(DeviceConformance, EmptyGraphReplays) {
   expect_ok(stream_->synchronize());
 }
 
+// Bug caught: side work that begins before what it follows, or is passed before it has ended, at once and in a graph.
+TEST_P(DeviceConformance, SideWorkIsOrderedByForkAndJoin) {
+  const std::size_t bytes = std::size_t{1} << 22;
+  std::unique_ptr<Allocation> memory = allocate(4 * bytes);
+  ASSERT_NE(memory, nullptr);
+  const auto part = [&](std::size_t i) { return memory->data() + i * bytes; };
+  Stream* side = nullptr;
+  const auto work = [&](std::uint8_t value) {
+    expect_ok(stream_->fill(part(0), value, bytes));
+    expect_ok(stream_->fork_side());
+    expect_ok(side->copy(part(1), part(0), bytes));
+    expect_ok(stream_->copy(part(2), part(0), bytes));
+    expect_ok(stream_->join_side());
+    expect_ok(stream_->copy(part(3), part(1), bytes));
+    expect_ok(stream_->fill(part(0), 0, 8));
+  };
+  const auto expect_all = [&](std::uint8_t value) {
+    for (std::size_t i = 1; i < 4; ++i)
+      EXPECT_EQ(read(part(i), bytes), std::vector<std::uint8_t>(bytes, value)) << "part " << i;
+  };
+  side = stream_->side().value();
+  work(1);
+  expect_all(1);
+  std::unique_ptr<RecordedGraph> graph = record("forked", [&] {
+    work(2);
+    EXPECT_TRUE(side->recording());
+  });
+  ASSERT_NE(graph, nullptr);
+  EXPECT_FALSE(side->recording());
+  EXPECT_EQ(graph->stats().nodes, 5);
+  expect_all(1);
+  work(3);  // the side stream has left the recording
+  expect_all(3);
+  for (int i = 0; i < 3; ++i) expect_ok(graph->launch(*stream_));
+  expect_all(2);
+}
+
+// Bug caught: a recording that is given up between fork and join, after which the side stream is of no use.
+TEST_P(DeviceConformance, AbandonedSideWorkLeavesTheStreamsUsable) {
+  std::unique_ptr<Allocation> memory = allocate(16);
+  ASSERT_NE(memory, nullptr);
+  Stream* const side = stream_->side().value();
+  expect_ok(stream_->begin_recording("left"));
+  expect_ok(stream_->fork_side());
+  expect_ok(side->fill(memory->data(), 1, 16));
+  stream_->abandon_recording();
+  expect_ok(stream_->fork_side());
+  expect_ok(side->fill(memory->data(), 2, 16));
+  expect_ok(stream_->join_side());
+  EXPECT_EQ(read(memory->data(), 16), std::vector<std::uint8_t>(16, 2));
+}
+
 // Bug caught: a call that would break a capture, or would run once now and never again at replay, let through.
 TEST_P(DeviceConformance, RecordingRefusesByName) {
   std::unique_ptr<Allocation> memory = allocate(16);

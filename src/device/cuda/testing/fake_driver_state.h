@@ -33,12 +33,15 @@ struct FakeStream {
   bool capture_valid = false;
   std::thread::id capture_thread;
   FakeGraph captured;
+  std::shared_ptr<FakeStream> origin;  // whose capture it takes part in; null: no other's
+  std::size_t unjoined = 0;            // items that it has added there and the origin has not waited for
 };
 
 struct FakeEvent {
   std::shared_ptr<FakeStream> stream;  // null: never recorded
-  std::size_t at = 0;                  // passed when this many items are done
+  std::size_t at = 0;                  // passed when this many items are done; in a capture the stream's `unjoined`
   bool takes_time = false;
+  std::shared_ptr<FakeStream> capture;  // that it was recorded in; null: none
 };
 
 struct FakePhysical {
@@ -94,7 +97,8 @@ struct FakeDriver::State {
   CUresult enqueue(CUstream handle, Work work) {
     const auto found = streams.find(handle);
     if (found == streams.end()) return CUDA_ERROR_INVALID_HANDLE;
-    FakeStream& stream = *found->second;
+    if (found->second->origin != nullptr) ++found->second->unjoined;
+    FakeStream& stream = *capture_of(found->second);
     if (!stream.capturing) {
       stream.queue.push_back(std::move(work));
       return CUDA_SUCCESS;
@@ -102,6 +106,33 @@ struct FakeDriver::State {
     if (!stream.capture_valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     stream.captured.nodes.push_back(std::move(work));
     return CUDA_SUCCESS;
+  }
+
+  // The stream that began the capture which `stream` takes part in, or `stream`.
+  static std::shared_ptr<FakeStream> capture_of(const std::shared_ptr<FakeStream>& stream) {
+    return stream->origin == nullptr ? stream : stream->origin;
+  }
+
+  // In a capture a stream that waits for another's event takes part in it, and the origin is joined with one that does.
+  static CUresult wait_in_capture(const std::shared_ptr<FakeStream>& stream, const FakeEvent& event) {
+    if (!event.capture->capturing) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    if (stream != event.capture)
+      stream->origin = event.capture;
+    else if (event.stream != stream && event.at == event.stream->unjoined)
+      event.stream->unjoined = 0;
+    return CUDA_SUCCESS;
+  }
+
+  // The capture of `stream` is over; whether all that took part was joined.
+  bool end_joins(const std::shared_ptr<FakeStream>& stream) {
+    bool joined = true;
+    for (auto& [handle, other] : streams) {
+      if (other->origin != stream) continue;
+      joined = joined && other->unjoined == 0;
+      other->origin = nullptr;
+      other->unjoined = 0;
+    }
+    return joined;
   }
 
   // Makes this thread's capture invalid, if it has one.

@@ -37,6 +37,12 @@ void FakeFunctions::set_streams(Driver& t) {
       return s.streams[*stream] = std::make_shared<FakeStream>(), CUDA_SUCCESS;
     });
   };
+  t.cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) {
+    return unsafe("cuStreamCreateWithPriority", [&](auto& s) {
+      *stream = handle_of<CUstream>(++s.last_handle);
+      return s.streams[*stream] = std::make_shared<FakeStream>(), CUDA_SUCCESS;
+    });
+  };
   t.cuStreamDestroy = [](CUstream stream) {
     return unsafe("cuStreamDestroy", [&](auto& s) {
       s.run_all(*s.streams.at(stream));
@@ -50,6 +56,7 @@ void FakeFunctions::set_streams(Driver& t) {
     return with_context("cuStreamWaitEvent", [&](auto& s) {
       const FakeEvent waited = s.events.at(event);
       if (waited.stream == nullptr) return CUDA_SUCCESS;
+      if (waited.capture != nullptr) return s.wait_in_capture(s.streams.at(stream), waited);
       return s.enqueue(stream, [waited] { FakeDriver::State::run_to(*waited.stream, waited.at); });
     });
   };
@@ -68,7 +75,9 @@ void FakeFunctions::set_streams(Driver& t) {
     return with_context("cuEventRecord", [&](auto& s) {
       const std::shared_ptr<FakeStream> on = s.streams.at(stream);
       s.events.at(event).stream = on;
-      s.events.at(event).at = on->done + on->queue.size();
+      const std::shared_ptr<FakeStream> capture = s.capture_of(on);
+      s.events.at(event).capture = capture->capturing ? capture : nullptr;
+      s.events.at(event).at = capture->capturing ? on->unjoined : on->done + on->queue.size();
       return CUDA_SUCCESS;
     });
   };
@@ -123,8 +132,10 @@ void FakeFunctions::set_capture(Driver& t) {
     FakeStream& on = *state().streams.at(stream);
     if (on.capturing && on.capture_thread != std::this_thread::get_id()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     on.capturing = false;
+    const bool joined = state().end_joins(state().streams.at(stream));
     return with_context("cuStreamEndCapture", [&](auto& s) {
       *graph = nullptr;
+      if (!joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
       if (!on.capture_valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
       *graph = handle_of<CUgraph>(++s.last_handle);
       return s.graphs[*graph] = std::move(on.captured), CUDA_SUCCESS;
