@@ -72,7 +72,8 @@ const ir::OpDecl kAttention{
     .attributes = {{.name = "group", .kind = ir::AttributeKind::kInt, .required = true},
                    {.name = "scale", .kind = ir::AttributeKind::kDouble, .required = true},
                    {.name = "window", .kind = ir::AttributeKind::kInt},
-                   {.name = "softcap", .kind = ir::AttributeKind::kDouble}},
+                   {.name = "softcap", .kind = ir::AttributeKind::kDouble},
+                   {.name = kWantedRowsOnly, .kind = ir::AttributeKind::kBool}},
     .infer = infer,
     .split_by_default = true,
 };

@@ -116,6 +116,8 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .query_starts = a.metadata.query_starts,
           .kv_lens = a.metadata.kv_lens,
           .page_table = a.metadata.page_table,
+          // The launch that joins parts reads those of all rows.
+          .wanted_starts = a.shape.wanted_rows_only && parts == 1 ? a.metadata.wanted_starts : nullptr,
           .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
           .max_requests = static_cast<int>(a.max_requests()),
           .num_rows = static_cast<int>(a.num_rows),

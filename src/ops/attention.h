@@ -2,7 +2,7 @@
 //
 //   attention(q X[T, Hq·D], k_cache Y[P, page_size, Hkv, D], v_cache Y[…], mut out X[T, Hq·D],
 //             [sinks f32[Hq]])
-//     {group: int, scale: double, window: int = 0, softcap: double = 0}
+//     {group: int, scale: double, window: int = 0, softcap: double = 0, wanted_rows_only: bool = false}
 //
 // Request b has the query rows query_starts[b] … query_starts[b + 1] - 1 and kv_lens[b] tokens in the cache, the
 // rows' own included (kv_store ran before). Its row i stands at position p = kv_len - query_len + i and sees the
@@ -21,11 +21,16 @@
 // reads them when it runs, so a recorded graph serves any lengths. Rows past query_starts[num_requests] are not
 // written.
 //
+// With `wanted_rows_only` rows of out that the batch does not want (ForwardBatch::wanted_rows) need not be written:
+// what they hold is undefined. A kernel may compute all.
+//
 // In a deterministic forward (ForwardContext) a row's bits are a function of its query, its position and the keys and
 // values that it sees: not of the forward's other rows and requests, its kind or size, nor of where pages lie.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -43,6 +48,9 @@
 namespace tessera {
 
 extern const ir::OpDecl kAttention;
+// The name of an attribute, which other operators may declare too. Graphs get it from what knows that nothing else
+// reads the result (runner/wanted_rows.h).
+inline constexpr std::string_view kWantedRowsOnly = "wanted_rows_only";
 extern const KernelDef kAttentionCpu;
 extern const KernelDef kAttentionCuda;
 
@@ -53,6 +61,8 @@ struct AttentionMetadata {
   const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: first token of each request; the last is T
   const std::int32_t* kv_lens = nullptr;       // [max_requests]
   const std::int32_t* page_table = nullptr;    // [max_requests, max_pages_per_request]
+  // [max_requests]: find_wanted_starts() of the batch; null where no node is of wanted rows alone.
+  const std::int32_t* wanted_starts = nullptr;
   std::int64_t max_requests = 0;
   std::int64_t max_pages_per_request = 0;
 };
@@ -78,12 +88,15 @@ class AttentionPlan final : public OpPlan {
  private:
   AttentionPlan(const PlanArgs& args, DevicePageTables page_tables, StepBuffer& step);
   Status check_sizes(const ForwardBatch& batch) const;
+  std::span<const std::int32_t> write_wanted_starts(const ForwardBatch& batch);
 
   PlanLimits limits_;
   std::int64_t group_;
   std::string_view kernel_;             // the kernel's name where there is no planner
   std::vector<AttentionShape> shapes_;  // of the planner's kernels; empty where there is no planner
   BatchLengths lengths_;
+  StepBuffer* step_;
+  std::optional<std::size_t> wanted_starts_offset_;  // in the step buffer; none: no node is of wanted rows alone
   DevicePageTables page_tables_;
   std::unique_ptr<AttentionPlanner> planner_;
 };

@@ -29,14 +29,21 @@ std::int64_t choose_tile_rows(const AttentionProblem& p, std::int64_t num_reques
   return std::clamp(round_up((rows + p.workers - 1) / p.workers, kRegisterRows), kLeastTileRows, kTileRows);
 }
 
+// Tiles of the request that have a wanted row: they are its last.
+std::int64_t count_tiles(const AttentionProblem& p, std::int64_t request) {
+  const std::int64_t tokens = p.metadata.query_starts[request + 1] - p.metadata.query_starts[request];
+  const std::int64_t tiles = (tokens * p.group() + p.tile_rows - 1) / p.tile_rows;
+  const std::int64_t first = p.wanted_starts == nullptr ? 0 : p.wanted_starts[request];
+  return first == tokens ? 0 : tiles - first * p.group() / p.tile_rows;
+}
+
 // Where each request's work items start; the last entry is their number.
 std::int64_t* count_items(const AttentionProblem& p, std::int64_t num_requests) {
   auto* starts = reinterpret_cast<std::int64_t*>(p.workspace);
   std::int64_t count = 0;
   for (std::int64_t b = 0; b < num_requests; ++b) {
     starts[b] = count;
-    const std::int64_t rows = (p.metadata.query_starts[b + 1] - p.metadata.query_starts[b]) * p.group();
-    count += (rows + p.tile_rows - 1) / p.tile_rows * p.kv_heads;
+    count += count_tiles(p, b) * p.kv_heads;
   }
   starts[num_requests] = count;
   return starts;
@@ -121,6 +128,7 @@ Result<std::unique_ptr<BoundOp>> bind_attention_tiles(const BindArgs& args, Atte
                                                       ir::DType cache_dtype, const char* name) {
   const AttentionPlan* plan = TRY(find_attention_plan(args));
   problem.metadata = plan->metadata();
+  if (args.node.attribute_or(kWantedRowsOnly, false)) problem.wanted_starts = problem.metadata.wanted_starts;
   problem.workspace = args.workspace.raw();
   problem.workers = workers(args.device);
   problem.deterministic = args.context.limits.deterministic;

@@ -4,9 +4,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "tessera/device/alignment.h"
 #include "tessera/ops/attention.h"
+#include "tessera/ops/wanted_starts.h"
 
 namespace tessera {
+namespace {
+
+bool is_of_wanted_rows(const PlannedNode& planned) { return planned.node->attribute_or(kWantedRowsOnly, false); }
+
+std::int64_t wanted_starts_bytes(const PlanLimits& limits) {
+  return limits.max_requests * static_cast<std::int64_t>(sizeof(std::int32_t));
+}
+
+}  // namespace
 
 std::vector<AttentionShape> attention_shapes(const PlanArgs& args) {
   std::vector<AttentionShape> shapes;
@@ -19,7 +30,8 @@ std::vector<AttentionShape> attention_shapes(const PlanArgs& args) {
                                .head_dim = head_dim,
                                .window = planned.node->attribute_or("window", std::int64_t{0}),
                                .softcap = planned.node->attribute_or("softcap", 0.0),
-                               .sinks = planned.operands.size() > 4};
+                               .sinks = planned.operands.size() > 4,
+                               .wanted_rows_only = is_of_wanted_rows(planned)};
     if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
   }
   return shapes;
@@ -34,10 +46,16 @@ AttentionPlan::AttentionPlan(const PlanArgs& args, DevicePageTables page_tables,
       group_(args.group),
       kernel_(args.kernel),
       lengths_(args.limits, step),
-      page_tables_(std::move(page_tables)) {}
+      step_(&step),
+      page_tables_(std::move(page_tables)) {
+  if (std::ranges::any_of(args.nodes, is_of_wanted_rows))
+    wanted_starts_offset_ = step.reserve(static_cast<std::size_t>(wanted_starts_bytes(limits_)));
+}
 
 std::int64_t AttentionPlan::bytes_needed(const PlanArgs& args) {
-  return BatchLengths::bytes_needed(args.limits) + DevicePageTables::bytes_needed(args.limits);
+  const bool has_wanted = std::ranges::any_of(args.nodes, is_of_wanted_rows);
+  return BatchLengths::bytes_needed(args.limits) + DevicePageTables::bytes_needed(args.limits) +
+         (has_wanted ? align_up(wanted_starts_bytes(args.limits)) : 0);
 }
 
 Result<std::unique_ptr<AttentionPlan>> AttentionPlan::create(Device& device, const PlanArgs& args, StepBuffer& step,
@@ -56,7 +74,9 @@ Result<std::unique_ptr<AttentionPlan>> AttentionPlan::create(Device& device, con
 }
 
 std::int64_t AttentionPlan::bytes() const {
-  return BatchLengths::bytes_needed(limits_) + page_tables_.bytes() + (planner_ == nullptr ? 0 : planner_->bytes());
+  return BatchLengths::bytes_needed(limits_) + page_tables_.bytes() +
+         (wanted_starts_offset_ ? align_up(wanted_starts_bytes(limits_)) : 0) +
+         (planner_ == nullptr ? 0 : planner_->bytes());
 }
 
 std::vector<std::string_view> AttentionPlan::kernels(BatchKind kind) const {
@@ -72,6 +92,9 @@ AttentionMetadata AttentionPlan::metadata() const {
           .query_starts = lengths.query_starts,
           .kv_lens = lengths.kv_lens,
           .page_table = page_tables_.data(),
+          .wanted_starts = wanted_starts_offset_ ? reinterpret_cast<const std::int32_t*>(
+                                                       step_->device_address(*wanted_starts_offset_).raw())
+                                                 : nullptr,
           .max_requests = limits_.max_requests,
           .max_pages_per_request = limits_.max_pages_per_request};
 }
@@ -89,12 +112,21 @@ Status AttentionPlan::check_sizes(const ForwardBatch& batch) const {
   return ok_status();
 }
 
+std::span<const std::int32_t> AttentionPlan::write_wanted_starts(const ForwardBatch& batch) {
+  if (!wanted_starts_offset_) return {};
+  const std::span starts(reinterpret_cast<std::int32_t*>(step_->host(*wanted_starts_offset_)), batch.query_lens.size());
+  find_wanted_starts(batch, starts);
+  step_->written(*wanted_starts_offset_, starts.size_bytes());
+  return starts;
+}
+
 Status AttentionPlan::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) {
   TRY(check_sizes(batch).with_context("attention's plan"));
   const CacheGroupBatch& pages = batch.groups[static_cast<std::size_t>(group_)];
   TRY(page_tables_.update(pages.page_tables, batch.kv_lens, stream).with_context("attention's plan"));
   lengths_.write(batch);
-  return planner_ == nullptr ? ok_status() : planner_->plan(batch, kind, padded_requests);
+  const std::span<const std::int32_t> wanted_starts = write_wanted_starts(batch);
+  return planner_ == nullptr ? ok_status() : planner_->plan(batch, wanted_starts, kind, padded_requests);
 }
 
 }  // namespace tessera

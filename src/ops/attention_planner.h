@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@ struct AttentionShape {
   std::int64_t window = 0;  // 0: none
   double softcap = 0;       // 0: none
   bool sinks = false;
+  bool wanted_rows_only = false;
 
   bool operator==(const AttentionShape&) const = default;
 };
@@ -30,9 +32,11 @@ struct AttentionShape {
 class AttentionPlanner {
  public:
   virtual ~AttentionPlanner() = default;
-  // Plans `batch` and writes the lists to the step buffer. `padded_requests`, at least the batch's requests, is the
-  // number of rows of the decode graph that will run; for kExtend it is unused. Allocates nothing.
-  virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) = 0;
+  // Plans `batch` and writes the lists to the step buffer. `wanted_starts`: find_wanted_starts() of it, [requests]; not
+  // looked at where no shape is of wanted rows alone. `padded_requests`, at least the batch's requests, is the number
+  // of rows of the decode graph that will run; for kExtend it is unused. Allocates nothing.
+  virtual Status plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts, BatchKind kind,
+                      std::int64_t padded_requests) = 0;
   // The kernel that attention of this shape runs on, as results and logs name it.
   virtual std::string_view kernel(const AttentionShape& shape, BatchKind kind) const = 0;
   // Bytes of device memory that the planner holds for its life.

@@ -14,6 +14,16 @@ std::int64_t keys_seen(std::int64_t kv_len, std::int64_t window) {
 
 }  // namespace
 
+std::int64_t TiledRows::first_tile(std::size_t b, std::int64_t group, std::int64_t tile_rows) const {
+  if (first_rows.empty()) return 0;
+  if (first_rows[b] == query_lens[b]) return tiles_end(b, group, tile_rows);
+  return first_rows[b] * group / tile_rows;
+}
+
+std::int64_t TiledRows::tiles_end(std::size_t b, std::int64_t group, std::int64_t tile_rows) const {
+  return query_lens[b] < least_rows ? 0 : ceil_div(query_lens[b] * group, tile_rows);
+}
+
 TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads,
                            std::int64_t tile_rows, std::int64_t workers)
     : heads_(heads), tile_rows_(tile_rows), loads_(static_cast<std::size_t>(workers)) {
@@ -37,15 +47,14 @@ std::int32_t TileSchedule::give(std::int64_t cost) {
   return worker;
 }
 
-std::int64_t TileSchedule::assign(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
-                                  std::int64_t least_rows, std::span<std::int32_t> starts, std::span<TileWork> works) {
+std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t> starts, std::span<TileWork> works) {
   tiles_.clear();
-  for (std::size_t b = 0; b < query_lens.size(); ++b) {
-    const std::int64_t rows = query_lens[b];
-    if (rows < least_rows) continue;
-    for (std::int64_t tile = 0; tile * tile_rows_ < rows; ++tile) {
+  for (std::size_t b = 0; b < rows.query_lens.size(); ++b) {
+    const std::int64_t count = rows.query_lens[b];
+    const std::int64_t tiles_end = rows.tiles_end(b, 1, tile_rows_);
+    for (std::int64_t tile = rows.first_tile(b, 1, tile_rows_); tile < tiles_end; ++tile) {
       // The cost: the keys that the tile's last row sees, and a constant for every tile.
-      const std::int64_t keys = kv_lens[b] - rows + std::min(rows, (tile + 1) * tile_rows_);
+      const std::int64_t keys = rows.kv_lens[b] - count + std::min(count, (tile + 1) * tile_rows_);
       tiles_.push_back({keys + 2 * tile_rows_, static_cast<std::int32_t>(b), static_cast<std::uint16_t>(tile)});
     }
   }
@@ -77,8 +86,8 @@ std::int64_t TileSchedule::assign(std::span<const std::int32_t> query_lens, std:
   return static_cast<std::int64_t>(count);
 }
 
-std::int64_t plan_tiles(std::span<const std::int32_t> query_lens, std::int64_t least_rows, std::int64_t group,
-                        std::int64_t tile_rows, std::int64_t blocks, const BlockPlan& plan) {
+std::int64_t plan_tiles(const TiledRows& tokens, std::int64_t group, std::int64_t tile_rows, std::int64_t blocks,
+                        const BlockPlan& plan) {
   std::int64_t block = 0;
   const auto add = [&](std::size_t request, std::int64_t tile, std::uint8_t valid) {
     plan.requests[block] = static_cast<std::int32_t>(request);
@@ -86,10 +95,10 @@ std::int64_t plan_tiles(std::span<const std::int32_t> query_lens, std::int64_t l
     plan.chunks[block] = 0;
     plan.valid[block++] = valid;
   };
-  for (std::size_t b = 0; b < query_lens.size(); ++b) {
-    if (query_lens[b] < least_rows) continue;
+  for (std::size_t b = 0; b < tokens.query_lens.size(); ++b) {
+    const std::int64_t first = tokens.first_tile(b, group, tile_rows);
     // The last tile sees the most keys and goes first.
-    for (std::int64_t tile = ceil_div(query_lens[b] * group, tile_rows) - 1; tile >= 0; --tile) add(b, tile, 1);
+    for (std::int64_t tile = tokens.tiles_end(b, group, tile_rows) - 1; tile >= first; --tile) add(b, tile, 1);
   }
   const std::int64_t tiles = block;
   while (block < blocks) add(0, 0, 0);

@@ -5,6 +5,7 @@
 // that are cut into several chunks are merged afterwards.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,6 +17,18 @@ struct TileWork {
   std::int32_t request;
   std::uint16_t tile;
   std::uint16_t head;
+};
+
+// Which rows of a forward have tiles.
+struct TiledRows {
+  std::span<const std::int32_t> query_lens;       // [requests]
+  std::span<const std::int32_t> kv_lens;          // [requests]
+  std::int64_t least_rows = 1;                    // requests of fewer have no tile
+  std::span<const std::int32_t> first_rows = {};  // [requests]: tiles of rows before it alone are left out; empty: none
+
+  // Of request b, the first tile of so many rows, each a part of a token that has `group`; its end where it has none.
+  std::int64_t first_tile(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
+  std::int64_t tiles_end(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
 };
 
 // The most tiles that `requests` requests with `tokens` rows in all can have.
@@ -34,11 +47,9 @@ class TileSchedule {
   std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()); }
 
   // Writes the works of worker w to works[starts[w]] … works[starts[w + 1] - 1], in the order it should take them.
-  // `starts` has workers() + 1 entries, `works` max_works(). Requests of fewer than `least_rows` rows have no work.
-  // Returns the number of works.
+  // `starts` has workers() + 1 entries, `works` max_works(). Returns the number of works.
   // Precondition: query rows and requests are within the limits of the constructor.
-  std::int64_t assign(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
-                      std::int64_t least_rows, std::span<std::int32_t> starts, std::span<TileWork> works);
+  std::int64_t assign(const TiledRows& rows, std::span<std::int32_t> starts, std::span<TileWork> works);
 
  private:
   struct Tile {
@@ -69,11 +80,11 @@ struct BlockPlan {
   std::uint8_t* valid;       // [blocks]: 0 where the block does nothing
 };
 
-// A block for each tile, where a row of the tile is one query head of one token: `group` rows a token. Requests of
-// fewer than `least_rows` tokens have no tile. Returns the number of tiles.
+// A block for each tile, where a row of the tile is one query head of one token: `group` rows a token. Returns the
+// number of tiles.
 // Precondition: the requests have at most `blocks` tiles.
-std::int64_t plan_tiles(std::span<const std::int32_t> query_lens, std::int64_t least_rows, std::int64_t group,
-                        std::int64_t tile_rows, std::int64_t blocks, const BlockPlan& plan);
+std::int64_t plan_tiles(const TiledRows& tokens, std::int64_t group, std::int64_t tile_rows, std::int64_t blocks,
+                        const BlockPlan& plan);
 
 struct ChunkLimits {
   std::int64_t kv_heads = 1;

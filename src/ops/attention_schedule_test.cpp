@@ -29,14 +29,15 @@ struct Assignment {
 };
 
 Assignment assign(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
-                  std::int64_t heads, std::int64_t workers, std::int64_t least_rows = 1) {
+                  std::int64_t heads, std::int64_t workers, std::int64_t least_rows = 1,
+                  const std::vector<std::int32_t>& first_rows = {}) {
   std::int64_t tokens = 0;
   for (const std::int32_t len : query_lens) tokens += len;
   TileSchedule schedule(tokens, static_cast<std::int64_t>(query_lens.size()), heads, kTileRows, workers);
   Assignment out;
   out.starts.resize(static_cast<std::size_t>(schedule.workers()) + 1, -1);
   out.works.resize(static_cast<std::size_t>(schedule.max_works()));
-  const std::int64_t count = schedule.assign(query_lens, kv_lens, least_rows, out.starts, out.works);
+  const std::int64_t count = schedule.assign({query_lens, kv_lens, least_rows, first_rows}, out.starts, out.works);
   EXPECT_LE(count, schedule.max_works());
   out.works.resize(static_cast<std::size_t>(count));
   return out;
@@ -69,6 +70,19 @@ TEST(TileSchedule, LeavesOutRequestsOfFewRows) {
   EXPECT_THAT(requests, ::testing::ElementsAre(1, 3));
   EXPECT_EQ(a.works.size(), 2U * 4);
   EXPECT_TRUE(assign({1, 1}, {700, 3}, 4, 3, 2).works.empty());
+}
+
+// Tiles before a request's first row are left out, and no other: also where that row is a tile's first or last.
+TEST(TileSchedule, LeavesOutTilesBeforeTheFirstRow) {
+  const std::vector<std::int32_t> query_lens = {1000, 256, 256, 300, 5, 1};
+  const Assignment a =
+      assign(query_lens, {1000, 700, 256, 300, 5, 90}, 4, 3, /*least_rows=*/1, {999, 128, 127, 300, 0, 0});
+  std::set<std::pair<int, int>> tiles;
+  for (const TileWork& work : a.works) tiles.emplace(work.request, work.tile);
+  EXPECT_EQ(a.works.size(), tiles.size() * 4);
+  EXPECT_THAT(tiles, ::testing::ElementsAre(std::pair(0, 7), std::pair(1, 1), std::pair(2, 0), std::pair(2, 1),
+                                            std::pair(4, 0), std::pair(5, 0)));
+  EXPECT_EQ(a.starts.back(), static_cast<std::int32_t>(a.works.size()));
 }
 
 TEST(TileSchedule, NothingToDo) {
@@ -121,7 +135,7 @@ struct Blocks {
 TEST(PlanTiles, PacksTheHeadsOfAToken) {
   Blocks blocks(10, 0);
   const std::vector<std::int32_t> lens = {1, 33, 16};
-  EXPECT_EQ(plan_tiles(lens, /*least_rows=*/1, /*group=*/4, /*tile_rows=*/64, 10, blocks.plan()), 5);
+  EXPECT_EQ(plan_tiles({.query_lens = lens, .kv_lens = lens}, /*group=*/4, /*tile_rows=*/64, 10, blocks.plan()), 5);
   EXPECT_THAT(blocks.requests, ::testing::ElementsAre(0, 1, 1, 1, 2, 0, 0, 0, 0, 0));
   EXPECT_THAT(blocks.tiles, ::testing::ElementsAre(0, 2, 1, 0, 0, 0, 0, 0, 0, 0));
   EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 1, 1, 1, 1, 0, 0, 0, 0, 0));
@@ -129,9 +143,21 @@ TEST(PlanTiles, PacksTheHeadsOfAToken) {
 
 TEST(PlanTiles, LeavesOutRequestsOfFewRows) {
   Blocks blocks(4, 0);
-  EXPECT_EQ(plan_tiles(std::vector<std::int32_t>{1, 3, 1}, /*least_rows=*/2, 4, 64, 4, blocks.plan()), 1);
+  const std::vector<std::int32_t> lens = {1, 3, 1};
+  EXPECT_EQ(plan_tiles({.query_lens = lens, .kv_lens = lens, .least_rows = 2}, 4, 64, 4, blocks.plan()), 1);
   EXPECT_THAT(blocks.requests, ::testing::ElementsAre(1, 0, 0, 0));
   EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 0, 0, 0));
+}
+
+// The first row is counted in tokens, tiles in their query heads.
+TEST(PlanTiles, LeavesOutTilesBeforeTheFirstRow) {
+  Blocks blocks(6, 0);
+  const std::vector<std::int32_t> lens = {40, 33, 16, 20};
+  const std::vector<std::int32_t> first = {39, 16, 16, 15};
+  EXPECT_EQ(plan_tiles({.query_lens = lens, .kv_lens = lens, .first_rows = first}, 4, 64, 6, blocks.plan()), 5);
+  EXPECT_THAT(blocks.requests, ::testing::ElementsAre(0, 1, 1, 3, 3, 0));
+  EXPECT_THAT(blocks.tiles, ::testing::ElementsAre(2, 2, 1, 1, 0, 0));
+  EXPECT_THAT(blocks.valid, ::testing::ElementsAre(1, 1, 1, 1, 1, 0));
 }
 
 TEST(PlanTiles, TilesAlwaysFitTheBlocks) {
@@ -146,7 +172,7 @@ TEST(PlanTiles, TilesAlwaysFitTheBlocks) {
     const std::int64_t most = most_tiles(rows, static_cast<std::int64_t>(lens.size()), 64);
     ASSERT_LE(tiles, most);
     Blocks blocks(most, 0);
-    EXPECT_EQ(plan_tiles(lens, 1, 3, 64, most, blocks.plan()), tiles);
+    EXPECT_EQ(plan_tiles({.query_lens = lens, .kv_lens = lens}, 3, 64, most, blocks.plan()), tiles);
     EXPECT_EQ(std::count(blocks.valid.begin(), blocks.valid.end(), 1), tiles);
     EXPECT_EQ(std::count(blocks.valid.begin(), blocks.valid.end(), 9), 0);
   }
@@ -261,12 +287,13 @@ TEST(UnusedRequestSlots, HaveNoWork) {
   TileSchedule schedule(kMostTokens, kMostRequests, kHeads, kTileRows, 132);
   std::vector<std::int32_t> starts(133, -1);
   std::vector<TileWork> works(static_cast<std::size_t>(schedule.max_works()), TileWork{9, 9, 9});
-  EXPECT_EQ(schedule.assign(prompt, prompt, 2, starts, works), 3 * kHeads) << "the prompt's three tiles";
+  const TiledRows rows{.query_lens = prompt, .kv_lens = prompt, .least_rows = 2};
+  EXPECT_EQ(schedule.assign(rows, starts, works), 3 * kHeads) << "the prompt's three tiles";
   EXPECT_EQ(starts.back(), 3 * kHeads);
   for (std::size_t i = 0; i < 3 * kHeads; ++i) EXPECT_EQ(works[i].request, 0);
 
   Blocks tiles(most_tiles(2 * kMostTokens, kMostRequests, 64), 0);
-  EXPECT_EQ(plan_tiles(prompt, 2, 2, 64, std::ssize(tiles.valid), tiles.plan()), 10);
+  EXPECT_EQ(plan_tiles(rows, 2, 64, std::ssize(tiles.valid), tiles.plan()), 10);
   EXPECT_EQ(std::ranges::count(tiles.valid, 1), 10);
   EXPECT_EQ(std::ranges::count(tiles.valid, 0), std::ssize(tiles.valid) - 10);
 

@@ -158,12 +158,21 @@ TEST(AttentionPlan, WritesLengthsAndPages) {
   EXPECT_THAT(bench.read(metadata.num_requests, 1), ::testing::ElementsAre(2));
   EXPECT_THAT(bench.read(metadata.query_starts, 3), ::testing::ElementsAre(0, 1, 3));
   EXPECT_THAT(bench.read(metadata.kv_lens, 2), ::testing::ElementsAre(50, 20));
+  EXPECT_EQ(metadata.wanted_starts, nullptr);
   for (std::size_t b = 0; b < 2; ++b) {
     const std::span<const PageId> pages = batch.groups[0].page_tables[b].pages;
     const std::vector<std::int32_t> row =
         bench.read(metadata.page_table + b * static_cast<std::size_t>(metadata.max_pages_per_request), pages.size());
     for (std::size_t p = 0; p < pages.size(); ++p) EXPECT_EQ(row[p], pages[p].value());
   }
+}
+
+TEST(AttentionPlan, WritesWhereWantedRowsStart) {
+  Bench bench = Bench::create(16, {{Config{}, Config{.wanted_rows_only = true}}});
+  ForwardBatch batch = make_batch({{4, 100}, {1, 7}, {3, 3}}, 16, 1);
+  batch.wanted_rows = {3, 5};
+  bench.plan(batch);
+  EXPECT_THAT(bench.read(bench.attention().metadata().wanted_starts, 3), ::testing::ElementsAre(3, 1, 0));
 }
 
 TEST(AttentionPlan, RefusesWhatDoesNotFit) {

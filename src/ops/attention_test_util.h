@@ -38,11 +38,14 @@ struct Config {
   std::int64_t padded_rows = 3;
   std::int64_t group = 0;  // of the cache
   bool sinks = false;
+  bool wanted_rows_only = false;
 
   ir::Attributes attributes() const {
-    return {{"group", group}, {"scale", scale}, {"window", window}, {"softcap", softcap}};
+    ir::Attributes all = {{"group", group}, {"scale", scale}, {"window", window}, {"softcap", softcap}};
+    if (wanted_rows_only) all.emplace_back(kWantedRowsOnly, true);
+    return all;
   }
-  AttentionShape shape() const { return {dtype, heads, kv_heads, head_dim, window, softcap, sinks}; }
+  AttentionShape shape() const { return {dtype, heads, kv_heads, head_dim, window, softcap, sinks, wanted_rows_only}; }
 };
 
 inline constexpr std::int64_t kNumPages = 600;

@@ -35,6 +35,7 @@ struct AttentionProblem {
   float scale;
   float softcap;
   AttentionMetadata metadata;
+  const std::int32_t* wanted_starts;  // [requests]: the first rows that are wanted; null: all are
   std::byte* workspace;
   std::int64_t workers;
   bool deterministic;      // compute tiles of few rows in the same way as tiles of many rows

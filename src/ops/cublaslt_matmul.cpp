@@ -71,7 +71,7 @@ Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x
       cublasLtMatmulDescSetAttribute(matmul.get(), CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
       "cublasLtMatmulDescSetAttribute", p));
   if (p.bias != nullptr) {
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const cublasLtEpilogue_t epilogue = p.gelu ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
     TRY(to_status(
         cublasLtMatmulDescSetAttribute(matmul.get(), CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)),
         "cublasLtMatmulDescSetAttribute", p));

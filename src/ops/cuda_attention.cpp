@@ -43,7 +43,8 @@ CudaAttention describe(const BindArgs& args) {
                                  .head_dim = cache.dim(3),
                                  .window = args.node.attribute_or("window", std::int64_t{0}),
                                  .softcap = args.node.attribute_or("softcap", 0.0),
-                                 .sinks = args.operands.size() > 4},
+                                 .sinks = args.operands.size() > 4,
+                                 .wanted_rows_only = args.node.attribute_or(kWantedRowsOnly, false)},
                        .cache_dtype = cache.dtype,
                        .num_rows = q.dim(0),
                        .num_pages = cache.dim(0),
@@ -57,7 +58,7 @@ CudaAttention describe(const BindArgs& args) {
 }
 
 // An extend step in two launches: requests of a single row, and tiles of the others. Most steps need one of the two.
-// A full graph is for batches without single rows.
+// A full graph is for batches without requests of a single row.
 class ExtendInTwo final : public BoundOp {
  public:
   ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work,
@@ -75,7 +76,7 @@ class ExtendInTwo final : public BoundOp {
   std::unique_ptr<BoundOp> single_rows_;
   std::unique_ptr<BoundOp> tiles_;
   const ExtendWork& work_;
-  const ForwardStates* states_;  // null: none is ever open
+  const ForwardStates* states_;  // null: none is ever open, or a full graph has single rows too
 };
 
 Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner) {
@@ -96,7 +97,9 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
   const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
   std::unique_ptr<BoundOp> single_rows =
       TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
-  return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work, states);
+  const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;  // of requests of several
+  return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work,
+                                       takes_last_rows ? nullptr : states);
 }
 
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }

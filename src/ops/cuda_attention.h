@@ -9,7 +9,8 @@
 //   "cudnn"    cuDNN's decode, where the machine has cuDNN and it is asked for
 //
 // In an extend step whose kernel is fa3 or fa2, requests of a single row (decodes beside prompts) run on "hopper" or
-// FA2's decode kernel: a tile of the others' kernel would be nearly empty.
+// FA2's decode kernel: a tile of the others' kernel would be nearly empty. Of wanted rows alone "hopper" also takes the
+// last row of prompts of which no other is wanted.
 //
 // All but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without one, it runs.
 // Deterministic forwards run one kernel for both kinds of batches, which goes over a row's keys on one block, in tiles

@@ -11,152 +11,9 @@
 #include "tessera/device/alignment.h"
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/clear_memory.h"
-#include "tessera/ops/decode_attention.h"
 #include "tessera/ops/flashinfer/kernels.h"
-#include "tessera/ops/prefill_attention.h"
 
 namespace tessera {
-namespace {
-
-std::size_t aligned(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
-
-std::size_t ints(std::int64_t count) { return aligned(static_cast<std::size_t>(count) * sizeof(std::int32_t)); }
-
-}  // namespace
-
-std::size_t CudaAttentionPlanner::BlockRange::bytes() const {
-  return 3 * ints(blocks) + ints(rows + 1) + ints(1) + aligned(static_cast<std::size_t>(blocks));
-}
-
-BlockPlan CudaAttentionPlanner::BlockRange::at(std::byte* memory) const {
-  std::byte* next = memory + offset;
-  const auto take = [&](std::int64_t count) {
-    auto* list = reinterpret_cast<std::int32_t*>(next);
-    next += ints(count);
-    return list;
-  };
-  BlockPlan plan{};
-  plan.requests = take(blocks);
-  plan.tiles = take(blocks);
-  plan.chunks = take(blocks);
-  plan.starts = take(rows + 1);
-  plan.chunk_size = take(1);
-  plan.valid = reinterpret_cast<std::uint8_t*>(next);
-  return plan;
-}
-
-std::size_t CudaAttentionPlanner::SegmentRange::bytes(std::int64_t segments) const {
-  return ints(limits.workers + 1) + static_cast<std::size_t>(segments) * sizeof(KeySegment);
-}
-
-SegmentPlan CudaAttentionPlanner::SegmentRange::at(std::byte* memory) const {
-  std::byte* base = memory + offset;
-  return {.starts = reinterpret_cast<std::int32_t*>(base),
-          .segments = reinterpret_cast<KeySegment*>(base + ints(limits.workers + 1))};
-}
-
-std::size_t CudaAttentionPlanner::SequenceRange::bytes() const { return 2 * ints(requests); }
-
-SequencePlan CudaAttentionPlanner::SequenceRange::at(std::byte* memory) const {
-  std::byte* base = memory + offset;
-  return {.query_lens = reinterpret_cast<std::int32_t*>(base),
-          .kv_lens = reinterpret_cast<std::int32_t*>(base + ints(requests))};
-}
-
-std::size_t CudaAttentionPlanner::TileRange::bytes(std::int64_t works) const {
-  return ints(schedule->workers() + 1) + static_cast<std::size_t>(works) * sizeof(TileWork);
-}
-std::span<std::int32_t> CudaAttentionPlanner::TileRange::starts(std::byte* memory) const {
-  return {reinterpret_cast<std::int32_t*>(memory + offset), static_cast<std::size_t>(schedule->workers()) + 1};
-}
-std::span<TileWork> CudaAttentionPlanner::TileRange::works(std::byte* memory) const {
-  return {reinterpret_cast<TileWork*>(memory + offset + ints(schedule->workers() + 1)),
-          static_cast<std::size_t>(schedule->max_works())};
-}
-TilePlan CudaAttentionPlanner::TileRange::at(std::byte* memory) const {
-  return {starts(memory).data(), works(memory).data(), schedule->workers()};
-}
-
-// Decides the kernels of a shape and where its lists lie from `offset` on; returns where they end.
-Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t offset,
-                                                  std::int64_t multiprocessors) const {
-  const AttentionShape& shape = plan.shape;
-  if (plan.extend == AttentionKernel::kFa3) {
-    offset = lay_out_tiles(plan, offset, multiprocessors);
-  } else if (plan.extend == AttentionKernel::kFa2) {
-    const std::int64_t rows = limits_.max_tokens * (shape.heads / shape.kv_heads);
-    plan.blocks = {offset, most_tiles(rows, limits_.max_requests, flashinfer::kFa2TileRows), 0};
-    offset += plan.blocks.bytes();
-  }
-  const auto has_single_rows_on = [&](AttentionKernel kernel) {
-    return !limits_.deterministic && (plan.decode == kernel || plan.single_rows == kernel);
-  };
-  if (has_single_rows_on(AttentionKernel::kFa2)) offset = TRY(lay_out_chunks(plan, offset, multiprocessors));
-  if (has_single_rows_on(AttentionKernel::kHopper)) offset = TRY(lay_out_segments(plan, offset, multiprocessors));
-  if (plan.decode == AttentionKernel::kCudnn) {
-    plan.sequences = {offset, limits_.max_requests};
-    offset += plan.sequences.bytes();
-  }
-  return offset;
-}
-
-std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t offset,
-                                                std::int64_t multiprocessors) const {
-  const AttentionShape& shape = plan.shape;
-  const bool own = serves_prefill_attention(shape, limits_.page_size);
-  // Our own kernel's works are of several heads, each for as many blocks.
-  const std::int64_t heads = shape.heads / (own ? kPrefillHeads : 1);
-  const std::int64_t workers = std::max<std::int64_t>(1, multiprocessors / (own ? kPrefillHeads : 1));
-  const auto lay_out = [&](TileRange& range, std::int64_t tokens, std::int64_t tile_rows) {
-    range.schedule.emplace(tokens, limits_.max_requests, heads, tile_rows, workers);
-    range.tokens = tokens;
-    range.offset = offset;
-    offset = aligned(offset + range.bytes(range.schedule->max_works()));
-  };
-  lay_out(plan.tiles, limits_.max_tokens, flashinfer::fa3_tile_rows(shape.head_dim));
-  // As long as one prompt's short tiles all run at once.
-  const std::int64_t tokens = own ? std::min(limits_.max_tokens, workers / heads * kShortTileRows) : 0;
-  if (tokens > 0) lay_out(plan.short_tiles, tokens, kShortTileRows);
-  return offset;
-}
-
-Result<std::size_t> CudaAttentionPlanner::lay_out_chunks(ShapePlan& plan, std::size_t offset,
-                                                         std::int64_t multiprocessors) const {
-  const int blocks = TRY(flashinfer::fa2_decode_residency(plan.shape));
-  plan.limits = {.kv_heads = plan.shape.kv_heads,
-                 .max_kv_len = limits_.max_pages_per_request * limits_.page_size,
-                 .resident_blocks = blocks * multiprocessors};
-  plan.chunks = {offset, single_row_grid(limits_.max_requests, plan.limits).blocks, limits_.max_requests};
-  return offset + plan.chunks.bytes();
-}
-
-// As many workers as blocks run at once, for each KV head.
-Result<std::size_t> CudaAttentionPlanner::lay_out_segments(ShapePlan& plan, std::size_t offset,
-                                                           std::int64_t multiprocessors) const {
-  const int blocks = TRY(decode_attention_residency(plan.shape));
-  const std::int64_t workers = std::max<std::int64_t>(1, blocks * multiprocessors / plan.shape.kv_heads);
-  plan.segments = {offset,
-                   limits_.max_requests,
-                   {.workers = workers, .tile_keys = decode_tile_keys(plan.shape), .window = plan.shape.window}};
-  return offset + aligned(plan.segments.bytes());
-}
-
-void CudaAttentionPlanner::lay_out_partials() {
-  std::size_t values = 0;
-  std::size_t lse = 0;
-  std::size_t arrivals = 0;
-  for (const ShapePlan& plan : shapes_) {
-    const std::int64_t parts = plan.has_segments() ? most_parts(plan.segments.limits.workers) : 0;
-    const std::int64_t heads = std::max(plan.chunks.blocks, parts) * plan.shape.heads;
-    values = std::max(
-        values, aligned(static_cast<std::size_t>(heads * plan.shape.head_dim) * ir::dtype_size(plan.shape.dtype)));
-    lse = std::max(lse, aligned(static_cast<std::size_t>(heads) * sizeof(float)));
-    arrivals = std::max(arrivals, ints(parts * plan.shape.kv_heads));
-  }
-  partial_lse_offset_ = values;
-  arrivals_offset_ = values + lse;
-  partial_bytes_ = arrivals_offset_ + arrivals;
-}
 
 std::size_t CudaAttentionPlanner::page_starts_bytes() const {
   return (static_cast<std::size_t>(limits_.max_requests) + 1) * sizeof(std::int32_t);
@@ -197,9 +54,16 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Devic
   planner->limits_ = args.limits;
   const AttentionTarget target{device.properties().compute_capability, limits.page_size};
   const std::int64_t multiprocessors = std::max(1, device.properties().threads);
-  for (const AttentionShape& shape : attention_shapes(args)) {
+  for (AttentionShape shape : attention_shapes(args)) {
+    const bool wanted_rows_only = std::exchange(shape.wanted_rows_only, false);
+    if (const auto known = std::ranges::find(planner->shapes_, shape, &ShapePlan::shape);
+        known != planner->shapes_.end()) {
+      known->has_wanted |= wanted_rows_only;
+      continue;
+    }
     ShapePlan plan;
     plan.shape = shape;
+    plan.has_wanted = wanted_rows_only;
     const std::string& wanted = planner->limits_.attention_kernel;
     if (planner->limits_.deterministic) {
       plan.extend = choose_deterministic_attention_kernel(shape, target, wanted);
@@ -209,9 +73,11 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::decide(Devic
       plan.decode = choose_attention_kernel(shape, BatchKind::kDecode, target, wanted);
       plan.single_rows = choose_single_row_kernel(shape, plan.extend, plan.decode, target);
     }
-    planner->list_bytes_ = TRY(planner->lay_out(plan, planner->list_bytes_, multiprocessors));
     planner->shapes_.push_back(std::move(plan));
   }
+  for (ShapePlan& plan : planner->shapes_)
+    planner->list_bytes_ = TRY(planner->lay_out(plan, planner->list_bytes_, multiprocessors));
+  planner->first_tiled_.resize(static_cast<std::size_t>(limits.max_requests));
   planner->lay_out_partials();
   return planner;
 }
@@ -253,27 +119,72 @@ Status CudaAttentionPlanner::check(const ForwardBatch& batch, BatchKind kind, st
 
 void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batch) {
   if (plan.single_rows == AttentionKernel::kFa2) plan_single_rows(plan, batch);
-  if (plan.single_rows == AttentionKernel::kHopper) plan.work.single_blocks = write_segments(plan, batch);
-  const std::int64_t least_rows = plan.separates_single_rows() ? 2 : 1;
-  if (plan.extend == AttentionKernel::kFa3) {
-    plan.work.tiles = write_tiles(plan.tiles, batch, least_rows) > 0;
-    // The forward may run in a bucket of either kind.
-    const std::int64_t tokens = std::accumulate(batch.query_lens.begin(), batch.query_lens.end(), std::int64_t{0});
-    if (plan.short_tiles.schedule && tokens <= plan.short_tiles.tokens)
-      write_tiles(plan.short_tiles, batch, least_rows);
-  } else if (plan.extend == AttentionKernel::kFa2) {
-    plan.work.tiles = plan_tiles(batch.query_lens, least_rows, plan.shape.heads / plan.shape.kv_heads,
-                                 flashinfer::kFa2TileRows, plan.blocks.blocks, plan.blocks.at(host())) > 0;
-    step_->written(list_offset_ + plan.blocks.offset, plan.blocks.bytes());
-  }
+  if (plan.single_rows == AttentionKernel::kHopper)
+    plan.work.single_blocks = write_segments(plan.segments, {batch.query_lens, batch.kv_lens});
+  plan.work.tiles = write_tiles(
+      plan,
+      {.query_lens = batch.query_lens, .kv_lens = batch.kv_lens, .least_rows = plan.separates_single_rows() ? 2 : 1},
+      RowList::kAll);
 }
 
-// Returns the number of works.
-std::int64_t CudaAttentionPlanner::write_tiles(TileRange& range, const ForwardBatch& batch, std::int64_t least_rows) {
+// After plan_extend(). Where no prompt ends in the step, requests of a single row are those of all rows.
+void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batch,
+                                       std::span<const std::int32_t> wanted_starts) {
+  plan.wanted_work = plan.work;
+  if (plan.has_wanted_segments()) {
+    const SegmentedRows all{batch.query_lens, batch.kv_lens};
+    const SegmentedRows wanted{batch.query_lens, batch.kv_lens, wanted_starts};
+    bool same = true;
+    for (std::size_t b = 0; same && b < batch.query_lens.size(); ++b)
+      same = wanted.has_segments(b) == all.has_segments(b);
+    plan.wanted_work.single_blocks = same ? copy_segments(plan.segments, plan.wanted_segments, plan.work.single_blocks)
+                                          : write_segments(plan.wanted_segments, wanted);
+  }
+  plan.wanted_work.tiles = write_tiles(plan, tiled_wanted_rows(plan, batch, wanted_starts), RowList::kWanted);
+}
+
+// Without the requests that are among the single rows.
+TiledRows CudaAttentionPlanner::tiled_wanted_rows(const ShapePlan& plan, const ForwardBatch& batch,
+                                                  std::span<const std::int32_t> wanted_starts) {
+  for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
+    const std::int32_t rows = batch.query_lens[b];
+    const bool single =
+        plan.has_wanted_segments() ? rows - wanted_starts[b] == 1 : plan.separates_single_rows() && rows == 1;
+    first_tiled_[b] = single ? rows : wanted_starts[b];
+  }
+  return {.query_lens = batch.query_lens, .kv_lens = batch.kv_lens, .first_rows = first_tiled_};
+}
+
+// Returns whether there are tiles.
+bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const TiledRows& rows, RowList list) {
+  if (plan.extend == AttentionKernel::kFa2)
+    return write_blocks(plan, list == RowList::kAll ? plan.blocks : plan.wanted_blocks, rows) > 0;
+  if (plan.extend != AttentionKernel::kFa3) return false;
+  // The forward may run in a bucket of either kind.
+  const std::int64_t tokens = std::accumulate(rows.query_lens.begin(), rows.query_lens.end(), std::int64_t{0});
+  if (plan.short_tiles.schedule && tokens <= plan.short_tiles.tokens) write_works(plan.short_tiles, rows, list);
+  return write_works(plan.tiles, rows, list) > 0;
+}
+
+// Returns the number of works. Those of wanted rows lie behind those of all, so that one copy carries both.
+std::int64_t CudaAttentionPlanner::write_works(TileRange& range, const TiledRows& rows, RowList list) {
+  if (list == RowList::kAll) range.works_of_all = 0;
+  const std::int64_t before = range.works_of_all;
+  const std::span<std::int32_t> starts = range.starts(host(), list);
   const std::int64_t count =
-      range.schedule->assign(batch.query_lens, batch.kv_lens, least_rows, range.starts(host()), range.works(host()));
-  step_->written(list_offset_ + range.offset, range.bytes(count));
+      range.schedule->assign(rows, starts, range.works(host()).subspan(static_cast<std::size_t>(before)));
+  if (list == RowList::kAll) range.works_of_all = count;
+  for (std::int32_t& start : starts) start += static_cast<std::int32_t>(before);
+  step_->written(list_offset_ + range.offset, range.bytes(before + count));
   return count;
+}
+
+// Returns the number of tiles.
+std::int64_t CudaAttentionPlanner::write_blocks(const ShapePlan& plan, const BlockRange& range, const TiledRows& rows) {
+  const std::int64_t tiles = plan_tiles(rows, plan.shape.heads / plan.shape.kv_heads, flashinfer::kFa2TileRows,
+                                        range.blocks, range.at(host()));
+  step_->written(list_offset_ + range.offset, range.bytes());
+  return tiles;
 }
 
 // The list is written to its end: a recorded launch has blocks for as many requests as fit in its rows.
@@ -290,10 +201,17 @@ void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch&
 }
 
 // Returns the number of segments.
-std::int64_t CudaAttentionPlanner::write_segments(const ShapePlan& plan, const ForwardBatch& batch) {
-  const SegmentRange& range = plan.segments;
-  const std::int64_t segments = plan_segments(batch.query_lens, batch.kv_lens, range.limits, range.at(host()));
+std::int64_t CudaAttentionPlanner::write_segments(const SegmentRange& range, const SegmentedRows& rows) {
+  const std::int64_t segments = plan_segments(rows, range.limits, range.at(host()));
   step_->written(list_offset_ + range.offset, range.bytes(segments));
+  return segments;
+}
+
+// Returns their number.
+std::int64_t CudaAttentionPlanner::copy_segments(const SegmentRange& from, const SegmentRange& to,
+                                                 std::int64_t segments) {
+  std::copy_n(host() + from.offset, from.bytes(segments), host() + to.offset);
+  step_->written(list_offset_ + to.offset, to.bytes(segments));
   return segments;
 }
 
@@ -311,7 +229,7 @@ void CudaAttentionPlanner::plan_decode(const ShapePlan& plan, const ForwardBatch
   if (plan.decode == AttentionKernel::kCudnn) {
     write_sequences(plan, batch);
   } else if (plan.decode == AttentionKernel::kHopper) {
-    write_segments(plan, batch);
+    write_segments(plan.segments, {batch.query_lens, batch.kv_lens});
   } else if (plan.decode == AttentionKernel::kFa2) {
     plan_chunks(batch.query_lens, batch.kv_lens, rows, chunk_grid(rows, plan.limits), plan.shape.window,
                 plan.chunks.at(host()));
@@ -319,7 +237,8 @@ void CudaAttentionPlanner::plan_decode(const ShapePlan& plan, const ForwardBatch
   }
 }
 
-Status CudaAttentionPlanner::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) {
+Status CudaAttentionPlanner::plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts,
+                                  BatchKind kind, std::int64_t padded_requests) {
   TRY(check(batch, kind, padded_requests));
   write_page_starts();
   const std::int64_t rows = std::max(batch.num_requests(), padded_requests);
@@ -327,6 +246,7 @@ Status CudaAttentionPlanner::plan(const ForwardBatch& batch, BatchKind kind, std
   for (ShapePlan& plan : shapes_) {
     if (tiles) {
       plan_extend(plan, batch);
+      if (plan.has_wanted) plan_wanted(plan, batch, wanted_starts);
     } else {
       plan_decode(plan, batch, rows);
     }
@@ -334,7 +254,8 @@ Status CudaAttentionPlanner::plan(const ForwardBatch& batch, BatchKind kind, std
   return ok_status();
 }
 
-const CudaAttentionPlanner::ShapePlan* CudaAttentionPlanner::find(const AttentionShape& shape) const {
+const CudaAttentionPlanner::ShapePlan* CudaAttentionPlanner::find(AttentionShape shape) const {
+  shape.wanted_rows_only = false;
   const auto at = std::find_if(shapes_.begin(), shapes_.end(), [&](const ShapePlan& p) { return p.shape == shape; });
   return at == shapes_.end() ? nullptr : &*at;
 }
@@ -349,19 +270,23 @@ std::string_view CudaAttentionPlanner::kernel(const AttentionShape& shape, Batch
   return attention_kernel_name(choice(shape, kind));
 }
 
-TilePlan CudaAttentionPlanner::tile_plan(const AttentionShape& shape) const { return find(shape)->tiles.at(lists()); }
+TilePlan CudaAttentionPlanner::tile_plan(const AttentionShape& shape) const {
+  return find(shape)->tiles.at(lists(), list_of(shape));
+}
 
 TilePlan CudaAttentionPlanner::short_tile_plan(const AttentionShape& shape) const {
-  return find(shape)->short_tiles.at(lists());
+  return find(shape)->short_tiles.at(lists(), list_of(shape));
 }
 
 BlockPlan CudaAttentionPlanner::block_plan(const AttentionShape& shape) const {
-  return find(shape)->blocks.at(lists());
+  const ShapePlan& plan = *find(shape);
+  return (shape.wanted_rows_only ? plan.wanted_blocks : plan.blocks).at(lists());
 }
 
 const ExtendWork* CudaAttentionPlanner::extend_work(const AttentionShape& shape) const {
   const ShapePlan& plan = *find(shape);
-  return plan.separates_single_rows() ? &plan.work : nullptr;
+  if (!plan.separates_single_rows()) return nullptr;
+  return shape.wanted_rows_only ? &plan.wanted_work : &plan.work;
 }
 
 SequencePlan CudaAttentionPlanner::sequence_plan(const AttentionShape& shape) const {
@@ -377,7 +302,8 @@ ChunkedPlan CudaAttentionPlanner::chunked_plan(const AttentionShape& shape) cons
 }
 
 SegmentedPlan CudaAttentionPlanner::segmented_plan(const AttentionShape& shape) const {
-  const SegmentRange& segments = find(shape)->segments;
+  const ShapePlan& plan = *find(shape);
+  const SegmentRange& segments = shape.wanted_rows_only ? plan.wanted_segments : plan.segments;
   return {.lists = segments.at(lists()),
           .workers = segments.limits.workers,
           .partial_values = partials_->data().raw(),

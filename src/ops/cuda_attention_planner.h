@@ -61,10 +61,14 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   // What create() will take of the device's memory.
   static Result<std::int64_t> bytes_needed(Device& device, const PlanArgs& args);
 
-  Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests) override;
+  Status plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts, BatchKind kind,
+              std::int64_t padded_requests) override;
   std::string_view kernel(const AttentionShape& shape, BatchKind kind) const override;
   std::int64_t bytes() const override;
 
+  // A shape of wanted rows alone runs on the kernels of the shape that is like it but computes all rows: its lists of
+  // extend differ, and chunks do not.
+  //
   // kTessera for a shape that the plan's nodes do not have.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
   // Of the requests of a single row in extend steps: kHopper, kFa2, or kTessera where they are in the others' tiles.
@@ -82,7 +86,8 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::int64_t short_tile_tokens(const AttentionShape& shape) const { return find(shape)->short_tiles.tokens; }
   // Extend: where it is not null, requests of a single row (decodes beside prompts) are in the chunked or segmented
   // plan, and the tiles are those of the others. A tile has room for 64 or 128 rows, and its kernel would take as long
-  // for one. What it points to changes with every plan().
+  // for one. Of wanted rows alone the segmented plan also has the requests whose last row is the only wanted one. What
+  // it points to changes with every plan().
   const ExtendWork* extend_work(const AttentionShape& shape) const;
   // Shared by the ops that are bound with this planner.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
@@ -114,18 +119,27 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::size_t bytes() const;
     SequencePlan at(std::byte* memory) const;
   };
-  // Starts, then works.
+  // The tiles of all rows, and in a second list those of wanted rows alone.
+  enum class RowList : std::uint8_t { kAll, kWanted };
+  static RowList list_of(const AttentionShape& shape) {
+    return shape.wanted_rows_only ? RowList::kWanted : RowList::kAll;
+  }
+  // The starts of each list, then the works of all.
   struct TileRange {
     std::optional<TileSchedule> schedule;  // none: no forward has these tiles
     std::size_t offset = 0;
     std::int64_t tokens = 0;  // the most of a forward that has them
+    std::int64_t lists = 1;
+    std::int64_t works_of_all = 0;  // in the list of all rows, as it was last written
     std::size_t bytes(std::int64_t works) const;
-    std::span<std::int32_t> starts(std::byte* memory) const;
+    std::size_t bytes() const { return bytes(lists * schedule->max_works()); }
+    std::span<std::int32_t> starts(std::byte* memory, RowList list) const;
     std::span<TileWork> works(std::byte* memory) const;
-    TilePlan at(std::byte* memory) const;
+    TilePlan at(std::byte* memory, RowList list) const;
   };
   struct ShapePlan {
     AttentionShape shape;
+    bool has_wanted = false;  // some nodes of the shape are of wanted rows alone
     AttentionKernel extend = AttentionKernel::kTessera;
     AttentionKernel decode = AttentionKernel::kTessera;
     AttentionKernel single_rows = AttentionKernel::kTessera;
@@ -136,9 +150,14 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     ChunkLimits limits;
     SegmentRange segments;  // kHopper, decode and single rows
     ExtendWork work;
+    // The same of wanted rows alone; `tiles` and `short_tiles` have theirs within.
+    BlockRange wanted_blocks;
+    SegmentRange wanted_segments;
+    ExtendWork wanted_work;
     SequenceRange sequences;  // kCudnn, decode
     bool separates_single_rows() const { return single_rows != AttentionKernel::kTessera; }
     bool has_segments() const { return segments.requests > 0; }
+    bool has_wanted_segments() const { return wanted_segments.requests > 0; }
   };
   CudaAttentionPlanner() = default;
   // A planner that has decided everything and allocated nothing.
@@ -153,14 +172,21 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   Result<std::size_t> lay_out_chunks(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   Result<std::size_t> lay_out_segments(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void plan_extend(ShapePlan& plan, const ForwardBatch& batch);
-  std::int64_t write_tiles(TileRange& range, const ForwardBatch& batch, std::int64_t least_rows);
+  void plan_wanted(ShapePlan& plan, const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts);
+  TiledRows tiled_wanted_rows(const ShapePlan& plan, const ForwardBatch& batch,
+                              std::span<const std::int32_t> wanted_starts);
+  bool write_tiles(ShapePlan& plan, const TiledRows& rows, RowList list);
+  std::int64_t write_works(TileRange& range, const TiledRows& rows, RowList list);
+  std::int64_t write_blocks(const ShapePlan& plan, const BlockRange& range, const TiledRows& rows);
   void plan_single_rows(ShapePlan& plan, const ForwardBatch& batch);
-  std::int64_t write_segments(const ShapePlan& plan, const ForwardBatch& batch);
+  std::int64_t write_segments(const SegmentRange& range, const SegmentedRows& rows);
+  std::int64_t copy_segments(const SegmentRange& from, const SegmentRange& to, std::int64_t segments);
   void write_sequences(const ShapePlan& plan, const ForwardBatch& batch);
   void plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows);
   std::byte* host() const { return step_->host(list_offset_); }
   std::byte* lists() const { return step_->device_address(list_offset_).raw(); }
-  const ShapePlan* find(const AttentionShape& shape) const;
+  // Of wanted rows alone or not.
+  const ShapePlan* find(AttentionShape shape) const;
 
   PlanLimits limits_;
   std::vector<ShapePlan> shapes_;
@@ -171,7 +197,8 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::size_t partial_lse_offset_ = 0;
   std::size_t arrivals_offset_ = 0;
   std::unique_ptr<Allocation> partials_;
-  std::size_t page_starts_offset_ = 0;  // in the step buffer
+  std::vector<std::int32_t> first_tiled_;  // [max_requests]: scratch of tiled_wanted_rows()
+  std::size_t page_starts_offset_ = 0;     // in the step buffer
   bool page_starts_written_ = false;
   std::unique_ptr<cudnn::PlanCache> cudnn_plans_ = std::make_unique<cudnn::PlanCache>();
 };

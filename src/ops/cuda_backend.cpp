@@ -24,6 +24,8 @@
 #include "tessera/ops/layer_norm.h"
 #include "tessera/ops/linear.h"
 #include "tessera/ops/linear_cuda.h"
+#include "tessera/ops/linear_gelu.h"
+#include "tessera/ops/linear_residual.h"
 #include "tessera/ops/linear_tuning.h"
 #include "tessera/ops/logit_edits.h"
 #include "tessera/ops/moe_experts.h"
@@ -47,6 +49,8 @@ namespace {
 
 std::vector<JoinedKernelDef> joined_kernels() {
   std::vector<JoinedKernelDef> kernels = joined_linear_kernels();
+  kernels.push_back(kLinearResidualNormCuda);
+  kernels.push_back(kLinearGeluCuda);
   kernels.push_back(kNormTwiceCuda);
   kernels.push_back(cuda::kPeerNorm);
   kernels.push_back(joined_decoder_layers());

@@ -10,9 +10,9 @@
 // Tensor cores compute keys · queries, then values · weights: keys, then elements of a head, are the 16 rows of a
 // product, and up to 8 query heads its columns.
 //
-// Lists and page tables are copied to the device before a forward, and all keys but a request's newest were written by
+// Lists and page tables are copied to the device before a forward, and keys before a segment's newest were written by
 // earlier forwards. Every forward begins with launches that wait for all work before them. So a block asks for its
-// first keys, as far as the newest is not among them, before it waits for the kernels ahead (cuda_launch.cuh).
+// first keys, as far as none is newer, before it waits for the kernels ahead (cuda_launch.cuh).
 #pragma once
 
 #include <cstdint>
@@ -89,7 +89,7 @@ class KeyLoader {
 
   __device__ bool done() const { return segment_ == end_; }
   // Whether the next load reads what this forward writes.
-  __device__ bool has_newest() const { return block_ == newest_block_; }
+  __device__ bool has_newest() const { return block_ >= newest_block_; }
 
   // By all lanes. Asks for the next keys and values; there are some, and nobody uses the stage.
   __device__ void load(int stage) {

@@ -7,7 +7,7 @@ namespace {
 
 std::int64_t ceil_div(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
-// The keys of a request of a single row, and the tiles that have any of them.
+// The keys that a request's last row sees, and the tiles that have any of them.
 struct KeyRange {
   std::int64_t begin;
   std::int64_t end;
@@ -22,11 +22,11 @@ KeyRange range_of(std::int32_t kv_len, const SegmentLimits& limits) {
 
 }  // namespace
 
-std::int64_t plan_segments(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
-                           const SegmentLimits& limits, const SegmentPlan& plan) {
+std::int64_t plan_segments(const SegmentedRows& rows, const SegmentLimits& limits, const SegmentPlan& plan) {
+  const auto& [query_lens, kv_lens, first_rows] = rows;
   std::int64_t total = 0;
   for (std::size_t b = 0; b < kv_lens.size(); ++b)
-    if (const KeyRange range = range_of(kv_lens[b], limits); query_lens[b] == 1)
+    if (const KeyRange range = range_of(kv_lens[b], limits); rows.has_segments(b))
       total += range.tiles_end - range.first_tile;
   const std::int64_t share = std::max<std::int64_t>(1, ceil_div(total, limits.workers));
 
@@ -34,10 +34,10 @@ std::int64_t plan_segments(std::span<const std::int32_t> query_lens, std::span<c
   std::int64_t left = share;  // tiles that the worker still takes
   std::int64_t count = 0;
   std::int64_t slots = 0;
-  std::int32_t row = 0;
+  std::int32_t rows_before = 0;
   plan.starts[0] = 0;
-  for (std::size_t b = 0; b < kv_lens.size(); row += query_lens[b++]) {
-    if (query_lens[b] != 1) continue;
+  for (std::size_t b = 0; b < kv_lens.size(); rows_before += query_lens[b++]) {
+    if (!rows.has_segments(b)) continue;
     const KeyRange range = range_of(kv_lens[b], limits);
     const std::int64_t first = count;
     for (std::int64_t tile = range.first_tile; tile < range.tiles_end;) {
@@ -48,10 +48,10 @@ std::int64_t plan_segments(std::span<const std::int32_t> query_lens, std::span<c
       const std::int64_t tiles = std::min(left, range.tiles_end - tile);
       plan.segments[count++] = {
           .request = static_cast<std::int32_t>(b),
-          .row = row,
+          .row = rows_before + query_lens[b] - 1,
           .begin = static_cast<std::int32_t>(std::max(range.begin, tile * limits.tile_keys)),
           .end = static_cast<std::int32_t>(std::min(range.end, (tile + tiles) * limits.tile_keys)),
-          .newest = static_cast<std::int32_t>(range.end - 1),
+          .newest = kv_lens[b] - query_lens[b],
           .part = 0,
           .parts = 1,
           .slot = 0};

@@ -1,11 +1,14 @@
 // How attention of single rows shares a forward's keys among the workers of a launch, decided on the host. A pure
 // function of lengths: no device, no allocation.
 //
+// A single row is a request's only one, or the only one of it that is wanted, which is its last.
+//
 // The keys that the rows see, in tiles, are laid end to end, and every worker takes an equal range of them, wherever
 // requests begin and end. So all workers end at about the same time, a long request among short ones or not, and at
 // most one request for each border between two workers is cut and has to be merged.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -17,7 +20,7 @@ struct alignas(16) KeySegment {
   std::int32_t row;      // of q and out
   std::int32_t begin;    // first key
   std::int32_t end;      // past the last key
-  std::int32_t newest;   // the request's last key, which this forward writes
+  std::int32_t newest;   // the first of the request's keys that this forward writes; the last one of a single row
   std::int32_t part;     // 0 … parts - 1, in the order of keys
   std::int32_t parts;    // of the request; 1: nothing is merged
   std::int32_t slot;     // of the request's part 0 among the partial results; its other parts follow
@@ -41,8 +44,17 @@ constexpr std::int64_t most_segments(std::int64_t requests, std::int64_t workers
 // each.
 constexpr std::int64_t most_parts(std::int64_t workers) { return 2 * (workers - 1); }
 
-// Plans the requests of a single row; the others have no segment. Returns the number of segments.
-std::int64_t plan_segments(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
-                           const SegmentLimits& limits, const SegmentPlan& plan);
+// A forward's requests, [requests] each. The last row of a request has segments where it is the only one from its
+// first row on.
+struct SegmentedRows {
+  std::span<const std::int32_t> query_lens;
+  std::span<const std::int32_t> kv_lens;
+  std::span<const std::int32_t> first_rows = {};  // of the request; empty: 0, so that requests of a single row have any
+
+  bool has_segments(std::size_t b) const { return query_lens[b] - (first_rows.empty() ? 0 : first_rows[b]) == 1; }
+};
+
+// Returns the number of segments.
+std::int64_t plan_segments(const SegmentedRows& rows, const SegmentLimits& limits, const SegmentPlan& plan);
 
 }  // namespace tessera

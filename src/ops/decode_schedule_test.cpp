@@ -18,11 +18,12 @@ struct Planned {
 };
 
 Planned plan(const std::vector<std::int32_t>& query_lens, const std::vector<std::int32_t>& kv_lens,
-             const SegmentLimits& limits) {
+             const SegmentLimits& limits, const std::vector<std::int32_t>& first_rows = {}) {
   Planned p;
   p.starts.resize(static_cast<std::size_t>(limits.workers) + 1, -1);
   p.segments.resize(static_cast<std::size_t>(most_segments(static_cast<std::int64_t>(kv_lens.size()), limits.workers)));
-  const std::int64_t count = plan_segments(query_lens, kv_lens, limits, {p.starts.data(), p.segments.data()});
+  const std::int64_t count =
+      plan_segments({query_lens, kv_lens, first_rows}, limits, {p.starts.data(), p.segments.data()});
   EXPECT_LE(count, static_cast<std::int64_t>(p.segments.size()));
   p.segments.resize(static_cast<std::size_t>(count));
   EXPECT_EQ(p.starts.front(), 0);
@@ -82,6 +83,24 @@ TEST(PlanSegments, NothingToDo) {
   const SegmentLimits limits{.workers = 5, .tile_keys = 128};
   EXPECT_TRUE(plan({}, {}, limits).segments.empty());
   EXPECT_TRUE(plan({3, 2}, {700, 2}, limits).segments.empty());
+}
+
+// Requests of several rows whose last one is wanted, of two rows that are, of none, and one of a single row.
+TEST(PlanSegments, TakesTheLastRowOfARequest) {
+  const SegmentLimits limits{.workers = 4, .tile_keys = 128, .window = 200};
+  const Planned p = plan({5, 3, 2, 1, 1}, {600, 3, 700, 40, 50}, limits, {4, 1, 2, 0, 1});
+  ASSERT_EQ(p.segments.size(), 3U);
+  for (const std::size_t i : {0, 1}) {
+    EXPECT_EQ(p.segments[i].request, 0);
+    EXPECT_EQ(p.segments[i].row, 4);
+    EXPECT_EQ(p.segments[i].newest, 595) << "five keys are new";
+    EXPECT_EQ(p.segments[i].parts, 2);
+  }
+  EXPECT_EQ(p.segments[0].begin, 400);
+  EXPECT_EQ(p.segments[1].end, 600);
+  EXPECT_EQ(p.segments[2].request, 3);
+  EXPECT_EQ(p.segments[2].row, 10);
+  EXPECT_EQ(p.segments[2].newest, 39);
 }
 
 // One long request among short ones, many equal ones, one alone: no worker has more tiles than its share.

@@ -42,16 +42,17 @@ class Chain {
     for (std::size_t i = 0; i < joined.num_ops(); ++i) {
       const ir::OpDecl& decl = **built_in_ops().get(joined.ops[i]);
       std::vector<TensorView> operands{input};
+      const std::int64_t width = input.cols();
       ir::Attributes attributes;
-      if (decl.name == "add_rms_norm") operands.push_back(place(tensor({size.rows, size.in}, 1)));
+      if (decl.name == "add_rms_norm") operands.push_back(place(tensor({size.rows, width}, 1)));
       if (decl.name == "rms_norm" || decl.name == "add_rms_norm") {
-        operands.push_back(weight(tensor({size.in}, 1)));
+        operands.push_back(weight(tensor({width}, 1)));
         attributes = {{"eps", 1e-6}, {bias ? "unit_offset" : "round_once", true}};
       } else if (decl.name == "linear") {
         operands.push_back(weight(tensor({size.out, size.in}, 0.1)));
         if (bias) operands.push_back(weight(tensor({size.out}, 1)));
         attributes = {{"bias", bias}};
-      } else if (decl.name == "gelu_mul") {
+      } else if (decl.name == "gelu_mul" || decl.name == "gelu") {
         attributes = {{"tanh", bias}};
       }
       add_call(decl, std::move(operands), std::move(attributes));
@@ -62,14 +63,9 @@ class Chain {
   // The last operator's results, of all by their own kernels, or of the joined one; nothing where that does not serve.
   Result<std::vector<HostTensor>> run_each() {
     for (Call& call : calls_) {
-      const KernelDef* kernel = TRY(kernels().get(call.node.op));
       std::unique_ptr<Allocation> workspace;
-      BindArgs args = call.args(context_);
-      if (kernel->workspace_bytes != nullptr) {
-        workspace = TRY(test_device().allocate(TRY(kernel->workspace_bytes(args)), "workspace"));
-        args.workspace = workspace->data();
-      }
-      const std::unique_ptr<BoundOp> op = TRY(kernel->bind(args));
+      const BindArgs args = TRY(with_workspace(call, workspace));
+      const std::unique_ptr<BoundOp> op = TRY(TRY(kernels().get(call.node.op))->bind(args));
       TRY(op->enqueue(*stream_));
       TRY(stream_->synchronize());
     }
@@ -78,7 +74,8 @@ class Chain {
   Result<std::optional<std::vector<HostTensor>>> run_joined(const JoinedKernelDef& joined) {
     TRY(poison());
     std::vector<BindArgs> args;
-    for (const Call& call : calls_) args.push_back(call.args(context_));
+    std::vector<std::unique_ptr<Allocation>> workspaces(calls_.size());
+    for (std::size_t i = 0; i < calls_.size(); ++i) args.push_back(TRY(with_workspace(calls_[i], workspaces[i])));
     const std::unique_ptr<BoundOp> op = TRY(joined.bind(args));
     if (op == nullptr) return std::optional<std::vector<HostTensor>>();
     TRY(op->enqueue(*stream_));
@@ -92,6 +89,16 @@ class Chain {
     std::vector<TensorView> results;
     BindArgs args(const ForwardContext& context) const { return {node, operands, results, {}, test_device(), context}; }
   };
+
+  // What the call's own kernel asks for.
+  Result<BindArgs> with_workspace(const Call& call, std::unique_ptr<Allocation>& workspace) const {
+    BindArgs args = call.args(context_);
+    const KernelDef* kernel = TRY(kernels().get(call.node.op));
+    if (kernel->workspace_bytes == nullptr) return args;
+    workspace = TRY(test_device().allocate(TRY(kernel->workspace_bytes(args)), "workspace"));
+    args.workspace = workspace->data();
+    return args;
+  }
 
   TensorView place(const HostTensor& tensor) {
     memory_.push_back(*test_device().allocate(tensor.bytes.size(), "test tensor"));
@@ -158,7 +165,9 @@ TEST(JoinedKernels, EqualTheirOperators) {
             Size{1, 8192, 128},     Size{1, 1152, 64},       Size{7, 32, 32},      Size{3, 2880, 96},
             Size{11, 1056, 64},     Size{17, 1024, 64},      Size{24, 3072, 512},  Size{31, 1120, 96},
             Size{32, 1024, 6144},   Size{48, 1152, 4304},    Size{64, 200, 6160},  Size{10, 4096, 28672},
-            Size{1024, 256, 28672}, Size{1101, 1152, 12288}, Size{2001, 72, 6160}, Size{1037, 2048, 13824}}) {
+            Size{1024, 256, 28672}, Size{1101, 1152, 12288}, Size{2001, 72, 6160}, Size{1037, 2048, 13824},
+            Size{2200, 4096, 2048}, Size{4099, 1024, 4104},  Size{8200, 512, 4096}}) {
+        if (size.rows > joined.most_rows) continue;
         const bool bias = size.rows % 2 == 1;
         Chain chain(joined, dtype, size, bias);
         const Result<std::optional<std::vector<HostTensor>>> actual = chain.run_joined(joined);
@@ -180,6 +189,10 @@ TEST(JoinedKernels, EqualTheirOperators) {
       }
     }
     EXPECT_GT(served, 4) << name_of(joined);
+    // The library has the tanh form alone, which this test gives to odd numbers of rows.
+    if (joined.ops[1] == "gelu") {
+      EXPECT_EQ(served, 8);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include "tessera/ops/cuda_launch.cuh"
 #include "tessera/ops/cuda_math.cuh"
 #include "tessera/ops/cuda_op.h"
+#include "tessera/ops/l2_prefetch.cuh"
 
 namespace tessera {
 namespace {
@@ -22,7 +23,66 @@ struct LayerNorm {
   float eps;
 };
 
-// A block takes a row, which it reads again, from the cache, after each of the two sums.
+// A block takes a row, which stays in its registers, up to kHeld packs in each thread: all loads are under way before
+// the first is waited for.
+inline constexpr int kHeld = 4;
+
+template <class T>
+__global__ void __launch_bounds__(kBlockThreads) layer_norm_held(const LayerNorm<T> norm) {
+  constexpr int N = kPackSize<T>;
+  __shared__ float scratch[2][kWarp];
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * norm.n;
+  const auto column = [](int h) { return static_cast<int>(threadIdx.x + h * blockDim.x) * N; };
+  const auto mine = [&](int h) { return column(h) < norm.n; };
+  Pack<T, N> values[kHeld];
+  Pack<T, N> w[kHeld];
+  Pack<T, N> b[kHeld];
+  let_next_begin();
+  if (blockIdx.x == 0) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      if (!mine(h)) break;
+      prefetch_to_l2(norm.w + column(h));
+      prefetch_to_l2(norm.b + column(h));
+    }
+  }
+  wait_for_previous();
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    if (!mine(h)) break;
+    values[h] = load_pack<T, N>(norm.x + row + column(h));
+    w[h] = load_pack<T, N>(norm.w + column(h));
+    b[h] = load_pack<T, N>(norm.b + column(h));
+  }
+  float sum = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    if (!mine(h)) break;
+#pragma unroll
+    for (int j = 0; j < N; ++j) sum += to_float(values[h].at[j]);
+  }
+  const float mean = block_sum(sum, scratch[0]) / static_cast<float>(norm.n);
+  float squares = 0;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    if (!mine(h)) break;
+#pragma unroll
+    for (int j = 0; j < N; ++j) squares += (to_float(values[h].at[j]) - mean) * (to_float(values[h].at[j]) - mean);
+  }
+  const float scale = 1.0f / sqrtf(block_sum(squares, scratch[1]) / static_cast<float>(norm.n) + norm.eps);
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    if (!mine(h)) break;
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      values[h].at[j] =
+          from_float<T>((to_float(values[h].at[j]) - mean) * scale * to_float(w[h].at[j]) + to_float(b[h].at[j]));
+    store_pack(norm.y + row + column(h), values[h]);
+  }
+}
+
+// The same for rows of any length: a block reads its row again, from the cache, after each of the two sums, which have
+// the same order.
 template <class T, int N>
 __global__ void layer_norm(const LayerNorm<T> norm) {
   __shared__ float scratch[2][kWarp];
@@ -63,6 +123,11 @@ std::unique_ptr<BoundOp> make_layer_norm(const LayerNorm<T>& norm) {
   const std::int64_t threads = std::min(kBlockThreads, ceil_div(ceil_div(norm.n, N), kWarp) * kWarp);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(norm.rows)),
                           .block = dim3(static_cast<unsigned>(threads))};
+  if constexpr (N == kPackSize<T>) {
+    if (norm.n <= threads * kHeld * N)
+      return make_cuda_op("layer_norm",
+                          [=](cudaStream_t stream) { launch_early(layer_norm_held<T>, shape, stream, norm); });
+  }
   return make_cuda_op("layer_norm", [=](cudaStream_t stream) { launch_early(layer_norm<T, N>, shape, stream, norm); });
 }
 

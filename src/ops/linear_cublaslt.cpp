@@ -52,12 +52,13 @@ bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cubl
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(OpaqueAlgorithm));
 
-// A choice made before, in this process or an earlier one, is kept.
+// A choice made before, in this process or an earlier one, is kept; not where the activation makes another problem of
+// the shape.
 Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
   auto choice = std::make_shared<Choice>();
   TRY(describe(p, choice->matmul, choice->w, choice->x, choice->y));
   LinearAlgorithms& algorithms = known_algorithms();
-  if (const std::optional<OpaqueAlgorithm> chosen = algorithms.chosen(shape_of(p, rows))) {
+  if (const std::optional<OpaqueAlgorithm> chosen = algorithms.chosen(shape_of(p, rows)); chosen && !p.gelu) {
     choice->algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*chosen);
     if (rows == Rows::kAny ? serves_any_rows(handle, p, choice->algorithm)
                            : serves(handle, *choice, kCublasLtWorkspaceBytes)) {
@@ -71,7 +72,7 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Line
   for (int i = 0; i < found; ++i) {
     choice->algorithm = offered[static_cast<std::size_t>(i)].algo;
     if (rows == Rows::kAny && !serves_any_rows(handle, p, choice->algorithm)) continue;
-    algorithms.note(shape_of(p, rows), std::bit_cast<OpaqueAlgorithm>(choice->algorithm));
+    if (!p.gelu) algorithms.note(shape_of(p, rows), std::bit_cast<OpaqueAlgorithm>(choice->algorithm));
     return std::shared_ptr<const Choice>(std::move(choice));
   }
   return to_status(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p);
@@ -79,10 +80,10 @@ Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const Line
 
 // A forward has four or five shapes in dozens of layers: the library is asked once for each.
 Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
-  using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool, Rows>;
+  using Key = std::tuple<cublasLtHandle_t, std::int64_t, std::int64_t, std::int64_t, ir::DType, bool, bool, Rows>;
   static std::mutex mutex;
   static auto* choices = new std::map<Key, std::shared_ptr<const Choice>>;
-  const Key key{handle, p.m, p.n, p.k, p.dtype, p.bias != nullptr, rows};
+  const Key key{handle, p.m, p.n, p.k, p.dtype, p.bias != nullptr, p.gelu, rows};
   const std::lock_guard lock(mutex);
   if (const auto it = choices->find(key); it != choices->end()) return it->second;
   std::shared_ptr<const Choice> choice = TRY(choose(handle, p, rows));
@@ -148,6 +149,7 @@ class CublasLtLinear final : public BoundOp {
     hash.add(p_.k);
     hash.add(p_.bias != nullptr);
     hash.add(p_.residual != nullptr);
+    hash.add(p_.gelu);
     return hash.finish().low;
   }
 

@@ -8,7 +8,8 @@
 
 namespace tessera {
 
-// y[m, n] = x[m, k] · w[n, k]ᵀ + bias[n] + residual[m, n], all of one dtype. bias and residual may be null.
+// y[m, n] = x[m, k] · w[n, k]ᵀ + bias[n] + residual[m, n], all of one dtype. bias and residual may be null. With
+// `gelu`, which bind_cublaslt() alone takes (linear_cuda.h), y = gelu(x · wᵀ + bias): there is a bias and no residual.
 struct LinearProblem {
   const std::byte* x;
   const std::byte* w;
@@ -21,6 +22,7 @@ struct LinearProblem {
   ir::DType dtype;
   std::byte* workspace;
   std::int64_t workers;  // threads or multiprocessors that the kernel may expect; at least 1
+  bool gelu = false;     // the tanh form, of the sum before it is rounded
 };
 
 LinearProblem make_linear_problem(const BindArgs& args);

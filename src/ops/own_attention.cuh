@@ -25,6 +25,7 @@ struct Problem {
   const int* query_starts;
   const int* kv_lens;
   const int* page_table;
+  const int* wanted_starts = nullptr;  // [requests]: the first rows that are wanted; null: all are
   int max_pages;
   int max_requests;
   int num_rows;
@@ -85,6 +86,7 @@ __device__ inline bool find_rows(const Problem& p, int slot, int tile_rows, Rows
   out.row_begin = (slot - first_slot(low)) * tile_rows;
   out.rows = min(tile_rows, query_len * p.group - out.row_begin);
   out.offset = p.kv_lens[low] - query_len;
+  if (p.wanted_starts != nullptr && out.row_begin + out.rows <= p.wanted_starts[low] * p.group) return false;
   return out.rows > 0;
 }
 

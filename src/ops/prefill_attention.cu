@@ -76,25 +76,24 @@ Result<CUtensorMap> map_of_queries(const CudaAttention& a) {
                  TensorBox{.size = 1, .stride = a.num_rows * row, .box = 1}});
 }
 
-// Of keys or values: boxes of so many tokens, columns / 64, and groups of 8 tokens, of one head.
-Result<CUtensorMap> map_of_cache(const CudaAttention& a, const std::byte* cache, int tokens, int columns, int groups) {
+// Of keys or values: boxes of kBoxTokens tokens of one head.
+Result<CUtensorMap> map_of_cache(const CudaAttention& a, const std::byte* cache) {
   const std::int64_t token = a.shape.kv_heads * kHeadDim;
   return encode_tensor_map(
       a.shape.dtype, cache,
       std::array{TensorBox{.size = kColumns, .stride = 1, .box = kColumns},
-                 TensorBox{.size = 8, .stride = token, .box = tokens},
-                 TensorBox{.size = kHeadDim / kColumns, .stride = kColumns, .box = columns},
-                 TensorBox{.size = a.num_pages * a.page_size / 8, .stride = 8 * token, .box = groups},
+                 TensorBox{.size = 8, .stride = token, .box = 8},
+                 TensorBox{.size = kHeadDim / kColumns, .stride = kColumns, .box = kHeadDim / kColumns},
+                 TensorBox{.size = a.num_pages * a.page_size / 8, .stride = 8 * token, .box = kBoxTokens / 8},
                  TensorBox{.size = a.shape.kv_heads, .stride = kHeadDim, .box = 1}});
 }
 
 template <class S, class T>
 Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& plan) {
   constexpr float kLog2E = 1.44269504088896F;
-  constexpr int kColumnBlocks = kHeadDim / kColumns;
   const Attention<T> p{.q = TRY(map_of_queries(a)),
-                       .keys = TRY(map_of_cache(a, a.k_cache, 8, kColumnBlocks, kBoxTokens / 8)),
-                       .values = TRY(map_of_cache(a, a.v_cache, 8, kColumnBlocks, kBoxTokens / 8)),
+                       .keys = TRY(map_of_cache(a, a.k_cache)),
+                       .values = TRY(map_of_cache(a, a.v_cache)),
                        .out = reinterpret_cast<T*>(a.out),
                        .page_table = a.metadata.page_table,
                        .query_starts = a.metadata.query_starts,

@@ -62,7 +62,7 @@ struct RowsWarpgroup {
 #pragma unroll 1
     for (int i = begin; i < end; ++i) {
       const Work w = work_at<S>(p, i, static_cast<int>(block_in_cluster()));
-      if (w.tiles == 0) continue;
+      if (w.tiles <= 0) continue;
       compute(w);
       give_results(w);
     }

@@ -1,0 +1,51 @@
+#include "tessera/ops/linear_residual.h"
+
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "tessera/device/cuda/cuda_device.h"
+#include "tessera/ops/bound_sequence.h"
+#include "tessera/ops/linear_cuda.h"
+#include "tessera/ops/norm.h"
+
+namespace tessera {
+namespace {
+
+// A residual costs the matmul's tiles a load each, which long sums hide, and saves what grows with the tensor.
+constexpr std::int64_t kFewestRows = 512;
+constexpr std::int64_t kFewestProducts = std::int64_t{1} << 34;  // 50 µs of an H200 (docs/benchmarks.md)
+bool pays(const LinearProblem& p) { return p.m >= kFewestRows && p.m * p.n * p.k >= kFewestProducts; }
+
+// rms_norm of the sum, with the attributes of the add_rms_norm whose place it takes.
+Result<std::unique_ptr<BoundOp>> bind_norm_of_sum(const BindArgs& call) {
+  ir::Node node = call.node;
+  node.op = "rms_norm";
+  const std::array operands{call.results[1], call.operands[2]};
+  const std::array results{call.results[0]};
+  return kRmsNormCuda.bind({node, operands, results, {}, call.device, call.context});
+}
+
+Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
+  LinearProblem p = make_linear_problem(calls[0]);
+  if (!allows_own_kernels(calls[0], p) || p.residual != nullptr || p.k % 8 != 0 || p.n % 8 != 0 || !pays(p))
+    return std::unique_ptr<BoundOp>();
+  p.residual = calls[1].operands[1].data.raw();
+  p.y = calls[1].results[1].data.raw();
+  TRY(static_cast<CudaDevice&>(calls[0].device).make_current());
+  Result<std::unique_ptr<BoundOp>> linear = bind_cublaslt(p, calls[0].device);
+  if (!linear.ok() && linear.status().code() == StatusCode::kUnimplemented) return std::unique_ptr<BoundOp>();
+  std::vector<std::unique_ptr<BoundOp>> parts;
+  parts.push_back(TRY(std::move(linear)));
+  parts.push_back(TRY(bind_norm_of_sum(calls[1])));
+  return std::make_unique<BoundSequence>(std::move(parts));
+}
+
+}  // namespace
+
+const JoinedKernelDef kLinearResidualNormCuda{.ops = {"linear", "add_rms_norm"},
+                                              .name = "residual in the matmul",
+                                              .most_rows = std::numeric_limits<std::int64_t>::max(),
+                                              .bind = bind};
+
+}  // namespace tessera
