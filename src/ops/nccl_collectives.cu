@@ -49,7 +49,8 @@ class NcclReduceOp final : public BoundOp {
 
 class NcclLinkOp final : public BoundOp {
  public:
-  NcclLinkOp(std::shared_ptr<const NcclExchange> link, const TensorView& x) : link_(std::move(link)), x_(x) {}
+  NcclLinkOp(std::shared_ptr<const NcclExchange> link, bool sends, const TensorView& x)
+      : link_(std::move(link)), sends_(sends), x_(x) {}
   Status enqueue(Stream& stream) const override {
     CudaStream& cuda = as_cuda(stream);
     TRY(cuda.begin_launch("a link between stages by NCCL"));
@@ -57,10 +58,11 @@ class NcclLinkOp final : public BoundOp {
   }
 
  private:
-  // As of a reduction.
-  std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
+  // As of a reduction. A stage between two others has both sides, each of which is one end of a warm-up.
+  std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sends_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> link_;
+  bool sends_;
   TensorView x_;
 };
 
@@ -129,8 +131,8 @@ std::unique_ptr<BoundOp> bind_nccl_reduce(std::shared_ptr<const NcclExchange> ex
   return std::make_unique<NcclReduceOp>(std::move(exchange), x);
 }
 
-std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link, const TensorView& x) {
-  return std::make_unique<NcclLinkOp>(std::move(link), x);
+std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link, bool sends, const TensorView& x) {
+  return std::make_unique<NcclLinkOp>(std::move(link), sends, x);
 }
 
 std::unique_ptr<BoundOp> bind_nccl_gather(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,

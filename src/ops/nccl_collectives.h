@@ -12,8 +12,8 @@ namespace tessera::cuda {
 // A GPU among those that share a communicator. `device` is a CudaDevice and outlives what is made with it.
 NcclExchange::Place nccl_place(Device& device);
 
-// x to the next stage, or from the previous one, by a link's side.
-std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link, const TensorView& x);
+// x to the next stage, or from the previous one, by a link's side: `sends` says which of them that is.
+std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link, bool sends, const TensorView& x);
 
 // x = Σ over ranks, in place.
 std::unique_ptr<BoundOp> bind_nccl_reduce(std::shared_ptr<const NcclExchange> exchange, const TensorView& x);

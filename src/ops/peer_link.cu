@@ -124,7 +124,8 @@ Result<std::unique_ptr<BoundOp>> bind_link(const BindArgs& args) {
   const auto way = Pipeline::Way::kToNext;
   if (!pipeline.is_here(kSends ? pipeline.receiver(own, way) : pipeline.sender(own, way))) {
     TRY(static_cast<CudaDevice&>(args.device).make_current());
-    return cuda::bind_nccl_link(TRY(NcclExchange::link(*communicator, kSends, cuda::nccl_place(args.device))), x);
+    return cuda::bind_nccl_link(TRY(NcclExchange::link(*communicator, kSends, cuda::nccl_place(args.device))), kSends,
+                                x);
   }
   if (x.bytes() % 4 != 0)
     return unimplemented(args.node.op + " of " + std::to_string(x.bytes()) +

@@ -61,19 +61,19 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// Launches `kernel` over `units` of a rank's rows, as many at a time as a mailbox takes.
-template <int kWords, class Kernel>
-Result<std::unique_ptr<BoundOp>> bind_rows(const char* name, std::shared_ptr<PeerExchange> exchange, Kernel* kernel,
+// Launches the kernel over the units of a rank's rows, as many at a time as a mailbox takes.
+template <int kWords, auto kKernel>
+Result<std::unique_ptr<BoundOp>> bind_rows(const char* name, std::shared_ptr<PeerExchange> exchange,
                                            const TensorView& x, const TensorView& y, std::int64_t bytes) {
   const std::int64_t units = bytes / (4 * kWords);
   const std::int64_t most = exchange->peers().buffer_words / kWords / (exchange->peers().ranks - 1);
-  TRY(load_code(kernel));
+  TRY(load_code(kKernel));
   const auto* from = x.as<Unit<kWords>>();
   auto* to = y.as<Unit<kWords>>();
   return make_cuda_op(name, [=, exchange = std::move(exchange)](cudaStream_t stream) {
     for (std::int64_t first = 0; first < units; first += most) {
       const std::int64_t count = std::min(most, units - first);
-      launch_early(kernel, shape_of(count), stream, exchange->peers(), from + first, to + first, count, units);
+      launch_early(kKernel, shape_of(count), stream, exchange->peers(), from + first, to + first, count, units);
     }
   });
 }
@@ -83,7 +83,7 @@ Result<std::unique_ptr<BoundOp>> bind_rows(const char* name, std::shared_ptr<Pee
 Result<std::unique_ptr<BoundOp>> bind_peer_gather_rows(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                        const TensorView& y) {
   const auto bind = [&]<int kWords>() {
-    return bind_rows<kWords>("all_gather_rows", std::move(exchange), gather_rows<kWords>, x, y, x.bytes());
+    return bind_rows<kWords, gather_rows<kWords>>("all_gather_rows", std::move(exchange), x, y, x.bytes());
   };
   return x.bytes() % 16 == 0 ? bind.template operator()<4>() : bind.template operator()<1>();
 }
@@ -92,7 +92,7 @@ Result<std::unique_ptr<BoundOp>> bind_peer_scatter(std::shared_ptr<PeerExchange>
                                                    const TensorView& y) {
   return dispatch_dtype(x.dtype, "reduce_scatter", [&]<class T>() {
     const auto bind = [&]<int kWords>() {
-      return bind_rows<kWords>("reduce_scatter", std::move(exchange), scatter_sums<T, kWords>, x, y, y.bytes());
+      return bind_rows<kWords, scatter_sums<T, kWords>>("reduce_scatter", std::move(exchange), x, y, y.bytes());
     };
     return y.bytes() % 16 == 0 ? bind.template operator()<4>() : bind.template operator()<1>();
   });
