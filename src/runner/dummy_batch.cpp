@@ -1,6 +1,7 @@
 #include "tessera/runner/dummy_batch.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,11 @@ void assign_groups(ForwardBatch& batch, const CacheGroupBatch& paged, std::span<
 
 }  // namespace
 
+void want_all_rows(ForwardBatch& batch) {
+  batch.wanted_rows.resize(batch.input_ids.size());
+  std::iota(batch.wanted_rows.begin(), batch.wanted_rows.end(), 0);
+}
+
 ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& options,
                          std::span<const ir::CacheGroup> groups, std::int64_t vocab_size) {
   ForwardBatch batch;
@@ -31,6 +37,7 @@ ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& op
     for (std::int64_t i = 0; i < query; ++i) batch.positions.push_back(static_cast<std::int32_t>(prefix + i));
     batch.query_lens.push_back(static_cast<std::int32_t>(query));
     batch.kv_lens.push_back(static_cast<std::int32_t>(prefix + query));
+    batch.wanted_rows.push_back(static_cast<std::int32_t>(batch.positions.size()) - 1);
     tables.emplace_back(static_cast<std::size_t>(pages_for(prefix + query, options.page_size)), PageId(0));
     left -= query;
   }
@@ -62,6 +69,7 @@ std::optional<ForwardBatch> page_batch(std::int64_t size, const RunnerOptions& o
     batch.kv_lens.push_back(static_cast<std::int32_t>(rows));
   }
   batch.input_rows.assign(static_cast<std::size_t>(size), -1);
+  want_all_rows(batch);
   paged.own(std::vector(static_cast<std::size_t>(requests), std::vector{PageId(0)}));
   assign_groups(batch, paged, groups);
   return batch;

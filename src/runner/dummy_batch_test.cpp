@@ -37,6 +37,14 @@ TEST(DummyBatch, RowsAreNoPaddingAndDiffer) {
   }
 }
 
+// What is measured computes what a prompt's last chunk does.
+TEST(DummyBatch, WantsTheLastRowOfEachRequest) {
+  EXPECT_EQ(dummy_batch(100, /*decode=*/false, options(16), kGroups, 30).wanted_rows,
+            (std::vector<std::int32_t>{63, 99}));
+  EXPECT_EQ(dummy_batch(3, /*decode=*/true, options(16), kGroups, 30).wanted_rows,
+            (std::vector<std::int32_t>{0, 1, 2}));
+}
+
 TEST(DummyBatch, PagesOfOneTokenHaveNoOtherSlot) {
   const ForwardBatch batch = dummy_batch(5, /*decode=*/false, options(1), kGroups, 30);
   EXPECT_EQ(batch.groups[1].slots, std::vector<SlotId>(5, SlotId(0)));

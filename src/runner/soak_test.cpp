@@ -84,6 +84,24 @@ TEST(Soak, FindsValuesThatShareBytes) {
   EXPECT_GT(report.num_failures, 0);
 }
 
+// A tie is rare. What differs in many batches is a failure, of a model that routes as of any other. Here every batch
+// differs by more than is allowed.
+TEST(Soak, TiesOfARouterAreFew) {
+  const RunnerBench routes = make_captured("qwen3-moe", small_options());
+  const SoakReport one = soaked(routes, {.batches = 1, .tolerance = -1});
+  EXPECT_THAT(one.failures, IsEmpty());
+  EXPECT_EQ(one.num_ties, 1);
+  ASSERT_EQ(one.ties.size(), 1U);
+  EXPECT_THAT(one.ties.front(), HasSubstr("differs from the unpadded forward by"));
+  const SoakReport many = soaked(routes, {.batches = 20, .tolerance = -1});
+  EXPECT_EQ(many.num_failures, 20);
+  EXPECT_EQ(many.num_ties, 0);
+  EXPECT_THAT(many.failures.front(), HasSubstr("differs from the unpadded forward by"));
+  const SoakReport dense = soaked(make_captured("llama", small_options()), {.batches = 1, .tolerance = -1});
+  EXPECT_EQ(dense.num_failures, 1);
+  EXPECT_EQ(dense.num_ties, 0);
+}
+
 TEST(Soak, FindsGraphsThatAreNotTheirOperators) {
   const KernelTable kernels = testing::baking_kernels();
   RunnerOptions options = small_options();
