@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <stdexcept>
+#include <thread>
+
 #include "dp_attention.h"
 #include "faulty_ranks.h"
 
@@ -65,9 +69,28 @@ TEST(DpAttentionFaults, ACaptureThatFailsOnOneRankEndsTheStart) {
         break;
       }
       ++failed;
+      // A capture that fails is given up by its rank; not by a limit on waiting.
+      EXPECT_THAT(engines.status().message(),
+                  ::testing::AnyOf(HasSubstr("injected"), HasSubstr("different sizes of graphs")))
+          << n;
     }
   }
   EXPECT_GT(failed, 6);
+}
+
+// A rank without work sleeps, and would answer for a group that is no more.
+TEST(DpAttentionFaults, ARankThatFailsOutsideOfAForwardWakesTheOthers) {
+  const Result<Engines> engines = start({});
+  ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+  const auto nothing = [](std::span<EngineThread::Event>) {};
+  std::promise<void> told;
+  EngineThread idle(*(*engines)[0], nothing, [&] { told.set_value(); });
+  EngineThread failing(*(*engines)[1], nothing);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // rank 0 has nothing left to do
+  failing.post([](Engine&) { throw std::runtime_error("injected"); });
+  ASSERT_EQ(told.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(idle.health().code(), StatusCode::kDeviceLost);
+  EXPECT_THAT(idle.health().message(), HasSubstr("injected"));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/cli/options.h"
@@ -17,6 +19,8 @@ class CommandParser {
   virtual EngineOptions* engine() = 0;
   // Once the flags are parsed: checks what no single flag can tell.
   virtual Result<Command> finish() = 0;
+  // After finish(): what was asked for and has no effect, beside what warnings_about() finds.
+  virtual std::vector<std::string> warnings() const { return {}; }
 };
 
 using MakeCommandParser = std::unique_ptr<CommandParser>(CommandFlags& add, CommonFlags& common);

@@ -7,6 +7,9 @@
 namespace tessera::cli {
 namespace {
 
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(DpAttentionFlags, RanksWithRequestsOfTheirOwnAreReplicas) {
@@ -25,6 +28,9 @@ TEST(DpAttentionFlags, RanksWithRequestsOfTheirOwnAreReplicas) {
     EXPECT_EQ(options.engine.ep_size, 2);
   }
   EXPECT_FALSE(std::get<ServeOptions>(serve({})->command).engine.dp_attention) << "one rank shares with none";
+  EXPECT_THAT(serve({})->warnings, Contains(StartsWith("--enable-dp-attention has no effect with --tp-size 1")));
+  EXPECT_THAT(serve({"--tp", "4", "--moe-a2a-backend", "deepep"})->warnings,
+              ElementsAre(HasSubstr("every rank gets the rows of all, and the sums of its own")));
   EXPECT_THAT(serve({"--tp-size", "4", "--dp-size", "2"}).status().message(),
               StartsWith("--enable-dp-attention: --dp-size 2 with --tp-size 4 is not supported yet; accepted is 4"));
   EXPECT_THAT(serve({"--tp-size", "2", "--pp-size", "2"}).status().message(),

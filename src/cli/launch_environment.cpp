@@ -70,9 +70,21 @@ Result<std::string> take_address(const Environment& get, EngineOptions& engine) 
   return source;
 }
 
+// Ranks with requests of their own are of one process: several would each start all of them.
+Status check_dp_attention(const Environment& get, const CommandLine& line) {
+  const auto* const serve = std::get_if<ServeOptions>(&line.command);
+  if (serve == nullptr || !serve->engine.dp_attention) return ok_status();
+  const std::optional<Place> place = TRY(find_place(get));
+  if (!place || place->nodes == 1) return ok_status();
+  return unimplemented(fmt::format(
+      "--enable-dp-attention with {} processes, by {}, is not supported yet; one process with all ranks is accepted",
+      place->nodes, place->variables));
+}
+
 }  // namespace
 
 Result<std::string> take_launcher(const Environment& get, CommandLine& line) {
+  TRY(check_dp_attention(get, line));
   EngineOptions* const engine = engine_on_nodes(line.command);
   if (engine == nullptr || layout_of(*engine).ranks() == 1) return std::string();
   std::string said;

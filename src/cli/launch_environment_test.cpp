@@ -52,6 +52,13 @@ Variables with_master(Variables variables) {
   return variables;
 }
 
+TEST(Launcher, RanksWithRequestsOfTheirOwnAreOfOneProcess) {
+  const std::vector<std::string> flags{"--tp-size", "4", "--enable-dp-attention"};
+  EXPECT_TRUE(take({{"WORLD_SIZE", "1"}, {"RANK", "0"}}, flags).said.ok());
+  EXPECT_THAT(take({{"WORLD_SIZE", "2"}, {"RANK", "0"}}, flags).said.status().message(),
+              HasSubstr("--enable-dp-attention with 2 processes, by WORLD_SIZE and RANK, is not supported yet"));
+}
+
 TEST(Launcher, EachOfThem) {
   for (const auto& [size, rank] :
        std::vector<std::pair<std::string, std::string>>{{"WORLD_SIZE", "RANK"},

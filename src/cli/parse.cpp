@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -70,9 +72,11 @@ Result<CommandLine> parse_command_line(std::shared_ptr<const Registry> registry,
   EngineOptions* engine = chosen.engine();
   if (engine != nullptr) TRY(finish_engine_flags(*engine, common));
   Command command = TRY(chosen.finish());
+  std::vector<std::string> warnings = chosen.warnings();
+  if (engine != nullptr) std::ranges::move(warnings_about(*engine, common), std::back_inserter(warnings));
   return CommandLine{.command = std::move(command),
                      .log_levels = common.log_levels,
-                     .warnings = engine == nullptr ? std::vector<std::string>{} : warnings_about(*engine, common),
+                     .warnings = std::move(warnings),
                      .model = common.model,
                      .print_config = common.print_config,
                      .values = parsed.command->flag_values()};

@@ -89,6 +89,10 @@ class ServeParser final : public CommandParser {
     options_.server.http.max_connections = static_cast<std::size_t>(max_connections_);
     return Command(options_);
   }
+  std::vector<std::string> warnings() const override {
+    if (!dp_attention_ || options_.engine.dp_attention) return {};
+    return {"--enable-dp-attention has no effect with --tp-size 1: there are no ranks to share experts with"};
+  }
 
  private:
   // Of N ranks that each have requests of their own: N engines, each with a model that it does not share but for the

@@ -39,6 +39,10 @@ void Engine::leave_lockstep() {
   if (options_.lockstep != nullptr) options_.lockstep->communicator(options_.replica).abort("its engine ends");
 }
 
+void Engine::fail_lockstep(const Status& why) {
+  if (options_.lockstep != nullptr) options_.lockstep->fail(options_.replica, why.message());
+}
+
 void Engine::take_out(RequestId id, FinishReason reason) {
   const std::unique_ptr<Sequence> sequence = scheduler_->remove(id, reason == FinishReason::kError);
   if (sequence == nullptr) return;

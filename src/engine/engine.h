@@ -113,6 +113,8 @@ class Engine {
   void when_awaited(std::function<void()> call);
   // They wait for it no more, and their next steps fail: it makes no further one.
   void leave_lockstep();
+  // The same where the engine has failed: calls them at once.
+  void fail_lockstep(const Status& why);
 
   EngineStats stats() const;
   // The same into a snapshot that is kept: allocates nothing while no new kind of forward has run.

@@ -199,7 +199,7 @@ struct EngineThread::Impl {
     tickets_.clear();
     ids_.clear();
     health_ = std::move(error);
-    engine_.leave_lockstep();
+    engine_.fail_lockstep(health_);
   }
 
   void publish() {

@@ -42,6 +42,15 @@ void Lockstep::begin(int rank) {
   const std::int64_t forward = ++joined_[static_cast<std::size_t>(rank)];
   std::int64_t begun = forward - 1;
   if (!begun_.compare_exchange_strong(begun, forward)) return;  // another rank was first
+  call_others(rank);
+}
+
+void Lockstep::fail(int rank, std::string_view reason) {
+  communicator(rank).abort(reason);
+  call_others(rank);
+}
+
+void Lockstep::call_others(int rank) {
   const std::lock_guard lock(mutex_);
   for (std::size_t other = 0; other < calls_.size(); ++other)
     if (other != static_cast<std::size_t>(rank) && calls_[other]) calls_[other]();

@@ -8,8 +8,7 @@
 // padding. So the n-th forward of every rank is the same one, and where no rank has work none is made. A rank that
 // fails, or whose engine ends, ends the group.
 //
-// Threads: begin() and awaits() belong to the rank's thread; agree() and communicators to
-// it as well; the rest may be called from any.
+// Threads: begin(), awaits(), agree() and communicators belong to the rank's thread; the rest may be called from any.
 #pragma once
 
 #include <atomic>
@@ -19,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -42,11 +42,14 @@ class Lockstep {
   void begin(int rank);
   // Whether another rank has begun a forward in which this one is missing.
   bool awaits(int rank) const { return begun_.load() > joined_[static_cast<std::size_t>(rank)]; }
-  // `call` is made on another rank's thread where the rank is awaited; none takes it back.
+  // The rank's engine fails, which ends the group: calls the others, that none sleeps on.
+  void fail(int rank, std::string_view reason);
+  // `call` is made on another rank's thread where the rank is awaited, or the other one fails; none takes it back.
   void when_awaited(int rank, std::function<void()> call);
 
  private:
   explicit Lockstep(std::vector<std::unique_ptr<Communicator>> group);
+  void call_others(int rank);
 
   std::vector<std::unique_ptr<Communicator>> group_;  // [ranks]
   std::atomic<std::int64_t> begun_ = 0;               // forwards

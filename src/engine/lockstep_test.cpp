@@ -51,6 +51,15 @@ TEST(Lockstep, RanksWithOtherSizesDoNotGoOn) {
   EXPECT_EQ(other.code(), StatusCode::kFailedPrecondition);
 }
 
+TEST(Lockstep, ARankThatFailsCallsTheOthers) {
+  const std::shared_ptr<Lockstep> group = Lockstep::create(2, kLimit);
+  int calls = 0;
+  group->when_awaited(0, [&] { ++calls; });
+  group->fail(1, "no memory");
+  EXPECT_EQ(calls, 1);
+  EXPECT_THAT(group->health().message(), HasSubstr("rank 1 of 2 left the group: no memory"));
+}
+
 TEST(Lockstep, ARankThatLeavesEndsTheGroup) {
   const std::shared_ptr<Lockstep> group = Lockstep::create(2, kLimit);
   EXPECT_TRUE(group->health().ok());
