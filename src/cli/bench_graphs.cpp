@@ -72,9 +72,9 @@ class FormBench {
       TRY(make_captured(decode(), *size));
       forms.push_back({prepare, [&] { return decode().run(*size); }, row.times.eager});
       forms.push_back({prepare, [&] { return decode().replay(*size); }, row.times.full});
-    } else if (row.count > kMaxHeadRows) {
+    } else if (row.count > most_head_rows()) {
       return invalid_argument(fmt::format("--batch-size: {} is more than there are decode graphs for; {} are the most",
-                                          row.count, kMaxHeadRows));
+                                          row.count, most_head_rows()));
     } else {
       TRY(prefill().make_ready(row.count));
       forms.push_back(body(
@@ -90,6 +90,7 @@ class FormBench {
  private:
   GraphRunner& prefill() { return parts_.runner(RunnerRole::kPrefill); }
   GraphRunner& decode() { return parts_.runner(RunnerRole::kDecode); }
+  std::int64_t most_head_rows() { return parts_.runner(RunnerRole::kHead).spec().ladder.back(); }
 
   Status make_captured(GraphRunner& runner, std::int64_t size) {
     return runner.captured(size) ? ok_status() : parts_.capture(runner, size);
@@ -116,7 +117,7 @@ class FormBench {
   // The prefill runner's graphs of the batch, where it has some: of pieces, or one where nothing is cut.
   Status add_graphs(const ForwardBatch& batch, FormRow& row, std::vector<Form>& forms) {
     const std::optional<std::int64_t> size = round_up(table_.prefill_sizes, batch.num_tokens());
-    if (!size || batch.num_wanted_rows() > kMaxHeadRows) return ok_status();
+    if (!size || batch.num_wanted_rows() > most_head_rows()) return ok_status();
     TRY(make_captured(prefill(), *size));
     row.size = *size;
     row.cuts = prefill().executable().graph().num_split_ops();

@@ -21,6 +21,7 @@ class ExternalValues {
   // called while a bucket is bound or checked, never in a forward; it returns the same for the same bucket.
   void add(std::string name, AddressOfBucket address);
 
+  bool contains(std::string_view name) const { return addresses_.contains(name); }
   // No memory: the name is unknown.
   DeviceAddress find(std::string_view name, const ir::Bucket& bucket) const;
 

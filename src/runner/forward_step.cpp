@@ -73,9 +73,19 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
                    results);
 }
 
+// Hidden states of any row may be asked for, and debug mode looks for NaNs in all: then every row is planned as a
+// wanted one.
+Status ForwardStep::stage_body(const ForwardInputs& inputs, std::int64_t size) {
+  const bool wants_all = !inputs.hidden_states.empty() || parts_.debug != nullptr;
+  if (!parts_.graphs.prefill || !wants_all) return parts_.stage(inputs.tokens(), BatchKind::kExtend, size);
+  ForwardBatch all = inputs.batch;
+  want_all_rows(all);
+  return parts_.stage({.batch = all, .rope_positions = inputs.rope_positions}, BatchKind::kExtend, size);
+}
+
 Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decision) {
   GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
-  TRY(parts_.stage(inputs.tokens(), BatchKind::kExtend, decision.size));
+  TRY(stage_body(inputs, decision.size));
   if (parts_.graphs.has_head && inputs.batch.num_wanted_rows() > 0) TRY(stage_head(inputs, 0));
   const bool captured = decision.runner == RunnerKind::kPrefill;
   if (!captured) TRY(runner.make_ready(decision.size));

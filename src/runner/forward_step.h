@@ -38,6 +38,7 @@ class ForwardStep {
  private:
   Status run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results);
   Status run_body(const ForwardInputs& inputs, const Decision& decision);
+  Status stage_body(const ForwardInputs& inputs, std::int64_t size);
   Status stage_head(const ForwardInputs& inputs, std::size_t first);
   Status run_head(const ForwardInputs& inputs, StepResults::Slot& results);
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);

@@ -88,10 +88,15 @@ Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, Gra
   TRY(parts_.together({.kind = RankOrderKind::kStagePages, .size = size}, [&] { return parts_.stage_pages(size); }));
   TRY(parts_.together({.kind = RankOrderKind::kReplay, .size = size, .form = form},
                       [&] { return runner().replay(size, form); }));
-  const OutputView hidden = TRY(runner().executable().output(runner().bucket(size), 0));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(hidden.bytes()));
-  TRY(parts_.stream->download(bytes.data(), hidden.data, bytes.size()));
-  TRY(parts_.stream->synchronize());
+  const Executable& executable = runner().executable();
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
+    const OutputView output = TRY(executable.output(runner().bucket(size), i));
+    const std::size_t before = bytes.size();
+    bytes.resize(before + static_cast<std::size_t>(output.bytes()));
+    TRY(parts_.stream->download(bytes.data() + before, output.data, static_cast<std::size_t>(output.bytes())));
+    TRY(parts_.stream->synchronize());  // before the vector moves
+  }
   return bytes;
 }
 

@@ -106,7 +106,8 @@ Status GraphCapture::reserve_memory() {
   if (taken.ok()) return taken;
   return std::move(taken).with_context(
       fmt::format("forwards of up to {} tokens need an arena of {} bytes and a workspace of {}; lower "
-                  "chunked_prefill_size (1024), mem_fraction_static (0.8, 0.7) or cuda_graph_max_bs (16)",
+                  "chunked_prefill_size (1024), mem_fraction_static (0.8, 0.7), max_running_requests (256) or "
+                  "cuda_graph_max_bs (16)",
                   max_padded_tokens(parts_.options), arena, workspace));
 }
 
@@ -114,9 +115,8 @@ Status GraphCapture::reserve_memory() {
 // before these are captured.
 Status GraphCapture::warm_up(StepResults& results) {
   const Timeline::Scope scope(parts_.options.start, "warm up");
-  ForwardBatch dummy =
+  const ForwardBatch dummy =
       dummy_batch(1, /*decode=*/false, parts_.options, parts_.graphs.body.cache_groups, parts_.vocab_size);
-  dummy.wanted_rows = {0};
   const SampleRow row;
   const TokenId target(0);
   const LogitEdits edits{

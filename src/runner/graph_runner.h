@@ -79,7 +79,7 @@ class GraphRunner {
  private:
   Status bind_and_capture(std::int64_t size, const StageSize& stage);
 
-  static constexpr std::size_t kMaxUncaptured = 48;
+  static constexpr std::size_t kMaxUncaptured = 64;
 
   RunnerSpec spec_;
   std::unique_ptr<Executable> executable_;

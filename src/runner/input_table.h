@@ -41,7 +41,7 @@ struct StagedTokens {
   TokenId padding_id{0};  // of rows past the batch's tokens
 };
 struct StagedRows {
-  std::span<const std::int32_t> rows;   // of the body's output
+  std::span<const std::int32_t> rows;   // of what the body hands to the head
   std::span<const SampleRow> sampling;  // of the first rows; the others are greedy
 };
 

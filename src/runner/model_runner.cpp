@@ -103,9 +103,7 @@ Result<Decision> ModelRunner::submit(const ForwardInputs& inputs) {
 Status ModelRunner::accompany() {
   if (!has_own_tokens()) return internal_error("a rank that computes all tokens accompanies no other");
   Communicator& group = *parts_->options.communicator;
-  const Status ran = [&]() -> Status {
-    return step_.accompany(TRY(dispatcher_.decide(TRY(agree_on_shape(group, {})))));
-  }();
+  Status ran = [&]() -> Status { return step_.accompany(TRY(dispatcher_.decide(TRY(agree_on_shape(group, {}))))); }();
   if (ran.ok()) return ran;
   group.abort(ran.message());
   return device_lost(ran.message());
@@ -167,7 +165,7 @@ Result<StepOutputs> ModelRunner::collect() {
   if (deferred_.size() > 0) return run_deferred();
   const Status sent = ranks->send_collect();
   const Decision decision = decisions_[oldest_flight()];
-  const Result<StepOutputs> outputs = collect_here();
+  Result<StepOutputs> outputs = collect_here();
   TRY(sent);
   const RankGroup::Failure failure = ranks->collected(outputs.status(), digest_);
   if (failure.status.ok()) {
@@ -220,10 +218,19 @@ Result<StepOutputs> ModelRunner::collect_here() {
   const std::size_t oldest = oldest_flight();
   --in_flight_;
   TRY(wait_for(*done_[oldest]));
+  TRY(check_group());
   if (parts_->profiler != nullptr) TRY(parts_->profiler->collected());
   const StepOutputs outputs = results_.finish(static_cast<int>(oldest));
   if (parts_->options.communicator != nullptr) digest_ = digest_of(digests_[oldest], outputs);
   return outputs;
+}
+
+// Kernels that wait for a group which has ended leave with whatever they have. Of ranks that compute all tokens the
+// group itself looks (rank_group.h).
+Status ModelRunner::check_group() const {
+  if (!has_own_tokens()) return ok_status();
+  const Status status = parts_->options.communicator->status();
+  return status.ok() ? status : device_lost(status.message());
 }
 
 Status ModelRunner::discard() {

@@ -142,9 +142,10 @@ class ModelRunner {
   bool has_own_tokens() const { return parts_->graphs.dp_size > 1; }
   Result<Decision> enqueue(const ForwardInputs& inputs, const Decision& decided, bool alone);
   ForwardInputs of_stage(const ForwardInputs& inputs) const;
-  Result<Decision> submit_here(const ForwardInputs& inputs, const Decision& decided, bool alone);
+  Result<Decision> submit_here(const ForwardInputs& asked, const Decision& decided, bool alone);
   Result<Decision> submit_to_ranks(const ForwardInputs& inputs, const Decision& decided);
   Result<StepOutputs> collect_here();
+  Status check_group() const;
   Result<StepOutputs> run_deferred();
   Result<StepOutputs> run_oldest();
   void run_all_deferred();

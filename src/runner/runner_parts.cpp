@@ -117,7 +117,12 @@ Status RunnerParts::build_runners() {
   inputs->add_to(externals);
   edits->add_to(externals);
   embeddings->add_to(externals);
-  for (const HandedOver& value : handed_over) externals.add(value.name, arena->base() + value.offset);
+  for (const HandedOver& value : handed_over) {
+    if (externals.contains(value.name))
+      return invalid_argument(
+          fmt::format("the body's %{} has the name of an input or a weight; another is needed", value.name));
+    externals.add(value.name, arena->base() + value.offset);
+  }
   externals.add(std::string(input_names::kChoiceLogits), arena->base() + choice_logits_offset);
 
   // All ranks of a stage compile the same.

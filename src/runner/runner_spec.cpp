@@ -116,8 +116,8 @@ Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const Runne
                   TRY(end_of_outputs(graphs.prefill_body(), graphs.prefill_head())));
 }
 
-std::array<const ir::Graph*, 5> all_graphs(const ModelGraphs& graphs) {
-  return {&graphs.body, &graphs.head, &graphs.sampler, &graphs.choose, &graphs.logprobs};
+std::array<const ir::Graph*, 6> all_graphs(const ModelGraphs& graphs) {
+  return {&graphs.body, &graphs.prefill_body(), &graphs.head, &graphs.sampler, &graphs.choose, &graphs.logprobs};
 }
 
 PlanLimits plan_limits(const RunnerOptions& options) {

@@ -69,8 +69,8 @@ Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const Run
 Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 // Where choice_logits lie in the arena.
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);
-// Every graph of the model: a planned operator may stand in any. Borrows.
-std::array<const ir::Graph*, 5> all_graphs(const ModelGraphs& graphs);
+// Every graph of the model: a planned operator may stand in any. The body twice where prompts run it too. Borrows.
+std::array<const ir::Graph*, 6> all_graphs(const ModelGraphs& graphs);
 // What plans and kernels must serve.
 PlanLimits plan_limits(const RunnerOptions& options);
 

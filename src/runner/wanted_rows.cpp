@@ -14,6 +14,7 @@
 #include "tessera/compile/passes/graph_facts.h"
 #include "tessera/compile/passes/rewrite.h"
 #include "tessera/ir/builder.h"
+#include "tessera/ops/attention.h"
 #include "tessera/ops/view.h"
 
 namespace tessera {
@@ -22,6 +23,7 @@ namespace {
 using ir::Symbol;
 using ir::ValueId;
 using ir::ValueKind;
+using AttributeEntry = ir::Attributes::value_type;  // sorted by name
 
 // A kernel that reads no state and has no planner knows nothing of sequences: since padding rows must not change
 // others, a row of its results follows from the same row of its operands.
@@ -146,6 +148,7 @@ class WantedHead {
     }
     for (const ValueId output : head_.outputs) b_.output(of_head.at(output));
     ir::Graph graph = TRY(b_.finish());
+    for (const ValueId output : head_.outputs) rename(graph, of_head.at(output), head_.value(output));  // known by them
     for (const auto& [from, to] : of_body_) rename(graph, to, body_.value(from));
     for (const auto& [from, to] : of_head)
       if (to != hidden) rename(graph, to, head_.value(from));
@@ -166,16 +169,21 @@ class WantedHead {
   ValueId place(const ir::Graph& graph, ValueId id, std::map<ValueId, ValueId>& placed) {
     if (const auto found = placed.find(id); found != placed.end()) return found->second;
     const ir::Value& value = graph.value(id);
-    const ir::Type per_row{ir::DType::kInt32, {Symbol::kRows}};
     ValueId own = wanted_;
     if (value.kind == ValueKind::kWeight)
       own = b_.weight(value.name, value.type);
     else if (is_slots(value))
-      own = b_.input(std::string(input_names::kRowMarks), per_row);
+      own = marks();
     else if (value.name != input_names::kWantedRows)
       b_.fail(internal_error(fmt::format("the head reads %{}, which wanted rows do not have", value.name)));
     placed[id] = own;
     return own;
+  }
+
+  // One for the slots of all cache groups: each tells padding alone.
+  ValueId marks() {
+    if (!marks_) marks_ = b_.input(std::string(input_names::kRowMarks), {ir::DType::kInt32, {Symbol::kRows}});
+    return *marks_;
   }
 
   // Results keep their names, except that two graphs' inner ones may be alike.
@@ -188,8 +196,19 @@ class WantedHead {
   const ir::Graph& head_;
   ir::GraphBuilder b_;
   ValueId wanted_;
+  std::optional<ValueId> marks_;
   std::map<ValueId, ValueId> of_body_;  // the body's values: those of wanted rows
 };
+
+// Nothing in the body reads what its last node makes. Operators that declare the attribute can leave rows out.
+void tell_last_node(ir::Graph& body, const ir::OpTable& ops) {
+  ir::Node& last = body.nodes.back();
+  const ir::OpDecl* decl = ops.find(last.op);
+  if (decl != nullptr &&
+      std::ranges::find(decl->attributes, kWantedRowsOnly, &ir::AttributeDecl::name) != decl->attributes.end())
+    last.attributes.insert(std::ranges::upper_bound(last.attributes, kWantedRowsOnly, {}, &AttributeEntry::first),
+                           {std::string(kWantedRowsOnly), true});
+}
 
 }  // namespace
 
@@ -210,6 +229,7 @@ Result<std::optional<PrefillGraphs>> end_with_wanted_rows(const ir::Graph& body,
   std::fill(moved.begin() + static_cast<std::ptrdiff_t>(first), moved.end(), true);
   graphs.body.outputs = *values;
   graphs.body = without_nodes(std::move(graphs.body), moved);
+  tell_last_node(graphs.body, ops);
   return std::optional(std::move(graphs));
 }
 
