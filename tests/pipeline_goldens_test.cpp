@@ -110,6 +110,23 @@ TEST_P(PipelineRankGoldens, TwoStagesOfTwoRanks) {
   expect_greedy(golden, *engine);
 }
 
+// Values go from stage to stage whole, with both halves' rows.
+TEST(PipelineGolden, TwoStagesOfTwoRanksInHalves) {
+  if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
+  if (!testing::golden_exists("llama")) GTEST_SKIP() << "needs " << testing::golden_path("llama");
+  const Golden golden = read_golden("llama");
+  EngineOptions options = options_for(golden, 2, 2);
+  options.two_batch_overlap = true;
+  options.two_batch_least_tokens = 8;
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  ASSERT_NE(engine, nullptr);
+  std::size_t runs = 0;
+  for (const CompiledPart& part : engine->runner().prefill().executable().parts()) runs += part.program->halves.size();
+  EXPECT_GE(runs, 1U);
+  expect_scores("llama", golden, scores(golden, *engine));
+  expect_greedy(golden, *engine);
+}
+
 // As many stages as the model has layers: a stage in the middle receives and sends.
 TEST(PipelineGolden, AStageForEachLayer) {
   if (!testing::has_devices_for(6)) GTEST_SKIP() << "needs 6 GPUs";

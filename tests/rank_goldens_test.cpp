@@ -119,6 +119,33 @@ TEST_P(RankGoldens, FourRanks) {
   expect_greedy(golden, *engine);
 }
 
+// Two-batch overlap, from few tokens on.
+EngineOptions halves_for(const Golden& golden, int parts = 1) {
+  EngineOptions options = options_for(golden, 2, parts);
+  options.two_batch_overlap = true;
+  options.two_batch_least_tokens = 8;
+  return options;
+}
+
+// How many runs of the prefill's instructions are computed in halves.
+std::size_t runs_in_halves(Engine& engine) {
+  std::size_t runs = 0;
+  for (const CompiledPart& part : engine.runner().prefill().executable().parts()) runs += part.program->halves.size();
+  return runs;
+}
+
+class HalvesRankGoldens : public RankGoldens {};
+
+TEST_P(HalvesRankGoldens, OneHalfIsExchangedBesideTheOther) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  const Golden golden = read_golden(GetParam());
+  const std::unique_ptr<Engine> engine = make_engine(halves_for(golden));
+  ASSERT_NE(engine, nullptr);
+  EXPECT_GE(runs_in_halves(*engine), 2U);
+  expect_scores(GetParam(), 2, golden, *engine, "in halves");
+  expect_greedy(golden, *engine);
+}
+
 class ExpertRankGoldens : public RankGoldens {
  protected:
   void run_parts(int ranks, int parts) {
@@ -142,6 +169,7 @@ TEST_P(ExpertRankGoldens, TwoRanksShareAPart) { run_parts(4, 2); }
 void expect_verified(const EngineOptions& options) {
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
+  EXPECT_EQ(runs_in_halves(*engine) > 0, options.two_batch_overlap);
   const Result<VerifyReport> report = verify(engine->runner(), /*show_progress=*/false);
   ASSERT_TRUE(report.ok()) << report.status().to_string();
   EXPECT_TRUE(report->equal()) << options.model_path;
@@ -163,6 +191,16 @@ TEST(RankVerify, EveryRankEqualsItsIsolatedRunOfItsExperts) {
     if (testing::golden_exists(name)) expect_verified(options_for(read_golden(name), 2, /*parts=*/2));
 }
 
+TEST(RankVerify, EveryRankEqualsItsIsolatedRunInHalves) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  for (const char* name : {"llama", "gemma4-e"})
+    if (testing::golden_exists(name)) expect_verified(halves_for(read_golden(name)));
+  if (!testing::golden_exists("qwen3-moe")) return;
+  EngineOptions options = halves_for(read_golden("qwen3-moe"), /*parts=*/2);
+  options.graphs.compiler = "fused";
+  expect_verified(options);
+}
+
 TEST(RankExperts, ThatDoNotDivideAreRefused) {
   if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   if (!testing::golden_exists("qwen3-moe")) GTEST_SKIP() << "needs " << testing::golden_path("qwen3-moe");
@@ -174,6 +212,9 @@ TEST(RankExperts, ThatDoNotDivideAreRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dense, RankGoldens, ::testing::ValuesIn(testing::kDenseGoldens), case_name);
+INSTANTIATE_TEST_SUITE_P(Families, HalvesRankGoldens,
+                         ::testing::Values("llama", "gemma2", "gemma4-moe", "deepseek-v3", "gpt-oss", "qwen3-next"),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(Experts, RankGoldens, ::testing::ValuesIn(testing::kMixtureGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(Experts, ExpertRankGoldens, ::testing::ValuesIn(testing::kMixtureGoldens), case_name);
 INSTANTIATE_TEST_SUITE_P(Latent, ExpertRankGoldens, ::testing::ValuesIn(testing::kLatentGoldens), case_name);

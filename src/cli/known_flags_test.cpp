@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
                       MissingFlag{"--enable-eplb", "", "balancing of experts (EPLB)"},
                       MissingFlag{"--eplb-algorithm", "auto", "balancing of experts (EPLB)"},
                       MissingFlag{"--expert-distribution-recorder-mode", "stat", "distributed over experts"},
-                      MissingFlag{"--enable-two-batch-overlap", "", "two-batch overlap"},
+                      MissingFlag{"--enable-single-batch-overlap", "", "shared and routed experts"},
                       MissingFlag{"--tbo-token-distribution-threshold", "0.5", "two-batch overlap"},
                       MissingFlag{"--enable-lora", "", "LoRA adapters"},
                       MissingFlag{"--lora-paths", "a=b", "LoRA adapters"},

@@ -21,7 +21,7 @@ constexpr std::string_view kEntries = "entries";
 
 Result<CompiledForward> compile_spec(const RunnerSpec& spec, const EnginePlan& plan, Device& device) {
   const std::unique_ptr<Compiler> compiler =
-      TRY(make_compiler(plan.runner.compiler, plan.runner, device, /*cache=*/nullptr));
+      TRY(make_compiler(plan.runner.compiler, spec.role, plan.runner, device, /*cache=*/nullptr));
   return compile_forward(TRY(split_graph(spec.graph, plan.runner.registry->ops, spec.split_ops)), *compiler);
 }
 

@@ -21,7 +21,8 @@ namespace tessera {
 class RowKernelBuilder;
 
 struct CompilerOptions {
-  bool deterministic = false;  // kernels must give a row the same bits whatever the batch
+  bool deterministic = false;    // kernels must give a row the same bits whatever the batch
+  std::int64_t halves_from = 0;  // programs run in halves in buckets of so many tokens (halves.h); 0: in none
 };
 
 // What a compiler is made with; everything outlives it.

@@ -4,43 +4,10 @@
 
 #include <algorithm>
 
+#include "tessera/compile/call_binding.h"
+#include "tessera/compile/halves.h"
+
 namespace tessera {
-namespace {
-
-// "operator linear (%y)", "operator store (mut %out)"
-std::string describe(const Program& program, const Instruction& instruction, std::span<const std::string> names) {
-  const ir::Node& call = instruction.call;
-  const auto name = [&](ir::ValueId id) -> const std::string& {
-    return names.empty() ? program.value(id).name : names[id.index()];
-  };
-  if (!call.results.empty()) return fmt::format("operator {} (%{})", call.op, name(call.results[0]));
-  for (std::size_t i = 0; i < call.operands.size(); ++i) {
-    if (call.mutates[i]) return fmt::format("operator {} (mut %{})", call.op, name(call.operands[i]));
-  }
-  return fmt::format("operator {}", call.op);
-}
-
-struct Views {
-  std::vector<TensorView> operands;
-  std::vector<TensorView> results;
-};
-
-Result<Views> views_of(const Program& program, const ir::Node& call, const ir::Bucket& bucket,
-                       std::span<const DeviceAddress> addresses) {
-  Views views;
-  const auto add = [&](std::vector<TensorView>& out, ir::ValueId id) -> Status {
-    const DeviceAddress address = addresses.empty() ? DeviceAddress{} : addresses[id.index()];
-    const ProgramValue& value = program.value(id);
-    out.push_back(TRY(make_view(value.type, bucket, address).with_context("%" + value.name)));
-    out.back().is_weight = value.kind == ir::ValueKind::kWeight;
-    return ok_status();
-  };
-  for (const ir::ValueId id : call.operands) TRY(add(views.operands, id));
-  for (const ir::ValueId id : call.results) TRY(add(views.results, id));
-  return views;
-}
-
-}  // namespace
 
 Instruction make_instruction(ir::Node call, const KernelDef& kernel) {
   Instruction instruction{.call = std::move(call), .kernel = {.name = std::string(kernel.name), .bind = kernel.bind}};
@@ -73,21 +40,33 @@ Status BoundProgram::enqueue_instruction(std::size_t instruction, Stream& stream
 }
 
 Status BoundProgram::with_instruction(Status status, std::size_t instruction) const {
-  return std::move(status).with_context(describe(*program_, program_->instructions[instruction], names_));
+  return std::move(status).with_context(call_text(*program_, program_->instructions[instruction], names_));
 }
 
 Result<std::size_t> Program::workspace_bytes(const ir::Bucket& bucket, Device& device,
                                              const ForwardContext& context) const {
   std::size_t most = 0;
-  for (const Instruction& instruction : instructions) {
-    if (!instruction.kernel.workspace_bytes) continue;
-    const Views views = TRY(views_of(*this, instruction.call, bucket, {}));
+  const auto need = [&](const Instruction& instruction, const CallViews& views) -> Status {
     const BindArgs args{.node = instruction.call,
                         .operands = views.operands,
                         .results = views.results,
                         .device = device,
                         .context = context};
-    most = std::max(most, TRY(instruction.kernel.workspace_bytes(args).with_context(describe(*this, instruction, {}))));
+    most =
+        std::max(most, TRY(instruction.kernel.workspace_bytes(args).with_context(call_text(*this, instruction, {}))));
+    return ok_status();
+  };
+  const auto runs_in_halves = [&](std::size_t i) {
+    return std::ranges::any_of(halves,
+                               [&](const Halves& run) { return i >= run.first && i < run.end && run.serve(bucket); });
+  };
+  for (std::size_t i = 0; i < instructions.size(); ++i) {
+    const Instruction& instruction = instructions[i];
+    if (!instruction.kernel.workspace_bytes) continue;
+    const CallViews views = TRY(views_of(*this, instruction.call, bucket, {}));
+    TRY(need(instruction, views));
+    if (!runs_in_halves(i)) continue;
+    for (const bool second : {false, true}) TRY(need(instruction, half_of(views, bucket[ir::Symbol::kTokens], second)));
   }
   return most;
 }
@@ -97,64 +76,27 @@ Result<std::int64_t> Program::rows_of(const Instruction& instruction, const ir::
   return TRY(make_view(value(instruction.call.operands[0]).type, bucket, {})).rows();
 }
 
-namespace {
-
-// A kernel's arguments, with the views that they point to.
-struct Call {
-  const Instruction* instruction;
-  Views views;
-
-  BindArgs args(const BindTarget& target) const {
-    return {.node = instruction->call,
-            .operands = views.operands,
-            .results = views.results,
-            .workspace = target.workspace,
-            .device = target.device,
-            .context = target.context};
-  }
-};
-
-// The first of the first call's joins that serves the bucket, and how many instructions it runs; null where none does.
-struct Joined {
-  std::unique_ptr<BoundOp> op;
-  std::size_t instructions = 0;
-};
-Result<Joined> bind_joined(std::span<const Call> calls, const BindTarget& target) {
-  const std::vector<TensorView>& operands = calls[0].views.operands;
-  const std::int64_t rows = operands.empty() ? 0 : operands[0].rows();
-  for (const Join& join : calls[0].instruction->joins) {
-    if (rows > join.most_rows) continue;
-    std::vector<BindArgs> args;
-    for (const Call& call : calls.first(join.instructions)) args.push_back(call.args(target));
-    std::unique_ptr<BoundOp> op = TRY(join.bind(args).with_context(join.name));
-    if (op != nullptr) return Joined{std::move(op), join.instructions};
-  }
-  return Joined{};
-}
-
-}  // namespace
-
 Result<BoundProgram> Program::bind(const BindTarget& target) const {
-  std::vector<Call> calls;
+  std::vector<KernelCall> calls;
   for (const Instruction& instruction : instructions)
     calls.push_back({&instruction, TRY(views_of(*this, instruction.call, target.bucket, target.addresses))});
 
-  std::vector<std::unique_ptr<BoundOp>> ops(instructions.size());
-  for (std::size_t i = 0; i < instructions.size();) {
-    const Instruction& instruction = instructions[i];
-    const std::string where = describe(*this, instruction, target.names);
-    Joined joined;
-    if (!instruction.joins.empty()) {
-      joined = TRY(bind_joined(std::span(calls).subspan(i), target).with_context(where));
-    }
-    if (joined.op != nullptr) {
-      i += joined.instructions;
-      ops[i - 1] = std::move(joined.op);
-    } else {
-      ops[i] = TRY(instruction.kernel.bind(calls[i].args(target)).with_context(where));
-      ++i;
-    }
+  std::vector<std::unique_ptr<BoundOp>> ops(calls.size());
+  std::size_t bound = 0;
+  const auto bind_until = [&](std::size_t end) -> Status {
+    std::vector<std::unique_ptr<BoundOp>> made =
+        TRY(bind_calls(*this, std::span(calls).subspan(bound, end - bound), target));
+    std::ranges::move(made, ops.begin() + static_cast<std::ptrdiff_t>(bound));
+    bound = end;
+    return ok_status();
+  };
+  for (const Halves& run : halves) {
+    if (!run.serve(target.bucket)) continue;
+    TRY(bind_until(run.first));
+    ops[run.end - 1] = TRY(bind_halves(*this, std::span(calls).subspan(run.first, run.end - run.first), target));
+    bound = run.end;
   }
+  TRY(bind_until(calls.size()));
   return BoundProgram(*this, target.names, std::move(ops));
 }
 

@@ -90,7 +90,7 @@ class BoundProgram {
   Status with_instruction(Status status, std::size_t instruction) const;
 
   std::size_t num_instructions() const { return ops_.size(); }
-  // Null: a joined kernel runs it, with an instruction after it.
+  // Null: one kernel, or operator of two halves, runs it with an instruction after it.
   const BoundOp* op(std::size_t instruction) const { return ops_[instruction].get(); }
 
  private:
@@ -99,16 +99,27 @@ class BoundProgram {
   std::vector<std::unique_ptr<BoundOp>> ops_;  // [instructions]
 };
 
+// Instructions [first, end), which run in two halves of their rows (halves.h) in buckets of so many tokens.
+struct Halves {
+  std::size_t first = 0;
+  std::size_t end = 0;
+  std::int64_t least_tokens = 0;
+
+  bool serve(const ir::Bucket& bucket) const { return bucket[ir::Symbol::kTokens] >= least_tokens; }
+};
+
 struct Program {
   std::vector<ProgramValue> values;
   std::vector<Instruction> instructions;  // in execution order
+  std::vector<Halves> halves{};           // in order; none share an instruction
   std::vector<std::string> notes{};       // what its compiler has to say of it, as why nothing was fused
 
   const ProgramValue& value(ir::ValueId id) const { return values[id.index()]; }
 
   // Rows of the instruction's first operand; 0 where it has none.
   Result<std::int64_t> rows_of(const Instruction& instruction, const ir::Bucket& bucket) const;
-  // Scratch that any instruction needs for the bucket; they run one after another and share it.
+  // Scratch that any instruction needs for the bucket; they run one after another and share it. Of instructions that
+  // run in halves as much as whole, too: the largest bucket's is enough for smaller ones, which may run whole.
   Result<std::size_t> workspace_bytes(const ir::Bucket& bucket, Device& device, const ForwardContext& context) const;
   // The program outlives what is bound and stays where it is.
   Result<BoundProgram> bind(const BindTarget& target) const;

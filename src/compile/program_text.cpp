@@ -54,6 +54,9 @@ Result<std::string> to_text(const Program& program, const ir::Bucket& bucket) {
       text += fmt::format("   up to {} row{}: with the next {} by {}\n", join.most_rows, join.most_rows == 1 ? "" : "s",
                           join.instructions - 1, join.name);
   }
+  for (const Halves& run : program.halves)
+    text +=
+        fmt::format("from {} tokens: {} to {} in two halves of their rows\n", run.least_tokens, run.first, run.end - 1);
   return text;
 }
 

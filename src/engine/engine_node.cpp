@@ -77,6 +77,8 @@ std::vector<NamedValue> shared_options(const EngineOptions& o) {
           {"page_size", number(o.page_size)},
           {"is_embedding", number(o.is_embedding)},
           {"enable_deterministic_inference", number(o.deterministic)},
+          {"enable_two_batch_overlap", number(o.two_batch_overlap)},
+          {"two_batch_least_tokens", number(o.two_batch_least_tokens)},
           {"random_seed", number(o.random_seed)},
           {"memory_plan", word(o.memory_plan)},
           {"image_cache_bytes", number(o.image_cache_bytes)},

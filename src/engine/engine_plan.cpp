@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tessera/base/log.h"
+#include "tessera/compile/halves.h"
 #include "tessera/engine/engine_node.h"
 #include "tessera/engine/memory_shares.h"
 #include "tessera/engine/plan_ladders.h"
@@ -207,6 +208,11 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
   runner.show_progress = options.show_progress;
   runner.max_in_flight = std::max(2, std::min(options.pp_size, kMostInFlight));
   runner.deterministic = options.deterministic;
+  if (options.two_batch_least_tokens < 2)
+    return invalid_argument(
+        fmt::format("two_batch_least_tokens: {} is not accepted; at least 2 is", options.two_batch_least_tokens));
+  if (options.two_batch_overlap && (layout.tp_size > 1 || options.dp_attention))
+    runner.halves_from = options.two_batch_least_tokens;
   runner.capture = options.graphs.capture.value_or(properties.on_host || options.dp_attention ? CaptureMode::kEager
                                                                                               : CaptureMode::kCore);
   // Ranks that each dispatch by costs of their own would choose different graphs.
@@ -264,6 +270,8 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
                            ? default_split_ops(options.registry->ops)
                            : TRY(resolve_split_ops(options.registry->ops, options.graphs.split_ops)
                                      .with_context("cuda_graph_split_ops"));
+  // What is exchanged beside kernels is in a piece with them.
+  if (runner.halves_from > 0 && options.graphs.split_ops.empty()) std::erase_if(runner.split_ops, is_exchange);
   TRY(plan_ladders(options, plan));
   plan_vision(options, plan);
   TRY(plan_memory_shares(options, device, plan));

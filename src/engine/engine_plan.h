@@ -93,8 +93,12 @@ struct EngineOptions {
   bool is_embedding = false;
   bool disable_radix_cache = false;  // no prompt is taken from the prefix cache
   bool deterministic = false;        // the same bits whatever else is in the batch
-  double mem_fraction_static = 0;    // of the memory, for weights and KV cache; 0: chosen
-  std::uint64_t random_seed = 0;     // 0: drawn
+  // Of several ranks: prefill forwards of many tokens run in two halves, each of which is exchanged while the other is
+  // computed.
+  bool two_batch_overlap = false;
+  std::int64_t two_batch_least_tokens = 1024;  // below, a half's kernels no longer fill a device; at least 2
+  double mem_fraction_static = 0;              // of the memory, for weights and KV cache; 0: chosen
+  std::uint64_t random_seed = 0;               // 0: drawn
   // Schedule and enqueue a step while the one before it runs; none: where the device runs beside the host.
   std::optional<bool> overlap_schedule{};
   GraphOptions graphs{};

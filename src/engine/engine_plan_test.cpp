@@ -56,6 +56,24 @@ TEST(EnginePlan, DefaultsOnACpu) {
   EXPECT_THAT(p.notes, IsEmpty());
 }
 
+// In a piece there is something to compute while ranks exchange.
+TEST(EnginePlan, TwoBatchOverlapTakesExchangesIntoPieces) {
+  const auto overlap = [](EngineOptions& o) {
+    o.tp_size = 2;
+    o.two_batch_overlap = true;
+  };
+  EXPECT_EQ(plan(overlap).runner.halves_from, 1024);
+  EXPECT_THAT(plan(overlap).runner.split_ops, ElementsAre("attention", "gated_delta_net", "latent_attention"));
+  EXPECT_EQ(plan([](EngineOptions& o) { o.two_batch_overlap = true; }).runner.halves_from, 0) << "one rank";
+  const auto named = [&](EngineOptions& o) {
+    overlap(o);
+    o.graphs.split_ops = {"attention", "all_reduce"};
+  };
+  EXPECT_THAT(plan(named).runner.split_ops, ElementsAre("attention", "all_reduce")) << "what is asked for is done";
+  const auto one = [](EngineOptions& o) { o.two_batch_least_tokens = 1; };
+  EXPECT_THAT(try_plan(one).status().message(), HasSubstr("two_batch_least_tokens: 1 is not accepted; at least 2 is"));
+}
+
 TEST(EnginePlan, FullGraphsAreChosenInTheDefaultModeAlone) {
   EXPECT_TRUE(plan().runner.choose_full);
   for (const GraphMode mode : {GraphMode::kPiecewise, GraphMode::kFull})

@@ -56,6 +56,7 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   costs.add(plan.runner.page_size);
   costs.add(plan.runner.memory_plan);
   costs.add(plan.runner.deterministic);
+  costs.add(plan.runner.halves_from);
   costs.add(plan.runner.debug);
   costs.add(plan.runner.split_ops.size());
   for (const std::string& op : plan.runner.split_ops) costs.add(op);

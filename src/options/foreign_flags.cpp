@@ -111,14 +111,15 @@ void warn_about_foreign_flags(const ForeignFlags& foreign, const EngineOptions& 
     warnings.push_back(
         fmt::format("--grammar-backend {} has no effect: xgrammar constrains outputs where a request asks", grammar));
   const std::string whole_experts = whole_experts_flag(foreign);
-  if (!whole_experts.empty() && engine.tp_size == 1)
+  const int expert_ranks = engine.dp_attention ? engine.replicas : engine.tp_size;
+  if (!whole_experts.empty() && expert_ranks == 1)
     warnings.push_back(
         fmt::format("{} has no effect with --tp-size 1: the one rank has all experts whole", whole_experts));
-  if (has_exchange(foreign) && engine.tp_size > 1)
-    warnings.push_back(
-        fmt::format("--moe-a2a-backend {} is taken as --ep-size with --tp-size's number: every rank has all tokens, so "
-                    "that an all-reduce joins the experts",
-                    foreign.moe_a2a_backend));
+  if (has_exchange(foreign) && expert_ranks > 1)
+    warnings.push_back(fmt::format("--moe-a2a-backend {} is taken as --ep-size with --tp-size's number: every rank {}",
+                                   foreign.moe_a2a_backend,
+                                   engine.dp_attention ? "gets the rows of all, and the sums of its own"
+                                                       : "has all tokens, so that an all-reduce joins the experts"));
   if (foreign.conservativeness)
     warnings.emplace_back(
         "--schedule-conservativeness has no effect: requests are admitted as the KV cache has room, and the last one "

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "tessera/compile/eager.h"
+#include "tessera/compile/halves.h"
+#include "tessera/piecewise/halved_rows.h"
 
 namespace tessera {
 namespace {
@@ -27,25 +29,35 @@ class ForwardCompiler {
       std::shared_ptr<const Program> program = TRY(program_of(part).with_context(part.name));
       forward_.parts.push_back(place(part, std::move(program)));
     }
+    if (compiler_.context().options.halves_from > 0) check_halves();
     return std::move(forward_);
   }
 
  private:
   Result<std::shared_ptr<const Program>> program_of(const Part& part) {
-    std::shared_ptr<const Program>& program = programs_[{part.kind, structure_key(part.graph)}];
+    std::shared_ptr<Program>& program = programs_[{part.kind, structure_key(part.graph)}];
     if (program != nullptr) {
       ++forward_.counts.shared;
       return program;
     }
     if (part.kind == Part::Kind::kSplitOp) {
       const CompilerContext& context = compiler_.context();
-      program = std::make_shared<const Program>(TRY(eager_program(part.graph, context.ops, context.kernels)));
+      program = std::make_shared<Program>(TRY(eager_program(part.graph, context.ops, context.kernels)));
       return program;
     }
     CompiledPiece compiled = TRY(compile_piece(compiler_, part.graph));
     ++(compiled.loaded ? forward_.counts.loaded : forward_.counts.compiled);
-    program = std::make_shared<const Program>(std::move(compiled.program));
+    program = std::make_shared<Program>(std::move(compiled.program));
+    if (const std::int64_t from = compiler_.context().options.halves_from; from > 0) add_halves(*program, from);
     return program;
+  }
+
+  // Leaves out halves that would compute something else than the whole, and says so.
+  void check_halves() {
+    const std::string why = why_not_in_halves(forward_);
+    if (why.empty()) return;
+    for (auto& [key, program] : programs_) program->halves.clear();
+    forward_.notes.push_back("two-batch overlap is left out: " + why);
   }
 
   // Gives the program's values their slots.
@@ -80,7 +92,7 @@ class ForwardCompiler {
   const StitchingGraph& graph_;
   const Compiler& compiler_;
   CompiledForward forward_;
-  std::map<std::pair<Part::Kind, std::string>, std::shared_ptr<const Program>> programs_;  // by structure
+  std::map<std::pair<Part::Kind, std::string>, std::shared_ptr<Program>> programs_;  // by structure
 };
 
 }  // namespace

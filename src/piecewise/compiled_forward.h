@@ -41,6 +41,7 @@ struct CompiledForward {
   std::vector<CompiledPart> parts;      // in execution order
   std::vector<std::int32_t> outputs;    // slots, in the order of the source graph's outputs
   CompileCounts counts;
+  std::vector<std::string> notes{};  // of what was asked for and is left out
 };
 
 // Compiles each piece, or takes the program of an earlier part of the same structure. Split operators run by their

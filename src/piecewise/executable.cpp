@@ -292,6 +292,8 @@ GraphNeed Executable::graph_need(const ir::Bucket& bucket) const {
     if (!part.recordable()) continue;
     ++need.graphs;
     need.operators += std::ssize(part.program->instructions);
+    for (const Halves& run : part.program->halves)
+      if (run.serve(bucket)) need.operators += static_cast<std::int64_t>(run.end - run.first);
   }
   return need;
 }

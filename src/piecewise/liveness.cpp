@@ -19,22 +19,21 @@ void use(const CompiledForward& forward, std::int32_t slot, std::int32_t step, L
   live.ranges[static_cast<std::size_t>(range)].last = step;
 }
 
-// What the instructions of a join use, they use until its last.
-void extend(const CompiledForward& forward, const CompiledPart& part, std::size_t first, std::int32_t step,
-            Liveness& live) {
-  const std::vector<Instruction>& instructions = part.program->instructions;
-  for (const Join& join : instructions[first].joins) {
-    const auto last = step + static_cast<std::int32_t>(join.instructions) - 1;
-    const auto use_until_last = [&](ir::ValueId id) {
-      const std::int32_t owner = forward.memory_of[static_cast<std::size_t>(part.slots[id.index()])];
-      const std::int32_t range = live.range_of_slot[static_cast<std::size_t>(owner)];
-      if (range >= 0)
-        live.extensions.push_back({range, last, part.program.get(), &instructions[first], join.most_rows});
-    };
-    for (std::size_t i = first; i < first + join.instructions; ++i) {
-      std::ranges::for_each(instructions[i].call.operands, use_until_last);
-      std::ranges::for_each(instructions[i].call.results, use_until_last);
-    }
+// What any of the part's instructions [first, end) uses, which begin at `step`, they use until the last. `how` says in
+// which buckets.
+void extend(const CompiledForward& forward, const CompiledPart& part, std::size_t first, std::size_t end,
+            std::int32_t step, Liveness::Extension how, Liveness& live) {
+  how.program = part.program.get();
+  how.step = step + static_cast<std::int32_t>(end - first) - 1;
+  const auto use_until_last = [&](ir::ValueId id) {
+    const std::int32_t owner = forward.memory_of[static_cast<std::size_t>(part.slots[id.index()])];
+    how.range = live.range_of_slot[static_cast<std::size_t>(owner)];
+    if (how.range >= 0) live.extensions.push_back(how);
+  };
+  for (std::size_t i = first; i < end; ++i) {
+    const ir::Node& call = part.program->instructions[i].call;
+    std::ranges::for_each(call.operands, use_until_last);
+    std::ranges::for_each(call.results, use_until_last);
   }
 }
 
@@ -52,8 +51,15 @@ Result<Liveness> analyze_liveness(const CompiledForward& forward) {
     }
   }
   step = 0;
-  for (const CompiledPart& part : forward.parts)
-    for (std::size_t i = 0; i < part.program->instructions.size(); ++i) extend(forward, part, i, step++, live);
+  for (const CompiledPart& part : forward.parts) {
+    const std::vector<Instruction>& instructions = part.program->instructions;
+    for (const Halves& run : part.program->halves)
+      extend(forward, part, run.first, run.end, step + static_cast<std::int32_t>(run.first), {.halves = &run}, live);
+    for (std::size_t i = 0; i < instructions.size(); ++i, ++step)
+      for (const Join& join : instructions[i].joins)
+        extend(forward, part, i, i + join.instructions, step,
+               {.instruction = &instructions[i], .most_rows = join.most_rows}, live);
+  }
   for (std::size_t s = 0; s < live.range_of_slot.size(); ++s)
     live.range_of_slot[s] = live.range_of_slot[static_cast<std::size_t>(forward.memory_of[s])];
   for (const std::int32_t output : forward.outputs) {
@@ -75,7 +81,9 @@ Result<std::vector<LiveRange>> live_ranges(const CompiledForward& forward, const
     ranges.push_back({.bytes = bytes, .first = r.first, .last = r.last});
   }
   for (const Liveness::Extension& e : liveness.extensions) {
-    if (TRY(e.program->rows_of(*e.instruction, bucket)) > e.most_rows) continue;
+    const bool runs =
+        e.halves != nullptr ? e.halves->serve(bucket) : TRY(e.program->rows_of(*e.instruction, bucket)) <= e.most_rows;
+    if (!runs) continue;
     LiveRange& range = ranges[static_cast<std::size_t>(e.range)];
     range.last = std::max(range.last, e.step);
   }

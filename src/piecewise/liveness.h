@@ -20,14 +20,16 @@ struct Liveness {
     std::int32_t first;  // step that first writes it; steps count instructions through all parts
     std::int32_t last;   // step that uses it last; one past the last step for outputs
   };
-  // A joined kernel reads and writes at its last instruction what its others do: there the range lasts until `step` in
-  // buckets in which `instruction` of `program` has at most `most_rows` rows.
+  // Instructions that run as one kernel, or in halves, use at their last one what any of them does: there the range
+  // lasts until `step`, in buckets in which `instruction` of `program` has at most `most_rows` rows, or which `halves`
+  // serve.
   struct Extension {
-    std::int32_t range;
-    std::int32_t step;
-    const Program* program;
-    const Instruction* instruction;
-    std::int64_t most_rows;
+    std::int32_t range = -1;
+    std::int32_t step = -1;
+    const Program* program = nullptr;
+    const Instruction* instruction = nullptr;  // null: halves
+    std::int64_t most_rows = 0;
+    const Halves* halves = nullptr;  // null: a joined kernel
   };
   std::vector<Range> ranges;
   std::vector<Extension> extensions;

@@ -166,6 +166,28 @@ TEST(LiveRanges, WhatAJoinedKernelUsesLastsUntilItsEnd) {
   EXPECT_EQ((*live_ranges(forward, live, tokens(3), {}))[0].last, 1) << "it serves two rows at most";
 }
 
+// The first half of a later value is written while the second half of an earlier one is read.
+TEST(LiveRanges, WhatHalvesUseLastsUntilTheirEnd) {
+  CompiledForward forward = forward_of(R"(graph @g {
+    input %x: f32[T, 4] weight %w: f32[4, 4]
+    %y = linear(%x, %w)
+    %a = linear(%y, %w)
+    all_reduce(mut %a)
+    %b = linear(%a, %w)
+    %c = linear(%b, %w)
+    %d = linear(%c, %w)
+    return %d })");
+  EXPECT_EQ(ranges_of(forward), "y 0-1, a 1-3, b 3-4, c 4-5, d 5-6");
+  Program& program = const_cast<Program&>(*forward.parts[0].program);
+  program.halves.push_back({.first = 1, .end = 5, .least_tokens = 8});
+  const Liveness live = *analyze_liveness(forward);
+  const std::vector<LiveRange> ranges = *live_ranges(forward, live, tokens(8), {});
+  std::vector<std::int32_t> last;
+  for (const LiveRange& range : ranges) last.push_back(range.last);
+  EXPECT_THAT(last, ::testing::ElementsAre(4, 4, 4, 5, 6));
+  EXPECT_EQ((*live_ranges(forward, live, tokens(7), {}))[0].last, 1) << "fewer tokens run whole";
+}
+
 TEST(LiveRanges, SizesThatDoNotDivideAreAnError) {
   const CompiledForward forward =
       forward_of("graph @g { input %x: f32[T/2, 4] %y = scale(%x) {factor = 2.0} return %y }");

@@ -22,15 +22,16 @@ Result<const KernelTable*> kernels_of(const RunnerOptions& options, const Device
   return options.registry->devices.kernels(device.properties().type);
 }
 
-Result<std::unique_ptr<Compiler>> make_compiler(const std::string& name, const RunnerOptions& options, Device& device,
-                                                ProfileCache* cache) {
+Result<std::unique_ptr<Compiler>> make_compiler(const std::string& name, RunnerRole role, const RunnerOptions& options,
+                                                Device& device, ProfileCache* cache) {
   const Registry& registry = *options.registry;
   const Result<const Backend*> backend = registry.devices.backend(device.properties().type);
   const bool generates = backend.ok() && (*backend)->row_kernels != nullptr;
+  const std::int64_t halves_from = role == RunnerRole::kPrefill ? options.halves_from : 0;
   return registry.compilers.make(name, {.device = device,
                                         .ops = registry.ops,
                                         .kernels = *TRY(kernels_of(options, device)),
-                                        .options = {.deterministic = options.deterministic},
+                                        .options = {.deterministic = options.deterministic, .halves_from = halves_from},
                                         .row_kernels = generates ? &(*backend)->row_kernels() : nullptr,
                                         .cache = cache});
 }
@@ -40,11 +41,12 @@ Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, cons
                                                     bool log) {
   const Registry& registry = *options.registry;
   ProfileCache cache({.root = options.cache_dir});
-  const std::unique_ptr<Compiler> compiler = TRY(make_compiler(options.compiler, options, environment.device, &cache));
+  const std::unique_ptr<Compiler> compiler =
+      TRY(make_compiler(options.compiler, spec.role, options, environment.device, &cache));
   std::unique_ptr<Compiler> for_some;
   std::optional<CompilerForSome> small_decodes;
   if (spec.role == RunnerRole::kDecode && compiles_decodes(options)) {
-    for_some = TRY(make_compiler(options.decode_compiler, options, environment.device, &cache));
+    for_some = TRY(make_compiler(options.decode_compiler, spec.role, options, environment.device, &cache));
     small_decodes.emplace(CompilerForSome{.compiler = *for_some,
                                           .serves = [most = options.decode_compiler_max](const ir::Bucket& bucket) {
                                             return bucket[ir::Symbol::kRequests] <= most;
@@ -66,6 +68,7 @@ Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, cons
                                                                  .planner = options.planner},
                                                                 std::move(small_decodes)));
   if (log) {
+    for (const std::string& note : compiled->compiled().notes) log_warn("compile", "{}: {}", name, note);
     const CompileCounts& counts = compiled->compile_counts();
     log_info("compile", "{}: pieces {}, compiled by {} in {:.1f} ms: {} programs compiled, {} from the cache", name,
              pieces,

@@ -15,9 +15,9 @@ Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, cons
                                                     const ExecutionEnvironment& environment, MemoryPlanKind memory,
                                                     bool log);
 
-// The compiler of that name for the device; `cache` outlives it, null: it keeps nothing.
-Result<std::unique_ptr<Compiler>> make_compiler(const std::string& name, const RunnerOptions& options, Device& device,
-                                                ProfileCache* cache);
+// The compiler of that name for the device and a runner's graph; `cache` outlives it, null: it keeps nothing.
+Result<std::unique_ptr<Compiler>> make_compiler(const std::string& name, RunnerRole role, const RunnerOptions& options,
+                                                Device& device, ProfileCache* cache);
 
 // The kernels that operators run on: the options' where given, else the device's.
 Result<const KernelTable*> kernels_of(const RunnerOptions& options, const Device& device);

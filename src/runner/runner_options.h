@@ -33,7 +33,8 @@ struct RunnerOptions {
   bool measure_costs = true;  // in idle moments, for dispatch; never where deterministic
   // Prefill sizes whose forward was measured to be faster as one graph have that graph too, beside the pieces'.
   bool choose_full = false;
-  bool debug = false;  // runner/debug_mode.h; slow
+  bool debug = false;            // runner/debug_mode.h; slow
+  std::int64_t halves_from = 0;  // prefill forwards of so many tokens run in halves (compile/halves.h); 0: none
   bool decode_padding = true;
   std::vector<std::string> split_ops;         // of the prefill runner; empty with graphs.prefill_whole
   std::vector<std::string> decode_split_ops;  // of the decode runner

@@ -6,8 +6,12 @@ that finds nothing wrong where something is.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json
+import pathlib
+import re
+import subprocess
+import sys
 
-from program import DEMO, FEW_SIZES, GOLDENS, LLAMA, SHARED_CONFIGS, CliTest, main, tessera
+from program import DEMO, FEW_SIZES, GOLDENS, LLAMA, PROGRAM, SHARED_CONFIGS, CliTest, main, tessera
 
 
 class Explain(CliTest):
@@ -231,6 +235,20 @@ class Verify(CliTest):
                       ["--soak", "3", "--modes"]):
             self.fails(2, [wrong[0] if len(wrong) < 4 or wrong[3] != "-1" else "--seed"],
                        "verify", "--model-path", LLAMA, *wrong)
+
+    def test_programs_that_run_in_halves_say_so(self):
+        self.assertNotIn("halves", self.graph("program:2", "text", "--tp-size", "2"))
+        self.assertRegex(self.graph("program:2", "text", "--tp-size", "2", "--enable-two-batch-overlap"),
+                         r"from 1024 tokens: 0 to \d+ in two halves of their rows\n")
+
+    # What a soak allows has to be more than rounding does.
+    def test_rounding_carries_less_than_a_soak_allows(self):
+        tool = pathlib.Path(__file__).parents[2] / "tools" / "rounding_response.py"
+        command = [sys.executable, tool, "--tessera", PROGRAM, "--prompts", "2", "--tokens", "8"]
+        done = subprocess.run([*command, GOLDENS / "llama"], capture_output=True, text=True, check=True)
+        greatest = float(re.fullmatch(r"llama: greatest (\S+), median \S+\n", done.stdout).group(1))
+        self.assertGreater(greatest, 1e-8)
+        self.assertLess(greatest, 1e-5)
 
     def test_nothing_to_verify_is_no_success(self):
         self.fails(1, ["no graphs to verify"], "verify", "--model-path", LLAMA, "--disable-cuda-graph")

@@ -1,0 +1,193 @@
+#include "tessera/compile/halves.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tessera/base/hash.h"
+#include "tessera/ops/collective.h"
+#include "tessera/ops/row_exchange.h"
+
+namespace tessera {
+namespace {
+
+// Those that compute a row of their results from the same row of their operands and whole weights, whatever the number
+// of rows. Others are left out although they may: an operator of which this is not known, as of a plugin, is not
+// halved.
+constexpr std::array<std::string_view, 26> kByRows{
+    "add",          "add_gated", "add_rms_norm", "cast",    "copy",         "embedding",    "gated_norm",
+    "gelu",         "gelu_mul",  "head_norm",    "join",    "layer_norm",   "linear",       "moe_experts",
+    "moe_route",    "mul",       "rms_norm",     "rotary",  "rotary_table", "rotate_heads", "scale",
+    "sigmoid_gate", "silu",      "silu_mul",     "softcap", "split"};
+
+bool is_rows_of_tokens(const ir::Type& type) {
+  if (type.shape.empty()) return false;
+  ir::Bucket one;
+  one[ir::Symbol::kTokens] = 1;
+  const Result<std::int64_t> rows = type.shape[0].evaluate(one);
+  return rows.ok() && *rows > 0 && type.shape[0] == ir::Dim(ir::Symbol::kTokens) * *rows;
+}
+
+// What a compiler has generated is of row kernels (ops/fused/row_kernel.h).
+bool works_by_rows(const Program& program, const Instruction& instruction) {
+  const ir::Node& call = instruction.call;
+  const bool exchanges = is_exchange(call.op);
+  if (exchanges && instruction.kernel.workspace_bytes) return false;  // scratch is the main stream's
+  if (!exchanges && instruction.listing.empty() && std::ranges::find(kByRows, call.op) == kByRows.end()) return false;
+  const auto is_served = [&](ir::ValueId id) {
+    const ProgramValue& value = program.value(id);
+    return value.kind == ir::ValueKind::kWeight ||
+           (value.kind != ir::ValueKind::kState && is_rows_of_tokens(value.type));
+  };
+  return std::ranges::all_of(call.operands, is_served) && std::ranges::all_of(call.results, is_served);
+}
+
+// One half of the calls up to an exchange, and that exchange.
+struct Stage {
+  std::vector<std::pair<std::string, std::unique_ptr<BoundOp>>> kernels;  // with what they are called in errors
+  std::string exchange_text;
+  std::unique_ptr<BoundOp> exchange;  // null in the last stage
+};
+
+class HalvedOp final : public BoundOp {
+ public:
+  HalvedOp(std::vector<Stage> stages, std::uint64_t choice) : stages_(std::move(stages)), choice_(choice) {}
+
+  // While a stage's kernels run, so does the exchange of the stage before, which is of the other half.
+  Status enqueue(Stream& stream) const override {
+    Stream& side = *TRY(stream.side());
+    bool exchanges = false;
+    const Status enqueued = [&]() -> Status {
+      for (const Stage& stage : stages_) {
+        for (const auto& [text, kernel] : stage.kernels) TRY(kernel->enqueue(stream).with_context(text));
+        if (std::exchange(exchanges, false)) TRY(stream.join_side());
+        if (stage.exchange == nullptr) continue;
+        TRY(stream.fork_side());
+        exchanges = true;
+        TRY(stage.exchange->enqueue(side).with_context(stage.exchange_text));
+      }
+      return ok_status();
+    }();
+    // After an error too: whoever waits for the stream waits for its side.
+    const Status joined = exchanges ? stream.join_side() : ok_status();
+    return enqueued.ok() ? joined : enqueued;
+  }
+
+ private:
+  std::uint64_t choice() const override { return choice_; }
+
+  std::vector<Stage> stages_;  // both halves in turn
+  std::uint64_t choice_;
+};
+
+void add_to(Hasher& hash, const ir::Attribute& attribute) {
+  hash.add(attribute.index());
+  if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&attribute)) {
+    for (const std::int64_t number : *numbers) hash.add(number);
+  } else {
+    std::visit(
+        [&]<class T>(const T& value) {
+          if constexpr (!std::is_same_v<T, std::vector<std::int64_t>>) hash.add(value);
+        },
+        attribute);
+  }
+}
+
+// Follows from operators and sizes alone, as ranks that meet need it.
+std::uint64_t choice_of(std::span<const KernelCall> calls) {
+  Hasher hash;
+  for (const KernelCall& call : calls) {
+    hash.add(call.instruction->call.op);
+    hash.add(call.instruction->listing);
+    for (const auto& [name, value] : call.instruction->call.attributes) add_to(hash, value);
+    for (const std::vector<TensorView>* views : {&call.views.operands, &call.views.results}) {
+      for (const TensorView& view : *views) {
+        hash.add(view.dtype);
+        hash.add(view.rank);
+        for (int d = 0; d < view.rank; ++d) hash.add(view.dim(d));
+      }
+    }
+  }
+  return hash.finish().low;
+}
+
+Result<Stage> bind_stage(const Program& program, std::span<const KernelCall> calls, const BindTarget& target) {
+  const bool exchanges = is_exchange(calls.back().instruction->call.op);
+  const std::span<const KernelCall> before = exchanges ? calls.first(calls.size() - 1) : calls;
+  Stage stage;
+  std::vector<std::unique_ptr<BoundOp>> ops = TRY(bind_calls(program, before, target));
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    if (ops[i] != nullptr)
+      stage.kernels.emplace_back(call_text(program, *before[i].instruction, target.names), std::move(ops[i]));
+  if (!exchanges) return stage;
+  const KernelCall& last = calls.back();
+  stage.exchange_text = call_text(program, *last.instruction, target.names);
+  stage.exchange = TRY(last.instruction->kernel.bind(last.args(target)).with_context(stage.exchange_text));
+  return stage;
+}
+
+}  // namespace
+
+bool is_exchange(std::string_view op) {
+  static const std::array<std::string_view, 4> kOps{kAllReduce.name, kAllGather.name, kAllGatherRows.name,
+                                                    kReduceScatter.name};
+  return std::ranges::find(kOps, op) != kOps.end();
+}
+
+void add_halves(Program& program, std::int64_t least_tokens) {
+  const std::vector<Instruction>& all = program.instructions;
+  for (std::size_t first = 0; first < all.size();) {
+    std::size_t end = first;
+    bool exchanges = false;
+    for (; end < all.size() && works_by_rows(program, all[end]); ++end) exchanges |= is_exchange(all[end].call.op);
+    if (exchanges && end - first > 1)
+      program.halves.push_back({.first = first, .end = end, .least_tokens = least_tokens});
+    first = end + 1;
+  }
+}
+
+// Whole tiles of a matmul where there are several.
+std::int64_t tokens_of_first_half(std::int64_t tokens) {
+  constexpr std::int64_t kTile = 64;
+  const std::int64_t half = tokens / 2;
+  return half < kTile ? half : half / kTile * kTile;
+}
+
+CallViews half_of(const CallViews& whole, std::int64_t tokens, bool second) {
+  const std::int64_t first = tokens_of_first_half(tokens);
+  CallViews half = whole;
+  const auto cut = [&](TensorView& view) {
+    if (view.is_weight) return;
+    const std::int64_t rows_of_token = view.dims[0] / tokens;
+    const std::int64_t row_bytes = view.bytes() / view.dims[0];
+    if (second) view.data += first * rows_of_token * row_bytes;
+    view.dims[0] = rows_of_token * (second ? tokens - first : first);
+  };
+  std::ranges::for_each(half.operands, cut);
+  std::ranges::for_each(half.results, cut);
+  return half;
+}
+
+Result<std::unique_ptr<BoundOp>> bind_halves(const Program& program, std::span<const KernelCall> calls,
+                                             const BindTarget& target) {
+  const std::int64_t tokens = target.bucket[ir::Symbol::kTokens];
+  std::array<std::vector<KernelCall>, 2> halves;
+  for (const KernelCall& call : calls)
+    for (const bool second : {false, true})
+      halves[second ? 1 : 0].push_back({call.instruction, half_of(call.views, tokens, second)});
+  std::vector<Stage> stages;
+  for (std::size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
+    while (end < calls.size() && !is_exchange(calls[end].instruction->call.op)) ++end;
+    if (end < calls.size()) ++end;
+    for (const std::vector<KernelCall>& half : halves)
+      stages.push_back(TRY(bind_stage(program, std::span(half).subspan(begin, end - begin), target)));
+  }
+  return std::make_unique<HalvedOp>(std::move(stages), choice_of(calls));
+}
+
+}  // namespace tessera
