@@ -76,7 +76,7 @@ bool all_of(std::string_view text, std::string_view letters) {
 std::string kind_of(const std::string& name) {
   const std::size_t dash = name.find('-');
   if (dash == std::string::npos) return "";
-  const std::string kind = name.substr(0, dash);
+  std::string kind = name.substr(0, dash);
   const std::string_view rest = std::string_view(name).substr(dash + 1);
   if (!all_of(kind, "abcdefghijklmnopqrstuvwxyz_") || rest.size() < 37 ||
       !all_of(rest.substr(0, 32), "0123456789abcdef") || rest.substr(32, 5) != ".json")

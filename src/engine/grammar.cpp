@@ -183,7 +183,8 @@ struct GrammarCompiler::Impl {
     std::size_t count = 0;
     for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
       bytes += entry->grammar->bytes() + entry->spec.text.size();
-      if (++count > 1 && (count > kKeptGrammars || bytes > kMaxGrammarMemory)) {
+      ++count;
+      if (count > 1 && (count > kKeptGrammars || bytes > kMaxGrammarMemory)) {
         kept.erase(entry, kept.end());
         return;
       }

@@ -45,7 +45,12 @@ std::string GrammarWriter::uncounted(const Elements& elements) {
     if (i == 0) break;
     std::string one = comma + element.text;
     if (!element.required) one = ebnf_repeat(one, 0, 1);
-    tail = tail.empty() ? one : rules_.shared(one + ' ' + tail);
+    if (tail.empty()) {
+      tail = std::move(one);
+    } else {
+      one.append(" ").append(tail);
+      tail = rules_.shared(one);
+    }
   }
   std::ranges::reverse(starts);
   if (may_be_empty) starts.emplace_back("\"\"");

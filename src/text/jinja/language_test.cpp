@@ -174,7 +174,7 @@ TEST(Template, DeepNestingIsAnError) {
 }
 
 #if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-constexpr double kMostSeconds = 1;
+constexpr double kMostSeconds = 2;
 #else
 constexpr double kMostSeconds = 30;
 #endif
