@@ -68,6 +68,11 @@ class Explain(CliTest):
                       "disable_cuda_graph"):
             self.assertIn(words, text)
 
+    def test_programs_that_run_in_halves_say_so(self):
+        self.assertNotIn("halves", self.graph("program:2", "text", "--tp-size", "2"))
+        self.assertRegex(self.graph("program:2", "text", "--tp-size", "2", "--enable-two-batch-overlap"),
+                         r"from 1024 tokens: 0 to \d+ in two halves of their rows\n")
+
     def test_suggested_tokens(self):
         metrics = self.folder / "metrics.txt"
         metrics.write_text("# TYPE tessera:prefill_tokens histogram\n"
@@ -235,11 +240,6 @@ class Verify(CliTest):
                       ["--soak", "3", "--modes"]):
             self.fails(2, [wrong[0] if len(wrong) < 4 or wrong[3] != "-1" else "--seed"],
                        "verify", "--model-path", LLAMA, *wrong)
-
-    def test_programs_that_run_in_halves_say_so(self):
-        self.assertNotIn("halves", self.graph("program:2", "text", "--tp-size", "2"))
-        self.assertRegex(self.graph("program:2", "text", "--tp-size", "2", "--enable-two-batch-overlap"),
-                         r"from 1024 tokens: 0 to \d+ in two halves of their rows\n")
 
     # What a soak allows has to be more than rounding does.
     def test_rounding_carries_less_than_a_soak_allows(self):
