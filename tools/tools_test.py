@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Tests of the Makefile and of check_layers.py, run_tests.py, request_fields.py and install_deps.sh on made-up inputs. Catches: a checker
-that lets a fault pass, a count that hides a crash, an empty program or a failed script, a target that make cannot
-expand, and packages that are installed unannounced."""
+"""Tests of the Makefile and of check_layers.py, run_tests.py, request_fields.py, anchor_llama_cpp.py and
+install_deps.sh on made-up inputs. Catches: a checker that lets a fault pass, a count that hides a crash, an empty
+program or a failed script, a target that make cannot expand, packages that are installed unannounced, and a model file
+whose tensors do not lie where it says."""
 
+import math
 import os
 import pathlib
 import pty
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -15,6 +18,7 @@ import unittest
 TOOLS = pathlib.Path(__file__).parent.resolve()
 sys.path.insert(0, str(TOOLS))
 
+import anchor_llama_cpp  # noqa: E402  (found through the path above)
 import request_fields  # noqa: E402  (found through the path above)
 import run_tests  # noqa: E402  (found through the path above)
 
@@ -233,6 +237,49 @@ class InstallDeps(unittest.TestCase):
         self.assertEqual(self.run_with({}, installed=False, answer="\n")[::2], (1, ""))
         self.assertIn("install", self.run_with({}, installed=False, answer="y\n")[2])
         self.assertIn("install", self.run_with({"CI": "true"}, installed=False, answer="n\n")[2])
+
+
+class LlamaCppModel(unittest.TestCase):
+    CONFIG = {"architectures": ["Qwen3ForCausalLM"], "hidden_size": 24, "intermediate_size": 40, "head_dim": 5,
+              "num_attention_heads": 2, "num_key_value_heads": 1, "num_hidden_layers": 2, "vocab_size": 7,
+              "tie_word_embeddings": True}
+
+    def test_tensors_lie_where_the_header_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "model.gguf"
+            anchor_llama_cpp.write_gguf(self.CONFIG, path)
+            data = path.read_bytes()
+        magic, version, tensors, keys = struct.unpack("<4sIQQ", data[:24])
+        self.assertEqual((magic, version, tensors), (b"GGUF", 3, 2 + 2 * 11))
+        at = 24
+
+        def text():
+            nonlocal at
+            size, = struct.unpack_from("<Q", data, at)
+            at += 8 + size
+            return data[at - size:at].decode()
+
+        numbers = {}
+        for _ in range(keys):
+            key = text()
+            kind, = struct.unpack_from("<I", data, at)
+            at += 4
+            if kind == 8:
+                numbers[key] = text()
+            else:
+                numbers[key], = struct.unpack_from({4: "<I", 6: "<f"}[kind], data, at)
+                at += 4
+        self.assertEqual(numbers["general.architecture"], "qwen3")
+        self.assertEqual(numbers["qwen3.attention.key_length"], 5)
+        end = 0
+        for _ in range(tensors):
+            name = text()
+            dims, = struct.unpack_from("<I", data, at)
+            *shape, kind, offset = struct.unpack_from(f"<{dims}QIQ", data, at + 4)
+            at += 4 + 8 * dims + 12
+            self.assertEqual(offset, -(-end // 32) * 32, name)
+            end = offset + math.prod(shape) * {0: 4, 30: 2}[kind]
+        self.assertEqual(len(data), -(-at // 32) * 32 + -(-end // 32) * 32)
 
 
 class RequestFields(unittest.TestCase):

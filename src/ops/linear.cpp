@@ -46,14 +46,13 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
 
 enum class Way { kNothing, kDot, kOneDnn, kBlocked };
 
-// One core of a Zen 5 EPYC, 4096 x 2048: from 5 rows on oneDNN streams bfloat16 weights faster (19.9 against 13.6 GB/s;
-// 28.0 against 20.0 the other way for one row), and float32's likewise.
-constexpr std::int64_t kFewRowsBeforeOneDnn = 4;
+// Up to here dot products read w once; the blocked kernel would read it once, and write it to be read again.
+constexpr std::int64_t kMostRowsBeforeBlocked = 8;
 
 Way choose(const LinearProblem& p, bool deterministic) {
   if (p.m == 0 || p.n == 0) return Way::kNothing;
   const bool onednn = p.k > 0 && onednn_takes(p.dtype);
-  if (deterministic || p.m <= (onednn ? kFewRowsBeforeOneDnn : kMaxFewRows)) return Way::kDot;
+  if (deterministic || p.m <= (onednn ? most_rows_for_dot(p.dtype) : kMostRowsBeforeBlocked)) return Way::kDot;
   return onednn ? Way::kOneDnn : Way::kBlocked;
 }
 

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""What llama.cpp takes on this CPU, in turn with Tessera, beside which docs/benchmarks.md puts Tessera's times.
+
+Both run a model of the configuration's shapes with random bfloat16 weights on all cores: prompts, and one request that
+decodes behind a context. Prints tokens a second, medians over the turns, and the least and greatest ratio of a turn.
+
+  tools/anchor_llama_cpp.py --llama-bench bin/llama-bench qwen3-0.6b/config.json
+  tools/anchor_llama_cpp.py --llama-bench bin/llama-bench --turns 3 --num-tokens 512 --context 16 config.json
+
+llama-bench is built from llama.cpp's sources, which PyPI's llama-cpp-python brings (measured with 0.3.36):
+cmake -B b -DLLAMA_CURL=OFF vendor/llama.cpp && cmake --build b --target llama-bench. The machine should be idle."""
+
+import argparse
+import array
+import json
+import math
+import os
+import pathlib
+import random
+import statistics
+import struct
+import subprocess
+import tempfile
+
+ARCHITECTURES = {"Qwen3ForCausalLM": "qwen3", "LlamaForCausalLM": "llama"}
+ALIGNMENT = 32
+F32, BF16 = 0, 30  # types of ggml's tensors
+PATTERN_VALUES = 1 << 20
+
+
+def tensors_of(config):
+    """[(name, shape, type)] of llama.cpp, in the order in which they are written; shapes as Hugging Face's."""
+    hidden, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
+    kv_heads = config.get("num_key_value_heads", heads)
+    dim = config.get("head_dim") or hidden // heads
+    tensors = [("token_embd", (config["vocab_size"], hidden), BF16), ("output_norm", (hidden,), F32)]
+    if not config.get("tie_word_embeddings"):
+        tensors.append(("output", (config["vocab_size"], hidden), BF16))
+    of_layer = [("attn_norm", (hidden,)), ("attn_q", (heads * dim, hidden)), ("attn_k", (kv_heads * dim, hidden)),
+                ("attn_v", (kv_heads * dim, hidden)), ("attn_output", (hidden, heads * dim)), ("ffn_norm", (hidden,)),
+                ("ffn_gate", (inner, hidden)), ("ffn_up", (inner, hidden)), ("ffn_down", (hidden, inner))]
+    if ARCHITECTURES[config["architectures"][0]] == "qwen3":
+        of_layer += [("attn_q_norm", (dim,)), ("attn_k_norm", (dim,))]
+    for layer in range(config["num_hidden_layers"]):
+        tensors += [(f"blk.{layer}.{name}", shape, F32 if len(shape) == 1 else BF16) for name, shape in of_layer]
+    return tensors
+
+
+def text(value):
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def values_of(config):
+    """The header's keys, packed: a number is u32 (type 4), a float f32 (6), a text 8."""
+    name = ARCHITECTURES[config["architectures"][0]]
+    heads = config["num_attention_heads"]
+    dim = config.get("head_dim") or config["hidden_size"] // heads
+    keys = {"general.architecture": name, "tokenizer.ggml.model": "none", f"{name}.context_length": 8192,
+            f"{name}.embedding_length": config["hidden_size"], f"{name}.block_count": config["num_hidden_layers"],
+            f"{name}.feed_forward_length": config["intermediate_size"], f"{name}.attention.head_count": heads,
+            f"{name}.attention.head_count_kv": config.get("num_key_value_heads", heads),
+            f"{name}.attention.key_length": dim, f"{name}.attention.value_length": dim,
+            f"{name}.rope.dimension_count": dim, f"{name}.rope.freq_base": float(config.get("rope_theta", 10000.0)),
+            f"{name}.attention.layer_norm_rms_epsilon": float(config.get("rms_norm_eps", 1e-6)),
+            f"{name}.vocab_size": config["vocab_size"]}
+    packed = []
+    for key, value in keys.items():
+        if isinstance(value, str):
+            packed.append(text(key) + struct.pack("<I", 8) + text(value))
+        elif isinstance(value, float):
+            packed.append(text(key) + struct.pack("<If", 6, value))
+        else:
+            packed.append(text(key) + struct.pack("<II", 4, value))
+    return packed
+
+
+def write_gguf(config, path):
+    """Version 3: header, keys, tensors' places, then their data. Weights repeat a pattern of random values."""
+    draw = random.Random(1)
+    values = array.array("f", (draw.gauss(0, 0.02) for _ in range(PATTERN_VALUES)))
+    pattern = array.array("H", (bits >> 16 for bits in memoryview(values).cast("B").cast("I"))).tobytes()
+    tensors = tensors_of(config)
+    keys = values_of(config)
+    header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys)
+    sizes, offset = [], 0
+    for name, shape, kind in tensors:
+        count = math.prod(shape)
+        header += text(name + ".weight") + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, offset)
+        sizes.append(count)
+        offset += -(-count * (2 if kind == BF16 else 4) // ALIGNMENT) * ALIGNMENT
+    with open(path, "wb") as file:
+        file.write(header + bytes(-len(header) % ALIGNMENT))
+        for count, (_, _, kind) in zip(sizes, tensors):
+            if kind == F32:
+                data = array.array("f", [1.0]) * count
+                file.write(data.tobytes())
+                file.write(bytes(-4 * count % ALIGNMENT))
+                continue
+            for begin in range(0, 2 * count, len(pattern)):
+                file.write(pattern[: 2 * count - begin])
+            file.write(bytes(-2 * count % ALIGNMENT))
+
+
+def ask(command):
+    return json.loads(subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout)
+
+
+def llama_cpp(options, gguf):
+    """{("prefill", tokens) or ("decode", context): tokens a second}"""
+    command = [options.llama_bench, "-m", gguf, "-t", os.cpu_count(), "-o", "json", "-r", 3]
+    rates = {}
+    for row in ask([*command, "-n", 0, "-p", ",".join(map(str, options.num_tokens))]):
+        rates["prefill", row["n_prompt"]] = row["avg_ts"]
+    for row in ask([*command, "-n", 32, "-p", 0, "-d", ",".join(map(str, options.context))]):
+        rates["decode", row["n_depth"]] = row["avg_ts"]
+    return rates
+
+
+def tessera(options):
+    command = [options.tessera, "bench"]
+    model = ["--model-path", options.config, "--load-format", "dummy", "--dtype", "bfloat16", "--max-running-requests",
+             1, "--context-length", 8192, "--json"]
+    tokens = ",".join(map(str, options.num_tokens))
+    rates = {}
+    for row in ask([*command, "prefill", *model, "--num-tokens", tokens, "--repeat", 3])["rows"]:
+        rates["prefill", row["tokens"]] = row["graph_tokens_per_s"]
+    for context in options.context:
+        answer = ask([*command, "decode", *model, "--batch-size", 1, "--context", context, "--repeat", 32])
+        rates["decode", context] = answer["rows"][0]["graph_tokens_per_s"]
+    return rates
+
+
+def positive_list(value):
+    numbers = value.split(",")
+    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
+        raise argparse.ArgumentTypeError(f'"{value}" is not accepted; whole numbers from 1 are, like 16,512')
+    return [int(number) for number in numbers]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tessera", type=pathlib.Path, default="build/tessera")
+    parser.add_argument("--llama-bench", type=pathlib.Path, required=True)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--num-tokens", type=positive_list, default=[16, 128, 512, 2048], help="of prompts")
+    parser.add_argument("--context", type=positive_list, default=[16, 1024], help="tokens before the decoded ones")
+    parser.add_argument("config", type=pathlib.Path, help="config.json of a dense Qwen3 or Llama")
+    options = parser.parse_args()
+    config = json.loads(options.config.read_text())
+    if config.get("architectures", [""])[0] not in ARCHITECTURES:
+        parser.error(f"{options.config}: architectures {config.get('architectures')} is not accepted; "
+                     f"one of {', '.join(ARCHITECTURES)} is")
+    turns = []
+    with tempfile.TemporaryDirectory() as folder:
+        gguf = pathlib.Path(folder) / "model.gguf"
+        write_gguf(config, gguf)
+        for _ in range(options.turns):
+            turns.append((llama_cpp(options, gguf), tessera(options)))
+    print(f"{'':16}{'llama.cpp':>10}{'Tessera':>10}{'ratio':>8}  of a turn")
+    for kind, size in turns[0][0]:
+        other, own = ([rates[kind, size] for rates in side] for side in zip(*turns))
+        ratios = [b / a for a, b in zip(other, own)]
+        print(f"{kind:8}{size:8}{statistics.median(other):10.1f}{statistics.median(own):10.1f}"
+              f"{statistics.median(ratios):8.2f}  {min(ratios):.2f} to {max(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
