@@ -70,15 +70,19 @@ Result<std::string> take_address(const Environment& get, EngineOptions& engine) 
   return source;
 }
 
-// Ranks with requests of their own are of one process: several would each start all of them.
-Status check_dp_attention(const Environment& get, const CommandLine& line) {
+// Ranks with requests of their own are of one process: several would each start all of them. --nnodes, which can only
+// be 1 there, says that the launcher's variables mean something else.
+Status check_dp_attention(const Environment& get, CommandLine& line) {
   const auto* const serve = std::get_if<ServeOptions>(&line.command);
-  if (serve == nullptr || !serve->engine.dp_attention) return ok_status();
+  if (serve == nullptr || !serve->engine.dp_attention || find_free_flag(line, "--nnodes") == nullptr)
+    return ok_status();
   const std::optional<Place> place = TRY(find_place(get));
   if (!place || place->nodes == 1) return ok_status();
-  return unimplemented(fmt::format(
-      "--enable-dp-attention with {} processes, by {}, is not supported yet; one process with all ranks is accepted",
-      place->nodes, place->variables));
+  return unimplemented(
+      fmt::format("--enable-dp-attention with {} processes, by {}, is not supported yet; one process with all ranks is "
+                  "accepted, or "
+                  "--nnodes 1 for processes that share nothing",
+                  place->nodes, place->variables));
 }
 
 }  // namespace

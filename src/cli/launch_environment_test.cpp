@@ -57,6 +57,9 @@ TEST(Launcher, RanksWithRequestsOfTheirOwnAreOfOneProcess) {
   EXPECT_TRUE(take({{"WORLD_SIZE", "1"}, {"RANK", "0"}}, flags).said.ok());
   EXPECT_THAT(take({{"WORLD_SIZE", "2"}, {"RANK", "0"}}, flags).said.status().message(),
               HasSubstr("--enable-dp-attention with 2 processes, by WORLD_SIZE and RANK, is not supported yet"));
+  std::vector<std::string> alone = flags;
+  alone.insert(alone.end(), {"--nnodes", "1"});
+  EXPECT_TRUE(take({{"WORLD_SIZE", "2"}, {"RANK", "0"}}, alone).said.ok());
 }
 
 TEST(Launcher, EachOfThem) {
