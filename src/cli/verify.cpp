@@ -206,11 +206,18 @@ Json to_json(const SoakReport& report) {
     json.set("images", std::move(images.set("greatest_difference", report.images.greatest_difference)));
   }
   json.set("ties", report.num_ties).set("first_ties", Json::Array(report.ties.begin(), report.ties.end()));
+  json.set("greatest_tie", report.greatest_tie);
   json.set("greatest_difference", report.greatest_difference).set("seconds", report.seconds);
   json.set("resident_bytes", Json::Array{report.resident_early, report.resident_end});
   json.set("available_bytes", Json::Array{report.available_early, report.available_end});
   json.set("forwards", std::move(forwards));
   return json;
+}
+
+std::string ties_text(const SoakReport& report) {
+  if (report.num_ties == 0) return "";
+  return fmt::format(", but in {} of the batches by up to {:.2g}: rounding may have turned a tie between experts there",
+                     count_text(report.num_ties), report.greatest_tie);
 }
 
 std::string to_text(const SoakReport& report) {
@@ -219,10 +226,10 @@ std::string to_text(const SoakReport& report) {
     if (key.runner == RunnerKind::kEager) eager += count.forwards;
   std::string text = fmt::format(
       "  {} batches, {} tokens in {} s: {} differences\n  {} through graphs, {} eagerly; {} sequences finished, {} "
-      "cancelled\n  unpadded forwards differ by {:.2g} at most\n  resident memory {} after half, {} at the end\n",
+      "cancelled\n  unpadded forwards differ by {:.2g} at most{}\n  resident memory {} after half, {} at the end\n",
       count_text(report.batches), count_text(report.tokens), number_text(report.seconds),
       count_text(report.num_failures), count_text(report.batches - eager), count_text(eager),
-      count_text(report.finished), count_text(report.cancelled), report.greatest_difference,
+      count_text(report.finished), count_text(report.cancelled), report.greatest_difference, ties_text(report),
       bytes_text(report.resident_early), bytes_text(report.resident_end));
   if (report.images.encoded > 0)
     text += fmt::format(
@@ -232,23 +239,21 @@ std::string to_text(const SoakReport& report) {
         count_text(report.images.encoded), count_text(report.images.cache_hits),
         count_text(report.images.graph_forwards), count_text(report.images.eager_forwards),
         report.images.greatest_difference);
-  if (report.num_ties > 0)
-    text += fmt::format("  beside {} of the batches, where rounding turns a tie between experts:\n",
-                        count_text(report.num_ties));
-  for (const std::string& tie : report.ties) text += "    " + tie + "\n";
+  for (const std::string& tie : report.ties) text += "  perhaps a tie: " + tie + "\n";
   for (const std::string& failure : report.failures) text += "  " + failure + "\n";
   return text;
 }
 
 // Of float32 the rounding of sums in another order; narrower types round every value of every layer. A delta rule's
 // state can amplify rounding: it divides keys and queries by their norms and takes from the state what that holds.
-// Changing the embeddings by a unit in the last place moves a row's logits by up to 2e-4 there, and by less than 1e-5
-// everywhere else (tools/rounding_response.py; docs/benchmarks.md, "How far rounding carries").
+// Changing the embeddings by a unit in the last place moves a row's logits by up to 2.2e-4 in qwen3-next, and by less
+// than 1e-5 in all others; soaks differed by up to 4.5e-5 and, in other models with such states, 1.1e-5
+// (tools/rounding_response.py; docs/benchmarks.md, "How far rounding carries").
 double soak_tolerance(ModelRunner& runner) {
   const ir::Graph& body = runner.parts().graphs.body;
   if (body.value(body.outputs[0]).type.dtype != ir::DType::kFloat32) return 5e-2;
   const auto is_recurrent = [](const ir::CacheGroup& g) { return g.kind == ir::CacheGroup::Kind::kState; };
-  return std::ranges::any_of(body.cache_groups, is_recurrent) ? 1e-3 : 1e-5;
+  return std::ranges::any_of(body.cache_groups, is_recurrent) ? 3e-4 : 1e-5;
 }
 
 // Half of the batches have seen most of what is kept for reuse; a short soak has not.

@@ -145,8 +145,9 @@ class Soak {
     double unpadded = relative_difference(graph_.logits, unpadded_.logits, runner_.vocab_size(), logit_scale_);
     unpadded =
         std::max(unpadded, relative_difference(graph_.hidden, unpadded_.hidden, runner_.hidden_size(), hidden_scale_));
-    if (unpadded > options_.tolerance && routes_ && std::isfinite(unpadded)) {
+    if (unpadded > options_.tolerance && routes_ && unpadded <= kGreatestTie) {
       ++report_.num_ties;
+      report_.greatest_tie = std::max(report_.greatest_tie, unpadded);
       keep(report_.ties, batch, decision, fmt::format("differs from the unpadded forward by {:.2g}", unpadded));
       return ok_status();
     }
@@ -236,6 +237,7 @@ class Soak {
         std::max<std::int64_t>(1, static_cast<std::int64_t>(kMostTies * static_cast<double>(report_.batches)));
     if (report_.num_ties <= most) return;
     report_.num_failures += std::exchange(report_.num_ties, 0);
+    report_.greatest_difference = std::max(report_.greatest_difference, std::exchange(report_.greatest_tie, 0.0));
     for (std::string& tie : report_.ties)
       if (report_.failures.size() < kMostKept) report_.failures.push_back(std::move(tie));
     report_.ties.clear();

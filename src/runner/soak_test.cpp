@@ -32,6 +32,7 @@ TEST_P(SoakOf, FindsNothingWrong) {
   EXPECT_THAT(report.failures, IsEmpty());
   EXPECT_EQ(report.batches, 150);
   EXPECT_LE(report.greatest_difference, 1e-5);
+  EXPECT_EQ(report.num_ties, 0);
   EXPECT_GT(report.cancelled, 0);
   EXPECT_GT(report.finished, 0);
   std::int64_t prefills = 0;
@@ -96,6 +97,7 @@ TEST(Soak, TiesOfARouterAreFew) {
   const SoakReport many = soaked(routes, {.batches = 20, .tolerance = -1});
   EXPECT_EQ(many.num_failures, 20);
   EXPECT_EQ(many.num_ties, 0);
+  EXPECT_GE(many.greatest_difference, one.greatest_tie);
   EXPECT_THAT(many.failures.front(), HasSubstr("differs from the unpadded forward by"));
   const SoakReport dense = soaked(make_captured("llama", small_options()), {.batches = 1, .tolerance = -1});
   EXPECT_EQ(dense.num_failures, 1);

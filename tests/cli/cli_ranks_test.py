@@ -48,7 +48,7 @@ class Ranks(CliTest):
             self.assertEqual(self.ok_json(*ask, *words, *TWO)["output_ids"], one, words)
         self.assertTrue(self.ok_json("verify", "--model-path", MIXTURE, "--ep-size", "2", *TWO)["equal"])
         soaked = self.ok_json("verify", "--model-path", MIXTURE, "--soak", "30", "--ep-size", "2", *TWO)
-        self.assertEqual((soaked["batches"], soaked["failures"]), (30, 0))
+        self.assertEqual((soaked["batches"], soaked["failures"], soaked["ties"]), (30, 0, 0))
 
     def test_stages_of_a_pipeline(self):
         ask = ["generate", "--model-path", DEMO, "--prompt", "Once upon a time", "--max-new-tokens", "12", "--temperature", "0"]
