@@ -40,8 +40,10 @@ Result<std::string> program_text(const CompiledForward& forward, std::string_vie
                                      [&](const CompiledPart& other) { return other.program == part.program; });
   Program named = *part.program;
   for (std::size_t i = 0; i < named.values.size(); ++i) named.values[i].name = part.value_names[i];
-  return fmt::format("{} of {}, one of {} with this program\n{}", part.name, forward.name, sharing,
-                     TRY(to_text(named, bucket)));
+  std::string text = fmt::format("{} of {}, one of {} with this program\n{}", part.name, forward.name, sharing,
+                                 TRY(to_text(named, bucket)));
+  for (const std::string& note : forward.notes) text += note + "\n";
+  return text;
 }
 
 Result<std::string> entries_text(const CompiledForward& forward, const RunnerSpec& spec, const ir::Bucket& largest) {

@@ -30,7 +30,10 @@ bool is_rows_of_tokens(const ir::Type& type) {
   ir::Bucket one;
   one[ir::Symbol::kTokens] = 1;
   const Result<std::int64_t> rows = type.shape[0].evaluate(one);
-  return rows.ok() && *rows > 0 && type.shape[0] == ir::Dim(ir::Symbol::kTokens) * *rows;
+  // A row whose length follows from the number of tokens is no longer the same in a half.
+  const bool same_rows =
+      std::all_of(type.shape.begin() + 1, type.shape.end(), [](const ir::Dim& d) { return d.constant().has_value(); });
+  return same_rows && rows.ok() && *rows > 0 && type.shape[0] == ir::Dim(ir::Symbol::kTokens) * *rows;
 }
 
 // What a compiler has generated is of row kernels (ops/fused/row_kernel.h).
@@ -62,14 +65,20 @@ class HalvedOp final : public BoundOp {
   Status enqueue(Stream& stream) const override {
     Stream& side = *TRY(stream.side());
     bool exchanges = false;
+    // A recording that an operator makes void names it.
+    const auto run = [&](const BoundOp& op, Stream& on, const std::string& text) {
+      Status status = op.enqueue(on);
+      if (status.ok() && stream.recording()) status = stream.recording_status();
+      return status.ok() ? status : std::move(status).with_context(text);
+    };
     const Status enqueued = [&]() -> Status {
       for (const Stage& stage : stages_) {
-        for (const auto& [text, kernel] : stage.kernels) TRY(kernel->enqueue(stream).with_context(text));
+        for (const auto& [text, kernel] : stage.kernels) TRY(run(*kernel, stream, text));
         if (std::exchange(exchanges, false)) TRY(stream.join_side());
         if (stage.exchange == nullptr) continue;
         TRY(stream.fork_side());
         exchanges = true;
-        TRY(stage.exchange->enqueue(side).with_context(stage.exchange_text));
+        TRY(run(*stage.exchange, side, stage.exchange_text));
       }
       return ok_status();
     }();
@@ -98,9 +107,10 @@ void add_to(Hasher& hash, const ir::Attribute& attribute) {
   }
 }
 
-// Follows from operators and sizes alone, as ranks that meet need it.
-std::uint64_t choice_of(std::span<const KernelCall> calls) {
+// Follows from operators, sizes and which of them one kernel runs, as ranks that meet need it.
+std::uint64_t choice_of(std::span<const KernelCall> calls, std::span<const Stage> stages) {
   Hasher hash;
+  for (const Stage& stage : stages) hash.add(stage.kernels.size());
   for (const KernelCall& call : calls) {
     hash.add(call.instruction->call.op);
     hash.add(call.instruction->listing);
@@ -187,7 +197,8 @@ Result<std::unique_ptr<BoundOp>> bind_halves(const Program& program, std::span<c
     for (const std::vector<KernelCall>& half : halves)
       stages.push_back(TRY(bind_stage(program, std::span(half).subspan(begin, end - begin), target)));
   }
-  return std::make_unique<HalvedOp>(std::move(stages), choice_of(calls));
+  const std::uint64_t choice = choice_of(calls, stages);
+  return std::make_unique<HalvedOp>(std::move(stages), choice);
 }
 
 }  // namespace tessera

@@ -31,7 +31,7 @@ void add_halves(Program& program, std::int64_t least_tokens);
 // Tokens of the first half; the second has the others.
 std::int64_t tokens_of_first_half(std::int64_t tokens);
 
-// The call's tensors, of one half.
+// The call's tensors, of one half. Precondition: all but weights have a multiple of `tokens` rows, and tokens >= 2.
 CallViews half_of(const CallViews& whole, std::int64_t tokens, bool second);
 
 // All calls of one run as one operator. `program` and what `target` refers to as in Program::bind.

@@ -182,6 +182,17 @@ TEST(Halves, TakeNoOperatorThatIsNotKnownToWorkByRows) {
                          cpu_kernels())
                   .halves,
               ElementsAre(is_run(0, 2)));
+  EXPECT_THAT(program_of(R"(graph @g {
+    input %x: f32[T, 4] weight %w: f32[4, 4]
+    %y = linear(%x, %w)
+    all_reduce(mut %y)
+    %scores: f32[T, T] = linear(%y, %x)
+    all_reduce(mut %scores)
+    return %scores })",
+                         cpu_kernels())
+                  .halves,
+              ElementsAre(is_run(0, 2)))
+      << "a row for each token, of a value for each token";
 }
 
 TEST(Halves, AnExchangeWithScratchIsNone) {

@@ -273,6 +273,10 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
   // What is exchanged beside kernels is in a piece with them.
   if (runner.halves_from > 0 && options.graphs.split_ops.empty()) std::erase_if(runner.split_ops, is_exchange);
   TRY(plan_ladders(options, plan));
+  if (runner.halves_from > max_padded_tokens(runner))
+    plan.notes.push_back(
+        fmt::format("two-batch overlap has no effect: no forward has {} tokens; chunked_prefill_size is {}",
+                    runner.halves_from, runner.max_tokens));
   plan_vision(options, plan);
   TRY(plan_memory_shares(options, device, plan));
   return plan;

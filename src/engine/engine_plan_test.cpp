@@ -70,6 +70,13 @@ TEST(EnginePlan, TwoBatchOverlapTakesExchangesIntoPieces) {
     o.graphs.split_ops = {"attention", "all_reduce"};
   };
   EXPECT_THAT(plan(named).runner.split_ops, ElementsAre("attention", "all_reduce")) << "what is asked for is done";
+  const auto small = [&](EngineOptions& o) {
+    overlap(o);
+    o.chunked_prefill_size = 512;
+  };
+  EXPECT_THAT(plan(small).notes, Contains("two-batch overlap has no effect: no forward has 1024 tokens; "
+                                          "chunked_prefill_size is 512"));
+  EXPECT_THAT(plan(overlap).notes, Not(Contains(HasSubstr("two-batch overlap"))));
   const auto one = [](EngineOptions& o) { o.two_batch_least_tokens = 1; };
   EXPECT_THAT(try_plan(one).status().message(), HasSubstr("two_batch_least_tokens: 1 is not accepted; at least 2 is"));
 }

@@ -9,7 +9,8 @@
 namespace tessera::cuda {
 namespace {
 
-// All blocks of a launch fit on the device at once, beside those of a kernel that ends.
+// Each block waits for the same block of its peers alone, whose device places it sooner or later, because what runs
+// there ends by itself: blocks beside kernels that fill the device (two-batch overlap) may be placed late.
 constexpr std::int64_t kMostBlocks = 128;
 
 LaunchShape shape_of(std::int64_t units) {

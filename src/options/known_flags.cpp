@@ -35,7 +35,7 @@ constexpr std::array kMissing = {
     Missing{"--expert-distribution-recorder-* --enable-expert-distribution-metrics",
             "recording of how tokens are distributed over experts", kDivided},
     Missing{"--tbo-*", "settings of two-batch overlap",
-            "with --enable-two-batch-overlap prefills of 1024 tokens or more run in halves of equal size"},
+            "with --enable-two-batch-overlap prefills of 1024 tokens or more run in two halves"},
     Missing{"--enable-single-batch-overlap", "overlap of shared and routed experts",
             "--enable-two-batch-overlap is supported"},
     Missing{"--enable-lora --lora-* --max-lora-* --max-loras-per-batch --max-loaded-loras", "LoRA adapters",

@@ -72,6 +72,10 @@ class Explain(CliTest):
         self.assertNotIn("halves", self.graph("program:2", "text", "--tp-size", "2"))
         self.assertRegex(self.graph("program:2", "text", "--tp-size", "2", "--enable-two-batch-overlap"),
                          r"from 1024 tokens: 0 to \d+ in two halves of their rows\n")
+        cut = self.graph("program:2", "text", "--tp-size", "2", "--enable-two-batch-overlap", "--cuda-graph-split-ops",
+                         "attention,all_reduce")
+        self.assertNotIn("in two halves", cut)
+        self.assertIn("two-batch overlap is left out: ", cut)
 
     def test_suggested_tokens(self):
         metrics = self.folder / "metrics.txt"

@@ -352,39 +352,5 @@ TEST(CudaDriver, SingleHandleIsOnePiece) {
   EXPECT_EQ(arena->size(), std::size_t{10} << 20);
 }
 
-// Bug caught: uploads that wait for the stream although the ring has room, or that overrun it.
-TEST(CudaDriver, StagingWaitsOnlyWhereTheRingIsFull) {
-  const FakeDriver fake;
-  const std::unique_ptr<CudaDevice> device = open_fake(fake);
-  constexpr std::size_t kRing = StagingRing::kSegments * StagingRing::kSegmentBytes;
-  std::unique_ptr<Allocation> memory = device->allocate(2 * kRing, "x").value();
-  std::unique_ptr<Stream> stream = device->create_stream("main").value();
-  std::vector<std::byte> host(2 * kRing);
-  ASSERT_TRUE(stream->upload(memory->data(), host.data(), kRing).ok());
-  EXPECT_EQ(fake.calls("cuEventSynchronize"), 0);
-  ASSERT_TRUE(stream->upload(memory->data(), host.data(), 1).ok());
-  EXPECT_EQ(fake.calls("cuEventSynchronize"), 1);
-  ASSERT_TRUE(stream->upload(memory->data(), host.data(), 2 * kRing).ok());
-  EXPECT_EQ(fake.calls("cuEventSynchronize"), 1 + 2 * static_cast<int>(StagingRing::kSegments));
-  EXPECT_EQ(fake.calls("cuStreamSynchronize"), 0);
-}
-
-// Bug caught: pinned memory that is copied a second time, or read before the stream gets there.
-TEST(CudaDriver, PinnedMemoryIsNotStaged) {
-  const FakeDriver fake;
-  const std::unique_ptr<CudaDevice> device = open_fake(fake);
-  std::unique_ptr<Allocation> memory = device->allocate(1 << 20, "x").value();
-  std::unique_ptr<HostAllocation> from = device->allocate_host(1 << 20, "from").value();
-  std::unique_ptr<Stream> stream = device->create_stream("main").value();
-  ASSERT_TRUE(stream->upload(memory->data(), from->data(), 1 << 20).ok());
-  EXPECT_EQ(fake.calls("cuMemcpyHtoDAsync"), 1);
-  from->data()[7] = std::byte{42};
-  ASSERT_TRUE(stream->synchronize().ok());
-  EXPECT_EQ(memory->data().raw()[7], std::byte{42});
-  // A range that begins in pinned memory and ends past it is ordinary.
-  EXPECT_FALSE(device->is_pinned(from->data() + 1, 1 << 20));
-  EXPECT_TRUE(device->is_pinned(from->data() + 1, (1 << 20) - 1));
-}
-
 }  // namespace
 }  // namespace tessera

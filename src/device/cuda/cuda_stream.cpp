@@ -57,12 +57,17 @@ Status CudaStream::enter(DeviceCall call) const {
   return device_.enter(call, name_);
 }
 
+// synchronize() does not wait for a side's work.
+Status CudaStream::of_the_host_alone() const {
+  return failed_precondition(fmt::format("stream '{}' is another one's side, which copies to and from no host", name_));
+}
+
 Status CudaStream::upload(DeviceAddress device, const void* host, std::size_t bytes) {
   TRY(enter(DeviceCall::kUpload));
   TRY(check_addresses(DeviceCall::kUpload, name_, bool(device), host != nullptr, bytes));
   if (bytes == 0) return ok_status();
+  if (staging_ == nullptr) return of_the_host_alone();
   if (!device_.is_pinned(host, bytes)) {
-    if (staging_ == nullptr) return failed_precondition(fmt::format("stream '{}' takes no uploads", name_));
     return staging_->upload(handle_, device.raw(), static_cast<const std::byte*>(host), bytes);
   }
   return device_.check(device_.driver().cuMemcpyHtoDAsync(address_of(device.raw()), host, bytes, handle_),
@@ -73,6 +78,7 @@ Status CudaStream::download(void* host, DeviceAddress device, std::size_t bytes)
   TRY(enter(DeviceCall::kDownload));
   TRY(check_addresses(DeviceCall::kDownload, name_, host != nullptr, bool(device), bytes));
   if (bytes == 0) return ok_status();
+  if (staging_ == nullptr) return of_the_host_alone();
   // Returns at once for pinned memory, and when the copy is done for other memory.
   return device_.check(device_.driver().cuMemcpyDtoHAsync(host, address_of(device.raw()), bytes, handle_),
                        {"cuMemcpyDtoHAsync", DeviceCall::kDownload, name_, bytes});
@@ -231,7 +237,7 @@ Status CudaStream::replace_handle() {
   if (made.ok() && had_side) made = side().status();
   if (made.ok()) return made;
   // Without a driver stream, work would go to the context's default stream without an error.
-  handle_ = nullptr;
+  if (CUstream unused = std::exchange(handle_, nullptr); unused != nullptr) (void)driver.cuStreamDestroy(unused);
   return device_.lose(device_lost(fmt::format("stream '{}' is gone with its recording: {}", name_, made.message())));
 }
 

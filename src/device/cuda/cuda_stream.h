@@ -60,6 +60,7 @@ class CudaStream final : public Stream {
   Status order(const CudaStream& earlier, const CudaStream& later, CudaEvent& by) const;
   // First step of every call but launches, begin and end.
   Status enter(DeviceCall call) const;
+  Status of_the_host_alone() const;
   // The driver's graph, null where there is nothing to keep; the capture is over in any case.
   Status end_capture(CUgraph* graph);
   Status replace_handle();
@@ -67,7 +68,7 @@ class CudaStream final : public Stream {
   CudaDevice& device_;
   std::string name_;
   CUstream handle_ = nullptr;
-  std::unique_ptr<StagingRing> staging_;  // null: a side stream, which uploads nothing
+  std::unique_ptr<StagingRing> staging_;  // null: a side stream, which copies to and from no host
   bool recording_ = false;
   bool forked_in_recording_ = false;  // the last one
   std::string recording_what_;
