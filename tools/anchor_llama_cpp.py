@@ -102,7 +102,7 @@ def write_gguf(config, path):
 
 
 def ask(command):
-    return json.loads(subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout)
+    return json.loads(subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 def llama_cpp(options, gguf):

@@ -52,7 +52,7 @@ constexpr std::int64_t kMostRowsBeforeBlocked = 8;
 Way choose(const LinearProblem& p, bool deterministic) {
   if (p.m == 0 || p.n == 0) return Way::kNothing;
   const bool onednn = p.k > 0 && onednn_takes(p.dtype);
-  if (deterministic || p.m <= (onednn ? most_rows_for_dot(p.dtype) : kMostRowsBeforeBlocked)) return Way::kDot;
+  if (deterministic || p.m <= (onednn ? most_rows_for_dot(p) : kMostRowsBeforeBlocked)) return Way::kDot;
   return onednn ? Way::kOneDnn : Way::kBlocked;
 }
 

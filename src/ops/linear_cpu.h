@@ -17,8 +17,8 @@ namespace tessera {
 // depend on the number of rows. Precondition: m, n >= 1.
 std::size_t dot_workspace_bytes(const LinearProblem& problem);
 Result<std::unique_ptr<BoundOp>> bind_dot(const LinearProblem& problem);
-// Rows up to which it is faster on this machine than oneDNN.
-std::int64_t most_rows_for_dot(ir::DType dtype);
+// Rows up to which it is faster on this machine than oneDNN, for its dtype and k.
+std::int64_t most_rows_for_dot(const LinearProblem& problem);
 
 // A part of that for operators with a loop of their own: columns [begin, end) of all rows, on the calling thread.
 // `x`: the rows [m, k], float16 as float32, as converting it is not cheap. `own`: dot_own_floats() of the thread.

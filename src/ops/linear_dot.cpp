@@ -3,6 +3,8 @@
 //
 // Every element of y is summed in one order, which k alone decides: 16 lanes over the products of 32 values at a time,
 // then the lanes, then what is left of k. How many rows and columns are taken at once changes no bit.
+#include <unistd.h>
+
 #include <algorithm>
 #include <type_traits>
 
@@ -81,8 +83,7 @@ TESSERA_CPU_CLONES void convert_rows(const T* from, float* to, std::int64_t coun
 constexpr std::int64_t kLineBytes = 64;
 
 // One or two rows take columns as fast as memory has them, and in an order that the processor foresees.
-template <int kRows>
-constexpr bool kFetchesAhead = kRows > 2;
+constexpr bool fetches_ahead(std::int64_t rows) { return rows > 2; }
 
 // What the next columns read, on its way into the cache: `lines` at each step of k. Evenly, because more than a core
 // can wait for would hold up what it computes meanwhile.
@@ -111,7 +112,7 @@ TESSERA_INLINE void add_columns(const T* w, const T* x, std::int64_t k, std::int
     typename Products::Values weights[kColumns];
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) weights[c] = Products::load(w + c * k + i);
-    if constexpr (kFetchesAhead<kRows>) own.fetch();
+    if constexpr (fetches_ahead(kRows)) own.fetch();
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const typename Products::Values values = Products::load(x + r * k + i);
@@ -143,12 +144,16 @@ TESSERA_INLINE void store_element(const LinearProblem& p, const Read<T>* x, cons
 // Columns whose weights stay in the cache while one group of rows after another is multiplied by them.
 constexpr std::int64_t kBlockColumns = 24;
 
-// A block of neighbouring columns, at most kBlockColumns, and their weights.
+constexpr int kGroupRows = 8;
+
+// A block of neighbouring columns, at most kBlockColumns, their weights, and how many columns the next block has, whose
+// weights lie behind them; 0 where they are not read from there.
 template <class T>
 struct Columns {
   std::int64_t first;
   std::int64_t count;
   const Read<T>* w;
+  std::int64_t next;
 };
 
 // Columns whose sums, weights and one row of x are in 31 of 32 registers together.
@@ -188,13 +193,13 @@ TESSERA_INLINE void add_block(const LinearProblem& p, const Read<T>* x, std::int
 // All rows of a block of columns, in groups of up to eight. Meanwhile the next block's weights come from memory.
 template <class Products, class T>
 TESSERA_INLINE void add_rows(const LinearProblem& p, const Read<T>* x, const Columns<T>& columns) {
-  constexpr int kGroup = 8;
-  const std::int64_t groups = (p.m + kGroup - 1) / kGroup;
+  // Those that fetch ahead.
+  const std::int64_t groups = std::max<std::int64_t>(1, p.m / kGroupRows + (fetches_ahead(p.m % kGroupRows) ? 1 : 0));
   const auto* next = reinterpret_cast<const std::byte*>(columns.w + columns.count * p.k);
-  const std::int64_t bytes = kConvertsFirst<T> ? 0 : columns.count * p.k * static_cast<std::int64_t>(sizeof(T));
-  Ahead ahead{next, next + bytes, 0};
+  Ahead ahead{next, next + columns.next * p.k * static_cast<std::int64_t>(sizeof(Read<T>)), 0};
   std::int64_t row = 0;
-  for (; row + kGroup <= p.m; row += kGroup) add_block<Products, kGroup, T>(p, x, row, columns, groups, ahead);
+  for (; row + kGroupRows <= p.m; row += kGroupRows)
+    add_block<Products, kGroupRows, T>(p, x, row, columns, groups, ahead);
   switch (p.m - row) {
     case 7: return add_block<Products, 7, T>(p, x, row, columns, groups, ahead);
     case 6: return add_block<Products, 6, T>(p, x, row, columns, groups, ahead);
@@ -245,9 +250,9 @@ void dot_columns(const LinearProblem& p, const DotInput<T>* x, std::int64_t begi
     const T* w = reinterpret_cast<const T*>(p.w) + first * p.k;
     if constexpr (kConvertsFirst<T>) {
       convert_rows(w, own, count * p.k);
-      all_rows<T>(p, x, {first, count, own});
+      all_rows<T>(p, x, {first, count, own, 0});
     } else {
-      all_rows<T>(p, x, {first, count, w});
+      all_rows<T>(p, x, {first, count, w, std::min(kBlockColumns, end - first - count)});
     }
   }
 }
@@ -287,11 +292,15 @@ void run(const LinearProblem& p) {
 
 // Two cores of a Zen 5 EPYC, 6144 x 1024, GB/s of weights: bfloat16 of 8, 16 and 32 rows 36, 28 and 16 against oneDNN's
 // 26, 22 and 16, float32 of 8 and 16 rows 36 and 24 against 25 and 19. Without AVX-512 it has half the registers, and
-// without products of bfloat16 twice the work: there oneDNN was faster from five rows on.
-std::int64_t most_rows_for_dot(ir::DType dtype) {
+// without products of bfloat16 twice the work: there oneDNN was faster from five rows on. A second group of rows reads
+// a block again, which has to be in the core's cache still, beside the next one: 4096 x 14336 of 32 rows 15 against 17.
+std::int64_t most_rows_for_dot(const LinearProblem& problem) {
 #ifdef TESSERA_BFLOAT16_PAIRS
-  if (dtype == ir::DType::kBFloat16 && has_pairs()) return 32;
-  if (dtype == ir::DType::kFloat32 && __builtin_cpu_supports("x86-64-v4") != 0) return 16;
+  static const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  const bool pairs = problem.dtype == ir::DType::kBFloat16 && has_pairs();
+  const bool floats = problem.dtype == ir::DType::kFloat32 && __builtin_cpu_supports("x86-64-v4") != 0;
+  const std::int64_t bytes = 2 * kBlockColumns * problem.k * static_cast<std::int64_t>(ir::dtype_size(problem.dtype));
+  if (pairs || floats) return bytes > cache ? kGroupRows : pairs ? 32 : 16;
 #endif
   return 4;
 }

@@ -6,8 +6,9 @@
 
 namespace tessera {
 
-// {"linear", "add_rms_norm"}. The sum is rounded once, not twice. Null for float32, in deterministic forwards, and
-// below the rows from which on it is faster than the two kernels.
+// {"linear", "add_rms_norm"}. The sum is rounded once, not twice. Null for float32, in deterministic forwards, below
+// the size from which on it is faster than the two kernels, where the linear has a residual of its own, and where the
+// library cannot: k and n are no multiples of 8, or an operand is not aligned.
 extern const JoinedKernelDef kLinearResidualNormCuda;
 
 }  // namespace tessera

@@ -12,7 +12,7 @@
 
 namespace tessera::experts_cpu {
 
-inline constexpr std::int64_t kBlockRows = 240;       // a multiple of the dot kernel's 6 rows
+inline constexpr std::int64_t kBlockRows = 240;       // a multiple of the dot kernel's 8 rows
 inline constexpr std::int64_t kBlockColumns = 48;     // a multiple of its 24 columns
 inline constexpr std::int64_t kOneDnnColumns = 64;    // as fast as 256, and more blocks to share
 inline constexpr std::int64_t kLeastOneDnnRows = 64;  // of an expert: fewer are as fast by the dot kernel
