@@ -78,11 +78,10 @@ Status check_dp_attention(const Environment& get, CommandLine& line) {
     return ok_status();
   const std::optional<Place> place = TRY(find_place(get));
   if (!place || place->nodes == 1) return ok_status();
-  return unimplemented(
-      fmt::format("--enable-dp-attention with {} processes, by {}, is not supported yet; one process with all ranks is "
-                  "accepted, or "
-                  "--nnodes 1 for processes that share nothing",
-                  place->nodes, place->variables));
+  return unimplemented(fmt::format(
+      "--enable-dp-attention with {} processes, by {}, is not supported yet; one process with all ranks is accepted, "
+      "or --nnodes 1 for processes that share nothing",
+      place->nodes, place->variables));
 }
 
 }  // namespace

@@ -73,4 +73,10 @@ Result<std::vector<std::unique_ptr<BoundOp>>> bind_calls(const Program& program,
   return ops;
 }
 
+Status enqueue_checked(const BoundOp& op, Stream& on, const Stream& stream) {
+  Status status = op.enqueue(on);
+  if (status.ok() && stream.recording()) status = stream.recording_status();
+  return status;
+}
+
 }  // namespace tessera

@@ -41,4 +41,8 @@ struct KernelCall {
 Result<std::vector<std::unique_ptr<BoundOp>>> bind_calls(const Program& program, std::span<const KernelCall> calls,
                                                          const BindTarget& target);
 
+// Enqueues the operator on `on`, which is `stream` or its side. A kernel that ignores the error of a call that capture
+// forbids is found by the recording's own status.
+Status enqueue_checked(const BoundOp& op, Stream& on, const Stream& stream);
+
 }  // namespace tessera

@@ -65,20 +65,15 @@ class HalvedOp final : public BoundOp {
   Status enqueue(Stream& stream) const override {
     Stream& side = *TRY(stream.side());
     bool exchanges = false;
-    // A recording that an operator makes void names it.
-    const auto run = [&](const BoundOp& op, Stream& on, const std::string& text) {
-      Status status = op.enqueue(on);
-      if (status.ok() && stream.recording()) status = stream.recording_status();
-      return status.ok() ? status : std::move(status).with_context(text);
-    };
     const Status enqueued = [&]() -> Status {
       for (const Stage& stage : stages_) {
-        for (const auto& [text, kernel] : stage.kernels) TRY(run(*kernel, stream, text));
+        for (const auto& [text, kernel] : stage.kernels)
+          TRY(enqueue_checked(*kernel, stream, stream).with_context(text));
         if (std::exchange(exchanges, false)) TRY(stream.join_side());
         if (stage.exchange == nullptr) continue;
         TRY(stream.fork_side());
         exchanges = true;
-        TRY(run(*stage.exchange, side, stage.exchange_text));
+        TRY(enqueue_checked(*stage.exchange, side, stream).with_context(stage.exchange_text));
       }
       return ok_status();
     }();

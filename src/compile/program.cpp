@@ -31,9 +31,7 @@ Status BoundProgram::enqueue(Stream& stream) const {
 
 Status BoundProgram::enqueue_instruction(std::size_t instruction, Stream& stream) const {
   if (ops_[instruction] == nullptr) return ok_status();
-  Status status = ops_[instruction]->enqueue(stream);
-  // A kernel that ignores the error of a call that capture forbids is found by the recording's own status.
-  if (status.ok() && stream.recording()) status = stream.recording_status();
+  Status status = enqueue_checked(*ops_[instruction], stream, stream);
   if (!status.ok()) [[unlikely]]
     return with_instruction(std::move(status), instruction);
   return ok_status();

@@ -4,9 +4,8 @@
 #include <limits>
 #include <utility>
 
-#include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/bound_sequence.h"
-#include "tessera/ops/linear_cuda.h"
+#include "tessera/ops/linear_epilogue.h"
 #include "tessera/ops/norm.h"
 
 namespace tessera {
@@ -28,15 +27,13 @@ Result<std::unique_ptr<BoundOp>> bind_norm_of_sum(const BindArgs& call) {
 
 Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
   LinearProblem p = make_linear_problem(calls[0]);
-  if (!allows_own_kernels(calls[0], p) || p.residual != nullptr || p.k % 8 != 0 || p.n % 8 != 0 || !pays(p))
-    return std::unique_ptr<BoundOp>();
+  if (!allows_epilogue(calls[0], p) || !pays(p)) return std::unique_ptr<BoundOp>();
   p.residual = calls[1].operands[1].data.raw();
   p.y = calls[1].results[1].data.raw();
-  TRY(static_cast<CudaDevice&>(calls[0].device).make_current());
-  Result<std::unique_ptr<BoundOp>> linear = bind_cublaslt(p, calls[0].device);
-  if (!linear.ok() && linear.status().code() == StatusCode::kUnimplemented) return std::unique_ptr<BoundOp>();
+  std::unique_ptr<BoundOp> linear = TRY(bind_epilogue(p, calls[0].device));
+  if (linear == nullptr) return linear;
   std::vector<std::unique_ptr<BoundOp>> parts;
-  parts.push_back(TRY(std::move(linear)));
+  parts.push_back(std::move(linear));
   parts.push_back(TRY(bind_norm_of_sum(calls[1])));
   return std::make_unique<BoundSequence>(std::move(parts));
 }

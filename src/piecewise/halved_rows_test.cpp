@@ -65,26 +65,22 @@ TEST(HalvedRows, AreLeftOutWhereSomeReadThemWhole) {
               ElementsAre(HasSubstr("operator reduce_scatter in ")));
 }
 
+constexpr const char* kOneLayer = R"(graph @g {
+  input %x: f32[T, 4] weight %w: f32[4, 4]
+  %a = linear(%x, %w)
+  all_reduce(mut %a)
+  %b = scale(%a) {factor = 2.0}
+  return %b
+})";
+
 TEST(HalvedRows, OfOneRankMayBeReadWhole) {
-  const CompiledForward forward = forward_of(R"(graph @g {
-    input %x: f32[T, 4] weight %w: f32[4, 4]
-    %a = linear(%x, %w)
-    all_reduce(mut %a)
-    %b = scale(%a) {factor = 2.0}
-    return %b })",
-                                             {"scale"});
+  const CompiledForward forward = forward_of(kOneLayer, {"scale"});
   EXPECT_EQ(runs(forward), 1U);
   EXPECT_THAT(forward.notes, IsEmpty());
 }
 
 TEST(HalvedRows, AForwardWithoutAnExchangeSaysSo) {
-  const CompiledForward forward = forward_of(R"(graph @g {
-    input %x: f32[T, 4] weight %w: f32[4, 4]
-    %a = linear(%x, %w)
-    all_reduce(mut %a)
-    %b = scale(%a) {factor = 2.0}
-    return %b })",
-                                             {"all_reduce"});
+  const CompiledForward forward = forward_of(kOneLayer, {"all_reduce"});
   EXPECT_EQ(runs(forward), 0U);
   EXPECT_THAT(forward.notes, ElementsAre(HasSubstr("no piece has an exchange between ranks")));
 }
