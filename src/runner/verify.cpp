@@ -10,54 +10,17 @@
 #include <numeric>
 
 #include "tessera/base/progress.h"
+#include "tessera/ops/attention.h"
+#include "tessera/ops/collective.h"
 #include "tessera/ops/embedding.h"
 #include "tessera/runner/find_nan.h"
 #include "tessera/runner/make_executable.h"
 #include "tessera/runner/rank_order.h"
 #include "tessera/runner/verify_batch.h"
+#include "tessera/runner/verify_outcome.h"
 #include "tessera/runner/verify_vision.h"
 
 namespace tessera {
-namespace {
-
-// What a run left behind, on the host: the real rows of each output, then the used pages of each state. Its memory is
-// the device's fastest to copy to, and is kept from run to run.
-class Outcome {
- public:
-  explicit Outcome(Device& device) : device_(device) {}
-
-  // Forgets the last run, and makes room for `bytes`.
-  Status begin(std::size_t bytes) {
-    sections_.clear();
-    used_ = 0;
-    if (memory_ != nullptr && memory_->size() >= bytes) return ok_status();
-    memory_ = nullptr;
-    memory_ = TRY(device_.allocate_host(bytes + bytes / 2, "verified rows"));
-    return ok_status();
-  }
-  // Valid once the stream has passed.
-  Status download(DeviceAddress from, std::size_t bytes, Stream& stream) {
-    sections_.emplace_back(memory_->data() + used_, bytes);
-    used_ += bytes;
-    return stream.download(sections_.back().data(), from, bytes);
-  }
-  std::span<const std::byte> section(std::size_t i) const { return sections_[i]; }
-  std::size_t num_sections() const { return sections_.size(); }
-
- private:
-  Device& device_;
-  std::unique_ptr<HostAllocation> memory_;
-  std::vector<std::span<std::byte>> sections_;
-  std::size_t used_ = 0;
-};
-
-// The first byte in which two runs differ; -1: none.
-std::int64_t find_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
-  if (std::memcmp(a.data(), b.data(), a.size()) == 0) return -1;
-  return std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
-}
-
-}  // namespace
 
 bool VerifyReport::equal() const {
   return !rows.empty() &&
@@ -111,7 +74,7 @@ class Verifier {
       std::vector<std::int32_t> wanted(static_cast<std::size_t>(rows));
       for (std::size_t i = 0; i < wanted.size(); ++i)
         wanted[i] = static_cast<std::int32_t>(i * 7 % static_cast<std::size_t>(read_rows[0].dim(0)));
-      const auto run = [&](Executable& head, Outcome& outcome) -> Status {
+      const auto run = [&](Executable& head, VerifyOutcome& outcome) -> Status {
         for (const TensorView& view : read_rows) {
           const auto bytes = static_cast<std::size_t>(view.bytes());
           TRY(r_.stream->copy(view.data, TRY(content_of(bytes, view.dtype)), bytes));
@@ -119,8 +82,10 @@ class Verifier {
         TRY(r_.inputs->stage_rows(wanted, {}, rows));
         TRY(r_.upload());
         TRY(head.run(bucket));
-        return read(head, bucket, rows, /*states=*/false, outcome);
+        return read(head, bucket, /*states=*/false, outcome);
       };
+      rows_.resize(wanted.size());
+      std::iota(rows_.begin(), rows_.end(), 0);
       TRY(runner.make_ready(rows));
       TRY(run(runner.executable(), replayed_));
       TRY(isolated.bind(bucket));
@@ -132,11 +97,33 @@ class Verifier {
     return ok_status();
   }
 
+  // The same on every stage of a pipeline, which meet in each forward, though wanted rows alone are the last one's.
+  bool has_last_rows() const {
+    const Communicator* const communicator = r_.options.communicator;
+    return (communicator != nullptr && communicator->places() > communicator->ranks()) ||
+           std::ranges::any_of(r_.graphs.prefill_body().nodes,
+                               [](const ir::Node& node) { return node.attribute_or(kWantedRowsOnly, false); });
+  }
+
   // In both forms, where a size has both.
   Status compare_prefill(Executable& isolated) {
     GraphRunner& runner = r_.runner(RunnerRole::kPrefill);
     TRY(compare_sizes(runner, isolated, table_.prefill_sizes));
-    return compare_full(runner, isolated, runner.report().full);
+    TRY(compare_full(runner, isolated, runner.report().full));
+    if (!has_last_rows()) return ok_status();
+    TRY(compare_last_rows(runner, isolated, table_.prefill_sizes, GraphForm::kPieces));
+    return compare_last_rows(runner, isolated, runner.report().full, GraphForm::kFull);
+  }
+
+  Status compare_last_rows(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes,
+                           GraphForm form) {
+    for (const std::int64_t size : sizes) {
+      if (size == 1) continue;
+      TRY(isolated.bind(runner.bucket(size)));
+      TRY(compare(runner, isolated, size, size, {.form = form, .last_rows = true}));
+      isolated.drop(runner.bucket(size));
+    }
+    return ok_status();
   }
 
   Status compare_sizes(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
@@ -159,45 +146,55 @@ class Verifier {
   Status compare_full(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
     for (const std::int64_t size : sizes) {
       TRY(isolated.bind(runner.bucket(size)));
-      TRY(compare(runner, isolated, size, size, GraphForm::kFull));
-      if (size > 2) TRY(compare(runner, isolated, size, size - 1, GraphForm::kFull));
+      TRY(compare(runner, isolated, size, size, {.form = GraphForm::kFull}));
+      if (size > 2) TRY(compare(runner, isolated, size, size - 1, {.form = GraphForm::kFull}));
       isolated.drop(runner.bucket(size));
     }
     return ok_status();
   }
 
+  struct Way {
+    GraphForm form = GraphForm::kPieces;
+    bool last_rows = false;  // of each request the last row alone is wanted, and compared
+  };
   // `real`: of the size's unit, tokens or requests.
-  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real,
-                 GraphForm form = GraphForm::kPieces) {
-    const bool full = form == GraphForm::kFull;
+  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real) {
+    return compare(runner, isolated, size, real, Way{});
+  }
+  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real, const Way& way) {
+    const bool full = way.form == GraphForm::kFull;
     const bool decode = runner.spec().role == RunnerRole::kDecode;
     const VerifyBatch made = TRY(make_verify_batch({.options = r_.options,
                                                     .groups = r_.graphs.body.cache_groups,
                                                     .row_values = r_.embeddings->row_values(),
                                                     .poisoned_id = poisoned_id_,
-                                                    .several_rows_each = full},
+                                                    .several_rows_each = full,
+                                                    .last_rows_wanted = way.last_rows},
                                                    real, decode));
     const StagedTokens tokens{.batch = made.batch, .rope_positions = made.rope_positions, .padding_id = poisoned_id_};
     pages_ = made.pages;
-    const std::int64_t rows = made.batch.num_tokens();
+    rows_.resize(static_cast<std::size_t>(made.batch.num_tokens()));
+    std::iota(rows_.begin(), rows_.end(), 0);
+    if (way.last_rows) rows_ = made.batch.wanted_rows;
     const ir::Bucket bucket = runner.bucket(size);
 
     TRY(prepare(tokens, decode, size));
-    TRY(runner.replay(size, form));
-    TRY(read(runner.executable(), bucket, rows, /*states=*/true, replayed_));
+    TRY(runner.replay(size, way.form));
+    TRY(read(runner.executable(), bucket, /*states=*/true, replayed_));
 
     TRY(prepare(tokens, decode, size));
     TRY(isolated.poison(bucket));
     TRY(isolated.run(bucket));
-    TRY(read(isolated, bucket, rows, /*states=*/true, expected_));
+    TRY(read(isolated, bucket, /*states=*/true, expected_));
 
     std::string difference = TRY(first_difference(isolated, bucket));
     if (const Status guards = isolated.check_guards(bucket); !guards.ok() && difference.empty())
       difference = guards.message();
-    report_.rows.push_back({.runner = fmt::format("{}{}", runner.name(), full ? ", full" : ""),
-                            .size = size,
-                            .real = real,
-                            .difference = std::move(difference)});
+    report_.rows.push_back(
+        {.runner = fmt::format("{}{}{}", runner.name(), full ? ", full" : "", way.last_rows ? ", last rows" : ""),
+         .size = size,
+         .real = real,
+         .difference = std::move(difference)});
     return ok_status();
   }
 
@@ -228,10 +225,6 @@ class Verifier {
     return r_.upload();
   }
 
-  struct MemoryRange {
-    DeviceAddress data;
-    std::size_t bytes;
-  };
   // Pages of one state, by ids.
   MemoryRange pages_of(const ir::Value& state, const PageRange& range) const {
     auto page_bytes = static_cast<std::int64_t>(ir::dtype_size(state.type.dtype));
@@ -282,28 +275,36 @@ class Verifier {
     return content->data();
   }
 
-  // The real rows of every output, then, of each state, the pages past page 0, which takes the padding's keys and
-  // values and which nobody reads.
-  Status read(const Executable& executable, const ir::Bucket& bucket, std::int64_t real, bool states,
-              Outcome& outcome) {
-    std::vector<MemoryRange> parts;
+  // rows_ of every output, then, of each state, the pages past page 0, which takes the padding's keys and values and
+  // which nobody reads.
+  Status read(const Executable& executable, const ir::Bucket& bucket, bool states, VerifyOutcome& outcome) {
+    std::vector<std::vector<MemoryRange>> sections;
     for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
       const TensorView view = TRY(executable.output(bucket, i));
-      parts.push_back(
-          {view.data, static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1) * real)});
+      sections.push_back(
+          rows_of(view.data, static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1))));
     }
     for (const ir::ValueId id : r_.graphs.body.states) {
       if (!states) break;
       const ir::Value& state = r_.graphs.body.value(id);
       PageRange pages = named_pages(*ir::cache_group_of(state.type));
       pages.begin = 1;
-      parts.push_back(pages_of(state, pages));
+      sections.push_back({pages_of(state, pages)});
     }
-    std::size_t total = 0;
-    for (const auto& [address, bytes] : parts) total += bytes;
-    TRY(outcome.begin(total));
-    for (const auto& [address, bytes] : parts) TRY(outcome.download(address, bytes, *r_.stream));
+    TRY(outcome.download(sections, *r_.stream));
     return r_.stream->synchronize();
+  }
+
+  // Neighbouring rows as one range.
+  std::vector<MemoryRange> rows_of(DeviceAddress first_row, std::size_t row_bytes) const {
+    std::vector<MemoryRange> ranges;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (i > 0 && rows_[i] == rows_[i - 1] + 1)
+        ranges.back().bytes += row_bytes;
+      else
+        ranges.push_back({first_row + static_cast<std::size_t>(rows_[i]) * row_bytes, row_bytes});
+    }
+    return ranges;
   }
 
   // Of replayed_ and expected_, which `executable` was read to last.
@@ -314,7 +315,8 @@ class Verifier {
       const TensorView view = TRY(executable.output(bucket, i));
       const std::int64_t cols = std::max<std::int64_t>(view.elements() / std::max<std::int64_t>(view.dim(0), 1), 1);
       const auto place = [&](std::int64_t index) {
-        return fmt::format("%{} row {} column {}", slot.name, index / cols, index % cols);
+        return fmt::format("%{} row {} column {}", slot.name, rows_[static_cast<std::size_t>(index / cols)],
+                           index % cols);
       };
       const auto element = static_cast<std::int64_t>(ir::dtype_size(slot.type.dtype));
       if (const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i)); at >= 0)
@@ -365,9 +367,10 @@ class Verifier {
   const DispatchTable& table_;
   bool show_progress_;
   VerifyReport report_;
-  Outcome replayed_;
-  Outcome expected_;
+  VerifyOutcome replayed_;
+  VerifyOutcome expected_;
   std::vector<PageRange> pages_;                              // [cache groups]: of the batch at hand
+  std::vector<std::int32_t> rows_;                            // of its rows those that are compared
   std::map<ir::DType, std::unique_ptr<Allocation>> content_;  // what every state starts with, on the device
   TokenId poisoned_id_;
   DeviceAddress row_;

@@ -9,7 +9,8 @@
 // prefixes, and in each cache group pages of its own pool, those before a window left out. Pages of no request are NaN,
 // so that a kernel that reads another group's page table shows. KV cache content is compared too. The head, which is
 // not captured, is compared for its sizes; a vision tower is compared by verify_vision.h. Of a prefill size that is
-// replayed as one graph both forms are compared.
+// replayed as one graph both forms are compared. Where the last attention computes wanted rows alone, each prefill size
+// above 1 is compared once more with a batch that wants the last row of each request, which other kernels compute.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@
 namespace tessera {
 
 struct VerifyRow {
-  std::string runner;  // "prefill" "prefill, full" "decode" "head" "vision"
+  std::string
+      runner;  // "prefill" "prefill, full" "prefill, last rows" "prefill, full, last rows" "decode" "head" "vision"
   std::int64_t size = 0;
   std::int64_t real = 0;   // rows that are not padding
   std::string difference;  // empty: equal

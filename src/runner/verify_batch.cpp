@@ -162,8 +162,10 @@ void add_tokens(const VerifyModel& model, const Lengths& lengths, VerifyBatch& m
     for (std::int32_t position = lengths.prefix[b]; position < length; ++position) add_token(model, position, made);
     batch.query_lens.push_back(lengths.query[b]);
     batch.kv_lens.push_back(length);
+    if (model.last_rows_wanted) batch.wanted_rows.push_back(static_cast<std::int32_t>(batch.num_tokens()) - 1);
   }
   if (!made.embeddings.empty()) batch.embedding_writes = {{.first_row = 0, .values = made.embeddings}};
+  if (model.last_rows_wanted) return;
   batch.wanted_rows.resize(batch.input_ids.size());
   std::iota(batch.wanted_rows.begin(), batch.wanted_rows.end(), 0);
 }

@@ -30,9 +30,10 @@ struct VerifyModel {
   std::int64_t row_values = 0;     // of an embedding
   TokenId poisoned_id{};           // the vocabulary's last; its row of the table must reach no result
   bool several_rows_each = false;  // of a prefill of two tokens or more: no request of a single row
+  bool last_rows_wanted = false;   // of each request the last row alone; else every row
 };
 
-// `size` tokens, or as a decode so many requests; every row is wanted. kResourceExhausted where a pool is too small.
+// `size` tokens, or as a decode so many requests. kResourceExhausted where a pool is too small.
 Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode);
 
 }  // namespace tessera

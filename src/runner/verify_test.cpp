@@ -20,6 +20,7 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::make_captured;
+using ::testing::Not;
 using testing::RunnerBench;
 using testing::small_options;
 
@@ -76,6 +77,39 @@ TEST(Verify, ComparesEverySizeFullAndPadded) {
                                        "prefill 17/40", "decode 1/1", "decode 2/2", "decode 4/4", "decode 3/4"}));
 }
 
+// The real planner on ranges that `change` has falsified.
+template <class Change>
+Planner planner_of(const Change& change) {
+  return [change](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
+    std::vector<LiveRange> changed(ranges.begin(), ranges.end());
+    for (LiveRange& r : changed) change(r);
+    MemoryPlan plan = TRY(plan_memory(changed));
+    for (std::size_t i = 0; i < ranges.size(); ++i)  // wrongly placed, not short of memory
+      plan.size_bytes = std::max(plan.size_bytes, plan.offsets[i] + ranges[i].bytes);
+    return plan;
+  };
+}
+
+TEST(Verify, ComparesLastRowsWhereWantedOnesAloneAreComputed) {
+  const auto runners_of = [](const RunnerOptions& options, testing::LastLayer last) {
+    std::vector<std::string> rows;
+    for (const VerifyRow& row : verified(make_captured("llama", options, ir::DType::kFloat32, last)).rows)
+      rows.push_back(row.runner + " " + std::to_string(row.real) + "/" + std::to_string(row.size));
+    return rows;
+  };
+  EXPECT_THAT(runners_of(small_options(), testing::LastLayer::kOfWantedRows),
+              ::testing::IsSupersetOf(
+                  {"prefill, last rows 4/4", "prefill, last rows 16/16", "prefill, last rows 40/40", "prefill 40/40"}));
+  EXPECT_THAT(runners_of(small_options(), testing::LastLayer::kOfAllRows), Not(Contains(HasSubstr("last rows"))));
+
+  RunnerOptions broken = small_options();
+  broken.planner = planner_of([](LiveRange& r) { r.last = r.first; });
+  EXPECT_THAT(
+      differences(verified(make_captured("llama", broken, ir::DType::kFloat32, testing::LastLayer::kOfWantedRows))),
+      Contains(AllOf(HasSubstr("prefill, last rows 40: "), HasSubstr(" row 10 "))))
+      << "of 40 rows 10, 24, 35 and 39 are compared";
+}
+
 TEST(Verify, WithoutRowsNothingIsProven) {
   EXPECT_FALSE(VerifyReport{}.equal());
   VerifyReport report;
@@ -92,19 +126,6 @@ TEST(Verify, LeavesTheModelAsItWas) {
   const std::vector<float> before = bench.logits(requests);
   EXPECT_TRUE(verified(bench).equal());
   EXPECT_EQ(bench.logits(requests), before);
-}
-
-// The real planner on ranges that `change` has falsified.
-template <class Change>
-Planner planner_of(const Change& change) {
-  return [change](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
-    std::vector<LiveRange> changed(ranges.begin(), ranges.end());
-    for (LiveRange& r : changed) change(r);
-    MemoryPlan plan = TRY(plan_memory(changed));
-    for (std::size_t i = 0; i < ranges.size(); ++i)  // wrongly placed, not short of memory
-      plan.size_bytes = std::max(plan.size_bytes, plan.offsets[i] + ranges[i].bytes);
-    return plan;
-  };
 }
 
 // The real plan, with one range moved onto the largest other one that is alive with it.

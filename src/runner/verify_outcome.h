@@ -1,0 +1,67 @@
+// What a forward that verify() compares left behind, and where two of them differ.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+
+namespace tessera {
+
+struct MemoryRange {
+  DeviceAddress data;
+  std::size_t bytes;
+};
+
+// Sections of a run's memory, copied to the host: to what the device copies to fastest, which is kept from run to run.
+class VerifyOutcome {
+ public:
+  explicit VerifyOutcome(Device& device) : device_(device) {}
+
+  // Forgets the last run. A section is of ranges one after the other. Valid once the stream has passed.
+  Status download(std::span<const std::vector<MemoryRange>> sections, Stream& stream) {
+    std::size_t total = 0;
+    for (const std::vector<MemoryRange>& ranges : sections)
+      for (const MemoryRange& range : ranges) total += range.bytes;
+    TRY(make_room(total));
+    sections_.clear();
+    std::byte* to = memory_->data();
+    for (const std::vector<MemoryRange>& ranges : sections) {
+      std::byte* const begin = to;
+      for (const MemoryRange& range : ranges) {
+        TRY(stream.download(to, range.data, range.bytes));
+        to += range.bytes;
+      }
+      sections_.emplace_back(begin, to);
+    }
+    return ok_status();
+  }
+  std::span<const std::byte> section(std::size_t i) const { return sections_[i]; }
+  std::size_t num_sections() const { return sections_.size(); }
+
+ private:
+  Status make_room(std::size_t bytes) {
+    if (memory_ != nullptr && memory_->size() >= bytes) return ok_status();
+    memory_ = nullptr;
+    memory_ = TRY(device_.allocate_host(bytes + bytes / 2, "verified rows"));
+    return ok_status();
+  }
+
+  Device& device_;
+  std::unique_ptr<HostAllocation> memory_;
+  std::vector<std::span<const std::byte>> sections_;
+};
+
+// The first byte in which two runs differ; -1: none.
+inline std::int64_t find_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
+  if (std::memcmp(a.data(), b.data(), a.size()) == 0) return -1;
+  return std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
+}
+
+}  // namespace tessera
