@@ -36,7 +36,9 @@ void Engine::when_awaited(std::function<void()> call) {
 }
 
 void Engine::leave_lockstep() {
-  if (options_.lockstep != nullptr) options_.lockstep->communicator(options_.replica).abort("its engine ends");
+  if (options_.lockstep == nullptr) return;
+  const Status ended = runner_->end_accompanied();
+  options_.lockstep->communicator(options_.replica).abort(ended.ok() ? "its engine ends" : ended.message());
 }
 
 void Engine::fail_lockstep(const Status& why) {

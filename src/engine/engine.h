@@ -111,7 +111,8 @@ class Engine {
   // they begin to; null takes it back.
   bool awaited() const;
   void when_awaited(std::function<void()> call);
-  // They wait for it no more, and their next steps fail: it makes no further one.
+  // They wait for it no more, and their next steps fail: it makes no further one. Waits until no kernel of this rank
+  // runs that others' memory is read or written by.
   void leave_lockstep();
   // The same where the engine has failed: calls them at once.
   void fail_lockstep(const Status& why);

@@ -44,9 +44,8 @@ Status ForwardStep::accompany(const Decision& decision) {
   }
   const bool captured = decision.runner != RunnerKind::kEager;
   if (!captured) TRY(runner.make_ready(decision.size));
-  TRY(parts_.launch(runner, decision.size, dummy.num_tokens(), captured ? Execution::kGraphs : Execution::kOperators,
-                    &replay_failed_));
-  return parts_.stream->synchronize();
+  return parts_.launch(runner, decision.size, dummy.num_tokens(), captured ? Execution::kGraphs : Execution::kOperators,
+                       &replay_failed_);
 }
 
 Status ForwardStep::stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling) {

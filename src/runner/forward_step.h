@@ -26,7 +26,7 @@ class ForwardStep {
   // Enqueues the forward, and the downloads of what it comes to. Precondition: check() accepted the inputs, and the
   // decision's size is captured or eager. Allocates nothing once the sizes in use have been seen.
   Status run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results);
-  // The body for other ranks' tokens, beside padding alone (ModelRunner::accompany).
+  // Enqueues the body for other ranks' tokens, beside padding alone (ModelRunner::accompany).
   Status accompany(const Decision& decision);
   // After an error of run(): it was the launch of a graph, and nothing was kept of the forward.
   bool replay_failed() const { return replay_failed_; }

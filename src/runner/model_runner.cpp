@@ -33,6 +33,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelGraphs graphs, Wei
       TRY(RunnerParts::create(std::move(graphs), std::move(weights), device, std::move(options)));
   std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(parts), std::move(results)));
   for (std::unique_ptr<Event>& done : runner->done_) done = TRY(device.create_event());
+  if (runner->has_own_tokens()) runner->accompanied_.resize(runner->done_.size());
+  for (std::unique_ptr<Event>& passed : runner->accompanied_) passed = TRY(device.create_event());
   RankGroup* const ranks = runner->parts_->options.ranks;
   if (ranks != nullptr && runner->collects_as_it_runs())
     ranks->before_orders([made = runner.get()] { made->run_all_deferred(); });
@@ -45,6 +47,7 @@ ModelRunner::~ModelRunner() {
 
 Result<bool> ModelRunner::idle_work() {
   if (in_flight() > 0) return internal_error("idle work is asked for while a forward is in flight");
+  TRY(end_accompanied());
   const bool tower_waits =
       parts_->vision != nullptr && parts_->vision->has_wanted() && dispatcher_.table().graphs_enabled;
   if (tower_waits || captures_when_idle()) return capture_.capture_next();
@@ -103,9 +106,24 @@ Result<Decision> ModelRunner::submit(const ForwardInputs& inputs) {
 Status ModelRunner::accompany() {
   if (!has_own_tokens()) return internal_error("a rank that computes all tokens accompanies no other");
   Communicator& group = *parts_->options.communicator;
-  Status ran = [&]() -> Status { return step_.accompany(TRY(dispatcher_.decide(TRY(agree_on_shape(group, {}))))); }();
+  Event& passed = *accompanied_[next_accompanied_];
+  next_accompanied_ = (next_accompanied_ + 1) % accompanied_.size();
+  const Status ran = [&]() -> Status {
+    TRY(wait_for(passed));  // the oldest one's
+    TRY(step_.accompany(TRY(dispatcher_.decide(TRY(agree_on_shape(group, {}))))));
+    return parts_->stream->record(passed);
+  }();
+  return accompanied(ran);
+}
+
+Status ModelRunner::end_accompanied() {
+  return has_own_tokens() ? accompanied(parts_->stream->synchronize()) : ok_status();
+}
+
+// Other ranks wait for what a forward that failed was to send them.
+Status ModelRunner::accompanied(const Status& ran) {
   if (ran.ok()) return ran;
-  group.abort(ran.message());
+  parts_->options.communicator->abort(ran.message());
   return device_lost(ran.message());
 }
 

@@ -90,7 +90,10 @@ class ModelRunner {
   // Of ranks with tokens of their own (ModelGraphs::dp_size): every forward is made by all ranks at once, by submit()
   // or, on a rank that has no tokens for it, by accompany(). Each call blocks until all ranks have come; they agree on
   // runner and size. A forward that fails on one rank is the end of the group: kDeviceLost, then and from then on.
+  // accompany() enqueues too, and waits where as many forwards of others as max_in_flight() run; end_accompanied()
+  // waits for all, and idle_work() does: a fault of the last one shows there.
   Status accompany();
+  Status end_accompanied();
   // The same as another rank has decided it: nothing is captured, and nothing tried again.
   Status follow(const ForwardInputs& inputs, const Decision& decision);
   // Waits for the oldest forward in flight. After an error too it is in flight no more. Precondition: one is in flight.
@@ -146,6 +149,7 @@ class ModelRunner {
   Result<Decision> submit_to_ranks(const ForwardInputs& inputs, const Decision& decided);
   Result<StepOutputs> collect_here();
   Status check_group() const;
+  Status accompanied(const Status& ran);
   Result<StepOutputs> run_deferred();
   Result<StepOutputs> run_oldest();
   void run_all_deferred();
@@ -161,10 +165,13 @@ class ModelRunner {
   CostMeasurement measurement_;
   FullMeasurement full_measurement_;
   ForwardCounters counters_;
-  StepResults results_;                       // [max_in_flight()], as are the next three
-  std::vector<std::unique_ptr<Event>> done_;  // passed when the slot's results are there
-  std::vector<std::uint64_t> digests_;        // of what submit() has filled in
-  std::vector<Decision> decisions_;           // of several ranks: what ran it
+  StepResults results_;                              // [max_in_flight()], as are the next three
+  std::vector<std::unique_ptr<Event>> done_;         // passed when the slot's results are there
+  std::vector<std::uint64_t> digests_;               // of what submit() has filled in
+  std::vector<Decision> decisions_;                  // of several ranks: what ran it
+  std::vector<std::unique_ptr<Event>> accompanied_;  // as many, where ranks have tokens of their own: recorded behind
+                                                     // each forward for other ranks
+  std::size_t next_accompanied_ = 0;
   DeferredForwards deferred_;
   std::deque<Result<StepOutputs>> ran_;  // deferred ones that ran before they were collected
   bool runs_deferred_ = false;
