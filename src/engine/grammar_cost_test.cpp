@@ -11,8 +11,7 @@ namespace {
 
 std::int64_t work_of(const std::string& schema) {
   // Its own compiler, which has kept nothing.
-  const test::Model model =
-      test::load_model(std::string(TESSERA_SOURCE_DIR) + "/models/demo/tokenizer.json", {"<|im_end|>"});
+  const test::Model model = test::load_model(testing::source_path("models/demo/tokenizer.json"), {"<|im_end|>"});
   GrammarWatch watch(600);
   const Status status = watch.run([&] {
     return model.compiler->compile({GrammarSpec::Kind::kJsonSchema, schema}).status();

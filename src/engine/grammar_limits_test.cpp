@@ -25,7 +25,7 @@ using test::demo;
 using test::ids_of;
 using test::mask_of;
 using test::Model;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string repeated(std::string_view text, int times) {
   std::string out;

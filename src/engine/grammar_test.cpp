@@ -30,7 +30,7 @@ using test::is_set;
 using test::mask_of;
 using test::Model;
 using test::Walk;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(GrammarAvailability, EveryKindIsRefusedWithoutXgrammar) {
   if (GrammarCompiler::available()) GTEST_SKIP() << "built with xgrammar";
@@ -170,8 +170,7 @@ TEST_F(GrammarTest, JsonIsCompactUnlessBlanksAreAskedFor) {
   const auto with = [&](const std::string& pattern) {
     return GrammarCompiler::create(model.tokenizer, model.vocab_size, model.end_ids, {.json_whitespace = pattern});
   };
-  Model blanks =
-      load_model(std::string(TESSERA_SOURCE_DIR) + "/models/demo/tokenizer.json", {"<|endoftext|>", "<|im_end|>"});
+  Model blanks = load_model(testing::source_path("models/demo/tokenizer.json"), {"<|endoftext|>", "<|im_end|>"});
   blanks.compiler = with(" ?").value();
   const std::set<std::string> texts = texts_of(blanks, {Kind::kJsonSchema, R"({"const":[1]})"});
   EXPECT_EQ(texts, (std::set<std::string>{"[1]", "[ 1]", "[1 ]", "[ 1 ]"}));
@@ -300,7 +299,7 @@ TEST_F(GrammarTest, SentencePieceVocabularies) {
 }
 
 TEST_F(GrammarTest, CompiledGrammarsAreCached) {
-  Model model = load_model(std::string(TESSERA_SOURCE_DIR) + "/models/demo/tokenizer.json", {"<|im_end|>"});
+  Model model = load_model(testing::source_path("models/demo/tokenizer.json"), {"<|im_end|>"});
   const GrammarSpec spec{Kind::kRegex, "[a-z]+"};
   const auto first = model.compiler->compile(spec);
   ASSERT_TRUE(first.ok());

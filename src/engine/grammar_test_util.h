@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/device/testing/environment.h"
 #include "tessera/engine/grammar.h"
 #include "tessera/text/tokenizer.h"
 
@@ -41,8 +42,7 @@ inline Model load_model(const std::string& path, const std::vector<std::string>&
 }
 
 inline Model& demo() {
-  static Model model =
-      load_model(std::string(TESSERA_SOURCE_DIR) + "/models/demo/tokenizer.json", {"<|endoftext|>", "<|im_end|>"});
+  static Model model = load_model(testing::source_path("models/demo/tokenizer.json"), {"<|endoftext|>", "<|im_end|>"});
   return model;
 }
 
@@ -123,7 +123,7 @@ struct Walk {
   }
 
   void run_all(unsigned times) const {
-    for (unsigned seed = 0; seed < times && !testing::Test::HasFailure(); ++seed) run(seed);
+    for (unsigned seed = 0; seed < times && !::testing::Test::HasFailure(); ++seed) run(seed);
   }
 };
 

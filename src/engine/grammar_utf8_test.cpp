@@ -30,9 +30,9 @@ std::string high_text(const GrammarSpec& spec, unsigned seed) {
   std::string text;
   for (int step = 0; step < 12; ++step) {
     std::vector<TokenId> allowed = test::ids_of(test::mask_of(model, matcher));
-    EXPECT_TRUE(matcher.status().ok()) << matcher.status().to_string() << " after " << testing::PrintToString(text);
+    EXPECT_TRUE(matcher.status().ok()) << matcher.status().to_string() << " after " << ::testing::PrintToString(text);
     std::erase_if(allowed, [&](TokenId id) { return model.is_end(id); });
-    if (allowed.empty() || testing::Test::HasFailure()) break;
+    if (allowed.empty() || ::testing::Test::HasFailure()) break;
     std::vector<TokenId> high;
     std::ranges::copy_if(allowed, std::back_inserter(high),
                          [&](TokenId id) { return (vocabulary->bytes[id.index()][0] & 0x80) != 0; });
@@ -66,7 +66,7 @@ TEST_F(GrammarUtf8, EveryTextIsUtf8) {
     for (unsigned seed = 0; seed < 100 && !HasFailure(); ++seed) {
       const std::string text = high_text(spec, seed);
       EXPECT_EQ(find_invalid_utf8(text.substr(0, complete_utf8_prefix(text))), std::string::npos)
-          << spec.text << ": " << testing::PrintToString(text);
+          << spec.text << ": " << ::testing::PrintToString(text);
     }
   }
 }
@@ -85,7 +85,7 @@ TEST_F(GrammarUtf8, CharactersThatAreNoneAreRefused) {
     const auto grammar = test::demo().compiler->compile(spec);
     ASSERT_FALSE(grammar.ok()) << spec.text;
     EXPECT_EQ(grammar.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(grammar.status().message(), testing::HasSubstr("haracter")) << spec.text;
+    EXPECT_THAT(grammar.status().message(), ::testing::HasSubstr("haracter")) << spec.text;
   }
 }
 

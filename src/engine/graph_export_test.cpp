@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "tessera/device/cpu/cpu_device.h"
+#include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/built_in_ops.h"
@@ -29,7 +30,7 @@ namespace fs = std::filesystem;
 EngineOptions options_of(const std::string& golden) {
   static const std::shared_ptr<const Registry> registry = shared_built_ins();  // outlives the graphs
   EngineOptions options{.registry = registry};
-  options.model_path = std::string(TESSERA_SOURCE_DIR "/tests/data/goldens/") + golden;
+  options.model_path = testing::data_path("goldens/" + golden);
   options.load_format = LoadFormat::kDummy;
   options.context_length = 64;
   options.max_total_tokens = 256;

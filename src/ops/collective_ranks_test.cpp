@@ -19,17 +19,12 @@ namespace {
 
 using ir::DType;
 
-Result<std::unique_ptr<Device>> open_device(int rank) {
-  if (!on_cuda()) return TRY(CpuDevice::create({.threads = 1}));
-  return test_devices().open("cuda:" + std::to_string(rank));
-}
-
 // One rank: its device, stream, and what it has bound, in the order in which members end.
 class Rank {
  public:
   static Result<std::unique_ptr<Rank>> create(Communicator& communicator) {
     std::unique_ptr<Rank> rank(new Rank);
-    rank->device_ = TRY(open_device(communicator.rank()));
+    rank->device_ = TRY(open_rank_device(communicator));
     rank->stream_ = TRY(rank->device_->create_stream("rank"));
     rank->context_.communicator = &communicator;
     return rank;

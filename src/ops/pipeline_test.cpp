@@ -116,15 +116,10 @@ TEST(Pipeline, ARankOfAStageIsNamedByItsPlace) {
 
 TEST(Pipeline, OneStageHasNone) { EXPECT_EQ(Communicator::create_group(2)[0]->pipeline(), nullptr); }
 
-Result<std::unique_ptr<Device>> open_device(int rank) {
-  if (!on_cuda()) return TRY(CpuDevice::create({.threads = 1}));
-  return test_devices().open("cuda:" + std::to_string(rank));
-}
-
 // One side of a link: steps that send or receive tensors of several sizes, eagerly and by a replay, in turns.
 Status run_side(Communicator& communicator, const ir::OpDecl& decl, const std::vector<std::int64_t>& columns,
                 int steps) {
-  const std::unique_ptr<Device> device = TRY(open_device(communicator.place()));
+  const std::unique_ptr<Device> device = TRY(open_rank_device(communicator));
   const std::unique_ptr<Stream> stream = TRY(device->create_stream("side"));
   const bool sends = decl.name == kSendToNext.name;
   ForwardContext context;

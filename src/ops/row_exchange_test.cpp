@@ -48,7 +48,7 @@ class Exchange {
     std::unique_ptr<Exchange> made(new Exchange);
     made->rank_ = communicator.rank();
     made->ranks_ = communicator.ranks();
-    made->device_ = TRY(open(communicator.rank()));
+    made->device_ = TRY(open_rank_device(communicator));
     made->stream_ = TRY(made->device_->create_stream("rank"));
     made->context_.communicator = &communicator;
     for (const auto& [rows, cols] : sizes) {
@@ -98,10 +98,6 @@ class Exchange {
   };
 
   Exchange() = default;
-  static Result<std::unique_ptr<Device>> open(int rank) {
-    if (!on_cuda()) return TRY(CpuDevice::create({.threads = 1}));
-    return test_devices().open("cuda:" + std::to_string(rank));
-  }
   Result<TensorView> place(const HostTensor& t) {
     memory_.push_back(TRY(device_->allocate(t.bytes.size(), "test tensor")));
     return t.view(memory_.back()->data());
