@@ -157,7 +157,9 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
                                         kLeastFraction, kMostFraction));
   }
   const std::int64_t left = in.capacity - in.taken;
-  const std::int64_t cache = cache_bytes(in.cache, std::min(in.useful_pages, in.request_pages));
+  CacheDemand of_one = in.cache;  // which has one state and a checkpoint, however long it is
+  of_one.max_running = 1;
+  const std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
   // A given fraction is kept. Without one the KV cache has at least a page, and graphs leave it room for one request.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);

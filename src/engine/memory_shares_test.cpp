@@ -111,6 +111,17 @@ TEST(MemoryShares, GraphsLeaveTheCacheRoomForARequest) {
   EXPECT_EQ(*room_for_graphs(in), 0) << "forwards without graphs come before graphs";
 }
 
+// Qwen3.5-27B with its whole context of 262 144 tokens: one request has a state and a checkpoint, not a checkpoint for
+// every 1024 tokens, which would take 75 GiB.
+TEST(MemoryShares, GraphsLeaveALongRequestOneStateAndACheckpoint) {
+  ShareInputs in = gpu();
+  in.weights = 51 * kGiB;
+  in.request_pages = 16384;
+  in.cache.groups = {{.page_bytes = kMiB}, {.kind = ir::CacheGroup::Kind::kState, .page_bytes = 150 * kMiB}};
+  // 140 - 0.5 - 2 - 51 GiB - 300 MiB - a page and its two states; a request has 16 GiB and two states.
+  EXPECT_EQ(*room_for_graphs(in), 86 * kGiB + kGiB / 2 - 601 * kMiB - 16 * kGiB - 300 * kMiB);
+}
+
 TEST(MemoryShares, ForwardsThatDoNotFitAreAnErrorThatSaysWhatHelps) {
   ShareInputs in = gpu();
   in.capacity = 3 * kGiB;
