@@ -92,8 +92,10 @@ TEST_P(PipelineGoldens, TwoStages) {
   const std::vector<Completion> expected = scores(golden, *one);
   const std::vector<Completion> scored = scores(golden, *engine);
   expect_scores(GetParam(), golden, scored);
-  // A GPU has kernels for operators on both sides of a cut.
-  for (std::size_t i = 0; i < scored.size() && testing::test_device_name() == "cpu"; ++i)
+  // A GPU has kernels for operators on both sides of a cut. Without AVX-512 the library's order of sums follows from
+  // the number of threads, of which a stage has half.
+  const bool same_bits = testing::test_device_name() == "cpu" && __builtin_cpu_supports("avx512f") != 0;
+  for (std::size_t i = 0; i < scored.size() && same_bits; ++i)
     EXPECT_EQ(scored[i].logits, expected[i].logits) << "not the bits of one rank, prompt " << i;
   EXPECT_EQ(engine->parameters(), one->parameters());
   expect_greedy(golden, *engine);

@@ -17,7 +17,8 @@ class EngineCases(PageCase):
         page.wait_for("document.getElementById('engine-state').textContent === 'live'")
         assert page.evaluate("document.activeElement.id") == "tab-engine"
         assert page.evaluate("document.getElementById('chat').hidden")
-        assert "Qwen3 · 6.43 M parameters · 6 layers · bf16 · " in self.text(page, "#engine-text")
+        # Float32 where the processor does not multiply bfloat16.
+        assert re.search(r"Qwen3 · 6\.43 M parameters · 6 layers · (bf16|f32) · ", self.text(page, "#engine-text"))
         # 6 pieces and 6 split ops in the strip; the repeated layer once, with its count.
         assert self.count(page, "#picture .mini-split_op") == 6
         assert self.count(page, "#picture .mini-piece") == 6 + 1
@@ -30,7 +31,7 @@ class EngineCases(PageCase):
         assert self.text(page, ".ladder .read").startswith("4 tokens")
         assert "Replayed" in self.text(page, "#reasons")
         assert "ms" in self.text(page, "#latency")
-        assert self.count(page, "#memory li") == 7 and "Weights12.3 MiB" in self.text(page, "#memory")
+        assert self.count(page, "#memory li") == 7 and re.search(r"Weights(12\.3|24\.5) MiB", self.text(page, "#memory"))
         page.wait_for("engine.history.length >= 3")  # it goes on asking
         self.sound(page)
 
