@@ -23,8 +23,8 @@
 namespace tessera {
 
 struct VerifyRow {
-  std::string
-      runner;  // "prefill" "prefill, full" "prefill, last rows" "prefill, full, last rows" "decode" "head" "vision"
+  // "prefill" "prefill, full" "prefill, last rows" "prefill, full, last rows" "decode" "head" "vision"
+  std::string runner;
   std::int64_t size = 0;
   std::int64_t real = 0;   // rows that are not padding
   std::string difference;  // empty: equal
