@@ -23,6 +23,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -62,8 +63,9 @@ class Communicator {
   int ranks() const;
   // Whether ranks that it meets in collectives are in other processes.
   bool spans_processes() const;
-  // That a collective waits for other ranks.
-  std::chrono::milliseconds limit() const;
+  // That this rank's collectives wait for other ranks, and its part in those over nodes for other nodes.
+  std::chrono::milliseconds limit() const { return limit_; }
+  void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
   // Of all stages.
   int place() const;
   int places() const;
@@ -73,10 +75,9 @@ class Communicator {
   Status all_reduce(const TensorView& x);
   // x [rows, n] → y [rows, n·ranks]. Every rank's x has the same dimensions and dtype.
   Status all_gather(const TensorView& x, const TensorView& y);
-  // x [n, …] → y [ranks·n, …], the ranks' rows one below the other. As all_gather; ranks of one process alone.
+  // x [n, …] → y [ranks·n, …], the ranks' rows one below the other. As all_gather.
   Status all_gather_rows(const TensorView& x, const TensorView& y);
   // x [ranks·n, …] → y [n, …]: of this rank's rows, from row rank·n on, the sum over ranks as all_reduce makes it.
-  // Ranks of one process alone.
   Status reduce_scatter(const TensorView& x, const TensorView& y);
 
   // `reason` appears in the other ranks' errors; that of the first call is kept.
@@ -87,6 +88,9 @@ class Communicator {
   Status restart();
   // Ok, or why the group was aborted.
   Status status() const;
+  // `call` is made once, on whichever thread, when the group ends; one for all ranks of this process. Null: none, but
+  // it may be under way.
+  void when_ended(std::function<void()> call);
   // `flag` becomes 1 when the group ends, at once where it has: for kernels that wait on a device. It outlives the
   // communicator or is taken back before.
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
@@ -99,15 +103,17 @@ class Communicator {
  private:
   struct Group;
   struct Stages;
-  Communicator(std::shared_ptr<Group> group, int rank);
+  enum class Share { kWhole, kRows };  // of a collective's result: all ranks have the same, or each rows of its own
+  Communicator(std::shared_ptr<Group> group, int rank, std::chrono::milliseconds limit);
   // Waits until all ranks are in the same call, runs body(), and waits until all ranks have run theirs.
-  // In one process `result` is what body() writes; of several nodes it is that of the node's first rank, which others
-  // get copies of.
+  // `result` is what body() writes. Of several nodes only node 0's ranks run it; the others get their share of what it
+  // gave.
   template <class Body>
-  Status together(std::string_view call, const TensorView& x, const TensorView& result, const Body& body);
+  Status together(std::string_view call, const TensorView& x, const TensorView& result, Share share, const Body& body);
   Status enter(std::string_view call, const TensorView& x);
-  Status exchange(std::string_view call, const TensorView& result);
-  Status follow(const TensorView& result);
+  Status exchange(std::string_view call, const TensorView& result, Share share);
+  TensorView rows_of_all(const TensorView& own) const;
+  Status follow(const TensorView& result, Share share);
   bool is_first_here() const;
   NodeGroup* nodes() const;  // null: one process
   void end_group(const Status& why);
@@ -121,6 +127,7 @@ class Communicator {
   std::shared_ptr<Stages> stages_;  // null: one
   int rank_;
   int place_ = 0;  // with stages_
+  std::chrono::milliseconds limit_;
 };
 
 extern const ir::OpDecl kAllReduce;

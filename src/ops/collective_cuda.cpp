@@ -50,17 +50,11 @@ Result<std::string> uuid_of_current_gpu() {
   return text;
 }
 
-// Precondition: ranks of the group are in other processes.
-Result<std::shared_ptr<NcclExchange>> nccl_of(Communicator& communicator, Device& device) {
-  TRY(static_cast<CudaDevice&>(device).make_current());
-  return NcclExchange::of(communicator, cuda::nccl_place(device));
-}
-
 Result<std::unique_ptr<BoundOp>> bind_all_reduce(const BindArgs& args) {
   const TensorView x = args.operands[0];
   Communicator* communicator = args.context.communicator;
   if (communicator == nullptr || communicator->ranks() == 1) return std::make_unique<CopyOp>(x.data, x.data, 0);
-  if (communicator->spans_processes()) return cuda::bind_nccl_reduce(TRY(nccl_of(*communicator, args.device)), x);
+  if (communicator->spans_processes()) return cuda::bind_nccl_reduce(TRY(cuda::nccl_of(*communicator, args.device)), x);
   TRY(check_bytes("all_reduce", x.bytes()));
   return cuda::bind_peer_reduce(TRY(cuda::PeerExchange::of(*communicator, args.device)), x,
                                 cuda::reduce_way(communicator->ranks(), x.bytes()));
@@ -75,7 +69,7 @@ Result<std::unique_ptr<BoundOp>> bind_all_gather(const BindArgs& args) {
     return failed_precondition(fmt::format("all_gather was built for {} ranks, but {} run", ranks, present));
   if (ranks == 1) return std::make_unique<CopyOp>(args.results[0].data, x.data, x.bytes());
   if (communicator->spans_processes())
-    return cuda::bind_nccl_gather(TRY(nccl_of(*communicator, args.device)), x, args.results[0], args.workspace);
+    return cuda::bind_nccl_gather(TRY(cuda::nccl_of(*communicator, args.device)), x, args.results[0], args.workspace);
   const std::int64_t row_bytes = x.cols() * static_cast<std::int64_t>(ir::dtype_size(x.dtype));
   TRY(check_bytes("all_gather of rows", row_bytes));
   std::shared_ptr<cuda::PeerExchange> exchange = TRY(cuda::PeerExchange::of(*communicator, args.device));
@@ -98,6 +92,11 @@ Result<std::size_t> gather_scratch(const BindArgs& args) {
 NcclExchange::Place cuda::nccl_place(Device& device) {
   return {.gpu = uuid_of_current_gpu,
           .make_current = [&gpu = static_cast<CudaDevice&>(device)] { return gpu.make_current(); }};
+}
+
+Result<std::shared_ptr<NcclExchange>> cuda::nccl_of(Communicator& communicator, Device& device) {
+  TRY(static_cast<CudaDevice&>(device).make_current());
+  return NcclExchange::of(communicator, nccl_place(device));
 }
 
 const KernelDef kAllReduceCuda{.op = "all_reduce", .name = "peers or nccl", .bind = bind_all_reduce};

@@ -47,6 +47,28 @@ class NcclReduceOp final : public BoundOp {
   TensorView x_;
 };
 
+// The rows of all ranks to each, or of the ranks' sums its own to each.
+class NcclRowsOp final : public BoundOp {
+ public:
+  NcclRowsOp(std::shared_ptr<const NcclExchange> exchange, bool sums, const TensorView& x, const TensorView& y)
+      : exchange_(std::move(exchange)), sums_(sums), x_(x), y_(y) {}
+  Status enqueue(Stream& stream) const override {
+    CudaStream& cuda = as_cuda(stream);
+    TRY(cuda.begin_launch(sums_ ? "ncclReduceScatter" : "ncclAllGather"));
+    return sums_ ? exchange_->reduce_scatter(x_, y_, cuda.handle())
+                 : exchange_->all_gather(x_.data, y_.data, static_cast<std::size_t>(x_.bytes()), cuda.handle());
+  }
+
+ private:
+  // As of a reduction; a size may be that of both.
+  std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sums_ ? 1 : 0); }
+
+  std::shared_ptr<const NcclExchange> exchange_;
+  bool sums_;
+  TensorView x_;
+  TensorView y_;
+};
+
 class NcclLinkOp final : public BoundOp {
  public:
   NcclLinkOp(std::shared_ptr<const NcclExchange> link, bool sends, const TensorView& x)
@@ -138,6 +160,16 @@ std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link
 std::unique_ptr<BoundOp> bind_nccl_gather(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
                                           const TensorView& y, DeviceAddress scratch) {
   return std::make_unique<NcclGatherOp>(std::move(exchange), x, y, scratch);
+}
+
+std::unique_ptr<BoundOp> bind_nccl_gather_rows(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
+                                               const TensorView& y) {
+  return std::make_unique<NcclRowsOp>(std::move(exchange), /*sums=*/false, x, y);
+}
+
+std::unique_ptr<BoundOp> bind_nccl_scatter(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
+                                           const TensorView& y) {
+  return std::make_unique<NcclRowsOp>(std::move(exchange), /*sums=*/true, x, y);
 }
 
 std::size_t nccl_gather_scratch(const TensorView& y) {

@@ -111,7 +111,7 @@ Result<NcclType> type_of(ir::DType dtype) {
     case ir::DType::kFloat32: return NcclType::kFloat32;
     case ir::DType::kFloat16: return NcclType::kFloat16;
     case ir::DType::kBFloat16: return NcclType::kBFloat16;
-    default: return unimplemented(fmt::format("all_reduce of {} between GPUs", ir::dtype_name(dtype)));
+    default: return unimplemented(fmt::format("sums of {} between GPUs", ir::dtype_name(dtype)));
   }
 }
 
@@ -272,6 +272,15 @@ Status NcclExchange::all_gather(DeviceAddress from, DeviceAddress to, std::size_
   return shared_->run("ncclAllGather", [&] {
     return shared_->nccl->call().all_gather(from.raw(), to.raw(), bytes, static_cast<int>(NcclType::kUInt8),
                                             shared_->comm, stream);
+  });
+}
+
+Status NcclExchange::reduce_scatter(const TensorView& x, const TensorView& y, void* stream) const {
+  const int type = static_cast<int>(TRY(type_of(x.dtype)));
+  if (y.elements() == 0) return ok_status();
+  return shared_->run("ncclReduceScatter", [&] {
+    return shared_->nccl->call().reduce_scatter(x.data.raw(), y.data.raw(), static_cast<std::size_t>(y.elements()),
+                                                type, kNcclSum, shared_->comm, stream);
   });
 }
 

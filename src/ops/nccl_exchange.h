@@ -59,6 +59,8 @@ class NcclExchange {
   Status all_reduce(const TensorView& x, void* stream) const;
   // The ranks' `bytes` at `from`, one behind another, to `to` [ranks][bytes].
   Status all_gather(DeviceAddress from, DeviceAddress to, std::size_t bytes, void* stream) const;
+  // x [ranks, y's elements] → y = Σ over ranks of this rank's row of x.
+  Status reduce_scatter(const TensorView& x, const TensorView& y, void* stream) const;
   // Of a link: x to the other side, or from it; which of them, follows from who this is.
   Status hand_on(const TensorView& x, void* stream) const;
 

@@ -119,9 +119,13 @@ TEST_F(Nccl, AllRanksOfAllNodesShareOneCommunicator) {
     ASSERT_TRUE((*made[1])->all_reduce(values(x, ir::DType::kFloat16), nullptr).ok());
     ASSERT_TRUE((*made[2])->all_gather({}, {}, 24, nullptr).ok());
     ASSERT_TRUE((*made[2])->all_gather({}, {}, 0, nullptr).ok());
+    std::vector<float> all(4 * x.size());
+    ASSERT_TRUE(
+        (*made[3])->reduce_scatter(values(all, ir::DType::kBFloat16), values(x, ir::DType::kBFloat16), nullptr).ok());
     EXPECT_EQ((*made[1])->all_reduce(values(x, ir::DType::kInt32), nullptr).code(), StatusCode::kUnimplemented);
     EXPECT_THAT(calls(), ::testing::ElementsAre("all_reduce 1: 16 of type 7", "all_reduce 1: 16 of type 9",
-                                                "all_reduce 1: 16 of type 6", "all_gather 2: 24 of type 1"));
+                                                "all_reduce 1: 16 of type 6", "all_gather 2: 24 of type 1",
+                                                "reduce_scatter 3: 16 of type 9"));
     change([](FakeNccl& fake) { fake.calls.clear(); });
   }
   EXPECT_THAT(calls(), ::testing::IsEmpty());

@@ -51,6 +51,7 @@ Result<std::shared_ptr<const NcclLibrary>> NcclLibrary::open(const std::string& 
   TRY(find(library, file, "ncclSend", call.send));
   TRY(find(library, file, "ncclRecv", call.receive));
   TRY(find(library, file, "ncclAllGather", call.all_gather));
+  TRY(find(library, file, "ncclReduceScatter", call.reduce_scatter));
   TRY(nccl->check(call.get_version(&nccl->version_), "ncclGetVersion"));
   if (nccl->version_ < kOldest)
     return unimplemented(

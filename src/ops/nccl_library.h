@@ -29,7 +29,7 @@ enum class NcclType : int { kUInt8 = 1, kFloat16 = 6, kFloat32 = 7, kBFloat16 = 
 inline constexpr int kNcclSum = 0;
 
 // By their names in nccl.h. A result is an ncclResult_t, a communicator an ncclComm_t, a stream a cudaStream_t; counts
-// are elements, of an all-gather those of one rank.
+// are elements, of an all-gather and a reduce-scatter those of one rank.
 struct NcclFunctions {
   int (*get_version)(int* version) = nullptr;
   const char* (*get_error_string)(int result) = nullptr;
@@ -43,6 +43,8 @@ struct NcclFunctions {
   int (*send)(const void* from, std::size_t count, int type, int peer, void* comm, void* stream) = nullptr;
   int (*receive)(void* to, std::size_t count, int type, int peer, void* comm, void* stream) = nullptr;
   int (*all_gather)(const void* from, void* to, std::size_t count, int type, void* comm, void* stream) = nullptr;
+  int (*reduce_scatter)(const void* from, void* to, std::size_t count, int type, int op, void* comm,
+                        void* stream) = nullptr;
 };
 
 // Immutable, and thread-safe as NCCL is: the calls on one communicator are made one at a time, but for an abort, which

@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 // The number on the wire is the place in this list.
-constexpr std::array<std::string_view, 2> kCalls = {"all_reduce", "all_gather"};
+constexpr std::array<std::string_view, 4> kCalls = {"all_reduce", "all_gather", "all_gather_rows", "reduce_scatter"};
 
 // Both kinds of frame begin so.
 struct WireNumber {
@@ -49,25 +49,24 @@ bool same_form(const WireTensors& sent, const TensorView& own) {
 
 }  // namespace
 
-NodeExchange::NodeExchange(std::shared_ptr<NodeGroup> nodes, int ranks, std::chrono::milliseconds limit)
+NodeExchange::NodeExchange(std::shared_ptr<NodeGroup> nodes, int ranks)
     : nodes_(std::move(nodes)),
       ranks_here_(ranks / nodes_->nodes()),
-      limit_(limit),
       inboxes_(static_cast<std::size_t>(nodes_->nodes())) {}
 
-Status NodeExchange::wait(std::string_view call, int first) {
+Status NodeExchange::wait(std::string_view call, int first, std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   const auto missing = [&] {
     return std::find_if(inboxes_.begin() + first, first == 0 ? inboxes_.begin() + 1 : inboxes_.end(),
                         [](const Inbox& inbox) { return !inbox.full; });
   };
   const auto end = first == 0 ? inboxes_.begin() + 1 : inboxes_.end();
-  const bool moved = came_.wait_for(lock, limit_, [&] { return !ended_.ok() || missing() == end; });
+  const bool moved = came_.wait_for(lock, limit, [&] { return !ended_.ok() || missing() == end; });
   TRY(ended_);
   if (!moved)
     return cancelled(fmt::format("{} did not come to {} within {} s",
                                  nodes_->name(static_cast<int>(missing() - inboxes_.begin())), call,
-                                 std::chrono::duration<double>(limit_).count()));
+                                 std::chrono::duration<double>(limit).count()));
   return ok_status();
 }
 
@@ -76,9 +75,10 @@ void NodeExchange::empty() {
   for (Inbox& inbox : inboxes_) inbox.full = false;
 }
 
-Status NodeExchange::collect(std::span<TensorView> tensors, std::span<std::string_view> calls) {
+Status NodeExchange::collect(std::span<TensorView> tensors, std::span<std::string_view> calls,
+                             std::chrono::milliseconds limit) {
   ++number_;
-  TRY(wait(calls[0], 1));
+  TRY(wait(calls[0], 1, limit));
   const TensorView& own = tensors[0];
   const auto bytes = static_cast<std::size_t>(own.bytes());
   for (int node = 1; node < nodes_->nodes(); ++node) {
@@ -103,13 +103,23 @@ Status NodeExchange::collect(std::span<TensorView> tensors, std::span<std::strin
   return ok_status();
 }
 
-Status NodeExchange::spread(const TensorView& result) {
+Status NodeExchange::spread(const TensorView& result, bool in_parts) {
   empty();  // before the others, who send again once they have the result
   const WireNumber at{.epoch = epoch(), .number = number_};
-  return nodes_->send_to_all(FrameKind::kResult, std::array{bytes_of(at), bytes_of(result)});
+  const std::span<const std::byte> whole = bytes_of(result);
+  if (!in_parts) return nodes_->send_to_all(FrameKind::kResult, std::array{bytes_of(at), whole});
+  const std::size_t part = whole.size() / static_cast<std::size_t>(nodes_->nodes());
+  Status failed;
+  for (int node = 1; node < nodes_->nodes(); ++node) {
+    const std::array parts = {bytes_of(at), whole.subspan(static_cast<std::size_t>(node) * part, part)};
+    Status sent = nodes_->send(node, FrameKind::kResult, parts);
+    if (failed.ok()) failed = std::move(sent);
+  }
+  return failed;
 }
 
-Status NodeExchange::trade(std::string_view call, std::span<const TensorView> tensors, const TensorView& result) {
+Status NodeExchange::trade(std::string_view call, std::span<const TensorView> tensors, const TensorView& result,
+                           std::chrono::milliseconds limit) {
   const TensorView& first = tensors[0];
   const auto place = static_cast<std::uint32_t>(std::ranges::find(kCalls, call) - kCalls.begin());
   const WireTensors sent{.at = {.epoch = epoch(), .number = ++number_},
@@ -121,7 +131,7 @@ Status NodeExchange::trade(std::string_view call, std::span<const TensorView> te
   parts_.assign({bytes_of(sent)});
   for (const TensorView& tensor : tensors) parts_.push_back(bytes_of(tensor));
   TRY(nodes_->send(0, FrameKind::kTensors, parts_));
-  TRY(wait(call, 0));
+  TRY(wait(call, 0, limit));
   const std::vector<std::byte>& come = inboxes_[0].bytes;
   const auto bytes = static_cast<std::size_t>(result.bytes());
   const auto at = read<WireNumber>(come);

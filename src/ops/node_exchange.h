@@ -26,22 +26,26 @@ namespace tessera {
 
 class NodeExchange {
  public:
-  // A wait for another node takes `limit` at most. `ranks` of all nodes, as many on each.
-  NodeExchange(std::shared_ptr<NodeGroup> nodes, int ranks, std::chrono::milliseconds limit);
+  // `ranks` of all nodes, as many on each.
+  NodeExchange(std::shared_ptr<NodeGroup> nodes, int ranks);
 
   NodeGroup& nodes() { return *nodes_; }
   bool leads() const { return nodes_->leads(); }
   int ranks_here() const { return ranks_here_; }
   int first_rank() const { return nodes_->node() * ranks_here_; }
 
-  // Node 0: waits for the other nodes' tensors and puts views of them, with their calls, behind those of its own ranks.
-  // `tensors` and `calls` have an entry for each rank. The views are valid until spread(); a tensor of another form
-  // than the first rank's has no memory. kCancelled where a node does not come, or the exchange has ended.
-  Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls);
+  // Node 0: waits for the other nodes' tensors, for `limit` at most, and puts views of them, with their calls, behind
+  // those of its own ranks. `tensors` and `calls` have an entry for each rank. The views are valid until spread(); a
+  // tensor of another form than the first rank's has no memory. kCancelled where a node does not come, or the exchange
+  // has ended.
+  Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls, std::chrono::milliseconds limit);
   // Node 0: the result of what was collected, to all others, whose next tensors are taken from here on.
-  Status spread(const TensorView& result);
-  // Any other node: sends its ranks' tensors, and waits for the result, of result.bytes() bytes.
-  Status trade(std::string_view call, std::span<const TensorView> tensors, const TensorView& result);
+  Status spread(const TensorView& result) { return spread(result, /*in_parts=*/false); }
+  // The same where every rank gets rows of its own: `rows` [ranks, …], of which a node gets its ranks'.
+  Status spread_rows(const TensorView& rows) { return spread(rows, /*in_parts=*/true); }
+  // Any other node: sends its ranks' tensors, and waits for the result, of result.bytes() bytes, as collect() does.
+  Status trade(std::string_view call, std::span<const TensorView> tensors, const TensorView& result,
+               std::chrono::milliseconds limit);
 
   // Ends the waits above with `why`, until begin().
   void end(const Status& why);
@@ -58,15 +62,15 @@ class NodeExchange {
     bool full = false;
     std::vector<std::byte> bytes;
   };
+  Status spread(const TensorView& result, bool in_parts);
   Status take(Inbox& inbox, std::vector<std::byte>& payload);
   // Until the inboxes of the nodes `first` … are full.
-  Status wait(std::string_view call, int first);
+  Status wait(std::string_view call, int first, std::chrono::milliseconds limit);
   // The bytes of all inboxes have been used; the next ones may come.
   void empty();
 
   const std::shared_ptr<NodeGroup> nodes_;
   const int ranks_here_;
-  const std::chrono::milliseconds limit_;
   std::uint64_t number_ = 0;  // of the collective
   std::vector<std::span<const std::byte>> parts_;
   mutable std::mutex mutex_;

@@ -77,6 +77,32 @@ TEST_P(NodeCollectives, ColumnsAreGatheredInRankOrder) {
         EXPECT_EQ(t.at(i * 5 * ranks + j), x[static_cast<std::size_t>(j / 5)].at(i * 5 + j % 5));
 }
 
+TEST_P(NodeCollectives, RowsHaveTheBitsOfOneProcess) {
+  const auto [nodes, ranks, dtype] = GetParam();
+  const std::unique_ptr<Nodes> made = make_nodes(nodes, ranks);
+  const std::vector<std::unique_ptr<Communicator>> threads = Communicator::create_group(ranks);
+  for (const std::int64_t rows : {0, 1, 3}) {
+    const auto own = [&](std::int64_t n, int r) {
+      return random_tensor(dtype, {n, 129}, static_cast<std::uint32_t>(10 * rows + r + 1), -100, 100);
+    };
+    run_ranks(ranks, [&](int r) {
+      Communicator& alone = *threads[static_cast<std::size_t>(r)];
+      HostTensor x = own(rows, r);
+      HostTensor y = poisoned_tensor(dtype, {rows * ranks, 129});
+      HostTensor expected = y;
+      ASSERT_TRUE(alone.all_gather_rows(view_of(x), view_of(expected)).ok());
+      ASSERT_TRUE(made->rank(r).all_gather_rows(view_of(x), view_of(y)).ok());
+      EXPECT_EQ(y.bytes, expected.bytes) << "rank " << r;
+      HostTensor all = own(rows * ranks, r);
+      HostTensor sums = poisoned_tensor(dtype, {rows, 129});
+      HostTensor expected_sums = sums;
+      ASSERT_TRUE(alone.reduce_scatter(view_of(all), view_of(expected_sums)).ok());
+      ASSERT_TRUE(made->rank(r).reduce_scatter(view_of(all), view_of(sums)).ok());
+      EXPECT_EQ(sums.bytes, expected_sums.bytes) << "rank " << r;
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Groups, NodeCollectives,
                          ::testing::Values(NodesCase{2, 2, DType::kFloat32}, NodesCase{2, 4, DType::kBFloat16},
                                            NodesCase{3, 3, DType::kFloat16}, NodesCase{3, 6, DType::kFloat32}),
@@ -191,7 +217,7 @@ TEST(NodeExchange, RanksInDifferentCallsGetAnError) {
 
 TEST(NodeExchange, WhatCannotBeReadIsAnError) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);
-  NodeExchange exchange(made->groups[0], 2, milliseconds(100));
+  NodeExchange exchange(made->groups[0], 2);
   std::vector<std::byte> little(8);
   EXPECT_EQ(exchange.take_tensors(1, little).code(), StatusCode::kDataLoss);
   EXPECT_EQ(exchange.take_result(little).code(), StatusCode::kDataLoss);
@@ -203,7 +229,7 @@ TEST(NodeExchange, WhatCannotBeReadIsAnError) {
   float x = 1;
   std::vector<TensorView> tensors = {view_of(x), {}};
   std::vector<std::string_view> calls = {"all_reduce", ""};
-  EXPECT_EQ(exchange.collect(tensors, calls).code(), StatusCode::kInternal);
+  EXPECT_EQ(exchange.collect(tensors, calls, milliseconds(1000)).code(), StatusCode::kInternal);
 }
 
 // The head of tensors as it goes over the wire, then the value.
@@ -225,20 +251,20 @@ std::vector<std::byte> tensors_of(std::uint64_t number, float value) {
 
 TEST(NodeExchange, WhatIsBeingAddedUpIsNotOverwritten) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);
-  NodeExchange exchange(made->groups[0], 2, milliseconds(1000));
+  NodeExchange exchange(made->groups[0], 2);
   float x = 1;
   std::vector<TensorView> tensors = {view_of(x), {}};
   std::vector<std::string_view> calls = {"all_reduce", ""};
   std::vector<std::byte> first = tensors_of(1, 5.0F);
   ASSERT_TRUE(exchange.take_tensors(1, first).ok());
-  ASSERT_TRUE(exchange.collect(tensors, calls).ok());
+  ASSERT_TRUE(exchange.collect(tensors, calls, milliseconds(1000)).ok());
   std::vector<std::byte> early = tensors_of(2, 6.0F);
   EXPECT_EQ(exchange.take_tensors(1, early).code(), StatusCode::kDataLoss) << "the first is still in use";
   EXPECT_EQ(*tensors[1].as<float>(), 5.0F);
   ASSERT_TRUE(exchange.spread(tensors[0]).ok());
   std::vector<std::byte> second = tensors_of(2, 6.0F);
   ASSERT_TRUE(exchange.take_tensors(1, second).ok());
-  ASSERT_TRUE(exchange.collect(tensors, calls).ok());
+  ASSERT_TRUE(exchange.collect(tensors, calls, milliseconds(1000)).ok());
   EXPECT_EQ(*tensors[1].as<float>(), 6.0F);
 }
 

@@ -71,8 +71,6 @@ Result<std::int64_t> ranks_of_exchange(const BindArgs& args) {
   const std::int64_t present = communicator != nullptr ? communicator->ranks() : 1;
   if (ranks != present)
     return failed_precondition(fmt::format("{} was built for {} ranks, but {} run", args.node.op, ranks, present));
-  if (communicator != nullptr && communicator->spans_processes())
-    return unimplemented(fmt::format("{} between processes; ranks of one process are accepted", args.node.op));
   return ranks;
 }
 

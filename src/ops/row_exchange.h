@@ -8,8 +8,9 @@
 // T is the same on every rank: the size that all agreed on, whoever has fewer tokens pads. So no buffer depends on what
 // a router chose, and the calls can be captured. One rank (no communicator): a copy.
 //
-// The ranks are threads of one process (Communicator). Between GPUs rows go through mailboxes (peer_exchange.h), in
-// which a -0.0 becomes a zero.
+// The ranks are threads of one process, or of several (Communicator). Between GPUs of one process rows go through
+// mailboxes (peer_exchange.h), in which a -0.0 becomes a zero; of several by NCCL, which adds up in the tensor's type
+// and in an order of its own.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -24,8 +25,7 @@ extern const ir::OpDecl kReduceScatter;
 extern const KernelDef kReduceScatterCpu;
 extern const KernelDef kReduceScatterCuda;
 
-// The ranks of the call, as its attribute says. kFailedPrecondition where other ranks run, kUnimplemented where they
-// are in several processes.
+// The ranks of the call, as its attribute says. kFailedPrecondition where other ranks run.
 Result<std::int64_t> ranks_of_exchange(const BindArgs& args);
 
 }  // namespace tessera

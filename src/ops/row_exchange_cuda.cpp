@@ -1,9 +1,10 @@
-// The exchange of rows between GPUs of one process, over each other's memory.
+// The exchange of rows between GPUs: of one process over each other's memory, of several by NCCL.
 #include "tessera/ops/row_exchange.h"
 
 #include <fmt/format.h>
 
 #include "tessera/ops/collective.h"
+#include "tessera/ops/nccl_collectives.h"
 #include "tessera/ops/peer_collectives.h"
 
 namespace tessera {
@@ -34,6 +35,8 @@ Result<std::unique_ptr<BoundOp>> bind_gather(const BindArgs& args) {
   const TensorView x = args.operands[0];
   const TensorView y = args.results[0];
   if (TRY(ranks_of_exchange(args)) == 1) return std::make_unique<CopyOp>(x, y);
+  if (args.context.communicator->spans_processes())
+    return cuda::bind_nccl_gather_rows(TRY(cuda::nccl_of(*args.context.communicator, args.device)), x, y);
   TRY(check_bytes(args, x.bytes()));
   return cuda::bind_peer_gather_rows(TRY(cuda::PeerExchange::of(*args.context.communicator, args.device)), x, y);
 }
@@ -42,13 +45,15 @@ Result<std::unique_ptr<BoundOp>> bind_scatter(const BindArgs& args) {
   const TensorView x = args.operands[0];
   const TensorView y = args.results[0];
   if (TRY(ranks_of_exchange(args)) == 1) return std::make_unique<CopyOp>(x, y);
+  if (args.context.communicator->spans_processes())
+    return cuda::bind_nccl_scatter(TRY(cuda::nccl_of(*args.context.communicator, args.device)), x, y);
   TRY(check_bytes(args, y.bytes()));
   return cuda::bind_peer_scatter(TRY(cuda::PeerExchange::of(*args.context.communicator, args.device)), x, y);
 }
 
 }  // namespace
 
-const KernelDef kAllGatherRowsCuda{.op = "all_gather_rows", .name = "peers", .bind = bind_gather};
-const KernelDef kReduceScatterCuda{.op = "reduce_scatter", .name = "peers", .bind = bind_scatter};
+const KernelDef kAllGatherRowsCuda{.op = "all_gather_rows", .name = "peers or nccl", .bind = bind_gather};
+const KernelDef kReduceScatterCuda{.op = "reduce_scatter", .name = "peers or nccl", .bind = bind_scatter};
 
 }  // namespace tessera

@@ -96,5 +96,8 @@ int ncclAllGather(const void*, void*, std::size_t count, int type, void* comm, v
   return record(fmt::format("all_gather {}: {} of type {}", static_cast<Comm*>(comm)->rank, count, type));
 }
 #endif
+int ncclReduceScatter(const void*, void*, std::size_t count, int type, int, void* comm, void*) {
+  return record(fmt::format("reduce_scatter {}: {} of type {}", static_cast<Comm*>(comm)->rank, count, type));
+}
 
 }  // extern "C"

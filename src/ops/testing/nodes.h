@@ -25,17 +25,24 @@ struct Nodes {
   Communicator& rank(int r) { return *ranks[static_cast<std::size_t>(r)]; }
 };
 
-// `make_ranks(group)` makes a node's communicators.
-template <class MakeRanks>
-std::unique_ptr<Nodes> make_nodes_of(int nodes, const MakeRanks& make_ranks) {
+// Joined, not started.
+inline std::vector<std::shared_ptr<NodeGroup>> join_nodes_here(int nodes) {
   const NodeGroupOptions how{.address = {"127.0.0.1", free_port()}, .join_limit = std::chrono::milliseconds(20'000)};
   std::vector<std::future<Result<std::shared_ptr<NodeGroup>>>> joining;
   for (int node = 0; node < nodes; ++node)
     joining.push_back(
         std::async(std::launch::async, [=] { return NodeGroup::join({.nodes = nodes, .node = node}, how); }));
+  std::vector<std::shared_ptr<NodeGroup>> joined;
+  for (auto& one : joining) joined.push_back(one.get().value());
+  return joined;
+}
+
+// `make_ranks(group)` makes a node's communicators.
+template <class MakeRanks>
+std::unique_ptr<Nodes> make_nodes_of(int nodes, const MakeRanks& make_ranks) {
   auto made = std::make_unique<Nodes>();
-  for (auto& one : joining) {
-    made->groups.push_back(one.get().value());
+  for (std::shared_ptr<NodeGroup>& group : join_nodes_here(nodes)) {
+    made->groups.push_back(std::move(group));
     for (auto& rank : make_ranks(made->groups.back())) made->ranks.push_back(std::move(rank));
     made->groups.back()->start();
   }
