@@ -1,4 +1,5 @@
-// Engines with requests of their own that share experts, in one process, and what they are given.
+// Engines with requests of their own that share experts, of one node or several, all in this process, and what they are
+// given.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
 #include "tessera/engine/engine_thread.h"
 #include "tessera/engine/lockstep.h"
+#include "tessera/ops/testing/nodes.h"
 
 namespace tessera::testing {
 
@@ -30,14 +33,27 @@ Status on_ranks(int ranks, const Body& body) {
   return failed;
 }
 
+// Of `nnodes` nodes, each with its end of the connections, as if they were processes.
 inline Result<Engines> start(EngineOptions options) {
-  options.lockstep = Lockstep::create(options.replicas, std::chrono::seconds(60));
+  const std::chrono::seconds limit(60);
+  std::vector<std::shared_ptr<Lockstep>> groups;
+  if (options.nnodes == 1) {
+    groups.push_back(Lockstep::create(options.replicas, limit));
+  } else {
+    for (std::shared_ptr<NodeGroup>& nodes : join_nodes_here(options.nnodes))
+      groups.push_back(Lockstep::create(options.replicas, limit, std::move(nodes)));
+    options.dist_init_addr = "127.0.0.1:1";  // where they have met
+  }
   Engines engines(static_cast<std::size_t>(options.replicas));
   TRY(on_ranks(options.replicas, [&](int r) -> Status {
     EngineOptions own = options;
     own.replica = r;
+    own.node_rank = r / replicas_here(options);
+    own.lockstep = groups[static_cast<std::size_t>(own.node_rank)];
+    if (options.nnodes > 1 && test_device_name().starts_with("cuda"))
+      own.device = "cuda:" + std::to_string(own.node_rank * replicas_here(options));
     Result<std::unique_ptr<Engine>> engine = Engine::create(own);
-    if (!engine.ok()) options.lockstep->communicator(r).abort(engine.status().message());
+    if (!engine.ok()) own.lockstep->communicator(r).abort(engine.status().message());
     engines[static_cast<std::size_t>(r)] = TRY(std::move(engine));
     return ok_status();
   }));

@@ -23,10 +23,11 @@ using testing::on_ranks;
 using testing::Served;
 using testing::start;
 
-EngineOptions options_for(const Golden& golden, int ranks, int parts) {
+EngineOptions options_for(const Golden& golden, int ranks, int parts, int nodes = 1) {
   EngineOptions options = testing::rank_golden_options(golden);
   options.replicas = ranks;
   options.ep_size = parts;
+  options.nnodes = nodes;
   options.dp_attention = true;
   options.graphs.piecewise_tokens = {4, 16, testing::kRankChunk};
   return options;
@@ -43,6 +44,7 @@ struct Case {
   const char* name;
   int ranks;
   int parts;  // of the experts
+  int nodes = 1;
 };
 
 class DpAttentionGoldens : public ::testing::TestWithParam<Case> {
@@ -57,7 +59,7 @@ class DpAttentionGoldens : public ::testing::TestWithParam<Case> {
 // score of all and ends early. Nothing is eager.
 TEST_P(DpAttentionGoldens, EveryRankHasRequestsOfItsOwn) {
   const Golden golden = testing::read_golden(GetParam().name);
-  Result<Engines> engines = start(options_for(golden, GetParam().ranks, GetParam().parts));
+  Result<Engines> engines = start(options_for(golden, GetParam().ranks, GetParam().parts, GetParam().nodes));
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();
   const auto ranks = static_cast<std::size_t>(GetParam().ranks);
   const std::vector<Request> greedy = testing::greedy_requests(golden);
@@ -77,7 +79,7 @@ TEST_P(DpAttentionGoldens, EveryRankHasRequestsOfItsOwn) {
 // The others accompany every forward with padding.
 TEST_P(DpAttentionGoldens, OneRankHasAllRequests) {
   const Golden golden = testing::read_golden(GetParam().name);
-  Result<Engines> engines = start(options_for(golden, GetParam().ranks, GetParam().parts));
+  Result<Engines> engines = start(options_for(golden, GetParam().ranks, GetParam().parts, GetParam().nodes));
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();
   std::vector<std::vector<Request>> requests(static_cast<std::size_t>(GetParam().ranks));
   requests[1] = testing::greedy_requests(golden);
@@ -90,13 +92,16 @@ TEST_P(DpAttentionGoldens, OneRankHasAllRequests) {
 INSTANTIATE_TEST_SUITE_P(Mixtures, DpAttentionGoldens,
                          ::testing::Values(Case{"mixtral", 2, 2}, Case{"qwen3-moe", 2, 2}, Case{"qwen3-moe", 2, 1},
                                            Case{"qwen3-moe", 4, 2}, Case{"gpt-oss", 2, 2}, Case{"deepseek-v3", 2, 2},
-                                           Case{"gemma4-moe", 2, 2}, Case{"qwen3-next", 2, 2}),
+                                           Case{"gemma4-moe", 2, 2}, Case{"qwen3-next", 2, 2},
+                                           Case{"qwen3-moe", 2, 2, 2}, Case{"qwen3-moe", 4, 2, 2},
+                                           Case{"deepseek-v3", 4, 4, 4}),
                          [](const auto& test) {
                            std::string name = test.param.name;
                            for (char& c : name)
                              if (c == '-') c = '_';
-                           return name + "_" + std::to_string(test.param.ranks) + "_" +
-                                  std::to_string(test.param.parts);
+                           name += "_" + std::to_string(test.param.ranks) + "_" + std::to_string(test.param.parts);
+                           return test.param.nodes == 1 ? name
+                                                        : name + "_" + std::to_string(test.param.nodes) + "nodes";
                          });
 
 class DpAttention : public ::testing::Test {

@@ -35,8 +35,10 @@ TEST(DpAttentionFlags, RanksWithRequestsOfTheirOwnAreReplicas) {
               StartsWith("--enable-dp-attention: --dp-size 2 with --tp-size 4 is not supported yet; accepted is 4"));
   EXPECT_THAT(serve({"--tp-size", "2", "--pp-size", "2"}).status().message(),
               StartsWith("--enable-dp-attention with --pp-size 2 is not supported yet"));
-  EXPECT_THAT(serve({"--tp-size", "2", "--nnodes", "2"}).status().message(),
-              StartsWith("--enable-dp-attention with --nnodes 2 is not supported yet"));
+  const Result<CommandLine> nodes = serve({"--tp-size", "4", "--nnodes", "2", "--node-rank", "1"});
+  ASSERT_TRUE(nodes.ok()) << nodes.status().message();
+  EXPECT_EQ(std::get<ServeOptions>(nodes->command).replicas, 4);
+  EXPECT_EQ(replicas_here(std::get<ServeOptions>(nodes->command).engine), 2);
   EXPECT_THAT(parse_command_line(shared_built_ins(), {"generate", "--model-path", "m", "--enable-dp-attention"})
                   .status()
                   .message(),

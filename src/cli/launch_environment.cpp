@@ -70,26 +70,11 @@ Result<std::string> take_address(const Environment& get, EngineOptions& engine) 
   return source;
 }
 
-// Ranks with requests of their own are of one process: several would each start all of them. --nnodes, which can only
-// be 1 there, says that the launcher's variables mean something else.
-Status check_dp_attention(const Environment& get, CommandLine& line) {
-  const auto* const serve = std::get_if<ServeOptions>(&line.command);
-  if (serve == nullptr || !serve->engine.dp_attention || find_free_flag(line, "--nnodes") == nullptr)
-    return ok_status();
-  const std::optional<Place> place = TRY(find_place(get));
-  if (!place || place->nodes == 1) return ok_status();
-  return unimplemented(fmt::format(
-      "--enable-dp-attention with {} processes, by {}, is not supported yet; one process with all ranks is accepted, "
-      "or --nnodes 1 for processes that share nothing",
-      place->nodes, place->variables));
-}
-
 }  // namespace
 
 Result<std::string> take_launcher(const Environment& get, CommandLine& line) {
-  TRY(check_dp_attention(get, line));
   EngineOptions* const engine = engine_on_nodes(line.command);
-  if (engine == nullptr || layout_of(*engine).ranks() == 1) return std::string();
+  if (engine == nullptr || all_ranks(*engine) == 1) return std::string();
   std::string said;
   FlagValue* const nnodes = find_free_flag(line, "--nnodes");
   FlagValue* const node_rank = find_free_flag(line, "--node-rank");

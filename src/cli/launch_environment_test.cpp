@@ -52,14 +52,12 @@ Variables with_master(Variables variables) {
   return variables;
 }
 
-TEST(Launcher, RanksWithRequestsOfTheirOwnAreOfOneProcess) {
+TEST(Launcher, RanksWithRequestsOfTheirOwnToo) {
   const std::vector<std::string> flags{"--tp-size", "4", "--enable-dp-attention"};
-  EXPECT_TRUE(take({{"WORLD_SIZE", "1"}, {"RANK", "0"}}, flags).said.ok());
-  EXPECT_THAT(take({{"WORLD_SIZE", "2"}, {"RANK", "0"}}, flags).said.status().message(),
-              HasSubstr("--enable-dp-attention with 2 processes, by WORLD_SIZE and RANK, is not supported yet"));
+  expect_place(take(with_master({{"WORLD_SIZE", "2"}, {"RANK", "1"}}), flags), 2, 1, "10.0.0.1:29500");
   std::vector<std::string> alone = flags;
   alone.insert(alone.end(), {"--nnodes", "1"});
-  EXPECT_TRUE(take({{"WORLD_SIZE", "2"}, {"RANK", "0"}}, alone).said.ok());
+  EXPECT_EQ(take(with_master({{"WORLD_SIZE", "2"}, {"RANK", "1"}}), alone).engine().nnodes, 1);
 }
 
 TEST(Launcher, EachOfThem) {

@@ -107,9 +107,6 @@ class ServeParser final : public CommandParser {
     if (engine.pp_size > 1)
       return unimplemented(
           fmt::format("--enable-dp-attention with --pp-size {} is not supported yet; 1 is accepted", engine.pp_size));
-    if (engine.nnodes > 1)
-      return unimplemented(
-          fmt::format("--enable-dp-attention with --nnodes {} is not supported yet; 1 is accepted", engine.nnodes));
     options_.replicas = engine.tp_size;
     engine.replicas = engine.tp_size;
     engine.dp_attention = engine.tp_size > 1;

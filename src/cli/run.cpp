@@ -68,7 +68,7 @@ Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   TRY(check_nodes_of(line.command));
   if (const EngineOptions* const engine = engine_on_nodes(line.command); engine != nullptr) {
     prepare_nodes(*engine);
-    if (engine->node_rank > 0) return run_follower(line.command);
+    if (engine->node_rank > 0 && !engine->dp_attention) return run_follower(line.command);
   }
   record_start(line.command, began);
   struct Runner {

@@ -26,7 +26,9 @@ struct EngineOnNodes {
   EngineOptions* operator()(BatchOptions& options) const { return &options.engine; }
   EngineOptions* operator()(ChatOptions& options) const { return &options.engine; }
   EngineOptions* operator()(ScoreOptions& options) const { return &options.engine; }
-  EngineOptions* operator()(ServeOptions& options) const { return options.replicas == 1 ? &options.engine : nullptr; }
+  EngineOptions* operator()(ServeOptions& options) const {
+    return options.replicas == 1 || options.engine.dp_attention ? &options.engine : nullptr;
+  }
   EngineOptions* operator()(VerifyOptions& options) const { return options.modes ? nullptr : &options.engine; }
   // The other benchmarks start engines of their own, or time one rank.
   EngineOptions* operator()(BenchOptions& options) const {
@@ -47,10 +49,10 @@ Status check_nodes_of(Command& command) {
   const EngineOptions* const engine = engine_of(command);
   if (engine == nullptr || engine->nnodes == 1 || std::holds_alternative<ExplainOptions>(command)) return ok_status();
   if (engine_on_nodes(command) != nullptr) return ok_status();
-  return unimplemented(
-      fmt::format("--nnodes: {} is accepted by generate, chat, score, bench prefill, bench decode, verify without "
-                  "--modes, and serve without --dp-size; this command runs on one machine",
-                  engine->nnodes));
+  return unimplemented(fmt::format(
+      "--nnodes: {} is accepted by generate, chat, score, bench prefill, bench decode, verify without "
+      "--modes, and serve without --dp-size or with --enable-dp-attention; this command runs on one machine",
+      engine->nnodes));
 }
 
 namespace {
@@ -104,15 +106,21 @@ void prepare_nodes(const EngineOptions& options) {
   (void)setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);  // the process has no other thread yet
 }
 
+void announce_node(const EngineOptions& options) {
+  const int ranks = all_ranks(options);
+  const int here = ranks / options.nnodes;
+  const int first = options.node_rank * here;
+  const std::string own =
+      here == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + here - 1);
+  write_error(fmt::format("Node {} of {}, {} of {}: {} {}\n", options.node_rank, options.nnodes, own, ranks,
+                          options.node_rank == 0 ? "waiting for the others at" : "joining node 0 at",
+                          options.dist_init_addr));
+}
+
 Status run_follower(const Command& command) {
   const EngineOptions options = follower_options(command);
   TRY(check_ranks(options));
-  const int here = ranks_here(options);
-  const int first = options.node_rank * here;
-  const std::string ranks =
-      here == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + here - 1);
-  write_error(fmt::format("Node {} of {}, {} of {}: joining node 0 at {}\n", options.node_rank, options.nnodes, ranks,
-                          layout_of(options).ranks(), options.dist_init_addr));
+  announce_node(options);
   std::optional<Leaving> leaving;
   TRY(follow_engine(options, [&](const std::shared_ptr<NodeGroup>& nodes) -> Status {
     write_error(fmt::format("Node {} of {}: follows node 0\n", options.node_rank, options.nnodes));

@@ -3,19 +3,19 @@
 #include <fmt/format.h>
 
 #include <future>
+#include <thread>
 #include <utility>
 
 #include "tessera/cli/session.h"
+#include "tessera/cli/several_nodes.h"
 #include "tessera/engine/engine_node.h"
-#include "tessera/engine/lockstep.h"
 
 namespace tessera::cli {
 namespace {
 
-Result<std::unique_ptr<Engine>> start_one(EngineOptions options, int replica, int count) {
-  options.show_progress = options.show_progress && replica == 0;
+Result<std::unique_ptr<Engine>> start_one(EngineOptions options, int replica, bool shows_progress) {
+  options.show_progress = options.show_progress && shows_progress;
   options.replica = replica;
-  options.replicas = count;
   Result<std::unique_ptr<Engine>> engine = start_engine(options);
   // The others wait for it.
   if (!engine.ok() && options.lockstep != nullptr)
@@ -23,29 +23,49 @@ Result<std::unique_ptr<Engine>> start_one(EngineOptions options, int replica, in
   return engine;
 }
 
+// Of ranks that meet in every forward: joins the other nodes, which are told what a rank's device is.
+Result<std::shared_ptr<Lockstep>> start_lockstep(const EngineOptions& options, int count) {
+  if (options.nnodes == 1) return Lockstep::create(count, rank_limit(options));
+  const std::unique_ptr<Device> device = TRY(open_device(options));
+  TRY(plan_engine(options, *device));  // what is wrong is told before others are waited for
+  announce_node(options);
+  return Lockstep::create(count, rank_limit(options), TRY(join_nodes(options, device->properties())));
+}
+
 }  // namespace
 
-Result<std::vector<std::unique_ptr<Engine>>> start_replicas(const EngineOptions& options, int count) {
-  std::vector<std::unique_ptr<Engine>> engines;
+// Ranks that end one after another would wait for those of other processes, in NCCL.
+StartedReplicas::~StartedReplicas() {
+  std::vector<std::jthread> ending;
+  for (std::unique_ptr<Engine>& engine : engines) ending.emplace_back([&engine] { engine.reset(); });
+}
+
+Result<StartedReplicas> start_replicas(const EngineOptions& options, int count) {
+  StartedReplicas started;
   if (count == 1) {
-    engines.push_back(TRY(start_engine(options)));
-    return engines;
+    started.engines.push_back(TRY(start_engine(options)));
+    return started;
   }
   EngineOptions shared = options;
-  if (options.dp_attention) shared.lockstep = Lockstep::create(count, rank_limit(options));
+  shared.replicas = count;
+  TRY(check_ranks(shared));
+  if (options.dp_attention) shared.lockstep = started.lockstep = TRY(start_lockstep(shared, count));
+  const int here = replicas_here(shared);
+  const int first = options.node_rank * here;
   std::vector<std::future<Result<std::unique_ptr<Engine>>>> starting;
-  for (int r = 0; r < count; ++r) starting.push_back(std::async(std::launch::async, start_one, shared, r, count));
+  for (int r = first; r < first + here; ++r)
+    starting.push_back(std::async(std::launch::async, start_one, shared, r, r == first));
   Status failed = ok_status();
-  for (int r = 0; r < count; ++r) {
-    Result<std::unique_ptr<Engine>> engine = starting[static_cast<std::size_t>(r)].get();
+  for (int r = first; r < first + here; ++r) {
+    Result<std::unique_ptr<Engine>> engine = starting[static_cast<std::size_t>(r - first)].get();
     if (engine.ok()) {
-      engines.push_back(*std::move(engine));
+      started.engines.push_back(*std::move(engine));
     } else if (failed.ok()) {
       failed = engine.status().with_context(fmt::format("replica {} of {}", r, count));
     }
   }
   if (!failed.ok()) return failed;
-  return engines;
+  return started;
 }
 
 }  // namespace tessera::cli

@@ -44,8 +44,8 @@ TEST(StartReplicas, ShareTheCores) {
   const int cores = CpuDevice::create({}).value()->properties().threads;
   const auto engines = start_replicas(demo(), 2);
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();
-  ASSERT_EQ(engines->size(), 2u);
-  for (const std::unique_ptr<Engine>& engine : *engines)
+  ASSERT_EQ(engines->engines.size(), 2u);
+  for (const std::unique_ptr<Engine>& engine : engines->engines)
     EXPECT_EQ(engine->runner().device().properties().threads, std::max(1, cores / 2));
 }
 
@@ -55,6 +55,15 @@ TEST(StartReplicas, RanksOfOneGroupFailTogether) {
   const auto engines = start_replicas(options, 2);
   EXPECT_THAT(engines.status().message(), ::testing::HasSubstr("replica 0 of 2"));
   EXPECT_THAT(engines.status().message(), ::testing::HasSubstr("enable_dp_attention: the model has no experts"));
+}
+
+TEST(StartReplicas, RanksOfSeveralNodesNeedAnAddressAndEqualParts) {
+  EngineOptions options = demo();
+  options.dp_attention = true;
+  options.nnodes = 2;
+  EXPECT_THAT(start_replicas(options, 4).status().message(), ::testing::HasSubstr("dist_init_addr is missing"));
+  EXPECT_THAT(start_replicas(options, 3).status().message(),
+              ::testing::HasSubstr("nnodes: 3 ranks (tp_size) do not divide among 2 nodes"));
 }
 
 TEST(StartReplicas, AnErrorNamesTheReplica) {

@@ -42,7 +42,7 @@ void Engine::leave_lockstep() {
 }
 
 void Engine::fail_lockstep(const Status& why) {
-  if (options_.lockstep != nullptr) options_.lockstep->fail(options_.replica, why.message());
+  if (options_.lockstep != nullptr) options_.lockstep->communicator(options_.replica).abort(why.message());
 }
 
 void Engine::take_out(RequestId id, FinishReason reason) {

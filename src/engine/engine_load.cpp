@@ -60,7 +60,7 @@ Engine::~Engine() {
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) { return create(std::move(options), nullptr); }
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::unique_ptr<Device> device) {
-  if (options.node_rank > 0)
+  if (options.node_rank > 0 && !options.dp_attention)
     return invalid_argument(
         fmt::format("node_rank: node {} follows node 0 and has no engine of its own", options.node_rank));
   std::unique_ptr<Engine> engine(new Engine());
@@ -114,12 +114,18 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   seed_state_ = options_.random_seed != 0 ? options_.random_seed : std::random_device{}();
   // One progress bar at a time: where both overlap, loading takes longer.
   if (!device_->properties().on_host) plan.runner.show_progress = false;
+  // Of ranks with requests of their own: none goes on before all have loaded, which takes each its time.
+  const auto meet = [&] {
+    return options_.lockstep == nullptr ? ok_status()
+                                        : options_.lockstep->meet(options_.replica, RankGroup::kLoadLimit);
+  };
   const Clock::time_point opening = Clock::now();
   Weights weights = TRY(Weights::allocate(plan.graphs.weights, *device_));
   WeightSource source = TRY(weight_source(options_, plan.graphs));
   start_.record("open weights", opening, Clock::now());
   WeightLoad load(plan.graphs.weights, weights, std::move(source), *device_, options_.show_progress);
   TRY(ranks_ == nullptr ? load.start() : ranks_->load(limits_of(plan), [&] { return load.start(); }));
+  TRY(meet());  // on a CPU the weights are there
   const SchedulerOptions scheduling{.chunk = plan.runner.max_tokens,
                                     .max_running = plan.runner.max_requests,
                                     .vocab_size = config_.vocab_size,
@@ -148,6 +154,7 @@ Status Engine::load(std::future<Result<ReadTexts>> reading) {
   }
   const LoadTimes loaded = TRY(load.wait());
   start_.record("load weights", loaded.begin, loaded.end);
+  TRY(meet());
   if (libraries.valid()) libraries.wait();
   return ok_status();
 }

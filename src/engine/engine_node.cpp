@@ -64,7 +64,8 @@ std::vector<NamedValue> shared_options(const EngineOptions& o) {
   const GraphOptions& g = o.graphs;
   const auto number = [](auto value) { return fmt::format("{}", value); };
   const auto word = [](auto value) { return fmt::format("{}", static_cast<int>(value)); };
-  return {{"tp_size", number(o.tp_size)},
+  return {{"enable_dp_attention", number(o.dp_attention)},
+          {"tp_size", number(o.dp_attention ? all_ranks(o) : o.tp_size)},
           {"pp_size", number(o.pp_size)},
           {"ep_size", number(o.ep_size)},
           {"dtype", o.dtype},
@@ -116,17 +117,18 @@ Status check_nodes(const EngineOptions& options) {
     return invalid_argument(
         fmt::format("node_rank: {} is not accepted; 0 to {} is, by nnodes", options.node_rank, options.nnodes - 1));
   if (options.nnodes == 1) return ok_status();
+  const int divided = options.dp_attention ? options.replicas : options.tp_size;
   if (options.pp_size > 1 && options.pp_size % options.nnodes != 0)
     return invalid_argument(fmt::format(
         "nnodes: {} stages (pp_size) do not divide among {} nodes; a node has whole stages, of all their ranks",
         options.pp_size, options.nnodes));
-  if (options.pp_size == 1 && options.tp_size % options.nnodes != 0)
+  if (options.pp_size == 1 && divided % options.nnodes != 0)
     return invalid_argument(
-        fmt::format("nnodes: {} ranks (tp_size) do not divide among {} nodes", options.tp_size, options.nnodes));
+        fmt::format("nnodes: {} ranks (tp_size) do not divide among {} nodes", divided, options.nnodes));
   if (options.dist_init_addr.empty())
     return invalid_argument("nnodes: dist_init_addr is missing, HOST:PORT of node 0, the same on all nodes");
   TRY(parse_node_address(options.dist_init_addr).with_context("dist_init_addr"));
-  if (options.replicas > 1)
+  if (options.replicas > 1 && !options.dp_attention)
     return unimplemented(
         fmt::format("nnodes: with dp_size {} is not supported yet; accepted is dp_size 1, and several "
                     "groups of nodes behind a balancer",

@@ -1,6 +1,6 @@
 // An engine on several machines: a process on each, with an equal part of the ranks, of a pipeline whole stages. Node 0
-// has the engine; the others follow it (runner/rank_node.h). Ranks are on CPUs, or all on GPUs, which exchange values
-// by NCCL (ops/nccl_exchange.h).
+// has the engine; the others follow it (runner/rank_node.h). Ranks with requests of their own are engines on each node
+// instead (lockstep.h). Ranks are on CPUs, or all on GPUs, which exchange values by NCCL (ops/nccl_exchange.h).
 #pragma once
 
 #include <chrono>

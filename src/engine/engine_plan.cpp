@@ -148,8 +148,6 @@ namespace {
 
 // Ranks that capture and dispatch by themselves do so alike.
 Status check_lockstep(const EngineOptions& options) {
-  if (options.nnodes > 1)
-    return unimplemented(fmt::format("enable_dp_attention with nnodes: {}; 1 is accepted", options.nnodes));
   if (options.graphs.capture.value_or(CaptureMode::kEager) != CaptureMode::kEager)
     return unimplemented("enable_dp_attention captures every size at the start; no other mode of capture is accepted");
   return ok_status();
@@ -287,8 +285,9 @@ Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int r
 Result<std::unique_ptr<Device>> open_device(const EngineOptions& options, int rank) {
   TRY(check_ranks(options));
   const int here = ranks_here(options);
+  const int replicas = replicas_here(options);
   Result<std::unique_ptr<Device>> device = options.registry->devices.open(
-      options.device, {.rank = options.replica * here + rank % here, .ranks = options.replicas * here});
+      options.device, {.rank = options.replica % replicas * here + rank % here, .ranks = replicas * here});
   if (layout_of(options).ranks() == 1) return device;
   return std::move(device).with_context(
       options.pp_size == 1 ? fmt::format("tp_size: {}: rank {}", options.tp_size, rank)

@@ -68,13 +68,13 @@ struct EngineOptions {
   int tp_size = 1;   // ranks that share every layer, each on a device of its own: "cuda:N" and those after it
   int ep_size = 1;   // parts of a mixture's experts, which divide the ranks: experts are whole where it is tp_size
   int pp_size = 1;   // stages of neighbouring layers; every stage has tp_size ranks
-  int replica = 0;   // of the engines of this process that share its host: its devices follow those of the ones before
-  int replicas = 1;  // how many they are
+  int replica = 0;   // of the engines that share the requests: its devices follow those of the ones before it here
+  int replicas = 1;  // how many they are, of all nodes
   // The replicas are ranks that share the experts and have requests of their own (lockstep.h, which is needed to run).
   bool dp_attention = false;
   std::shared_ptr<Lockstep> lockstep{};
   // Processes that share the ranks in equal parts, one for each machine; of several, node 0 has the engine and the
-  // others follow it (engine_node.h).
+  // others follow it (engine_node.h). With dp_attention each has the engines of its ranks.
   int nnodes = 1;
   int node_rank = 0;
   std::string dist_init_addr{};         // "HOST:PORT" where node 0 listens for the others
@@ -146,8 +146,18 @@ struct EnginePlan {
 inline RankLayout layout_of(const EngineOptions& options) {
   return {.tp_size = options.tp_size, .pp_size = options.pp_size};
 }
-// Ranks of each process. Precondition: the options were checked (plan_engine, check_nodes).
-inline int ranks_here(const EngineOptions& options) { return layout_of(options).ranks() / options.nnodes; }
+// Ranks of an engine in each process. Precondition: the options were checked (plan_engine, check_nodes).
+inline int ranks_here(const EngineOptions& options) {
+  return options.dp_attention ? layout_of(options).ranks() : layout_of(options).ranks() / options.nnodes;
+}
+// Ranks that compute every forward together, of all nodes.
+inline int all_ranks(const EngineOptions& options) {
+  return options.dp_attention ? options.replicas : layout_of(options).ranks();
+}
+// Engines of this process that share the requests. Precondition: as above.
+inline int replicas_here(const EngineOptions& options) {
+  return options.dp_attention ? options.replicas / options.nnodes : options.replicas;
+}
 
 // What is known of ranks and nodes before the model is built, which says what does not divide among them.
 Status check_ranks(const EngineOptions& options);

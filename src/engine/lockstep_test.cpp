@@ -55,9 +55,22 @@ TEST(Lockstep, ARankThatFailsCallsTheOthers) {
   const std::shared_ptr<Lockstep> group = Lockstep::create(2, kLimit);
   int calls = 0;
   group->when_awaited(0, [&] { ++calls; });
-  group->fail(1, "no memory");
+  group->communicator(1).abort("no memory");
   EXPECT_EQ(calls, 1);
   EXPECT_THAT(group->health().message(), HasSubstr("rank 1 of 2 left the group: no memory"));
+}
+
+// Where one rank loads for longer than ranks wait for one another later on.
+TEST(Lockstep, AMeetingHasALimitOfItsOwn) {
+  const std::shared_ptr<Lockstep> group = Lockstep::create(2, std::chrono::milliseconds(20));
+  Status met;
+  std::thread early([&] { met = group->meet(1, kLimit); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE(group->meet(0, kLimit).ok());
+  early.join();
+  EXPECT_TRUE(met.ok()) << met.message();
+  EXPECT_EQ(group->communicator(1).limit(), std::chrono::milliseconds(20));
+  EXPECT_THAT(group->meet(0, std::chrono::milliseconds(20)).message(), HasSubstr("rank 1 of 2 did not come"));
 }
 
 TEST(Lockstep, ARankThatLeavesEndsTheGroup) {

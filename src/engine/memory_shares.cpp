@@ -53,7 +53,7 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                               const MemoryReport& predicted) {
   const DeviceProperties& properties = device.properties();
   const std::int64_t per_request = pages_for(plan.runner.context_length, plan.runner.page_size);
-  const int shares = ranks_here(options) * options.replicas;  // of a host's memory
+  const int shares = ranks_here(options) * replicas_here(options);  // of a host's memory
   ShareInputs in{.on_host = properties.on_host,
                  .capacity = properties.on_host ? properties.memory_bytes / shares : properties.memory_bytes,
                  .reserve = memory_reserve(properties),

@@ -30,8 +30,11 @@ enum class FrameKind : std::uint64_t {
   kRestart = 11,
   kStageValue = 12,  // of a rank, to the next stage of a pipeline
   kStageTaken = 13,  // how many of them the next stage has received
+  kForward = 14,     // a rank awaits all others in the forward of this number
+  kStop = 15,        // the server of a node ends, whose number it is: all end
+  kDone = 16,        // it has no requests any more; node 0's: no node has
 };
-inline constexpr std::uint64_t kLastFrame = 13;
+inline constexpr std::uint64_t kLastFrame = 16;
 inline constexpr std::size_t kMostFrameBytes = std::size_t{4} << 30;
 
 using FrameParts = std::span<const std::span<const std::byte>>;  // one after another

@@ -12,7 +12,7 @@
 namespace tessera {
 
 // Of the frames between nodes and of all that is in them.
-inline constexpr std::int64_t kNodeProtocol = 2;
+inline constexpr std::int64_t kNodeProtocol = 3;
 
 struct NamedValue {
   std::string name;

@@ -13,9 +13,6 @@
 namespace tessera {
 namespace {
 
-// Weights come from a disk or a network as fast as they come.
-constexpr std::chrono::hours kLoadLimit(1);
-
 // Why the group ends where a node has, by the ranks that end with it.
 Status lost_with(const std::string& node, int first, int count, const Status& why) {
   try {

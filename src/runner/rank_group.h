@@ -63,6 +63,8 @@ class RankGroup {
     // here.
     std::shared_ptr<NodeGroup> nodes{};
   };
+  // Weights come from a disk or a network as fast as they come.
+  static constexpr std::chrono::hours kLoadLimit{1};
   static std::unique_ptr<RankGroup> start(Options options);
   // Ends the threads; one that hangs for longer than the limit is left behind, and an error logged.
   ~RankGroup();

@@ -10,7 +10,9 @@ namespace {
 void write_options(JsonWriter& json, const EngineOptions& options) {
   json.object().key("model_path").value(options.model_path).key("tokenizer_path").value(options.tokenizer_path);
   json.key("device").value(options.device).key("tp_size").value(options.tp_size).key("pp_size").value(options.pp_size);
-  json.key("ep_size").value(options.ep_size).key("nnodes").value(options.nnodes).key("dtype").value(options.dtype);
+  json.key("ep_size").value(options.ep_size).key("dp_size").value(options.replicas);
+  json.key("dp_attention").value(options.dp_attention).key("nnodes").value(options.nnodes);
+  json.key("node_rank").value(options.node_rank).key("dtype").value(options.dtype);
   json.key("context_length").value(options.context_length);
   json.key("chunked_prefill_size").value(options.chunked_prefill_size);
   json.key("max_running_requests").value(options.max_running_requests);

@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 
-from served import MODEL, Served, run_cases
+from served import MODEL, Served, halves_of_the_cores, run_cases
 
 # Without measurements, which would have two servers take other sizes for the same prompt.
 FLAGS = ["--disable-cost-measurement", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--context-length",
@@ -91,9 +91,7 @@ class TwoNodes:
             probe.bind((machines.address, 0))
             port = probe.getsockname()[1]
         # Half of the cores each, as two threads have them: with other threads a kernel adds up in another order.
-        cores = sorted(os.sched_getaffinity(0))
-        half = max(len(cores) // 2, 1)
-        self.cores = [["taskset", "-c", ",".join(map(str, cores[first:first + half] or cores))] for first in (0, half)]
+        self.cores = halves_of_the_cores()
         self.flags = [*FLAGS, *more, "--dist-timeout", str(timeout_s), "--nnodes", "2", "--dist-init-addr", f"{machines.address}:{port}"]
         devices = [["--device", f"cuda:{node}"] if ON_GPUS else [] for node in (0, 1)]
         self.server = Served(tessera, [*self.flags, *devices[0]])

@@ -20,6 +20,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "models" / "demo"
 
 
+def halves_of_the_cores():
+    """What to write before the commands of two processes that share this machine."""
+    cores = sorted(os.sched_getaffinity(0))
+    half = max(len(cores) // 2, 1)
+    return [["taskset", "-c", ",".join(map(str, cores[first:first + half] or cores))] for first in (0, half)]
+
+
 class Served:
     def __init__(self, tessera, flags=(), model=MODEL, environment=None):
         self.command = [tessera, "serve", "--model-path", str(model), "--port", "0", *flags]
