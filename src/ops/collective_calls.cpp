@@ -126,7 +126,7 @@ Status Communicator::together(std::string_view call, const TensorView& x, const 
     }
     if (group_->follows()) return follow(result, share);
   }
-  const Status agreed = check_agreement();
+  Status agreed = check_agreement();
   if (agreed.ok()) body();
   leave();
   if (!agreed.ok()) abort(agreed.message());
