@@ -8,10 +8,10 @@
 #include <cstring>
 
 #include "golden.h"
+#include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
 #include "tessera/runner/verify.h"
 #include "tessera/text/chat_template.h"
-#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
-#include "test_paths.h"
 
 namespace tessera {
 namespace {

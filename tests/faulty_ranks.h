@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/device/testing/environment.h"
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/engine/engine.h"
 #include "tessera/ops/built_in_ops.h"
-#include "test_paths.h"
 
 namespace tessera::testing {
 

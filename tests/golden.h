@@ -12,8 +12,8 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/strong_id.h"
+#include "tessera/device/testing/environment.h"
 #include "tessera/model/safetensors.h"
-#include "test_paths.h"
 
 namespace tessera::testing {
 

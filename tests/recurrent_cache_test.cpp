@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
-#include "test_paths.h"
 
 namespace tessera {
 namespace {

@@ -14,10 +14,10 @@
 #include <string_view>
 #include <thread>
 
+#include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
 #include "tessera/ops/testing/ranks.h"
 #include "tessera/server/server.h"
-#include "test_paths.h"
 
 namespace {
 

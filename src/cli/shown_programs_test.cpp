@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/base/testing/paths.h"
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/engine/engine.h"
 
@@ -19,7 +20,7 @@ class ShownPrograms : public ::testing::Test {
  protected:
   ShownPrograms() {
     EngineOptions options;
-    options.model_path = TESSERA_SOURCE_DIR "/tests/data/goldens/llama";
+    options.model_path = testing::data_path("goldens/llama");
     options.load_format = LoadFormat::kDummy;
     options.context_length = 64;
     options.max_total_tokens = 256;

@@ -1,11 +1,11 @@
 // Catches: pixel values other than those that the goldens' towers were given.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "tessera/base/json.h"
+#include "tessera/base/testing/paths.h"
 #include "tessera/image/decode.h"
 #include "tessera/image/patches.h"
 #include "tessera/image/test_images.h"
@@ -13,10 +13,7 @@
 namespace tessera {
 namespace {
 
-std::string golden_folder(const std::string& name) {
-  const char* set = std::getenv("TESSERA_SHARED_DIR");
-  return (set != nullptr ? std::string(set) : std::string(TESSERA_SOURCE_DIR) + "/../shared") + "/goldens/" + name;
-}
+std::string golden_folder(const std::string& name) { return testing::shared_path("goldens/" + name); }
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -15,13 +15,12 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/testing/paths.h"
 #include "tessera/image/image.h"
 
 namespace tessera::test {
 
-inline std::string data_path(const std::string& name) {
-  return std::string(TESSERA_SOURCE_DIR) + "/tests/data/image/" + name;
-}
+inline std::string data_path(const std::string& name) { return testing::data_path("image/" + name); }
 
 inline std::string read_data(const std::string& name) {
   std::ifstream file(data_path(name), std::ios::binary);

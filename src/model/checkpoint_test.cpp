@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::as_bytes;
 using test::expect_error;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 const std::string kData(64, 'd');
 

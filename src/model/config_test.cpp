@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 using test::expect_error;
 using test::small;
 using test::small_config;
-using testing::Each;
-using testing::ElementsAre;
+using ::testing::Each;
+using ::testing::ElementsAre;
 
 std::int64_t parameters_of(const ModelConfig& config) {
   const Result<ModelGraphs> graphs = build_model(config, {}, built_in_ops(), built_in_families());

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 Result<ModelConfig> small(const char* changes = "{}") {
   Json json = *Json::parse(R"({"architectures": ["Qwen3_5ForCausalLM"], "vocab_size": 512, "hidden_size": 64,
@@ -125,7 +125,7 @@ TEST(DeltaNetConfigs, MixturesReadTheirExperts) {
   EXPECT_EQ(later.moe->num_experts, 256);
   EXPECT_EQ(later.moe->experts_per_token, 8);
   EXPECT_TRUE(later.moe->normalise);
-  EXPECT_THAT(later.moe->layers, testing::Each(true));
+  EXPECT_THAT(later.moe->layers, ::testing::Each(true));
 }
 
 // As their tensors add up to: embeddings and head, delta nets, attentions, MLPs or experts.

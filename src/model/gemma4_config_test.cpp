@@ -12,9 +12,9 @@ namespace {
 namespace fs = std::filesystem;
 using test::expect_error;
 using test::small;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr auto kWrong = StatusCode::kInvalidArgument;
 constexpr auto kUnknown = StatusCode::kUnimplemented;

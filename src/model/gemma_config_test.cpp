@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
-using testing::Each;
-using testing::ElementsAre;
+using ::testing::Each;
+using ::testing::ElementsAre;
 
 constexpr auto kWrong = StatusCode::kInvalidArgument;
 constexpr auto kUnknown = StatusCode::kUnimplemented;

@@ -7,7 +7,7 @@ namespace tessera {
 namespace {
 
 using test::expect_error;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 Result<GenerationConfig> parse(const char* text) {
   const Result<Json> json = Json::parse(text, "test");

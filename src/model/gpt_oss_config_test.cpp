@@ -9,8 +9,8 @@ namespace tessera {
 namespace {
 
 using test::expect_error;
-using testing::Each;
-using testing::ElementsAre;
+using ::testing::Each;
+using ::testing::ElementsAre;
 
 constexpr const char* kGptOss = "GptOssForCausalLM";
 constexpr auto kWrong = StatusCode::kInvalidArgument;

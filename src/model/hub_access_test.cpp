@@ -17,8 +17,8 @@ using test::kCommit;
 using test::read;
 using test::ServedReply;
 using test::ServedRequest;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 TEST_F(HubTest, SendsTheTokenOnlyToTheHub) {
   HttpServer storage([this](const ServedRequest& request) { return content(request, files_["model.safetensors"]); });

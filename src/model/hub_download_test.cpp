@@ -13,9 +13,9 @@ using test::pattern;
 using test::read;
 using test::ServedReply;
 using test::ServedRequest;
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 TEST_F(HubTest, WritesTheCacheAsTheHubsToolsDo) {
   const Result<std::string> pulled = pull();

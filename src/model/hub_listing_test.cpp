@@ -9,8 +9,8 @@ namespace tessera {
 namespace {
 
 using test::expect_error;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 const std::string kSha1(40, 'a');
 const std::string kSha256(64, 'b');

@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 using test::expect_error;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr const char* kV2 = "DeepseekV2ForCausalLM";
 constexpr const char* kV3 = "DeepseekV3ForCausalLM";
@@ -78,7 +78,7 @@ TEST(LatentConfig, TakesTheRoutingOfTheArchitecture) {
   EXPECT_THAT(read(kLite, R"({"first_k_dense_replace": 2})")->moe->layers, ElementsAre(false, false, true, true));
 
   const MoeConfig v2 = *read(kV2)->moe;
-  EXPECT_THAT(v2.layers, testing::Each(true));
+  EXPECT_THAT(v2.layers, ::testing::Each(true));
   EXPECT_EQ(v2.scoring, RouterScoring::kSoftmax);
   EXPECT_FALSE(v2.correction_bias || v2.normalise);
   EXPECT_EQ(v2.scale, 1.0);

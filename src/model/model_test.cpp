@@ -78,7 +78,7 @@ TEST(BuildModel, LatentsAreCachedOnceForAllHeads) {
                                             built_in_ops(), built_in_families());
     const ir::CacheGroup& group = graphs.body.cache_groups.at(0);
     EXPECT_EQ(group.kind, ir::CacheGroup::Kind::kLatent);
-    EXPECT_THAT(group.layers, testing::ElementsAre(0, 1));
+    EXPECT_THAT(group.layers, ::testing::ElementsAre(0, 1));
     for (const ir::ValueId state : graphs.body.states)
       EXPECT_EQ(graphs.body.value(state).type.to_string(), "bf16[P, 16, 40]");
   }
@@ -99,7 +99,7 @@ TEST(BuildModel, RanksShareOutTheHeadsOfLatentAttention) {
           for (std::int64_t i = 0; i < part.slice.size; ++i) ++loaded[static_cast<std::size_t>(part.slice.begin + i)];
         }
     }
-    EXPECT_THAT(loaded, testing::Each(1)) << ranks << " ranks";
+    EXPECT_THAT(loaded, ::testing::Each(1)) << ranks << " ranks";
   }
 }
 
@@ -274,7 +274,7 @@ TEST(BuildModel, RanksHoldEveryRowOfAJointTensor) {
     ASSERT_EQ(qkv.size(), 128u);
     for (std::size_t row = 0; row < qkv.size(); ++row)
       EXPECT_EQ(qkv[row], row >= 64 && ranks == 4 ? 2 : 1) << row << ": two KV heads on " << ranks << " ranks";
-    EXPECT_THAT(loaded["model.layers.1.mlp.gate_up_proj.weight"], testing::Each(1));
+    EXPECT_THAT(loaded["model.layers.1.mlp.gate_up_proj.weight"], ::testing::Each(1));
   }
 }
 
@@ -299,7 +299,7 @@ TEST(LayerBuilder, TakesMatricesThatAreStoredTransposed) {
   ASSERT_TRUE(weights.ok()) << weights.status().to_string();
   std::vector<float> loaded(4);
   std::memcpy(loaded.data(), weights->addresses().at("fc.weight").raw(), loaded.size() * sizeof(float));
-  EXPECT_THAT(loaded, testing::ElementsAre(20, 21, 30, 31));
+  EXPECT_THAT(loaded, ::testing::ElementsAre(20, 21, 30, 31));
 }
 
 // Of a block with zeros behind its rows and columns: the tensors are as they are, the weight is as large as x and the
@@ -327,7 +327,7 @@ TEST(LayerBuilder, PadsBlocksWithZeros) {
   LayerBuilder shared("test", {.tp_rank = 0, .tp_size = 2}, built_in_ops());
   const ir::ValueId z = shared.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, 8}});
   shared.graph.output(shared.linear("up", z, {{.tensor = "a", .rows = 6, .padded_rows = 8}}, true, Parallel::kColumn));
-  EXPECT_THAT(shared.graph.finish().status().message(), testing::HasSubstr("that ranks share out"));
+  EXPECT_THAT(shared.graph.finish().status().message(), ::testing::HasSubstr("that ranks share out"));
 }
 
 TEST(BuildModel, LongRopeTakesTheFactorsOfTheContextThatIsRun) {

@@ -14,8 +14,8 @@ namespace {
 
 using test::expect_error;
 using test::small;
-using testing::Each;
-using testing::ElementsAre;
+using ::testing::Each;
+using ::testing::ElementsAre;
 
 MoeConfig moe(const char* architecture, const char* changes = "{}") {
   const Result<ModelConfig> config = small(architecture, changes);

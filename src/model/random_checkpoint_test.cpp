@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "tessera/base/testing/paths.h"
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/model/family.h"
 #include "tessera/model/model.h"
@@ -88,7 +89,8 @@ TEST(RandomCheckpoint, OfEveryFamilyIsItsRandomWeights) {
   for (const ModelFamily& family : built_in_families().all())
     for (const bool tied : {false, true})
       for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16, ir::DType::kFloat16}) {
-        SCOPED_TRACE(testing::Message() << family.architecture << (tied ? ", tied, " : ", ") << ir::dtype_name(dtype));
+        SCOPED_TRACE(::testing::Message()
+                     << family.architecture << (tied ? ", tied, " : ", ") << ir::dtype_name(dtype));
         const std::vector<WeightSpec> specs = weights_of(small(family.architecture, tied), dtype);
         expect_round_trip(specs, 1'000'000'000);
         expect_round_trip(specs, 30'000);
@@ -96,7 +98,7 @@ TEST(RandomCheckpoint, OfEveryFamilyIsItsRandomWeights) {
 }
 
 TEST(RandomCheckpoint, OfExpertsInFourBitsIsItsRandomWeights) {
-  const std::string golden = TESSERA_SOURCE_DIR "/tests/data/goldens/gpt-oss-mxfp4";
+  const std::string golden = testing::data_path("goldens/gpt-oss-mxfp4");
   const ModelConfig config = *ModelConfig::read(golden, built_in_families());
   const std::vector<WeightSpec> specs = weights_of(config, ir::DType::kBFloat16);
   expect_round_trip(specs, 1'000'000'000);
@@ -106,7 +108,7 @@ TEST(RandomCheckpoint, OfExpertsInFourBitsIsItsRandomWeights) {
 // Shapes by name of a checkpoint that Hugging Face's library wrote, and of ours by its config.json.
 TEST(RandomCheckpoint, HasTheTensorsOfPublishedCheckpoints) {
   int compared = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_SOURCE_DIR "/tests/data/goldens")) {
+  for (const auto& entry : std::filesystem::directory_iterator(testing::data_path("goldens"))) {
     if (!std::filesystem::exists(entry.path() / "config.json")) continue;
     SCOPED_TRACE(entry.path().filename());
     const Checkpoint published = *Checkpoint::open(entry.path().string());
@@ -165,7 +167,7 @@ TEST(RandomCheckpoint, DividesWhereATensorWouldNotFit) {
   const RandomCheckpoint checkpoint = *RandomCheckpoint::plan(specs, {.max_shard_bytes = 80});
   std::vector<std::int64_t> bytes;
   for (const RandomCheckpoint::File& file : checkpoint.files()) bytes.push_back(file.bytes);
-  EXPECT_THAT(bytes, testing::ElementsAre(80, 400, 40));
+  EXPECT_THAT(bytes, ::testing::ElementsAre(80, 400, 40));
   EXPECT_EQ(checkpoint.files()[1].name, "model-00002-of-00003.safetensors");
   EXPECT_EQ(checkpoint.total_bytes(), 520);
   EXPECT_EQ(checkpoint.total_elements(), 130);

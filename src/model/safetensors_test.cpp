@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 using test::as_bytes;
 using test::expect_error;
 using test::safetensors_bytes;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr const char* kTwo = R"({"__metadata__": {"format": "pt"},
     "b": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [4, 16]},

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/base/testing/paths.h"
 
 namespace tessera::test {
 
@@ -50,8 +50,7 @@ class ScratchDir {
 
 // Real checkpoints and configs; empty where absent.
 inline std::filesystem::path shared_dir() {
-  const char* named = std::getenv("TESSERA_SHARED_DIR");
-  const std::filesystem::path path = named != nullptr ? named : TESSERA_SOURCE_DIR "/../shared";
+  const std::filesystem::path path = testing::shared_path("");
   return std::filesystem::is_directory(path) ? path : std::filesystem::path();
 }
 

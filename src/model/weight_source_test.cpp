@@ -96,8 +96,8 @@ TEST_F(StoredFourWays, PackedBytesStayAsTheyAre) {
     const auto* at = reinterpret_cast<const std::uint8_t*>(weights.addresses().at("w").raw());
     return std::vector<int>(at, at + 2 * cols);
   };
-  EXPECT_THAT(load_bytes({}, 6), testing::ElementsAre(106, 107, 108, 109, 110, 111, 118, 119, 120, 121, 122, 123));
-  EXPECT_THAT(load_bytes({.dim = 1, .begin = 3, .size = 3}, 3), testing::ElementsAre(109, 110, 111, 121, 122, 123));
+  EXPECT_THAT(load_bytes({}, 6), ::testing::ElementsAre(106, 107, 108, 109, 110, 111, 118, 119, 120, 121, 122, 123));
+  EXPECT_THAT(load_bytes({.dim = 1, .begin = 3, .size = 3}, 3), ::testing::ElementsAre(109, 110, 111, 121, 122, 123));
 }
 
 TEST_F(StoredFourWays, RefusesWhatIsStoredOtherwise) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tessera/base/testing/paths.h"
 #include "tessera/plugin/c_table.h"
 #include "tessera/plugin/probe.h"
 
@@ -138,7 +139,7 @@ TEST(LoadPlugins, NoFile) {
     EXPECT_EQ(status.code(), StatusCode::kNotFound) << file;
     EXPECT_THAT(status.message(), HasSubstr("there is no such file"));
   }
-  const Status status = add_plugin(TESSERA_SOURCE_DIR "/README.md", registry);
+  const Status status = add_plugin(testing::source_path("README.md"), registry);
   EXPECT_THAT(status.message(), HasSubstr("it cannot be loaded"));
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/base/testing/paths.h"
 #include "tessera/model/tensor_copy.h"
 #include "tessera/runner/runner_test_util.h"
 
@@ -133,7 +134,7 @@ TEST(HiddenStates, SpaceForAnotherNumberIsRefused) {
 
 // The checkpoint's embedding of a token.
 std::vector<float> embedding_of(std::int32_t id, std::int64_t width) {
-  const Checkpoint checkpoint = Checkpoint::open(TESSERA_SOURCE_DIR "/tests/data/goldens/llama").value();
+  const Checkpoint checkpoint = Checkpoint::open(testing::data_path("goldens/llama")).value();
   const StoredTensor* table = checkpoint.find("model.embed_tokens.weight");
   std::vector<float> made(static_cast<std::size_t>(width));
   const Status status = copy_tensor(*table, {.dim = 0, .begin = id, .size = 1}, StoredDtype::kF32,

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "tessera/base/testing/paths.h"
 #include "tessera/device/alignment.h"
 #include "tessera/ops/cpu_op.h"
 #include "tessera/runner/op_plans.h"
@@ -117,8 +118,7 @@ TEST(PlannedOp, ARefusalFailsTheForwardAndLeavesTheNextOneUsable) {
 TEST(OpPlans, PlansTakeThePredictedBytes) {
   const KernelTable kernels = planned_kernels();
   RunnerBench bench = make_bench("llama", small_options());
-  const ModelConfig config =
-      *ModelConfig::read(TESSERA_SOURCE_DIR "/tests/data/goldens/qwen2-swa", built_in_families());
+  const ModelConfig config = *ModelConfig::read(testing::data_path("goldens/qwen2-swa"), built_in_families());
   const ModelGraphs graphs =
       *build_model(config, {.page_size = 8, .max_requests = 4}, built_in_ops(), built_in_families());
   const std::array<const ir::Graph*, 1> bodies{&graphs.body};

@@ -7,6 +7,7 @@
 
 #include <functional>
 
+#include "tessera/base/testing/paths.h"
 #include "tessera/runner/measure_memory.h"
 #include "tessera/runner/runner_test_util.h"
 
@@ -26,7 +27,7 @@ ModelGraphs graphs_of(const std::string& folder, const RunnerOptions& options, i
   return *build_model(config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests},
                       built_in_ops(), built_in_families());
 }
-std::string golden(const std::string& name) { return TESSERA_SOURCE_DIR "/tests/data/goldens/" + name; }
+std::string golden(const std::string& name) { return testing::data_path("goldens/" + name); }
 
 // What a prediction must meet: exactly what is allocated once, the arena to 1 %, graph objects to a quarter.
 void expect_met(const MemoryReport& predicted, const MemoryReport& taken) {
@@ -80,7 +81,7 @@ TEST(Prediction, IsWhatARunnerTakes) {
 
 // The bundled model at the sizes that it is served with.
 TEST(Prediction, IsWhatTheBundledModelTakes) {
-  const std::string folder = TESSERA_SOURCE_DIR "/models/demo";
+  const std::string folder = testing::source_path("models/demo");
   RunnerOptions options = small_options();
   options.max_tokens = 512;
   options.max_requests = 32;

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/base/testing/paths.h"
 #include "tessera/device/testing/fake_device.h"
 #include "tessera/model/checkpoint.h"
 #include "tessera/model/family.h"
@@ -130,7 +131,7 @@ enum class LastLayer : std::uint8_t { kOfAllRows, kOfWantedRows };
 inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptions options,
                                           ir::DType dtype = ir::DType::kFloat32, FaultPlan faults = {},
                                           LastLayer last = LastLayer::kOfAllRows) {
-  const std::string folder = std::string(TESSERA_SOURCE_DIR "/tests/data/goldens/") + golden;
+  const std::string folder = testing::data_path("goldens/" + golden);
   const ModelConfig config = TRY(ModelConfig::read(folder, built_in_families()));
   ModelGraphs graphs =
       TRY(build_model(config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests},

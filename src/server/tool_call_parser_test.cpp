@@ -245,7 +245,7 @@ TEST(ToolCallParser, CutsMakeNoDifference) {
 
 TEST(ToolCallParser, UnknownNamesAreErrors) {
   EXPECT_THAT(ToolCallParser::create("pythonic", tools(), [] { return ""; }).status().message(),
-              testing::HasSubstr("tool call parser \"pythonic\"; accepted: hermes, qwen25, "));
+              ::testing::HasSubstr("tool call parser \"pythonic\"; accepted: hermes, qwen25, "));
 }
 
 }  // namespace

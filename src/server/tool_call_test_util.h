@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -13,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/testing/paths.h"
 #include "tessera/server/tool_call_parser.h"
 
 namespace tessera {
@@ -81,10 +81,7 @@ inline void expect_calls(std::string_view name, const Json& tools, std::string_v
 
 // A file of the shared data; "" where it is absent.
 inline std::string shared_text(const std::string& path) {
-  const char* set = std::getenv("TESSERA_SHARED_DIR");
-  const std::filesystem::path shared =
-      set != nullptr ? std::filesystem::path(set) : std::filesystem::path(TESSERA_SOURCE_DIR) / "../shared";
-  std::ifstream file(shared / "data" / path);
+  std::ifstream file(testing::shared_path("data/" + path));
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

@@ -59,7 +59,7 @@ TEST(Unigram, ACharacterWithoutATokenNeedsAnUnknownToken) {
   const auto tokenizer = unigram(R"([["a", -1]])", "");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
   EXPECT_EQ(values(*tokenizer->encode("aa")), (std::vector<int>{0, 0}));
-  EXPECT_THAT(tokenizer->encode("aé").status().message(), testing::HasSubstr("the character \"é\" has no token"));
+  EXPECT_THAT(tokenizer->encode("aé").status().message(), ::testing::HasSubstr("the character \"é\" has no token"));
 }
 
 }  // namespace

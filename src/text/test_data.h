@@ -12,18 +12,15 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/strong_id.h"
+#include "tessera/base/testing/paths.h"
 
 namespace tessera::test {
 
-inline std::string own_data(const std::string& name) {
-  return std::string(TESSERA_SOURCE_DIR) + "/tests/data/text/" + name;
-}
+inline std::string own_data(const std::string& name) { return testing::data_path("text/" + name); }
 
 // "" where there is no shared data.
 inline std::string shared_data(const std::string& name) {
-  const char* set = std::getenv("TESSERA_SHARED_DIR");
-  const std::string path =
-      (set != nullptr ? std::string(set) : std::string(TESSERA_SOURCE_DIR) + "/../shared") + "/data/" + name;
+  const std::string path = testing::shared_path("data/" + name);
   return std::filesystem::exists(path) ? path : "";
 }
 

@@ -62,7 +62,7 @@ struct VectorCase {
   const char* tokenizer;  // under tokenizers/, plain or packed
 };
 
-class LineVectors : public testing::TestWithParam<VectorCase> {};
+class LineVectors : public ::testing::TestWithParam<VectorCase> {};
 
 TEST_P(LineVectors, AreEqual) {
   const std::string path = tokenizer_file(GetParam().tokenizer);
@@ -84,12 +84,12 @@ TEST_P(LineVectors, AreEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shared, LineVectors,
-                         testing::Values(VectorCase{"qwen2", "qwen3.json"},
-                                         VectorCase{"deepseek-r1-qwen", "qwen3.json"},
-                                         VectorCase{"llama-bpe", "llama3.1.json"}, VectorCase{"gpt-2", "gpt2.json"},
-                                         VectorCase{"llama-spm", "llama2.model"}));
+                         ::testing::Values(VectorCase{"qwen2", "qwen3.json"},
+                                           VectorCase{"deepseek-r1-qwen", "qwen3.json"},
+                                           VectorCase{"llama-bpe", "llama3.1.json"}, VectorCase{"gpt-2", "gpt2.json"},
+                                           VectorCase{"llama-spm", "llama2.model"}));
 
-class JsonVectors : public testing::TestWithParam<VectorCase> {};
+class JsonVectors : public ::testing::TestWithParam<VectorCase> {};
 
 TEST_P(JsonVectors, EncodeAndDecodeAreEqual) {
   const std::string path = tokenizer_file(GetParam().tokenizer);
@@ -120,9 +120,9 @@ TEST_P(JsonVectors, EncodeAndDecodeAreEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shared, JsonVectors,
-                         testing::Values(VectorCase{"multilingual2_qwen2_5.json", "qwen3.json"},
-                                         VectorCase{"multilingual2_gpt2.json", "gpt2.json"},
-                                         VectorCase{"multilingual2_tinyllama.json", "llama2.model"}));
+                         ::testing::Values(VectorCase{"multilingual2_qwen2_5.json", "qwen3.json"},
+                                           VectorCase{"multilingual2_gpt2.json", "gpt2.json"},
+                                           VectorCase{"multilingual2_tinyllama.json", "llama2.model"}));
 
 // What a tokenizer may do to a text that is encoded and decoded.
 enum class Change { kNone, kNfc, kMetaspace };
@@ -132,7 +132,7 @@ struct RoundTripCase {
   Change change;
 };
 
-class RoundTrip : public testing::TestWithParam<RoundTripCase> {};
+class RoundTrip : public ::testing::TestWithParam<RoundTripCase> {};
 
 std::string random_text(std::mt19937& random) {
   constexpr char32_t kRanges[] = {0x80, 0x250, 0x800, 0x3000, 0x10000, 0x20000, 0x110000};
@@ -178,12 +178,12 @@ TEST_P(RoundTrip, RandomUnicodeSurvives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shared, RoundTrip,
-                         testing::Values(RoundTripCase{"qwen3.json", Change::kNfc},
-                                         RoundTripCase{"llama3.1.json", Change::kNone},
-                                         RoundTripCase{"gpt2.json", Change::kNone},
-                                         RoundTripCase{"llama2.model", Change::kMetaspace},
-                                         RoundTripCase{"mistral-v3.model", Change::kMetaspace},
-                                         RoundTripCase{"../models/stories260k/tokenizer.json", Change::kMetaspace}));
+                         ::testing::Values(RoundTripCase{"qwen3.json", Change::kNfc},
+                                           RoundTripCase{"llama3.1.json", Change::kNone},
+                                           RoundTripCase{"gpt2.json", Change::kNone},
+                                           RoundTripCase{"llama2.model", Change::kMetaspace},
+                                           RoundTripCase{"mistral-v3.model", Change::kMetaspace},
+                                           RoundTripCase{"../models/stories260k/tokenizer.json", Change::kMetaspace}));
 
 TEST(MistralV3, ControlTokens) {
   const std::string path = tokenizer_file("mistral-v3.model");

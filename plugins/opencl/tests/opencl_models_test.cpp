@@ -5,9 +5,9 @@
 #include "golden.h"
 #include "golden_cases.h"
 #include "opened.h"
+#include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
 #include "tessera/runner/verify.h"
-#include "test_paths.h"
 
 namespace opencl_test {
 namespace {
