@@ -79,18 +79,14 @@ class StopWithOthers {
   std::atomic<bool> stopping_ = false;
 };
 
-Status serve(const ServeOptions& options, ServerOptions server_options, const StartedReplicas& started,
-             CommonEnd* others) {
-  std::vector<Engine*> served;
-  for (const std::unique_ptr<Engine>& engine : started.engines) served.push_back(engine.get());
-  const std::unique_ptr<Server> server = TRY(Server::create(std::move(server_options), served));
-  StopWithOthers end(others, *server, options);
+Status serve(const ServeOptions& options, Server& server, const Timeline& start, CommonEnd* others) {
+  StopWithOthers end(others, server, options);
   const std::unique_ptr<StopSignal> stop =
       TRY(StopSignal::watch({SIGINT, SIGTERM}, [&end](int count) { end.stop(count); }));
   end.listen();
-  write_error(fmt::format("Ready after {}\n", started.engines.front()->start().line()));
-  TRY(write_output(fmt::format("Serving {} at {}\n", options.engine.model_path, server->address())));
-  const Status ended = server->run();
+  write_error(fmt::format("Ready after {}\n", start.line()));
+  TRY(write_output(fmt::format("Serving {} at {}\n", options.engine.model_path, server.address())));
+  const Status ended = server.run();
   // A rank or a driver may hang when it is taken down, and a supervisor waits for the end.
   if (!ended.ok()) end_within(kTakingDown, ended);
   if (ended.ok()) end.leave();
@@ -110,8 +106,11 @@ Status run_serve(const ServeOptions& options) {
   engine_options.show_progress = true;
   const StartedReplicas started = TRY(start_replicas(engine_options, static_cast<int>(options.replicas)));
   CommonEnd* const others = started.lockstep == nullptr ? nullptr : started.lockstep->common_end();
-  const Status ended = serve(options, std::move(server_options), started, others);
-  if (!ended.ok() && others != nullptr) others->leave(ended);
+  std::vector<Engine*> served;
+  for (const std::unique_ptr<Engine>& engine : started.engines) served.push_back(engine.get());
+  const Result<std::unique_ptr<Server>> server = Server::create(std::move(server_options), served);
+  Status ended = server.ok() ? serve(options, **server, started.engines.front()->start(), others) : server.status();
+  if (!ended.ok() && others != nullptr) others->leave(ended);  // before the engines end, which says less
   return ended;
 }
 
