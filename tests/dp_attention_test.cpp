@@ -128,19 +128,22 @@ TEST_F(DpAttention, EveryRankEqualsItsIsolatedRun) {
 // One half's rows are gathered while the other half's are computed.
 TEST_F(DpAttention, InHalvesToo) {
   const Golden golden = testing::read_golden("qwen3-moe");
-  EngineOptions options = options_for(golden, 2, 2);
-  options.two_batch_overlap = true;
-  options.two_batch_least_tokens = 8;
-  Result<Engines> engines = start(options);
-  ASSERT_TRUE(engines.ok()) << engines.status().to_string();
-  std::size_t runs = 0;
-  for (const CompiledPart& part : engines->front()->runner().prefill().executable().parts())
-    runs += part.program->halves.size();
-  EXPECT_GE(runs, 2U);
-  const std::vector<Request> all = testing::greedy_requests(golden);
-  const Served served(*engines, {all, {all[1]}});
-  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(served.of(0)[i].output_ids, golden.greedy[i]) << i;
-  EXPECT_EQ(served.of(1)[0].output_ids, golden.greedy[1]);
+  for (const int nodes : {1, 2}) {
+    SCOPED_TRACE(nodes);
+    EngineOptions options = options_for(golden, 2, 2, nodes);
+    options.two_batch_overlap = true;
+    options.two_batch_least_tokens = 8;
+    Result<Engines> engines = start(options);
+    ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+    std::size_t runs = 0;
+    for (const CompiledPart& part : engines->front()->runner().prefill().executable().parts())
+      runs += part.program->halves.size();
+    EXPECT_GE(runs, 2U);
+    const std::vector<Request> all = testing::greedy_requests(golden);
+    const Served served(*engines, {all, {all[1]}});
+    for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(served.of(0)[i].output_ids, golden.greedy[i]) << i;
+    EXPECT_EQ(served.of(1)[0].output_ids, golden.greedy[1]);
+  }
 }
 
 // Eager forwards are padded to those of the rank that has most tokens.

@@ -89,6 +89,12 @@ TEST(CommonEnd, ANodeThatIsGoneIsNotAwaited) {
   EXPECT_FALSE(first.get());
 }
 
+TEST(CommonEnd, AStopThatCannotBeReadEndsTheConnection) {
+  Group group(2);
+  ASSERT_TRUE(group.ends[1]->send(0, FrameKind::kStop, {}).ok());
+  EXPECT_FALSE(group.leave(0).get());
+}
+
 TEST(CommonEnd, ALimitAndASecondSignalEndTheWait) {
   Group group(2);
   EXPECT_FALSE(group.leave(0, milliseconds(50)).get());
