@@ -2,6 +2,7 @@
 // and not missed, and a stranger that disturbs a start.
 #include "tessera/net/node_group.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +80,8 @@ TEST(NodeGroup, BothSidesNameWhatDiffers) {
   unknown.options[1].name = "new";
   const std::vector<std::pair<NodeHello, std::string>> wrong = {
       {version, "the program's version: 1.0 on node 0 and 1.1 on node 1"},
-      {protocol, "the protocol between nodes is 2 on node 0 and 3 on another"},
+      {protocol,
+       fmt::format("the protocol between nodes is {} on node 0 and {} on another", kNodeProtocol, kNodeProtocol + 1)},
       {hello(3, 1), "nnodes: 2 on node 0 and 3 on node 1"},
       {hello(2, 2), "node_rank: 2 is not accepted; 1 to 1 follow node 0"},
       {model, "node 1 has another model than node 0"},
