@@ -101,6 +101,9 @@ function(tessera_compile_options TARGET)
     target_compile_options(${TARGET} PRIVATE -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     # Instrumented code misleads g++'s analysis of what is initialised, in std::regex for one.
     target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    if(TESSERA_SANITIZE STREQUAL "thread")  # Asio has fences, which the sanitizer does not see
+      target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
+    endif()
     target_link_options(${TARGET} PUBLIC -fsanitize=${TESSERA_SANITIZE})
   endif()
 endfunction()
