@@ -26,7 +26,8 @@ MIXTURE = {"architectures": ["MixtralForCausalLM"], "vocab_size": 512, "hidden_s
            "num_local_experts": 8, "num_experts_per_tok": 2}
 FLAGS = ["--load-format", "dummy", "--random-seed", "3", "--dtype", "float32", "--context-length", "2048", "--max-total-tokens", "8192",
          "--max-running-requests", "8", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--chunked-prefill-size", "64"]
-RANKS = ["--tp-size", "4", "--ep-size", "2", "--enable-dp-attention", "--dist-timeout", "30"]
+# A long request takes a while beside other tests.
+RANKS = ["--tp-size", "4", "--ep-size", "2", "--enable-dp-attention", "--dist-timeout", "30", "--drain-timeout", "120"]
 
 
 LONG = 1900  # tokens
@@ -107,7 +108,7 @@ class Asking:
             self.answer = (0, repr(error))
 
     def wait(self):
-        self.thread.join(60)
+        self.thread.join(120)
         return self.answer
 
 

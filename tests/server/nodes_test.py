@@ -236,7 +236,7 @@ class Cases:
 
     def both_are_told_to_stop(self):
         """As Kubernetes and Slurm do; the request under way ends as if nobody had."""
-        with TwoNodes(self.tessera, self.machines) as nodes:
+        with TwoNodes(self.tessera, self.machines, more=["--drain-timeout", "120"]) as nodes:  # beside other tests it takes a while
             def stop():
                 for process in (nodes.follower, nodes.server.process):
                     process.send_signal(signal.SIGTERM)
