@@ -31,21 +31,19 @@ CommonEnd::CommonEnd(NodeGroup& nodes) : nodes_(nodes) {
 void CommonEnd::take_stop(int node) {
   const std::lock_guard lock(mutex_);
   if (told_by_ < 0) told_by_ = node;
-  if (!stop_ || std::exchange(called_, true)) return;
-  stop_(told_by_);
+  if (stop_) std::exchange(stop_, nullptr)(told_by_);
 }
 
 void CommonEnd::when_told(std::function<void(int node)> stop) {
   const std::lock_guard lock(mutex_);
   stop_ = std::move(stop);
-  if (stop_ && told_by_ >= 0 && !std::exchange(called_, true)) stop_(told_by_);
+  if (stop_ && told_by_ >= 0) std::exchange(stop_, nullptr)(told_by_);
 }
 
 // A node that cannot be told is lost, of which it hears by itself.
 void CommonEnd::tell() {
   const std::int32_t own = nodes_.node();
-  const std::array parts = {std::as_bytes(std::span(&own, 1))};
-  (void)(nodes_.leads() ? nodes_.send_to_all(FrameKind::kStop, parts) : nodes_.send(0, FrameKind::kStop, parts));
+  (void)nodes_.tell_all(FrameKind::kStop, std::array{std::as_bytes(std::span(&own, 1))});
 }
 
 bool CommonEnd::leave_together(std::chrono::milliseconds limit) {

@@ -40,10 +40,9 @@ class CommonEnd {
   std::mutex mutex_;
   std::condition_variable moved_;
   // Guarded by the mutex.
-  std::function<void(int node)> stop_;
-  int told_by_ = -1;  // the first node that told it; -1: none
-  bool called_ = false;
-  int done_ = 0;  // on node 0 the others that have no requests any more; elsewhere 1: no node has
+  std::function<void(int node)> stop_;  // until it is called
+  int told_by_ = -1;                    // the first node that told it; -1: none
+  int done_ = 0;                        // on node 0 the others that have no requests any more; elsewhere 1: no node has
   bool given_up_ = false;
 };
 

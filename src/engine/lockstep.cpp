@@ -92,9 +92,7 @@ void Lockstep::call_all_but(int rank) {
 // A node that cannot be told is lost, which ends the group by itself.
 void Lockstep::tell_nodes(std::int64_t forward, int except) {
   if (nodes_ == nullptr) return;
-  const std::array parts = {std::as_bytes(std::span(&forward, 1))};
-  (void)(nodes_->leads() ? nodes_->send_to_all(FrameKind::kForward, parts, except)
-                         : nodes_->send(0, FrameKind::kForward, parts));
+  (void)nodes_->tell_all(FrameKind::kForward, std::array{std::as_bytes(std::span(&forward, 1))}, except);
 }
 
 Status Lockstep::take_forward(int node, std::span<const std::byte> payload) {

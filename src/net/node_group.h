@@ -59,6 +59,10 @@ class NodeGroup {
   Status send(int node, FrameKind kind, FrameParts parts);
   // Node 0 to all others but `except`. The first error; all others are tried.
   Status send_to_all(FrameKind kind, FrameParts parts, int except = 0);
+  // For all others: node 0 sends it to each but `except`, any other node to node 0, which passes it on.
+  Status tell_all(FrameKind kind, FrameParts parts, int except = 0) {
+    return leads() ? send_to_all(kind, parts, except) : send(0, kind, parts);
+  }
   // Tells the others, and ends the threads soon. Where `why` is not ok they are told that this node is lost, and why,
   // instead of that it ended in order. From any thread; the first call counts.
   void leave(const Status& why = {});

@@ -19,8 +19,7 @@ namespace tessera {
 // Node 0 tells all others, any other node 0 alone, which tells the rest. A node that cannot be told is lost, which ends
 // it by itself. `except`: on node 0, who knows.
 inline void tell_end(NodeGroup& nodes, std::string_view reason, int except = 0) {
-  const std::array parts = {std::as_bytes(std::span(reason))};
-  (void)(nodes.leads() ? nodes.send_to_all(FrameKind::kAbort, parts, except) : nodes.send(0, FrameKind::kAbort, parts));
+  (void)nodes.tell_all(FrameKind::kAbort, std::array{std::as_bytes(std::span(reason))}, except);
 }
 
 // Before `from` is started.
