@@ -65,7 +65,7 @@ std::vector<NamedValue> shared_options(const EngineOptions& o) {
   const auto number = [](auto value) { return fmt::format("{}", value); };
   const auto word = [](auto value) { return fmt::format("{}", static_cast<int>(value)); };
   return {{"enable_dp_attention", number(o.dp_attention)},
-          {"tp_size", number(o.dp_attention ? all_ranks(o) : o.tp_size)},
+          {"tp_size", number(ranks_of_layers(o))},
           {"pp_size", number(o.pp_size)},
           {"ep_size", number(o.ep_size)},
           {"dtype", o.dtype},
@@ -117,7 +117,7 @@ Status check_nodes(const EngineOptions& options) {
     return invalid_argument(
         fmt::format("node_rank: {} is not accepted; 0 to {} is, by nnodes", options.node_rank, options.nnodes - 1));
   if (options.nnodes == 1) return ok_status();
-  const int divided = options.dp_attention ? options.replicas : options.tp_size;
+  const int divided = ranks_of_layers(options);
   if (options.pp_size > 1 && options.pp_size % options.nnodes != 0)
     return invalid_argument(fmt::format(
         "nnodes: {} stages (pp_size) do not divide among {} nodes; a node has whole stages, of all their ranks",

@@ -150,10 +150,12 @@ inline RankLayout layout_of(const EngineOptions& options) {
 inline int ranks_here(const EngineOptions& options) {
   return options.dp_attention ? layout_of(options).ranks() : layout_of(options).ranks() / options.nnodes;
 }
-// Ranks that compute every forward together, of all nodes.
-inline int all_ranks(const EngineOptions& options) {
-  return options.dp_attention ? options.replicas : layout_of(options).ranks();
+// Ranks that share every layer, whether they share their requests too (tp_size) or not (dp_attention).
+inline int ranks_of_layers(const EngineOptions& options) {
+  return options.dp_attention ? options.replicas : options.tp_size;
 }
+// Ranks that compute every forward together, of all nodes.
+inline int all_ranks(const EngineOptions& options) { return ranks_of_layers(options) * options.pp_size; }
 // Engines of this process that share the requests. Precondition: as above.
 inline int replicas_here(const EngineOptions& options) {
   return options.dp_attention ? options.replicas / options.nnodes : options.replicas;

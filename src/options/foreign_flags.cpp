@@ -111,7 +111,7 @@ void warn_about_foreign_flags(const ForeignFlags& foreign, const EngineOptions& 
     warnings.push_back(
         fmt::format("--grammar-backend {} has no effect: xgrammar constrains outputs where a request asks", grammar));
   const std::string whole_experts = whole_experts_flag(foreign);
-  const int expert_ranks = engine.dp_attention ? engine.replicas : engine.tp_size;
+  const int expert_ranks = ranks_of_layers(engine);
   if (!whole_experts.empty() && expert_ranks == 1)
     warnings.push_back(
         fmt::format("{} has no effect with --tp-size 1: the one rank has all experts whole", whole_experts));
