@@ -19,17 +19,13 @@ import tempfile
 import threading
 import time
 
+from dp_attention_test import MIXTURE
 from served import MODEL, Served, halves_of_the_cores, run_cases
 
-MIXTURE = {"architectures": ["MixtralForCausalLM"], "vocab_size": 512, "hidden_size": 64, "intermediate_size": 128,
-           "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 2048,
-           "num_local_experts": 8, "num_experts_per_tok": 2}
 FLAGS = ["--load-format", "dummy", "--random-seed", "3", "--dtype", "float32", "--context-length", "2048", "--max-total-tokens", "8192",
          "--max-running-requests", "8", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--chunked-prefill-size", "64"]
 # A long request takes a while beside other tests.
 RANKS = ["--tp-size", "4", "--ep-size", "2", "--enable-dp-attention", "--dist-timeout", "30", "--drain-timeout", "120"]
-
-
 LONG = 1900  # tokens
 
 
