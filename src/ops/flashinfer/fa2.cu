@@ -1,0 +1,21 @@
+// All instantiations in one translation unit: each alone would parse FlashInfer's headers for longer than it compiles.
+#include "tessera/ops/flashinfer/fa2.cuh"
+
+namespace tessera::flashinfer {
+
+#define TESSERA_FA2(T, HEAD_DIM)                                                                                      \
+  template Result<std::unique_ptr<BoundOp>> make_fa2<T, HEAD_DIM>(const CudaAttention&, const CudaAttentionPlanner&); \
+  template Result<std::unique_ptr<BoundOp>> make_fa2_single_rows<T, HEAD_DIM>(const CudaAttention&,                   \
+                                                                              const CudaAttentionPlanner&);           \
+  template Result<int> find_fa2_decode_residency<T, HEAD_DIM>();
+
+TESSERA_FA2(__nv_bfloat16, 64)
+TESSERA_FA2(__nv_bfloat16, 128)
+TESSERA_FA2(__nv_bfloat16, 256)
+TESSERA_FA2(__half, 64)
+TESSERA_FA2(__half, 128)
+TESSERA_FA2(__half, 256)
+
+#undef TESSERA_FA2
+
+}  // namespace tessera::flashinfer

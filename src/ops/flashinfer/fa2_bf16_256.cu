@@ -1,9 +1,0 @@
-#include "tessera/ops/flashinfer/fa2.cuh"
-
-namespace tessera::flashinfer {
-template Result<std::unique_ptr<BoundOp>> make_fa2<__nv_bfloat16, 256>(const CudaAttention&,
-                                                                       const CudaAttentionPlanner&);
-template Result<std::unique_ptr<BoundOp>> make_fa2_single_rows<__nv_bfloat16, 256>(const CudaAttention&,
-                                                                                   const CudaAttentionPlanner&);
-template Result<int> find_fa2_decode_residency<__nv_bfloat16, 256>();
-}  // namespace tessera::flashinfer
