@@ -10,13 +10,17 @@ set(TESSERA_GPU_TESTS
   dp_attention_test)
 file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 
-# tessera_layer(NAME SRCS … TESTS … DEPS … [PRIVATE_DEPS …])
+# tessera_layer(NAME SRCS … [ALONE …] TESTS … DEPS … [PRIVATE_DEPS …])
 #
-# One folder of src/: a static library tessera_NAME of SRCS, and a test program NAME_test of TESTS.
+# One folder of src/: a static library tessera_NAME of SRCS and ALONE, and a test program NAME_test of TESTS.
+# ALONE are sources that never share a translation unit with others: kernels, whose machine code must not depend on their
+# neighbours, and files that give the same local names to the same parts (a family's read_config, an operator's infer).
 # DEPS are lower layers by name; PRIVATE_DEPS are third-party targets that no header of the layer shows.
 function(tessera_layer NAME)
-  cmake_parse_arguments(ARG "" "" "SRCS;TESTS;DEPS;PRIVATE_DEPS" ${ARGN})
-  add_library(tessera_${NAME} STATIC ${ARG_SRCS})
+  cmake_parse_arguments(ARG "" "" "SRCS;ALONE;TESTS;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(tessera_${NAME} STATIC ${ARG_SRCS} ${ARG_ALONE})
+  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  tessera_share_units(tessera_${NAME} 8)
   target_include_directories(tessera_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/include)
   foreach(dep IN LISTS ARG_DEPS)
     target_link_libraries(tessera_${NAME} PUBLIC tessera_${dep})
@@ -28,6 +32,11 @@ function(tessera_layer NAME)
   if(TESSERA_BUILD_TESTS AND ARG_TESTS)
     tessera_test(${NAME}_test SRCS ${ARG_TESTS} DEPS tessera_${NAME} ${ARG_PRIVATE_DEPS})
   endif()
+endfunction()
+
+# Compiles COUNT sources of the target as one translation unit, so that their headers and templates are compiled once.
+function(tessera_share_units TARGET COUNT)
+  set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ${TESSERA_SHARED_UNITS} UNITY_BUILD_BATCH_SIZE ${COUNT})
 endfunction()
 
 # tessera_program(NAME SRCS … DEPS …): a program at the top of the build folder, installed into bin/.
@@ -48,6 +57,9 @@ function(tessera_test NAME)
   target_link_libraries(${NAME} PRIVATE ${ARG_DEPS} GTest::gmock_main)
   target_compile_definitions(${NAME} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   tessera_compile_options(${NAME})
+  tessera_share_units(${NAME} 12)
+  # Tests wait for the compiler longer than for their own code.
+  target_compile_options(${NAME} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
   add_test(NAME ${NAME} COMMAND ${NAME} --gtest_output=xml:${PROJECT_BINARY_DIR}/test-results/${NAME}.xml)
   tessera_test_properties(${NAME})
 endfunction()
@@ -79,7 +91,11 @@ function(tessera_test_properties NAME)
 endfunction()
 
 function(tessera_compile_options TARGET)
-  target_compile_options(${TARGET} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow -Werror>)
+  set(shadow -Wshadow)
+  if(TESSERA_SHARED_UNITS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set(shadow -Wshadow=local -Wno-subobject-linkage)  # another source's names in the same translation unit are no fault of this one
+  endif()
+  target_compile_options(${TARGET} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;${shadow};-Werror>")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # g++ 12 warns of overlap inside std::string's operator+ (GCC bug 105651).
     target_compile_options(${TARGET} PRIVATE -Wno-restrict)

@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr std::string_view kOps[] = {"add", "add_rms_norm", "attention", "embedding", "linear", "rms_norm", "rotary"};
 

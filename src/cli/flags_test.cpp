@@ -133,7 +133,7 @@ const std::vector<Documented>& documented() {
 }
 
 // Of `serve`, unless `words` have another command.
-Result<CommandLine> parse(std::vector<std::string> words) {
+Result<CommandLine> parse_serve(std::vector<std::string> words) {
   if (words[0].starts_with("--model")) words.insert(words.begin(), "serve");
   if (words[0] != "serve") words.insert(words.begin(), {"serve", "--model-path", kModel});
   return parse_command_line(shared_built_ins(), words);
@@ -142,7 +142,7 @@ Result<CommandLine> parse(std::vector<std::string> words) {
 TEST(DocumentedFlags, AreTakenWarnedAboutOrRefused) {
   for (const Documented& flag : documented()) {
     const std::string what = ::testing::PrintToString(flag.words);
-    const Result<CommandLine> line = parse(flag.words);
+    const Result<CommandLine> line = parse_serve(flag.words);
     ASSERT_TRUE(line.ok()) << what << line.status().message();
     if (flag.treatment == Treatment::kWarned) {
       EXPECT_THAT(line->warnings, ElementsAre(StartsWith(flag.words[0]))) << what;
@@ -150,7 +150,7 @@ TEST(DocumentedFlags, AreTakenWarnedAboutOrRefused) {
       EXPECT_THAT(line->warnings, IsEmpty()) << what;
     }
     const std::string name = flag.refused[0].substr(0, flag.refused[0].find('='));
-    const Status refused = parse(flag.refused).status();
+    const Status refused = parse_serve(flag.refused).status();
     EXPECT_FALSE(refused.ok()) << what;
     const bool names_it = refused.message().starts_with(name) || name == "--model" || name.starts_with("--t");
     EXPECT_TRUE(names_it) << what << refused.message();
@@ -169,16 +169,16 @@ TEST(DocumentedFlags, EveryFlagOfServeIsInTheTableOrKnownToBeOurs) {
                                  "--max-images-per-prompt", "--allow-image-urls",
                                  "--enable-multimodal",     "--plugin"};
   for (const Documented& flag : documented()) known.insert(flag.words[0].substr(0, flag.words[0].find('=')));
-  const Result<CommandLine> line = parse({"serve", "--model-path", kModel});
+  const Result<CommandLine> line = parse_serve({"serve", "--model-path", kModel});
   for (const FlagValue& value : line->values) EXPECT_TRUE(known.contains(value.flag)) << value.flag;
 }
 
 TEST(DocumentedFlags, ReachTheirOptions) {
   const Result<CommandLine> line =
-      parse({"serve", "--model-path", kModel, "--cuda-graph-capture=eager", "--cuda-graph-schedule=auto",
-             "--cuda-graph-memory-budget=0.5GiB", "--enable-torch-compile", "--torch-compile-max-bs=8",
-             "--enable-vit-cuda-graph", "--enable-torch-compile-debug-mode", "--cuda-graph-disable-passes", "a,b", "c",
-             "--disable-cost-measurement"});
+      parse_serve({"serve", "--model-path", kModel, "--cuda-graph-capture=eager", "--cuda-graph-schedule=auto",
+                   "--cuda-graph-memory-budget=0.5GiB", "--enable-torch-compile", "--torch-compile-max-bs=8",
+                   "--enable-vit-cuda-graph", "--enable-torch-compile-debug-mode", "--cuda-graph-disable-passes", "a,b",
+                   "c", "--disable-cost-measurement"});
   ASSERT_TRUE(line.ok()) << line.status().message();
   const GraphOptions& graphs = std::get<ServeOptions>(line->command).engine.graphs;
   EXPECT_EQ(graphs.capture, CaptureMode::kEager);
@@ -187,29 +187,30 @@ TEST(DocumentedFlags, ReachTheirOptions) {
   EXPECT_TRUE(graphs.torch_compile && graphs.debug && graphs.vit_cuda_graph);
   EXPECT_EQ(graphs.torch_compile_max_batch, 8);
   const auto compiler = [](const std::string& name) {
-    const auto with = parse({"serve", "--model-path", kModel, "--piecewise-cuda-graph-compiler", name});
+    const auto with = parse_serve({"serve", "--model-path", kModel, "--piecewise-cuda-graph-compiler", name});
     return std::get<ServeOptions>(with->command).engine.graphs.compiler;
   };
   EXPECT_EQ(compiler("eager"), "eager");
   EXPECT_EQ(compiler("inductor"), "fused");
   EXPECT_FALSE(graphs.measure_costs);
   EXPECT_THAT(graphs.disabled_passes, ElementsAre("a", "b", "c"));
-  const GraphOptions plain = std::get<ServeOptions>(parse({"serve", "--model-path", kModel})->command).engine.graphs;
+  const GraphOptions plain =
+      std::get<ServeOptions>(parse_serve({"serve", "--model-path", kModel})->command).engine.graphs;
   EXPECT_FALSE(plain.capture.has_value() || plain.torch_compile || plain.debug || plain.vit_cuda_graph);
   EXPECT_TRUE(plain.measure_costs);
 }
 
 // A server that would take it and do something else.
 TEST(ServeFlags, WhatCannotTakeEffectIsRefused) {
-  EXPECT_THAT(parse({"--drain-timeout", "5", "--drain-notice", "6"}).status().message(),
+  EXPECT_THAT(parse_serve({"--drain-timeout", "5", "--drain-notice", "6"}).status().message(),
               StartsWith("--drain-notice: 6 is more than --drain-timeout, 5, at which the server ends"));
-  EXPECT_THAT(parse({"--drain-notice", "31"}).status().message(), HasSubstr("--drain-timeout, 30"));
-  EXPECT_TRUE(parse({"--drain-timeout", "5", "--drain-notice", "5"}).ok());
-  EXPECT_THAT(parse({"--cors-allow-origins", "https://app.example/"}).status().message(),
+  EXPECT_THAT(parse_serve({"--drain-notice", "31"}).status().message(), HasSubstr("--drain-timeout, 30"));
+  EXPECT_TRUE(parse_serve({"--drain-timeout", "5", "--drain-notice", "5"}).ok());
+  EXPECT_THAT(parse_serve({"--cors-allow-origins", "https://app.example/"}).status().message(),
               StartsWith("--cors-allow-origins: \"https://app.example/\" is no origin"));
-  EXPECT_THAT(parse({"--allowed-hosts", "llm.example,http://b.example"}).status().message(),
+  EXPECT_THAT(parse_serve({"--allowed-hosts", "llm.example,http://b.example"}).status().message(),
               StartsWith("--allowed-hosts: \"http://b.example\" is no host name"));
-  EXPECT_TRUE(parse({"--allowed-hosts", "llm.example,*.b.example:81", "--cors-allow-origins", "null"}).ok());
+  EXPECT_TRUE(parse_serve({"--allowed-hosts", "llm.example,*.b.example:81", "--cors-allow-origins", "null"}).ok());
 }
 
 TEST(Switches, MayBeSaidToBeOff) {

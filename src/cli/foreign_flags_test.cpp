@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-Result<CommandLine> parse(std::vector<std::string> words) {
+Result<CommandLine> parse_foreign(std::vector<std::string> words) {
   words.insert(words.begin(), {"serve", "--model-path", testing::data_path("goldens/llama")});
   return parse_command_line(shared_built_ins(), words);
 }
@@ -25,7 +25,7 @@ Result<CommandLine> parse(std::vector<std::string> words) {
 // Each beside the flag of ours that it is.
 TEST(ForeignFlags, HaveTheirMeaning) {
   const auto engine = [](const std::vector<std::string>& words) {
-    const Result<CommandLine> line = parse(words);
+    const Result<CommandLine> line = parse_foreign(words);
     EXPECT_TRUE(line.ok()) << line.status().message();
     return line.ok() ? std::get<ServeOptions>(line->command).engine : EngineOptions{};
   };
@@ -42,7 +42,7 @@ TEST(ForeignFlags, HaveTheirMeaning) {
   EXPECT_FALSE(engine({"--enable-prefix-caching"}).disable_radix_cache);
   EXPECT_EQ(engine({"--disable-overlap-schedule"}).overlap_schedule, false);
   EXPECT_FALSE(engine({}).overlap_schedule.has_value());
-  EXPECT_THAT(parse({"--gpu-memory-utilization", "0.5", "--mem-fraction-static", "0.5"}).status().message(),
+  EXPECT_THAT(parse_foreign({"--gpu-memory-utilization", "0.5", "--mem-fraction-static", "0.5"}).status().message(),
               StartsWith("--gpu-memory-utilization goes without --mem-fraction-static"));
 }
 
@@ -52,7 +52,7 @@ const std::vector<std::string> kWholeExperts[] = {
 // With these flags and the one that asks for whole experts.
 Result<CommandLine> parse_with(std::vector<std::string> words, const std::vector<std::string>& flag) {
   words.insert(words.end(), flag.begin(), flag.end());
-  return parse(words);
+  return parse_foreign(words);
 }
 
 TEST(ForeignFlags, WholeExpertsAreAPartOfTheExpertsForEachRank) {
@@ -64,9 +64,9 @@ TEST(ForeignFlags, WholeExpertsAreAPartOfTheExpertsForEachRank) {
     EXPECT_EQ(ep_size(parse_with({"--tp-size", "4"}, flag)), 4) << flag[0];
     EXPECT_EQ(ep_size(parse_with({"--tp-size", "4", "--ep-size", "4"}, flag)), 4) << flag[0];
   }
-  EXPECT_EQ(ep_size(parse({"--tp-size", "4", "--ep-size", "2", "--moe-a2a-backend", "none"})), 2);
-  EXPECT_EQ(ep_size(parse({"--tp-size", "4", "--ep-size", "2", "--enable-ep-moe=false"})), 2);
-  EXPECT_EQ(ep_size(parse({"--tp-size", "4"})), 1);
+  EXPECT_EQ(ep_size(parse_foreign({"--tp-size", "4", "--ep-size", "2", "--moe-a2a-backend", "none"})), 2);
+  EXPECT_EQ(ep_size(parse_foreign({"--tp-size", "4", "--ep-size", "2", "--enable-ep-moe=false"})), 2);
+  EXPECT_EQ(ep_size(parse_foreign({"--tp-size", "4"})), 1);
 }
 
 // Neither overrules the other, the default's number included, and the message has the words that were written.

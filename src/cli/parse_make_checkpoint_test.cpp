@@ -9,13 +9,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Result<CommandLine> parse(std::vector<std::string> words) {
+Result<CommandLine> parse_make(std::vector<std::string> words) {
   words.insert(words.begin(), "make-checkpoint");
   return parse_command_line(shared_built_ins(), words);
 }
 
 TEST(ParseMakeCheckpoint, FlagsReachTheirOptions) {
-  const MakeCheckpointOptions plain = std::get<MakeCheckpointOptions>(parse({"c/config.json", "d"})->command);
+  const MakeCheckpointOptions plain = std::get<MakeCheckpointOptions>(parse_make({"c/config.json", "d"})->command);
   EXPECT_NE(plain.registry, nullptr);
   EXPECT_EQ(plain.config, "c/config.json");
   EXPECT_EQ(plain.folder, "d");
@@ -23,8 +23,8 @@ TEST(ParseMakeCheckpoint, FlagsReachTheirOptions) {
   EXPECT_EQ(plain.checkpoint.seed, 0U);
   EXPECT_EQ(plain.checkpoint.max_shard_bytes, 5'000'000'000);
   EXPECT_FALSE(plain.overwrite);
-  const Result<CommandLine> line = parse({"c", "d", "--seed", "7", "--dtype", "bfloat16", "--max-shard-size", "2GiB",
-                                          "--tokenizer-path", "t", "--overwrite", "--log-level", "info"});
+  const Result<CommandLine> line = parse_make({"c", "d", "--seed", "7", "--dtype", "bfloat16", "--max-shard-size",
+                                               "2GiB", "--tokenizer-path", "t", "--overwrite", "--log-level", "info"});
   ASSERT_TRUE(line.ok()) << line.status().message();
   const MakeCheckpointOptions& given = std::get<MakeCheckpointOptions>(line->command);
   EXPECT_EQ(given.dtype, StoredDtype::kBF16);
@@ -36,7 +36,7 @@ TEST(ParseMakeCheckpoint, FlagsReachTheirOptions) {
 
 TEST(ParseMakeCheckpoint, WrongLinesAreRefusedByName) {
   const auto refusal = [](const std::vector<std::string>& words) {
-    const Result<CommandLine> line = parse(words);
+    const Result<CommandLine> line = parse_make(words);
     return line.ok() ? std::string("accepted") : line.status().message();
   };
   EXPECT_THAT(refusal({}), HasSubstr("make-checkpoint of what, and where, is missing"));

@@ -13,7 +13,7 @@ TEST(ProcessStart, IsField22WhateverTheName) {
   EXPECT_EQ(*start_ticks("42 (a (b) c d)" + rest), 987654);
   for (const std::string& stat : {std::string(), std::string("42 (tessera"), "42 (tessera)" + rest.substr(0, 40),
                                   std::string("42 (t) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x")})
-    EXPECT_THAT(start_ticks(stat).status().message(), testing::HasSubstr("field 22")) << stat;
+    EXPECT_THAT(start_ticks(stat).status().message(), ::testing::HasSubstr("field 22")) << stat;
 }
 
 TEST(ProcessStart, LiesBeforeNowAndStays) {

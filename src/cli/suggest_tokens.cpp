@@ -32,7 +32,7 @@ constexpr double kExactShare = 0.9;
 Result<SeenForwards> simulated_forwards(const std::string& path, const EnginePlan& plan) {
   const RunnerOptions& runner = plan.runner;
   Load load = TRY(make_load({.trace = path, .num_prompts = kMostRequests}).with_context(kFlag));
-  const CacheOptions cache{.groups = plan.memory.cache_groups, .page_size = runner.page_size};
+  const tessera::CacheOptions cache{.groups = plan.memory.cache_groups, .page_size = runner.page_size};
   const std::int64_t room = std::min(runner.context_length, CacheManager(cache).max_tokens());
   if (room < 2) return invalid_argument(fmt::format("--context-length: {} leaves no room for a request", room));
   const std::int64_t clipped = clip_to_context(load, room);

@@ -1,5 +1,5 @@
-// Catches: a piece that is compiled again though an earlier process kept it, a handle that is loaded for another piece,
-// compiler version or option, and a broken handle or program that is run.
+// Catches: a scaled_piece that is compiled again though an earlier process kept it, a handle that is loaded for another
+// scaled_piece, compiler version or option, and a broken handle or program that is run.
 #include "tessera/compile/compiler.h"
 
 #include <gmock/gmock.h>
@@ -35,20 +35,20 @@ class FactorCompiler final : public Compiler {
     hasher.add(context().options.deterministic);
     return hasher.finish();
   }
-  Result<CompilerOutput> compile(const ir::Graph& piece) const override {
+  Result<CompilerOutput> compile(const ir::Graph& scaled_piece) const override {
     ++compiled;
     double factor = 1;
-    for (const ir::Node& node : piece.nodes) factor *= node.attribute_or("factor", 1.0);
+    for (const ir::Node& node : scaled_piece.nodes) factor *= node.attribute_or("factor", 1.0);
     Json handle = Json::object();
     handle.set("factor", factor);
-    return CompilerOutput{.program = TRY(load(piece, handle)), .handle = std::move(handle)};
+    return CompilerOutput{.program = TRY(load(scaled_piece, handle)), .handle = std::move(handle)};
   }
-  Result<Program> load(const ir::Graph& piece, const Json& handle) const override {
+  Result<Program> load(const ir::Graph& scaled_piece, const Json& handle) const override {
     const Json* factor = handle.find("factor");
     if (factor == nullptr) return data_loss("the handle has no factor");
-    Program program = TRY(eager_program(piece, context().ops, context().kernels));
+    Program program = TRY(eager_program(scaled_piece, context().ops, context().kernels));
     Instruction& last = program.instructions.back();
-    last.call.operands = {piece.inputs[0]};
+    last.call.operands = {scaled_piece.inputs[0]};
     last.call.attributes = {{"factor", factor->as_double()}};
     program.instructions = {last};
     return program;
@@ -60,7 +60,7 @@ class FactorCompiler final : public Compiler {
   int version_;
 };
 
-ir::Graph piece(const std::string& name = "x", const std::string& factor = "3.0") {
+ir::Graph scaled_piece(const std::string& name = "x", const std::string& factor = "3.0") {
   return testing::parse("graph @g { input %" + name + ": f32[T, 2] %a" + name + " = scale(%" + name +
                             ") {factor = 2.0} %b" + name + " = scale(%a" + name + ") {factor = " + factor +
                             "} return %b" + name + " }",
@@ -94,7 +94,7 @@ class CompilerCache : public ::testing::Test {
                            .cache = cache_.get()},
                           version);
   }
-  // What the piece makes of 1 and 2.
+  // What the scaled_piece makes of 1 and 2.
   std::vector<float> run(const Program& program) {
     testing::ValueMemory values(*device_, *stream_, program, testing::tokens(1));
     values.write("x", {1, 2});
@@ -127,7 +127,7 @@ class CompilerCache : public ::testing::Test {
 TEST_F(CompilerCache, ASecondProcessLoadsWhatTheFirstCompiled) {
   const bool second = std::getenv(kFolder) != nullptr;
   const FactorCompiler factors = compiler();
-  const Result<CompiledPiece> made = compile_piece(factors, piece());
+  const Result<CompiledPiece> made = compile_piece(factors, scaled_piece());
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   EXPECT_EQ(made->loaded, second);
   EXPECT_EQ(factors.compiled, second ? 0 : 1);
@@ -139,24 +139,24 @@ TEST_F(CompilerCache, ASecondProcessLoadsWhatTheFirstCompiled) {
 
 TEST_F(CompilerCache, APieceWithOtherNamesIsTheSamePiece) {
   const FactorCompiler factors = compiler();
-  ASSERT_TRUE(compile_piece(factors, piece("first")).ok());
-  const CompiledPiece again = *compile_piece(factors, piece("x"));
+  ASSERT_TRUE(compile_piece(factors, scaled_piece("first")).ok());
+  const CompiledPiece again = *compile_piece(factors, scaled_piece("x"));
   EXPECT_TRUE(again.loaded);
   EXPECT_THAT(run(again.program), ::testing::ElementsAre(6, 12));
 }
 
 TEST_F(CompilerCache, AnotherPieceVersionOrOptionIsCompiled) {
-  ASSERT_TRUE(compile_piece(compiler(), piece()).ok());
-  EXPECT_TRUE(compile_piece(compiler(), piece())->loaded);
-  EXPECT_FALSE(compile_piece(compiler(), piece("x", "4.0"))->loaded);
-  EXPECT_FALSE(compile_piece(compiler(2), piece())->loaded);
-  EXPECT_FALSE(compile_piece(compiler(1, true), piece())->loaded);
+  ASSERT_TRUE(compile_piece(compiler(), scaled_piece()).ok());
+  EXPECT_TRUE(compile_piece(compiler(), scaled_piece())->loaded);
+  EXPECT_FALSE(compile_piece(compiler(), scaled_piece("x", "4.0"))->loaded);
+  EXPECT_FALSE(compile_piece(compiler(2), scaled_piece())->loaded);
+  EXPECT_FALSE(compile_piece(compiler(1, true), scaled_piece())->loaded);
 }
 
 TEST_F(CompilerCache, AHandleThatDoesNotLoadIsReplaced) {
   const FactorCompiler factors = compiler();
-  ASSERT_TRUE(compile_piece(factors, piece()).ok());
-  // The entry of the piece, with a handle that its compiler never wrote.
+  ASSERT_TRUE(compile_piece(factors, scaled_piece()).ok());
+  // The entry of the scaled_piece, with a handle that its compiler never wrote.
   for (const auto& file : std::filesystem::recursive_directory_iterator(root_)) {
     if (file.is_regular_file()) std::filesystem::remove(file.path());
   }
@@ -164,21 +164,21 @@ TEST_F(CompilerCache, AHandleThatDoesNotLoadIsReplaced) {
   key.add(factors.name());
   key.add(factors.hash().high);
   key.add(factors.hash().low);
-  key.add(structure_key(piece()));
+  key.add(structure_key(scaled_piece()));
   cache_->save("programs", key.finish(), Json::object());
   ::testing::internal::CaptureStderr();
-  const CompiledPiece made = *compile_piece(factors, piece());
+  const CompiledPiece made = *compile_piece(factors, scaled_piece());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("compiled anew"), HasSubstr("the handle has no factor")));
   EXPECT_FALSE(made.loaded);
-  EXPECT_TRUE(compile_piece(factors, piece())->loaded);
+  EXPECT_TRUE(compile_piece(factors, scaled_piece())->loaded);
 }
 
 TEST_F(CompilerCache, TheEagerCompilerKeepsNothing) {
   const auto eager =
       make_eager_compiler({.device = *device_, .ops = built_in_ops(), .kernels = cpu_kernels(), .cache = cache_.get()});
-  ASSERT_TRUE(compile_piece(*eager, piece()).ok());
-  EXPECT_FALSE(compile_piece(*eager, piece())->loaded);
+  ASSERT_TRUE(compile_piece(*eager, scaled_piece()).ok());
+  EXPECT_FALSE(compile_piece(*eager, scaled_piece())->loaded);
   EXPECT_TRUE(list_profiles(root_)->empty());
 }
 
@@ -187,19 +187,19 @@ class BrokenCompiler final : public Compiler {
   using Compiler::Compiler;
   std::string_view name() const override { return "broken"; }
   Hash128 hash() const override { return Hasher().finish(); }
-  Result<CompilerOutput> compile(const ir::Graph& /*piece*/) const override { return CompilerOutput{}; }
-  Result<Program> load(const ir::Graph& /*piece*/, const Json& /*handle*/) const override { return Program{}; }
+  Result<CompilerOutput> compile(const ir::Graph& /*scaled_piece*/) const override { return CompilerOutput{}; }
+  Result<Program> load(const ir::Graph& /*scaled_piece*/, const Json& /*handle*/) const override { return Program{}; }
 };
 
 TEST_F(CompilerCache, AProgramThatLacksAnOutputIsRefusedWithItsCompiler) {
   const BrokenCompiler broken({.device = *device_, .ops = built_in_ops(), .kernels = cpu_kernels()});
-  EXPECT_THAT(compile_piece(broken, piece()).status().message(),
+  EXPECT_THAT(compile_piece(broken, scaled_piece()).status().message(),
               AllOf(HasSubstr("compiler broken"), HasSubstr("%bx is missing")));
 }
 
 TEST(StructureKey, DependsOnStructureAndNotOnNames) {
-  EXPECT_EQ(structure_key(piece("x")), structure_key(piece("y")));
-  EXPECT_NE(structure_key(piece("x")), structure_key(piece("x", "4.0")));
+  EXPECT_EQ(structure_key(scaled_piece("x")), structure_key(scaled_piece("y")));
+  EXPECT_NE(structure_key(scaled_piece("x")), structure_key(scaled_piece("x", "4.0")));
   const auto key = [](const char* text) { return structure_key(testing::parse(text, built_in_ops())); };
   EXPECT_NE(key("graph @g { input %x: f32[T, 2] %y = add(%x, %x) return %y }"),
             key("graph @g { input %x: f32[T, 2] input %z: f32[T, 2] %y = add(%x, %z) return %y }"));

@@ -12,10 +12,10 @@ namespace tessera {
 namespace {
 
 using ::testing::HasSubstr;
-constexpr std::chrono::seconds kLimit{20};
+constexpr std::chrono::seconds kLockstepLimit{20};
 
 TEST(Lockstep, CallsTheOthersOnceAForward) {
-  const std::shared_ptr<Lockstep> group = Lockstep::create(3, kLimit);
+  const std::shared_ptr<Lockstep> group = Lockstep::create(3, kLockstepLimit);
   std::array<int, 3> calls{};
   for (int r = 0; r < 3; ++r) group->when_awaited(r, [&calls, r] { ++calls[static_cast<std::size_t>(r)]; });
   EXPECT_FALSE(group->awaits(0));
@@ -34,7 +34,7 @@ TEST(Lockstep, CallsTheOthersOnceAForward) {
 }
 
 TEST(Lockstep, RanksWithOtherSizesDoNotGoOn) {
-  const std::shared_ptr<Lockstep> group = Lockstep::create(2, kLimit);
+  const std::shared_ptr<Lockstep> group = Lockstep::create(2, kLockstepLimit);
   const auto agree = [&](int rank, std::int64_t largest) {
     const std::array<std::int64_t, 2> prefill{16, largest};
     const std::array<std::int64_t, 1> decode{1};
@@ -52,7 +52,7 @@ TEST(Lockstep, RanksWithOtherSizesDoNotGoOn) {
 }
 
 TEST(Lockstep, ARankThatFailsCallsTheOthers) {
-  const std::shared_ptr<Lockstep> group = Lockstep::create(2, kLimit);
+  const std::shared_ptr<Lockstep> group = Lockstep::create(2, kLockstepLimit);
   int calls = 0;
   group->when_awaited(0, [&] { ++calls; });
   group->communicator(1).abort("no memory");
@@ -64,9 +64,9 @@ TEST(Lockstep, ARankThatFailsCallsTheOthers) {
 TEST(Lockstep, AMeetingHasALimitOfItsOwn) {
   const std::shared_ptr<Lockstep> group = Lockstep::create(2, std::chrono::milliseconds(20));
   Status met;
-  std::thread early([&] { met = group->meet(1, kLimit); });
+  std::thread early([&] { met = group->meet(1, kLockstepLimit); });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_TRUE(group->meet(0, kLimit).ok());
+  EXPECT_TRUE(group->meet(0, kLockstepLimit).ok());
   early.join();
   EXPECT_TRUE(met.ok()) << met.message();
   EXPECT_EQ(group->communicator(1).limit(), std::chrono::milliseconds(20));
@@ -74,7 +74,7 @@ TEST(Lockstep, AMeetingHasALimitOfItsOwn) {
 }
 
 TEST(Lockstep, ARankThatLeavesEndsTheGroup) {
-  const std::shared_ptr<Lockstep> group = Lockstep::create(2, kLimit);
+  const std::shared_ptr<Lockstep> group = Lockstep::create(2, kLockstepLimit);
   EXPECT_TRUE(group->health().ok());
   group->communicator(1).abort("its engine ends");
   EXPECT_EQ(group->health().code(), StatusCode::kDeviceLost);

@@ -15,7 +15,7 @@ constexpr std::int64_t kWindow = 24;
 constexpr std::int64_t kPrompt = 500;
 constexpr std::int64_t kNewTokens = 120;
 constexpr std::int64_t kChunk = 32;
-constexpr std::int64_t kPageSize = testing::kTestPageSize;
+constexpr std::int64_t kWindowPage = testing::kTestPageSize;
 
 class WindowCache : public ::testing::TestWithParam<const char*> {
  protected:
@@ -58,11 +58,11 @@ TEST_P(WindowCache, ALongSequenceHoldsTheWindowAndOnePageMore) {
         most_full = std::max(most_full, used);
         continue;
       }
-      EXPECT_LE(used, kWindow / kPageSize + 1) << "step " << steps;
+      EXPECT_LE(used, kWindow / kWindowPage + 1) << "step " << steps;
     }
   }
   EXPECT_GT(steps, kPrompt / kChunk + kNewTokens - 1);
-  const std::int64_t all_pages = (kPrompt + kNewTokens - 1 + kPageSize - 1) / kPageSize;
+  const std::int64_t all_pages = (kPrompt + kNewTokens - 1 + kWindowPage - 1) / kWindowPage;
   EXPECT_EQ(most_full, groups.size() == 2 ? all_pages : 0);
 }
 
@@ -77,7 +77,7 @@ TEST_P(WindowCache, OutputsAreThoseOfARunnerThatKeepsEveryPage) {
   keeps_all.prefill_sizes = {4, 16, 32};
   keeps_all.max_tokens = kChunk;
   keeps_all.context_length = 1024;
-  keeps_all.num_pages = {1024 / kPageSize + 1};
+  keeps_all.num_pages = {1024 / kWindowPage + 1};
   testing::RunnerBench bench = testing::make_captured(GetParam(), keeps_all);
   const std::size_t groups = bench.runner->prefill().executable().graph().cache_groups.size();
   testing::TestRequest all{.ids = testing::ids(kPrompt), .computed = 0};

@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kFormat = "PNG";
+constexpr std::string_view kPng = "PNG";
 
 // One file being read. A step that fails returns false and leaves its reason in `reason`; no step may follow it.
 class PngReader {
@@ -106,9 +106,9 @@ class PngReader {
 // Sizes come first in a PNG. libpng refuses a side of 0 without its number.
 Status check_claimed_size(std::span<const std::byte> file, const DecodeLimits& limits) {
   constexpr std::size_t kSizes = 16;
-  if (file.size() < kSizes + 8) return unreadable_image(kFormat, "it is cut off");
+  if (file.size() < kSizes + 8) return unreadable_image(kPng, "it is cut off");
   const std::uint8_t* sizes = bytes_of(file) + kSizes;
-  return check_image_size(kFormat, png_get_uint_32(sizes), png_get_uint_32(sizes + 4), limits);
+  return check_image_size(kPng, png_get_uint_32(sizes), png_get_uint_32(sizes + 4), limits);
 }
 
 }  // namespace
@@ -116,10 +116,10 @@ Status check_claimed_size(std::span<const std::byte> file, const DecodeLimits& l
 Result<StoredImage> decode_png(std::span<const std::byte> file, const DecodeLimits& limits) {
   TRY(check_claimed_size(file, limits));
   PngReader reader(file);
-  if (!reader.read_header()) return unreadable_image(kFormat, reader.reason);
-  TRY(check_image_size(kFormat, reader.width(), reader.height(), limits));
+  if (!reader.read_header()) return unreadable_image(kPng, reader.reason);
+  TRY(check_image_size(kPng, reader.width(), reader.height(), limits));
   StoredImage stored{make_image(static_cast<std::int32_t>(reader.width()), static_cast<std::int32_t>(reader.height()))};
-  if (!reader.read_pixels(stored.image.rgb.data())) return unreadable_image(kFormat, reader.reason);
+  if (!reader.read_pixels(stored.image.rgb.data())) return unreadable_image(kPng, reader.reason);
   stored.orientation = reader.orientation();
   return stored;
 }

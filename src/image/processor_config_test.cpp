@@ -13,7 +13,7 @@ Result<ImageProcessorConfig> parse(std::string_view text) {
   return parse_processor_config(*Json::parse(text, "test"), "preprocessor_config.json");
 }
 
-std::string refusal(std::string_view text) {
+std::string why_refused(std::string_view text) {
   const Result<ImageProcessorConfig> config = parse(text);
   return config.ok() ? "taken" : std::string(config.status().message());
 }
@@ -47,20 +47,20 @@ TEST(ProcessorConfig, DefaultsAreThePublishedOnes) {
 }
 
 TEST(ProcessorConfig, RefusesWhatItDoesNotDo) {
-  EXPECT_THAT(refusal(R"({"patch_size": 0})"),
+  EXPECT_THAT(why_refused(R"({"patch_size": 0})"),
               HasSubstr("preprocessor_config.json: patch_size is 0; accepted: integers from 1 to 256"));
-  EXPECT_THAT(refusal(R"({"merge_size": "2"})"), HasSubstr("merge_size is \"2\""));
-  EXPECT_THAT(refusal(R"({"do_resize": false})"), HasSubstr("do_resize is false; accepted: true"));
-  EXPECT_THAT(refusal(R"({"resample": 2})"), HasSubstr("resample is 2; accepted: 3"));
-  EXPECT_THAT(refusal(R"({"size": {"longest_edge": 1000000000000}})"),
+  EXPECT_THAT(why_refused(R"({"merge_size": "2"})"), HasSubstr("merge_size is \"2\""));
+  EXPECT_THAT(why_refused(R"({"do_resize": false})"), HasSubstr("do_resize is false; accepted: true"));
+  EXPECT_THAT(why_refused(R"({"resample": 2})"), HasSubstr("resample is 2; accepted: 3"));
+  EXPECT_THAT(why_refused(R"({"size": {"longest_edge": 1000000000000}})"),
               HasSubstr("size: longest_edge is 1000000000000"));
-  EXPECT_THAT(refusal(R"({"size": 224})"), HasSubstr("size is 224"));
-  EXPECT_THAT(refusal(R"({"min_pixels": 10, "max_pixels": 9})"), HasSubstr("is 10, the most 9"));
-  EXPECT_THAT(refusal(R"({"image_std": [1, 0, 1]})"), HasSubstr("image_std is [1, 0, 1]"));
-  EXPECT_THAT(refusal(R"({"image_mean": [1, 2]})"), HasSubstr("three numbers"));
-  EXPECT_THAT(refusal(R"({"rescale_factor": 0})"), HasSubstr("rescale_factor is 0; accepted: numbers above 0"));
-  EXPECT_THAT(refusal(R"({"image_processor_type": "CLIPImageProcessor"})"), HasSubstr("CLIPImageProcessor"));
-  EXPECT_THAT(refusal("[]"), HasSubstr("is no JSON object"));
+  EXPECT_THAT(why_refused(R"({"size": 224})"), HasSubstr("size is 224"));
+  EXPECT_THAT(why_refused(R"({"min_pixels": 10, "max_pixels": 9})"), HasSubstr("is 10, the most 9"));
+  EXPECT_THAT(why_refused(R"({"image_std": [1, 0, 1]})"), HasSubstr("image_std is [1, 0, 1]"));
+  EXPECT_THAT(why_refused(R"({"image_mean": [1, 2]})"), HasSubstr("three numbers"));
+  EXPECT_THAT(why_refused(R"({"rescale_factor": 0})"), HasSubstr("rescale_factor is 0; accepted: numbers above 0"));
+  EXPECT_THAT(why_refused(R"({"image_processor_type": "CLIPImageProcessor"})"), HasSubstr("CLIPImageProcessor"));
+  EXPECT_THAT(why_refused("[]"), HasSubstr("is no JSON object"));
   EXPECT_EQ(read_processor_config("/nowhere/preprocessor_config.json").status().code(), StatusCode::kNotFound);
 }
 

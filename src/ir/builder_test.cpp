@@ -11,8 +11,8 @@
 namespace tessera::ir {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 const Type kHidden{DType::kBFloat16, {Symbol::kTokens, 64}};
 

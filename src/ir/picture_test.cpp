@@ -13,9 +13,9 @@
 namespace tessera::ir {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::size_t count(std::string_view text, std::string_view part) {
   std::size_t n = 0;

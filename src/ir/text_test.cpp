@@ -18,8 +18,8 @@
 namespace tessera::ir {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Graph parsed(std::string_view text) {
   Result<Graph> graph = parse_graph(text, nullptr);

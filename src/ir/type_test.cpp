@@ -11,7 +11,7 @@
 namespace tessera::ir {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr std::int64_t kGreatest = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();

@@ -10,9 +10,9 @@
 namespace tessera::ir {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 ValueId id_of(const Graph& graph, std::string_view name) {
   const Value* value = graph.find_value(name);

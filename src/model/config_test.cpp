@@ -15,16 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
+using test::parameters_of;
 using test::small;
 using test::small_config;
 using ::testing::Each;
 using ::testing::ElementsAre;
-
-std::int64_t parameters_of(const ModelConfig& config) {
-  const Result<ModelGraphs> graphs = build_model(config, {}, built_in_ops(), built_in_families());
-  EXPECT_TRUE(graphs.ok()) << graphs.status().message();
-  return graphs.ok() ? parameter_count(graphs->weights) : 0;
-}
 
 // Of a vision tower, or of the head that predicts further tokens: no part of the text model.
 bool is_beside_text(const std::string& tensor) {

@@ -5,6 +5,8 @@
 
 #include "tessera/model/config.h"
 #include "tessera/model/family.h"
+#include "tessera/model/model.h"
+#include "tessera/ops/built_in_ops.h"
 
 namespace tessera::test {
 
@@ -21,6 +23,13 @@ inline Json small_config(const char* architecture, const char* changes = "{}") {
 }
 inline Result<ModelConfig> small(const char* architecture, const char* changes = "{}") {
   return ModelConfig::from_json(small_config(architecture, changes), "m/config.json", built_in_families());
+}
+
+// The number of parameters of the model's text part, 0 and a failed test where it cannot be built.
+inline std::int64_t parameters_of(const ModelConfig& config) {
+  const Result<ModelGraphs> graphs = build_model(config, {}, built_in_ops(), built_in_families());
+  EXPECT_TRUE(graphs.ok()) << graphs.status().message();
+  return graphs.ok() ? parameter_count(graphs->weights) : 0;
 }
 
 }  // namespace tessera::test

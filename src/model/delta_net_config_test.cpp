@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 using test::expect_error;
 using ::testing::ElementsAre;
 
-Result<ModelConfig> small(const char* changes = "{}") {
+Result<ModelConfig> small_delta_net(const char* changes = "{}") {
   Json json = *Json::parse(R"({"architectures": ["Qwen3_5ForCausalLM"], "vocab_size": 512, "hidden_size": 64,
       "intermediate_size": 160, "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 2,
       "head_dim": 32, "max_position_embeddings": 2048, "linear_num_key_heads": 2,
@@ -33,7 +33,7 @@ Result<ModelGraphs> graphs_of(const ModelConfig& config, int rank = 0, int ranks
 }
 
 TEST(DeltaNetConfigs, ReadSizesAndLayers) {
-  const ModelConfig config = *small();
+  const ModelConfig config = *small_delta_net();
   EXPECT_THAT(config.delta_net->layers, ElementsAre(true, true, true, false, true));
   EXPECT_EQ(config.delta_net->key_heads, 2);
   EXPECT_EQ(config.delta_net->value_heads, 6);
@@ -43,13 +43,14 @@ TEST(DeltaNetConfigs, ReadSizesAndLayers) {
   EXPECT_TRUE(config.unit_offset_norms);
   EXPECT_TRUE(config.attention_gate);
   EXPECT_EQ(config.rope.partial_rotary_factor, 0.25);
-  EXPECT_THAT(small(R"({"full_attention_interval": 2})")->delta_net->layers,
+  EXPECT_THAT(small_delta_net(R"({"full_attention_interval": 2})")->delta_net->layers,
               ElementsAre(true, false, true, false, true));
-  EXPECT_THAT(small(R"({"layer_types": ["full_attention", "linear_attention", "linear_attention", "linear_attention",
+  EXPECT_THAT(
+      small_delta_net(R"({"layer_types": ["full_attention", "linear_attention", "linear_attention", "linear_attention",
       "full_attention"]})")
-                  ->delta_net->layers,
-              ElementsAre(false, true, true, true, false));
-  EXPECT_TRUE(small(R"({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25,
+          ->delta_net->layers,
+      ElementsAre(false, true, true, true, false));
+  EXPECT_TRUE(small_delta_net(R"({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25,
       "mrope_section": [2, 1, 1], "mrope_interleaved": true}})")
                   .ok());
 }
@@ -57,7 +58,7 @@ TEST(DeltaNetConfigs, ReadSizesAndLayers) {
 TEST(DeltaNetConfigs, RefuseWhatContradictsItself) {
   const auto refused = [](const char* changes, StatusCode code, const std::vector<std::string>& parts) {
     SCOPED_TRACE(changes);
-    expect_error(small(changes), code, parts);
+    expect_error(small_delta_net(changes), code, parts);
   };
   refused(R"({"layer_types": ["full_attention"]})", StatusCode::kInvalidArgument, {"layer_types", "(5)"});
   refused(R"({"layer_types": ["full_attention", "linear_attention", "linear_attention", "sliding_attention",
@@ -79,7 +80,7 @@ TEST(DeltaNetConfigs, RefuseWhatContradictsItself) {
 
 // Layers share two groups; the state group's states are one slot for each sequence.
 TEST(DeltaNetConfigs, LayersShareAStateGroup) {
-  const Result<ModelGraphs> graphs = graphs_of(*small());
+  const Result<ModelGraphs> graphs = graphs_of(*small_delta_net());
   ASSERT_TRUE(graphs.ok()) << graphs.status().message();
   const std::vector<ir::CacheGroup>& groups = graphs->body.cache_groups;
   ASSERT_EQ(groups.size(), 2u);
@@ -92,7 +93,7 @@ TEST(DeltaNetConfigs, LayersShareAStateGroup) {
 TEST(DeltaNetConfigs, RanksHoldWholeHeads) {
   for (const char* architecture : {"Qwen3_5ForCausalLM", "Qwen3NextForCausalLM", "Qwen3_5MoeForCausalLM"}) {
     const ModelConfig config =
-        *small((R"({"num_experts": 12, "architectures": [")" + std::string(architecture) + R"("]})").c_str());
+        *small_delta_net((R"({"num_experts": 12, "architectures": [")" + std::string(architecture) + R"("]})").c_str());
     for (const int rank : {0, 1}) {
       const Result<ModelGraphs> graphs = graphs_of(config, rank, 2);
       ASSERT_TRUE(graphs.ok()) << graphs.status().message();
@@ -103,7 +104,7 @@ TEST(DeltaNetConfigs, RanksHoldWholeHeads) {
 }
 
 TEST(DeltaNetConfigs, MixturesReadTheirExperts) {
-  const ModelConfig next = *small(R"({"architectures": ["Qwen3NextForCausalLM"]})");
+  const ModelConfig next = *small_delta_net(R"({"architectures": ["Qwen3NextForCausalLM"]})");
   EXPECT_EQ(next.moe->num_experts, 512);
   EXPECT_EQ(next.moe->experts_per_token, 10);
   EXPECT_EQ(next.moe->intermediate_size, 512);
@@ -111,16 +112,16 @@ TEST(DeltaNetConfigs, MixturesReadTheirExperts) {
   EXPECT_TRUE(next.moe->shared_gate && next.moe->normalise);
   EXPECT_EQ(next.moe->scoring, RouterScoring::kSoftmax);
   EXPECT_TRUE(next.tensor_prefix == "model." && next.unit_offset_norms && next.attention_gate);
-  const ModelConfig changed = *small(R"({"architectures": ["Qwen3NextForCausalLM"], "norm_topk_prob": false,
+  const ModelConfig changed = *small_delta_net(R"({"architectures": ["Qwen3NextForCausalLM"], "norm_topk_prob": false,
       "mlp_only_layers": [2], "shared_expert_intermediate_size": 48})");
   EXPECT_FALSE(changed.moe->normalise);
   EXPECT_THAT(changed.moe->layers, ElementsAre(true, true, false, true, true));
   EXPECT_EQ(changed.moe->shared_intermediate_size, 48);
-  expect_error(small(R"({"architectures": ["Qwen3NextForCausalLM"], "shared_expert_intermediate_size": 0})"),
+  expect_error(small_delta_net(R"({"architectures": ["Qwen3NextForCausalLM"], "shared_expert_intermediate_size": 0})"),
                StatusCode::kInvalidArgument, {"shared_expert_intermediate_size"});
 
   // Hugging Face's router always normalises here, and no layer has an MLP.
-  const ModelConfig later = *small(R"({"architectures": ["Qwen3_5MoeForCausalLM"], "norm_topk_prob": false,
+  const ModelConfig later = *small_delta_net(R"({"architectures": ["Qwen3_5MoeForCausalLM"], "norm_topk_prob": false,
       "mlp_only_layers": [2]})");
   EXPECT_EQ(later.moe->num_experts, 256);
   EXPECT_EQ(later.moe->experts_per_token, 8);

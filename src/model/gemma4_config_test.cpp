@@ -11,6 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
+using test::parameters_of;
 using test::small;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -19,12 +20,6 @@ using ::testing::HasSubstr;
 constexpr auto kWrong = StatusCode::kInvalidArgument;
 constexpr auto kUnknown = StatusCode::kUnimplemented;
 const char* const kGemma4 = "Gemma4ForCausalLM";
-
-std::int64_t parameters_of(const ModelConfig& config) {
-  const Result<ModelGraphs> graphs = build_model(config, {}, built_in_ops(), built_in_families());
-  EXPECT_TRUE(graphs.ok()) << graphs.status().message();
-  return graphs.ok() ? parameter_count(graphs->weights) : 0;
-}
 
 TEST(Gemma4Config, TakesDefaults) {
   const Result<ModelConfig> read = small(kGemma4, R"({"num_hidden_layers": 7})");

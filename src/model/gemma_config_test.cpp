@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tessera/model/config.h"
+#include "tessera/model/config_test_util.h"
 #include "tessera/model/family.h"
 #include "tessera/model/model.h"
 #include "tessera/model/test_support.h"
@@ -13,14 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
+using test::parameters_of;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-constexpr auto kWrong = StatusCode::kInvalidArgument;
-constexpr auto kUnknown = StatusCode::kUnimplemented;
+constexpr auto kWrongValue = StatusCode::kInvalidArgument;
+constexpr auto kNotServed = StatusCode::kUnimplemented;
 
-// A config as small as can be, with `changes` put over it.
-Result<ModelConfig> small(const char* architecture, const char* changes = "{}") {
+// A config as small_gemma as can be, with `changes` put over it.
+Result<ModelConfig> small_gemma(const char* architecture, const char* changes = "{}") {
   Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
                                "num_attention_heads": 4, "max_position_embeddings": 2048})",
                            "base");
@@ -31,14 +33,8 @@ Result<ModelConfig> small(const char* architecture, const char* changes = "{}") 
   return ModelConfig::from_json(json, "m/config.json", built_in_families());
 }
 
-std::int64_t parameters_of(const ModelConfig& config) {
-  const Result<ModelGraphs> graphs = build_model(config, {}, built_in_ops(), built_in_families());
-  EXPECT_TRUE(graphs.ok()) << graphs.status().message();
-  return graphs.ok() ? parameter_count(graphs->weights) : 0;
-}
-
 TEST(GemmaConfig, TakesDefaultsOfGemma2) {
-  const Result<ModelConfig> read = small("Gemma2ForCausalLM");
+  const Result<ModelConfig> read = small_gemma("Gemma2ForCausalLM");
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->num_key_value_heads, 4);
   EXPECT_EQ(read->head_dim, 256);
@@ -55,7 +51,7 @@ TEST(GemmaConfig, TakesDefaultsOfGemma2) {
 }
 
 TEST(GemmaConfig, TakesDefaultsOfGemma3) {
-  const Result<ModelConfig> read = small("Gemma3ForCausalLM", R"({"num_hidden_layers": 7})");
+  const Result<ModelConfig> read = small_gemma("Gemma3ForCausalLM", R"({"num_hidden_layers": 7})");
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->head_dim, 256);
   EXPECT_TRUE(read->tie_word_embeddings && read->unit_offset_norms);
@@ -90,7 +86,7 @@ TEST(GemmaConfig, ReadsTheTextModelOfGemma3) {
 }
 
 TEST(GemmaConfig, ReadsEachField) {
-  const auto gemma2 = [](const char* changes) { return *small("Gemma2ForCausalLM", changes); };
+  const auto gemma2 = [](const char* changes) { return *small_gemma("Gemma2ForCausalLM", changes); };
   EXPECT_EQ(gemma2(R"({"query_pre_attn_scalar": 144})").attention_scale, 1.0 / 12);
   EXPECT_EQ(gemma2(R"({"attn_logit_softcapping": null})").attention_softcap, 0);
   EXPECT_EQ(gemma2(R"({"attn_logit_softcapping": 20})").attention_softcap, 20);
@@ -103,7 +99,7 @@ TEST(GemmaConfig, ReadsEachField) {
   EXPECT_THAT(gemma2(R"({"sliding_window": null})").sliding_windows, Each(0));
   EXPECT_THAT(gemma2(R"({"sliding_window": 24})").sliding_windows, ElementsAre(24, 0, 24, 0));
 
-  const auto gemma3 = [](const char* changes) { return *small("Gemma3ForCausalLM", changes); };
+  const auto gemma3 = [](const char* changes) { return *small_gemma("Gemma3ForCausalLM", changes); };
   EXPECT_THAT(gemma3(R"({"sliding_window_pattern": 2})").sliding_windows, ElementsAre(4096, 0, 4096, 0));
   EXPECT_THAT(gemma3(R"({"_sliding_window_pattern": 3, "sliding_window": 8})").sliding_windows,
               ElementsAre(8, 8, 0, 8));
@@ -115,7 +111,7 @@ TEST(GemmaConfig, ReadsEachField) {
 }
 
 TEST(GemmaConfig, ReadsTwoRotations) {
-  const auto gemma3 = [](const char* changes) { return *small("Gemma3ForCausalLM", changes); };
+  const auto gemma3 = [](const char* changes) { return *small_gemma("Gemma3ForCausalLM", changes); };
   const ModelConfig old = gemma3(R"({"rope_theta": 5e5, "rope_local_base_freq": 2e4,
                                      "rope_scaling": {"rope_type": "linear", "factor": 8}})");
   EXPECT_EQ(old.rope, (RopeConfig{.type = RopeType::kLinear, .theta = 5e5, .factor = 8}));
@@ -141,40 +137,40 @@ TEST(GemmaConfig, RefusesWithFileFieldValueAndWhatIsAccepted) {
   const char* const kGemma2 = "Gemma2ForCausalLM";
   const char* const kGemma3 = "Gemma3ForCausalLM";
   const Case cases[] = {
-      {kGemma2, R"({"sliding_window": 0})", kWrong, {"\"sliding_window\" is 0"}},
-      {kGemma2, R"({"query_pre_attn_scalar": 0})", kWrong, {"\"query_pre_attn_scalar\" is 0"}},
-      {kGemma2, R"({"attn_logit_softcapping": 0})", kWrong, {"\"attn_logit_softcapping\" is 0"}},
-      {kGemma2, R"({"final_logit_softcapping": -30})", kWrong, {"\"final_logit_softcapping\" is -30"}},
-      {kGemma2, R"({"use_bidirectional_attention": true})", kUnknown, {"\"use_bidirectional_attention\" is true"}},
-      {kGemma2, R"({"hidden_activation": "relu"})", kUnknown, {"\"hidden_activation\" is \"relu\"", "gelu"}},
-      {kGemma2, R"({"layer_types": ["full_attention"]})", kWrong, {"layer_types", "num_hidden_layers (4)"}},
+      {kGemma2, R"({"sliding_window": 0})", kWrongValue, {"\"sliding_window\" is 0"}},
+      {kGemma2, R"({"query_pre_attn_scalar": 0})", kWrongValue, {"\"query_pre_attn_scalar\" is 0"}},
+      {kGemma2, R"({"attn_logit_softcapping": 0})", kWrongValue, {"\"attn_logit_softcapping\" is 0"}},
+      {kGemma2, R"({"final_logit_softcapping": -30})", kWrongValue, {"\"final_logit_softcapping\" is -30"}},
+      {kGemma2, R"({"use_bidirectional_attention": true})", kNotServed, {"\"use_bidirectional_attention\" is true"}},
+      {kGemma2, R"({"hidden_activation": "relu"})", kNotServed, {"\"hidden_activation\" is \"relu\"", "gelu"}},
+      {kGemma2, R"({"layer_types": ["full_attention"]})", kWrongValue, {"layer_types", "num_hidden_layers (4)"}},
       {kGemma2,
        R"({"sliding_window": null, "layer_types": ["sliding_attention", "full_attention", "full_attention",
        "full_attention"]})",
-       kWrong,
+       kWrongValue,
        {"layer_types", "sliding_window is null"}},
-      {kGemma3, R"({"sliding_window_pattern": 0})", kWrong, {"\"sliding_window_pattern\" is 0"}},
+      {kGemma3, R"({"sliding_window_pattern": 0})", kWrongValue, {"\"sliding_window_pattern\" is 0"}},
       {kGemma3,
        R"({"_sliding_window_pattern": 2, "layer_types": ["full_attention", "full_attention",
        "sliding_attention", "full_attention"]})",
-       kWrong,
+       kWrongValue,
        {"layer_types", "_sliding_window_pattern 2"}},
-      {kGemma3, R"({"rope_local_base_freq": 0})", kWrong, {"\"rope_local_base_freq\" is 0"}},
+      {kGemma3, R"({"rope_local_base_freq": 0})", kWrongValue, {"\"rope_local_base_freq\" is 0"}},
       {kGemma3,
        R"({"rope_parameters": {"full_attention": {}}})",
-       kWrong,
+       kWrongValue,
        {"rope_parameters.sliding_attention", "missing", "full_attention have one"}},
       {kGemma3,
        R"({"rope_parameters": {"full_attention": {}, "sliding_attention": {"rope_type": "dynamic"}}})",
-       kUnknown,
+       kNotServed,
        {"layers of sliding_attention", "rope_parameters.rope_type", "\"dynamic\""}},
-      {kGemma2, R"({"rope_parameters": {"full_attention": {}}})", kUnknown, {"rope_parameters.full_attention"}},
+      {kGemma2, R"({"rope_parameters": {"full_attention": {}}})", kNotServed, {"rope_parameters.full_attention"}},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.changes);
     std::vector<std::string> parts = c.parts;
     parts.insert(parts.end(), {"m/config.json", "accepted: "});
-    expect_error(small(c.architecture, c.changes), c.code, parts);
+    expect_error(small_gemma(c.architecture, c.changes), c.code, parts);
   }
 }
 

@@ -9,12 +9,13 @@ namespace tessera {
 namespace {
 
 using test::expect_error;
+using test::parameters_of;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
 constexpr const char* kGptOss = "GptOssForCausalLM";
-constexpr auto kWrong = StatusCode::kInvalidArgument;
-constexpr auto kUnknown = StatusCode::kUnimplemented;
+constexpr auto kInvalid = StatusCode::kInvalidArgument;
+constexpr auto kUnsupported = StatusCode::kUnimplemented;
 // Beside the sizes of small(): the default of 8 heads for keys and values does not divide its 4 heads.
 constexpr const char* kHeads = R"("num_key_value_heads": 2)";
 
@@ -67,12 +68,6 @@ TEST(GptOssConfig, ReadsEachField) {
   EXPECT_EQ(read(R"(, "rope_scaling": {"rope_type": "default"})").rope, RopeConfig{.theta = 1.5e5});
 }
 
-std::int64_t parameters_of(const ModelConfig& config) {
-  const Result<ModelGraphs> graphs = build_model(config, {}, built_in_ops(), built_in_families());
-  EXPECT_TRUE(graphs.ok()) << graphs.status().message();
-  return graphs.ok() ? parameter_count(graphs->weights) : 0;
-}
-
 TEST(GptOssConfig, ReadsExpertsInFourBits) {
   EXPECT_FALSE(read().moe->mxfp4);
   const ModelConfig packed = read(R"(, "quantization_config": {"quant_method": "mxfp4"})");
@@ -100,37 +95,37 @@ TEST(GptOssConfig, RefusesWithFileFieldValueAndWhatIsAccepted) {
     std::vector<std::string> parts;
   };
   const Case cases[] = {
-      {R"(, "sliding_window": 0)", kWrong, {"\"sliding_window\" is 0"}},
-      {R"(, "layer_types": ["full_attention"])", kWrong, {"layer_types", "num_hidden_layers (4)"}},
+      {R"(, "sliding_window": 0)", kInvalid, {"\"sliding_window\" is 0"}},
+      {R"(, "layer_types": ["full_attention"])", kInvalid, {"layer_types", "num_hidden_layers (4)"}},
       {R"(, "layer_types": ["full_attention", "full_attention", "chunked_attention", "full_attention"])",
-       kUnknown,
+       kUnsupported,
        {"layer_types", "\"sliding_attention\""}},
-      {R"(, "num_local_experts": 1025)", kWrong, {"\"num_local_experts\" is 1025"}},
-      {R"(, "num_local_experts": 3)", kWrong, {"num_experts_per_tok", "of 3 experts"}},
-      {R"(, "num_local_experts": 8, "num_experts_per_tok": 9)", kWrong, {"\"num_experts_per_tok\" is 9", "[1, 8]"}},
-      {R"(, "num_local_experts": 8, "num_experts": 9)", kWrong, {"\"num_experts\" is 9", "num_local_experts (8)"}},
-      {R"(, "experts_per_token": 2)", kWrong, {"\"experts_per_token\" is 2", "num_experts_per_tok (4)"}},
-      {R"(, "swiglu_limit": 0)", kWrong, {"\"swiglu_limit\" is 0"}},
-      {R"(, "swiglu_alpha": 1.5)", kUnknown, {"\"swiglu_alpha\" is 1.5", "1.702"}},
-      {R"(, "hidden_act": "gelu")", kUnknown, {"\"hidden_act\" is \"gelu\"", "silu"}},
+      {R"(, "num_local_experts": 1025)", kInvalid, {"\"num_local_experts\" is 1025"}},
+      {R"(, "num_local_experts": 3)", kInvalid, {"num_experts_per_tok", "of 3 experts"}},
+      {R"(, "num_local_experts": 8, "num_experts_per_tok": 9)", kInvalid, {"\"num_experts_per_tok\" is 9", "[1, 8]"}},
+      {R"(, "num_local_experts": 8, "num_experts": 9)", kInvalid, {"\"num_experts\" is 9", "num_local_experts (8)"}},
+      {R"(, "experts_per_token": 2)", kInvalid, {"\"experts_per_token\" is 2", "num_experts_per_tok (4)"}},
+      {R"(, "swiglu_limit": 0)", kInvalid, {"\"swiglu_limit\" is 0"}},
+      {R"(, "swiglu_alpha": 1.5)", kUnsupported, {"\"swiglu_alpha\" is 1.5", "1.702"}},
+      {R"(, "hidden_act": "gelu")", kUnsupported, {"\"hidden_act\" is \"gelu\"", "silu"}},
       {R"(, "quantization_config": {"quant_method": "fp8"})",
-       kUnknown,
+       kUnsupported,
        {"\"quantization_config.quant_method\" is \"fp8\"", "mxfp4"}},
-      {R"(, "quantization_config": {})", kUnknown, {"quantization_config.quant_method", "missing"}},
+      {R"(, "quantization_config": {})", kUnsupported, {"quantization_config.quant_method", "missing"}},
       {R"(, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.mlp"]})",
-       kUnknown,
+       kUnsupported,
        {"quantization_config.modules_to_not_convert", "lm_head"}},
       {R"(, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": "lm_head"})",
-       kWrong,
+       kInvalid,
        {"quantization_config.modules_to_not_convert", "a list"}},
-      {R"(, "quantization_config": "mxfp4")", kWrong, {"\"quantization_config\" is \"mxfp4\"", "an object"}},
+      {R"(, "quantization_config": "mxfp4")", kInvalid, {"\"quantization_config\" is \"mxfp4\"", "an object"}},
       {R"(, "hidden_size": 72, "quantization_config": {"quant_method": "mxfp4"})",
-       kWrong,
+       kInvalid,
        {"\"hidden_size\" is 72", "multiple of 32"}},
       {R"(, "intermediate_size": 100, "quantization_config": {"quant_method": "mxfp4"})",
-       kWrong,
+       kInvalid,
        {"\"intermediate_size\" is 100", "multiple of 32"}},
-      {R"(, "attention_bias": 1)", kWrong, {"\"attention_bias\" is 1"}},
+      {R"(, "attention_bias": 1)", kInvalid, {"\"attention_bias\" is 1"}},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.changes);

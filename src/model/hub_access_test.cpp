@@ -10,11 +10,11 @@ namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
+using test::contents_of;
 using test::expect_error;
 using test::HttpServer;
 using test::HubTest;
 using test::kCommit;
-using test::read;
 using test::ServedReply;
 using test::ServedRequest;
 using ::testing::IsEmpty;
@@ -37,7 +37,7 @@ TEST_F(HubTest, SendsTheTokenOnlyToTheHub) {
   settings.token = "secret";
   const Result<std::string> pulled = pull(settings);
   ASSERT_TRUE(pulled.ok()) << pulled.status().message();
-  EXPECT_EQ(read(*pulled + "/model.safetensors"), files_["model.safetensors"]);
+  EXPECT_EQ(contents_of(*pulled + "/model.safetensors"), files_["model.safetensors"]);
   ASSERT_THAT(server_.requests(), SizeIs(5));
   for (const ServedRequest& request : server_.requests())
     EXPECT_EQ(request.header("authorization"), "Bearer secret") << request.path;

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::expect_error;
 
-const std::string kCommit = "0123456789abcdef0123456789abcdef01234567";
+const std::string kCachedCommit = "0123456789abcdef0123456789abcdef01234567";
 const std::string kOther = "89abcdef0123456789abcdef0123456789abcdef";
 
 // A cache with one model, written as the hub's tools do.
@@ -78,48 +78,51 @@ TEST(HubId, AcceptsTheHubsSpelling) {
 
 TEST(HubCache, FindsBranchTagAndCommit) {
   Cache cache;
-  cache.ref("main", kCommit);
+  cache.ref("main", kCachedCommit);
   cache.ref("v1", kOther + "\n");
   cache.ref("refs/pr/2", kOther);
-  for (const std::string& commit : {kCommit, kOther}) {
+  for (const std::string& commit : {kCachedCommit, kOther}) {
     cache.file(commit, "config.json", "{}");
     cache.file(commit, "model.safetensors", "x");
   }
   const std::string snapshots = cache.root() / "snapshots/";
-  for (const auto& [revision, commit] : std::map<std::string, std::string>{
-           {"main", kCommit}, {"v1", kOther}, {"refs/pr/2", kOther}, {kCommit, kCommit}, {kOther, kOther}}) {
+  for (const auto& [revision, commit] : std::map<std::string, std::string>{{"main", kCachedCommit},
+                                                                           {"v1", kOther},
+                                                                           {"refs/pr/2", kOther},
+                                                                           {kCachedCommit, kCachedCommit},
+                                                                           {kOther, kOther}}) {
     const Result<std::string> found = cache.find(revision);
     ASSERT_TRUE(found.ok()) << found.status().message();
     EXPECT_EQ(*found, snapshots + commit) << revision;
   }
   expect_error(cache.find("v2"), StatusCode::kNotFound,
-               {"no revision \"v2\" of org/name", "main, refs/pr/2, v1, " + kCommit});
+               {"no revision \"v2\" of org/name", "main, refs/pr/2, v1, " + kCachedCommit});
 }
 
 TEST(HubCache, NamesWhatItSearchedFor) {
   Cache cache;
   expect_error(cache.find(), StatusCode::kNotFound, {"no org/name", cache.root()});
-  cache.ref("main", kCommit);
+  cache.ref("main", kCachedCommit);
   expect_error(cache.find("x"), StatusCode::kNotFound, {"\"x\"", "holds main"});
-  expect_error(cache.find(), StatusCode::kNotFound, {kCommit, "lacks config.json"});
+  expect_error(cache.find(), StatusCode::kNotFound, {kCachedCommit, "lacks config.json"});
   const HubModel model{.id = "org/name"};
   expect_error(find_in_hub_cache({}, model, ModelContent::kConfig), StatusCode::kInvalidArgument, {"HF_HOME"});
 }
 
 TEST(HubCache, NamesWhatASnapshotLacks) {
   Cache cache;
-  cache.ref("main", kCommit);
-  cache.file(kCommit, "config.json", "{}");
+  cache.ref("main", kCachedCommit);
+  cache.file(kCachedCommit, "config.json", "{}");
   EXPECT_TRUE(cache.find("main", ModelContent::kConfig).ok());
   expect_error(cache.find(), StatusCode::kNotFound, {"only a part of org/name", "lacks model.safetensors"});
 
-  cache.file(kCommit, "model.safetensors.index.json",
+  cache.file(kCachedCommit, "model.safetensors.index.json",
              R"({"weight_map": {"a": "m1.safetensors", "b": "m2.safetensors", "c": "m3.safetensors"}})");
-  cache.file(kCommit, "m1.safetensors", "x");
-  cache.link(kCommit, "m2.safetensors", "gone");
+  cache.file(kCachedCommit, "m1.safetensors", "x");
+  cache.link(kCachedCommit, "m2.safetensors", "gone");
   expect_error(cache.find(), StatusCode::kNotFound, {"lacks m2.safetensors, m3.safetensors"});
   EXPECT_TRUE(cache.find("main", ModelContent::kConfig).ok());
-  cache.link(kCommit, "tokenizer.json", "gone");
+  cache.link(kCachedCommit, "tokenizer.json", "gone");
   expect_error(cache.find("main", ModelContent::kConfig), StatusCode::kNotFound, {"lacks tokenizer.json"});
 
   cache.file(kOther, "config.json", "{}");
@@ -129,9 +132,9 @@ TEST(HubCache, NamesWhatASnapshotLacks) {
 
 TEST(HubCache, AcceptsShardsWithoutIndex) {
   Cache cache;
-  cache.file(kCommit, "config.json", "{}");
-  cache.file(kCommit, "model-00001-of-00001.safetensors", "x");
-  EXPECT_TRUE(cache.find(kCommit).ok());
+  cache.file(kCachedCommit, "config.json", "{}");
+  cache.file(kCachedCommit, "model-00001-of-00001.safetensors", "x");
+  EXPECT_TRUE(cache.find(kCachedCommit).ok());
 }
 
 TEST(HubCache, RefusesPathsThatLeaveTheCache) {

@@ -6,11 +6,11 @@ namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
+using test::contents_of;
 using test::expect_error;
 using test::HubTest;
 using test::kCommit;
 using test::pattern;
-using test::read;
 using test::ServedReply;
 using test::ServedRequest;
 using ::testing::ElementsAre;
@@ -21,10 +21,10 @@ TEST_F(HubTest, WritesTheCacheAsTheHubsToolsDo) {
   const Result<std::string> pulled = pull();
   ASSERT_TRUE(pulled.ok()) << pulled.status().message();
   EXPECT_EQ(*pulled, (root() / "snapshots" / kCommit).string());
-  EXPECT_EQ(read(root() / "refs/main"), kCommit);
+  EXPECT_EQ(contents_of(root() / "refs/main"), kCommit);
   for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"}) {
     EXPECT_EQ(fs::read_symlink(fs::path(*pulled) / name), "../../blobs/" + digest(name));
-    EXPECT_EQ(read(fs::path(*pulled) / name), files_[name]);
+    EXPECT_EQ(contents_of(fs::path(*pulled) / name), files_[name]);
     EXPECT_TRUE(fs::exists(dir_.path() + "/hub/.locks/models--org--name/" + digest(name) + ".lock"));
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(*pulled), {}), 3) << "and nothing that no engine reads";
@@ -45,7 +45,7 @@ TEST_F(HubTest, FetchesTheShardsOfTheIndex) {
   files_["model.safetensors.index.json"] = R"({"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}})";
   const Result<std::string> pulled = pull();
   ASSERT_TRUE(pulled.ok()) << pulled.status().message();
-  EXPECT_EQ(read(*pulled + "/b.safetensors"), "second");
+  EXPECT_EQ(contents_of(*pulled + "/b.safetensors"), "second");
   EXPECT_FALSE(fs::exists(*pulled + "/consolidated.safetensors"));
 }
 
@@ -57,7 +57,7 @@ TEST_F(HubTest, FetchesThePoolingOfAnEmbeddingModelIntoItsFolder) {
     const Result<std::string> pulled = pull();
     ASSERT_TRUE(pulled.ok()) << pulled.status().message();
     const fs::path file = fs::path(*pulled) / "1_Pooling/config.json";
-    EXPECT_EQ(read(file), files_["1_Pooling/config.json"]);
+    EXPECT_EQ(contents_of(file), files_["1_Pooling/config.json"]);
     EXPECT_EQ(fs::read_symlink(file), "../../../blobs/" + digest("1_Pooling/config.json"));
     EXPECT_FALSE(fs::exists(fs::path(*pulled) / "2_Dense"));
   }
@@ -77,7 +77,7 @@ TEST_F(HubTest, EscapesRevisionsAndWritesTheirRefs) {
     return std::nullopt;
   });
   ASSERT_TRUE(pull(settings(), {.id = "org/name", .revision = "refs/pr/1"}).ok());
-  EXPECT_EQ(read(root() / "refs/refs/pr/1"), kCommit);
+  EXPECT_EQ(contents_of(root() / "refs/refs/pr/1"), kCommit);
 }
 
 TEST_F(HubTest, ResumesAPartialDownload) {
@@ -119,7 +119,7 @@ TEST_F(HubTest, RefusesARangeThatWasNotRequested) {
                        .headers = {{"Content-Range", "bytes 900-299999/300000"}}};
   });
   expect_error(pull(), StatusCode::kDataLoss, {"model.safetensors: asked for bytes from 1000 on"});
-  EXPECT_EQ(read(incomplete("model.safetensors")).size(), 1000U);
+  EXPECT_EQ(contents_of(incomplete("model.safetensors")).size(), 1000U);
 }
 
 TEST_F(HubTest, ResumesAfterATruncatedBody) {
@@ -160,7 +160,7 @@ TEST_F(HubTest, RefusesAWrongDigest) {
   EXPECT_THAT(ranges(), SizeIs(1));
   EXPECT_FALSE(fs::exists(blob("model.safetensors")));
   EXPECT_FALSE(fs::exists(root() / "refs/main"));
-  EXPECT_EQ(read(incomplete("model.safetensors")), "");
+  EXPECT_EQ(contents_of(incomplete("model.safetensors")), "");
 
   answer_first([&](const ServedRequest& request) -> std::optional<ServedReply> {
     if (!request.path.ends_with("/model.safetensors")) return std::nullopt;

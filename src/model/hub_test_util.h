@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 inline const std::string kCommit = "0123456789abcdef0123456789abcdef01234567";
 
-inline std::string read(const fs::path& path) {
+inline std::string contents_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -115,7 +115,7 @@ class HubTest : public ::testing::Test {
   void expect_pulled() {
     const Result<std::string> pulled = pull();
     ASSERT_TRUE(pulled.ok()) << pulled.status().message();
-    EXPECT_EQ(read(*pulled + "/model.safetensors"), files_["model.safetensors"]);
+    EXPECT_EQ(contents_of(*pulled + "/model.safetensors"), files_["model.safetensors"]);
     EXPECT_FALSE(fs::exists(incomplete("model.safetensors")));
   }
   // Writes a partial download of the weights.

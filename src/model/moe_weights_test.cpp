@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kExperts = 3;
 constexpr std::int64_t kHidden = 4;
-constexpr std::int64_t kSize = 6;  // of an expert
+constexpr std::int64_t kExpertSize = 6;  // of an expert
 
 // Which number an element is: gate, up and down of expert e.
 float gate_up(std::int64_t e, std::int64_t row, std::int64_t h, bool up) {
@@ -31,13 +31,13 @@ class ExpertsInEveryLayout : public ::testing::Test {
     for (std::int64_t e = 0; e < kExperts; ++e) {
       const std::string prefix = "separate." + std::to_string(e) + ".";
       for (const bool up : {false, true})
-        for (std::int64_t row = 0; row < kSize; ++row)
+        for (std::int64_t row = 0; row < kExpertSize; ++row)
           for (std::int64_t h = 0; h < kHidden; ++h) {
             values_[prefix + (up ? "w3.weight" : "w1.weight")].push_back(gate_up(e, row, h, up));
             values_["stacked.gate_up_proj"].push_back(gate_up(e, row, h, up));
           }
       for (std::int64_t h = 0; h < kHidden; ++h)
-        for (std::int64_t i = 0; i < kSize; ++i) {
+        for (std::int64_t i = 0; i < kExpertSize; ++i) {
           values_[prefix + "w2.weight"].push_back(down(e, h, i));
           values_["stacked.down_proj"].push_back(down(e, h, i));
           values_["interleaved.gate_up_proj"].push_back(gate_up(e, i, h, false));
@@ -45,8 +45,9 @@ class ExpertsInEveryLayout : public ::testing::Test {
         }
       for (std::int64_t h = 0; h < kHidden; ++h)
         for (const bool up : {false, true})
-          for (std::int64_t i = 0; i < kSize; ++i) values_["transposed.gate_up_proj"].push_back(gate_up(e, i, h, up));
-      for (std::int64_t i = 0; i < kSize; ++i) {
+          for (std::int64_t i = 0; i < kExpertSize; ++i)
+            values_["transposed.gate_up_proj"].push_back(gate_up(e, i, h, up));
+      for (std::int64_t i = 0; i < kExpertSize; ++i) {
         for (std::int64_t h = 0; h < kHidden; ++h) {
           values_["transposed.down_proj"].push_back(down(e, h, i));
           values_["interleaved.down_proj"].push_back(down(e, h, i));
@@ -68,16 +69,16 @@ class ExpertsInEveryLayout : public ::testing::Test {
 
   static std::vector<std::int64_t> shape_of(const std::string& name) {
     static const std::map<std::string, std::vector<std::int64_t>, std::less<>> shapes = {
-        {"w1.weight", {kSize, kHidden}},
-        {"w2.weight", {kHidden, kSize}},
-        {"w3.weight", {kSize, kHidden}},
-        {"stacked.gate_up_proj", {kExperts, 2 * kSize, kHidden}},
-        {"stacked.down_proj", {kExperts, kHidden, kSize}},
-        {"transposed.gate_up_proj", {kExperts, kHidden, 2 * kSize}},
-        {"transposed.down_proj", {kExperts, kSize, kHidden}},
-        {"interleaved.gate_up_proj", {kExperts, kHidden, 2 * kSize}},
-        {"interleaved.down_proj", {kExperts, kSize, kHidden}},
-        {"interleaved.gate_up_proj_bias", {kExperts, 2 * kSize}},
+        {"w1.weight", {kExpertSize, kHidden}},
+        {"w2.weight", {kHidden, kExpertSize}},
+        {"w3.weight", {kExpertSize, kHidden}},
+        {"stacked.gate_up_proj", {kExperts, 2 * kExpertSize, kHidden}},
+        {"stacked.down_proj", {kExperts, kHidden, kExpertSize}},
+        {"transposed.gate_up_proj", {kExperts, kHidden, 2 * kExpertSize}},
+        {"transposed.down_proj", {kExperts, kExpertSize, kHidden}},
+        {"interleaved.gate_up_proj", {kExperts, kHidden, 2 * kExpertSize}},
+        {"interleaved.down_proj", {kExperts, kExpertSize, kHidden}},
+        {"interleaved.gate_up_proj_bias", {kExperts, 2 * kExpertSize}},
         {"interleaved.down_proj_bias", {kExperts, kHidden}}};
     return shapes.find(name.starts_with("separate.") ? name.substr(11) : name)->second;
   }
@@ -87,8 +88,8 @@ class ExpertsInEveryLayout : public ::testing::Test {
                                                  int parts = 1) {
     ModelConfig config;
     config.hidden_size = kHidden;
-    config.moe =
-        MoeConfig{.num_experts = kExperts, .experts_per_token = 1, .intermediate_size = kSize, .expert_bias = biases};
+    config.moe = MoeConfig{
+        .num_experts = kExperts, .experts_per_token = 1, .intermediate_size = kExpertSize, .expert_bias = biases};
     LayerBuilder b("test", {.tp_rank = rank, .tp_size = ranks, .ep_size = parts}, built_in_ops());
     (void)b.begin_layer(0);
     const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, kHidden}});
@@ -136,10 +137,10 @@ TEST_F(ExpertsInEveryLayout, SoAreARanksSlices) {
   std::vector<float> columns;
   for (std::int64_t e = 0; e < kExperts; ++e) {
     for (const bool up : {false, true})
-      for (std::int64_t row = 3; row < kSize; ++row)
+      for (std::int64_t row = 3; row < kExpertSize; ++row)
         for (std::int64_t h = 0; h < kHidden; ++h) rows.push_back(gate_up(e, row, h, up));
     for (std::int64_t h = 0; h < kHidden; ++h)
-      for (std::int64_t i = 3; i < kSize; ++i) columns.push_back(down(e, h, i));
+      for (std::int64_t i = 3; i < kExpertSize; ++i) columns.push_back(down(e, h, i));
   }
   EXPECT_EQ(second.at("gate_up_proj.weight"), rows);
   EXPECT_EQ(second.at("down_proj.weight"), columns);
@@ -155,7 +156,7 @@ TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
   std::vector<float> expected;
   for (std::int64_t e = 0; e < kExperts; ++e)
     for (const bool up : {false, true})
-      for (std::int64_t row = 3; row < kSize; ++row) expected.push_back(bias(e, row, up));
+      for (std::int64_t row = 3; row < kExpertSize; ++row) expected.push_back(bias(e, row, up));
   EXPECT_EQ(second.at("gate_up_proj.bias"), expected);
   EXPECT_EQ(first.at("down_proj.bias"), values_["interleaved.down_proj_bias"]);
   EXPECT_FALSE(second.contains("down_proj.bias"));
@@ -167,10 +168,10 @@ TEST_F(ExpertsInEveryLayout, SoIsAPartOfTheExperts) {
   std::vector<float> rows;
   std::vector<float> columns;
   for (const bool up : {false, true})
-    for (std::int64_t row = 3; row < kSize; ++row)
+    for (std::int64_t row = 3; row < kExpertSize; ++row)
       for (std::int64_t h = 0; h < kHidden; ++h) rows.push_back(gate_up(1, row, h, up));
   for (std::int64_t h = 0; h < kHidden; ++h)
-    for (std::int64_t i = 3; i < kSize; ++i) columns.push_back(down(1, h, i));
+    for (std::int64_t i = 3; i < kExpertSize; ++i) columns.push_back(down(1, h, i));
   EXPECT_EQ(part.at("gate_up_proj.weight"), rows);
   EXPECT_EQ(part.at("down_proj.weight"), columns);
   for (const ExpertTensors& layout : {kStacked, kTransposed, kInterleaved})
@@ -178,7 +179,8 @@ TEST_F(ExpertsInEveryLayout, SoIsAPartOfTheExperts) {
 
   const auto whole = load(kSeparate, 2, 3, /*biases=*/false, /*parts=*/3);
   const std::vector<float>& stacked = values_["stacked.gate_up_proj"];
-  EXPECT_EQ(whole.at("gate_up_proj.weight"), std::vector<float>(stacked.end() - 2 * kSize * kHidden, stacked.end()));
+  EXPECT_EQ(whole.at("gate_up_proj.weight"),
+            std::vector<float>(stacked.end() - 2 * kExpertSize * kHidden, stacked.end()));
   for (const ExpertTensors& layout : {kStacked, kTransposed, kInterleaved})
     EXPECT_EQ(load(layout, 2, 3, false, 3), whole);
 
@@ -193,7 +195,7 @@ class ExpertsInFourBits : public ::testing::Test {
  protected:
   static constexpr std::int64_t kExperts = 2;
   static constexpr std::int64_t kHidden = 32;
-  static constexpr std::int64_t kSize = 64;
+  static constexpr std::int64_t kExpertSize = 64;
 
   void SetUp() override {
     std::vector<StoredTensor> tensors;
@@ -210,8 +212,11 @@ class ExpertsInFourBits : public ::testing::Test {
   static Result<std::vector<WeightSpec>> specs(int rank, int ranks, int parts = 1) {
     ModelConfig config;
     config.hidden_size = kHidden;
-    config.moe = MoeConfig{
-        .num_experts = kExperts, .experts_per_token = 1, .intermediate_size = kSize, .mxfp4 = true, .swiglu_limit = 7};
+    config.moe = MoeConfig{.num_experts = kExperts,
+                           .experts_per_token = 1,
+                           .intermediate_size = kExpertSize,
+                           .mxfp4 = true,
+                           .swiglu_limit = 7};
     LayerBuilder b("test", {.tp_rank = rank, .tp_size = ranks, .ep_size = parts}, built_in_ops());
     (void)b.begin_layer(0);
     const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, kHidden}});
@@ -242,9 +247,10 @@ class ExpertsInFourBits : public ::testing::Test {
     std::vector<std::uint8_t> expected;
     for (std::int64_t e = 0; e < kExperts; ++e)
       for (const std::int64_t up : {0, 1})
-        for (std::int64_t row = kSize / ranks * rank; row < kSize / ranks * (rank + 1); ++row)
+        for (std::int64_t row = kExpertSize / ranks * rank; row < kExpertSize / ranks * (rank + 1); ++row)
           for (std::int64_t c = 0; c < of_row; ++c)
-            expected.push_back(bytes_[name][static_cast<std::size_t>((e * 2 * kSize + 2 * row + up) * of_row + c)]);
+            expected.push_back(
+                bytes_[name][static_cast<std::size_t>((e * 2 * kExpertSize + 2 * row + up) * of_row + c)]);
     return expected;
   }
   std::vector<std::uint8_t> down(const std::string& name, std::int64_t of_row, int rank, int ranks) {
@@ -258,10 +264,10 @@ class ExpertsInFourBits : public ::testing::Test {
   test::ScratchDir dir_;
   std::map<std::string, std::vector<std::uint8_t>> bytes_;
   const std::map<std::string, std::vector<std::int64_t>> shapes_ = {
-      {"e.gate_up_proj_blocks", {kExperts, 2 * kSize, kHidden / 32, 16}},
-      {"e.gate_up_proj_scales", {kExperts, 2 * kSize, kHidden / 32}},
-      {"e.down_proj_blocks", {kExperts, kHidden, kSize / 32, 16}},
-      {"e.down_proj_scales", {kExperts, kHidden, kSize / 32}}};
+      {"e.gate_up_proj_blocks", {kExperts, 2 * kExpertSize, kHidden / 32, 16}},
+      {"e.gate_up_proj_scales", {kExperts, 2 * kExpertSize, kHidden / 32}},
+      {"e.down_proj_blocks", {kExperts, kHidden, kExpertSize / 32, 16}},
+      {"e.down_proj_scales", {kExperts, kHidden, kExpertSize / 32}}};
 };
 
 TEST_F(ExpertsInFourBits, AreTheStoredBytesOfARank) {
@@ -270,8 +276,8 @@ TEST_F(ExpertsInFourBits, AreTheStoredBytesOfARank) {
       const auto loaded = load(rank, ranks);
       EXPECT_EQ(loaded.at("e.gate_up_proj.blocks"), gate_up("e.gate_up_proj_blocks", kHidden / 2, rank, ranks));
       EXPECT_EQ(loaded.at("e.gate_up_proj.scales"), gate_up("e.gate_up_proj_scales", kHidden / 32, rank, ranks));
-      EXPECT_EQ(loaded.at("e.down_proj.blocks"), down("e.down_proj_blocks", kSize / 2, rank, ranks));
-      EXPECT_EQ(loaded.at("e.down_proj.scales"), down("e.down_proj_scales", kSize / 32, rank, ranks));
+      EXPECT_EQ(loaded.at("e.down_proj.blocks"), down("e.down_proj_blocks", kExpertSize / 2, rank, ranks));
+      EXPECT_EQ(loaded.at("e.down_proj.scales"), down("e.down_proj_scales", kExpertSize / 32, rank, ranks));
     }
 }
 
@@ -289,8 +295,8 @@ TEST_F(ExpertsInFourBits, APartIsTheBytesOfItsExperts) {
       EXPECT_EQ(loaded.at("e.gate_up_proj.blocks"), half(gate_up("e.gate_up_proj_blocks", kHidden / 2, slice, slices)));
       EXPECT_EQ(loaded.at("e.gate_up_proj.scales"),
                 half(gate_up("e.gate_up_proj_scales", kHidden / 32, slice, slices)));
-      EXPECT_EQ(loaded.at("e.down_proj.blocks"), half(down("e.down_proj_blocks", kSize / 2, slice, slices)));
-      EXPECT_EQ(loaded.at("e.down_proj.scales"), half(down("e.down_proj_scales", kSize / 32, slice, slices)));
+      EXPECT_EQ(loaded.at("e.down_proj.blocks"), half(down("e.down_proj_blocks", kExpertSize / 2, slice, slices)));
+      EXPECT_EQ(loaded.at("e.down_proj.scales"), half(down("e.down_proj_scales", kExpertSize / 32, slice, slices)));
     }
 }
 

@@ -161,54 +161,55 @@ TEST(RopeScaling, OfYarnOnly) {
   EXPECT_EQ(attention_scaling({.type = RopeType::kYarn, .factor = 1}), 1.0f);
 }
 
-Result<RopeConfig> read(const char* text) {
+Result<RopeConfig> read_rope(const char* text) {
   const Result<Json> json = Json::parse(text, "test");
   EXPECT_TRUE(json.ok()) << json.status().message();
   return read_rope_config(*json, "c.json", {.max_position_embeddings = 2048, .head_dim = 16});
 }
 
 TEST(RopeConfig, ReadsOldAndNewSpellingAlike) {
-  const RopeConfig none = *read("{}");
+  const RopeConfig none = *read_rope("{}");
   EXPECT_EQ(none, RopeConfig{});
-  EXPECT_EQ(*read(R"({"rope_theta": 10000, "rope_scaling": null, "rope_parameters": null})"), none);
-  EXPECT_EQ(*read(R"({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}})"), none);
-  EXPECT_EQ(*read(R"({"partial_rotary_factor": 1.0})"), none);
+  EXPECT_EQ(*read_rope(R"({"rope_theta": 10000, "rope_scaling": null, "rope_parameters": null})"), none);
+  EXPECT_EQ(*read_rope(R"({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}})"), none);
+  EXPECT_EQ(*read_rope(R"({"partial_rotary_factor": 1.0})"), none);
 
-  const RopeConfig llama3 = *read(R"({"rope_theta": 500000.0, "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0,
+  const RopeConfig llama3 =
+      *read_rope(R"({"rope_theta": 500000.0, "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0,
       "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}})");
   EXPECT_EQ(llama3, llama31());
-  EXPECT_EQ(*read(R"({"rope_parameters": {"rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+  EXPECT_EQ(*read_rope(R"({"rope_parameters": {"rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
       "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}})"),
             llama3);
 
-  const RopeConfig linear = *read(R"({"rope_scaling": {"type": "linear", "factor": 2}})");
+  const RopeConfig linear = *read_rope(R"({"rope_scaling": {"type": "linear", "factor": 2}})");
   EXPECT_EQ(linear.type, RopeType::kLinear);
   EXPECT_EQ(linear.factor, 2.0);
 }
 
 TEST(RopeConfig, ReadsProportional) {
-  const RopeConfig rope =
-      *read(R"({"rope_parameters": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}})");
+  const RopeConfig rope = *read_rope(
+      R"({"rope_parameters": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25}})");
   EXPECT_EQ(rope, (RopeConfig{.type = RopeType::kProportional, .theta = 1e6, .partial_rotary_factor = 0.25}));
-  EXPECT_EQ(read(R"({"rope_parameters": {"rope_type": "proportional", "factor": 8}})")->factor, 8);
+  EXPECT_EQ(read_rope(R"({"rope_parameters": {"rope_type": "proportional", "factor": 8}})")->factor, 8);
 }
 
 TEST(RopeConfig, FillsInYarnAsTransformersDoes) {
-  const RopeConfig plain = *read(R"({"rope_scaling": {"type": "yarn", "factor": 4.0}})");
+  const RopeConfig plain = *read_rope(R"({"rope_scaling": {"type": "yarn", "factor": 4.0}})");
   EXPECT_EQ(plain.original_max_position_embeddings, 2048) << "max_position_embeddings";
   EXPECT_EQ(plain.beta_fast, 32.0);
   EXPECT_EQ(plain.beta_slow, 1.0);
   EXPECT_TRUE(plain.truncate);
   EXPECT_FALSE(plain.attention_factor || plain.mscale || plain.mscale_all_dim);
-  EXPECT_EQ(
-      read(R"({"rope_scaling": {"type": "yarn", "factor": null, "original_max_position_embeddings": 512}})")->factor,
-      4.0)
+  EXPECT_EQ(read_rope(R"({"rope_scaling": {"type": "yarn", "factor": null, "original_max_position_embeddings": 512}})")
+                ->factor,
+            4.0)
       << "the quotient of the contexts";
-  EXPECT_EQ(read(R"({"original_max_position_embeddings": 256,
+  EXPECT_EQ(read_rope(R"({"original_max_position_embeddings": 256,
                      "rope_scaling": {"type": "yarn", "factor": 2, "original_max_position_embeddings": 512}})")
                 ->original_max_position_embeddings,
             256);
-  const RopeConfig full = *read(R"({"rope_parameters": {"rope_type": "yarn", "rope_theta": 150000, "factor": 32.0,
+  const RopeConfig full = *read_rope(R"({"rope_parameters": {"rope_type": "yarn", "rope_theta": 150000, "factor": 32.0,
       "beta_fast": 16, "beta_slow": 2, "truncate": false, "attention_factor": 1.5, "mscale": 1.0, "mscale_all_dim": 0.5}})");
   EXPECT_EQ(full.theta, 150000.0);
   EXPECT_EQ(full.beta_fast, 16.0);
@@ -222,7 +223,7 @@ TEST(RopeConfig, FillsInYarnAsTransformersDoes) {
 TEST(RopeConfig, FillsInLongRopeAsTransformersDoes) {
   const std::string lists = R"("short_factor": [1, 1, 1, 1, 1, 1, 1, 1.5], "long_factor": [1, 2, 3, 4, 5, 6, 7, 8])";
   const auto with = [&](const char* before, const char* inside) {
-    return *read(("{" + std::string(before) + R"("rope_scaling": {)" + inside + lists + "}}").c_str());
+    return *read_rope(("{" + std::string(before) + R"("rope_scaling": {)" + inside + lists + "}}").c_str());
   };
   const RopeConfig phi = with(R"("original_max_position_embeddings": 512, )", R"("type": "su", )");
   EXPECT_EQ(phi.type, RopeType::kLongRope);
@@ -301,7 +302,7 @@ TEST(RopeConfig, RefusesWithFileFieldAndValue) {
     SCOPED_TRACE(c.text);
     std::vector<std::string> parts = c.parts;
     parts.push_back("c.json");
-    expect_error(read(c.text), c.code, parts);
+    expect_error(read_rope(c.text), c.code, parts);
   }
 }
 

@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kText =
+constexpr const char* kVisionConfig =
     R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
     "num_attention_heads": 4, "head_dim": 16, "max_position_embeddings": 2048, "image_token_id": 505, "vision_start_token_id": 503,
     "vision_end_token_id": 504, "rope_scaling": {"type": "default", "mrope_section": [2, 3, 3]}})";
@@ -85,7 +85,7 @@ TEST(VisionConfig, RefusesWhatNoTowerHas) {
 }
 
 Result<ModelConfig> model(const char* architecture, const char* tower) {
-  Json json = *Json::parse(kText, "base");
+  Json json = *Json::parse(kVisionConfig, "base");
   json.set("architectures", Json(Json::Array{Json(architecture)}));
   if (tower != nullptr) json.set("vision_config", *Json::parse(tower, "tower"));
   return ModelConfig::from_json(json, "m/config.json", built_in_families());

@@ -15,8 +15,6 @@ namespace {
 constexpr std::size_t kMostHelloBytes = std::size_t{1} << 20;
 constexpr std::chrono::seconds kHelloLimit(5);  // from a connection to what it says
 
-double seconds(std::chrono::milliseconds ms) { return std::chrono::duration<double>(ms).count(); }
-
 void refuse(Socket& socket, const Status& why) {
   const std::span<const std::byte> text = std::as_bytes(std::span(why.message()));
   (void)send_frame(socket, FrameKind::kRefused, std::span(&text, 1), kHelloLimit);  // the connection is closed anyway
@@ -64,7 +62,7 @@ Status gather(const NodeHello& own, const NodeGroupOptions& options, std::vector
     if (!come)
       return not_found(fmt::format("{} {} of {} did not come to {} within {} s", missing.size() == 1 ? "node" : "nodes",
                                    fmt::join(missing, ", "), own.nodes, options.address.text(),
-                                   seconds(options.join_limit)));
+                                   in_seconds(options.join_limit)));
     const Result<NodeHello> hello = hear(*come, deadline);
     if (!hello.ok()) {  // a port scanner, say: nobody that is waited for
       log_warn("engine", "a connection from {} to {} is no node of a model: {}", come->peer(), options.address.text(),
@@ -108,7 +106,7 @@ Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options
   Result<Socket> connected = connect_until(options.address, deadline);
   if (!connected.ok())
     return not_found(fmt::format("node {} of {} found no node 0 within {} s: {}", own.node, own.nodes,
-                                 seconds(options.join_limit), connected.status().message()));
+                                 in_seconds(options.join_limit), connected.status().message()));
   const NetClock::time_point connected_at = NetClock::now();
   Socket socket = *std::move(connected);
   TRY(send_frame(socket, FrameKind::kHello, std::span(&bytes, 1), options.silence).with_context(where));

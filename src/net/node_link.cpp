@@ -13,8 +13,6 @@ constexpr std::chrono::milliseconds kLook(100);    // how often a thread looks u
 constexpr std::chrono::milliseconds kAlive(1000);  // how often it says that it is there
 constexpr std::chrono::milliseconds kLast(2000);   // that the other end may take to read the last frames
 
-double seconds(std::chrono::milliseconds ms) { return std::chrono::duration<double>(ms).count(); }
-
 }  // namespace
 
 void NodeLink::start(TakeFrame take_frame, TakeEnd take_end) {
@@ -67,7 +65,7 @@ Status NodeLink::receive_all() {
     const FrameReader::Progress progress = TRY(reader.advance(socket_, std::min(kLook, silence_ / 4)));
     const NetClock::time_point now = NetClock::now();
     if (progress != FrameReader::Progress::kNothing) last_heard = now;
-    if (now - last_heard > silence_) return device_lost(fmt::format("it said nothing for {} s", seconds(silence_)));
+    if (now - last_heard > silence_) return device_lost(fmt::format("it said nothing for {} s", in_seconds(silence_)));
     say_alive(now);
     if (ended_) end_by = std::min(end_by, now + kLast);
     if (now > end_by) return ok_status();

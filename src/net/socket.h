@@ -18,6 +18,9 @@ namespace tessera {
 
 using NetClock = std::chrono::steady_clock;
 
+// For messages, which name times in seconds.
+inline double in_seconds(std::chrono::milliseconds ms) { return std::chrono::duration<double>(ms).count(); }
+
 struct NodeAddress {
   std::string host;  // a name or a number, without brackets
   std::uint16_t port = 0;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "tessera/base/ceil_div.h"
+
 namespace tessera {
 namespace {
-
-std::int64_t ceil_div(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
 std::int64_t keys_seen(std::int64_t kv_len, std::int64_t window) {
   return window > 0 ? std::min(kv_len, window) : kv_len;

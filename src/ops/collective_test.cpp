@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 // Runs body(rank) on one thread for each rank.
 template <class Body>
-void run_ranks(int ranks, const Body& body) {
+void run_on_threads(int ranks, const Body& body) {
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) threads.emplace_back([&body, r] { body(r); });
   for (std::thread& thread : threads) thread.join();
@@ -43,7 +43,7 @@ TEST_P(Collectives, AllReduceGivesEveryRankTheSumInRankOrder) {
       for (const HostTensor& t : x) sum += static_cast<float>(t.at(i)), exact[static_cast<std::size_t>(i)] += t.at(i);
       expected.set(i, static_cast<double>(sum));
     }
-    run_ranks(ranks, [&](int r) {
+    run_on_threads(ranks, [&](int r) {
       HostTensor& own = x[static_cast<std::size_t>(r)];
       const Status status = group[static_cast<std::size_t>(r)]->all_reduce(own.view(DeviceAddress{own.bytes.data()}));
       EXPECT_TRUE(status.ok()) << status.message();
@@ -66,7 +66,7 @@ TEST_P(Collectives, AllGatherPutsColumnsInRankOrder) {
     x.push_back(random_tensor(dtype, {kRows, kCols}, static_cast<std::uint32_t>(r + 1)));
     y.push_back(poisoned_tensor(dtype, {kRows, kCols * ranks}));
   }
-  run_ranks(ranks, [&](int r) {
+  run_on_threads(ranks, [&](int r) {
     const auto i = static_cast<std::size_t>(r);
     const Status status =
         group[i]->all_gather(x[i].view(DeviceAddress{x[i].bytes.data()}), y[i].view(DeviceAddress{y[i].bytes.data()}));
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Groups, Collectives,
 TEST(Collective, ManyCallsInARow) {
   constexpr int kRanks = 3;
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(kRanks);
-  run_ranks(kRanks, [&](int r) {
+  run_on_threads(kRanks, [&](int r) {
     for (int i = 0; i < 500; ++i) {
       float x = static_cast<float>(r + i);
       const TensorView view{.data = reinterpret_cast<std::byte*>(&x), .rank = 1, .dims = {1}};
@@ -101,7 +101,7 @@ TEST(Collective, ManyCallsInARow) {
 
 TEST(Collective, AbortReleasesTheOthers) {
   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(3);
-  run_ranks(3, [&](int r) {
+  run_on_threads(3, [&](int r) {
     Communicator& own = *group[static_cast<std::size_t>(r)];
     if (r == 2) {
       own.abort("out of memory");
@@ -122,7 +122,7 @@ TEST(Collective, AbortReleasesTheOthers) {
 TEST(Collective, ARestartedGroupGoesOn) {
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(3);
   for (int round = 0; round < 20; ++round) {
-    run_ranks(3, [&](int r) {
+    run_on_threads(3, [&](int r) {
       float x = 1;
       const TensorView view{.data = reinterpret_cast<std::byte*>(&x), .rank = 1, .dims = {1}};
       Communicator& own = *group[static_cast<std::size_t>(r)];
@@ -133,7 +133,7 @@ TEST(Collective, ARestartedGroupGoesOn) {
       }
     });
     ASSERT_TRUE(group[0]->restart().ok());
-    run_ranks(3, [&](int r) {
+    run_on_threads(3, [&](int r) {
       auto x = static_cast<float>(r);
       const TensorView view{.data = reinterpret_cast<std::byte*>(&x), .rank = 1, .dims = {1}};
       EXPECT_TRUE(group[static_cast<std::size_t>(r)]->all_reduce(view).ok());
@@ -145,7 +145,7 @@ TEST(Collective, ARestartedGroupGoesOn) {
 TEST(Collective, ARankThatDoesNotComeIsNamed) {
   const std::vector<std::unique_ptr<Communicator>> group =
       Communicator::create_group(3, std::chrono::milliseconds(1500));
-  run_ranks(3, [&](int r) {
+  run_on_threads(3, [&](int r) {
     float x = 1;
     const TensorView view{.data = reinterpret_cast<std::byte*>(&x), .rank = 1, .dims = {1}};
     EXPECT_TRUE(group[static_cast<std::size_t>(r)]->all_reduce(view).ok());
@@ -158,7 +158,7 @@ TEST(Collective, ARankThatDoesNotComeIsNamed) {
 
 TEST(Collective, DestroyingACommunicatorAborts) {
   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
-  run_ranks(2, [&](int r) {
+  run_on_threads(2, [&](int r) {
     if (r == 1) {
       group[1].reset();
       return;
@@ -174,7 +174,7 @@ TEST(Collective, AbortAtAnyTime) {
   for (int round = 0; round < 200; ++round) {
     std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(3);
     std::thread outside([&] { group[1]->abort("from outside"); });
-    run_ranks(3, [&](int r) {
+    run_on_threads(3, [&](int r) {
       for (int i = 0; i < 20; ++i) {
         std::vector<float> x(300, 1.0f);
         const TensorView view{.data = reinterpret_cast<std::byte*>(x.data()), .rank = 1, .dims = {300}};
@@ -188,7 +188,7 @@ TEST(Collective, AbortAtAnyTime) {
 
 TEST(Collective, RanksThatDisagreeGetAnError) {
   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
-  run_ranks(2, [&](int r) {
+  run_on_threads(2, [&](int r) {
     std::vector<float> x(8, 1.0f);
     const TensorView view{.data = reinterpret_cast<std::byte*>(x.data()), .rank = 1, .dims = {r == 0 ? 4 : 8}};
     EXPECT_THAT(group[static_cast<std::size_t>(r)]->all_reduce(view).message(),
@@ -207,7 +207,7 @@ TEST(CollectiveOps, RecordedGraphsExchangeData) {
   if (on_cuda()) GTEST_SKIP() << "ranks of one process are the CPU's";
   constexpr int kRanks = 2;
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(kRanks);
-  run_ranks(kRanks, [&](int r) {
+  run_on_threads(kRanks, [&](int r) {
     const ForwardContext context{.limits = {}, .plans = {}, .communicator = group[static_cast<std::size_t>(r)].get()};
     const HostTensor x = filled_tensor(DType::kFloat32, {2, 3}, r + 1);
     const OpOutcome reduced = run_op(kAllReduce, kAllReduceCpu, {x}, {}, context);

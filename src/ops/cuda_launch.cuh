@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tessera/base/ceil_div.h"
+
 namespace tessera::cuda {
 
 inline constexpr std::int64_t kBlockThreads = 256;
@@ -26,8 +28,6 @@ struct LaunchShape {
   dim3 block{1, 1, 1};
   unsigned cluster = 1;  // neighbouring blocks along x that see each other's shared memory; above 1 on Hopper only
 };
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Rows along x, items along y and within a block.
 inline LaunchShape row_shape(std::int64_t rows, std::int64_t items) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "tessera/base/ceil_div.h"
+
 namespace tessera {
 namespace {
-
-std::int64_t ceil_div(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
 // The keys that a request's last row sees, and the tiles that have any of them.
 struct KeyRange {

@@ -18,7 +18,7 @@ using testing::HostTensor;
 using testing::infer_error;
 using testing::int_tensor;
 
-constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
+constexpr std::int32_t kGreatestId = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t kMin = std::numeric_limits<std::int32_t>::min();
 
 TEST(Embedding, CopiesRowsAndZerosForRowsOutside) {
@@ -27,8 +27,8 @@ TEST(Embedding, CopiesRowsAndZerosForRowsOutside) {
       const HostTensor table = testing::random_tensor(dtype, {11, width}, 1);
       const std::int64_t given_width = width == 64 ? 3 * width : width;
       const HostTensor given = testing::random_tensor(dtype, {5, given_width}, 2);
-      const std::vector<std::int32_t> ids{0, 10, 3, -1, 3, -2, 11, kMax, kMin, -1, 7, 2};
-      const std::vector<std::int32_t> rows{-1, kMin, -1, 4, 0, -1, -1, -1, -1, 2, 5, kMax};
+      const std::vector<std::int32_t> ids{0, 10, 3, -1, 3, -2, 11, kGreatestId, kMin, -1, 7, 2};
+      const std::vector<std::int32_t> rows{-1, kMin, -1, 4, 0, -1, -1, -1, -1, 2, 5, kGreatestId};
       const auto count = static_cast<std::int64_t>(ids.size());
       const auto out = testing::run_op(kEmbedding, kEmbeddingCpu,
                                        {int_tensor({count}, ids), table, int_tensor({count}, rows), given});
@@ -83,7 +83,7 @@ TEST(Embedding, SlicesAddUpToTheTable) {
       constexpr std::int64_t kWidth = 24;
       const HostTensor table = testing::random_tensor(dtype, {10, kWidth}, 1);
       const HostTensor given = testing::random_tensor(dtype, {5, kWidth}, 2);
-      const HostTensor ids = int_tensor({9}, {0, 9, 4, 5, 6, -1, 10, kMin, kMax});
+      const HostTensor ids = int_tensor({9}, {0, 9, 4, 5, 6, -1, 10, kMin, kGreatestId});
       const HostTensor rows = int_tensor({9}, {-1, -1, -1, -1, 3, 0, -1, 7, -1});
       const auto whole =
           testing::run_op(kEmbedding, kEmbeddingCpu, {ids, table, rows, given}, {{"scale", scale}}).results[0];
@@ -129,7 +129,7 @@ TEST(Embedding, RowsAreIndependent) {
 TEST(Embedding, AddsAPartOfGivenRows) {
   for (const DType dtype : testing::kFloatingDTypes) {
     for (const std::int64_t width : {67, 64}) {
-      const std::vector<std::int32_t> rows{-1, 0, 4, 5, kMin, kMax, 2, 2};
+      const std::vector<std::int32_t> rows{-1, 0, 4, 5, kMin, kGreatestId, 2, 2};
       const HostTensor x = testing::random_tensor(dtype, {8, width}, 1);
       const HostTensor given = testing::random_tensor(dtype, {5, 3 * width}, 2);
       for (const std::int64_t part : {1, 2}) {
@@ -166,7 +166,7 @@ TEST(Embedding, AddGivenRefusesWhatIsNoPart) {
 
 TEST(Embedding, ResolveIds) {
   const HostTensor ids = int_tensor({6}, {100, 101, 102, 103, 104, 105});
-  const HostTensor rows = int_tensor({6}, {-1, 2, 0, kMin, 3, kMax});
+  const HostTensor rows = int_tensor({6}, {-1, 2, 0, kMin, 3, kGreatestId});
   const HostTensor last = int_tensor({3}, {7, 8, 9});
   const auto out = testing::run_op(kResolveIds, kResolveIdsCpu, {ids, rows, last});
   EXPECT_EQ(out.results[0].values(), (std::vector<double>{100, 9, 7, 103, -2, -2}));
@@ -175,7 +175,7 @@ TEST(Embedding, ResolveIds) {
 
 TEST(Embedding, ResolveIdsReplacesGivenAndSampledOnes) {
   const HostTensor ids = int_tensor({6}, {100, 5, 102, 103, 0, 105});
-  const HostTensor rows = int_tensor({6}, {-1, -1, 0, 1, -1, kMax});
+  const HostTensor rows = int_tensor({6}, {-1, -1, 0, 1, -1, kGreatestId});
   const HostTensor last = int_tensor({2}, {100, 8});
   const auto resolved = [&](const ir::Attributes& attributes) {
     return testing::run_op(kResolveIds, kResolveIdsCpu, {ids, rows, last}, attributes).results[0].values();

@@ -101,7 +101,7 @@ Result<Plan> make_plan_of(const BindArgs& args) {
             .joins_values = false,
             .direct = TRY(find_latent_direct(args))};
   if (plan.tensor_cores) plan.tile_rows = takes_large_tiles(args, sizes) ? kLargeTile : 16;
-  plan.splits = splits_of(args, rows * cuda::ceil_div(sizes.heads, plan.tile_rows));
+  plan.splits = splits_of(args, rows * ceil_div(sizes.heads, plan.tile_rows));
   plan.joins_values = plan.tensor_cores && plan.splits > 1 && rows <= kFewRows && sizes.value % kValuesOfBlock == 0;
   return plan;
 }
@@ -141,7 +141,7 @@ template <class X>
 void launch_join(const Problem& p, int latent, cudaStream_t stream) {
   if (p.splits == 1 || p.num_rows == 0) return;
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(p.heads), static_cast<unsigned>(p.num_rows),
-                                       static_cast<unsigned>(cuda::ceil_div(latent, kJoinColumns))),
+                                       static_cast<unsigned>(ceil_div(latent, kJoinColumns))),
                           .block = dim3(kJoinWarps * kWarp)};
   cuda::launch_early(join_ranges<X>, shape, stream, p, latent);
 }
@@ -183,7 +183,7 @@ Result<std::unique_ptr<BoundOp>> bind_plain(const Plan& plan, const Problem& p) 
   const std::size_t bytes = static_cast<std::size_t>((kWarps + kPlainKeys) * plan.sizes.width) * sizeof(float);
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), bytes, "latent_attention"));
   const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(p.num_rows), static_cast<unsigned>(cuda::ceil_div(p.heads, kWarps)),
+      .grid = dim3(static_cast<unsigned>(p.num_rows), static_cast<unsigned>(ceil_div(p.heads, kWarps)),
                    static_cast<unsigned>(p.splits)),
       .block = dim3(kWarps * kWarp)};
   const int latent = static_cast<int>(plan.sizes.latent);

@@ -77,7 +77,7 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const Problem& p) {
   TRY(allow_shared_memory(reinterpret_cast<const void*>(attend<T>), kAttendBytes, "latent_attention"));
   const auto heads = static_cast<unsigned>(p.attention.heads);
   const LaunchShape make{
-      .grid = dim3(2 * heads, static_cast<unsigned>(cuda::ceil_div(p.forms.num_rows, latent::kKeyRows))),
+      .grid = dim3(2 * heads, static_cast<unsigned>(tessera::ceil_div(p.forms.num_rows, latent::kKeyRows))),
       .block = dim3(kThreads)};
   // Requests that follow each other may begin a tile each.
   const LaunchShape attention{

@@ -13,14 +13,14 @@ namespace {
 using ir::DType;
 using ::testing::HasSubstr;
 
-struct Sizes {
+struct MatmulSizes {
   std::int64_t m, n, k;
 };
 struct Terms {
   bool bias, residual;
 };
 
-std::vector<HostTensor> make_operands(DType dtype, Sizes sizes, Terms terms) {
+std::vector<HostTensor> make_operands(DType dtype, MatmulSizes sizes, Terms terms) {
   std::vector<HostTensor> operands = {random_tensor(dtype, {sizes.m, sizes.k}, 1),
                                       random_tensor(dtype, {sizes.n, sizes.k}, 2)};
   if (terms.bias) operands.push_back(random_tensor(dtype, {sizes.n}, 3));
@@ -28,7 +28,7 @@ std::vector<HostTensor> make_operands(DType dtype, Sizes sizes, Terms terms) {
   return operands;
 }
 
-std::vector<double> reference(const std::vector<HostTensor>& operands, Sizes sizes, Terms terms) {
+std::vector<double> reference(const std::vector<HostTensor>& operands, MatmulSizes sizes, Terms terms) {
   const std::vector<double> x = operands[0].values();
   const std::vector<double> w = operands[1].values();
   std::vector<double> y;
@@ -50,20 +50,20 @@ Tolerance sum_tolerance(DType dtype, std::int64_t k) {
   return allowed;
 }
 
-std::string describe(const std::string& way, Sizes sizes, Terms terms) {
+std::string describe(const std::string& way, MatmulSizes sizes, Terms terms) {
   return way + " " + std::to_string(sizes.m) + "x" + std::to_string(sizes.n) + "x" + std::to_string(sizes.k) +
          (terms.bias ? " bias" : "") + (terms.residual ? " residual" : "");
 }
 
-const Sizes kSizes[] = {{1, 48, 1152}, {5, 16, 2880}, {1, 1, 1},    {1, 64, 64},   {1, 67, 131},  {2, 33, 96},
-                        {3, 5, 31},    {4, 130, 40},  {5, 17, 257}, {6, 64, 1000}, {7, 65, 32},   {8, 3, 63},
-                        {9, 64, 64},   {13, 100, 77}, {64, 96, 33}, {97, 65, 300}, {130, 128, 64}};
+const MatmulSizes kSizes[] = {{1, 48, 1152}, {5, 16, 2880}, {1, 1, 1},    {1, 64, 64},   {1, 67, 131},  {2, 33, 96},
+                              {3, 5, 31},    {4, 130, 40},  {5, 17, 257}, {6, 64, 1000}, {7, 65, 32},   {8, 3, 63},
+                              {9, 64, 64},   {13, 100, 77}, {64, 96, 33}, {97, 65, 300}, {130, 128, 64}};
 const Terms kTerms[] = {{false, false}, {true, false}, {false, true}, {true, true}};
 
 class Linear : public ::testing::TestWithParam<DType> {};
 
 TEST_P(Linear, MatchesTheReference) {
-  for (const Sizes sizes : kSizes)
+  for (const MatmulSizes sizes : kSizes)
     for (const Terms terms : kTerms) {
       const std::vector<HostTensor> operands = make_operands(GetParam(), sizes, terms);
       const OpOutcome out = run_op(kLinear, kLinearCpu, operands, {{"bias", terms.bias}, {"residual", terms.residual}});
@@ -73,7 +73,7 @@ TEST_P(Linear, MatchesTheReference) {
 }
 
 // Binds one way of computing directly, whatever sizes linear would take it for.
-void check_way(const std::string& name, DType dtype, Sizes sizes, Terms terms,
+void check_way(const std::string& name, DType dtype, MatmulSizes sizes, Terms terms,
                Result<std::unique_ptr<BoundOp>> (*bind)(const LinearProblem&), std::size_t workspace_bytes,
                bool in_place) {
   Result<std::unique_ptr<CpuDevice>> device = CpuDevice::create({});
@@ -105,7 +105,7 @@ void check_way(const std::string& name, DType dtype, Sizes sizes, Terms terms,
                describe(name + (in_place ? " in place" : ""), sizes, terms));
 }
 
-LinearProblem sizes_only(DType dtype, Sizes sizes, int workers) {
+LinearProblem sizes_only(DType dtype, MatmulSizes sizes, int workers) {
   LinearProblem problem{};
   problem.m = sizes.m;
   problem.n = sizes.n;
@@ -119,7 +119,7 @@ TEST_P(Linear, EveryWayMatchesTheReference) {
   Result<std::unique_ptr<CpuDevice>> device = CpuDevice::create({});
   ASSERT_TRUE(device.ok());
   const int workers = std::max(1, (*device)->properties().threads);
-  for (const Sizes sizes : {Sizes{4, 66, 100}, Sizes{1030, 70, 290}})
+  for (const MatmulSizes sizes : {MatmulSizes{4, 66, 100}, MatmulSizes{1030, 70, 290}})
     for (const bool in_place : {false, true}) {
       const Terms terms{true, true};
       const LinearProblem problem = sizes_only(GetParam(), sizes, workers);
@@ -137,7 +137,7 @@ TEST_P(Linear, TakesEmptySizesAndLeadingDimensions) {
   EXPECT_EQ(run_op(kLinear, kLinearCpu, make_operands(dtype, {0, 8, 16}, {})).results[0].size(), 0);
   EXPECT_EQ(run_op(kLinear, kLinearCpu, make_operands(dtype, {3, 0, 16}, {})).results[0].size(), 0);
   // A sum of nothing is the bias and the residual.
-  for (const Sizes sizes : {Sizes{2, 5, 0}, Sizes{40, 70, 0}}) {
+  for (const MatmulSizes sizes : {MatmulSizes{2, 5, 0}, MatmulSizes{40, 70, 0}}) {
     const Terms terms{true, true};
     const std::vector<HostTensor> operands = make_operands(dtype, sizes, terms);
     const OpOutcome out = run_op(kLinear, kLinearCpu, operands, {{"bias", true}, {"residual", true}});
@@ -153,7 +153,7 @@ TEST_P(Linear, TakesEmptySizesAndLeadingDimensions) {
 
 // A padded row may hold anything.
 TEST_P(Linear, NanInOneRowStaysThere) {
-  for (const Sizes sizes : {Sizes{5, 40, 64}, Sizes{33, 40, 64}}) {
+  for (const MatmulSizes sizes : {MatmulSizes{5, 40, 64}, MatmulSizes{33, 40, 64}}) {
     std::vector<HostTensor> operands = make_operands(GetParam(), sizes, {});
     std::vector<double> expected = reference(operands, sizes, {});
     for (std::int64_t i = 0; i < sizes.k; ++i) operands[0].set((sizes.m - 1) * sizes.k + i, std::nan(""));

@@ -20,7 +20,7 @@ using testing::random_tensor;
 using testing::test_device;
 using testing::test_devices;
 
-struct Size {
+struct WeightSize {
   std::int64_t rows;
   std::int64_t in;
   std::int64_t out;
@@ -29,7 +29,7 @@ struct Size {
 // One linear on the device, with or without bias and residual.
 class WeightLinear {
  public:
-  WeightLinear(DType dtype, Size size, bool terms)
+  WeightLinear(DType dtype, WeightSize size, bool terms)
       : y_(testing::poisoned_tensor(dtype, {size.rows + 1, size.out})), terms_(terms) {
     operands_ = {place(random_tensor(dtype, {size.rows, size.in}, 1)),
                  place(random_tensor(dtype, {size.out, size.in}, 2, -0.1, 0.1))};
@@ -78,13 +78,16 @@ class WeightLinear {
 TEST(WeightLinears, EqualThoseOfAnyMatrix) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes both by one kernel";
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
-    for (const Size size : {Size{1, 1024, 64},     Size{8, 2048, 1024},   Size{16, 3072, 1024},  Size{17, 1024, 4096},
-                            Size{24, 2048, 1024},  Size{31, 3072, 1024},  Size{32, 1024, 4096},  Size{33, 2048, 1024},
-                            Size{48, 1056, 128},   Size{64, 3072, 1024},  Size{2, 72, 72},       Size{9, 4096, 6144},
-                            Size{33, 4304, 1152},  Size{63, 200, 4104},   Size{20, 64, 200},     Size{65, 1024, 4096},
-                            Size{1, 6912, 1152},   Size{2, 1184, 64},     Size{2, 3104, 4256},   Size{3, 4128, 48},
-                            Size{12, 3104, 96},    Size{7, 1120, 4240},   Size{97, 72, 64},      Size{128, 2048, 1024},
-                            Size{128, 1024, 4096}, Size{129, 1024, 1024}, Size{200, 2048, 1024}, Size{256, 3072, 1024}})
+    for (const WeightSize size : {WeightSize{1, 1024, 64},     WeightSize{8, 2048, 1024},   WeightSize{16, 3072, 1024},
+                                  WeightSize{17, 1024, 4096},  WeightSize{24, 2048, 1024},  WeightSize{31, 3072, 1024},
+                                  WeightSize{32, 1024, 4096},  WeightSize{33, 2048, 1024},  WeightSize{48, 1056, 128},
+                                  WeightSize{64, 3072, 1024},  WeightSize{2, 72, 72},       WeightSize{9, 4096, 6144},
+                                  WeightSize{33, 4304, 1152},  WeightSize{63, 200, 4104},   WeightSize{20, 64, 200},
+                                  WeightSize{65, 1024, 4096},  WeightSize{1, 6912, 1152},   WeightSize{2, 1184, 64},
+                                  WeightSize{2, 3104, 4256},   WeightSize{3, 4128, 48},     WeightSize{12, 3104, 96},
+                                  WeightSize{7, 1120, 4240},   WeightSize{97, 72, 64},      WeightSize{128, 2048, 1024},
+                                  WeightSize{128, 1024, 4096}, WeightSize{129, 1024, 1024}, WeightSize{200, 2048, 1024},
+                                  WeightSize{256, 3072, 1024}})
       for (const bool terms : {false, true}) {
         WeightLinear linear(dtype, size, terms);
         const Result<HostTensor> actual = linear.run(true);

@@ -18,7 +18,7 @@ namespace {
 using ir::DType;
 using ::testing::HasSubstr;
 
-HostTensor data_of(DType dtype, std::vector<std::int64_t> dims, int rank, int round) {
+HostTensor rows_of_rank(DType dtype, std::vector<std::int64_t> dims, int rank, int round) {
   HostTensor t = random_tensor(dtype, std::move(dims), static_cast<std::uint32_t>(1000 * round + rank + 1), -8, 8);
   for (std::int64_t i = 0; i < t.size(); i += 7) t.set(i, i % 2 == 0 ? -0.0 : 0.0);
   return t;
@@ -35,7 +35,7 @@ struct Sizes {
   std::int64_t cols;
 };
 
-struct Group {
+struct RowGroup {
   int ranks;
   DType dtype;
 };
@@ -121,7 +121,7 @@ class Exchange {
   }
   HostTensor operand(std::size_t i, int rank, int round) const {
     const Call& call = calls_[i];
-    if (call.dtype != DType::kInt32) return data_of(call.dtype, call.dims, rank, round + static_cast<int>(i));
+    if (call.dtype != DType::kInt32) return rows_of_rank(call.dtype, call.dims, rank, round + static_cast<int>(i));
     std::vector<std::int32_t> ids(static_cast<std::size_t>(call.dims[0]), -1);  // slots, of padding for the most part
     ids[0] = 100 * rank + round;
     return int_tensor(call.dims, ids);
@@ -160,7 +160,7 @@ class Exchange {
 
 // body(communicator) → Status on a thread for each rank. No rank ends before all have run.
 template <class Body>
-void run_ranks(int ranks, const Body& body) {
+void exchange_on_ranks(int ranks, const Body& body) {
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(ranks);
   std::latch all_done(ranks);
   std::vector<std::thread> threads;
@@ -174,7 +174,7 @@ void run_ranks(int ranks, const Body& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-class RowExchange : public ::testing::TestWithParam<Group> {};
+class RowExchange : public ::testing::TestWithParam<RowGroup> {};
 
 // Rows of 4 bytes' and of 16 bytes' multiples, of one block and of many, and more than a mailbox holds.
 TEST_P(RowExchange, EverySizeInTurnAndAgain) {
@@ -182,7 +182,7 @@ TEST_P(RowExchange, EverySizeInTurnAndAgain) {
   if (!has_devices_for(ranks)) GTEST_SKIP() << "needs " << ranks << " GPUs";
   std::vector<Sizes> sizes = {{1, 2}, {3, 64}, {7, 130}, {1, 4096}};
   if (on_cuda()) sizes.insert(sizes.end(), {{64, 4096}, {2048, 6144}, {1, 8}});
-  run_ranks(ranks, [&](Communicator& own, std::latch& all_done) -> Status {
+  exchange_on_ranks(ranks, [&](Communicator& own, std::latch& all_done) -> Status {
     Result<std::unique_ptr<Exchange>> exchange = Exchange::create(own, dtype, sizes);
     Status status = exchange.status();
     for (int round = 0; status.ok() && round < 4; ++round) status = (*exchange)->run(round, round % 2 == 1);
@@ -193,8 +193,8 @@ TEST_P(RowExchange, EverySizeInTurnAndAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups, RowExchange,
-                         ::testing::Values(Group{2, DType::kBFloat16}, Group{3, DType::kFloat32},
-                                           Group{4, DType::kFloat16}),
+                         ::testing::Values(RowGroup{2, DType::kBFloat16}, RowGroup{3, DType::kFloat32},
+                                           RowGroup{4, DType::kFloat16}),
                          [](const auto& test) {
                            return std::to_string(test.param.ranks) + std::string(ir::dtype_name(test.param.dtype));
                          });

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-ir::Bucket tokens(std::int64_t count) {
+ir::Bucket bucket_of(std::int64_t count) {
   ir::Bucket bucket;
   bucket[ir::Symbol::kTokens] = count;
   return bucket;
@@ -20,11 +20,11 @@ TEST(ExternalValues, FindsFixedAddressesAndThoseOfABucket) {
   ExternalValues externals;
   externals.add("weight", memory);
   externals.add("packed", [&](const ir::Bucket& bucket) { return memory + bucket[ir::Symbol::kTokens]; });
-  EXPECT_EQ(externals.find("weight", tokens(4)), memory);
-  EXPECT_EQ(externals.find("weight", tokens(8)), memory);
-  EXPECT_EQ(externals.find("packed", tokens(4)), memory + 4);
-  EXPECT_EQ(externals.find("packed", tokens(8)), memory + 8);
-  EXPECT_FALSE(externals.find("other", tokens(4)));
+  EXPECT_EQ(externals.find("weight", bucket_of(4)), memory);
+  EXPECT_EQ(externals.find("weight", bucket_of(8)), memory);
+  EXPECT_EQ(externals.find("packed", bucket_of(4)), memory + 4);
+  EXPECT_EQ(externals.find("packed", bucket_of(8)), memory + 8);
+  EXPECT_FALSE(externals.find("other", bucket_of(4)));
 }
 
 TEST(ExternalValues, AddingANameAgainReplacesItsAddress) {
@@ -33,7 +33,7 @@ TEST(ExternalValues, AddingANameAgainReplacesItsAddress) {
   ExternalValues externals;
   externals.add("x", memory);
   externals.add("x", memory + 16);
-  EXPECT_EQ(externals.find("x", tokens(1)), memory + 16);
+  EXPECT_EQ(externals.find("x", bucket_of(1)), memory + 16);
 }
 
 }  // namespace

@@ -44,8 +44,10 @@ constexpr const char* kHead = R"(graph @head {
 enum : std::size_t { kA, kB, kHiddenRange };  // of the body's ranges
 
 // through_scratch(x) = 2 x, by way of the workspace.
-Result<std::vector<ir::Type>> same_type(const ir::OpSignature& s) { return std::vector{s.operands[0]}; }
-Result<std::size_t> scratch_bytes(const BindArgs& args) { return static_cast<std::size_t>(args.operands[0].bytes()); }
+Result<std::vector<ir::Type>> type_of_operand(const ir::OpSignature& s) { return std::vector{s.operands[0]}; }
+Result<std::size_t> bytes_of_operand(const BindArgs& args) {
+  return static_cast<std::size_t>(args.operands[0].bytes());
+}
 Result<std::unique_ptr<BoundOp>> bind_through_scratch(const BindArgs& args) {
   const float* x = args.operands[0].as<float>();
   float* y = args.results[0].as<float>();
@@ -56,7 +58,8 @@ Result<std::unique_ptr<BoundOp>> bind_through_scratch(const BindArgs& args) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = scratch[i];
   });
 }
-const ir::OpDecl kThroughScratch{.name = "through_scratch", .summary = "2 x", .operands = {{"x"}}, .infer = same_type};
+const ir::OpDecl kThroughScratch{
+    .name = "through_scratch", .summary = "2 x", .operands = {{"x"}}, .infer = type_of_operand};
 
 const ir::OpTable& ops() {
   static const ir::OpTable table({&kAdd, &kScale, &kReshape, &kLinear, &testing::test_ops::kMatmul, &kThroughScratch});
@@ -68,7 +71,7 @@ const KernelTable& kernels() {
        kScaleCpu,
        kLinearCpu,
        {.op = "matmul", .name = "test", .bind = testing::test_ops::bind_matmul},
-       {.op = "through_scratch", .name = "test", .bind = bind_through_scratch, .workspace_bytes = scratch_bytes}});
+       {.op = "through_scratch", .name = "test", .bind = bind_through_scratch, .workspace_bytes = bytes_of_operand}});
   return table;
 }
 

@@ -18,7 +18,7 @@ static_assert(TESSERA_PLUGIN_INTS == static_cast<int>(ir::AttributeKind::kInts))
 static_assert(TESSERA_PLUGIN_MAX_RESULTS == 8);
 
 // Reads what Dim::to_string() writes: "T", "2*T + 8", "(T + 4)/2".
-Result<tessera_plugin_dim> to_c(const ir::Dim& dim) {
+Result<tessera_plugin_dim> c_dim(const ir::Dim& dim) {
   if (!dim.representable()) return invalid_argument("a dimension exceeds 64 bits");
   tessera_plugin_dim c{.constant = 0, .coefficients = {}, .divisor = 1};
   const std::string text = dim.to_string();
@@ -93,7 +93,7 @@ Result<tessera_plugin_type> to_c(const ir::Type& type) {
   tessera_plugin_type c{};
   c.dtype = static_cast<std::int32_t>(type.dtype);
   c.rank = static_cast<std::int32_t>(type.shape.size());
-  for (std::size_t i = 0; i < type.shape.size(); ++i) c.dims[i] = TRY(to_c(type.shape[i]));
+  for (std::size_t i = 0; i < type.shape.size(); ++i) c.dims[i] = TRY(c_dim(type.shape[i]));
   return c;
 }
 

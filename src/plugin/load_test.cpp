@@ -33,7 +33,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string file_of(const std::string& fault) { return std::string(TESSERA_TEST_PLUGINS) + "/fault_" + fault + ".so"; }
+std::string plugin_file(const std::string& fault) {
+  return std::string(TESSERA_TEST_PLUGINS) + "/fault_" + fault + ".so";
+}
 
 struct Fault {
   std::string name;
@@ -48,7 +50,7 @@ class LoadPlugin : public ::testing::TestWithParam<Fault> {};
 TEST_P(LoadPlugin, RefusesByFileAndReason) {
   const auto start = std::chrono::steady_clock::now();
   Registry registry = built_in_registry();
-  const Status status = add_plugin(file_of(GetParam().name), registry, GetParam().limit);
+  const Status status = add_plugin(plugin_file(GetParam().name), registry, GetParam().limit);
   EXPECT_EQ(status.code(), GetParam().code) << status.to_string();
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr("plugin "), HasSubstr("fault_" + GetParam().name), HasSubstr(GetParam().words)));
@@ -144,7 +146,7 @@ TEST(LoadPlugins, NoFile) {
 }
 
 TEST(LoadPlugins, AWholeOneAddsAndIsNamed) {
-  const auto loaded = load_plugins({file_of("NONE")});
+  const auto loaded = load_plugins({plugin_file("NONE")});
   ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
   const Registry& registry = **loaded;
   ASSERT_EQ(registry.plugins.size(), 1u);
@@ -157,23 +159,23 @@ TEST(LoadPlugins, AWholeOneAddsAndIsNamed) {
 }
 
 TEST(LoadPlugins, OneCannotBeLoadedTwice) {
-  EXPECT_THAT(load_plugins({file_of("NONE"), file_of("NONE")}).status().message(),
+  EXPECT_THAT(load_plugins({plugin_file("NONE"), plugin_file("NONE")}).status().message(),
               HasSubstr("a plugin named fault is loaded already"));
 }
 
 // Two engines of one process, each with its own registry; and another library that claims the same names.
 TEST(LoadPlugins, RegistriesShareALibraryAndNamesBelongToOne) {
-  auto first = load_plugins({file_of("NONE")});
+  auto first = load_plugins({plugin_file("NONE")});
   ASSERT_TRUE(first.ok());
   {
-    const auto second = load_plugins({file_of("NONE")});
+    const auto second = load_plugins({plugin_file("NONE")});
     ASSERT_TRUE(second.ok()) << second.status().to_string();
-    EXPECT_THAT(load_plugins({file_of("LYING_RULE")}).status().message(),
+    EXPECT_THAT(load_plugins({plugin_file("LYING_RULE")}).status().message(),
                 HasSubstr("another plugin of this process has an operator of that name"));
   }
   EXPECT_NE((*first)->ops.find("fault_op")->infer, nullptr);
   *first = nullptr;
-  EXPECT_TRUE(load_plugins({file_of("LYING_RULE")}).ok()) << "the name is free again";
+  EXPECT_TRUE(load_plugins({plugin_file("LYING_RULE")}).ok()) << "the name is free again";
 }
 
 }  // namespace

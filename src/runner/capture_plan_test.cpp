@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 TEST(CapturePlan, CoreHasBothEndsAndASizeForEachPowerOfTwo) {
   EXPECT_THAT(core_sizes(prefill_ladder(2048)), ElementsAre(4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048));

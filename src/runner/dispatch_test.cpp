@@ -21,10 +21,10 @@ bool operator==(const Decision& a, const Decision& b) {
 
 namespace {
 
-DispatchTable graphs(bool graphs_enabled, bool prefill, bool decode, bool decode_padding = true) {
+DispatchTable graphs(bool graphs_enabled, bool prefill, bool decode_shape, bool decode_padding = true) {
   return {.graphs_enabled = graphs_enabled,
           .prefill_enabled = prefill,
-          .decode_enabled = decode,
+          .decode_enabled = decode_shape,
           .decode_padding = decode_padding,
           .prefill_sizes = {},
           .decode_sizes = {}};
@@ -37,14 +37,16 @@ DispatchTable with_sizes(DispatchTable table) {
 BatchShape extend(std::int64_t tokens, std::int64_t requests = 1) {
   return {.tokens = tokens, .requests = requests, .all_rows_wanted = false};
 }
-BatchShape decode(std::int64_t requests) { return {.tokens = requests, .requests = requests, .all_rows_wanted = true}; }
+BatchShape decode_shape(std::int64_t requests) {
+  return {.tokens = requests, .requests = requests, .all_rows_wanted = true};
+}
 BatchShape decode_of_other_rows(std::int64_t requests) { return {.tokens = requests, .requests = requests}; }
 BatchShape forced(BatchShape shape) {
   shape.force_eager = true;
   return shape;
 }
 
-struct Case {
+struct DispatchCase {
   BatchShape batch;
   DispatchTable table;
   Decision decision;
@@ -95,7 +97,7 @@ Decision full(std::int64_t size, std::int64_t padding) {
   return {RunnerKind::kPrefill, size, padding, Reason::kFullCostsLess, GraphForm::kFull};
 }
 
-std::vector<Case> cases() {
+std::vector<DispatchCase> cases() {
   using enum RunnerKind;
   using enum Reason;
   return {
@@ -108,30 +110,30 @@ std::vector<Case> cases() {
       // Mixed and many requests are prefill.
       {extend(9, 3), kOn, {kPrefill, 64, 55, kPaddedToSize}},
       // Decode.
-      {decode(1), kOn, {RunnerKind::kDecode, 1, 0, kExactSize}},
-      {decode(3), kOn, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
-      {decode(6), kOn, {RunnerKind::kDecode, 6, 0, kExactSize}},
-      // More than decode graphs are for: as a prefill.
-      {decode(7), kOn, {kPrefill, 8, 1, kPaddedToSize}},
-      {decode(8), kOn, {kPrefill, 8, 0, kExactSize}},
-      {decode(65), kOn, {kEager, 65, 0, kAboveLargestSize}},
-      {decode(7), kDecodeOnly, {kEager, 7, 0, kAboveLargestSize}},
-      {decode(7), with_costs({}), {kEager, 7, 0, kAboveLargestSize}},
-      {decode(2), kExactDecode, {RunnerKind::kDecode, 2, 0, kExactSize}},
-      {decode(3), kExactDecode, {kEager, 3, 0, kPaddingDisabled}},
-      {decode(7), kExactDecode, {kPrefill, 8, 1, kPaddedToSize}},
+      {decode_shape(1), kOn, {RunnerKind::kDecode, 1, 0, kExactSize}},
+      {decode_shape(3), kOn, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
+      {decode_shape(6), kOn, {RunnerKind::kDecode, 6, 0, kExactSize}},
+      // More than decode_shape graphs are for: as a prefill.
+      {decode_shape(7), kOn, {kPrefill, 8, 1, kPaddedToSize}},
+      {decode_shape(8), kOn, {kPrefill, 8, 0, kExactSize}},
+      {decode_shape(65), kOn, {kEager, 65, 0, kAboveLargestSize}},
+      {decode_shape(7), kDecodeOnly, {kEager, 7, 0, kAboveLargestSize}},
+      {decode_shape(7), with_costs({}), {kEager, 7, 0, kAboveLargestSize}},
+      {decode_shape(2), kExactDecode, {RunnerKind::kDecode, 2, 0, kExactSize}},
+      {decode_shape(3), kExactDecode, {kEager, 3, 0, kPaddingDisabled}},
+      {decode_shape(7), kExactDecode, {kPrefill, 8, 1, kPaddedToSize}},
       {extend(5), kExactDecode, {kPrefill, 8, 3, kPaddedToSize}},
-      // A decode batch with another choice of wanted rows runs as a prefill, where prefill graphs are on.
+      // A decode_shape batch with another choice of wanted rows runs as a prefill, where prefill graphs are on.
       {decode_of_other_rows(3), kOn, {kPrefill, 4, 1, kPaddedToSize}},
       {decode_of_other_rows(3), kDecodeOnly, {kEager, 3, 0, kRowsNotOneEach}},
       // Switched off, one or both.
       {extend(4), kOff, {kEager, 4, 0, kGraphsDisabled}},
-      {decode(1), kOff, {kEager, 1, 0, kGraphsDisabled}},
+      {decode_shape(1), kOff, {kEager, 1, 0, kGraphsDisabled}},
       {extend(4), kDecodeOnly, {kEager, 4, 0, kPrefillGraphsDisabled}},
-      {decode(2), kDecodeOnly, {RunnerKind::kDecode, 2, 0, kExactSize}},
-      {decode(3), kPrefillOnly, {kPrefill, 4, 1, kPaddedToSize}},
-      {decode(7), kPrefillOnly, {kPrefill, 8, 1, kPaddedToSize}},
-      {decode(1), kNeither, {kEager, 1, 0, kDecodeGraphsDisabled}},
+      {decode_shape(2), kDecodeOnly, {RunnerKind::kDecode, 2, 0, kExactSize}},
+      {decode_shape(3), kPrefillOnly, {kPrefill, 4, 1, kPaddedToSize}},
+      {decode_shape(7), kPrefillOnly, {kPrefill, 8, 1, kPaddedToSize}},
+      {decode_shape(1), kNeither, {kEager, 1, 0, kDecodeGraphsDisabled}},
       {extend(4), kNeither, {kEager, 4, 0, kPrefillGraphsDisabled}},
       // Sizes that are faster as one graph, for prefills whose requests have several rows each.
       {prompts(8), kFull, full(8, 0)},
@@ -141,7 +143,7 @@ std::vector<Case> cases() {
       {prompts(64), kFull, {kPrefill, 64, 0, kExactSize}},
       {prompts(2001), kFull, {kEager, 2001, 0, kAboveLargestSize}},
       {prompts(1001), kFull, {kEager, 1001, 0, kPaddingCostsMore}},
-      {decode(7), kFull, {kPrefill, 8, 1, kPaddedToSize}},
+      {decode_shape(7), kFull, {kPrefill, 8, 1, kPaddedToSize}},
       // A prefill that is large enough to keep the device busy is padded.
       {extend(1500), kLarge, {kPrefill, 2048, 548, kPaddedToSize}},
       {extend(4060, 5), kLarge, {kPrefill, 4096, 36, kPaddedToSize}},
@@ -156,20 +158,20 @@ std::vector<Case> cases() {
       {extend(1410), kMeasured, {kPrefill, 2000, 590, kPaddedToSize}},  // 3.82 ms: too little to tell from noise
       {extend(2000), kMeasured, {kPrefill, 2000, 0, kExactSize}},
       {extend(2001), kMeasured, {kEager, 2001, 0, kAboveLargestSize}},
-      {decode(3), kMeasured, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
+      {decode_shape(3), kMeasured, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
       // Every size was dropped.
       {extend(4), kEmpty, {kEager, 4, 0, kNothingCaptured}},
-      {decode(1), kEmpty, {kEager, 1, 0, kNothingCaptured}},
+      {decode_shape(1), kEmpty, {kEager, 1, 0, kNothingCaptured}},
       // A request for an eager run comes first.
       {forced(extend(4)), kOn, {kEager, 4, 0, kEagerRequested}},
-      {forced(decode(1)), kOff, {kEager, 1, 0, kEagerRequested}},
+      {forced(decode_shape(1)), kOff, {kEager, 1, 0, kEagerRequested}},
   };
 }
 
 TEST(Dispatch, EveryCaseGetsItsRunnerSizeAndReason) {
   std::set<Reason> fired;
   int number = 0;
-  for (const Case& c : cases()) {
+  for (const DispatchCase& c : cases()) {
     EXPECT_EQ(dispatch(c.batch, c.table), c.decision) << "case " << number;
     fired.insert(c.decision.reason);
     ++number;

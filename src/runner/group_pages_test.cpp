@@ -19,9 +19,9 @@ using ::testing::Pair;
 using Kind = ir::CacheGroup::Kind;
 
 constexpr std::int64_t kPage = 8;
-const std::vector<ir::CacheGroup> kGroups = {{.name = "full"},
-                                             {.name = "window.12", .kind = Kind::kWindow, .window = 12},
-                                             {.name = "state", .kind = Kind::kState}};
+const std::vector<ir::CacheGroup> kTwoGroups = {{.name = "full"},
+                                                {.name = "window.12", .kind = Kind::kWindow, .window = 12},
+                                                {.name = "state", .kind = Kind::kState}};
 
 RunnerOptions options_of(std::vector<std::int64_t> num_pages) {
   RunnerOptions options;
@@ -35,7 +35,7 @@ RunnerOptions options_of(std::vector<std::int64_t> num_pages) {
 
 TEST(GroupPages, AreThoseThatARowReaches) {
   const auto touched = [](std::size_t group, std::int64_t computed, std::int64_t length) {
-    const PageRange span = pages_touched(kGroups[group], computed, length, kPage);
+    const PageRange span = pages_touched(kTwoGroups[group], computed, length, kPage);
     return std::pair(span.begin, span.end);
   };
   EXPECT_THAT(touched(0, 30, 41), Pair(0, 6));
@@ -47,7 +47,7 @@ TEST(GroupPages, AreThoseThatARowReaches) {
 TEST(GroupPages, SlotsLieInThePagesOfTheirPositions) {
   const auto slots = [](std::size_t group, const std::vector<PageId>& table) {
     CacheGroupBatch batch;
-    append_slots(batch, kGroups[group], 23, 25, kPage, table);
+    append_slots(batch, kTwoGroups[group], 23, 25, kPage, table);
     return batch.slots;
   };
   EXPECT_THAT(slots(1, {PageId(0), PageId(7), PageId(5), PageId(9)}),
@@ -58,11 +58,11 @@ TEST(GroupPages, SlotsLieInThePagesOfTheirPositions) {
 // Of every group: tables as long as the engine's, no page twice, none that the pool has not.
 void check_pages(const ForwardBatch& batch, const RunnerOptions& options) {
   ASSERT_TRUE(batch.check().ok()) << batch.check().to_string();
-  for (std::size_t g = 0; g < kGroups.size(); ++g) {
+  for (std::size_t g = 0; g < kTwoGroups.size(); ++g) {
     std::set<std::int32_t> owned;
     for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
       const std::int64_t computed = batch.kv_lens[b] - batch.query_lens[b];
-      const PageRange span = pages_touched(kGroups[g], computed, batch.kv_lens[b], kPage);
+      const PageRange span = pages_touched(kTwoGroups[g], computed, batch.kv_lens[b], kPage);
       const std::span<const PageId> table = batch.groups[g].page_tables[b].pages;
       ASSERT_EQ(std::ssize(table), span.end);
       for (std::int64_t p = 0; p < span.end; ++p) {
@@ -83,10 +83,10 @@ TEST(VerifyBatch, HasPagesOfItsOwnInEachGroup) {
   const RunnerOptions options = options_of({64, 64, 64});
   for (const bool decode : {false, true}) {
     const VerifyBatch made = *make_verify_batch(
-        {.options = options, .groups = kGroups, .row_values = 4, .poisoned_id = TokenId(100)}, 4, decode);
+        {.options = options, .groups = kTwoGroups, .row_values = 4, .poisoned_id = TokenId(100)}, 4, decode);
     check_pages(made.batch, options);
     EXPECT_EQ(made.batch.groups[1].page_tables[0].pages[0], PageId(0)) << "before the window";
-    for (std::size_t g = 0; g < kGroups.size(); ++g) {
+    for (std::size_t g = 0; g < kTwoGroups.size(); ++g) {
       EXPECT_EQ(made.pages[g].begin, g == 0 ? 1 : made.pages[g - 1].end) << "no id is in two groups";
       for (const PageTable& table : made.batch.groups[g].page_tables) {
         for (const PageId page : table.pages) {
@@ -99,8 +99,8 @@ TEST(VerifyBatch, HasPagesOfItsOwnInEachGroup) {
 
 TEST(VerifyBatch, FitsTheSmallestPoolOfEachGroupAndSaysWhichIsTooSmall) {
   const auto made = [](const RunnerOptions& options) {
-    return make_verify_batch({.options = options, .groups = kGroups, .row_values = 4, .poisoned_id = TokenId(100)}, 40,
-                             false);
+    return make_verify_batch({.options = options, .groups = kTwoGroups, .row_values = 4, .poisoned_id = TokenId(100)},
+                             40, false);
   };
   const RunnerOptions fits = options_of({1 + 7, 1 + 7, 1 + 4});
   const Result<VerifyBatch> batch = made(fits);
@@ -114,7 +114,7 @@ TEST(SoakWorld, GivesSequencesPagesOfEachGroupsPool) {
   for (const std::vector<std::int64_t>& num_pages :
        {std::vector<std::int64_t>{64, 40, 9}, {33, 9, 3}, {17, 3, 2}, {2, 2, 2}}) {
     const RunnerOptions options = options_of(num_pages);
-    SoakWorld world(options, kGroups, 100, 4, 7);
+    SoakWorld world(options, kTwoGroups, 100, 4, 7);
     std::int32_t longest = 0;
     for (int i = 0; i < 400; ++i) {
       const ForwardBatch& batch = world.next();
@@ -132,7 +132,7 @@ TEST(SoakWorld, GivesSequencesPagesOfEachGroupsPool) {
 // Slots that are written stay the request's until it gives their page back.
 TEST(SoakWorld, NoPageChangesHandsWithoutBeingGivenBack) {
   const RunnerOptions options = options_of({33, 17, 5});
-  SoakWorld world(options, kGroups, 100, 4, 3);
+  SoakWorld world(options, kTwoGroups, 100, 4, 3);
   std::set<std::pair<std::size_t, std::int32_t>> written;
   for (int i = 0; i < 300; ++i) {
     const ForwardBatch& batch = world.next();

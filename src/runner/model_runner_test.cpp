@@ -29,7 +29,7 @@ using testing::small_options;
 using testing::TestRequest;
 
 // float32 with other shapes: kernels may add in another order.
-constexpr double kTolerance = 1e-4;
+constexpr double kRunTolerance = 1e-4;
 
 // 40 tokens, which is a captured size: 9, 17 and 14.
 const std::vector<TestRequest> kThree = {{ids(9, 1)}, {ids(17, 2)}, {ids(14, 3)}};
@@ -65,7 +65,7 @@ TEST_P(ForwardWays, PaddingChunksAndBatchesStayWithinTheTolerance) {
   const std::vector<TestRequest> one = {{ids(13, 5)}};
   Decision decision;
   const std::vector<float> eager = bench.logits(one, Rows::kAll, true);
-  EXPECT_LE(greatest_difference(bench.logits(one, Rows::kAll, false, &decision), eager), kTolerance) << "padded";
+  EXPECT_LE(greatest_difference(bench.logits(one, Rows::kAll, false, &decision), eager), kRunTolerance) << "padded";
   EXPECT_EQ(decision.padding, 3);
 
   const auto row = [&](const std::vector<float>& all, std::size_t r) {
@@ -74,16 +74,17 @@ TEST_P(ForwardWays, PaddingChunksAndBatchesStayWithinTheTolerance) {
                               all.begin() + static_cast<std::ptrdiff_t>(r + 1) * vocab);
   };
   bench.logits({{ids(7, 5)}}, Rows::kNone);
-  EXPECT_LE(greatest_difference(bench.logits({{ids(13, 5), 7}}, Rows::kLast), row(eager, 12)), kTolerance) << "chunks";
+  EXPECT_LE(greatest_difference(bench.logits({{ids(13, 5), 7}}, Rows::kLast), row(eager, 12)), kRunTolerance)
+      << "chunks";
   // The request's last token, beside other requests' decodes and beside a prompt.
   bench.logits({{ids(8, 6)}, {ids(12, 5)}, {ids(5, 7)}}, Rows::kNone);
   const std::vector<float> decoded =
       bench.logits({{ids(9, 6), 8}, {ids(13, 5), 12}, {ids(6, 7), 5}}, Rows::kAll, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kDecode);
-  EXPECT_LE(greatest_difference(row(decoded, 1), row(eager, 12)), kTolerance) << "decode graph";
+  EXPECT_LE(greatest_difference(row(decoded, 1), row(eager, 12)), kRunTolerance) << "decode graph";
   const std::vector<float> mixed = bench.logits({{ids(11, 8)}, {ids(13, 5), 12}}, Rows::kLast, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
-  EXPECT_LE(greatest_difference(row(mixed, 1), row(eager, 12)), kTolerance) << "mixed batch";
+  EXPECT_LE(greatest_difference(row(mixed, 1), row(eager, 12)), kRunTolerance) << "mixed batch";
 }
 
 INSTANTIATE_TEST_SUITE_P(ModelRunner, ForwardWays, ::testing::Values("llama", "qwen3", "mistral-swa"),
@@ -115,7 +116,7 @@ TEST(ModelRunner, MoreRowsThanTheHeadTakesKeepTheirOrder) {
       const auto got = some.begin() + static_cast<std::ptrdiff_t>(i * vocab);
       EXPECT_LE(greatest_difference({got, got + static_cast<std::ptrdiff_t>(vocab)},
                                     {at, at + static_cast<std::ptrdiff_t>(vocab)}),
-                kTolerance)
+                kRunTolerance)
           << "row " << batch.wanted_rows[i];
     }
   }

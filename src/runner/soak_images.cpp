@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kSlots = 6;
 constexpr std::int64_t kMostTokens = 512;  // of an image
 
-bool same_bits(std::span<const float> a, std::span<const float> b) {
+bool same_rows(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
 }
 
@@ -122,7 +122,7 @@ Result<std::string> SoakImages::encode_packed(std::span<const std::size_t> slots
     return fmt::format("{} of {} patches in a forward of {} ({}): {}", slots.size() == 1 ? "an image" : "images",
                        patches, size, vision_reason_name(tower_.last_reason()), what);
   };
-  if (!same_bits(chosen, in_bucket)) return told("rows differ from those of the same operators without graph");
+  if (!same_rows(chosen, in_bucket)) return told("rows differ from those of the same operators without graph");
   const double apart = relative_difference(chosen, alone, tower_.row_values(), scale_);
   report_.greatest_difference = std::max(report_.greatest_difference, apart);
   if (!(apart <= tolerance_)) return told(fmt::format("rows differ from those of each image alone by {:.2g}", apart));
@@ -132,7 +132,7 @@ Result<std::string> SoakImages::encode_packed(std::span<const std::size_t> slots
 Result<std::string> SoakImages::check_kept(std::size_t slot) {
   ++report_.cache_hits;
   const std::vector<float> now = TRY(read(address_of(slot), gallery_[slot].tokens, runner_.embedding_dtype()));
-  return same_bits(now, rows_[slot]) ? std::string() : std::string("rows of an image that is kept were written over");
+  return same_rows(now, rows_[slot]) ? std::string() : std::string("rows of an image that is kept were written over");
 }
 
 DeviceAddress SoakImages::address_of(std::size_t slot) const {

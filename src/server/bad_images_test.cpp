@@ -29,8 +29,8 @@ struct BadImage {
 };
 
 template <class Prepare>
-void expect_errors(const Prepare& prepare, const std::vector<BadImage>& cases,
-                   const ServedModel& model = vision_model()) {
+void expect_image_errors(const Prepare& prepare, const std::vector<BadImage>& cases,
+                         const ServedModel& model = vision_model()) {
   for (const BadImage& bad : cases) {
     SCOPED_TRACE(bad.body.substr(0, 300) + " " + bad.message);
     const auto result = prepare(model, bad.body);
@@ -60,43 +60,43 @@ BadImage part(const std::string& json, const std::string& param, const std::stri
 }
 
 TEST(BadImage, UrlsThatAreNone) {
-  expect_errors(prepare_chat, {
-                                  url("", "no URL of an image; accepted: data:<type>;base64,<content>"),
-                                  url("image.png", "is no URL of an image"),
-                                  url("/etc/passwd", "is no URL of an image"),
-                                  url("file:///etc/passwd", "is no URL of an image"),
-                                  url("data:image/png", "a data: URL that is not of base64"),
-                                  url("data:image/png,abc", "a data: URL that is not of base64"),
-                                  url("data:image/png;base64,", "request: field \"" + kUrl + "\": "),
-                                  url("data:image/png;base64,abc", "is no base64"),
-                                  url("data:image/png;base64,ab c", "is no base64"),
-                                  url("data:image/png;base64,ab-_", "is no base64"),
-                                  url("http://example.com/a.png", "--allow-image-urls"),
-                                  url("HTTPS://example.com/a.png", "--allow-image-urls"),
-                                  url(std::string(100'000, 'x'), "is no URL of an image"),
-                              });
+  expect_image_errors(prepare_chat, {
+                                        url("", "no URL of an image; accepted: data:<type>;base64,<content>"),
+                                        url("image.png", "is no URL of an image"),
+                                        url("/etc/passwd", "is no URL of an image"),
+                                        url("file:///etc/passwd", "is no URL of an image"),
+                                        url("data:image/png", "a data: URL that is not of base64"),
+                                        url("data:image/png,abc", "a data: URL that is not of base64"),
+                                        url("data:image/png;base64,", "request: field \"" + kUrl + "\": "),
+                                        url("data:image/png;base64,abc", "is no base64"),
+                                        url("data:image/png;base64,ab c", "is no base64"),
+                                        url("data:image/png;base64,ab-_", "is no base64"),
+                                        url("http://example.com/a.png", "--allow-image-urls"),
+                                        url("HTTPS://example.com/a.png", "--allow-image-urls"),
+                                        url(std::string(100'000, 'x'), "is no URL of an image"),
+                                    });
 }
 
 TEST(BadImage, FilesThatAreNone) {
   const std::string png = read_data("rgb.png");
   std::string claims = png;
   claims.replace(16, 8, std::string("\x00\x01\x86\xa0\x00\x01\x86\xa0", 8));  // 100000 × 100000
-  expect_errors(prepare_chat, {
-                                  file("not an image", "field"),
-                                  file("<svg xmlns='http://www.w3.org/2000/svg'/>", "field"),
-                                  file("GIF89a..........", "field"),
-                                  file(png.substr(0, png.size() / 2), "field"),
-                                  file(claims, "field"),
-                                  file("P6 1 100000 255\n", "field"),
-                                  file("P6 0 0 255\n", "field"),
-                                  file(ppm(401, 2), "200"),
-                                  file(read_data("animated.webp"), "animated"),
-                              });
+  expect_image_errors(prepare_chat, {
+                                        file("not an image", "field"),
+                                        file("<svg xmlns='http://www.w3.org/2000/svg'/>", "field"),
+                                        file("GIF89a..........", "field"),
+                                        file(png.substr(0, png.size() / 2), "field"),
+                                        file(claims, "field"),
+                                        file("P6 1 100000 255\n", "field"),
+                                        file("P6 0 0 255\n", "field"),
+                                        file(ppm(401, 2), "200"),
+                                        file(read_data("animated.webp"), "animated"),
+                                    });
 }
 
 TEST(BadImage, PartsThatAreWrong) {
   const std::string good = data_url(ppm(56, 56));
-  expect_errors(
+  expect_image_errors(
       prepare_chat,
       {
           part(R"({"type": "image_url"})", ".image_url", "missing; accepted: an object with \"url\""),
@@ -121,7 +121,7 @@ TEST(BadImage, MoreThanTheLimits) {
   ServedModel small = vision_model();
   small.images->limits.most_bytes = 100;
   small.images->limits.most_pixels = 1000;
-  expect_errors(
+  expect_image_errors(
       prepare_chat,
       {
           {image_chat(parts), "messages[1].content[16].image_url.url", "one of 100 images; accepted: up to 16"},
@@ -129,7 +129,7 @@ TEST(BadImage, MoreThanTheLimits) {
            "224 × 224 pixels, with which the images come to 320 tokens; accepted: up to 256"},
           {image_chat(big + "," + big + "," + big + "," + big), "messages", "context length"},
       });
-  expect_errors(prepare_chat, {file(ppm(56, 56), "100"), file("P6 40 30 255\n", "1000")}, small);
+  expect_image_errors(prepare_chat, {file(ppm(56, 56), "100"), file("P6 40 30 255\n", "1000")}, small);
 }
 
 // However many threads share a request's images: the error is that of the first wrong one, and the order stays.
@@ -184,36 +184,38 @@ TEST(BadImage, MemoryOfOtherRequests) {
 TEST(BadImage, TextsThatStandForAnImage) {
   const std::string image = image_part(data_url(ppm(56, 56)));
   const std::string said = "which stands for an image";
-  expect_errors(prepare_chat,
-                {
-                    {image_chat(text_part("a <|image_pad|> b")), "messages[1].content[0].text", said},
-                    {image_chat(image + "," + text_part("<|image_pad|>")), "messages[1].content[1].text", said},
-                    {R"({"messages": [{"role": "user", "content": "<|image_pad|>"}]})", "messages[0].content", said},
-                    {image_chat(image, R"(, "tools": [{"type": "function", "function": {"name": "f",
+  expect_image_errors(
+      prepare_chat,
+      {
+          {image_chat(text_part("a <|image_pad|> b")), "messages[1].content[0].text", said},
+          {image_chat(image + "," + text_part("<|image_pad|>")), "messages[1].content[1].text", said},
+          {R"({"messages": [{"role": "user", "content": "<|image_pad|>"}]})", "messages[0].content", said},
+          {image_chat(image, R"(, "tools": [{"type": "function", "function": {"name": "f",
               "description": "<|image_pad|>"}}])"),
-                     "tools[0].function.description", said},
-                    // Put together by the template.
-                    {image_chat(text_part("<|image_") + "," + text_part("pad|>") + "," + image), "messages",
-                     "writes 2 placeholders (\"<|image_pad|>\") for 1 images"},
-                });
+           "tools[0].function.description", said},
+          // Put together by the template.
+          {image_chat(text_part("<|image_") + "," + text_part("pad|>") + "," + image), "messages",
+           "writes 2 placeholders (\"<|image_pad|>\") for 1 images"},
+      });
 }
 
 TEST(BadImage, TemplatesWithoutImages) {
   ServedModel model = vision_model();
   model.chat = *ChatTemplate::parse(test::kTestTemplate);
-  expect_errors(prepare_chat, {{image_chat(image_part(data_url(ppm(56, 56)))), "messages", "writes 0 placeholders"}},
-                model);
+  expect_image_errors(prepare_chat,
+                      {{image_chat(image_part(data_url(ppm(56, 56)))), "messages", "writes 0 placeholders"}}, model);
 }
 
 TEST(BadImage, WhatDoesNotGoWithImages) {
   const std::string image = image_part(data_url(ppm(56, 56)));
   const std::string last = R"({"messages": [{"role": "assistant", "content": [)" + image + "]}], ";
-  expect_errors(prepare_chat, {
-                                  {last + R"("continue_final_message": true})", "continue_final_message", "images"},
-                                  {last + R"("echo": true})", "echo", "images"},
-                                  {image_chat(image, R"(, "truncate_prompt_tokens": 5)"), "truncate_prompt_tokens",
-                                   "none where a longer prompt has images"},
-                              });
+  expect_image_errors(prepare_chat,
+                      {
+                          {last + R"("continue_final_message": true})", "continue_final_message", "images"},
+                          {last + R"("echo": true})", "echo", "images"},
+                          {image_chat(image, R"(, "truncate_prompt_tokens": 5)"), "truncate_prompt_tokens",
+                           "none where a longer prompt has images"},
+                      });
 }
 
 TEST(BadImage, ImageData) {
@@ -222,20 +224,20 @@ TEST(BadImage, ImageData) {
     return R"({"text": )" + text + R"(, "image_data": )" + data + "}";
   };
   const std::string text = "\"a<|image_pad|>\"";
-  expect_errors(prepare_generate,
-                {
-                    {one(text, "5"), "image_data", "is 5; accepted: an object with \"url\""},
-                    {one(text, "\"image.png\""), "image_data", "is no base64"},
-                    {one(text, "[\"\"]"), "image_data[0]", "field"},
-                    {one(text, "[" + good + "," + good + "]"), "image_data", "1 placeholders"},
-                    {one("\"a\"", good), "image_data", "0 placeholders"},
-                    {one("[\"a\", \"b\"]", good), "image_data", "a list of 2"},
-                    {one("[\"a\", " + text + "]", "[null, [" + good + ", 7]]"), "image_data[1][1]", "is 7"},
-                    {one("[\"a\"]", "[[{\"url\": \"x\"}]]"), "image_data[0][0].url", "is no base64"},
-                    {R"({"input_ids": [2050, 2050, 5, 2050, 2050], "image_data": )" + good + "}", "image_data",
-                     "the placeholders of image 0 end 2 before its 4 tokens"},
-                    {R"({"input_embeds": [[1, 2, 3, 4]], "image_data": )" + good + "}", "image_data", "beside"},
-                });
+  expect_image_errors(prepare_generate,
+                      {
+                          {one(text, "5"), "image_data", "is 5; accepted: an object with \"url\""},
+                          {one(text, "\"image.png\""), "image_data", "is no base64"},
+                          {one(text, "[\"\"]"), "image_data[0]", "field"},
+                          {one(text, "[" + good + "," + good + "]"), "image_data", "1 placeholders"},
+                          {one("\"a\"", good), "image_data", "0 placeholders"},
+                          {one("[\"a\", \"b\"]", good), "image_data", "a list of 2"},
+                          {one("[\"a\", " + text + "]", "[null, [" + good + ", 7]]"), "image_data[1][1]", "is 7"},
+                          {one("[\"a\"]", "[[{\"url\": \"x\"}]]"), "image_data[0][0].url", "is no base64"},
+                          {R"({"input_ids": [2050, 2050, 5, 2050, 2050], "image_data": )" + good + "}", "image_data",
+                           "the placeholders of image 0 end 2 before its 4 tokens"},
+                          {R"({"input_embeds": [[1, 2, 3, 4]], "image_data": )" + good + "}", "image_data", "beside"},
+                      });
 }
 
 TEST(BadImage, AModelOfTextsRefusesThem) {

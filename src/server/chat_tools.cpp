@@ -52,7 +52,10 @@ Json embedded_parameters(const Json& tool) {
 }
 
 std::optional<OutputGrammar> json_schema(const Json& schema) {
-  return OutputGrammar{.spec = {.kind = GrammarSpec::Kind::kJsonSchema, .text = schema.dump()}, .param = "tool_choice"};
+  std::optional<OutputGrammar> grammar(std::in_place);
+  grammar->spec = {.kind = GrammarSpec::Kind::kJsonSchema, .text = schema.dump()};
+  grammar->param = "tool_choice";
+  return grammar;
 }
 
 ApiStatus read_named(const Json& choice, ToolFields& out) {

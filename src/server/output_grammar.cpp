@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-using Kind = GrammarSpec::Kind;
+using GrammarKind = GrammarSpec::Kind;
 
 // A schema, written as JSON or as text that holds it.
 ApiResult<std::string> schema_text(const ApiFields& fields, std::string_view key) {
@@ -34,7 +34,7 @@ ApiResult<std::optional<OutputGrammar>> read_response_format(const ApiFields& fi
   if (type == "text") return none;
   OutputGrammar grammar;
   if (type == "json_object") {
-    grammar.spec.kind = Kind::kJsonObject;
+    grammar.spec.kind = GrammarKind::kJsonObject;
     grammar.param = "response_format";
     return std::optional(std::move(grammar));
   }
@@ -43,7 +43,7 @@ ApiResult<std::optional<OutputGrammar>> read_response_format(const ApiFields& fi
   if (named == nullptr) return inner.wrong("json_schema", "an object with a \"schema\"");
   const ApiFields holder(*named, "response_format.json_schema.");
   if (holder.find("schema") == nullptr) return holder.wrong("schema", "a JSON schema");
-  grammar.spec.kind = Kind::kJsonSchema;
+  grammar.spec.kind = GrammarKind::kJsonSchema;
   grammar.spec.text = TRY(schema_text(holder, "schema"));
   grammar.param = holder.param("schema");
   return std::optional(std::move(grammar));
@@ -90,13 +90,13 @@ struct Key {
 ApiResult<std::optional<OutputGrammar>> read_key(const ApiFields& fields, const Key& key) {
   GrammarSpec spec;
   switch (key.form) {
-    case Form::kSchema: spec = {.kind = Kind::kJsonSchema, .text = TRY(schema_text(fields, key.name))}; break;
-    case Form::kRegex: spec = {.kind = Kind::kRegex, .text = *TRY(fields.string(key.name))}; break;
-    case Form::kEbnf: spec = {.kind = Kind::kEbnf, .text = *TRY(fields.string(key.name))}; break;
-    case Form::kChoice: spec = {.kind = Kind::kEbnf, .text = TRY(choice_grammar(fields, key.name))}; break;
+    case Form::kSchema: spec = {.kind = GrammarKind::kJsonSchema, .text = TRY(schema_text(fields, key.name))}; break;
+    case Form::kRegex: spec = {.kind = GrammarKind::kRegex, .text = *TRY(fields.string(key.name))}; break;
+    case Form::kEbnf: spec = {.kind = GrammarKind::kEbnf, .text = *TRY(fields.string(key.name))}; break;
+    case Form::kChoice: spec = {.kind = GrammarKind::kEbnf, .text = TRY(choice_grammar(fields, key.name))}; break;
     case Form::kAnyObject:
       if (!*TRY(fields.boolean(key.name))) return std::optional<OutputGrammar>();
-      spec = {.kind = Kind::kJsonObject, .text = {}};
+      spec = {.kind = GrammarKind::kJsonObject, .text = {}};
       break;
   }
   return std::optional(OutputGrammar{.spec = std::move(spec), .param = fields.param(key.name)});

@@ -11,12 +11,12 @@ namespace tessera {
 namespace {
 
 using Kind = ChatPiece::Kind;
-using Part = ChatFormat::Part;
+using FormatPart = ChatFormat::Part;
 
 }  // namespace
 
 Result<OutsideReasoning> OutsideReasoning::begin(std::shared_ptr<const ChatFormat> format, ReasoningStart start) {
-  std::unique_ptr<ChatParser> parser = TRY(format->begin({.part = Part::kReasoning, .start = start}));
+  std::unique_ptr<ChatParser> parser = TRY(format->begin({.part = FormatPart::kReasoning, .start = start}));
   return OutsideReasoning(std::move(format), std::move(parser), start == ReasoningStart::kInside);
 }
 
@@ -36,7 +36,7 @@ ReasoningText OutsideReasoning::sort(std::vector<ChatPiece> pieces) {
 Result<OutsideCalls> OutsideCalls::begin(std::shared_ptr<const ChatFormat> format, const Json& tools,
                                          ToolCallParser::NewId new_id) {
   const Json* const known = tools.is_array() ? &tools : nullptr;
-  std::unique_ptr<ChatParser> parser = TRY(format->begin({.part = Part::kCalls, .tools = known}));
+  std::unique_ptr<ChatParser> parser = TRY(format->begin({.part = FormatPart::kCalls, .tools = known}));
   return OutsideCalls(std::move(format), std::move(parser), tools, std::move(new_id));
 }
 

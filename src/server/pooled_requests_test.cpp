@@ -16,11 +16,10 @@ namespace tessera {
 namespace {
 
 using test::demo_tokenizer;
+using test::encode;
 using test::test_model;
 using ::testing::HasSubstr;
 using testing::source_path;
-
-std::vector<TokenId> encode(const std::string& text) { return *demo_tokenizer().encode(text); }
 
 enum class Kind { kEmbeds, kClassifies, kGenerates };
 

@@ -20,6 +20,7 @@ namespace {
 
 using test::at;
 using test::demo_tokenizer;
+using test::encode;
 using testing::error_code;
 using testing::get;
 using ::testing::HasSubstr;
@@ -30,8 +31,6 @@ using testing::source_path;
 using testing::test_device_name;
 
 constexpr double kTolerance = 1e-5;
-
-std::vector<TokenId> encode(const std::string& text) { return *demo_tokenizer().encode(text); }
 
 std::vector<float> pooled(Engine& engine, const std::string& text) {
   const Request request{.prompt = encode(text), .pooling = engine.embedding()->pooling};

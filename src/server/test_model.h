@@ -16,6 +16,8 @@ inline const Tokenizer& demo_tokenizer() {
   return tokenizer;
 }
 
+inline std::vector<TokenId> encode(const std::string& text) { return *demo_tokenizer().encode(text); }
+
 // Writes "<tools>" first where it is given tools, then "role:content;" for each message, and the name of each call.
 inline constexpr const char* kTestTemplate =
     "{% if tools %}<tools>{% endif %}{% for m in messages %}{{ m.role }}:{{ m.content }};"

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-const Json& tools() {
+const Json& weather_tools() {
   static const Json kTools = *Json::parse(
       R"([{"type": "function", "function": {"name": "get"}}, {"type": "function", "function": {"name": "set"}}])",
       "tools");
@@ -24,7 +24,7 @@ const Json& tools() {
 
 template <class Cut>
 Parsed parse(std::string_view name, std::string_view text, Cut cut) {
-  return parse_calls(name, tools(), text, cut);
+  return parse_calls(name, weather_tools(), text, cut);
 }
 
 Parsed whole(std::string_view name, std::string_view text) {
@@ -32,7 +32,7 @@ Parsed whole(std::string_view name, std::string_view text) {
 }
 
 ToolCallParser make_parser(std::string_view name) {
-  return *ToolCallParser::create(name, tools(), [] { return "id"; });
+  return *ToolCallParser::create(name, weather_tools(), [] { return "id"; });
 }
 
 // Text without calls.
@@ -244,7 +244,7 @@ TEST(ToolCallParser, CutsMakeNoDifference) {
 }
 
 TEST(ToolCallParser, UnknownNamesAreErrors) {
-  EXPECT_THAT(ToolCallParser::create("pythonic", tools(), [] { return ""; }).status().message(),
+  EXPECT_THAT(ToolCallParser::create("pythonic", weather_tools(), [] { return ""; }).status().message(),
               ::testing::HasSubstr("tool call parser \"pythonic\"; accepted: hermes, qwen25, "));
 }
 

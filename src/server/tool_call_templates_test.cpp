@@ -23,7 +23,7 @@ TEST(ToolCallTemplates, ShowTheFormsOfCallsAndReasoning) {
   struct Published {
     const char* folder;
     const char* path;
-    const char* tools;
+    const char* template_tools;
     const char* reasoning;
   };
   const Published published[] = {
@@ -45,10 +45,10 @@ TEST(ToolCallTemplates, ShowTheFormsOfCallsAndReasoning) {
       {kTokenizers, "deepseek_v31/tool_chat_template_deepseekv31.jinja", "deepseekv3", "deepseek-v3"},
   };
   if (shared_text("README.md").empty()) GTEST_SKIP() << "no shared data: chat_templates, tokenizers";
-  for (const auto& [folder, path, tools, reasoning] : published) {
+  for (const auto& [folder, path, template_tools, reasoning] : published) {
     const std::string source = template_source(std::string(folder) + path);
     ASSERT_FALSE(source.empty()) << path;
-    EXPECT_EQ(guess_tool_call_parser(source), tools) << path;
+    EXPECT_EQ(guess_tool_call_parser(source), template_tools) << path;
     EXPECT_EQ(guess_reasoning_parser(source), reasoning) << path;
   }
 }
@@ -66,7 +66,7 @@ TEST(ToolCallTemplates, FormsWithoutAPublishedTemplateHere) {
 
 Json json(const std::string& text) { return *Json::parse(text, "test"); }
 
-const Json& tools() {
+const Json& template_tools() {
   static const Json kTools = json(R"([{"type": "function", "function": {"name": "book", "description": "a table",
       "parameters": {"type": "object", "properties": {
         "place": {"type": "string"}, "people": {"type": "integer"}, "inside": {"type": "boolean"},
@@ -80,7 +80,7 @@ std::string turn(const ChatTemplate& chat, const Json& arguments, const std::str
   Json messages = json(R"([{"role": "user", "content": "A table, please."}])");
   RenderOptions options;
   options.add_generation_prompt = true;
-  options.tools = tools();
+  options.tools = template_tools();
   options.bos_token = "<s>";
   options.eos_token = "</s>";
   const Result<std::string> prompt = chat.render(messages, options);
@@ -122,13 +122,14 @@ TEST(ToolCallTemplates, CallsAreReadAsTheTemplateWritesThem) {
     ASSERT_TRUE(chat.ok()) << path;
     for (const Json& expected : arguments) {
       const std::string text = turn(*chat, expected, "a1B2c3D4e");
-      const Parsed parsed = parse_calls(guess_tool_call_parser(source), tools(), text, [&] { return text.size(); });
+      const Parsed parsed =
+          parse_calls(guess_tool_call_parser(source), template_tools(), text, [&] { return text.size(); });
       ASSERT_EQ(parsed.calls.size(), 2u) << path << ": " << text;
       const Result<Json> read = Json::parse(parsed.calls[0].arguments, "arguments");
       ASSERT_TRUE(read.ok()) << path << ": " << parsed.calls[0].arguments;
       EXPECT_EQ(*read, expected) << path << ": " << text;
       EXPECT_EQ(parsed.calls[1].arguments, R"({"people": 1})") << path;
-      expect_calls(guess_tool_call_parser(source), tools(), text, parsed);
+      expect_calls(guess_tool_call_parser(source), template_tools(), text, parsed);
     }
   }
 }

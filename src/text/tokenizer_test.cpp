@@ -20,7 +20,7 @@ using test::own_data;
 using test::values;
 using ::testing::HasSubstr;
 
-constexpr EncodeOptions kPlain{.add_special_tokens = false};
+constexpr EncodeOptions kTextAlone{.add_special_tokens = false};
 constexpr EncodeOptions kAsText{.add_special_tokens = false, .parse_special = false};
 
 const std::string& string_of(const Json& row, const char* key) { return row.find(key)->as_string(); }
@@ -36,7 +36,7 @@ void expect_rows_equal(const Tokenizer& tokenizer, const Json::Array& rows, cons
   for (const Json& row : rows) {
     const std::string& text = string_of(row, "text");
     SCOPED_TRACE(name + ": " + Json(text).dump());
-    const auto ids = tokenizer.encode(text, kPlain);
+    const auto ids = tokenizer.encode(text, kTextAlone);
     ASSERT_TRUE(ids.ok()) << ids.status().to_string();
     EXPECT_EQ(values(*ids), ids_under(row, "ids"));
     EXPECT_EQ(values(*tokenizer.encode(text)), ids_under(row, "ids_special"));
@@ -76,7 +76,7 @@ TEST(Tokenizer, EveryNormalizerAndPreTokenizerEqualsReference) {
     ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
     for (const Json& row : item.find("rows")->as_array()) {
       const std::string& text = row.as_array()[0].as_string();
-      const auto ids = tokenizer->encode(text, kPlain);
+      const auto ids = tokenizer->encode(text, kTextAlone);
       ASSERT_TRUE(ids.ok()) << ids.status().to_string();
       EXPECT_EQ(values(*ids), values(row.as_array()[1])) << name << ": " << Json(text).dump();
     }

@@ -21,7 +21,7 @@ using test::shared_data;
 using test::unpacked_shared_data;
 using test::values;
 
-constexpr EncodeOptions kPlain{.add_special_tokens = false};
+constexpr EncodeOptions kVectorOptions{.add_special_tokens = false};
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -76,7 +76,7 @@ TEST_P(LineVectors, AreEqual) {
   ASSERT_EQ(texts.size(), expected.size());
   ASSERT_GT(texts.size(), 40u);
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    const auto ids = tokenizer.encode(texts[i], kPlain);
+    const auto ids = tokenizer.encode(texts[i], kVectorOptions);
     ASSERT_TRUE(ids.ok()) << ids.status().to_string();
     EXPECT_EQ(values(*ids), expected[i]) << "text " << i << ": " << texts[i];
   }
@@ -205,7 +205,7 @@ TEST(Stories260k, VectorsAreEqual) {
   for (const Json& entry : vectors.as_array()) {
     const std::string& text = entry.find("text")->as_string();
     std::vector<int> expected = values(*entry.find("ids_no_bos"));
-    const auto ids = tokenizer.encode(text, kPlain);
+    const auto ids = tokenizer.encode(text, kVectorOptions);
     ASSERT_TRUE(ids.ok()) << ids.status().to_string();
     EXPECT_EQ(values(*ids), expected) << text;
     EXPECT_EQ(tokenizer.decode(*ids), text);
@@ -252,7 +252,7 @@ TEST(Speed, LoadEncodeAndDecode) {
   const std::string text = mixed_text();
   const double mb = static_cast<double>(text.size()) * 1e-6;
   const auto encode_start = std::chrono::steady_clock::now();
-  const auto ids = *tokenizer.encode(text, kPlain);
+  const auto ids = *tokenizer.encode(text, kVectorOptions);
   const double encode = seconds_since(encode_start);
   const auto decode_start = std::chrono::steady_clock::now();
   const std::string back = tokenizer.decode(ids);

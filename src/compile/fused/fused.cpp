@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kVersion = 1;  // of what plan_fusion() and the program make of a piece
+constexpr int kFusedVersion = 1;  // of what plan_fusion() and the program make of a piece
 
 // The machine code of each kernel of a plan, by the kernel's text: equal layers have equal kernels.
 using Codes = std::map<std::string, std::string>;
@@ -120,7 +120,7 @@ class FusedCompiler final : public Compiler {
   std::string_view name() const override { return kFusedCompiler; }
   Hash128 hash() const override {
     Hasher hasher;
-    hasher.add(kVersion);
+    hasher.add(kFusedVersion);
     hasher.add(builder_.name());
     hasher.add(version_);
     return hasher.finish();

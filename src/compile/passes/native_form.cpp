@@ -11,10 +11,10 @@ namespace {
 
 constexpr ir::ValueId kNoValue{-1};
 
-bool contains(const std::vector<ir::ValueId>& values, ir::ValueId value) {
+bool has_value(const std::vector<ir::ValueId>& values, ir::ValueId value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
-bool contains(const std::vector<ir::NodeId>& nodes, ir::NodeId node) {
+bool has_value(const std::vector<ir::NodeId>& nodes, ir::NodeId node) {
   return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
 }
 
@@ -43,7 +43,7 @@ class Search {
     const ir::Node& wanted = example_.graph.nodes[nodes_.size()];
     const ir::Node& node = graph_.node(id);
     if (node.op != wanted.op || node.operands.size() != wanted.operands.size() ||
-        node.results.size() != wanted.results.size() || contains(nodes_, id))
+        node.results.size() != wanted.results.size() || has_value(nodes_, id))
       return std::nullopt;
     const std::vector<ir::ValueId> before = values_;
     for (const bool swapped : {false, true}) {
@@ -99,7 +99,7 @@ class Search {
 
   bool is_made_inside(ir::ValueId value) const {
     const ir::NodeId producer = graph_.value(value).producer;
-    return producer != ir::kNoNode && contains(nodes_, producer);
+    return producer != ir::kNoNode && has_value(nodes_, producer);
   }
 
   // The operator on these operands, where its native form is exactly what was found.
@@ -168,7 +168,7 @@ class Search {
     for (const ir::NodeId id : nodes_) {
       bool shared = false;
       for (const ir::ValueId result : graph_.node(id).results)
-        shared = shared || (!contains(fused.results, result) && is_used_outside(result));
+        shared = shared || (!has_value(fused.results, result) && is_used_outside(result));
       if (!shared) {
         own.push_back(id);
       } else if (facts_.execution(id) != ir::Execution::kView || !facts_.writes(graph_.node(id).results[0]).empty()) {
@@ -181,7 +181,7 @@ class Search {
   bool is_used_outside(ir::ValueId value) const {
     if (facts_.is_output(value)) return true;
     const std::span<const ir::NodeId> users = facts_.users(value);
-    return std::any_of(users.begin(), users.end(), [this](ir::NodeId user) { return !contains(nodes_, user); });
+    return std::any_of(users.begin(), users.end(), [this](ir::NodeId user) { return !has_value(nodes_, user); });
   }
 
   // One of `places`, to which all nodes found can move and stand in the native form's order; the last that will do.
@@ -193,7 +193,7 @@ class Search {
     const auto found = std::find_if(places.begin(), places.end(), [&](ir::NodeId place) {
       // A view that stays where it is stands before what uses it.
       return std::all_of(nodes_.begin(), nodes_.end(), [&](ir::NodeId node) {
-        return (node < place && !contains(places, node)) || may_move(node, place);
+        return (node < place && !has_value(places, node)) || may_move(node, place);
       });
     });
     if (found == places.end()) return std::nullopt;
@@ -203,7 +203,7 @@ class Search {
   bool may_move(ir::NodeId node, ir::NodeId place) const {
     for (std::int32_t i = std::min(node, place).value() + 1; i < std::max(node, place).value(); ++i) {
       const ir::NodeId passed{i};
-      if (!contains(nodes_, passed) && facts_.depend(node, passed)) return false;
+      if (!has_value(nodes_, passed) && facts_.depend(node, passed)) return false;
     }
     return true;
   }
@@ -251,7 +251,7 @@ Result<NativeForm> NativeForm::create(const FusedForm& form, const ir::OpTable& 
   if (example.graph.nodes.empty()) return internal_error(fmt::format("{}: its native form has no nodes", form.op));
   for (std::size_t i = 0; i < example.operands.size(); ++i) {
     if (std::none_of(example.graph.nodes.begin(), example.graph.nodes.end(),
-                     [&](const ir::Node& node) { return contains(node.operands, example.operands[i]); }))
+                     [&](const ir::Node& node) { return has_value(node.operands, example.operands[i]); }))
       return internal_error(fmt::format("{}: its native form does not use operand {}", form.op, i));
   }
   for (std::size_t i = 1; i < example.graph.nodes.size(); ++i) {

@@ -14,8 +14,8 @@
 namespace tessera {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::unique_ptr<CpuDevice> create_device(int threads = 0) {
   return std::move(CpuDevice::create({.threads = threads})).value();

@@ -14,11 +14,7 @@
 namespace tessera {
 namespace {
 
-using testing::HasSubstr;
-
-std::unique_ptr<CudaDevice> open_fake(const FakeDriver& fake) {
-  return std::move(CudaDevice::create({.driver = &fake.table()})).value();
-}
+using ::testing::HasSubstr;
 
 // Bug caught: uploads that wait for the stream although the ring has room, or that overrun it.
 TEST(CudaCopies, StagingWaitsOnlyWhereTheRingIsFull) {

@@ -18,13 +18,9 @@
 namespace tessera {
 namespace {
 
-using testing::AllOf;
-using testing::AnyOf;
-using testing::HasSubstr;
-
-std::unique_ptr<CudaDevice> open_fake(const FakeDriver& fake) {
-  return std::move(CudaDevice::create({.driver = &fake.table()})).value();
-}
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
 
 Status open_status(FakeDriverOptions options, int ordinal = 0) {
   const FakeDriver fake(options);

@@ -7,9 +7,9 @@
 namespace tessera {
 namespace {
 
-using testing::AllOf;
-using testing::AnyOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
 
 TEST(Nvrtc, CompilesOrSaysWhatIsMissing) {
   const Result<const Nvrtc*> nvrtc = Nvrtc::load();

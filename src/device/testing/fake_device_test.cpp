@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // A user of a device in small: memory, one recorded graph, two replays.
 Status use(Device& device) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "tessera/base/ceil_div.h"
+
 namespace tessera {
 namespace {
 
@@ -10,8 +12,6 @@ constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kBlockThreads = 128;    // where no unit wants a block of its own
 constexpr std::int64_t kMaxUnitThreads = 256;  // beyond, a thread holds several items
 constexpr std::int64_t kPackBytes = 16;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // The largest power of two up to 16 bytes that divides every position at which the task reads or writes.
 std::int64_t pack_of(const RowKernel& kernel, const RowTask& task) {

@@ -7,12 +7,11 @@
 #include <set>
 #include <utility>
 
+#include "tessera/base/ceil_div.h"
 #include "tessera/ops/fused/cuda_prelude.h"
 
 namespace tessera {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // A float's exact text, a C++ literal.
 std::string literal(double number) { return fmt::format("{:a}f", static_cast<float>(number)); }

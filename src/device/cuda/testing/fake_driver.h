@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 
+#include "tessera/device/cuda/cuda_device.h"
 #include "tessera/device/cuda/driver.h"
 
 namespace tessera {
@@ -52,5 +53,10 @@ class FakeDriver {
   std::unique_ptr<State> state_;
   Driver table_;
 };
+
+// The first device of the driver, which outlives it.
+inline std::unique_ptr<CudaDevice> open_fake(const FakeDriver& fake) {
+  return std::move(CudaDevice::create({.driver = &fake.table()})).value();
+}
 
 }  // namespace tessera
