@@ -28,6 +28,7 @@ target_compile_definitions(tessera_xgrammar PRIVATE
   XGRAMMAR_LOG_CUSTOMIZE=1)  # errors and warnings come to grammar.cpp
 set_target_properties(tessera_xgrammar PROPERTIES
   CXX_STANDARD 17 CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON EXPORT_COMPILE_COMMANDS OFF)
+tessera_share_units(tessera_xgrammar 4)
 target_compile_options(tessera_xgrammar PRIVATE -w -O2)
 if(TESSERA_SANITIZE)
   target_compile_options(tessera_xgrammar PRIVATE -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)

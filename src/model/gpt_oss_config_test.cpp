@@ -21,14 +21,14 @@ constexpr const char* kHeads = R"("num_key_value_heads": 2)";
 
 std::string with(const std::string& changes) { return "{" + std::string(kHeads) + changes + "}"; }
 Result<ModelConfig> try_read(const std::string& changes) { return test::small(kGptOss, with(changes).c_str()); }
-ModelConfig read(const std::string& changes = "") {
+ModelConfig read_gpt_oss(const std::string& changes = "") {
   const Result<ModelConfig> config = try_read(changes);
   EXPECT_TRUE(config.ok()) << config.status().message();
   return config.value();
 }
 
 TEST(GptOssConfig, TakesDefaults) {
-  const ModelConfig config = read();
+  const ModelConfig config = read_gpt_oss();
   EXPECT_EQ(config.head_dim, 64);
   EXPECT_EQ(config.rms_norm_eps, 1e-5);
   EXPECT_TRUE(config.attention_sinks && config.qkv_bias && config.o_bias);
@@ -50,31 +50,33 @@ TEST(GptOssConfig, TakesDefaults) {
 }
 
 TEST(GptOssConfig, ReadsEachField) {
-  EXPECT_FALSE(read(R"(, "attention_bias": false)").o_bias);
-  EXPECT_THAT(read(R"(, "sliding_window": 24)").sliding_windows, ElementsAre(24, 0, 24, 0));
-  EXPECT_THAT(read(R"(, "sliding_window": 24, "layer_types": ["full_attention", "full_attention", "sliding_attention",
+  EXPECT_FALSE(read_gpt_oss(R"(, "attention_bias": false)").o_bias);
+  EXPECT_THAT(read_gpt_oss(R"(, "sliding_window": 24)").sliding_windows, ElementsAre(24, 0, 24, 0));
+  EXPECT_THAT(
+      read_gpt_oss(R"(, "sliding_window": 24, "layer_types": ["full_attention", "full_attention", "sliding_attention",
                       "full_attention"])")
-                  .sliding_windows,
-              ElementsAre(0, 0, 24, 0));
-  EXPECT_THAT(read(R"(, "sliding_window": null)").sliding_windows, Each(0));
-  EXPECT_EQ(read(R"(, "num_local_experts": 32)").moe->num_experts, 32);
-  EXPECT_EQ(read(R"(, "num_experts": 16)").moe->num_experts, 16);
-  EXPECT_EQ(read(R"(, "num_experts_per_tok": 2, "experts_per_token": 2)").moe->experts_per_token, 2);
-  EXPECT_EQ(read(R"(, "swiglu_limit": 5.5)").moe->swiglu_limit, 5.5);
-  EXPECT_EQ(read(R"(, "swiglu_alpha": 1.702)").moe->swiglu_limit, 7);
-  const RopeConfig other_theta = read(R"(, "rope_theta": 1e4)").rope;
+          .sliding_windows,
+      ElementsAre(0, 0, 24, 0));
+  EXPECT_THAT(read_gpt_oss(R"(, "sliding_window": null)").sliding_windows, Each(0));
+  EXPECT_EQ(read_gpt_oss(R"(, "num_local_experts": 32)").moe->num_experts, 32);
+  EXPECT_EQ(read_gpt_oss(R"(, "num_experts": 16)").moe->num_experts, 16);
+  EXPECT_EQ(read_gpt_oss(R"(, "num_experts_per_tok": 2, "experts_per_token": 2)").moe->experts_per_token, 2);
+  EXPECT_EQ(read_gpt_oss(R"(, "swiglu_limit": 5.5)").moe->swiglu_limit, 5.5);
+  EXPECT_EQ(read_gpt_oss(R"(, "swiglu_alpha": 1.702)").moe->swiglu_limit, 7);
+  const RopeConfig other_theta = read_gpt_oss(R"(, "rope_theta": 1e4)").rope;
   EXPECT_EQ(other_theta.theta, 1e4);
   EXPECT_EQ(other_theta.type, RopeType::kYarn);
-  EXPECT_EQ(read(R"(, "rope_scaling": {"rope_type": "default"})").rope, RopeConfig{.theta = 1.5e5});
+  EXPECT_EQ(read_gpt_oss(R"(, "rope_scaling": {"rope_type": "default"})").rope, RopeConfig{.theta = 1.5e5});
 }
 
 TEST(GptOssConfig, ReadsExpertsInFourBits) {
-  EXPECT_FALSE(read().moe->mxfp4);
-  const ModelConfig packed = read(R"(, "quantization_config": {"quant_method": "mxfp4"})");
+  EXPECT_FALSE(read_gpt_oss().moe->mxfp4);
+  const ModelConfig packed = read_gpt_oss(R"(, "quantization_config": {"quant_method": "mxfp4"})");
   EXPECT_TRUE(packed.moe->mxfp4);
-  EXPECT_EQ(parameters_of(packed), parameters_of(read())) << "a byte is two parameters";
+  EXPECT_EQ(parameters_of(packed), parameters_of(read_gpt_oss())) << "a byte is two parameters";
   EXPECT_TRUE(
-      read(R"(, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]})").moe->mxfp4);
+      read_gpt_oss(R"(, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]})")
+          .moe->mxfp4);
 }
 
 TEST(GptOssConfig, PublishedModelHasItsKnownSize) {

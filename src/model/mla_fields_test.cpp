@@ -30,7 +30,7 @@ Json base(const char* architecture) {
   json.set("architectures", Json(Json::Array{Json(architecture)}));
   return json;
 }
-Result<ModelConfig> read(const char* architecture, const char* changes = "{}") {
+Result<ModelConfig> read_latent(const char* architecture, const char* changes = "{}") {
   Json json = base(architecture);
   const Result<Json> extra = Json::parse(changes, "changes");
   EXPECT_TRUE(extra.ok()) << changes;
@@ -39,7 +39,7 @@ Result<ModelConfig> read(const char* architecture, const char* changes = "{}") {
 }
 
 TEST(LatentConfig, TakesSizesAndDefaultsOfTheArchitecture) {
-  const ModelConfig v3 = *read(kV3);
+  const ModelConfig v3 = *read_latent(kV3);
   EXPECT_EQ(v3.mla->q_lora_rank, 1536);
   EXPECT_EQ(v3.mla->kv_lora_rank, 32);
   EXPECT_EQ(v3.mla->qk_nope_head_dim, 12);
@@ -49,18 +49,18 @@ TEST(LatentConfig, TakesSizesAndDefaultsOfTheArchitecture) {
   EXPECT_EQ(v3.head_dim, 8) << "what is rotated";
   EXPECT_FALSE(v3.qkv_bias || v3.o_bias);
   EXPECT_EQ(v3.rms_norm_eps, 1e-6);
-  EXPECT_EQ(read(kLite)->mla->q_lora_rank, 768);
-  EXPECT_EQ(read(kLite)->rms_norm_eps, 1e-5);
-  EXPECT_EQ(read(kV2, R"({"q_lora_rank": null})")->mla->q_lora_rank, 0) << "null is not absent";
-  EXPECT_EQ(read(kV2, R"({"q_lora_rank": 24})")->mla->q_lora_rank, 24);
-  EXPECT_FALSE(read(kV3, R"({"rope_interleave": false})")->mla->interleaved);
-  const ModelConfig biased = *read(kV3, R"({"attention_bias": true})");
+  EXPECT_EQ(read_latent(kLite)->mla->q_lora_rank, 768);
+  EXPECT_EQ(read_latent(kLite)->rms_norm_eps, 1e-5);
+  EXPECT_EQ(read_latent(kV2, R"({"q_lora_rank": null})")->mla->q_lora_rank, 0) << "null is not absent";
+  EXPECT_EQ(read_latent(kV2, R"({"q_lora_rank": 24})")->mla->q_lora_rank, 24);
+  EXPECT_FALSE(read_latent(kV3, R"({"rope_interleave": false})")->mla->interleaved);
+  const ModelConfig biased = *read_latent(kV3, R"({"attention_bias": true})");
   EXPECT_TRUE(biased.qkv_bias && biased.o_bias);
-  EXPECT_EQ(read(kV3, R"({"head_dim": 64})")->head_dim, 8) << "transformers overrides it, too";
+  EXPECT_EQ(read_latent(kV3, R"({"head_dim": 64})")->head_dim, 8) << "transformers overrides it, too";
 }
 
 TEST(LatentConfig, TakesTheRoutingOfTheArchitecture) {
-  const MoeConfig v3 = *read(kV3)->moe;
+  const MoeConfig v3 = *read_latent(kV3)->moe;
   EXPECT_THAT(v3.layers, ElementsAre(false, false, false, true));
   EXPECT_EQ(v3.scoring, RouterScoring::kSigmoid);
   EXPECT_TRUE(v3.correction_bias && v3.normalise);
@@ -69,30 +69,31 @@ TEST(LatentConfig, TakesTheRoutingOfTheArchitecture) {
   EXPECT_EQ(v3.scale, 2.5);
   EXPECT_EQ(v3.shared_intermediate_size, 40);
 
-  const MoeConfig lite = *read(kLite)->moe;
+  const MoeConfig lite = *read_latent(kLite)->moe;
   EXPECT_THAT(lite.layers, ElementsAre(false, true, true, true));
   EXPECT_EQ(lite.groups, 1);
   EXPECT_EQ(lite.scale, 1.8);
-  EXPECT_THAT(read(kLite, R"({"mlp_layer_types": ["sparse", "dense", "dense", "sparse"]})")->moe->layers,
+  EXPECT_THAT(read_latent(kLite, R"({"mlp_layer_types": ["sparse", "dense", "dense", "sparse"]})")->moe->layers,
               ElementsAre(true, false, false, true));
-  EXPECT_THAT(read(kLite, R"({"first_k_dense_replace": 2})")->moe->layers, ElementsAre(false, false, true, true));
+  EXPECT_THAT(read_latent(kLite, R"({"first_k_dense_replace": 2})")->moe->layers,
+              ElementsAre(false, false, true, true));
 
-  const MoeConfig v2 = *read(kV2)->moe;
+  const MoeConfig v2 = *read_latent(kV2)->moe;
   EXPECT_THAT(v2.layers, ::testing::Each(true));
   EXPECT_EQ(v2.scoring, RouterScoring::kSoftmax);
   EXPECT_FALSE(v2.correction_bias || v2.normalise);
   EXPECT_EQ(v2.scale, 1.0);
   EXPECT_EQ(v2.shared_intermediate_size, 80);
-  EXPECT_EQ(read(kV2, R"({"n_group": 4, "topk_group": 2})")->moe->groups, 1) << "greedy has none";
-  const MoeConfig limited = *read(kV2, R"({"n_group": 4, "topk_group": 2, "topk_method": "group_limited_greedy",
+  EXPECT_EQ(read_latent(kV2, R"({"n_group": 4, "topk_group": 2})")->moe->groups, 1) << "greedy has none";
+  const MoeConfig limited = *read_latent(kV2, R"({"n_group": 4, "topk_group": 2, "topk_method": "group_limited_greedy",
                                             "routed_scaling_factor": 16})")
                                  ->moe;
   EXPECT_EQ(limited.groups, 4);
   EXPECT_EQ(limited.groups_per_token, 2);
   EXPECT_EQ(limited.scale, 16);
 
-  EXPECT_EQ(read(kV3, R"({"n_shared_experts": null})")->moe->shared_intermediate_size, 0);
-  EXPECT_FALSE(read(kV3, R"({"n_routed_experts": null})")->moe) << "every layer is dense";
+  EXPECT_EQ(read_latent(kV3, R"({"n_shared_experts": null})")->moe->shared_intermediate_size, 0);
+  EXPECT_FALSE(read_latent(kV3, R"({"n_routed_experts": null})")->moe) << "every layer is dense";
 }
 
 TEST(LatentConfig, RefusesByFieldName) {
@@ -130,7 +131,7 @@ TEST(LatentConfig, RefusesByFieldName) {
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.changes);
-    expect_error(read(c.architecture, c.changes), c.code, c.parts);
+    expect_error(read_latent(c.architecture, c.changes), c.code, c.parts);
   }
 }
 

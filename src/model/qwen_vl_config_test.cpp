@@ -18,7 +18,7 @@ constexpr const char* kTokens =
     R"("image_token_id": 60, "video_token_id": 61, "vision_start_token_id": 62, "vision_end_token_id": 63)";
 
 // Heads of 16: 8 pairs.
-Result<ModelConfig> read(const char* architecture, const std::string& members) {
+Result<ModelConfig> read_vision_model(const char* architecture, const std::string& members) {
   return ModelConfig::from_json(small_config(architecture, members.c_str()), "m/config.json", built_in_families());
 }
 
@@ -32,9 +32,9 @@ std::string with_tokens(const std::string& members) {
 }
 
 TEST(QwenVlConfig, ReadsThePublishedFlatSpelling) {
-  const Result<ModelConfig> config =
-      read("Qwen2_5_VLForConditionalGeneration",
-           with_tokens(R"("rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}, "rope_theta": 1000000.0)"));
+  const Result<ModelConfig> config = read_vision_model(
+      "Qwen2_5_VLForConditionalGeneration",
+      with_tokens(R"("rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}, "rope_theta": 1000000.0)"));
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->images,
             (ImageTokens{.image = TokenId(60), .vision_start = TokenId(62), .vision_end = TokenId(63)}));
@@ -61,19 +61,22 @@ TEST(QwenVlConfig, ReadsANestedOneWithTransformersDefaults) {
 
 TEST(QwenVlConfig, RefusesWhatItCannotPlace) {
   const char* const name = "Qwen2_5_VLForConditionalGeneration";
-  expect_error(read(name, R"({"vision_config": {}})"), StatusCode::kInvalidArgument, {"image_token_id", "missing"});
-  expect_error(read(name, with_tokens(R"("bos_token_id": 1)")), StatusCode::kInvalidArgument,
+  expect_error(read_vision_model(name, R"({"vision_config": {}})"), StatusCode::kInvalidArgument,
+               {"image_token_id", "missing"});
+  expect_error(read_vision_model(name, with_tokens(R"("bos_token_id": 1)")), StatusCode::kInvalidArgument,
                {"mrope_section", "8 rotated pairs"});
-  expect_error(read(name, with_tokens(R"("rope_scaling": {"type": "mrope", "mrope_section": [2.5, 2.5, 3]})")),
-               StatusCode::kInvalidArgument, {"mrope_section", "2.5"});
-  expect_error(read("Qwen3VLForConditionalGeneration",
-                    with_tokens(R"("head_dim": 16, "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]},
+  expect_error(
+      read_vision_model(name, with_tokens(R"("rope_scaling": {"type": "mrope", "mrope_section": [2.5, 2.5, 3]})")),
+      StatusCode::kInvalidArgument, {"mrope_section", "2.5"});
+  expect_error(
+      read_vision_model("Qwen3VLForConditionalGeneration",
+                        with_tokens(R"("head_dim": 16, "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]},
                                    "num_hidden_layers": 1)")),
-               StatusCode::kInvalidArgument, {"deepstack_visual_indexes", "num_hidden_layers (1)"});
+      StatusCode::kInvalidArgument, {"deepstack_visual_indexes", "num_hidden_layers (1)"});
 }
 
 TEST(QwenVlConfig, ATextModelHasPlainPositions) {
-  const Result<ModelConfig> config = read(
+  const Result<ModelConfig> config = read_vision_model(
       "Qwen3ForCausalLM", R"({"head_dim": 16, "rope_scaling": {"rope_type": "default", "mrope_section": [2, 3, 3]}})");
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_FALSE(config->images);

@@ -93,7 +93,8 @@ TEST(RandomCheckpoint, OfEveryFamilyIsItsRandomWeights) {
                      << family.architecture << (tied ? ", tied, " : ", ") << ir::dtype_name(dtype));
         const std::vector<WeightSpec> specs = weights_of(small(family.architecture, tied), dtype);
         expect_round_trip(specs, 1'000'000'000);
-        expect_round_trip(specs, 30'000);
+        if (dtype == ir::DType::kFloat32)
+          expect_round_trip(specs, 30'000);  // where tensors are divided is no matter of type
       }
 }
 

@@ -55,7 +55,7 @@ std::vector<WeightSpec> specs_of() {
   return specs;
 }
 
-Result<FamilyBody> read(const std::string& text, std::vector<WeightSpec> specs = specs_of()) {
+Result<FamilyBody> read_body(const std::string& text, std::vector<WeightSpec> specs = specs_of()) {
   return read_text_body(text, std::move(specs), config_of(), {}, built_in_ops());
 }
 
@@ -67,7 +67,7 @@ std::string with(const std::string& from, const std::string& to) {
 }
 
 TEST(TextBody, GraphAndWeightsAreWhatWasWritten) {
-  const Result<FamilyBody> body = read(kText);
+  const Result<FamilyBody> body = read_body(kText);
   ASSERT_TRUE(body.ok()) << body.status().to_string();
   EXPECT_EQ(body->graph.name, "body");
   EXPECT_EQ(body->graph.value(body->graph.outputs[0]).name, "hidden");
@@ -86,7 +86,7 @@ struct Wrong {
 class WrongText : public ::testing::TestWithParam<Wrong> {};
 
 TEST_P(WrongText, IsRefusedByLineAndName) {
-  const Result<FamilyBody> body = read(with(GetParam().from, GetParam().to));
+  const Result<FamilyBody> body = read_body(with(GetParam().from, GetParam().to));
   ASSERT_FALSE(body.ok());
   EXPECT_EQ(body.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(body.status().message(), HasSubstr(GetParam().words));
@@ -160,11 +160,11 @@ TEST(TextBody, WeightsThatTheHeadSharesHaveItsType) {
 TEST(TextBody, WeightsOfAnotherSizeAreNamed) {
   std::vector<WeightSpec> specs = specs_of();
   specs[0].parts[1].shape = {7, 8};
-  EXPECT_THAT(read(kText, specs).status().message(),
+  EXPECT_THAT(read_body(kText, specs).status().message(),
               HasSubstr("weight %two: its parts have 120 elements; its type f32[16, 8] has 128"));
   specs = specs_of();
   specs[0].parts[1].slice = {.dim = 0, .begin = 4, .size = 8};
-  EXPECT_THAT(read(kText, specs).status().message(), HasSubstr("weight %two: tensor down: slice of 8 from 4"));
+  EXPECT_THAT(read_body(kText, specs).status().message(), HasSubstr("weight %two: tensor down: slice of 8 from 4"));
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ Json changed(const char* json, const std::string& changes) {
   return tower;
 }
 
-Result<VisionConfig> read(VisionConfig::Kind kind, const std::string& changes = "") {
+Result<VisionConfig> read_tower(VisionConfig::Kind kind, const std::string& changes = "") {
   VisionConfig config{.kind = kind};
   const char* base = kind == VisionConfig::Kind::kQwen25 ? kWindows : kPositions;
   TRY(read_vision_config(changed(base, changes), "m/config.json", /*text_hidden_size=*/64, config));
@@ -46,7 +46,7 @@ Result<VisionConfig> read(VisionConfig::Kind kind, const std::string& changes = 
 }
 
 TEST(VisionConfig, ReadsATowerWithWindows) {
-  const Result<VisionConfig> vision = read(VisionConfig::Kind::kQwen25);
+  const Result<VisionConfig> vision = read_tower(VisionConfig::Kind::kQwen25);
   ASSERT_TRUE(vision.ok()) << vision.status().to_string();
   EXPECT_EQ(vision->head_dim(), 80);
   EXPECT_EQ(vision->patch_values(), 1176);
@@ -56,7 +56,7 @@ TEST(VisionConfig, ReadsATowerWithWindows) {
 }
 
 TEST(VisionConfig, ReadsATowerWithDeepstackLevels) {
-  const Result<VisionConfig> vision = read(VisionConfig::Kind::kQwen3);
+  const Result<VisionConfig> vision = read_tower(VisionConfig::Kind::kQwen3);
   ASSERT_TRUE(vision.ok()) << vision.status().to_string();
   EXPECT_EQ(vision->position_side, 48);
   EXPECT_THAT(vision->deepstack_blocks, ElementsAre(0, 2));
@@ -65,7 +65,7 @@ TEST(VisionConfig, ReadsATowerWithDeepstackLevels) {
 
 TEST(VisionConfig, RefusesWhatNoTowerHas) {
   const auto windows = [](const std::string& changes) {
-    return read(VisionConfig::Kind::kQwen25, changes).status().to_string();
+    return read_tower(VisionConfig::Kind::kQwen25, changes).status().to_string();
   };
   EXPECT_THAT(windows(R"("num_heads": 7)"), HasSubstr("vision_config.num_heads"));
   EXPECT_THAT(windows(R"("num_heads": 8)"), HasSubstr("up to 128 values"));
@@ -77,7 +77,7 @@ TEST(VisionConfig, RefusesWhatNoTowerHas) {
   EXPECT_THAT(windows(R"("hidden_act": "gelu")"), HasSubstr("silu"));
   EXPECT_THAT(windows(R"("depth": 0)"), HasSubstr("vision_config.depth"));
   const auto positions = [](const std::string& changes) {
-    return read(VisionConfig::Kind::kQwen3, changes).status().to_string();
+    return read_tower(VisionConfig::Kind::kQwen3, changes).status().to_string();
   };
   EXPECT_THAT(positions(R"("num_position_embeddings": 2305)"), HasSubstr("a square number"));
   EXPECT_THAT(positions(R"("deepstack_visual_indexes": [0, 0])"), HasSubstr("from 0 to 3"));

@@ -37,7 +37,7 @@ TESSERA_INLINE std::int64_t head_row(const AttentionProblem& p, const AttentionT
 }
 
 template <class X>
-TESSERA_INLINE void load_queries(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
+TESSERA_CPU_CLONES void load_queries(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
   const std::int64_t padded = p.padded_dim();
   for (std::int64_t r = 0; r < tile.rows(); ++r) {
     const X* from = reinterpret_cast<const X*>(p.q) + head_row(p, tile, tile.row_begin + r) * p.head_dim;
@@ -53,7 +53,7 @@ TESSERA_INLINE void load_queries(const AttentionProblem& p, const AttentionTile&
 }
 
 template <class X>
-TESSERA_INLINE void store_outputs(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
+TESSERA_CPU_CLONES void store_outputs(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
   for (std::int64_t r = 0; r < tile.rows(); ++r) {
     X* to = reinterpret_cast<X*>(p.out) + head_row(p, tile, tile.row_begin + r) * p.value_dim;
     const float* from = s.sums + r * p.padded_dim();
@@ -202,9 +202,9 @@ TESSERA_INLINE void add_values(const AttentionProblem& p, const AttentionScratch
   }
 }
 
-template <class X, class Y>
-TESSERA_CPU_CLONES void attend(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
-  load_queries<X>(p, tile, s);
+template <class Y>
+TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const AttentionTile& tile,
+                                        const AttentionScratch& s) {
   const std::int64_t rows = tile.rows();
   const std::int64_t padded = p.padded_dim();
   const std::int64_t first_position = tile.offset + tile.row_begin / p.group();
@@ -250,6 +250,13 @@ TESSERA_CPU_CLONES void attend(const AttentionProblem& p, const AttentionTile& t
       gemm_block({s.scores, kBlockKeys, s.values, padded, s.sums, padded, rows, p.padded_value_dim(), width, true});
     }
   }
+}
+
+// The loop over the cache does not depend on the queries' type, so that it is compiled once for each type of the cache.
+template <class X, class Y>
+void attend(const AttentionProblem& p, const AttentionTile& tile, const AttentionScratch& s) {
+  load_queries<X>(p, tile, s);
+  attend_to_cache<Y>(p, tile, s);
   store_outputs<X>(p, tile, s);
 }
 
