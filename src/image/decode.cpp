@@ -21,6 +21,12 @@ Decoder decoder_of(std::string_view file) {
     return decode_webp;
   }
   if (file.starts_with("P6")) return decode_ppm;
+  if (file.starts_with("GIF87a") || file.starts_with("GIF89a")) return decode_gif;
+  if (file.starts_with("BM")) return decode_bmp;
+  // "II" is little-endian, "MM" big-endian; 42 is a TIFF, 43 one with 64-bit offsets.
+  for (const std::string_view mark : {std::string_view("II*\0", 4), std::string_view("MM\0*", 4),
+                                      std::string_view("II+\0", 4), std::string_view("MM\0+", 4)})
+    if (file.starts_with(mark)) return decode_tiff;
   return nullptr;
 }
 
@@ -62,8 +68,8 @@ Result<Image> decode_image(std::span<const std::byte> file, const DecodeLimits& 
   }
   const Decoder decode = decoder_of({reinterpret_cast<const char*>(file.data()), file.size()});
   if (decode == nullptr) {
-    return invalid_argument(
-        fmt::format("these {} bytes are no image; accepted are PNG, JPEG, WebP and binary PPM (P6)", file.size()));
+    return invalid_argument(fmt::format(
+        "these {} bytes are no image; accepted are PNG, JPEG, WebP, GIF, BMP, TIFF and binary PPM (P6)", file.size()));
   }
   StoredImage stored = TRY(decode(file, limits));
   return oriented(std::move(stored.image), stored.orientation);

@@ -47,7 +47,7 @@ std::string png_claiming(std::uint32_t width, std::uint32_t height) {
 
 TEST(Decoding, EqualsPillow) {
   const Json files = *Json::read_file(test::data_path("files.json"));
-  EXPECT_EQ(files.as_object().size(), 29u);
+  EXPECT_EQ(files.as_object().size(), 40u);
   for (const auto& [name, expected] : files.as_object()) {
     SCOPED_TRACE(name);
     const Result<Image> image = decode_image(as_file(read_data(name)));
@@ -99,7 +99,8 @@ TEST(Decoding, ChecksWhatAHeaderClaimsBeforeItTakesMemory) {
 
   DecodeLimits limits;
   limits.most_pixels = 21 * 13 - 1;
-  for (const char* name : {"rgb.png", "rgb.jpg", "lossy.webp", "alpha.webp", "rgb.ppm"}) {
+  for (const char* name :
+       {"rgb.png", "rgb.jpg", "lossy.webp", "alpha.webp", "rgb.ppm", "palette.gif", "rgb.bmp", "rgb.tiff"}) {
     EXPECT_THAT(refusal(read_data(name), limits), HasSubstr("21 × 13 = 273 pixels; accepted are at most 272")) << name;
   }
   limits.most_bytes = 100;
@@ -113,8 +114,10 @@ TEST(Decoding, RefusesAnImageWithoutItsPixels) {
 }
 
 TEST(Decoding, RefusesWhatIsNoStillImageOfItsFormats) {
-  EXPECT_THAT(refusal(""), HasSubstr("these 0 bytes are no image; accepted are PNG, JPEG, WebP and binary PPM (P6)"));
-  EXPECT_THAT(refusal("GIF89a……"), HasSubstr("are no image"));
+  EXPECT_THAT(
+      refusal(""),
+      HasSubstr("these 0 bytes are no image; accepted are PNG, JPEG, WebP, GIF, BMP, TIFF and binary PPM (P6)"));
+  EXPECT_THAT(refusal("GIF8……"), HasSubstr("are no image"));
   EXPECT_THAT(refusal("RIFF"), HasSubstr("are no image"));
   EXPECT_THAT(refusal("<svg xmlns=\"http://www.w3.org/2000/svg\"/>"), HasSubstr("are no image"));
   EXPECT_THAT(refusal(read_data("animated.webp")), HasSubstr("the WebP image cannot be read: it is animated"));
@@ -122,6 +125,47 @@ TEST(Decoding, RefusesWhatIsNoStillImageOfItsFormats) {
   EXPECT_THAT(refusal("P6 2 x"), HasSubstr("its header is not"));
   EXPECT_THAT(refusal("P6 99999999999 2 255\n"), HasSubstr("its header is not"));
   EXPECT_THAT(refusal("P6 # no line ends"), HasSubstr("its header is not"));
+}
+
+std::string gif_screen(std::uint16_t width, std::uint16_t height, const std::string& rest) {
+  std::string file = "GIF89a";
+  for (const std::uint16_t side : {width, height}) file += {static_cast<char>(side), static_cast<char>(side >> 8)};
+  return file + std::string(3, '\0') + rest;
+}
+
+// The frame of these GIFs, and the strips of this TIFF, are not there: what is claimed is refused before they are read.
+TEST(Decoding, ChecksTheSizesOfGifBmpAndTiffFirst) {
+  const std::string frame("\x2c\0\0\0\0\xff\xff\xff\xff\0\2", 11);
+  EXPECT_THAT(refusal(gif_screen(1, 1, frame)), HasSubstr("the GIF image has 65535 × 65535 pixels"));
+  const std::string small("\x2c\0\0\0\0\1\0\1\0\0\2", 11);
+  EXPECT_THAT(refusal(gif_screen(50000, 2, small)), HasSubstr("the GIF image has 50000 × 2 pixels"));
+  std::string bmp = read_data("rgb.bmp");
+  bmp.replace(18, 8, std::string("\x60\xea\0\0\x60\xea\0\0", 8));
+  EXPECT_THAT(refusal(bmp), HasSubstr("the BMP image has 60000 × 60000 pixels"));
+  std::string tiff = read_data("rgb.tiff");
+  const std::string width("\0\1\4\0\1\0\0\0", 8);
+  const std::size_t at = tiff.find(width);
+  ASSERT_NE(at, std::string::npos);
+  tiff.replace(at + 8, 4, std::string("\x60\xea\0\0", 4));
+  EXPECT_THAT(refusal(tiff), HasSubstr("the TIFF image has 60000 × 13 pixels"));
+}
+
+TEST(Decoding, RefusesGifBmpAndTiffThatItCannotRead) {
+  EXPECT_THAT(refusal(gif_screen(1, 1, ";")), HasSubstr("the GIF image cannot be read: it has no frame"));
+  EXPECT_THAT(refusal(gif_screen(1, 1, "")), HasSubstr("the GIF image cannot be read: "));
+  std::string bmp = read_data("rgb.bmp");
+  bmp[30] = 1;
+  EXPECT_THAT(refusal(bmp), HasSubstr("its compression is number 1 with 24 bits"));
+  bmp = read_data("rgb.bmp");
+  bmp[28] = 7;
+  EXPECT_THAT(refusal(bmp), HasSubstr("its pixels have 7 bits"));
+  bmp = read_data("palette.bmp");
+  bmp[46] = 1;  // colours
+  EXPECT_THAT(refusal(bmp), HasSubstr("a colour that its palette lacks"));
+  bmp = read_data("rgb.bmp");
+  bmp[14] = 9;
+  EXPECT_THAT(refusal(bmp), HasSubstr("its header has 9 bytes"));
+  EXPECT_THAT(refusal(std::string("II*\0\x08\0\0\0\0\0", 10)), HasSubstr("the TIFF image"));
 }
 
 TEST(Decoding, NamesWhatALibraryFoundWrong) {

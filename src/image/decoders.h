@@ -22,6 +22,9 @@ struct StoredImage {
 Result<StoredImage> decode_png(std::span<const std::byte> file, const DecodeLimits& limits);
 Result<StoredImage> decode_jpeg(std::span<const std::byte> file, const DecodeLimits& limits);
 Result<StoredImage> decode_webp(std::span<const std::byte> file, const DecodeLimits& limits);
+Result<StoredImage> decode_gif(std::span<const std::byte> file, const DecodeLimits& limits);
+Result<StoredImage> decode_bmp(std::span<const std::byte> file, const DecodeLimits& limits);
+Result<StoredImage> decode_tiff(std::span<const std::byte> file, const DecodeLimits& limits);
 Result<StoredImage> decode_ppm(std::span<const std::byte> file, const DecodeLimits& limits);
 
 // Whether an image of this size is within `limits`, by a header's word. `format` is "PNG", "JPEG", ….

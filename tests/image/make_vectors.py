@@ -108,6 +108,16 @@ def deep_grey_png(image):
     return png(image.shape[1], image.shape[0], 16, 0, rows)
 
 
+def placed_gif(image):
+    """A frame that does not begin at the screen's corner, and reaches beyond its other one."""
+    out = io.BytesIO()
+    image.save(out, "gif")
+    data = bytearray(out.getvalue())
+    frame = data.index(b"\x2c", 13 + 3 * 8)
+    data[frame + 1:frame + 5] = struct.pack("<HH", 4, 2)
+    return bytes(data)
+
+
 def make_files():
     """Name → bytes."""
     base = pixels(21, 13, 2)
@@ -144,6 +154,17 @@ def make_files():
     save("lossy_alpha.webp", alpha, quality=80)
     save("turned.webp", rgb, quality=80, exif=exif(8))
     save("rgb.ppm", rgb)
+    save("palette.gif", rgb.quantize(16))
+    save("interlaced.gif", rgb.quantize(40), interlace=1)
+    save("transparent.gif", rgb.quantize(16), transparency=3)
+    save("frames.gif", rgb.quantize(16), save_all=True, append_images=[rgb.rotate(180).quantize(16)], loop=0)
+    files["placed.gif"] = placed_gif(rgb.quantize(8))
+    save("rgb.bmp", rgb)
+    save("palette.bmp", rgb.quantize(100))
+    save("bits.bmp", rgb.convert("1"))
+    save("rgb.tiff", rgb)
+    save("deflate.tiff", alpha, compression="tiff_adobe_deflate")
+    save("turned.tiff", rgb.quantize(16), compression="tiff_lzw", tiffinfo={274: 6})
     return files
 
 
