@@ -75,9 +75,9 @@ class ChatCases(PageCase):
         texts = page.evaluate("[0, 0.04, 9.96, 999, 999499, 999999, 1e6, 999.9e6, 12345678901, 1e15].flatMap((n) => [countText(n), rateText(n), axisText(n)])")
         assert not [text for text in texts if re.search(r"\de", text)], texts
 
-    def test_no_rate_where_there_is_no_time(self):
+    def test_short_answers_have_the_rate_of_their_whole_time(self):
         page = self.open_fake()
-        for number, (end, shown) in enumerate(((1300, "40 tokens · first after 300 ms · all came together"), (1320, "40 tokens · first after 300 ms · the others within 20 ms"),
+        for number, (end, shown) in enumerate(((1300, "40 tokens · first after 300 ms · 133 tokens/s in all"), (1320, "40 tokens · first after 300 ms · 125 tokens/s in all"),
                                                (1350, "40 tokens · first after 300 ms · 780 tokens/s")), 1):
             page.evaluate("fake.now = 1000")
             self.ask(page, "Quick.")

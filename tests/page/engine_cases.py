@@ -48,6 +48,15 @@ class EngineCases(PageCase):
         page.evaluate("poll()")  # what the timer would run
         assert page.evaluate(asked) == before and not page.evaluate("engine.asking"), "it asks unseen"
 
+    def test_charts_begin_with_the_answers_of_the_chat(self):
+        page = self.open()
+        self.chats(page, "Where do foxes live?")
+        page.wait_for("!engine.asking && engine.history.length >= 2")
+        self.click(page, "#tab-engine")
+        page.wait_for("document.querySelectorAll('.chart .line0').length > 0")
+        rates = page.evaluate("engine.history.map((point) => point.rate).filter((rate) => rate > 0)")
+        assert rates, "the tokens of the answer are in no rate"
+
     def test_one_tall_bar_does_not_flatten_the_others(self):
         page = self.open(path="/#live")
         page.wait_for("engine.history.length")

@@ -73,10 +73,10 @@ class ImageCases(PageCase):
 
     def test_what_is_no_image_is_named(self):
         page = self.open_seeing()
-        page.evaluate("drop(file('a.gif', 'image/gif'), file('b.png', 'image/png', (20 << 20) + 1), file('c.png', 'image/png'))")
+        page.evaluate("drop(file('a.svg', 'image/svg+xml'), file('b.png', 'image/png', (20 << 20) + 1), file('c.png', 'image/png'))")
         self.attached(page, 1)
         note = self.text(page, "#image-note")
-        assert "a.gif is not taken; PNG, JPEG and WebP are" in note and "b.png has 20.0 MiB" in note, note
+        assert "a.svg is not taken; PNG, JPEG, WebP, GIF and BMP are" in note and "b.png has 20.0 MiB" in note, note
         page.evaluate("drop(...Array.from({length: 17}, () => file('c.png', 'image/png')))")
         self.attached(page, 16)
         assert "up to 16 images" in self.text(page, "#image-note")

@@ -78,7 +78,7 @@ class SettingsCases(PageCase):
         page = self.open_fake()
         self.answer(page, "Plain.", "Yes.")
         body = page.evaluate("fake.requests[0].body")
-        assert set(body) == {"stream", "stream_options", "messages"}, body
+        assert set(body) == {"model", "stream", "stream_options", "messages"}, body
         for field, value in {"system": "Be brief.", "temperature": " 0.25 ", "top-p": ".9", "max-tokens": "40", "seed": "−7", "stop": "END\n\\n\\n\na\\\\b",
                              "schema": '{"type": "object"}', "tool-list": '[{"type": "function", "function": {"name": "f"}}]'}.items():
             self.fill(page, field, value)

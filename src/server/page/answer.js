@@ -82,7 +82,7 @@ class Answer {
     if (this.first != null) facts.push(`first after ${secondsText((this.first - this.began) / 1000)}`);
     const rate = this.rate.perSecond();
     if (rate != null) facts.push(`${rateText(rate)} tokens/s`);
-    else if (tokens > 1) facts.push(this.rate.span_ms ? `the others within ${secondsText(this.rate.span_ms / 1000)}` : "all came together");
+    else if (tokens > 1 && this.rate.perSecondSince(this.began) != null) facts.push(`${rateText(this.rate.perSecondSince(this.began))} tokens/s in all`);
     if (note) facts.push(note);
     else if (this.finish === "length") facts.push("cut at the token limit");
     return facts.join(" · ");

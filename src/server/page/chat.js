@@ -33,6 +33,7 @@ function fitInput() {
 }
 
 function setRunning(controller) {
+  const changes = controller !== chat.running;
   chat.running = controller;
   const send = byId("send");
   send.classList.toggle("stop", controller != null);
@@ -40,6 +41,7 @@ function setRunning(controller) {
   byId("log").classList.toggle("busy", controller != null);
   showParts();
   fitInput();
+  if (changes) poll(true);
 }
 
 // What depends on whether there are exchanges, and which is the last.

@@ -1,9 +1,11 @@
-// The live view of the engine, from /engine_state once a second while it is seen.
+// The live view of the engine, from /engine_state once a second while it is seen. While answers come it is asked too, unseen,
+// so that its charts begin with them.
 const kHistory_s = 300;
 
 const engine = {
   timer: null,
   asking: false,
+  again: false,  // to be asked once more, whether it is seen or not
   history: [],  // {t, running, queued, used, held, rate, forwards}, t in seconds
   state: null,  // the last one seen
   drawn: "",    // what the picture shows, and how wide
@@ -148,6 +150,7 @@ function showState(state) {
   engine.state = state;
   showModel(state);
   remember(state);
+  if (byId("engine").hidden) return;
   showTiles(state);
   showPicture(state);
   ladders.prefill.show(state.prefill);
@@ -163,12 +166,15 @@ function setConnection(text, kind) {
   setText(byId("engine-state"), text);
 }
 
-const engineSeen = () => document.visibilityState === "visible" && !byId("engine").hidden;
+const engineWatched = () => document.visibilityState === "visible" && (!byId("engine").hidden || chat.running != null);
 
-async function poll() {
+// `once`: also where nobody watches, as an answer has begun or ended.
+async function poll(once = false) {
   clearTimeout(engine.timer);
-  if (!engineSeen() || engine.asking) return;
+  engine.again ||= once === true;
+  if (engine.asking || !(engine.again || engineWatched())) return;
   engine.asking = true;
+  engine.again = false;
   try {
     showState(await getJson("/engine_state"));
     setConnection("live", "live");
@@ -176,12 +182,13 @@ async function poll() {
     setConnection(error.status === 401 ? "needs the API key" : "no answer", "lost");
   }
   engine.asking = false;
-  engine.timer = setTimeout(poll, 1000);
+  if (engine.again) poll();
+  else engine.timer = setTimeout(poll, 1000);
 }
 
 function startEngine() {
   makeTiles();
   byId("ladders").append(ladders.prefill.node, ladders.decode.node);
-  document.addEventListener("visibilitychange", poll);
+  document.addEventListener("visibilitychange", () => poll());
   new ResizeObserver(() => { if (engine.state) showPicture(engine.state); }).observe(byId("picture"));
 }

@@ -1,5 +1,5 @@
 // Images for the next question: dropped, pasted or chosen, shown below the input until it is sent, and sent as data: URLs.
-const kImageTypes = ["image/png", "image/jpeg", "image/webp"];
+const kImageTypes = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
 const kMaxImages = 16;            // of a question
 const kMaxImageBytes = 20 << 20;  // of a file
 const attached = [];              // data: URLs
@@ -48,7 +48,7 @@ async function attach(files) {
   const refused = [];
   for (const file of files) {
     if (!chat.images) refused.push("this model reads no images");
-    else if (!kImageTypes.includes(file.type)) refused.push(`${file.name} is not taken; PNG, JPEG and WebP are`);
+    else if (!kImageTypes.includes(file.type)) refused.push(`${file.name} is not taken; PNG, JPEG, WebP, GIF and BMP are`);
     else if (file.size > kMaxImageBytes) refused.push(`${file.name} has ${bytesText(file.size)}; up to ${bytesText(kMaxImageBytes)} are taken`);
     else if (attached.length >= kMaxImages) refused.push(`a question has up to ${kMaxImages} images`);
     else {

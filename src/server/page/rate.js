@@ -16,7 +16,12 @@ class TokenRate {
     return this.last ? this.last.at - this.first.at : 0;
   }
 
-  // null where all came together, or nearly so: there is no rate to tell.
+  // Of all tokens since `began`, in ms: the wait for the first one is part of it. null before any came.
+  perSecondSince(began) {
+    return this.last && this.last.at > began ? this.last.tokens * 1000 / (this.last.at - began) : null;
+  }
+
+  // null where all came together, or nearly so: then perSecondSince() is what can be told.
   perSecond() {
     return this.span_ms < kLeastSpan_ms ? null : (this.last.tokens - this.first.tokens) * 1000 / this.span_ms;
   }

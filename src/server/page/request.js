@@ -7,7 +7,7 @@ const requestPath = (completes) => completes ? "/v1/completions" : "/v1/chat/com
 // `exchanges`: those before; `question`, with its images: what is to be answered, or continued.
 function requestBody(exchanges, {question, images, completes}) {
   const {system, temperature, seed, stop, schema, "top-p": topP, "max-tokens": maxTokens, "tool-list": tools} = settings.values;
-  const body = {stream: true, stream_options: {include_usage: true, continuous_usage_stats: true}, temperature, top_p: topP, seed, stop,
+  const body = {model: engine.state?.model.name, stream: true, stream_options: {include_usage: true, continuous_usage_stats: true}, temperature, top_p: topP, seed, stop,
     max_tokens: maxTokens};
   if (schema) body.response_format = {type: "json_schema", json_schema: {name: "answer", strict: true, schema}};
   if (completes) {
