@@ -19,6 +19,7 @@
 #include "tessera/server/api_fields.h"
 #include "tessera/server/chat_request.h"
 #include "tessera/server/completion_request.h"
+#include "tessera/server/embedding_request.h"
 #include "tessera/server/served_model.h"
 
 namespace tessera::cli {
@@ -85,8 +86,7 @@ class BatchRun {
       place->line = batch_error(place->custom_id, request.status());
       return true;
     }
-    ApiResult<ApiJob> job =
-        request->chat ? prepare_chat(model_, request->body) : prepare_completion(model_, request->body);
+    ApiResult<ApiJob> job = prepare(*request);
     if (job.ok() && job->stream) job = invalid_field("stream", "a file of requests has no streams; accepted: false");
     if (!job.ok()) {
       refuse(*place, job.error());
@@ -95,6 +95,15 @@ class BatchRun {
     place->request_id = job->id;
     alive_.emplace(jobs_.start(*std::move(job)), place);
     return true;
+  }
+
+  ApiResult<ApiJob> prepare(const BatchRequest& request) const {
+    switch (request.kind) {
+      case BatchRequestKind::kChat: return prepare_chat(model_, request.body);
+      case BatchRequestKind::kCompletion: return prepare_completion(model_, request.body);
+      case BatchRequestKind::kEmbedding: break;
+    }
+    return prepare_embeddings(model_, request.body);
   }
 
   void refuse(Place& place, const ApiError& error) {

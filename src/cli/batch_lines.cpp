@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/model/fields.h"
 #include "tessera/server/api_job.h"
 #include "tessera/server/json_writer.h"
@@ -9,8 +11,14 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::string_view kChatUrl = "/v1/chat/completions";
-constexpr std::string_view kCompletionUrl = "/v1/completions";
+struct KindNames {
+  BatchRequestKind kind;
+  std::string_view url;
+  std::string_view field;  // that a body of the kind has, and no other
+};
+constexpr KindNames kKinds[] = {{BatchRequestKind::kChat, "/v1/chat/completions", "messages"},
+                                {BatchRequestKind::kCompletion, "/v1/completions", "prompt"},
+                                {BatchRequestKind::kEmbedding, "/v1/embeddings", "input"}};
 
 JsonWriter begin_line(const Json& custom_id) {
   JsonWriter json;
@@ -28,11 +36,12 @@ Result<BatchRequest> read_batch_form(const Fields& fields) {
   const std::optional<std::string> method = TRY(fields.optional_string("method"));
   if (method && *method != "POST") return fields.wrong("method", "\"POST\"");
   const std::optional<std::string> url = TRY(fields.optional_string("url"));
-  if (url != kChatUrl && url != kCompletionUrl)
-    return fields.wrong("url", fmt::format("\"{}\" or \"{}\"", kChatUrl, kCompletionUrl));
+  const auto* const kind = std::ranges::find_if(kKinds, [&](const KindNames& names) { return url == names.url; });
+  if (kind == std::end(kKinds))
+    return fields.wrong("url", fmt::format("\"{}\", \"{}\" or \"{}\"", kKinds[0].url, kKinds[1].url, kKinds[2].url));
   const Json* body = fields.find("body");
   if (body == nullptr || !body->is_object()) return fields.wrong("body", "an object");
-  request.chat = url == kChatUrl;
+  request.kind = kind->kind;
   request.body = body->dump();
   return request;
 }
@@ -59,11 +68,12 @@ Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id) {
     if (!id) return fields.wrong("custom_id", "a string");
     return read_batch_form(fields);
   }
-  if (!fields.has("messages") && !fields.has("prompt"))
+  const auto* const kind = std::ranges::find_if(kKinds, [&](const KindNames& k) { return fields.has(k.field); });
+  if (kind == std::end(kKinds))
     return invalid_argument(
-        "the line has none of \"body\", \"messages\" and \"prompt\"; accepted is a request of "
+        "the line has none of \"body\", \"messages\", \"prompt\" and \"input\"; accepted is a request of "
         "OpenAI's batch form, or its body");
-  return BatchRequest{.chat = fields.has("messages"), .body = id ? without_id(json) : std::string(line)};
+  return BatchRequest{.kind = kind->kind, .body = id ? without_id(json) : std::string(line)};
 }
 
 std::string batch_answer(const Json& custom_id, std::string_view request_id, std::string_view body) {

@@ -1,6 +1,7 @@
 // The lines of OpenAI's batch files: requests in, answers out.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,9 +11,12 @@
 
 namespace tessera::cli {
 
-// {"custom_id", "method", "url", "body"}, or a body alone: with "messages" a chat, with "prompt" a completion.
+enum class BatchRequestKind : std::uint8_t { kChat, kCompletion, kEmbedding };
+
+// {"custom_id", "method", "url", "body"}, or a body alone: with "messages" a chat, with "prompt" a completion, with
+// "input" an embedding.
 struct BatchRequest {
-  bool chat = false;
+  BatchRequestKind kind = BatchRequestKind::kCompletion;
   std::string body{};  // JSON, for the server's own reader
 };
 

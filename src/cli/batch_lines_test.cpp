@@ -15,23 +15,26 @@ TEST(BatchLines, BothForms) {
   const Result<BatchRequest> chat = read_batch_line(
       R"({"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[],"x":1}})", id);
   ASSERT_TRUE(chat.ok()) << chat.status().message();
-  EXPECT_TRUE(chat->chat);
+  EXPECT_EQ(chat->kind, BatchRequestKind::kChat);
   EXPECT_EQ(chat->body, R"({"messages": [], "x": 1})");
   EXPECT_EQ(id, Json("a"));
 
   const Result<BatchRequest> completion =
       read_batch_line(R"({"custom_id":"b","url":"/v1/completions","body":{"prompt":"x"}})", id);
   ASSERT_TRUE(completion.ok()) << completion.status().message();
-  EXPECT_FALSE(completion->chat);
+  EXPECT_EQ(completion->kind, BatchRequestKind::kCompletion);
   EXPECT_EQ(id, Json("b"));
 
   Json none;
   const Result<BatchRequest> bare = read_batch_line(R"({"prompt":"x"})", none);
   ASSERT_TRUE(bare.ok()) << bare.status().message();
-  EXPECT_FALSE(bare->chat);
+  EXPECT_EQ(bare->kind, BatchRequestKind::kCompletion);
   EXPECT_EQ(bare->body, R"({"prompt":"x"})");
   EXPECT_TRUE(none.is_null());
-  EXPECT_TRUE(read_batch_line(R"({"messages":[]})", none)->chat);
+  EXPECT_EQ(read_batch_line(R"({"messages":[]})", none)->kind, BatchRequestKind::kChat);
+  EXPECT_EQ(read_batch_line(R"({"input":"x"})", none)->kind, BatchRequestKind::kEmbedding);
+  EXPECT_EQ(read_batch_line(R"({"custom_id":"e","url":"/v1/embeddings","body":{"input":["x"]}})", id)->kind,
+            BatchRequestKind::kEmbedding);
 
   EXPECT_EQ(read_batch_line(R"({"custom_id":"c","prompt":"x"})", id)->body, R"({"prompt": "x"})");
   EXPECT_EQ(id, Json("c"));
@@ -47,11 +50,11 @@ TEST(BatchLines, BadLines) {
   };
   EXPECT_THAT(error("{", {}), HasSubstr("the line"));
   EXPECT_THAT(error("[1]", {}), HasSubstr("accepted is a JSON object"));
-  EXPECT_THAT(error("{}", {}), HasSubstr("\"messages\" and \"prompt\""));
+  EXPECT_THAT(error("{}", {}), HasSubstr("\"messages\", \"prompt\" and \"input\""));
   EXPECT_THAT(error(R"({"custom_id":3,"prompt":"x"})", {}), HasSubstr("custom_id"));
   EXPECT_THAT(error(R"({"url":"/v1/completions","body":{}})", {}), HasSubstr("custom_id"));
-  EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/embeddings","body":{}})", "a"),
-              HasSubstr("\"/v1/chat/completions\" or \"/v1/completions\""));
+  EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/rerank","body":{}})", "a"),
+              HasSubstr("\"/v1/chat/completions\", \"/v1/completions\" or \"/v1/embeddings\""));
   EXPECT_THAT(error(R"({"custom_id":"a","method":"GET","url":"/v1/completions","body":{}})", "a"), HasSubstr("POST"));
   EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/completions","body":[]})", "a"), HasSubstr("an object"));
   EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/completions"})", "a"), HasSubstr("an object"));

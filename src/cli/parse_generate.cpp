@@ -23,7 +23,8 @@ void add_prompt_flags(CommandFlags& add, bool batch, PromptOptions& prompt) {
     prompt.images.push_back(text);
     return ok_status();
   };
-  constexpr const char* kImageHelp = "PNG, JPEG, WebP or PPM; repeatable, in the order of the placeholders";
+  constexpr const char* kImageHelp =
+      "PNG, JPEG, WebP, GIF, BMP, TIFF or PPM; repeatable, in the order of the placeholders";
   if (batch) {
     add.values("--prompt", "TEXT", "text; repeatable: one batch", take_text);
     add.values("--input-ids", "LIST", "token ids \"1,2,3\"; repeatable: one batch", take_ids);
@@ -55,7 +56,8 @@ class GenerateParser final : public CommandParser {
     add.flag("--json", "one JSON object on standard output instead", options_.json);
     add.flag("--stats", "a table of graphs and times on standard error", options_.stats);
     add.group("Many requests, instead of one prompt");
-    add.text("--input-file", "FILE", "a JSON request per line: OpenAI's batch form, or its \"body\" alone",
+    add.text("--input-file", "FILE",
+             "a JSON request per line: OpenAI's batch form, or its \"body\" alone; chats, completions, embeddings",
              batch_.input_file);
     add.text("--output-file", "FILE", "where their answers go, in their order", batch_.output_file);
     add.text("--served-model-name", "NAME", "what the requests call the model (its path)", batch_.served_model_name);

@@ -48,9 +48,25 @@ class Batch(CliTest):
                         "--ignore-eos", *FEW_SIZES).stdout
         self.assertEqual(bodies[0]["choices"][0]["text"], alone.removesuffix("\n"))
 
+    def test_embeddings_come_in_order(self):
+        texts = [f"Fox number {i}" for i in range(1100)]
+        lines = [{"input": text} for text in texts[:20]]
+        lines.append({"custom_id": "many", "method": "POST", "url": "/v1/embeddings", "body": {"input": texts[:3], "dimensions": 8}})
+        lines += [{"prompt": "Once"}, {"input": texts}]
+        answers, totals = self.answers(lines, "--is-embedding", exit_code=1)
+        statuses = [answer["response"]["status_code"] for answer in answers]
+        self.assertEqual(statuses, [200] * 21 + [400, 400])
+        bodies = [answer["response"]["body"] for answer in answers]
+        vectors = [body["data"][0]["embedding"] for body in bodies[:20]]
+        self.assertEqual(len({str(vector) for vector in vectors}), 20)
+        self.assertEqual([len(entry["embedding"]) for entry in bodies[20]["data"]], [8] * 3)
+        self.assertIn("embedding", bodies[21]["error"]["message"])
+        self.assertIn("1100 prompts", bodies[22]["error"]["message"])
+        self.assertEqual((totals["requests"], totals["failed"], totals["completion_tokens"]), (23, 2, 0))
+
     def test_bad_lines_stop_nothing(self):
         good = {"prompt": "Once", "max_tokens": 2}
-        lines = ["{\n", "\n", {"custom_id": "a", "url": "/v1/embeddings", "body": {}}, good,
+        lines = ["{\n", "\n", {"custom_id": "a", "url": "/v1/rerank", "body": {}}, good,
                  {"prompt": "Once", "temperature": -1}, {"prompt": "Once", "stream": True},
                  {"custom_id": "b", "model": "other", "prompt": "x"}, {"prompt": [99999]}, good]
         answers, totals = self.answers(lines, exit_code=1)
