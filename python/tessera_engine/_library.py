@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import pathlib
+import re
 import threading
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 from typing import Any, Callable, Optional
@@ -81,13 +82,18 @@ def version() -> str:
     return str(_lib.tessera_version().decode())
 
 
+def in_python(message: str) -> str:
+    """`message` with options as keyword arguments: page_size for --page-size."""
+    return re.sub(r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)", lambda flag: flag[1].replace("-", "_"), message)
+
+
 def call(function: str, *arguments: Any) -> None:
     """Calls a function whose last argument takes its error; raises that."""
     error = c_void_p()
     code = getattr(_lib, function)(*arguments, byref(error))
     if code == 0:
         return
-    message = _lib.tessera_error_message(error).decode()
+    message = in_python(_lib.tessera_error_message(error).decode())
     field = _lib.tessera_error_field(error).decode()
     _lib.tessera_error_free(error)
     raise TesseraError(code, message, field)

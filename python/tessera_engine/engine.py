@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import json
 import threading
 import weakref
@@ -19,6 +20,10 @@ Json = dict[str, Any]
 
 # How long a wait goes on before Python looks at signals (Ctrl-C).
 _SLICE_MS = 100
+
+# Texts of one request for embeddings, and such requests under way.
+_ENCODED_AT_ONCE = 64
+_ENCODINGS = 4
 
 
 class _Calls:
@@ -58,7 +63,7 @@ def _close(handle: c_void_p, calls: _Calls) -> None:
 
 def _raise(code: int, text: str) -> None:
     error = json.loads(text)["error"]
-    raise TesseraError(code, error["message"], error.get("param") or "")
+    raise TesseraError(code, _library.in_python(error["message"]), error.get("param") or "")
 
 
 def _next(request: Request) -> tuple[int, str]:
@@ -71,6 +76,13 @@ def _next(request: Request) -> tuple[int, str]:
         if kind == ERROR:
             _raise(code, text)
         return kind, text
+
+
+def _read_embeddings(answer: Json) -> list[Json]:
+    made = [{"embedding": entry["embedding"], "meta_info": {"id": answer["id"]}} for entry in answer["data"]]
+    if len(made) == 1:
+        made[0]["meta_info"]["prompt_tokens"] = answer["usage"]["prompt_tokens"]
+    return made
 
 
 def _drop_none(fields: Json) -> Json:
@@ -195,13 +207,32 @@ class Engine:
         return await self.async_request("/generate", body)
 
     def encode(self, prompt: Prompt, **fields: Any) -> Any:
-        """{"embedding", "meta_info"} of a text, or a list of them. For models that make embeddings (is_embedding=True)."""
-        answer = self.request("/v1/embeddings", _drop_none({"input": prompt, **fields}))
-        made = [{"embedding": entry["embedding"], "meta_info": {"id": answer["id"]}} for entry in answer["data"]]
+        """{"embedding", "meta_info"} of a text, or a list of them, however long. For models that make embeddings
+        (is_embedding=True)."""
+        if prompt and all(isinstance(part, int) for part in prompt):  # the ids of one text
+            return self._encode_all([prompt], fields)
         if isinstance(prompt, str):
-            made[0]["meta_info"]["prompt_tokens"] = answer["usage"]["prompt_tokens"]
-            return made[0]
-        return made
+            return self._encode_all([prompt], fields)[0]
+        return self._encode_all(prompt, fields)
+
+    def _encode_all(self, texts: list[Any], fields: Json) -> list[Json]:
+        """Some requests are under way while an answer is read: the engine is not idle between them."""
+        made: list[Json] = []
+        under_way: collections.deque[Request] = collections.deque()
+        begins = iter(range(0, len(texts), _ENCODED_AT_ONCE))
+        try:
+            while True:
+                while len(under_way) < _ENCODINGS and (begin := next(begins, None)) is not None:
+                    body = {"input": texts[begin:begin + _ENCODED_AT_ONCE], **fields}
+                    under_way.append(self._submit("/v1/embeddings", _drop_none(body)))
+                if not under_way:
+                    return made
+                answer = json.loads(_next(under_way[0])[1])
+                under_way.popleft().free()
+                made += _read_embeddings(answer)
+        finally:
+            for request in under_way:
+                request.free()
 
     # -- texts --
 

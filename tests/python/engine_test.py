@@ -109,8 +109,13 @@ class EngineTest(unittest.TestCase):
         with self.assertRaises(TesseraError) as caught:
             self.engine.generate("a", {"top_p": 7})
         self.assertEqual((caught.exception.name, caught.exception.field), ("invalid argument", "sampling_params.top_p"))
-        with self.assertRaisesRegex(TesseraError, "page-sise.*did you mean --page-size"):
+        with self.assertRaisesRegex(TesseraError, "page_sise.*did you mean page_size"):
             Engine(MODEL, page_sise=16)
+        with self.assertRaisesRegex(TesseraError, "(?s)^(?!.*--)") as caught:
+            Engine(MODEL, tool_call_parser="nonsense")
+        self.assertIn("tool_call_parser", str(caught.exception))
+        with self.assertRaisesRegex(TesseraError, "(?s)^(?!.*--).*is_embedding"):
+            self.engine.encode("a")
         with self.assertRaisesRegex(TesseraError, "/nowhere"):
             Engine("/nowhere/at/all")
         with self.assertRaises(TesseraError):
@@ -128,6 +133,13 @@ class EngineTest(unittest.TestCase):
             self.assertEqual(len(made), 2)
             self.assertAlmostEqual(sum(x * x for x in made[0]["embedding"]), 1, places=4)
             self.assertEqual(len(engine.encode("Once")["embedding"]), len(made[0]["embedding"]))
+            texts = [f"Fox number {i}" for i in range(1500)]  # more than one request may have
+            many = engine.encode(texts, dimensions=4)
+            self.assertEqual(len(many), 1500)
+            for i in (0, 63, 64, 1499):
+                self.assertEqual(many[i]["embedding"], engine.encode(texts[i], dimensions=4)["embedding"])
+            with self.assertRaises(TesseraError):
+                engine.encode([*texts[:300], ""])
         engine.shutdown()
         with self.assertRaisesRegex(TesseraError, "shut down"):
             engine.encode("Once")
