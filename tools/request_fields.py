@@ -63,7 +63,7 @@ SOURCES = {
         ("sglang", "srt/entrypoints/openai/protocol.py", ["DetokenizeRequest"]),
         ("vllm", "entrypoints/serve/tokenize/protocol.py", ["DetokenizeRequest"])],
 }
-NAMES = {"openai": "OpenAI", "sglang": "SGLang", "vllm": "vLLM"}
+NAMES = {"openai": "OpenAI", "sglang": "SGLang", "vllm": "vLLM", "tei": "TEI"}
 TREATMENTS = {"served": "served", "harmless": "harmless", "refused": "refused", "checked": "refused"}
 
 

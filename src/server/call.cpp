@@ -39,9 +39,11 @@ void Call::finish(std::string_view detail) const {
 }
 
 void Call::log(int status, std::string_view detail) const {
-  if (!logged_) return;
-  log_info("server", "{} {} {} {:.3f} s{}{}", request().method, route_, status, seconds(), detail.empty() ? "" : ": ",
-           detail);
+  // Asked for by an option of its own: at any level but "off".
+  if (!logged_ || !log_enabled("server", LogLevel::kError)) return;
+  log_line("server", LogLevel::kInfo,
+           fmt::format("{} {} {} {:.3f} s{}{}", request().method, route_, status, seconds(), detail.empty() ? "" : ": ",
+                       detail));
 }
 
 }  // namespace tessera

@@ -47,7 +47,8 @@ class ChatAnswer : public Answer {
     JsonWriter head;
     head.object().key("id").value(style_.id).key("object");
     head.value(style_.stream.stream ? "chat.completion.chunk" : "chat.completion");
-    head.key("created").value(unix_time()).key("model").value(style_.model).key("system_fingerprint").null();
+    head.key("created").value(unix_time()).key("model").value(style_.model);
+    if (!style_.fingerprint.empty()) head.key("system_fingerprint").value(style_.fingerprint);
     head_ = head.take();
     for (int c = 0; c < style_.n; ++c) {
       Choice& choice = choices_.emplace_back(style_.text);
@@ -108,7 +109,7 @@ class ChatAnswer : public Answer {
       } else {
         json.value(choice.content);
       }
-      json.key("refusal").null();
+      json.key("refusal").null().key("annotations").array().end_array();
       if (!style_.text.reasoning_parser.empty() && style_.include_reasoning)
         json.key("reasoning_content").value_or_null(choice.reasoning);
       if (choice.has_calls) {

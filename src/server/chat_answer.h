@@ -17,6 +17,7 @@ namespace tessera {
 struct ChatStyle {
   std::string id;
   std::string model;
+  std::string fingerprint{};  // ServedModel::fingerprint
   StreamFields stream{};
   int n = 1;
   bool logprobs = false;

@@ -99,8 +99,11 @@ ApiResult<std::string> render(const ApiFields& fields, const ServedModel& model,
     options.tools = tools.tools;
   }
   Result<std::string> prompt = chat.render(messages, options);
-  if (!prompt.ok()) return invalid_field("messages", prompt.status().message());
-  return *std::move(prompt);
+  if (prompt.ok()) return *std::move(prompt);
+  // The work of the model's own template grows with the messages; a template of the request may do any.
+  if (prompt.status().code() == StatusCode::kResourceExhausted && fields.find("chat_template") == nullptr)
+    return model.too_long("messages", prompt.status().message());
+  return invalid_field("messages", prompt.status().message());
 }
 
 MessageKinds kinds_of(const ServedModel& model) {

@@ -104,11 +104,13 @@ std::string note_of(const ServedModel& model, const OutputFields& output, ToolFi
 
 ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
-  TRY(model.check_name(json));
+  TRY(model.check_named(json));
   TRY(model.check_generates());
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kChat, model.allow_unknown_fields));
+  TRY(check_metadata(fields));
   const OutputFields output = TRY(read_output_fields(fields, model));
+  if (output.max_new_tokens == 0) return no_tokens_asked(fields, "at least 1");
   ToolFields tools = TRY(read_tools(fields));
   // Ids that the request gives instead of messages are not changed: nothing is told of tools in the generic form.
   const bool renders = fields.find("input_ids") == nullptr;
@@ -120,8 +122,11 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   truncation.apply(prompt.ids);
   const std::optional<OutputGrammar> grammar = TRY(read_grammar(output, tools));
 
-  ChatStyle style{
-      .id = TRY(read_answer_id(fields, "chatcmpl-")), .model = model.name, .n = output.n, .tokenizer = model.tokenizer};
+  ChatStyle style{.id = TRY(read_answer_id(fields, "chatcmpl-")),
+                  .model = model.name,
+                  .fingerprint = model.fingerprint,
+                  .n = output.n,
+                  .tokenizer = model.tokenizer};
   style.stream = TRY(read_stream_fields(fields, model.allow_unknown_fields));
   const TokenExtras extras = TRY(read_token_extras(fields, style.stream.stream));
   style.graph_info = output.return_graph_info;

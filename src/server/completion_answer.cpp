@@ -78,7 +78,8 @@ class CompletionAnswer : public Answer {
   explicit CompletionAnswer(CompletionStyle style) : style_(std::move(style)) {
     JsonWriter head;
     head.object().key("id").value(style_.id).key("object").value("text_completion");
-    head.key("created").value(unix_time()).key("model").value(style_.model).key("system_fingerprint").null();
+    head.key("created").value(unix_time()).key("model").value(style_.model);
+    if (!style_.fingerprint.empty()) head.key("system_fingerprint").value(style_.fingerprint);
     head_ = head.take();
     for (std::size_t p = 0; p < style_.prompt_tokens.size(); ++p) {
       usage_.prompt_tokens += style_.prompt_tokens[p];

@@ -15,6 +15,7 @@ namespace tessera {
 struct CompletionStyle {
   std::string id;
   std::string model;
+  std::string fingerprint{};  // ServedModel::fingerprint
   StreamFields stream{};
   int n = 1;  // choices of a prompt; choice c of prompt p has index p · n + c
   bool logprobs = false;

@@ -38,15 +38,22 @@ ApiResult<Extras> read_extras(const ApiFields& fields, bool stream) {
 
 ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
-  TRY(model.check_name(json));
+  TRY(model.check_named(json));
   TRY(model.check_generates());
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kCompletions, model.allow_unknown_fields));
+  TRY(check_metadata(fields));
   const OutputFields output = TRY(read_output_fields(fields, model));
-  CompletionStyle style{
-      .id = TRY(read_answer_id(fields, "cmpl-")), .model = model.name, .n = output.n, .tokenizer = model.tokenizer};
+  CompletionStyle style{.id = TRY(read_answer_id(fields, "cmpl-")),
+                        .model = model.name,
+                        .fingerprint = model.fingerprint,
+                        .n = output.n,
+                        .tokenizer = model.tokenizer};
   style.stream = TRY(read_stream_fields(fields, model.allow_unknown_fields));
   const Extras extras = TRY(read_extras(fields, style.stream.stream));
+  // Without output there is the prompt alone to tell of: its text, or its log-probabilities.
+  if (output.max_new_tokens == 0 && !extras.echo && !extras.tokens.prompt_logprobs)
+    return no_tokens_asked(fields, "at least 1, or 0 beside \"echo\" or \"prompt_logprobs\"");
   style.logprobs = extras.logprobs.has_value();
   // Without a tokenizer the answer has only ids.
   style.token_ids = TRY(fields.boolean_or("return_token_ids", model.tokenizer == nullptr));

@@ -24,7 +24,7 @@ ApiResult<bool> read_base64(const ApiFields& fields) {
 
 ApiResult<ApiJob> prepare_embeddings(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
-  TRY(model.check_name(json));
+  TRY(model.check_named(json));
   TRY(model.check_embeds());
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kEmbeddings, model.allow_unknown_fields));

@@ -190,6 +190,7 @@ ApiResult<LogprobFields> read_logprobs(const ApiFields& fields, Request& request
 
 ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
+  TRY(model.check_routed_name(json));
   TRY(model.check_generates());
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kGenerate, model.allow_unknown_fields));

@@ -93,7 +93,8 @@ TEST_F(EmbeddingServer, MakesTheEnginesVectorsInTheOrderOfTheInputs) {
   EXPECT_EQ(at(one, "usage.prompt_tokens"), Json(tokens));
   EXPECT_EQ(at(one, "usage.total_tokens"), Json(tokens));
 
-  const Json two = running.json(post("/v1/embeddings", R"({"input": ["A cat", "The little fox", "A cat"]})"));
+  const Json two =
+      running.json(post("/v1/embeddings", R"({"model": "demo", "input": ["A cat", "The little fox", "A cat"]})"));
   ASSERT_EQ(two.find("data")->as_array().size(), 3U);
   expect_near(at(two, "data.0.embedding"), cat);
   expect_near(at(two, "data.1.embedding"), fox);
@@ -102,10 +103,12 @@ TEST_F(EmbeddingServer, MakesTheEnginesVectorsInTheOrderOfTheInputs) {
   std::string ids;
   for (const TokenId id : encode("A cat")) ids += (ids.empty() ? "" : ", ") + std::to_string(id.value());
   for (const std::string& input : {"[" + ids + "]", "[[" + ids + "]]"})
-    expect_near(at(running.json(post("/v1/embeddings", R"({"input": )" + input + "}")), "data.0.embedding"), cat);
+    expect_near(
+        at(running.json(post("/v1/embeddings", R"({"model": "demo", "input": )" + input + "}")), "data.0.embedding"),
+        cat);
 
-  const Json coded =
-      running.json(post("/v1/embeddings", R"({"input": "A cat", "encoding_format": "base64", "dimensions": 8})"));
+  const Json coded = running.json(
+      post("/v1/embeddings", R"({"model": "demo", "input": "A cat", "encoding_format": "base64", "dimensions": 8})"));
   const std::vector<float> values = decoded(at(coded, "data.0.embedding").as_string());
   ASSERT_EQ(values.size(), cut.size());
   for (std::size_t i = 0; i < cut.size(); ++i) EXPECT_NEAR(values[i], cut[i], kTolerance);
@@ -139,8 +142,9 @@ TEST_F(EmbeddingServer, RefusesToGenerateAndTellsWhatItIs) {
   }
   const Running running(*engine_);
   for (const auto& [path, body] :
-       {std::pair("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "a"}]})"),
-        std::pair("/v1/completions", R"({"prompt": "a"})"), std::pair("/generate", R"({"text": "a"})")}) {
+       {std::pair("/v1/chat/completions", R"({"model": "demo", "messages": [{"role": "user", "content": "a"}]})"),
+        std::pair("/v1/completions", R"({"model": "demo", "prompt": "a"})"),
+        std::pair("/generate", R"({"text": "a"})")}) {
     const Json refused = running.json(post(path, body), 400);
     EXPECT_THAT(at(refused, "error.message").as_string(), HasSubstr("accepted: /v1/embeddings")) << path;
     EXPECT_EQ(error_code(refused), "unsupported_value");
@@ -151,7 +155,7 @@ TEST_F(EmbeddingServer, RefusesToGenerateAndTellsWhatItIs) {
   EXPECT_EQ(running.ask(get("/health_generate")).status, 200);
   EXPECT_EQ(at(running.json(get("/get_model_info")), "is_generation"), Json(false));
   EXPECT_EQ(at(running.json(get("/v1/models")), "data.0.id"), Json("demo"));
-  EXPECT_EQ(running.ask(post("/v1/embeddings", R"({"input": "a"})")).status, 200);
+  EXPECT_EQ(running.ask(post("/v1/embeddings", R"({"model": "demo", "input": "a"})")).status, 200);
   EXPECT_THAT(running.ask(get("/metrics")).body, HasSubstr("/v1/embeddings"));
 }
 
@@ -159,13 +163,13 @@ TEST_F(EmbeddingServer, TellsTheLimitOfALongInput) {
   const Running running(*engine_);
   std::string ids = "5";
   for (int i = 1; i < 513; ++i) ids += ",5";
-  const Json refused = running.json(post("/v1/embeddings", R"({"input": [)" + ids + "]}"), 400);
+  const Json refused = running.json(post("/v1/embeddings", R"({"model": "demo", "input": [)" + ids + "]}"), 400);
   EXPECT_EQ(error_code(refused), "context_length_exceeded");
   EXPECT_EQ(at(refused, "error.param"), Json("input"));
   EXPECT_THAT(at(refused, "error.message").as_string(), HasSubstr("512 tokens"));
   for (const char* const most : {"-1", "512"}) {
-    const Json cut =
-        running.json(post("/v1/embeddings", R"({"input": [)" + ids + R"(], "truncate_prompt_tokens": )" + most + "}"));
+    const Json cut = running.json(post(
+        "/v1/embeddings", R"({"model": "demo", "input": [)" + ids + R"(], "truncate_prompt_tokens": )" + most + "}"));
     EXPECT_EQ(at(cut, "usage.prompt_tokens"), Json(512)) << most;
   }
 }
@@ -249,9 +253,32 @@ TEST_F(RerankerServer, RanksDocuments) {
   ASSERT_EQ(top.find("results")->as_array().size(), 1U);
   EXPECT_EQ(at(top, "results.0.index"), Json(order[0].second));
   EXPECT_EQ(top.find("results")->as_array()[0].find("document"), nullptr);
-  EXPECT_EQ(running.ask(post("/v1/completions", R"({"prompt": "a"})")).status, 400);
-  EXPECT_EQ(running.ask(post("/v1/embeddings", R"({"input": "a"})")).status, 400);
+  // A gateway's name for a model that its client did not name.
+  EXPECT_EQ(running.ask(post("/v1/rerank", R"({"model": "unknown", "query": "a", "documents": ["b"]})")).status, 200);
+  EXPECT_EQ(running.ask(post("/v1/rerank", R"({"model": "gpt", "query": "a", "documents": ["b"]})")).status, 404);
+  EXPECT_EQ(running.ask(post("/v1/completions", R"({"model": "demo", "prompt": "a"})")).status, 400);
+  EXPECT_EQ(running.ask(post("/v1/embeddings", R"({"model": "demo", "input": "a"})")).status, 400);
   EXPECT_EQ(running.ask(get("/health_generate")).status, 200);
+}
+
+TEST_F(RerankerServer, AnswersTeisRequestsInTeisForm) {
+  const std::string texts = R"({"query": "The little fox", "texts": [" A cat", " A dog"])";
+  const double cat = logit("The little fox A cat");
+  const double dog = logit("The little fox A dog");
+  const Running running(*engine_);
+  const Json plain = running.json(post("/rerank", texts + "}"));
+  ASSERT_EQ(plain.as_array().size(), 2U);
+  EXPECT_EQ(at(plain, "0.index"), Json(cat >= dog ? 0 : 1));
+  EXPECT_NEAR(at(plain, "0.score").as_double(), sigmoid(std::max(cat, dog)), kTolerance);
+  EXPECT_EQ(plain.as_array()[0].find("text"), nullptr);
+  const Json raw =
+      running.json(post("/rerank", texts + R"(, "raw_scores": true, "return_text": true, "truncate": true})"));
+  EXPECT_NEAR(at(raw, "0.score").as_double(), std::max(cat, dog), kTolerance);
+  EXPECT_EQ(at(raw, "1.text"), Json(cat >= dog ? " A dog" : " A cat"));
+  for (const char* const both :
+       {R"(, "documents": ["b"]})", R"(, "top_n": 1})", R"(, "raw_scores": true, "use_activation": true})",
+        R"(, "truncation_direction": "up"})", R"(, "truncate": true, "truncate_prompt_tokens": 5})"})
+    EXPECT_EQ(running.ask(post("/rerank", texts + both)).status, 400) << both;
 }
 
 TEST_F(RerankerServer, JoinsPairsByAGivenTemplate) {

@@ -12,7 +12,7 @@ namespace tessera {
 
 enum class FieldTreatment : std::uint8_t {
   kServed,
-  kHarmless,  // accepted and not looked at: it cannot change what is generated
+  kHarmless,  // accepted: it cannot change what is generated
   kRefused,   // unless its value asks for nothing: null, one of the row's `accepted`, or a list of such
   kChecked,   // refused, and which values ask for nothing depends on other fields: their reader says so
 };

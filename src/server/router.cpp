@@ -26,6 +26,15 @@ std::string Router::methods(std::string_view path) const {
   return methods;
 }
 
+std::string Router::nearest(std::string_view path) const {
+  constexpr std::string_view kBase = "/v1";
+  std::string longer = std::string(kBase) + std::string(path);
+  if (!methods(longer).empty()) return longer;
+  if (!path.starts_with(kBase)) return "";
+  path.remove_prefix(kBase.size());
+  return path.size() <= 1 || methods(path).empty() ? "" : std::string(path);
+}
+
 ApiResult<const Route*> Router::find(std::string_view method, std::string_view path) const {
   for (const Route& route : routes_) {
     if (route.method == method && matches(route.path, path)) return &route;
@@ -33,8 +42,10 @@ ApiResult<const Route*> Router::find(std::string_view method, std::string_view p
   const std::string shown = clip_text(std::string(path));
   const std::string allowed = methods(path);
   if (allowed.empty()) {
+    const std::string near = nearest(path);
     return ApiError{.http_status = 404,
-                    .message = fmt::format("there is nothing at {}", shown),
+                    .message = fmt::format("there is nothing at {}{}", shown,
+                                           near.empty() ? "" : fmt::format("; did you mean {}?", clip_text(near))),
                     .param = {},
                     .code = "unknown_url"};
   }

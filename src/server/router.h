@@ -22,12 +22,16 @@ struct Route {
 class Router {
  public:
   void add(Route route) { routes_.push_back(std::move(route)); }
-  // The route; 404 where no route has the path, 405 with the methods that it has.
+  // The route; 404 where no route has the path, with the one that has it behind or without "/v1"; 405 with the methods
+  // that it has.
   ApiResult<const Route*> find(std::string_view method, std::string_view path) const;
   // The value of the Allow header: "GET, POST".
   std::string methods(std::string_view path) const;
 
  private:
+  // The nearest path with a route: a base URL may lack "/v1", or have it twice. "": there is none.
+  std::string nearest(std::string_view path) const;
+
   std::vector<Route> routes_;
 };
 

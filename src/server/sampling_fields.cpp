@@ -151,6 +151,35 @@ ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const Served
   return out;
 }
 
+ApiError no_tokens_asked(const ApiFields& fields, std::string_view accepted) {
+  for (const std::string_view key : {"max_completion_tokens", "max_new_tokens"})
+    if (fields.find(key) != nullptr) return fields.wrong(key, accepted);
+  return fields.wrong("max_tokens", accepted);
+}
+
+ApiStatus check_metadata(const ApiFields& fields) {
+  constexpr std::size_t kMostPairs = 16;
+  constexpr std::size_t kMostOfKey = 64;  // characters
+  constexpr std::size_t kMostOfValue = 512;
+  const Json* metadata = TRY(fields.object("metadata"));
+  if (metadata == nullptr) return api_ok();
+  // A byte that continues a character begins with the bits 10.
+  const auto characters = [](std::string_view text) {
+    return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
+  };
+  const auto fits = [&](const auto& pair) {
+    return characters(pair.first) <= kMostOfKey && pair.second.is_string() &&
+           characters(pair.second.as_string()) <= kMostOfValue;
+  };
+  const Json::Object& pairs = metadata->as_object();
+  if (pairs.size() <= kMostPairs && std::ranges::all_of(pairs, fits)) return api_ok();
+  return invalid_field(
+      fields.param("metadata"),
+      fmt::format("request: field \"metadata\" has {} pairs; accepted: at most {}, with keys of at most "
+                  "{} and strings of at most {} characters",
+                  pairs.size(), kMostPairs, kMostOfKey, kMostOfValue));
+}
+
 ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
                                                           const OutputFields& output, const ServedModel& model) {
   if (!grammar) return std::shared_ptr<const Grammar>();

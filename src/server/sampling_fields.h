@@ -32,6 +32,12 @@ struct OutputFields {
 // A field that the request leaves out comes from the model's generation_config.json, then from OpenAI's defaults.
 ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const ServedModel& model);
 
+// 400 for a request that asks for no tokens: names the field that says 0.
+ApiError no_tokens_asked(const ApiFields& fields, std::string_view accepted);
+
+// "metadata": at most 16 pairs of texts, as at OpenAI. It is kept nowhere.
+ApiStatus check_metadata(const ApiFields& fields);
+
 // The compiled grammar; null where none is wanted. Refused where `output` names allowed tokens.
 ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
                                                           const OutputFields& output, const ServedModel& model);

@@ -82,7 +82,7 @@ ApiResult<ApiJob> prepare_pairs(const ServedModel& model, const ApiFields& field
 
 ApiResult<ApiJob> prepare_score(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
-  TRY(model.check_name(json));
+  TRY(model.check_routed_name(json));
   const ApiFields fields(json);
   for (const std::string_view key : {"query", "label_token_ids"}) {
     if (fields.find(key) == nullptr) continue;

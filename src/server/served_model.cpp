@@ -35,6 +35,19 @@ ApiStatus ServedModel::check_name(const Json& body) const {
       .code = "model_not_found"};
 }
 
+ApiStatus ServedModel::check_named(const Json& body) const {
+  const Json* given = body.find("model");
+  if (requires_name && (given == nullptr || given->is_null()))
+    return invalid_field("model", fmt::format("request: field \"model\" is missing; accepted: \"{}\"", name));
+  return check_name(body);
+}
+
+ApiStatus ServedModel::check_routed_name(const Json& body) const {
+  const Json* given = body.find("model");
+  if (given != nullptr && *given == Json("unknown")) return api_ok();
+  return check_name(body);
+}
+
 ApiStatus ServedModel::check_generates() const {
   if (generates()) return api_ok();
   return unsupported_field(
@@ -78,6 +91,16 @@ ApiResult<std::vector<TokenId>> ServedModel::encode(std::string_view text, bool 
   Result<std::vector<TokenId>> ids = tokenizer->encode(text, {.add_special_tokens = add_special_tokens});
   if (!ids.ok()) return invalid_field(param, ids.status().message());
   return *std::move(ids);
+}
+
+ApiError ServedModel::too_long(const std::string& param, std::string_view why) const {
+  ApiError error = invalid_field(
+      param,
+      fmt::format("This model's maximum context length is {} tokens. However, the {} are too long to be counted: "
+                  "{}. Please reduce the length of the {}.",
+                  context_length, param, why, param));
+  error.code = "context_length_exceeded";
+  return error;
 }
 
 ApiStatus ServedModel::set_length(Request& request, std::optional<std::int64_t> asked, std::int64_t otherwise,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/engine/engine.h"
@@ -25,6 +26,7 @@ struct ServedModel {
   std::string name;
   std::string path;                      // as --model-path gave it
   std::int64_t created = 0;              // Unix time
+  std::string fingerprint{};             // of build, model and options; "": none is told
   const Tokenizer* tokenizer = nullptr;  // borrowed; null: requests give ids
   std::int64_t vocab_size = 0;
   std::int64_t context_length = 0;
@@ -45,6 +47,7 @@ struct ServedModel {
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
   bool allow_unknown_fields = false;            // in requests: ignored
+  bool requires_name = false;                   // of requests by OpenAI's protocols, which send it
   std::string no_chat_reason{};                 // where there is no chat template
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
   double grammar_seconds = kMaxCompileSeconds;  // of a thread, for all grammars of one HTTP request
@@ -65,9 +68,15 @@ struct ServedModel {
 
   // 404 where a request names another model. No name means this one.
   ApiStatus check_name(const Json& body) const;
+  // The same of OpenAI's protocols; 400 where there is no name and `requires_name`.
+  ApiStatus check_named(const Json& body) const;
+  // The same of protocols whose clients need no name: the name that gateways write then, "unknown", means this one too.
+  ApiStatus check_routed_name(const Json& body) const;
   // Ids of a text. `param` names the field in errors.
   ApiResult<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,
                                          const std::string& param) const;
+  // 400 with code context_length_exceeded, as set_length() has it, for what is too long to be counted in tokens: `why`.
+  ApiError too_long(const std::string& param, std::string_view why) const;
   // Checks the prompt and sets how many tokens may follow it: `asked`, or else up to `otherwise` of what the context
   // has left. Empty, or with ids that the model does not have: 400. Too long for
   // the context together with what was asked: 400 with code context_length_exceeded.

@@ -6,11 +6,13 @@
 #include <optional>
 #include <utility>
 
+#include "tessera/base/hash.h"
 #include "tessera/base/log.h"
 #include "tessera/server/api_job.h"
 #include "tessera/server/generic_tools.h"
 #include "tessera/server/reasoning_parser.h"
 #include "tessera/server/served_model.h"
+#include "tessera/server/server_info.h"
 #include "tessera/server/tool_call_parser.h"
 
 namespace tessera {
@@ -97,6 +99,15 @@ Result<std::optional<ImageInput>> read_image_input(const ServerOptions& options,
   return input;
 }
 
+// Two servers with one fingerprint answer a request with a seed alike, as far as floating point lets them.
+std::string fingerprint_of(const ServedModel& model, const EngineOptions& options, const std::string& source) {
+  Hasher hash;
+  for (const std::string& part : {std::string(TESSERA_VERSION), model.name, options_json(options), source,
+                                  model.tool_call_parser, model.reasoning_parser})
+    hash.add(part);
+  return "fp_" + hash.finish().hex().substr(0, 12);
+}
+
 }  // namespace
 
 Status ServedModel::check(const ServerOptions& options, const ChatFormats& formats) {
@@ -136,6 +147,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   }
   model.knows_developer = source.find("developer") != std::string::npos;
   TRY(choose_parsers(options, engine.options().registry->chat_formats, source, tool_source, model));
+  model.fingerprint = fingerprint_of(model, engine.options(), source);
   if (model.tokenizer != nullptr && GrammarCompiler::available()) {
     const GrammarOptions grammar_options{.json_whitespace = options.json_whitespace};
     model.grammars =

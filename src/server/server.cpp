@@ -81,7 +81,8 @@ struct Server::Impl {
   Status start() {
     const Timeline::Clock::time_point began = Timeline::Clock::now();
     model = TRY(ServedModel::create(options, engine));
-    if (model.chat && model.tool_call_parser == kGenericToolParser) log_warn("server", "{}", kGenericToolNote);
+    model.requires_name = true;
+    warn_of_tools();
     const MetricsStyle style = TRY(metrics_style(options.metrics_style));
     metrics.emplace(style, model.name);
     engine_state.emplace(engine, model);
@@ -99,6 +100,12 @@ struct Server::Impl {
     replicas.emplace(engines, take, [this] { http->post([this] { end_if_failed(); }); });
     texts.emplace(TextThread::kThreads + most_fetches());
     return ok_status();
+  }
+
+  // Of a model that answers chats, and whose chats may have tools: once a start.
+  void warn_of_tools() const {
+    if (model.generates() && model.chat && model.tool_call_parser == kGenericToolParser)
+      log_warn("server", "{}", kGenericToolNote);
   }
 
   // Threads that wait for other servers' images, beside those that work.

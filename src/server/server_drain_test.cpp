@@ -53,7 +53,8 @@ TEST_F(ServerTest, AForcedStopEndsStreamsWithAnError) {
   Client generated(running.port);
   Client whole(running.port);
   text.send(completion(kLong + R"(, "stream": true)"));
-  chat.send(post("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 400,
+  chat.send(post("/v1/chat/completions",
+                 R"({"model": "demo", "messages": [{"role": "user", "content": "a"}], "max_tokens": 400,
       "ignore_eos": true, "stream": true})"));
   generated.send(post("/generate", R"({"text": "a", "stream": true, "sampling_params": {"max_new_tokens": 480,
       "ignore_eos": true}})"));

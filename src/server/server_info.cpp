@@ -59,6 +59,12 @@ void write_stats(JsonWriter& json, const EngineStats& stats) {
 
 }  // namespace
 
+std::string options_json(const EngineOptions& options) {
+  JsonWriter json;
+  write_options(json, options);
+  return json.take();
+}
+
 std::string server_info_body(const Engine& engine, const ServedModel& model) {
   JsonWriter json;
   json.object().key("version").value(TESSERA_VERSION).key("served_model_name").value(model.name);

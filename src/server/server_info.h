@@ -9,6 +9,9 @@
 
 namespace tessera {
 
+// The engine's options, as JSON.
+std::string options_json(const EngineOptions& options);
+
 // On the engine's thread, or before it has one.
 std::string server_info_body(const Engine& engine, const ServedModel& model);
 

@@ -28,7 +28,7 @@ TEST_F(ServerTest, SmallRoutes) {
   const Reply wrong_method = running.ask(get("/v1/completions"));
   EXPECT_EQ(wrong_method.status, 405);
   EXPECT_TRUE(wrong_method.has_line("Allow: POST")) << wrong_method.head;
-  const Reply refused = running.ask(post("/v1/embeddings", R"({"input": "a"})"));
+  const Reply refused = running.ask(post("/v1/embeddings", R"({"model": "demo", "input": "a"})"));
   EXPECT_EQ(refused.status, 400);
   EXPECT_THAT(refused.body, ::testing::HasSubstr("--is-embedding"));
   EXPECT_EQ(running.ask(post("/flush_cache", "")).status, 200);
@@ -67,7 +67,8 @@ TEST_F(ServerTest, EveryProtocolGivesTheSameGreedyText) {
 
 TEST_F(ServerTest, ChatsEndAndCount) {
   const Running running(engine());
-  const std::string messages = R"("messages": [{"role": "user", "content": "Tell me about foxes."}], "temperature": 0)";
+  const std::string messages =
+      R"("model": "demo", "messages": [{"role": "user", "content": "Tell me about foxes."}], "temperature": 0)";
   const Json answer = running.json(post("/v1/chat/completions", "{" + messages + R"(, "max_tokens": 6})"));
   EXPECT_FALSE(choice(answer).find("message")->find("content")->as_string().empty());
   EXPECT_EQ(choice(answer).find("finish_reason")->as_string(), "length");
@@ -85,7 +86,7 @@ TEST_F(ServerTest, ConstrainedOutputFollowsItsGrammar) {
   const std::string schema = R"({"type": "object", "properties": {"x": {"enum": [1, 2]}}, "required": ["x"],
       "additionalProperties": false})";
   // Without the penalty a small model writes only the white space that JSON allows.
-  const std::string user = R"({"messages": [{"role": "user", "content": "Once"}], "max_tokens": 200,
+  const std::string user = R"({"model": "demo", "messages": [{"role": "user", "content": "Once"}], "max_tokens": 200,
       "temperature": 0, "frequency_penalty": 2, )";
   const Json answer = running.json(post("/v1/chat/completions", user + R"("response_format": {"type": "json_schema",
       "json_schema": {"name": "s", "schema": )" + schema + "}}}"));
@@ -111,7 +112,8 @@ TEST_F(ServerTest, ConstrainedOutputFollowsItsGrammar) {
 
 TEST_F(ServerTest, ChoicesOfOneSeedAreReproducible) {
   const Running running(engine());
-  const std::string body = R"({"prompt": "Once", "max_tokens": 8, "n": 3, "seed": 5, "temperature": 1})";
+  const std::string body =
+      R"({"model": "demo", "prompt": "Once", "max_tokens": 8, "n": 3, "seed": 5, "temperature": 1})";
   const Json first = running.json(post("/v1/completions", body));
   const Json::Array& choices = first.find("choices")->as_array();
   ASSERT_EQ(choices.size(), 3u);
@@ -280,7 +282,7 @@ TEST_F(ServerTest, ToolsOfAnUnknownFormAreServedWithANote) {
                 .find("tool_call_parser")
                 ->as_string(),
             "generic");
-  const std::string body = R"({"messages": [{"role": "user", "content": "Hi"},
+  const std::string body = R"({"model": "demo", "messages": [{"role": "user", "content": "Hi"},
       {"role": "assistant", "content": null, "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f",
        "arguments": "{}"}}]}, {"role": "tool", "tool_call_id": "a", "content": "ok"}], "max_tokens": 3,
       "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}], "stream": )";
@@ -289,8 +291,9 @@ TEST_F(ServerTest, ToolsOfAnUnknownFormAreServedWithANote) {
     EXPECT_EQ(reply.status, 200) << reply.body;
     EXPECT_THAT(reply.head, HasSubstr("\r\nX-Tessera-Note: the form of this model's tool calls is not known, "));
   }
-  const Reply plain = running.ask(
-      post("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3})"));
+  const Reply plain =
+      running.ask(post("/v1/chat/completions",
+                       R"({"model": "demo", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3})"));
   EXPECT_THAT(plain.head, Not(HasSubstr("X-Tessera-Note")));
 }
 

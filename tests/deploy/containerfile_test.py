@@ -104,7 +104,8 @@ class Server:
             time.sleep(0.2)
 
     def complete(self, **fields):
-        answer = self.ask("/v1/completions", {"prompt": "Once upon a time", "temperature": 0, **fields})
+        name = json.loads(self.ask("/v1/models").stdout)["data"][0]["id"]
+        answer = self.ask("/v1/completions", {"model": name, "prompt": "Once upon a time", "temperature": 0, **fields})
         assert answer.returncode == 0, (answer, self.end()[1])
         return json.loads(answer.stdout)["choices"][0]["text"]
 

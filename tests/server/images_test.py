@@ -156,7 +156,8 @@ class Cases:
 
     def unusual_files_are_read(self):
         """CMYK, 16 bits, turned by EXIF: as Pillow reads them, so that turned files are equal images."""
-        for name in ("cmyk.jpg", "deep.png", "deep_grey.png", "palette_transparent.png", "lossless.webp"):
+        for name in ("cmyk.jpg", "deep.png", "deep_grey.png", "palette_transparent.png", "lossless.webp",
+                     "frames.gif", "palette.bmp", "turned.tiff"):
             self._generate([5, PAD], [text64((DATA / name).read_bytes())], 1)
         told = [self._generate([5, PAD], [text64((DATA / f"turned_{turn}.jpg").read_bytes())], 1) for turn in (3, 6)]
         assert all(body["meta_info"]["prompt_tokens"] > 2 for body in told), told

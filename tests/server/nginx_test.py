@@ -67,7 +67,7 @@ def request(method, path, body=b""):
 
 TOKENIZE = request("POST", "/tokenize", b'{"prompt": "Once upon a time"}')
 HEALTH = request("GET", "/health")
-COMPLETION = request("POST", "/v1/completions", b'{"prompt": "Once", "max_tokens": 1}')
+COMPLETION = request("POST", "/v1/completions", b'{"model": "demo", "prompt": "Once", "max_tokens": 1}')
 
 
 def request_of(number):
@@ -222,7 +222,8 @@ def main():
 
     nginx_s, server_s = options.nginx_keep_alive, options.server_keep_alive + 1  # the server keeps one a second longer
     pauses = [nginx_s, nginx_s - 0.01, server_s, nginx_s + 0.01, server_s - 0.01, nginx_s - 0.1, server_s + 0.01, 0.2]
-    flags = ["--timeout-keep-alive", str(options.server_keep_alive), "--log-level", "warn"]
+    flags = ["--timeout-keep-alive", str(options.server_keep_alive), "--log-level", "warn",
+             "--served-model-name", "demo"]
     with Served(options.tessera, flags) as server, Nginx(server.port, nginx_s) as nginx:
         start = time.time()
         seen = load(nginx.port, options, pauses)

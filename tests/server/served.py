@@ -29,6 +29,9 @@ def halves_of_the_cores():
 
 class Served:
     def __init__(self, tessera, flags=(), model=MODEL, environment=None):
+        # What requests call the model.
+        named = list(flags).index("--served-model-name") + 1 if "--served-model-name" in flags else None
+        self.name = str(flags[named] if named else model)
         self.command = [tessera, "serve", "--model-path", str(model), "--port", "0", *flags]
         self.environment = {**os.environ, **(environment or {})}
 
@@ -82,9 +85,12 @@ class Served:
         return status, body.decode()
 
     def post(self, path, body, headers=None):
-        """(status, parsed JSON)"""
-        status, _, data = self.request("POST", path, body, headers)
+        """(status, parsed JSON). Requests of OpenAI's routes name the model, as its clients do."""
+        status, _, data = self.request("POST", path, self._named(path, body), headers)
         return status, json.loads(data)
+
+    def _named(self, path, body):
+        return {"model": self.name, **body} if path.startswith("/v1/") and isinstance(body, dict) else body
 
     def threads(self):
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
@@ -101,7 +107,7 @@ class Served:
         cut after so many, and the answer is None."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
-            data = json.dumps({**body, "stream": True}).encode()
+            data = json.dumps({**self._named(path, body), "stream": True}).encode()
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
             writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
             await writer.drain()

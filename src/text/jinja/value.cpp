@@ -44,13 +44,13 @@ Status Budget::spend(std::int64_t steps) {
   steps_left_ -= steps;
   if (steps_left_ >= 0) return ok_status();
   steps_left_ = 0;
-  return resource_exhausted("the template takes more steps than it may (TemplateLimits::max_steps)");
+  return resource_exhausted("the template takes more steps than it may");
 }
 
 Status Budget::spend_bytes(std::size_t bytes) {
   if (bytes > max_bytes_) {
     return resource_exhausted("a text of " + std::to_string(bytes) + " bytes; accepted: at most " +
-                              std::to_string(max_bytes_) + " (TemplateLimits::max_output_bytes)");
+                              std::to_string(max_bytes_));
   }
   return spend(static_cast<std::int64_t>(bytes / kBytesOfStep));
 }
