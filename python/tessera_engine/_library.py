@@ -83,8 +83,9 @@ def version() -> str:
 
 
 def in_python(message: str) -> str:
-    """`message` with options as keyword arguments: page_size for --page-size."""
-    return re.sub(r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)", lambda flag: flag[1].replace("-", "_"), message)
+    """`message` with options as keyword arguments: page_size for --page-size. The program's own --help stays."""
+    message = re.sub(r"^options:\d+: unknown flag (\S+) of tessera_open", r"unknown option \1", message)
+    return re.sub(r"(?<![\w-])--(?!help\b)([a-z][a-z0-9]*(?:-[a-z0-9]+)*)", lambda flag: flag[1].replace("-", "_"), message)
 
 
 def call(function: str, *arguments: Any) -> None:

@@ -109,7 +109,7 @@ class EngineTest(unittest.TestCase):
         with self.assertRaises(TesseraError) as caught:
             self.engine.generate("a", {"top_p": 7})
         self.assertEqual((caught.exception.name, caught.exception.field), ("invalid argument", "sampling_params.top_p"))
-        with self.assertRaisesRegex(TesseraError, "page_sise.*did you mean page_size"):
+        with self.assertRaisesRegex(TesseraError, "unknown option page_sise; did you mean page_size"):
             Engine(MODEL, page_sise=16)
         with self.assertRaisesRegex(TesseraError, "(?s)^(?!.*--)") as caught:
             Engine(MODEL, tool_call_parser="nonsense")
