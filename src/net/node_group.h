@@ -36,9 +36,10 @@ class NodeGroup {
   // `why`: ok where the node ended in order, else kDeviceLost.
   using TakeEnd = std::function<void(int node, const Status& why)>;
 
-  // Until all nodes are here and agree (check_hello). Errors, of the same words on all nodes: kInvalidArgument of what
-  // differs; kNotFound on node 0 where a node did not come in time, kInvalidArgument on those that waited with it. Else
-  // kNotFound where node 0 was not there; as Listener::open.
+  // Until all nodes are here and agree (check_hello). Errors: kInvalidArgument where node 0 refuses this one, of what
+  // differs; node 0 itself logs that and waits for another one. kNotFound on node 0 where a node did not come in time,
+  // with whom it refused last, and kInvalidArgument of the same words on those that waited with it. Else kNotFound
+  // where node 0 was not there; as Listener::open.
   static Result<std::shared_ptr<NodeGroup>> join(const NodeHello& own, const NodeGroupOptions& options);
   ~NodeGroup() { end(); }
   NodeGroup(const NodeGroup&) = delete;

@@ -67,6 +67,7 @@ TEST(NodeGroup, FramesGoBothWays) {
   EXPECT_EQ(got[2].get_future().get(), "answer of 2");
 }
 
+// The other node ends at once; node 0 waits for one that does not differ as long as it would for any.
 TEST(NodeGroup, BothSidesNameWhatDiffers) {
   NodeHello version = hello(2, 1);
   version.version = "1.1";
@@ -89,11 +90,11 @@ TEST(NodeGroup, BothSidesNameWhatDiffers) {
       {unknown, "the nodes know other options"},
   };
   for (const auto& [other, words] : wrong) {
-    const std::vector<Joined> joined = join({hello(2, 0), other}, options(testing::free_port()));
-    for (const Joined& one : joined) {
-      EXPECT_EQ(one.status().code(), StatusCode::kInvalidArgument) << words;
-      EXPECT_THAT(one.status().message(), HasSubstr(words));
-    }
+    const std::vector<Joined> joined = join({hello(2, 0), other}, options(testing::free_port(), 500));
+    EXPECT_EQ(joined[0].status().code(), StatusCode::kNotFound) << words;
+    EXPECT_THAT(joined[0].status().message(), AllOf(HasSubstr("node 1 of 2 did not come"), HasSubstr(words)));
+    EXPECT_EQ(joined[1].status().code(), StatusCode::kInvalidArgument) << words;
+    EXPECT_THAT(joined[1].status().message(), AllOf(HasSubstr("refuses: "), HasSubstr(words)));
   }
 }
 
@@ -170,6 +171,35 @@ TEST(NodeGroup, AStrangerIsLeftOut) {
   Socket stranger = connect_until({"127.0.0.1", port}, NetClock::now() + milliseconds(5000)).value();
   const std::string asks = "GET / HTTP/1.1\r\n\r\n";
   ASSERT_TRUE(stranger.send(std::array{std::as_bytes(std::span(asks))}, milliseconds(1000)).ok());
+  EXPECT_TRUE(NodeGroup::join(hello(2, 1), options(port)).ok());
+  EXPECT_TRUE(leader.get().ok());
+}
+
+// It may be anybody, and node 0 waits for its own.
+TEST(NodeGroup, AForeignHelloDoesNotEndTheStart) {
+  const std::uint16_t port = testing::free_port();
+  std::future<Joined> leader =
+      std::async(std::launch::async, [&] { return NodeGroup::join(hello(2, 0), options(port)); });
+  NodeHello model = hello(2, 1);
+  model.model = "n";
+  NodeHello protocol = hello(2, 1);
+  protocol.protocol = 99;
+  for (const NodeHello& foreign : {model, protocol, hello(2, 7), hello(5, 1)})
+    EXPECT_THAT(NodeGroup::join(foreign, options(port)).status().message(), HasSubstr("refuses: "));
+  const Joined follower = NodeGroup::join(hello(2, 1), options(port));
+  EXPECT_TRUE(follower.ok()) << follower.status().to_string();
+  const Joined led = leader.get();
+  EXPECT_TRUE(led.ok()) << led.status().to_string();
+}
+
+// More than would be heard one after another before the node gives up.
+TEST(NodeGroup, StrangersWhoSayNothingDoNotHoldUpTheStart) {
+  const std::uint16_t port = testing::free_port();
+  std::future<Joined> leader =
+      std::async(std::launch::async, [&] { return NodeGroup::join(hello(2, 0), options(port)); });
+  std::vector<Socket> silent;
+  for (int i = 0; i < 40; ++i)
+    silent.push_back(connect_until({"127.0.0.1", port}, NetClock::now() + milliseconds(5000)).value());
   EXPECT_TRUE(NodeGroup::join(hello(2, 1), options(port)).ok());
   EXPECT_TRUE(leader.get().ok());
 }

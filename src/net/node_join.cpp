@@ -7,17 +7,17 @@
 #include <string>
 #include <utility>
 
-#include "tessera/base/log.h"
+#include "tessera/net/node_arrivals.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::size_t kMostHelloBytes = std::size_t{1} << 20;
-constexpr std::chrono::seconds kHelloLimit(5);  // from a connection to what it says
+constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
+constexpr std::chrono::seconds kAnswerLimit(5);  // for an answer of node 0 to be on its way
 
 void refuse(Socket& socket, const Status& why) {
   const std::span<const std::byte> text = std::as_bytes(std::span(why.message()));
-  (void)send_frame(socket, FrameKind::kRefused, std::span(&text, 1), kHelloLimit);  // the connection is closed anyway
+  (void)send_frame(socket, FrameKind::kRefused, std::span(&text, 1), kAnswerLimit);  // the connection is closed anyway
   // Closed with unread bytes it would be reset, and the reason might not arrive.
   socket.end_sending();
 }
@@ -25,15 +25,6 @@ void refuse(Socket& socket, const Status& why) {
 void refuse_all(std::vector<Socket>& sockets, const Status& why) {
   for (Socket& socket : sockets)
     if (socket.descriptor() >= 0) refuse(socket, why);
-}
-
-// What the other end says first. An error: it is no node.
-Result<NodeHello> hear(Socket& socket, NetClock::time_point deadline) {
-  FrameReader reader(kMostHelloBytes);
-  TRY(receive_frame(socket, reader, std::min(deadline, NetClock::now() + kHelloLimit)));
-  if (reader.kind() != FrameKind::kHello)
-    return data_loss(fmt::format("its first message is of kind {}", static_cast<int>(reader.kind())));
-  return unpack_hello(reader.payload());
 }
 
 // A process that joined says nothing more until it is welcome; one that was ended and started anew takes its place.
@@ -53,34 +44,33 @@ std::vector<int> missing_nodes(std::vector<Socket>& sockets) {
   return missing;
 }
 
-// Into `sockets`, by node.
+// Takes `come` for the node that it says it is, or says why not.
+Status take_place(const NodeHello& own, NodeArrivals::Arrival& come, std::vector<Socket>& sockets) {
+  TRY(check_hello(own, come.hello));
+  Socket& place = sockets[static_cast<std::size_t>(come.hello.node)];
+  if (place.descriptor() >= 0 && is_there(place))
+    return invalid_argument(fmt::format("node_rank: node {} is here already, from {}", come.hello.node, place.peer()));
+  place = std::move(come.socket);
+  return ok_status();
+}
+
+// Into `sockets`, by node. Whoever cannot take part is told so, and the others are waited for: it may be anybody.
 Status gather(const NodeHello& own, const NodeGroupOptions& options, std::vector<Socket>& sockets) {
   const NetClock::time_point deadline = NetClock::now() + options.join_limit;
-  Listener listener = TRY(Listener::open(options.address, deadline));
+  NodeArrivals arrivals(TRY(Listener::open(options.address, deadline)));
+  std::string refused;  // the last one, for who asks why a node did not come
   for (std::vector<int> missing = missing_nodes(sockets); !missing.empty(); missing = missing_nodes(sockets)) {
-    std::optional<Socket> come = TRY(listener.accept(deadline));
+    std::optional<NodeArrivals::Arrival> come = TRY(arrivals.next(deadline));
     if (!come)
-      return not_found(fmt::format("{} {} of {} did not come to {} within {} s", missing.size() == 1 ? "node" : "nodes",
-                                   fmt::join(missing, ", "), own.nodes, options.address.text(),
-                                   in_seconds(options.join_limit)));
-    const Result<NodeHello> hello = hear(*come, deadline);
-    if (!hello.ok()) {  // a port scanner, say: nobody that is waited for
-      log_warn("engine", "a connection from {} to {} is no node of a model: {}", come->peer(), options.address.text(),
-               hello.status().message());
-      continue;
-    }
-    if (Status agreed = check_hello(own, *hello); !agreed.ok()) {
-      const std::string from = come->peer();
-      refuse(*come, agreed);
-      return std::move(agreed).with_context(fmt::format("the node at {} cannot take part", from));
-    }
-    Socket& place = sockets[static_cast<std::size_t>(hello->node)];
-    if (place.descriptor() >= 0 && is_there(place)) {
-      refuse(*come,
-             invalid_argument(fmt::format("node_rank: node {} is here already, from {}", hello->node, place.peer())));
-      continue;
-    }
-    place = *std::move(come);
+      return not_found(fmt::format("{} {} of {} did not come to {} within {} s{}",
+                                   missing.size() == 1 ? "node" : "nodes", fmt::join(missing, ", "), own.nodes,
+                                   options.address.text(), in_seconds(options.join_limit), refused));
+    const Status taken = take_place(own, *come, sockets);
+    if (taken.ok()) continue;
+    refused = fmt::format("; the node at {} could not take part: {}", come->socket.peer(),
+                          NodeArrivals::shortened(taken.message()));
+    arrivals.log_refusal(come->socket, taken.message());
+    refuse(come->socket, taken);
   }
   return ok_status();
 }
@@ -110,9 +100,9 @@ Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options
   const NetClock::time_point connected_at = NetClock::now();
   Socket socket = *std::move(connected);
   TRY(send_frame(socket, FrameKind::kHello, std::span(&bytes, 1), options.silence).with_context(where));
-  FrameReader reader(kMostHelloBytes);
+  FrameReader reader(kMostAnswerBytes);
   // It answers once the last node has come, or when its own time is up, which began before this connection.
-  TRY(receive_frame(socket, reader, connected_at + options.join_limit + 2 * kHelloLimit).with_context(where));
+  TRY(receive_frame(socket, reader, connected_at + options.join_limit + 2 * kAnswerLimit).with_context(where));
   if (reader.kind() == FrameKind::kRefused) {
     const std::vector<std::byte>& text = reader.payload();
     return invalid_argument(fmt::format("{} refuses: {}", where,

@@ -46,16 +46,20 @@ void send_at_once(const Socket& socket) {
   ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-// Whether it is ready for `events`, or has an error, within `limit`.
-bool ready(int descriptor, short events, std::chrono::milliseconds limit) {
-  const NetClock::time_point deadline = NetClock::now() + limit;
+// Whether one is ready for its events, or has an error, before `deadline`.
+bool any_ready(std::span<pollfd> waited, NetClock::time_point deadline) {
   for (;;) {
-    pollfd waited{.fd = descriptor, .events = events, .revents = 0};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - NetClock::now());
-    const int n = ::poll(&waited, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    const int n = ::poll(waited.data(), waited.size(), static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     if (n > 0) return true;
     if (n == 0 || errno != EINTR) return false;
   }
+}
+
+// Whether it is ready for `events`, or has an error, within `limit`.
+bool ready(int descriptor, short events, std::chrono::milliseconds limit) {
+  pollfd waited{.fd = descriptor, .events = events, .revents = 0};
+  return any_ready(std::span(&waited, 1), NetClock::now() + limit);
 }
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
@@ -205,6 +209,13 @@ Result<std::optional<Socket>> Listener::accept(NetClock::time_point deadline) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - NetClock::now());
     if (left.count() <= 0 || !ready(socket_.descriptor(), POLLIN, left)) return std::optional<Socket>();
   }
+}
+
+void wait_to_read(std::span<const int> descriptors, NetClock::time_point deadline) {
+  std::vector<pollfd> waited;
+  waited.reserve(descriptors.size());
+  for (const int descriptor : descriptors) waited.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+  (void)any_ready(waited, deadline);  // whoever is ready says so when it is read
 }
 
 Result<Socket> connect_until(const NodeAddress& address, NetClock::time_point deadline) {

@@ -64,11 +64,15 @@ class Listener {
   static Result<Listener> open(const NodeAddress& address, NetClock::time_point deadline);
   // The next connection; none where it did not come before `deadline`.
   Result<std::optional<Socket>> accept(NetClock::time_point deadline);
+  int descriptor() const { return socket_.descriptor(); }
 
  private:
   explicit Listener(Socket socket) : socket_(std::move(socket)) {}
   Socket socket_;
 };
+
+// Until one of `descriptors` has something to be read or accepted, or has ended; at `deadline` at the latest.
+void wait_to_read(std::span<const int> descriptors, NetClock::time_point deadline);
 
 // Tries until it succeeds: the other process may start later, and its name be known later. kNotFound after `deadline`,
 // with the last reason.

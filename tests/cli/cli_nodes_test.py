@@ -68,19 +68,22 @@ class Nodes(NodesCliTest):
             self.assertGreater(answer["rows"][0]["graph_ms"], 0)
 
     def test_nodes_that_differ(self):
+        """Node 0 waits for one that does not differ, and names what it refused once its time is up."""
         ask = ["generate", "--input-ids", IDS]
-        model = ["--model-path", LLAMA, *FLAGS]
+        soon = ["--dist-timeout", "5"]
+        model = ["--model-path", LLAMA, *QUICK, *soon]
         self.refuses(["--page-size: 16 on node 0 and 8 on node 1"],
                      self.on_two(*ask, flags=(model, [*model, "--page-size", "8"])))
         self.refuses(["node 1 has another model than node 0"],
-                     self.on_two(*ask, flags=(model, ["--model-path", GOLDENS / "qwen2", *FLAGS])))
+                     self.on_two(*ask, flags=(model, ["--model-path", GOLDENS / "qwen2", *QUICK, *soon])))
         self.refuses(["nnodes: 2 on node 0 and 4 on node 1"],
                      self.ends([start([*ask, *model, *node_flags(self.port, 0)]),
-                                start([*ask, "--model-path", LLAMA, "--tp-size", "4", *OTHERS, *node_flags(self.port, 1, nodes=4)])]))
+                                start([*ask, "--model-path", LLAMA, "--tp-size", "4", *OTHERS, *soon, *node_flags(self.port, 1, nodes=4)])]))
 
     def test_another_protocol(self):
         """A process of a later version, as far as its first message goes."""
-        node = start(["generate", "--input-ids", IDS, "--model-path", LLAMA, *FLAGS, *node_flags(self.port, 0)])
+        node = start(["generate", "--input-ids", IDS, "--model-path", LLAMA, *QUICK, "--dist-timeout", "10",
+                      *node_flags(self.port, 0)])
         body = struct.pack("<q", 99)
         message = struct.pack("<QIIQQ", 0x31736B6E61727374, 1, 1, 0, 32 + len(body)) + body
         frame = struct.pack("<QQQ", 0x3165646F6E727374, 1, len(message)) + message

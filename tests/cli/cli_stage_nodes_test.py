@@ -105,7 +105,7 @@ class StageNodes(NodesCliTest):
                 *node_flags(self.port, 0))
         refused(["--nnodes: 2 stages (--pp-size) do not divide among 4 nodes"], "--pp-size", "2", "--tp-size", "2",
                 *node_flags(self.port, 0, nodes=4))
-        other = [*OTHERS, "--dist-timeout", "20"]
+        other = [*OTHERS, "--dist-timeout", "5"]
         self.refuses(["--pp-size: 2 on node 0 and 4 on node 1"], self.on_two(
             "generate", "--input-ids", IDS, "--model-path", GOLDENS / "qwen3.5-text",
             flags=(["--pp-size", "2", *other], ["--pp-size", "4", *other])))

@@ -182,6 +182,8 @@ class Cases:
                              (lambda command: ["8" if word == "4" else word for word in command], "--tp-size: 4 on node 0 and 8 on node 1"),
                              (lambda command: [word for word in command if word != "--enable-dp-attention"], "--enable-dp-attention: ")):
             nodes = Nodes(self.tessera, self.folder)
+            for server in nodes.servers:  # node 0 waits for another one as long as it may
+                server.command[server.command.index("--dist-timeout") + 1] = "8"
             nodes.servers[1].command = other(nodes.servers[1].command)
             for error in nodes.start():
                 assert error and words in error, error
